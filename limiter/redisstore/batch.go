@@ -23,9 +23,11 @@ type batch struct {
 	changes    int          // how many of groups are changes, which come first
 	freeGroups []*slotBatch // for reuse
 	sentAt     time.Time
-	version    uint64 // of cached refusals, when the batch was sent
+	version    uint64        // of cached refusals, when the batch was sent
+	pong       chan struct{} // closed when a ping is replied to; nil for calls
 
 	scratch limiter.Decision // for calls whose callers have given up
+	late    []lateGrant      // to these calls
 }
 
 // A slotBatch is the part of a batch that one script call contains.
@@ -45,8 +47,9 @@ func (b *batch) reset() {
 	}
 	free := append(b.freeGroups, b.groups...)
 	clear(b.groups)
+	clear(b.index)
 	*b = batch{
-		store: b.store, index: b.index.emptied(), groups: b.groups[:0], freeGroups: free,
+		store: b.store, index: b.index[:0], groups: b.groups[:0], freeGroups: free,
 		scratch: limiter.Decision{Outcomes: b.scratch.Outcomes[:0]},
 	}
 }
@@ -99,7 +102,6 @@ func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim, f look
 		}
 		g.payload.claim(&claims[i], b.window(g, &claims[i], f))
 	}
-	g.payload.ended()
 	if c.notes {
 		g.payload.note(b.store.names, c.id, claims)
 	}
@@ -118,7 +120,7 @@ func (b *batch) addRedisson(g *slotBatch, c *call) {
 	claim := c.claims[0]
 	if g.redisson == nil {
 		g.redisson = &redissonBatch{claim: claim}
-		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(&claim), batch: g})
+		b.index = append(b.index, batchedWindow{limit: claim.Limit, slot: slotOf(&claim), batch: g})
 	}
 	g.redisson.request(c.id, claim.Cost)
 }
@@ -134,7 +136,7 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim, f lookup) int {
 	}
 	w := batchedWindow{limit: c.Limit, slot: slotOf(c), batch: g}
 	w.number, w.firstKey = g.payload.window(b.store.names, c, first)
-	b.index.add(w)
+	b.index = append(b.index, w)
 	return w.number
 }
 
@@ -206,7 +208,12 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		own := err
 		if err == nil {
 			rest, own = b.readDecision(rest, at, c.request(), d)
+			late, granted := len(b.late), own == nil && d.Allowed
+			b.addLate(c, c.request(), at)
 			rest = b.readShadows(rest, at, c)
+			if !granted {
+				b.late = b.late[:late]
+			}
 		}
 		if c.state == callAnswered {
 			c.finish(own)

@@ -48,6 +48,16 @@ func breakerOf(client *redis.Client) (b *breaker) {
 	return b
 }
 
+// withTimeout returns client with another timeout of reads and writes. Like client, it asks the
+// breaker: what the client itself returns has no hooks.
+func withTimeout(client *redis.Client, timeout time.Duration) *redis.Client {
+	patient := client.WithTimeout(timeout)
+	if b := breakerOf(client); b != nil {
+		patient.AddHook(*b)
+	}
+	return patient
+}
+
 // DialHook does not count failures, because the command that needs the connection does.
 // It records the master that the client has found.
 func (b breaker) DialHook(next redis.DialHook) redis.DialHook {

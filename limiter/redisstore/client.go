@@ -87,7 +87,12 @@ func NewClient(c ClientConfig) (redis.UniversalClient, error) {
 		return guarded(redis.NewFailoverClient(o.Failover())), nil
 	case Cluster:
 		cluster := o.Cluster()
-		cluster.NewClient = func(o *redis.Options) *redis.Client { return guarded(redis.NewClient(o)) }
+		cluster.NewClient = func(o *redis.Options) *redis.Client {
+			node := guarded(redis.NewClient(o))
+			host, _, _ := net.SplitHostPort(c.reachable(o.Addr))
+			node.AddHook(endpoints{host})
+			return node
+		}
 		return redis.NewClusterClient(cluster), nil
 	}
 	return guarded(redis.NewClient(o.Simple())), nil
@@ -129,6 +134,7 @@ func (c ClientConfig) dial(ctx context.Context, network, addr string) (net.Conn,
 	ctx, cancel := context.WithTimeout(ctx, c.dialTimeout())
 	defer cancel()
 	keepAlive := net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3} // as the client's dialer
+	addr = c.reachable(addr)
 	plain, err := (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -149,6 +155,17 @@ func (c ClientConfig) dial(ctx context.Context, network, addr string) (net.Conn,
 	return wire.Bounded(conn), nil
 }
 
+// reachable returns addr, at the host of the configured addresses if a node has redirected the client to another
+// and does not say at which host that is.
+func (c ClientConfig) reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || !isUnknownHost(host) {
+		return addr
+	}
+	host, _, _ = net.SplitHostPort(c.Addrs[0])
+	return net.JoinHostPort(host, port)
+}
+
 func (c ClientConfig) options() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB,
@@ -165,6 +182,7 @@ func (c ClientConfig) options() *redis.UniversalOptions {
 		WriteTimeout:          c.Timeout,
 		PoolTimeout:           c.Timeout,
 		MinIdleConns:          2,
+		ConnMaxIdleTime:       defaultIdleLimit,
 		ConnMaxLifetime:       30 * time.Minute,
 		ConnMaxLifetimeJitter: 5 * time.Minute,
 		ReadBufferSize:        8 << 10, WriteBufferSize: 8 << 10,

@@ -8,10 +8,11 @@
 //   - No window, by the clock of Redis in whole milliseconds, holds more permits than
 //     the rate allows, whatever the number and the clocks of the processes, and also
 //     while the rate is changed.
-//   - A call ends at the deadline of its context or after Options.Timeout. It is sent
-//     only once. After a timeout it is unknown whether it was executed; the error is
-//     limiter.ErrUnavailable, and it costs at most its own permits for one window. A
-//     call that was not sent when its caller gave up is never sent.
+//   - A call ends at the deadline of its context or after Options.Timeout, with an error
+//     that wraps limiter.ErrUnavailable. It is sent only once, and never if its caller gave
+//     up before. What Redis grants to it later, within a minute, is refunded by its ID.
+//     If the connection is lost or the Store closed before the reply comes, it is unknown
+//     whether it was executed; it costs at most its own permits for one window.
 //   - Keys are small (128 entries, about 4 KB, at any rate) and expire at most one second
 //     after their last permit.
 //   - A key that has another type, or data that is not valid, fails only the requests
@@ -44,16 +45,19 @@
 //	queue.go     calls that wait and calls that are not answered; a call is claimed before it is answered
 //	pipeline.go  the writer: the waiting calls become one batch, written from one buffer
 //	receive.go   the reader: writes the replies directly into the calls
+//	late.go      refunds of what was granted after the caller had given up
 //	resend.go    retries through the client: an unknown script, a slot that has moved
 //	shadow.go    claims that are decided beside those of a request, if it is allowed
 //	internal/wire  connections, the encoding of commands and the RESP2 and RESP3 parser
 //
 // Calls and batches are reused, so that a usual decision does not allocate. Calls have no
-// timers: one sweep ends all calls whose deadline has passed, and closes a connection on
-// which Redis does not reply, which is one failure for the circuit breaker however many
-// calls were in flight. The outcome of calls that were in flight on a lost connection is
+// timers: one sweep ends all calls whose deadline has passed. A connection on which Redis does not
+// reply in time is one failure for the circuit breaker, however many calls were in flight; from then on
+// it is only read, for late.go refunds what late replies grant, and another one is opened for calls. The
+// outcome of calls that were in flight on a lost connection is
 // unknown, and they are not sent again; calls that were not sent use the next
-// connection. Everything else (Peek, Refund, reports, the handles on Redisson's
+// connection. A connection that was idle for 10 s is pinged before calls are sent, and replaced if there is
+// no reply within a quarter of their timeout: a firewall may have forgotten it. Everything else (Peek, Refund, reports, the handles on Redisson's
 // limiters) is a command of the client.
 //
 // # Layout

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
@@ -15,7 +16,7 @@ type evidence int
 
 const (
 	evidenceUp   evidence = iota // Redis has replied
-	evidenceDown                 // unreachable, no reply in time, or access denied
+	evidenceDown                 // unreachable, no reply in time, access denied, or full
 	evidenceBusy                 // temporarily unable, or a connection was closed
 	evidenceNone                 // the call was canceled
 )
@@ -46,18 +47,45 @@ func evidenceOf(err error) evidence {
 }
 
 // evidenceOfReply classifies an error reply: Redis works, unless it temporarily cannot
-// serve calls. A rejected password is rejected again at the next attempt.
+// serve calls. A rejected password is rejected again at the next attempt, and a Redis that is full, or
+// cannot save, stays so.
 func evidenceOfReply(err error) evidence {
-	if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS") {
+	switch {
+	case hasCode(err, "NOAUTH", "WRONGPASS", "OOM", "MISCONF", "NOREPLICAS"):
 		return evidenceDown
-	}
-	for _, prefix := range []string{
-		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "MISCONF",
-		"NOREPLICAS", "NOPERM", "ERR max number of clients",
-	} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return evidenceBusy
-		}
+	case hasCode(err, "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOPERM", "ERR max number of clients"):
+		return evidenceBusy
 	}
 	return evidenceUp
+}
+
+// hasCode reports whether Redis replied with an error that has one of codes, also if a command of a script had it: Redis
+// before 7 puts it into words of its own then.
+func hasCode(err error, codes ...string) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	for _, code := range codes {
+		if redis.HasErrorPrefix(err, code) || strings.Contains(reply.Error(), ": -"+code+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// WhyNotWritable returns why Redis refuses writes, if err says so, and "" otherwise.
+func WhyNotWritable(err error) string {
+	for code, why := range map[string]string{
+		"OOM":        "it is full; raise its maxmemory",
+		"MISCONF":    "it cannot save to its disk; see its log",
+		"READONLY":   "it is a read-only replica; write the address of its master, or use mode sentinel or cluster",
+		"MASTERDOWN": "it is a replica that has lost its master",
+		"NOREPLICAS": "it has too few replicas; see its min-replicas-to-write",
+	} {
+		if hasCode(err, code) {
+			return why
+		}
+	}
+	return ""
 }

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -42,15 +41,8 @@ func sameLimit(a, b *limiter.Limit) bool {
 	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && a.Conversion == b.Conversion && a.Memory == b.Memory && slices.Equal(a.Steps, b.Steps)
 }
 
-// indexSize is the size of the hash table: a power of two, several times maxClaims.
-const indexSize = 512
-
-// A windowIndex finds the windows of a batch by slot. It is a reusable hash table with
-// open addressing, for at most maxClaims windows.
-type windowIndex struct {
-	table   [indexSize]uint16 // index in windows plus one; 0 if empty
-	windows []batchedWindow
-}
+// A windowIndex has the windows of a batch, at most maxClaims: too few for anything faster than looking at each.
+type windowIndex []batchedWindow
 
 // A batchedWindow is a window in a script call.
 type batchedWindow struct {
@@ -61,12 +53,6 @@ type batchedWindow struct {
 	firstKey int // number of its first key
 }
 
-// emptied returns an empty index with the memory of x.
-func (x *windowIndex) emptied() windowIndex {
-	clear(x.windows)
-	return windowIndex{windows: x.windows[:0]}
-}
-
 // A lookup is the result of find; a field is nil if there is no such window.
 type lookup struct {
 	window    *batchedWindow // the window of the claim
@@ -74,10 +60,10 @@ type lookup struct {
 	neighbour *batchedWindow // a window in the same slot
 }
 
-func (x *windowIndex) find(c *limiter.Claim) (f lookup) {
+func (x windowIndex) find(c *limiter.Claim) (f lookup) {
 	s := slotOf(c)
-	for i := s.hash(); x.table[i%indexSize] != 0; i++ {
-		w := &x.windows[x.table[i%indexSize]-1]
+	for i := range x {
+		w := &x[i]
 		if w.slot != s {
 			continue
 		}
@@ -91,16 +77,6 @@ func (x *windowIndex) find(c *limiter.Claim) (f lookup) {
 		}
 	}
 	return f
-}
-
-// add adds a window that is not in the index.
-func (x *windowIndex) add(w batchedWindow) {
-	i := w.slot.hash()
-	for x.table[i%indexSize] != 0 {
-		i++
-	}
-	x.windows = append(x.windows, w)
-	x.table[i%indexSize] = uint16(len(x.windows))
 }
 
 // isSameWindow reports whether the window of l in the slot of c is the window of c.
@@ -120,13 +96,4 @@ func sameBox(a, b *limiter.Limit) bool {
 	boxA, _ := splitName(a.Name)
 	boxB, _ := splitName(b.Name)
 	return boxA == boxB
-}
-
-// hash returns a hash of s. Keys are hashes already, and Redisson names are few.
-func (s slot) hash() uint64 {
-	h := binary.LittleEndian.Uint64(s.key[:])
-	for i := range len(s.redisson) {
-		h = 31*h + uint64(s.redisson[i])
-	}
-	return h ^ h>>32
 }

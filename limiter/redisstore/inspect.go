@@ -78,10 +78,9 @@ func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, arg
 }
 
 // runOnce is one attempt of runPatiently. A node of a cluster that has not got the keys is
-// not asked patiently.
+// not asked patiently, and neither is one whose circuit breaker tries whether it is reachable.
 func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
-	timeout := max(s.timeout, patientTimeout)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, max(s.timeout, patientTimeout))
 	defer cancel()
 	node, _ := s.client.(*redis.Client)
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
@@ -90,7 +89,11 @@ func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []a
 			return nil, err
 		}
 	}
-	reply, err := sc.run(ctx, node.WithTimeout(timeout), keys, args)
+	timeout := max(s.timeout, patientTimeout)
+	if b := breakerOf(node); b != nil && !b.own.IsClosed() {
+		timeout = s.timeout
+	}
+	reply, err := sc.run(ctx, withTimeout(node, timeout), keys, args)
 	if redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") {
 		return sc.run(ctx, s.client, keys, args)
 	}

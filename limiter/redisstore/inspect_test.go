@@ -219,3 +219,42 @@ func silentOnce(t *testing.T, server string) string {
 	})
 	return l.Addr().String()
 }
+
+// A question about keys asks the circuit breaker first, and while that is not closed it waits no longer than a decision.
+func TestInspect_AsksTheBreaker(t *testing.T) {
+	modes := map[string]func() (redisstore.ClientConfig, func(syscall.Signal)){
+		"single": func() (redisstore.ClientConfig, func(syscall.Signal)) {
+			server := redistest.Start(t)
+			return redisstore.ClientConfig{Addrs: []string{server.Addr}}, server.Signal
+		},
+		"cluster": func() (redisstore.ClientConfig, func(syscall.Signal)) {
+			cluster := redistest.StartCluster(t, 1)
+			return redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}, cluster.Signal
+		},
+	}
+	for mode, begin := range modes {
+		t.Run(mode, func(t *testing.T) {
+			c, signal := begin()
+			c.Timeout, c.BreakAfter, c.BreakRest = 50*time.Millisecond, 2, time.Hour
+			client, err := redisstore.NewClient(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			store := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
+			defer store.Close()
+			eventually(t, "a connection stands", func() bool {
+				_, err := store.Inspect(t.Context(), claim(9, time.Hour, 1))
+				return err == nil
+			})
+			signal(syscall.SIGSTOP)
+			defer signal(syscall.SIGCONT)
+			if _, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); !errors.Is(err, limiter.ErrUnavailable) || errors.Is(err, redisstore.ErrOpen) {
+				t.Fatalf("the first question: %v; want that it was asked, twice", err)
+			}
+			if _, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); !errors.Is(err, redisstore.ErrOpen) {
+				t.Errorf("the second question: %v; want ErrOpen", err)
+			}
+		})
+	}
+}

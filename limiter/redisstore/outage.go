@@ -180,15 +180,15 @@ func (s *Store) probeOnce(ctx context.Context, timeout time.Duration) error {
 	return s.sendReports(ctx, nil)
 }
 
-// ping pings Redis even while the circuit breaker is open. Otherwise the end of an outage
+// ping calls Redis even while the circuit breaker is open. Otherwise the end of an outage
 // would depend on the time of the last failure in each process.
 func (s *Store) ping(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, insideBreaker{}, true), timeout)
 	defer cancel()
 	if client, ok := s.client.(*redis.Client); ok {
-		return client.WithTimeout(timeout).Ping(ctx).Err()
+		return s.probeWrite(ctx, withTimeout(client, timeout), limiter.Key{})
 	}
-	return s.client.Ping(ctx).Err()
+	return s.probeWrite(ctx, s.client, limiter.Key{})
 }
 
 // endOutage ends the outage if Redis has been reachable for long enough, and reports

@@ -35,13 +35,11 @@ type payload struct {
 	notes       []byte    // what granted requests note: see lua/general/note.lua
 	repeated    bool      // a request asks for a key that an earlier one has
 	current     beginning // of the request that is written
-	previous    beginning // of the one before
 	name        []byte    // of one key, while it is written
 }
 
-// A beginning is where a request begins: its bytes, and what is counted before it. result is the place
-// of its result in the reply, from 1.
-type beginning struct{ at, keys, windows, result int }
+// A beginning is what is counted before a request. result is the place of its result in the reply, from 1.
+type beginning struct{ keys, windows, result int }
 
 // A limitOf is a limit as scripts are told of it.
 type limitOf struct {
@@ -172,7 +170,7 @@ func appendTime(out []byte, d time.Duration) []byte {
 // the entry that records each in Redis, which is a length and the id. Its claims follow.
 func (p *payload) request(id [16]byte, claims int) {
 	p.nRequests++
-	p.previous, p.current = p.current, beginning{at: len(p.requests), keys: p.nKeys, windows: p.windowCount, result: p.results + 2}
+	p.current = beginning{keys: p.nKeys, windows: p.windowCount, result: p.results + 2}
 	p.results += 1 + 2*claims
 	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
 }
@@ -186,44 +184,6 @@ func (p *payload) claim(c *limiter.Claim, window int) {
 	if c.Limit.Algorithm.HasValues() {
 		p.requests = append(p.requests, c.Value[:valueBytes]...)
 	}
-}
-
-// The sizes of what begins a request, and of a claim without a value; what is added to the
-// number of claims of a request that is like the one before, see lua/many.lua.
-const (
-	requestHead = 2 + idBytes
-	claimSize   = 6
-	alike       = 128
-)
-
-// ended marks a request of several claims if it is like the one before: all of it in one
-// key that is its own, of the same limits at the same costs. Scripts need not read its
-// claims then, which cost them as much as to decide.
-func (p *payload) ended() {
-	was, is := p.previous, p.current
-	n := p.windowCount - is.windows
-	switch {
-	case n < 2 || n >= alike || is.at == 0 || int(p.requests[is.at]) != n || int(p.requests[was.at])%alike != n:
-	case is.windows-was.windows != n || p.nKeys-is.keys != 1 || is.keys-was.keys != 1 || len(p.requests) != 2*is.at-was.at:
-	case !p.sameClaims(n):
-	default:
-		p.requests[is.at] += alike
-	}
-}
-
-// sameClaims reports whether the last n claims have the limits and costs of the n before.
-func (p *payload) sameClaims(n int) bool {
-	for i := range n {
-		at, window := requestHead+i*claimSize, 3*(p.previous.windows+i)
-		if p.windows[window] != p.windows[window+3*n] {
-			return false
-		}
-		was, is := p.requests[p.previous.at+at:], p.requests[p.current.at+at:]
-		if binary.LittleEndian.Uint32(was) != binary.LittleEndian.Uint32(is) {
-			return false
-		}
-	}
-	return true
 }
 
 // args are all arguments: the limits, the windows, the requests and the rest.

@@ -20,9 +20,10 @@ import (
 // the writer yields to the goroutines that can run, so that batches are not smaller than
 // necessary.
 //
-// Callers have no timers. A sweep ends the calls whose deadline has passed, and closes a
-// connection on which Redis does not reply in time. A connection is opened when there is
-// something to send. If it is lost and no call waits, the writer ends.
+// Callers have no timers. A sweep ends the calls whose deadline has passed, and gives up a
+// connection on which Redis does not reply in time. What Redis grants to a call after its caller has
+// given up is refunded. A connection is opened when there is something to send. If it is lost and no
+// call waits, the writer ends.
 type pipeline struct {
 	store      *Store
 	circuit    *circuit // of the client; nil if it has none
@@ -33,6 +34,7 @@ type pipeline struct {
 	writeMu   sync.Mutex // held by the writer; guards the fields below
 	dialer    wire.Dialer
 	conn      *wire.Conn
+	lastSent  time.Time
 	evaluated []*script // of changes, whose source was sent on conn
 	calls     []*call   // being sent
 	buf       []byte
@@ -99,25 +101,55 @@ func (p *pipeline) write() {
 		runtime.Gosched()
 		p.send(c)
 	}
-	if p.conn != nil {
-		p.conn.Abort(net.ErrClosed)
-		p.conn = nil
-	}
+	p.closeConn()
 }
 
 // connection returns the connection for the writer, opening one if necessary.
 func (p *pipeline) connection() (*wire.Conn, error) {
 	if !p.conn.IsUnusable() {
-		if !p.dialer.MustReplace(p.conn) {
+		if !p.dialer.MustReplace(p.conn) && p.replies() {
 			return p.conn, nil
 		}
 		p.queue.waitDrained()
-		p.conn.Abort(net.ErrClosed)
 	}
+	p.closeConn()
 	var err error
 	p.conn, err = p.dialer.Dial(p.queue.timeout)
-	p.evaluated = p.evaluated[:0]
+	p.evaluated, p.lastSent = p.evaluated[:0], time.Now()
 	return p.conn, err
+}
+
+// replies reports whether the connection can be expected to get replies. One that was idle for long may have been forgotten by a
+// firewall, which tells nobody. So it is pinged before calls are risked on it, for a part of their time.
+func (p *pipeline) replies() bool {
+	if time.Since(p.lastSent) < p.store.idleLimit {
+		return true
+	}
+	pong := make(chan struct{})
+	b := p.queue.getBatch(p.store)
+	b.sentAt, b.pong = time.Now(), pong
+	if !p.queue.addPing(b, p.conn) {
+		return true // it is in use, or its reader has ended, which send notices
+	}
+	limit := time.NewTimer(p.queue.timeout / 4)
+	defer limit.Stop()
+	if _, err := p.conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err == nil {
+		select {
+		case <-pong:
+			return true
+		case <-limit.C:
+		}
+	}
+	p.queue.dropPing(p.conn)
+	return false
+}
+
+// closeConn closes the connection, unless its reader closes it.
+func (p *pipeline) closeConn() {
+	if !p.conn.IsUnusable() {
+		p.conn.Abort(net.ErrClosed)
+	}
+	p.conn = nil
 }
 
 // acquirePermit asks the circuit breaker of the client whether a batch may be sent.
@@ -166,6 +198,7 @@ func (p *pipeline) send(c *wire.Conn) {
 	}
 	p.buf = p.appendCommands(p.buf[:0], b)
 	b.sentAt, b.version = time.Now(), p.store.refusals.currentVersion()
+	p.lastSent = b.sentAt
 	if !p.queue.addInFlight(b, c) {
 		p.circuit.record(context.Canceled)
 		p.queue.requeue(p.calls[:fit])
@@ -204,15 +237,29 @@ func (p *pipeline) appendCommands(out []byte, b *batch) []byte {
 // maxBufferSize is the largest command buffer that is kept for reuse.
 const maxBufferSize = 256 << 10
 
-// sweep finishes the calls whose deadline has passed, and closes a connection on which
-// Redis does not reply.
+// defaultIdleLimit is how long a connection may be idle and is written to all the same: less than after what firewalls and
+// load balancers forget connections.
+const defaultIdleLimit = 10 * time.Second
+
+// lateTimeout is how long replies that come too late are waited for, and how long it is tried to give back what they grant.
+const lateTimeout = time.Minute
+
+// sweep finishes the calls whose deadline has passed, and gives up a connection on which
+// Redis does not reply in time: it is only read any more.
 func (p *pipeline) sweep() {
-	late, hung := p.queue.expire(time.Now())
+	now := time.Now()
+	late, hung, earlier := p.queue.expire(now)
 	for _, c := range late {
 		c.finish(c.err)
 	}
 	if hung != nil {
-		hung.Abort(context.DeadlineExceeded)
+		_ = hung.SetWriteDeadline(now.Add(p.queue.timeout)) // the writer may be blocked
+		_ = hung.SetReadDeadline(now.Add(lateTimeout))
+		p.circuit.record(context.DeadlineExceeded)
+		p.store.reloadCluster()
+	}
+	if earlier != nil {
+		earlier.Abort(context.DeadlineExceeded)
 	}
 }
 
@@ -220,6 +267,7 @@ func (p *pipeline) sweep() {
 func (p *pipeline) close() {
 	p.queue.close()
 	p.writers.Wait()
+	p.queue.abortLate()
 	p.dialer.Stop()
 	p.background.Wait()
 	p.queue.sweepTimer.Stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,8 @@ type queue struct {
 	inFlight       []*batch // in the order of sending
 	freeBatches    []*batch
 	conn           *wire.Conn // of the batches in flight
+	late           []*batch   // sent on lateConn
+	lateConn       *wire.Conn // the last one on which Redis did not reply in time; its replies are still read
 	sweepTimer     *time.Timer
 	isSweepSet     bool // sweepTimer is set
 }
@@ -204,24 +207,61 @@ func (q *queue) addInFlight(b *batch, c *wire.Conn) bool {
 	return true
 }
 
-// firstInFlight returns the batch whose replies come next, or nil.
-func (q *queue) firstInFlight() *batch {
+// addPing is addInFlight for a ping, which is sent on a connection with nothing in flight only.
+func (q *queue) addPing(b *batch, c *wire.Conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.inFlight) == 0 {
-		return nil
+	if c.IsUnusable() || len(q.inFlight) > 0 {
+		return false
 	}
-	return q.inFlight[0]
+	q.conn, q.inFlight = c, append(q.inFlight, b)
+	return true
 }
 
-// removeFirst removes the first batch in flight.
-func (q *queue) removeFirst() {
+// dropPing removes a ping that was sent on c, and has c replaced.
+func (q *queue) dropPing(c *wire.Conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := copy(q.inFlight, q.inFlight[1:])
-	q.inFlight[n] = nil
-	q.inFlight = q.inFlight[:n]
+	if q.conn == c {
+		q.conn, q.inFlight = nil, nil
+	}
+}
+
+// sentOn returns the batches on c whose replies have not come yet; nil if those on c are not waited for any more.
+func (q *queue) sentOn(c *wire.Conn) *[]*batch {
+	switch c {
+	case q.conn:
+		return &q.inFlight
+	case q.lateConn:
+		return &q.late
+	}
+	return nil
+}
+
+// firstInFlight returns the batch whose replies come next on c, or nil.
+func (q *queue) firstInFlight(c *wire.Conn) *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if all := q.sentOn(c); all != nil && len(*all) > 0 {
+		return (*all)[0]
+	}
+	return nil
+}
+
+// removeFirst removes the first batch on c. It returns an error if c was replaced and no more replies are waited for.
+func (q *queue) removeFirst(c *wire.Conn) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := q.sentOn(c)
+	if all == nil {
+		return net.ErrClosed
+	}
+	*all = slices.Delete(*all, 0, 1)
 	q.wakeWriter()
+	if c != q.conn && len(*all) == 0 {
+		return net.ErrClosed
+	}
+	return nil
 }
 
 // removeAll removes all batches in flight on c, because its reader has ended.
@@ -229,14 +269,16 @@ func (q *queue) removeAll(c *wire.Conn) []*batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.MarkEnded()
-	if q.conn != c { // nothing is in flight, or another connection has replaced c
-		q.wakeWriter()
-		return nil
-	}
-	all := q.inFlight
-	q.inFlight, q.conn = nil, nil
 	q.wakeWriter()
-	return all
+	switch c {
+	case q.conn:
+		all := q.inFlight
+		q.inFlight, q.conn = nil, nil
+		return all
+	case q.lateConn: // their calls end at their deadlines
+		q.late, q.lateConn = nil, nil
+	}
+	return nil // nothing is in flight, or another connection has replaced c
 }
 
 // getBatch returns an empty batch; putBatch recycles it.
@@ -258,9 +300,10 @@ func (q *queue) putBatch(b *batch) {
 	q.freeBatches = append(q.freeBatches, b)
 }
 
-// expire claims the calls whose deadline has passed, and returns the connection if a
-// batch on it has exceeded its timeout. It sets the timer for the next deadline.
-func (q *queue) expire(now time.Time) (late []*call, hung *wire.Conn) {
+// expire claims the calls whose deadline has passed, and detaches the connection if a
+// batch on it has exceeded its timeout: then it returns that one, and the one detached before. It
+// sets the timer for the next deadline.
+func (q *queue) expire(now time.Time) (late []*call, hung, earlier *wire.Conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := q.oldest; c != nil && !c.deadline.After(now); c = q.oldest {
@@ -279,6 +322,7 @@ func (q *queue) expire(now time.Time) (late []*call, hung *wire.Conn) {
 	if len(q.inFlight) > 0 {
 		if end := q.inFlight[0].sentAt.Add(q.timeout); !end.After(now) {
 			hung = q.conn
+			earlier = q.detach()
 		} else if next.IsZero() || end.Before(next) {
 			next = end
 		}
@@ -286,7 +330,7 @@ func (q *queue) expire(now time.Time) (late []*call, hung *wire.Conn) {
 	if q.isSweepSet = !next.IsZero(); q.isSweepSet {
 		q.sweepTimer.Reset(min(next.Sub(now), q.timeout))
 	}
-	return late, hung
+	return late, hung, earlier
 }
 
 // close makes enqueue fail and wakes the writer.

@@ -90,7 +90,7 @@ func TestQueue_KnowsWhoIsNotAnswered(t *testing.T) {
 			t.Fatalf("%d calls are known, of %d", len(known), len(open))
 		}
 	}
-	late, _ := q.expire(time.Now().Add(2 * time.Minute))
+	late, _, _ := q.expire(time.Now().Add(2 * time.Minute))
 	if !slices.Equal(late, open) || q.oldest != nil || q.newest != nil {
 		t.Errorf("%d of %d calls are late", len(late), len(open))
 	}

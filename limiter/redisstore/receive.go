@@ -3,8 +3,6 @@ package redisstore
 import (
 	"cmp"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
@@ -35,11 +33,15 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 	if err := in.Read(answer); err != nil {
 		return err
 	}
-	b := p.queue.firstInFlight()
+	b := p.queue.firstInFlight(c)
 	if b == nil {
 		return wire.ErrProtocol // reply without a request
 	}
-	var failed error
+	if b.pong != nil {
+		close(b.pong)
+		return p.queue.removeFirst(c)
+	}
+	var failed, end error
 	for i, g := range b.groups {
 		if i > 0 {
 			if err := in.Read(answer); err != nil {
@@ -50,7 +52,7 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 		g.calls = g.calls[:0] // a finished call belongs to its caller
 		if answer.Err != nil {
 			failed = cmp.Or(failed, answer.Err)
-			if redis.HasErrorPrefix(answer.Err, "READONLY") {
+			if hasCode(answer.Err, "READONLY") {
 				c.MarkStale() // it is not a master any more
 			}
 			if b.mustResend(answer.Err) {
@@ -61,11 +63,12 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 		p.queue.claim(calls)
 		if i == len(b.groups)-1 {
 			p.circuit.record(failed)
-			p.queue.removeFirst()
+			end = p.queue.removeFirst(c)
 		}
 		b.finishCalls(calls, answer)
 		clear(calls)
 	}
+	p.refundLate(b.late)
 	p.queue.putBatch(b)
-	return nil
+	return end
 }

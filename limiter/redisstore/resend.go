@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
@@ -14,10 +12,7 @@ import (
 // can recover: by sending the script's source, by calling another node, or by connecting
 // to a master.
 func (b *batch) mustResend(err error) bool {
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return true
-	}
-	return b.store.isCluster && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "READONLY"))
+	return hasCode(err, "NOSCRIPT") || b.store.isCluster && hasCode(err, "MOVED", "ASK", "READONLY")
 }
 
 // resend sends the command of g again through the client, for calls whose callers still
@@ -41,6 +36,7 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 		}
 		p.queue.claim(calls)
 		again.finishCalls(calls, &answer)
+		p.refundLate(again.late)
 	})
 }
 

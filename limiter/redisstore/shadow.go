@@ -144,6 +144,9 @@ func (b *batch) readShadows(list []int64, at time.Time, c *call) []int64 {
 		from += h.size
 		var err error
 		list, err = b.readDecision(list, at, claims, d)
+		if err == nil && d.Allowed {
+			b.addLate(c, claims, at)
+		}
 		if c.state == callAnswered {
 			h.err = err
 		}

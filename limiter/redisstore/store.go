@@ -62,6 +62,7 @@ type Store struct {
 	// scripts for limiters shared with Redisson, with a log and with a fixed window
 	redissonLog, redissonWindow redissonScripts
 	maxInFlight                 int
+	idleLimit                   time.Duration
 	pipelines                   *pipelines
 	calls                       sync.Pool      // of *call
 	isCluster                   bool           // the scripts of a call need all keys in one slot
@@ -101,7 +102,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	s.changes = newChanges(s.reports)
 	s.redissonLog = newRedissonScripts(clock, o.Prefix, limiter.RedissonByte)
 	s.redissonWindow = newRedissonScripts(clock, o.Prefix, limiter.RedissonWindow)
-	s.maxInFlight = o.MaxInFlight
+	s.maxInFlight, s.idleLimit = o.MaxInFlight, defaultIdleLimit
 	_, s.isCluster = client.(*redis.ClusterClient)
 	if single, ok := client.(*redis.Client); ok {
 		s.breaker = breakerOf(single)

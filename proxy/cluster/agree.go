@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -41,7 +43,7 @@ func (n *Node) Assume(hash string, number int64) {
 // nodes that load the same configuration get the same number, and each other
 // configuration a higher one (compare and set).
 //
-// swap is called at most once. If Redis is unreachable, it is still called, with
+// swap is called at most once. If Redis is unreachable, or refuses writes, it is still called, with
 // the next number that this node would assign, and the error wraps ErrAlone: an
 // operator must be able to fix a configuration while Redis is down. If the lock
 // cannot be acquired in time, or is lost before publishing, swap is not called,
@@ -55,7 +57,8 @@ func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int
 	defer cancel()
 	hold, err := n.locker.Reentrant(n.prefix+"reload").Lock(ctx, lock.WithLease(reloadLockLease))
 	if err != nil {
-		if n.rdb.Ping(context.WithoutCancel(ctx)).Err() == nil {
+		var refused redis.Error // not by another node, but by Redis
+		if !errors.As(err, &refused) && n.rdb.Ping(context.WithoutCancel(ctx)).Err() == nil {
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		}
 		return n.loadWithoutCluster(c.Hash, swap, err)

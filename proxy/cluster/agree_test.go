@@ -225,3 +225,28 @@ func TestAgree_ReturnsAfterAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// A Redis that replies and gives no lock is not another node that is reloading: the configuration is served without the
+// others, and the error says why.
+func TestAgree_RedisRefusesWrites(t *testing.T) {
+	t.Parallel()
+	for code, refuse := range map[string]func(c redis.UniversalClient) error{
+		"OOM": func(c redis.UniversalClient) error { return c.ConfigSet(t.Context(), "maxmemory", "1").Err() },
+		"READONLY": func(c redis.UniversalClient) error {
+			return c.(*redis.Client).SlaveOf(t.Context(), "127.0.0.1", "1").Err()
+		},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			rdb := dial(t, redistest.Start(t).Addr)
+			a, _ := join(t, rdb, "a")
+			mustAgree(t, a, "one", 1)
+			if err := refuse(rdb); err != nil {
+				t.Fatal(err)
+			}
+			if number, err := agree(a, "two"); !errors.Is(err, cluster.ErrAlone) || errors.Is(err, cluster.ErrBusy) || number != 2 || !strings.Contains(err.Error(), code) {
+				t.Errorf("Agree = %d, %v; want 2 and ErrAlone with %s", number, err, code)
+			}
+		})
+	}
+}

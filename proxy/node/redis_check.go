@@ -72,7 +72,10 @@ func faultOf(err error) redisFault {
 	if strings.Contains(err.Error(), "all sentinels") { // the client's words when no sentinel can be asked
 		login = "redis.sentinel."
 	}
+	why := redisstore.WhyNotWritable(err)
 	switch {
+	case why != "":
+		return redisFault{"redis.addrs", "redis replies and refuses writes: " + why}
 	case errors.Is(err, redisstore.ErrMode):
 		return redisFault{"redis.mode", "write the mode in which redis is deployed: single, sentinel or cluster"}
 	case errors.Is(err, redisstore.ErrTLS) && !errors.Is(err, context.DeadlineExceeded):

@@ -114,3 +114,30 @@ func TestUnusable_SilenceAfterATLSHandshake(t *testing.T) {
 		}
 	}
 }
+
+// A Redis that replies and refuses writes is no store that is ok: /readyz and the log say why.
+func TestNode_RedisRefusesWrites(t *testing.T) {
+	server := redistest.Start(t)
+	n := mustStart(t, write(t, fmt.Sprintf(twoKeys, "addrs: ['"+server.Addr+"']")))
+	if got := allowedUsers(t, n.Address("http"), "a"); got != "+" {
+		t.Fatalf("passed %s", got)
+	}
+	direct, err := redisClient(config.Redis{Addrs: []string{server.Addr}}, connectTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	if err := direct.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := allowedUsers(t, n.Address("http"), "a"); got != " 503 " {
+		t.Errorf("passed %s", got)
+	}
+	const why = "it is full; raise its maxmemory"
+	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); !strings.Contains(ready, `"store":"redis refuses writes: `+why) {
+		t.Errorf("readyz says %s", ready)
+	}
+	if line := n.waitForLog("redis refused; limits go by on_store_failure"); line["level"] != "error" || !strings.Contains(fmt.Sprint(line["hint"]), why) {
+		t.Errorf("the log says %v", line)
+	}
+}

@@ -26,6 +26,8 @@ type FaultProxy struct {
 	lost   int
 	conns  map[net.Conn]struct{}
 	closed bool
+
+	forgotten *atomic.Bool // of the connections since the last Forget
 }
 
 // A faultMode is what the proxy does to replies.
@@ -45,7 +47,7 @@ func NewFaultProxy(tb testing.TB, upstream string) *FaultProxy {
 	}
 	p := &FaultProxy{
 		Addr: l.Addr().String(), target: upstream, listener: l,
-		change: make(chan struct{}), conns: make(map[net.Conn]struct{}),
+		change: make(chan struct{}), conns: make(map[net.Conn]struct{}), forgotten: new(atomic.Bool),
 	}
 	p.pipes.Go(p.accept)
 	tb.Cleanup(p.close)
@@ -72,6 +74,15 @@ func (p *FaultProxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
+}
+
+// Forget drops what is sent on the connections that stand now, in both directions, and closes none, as a firewall does
+// that has forgotten them.
+func (p *FaultProxy) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgotten.Store(true)
+	p.forgotten = new(atomic.Bool)
 }
 
 // Redirect lets new connections go to another server, and cuts the old ones, as
@@ -135,7 +146,7 @@ func (p *FaultProxy) accept() {
 			return
 		}
 		p.mu.Lock()
-		target := p.target
+		target, forgotten := p.target, p.forgotten
 		p.mu.Unlock()
 		server, err := net.Dial("tcp", target)
 		if err != nil || !p.keep(client) || !p.keep(server) {
@@ -148,7 +159,7 @@ func (p *FaultProxy) accept() {
 		doomed := new(atomic.Bool)
 		p.pipes.Go(func() {
 			defer p.drop(server)
-			carry(server, client, func(request []byte) bool {
+			carry(server, client, forgotten, func(request []byte) bool {
 				if p.matches(request) {
 					doomed.Store(true)
 				}
@@ -158,17 +169,17 @@ func (p *FaultProxy) accept() {
 		p.pipes.Go(func() {
 			defer p.drop(client)
 			defer p.drop(server)
-			carry(client, server, func([]byte) bool { return p.passes(doomed) })
+			carry(client, server, forgotten, func([]byte) bool { return p.passes(doomed) })
 		})
 	}
 }
 
-// carry copies from one end to the other while pass lets it.
-func carry(to, from net.Conn, pass func([]byte) bool) {
+// carry copies from one end to the other while pass lets it, and drops what comes once it is forgotten.
+func carry(to, from net.Conn, forgotten *atomic.Bool, pass func([]byte) bool) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 {
+		if n > 0 && !forgotten.Load() {
 			if !pass(buffer[:n]) {
 				return
 			}

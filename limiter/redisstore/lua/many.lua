@@ -1,7 +1,5 @@
 -- many decides requests one after another, of one or several claims each, all of one algorithm.
--- general decides a request that is not usual. One that has 128 more claims than it has asks like the
--- one before, of the same limits at the same costs, for windows that are all in the next key,
--- which no other request has asked for: its claims need not be read.
+-- general decides a request that is not usual.
 -- KEYS, ARGV, reply  as for command/take.lua
 local decide_unusual
 while from <= #requests do
@@ -9,12 +7,7 @@ while from <= #requests do
   if claims == 1 then
     decide_one()
   else
-    if claims <= 128 then
-      read_claims()
-    else
-      claims = claims - 128
-      for j = 1, claims do keys[j] = keys[j] + 1 end
-    end
+    read_claims()
     decide_several()
   end
   if usual then

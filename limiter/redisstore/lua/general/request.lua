@@ -2,7 +2,6 @@
 -- `from`. Its windows are read anew. The reply goes behind `to`; the new end is returned.
 return function(from, reply, to)
   local n, size, windows, asked = byte(all_requests, from), 6, {}, {}
-  if n > 128 then n = n - 128 end
   strings = {} -- what was read for the request before may have changed
   if asked_for[DISTINCT] then size = 14 end -- with a value
   for i = 1, n do

@@ -101,9 +101,7 @@ local dies, sizes = {}, {} -- of each limit and size, how a packed string says w
 
 -- decide_several decides a request of several claims.
 -- many decides requests one after another, of one or several claims each, all of one algorithm.
--- general decides a request that is not usual. One that has 128 more claims than it has asks like the
--- one before, of the same limits at the same costs, for windows that are all in the next key,
--- which no other request has asked for: its claims need not be read.
+-- general decides a request that is not usual.
 -- KEYS, ARGV, reply  as for command/take.lua
 local decide_unusual
 while from <= #requests do
@@ -194,20 +192,15 @@ while from <= #requests do
       if usual then reply[replied + 1], reply[replied + 2], reply[replied + 3] = allowed, left < 0 and 0 or left, later end
     end
   else
-    if claims <= 128 then
-      do
-        local at = from + 10
-        for j = 1, claims do
-          local b, c, d, e, x, y = byte(requests, at, at + 5)
-          if c + d + e > 0 then b = b + c * 256 + d * 65536 + e * 16777216 end
-          costs[j], x = b, 3 * (x + y * 256)
-          limits[j], x, y = byte(windows, x - 2, x)
-          keys[j], at = x + y * 256, at + 6
-        end
+    do
+      local at = from + 10
+      for j = 1, claims do
+        local b, c, d, e, x, y = byte(requests, at, at + 5)
+        if c + d + e > 0 then b = b + c * 256 + d * 65536 + e * 16777216 end
+        costs[j], x = b, 3 * (x + y * 256)
+        limits[j], x, y = byte(windows, x - 2, x)
+        keys[j], at = x + y * 256, at + 6
       end
-    else
-      claims = claims - 128
-      for j = 1, claims do keys[j] = keys[j] + 1 end
     end
     do
       local next, size, several, to = 1, 0, false, replied + 1

@@ -91,7 +91,6 @@ local from, limit_in_use, decide_unusual = 1, 0, nil
 local keys, limits, lefts, states, trims = {}, {}, {}, {}, {}
 while from <= #requests do
   local claims, allowed, to = byte(requests, from), 1, replied + 1
-  if claims > 128 then claims = claims - 128 end
   usual, id, claim, reply[to] = true, from + 2, from + 10, 1
   for j = 1, claims do
     local c, d, e, x, y

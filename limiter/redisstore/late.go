@@ -1,0 +1,74 @@
+package redisstore
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
+)
+
+// detach has the writer use another connection in place of q.conn, on which Redis does not reply in time. It returns
+// the one whose late replies were read until now, or nil.
+func (q *queue) detach() (earlier *wire.Conn) {
+	earlier = q.lateConn
+	q.conn.MarkEnded()
+	q.late, q.lateConn = q.inFlight, q.conn
+	q.inFlight, q.conn = nil, nil
+	q.wakeWriter()
+	return earlier
+}
+
+// abortLate ends the reader of late replies.
+func (q *queue) abortLate() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.lateConn != nil {
+		q.lateConn.Abort(net.ErrClosed)
+	}
+}
+
+// A lateGrant is what Redis granted to a call whose caller had given up.
+type lateGrant struct {
+	claims []limiter.Claim
+	permit limiter.Permit
+}
+
+// addLate records that claims of c were granted at the time at, if nobody waits for c any more.
+func (b *batch) addLate(c *call, claims []limiter.Claim, at time.Time) {
+	if c.state == callAbandoned {
+		b.late = append(b.late, lateGrant{claims, limiter.Permit{ID: c.id, At: at}})
+	}
+}
+
+// refundLate refunds grants in the background. Redis has just replied, but the circuit breaker may still be open: it tries
+// again until lateTimeout is over.
+func (p *pipeline) refundLate(grants []lateGrant) {
+	if len(grants) == 0 {
+		return
+	}
+	open := grants // captured, so that a call without late grants allocates nothing
+	p.background.Go(func() {
+		ctx, cancel := context.WithTimeout(p.store.outage.ctx, lateTimeout)
+		defer cancel()
+		for len(open) > 0 && ctx.Err() == nil {
+			waits := make([]func() error, len(open))
+			for i, g := range open {
+				waits[i] = p.store.StartRefund(g.claims, g.permit)
+			}
+			var failed []lateGrant
+			for i, wait := range waits {
+				if wait() != nil {
+					failed = append(failed, open[i])
+				}
+			}
+			if open = failed; len(open) > 0 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(probeInterval):
+				}
+			}
+		}
+	})
+}

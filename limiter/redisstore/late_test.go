@@ -1,0 +1,198 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A lateStore is a store behind a proxy that holds replies, and another that sees what Redis has counted.
+type lateStore struct {
+	*redisstore.Store
+	t       *testing.T
+	proxy   *redistest.FaultProxy
+	counted *redisstore.Store
+}
+
+func newLateStore(t *testing.T, c redisstore.ClientConfig, o redisstore.Options) *lateStore {
+	server := redistest.Start(t)
+	proxy := redistest.NewFaultProxy(t, server.Addr)
+	c.Addrs = []string{proxy.Addr}
+	client, err := redisstore.NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	o.CachedRefusals = -1
+	s := &lateStore{
+		t: t, proxy: proxy, Store: redisstore.New(client, o),
+		counted: redisstore.New(connect(t, server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1}),
+	}
+	t.Cleanup(func() { s.Store.Close(); s.counted.Close() })
+	return s
+}
+
+// warm opens the connection for calls like that of claims and shadows, and has Redis learn their script.
+func (s *lateStore) warm(claims []limiter.Claim, shadows []limiter.Shadow) {
+	others := func(claims []limiter.Claim) []limiter.Claim {
+		all := slices.Clone(claims)
+		for i := range all {
+			if all[i].Key = limiter.KeyOf("warm"); all[i].RedissonName != "" {
+				all[i].RedissonName = "warm"
+			}
+		}
+		return all
+	}
+	shadows = slices.Clone(shadows)
+	for i := range shadows {
+		shadows[i].Claims = others(shadows[i].Claims)
+	}
+	var d limiter.Decision
+	eventually(s.t, "a connection stands", func() bool { return s.TakeWithShadows(s.t.Context(), others(claims), &d, shadows) == nil })
+}
+
+func (s *lateStore) used(claims []limiter.Claim) (all int64) {
+	s.t.Helper()
+	in, err := s.counted.Inspect(s.t.Context(), claims)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, status := range in.Statuses {
+		all += status.Used
+	}
+	return all
+}
+
+// takesTooLate has Redis grant claims after their caller has given up, and wants that all come back.
+func (s *lateStore) takesTooLate(claims []limiter.Claim, shadows []limiter.Shadow) {
+	s.t.Helper()
+	s.warm(claims, shadows)
+	all := claims
+	for _, h := range shadows {
+		all = append(all[:len(all):len(all)], h.Claims...)
+	}
+	s.proxy.Hold()
+	var d limiter.Decision
+	if err := s.TakeWithShadows(s.t.Context(), claims, &d, shadows); !errors.Is(err, limiter.ErrUnavailable) {
+		s.t.Fatalf("take: %v; want that Redis does not reply", err)
+	}
+	eventually(s.t, "Redis has granted", func() bool { return s.used(all) == int64(len(all)) })
+	s.proxy.Release()
+	eventually(s.t, "all has come back", func() bool { return s.used(all) == 0 })
+}
+
+func limitOf(a limiter.Algorithm) *limiter.Limit {
+	l := &limiter.Limit{Name: a.String() + ":5", Rate: limiter.Rate{Count: 5, Window: time.Hour}, Algorithm: a}
+	switch {
+	case a == limiter.Cooldown:
+		l.Rate.Count, l.Steps = 1, []time.Duration{time.Second, time.Minute}
+	case a.HasConversion():
+		l.Noted, l.Conversion = true, 50
+	}
+	return l
+}
+
+// What Redis grants to a call that nobody waits for any more comes back, whatever counts it.
+func TestLate_ComesBack(t *testing.T) {
+	impatient := redisstore.ClientConfig{Timeout: 100 * time.Millisecond, BreakAfter: 100}
+	options := redisstore.Options{Timeout: 100 * time.Millisecond}
+	for a := range limiter.NumAlgorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newLateStore(t, impatient, options)
+			s.takesTooLate([]limiter.Claim{{Limit: limitOf(a), Key: limiter.KeyOf("k"), Cost: 1, Value: limiter.KeyOf("v")}}, nil)
+		})
+	}
+	redisson := []limiter.Claim{{Limit: limitOf(limiter.TokenBucket), Key: limiter.KeyOf("k"), Cost: 1, RedissonName: "shared"}}
+	for name, test := range map[string]struct {
+		claims  []limiter.Claim
+		shadows []limiter.Shadow
+	}{
+		"shared with Redisson": {redisson, nil},
+		"several limits":       {[]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}, {Limit: limitOf(limiter.SlidingLog), Cost: 1}}, nil},
+		"shadows":              {[]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}}, []limiter.Shadow{{Claims: []limiter.Claim{{Limit: limitOf(limiter.FixedWindow), Cost: 1}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newLateStore(t, impatient, options).takesTooLate(test.claims, test.shadows)
+		})
+	}
+}
+
+// It comes back as well while the circuit breaker is open at first.
+func TestLate_ComesBackAfterTheBreaker(t *testing.T) {
+	c := redisstore.ClientConfig{Timeout: 100 * time.Millisecond, BreakAfter: 1, BreakRest: time.Second}
+	s := newLateStore(t, c, redisstore.Options{Timeout: 100 * time.Millisecond})
+	s.takesTooLate([]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}}, nil)
+}
+
+// A caller whose context ends is charged nothing, on a connection that is well.
+func TestLate_CallerLeaves(t *testing.T) {
+	s := newLateStore(t, redisstore.ClientConfig{Timeout: patient}, redisstore.Options{Timeout: patient})
+	claims := []limiter.Claim{{Limit: limitOf(limiter.SlidingWindow), Cost: 1}}
+	s.warm(claims, nil)
+	s.proxy.Hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		var d limiter.Decision
+		left <- s.Take(ctx, claims, &d)
+	}()
+	eventually(t, "Redis has granted", func() bool { return s.used(claims) == 1 })
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller: %v", err)
+	}
+	s.proxy.Release()
+	eventually(t, "it has come back", func() bool { return s.used(claims) == 0 })
+}
+
+// A Redis that stands still grants afterwards what it was sent: all of that comes back, and nothing of what is refused.
+func TestLate_RedisStandsStill(t *testing.T) {
+	server := redistest.Start(t)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 100 * time.Millisecond, BreakAfter: 3, BreakRest: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := redisstore.New(client, redisstore.Options{Timeout: 100 * time.Millisecond, CachedRefusals: -1})
+	defer s.Close()
+	claims := []limiter.Claim{{Limit: limitOf(limiter.GCRA), Key: limiter.KeyOf("k"), Cost: 2}}
+	var d limiter.Decision
+	eventually(t, "one is taken", func() bool { return s.Take(t.Context(), claims, &d) == nil })
+	watcher := connect(t, server.Addr)
+	freed := watcher.Subscribe(t.Context(), "weir:freed")
+	defer freed.Close()
+	if _, err := freed.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	server.Signal(syscall.SIGSTOP)
+	got := make(chan error)
+	for range 5 { // one of which fits
+		go func() {
+			var d limiter.Decision
+			got <- s.Take(t.Context(), claims, &d)
+		}()
+	}
+	for range 5 {
+		if err := <-got; !errors.Is(err, limiter.ErrUnavailable) {
+			t.Errorf("take: %v", err)
+		}
+	}
+	server.Signal(syscall.SIGCONT)
+	message, err := freed.ReceiveMessage(t.Context()) // when permits come back
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := redisstore.New(watcher, redisstore.Options{Timeout: patient, CachedRefusals: -1}).Inspect(t.Context(), claims)
+	if err != nil || in.Statuses[0].Used != 2 {
+		t.Errorf("after %v: %+v %v; want 2 used", message, in.Statuses, err)
+	}
+}

@@ -1,0 +1,114 @@
+package redisstore_test
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// refusers are ways to make a Redis refuse writes, while it answers reads, with words of the reason. dir is its folder.
+func refusers(t *testing.T) map[string]func(c redis.UniversalClient, dir string) {
+	set := func(c redis.UniversalClient, name, value string) {
+		if err := c.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return map[string]func(redis.UniversalClient, string){
+		"is full":              func(c redis.UniversalClient, _ string) { set(c, "maxmemory", "1") },
+		"has too few replicas": func(c redis.UniversalClient, _ string) { set(c, "min-replicas-to-write", "1") },
+		"is a read-only replica": func(c redis.UniversalClient, _ string) {
+			if err := c.SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"cannot save to its disk": func(c redis.UniversalClient, dir string) {
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			set(c, "save", "3600 1")
+			if err := c.BgSave(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "saving has failed", func() bool {
+				return strings.Contains(c.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err")
+			})
+		},
+	}
+}
+
+// A Redis that answers, and refuses writes, cannot be relied on: Check says why, and calls open the breaker.
+func TestCheck_RefusesWrites(t *testing.T) {
+	for why, refuse := range refusers(t) {
+		t.Run(why, func(t *testing.T) {
+			dir := t.TempDir()
+			server := redistest.Start(t, "--dir", dir)
+			client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 3, BreakRest: 300 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+			defer store.Close()
+			if _, err := store.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			refuse(connect(t, server.Addr), dir)
+			for range 3 {
+				_, err := store.Check(t.Context())
+				if !errors.Is(err, redisstore.ErrNotWritable) || !strings.Contains(err.Error(), why) {
+					t.Errorf("Check: %v; want that Redis %s", err, why)
+				}
+			}
+			eventually(t, "the breaker is open", func() bool {
+				var d limiter.Decision
+				err := store.Take(t.Context(), claim(5, time.Hour, 1), &d)
+				return errors.Is(err, redisstore.ErrOpen) && errors.Is(err, limiter.ErrUnavailable)
+			})
+		})
+	}
+}
+
+// An outage in which Redis refuses writes goes on, however well it answers, until it writes again.
+func TestOutage_LastsWhileRedisRefusesWrites(t *testing.T) {
+	server := redistest.Start(t)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1, Grace: time.Millisecond})
+	defer store.Close()
+	direct := connect(t, server.Addr)
+	limitMemory := func(to string) {
+		if err := direct.ConfigSet(t.Context(), "maxmemory", to).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limitMemory("1")
+	var d limiter.Decision
+	eventually(t, "the outage begins", func() bool {
+		_ = store.Take(t.Context(), claim(5, time.Hour, 1), &d)
+		return !store.Available()
+	})
+	probes := func() int {
+		_, rest, _ := strings.Cut(direct.Info(t.Context(), "errorstats").Val(), "errorstat_OOM:count=")
+		n, _ := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]))
+		return n
+	}
+	for before := probes(); probes() < before+4; {
+		if store.Available() || store.Settling() {
+			t.Fatal("the outage ended while Redis refused writes")
+		}
+	}
+	limitMemory("0")
+	eventually(t, "the outage ends", store.Available)
+}

@@ -57,6 +57,8 @@ func importMap() map[string][]string {
 		"test/await":                       nil,
 		"test/logtest":                     nil,
 		"test/pooltest":                    nil,
+		"test/rounds":                      nil,
+		"test/golden":                      {"limiter", "proxy", "proxy/config", "proxy/decisions", "test/rounds", "test/weirtest"},
 		"test/sockettest":                  {"test/await"},
 		"test/weirtest":                    {"test/await", "test/logtest", "proxy/http1"},
 		"test/playbooks":                   {"limiter", "proxy", "proxy/config", "test/weirtest"},

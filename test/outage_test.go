@@ -314,7 +314,9 @@ routes:
 func TestOutage_LearnsAChangedLimit(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := func(rate string) string { return redisDefaultYAML(server.Addr) + smsYAML(rate, ", on_store_failure: local") }
+	config := func(rate string) string {
+		return redisDefaultYAML(server.Addr) + smsYAML(rate, ", on_store_failure: local")
+	}
 	change := func(w *weir, rate string) {
 		t.Helper()
 		w.edit(config(rate))

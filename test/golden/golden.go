@@ -35,7 +35,8 @@ type Stand struct {
 	Advance func(d time.Duration) // of the clock of the store
 	Settle  func()                // waits until nothing happens any more
 	Keys    func() []string       // what lies in the store; nil for nothing that can be seen
-	Failing func(fails bool)      // has the store fail, or end failing; nil for one that does not
+	Fail    func()                // has the store fail, until
+	Heal    func()                // this; nil for one that does not fail
 }
 
 // requests is how many requests a record has.
@@ -70,8 +71,12 @@ func Record(tb testing.TB, file string, seed uint64, s Stand) string {
 	out.Write(text)
 	asker := newAsker(r, c, string(text))
 	for i := range requests {
-		if s.Failing != nil && (i == requests/2 || i == requests*3/4) {
-			s.Failing(i == requests/2)
+		switch {
+		case s.Fail == nil:
+		case i == requests/2:
+			s.Fail()
+		case i == requests*3/4:
+			s.Heal()
 		}
 		asked := asker.next()
 		fmt.Fprintf(&out, "\n--- %d: %s %s %v %q\n", i, asked.Method, asked.URL, asked.Header, asked.Body)

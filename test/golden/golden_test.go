@@ -31,7 +31,8 @@ func TestGolden_InMemory(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &failing{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
 			record = golden.Record(t, file, seed, golden.Stand{
-				Store: store, Advance: time.Sleep, Settle: synctest.Wait, Failing: store.fails.Store,
+				Store: store, Advance: time.Sleep, Settle: synctest.Wait,
+				Fail: func() { store.fails.Store(true) }, Heal: func() { store.fails.Store(false) },
 			})
 		})
 		return record

@@ -123,7 +123,7 @@ func TestAccessLog_AFolderThatIsNotThere(t *testing.T) {
 	cmd := exec.Command("weir", "-c", "weir.yaml")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "access_log.file cannot be written: open ") || !strings.Contains(string(out), "name a file in a directory that weir may write to") {
+	if err == nil || !strings.Contains(string(out), `access_log.file: "nowhere/access.log" cannot be written`) || !strings.Contains(string(out), "name a file in one that Weir may write to") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

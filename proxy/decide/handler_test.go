@@ -28,7 +28,7 @@ routes:
   - {name: query, match: {methods: [POST], host: api.example.com, path: "/query/{id}"}, limits: [{name: query, key: "query:phone", rate: 1/1h}]}
   - {name: secure, match: {path: /secure, scheme: https}, limits: [{name: address, key: client_ip, rate: 1/1h}]}
   - {name: challenged, match: {path: /challenged}, limits: [{name: address, key: client_ip, rate: 1/1h, step_up: {challenge: sms, rate: 1/1h, jwt: {secret: "a secret for tokens of challenges"}}}]}
-  - {name: told, match: {path: /told}, limits: [{name: address, key: client_ip, rate: 1/1h, step_up: {challenge: sms, rate: 1/1h, set_header: X-Weir-Challenge}}]}
+  - {name: told, match: {path: /told}, limits: [{name: address, key: client_ip, rate: 1/1h, step_up: {challenge: sms, rate: 1/1h}}]}
 `
 
 // jsonRoute is a route for dialects that send bodies.

@@ -125,7 +125,7 @@ func (c *conn) serve() {
 	c.mu.Lock()
 	c.endLocked(err)
 	c.mu.Unlock()
-	c.flush()
+	c.flushAll()
 	c.linger()
 	_ = c.net.Close()
 	c.dropPending()

@@ -110,7 +110,19 @@ func (c *conn) flushLocked() {
 			o.sent.Broadcast()
 		}
 	}
-	o.writing = false
+	if o.writing = false; o.waiting > 0 {
+		o.sent.Broadcast()
+	}
+}
+
+// flushAll sends what is to be sent, also behind what another goroutine sends.
+func (c *conn) flushAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.out.writing {
+		c.waitForRoom()
+	}
+	c.flushLocked()
 }
 
 // send sends b. A client that accepts nothing for Timeouts.Write loses its connection.

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
 // operatorTimeout is how long all calls to Redis for one request of an operator may take together, while Redis is
@@ -61,13 +64,31 @@ func (a *absence) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// call calls next, bounded if ctx is that of an operator's request and Redis is known to be away, and counts its result.
-func (a *absence) call(ctx context.Context, next func(context.Context) error) error {
+// bound bounds ctx if it is that of an operator's request and Redis is known to be away.
+func (a *absence) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if deadline, ok := ctx.Value(deadlineKey{}).(func() time.Time); ok && a.failed.Load() >= a.after {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline())
-		defer cancel()
+		return context.WithDeadline(ctx, deadline())
 	}
+	return ctx, func() {}
+}
+
+// A boundedStore is a store that questions about keys do not wait for while it is known to be away, whoever asks:
+// operators, metrics, and changes that wait for it. Its own breaker knows only what decisions have met.
+type boundedStore struct {
+	*redisstore.Store
+	away *absence
+}
+
+// Inspect implements limiter.AdminStore.
+func (s boundedStore) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
+	ctx, cancel := s.away.bound(forOperator(ctx))
+	defer cancel()
+	return s.Store.Inspect(ctx, claims)
+}
+
+func (a *absence) call(ctx context.Context, next func(context.Context) error) error {
+	ctx, cancel := a.bound(ctx)
+	defer cancel()
 	err := next(ctx)
 	var reply redis.Error
 	switch {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,11 +98,19 @@ func (s *configSource) readKept() (k cluster.Entry, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &k)
+	var stored struct {
+		cluster.Entry
+		Bundle json.RawMessage `json:"bundle"`
 	}
 	if err == nil {
-		k.Bundle, err = s.seal().Open(k.Packed, k.Hash)
+		err = json.Unmarshal(text, &stored)
+	}
+	if k = stored.Entry; err == nil && bytes.HasPrefix(stored.Bundle, []byte{'{'}) { // as 0.1.0 kept it
+		err = json.Unmarshal(stored.Bundle, &k.Bundle)
+	} else if err == nil {
+		if err = json.Unmarshal(stored.Bundle, &k.Packed); err == nil {
+			k.Bundle, err = s.seal().Open(k.Packed, k.Hash)
+		}
 	}
 	if err != nil {
 		return cluster.Entry{}, fmt.Errorf("load pushed config: %w", err)

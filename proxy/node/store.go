@@ -69,7 +69,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	member := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: version, Source: string(c.Reload.Source), Seal: bundle.NewSeal(c.Privacy)})
 	s := store{
 		kind:     "redis",
-		limits:   limits,
+		limits:   boundedStore{limits, away},
 		nodes:    member.Live,
 		agree:    member.Agree,
 		cluster:  member,

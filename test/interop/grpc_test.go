@@ -131,7 +131,7 @@ func TestGRPC_ALimitIsAnError(t *testing.T) {
 	if _, err := client.Check(within(t), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Check(within(t), &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("got %v; want Unavailable, which is what gRPC makes of 429", err)
+	if _, err := client.Check(within(t), &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("got %v; want ResourceExhausted", err)
 	}
 }

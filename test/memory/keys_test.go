@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A key that is counted costs little, by what the system counts, garbage and tables
@@ -27,8 +28,8 @@ func TestMemory_Keys(t *testing.T) {
 	} {
 		t.Run(row.store, func(t *testing.T) {
 			w := run(t, "echo", "{key: header:X-User, rate: 60/1h}", row.yaml)
-			keys := 200_000
-			for range 20 {
+			keys := rounds.Of(50_000)
+			for range 10 {
 				w.users(0, 5_000) // whatever grows once has grown
 			}
 			before := w.held()

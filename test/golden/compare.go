@@ -16,7 +16,7 @@ import (
 const (
 	// Seeds is how many records of each file have a hash; ./test/run makes some of them.
 	Seeds = 33
-	some  = 2
+	some  = 1
 )
 
 // folder is where the configurations are that records begin with, from a package two folders deep.

@@ -53,7 +53,7 @@ const (
 	// Conversion counts permits until AdminStore.Return returns them, and grants more the more
 	// subjects do: any window holds at most Rate.Count + V x (100-p)/p permits that were not
 	// returned, where p is Limit.Conversion and V the number of subjects with a return in it. The
-	// limit must be Noted. A key has up to 62 buckets of both, and with Limit.Memory up to 31 days.
+	// limit must be Noted. A key has up to 62 buckets of both.
 	Conversion
 
 	// NumAlgorithms is the number of algorithms.
@@ -191,8 +191,6 @@ func (l *Limit) checkAlgorithm() error {
 		return fmt.Errorf("%w: %s has steps; only cooldown uses them", ErrInvalidLimit, l.Name)
 	case l.Conversion != 0 && !a.HasConversion():
 		return fmt.Errorf("%w: %s has a conversion; only the algorithm conversion uses one", ErrInvalidLimit, l.Name)
-	case l.Memory != 0 && !a.HasConversion():
-		return fmt.Errorf("%w: %s has a memory; only the algorithm conversion uses one", ErrInvalidLimit, l.Name)
 	}
 	switch l.Algorithm {
 	case GCRA:

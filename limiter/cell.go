@@ -88,11 +88,7 @@ func (s *shard) saveLocked(c *cell, t *keyState, l *Limit) {
 
 // expiresAt returns a time at which the key certainly has no state left.
 func (s *keyState) expiresAt(l *Limit) int64 {
-	end := max(s.bannedUntil, s.lastChange(l)+l.Horizon().Milliseconds())
-	if l.Memory > 0 {
-		end = max(end, s.daysEndAt(l))
-	}
-	return end
+	return max(s.bannedUntil, s.lastChange(l)+l.Horizon().Milliseconds())
 }
 
 // lastChange returns the time of the last change that s records.

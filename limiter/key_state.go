@@ -59,7 +59,7 @@ func (s *keyState) remaining(now int64, l *Limit) int64 {
 	case Cooldown:
 		return s.remainingCooldown(now, l)
 	case Conversion:
-		return s.remainingConversion(now, l)
+		return s.remainingConversion(l)
 	}
 	return s.permitLog.remaining(l.Rate.Count)
 }

@@ -118,12 +118,10 @@ func (s *keyState) refund(now int64, p Permit, c *Claim) int64 {
 		return s.refundSlidingWindow(now, p, c)
 	case GCRA:
 		return s.refundGCRA(now, p, c)
-	case Concurrent:
-		return s.refundConcurrent(p)
+	case Concurrent, Cooldown:
+		return s.release(p.ID)
 	case Distinct:
 		return s.refundDistinct(p)
-	case Cooldown:
-		return s.refundCooldown(p)
 	case Conversion:
 		return s.refundConversion(p, c)
 	}

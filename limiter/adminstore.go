@@ -68,9 +68,8 @@ type KeyStatus struct {
 	Remaining int64
 	// Allowed is the number of permits that may be taken at a time now: Capacity, or for
 	// Conversion more by the subjects that were confirmed within the window, of which
-	// Confirmed is the number, or by those that count for the best day if these are more:
-	// Remembered, see Limit.Memory.
-	Allowed, Confirmed, Remembered int64
+	// Confirmed is the number.
+	Allowed, Confirmed int64
 	// NextIn is the time until one more permit is available if none is taken; 0 if all
 	// are available. For Concurrent it is the time until a lease expires, although most
 	// permits are refunded earlier.

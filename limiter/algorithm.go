@@ -53,7 +53,7 @@ const (
 	// Conversion counts permits until AdminStore.Return returns them, and grants more the more
 	// subjects do: any window holds at most Rate.Count + V x (100-p)/p permits that were not
 	// returned, where p is Limit.Conversion and V the number of subjects with a return in it. The
-	// limit must be Noted. A key has up to 62 buckets of both, and with Limit.Memory up to 31 days.
+	// limit must be Noted. A key has up to 62 buckets of both.
 	Conversion
 
 	// NumAlgorithms is the number of algorithms.
@@ -135,6 +135,12 @@ func (a Algorithm) HasBurst() bool { return a.traits().hasBurst }
 // so that Renew applies.
 func (a Algorithm) HasLeases() bool { return a.traits().hasLeases }
 
+// HasLog reports whether a keeps permits as log entries rather than in counters.
+func (a Algorithm) HasLog() bool { return a.traits().maxLog > 0 }
+
+// IsNumbered reports whether the windows of a are numbered from time 0, not from a first permit.
+func (a Algorithm) IsNumbered() bool { return a.traits().isNumbered }
+
 // HasValues reports whether a counts the values of claims, Claim.Value.
 func (a Algorithm) HasValues() bool { return a.traits().hasValues }
 
@@ -143,9 +149,6 @@ func (a Algorithm) HasSteps() bool { return a.traits().hasSteps }
 
 // HasConversion reports whether a uses Limit.Conversion: returns are part of its promise.
 func (a Algorithm) HasConversion() bool { return a.traits().hasBuckets }
-
-// hasLog reports whether a keeps permits as log entries rather than in counters.
-func (a Algorithm) hasLog() bool { return a.traits().maxLog > 0 }
 
 // isTokenBucket reports whether a has the guarantees of TokenBucket, so that its log of
 // permits may be merged.
@@ -191,8 +194,6 @@ func (l *Limit) checkAlgorithm() error {
 		return fmt.Errorf("%w: %s has steps; only cooldown uses them", ErrInvalidLimit, l.Name)
 	case l.Conversion != 0 && !a.HasConversion():
 		return fmt.Errorf("%w: %s has a conversion; only the algorithm conversion uses one", ErrInvalidLimit, l.Name)
-	case l.Memory != 0 && !a.HasConversion():
-		return fmt.Errorf("%w: %s has a memory; only the algorithm conversion uses one", ErrInvalidLimit, l.Name)
 	}
 	switch l.Algorithm {
 	case GCRA:

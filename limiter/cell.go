@@ -57,7 +57,7 @@ const maxEntries = math.MaxUint16
 func (s *shard) loadLocked(c *cell, t *keyState) {
 	t.algorithm, t.bannedUntil, t.floor, t.taken = c.algorithm, c.bannedUntil, c.floor, c.taken
 	t.entries, t.counter = nil, counter{}
-	hasLog := c.algorithm.hasLog()
+	hasLog := c.algorithm.HasLog()
 	switch {
 	case c.block > 0:
 		t.entries = (*s.blocks.at(c.block - 1))[:c.count]
@@ -78,7 +78,7 @@ func (s *shard) saveLocked(c *cell, t *keyState, l *Limit) {
 	c.algorithm, c.bannedUntil, c.floor, c.taken = t.algorithm, t.bannedUntil, t.floor, t.taken
 	c.expiresAt = max(c.expiresAt, t.expiresAt(l))
 	s.saveEntriesLocked(c, t.entries)
-	if !t.algorithm.hasLog() {
+	if !t.algorithm.HasLog() {
 		e := &c.inline[0]
 		e.at = t.start
 		binary.LittleEndian.PutUint64(e.id[:8], uint64(t.before))
@@ -88,17 +88,13 @@ func (s *shard) saveLocked(c *cell, t *keyState, l *Limit) {
 
 // expiresAt returns a time at which the key certainly has no state left.
 func (s *keyState) expiresAt(l *Limit) int64 {
-	end := max(s.bannedUntil, s.lastChange(l)+l.Horizon().Milliseconds())
-	if l.Memory > 0 {
-		end = max(end, s.daysEndAt(l))
-	}
-	return end
+	return max(s.bannedUntil, s.lastChange(l)+l.Horizon().Milliseconds())
 }
 
 // lastChange returns the time of the last change that s records.
 func (s *keyState) lastChange(l *Limit) int64 {
 	start := s.start // 0 with a log
-	if l.Algorithm.traits().isNumbered {
+	if l.Algorithm.IsNumbered() {
 		start *= windowMillis(l)
 	}
 	return max(s.newestTime(), start)
@@ -108,7 +104,7 @@ func (s *keyState) lastChange(l *Limit) int64 {
 func (s *shard) saveEntriesLocked(c *cell, entries []entry) {
 	c.count = uint16(len(entries))
 	switch {
-	case cap(entries) > 1 || c.block > 0 && cap(entries) > 0 || len(entries) > 0 && !c.algorithm.hasLog():
+	case cap(entries) > 1 || c.block > 0 && cap(entries) > 0 || len(entries) > 0 && !c.algorithm.HasLog():
 		if c.block == 0 {
 			c.block = s.blocks.add() + 1
 			s.accountLocked(c.source, 0, blockBytes)

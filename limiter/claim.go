@@ -49,10 +49,6 @@ type Limit struct {
 	// Conversion is the percentage, 1 to 100, of the permits beyond Rate.Count that must be
 	// returned. Only the algorithm Conversion uses it.
 	Conversion int
-	// Memory, if it is not 0, is for how many days, 2 to 31 and more than Rate.Window, a limit of the algorithm
-	// Conversion remembers the subjects of the best day: half of them count, scaled to the window, if those
-	// that were confirmed in the window are fewer.
-	Memory time.Duration
 
 	prepared *preparedLimit // nil before Prepare
 	whole    *Limit         // of what Share returns, the limit that it is a share of

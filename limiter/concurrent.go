@@ -20,9 +20,6 @@ func (l *Limit) checkConcurrent() error {
 // takeConcurrent records the permits of c, which are held from now on, under id.
 func (s *keyState) takeConcurrent(now int64, c *Claim, id [16]byte) { s.add(now, id, c.Cost) }
 
-// refundConcurrent ends the hold of p.
-func (s *keyState) refundConcurrent(p Permit) int64 { return s.release(p.ID) }
-
 // renew changes the time of the permits under id to now, and reports whether they were
 // still held.
 func (s *keyState) renew(now int64, id [16]byte) bool {

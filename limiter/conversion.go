@@ -15,13 +15,12 @@ import (
 // Its state is a log of buckets, each 1/conversionBuckets of a window: of kind merged what was taken, of
 // kind confirmed the subjects. What was taken counts until the whole of its bucket has left the window,
 // and a confirmation until its bucket begins to leave. So never more is granted than with exact times, and
-// a request may be refused longer by the length of a bucket. With Limit.Memory V is more after a good day:
-// see conversion_memory.go.
+// a request may be refused longer by the length of a bucket.
 
 const (
 	conversionBuckets = 60
-	// maxConversionLog is the largest number of entries: buckets of both kinds, and days.
-	maxConversionLog = 2*(conversionBuckets+2) + maxMemoryDays + 1
+	// maxConversionLog is the largest number of entries: buckets of both kinds.
+	maxConversionLog = 2 * (conversionBuckets + 2)
 )
 
 // bucketMillis returns the length of a bucket of l.
@@ -37,7 +36,7 @@ func (l *Limit) checkConversion() error {
 	case !l.Noted:
 		return fmt.Errorf("%w: %s has a conversion, so its permits must be noted", ErrInvalidLimit, l.Name)
 	}
-	return l.checkMemory()
+	return nil
 }
 
 // horizonConversion returns the time after which what was taken now certainly counts no more.
@@ -65,7 +64,7 @@ func (s *keyState) advanceConversion(now int64, l *Limit) {
 	s.settleConversion(now, l)
 	kept := s.entries[:0]
 	for _, e := range s.entries {
-		if e.kind == dayTotal && e.at+memoryMillis(l) > now || e.kind != dayTotal && e.leavesAt(length, width) > now {
+		if e.leavesAt(length, width) > now {
 			kept = append(kept, e)
 		} else if e.kind == merged { // what has left is not returned from a bucket of the same time after the clock was set back
 			s.taken, s.floor = s.taken-int64(e.n), max(s.floor, e.at+width-1)
@@ -102,16 +101,15 @@ func (s *keyState) confirmedSubjects() (v int64) {
 }
 
 // remainingConversion returns the permits that are left, at most Rate.Count.
-func (s *keyState) remainingConversion(now int64, l *Limit) int64 {
-	v := max(s.confirmedSubjects(), s.remembered(now, l))
-	return min(l.Rate.Count, l.allowance(v)-s.taken)
+func (s *keyState) remainingConversion(l *Limit) int64 {
+	return min(l.Rate.Count, l.allowance(s.confirmedSubjects())-s.taken)
 }
 
 // waitConversion returns the time until cost permits are left. Both what was taken and what was
 // confirmed leaves the window, so fewer may be left later.
 func (s *keyState) waitConversion(now int64, l *Limit, cost int64) int64 {
 	length, width := windowMillis(l), bucketMillis(l)
-	leaving := slices.DeleteFunc(slices.Clone(s.entries), func(e entry) bool { return e.kind == dayTotal })
+	leaving := slices.Clone(s.entries)
 	slices.SortFunc(leaving, func(a, b entry) int { return cmp.Compare(a.leavesAt(length, width), b.leavesAt(length, width)) })
 	open, v := s.taken, s.confirmedSubjects()
 	for i := range leaving {
@@ -124,7 +122,7 @@ func (s *keyState) waitConversion(now int64, l *Limit, cost int64) int64 {
 		}
 		at := e.leavesAt(length, width)
 		isLast := i == len(leaving)-1 || leaving[i+1].leavesAt(length, width) > at
-		if isLast && open+cost <= l.allowance(max(v, s.remembered(at, l))) {
+		if isLast && open+cost <= l.allowance(v) {
 			return at - now
 		}
 	}

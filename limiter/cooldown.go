@@ -71,9 +71,6 @@ func (s *keyState) takeCooldown(now int64, id [16]byte) {
 	s.add(now, id, 1)
 }
 
-// refundCooldown removes the permit of p, so that the pause before it is the last.
-func (s *keyState) refundCooldown(p Permit) int64 { return s.release(p.ID) }
-
 // grantCooldown removes the last n permits.
 func (s *keyState) grantCooldown(n int64) {
 	s.permitLog.grant(n)

@@ -89,6 +89,6 @@
 //	concurrent      rate held at a time    one entry a permit      a permit is refunded or expires
 //	distinct        rate values            ≤ 3 entries a value     the n-th value is a window unused
 //	cooldown        one a step             ≤ 32 entries            the step is over
-//	conversion      rate + what confirmed  ≤ 62 buckets, ≤ 1 KB    enough is returned, or a window old
+//	conversion      rate + what confirmed  ≤ 62 buckets, ≤ 0.6 KB  enough is returned, or a window old
 //	                subjects allow, open
 package limiter

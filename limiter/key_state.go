@@ -59,7 +59,7 @@ func (s *keyState) remaining(now int64, l *Limit) int64 {
 	case Cooldown:
 		return s.remainingCooldown(now, l)
 	case Conversion:
-		return s.remainingConversion(now, l)
+		return s.remainingConversion(l)
 	}
 	return s.permitLog.remaining(l.Rate.Count)
 }
@@ -118,12 +118,10 @@ func (s *keyState) refund(now int64, p Permit, c *Claim) int64 {
 		return s.refundSlidingWindow(now, p, c)
 	case GCRA:
 		return s.refundGCRA(now, p, c)
-	case Concurrent:
-		return s.refundConcurrent(p)
+	case Concurrent, Cooldown:
+		return s.release(p.ID)
 	case Distinct:
 		return s.refundDistinct(p)
-	case Cooldown:
-		return s.refundCooldown(p)
 	case Conversion:
 		return s.refundConversion(p, c)
 	}

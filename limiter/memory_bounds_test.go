@@ -257,51 +257,49 @@ func BenchmarkMemory_ThreeLimitsParallel(b *testing.B) {
 // Keys that share an overflow count have the rate of a conversion together, and nothing more: whoever confirms
 // subjects for one of them would raise what strangers may have open.
 func TestMemory_OverflowConfirmsNothing(t *testing.T) {
-	for _, memory := range []time.Duration{0, 14 * day} {
-		h := newHand()
-		m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 1, Clock: h.now})
-		l := converting(2, day, memory)
-		take := func(key, subject string) bool {
-			t.Helper()
-			return take(t, m, limiter.Claim{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf(subject)}).Allowed
-		}
-		confirm := func(key string, n int) {
-			t.Helper()
-			for i := range n {
-				subject := key + strconv.Itoa(i)
-				if !take(key, subject) {
-					t.Fatalf("%s: take %d is refused", key, i)
-				}
-				if n, err := m.Return(t.Context(), []*limiter.Limit{l}, limiter.KeyOf(subject)); n != 1 || err != nil {
-					t.Fatal(n, err)
-				}
+	h := newHand()
+	m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 1, Clock: h.now})
+	l := converting(2, day)
+	take := func(key, subject string) bool {
+		t.Helper()
+		return take(t, m, limiter.Claim{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf(subject)}).Allowed
+	}
+	confirm := func(key string, n int) {
+		t.Helper()
+		for i := range n {
+			subject := key + strconv.Itoa(i)
+			if !take(key, subject) {
+				t.Fatalf("%s: take %d is refused", key, i)
+			}
+			if n, err := m.Return(t.Context(), []*limiter.Limit{l}, limiter.KeyOf(subject)); n != 1 || err != nil {
+				t.Fatal(n, err)
 			}
 		}
-		open := func(key string) (n int) {
-			for take(key, "") {
-				n++
-			}
-			return n
+	}
+	open := func(key string) (n int) {
+		for take(key, "") {
+			n++
 		}
-		confirm("own", 4)
-		confirm("over", 4)
-		confirm("other", 4)
-		if n := open("stranger"); n != 2 {
-			t.Errorf("%d may be open of keys that share a count; want 2", n)
-		}
-		if n := open("over"); n != 0 {
-			t.Errorf("%d more may be open of keys that share a count", n)
-		}
-		if n := open("own"); n != 6 {
-			t.Errorf("%d may be open of a key with a count of its own; want 2 + 4", n)
-		}
-		in, err := m.Inspect(t.Context(), []limiter.Claim{{Limit: l, Key: limiter.KeyOf("over"), Cost: 1}})
-		if s := in.Statuses[0]; err != nil || !s.Overflow || s.Used != 2 || s.Allowed != 2 || s.Confirmed+s.Remembered != 0 {
-			t.Errorf("the count is inspected as %+v, %v", s, err)
-		}
-		h.advance(2 * day)
-		if n := open("stranger"); n != 2 {
-			t.Errorf("two days later %d may be open of keys that share a count; want 2", n)
-		}
+		return n
+	}
+	confirm("own", 4)
+	confirm("over", 4)
+	confirm("other", 4)
+	if n := open("stranger"); n != 2 {
+		t.Errorf("%d may be open of keys that share a count; want 2", n)
+	}
+	if n := open("over"); n != 0 {
+		t.Errorf("%d more may be open of keys that share a count", n)
+	}
+	if n := open("own"); n != 6 {
+		t.Errorf("%d may be open of a key with a count of its own; want 2 + 4", n)
+	}
+	in, err := m.Inspect(t.Context(), []limiter.Claim{{Limit: l, Key: limiter.KeyOf("over"), Cost: 1}})
+	if s := in.Statuses[0]; err != nil || !s.Overflow || s.Used != 2 || s.Allowed != 2 || s.Confirmed != 0 {
+		t.Errorf("the count is inspected as %+v, %v", s, err)
+	}
+	h.advance(2 * day)
+	if n := open("stranger"); n != 2 {
+		t.Errorf("two days later %d may be open of keys that share a count; want 2", n)
 	}
 }

@@ -50,8 +50,8 @@ func (s *keyState) inspect(now int64, l *Limit, status *KeyStatus) {
 	status.Remaining, status.Used = max(0, left), status.Capacity-left
 	status.BannedFor = millis(max(0, s.bannedUntil-now))
 	if l.Algorithm.HasConversion() {
-		status.Used, status.Confirmed, status.Remembered = s.taken, s.confirmedSubjects(), s.remembered(now, l)
-		status.Allowed = l.allowance(max(status.Confirmed, status.Remembered))
+		status.Used, status.Confirmed = s.taken, s.confirmedSubjects()
+		status.Allowed = l.allowance(status.Confirmed)
 	}
 	if l.Algorithm.HasSteps() {
 		status.Used, status.NextIn = max(0, s.taken), millis(s.waitCooldown(now, l))

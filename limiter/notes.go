@@ -13,13 +13,12 @@ import (
 const maxNoted = 64
 
 // A noted is what one decision took of a Noted limit. One without a permit records that its subject is
-// counted as confirmed for the key until then, and when it was counted for a day.
+// counted as confirmed for the key until then.
 type noted struct {
 	key     Key
 	cost    int64
 	count   int64 // of the limit's rate
-	until   int64 // only of a record, as is counted
-	counted int64
+	until   int64 // only of a record
 	expires int64
 	source  uint32 // of the claim
 	permit  Permit
@@ -199,20 +198,14 @@ func (m *Memory) confirm(c *Claim, records []noted) []noted {
 	}
 	r, length := &records[i], windowMillis(c.Limit)
 	now := m.now()
-	before, counted := r.until-length, r.counted
+	before := r.until - length
 	if r.until <= now { // it has left the window
-		before, counted = 0, 0
+		before = 0
 	}
-	countsDay := now-counted >= length || now/dayMillis != counted/dayMillis
 	m.change(*c, ignoreAbsent, func(t *keyState, later int64) {
 		now = later
-		if t.confirm(now, c.Limit, before); countsDay && c.Limit.Memory > 0 {
-			t.countDay(now)
-		}
+		t.confirm(now, c.Limit, before)
 	})
-	if countsDay {
-		r.counted = now
-	}
 	r.until = now + length
 	r.expires = r.until + min(length, maxSpare)
 	return records

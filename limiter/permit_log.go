@@ -46,7 +46,6 @@ const (
 	merged                     // permits of several decisions, at their latest time
 	mark                       // no permits: id was refunded
 	confirmed                  // no permits: the subjects of a Conversion limit that were confirmed in a bucket
-	dayTotal                   // no permits: the subjects of a Conversion limit that were confirmed on a day
 	unknown                    // values of a Distinct limit that were used elsewhere
 )
 

@@ -209,7 +209,7 @@ type stamp struct {
 // entry instead of a new one, so that some permits expire later, but never earlier.
 func (s *shard) takeLocked(c *cell, t *keyState, p stamp, claim *Claim) {
 	n := len(t.entries)
-	if n == 0 && c.block == 0 && claim.Limit.Algorithm.hasLog() {
+	if n == 0 && c.block == 0 && claim.Limit.Algorithm.HasLog() {
 		t.entries = c.inline[:0]
 	}
 	maxLog := claim.Limit.Algorithm.traits().maxLog

@@ -17,7 +17,6 @@ func RunConversion(t *testing.T, open func(t *testing.T) Subject) {
 		{"Grows", conversionGrows},
 		{"OncePerSubject", conversionOnce},
 		{"Renewed", conversionRenewed},
-		{"Remembers", conversionRemembers},
 		{"LeftForGood", conversionLeftForGood},
 		{"OnceAcrossAJump", conversionOnceAcrossAJump},
 		{"ManyKeysOfOneSubject", conversionManyKeys},
@@ -102,6 +101,43 @@ func conversionOnce(t *testing.T, s *suite) {
 	}
 }
 
+// conversionRenewed: a subject counts until one window after it was confirmed last, and once.
+func conversionRenewed(t *testing.T, s *suite) {
+	const day = 24 * time.Hour
+	l := converting("renewed", 2, 6*time.Minute, 50)
+	daily := converting("daily", 2, day, 50)
+	k, eve := s.key(), s.key()
+	s.Advance(day - time.Duration(s.peek(t, claimsOf([]*limiter.Limit{l}, k, eve)).At.UnixMilli())*time.Millisecond%day) // a day and a bucket begin
+	confirm := func(l *limiter.Limit, subjects ...limiter.Key) {
+		t.Helper()
+		for _, subject := range subjects {
+			s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}, 1)
+			s.returns([]*limiter.Limit{l}, subject, 1)
+		}
+	}
+	four := []limiter.Key{s.key(), s.key(), s.key(), s.key()}
+	confirm(l, four...)
+	s.Advance(4 * time.Minute)
+	confirm(l, four...)
+	confirm(l, four...)
+	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 6, 4)
+	s.Advance(2*time.Minute + time.Second)
+	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 6, 4)
+	confirm(l, four[0])
+	s.Advance(4*time.Minute - time.Second)
+	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 3, 1)
+	s.Advance(2*time.Minute + time.Second)
+	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 2, 0)
+
+	for range 5 { // users who come each day an hour earlier
+		confirm(daily, four...)
+		s.Advance(day - time.Hour)
+		s.wantOpen(claimsOf([]*limiter.Limit{daily}, k, eve), 0, 6, 4)
+	}
+	s.Advance(2 * day)
+	s.wantOpen(claimsOf([]*limiter.Limit{daily}, k, eve), 0, 2, 0)
+}
+
 // conversionManyKeys: a subject confirms at most as many keys as can be recorded, and none twice.
 func conversionManyKeys(t *testing.T, s *suite) {
 	l := converting("many", 1, time.Hour, 50)
@@ -183,13 +219,9 @@ func conversionOnceAcrossAJump(t *testing.T, s *suite) {
 func conversionRandom(t *testing.T, s *suite) {
 	seed := historySeed()
 	r := rand.New(rand.NewPCG(seed, 2))
-	granted, refused, recalled := 0, 0, 0
+	granted, refused := 0, 0
 	for round := range histories(min(150, 3+s.steps()/4)) {
 		m := &conversionModel{limit: converting(fmt.Sprint("random", round), 1+r.Int64N(12), s.MinWindow+time.Duration(1+r.IntN(200_000))*time.Millisecond, 1+r.IntN(100))}
-		if round%2 == 1 { // over days
-			m.limit = converting(m.limit.Name, 1+r.Int64N(4), time.Duration(1+r.IntN(47*60))*time.Minute, 1+r.IntN(50))
-			m.limit.Memory = time.Duration(2+r.IntN(5)) * 24 * time.Hour
-		}
 		window := m.limit.Rate.Window
 		m.key, m.subjects, m.steps = s.key(), make([]limiter.Key, 3+r.IntN(30)), round%3 == 2
 		for i := range m.subjects {
@@ -202,19 +234,14 @@ func conversionRandom(t *testing.T, s *suite) {
 			if m.steps && r.IntN(20) == 0 {
 				s.Advance(-time.Duration(r.Int64N(2*window.Milliseconds())) * time.Millisecond)
 			}
-			if m.limit.Memory == 0 || r.IntN(4) == 0 {
-				s.Advance(time.Duration(r.Int64N(max(1, window.Milliseconds()/int64(1+r.IntN(60))))) * time.Millisecond)
-			}
-			if m.limit.Memory > 0 && r.IntN(30) == 0 { // a quiet time
-				s.Advance(max(window, time.Duration(r.IntN(30))*time.Hour))
-			}
+			s.Advance(time.Duration(r.Int64N(max(1, window.Milliseconds()/int64(1+r.IntN(60))))) * time.Millisecond)
 			if s.conversionStep(t, r, m); t.Failed() {
 				t.Fatalf("seed %d, round %d, step %d", seed, round, step)
 			}
 		}
-		granted, refused, recalled = granted+m.granted, refused+m.refused, recalled+m.recalled
+		granted, refused = granted+m.granted, refused+m.refused
 	}
-	t.Logf("seed %d: %d granted, %d of them by memory, %d refused", seed, granted, recalled, refused)
+	t.Logf("seed %d: %d granted, %d refused", seed, granted, refused)
 	if granted < 10 || refused < 10 {
 		t.Errorf("%d granted and %d refused say little", granted, refused)
 	}
@@ -270,9 +297,6 @@ func (s *suite) conversionStep(t *testing.T, r *rand.Rand, m *conversionModel) {
 			t.Errorf("refused %+v, although there is room by more than a bucket", d)
 		case d.Allowed:
 			m.granted++
-			if open, v := m.state(now, 0); open+cost > m.allowance(v) {
-				m.recalled++
-			}
 			m.observe(now, m.confirmed) // a store need not write more than what it grants
 			m.taken = append(m.taken, conversionTake{at: now, noted: now, n: cost, subject: subject, permit: d.Permit})
 		default:

@@ -1,10 +1,6 @@
 package limitertest
 
-import (
-	"time"
-
-	"github.com/weir-proxy/weir/limiter"
-)
+import "github.com/weir-proxy/weir/limiter"
 
 // A conversionModel knows the time of everything.
 type conversionModel struct {
@@ -15,7 +11,6 @@ type conversionModel struct {
 	subjects  []limiter.Key
 	granted   int
 	refused   int
-	recalled  int  // granted only because of the memory
 	steps     bool // the clock is set back now and then
 }
 
@@ -25,7 +20,6 @@ type conversionTake struct {
 	subject int
 	permit  limiter.Permit
 	closed  bool // refunded or returned
-	counted bool // confirmed, and counted for its day
 	left    bool // the window, and does not come back when the clock is set back
 }
 
@@ -60,31 +54,8 @@ func (m *conversionModel) observe(now int64, all []conversionTake) {
 // allows reports whether cost more may be open.
 func (m *conversionModel) allows(now, late, cost int64) bool {
 	open, v := m.state(now, late)
-	return open+cost <= m.allowance(max(v, m.remembered(now)))
-}
-
-// allowance is how much may be open with v confirmed subjects.
-func (m *conversionModel) allowance(v int64) int64 {
 	p := int64(m.limit.Conversion)
-	return m.limit.Rate.Count + v*(100-p)/p
-}
-
-// remembered is half of the subjects that were confirmed on the best day, scaled to the window. A store may have
-// counted one again whose earlier confirmation was lost when the clock was set back.
-func (m *conversionModel) remembered(now int64) int64 {
-	const day = int64(24 * time.Hour / time.Millisecond)
-	days, best := map[int64]int64{}, int64(0)
-	for _, c := range m.confirmed {
-		if c.counted || m.steps {
-			days[c.at/day]++
-		}
-	}
-	for number, subjects := range days {
-		if number*day > now-m.limit.Memory.Milliseconds() {
-			best = max(best, subjects)
-		}
-	}
-	return best * min(m.limit.Rate.Window.Milliseconds(), day) / (2 * day)
+	return open+cost <= m.limit.Rate.Count+v*(100-p)/p
 }
 
 // returnAll closes what is open of a subject.
@@ -101,19 +72,7 @@ func (m *conversionModel) returnAll(now int64, subject int) (decisions int) {
 	return decisions
 }
 
-// confirm confirms a subject at now. It counts for the day, unless it does already or has in less than a window.
+// confirm confirms a subject at now.
 func (m *conversionModel) confirm(now int64, subject int) {
-	const day = int64(24 * time.Hour / time.Millisecond)
-	window := m.limit.Rate.Window.Milliseconds()
-	counted, last := int64(0), int64(0)
-	for _, c := range m.confirmed {
-		if c.subject != subject || c.left {
-			continue
-		}
-		if last = c.at; c.counted {
-			counted = c.at
-		}
-	}
-	isDue := last <= now-window || counted <= now-window || counted/day != now/day
-	m.confirmed = append(m.confirmed, conversionTake{at: now, subject: subject, counted: isDue})
+	m.confirmed = append(m.confirmed, conversionTake{at: now, subject: subject})
 }

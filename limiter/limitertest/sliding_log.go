@@ -15,7 +15,7 @@ type slidingLogStore struct{ limiter.AdminStore }
 func slidingLogClaims(claims []limiter.Claim) []limiter.Claim {
 	claims = slices.Clone(claims)
 	for i, c := range claims {
-		if c.Limit != nil && c.Limit.Algorithm == limiter.TokenBucket {
+		if c.Limit != nil && c.Limit.Algorithm.IsRedisson() {
 			l := *c.Limit
 			l.Algorithm = limiter.SlidingLog
 			claims[i].Limit = &l

@@ -26,7 +26,7 @@ func boundedLimits() (all []*limiter.Limit) {
 		case a.HasSteps():
 			l.Rate.Count, l.Steps = 1, []time.Duration{time.Millisecond}
 		case a.HasConversion():
-			l.Conversion, l.Memory = 50, 31*24*time.Hour
+			l.Conversion = 50
 		}
 		l.Noted = !a.HasLeases() && !a.HasValues() && !a.HasSteps()
 		all = append(all, l)
@@ -55,8 +55,7 @@ func (b *bounded) take(value limiter.Key) {
 	}
 }
 
-// fill lets the key have what it can: entries until they are merged, marks of refunds, values with all their uses, buckets
-// and days.
+// fill lets the key have what it can: entries until they are merged, marks of refunds, values with all their uses, buckets.
 func (b *bounded) fill() {
 	b.t.Helper()
 	a, subject := b.limit.Algorithm, limiter.KeyOf("subject")
@@ -74,16 +73,11 @@ func (b *bounded) fill() {
 			b.advance(time.Second)
 		}
 	case a.HasConversion():
-		for day := range 31 { // with fewer subjects each
-			for i := range 32 - day {
-				b.take(limiter.KeyOf(fmt.Sprint(day, i)))
-				if _, err := b.store.Return(b.t.Context(), []*limiter.Limit{b.limit}, limiter.KeyOf(fmt.Sprint(day, i))); err != nil {
-					b.t.Fatal(err)
-				}
-			}
-			b.advance(24 * time.Hour)
-		}
-		for range 61 {
+		for i := range 61 {
+			confirmed := limiter.KeyOf(fmt.Sprint("confirmed", i))
+			b.take(confirmed)
+			_, err := b.store.Return(b.t.Context(), []*limiter.Limit{b.limit}, confirmed)
+			b.check(err)
 			b.take(subject)
 			b.advance(time.Minute)
 		}

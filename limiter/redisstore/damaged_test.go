@@ -37,9 +37,6 @@ func (s *testStore) damage(r *rand.Rand, a limiter.Algorithm, key string) {
 				l.Rate.Count, l.Steps = 1, []time.Duration{time.Second}
 			} else if a.HasConversion() {
 				l.Noted, l.Conversion = true, 50
-				if l.Memory = 0; i == 1 {
-					l.Memory = 10 * 24 * time.Hour
-				}
 			}
 			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf(fmt.Sprint(r.IntN(20)))})
 		}

@@ -46,7 +46,7 @@ func newExpectation(t *testing.T, store *redisstore.Store) *expectation {
 	e := &expectation{t: t, store: store, returns: map[[2]int]int{}, slack: make([]int, limitedKeys), answered: make([]int, limitedKeys)}
 	e.limit = &limiter.Limit{
 		Name: t.Name() + ".unused:1h", Rate: limiter.Rate{Count: 5, Window: time.Hour},
-		Algorithm: limiter.Conversion, Noted: true, Conversion: 50, Memory: 14 * day,
+		Algorithm: limiter.Conversion, Noted: true, Conversion: 50,
 	}
 	for range limitedKeys {
 		e.confirmed = append(e.confirmed, map[int]bool{})

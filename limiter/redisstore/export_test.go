@@ -87,10 +87,12 @@ func ScriptTexts() map[string]string {
 //go:embed testdata/struct.lua
 var structLua string
 
-var (
-	CheckVersion = checkVersion
-	WindowName   = windowName
-)
+var CheckVersion = checkVersion
+
+// WindowName is what the names of the keys of a window begin with that has several.
+func WindowName(prefix, limit string, k limiter.Key) string {
+	return prefix + ":{" + k.String() + "}:" + limit
+}
 
 // BoxName is the key that holds the window of c, and others, of algorithms whose state
 // is one string.

@@ -38,7 +38,7 @@ func windowIDOf(c *limiter.Claim) windowID {
 }
 
 func sameLimit(a, b *limiter.Limit) bool {
-	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && a.Conversion == b.Conversion && a.Memory == b.Memory && slices.Equal(a.Steps, b.Steps)
+	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && a.Conversion == b.Conversion && slices.Equal(a.Steps, b.Steps)
 }
 
 // A windowIndex has the windows of a batch, at most maxClaims: too few for anything faster than looking at each.

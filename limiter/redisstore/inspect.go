@@ -101,13 +101,13 @@ func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []a
 }
 
 // statusNumbers is how many numbers the reply of lua/command/inspect.lua has about one window.
-const statusNumbers = 9
+const statusNumbers = 8
 
 // readStatus reads the reply of lua/command/inspect.lua about one window.
 func readStatus(n []int64, c limiter.Claim) limiter.KeyStatus {
 	return limiter.KeyStatus{
 		Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: n[1], Used: n[2],
-		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Allowed: n[6], Confirmed: n[7], Remembered: n[8], Unreadable: n[0] == 0,
+		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Allowed: n[6], Confirmed: n[7], Unreadable: n[0] == 0,
 	}
 }
 

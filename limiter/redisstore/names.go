@@ -125,12 +125,6 @@ func splitName(limit string) (box, tag string) {
 // beginning of a box.
 const maxTag = 254
 
-// windowName returns the name of the Redisson rate limiter of one limit and key. The
-// braces put all limits of a key into the same cluster slot.
-func windowName(prefix, limit string, k limiter.Key) string {
-	return prefix + ":{" + k.String() + "}:" + limit
-}
-
 // redissonKey returns the name by which Redisson derives a key from name, in the same
 // slot.
 func redissonKey(name, what string) string {

@@ -299,10 +299,10 @@ func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids 
 		if n > 0 {
 			decisions[permit] = true
 		}
-		if how := text[noteBytes]; n > 0 && how > 0 { // 2: and it counts for the day
+		if n > 0 && text[noteBytes] > 0 {
 			before := readTime6([]byte(text[noteBytes+1:]))
 			_, confirmErr := s.startChange("confirm", claim, func(part []limiter.Claim) changeCommand {
-				return s.changeOf(&s.scripts.confirm, part, before, how-1)
+				return s.changeOf(&s.scripts.confirm, part, before)
 			})()
 			err = errors.Join(err, confirmErr)
 		}

@@ -108,8 +108,7 @@ func isCounter(c *limiter.Claim) bool {
 	if c.RedissonName != "" {
 		return c.RedissonFormat == limiter.RedissonWindow
 	}
-	a := c.Limit.Algorithm
-	return a == limiter.FixedWindow || a == limiter.SlidingWindow || a == limiter.GCRA
+	return !c.Limit.Algorithm.HasLog()
 }
 
 // RenewReported restarts the lease of what was reported of p: in the report if that is pending, or in Redis.

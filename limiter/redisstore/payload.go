@@ -145,9 +145,6 @@ func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
 	if l.Algorithm.HasConversion() {
 		out = append(out, byte(l.Conversion))
 	}
-	if l.Memory > 0 {
-		out = append(out, byte(l.Memory/(24*time.Hour)))
-	}
 	binary.LittleEndian.PutUint16(out[at:], uint16(len(out)-at-2))
 	return out
 }

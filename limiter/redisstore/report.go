@@ -287,7 +287,7 @@ func (r *reports) tell(sent []*report, now time.Time, redisNow int64) (told []to
 // countsFromReport reports whether Redis counts what was granted earlier among the permits of the time of the report:
 // its counter may have started anew in between.
 func countsFromReport(c *limiter.Claim) bool {
-	return isCounter(c) && (c.RedissonName != "" || c.Limit.Algorithm != limiter.SlidingWindow)
+	return isCounter(c) && (c.RedissonName != "" || !c.Limit.Algorithm.IsNumbered())
 }
 
 // removeSentLocked removes the grants of a report that were being sent.

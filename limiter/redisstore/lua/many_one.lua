@@ -8,7 +8,7 @@ local function release()
   held = 0
   if unsaved then
     save()
-    text, life, unsaved = state, longer or ttls[limit], false
+    text, life, unsaved = state, ttls[limit], false
     write_string()
   end
 end
@@ -53,7 +53,7 @@ local function decide_one()
       unsaved = true
     else -- the first time something of another type may be there
       save()
-      text, life = state, longer or ttls[limit]
+      text, life = state, ttls[limit]
       write_string()
     end
   end

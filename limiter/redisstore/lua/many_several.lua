@@ -2,8 +2,8 @@
 -- windows, in its order. Of a request that is not usual nothing is written.
 
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
--- state after it, and how long it lives if that is longer than others.
-local costs, limits, keys, lefts, states, longers = {}, {}, {}, {}, {}, {}
+-- state after it.
+local costs, limits, keys, lefts, states = {}, {}, {}, {}, {}
 local dies, sizes = {}, {} -- of each limit and size, how a packed string says when and how long
 
 -- read_claims reads what the request asks for.
@@ -24,7 +24,7 @@ local function write_states()
   while j <= claims and usual do
     key_number, limit = keys[j], limits[j]
     if j == claims or keys[j + 1] ~= key_number then
-      text, life, j = states[j], longers[j] or ttls[limit], j + 1
+      text, life, j = states[j], ttls[limit], j + 1
     else
       local longest = 0
       text = MANY
@@ -32,10 +32,8 @@ local function write_states()
         limit, state = limits[j], states[j]
         dies[limit] = dies[limit] or pack('<I6', NOW + lives[limit])
         sizes[#state] = sizes[#state] or pack('<I3', #state)
-        local its, death = lives[limit], dies[limit]
-        if longers[j] then its, death = tonumber(longers[j]), pack('<I6', NOW + longers[j]) end
-        if its > longest then longest, life = its, longers[j] or ttls[limit] end
-        text, j = text .. death .. sizes[#state] .. state, j + 1
+        if lives[limit] > longest then longest, life = lives[limit], ttls[limit] end
+        text, j = text .. dies[limit] .. sizes[#state] .. state, j + 1
       end
     end
     write_string()
@@ -85,7 +83,7 @@ local function decide_several()
       take()
       if not usual then break end
       save()
-      states[j], longers[j] = state, longer
+      states[j] = state
       if cost > left then
         wait()
       end

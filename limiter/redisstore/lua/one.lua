@@ -22,9 +22,9 @@ end
 if usual and allowed == 1 then
   save()
   if packed then
-    call('SET', key, state, 'PX', longer or ttl)
+    call('SET', key, state, 'PX', ttl)
   else -- a key of another type looks like none in an MGET
-    usual = call('SET', key, state, 'PX', longer or ttl, 'NX')
+    usual = call('SET', key, state, 'PX', ttl, 'NX')
   end
 end
 if usual then return { NOW, allowed, left < 0 and 0 or left, later } end

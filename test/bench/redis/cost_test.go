@@ -118,7 +118,7 @@ func (r row) measure(b *testing.B) map[string]float64 {
 			continue
 		}
 		var t *template
-		if a, err := limiter.ParseAlgorithm(v.name); r.hot && (a == limiter.Cooldown && err == nil || v.name == remembering) {
+		if a, err := limiter.ParseAlgorithm(v.name); r.hot && a == limiter.Cooldown && err == nil {
 			continue // a cooldown lets one through at a time
 		} else if r.hot && err == nil {
 			t = hot(a, r.rates[0], r.size)(b, s)

@@ -46,9 +46,6 @@ func goals() (all []goal) {
 	add(threeOf, "sliding_log", cell{threeOf, "token_bucket"}, 0.5)
 	for _, r := range []string{newKey, refusedKey, few, many, hotKey, loneNew, loneFew} {
 		add(r, "conversion", cell{r, "sliding_log"}, 2)
-		if r != hotKey {
-			add(r, remembering, cell{r, "sliding_log"}, 2)
-		}
 	}
 	for _, r := range []string{few, many} {
 		add(r, "gcra", cell{}, 5)

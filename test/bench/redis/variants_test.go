@@ -53,7 +53,6 @@ func variants() []variant {
 		{name: "concurrent", call: ours(limiter.Concurrent)},
 		{name: "distinct", call: ours(limiter.Distinct)},
 		{name: "conversion", call: ours(limiter.Conversion)},
-		{name: remembering, call: recordRemembering, prepare: rememberDays},
 		{name: "redis_rate", call: redisRate, alone: true},
 		{name: "redisson", call: redissons, prepare: redissonConfig, alone: true},
 	}
@@ -94,43 +93,6 @@ func newID() string {
 
 // ours records what a Store sends when so many requests come at once.
 func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *template {
-	return recordStore(a, prefix(a), 0)
-}
-
-// remembering is a conversion with a memory, and so many days in it.
-const remembering, remembered = "conversion_memory", 14
-
-// recordRemembering is ours for a conversion with a memory.
-func recordRemembering(b *testing.B, s *stage, rates []limiter.Rate, size int) *template {
-	if len(rates) > 1 {
-		return nil // rememberDays writes one
-	}
-	return recordStore(limiter.Conversion, "memo", 31*24*time.Hour)(b, s, rates, size)
-}
-
-// rememberDays lets each key have the most days that it may still need: none has as few subjects as a later one.
-func rememberDays(s *stage, rates []limiter.Rate, names []string) {
-	today, number := time.Now().UnixMilli()/(24*60*60*1000), uint64(time.Now().UnixMilli())/uint64((rates[0].Window.Milliseconds()+59)/60)
-	tag := limiter.WindowName(rates[0].Window)
-	state := append(append([]byte{byte(len(tag))}, tag...), 1)
-	for range 2 {
-		state = append(state, binary.LittleEndian.AppendUint64(nil, number)[:6]...)
-	}
-	state = append(state, make([]byte, 8)...)
-	for i := range remembered {
-		state = append(state, byte(127+remembered-i))
-		state = binary.LittleEndian.AppendUint32(state, uint32(today)-remembered+1+uint32(i))
-		state = binary.LittleEndian.AppendUint32(state, uint32(remembered-i))
-	}
-	var raw []byte
-	for _, name := range names {
-		raw = append(raw, encode("set", "memo:{"+name+"}:send.phone{v}", string(state), "px", "86400000")...)
-	}
-	s.send(raw)
-}
-
-// recordStore is ours for keys with this prefix.
-func recordStore(a limiter.Algorithm, prefix string, memory time.Duration) func(*testing.B, *stage, []limiter.Rate, int) *template {
 	return func(b *testing.B, s *stage, rates []limiter.Rate, size int) *template {
 		r := record(b, s.addr)
 		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: time.Minute})
@@ -138,13 +100,12 @@ func recordStore(a limiter.Algorithm, prefix string, memory time.Duration) func(
 			b.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, CachedRefusals: -1, Timeout: time.Minute, Prefix: prefix})
+		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, CachedRefusals: -1, Timeout: time.Minute, Prefix: prefix(a)})
 		defer store.Close()
 		limits := make([]*limiter.Limit, len(rates))
 		for i, rate := range rates {
 			limits[i] = &limiter.Limit{Name: fmt.Sprintf("send.phone:%s", limiter.WindowName(rate.Window)), Rate: rate, Algorithm: a}
 			convert(limits[i])
-			limits[i].Memory = memory
 			if a == limiter.Cooldown {
 				// It grants, as the others do: rates of one a window are those of which it refuses the second.
 				limits[i].Rate, limits[i].Steps = limiter.Rate{Count: 1, Window: rate.Window}, []time.Duration{time.Millisecond}

@@ -1,8 +1,8 @@
 -- confirm counts a subject in windows whose permits it gave back.
--- KEYS, ARGV  as for take, but for requests when it was confirmed before, in ms, and 1 if it counts for the day
+-- KEYS, ARGV  as for take, but for requests when it was confirmed before, in ms
 -- reply       1
 for _, w in ipairs(list_windows()) do
-  if w.algorithm.confirm then w.algorithm.confirm(w, tonumber(ARGV[3]), ARGV[4] == '1') end
+  if w.algorithm.confirm then w.algorithm.confirm(w, tonumber(ARGV[3])) end
   publish_change(w)
 end
 return 1

@@ -2,8 +2,8 @@
 -- KEYS, ARGV  as for take, without requests
 -- reply       time (ms); then for each window 1, what is left, what was taken, how many ms
 --             until one more is left, until nothing is taken, and until its ban ends, what may
---             be taken at a time, and how many subjects were confirmed and are remembered; or nine
---             times 0 if it cannot be read
+--             be taken at a time, and how many subjects were confirmed; or eight times 0 if it
+--             cannot be read
 
 -- standing is what the reply says of w.
 local function standing(w)
@@ -11,13 +11,13 @@ local function standing(w)
   local full = wait(w, most) -- first: it reads most, and may correct what is left
   local left = math.max(0, w.left)
   local next, taken = left < most and wait(w, left + 1) or 0, most - w.left
-  local own, allowed, confirmed, remembered = w.algorithm.standing, most, 0, 0
+  local own, allowed, confirmed = w.algorithm.standing, most, 0
   if own then
     local later
-    taken, later, allowed, confirmed, remembered = own(w)
-    full, allowed, confirmed, remembered = later or full, allowed or most, confirmed or 0, remembered or 0
+    taken, later, allowed, confirmed = own(w)
+    full, allowed, confirmed = later or full, allowed or most, confirmed or 0
   end
-  return { left, taken, next, full, w.banned or 0, allowed, confirmed, remembered }
+  return { left, taken, next, full, w.banned or 0, allowed, confirmed }
 end
 
 local reply = { NOW }
@@ -25,6 +25,6 @@ for _, w in ipairs(read_windows()) do
   local k, ok, numbers = #reply, false, {}
   if not w.bad then ok, numbers = pcall(standing, w) end
   reply[k + 1] = ok and 1 or 0
-  for i = 1, 8 do reply[k + 1 + i] = ok and numbers[i] or 0 end
+  for i = 1, 7 do reply[k + 1 + i] = ok and numbers[i] or 0 end
 end
 return reply

@@ -41,10 +41,10 @@ local function give(part, id)
   return ok and n > 0
 end
 
-local function confirm(part, at, counts_day)
+local function confirm(part, at)
   local w = window_of_part(part)
   if not w.algorithm.confirm then return false end
-  w.algorithm.confirm(w, at, counts_day)
+  w.algorithm.confirm(w, at)
   return true
 end
 

@@ -1,8 +1,8 @@
 -- unnote takes out of a note what was taken under a subject, to be given back in other slots.
 -- KEYS   the note
 -- ARGV   no limits; 1 if subjects are confirmed; and an ID if only what it took is given back
--- reply  the parts, see general/note.lua, each with a byte behind it, which is 1 if its subject is to be confirmed, and
---        2 if it counts for the day, too; and when it was confirmed before, in ms (6 bytes)
+-- reply  the parts, see general/note.lua, each with a byte behind it, which is 1 if its subject is to be confirmed;
+--        and when it was confirmed before, in ms (6 bytes)
 local parts, converts = {}, ARGV[2] == '1'
 
 -- has_left is whether the bucket of a part has left the window, see algorithm/conversion.lua: then nothing is
@@ -19,8 +19,8 @@ local function give(part)
   return true
 end
 
-local function confirm(part, at, counts_day)
-  parts[#parts] = part .. char(counts_day and 2 or 1) .. little(at, 6)
+local function confirm(part, at)
+  parts[#parts] = part .. char(1) .. little(at, 6)
   return true
 end
 

@@ -1,6 +1,5 @@
 -- The buckets of a conversion, see algorithm/conversion.lua, beside the usual path.
 local HEAD, LOGGED = 21, true
-local MOST_SUBJECTS = 67108863 -- of a day, as in limiter's conversion_memory.go
 local function packed_state() return state_of(buckets(0)) end
 
 local function check_form()
@@ -11,7 +10,6 @@ end
 local function list_buckets()
   local all, number, at, _ = {}, 0, 0, nil
   _, number, _, _, _, at = unpack_at('<BI6I6I4I4', packed, 1)
-  if at <= #packed and byte(packed, at) > 127 then at = at + 9 * (byte(packed, at) - 127) end
   for i = at, #packed, 9 do
     local delta, n, c = unpack_at('<BI4I4', packed, i)
     if i > at then number = number + delta end
@@ -32,18 +30,6 @@ local function put_buckets(all)
   first, last, body = 1, #packed, 1
 end
 
--- keep_days makes days those up to `newest` and, if that has `subjects`, it. Those with no more than it are forgotten.
-local function keep_days(newest, subjects)
-  local numbers, counts, texts = {}, {}, {}
-  for i = 1, #days, 9 do
-    local _, number, n = unpack_at('<BI4I4', days, i)
-    if number < newest and n > subjects or number == newest and subjects == 0 then numbers[#numbers + 1], counts[#counts + 1] = number, n end
-  end
-  if subjects > 0 then numbers[#numbers + 1], counts[#counts + 1] = newest, subjects end
-  for i = 1, #numbers do texts[i] = pack('<BI4I4', 128 + #numbers - i, numbers[i], counts[i]) end
-  days = table.concat(texts)
-end
-
 -- settle moves buckets after the clock was set back, as settleConversion of limiter's conversion.go does.
 local function settle(w)
   local all, kept = list_buckets(), {}
@@ -61,7 +47,6 @@ local function settle(w)
     end
   end
   put_buckets(kept)
-  keep_days(floor(NOW / DAY), 0)
 end
 
 --@ change
@@ -113,27 +98,17 @@ local function enter(grants)
 end
 
 -- confirm counts a subject from now on; one that was confirmed `at`, less than a length ago, counts no more from then on.
-local function confirm(at, counts_day)
+local function confirm(at)
   local all = live()
   for _, b in ipairs(all) do
     if b.number == floor(at / width) then b.c = math.max(0, b.c - 1) end
   end
   add(all, today, 0, 1)
   put_buckets(all)
-  local memory = byte(steps, 2)
-  if not memory or not counts_day then return end
-  local now_day, before = floor(NOW / DAY), 0
-  if days ~= '' then
-    local _, number, n = unpack_at('<BI4I4', days, #days - 8)
-    if number == now_day then before = n end
-  end
-  keep_days(now_day, math.min(before + 1, MOST_SUBJECTS))
-  longer = math.max((now_day + memory) * DAY - NOW, length + width) + SLACK
 end
 
--- standing is what was taken, and, after its end, what may be taken, and the subjects that were confirmed and that
--- are remembered.
+-- standing is what was taken, and, after its end, what may be taken, and the subjects that were confirmed.
 local function standing()
   local percent = byte(steps)
-  return taken, nil, rate + floor(math.max(confirmed, remembered) * (100 - percent) / percent), confirmed, remembered
+  return taken, nil, rate + floor(confirmed * (100 - percent) / percent), confirmed
 end

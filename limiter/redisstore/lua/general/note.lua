@@ -44,26 +44,13 @@ end
 
 -- A record holds for the length of its window: until then its subject counts as confirmed. A window that was not written since
 -- counts the subject again if the clock is set back, so the record stays: for a length more, at most SPARE ms, and for two if it
--- is seen then. In place of an ID it has when the subject was counted for a day.
-local SPARE, EACH_DAY = 3600000, 86400000
-
--- confirmation is the record that a subject, whose part this is, is confirmed now; was is the record of the time before, if that
--- holds. It also returns that time, 0 for none, and whether the subject counts for the day: once a length, and once a day.
-local function confirmation(part, was)
-  local at, counted, counts_day = was and number(was, 9, 6) or 0, NOW, true
-  if was then
-    counted = number(was, 1, 6)
-    if counted == 0 then counted = at end -- of an earlier version
-    counts_day = NOW - counted >= number(part, 35, 6) or floor(NOW / EACH_DAY) ~= floor(counted / EACH_DAY)
-    if counts_day then counted = NOW end
-  end
-  return little(counted, 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19), at, counts_day
-end
+-- is seen then. In place of an ID it has zeros.
+local SPARE = 3600000
 
 -- give_back takes parts out of the note `key`, all or those of the ID `only`. It hands each to `give`, which
--- says whether something was given back, and then to `confirm`, with what confirmation returns. A part that took nothing is a
--- record. It returns of how many decisions something was given back. What is left in the note of more than `most` parts, to
--- the end of a decision, is for another call: then it also returns true.
+-- says whether something was given back, and then to `confirm`, with when its subject was confirmed before, 0
+-- for never. A part that took nothing is a record. It returns of how many decisions something was given back.
+-- What is left in the note of more than `most` parts, to the end of a decision, is for another call: then it also returns true.
 local function give_back(key, only, most, give, confirm)
   local text, known, recorded, kept, decisions, lives = redis.pcall('GET', key), {}, {}, {}, 0, 1
   if type(text) ~= 'string' then return 0 end
@@ -96,9 +83,8 @@ local function give_back(key, only, most, give, confirm)
       known[id], over[name] = true, nil
       local was = recorded[name]
       if confirm and not only and (was or records < MOST_NOTED / NOTED) then -- what cannot be recorded is not confirmed
-        local record, at, counts_day = confirmation(part, was)
-        if confirm(part, at, counts_day) then
-          recorded[name] = record
+        if confirm(part, was and number(was, 9, 6) or 0) then
+          recorded[name] = little(0, 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19)
           if not was then records = records + 1 end
         end
       end

@@ -69,7 +69,7 @@ local function write_state(w, life)
   save_state(w, text, life)
 end
 
-local function whole_life(w) return math.max(w.l.ttl, longer or 0, w.ban - NOW + SLACK) end
+local function whole_life(w) return math.max(w.l.ttl, w.ban - NOW + SLACK) end
 local function life(w) return not KEEPS_TTL and whole_life(w) or nil end
 
 -- keep also writes what a clock that was set back has moved: otherwise the key would count as
@@ -118,14 +118,14 @@ function functions.report(w, grants)
 end
 
 -- confirm counts a subject whose permits were given back, if the algorithm counts them: see note.lua.
-functions.confirm = confirm and function(w, at, counts_day)
+functions.confirm = confirm and function(w, at)
   load(w)
-  confirm(at, counts_day)
+  confirm(at)
   write_state(w, whole_life(w))
 end
 
 -- standing is what was taken, how many ms until it is forgotten, what may be taken at a time, and the
--- subjects that were confirmed and are remembered, as far as the algorithm says so.
+-- subjects that were confirmed, as far as the algorithm says so.
 functions.standing = standing and function(w)
   use(w)
   return standing()

@@ -21,8 +21,7 @@ local packed, first, last
 --   take   left, without the cost of the claim; if that is not usual it changes nothing else
 --   save   state, after open and any number of takes
 --   wait   later: how many ms until `cost` permits are left
---   open   longer: how many ms the state lives, as text, if that is longer than the limit's ttl
-local usual, left, later, state, longer
+local usual, left, later, state
 
 -- read_limit reads the limit at limit_at: its algorithm (1 byte), rate (4), length in ms (6)
 -- and the most of one claim (4), each lowest byte first; then, each after its own length, its
@@ -91,8 +90,8 @@ local held, unsaved = 0, false
 -- windows, in its order. Of a request that is not usual nothing is written.
 
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
--- state after it, and how long it lives if that is longer than others.
-local costs, limits, keys, lefts, states, longers = {}, {}, {}, {}, {}, {}
+-- state after it.
+local costs, limits, keys, lefts, states = {}, {}, {}, {}, {}
 local dies, sizes = {}, {} -- of each limit and size, how a packed string says when and how long
 
 -- read_claims reads what the request asks for.
@@ -121,7 +120,7 @@ while from <= #requests do
               do
                 state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
               end
-              text, life, unsaved = state, longer or ttls[limit], false
+              text, life, unsaved = state, ttls[limit], false
               do
                 if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
                 strings[key_number] = text
@@ -182,7 +181,7 @@ while from <= #requests do
           do
             state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
           end
-          text, life = state, longer or ttls[limit]
+          text, life = state, ttls[limit]
           do
             if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
             strings[key_number] = text
@@ -210,7 +209,7 @@ while from <= #requests do
           do
             state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
           end
-          text, life, unsaved = state, longer or ttls[limit], false
+          text, life, unsaved = state, ttls[limit], false
           do
             if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
             strings[key_number] = text
@@ -280,7 +279,7 @@ while from <= #requests do
           do
             state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
           end
-          states[j], longers[j] = state, longer
+          states[j] = state
           if cost > left then
             do
               later = math.max(1, math.ceil((debt + cost - most - TINY) * length / rate))
@@ -299,7 +298,7 @@ while from <= #requests do
           while j <= claims and usual do
             key_number, limit = keys[j], limits[j]
             if j == claims or keys[j + 1] ~= key_number then
-              text, life, j = states[j], longers[j] or ttls[limit], j + 1
+              text, life, j = states[j], ttls[limit], j + 1
             else
               local longest = 0
               text = MANY
@@ -307,10 +306,8 @@ while from <= #requests do
                 limit, state = limits[j], states[j]
                 dies[limit] = dies[limit] or pack('<I6', NOW + lives[limit])
                 sizes[#state] = sizes[#state] or pack('<I3', #state)
-                local its, death = lives[limit], dies[limit]
-                if longers[j] then its, death = tonumber(longers[j]), pack('<I6', NOW + longers[j]) end
-                if its > longest then longest, life = its, longers[j] or ttls[limit] end
-                text, j = text .. death .. sizes[#state] .. state, j + 1
+                if lives[limit] > longest then longest, life = lives[limit], ttls[limit] end
+                text, j = text .. dies[limit] .. sizes[#state] .. state, j + 1
               end
             end
             do
@@ -336,7 +333,7 @@ while from <= #requests do
         do
           state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
         end
-        text, life, unsaved = state, longer or ttls[limit], false
+        text, life, unsaved = state, ttls[limit], false
         do
           if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
           strings[key_number] = text
@@ -364,7 +361,7 @@ do
     do
       state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
     end
-    text, life, unsaved = state, longer or ttls[limit], false
+    text, life, unsaved = state, ttls[limit], false
     do
       if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
       strings[key_number] = text

@@ -21,8 +21,7 @@ local packed, first, last
 --   take   left, without the cost of the claim; if that is not usual it changes nothing else
 --   save   state, after open and any number of takes
 --   wait   later: how many ms until `cost` permits are left
---   open   longer: how many ms the state lives, as text, if that is longer than the limit's ttl
-local usual, left, later, state, longer
+local usual, left, later, state
 
 -- read_limit reads the limit at limit_at: its algorithm (1 byte), rate (4), length in ms (6)
 -- and the most of one claim (4), each lowest byte first; then, each after its own length, its
@@ -103,9 +102,9 @@ if usual and allowed == 1 then
     state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt)
   end
   if packed then
-    call('SET', key, state, 'PX', longer or ttl)
+    call('SET', key, state, 'PX', ttl)
   else -- a key of another type looks like none in an MGET
-    usual = call('SET', key, state, 'PX', longer or ttl, 'NX')
+    usual = call('SET', key, state, 'PX', ttl, 'NX')
   end
 end
 if usual then return { NOW, allowed, left < 0 and 0 or left, later } end

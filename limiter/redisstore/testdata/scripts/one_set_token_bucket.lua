@@ -26,8 +26,7 @@ local packed, first, last
 --   take   left, without the cost of the claim; if that is not usual it changes nothing else
 --   save   state, after open and any number of takes
 --   wait   later: how many ms until `cost` permits are left
---   open   longer: how many ms the state lives, as text, if that is longer than the limit's ttl
-local usual, left, later, state, longer
+local usual, left, later, state
 
 -- read_limit reads the limit at limit_at: its algorithm (1 byte), rate (4), length in ms (6)
 -- and the most of one claim (4), each lowest byte first; then, each after its own length, its

@@ -125,10 +125,6 @@ func (r *Reader) Alias(pointer, of any) { r.locations[pointer] = r.locations[of]
 // Given reports whether the field at pointer is written in a file.
 func (r *Reader) Given(pointer any) bool { return r.locations[pointer].name != nil }
 
-// Meant reports whether the field at pointer is probably written under another name or in another place, which
-// is a problem already: that it is missing follows from that.
-func (r *Reader) Meant(pointer any) bool { return r.meant[r.locations[pointer].Path] }
-
 // Lacks reports whether the mapping at pointer surely has no entry called name: neither the mapping nor such an
 // entry is there with a problem.
 func (r *Reader) Lacks(pointer any, name string) bool {

@@ -131,6 +131,7 @@ func TestStore_NoClientSendsAgain(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: r.addr, ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true})
 	defer client.Close()
 	through := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: 2 * time.Second})
+	defer through.Close()
 	c := claim(10, 10*time.Second, 1)
 	var d limiter.Decision
 	if err := through.Take(t.Context(), c, &d); err != nil {

@@ -17,6 +17,7 @@ import (
 // given.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // they wait for processes and clocks; there is such a flag
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -84,6 +84,7 @@ func TestAbsence_EndsBeforeTheBreakerRested(t *testing.T) {
 // One call that fails is no absence: what was granted in its place is told at
 // once, and Redis goes on deciding.
 func TestAbsence_OneFailureIsNone(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	r := newRelay(t, s.server.Addr)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: 2 * time.Second})
@@ -114,6 +115,7 @@ func TestAbsence_OneFailureIsNone(t *testing.T) {
 // A Redis that hangs is asked whether it is there, and for nothing that it would
 // count when it wakes up.
 func TestAbsence_CountsNothingTwice(t *testing.T) {
+	t.Parallel()
 	s, store := absent(t, time.Millisecond)
 	c := claim(1000, time.Hour, 1)
 	c[0].Limit.Algorithm = limiter.FixedWindow

@@ -25,6 +25,7 @@ func replyOf(numbers ...int64) string {
 // A decision that cannot be fails its own call, or its own shadow, whatever is wrong with it: the others of the batch are told
 // theirs.
 func TestBatch_BadDecisionFailsAlone(t *testing.T) {
+	t.Parallel()
 	bad := map[string][3]int64{
 		"above the capacity": {1, 6, 0}, "beyond the horizon": {0, 0, 1 << 40}, "granted and banned": {1, -1, 7}, "refused by nobody": {0, 5, 0},
 		"neither": {7, 3, 0}, "no number": {0, math.MinInt64, 1}, "negative wait": {0, 0, -5}, "another type, of none": {2, 0, 0},

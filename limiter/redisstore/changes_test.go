@@ -68,6 +68,7 @@ func TestChanges_AreHeardOfByOthers(t *testing.T) {
 
 // In a cluster too, whichever node a process listens to.
 func TestChanges_InACluster(t *testing.T) {
+	t.Parallel()
 	client := clusterClient(t, redistest.StartCluster(t, 3))
 	s := &testStore{t: t, client: client}
 	near, far := s.hearing(), s.hearing()
@@ -119,6 +120,7 @@ func TestChanges_WithoutRedis(t *testing.T) {
 // Through sentinels too: what was changed holds on the replica that becomes master, and
 // changes are heard of there again.
 func TestChanges_AfterAFailover(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartSentinel(t)
 	dial := func() *redisstore.Store {
 		client, err := redisstore.NewClient(redisstore.ClientConfig{

@@ -33,6 +33,7 @@ func checked(t *testing.T, c redisstore.ClientConfig) (warning string, err error
 // A Redis that may evict counts is warned of: one with a limit of memory and a policy
 // other than noeviction. Without a limit it evicts nothing.
 func TestCheck_Eviction(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"":             {"--maxmemory", "100mb"},
 		" ":            {"--maxmemory-policy", "allkeys-lru"},
@@ -65,6 +66,7 @@ func TestCheck_Eviction(t *testing.T) {
 
 // A deployment of another kind than the client is for is recognized.
 func TestCheck_Mode(t *testing.T) {
+	t.Parallel()
 	single, cluster, sentinel := redistest.Start(t), redistest.StartCluster(t, 3), redistest.StartSentinel(t)
 	for what, c := range map[string]redisstore.ClientConfig{
 		"single for a cluster":    {Addrs: cluster.Addrs()[:1]},

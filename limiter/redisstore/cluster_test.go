@@ -108,6 +108,7 @@ func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 }
 
 func TestStore_OnACluster(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartCluster(t, 3)
 	client := clusterClient(t, servers)
 	t.Run("KeepsTheContract", func(t *testing.T) {
@@ -287,6 +288,7 @@ func masterDies(t *testing.T, servers *redistest.Cluster, store *redisstore.Stor
 }
 
 func TestStore_ConversionOnACluster(t *testing.T) {
+	t.Parallel()
 	client := clusterClient(t, redistest.StartCluster(t, 3))
 	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
 		store := &clocked{

@@ -15,6 +15,7 @@ import (
 
 // A node that does not say at which host the others are means the host at which it was asked.
 func TestCluster_UnknownEndpoints(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartCluster(t, 3)
 	ctx := t.Context()
 	for _, kind := range []string{"unknown-endpoint", "hostname"} { // no node has a hostname

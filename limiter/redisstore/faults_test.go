@@ -14,6 +14,7 @@ import (
 // Whichever key is lost, nothing fails; and unless the entries themselves are
 // gone, nothing more is granted.
 func TestStore_HealsLostKeys(t *testing.T) {
+	t.Parallel()
 	for _, count := range []int64{1, 10, 100, 1000}[:min(rounds.Of(3), 4)] {
 		for _, lost := range []struct {
 			keys  []string
@@ -48,6 +49,7 @@ func TestStore_HealsLostKeys(t *testing.T) {
 // A value that does not fit its entries is put right within one window, and a
 // limiter never loses permits for good.
 func TestStore_HealsDrift(t *testing.T) {
+	t.Parallel()
 	for _, count := range []int64{5, 50, 500} {
 		for _, lie := range []string{"-2", "0", "1", strconv.FormatInt(count, 10), "999999", "garbage"} {
 			t.Run(fmt.Sprint(count, lie), func(t *testing.T) {
@@ -140,6 +142,7 @@ func TestStore_ForeignCrowd(t *testing.T) {
 // Redis's clock decides, whoever calls: in no window by the times that it tells
 // are more permits than the rate has.
 func TestStore_ManyCallers(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	for _, count := range []int64{20, 400} {
 		c := claim(count, 200*time.Millisecond, 1)

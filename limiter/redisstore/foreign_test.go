@@ -141,6 +141,7 @@ func TestRedissonBatch_CountsManyEntriesInSteps(t *testing.T) {
 // Entries of any version are read, and written as they are; with none, as the claim
 // says. Java's own reading of them finds what we took.
 func TestRedissonBatch_PacksAsItFinds(t *testing.T) {
+	t.Parallel()
 	forms := []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonLong, limiter.RedissonFloat}
 	for _, there := range forms {
 		for _, said := range forms {
@@ -194,6 +195,7 @@ func (s *testStore) state() string {
 // What cannot be used is refused, for this limiter alone, with nothing written, and
 // reset heals it.
 func TestRedissonBatch_RefusesWhatItCannotUse(t *testing.T) {
+	t.Parallel()
 	hset := func(args ...any) func(s *testStore) {
 		return func(s *testStore) { s.do(append([]any{"hset", "rl"}, args...)...) }
 	}
@@ -256,6 +258,7 @@ func TestRedissonBatch_RefusesWhatItCannotUse(t *testing.T) {
 // However old or young the entries that a clock of Java's has written, waits lie
 // within the interval, and end.
 func TestRedissonBatch_WaitsForForeignClocks(t *testing.T) {
+	t.Parallel()
 	for _, ahead := range []time.Duration{-time.Hour, -61 * time.Second, -time.Minute, -time.Second, 0, time.Second, time.Hour} {
 		for _, size := range []int{1, 20, 500} {
 			s := newClockedTestStore(t)

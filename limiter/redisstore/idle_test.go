@@ -16,6 +16,7 @@ import (
 // A connection that was idle may have been forgotten by a firewall, which tells nobody. The calls that come next use
 // another one, in time, and each counts once.
 func TestPipeline_IdleConnectionIsForgotten(t *testing.T) {
+	t.Parallel()
 	for _, calls := range []int{1, 24} {
 		t.Run(fmt.Sprint(calls), func(t *testing.T) {
 			server := redistest.Start(t)

@@ -106,6 +106,7 @@ func TestInspect_WithoutRedis(t *testing.T) {
 // An operator's question may take longer than a decision: a Redis or a machine that is slow
 // for a moment is no outage.
 func TestInspect_IsPatient(t *testing.T) {
+	t.Parallel()
 	modes := map[string]func() (redisstore.ClientConfig, func(syscall.Signal)){
 		"single": func() (redisstore.ClientConfig, func(syscall.Signal)) {
 			server := redistest.Start(t)
@@ -156,6 +157,7 @@ func TestInspect_FirstQuestionIsPatient(t *testing.T) {
 
 // A reply that does not come in time is asked for once more, and that is said.
 func TestInspect_SaysThatItAskedAgain(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	store := impatientStore(t, silentOnce(t, server.Addr))
 	for _, repeated := range []bool{true, false} {
@@ -222,6 +224,7 @@ func silentOnce(t *testing.T, server string) string {
 
 // A question about keys asks the circuit breaker first, and while that is not closed it waits no longer than a decision.
 func TestInspect_AsksTheBreaker(t *testing.T) {
+	t.Parallel()
 	modes := map[string]func() (redisstore.ClientConfig, func(syscall.Signal)){
 		"single": func() (redisstore.ClientConfig, func(syscall.Signal)) {
 			server := redistest.Start(t)

@@ -128,6 +128,7 @@ func TestLate_ComesBack(t *testing.T) {
 
 // It comes back as well while the circuit breaker is open at first.
 func TestLate_ComesBackAfterTheBreaker(t *testing.T) {
+	t.Parallel()
 	c := redisstore.ClientConfig{Timeout: 100 * time.Millisecond, BreakAfter: 1, BreakRest: time.Second}
 	s := newLateStore(t, c, redisstore.Options{Timeout: 100 * time.Millisecond})
 	s.takesTooLate([]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}}, nil)

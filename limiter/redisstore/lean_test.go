@@ -15,6 +15,7 @@ import (
 // The scripts for requests that come alone, that come together, and that ask for several
 // limits decide as the one that knows all does.
 func TestTake_EveryScriptDecidesAlike(t *testing.T) {
+	t.Parallel()
 	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
 		t.Run(a.String(), func(t *testing.T) {
 			s := newClockedTestStore(t)

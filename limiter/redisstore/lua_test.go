@@ -61,6 +61,7 @@ func globals() []string {
 // A name that no local stands for is one of Redis's: of no section that is called otherwise
 // than on a line of its own, and of no local of another script.
 func TestLua_ScriptsUseNoGlobals(t *testing.T) {
+	t.Parallel()
 	for name, text := range redisstore.ScriptTexts() {
 		chunk, err := parse.Parse(strings.NewReader(text), name)
 		if err != nil {

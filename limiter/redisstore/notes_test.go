@@ -140,6 +140,7 @@ func TestReturn_ForeignKeys(t *testing.T) {
 }
 
 func TestStore_ConversionOnRedis(t *testing.T) {
+	t.Parallel()
 	client := connect(t, redistest.Start(t).Addr)
 	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
 		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
@@ -155,6 +156,7 @@ func TestStore_ConversionOnRedis(t *testing.T) {
 }
 
 func TestStore_ConversionOnMiniredis(t *testing.T) {
+	t.Parallel()
 	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
 		m := miniredis.RunT(t)
 		now := time.UnixMilli(1_800_000_000_000)
@@ -172,6 +174,7 @@ func TestStore_ConversionOnMiniredis(t *testing.T) {
 
 // Whatever a Redis that is killed keeps, no more is granted afterwards than the model allows: all of it, or nothing.
 func TestStore_ConversionWhileRedisIsKilled(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{"keeps": {"--appendonly", "yes", "--appendfsync", "always"}, "forgets": nil} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t, args...)

@@ -126,6 +126,7 @@ func TestStore_TwiceIsOnce(t *testing.T) {
 
 // Even a client that sends again by default does not send a script again.
 func TestStore_NoClientSendsAgain(t *testing.T) {
+	t.Parallel()
 	s := newClockedTestStore(t)
 	r := newRelay(t, s.server.Addr)
 	client := redis.NewClient(&redis.Options{Addr: r.addr, ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true})

@@ -44,6 +44,7 @@ type grant struct{ at, n int64 }
 // Whoever asks, a Java program or us by the handle or by a claim: the fullest window
 // holds the rate, no more, and after a pause all permits are back.
 func TestRateLimiter_SharesWithForeigners(t *testing.T) {
+	t.Parallel()
 	s := newClockedTestStore(t)
 	seed, n := rand.Uint64(), rounds.Of(15_000)
 	if said, err := strconv.ParseUint(flag.Lookup("rapid.seed").Value.String(), 10, 64); err == nil && said != 0 {

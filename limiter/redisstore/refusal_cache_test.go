@@ -123,6 +123,7 @@ func TestRefusalCache_GoByCost(t *testing.T) {
 
 // A cached refusal ends when Redis said it would, not a millisecond later.
 func TestRefusalCache_EndInTime(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, 300*time.Millisecond, 1)
@@ -186,6 +187,7 @@ func TestRefusalCache_AreClearedEverywhere(t *testing.T) {
 // A key that somebody deletes by hand, telling nobody, is free within seconds; until
 // then Redis is asked seldom.
 func TestRefusalCache_SeeWhatIsDeletedByHand(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
@@ -254,6 +256,7 @@ func TestRefusalCache_NeedInvalidations(t *testing.T) {
 
 // However many keys are refused, few are remembered.
 func TestRefusalCache_AreBounded(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	store := s.hearing()
 	for i := range 3000 {
@@ -280,6 +283,7 @@ func TestStore_CloseEnds(t *testing.T) {
 // A call that waited in vain is refused, not unknown, when others have learnt
 // meanwhile that its key is.
 func TestRefusalCache_AreRememberedAtTheDeadline(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	store := s.hearing()
 	known, unknown := claim(1, time.Hour, 1), claim(1, time.Minute, 1)

@@ -39,6 +39,7 @@ func (w *written) Write(line []byte) (int, error) {
 // What a replay says of logged requests is what a proxy says of them that counts in
 // Redis, asked over HTTP at the times of the log.
 func TestStore_CountsWhatAReplayCounts(t *testing.T) {
+	t.Parallel()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, _ := strconv.Atoi(r.Header.Get("X-Status"))
 		w.WriteHeader(status)

@@ -36,6 +36,7 @@ func (s *testStore) grantedInPlace(share *limiter.Memory, claims []limiter.Claim
 // What was granted in place of Redis is given back once Redis has heard of it, once, whatever the
 // clocks of the two say, and in whatever windows it was reported.
 func TestReportRefund_GivesBackExactly(t *testing.T) {
+	t.Parallel()
 	for a := range limiter.NumAlgorithms {
 		for _, ahead := range []time.Duration{-time.Hour / 2, 0, time.Hour / 2} { // of Redis's clock
 			t.Run(fmt.Sprint(a, ahead), func(t *testing.T) {
@@ -75,6 +76,7 @@ func TestReportRefund_GivesBackExactly(t *testing.T) {
 
 // Also if Redis counts it among later permits, because its counter has started anew since; not after it has expired.
 func TestReportRefund_OfWhatIsOlderThanTheCounter(t *testing.T) {
+	t.Parallel()
 	for a := range limiter.NumAlgorithms {
 		if a == limiter.Cooldown || a == limiter.Concurrent {
 			continue // one at a time, and leases

@@ -39,6 +39,7 @@ func algorithms() []limiter.Algorithm {
 
 // What is reported counts, whatever is left, beside what is there.
 func TestReport_Counts(t *testing.T) {
+	t.Parallel()
 	for _, a := range algorithms() {
 		for _, count := range []int64{10, 1000} {
 			t.Run(fmt.Sprint(a, count), func(t *testing.T) {
@@ -181,6 +182,7 @@ func TestReport_IsGivenBackWhileItIsSent(t *testing.T) {
 
 // A part that is withdrawn leaves the rest taken.
 func TestReport_KeepsWhatIsNotWithdrawn(t *testing.T) {
+	t.Parallel()
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.FixedWindow} {
 		t.Run(a.String(), func(t *testing.T) {
 			s := newTestStore(t)

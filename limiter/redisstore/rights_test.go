@@ -125,6 +125,7 @@ func useRedisson(t *testing.T, c redisstore.ClientConfig) error {
 
 // A user with exactly the documented rights can do everything, and one with fewer cannot.
 func TestRights_AreThoseOfTheDocuments(t *testing.T) {
+	t.Parallel()
 	single, more, redisson := documentedRights(t)
 	one := redistest.Start(t)
 	cluster := redistest.StartCluster(t, 3)

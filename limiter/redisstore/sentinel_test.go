@@ -14,6 +14,7 @@ import (
 // When the master dies under load, takes fail in time, and go on at the replica
 // once it is master, with what it knew; no script is lost for good.
 func TestStore_SentinelFailsOver(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartSentinel(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
 		Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: 2 * time.Second, BreakRest: 100 * time.Millisecond,

@@ -18,6 +18,7 @@ func logged(count int64, window time.Duration) []limiter.Claim {
 
 // A sliding log is one key, which leaves by itself and is small at any rate.
 func TestSlidingLog_IsOneSmallKey(t *testing.T) {
+	t.Parallel()
 	for _, count := range []int64{1, 10, 128, 1000, 100_000} {
 		s := newClockedTestStore(t)
 		c := logged(count, 100*time.Second)

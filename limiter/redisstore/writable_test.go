@@ -79,6 +79,7 @@ func TestCheck_RefusesWrites(t *testing.T) {
 
 // An outage in which Redis refuses writes goes on, however well it answers, until it writes again.
 func TestOutage_LastsWhileRedisRefusesWrites(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: 10 * time.Millisecond})
 	if err != nil {

@@ -37,6 +37,7 @@ func spoilers(s *testStore, c []limiter.Claim) map[string]func() {
 // One key of another type fails the claims that ask for it, and nothing else: not the
 // others that travel with them, nor what they take. Reset heals it.
 func TestStore_OneBadKeyIsOneBadClaim(t *testing.T) {
+	t.Parallel()
 	for a := range limiter.NumAlgorithms {
 		for _, taken := range []int{0, 3, 20} {
 			if (a == limiter.Cooldown || a == limiter.Distinct) && taken > 0 {

@@ -118,7 +118,7 @@ func TestDecide_AsAPISIXAsks(t *testing.T) {
 	f.wants(400, "/send", "", http.Header{})
 
 	f.wants(200, "/address", "", http.Header{})
-	f.wants(429, "/address", "", http.Header{"X-Forwarded-For": {"198.51.100.7"}, "X-Forwarded-Uri": {"/told"}})
+	f.wants(429, "/address", "", http.Header{"X-Forwarded-For": {"198.51.100.7"}, "X-Forwarded-Uri": {"/other"}})
 
 	f.extra = map[string]string{"X-Phone": "5"} // $post_arg.phone
 	for _, status := range []int{200, 200, 429} {

@@ -24,11 +24,16 @@ var errPrice = errors.New("the price exceeds the budget")
 
 // An extracted holds the keys of a request, and the data from which they are read.
 type extracted struct {
+	value key.Value // the last key that was read
+	extraction
+}
+
+// An extraction is what is extracted besides the last key.
+type extraction struct {
 	query      url.Values
 	queryRead  bool         // query has been parsed and its names have been checked
 	body       *content     // nil unless a key is read from the body
 	confusable []key.Origin // origins for which other names of the request may be taken
-	value      key.Value    // the last key that was read
 	keys       []extractedKey
 	memos      []key.Memo     // of each of keys; they outlive the request
 	found      []lookup       // what lists of rates and plans have about keys
@@ -39,10 +44,8 @@ type extracted struct {
 
 // reset makes e what was extracted of no request, with the memory that it names.
 func (e *extracted) reset() {
-	value, confusable, keys, memos, found, plans := e.value, e.confusable[:0], e.keys[:0], e.memos, e.found[:0], e.plans[:0]
-	*e = extracted{}
-	e.value, e.confusable, e.keys, e.memos, e.found, e.plans = value, confusable, keys, memos, found, plans
 	e.value.Reset()
+	e.extraction = extraction{confusable: e.confusable[:0], keys: e.keys[:0], memos: e.memos, found: e.found[:0], plans: e.plans[:0]}
 }
 
 // memo returns the Memo of the last key.

@@ -169,14 +169,12 @@ func (c *Call) Release() {
 }
 
 // reset makes c no call. It names all that is kept for the next one, which may be of another
-// client; its buffers were recycled before.
+// client; its buffers were recycled before. A composite literal with what is kept would be made on
+// the stack, which grows for it, and copied.
 func (c *Call) reset() {
-	*c = Call{
-		Response: Response{Fields: c.Response.Fields.emptied()},
-		out:      c.out,
-		body:     Body{trailer: c.body.trailer.emptied()},
-		upload:   upload{done: c.upload.done},
-	}
+	fields, out, trailer, done := c.Response.Fields.emptied(), c.out, c.body.trailer.emptied(), c.upload.done
+	*c = Call{}
+	c.Response.Fields, c.out, c.body.trailer, c.upload.done = fields, out, trailer, done
 }
 
 // releaseConn puts the connection into the pool or closes it.

@@ -60,15 +60,10 @@ const (
 // reset makes e the exchange of no request. It names all that is kept for the next one, which is of
 // another client if the connection, the input and the output are taken away.
 func (e *Exchange) reset() {
-	*e = Exchange{
-		Request: Request{Fields: e.Request.Fields.emptied()},
-		State:   e.State,
-		conn:    e.conn,
-		in:      e.in,
-		out:     e.out,
-		body:    Body{trailer: e.body.trailer.emptied()},
-		call:    e.call,
-	}
+	fields, state, conn, in, out := e.Request.Fields.emptied(), e.State, e.conn, e.in, e.out
+	trailer, call := e.body.trailer.emptied(), e.call
+	*e = Exchange{} // not a literal with these: see Call.reset
+	e.Request.Fields, e.State, e.conn, e.in, e.out, e.body.trailer, e.call = fields, state, conn, in, out, trailer, call
 }
 
 // Body returns the body of the request, or nil if there is none. Reading it sends 100

@@ -125,13 +125,10 @@ func (s *Stream) recycle() {
 // reset makes s the stream of no request. It names all that is kept for the next one, which may
 // be of another client.
 func (s *Stream) reset() {
-	*s = Stream{
-		Request:  Request{Fields: s.Fields.Emptied(keptHeader), announced: -1},
-		State:    s.State,
-		trailer:  s.trailer.Emptied(keptHeader),
-		body:     keep(s.body, maxFrame),
-		response: s.response.emptied(),
-	}
+	fields, state, trailer := s.Fields.Emptied(keptHeader), s.State, s.trailer.Emptied(keptHeader)
+	body, response := keep(s.body, maxFrame), s.response.emptied()
+	*s = Stream{} // a literal with these would be made on the stack, which grows for it
+	s.Fields, s.announced, s.State, s.trailer, s.body, s.response = fields, -1, state, trailer, body, response
 }
 
 // failLocked makes all that waits for the stream fail.

@@ -69,10 +69,9 @@ const (
 
 // Reset prepares v for the next request, and keeps its allocations.
 func (v *Value) Reset() {
-	*v = Value{
-		Parts: emptied(v.Parts), Set: emptied(v.Set), components: emptied(v.components), cache: emptied(v.cache),
-		last: v.last, json: v.json,
-	}
+	parts, set, components, cache, last, json := emptied(v.Parts), emptied(v.Set), emptied(v.components), emptied(v.cache), v.last, v.json
+	*v = Value{}
+	v.Parts, v.Set, v.components, v.cache, v.last, v.json = parts, set, components, cache, last, json
 }
 
 // emptied returns s without elements. Its memory, which it keeps, refers to nothing.

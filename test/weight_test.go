@@ -16,7 +16,7 @@ import (
 // What the product weighs. What makes it lighter writes the lower figure here; what makes it heavier
 // says what for.
 const (
-	codeOfGo = 72_982 // lines of Go that are neither blank nor only a comment, without tests and their tools
+	codeOfGo = 72_983 // lines of Go that are neither blank nor only a comment, without tests and their tools
 	linesLua = 3_206  // lines of Lua of the store, comments too
 	maxFiles = 80     // files of one package, without tests
 	maxLua   = 150    // lines of one file of Lua

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,7 +169,8 @@ func (c ClientConfig) reachable(addr string) string {
 
 func (c ClientConfig) options() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
-		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB,
+		// A client of a cluster adds to its own.
+		Addrs: slices.Clone(c.Addrs), MasterName: c.Master, DB: c.DB,
 		Username: c.Username, Password: c.Password,
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
 		TLSConfig: c.TLS,

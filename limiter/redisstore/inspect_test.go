@@ -103,11 +103,9 @@ func TestInspect_WithoutRedis(t *testing.T) {
 	}
 }
 
-// An operator's question may take longer than a decision: a Redis or a machine that is slow
-// for a moment is no outage.
-func TestInspect_IsPatient(t *testing.T) {
-	t.Parallel()
-	modes := map[string]func() (redisstore.ClientConfig, func(syscall.Signal)){
+// singleAndCluster start a Redis, or a cluster of one, and return how to reach it and to signal it.
+func singleAndCluster(t *testing.T) map[string]func() (redisstore.ClientConfig, func(syscall.Signal)) {
+	return map[string]func() (redisstore.ClientConfig, func(syscall.Signal)){
 		"single": func() (redisstore.ClientConfig, func(syscall.Signal)) {
 			server := redistest.Start(t)
 			return redisstore.ClientConfig{Addrs: []string{server.Addr}}, server.Signal
@@ -117,7 +115,13 @@ func TestInspect_IsPatient(t *testing.T) {
 			return redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}, cluster.Signal
 		},
 	}
-	for mode, begin := range modes {
+}
+
+// An operator's question may take longer than a decision: a Redis or a machine that is slow
+// for a moment is no outage.
+func TestInspect_IsPatient(t *testing.T) {
+	t.Parallel()
+	for mode, begin := range singleAndCluster(t) {
 		c, signal := begin()
 		c.Timeout = 50 * time.Millisecond
 		client, err := redisstore.NewClient(c)
@@ -225,17 +229,7 @@ func silentOnce(t *testing.T, server string) string {
 // A question about keys asks the circuit breaker first, and while that is not closed it waits no longer than a decision.
 func TestInspect_AsksTheBreaker(t *testing.T) {
 	t.Parallel()
-	modes := map[string]func() (redisstore.ClientConfig, func(syscall.Signal)){
-		"single": func() (redisstore.ClientConfig, func(syscall.Signal)) {
-			server := redistest.Start(t)
-			return redisstore.ClientConfig{Addrs: []string{server.Addr}}, server.Signal
-		},
-		"cluster": func() (redisstore.ClientConfig, func(syscall.Signal)) {
-			cluster := redistest.StartCluster(t, 1)
-			return redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}, cluster.Signal
-		},
-	}
-	for mode, begin := range modes {
+	for mode, begin := range singleAndCluster(t) {
 		t.Run(mode, func(t *testing.T) {
 			c, signal := begin()
 			c.Timeout, c.BreakAfter, c.BreakRest = 50*time.Millisecond, 2, time.Hour

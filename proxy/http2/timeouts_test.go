@@ -241,16 +241,17 @@ func statusText(n int) []byte {
 // A client that ignores a GOAWAY is served for a second, because it may not know of it yet. Then its new streams
 // are refused, and it learns which one was the last (RFC 9113 section 6.8).
 func TestShutdown_ANewStreamIsRefusedAfterAWhile(t *testing.T) {
-	goOn := make(chan bool)
+	begun, goOn := make(chan bool), make(chan bool)
 	f := startServer(t, handler{begin: func(s *Stream) bool {
 		if s.Path == "/slow" {
 			return true
 		}
 		say(s, 200, "ok")
 		return false
-	}, serve: func(s *Stream) { <-goOn; say(s, 200, "late") }})
+	}, serve: func(s *Stream) { close(begun); <-goOn; say(s, 200, "late") }})
 	c := f.dial()
 	c.ask(1, get("/slow")...)
+	<-begun // or the connection is idle, and closed
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)

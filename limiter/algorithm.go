@@ -2,7 +2,10 @@ package limiter
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -208,4 +211,86 @@ func (l *Limit) checkAlgorithm() error {
 		return l.checkConversion()
 	}
 	return nil
+}
+
+// MaxConcurrent is the largest Rate.Count of a Concurrent limit. Each permit that is held
+// is an entry of its own.
+const MaxConcurrent = 10_000
+
+// The log of a Concurrent limit has an entry for each held permit. It is the permit log,
+// but its entries are never merged, and a refund removes one without a mark.
+
+// checkConcurrent checks what only Concurrent bounds.
+func (l *Limit) checkConcurrent() error {
+	if l.Rate.Count > MaxConcurrent {
+		return fmt.Errorf("%w: %s allows %d concurrent permits; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxConcurrent)
+	}
+	return nil
+}
+
+// takeConcurrent records the permits of c, which are held from now on, under id.
+func (s *keyState) takeConcurrent(now int64, c *Claim, id [16]byte) { s.add(now, id, c.Cost) }
+
+// renew changes the time of the permits under id to now, and reports whether they were
+// still held.
+func (s *keyState) renew(now int64, id [16]byte) bool {
+	n := s.release(id)
+	if n == 0 {
+		return false
+	}
+	s.add(now, id, n)
+	return true
+}
+
+// limitNumbers are the numbers of limits in one Memory. Limits with the same name, such as
+// a limit and its changed version, have the same number.
+type limitNumbers struct {
+	mu    sync.Mutex // guards writes of names
+	names atomic.Pointer[map[string]uint32]
+}
+
+// A limitNumber is the number that a limit has in one Memory.
+type limitNumber struct {
+	of     *limitNumbers
+	number uint32
+}
+
+func newLimitNumbers() *limitNumbers {
+	n := &limitNumbers{}
+	n.names.Store(&map[string]uint32{})
+	return n
+}
+
+// number returns the number of l. It does not allocate for a known limit. A prepared limit
+// remembers its number in the Memory that asks first; the others look up its name.
+func (n *limitNumbers) number(l *Limit) uint32 {
+	if !l.isPrepared() {
+		return n.named(l.Name)
+	}
+	known := l.prepared.number.Load()
+	if known == nil {
+		known = &limitNumber{n, n.named(l.Name)}
+		l.prepared.number.CompareAndSwap(nil, known)
+	}
+	if known.of != n {
+		return n.named(l.Name)
+	}
+	return known.number
+}
+
+// named returns the number of the limits with this name.
+func (n *limitNumbers) named(name string) uint32 {
+	if number, ok := (*n.names.Load())[name]; ok {
+		return number
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names := maps.Clone(*n.names.Load())
+	if number, ok := names[name]; ok {
+		return number
+	}
+	number := uint32(len(names))
+	names[name] = number
+	n.names.Store(&names)
+	return number
 }

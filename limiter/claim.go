@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -241,3 +242,95 @@ type Store interface {
 	// Peek fills d with the decision that Take would make, without changing anything.
 	Peek(ctx context.Context, claims []Claim, d *Decision) error
 }
+
+// ClientAddr returns the address by which a client counts: IPv4 for an address that stands for one, which is
+// ::ffff:192.0.2.1, and 64:ff9b::192.0.2.1 of a translator (NAT64, RFC 6052) unless that must not have it, as 10.0.0.1;
+// and none has a zone.
+func ClientAddr(a netip.Addr) netip.Addr {
+	if a = a.Unmap(); a.Is4() {
+		return a
+	}
+	a = a.WithZone("")
+	if v4, ok := translated(a); ok && v4.IsGlobalUnicast() && !v4.IsPrivate() {
+		return v4
+	}
+	return a
+}
+
+// Subscriber returns the ClientAddr of an address, or its /64 network, which is what one subscriber has in IPv6. It is the zero
+// Prefix if the address is not valid.
+func Subscriber(a netip.Addr) netip.Prefix {
+	a = ClientAddr(a)
+	p, _ := a.Prefix(min(a.BitLen(), 64)) // fails only if a is not valid
+	return p
+}
+
+// IsTranslated reports whether p is a network of a translator, by which no client counts.
+func IsTranslated(p netip.Prefix) bool {
+	v4, ok := translated(p.Addr())
+	return ok && p.Bits() >= nat64Bits && !v4.IsPrivate()
+}
+
+// nat64Bits is the length of the well-known prefix of translators, 64:ff9b::. Of 64:ff9b:1::/48, for local use,
+// nobody knows where the IPv4 address is.
+const nat64Bits = 96
+
+// translated returns the IPv4 address in one with the prefix of translators.
+func translated(a netip.Addr) (v4 netip.Addr, ok bool) {
+	b := a.As16()
+	return netip.AddrFrom4([4]byte(b[nat64Bits/8:])), [nat64Bits / 8]byte(b[:]) == [nat64Bits / 8]byte{1: 0x64, 2: 0xff, 3: 0x9b}
+}
+
+// A Decision is the result for the claims of one request.
+type Decision struct {
+	// Allowed is true if every claim was granted. If it is false, nothing was taken.
+	Allowed bool
+	// Wait is the time until all claims would be granted if there were no other
+	// requests: the longest Wait of the refused outcomes. It is 0 if Allowed.
+	Wait time.Duration
+	// At is the time of the decision, by the store's clock.
+	At time.Time
+	// Permit identifies the permits that were taken, for Refund. It is the zero
+	// Permit if not Allowed.
+	Permit Permit
+	// Outcomes has one entry for each claim, in the order of the claims.
+	Outcomes []Outcome
+	// Repeats is not nil if the store did not evaluate the claims again, but repeated its
+	// refusal of one of them. All decisions that repeat it share the Refusal.
+	Repeats *Refusal
+}
+
+// A Refusal is a refusal that a store may repeat.
+type Refusal struct {
+	mirroredBy atomic.Pointer[Memory] // has recorded it by Mirror
+}
+
+// An Outcome is the part of a Decision about one claim, regardless of the other claims.
+type Outcome struct {
+	// Allowed is true if this limit would have granted the claim.
+	Allowed bool
+	// Remaining is the number of permits that are available after this decision.
+	Remaining int64
+	// Wait is the exact time until the same claim would be granted (again); 0 means
+	// now. An active value of a Distinct limit never waits, whatever Remaining is.
+	// Wait is at most Limit.Horizon unless the key is banned.
+	Wait time.Duration
+	// Banned is true if the key is banned: no claim is granted until Wait is over,
+	// whatever the rate.
+	Banned bool
+	// Unknown is true if this limit was not evaluated because another limit was already
+	// known to refuse. Then Allowed is true, and Remaining and Wait are meaningless.
+	Unknown bool
+}
+
+// A Permit identifies the permits that one decision took, for a refund. Refunding the
+// zero Permit does nothing.
+type Permit struct {
+	// ID is random and unique for each decision.
+	ID [16]byte
+	// At is the time at which the permits were taken, by the store's clock.
+	At time.Time
+}
+
+// IsZero reports whether p is the zero Permit, which identifies no permits.
+func (p Permit) IsZero() bool { return p.At.IsZero() }

@@ -1,6 +1,8 @@
 package limiter
 
-import "time"
+import (
+	"time"
+)
 
 // Mirror records what another store has decided for claims, so that this Memory can
 // replace that store, for one of n processes, while it is unreachable.
@@ -148,4 +150,216 @@ func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 		t.extendPause(now, wait, &share)
 	}
 	s.saveLocked(cell, &t, &share)
+}
+
+// A mirrorEntry is the last known state of a key in another store and what it recently
+// granted to this process. It is enough to continue from if that store is
+// unreachable. Instead of single permits it has their number in each third of a horizon.
+// So some permits expire up to a third of the horizon late, and none early. Times are
+// milliseconds. A key is identified by its hash, and by its shard.
+type mirrorEntry struct {
+	hash      uint64
+	horizon   int64  // of the limit; 0 if the entry is free
+	grantedAt int64  // time of the last grant
+	repliedAt int64  // time of the store's last reply
+	waitUntil int64  // end of the refusal or ban
+	used      uint32 // permits that were taken of the limit, by all processes
+	cost      uint32 // of the last claim
+	isBanned  bool
+	granted   [mirrorSlots]uint32
+}
+
+const (
+	mirrorSlots      = 4  // the third in which the last permit was granted, and those before it
+	mirrorEntryBytes = 80 // including its slot in the index, as measured
+)
+
+// slotWidth returns the length of the periods that permits are counted in.
+func (e *mirrorEntry) slotWidth() int64 {
+	return (e.horizon + mirrorSlots - 2) / (mirrorSlots - 1)
+}
+
+// expiresAt returns the time at which e has no meaning any more.
+func (e *mirrorEntry) expiresAt() int64 {
+	return max(e.waitUntil, e.repliedAt+e.horizon)
+}
+
+// slotEnd returns the latest time at which a permit of slot i can have been granted. All
+// permits of the slot count as granted then.
+func (e *mirrorEntry) slotEnd(i int) int64 {
+	if i == 0 {
+		return e.grantedAt
+	}
+	return (e.grantedAt/e.slotWidth()-int64(i)+1)*e.slotWidth() - 1
+}
+
+// advance moves e to now, under a limit with this horizon. Permits that were counted
+// under another horizon count as granted with the last of them.
+func (e *mirrorEntry) advance(now, horizon int64) {
+	if e.horizon != horizon {
+		e.horizon = horizon
+		for i := 1; i < mirrorSlots; i++ {
+			e.granted[0] += e.granted[i]
+			e.granted[i] = 0
+		}
+	}
+	e.repliedAt = max(now, e.repliedAt) // now is earlier if the clock was set back
+}
+
+// grant records count permits that were granted with the last reply.
+func (e *mirrorEntry) grant(count int64) {
+	if by := e.repliedAt/e.slotWidth() - e.grantedAt/e.slotWidth(); by > 0 {
+		by = min(by, mirrorSlots)
+		copy(e.granted[by:], e.granted[:mirrorSlots-by])
+		clear(e.granted[:by])
+	}
+	e.grantedAt = e.repliedAt
+	e.granted[0] += uint32(count)
+}
+
+// refund removes permits that were granted at the time at, from that slot or, if the
+// clocks differ, from a near one. It returns how many were removed.
+func (e *mirrorEntry) refund(at, count int64) int64 {
+	if at <= e.repliedAt-e.horizon {
+		return 0 // they have expired
+	}
+	begin := max(0, min(mirrorSlots-1, e.grantedAt/e.slotWidth()-at/e.slotWidth()))
+	for i := range int64(mirrorSlots) {
+		if g := &e.granted[(begin+i)%mirrorSlots]; *g > 0 {
+			refunded := min(count, int64(*g))
+			*g -= uint32(refunded)
+			return refunded
+		}
+	}
+	return 0
+}
+
+// A mirrorTable holds the mirror entries of one shard. The lock of the shard guards it.
+type mirrorTable struct {
+	slab      slab[mirrorEntry]
+	index     index
+	nextSweep uint32 // number of the entry at which the next sweep starts
+}
+
+func (t *mirrorTable) hashOf(i uint32) uint64 { return t.slab.at(i).hash }
+
+// find returns the probe of the key with hash h; a probe without an item if there is
+// none.
+func (t *mirrorTable) find(h uint64) probe {
+	p := t.index.first(h)
+	for p.item > 0 && t.hashOf(p.item-1) != h {
+		p = t.index.next(h, p)
+	}
+	return p
+}
+
+// has reports whether there is an entry of hash h. It is cheap if the table is empty.
+func (t *mirrorTable) has(h uint64) bool { return t.index.used > 0 && t.find(h).item > 0 }
+
+// add adds the entry of hash h.
+func (t *mirrorTable) add(h uint64, now, horizon int64) *mirrorEntry {
+	i := t.slab.add()
+	at := t.slab.at(i)
+	*at = mirrorEntry{hash: h, horizon: horizon, grantedAt: now, repliedAt: now}
+	t.index.add(h, i, t.hashOf)
+	return at
+}
+
+// remove removes the entry that p has found and returns it.
+func (t *mirrorTable) remove(p probe) mirrorEntry {
+	was := *t.slab.at(p.item - 1)
+	t.index.remove(p, t.hashOf)
+	t.slab.remove(p.item - 1)
+	return was
+}
+
+// sweep removes expired entries among the next count entries and returns how many it
+// removed.
+func (t *mirrorTable) sweep(now int64, count uint32) (removed int64) {
+	for range min(count, t.slab.used) {
+		if t.nextSweep >= t.slab.used {
+			t.nextSweep = 0
+		}
+		if at := t.slab.at(t.nextSweep); at.horizon != 0 && at.expiresAt() <= now {
+			t.remove(t.find(at.hash))
+			removed++
+		}
+		t.nextSweep++
+	}
+	return removed
+}
+
+// expandMirroredLocked moves the mirror entry of c's key, if there is one, into the key's
+// own cell. From then on the key is counted there.
+func (s *shard) expandMirroredLocked(r *cellRef, c *Claim, now int64) {
+	if !s.mirrored.has(r.hash) {
+		return
+	}
+	cell := s.cells.at(r.index)
+	if cell.id != r.id {
+		return
+	}
+	n := s.mirrored.remove(s.mirrored.find(r.hash))
+	s.bytes -= mirrorEntryBytes
+	var t keyState
+	s.loadLocked(cell, &t)
+	for i := mirrorSlots - 1; i >= 0; i-- {
+		s.takeMirroredLocked(cell, &t, min(n.slotEnd(i), now), c.withCost(int64(n.granted[i])))
+	}
+	at := max(min(n.repliedAt, now), t.lastChange(c.Limit))
+	t.advance(at, c.Limit)
+	t.bannedUntil = 0
+	switch wait := n.waitUntil - at; {
+	case n.isBanned:
+		t.bannedUntil = n.waitUntil
+	default:
+		others := t.remaining(at, c.Limit) - c.Limit.shareOf(int64(n.used))
+		if soon := min(others, int64(n.cost)); soon > 0 && wait > 0 && c.Limit.Algorithm.isTokenBucket() && n.isOf(c.Limit) {
+			s.takeMirroredLocked(cell, &t, at, c.withCost(soon))
+			t.delayLast(wait, at, windowMillis(c.Limit))
+			others -= soon
+		}
+		s.takeMirroredLocked(cell, &t, at, c.withCost(others))
+	}
+	s.saveLocked(cell, &t, c.Limit)
+}
+
+// isOf reports whether the last reply was about the window of l.
+func (e *mirrorEntry) isOf(l *Limit) bool {
+	return e.horizon == windowMillis(l)
+}
+
+// withCost returns c with another cost.
+func (c *Claim) withCost(permits int64) Claim {
+	other := *c
+	other.Cost = permits
+	return other
+}
+
+// takeMirroredLocked takes the permits of c at the time at, or at the last change of t if
+// that is later.
+func (s *shard) takeMirroredLocked(cell *cell, t *keyState, at int64, c Claim) {
+	if c.Cost <= 0 {
+		return
+	}
+	at = max(at, t.lastChange(c.Limit))
+	t.advance(at, c.Limit)
+	if c.Limit.Algorithm.isTokenBucket() {
+		c.Cost = min(c.Cost, c.Limit.Capacity()) // as many at one time leave none; more would not change that
+	}
+	s.takeLocked(cell, t, stamp{at: at}, &c)
+	t.debt = min(t.debt, float64(c.Limit.Capacity()))
+}
+
+// delayLast changes the time of the entry that was taken last, without an ID, so that it
+// expires after wait. It does nothing if the permits were merged into another entry.
+func (l *permitLog) delayLast(wait, now, length int64) {
+	last := len(l.entries) - 1
+	if l.entries[last].id != [16]byte{} || l.entries[last].kind != single {
+		return
+	}
+	e := l.entries[last]
+	e.kind, e.at = merged, min(now, now+wait-length)
+	l.entries = l.entries[:last]
+	l.insert(e)
 }

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"math"
+	"math/bits"
 	"sync"
 )
 
@@ -245,4 +246,127 @@ func (s *shard) changeLocked(i uint32, l *Limit, change func(t *keyState)) {
 	s.loadLocked(c, &t)
 	change(&t)
 	s.saveLocked(c, &t, l)
+}
+
+// inlineClaims is the number of claims of one decision that are processed without a heap
+// allocation.
+const inlineClaims = 16
+
+// A cellRef locates the cell of a claim.
+type cellRef struct {
+	id    cellID
+	hash  uint64
+	shard uint32
+	index uint32 // in the shard's cells; noCell if there is no cell
+}
+
+// ref locates the key of c, without looking for its cell.
+func (m *Memory) ref(c *Claim) cellRef {
+	h := m.seed.hash(&c.Key)
+	id := cellID{limit: m.numbers.number(c.Limit), key: c.Key}
+	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: noCell}
+}
+
+// refs appends one cellRef for each claim to buf.
+func (m *Memory) refs(claims []Claim, buf []cellRef) []cellRef {
+	for i := range claims {
+		buf = append(buf, m.ref(&claims[i]))
+	}
+	return buf
+}
+
+// A shardSet is a set of shards, one bit for each.
+type shardSet uint64
+
+// lock locks the shards of refs, each once and in ascending order, so that concurrent
+// decisions cannot deadlock.
+func (m *Memory) lock(refs []cellRef) (locked shardSet) {
+	for i := range refs {
+		locked |= 1 << refs[i].shard
+	}
+	for rest := locked; rest != 0; rest &= rest - 1 {
+		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Lock()
+	}
+	return locked
+}
+
+func (m *Memory) unlock(locked shardSet) {
+	for rest := locked; rest != 0; rest &= rest - 1 {
+		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Unlock()
+	}
+}
+
+// findOrAddLocked finds or adds the cells of refs.
+func (m *Memory) findOrAddLocked(claims []Claim, refs []cellRef, now int64) {
+	for i := range refs {
+		r, s := &refs[i], &m.shards[refs[i].shard]
+		r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
+		s.expandMirroredLocked(r, &claims[i], now)
+	}
+}
+
+// An agingMap is a bounded map that keeps each entry for at least ttl after its last use,
+// unless it is full. It has two generations. When the young generation is full or ttl has
+// passed, it becomes the old one, and the previous old one is dropped as a whole. So
+// eviction needs no scan, and a lookup costs at most two map accesses. Times are
+// milliseconds and always arguments.
+type agingMap[V any] struct {
+	generationSize int // maximum number of keys in a generation, at least 1
+	ttl            int64
+	youngSince     int64 // when the young generation was started
+	young, old     map[Key]V
+}
+
+// newAgingMap returns a map of at most capacity keys, or of two if capacity is smaller.
+func newAgingMap[V any](capacity int, ttl int64) agingMap[V] {
+	return agingMap[V]{generationSize: max(capacity/2, 1), ttl: ttl, young: map[Key]V{}}
+}
+
+// get returns the value of k.
+func (a *agingMap[V]) get(now int64, k Key) (v V, found bool) {
+	a.rotate(now)
+	if v, found = a.young[k]; found {
+		return v, true
+	}
+	v, found = a.old[k]
+	return v, found
+}
+
+// touch restarts the time to live of k and reports whether k has a value.
+func (a *agingMap[V]) touch(now int64, k Key) (found bool) {
+	a.rotate(now)
+	if _, found = a.young[k]; found {
+		return true
+	}
+	v, found := a.old[k]
+	if found {
+		a.put(now, k, v)
+	}
+	return found
+}
+
+// put sets the value of k and restarts its time to live.
+func (a *agingMap[V]) put(now int64, k Key, v V) {
+	a.rotate(now)
+	if _, found := a.young[k]; !found && len(a.young) >= a.generationSize {
+		a.startGeneration(now)
+	}
+	a.young[k] = v
+}
+
+// rotate drops the generations that have expired.
+func (a *agingMap[V]) rotate(now int64) {
+	if now-a.youngSince < a.ttl && now >= a.youngSince { // now is earlier if the clock was set back
+		return
+	}
+	bothExpired := now-a.youngSince >= 2*a.ttl
+	a.startGeneration(now)
+	if bothExpired {
+		a.old = nil
+	}
+}
+
+// startGeneration makes the young generation the old one and starts an empty one.
+func (a *agingMap[V]) startGeneration(now int64) {
+	a.youngSince, a.young, a.old = now, map[Key]V{}, a.young
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -287,4 +288,118 @@ func (a *acquisition) undo() {
 	case inQueue:
 		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryRelease(a.lock.kind, a.params) })
 	}
+}
+
+// resourceNames returns the names of everything that an owner of l holds in Redis. Locks
+// that share a resource have a name in common.
+func (l *Lock) resourceNames() []string {
+	if l.resources == nil {
+		return []string{l.namespace + l.name}
+	}
+	return l.resources
+}
+
+// overlaps reports whether owner holds a part of lk as part of another lock. Redis counts
+// the holds of an owner for each resource, not for each lock, so the first unlock would
+// release what the other lock relies on. It checks every session of the Locker, but is
+// only called with WithOwner.
+func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
+	ours := lk.resourceNames()
+	var others []*session
+	l.mu.Lock()
+	for g, s := range l.sessions {
+		if g.owner == owner && (g.namespace != lk.namespace || g.name != lk.name) {
+			others = append(others, s)
+		}
+	}
+	l.mu.Unlock()
+	return slices.ContainsFunc(others, func(s *session) bool {
+		return s.endCause() == nil && slices.ContainsFunc(s.lock.resourceNames(), func(thing string) bool { return slices.Contains(ours, thing) })
+	})
+}
+
+// retryUndo releases what c may hold after a call with an unknown outcome. The call may
+// even be executed after the first release, because it was sent over another connection.
+// So the release is repeated until it finds something; what it does not find expires with
+// its lease.
+func (l *Locker) retryUndo(k lockKind, c callParams) {
+	l.retry(func() bool {
+		p, err := l.releaseAll(k, c)
+		return err == nil && p.held
+	})
+}
+
+// retryRelease releases what c is known to have: a hold that has ended, or a position in
+// a queue. It is repeated until a call succeeds.
+func (l *Locker) retryRelease(k lockKind, c callParams) {
+	l.retry(func() bool {
+		_, err := l.releaseAll(k, c)
+		return err == nil
+	})
+}
+
+// retry calls done until it returns true, at most five times in about 4 s. If the Locker
+// is closing, it does not pause and calls done at most once more.
+func (l *Locker) retry(done func() bool) {
+	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second} {
+		closing := l.pause(pause)
+		if done() || closing {
+			return
+		}
+	}
+}
+
+// releaseInBackground runs work, which releases what owner may hold, in the background.
+// New acquisitions of the owner wait until it is done (awaitReleases), because work could
+// not distinguish them from old ones. The caller must have called beginCall, so that
+// Close waits for work.
+func (l *Locker) releaseInBackground(owner Owner, work func()) {
+	done := make(chan struct{})
+	l.mu.Lock()
+	before := l.pendingReleases[owner]
+	l.pendingReleases[owner] = done
+	l.mu.Unlock()
+	l.running.Go(func() {
+		work()
+		if before != nil {
+			<-before
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.pendingReleases[owner] == done {
+			delete(l.pendingReleases, owner)
+		}
+		close(done)
+	})
+}
+
+// awaitReleases waits until no background release of owner is pending.
+func (l *Locker) awaitReleases(ctx context.Context, owner Owner) error {
+	for {
+		l.mu.Lock()
+		done := l.pendingReleases[owner]
+		l.mu.Unlock()
+		if done == nil {
+			return nil
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return errors.Join(ErrNotAcquired, context.Cause(ctx))
+		}
+	}
+}
+
+// releaseAll calls release once, with a count of 0.
+func (l *Locker) releaseAll(k lockKind, c callParams) (releaseResult, error) {
+	ctx, cancel := l.callContext(context.Background())
+	defer cancel()
+	c.count = 0
+	return k.release(ctx, c)
+}
+
+// pause waits for d or until the Locker is closing, and reports whether it is.
+func (l *Locker) pause(d time.Duration) (closing bool) {
+	sleep[struct{}](l.ctx, nil, d)
+	return l.ctx.Err() != nil
 }

@@ -3,12 +3,17 @@ package lock
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/minio/highwayhash"
+	"github.com/redis/go-redis/v9"
 )
 
 // Multi returns a lock that combines several locks (all or none); its hold is lost if any
@@ -253,4 +258,161 @@ func (r *redlock) release(ctx context.Context, c callParams) (releaseResult, err
 		}
 	}
 	return mergeReleases(results, r.quorum()), nil
+}
+
+// atomicMulti is the kind of a Multi of reentrant locks that one script can lock and
+// unlock atomically, in one round trip. Its data in Redis is the same as that of a multi.
+type atomicMulti struct {
+	locker *Locker
+	parts  []*reentrant
+	keys   []string
+}
+
+// newAtomicMulti returns nil unless one script can hold all locks: they must be reentrant
+// locks of one Locker, and in a cluster their names must have the same hash tag.
+func newAtomicMulti(locks []*Lock) lockKind {
+	k := &atomicMulti{locker: locks[0].locker}
+	_, cluster := k.locker.rdb.(*redis.ClusterClient)
+	for _, lk := range locks {
+		part, ok := lk.kind.(*reentrant)
+		if !ok || lk.locker != k.locker {
+			return nil
+		}
+		if cluster && (!hasHashTag(lk.name) || hashTag(lk.name) != hashTag(locks[0].name)) {
+			return nil
+		}
+		k.parts, k.keys = append(k.parts, part), append(k.keys, part.name)
+	}
+	return k
+}
+
+// hashTag returns the hash tag of a name that has one.
+func hashTag(name string) string {
+	_, rest, _ := strings.Cut(name, "{")
+	inside, _, _ := strings.Cut(rest, "}")
+	return inside
+}
+
+func (a *atomicMulti) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := a.locker.run(ctx, a.locker.scripts["joint_lock"], c.replicas, a.keys, c.owner.id, c.count, c.lease.Milliseconds())
+	if err != nil {
+		return attemptResult{}, err
+	}
+	refused := a.parts[min(max(int(r.index)-1, 0), len(a.parts)-1)]
+	return r.attemptResult(a.locker.hub, refused.channel), nil
+}
+
+func (a *atomicMulti) extend(ctx context.Context, c callParams) (bool, error) {
+	r, err := a.locker.run(ctx, a.locker.scripts["joint_extend"], 0, a.keys, c.owner.id, c.lease.Milliseconds())
+	return r.done, err
+}
+
+func (a *atomicMulti) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := a.locker.publishCommand(ctx)
+	if err != nil {
+		return releaseResult{}, err
+	}
+	args := []any{c.owner.id, c.count, verb}
+	for _, p := range a.parts {
+		args = append(args, p.channel)
+	}
+	r, err := a.locker.run(ctx, a.locker.scripts["joint_unlock"], 0, a.keys, args...)
+	return r.releaseResult(), err
+}
+
+// Group returns a lock of some values of a group, which are held together: all or none,
+// in one round trip. Two Groups with the same name exclude each other if they have a
+// value in common. In a cluster they need no hash tag, because a group is one key. It is
+// compatible with Redisson's getMultiLock with a name and values: a hash under name with
+// three fields for each value that is held.
+//
+// A value is the output of the codec of the Java program: the UTF-8 string for
+// StringCodec, the decimal digits for LongCodec. The output of serializing codecs, such
+// as the default Kryo codec, cannot be produced here. The order of values and duplicates
+// do not matter.
+//
+// If a holder dies, its values are free one lease later, by the clock of Redis. Java uses
+// its own clock for the end of a lease: if that clock is ahead by more than two thirds of
+// the lease, Java acquires what is still held here; if it is behind by as much, this
+// package acquires what is still held by Java.
+//
+// One owner can hold several Groups with the same name if they have no value in common.
+func (l *Locker) Group(name string, values ...string) *Lock {
+	fields := make([]string, 0, len(values))
+	for _, v := range values {
+		fields = append(fields, fieldOf(v))
+	}
+	slices.Sort(fields)
+	k := &group{locker: l, name: name, channel: prefixedKey("redisson_lock__channel", name), fields: slices.Compact(fields)}
+	lk := l.newLock(name, k, traits{exclusive: true, reentrant: true})
+	lk.namespace = "group " + strings.Join(k.fields, "") + " "
+	for _, f := range k.fields {
+		lk.resources = append(lk.resources, "group "+f+" "+name)
+	}
+	if len(fields) == 0 && lk.err == nil {
+		lk.err = fmt.Errorf("%w: group %q has no values", ErrInvalidName, name)
+	}
+	return lk
+}
+
+// fieldOf returns the field name of a value: its HighwayHash with Redisson's key, both
+// halves in big-endian order as in Java, in base64 without padding.
+func fieldOf(value string) string {
+	var key []byte
+	for _, n := range []uint64{0x9e3779b97f4a7c15, 0xf39cc0605cedc834, 0x1082276bf3a27251, 0xf86c6a11d0c18e95} {
+		key = binary.LittleEndian.AppendUint64(key, n)
+	}
+	sum := highwayhash.Sum128([]byte(value), key)
+	slices.Reverse(sum[:8])
+	slices.Reverse(sum[8:])
+	return base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// group is the kind of Group.
+type group struct {
+	locker        *Locker
+	name, channel string
+	fields        []string // sorted field names of the values
+}
+
+// run runs a script with the fields as its last arguments.
+func (g *group) run(ctx context.Context, script string, replicas int, args ...any) (reply, error) {
+	line := make([]any, 0, len(args)+len(g.fields))
+	line = append(line, args...)
+	for _, f := range g.fields {
+		line = append(line, f)
+	}
+	return g.locker.run(ctx, g.locker.scripts[script], replicas, []string{g.name}, line...)
+}
+
+func (g *group) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := g.run(ctx, "group_lock", c.replicas, c.owner.id, c.count, c.lease.Milliseconds())
+	if err != nil {
+		return attemptResult{}, err
+	}
+	return r.attemptResult(g.locker.hub, g.channel), nil
+}
+
+func (g *group) extend(ctx context.Context, c callParams) (bool, error) {
+	r, err := g.run(ctx, "group_extend", 0, c.owner.id, c.lease.Milliseconds())
+	return r.done, err
+}
+
+func (g *group) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := g.locker.publishCommand(ctx)
+	if err != nil {
+		return releaseResult{}, err
+	}
+	r, err := g.run(ctx, "group_unlock", 0, c.owner.id, c.count, verb, g.channel)
+	return r.releaseResult(), err
+}
+
+func (g *group) leaseLeft(ctx context.Context) (reply, error) { return g.run(ctx, "group_look", 0) }
+
+func (g *group) force(ctx context.Context) (reply, error) {
+	verb, err := g.locker.publishCommand(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	return g.run(ctx, "group_force", 0, verb, g.channel)
 }

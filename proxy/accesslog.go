@@ -2,11 +2,17 @@ package proxy
 
 import (
 	"cmp"
+	"encoding/base64"
+	"encoding/hex"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -197,3 +203,205 @@ func appendEscaped(b []byte, s string) []byte {
 	}
 	return b
 }
+
+// The field keys of a line has what a Replay of the log needs of the keys by which the limits of the
+// route count: the name of each key and 8 characters of a hash, separated by spaces.
+//
+//	phone=q83vEjRW pair=Zm9vYmFy
+//
+// The hash is base64url of the 6 bytes that the field key has in hexadecimal (redactor.key). A key that
+// the rest of the line shows, such as the client's whole address, is left out. A hash of "-" means
+// that the request had no such key, so that its limits did not apply; "-" alone means that no limit
+// applied, because of a bypass list or a preflight. A key with overridden rates has a tag behind its
+// hash, pair=Zm9vYmFy*c4, by which it is found among the overrides of a configuration. A country has its code
+// instead of a hash, country=DE, because it identifies nobody. The plan under a limit is an entry
+// plan:quota=pro, or plan:quota=- if the limit's own rates applied, and the price for a budget
+// price:sms=0.075.
+const absentKey = "-"
+
+// writeKeys writes the field keys.
+func (x *exchange) writeKeys(e *zerolog.Event) {
+	if x.route == nil || len(x.route.limits) == 0 || !x.generation.accessLog.fields.has(logKeys) {
+		return
+	}
+	if x.exempt {
+		e.Str("keys", absentKey)
+		return
+	}
+	var space [256]byte
+	if b := x.appendKeys(space[:0]); len(b) > 0 {
+		e.Bytes("keys", b)
+	}
+}
+
+// appendKeys appends the keys of x that the rest of its line does not show.
+func (x *exchange) appendKeys(b []byte) []byte {
+	for i := range x.extracted.keys {
+		k := &x.extracted.keys[i]
+		if !slices.Contains(x.route.loggedKeys, k.spec) {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = append(append(b, k.spec.Name...), '=')
+		if k.skip {
+			b = append(b, absentKey...)
+			continue
+		}
+		if k.spec.Part.Kind == key.Country && isCountry(k.text) {
+			b = append(b, k.text...)
+			continue
+		}
+		id := x.generation.redact.keyBytes(k.Key)
+		b = base64.RawURLEncoding.AppendEncode(b, id[:])
+		if x.route.overrides(k) {
+			b = append(append(b, '*'), overrideTag(k.Key)...)
+		}
+	}
+	return x.appendPrices(x.appendPlans(b))
+}
+
+// isCountry reports whether text is the code of a country, DE, or that of numbers without one. No hash is as short.
+func isCountry(text string) bool {
+	isUpper := func(c byte) bool { return 'A' <= c && c <= 'Z' }
+	return len(text) == 2 && isUpper(text[0]) && isUpper(text[1]) || text == "001"
+}
+
+// planPrefix begins the name of a limit in an entry that has the plan under it.
+const planPrefix = "plan:"
+
+// appendPlans appends the plan under each limit that has plans.
+func (x *exchange) appendPlans(b []byte) []byte {
+	for _, l := range x.route.limits {
+		if l.plans == nil {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = append(append(append(b, planPrefix...), l.Name...), '=')
+		b = append(b, cmp.Or(x.planOf(l), absentKey)...)
+	}
+	return b
+}
+
+// pricePrefix begins the name of a list of prices in an entry that has the price of the request.
+const pricePrefix = "price:"
+
+// appendPrices appends what the request costs by the prices of budgets.
+func (x *exchange) appendPrices(b []byte) []byte {
+	if !x.route.hasBudgets {
+		return b
+	}
+	for i, l := range x.route.limits {
+		p := l.Prices
+		if p == nil || slices.ContainsFunc(x.route.limits[:i], func(other *limit) bool { return other.Prices == p }) {
+			continue
+		}
+		k := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == p.Key })
+		if k < 0 {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		price, _ := p.Table.Of(x.extracted.keys[k].number)
+		b = append(append(append(append(b, pricePrefix...), p.Name...), '='), key.FormatAmount(price.Amount, p.Decimals)...)
+	}
+	return b
+}
+
+// overrides reports whether a limit of r has rates of its own for a key.
+func (r *route) overrides(k *extractedKey) bool {
+	for _, l := range r.limits {
+		if _, found := l.overrides[k.Key]; found && l.Key.Name == k.spec.Name { // limits have keys of their own for one origin
+			return true
+		}
+	}
+	return false
+}
+
+// overrideTag returns what tells a key with overridden rates from the others: too little to tell which of
+// all keys it is.
+func overrideTag(k limiter.Key) string { return hex.EncodeToString(k[len(k)-1:]) }
+
+// setLoggedKeys sets the keys of r that the field keys has: those that its limits read, and of which the rest
+// of a line does not show all. Costs are not logged; prices and plans have entries of their own.
+func (g *generation) setLoggedKeys(r *route) {
+	for _, l := range r.limits {
+		for read := range l.Reads() {
+			s := read.Key
+			switch read.Purpose {
+			case config.ForPrice, config.ForCost, config.ForPlan:
+				continue
+			}
+			if !slices.Contains(r.loggedKeys, s) && !g.logShows(s) && !strings.ContainsAny(s.Name, " =") {
+				r.loggedKeys = append(r.loggedKeys, s)
+			}
+		}
+	}
+}
+
+// logShows reports whether lines show all that a key is read from.
+func (g *generation) logShows(s *key.Spec) bool {
+	log := g.accessLog.fields
+	for _, o := range s.Origins() {
+		if o.Source.IsAddress() {
+			if !log.has(logClient) || g.config.Privacy.LogClient != config.ClientFull {
+				return false
+			}
+		} else if o.Source.IsNamed() || !log.has(logHost) { // what has no name is the host
+			return false
+		}
+	}
+	return true
+}
+
+// A loggedKeys is the field keys of a line; see writeKeys.
+type loggedKeys string
+
+// find returns what the line has of a key: its hash, or "-", and its tag if it has one.
+func (l loggedKeys) find(name string) (hash, tag string, found bool) {
+	for one := range strings.SplitSeq(string(l), " ") {
+		if text, is := strings.CutPrefix(one, name); is && strings.HasPrefix(text, "=") {
+			hash, tag, _ = strings.Cut(text[1:], "*")
+			return hash, tag, true
+		}
+	}
+	return "", "", false
+}
+
+// plan returns the name of the plan under a limit, "" if its own rates applied.
+func (l loggedKeys) plan(of *limit) (name string, found bool) {
+	if l == "" {
+		return "", false
+	}
+	name, _, found = l.find(planPrefix + of.Name)
+	return strings.TrimPrefix(name, absentKey), found
+}
+
+// price returns what the request cost by p.
+func (l loggedKeys) price(p *config.Prices) (amount int64, found bool) {
+	text, _, found := l.find(pricePrefix + p.Name)
+	if !found {
+		return 0, false
+	}
+	amount, err := key.ParseAmount(text, p.Decimals)
+	return amount, err == nil
+}
+
+// hasNone reports whether no limit applied to the request.
+func (l loggedKeys) hasNone() bool { return l == absentKey }
+
+// parseLogKey returns the key whose first bytes are those of a hash of the field keys. The others are 0.
+func parseLogKey(hash string) (k limiter.Key, ok bool) {
+	if len(hash) != base64.RawURLEncoding.EncodedLen(logKeyBytes) {
+		return k, false
+	}
+	_, err := base64.RawURLEncoding.Decode(k[:logKeyBytes], []byte(hash))
+	return k, err == nil
+}
+
+// logName returns the value of the field key of a key of which only the first bytes are known.
+func logName(k limiter.Key) string { return hex.EncodeToString(k[:logKeyBytes]) }

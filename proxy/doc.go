@@ -28,7 +28,7 @@
 // An exchange (exchange.go) consists of parts, each written by one stage: the incoming
 // request, its target, the client, the keys, the claims on limits, the forwarded request,
 // the response. State private to a stage is in the part that its file declares. The part
-// about limits is an admission (admission.go). The stages that call a store take an
+// about limits is an admission (admit.go). The stages that call a store take an
 // admission instead of the exchange, which a test enforces. They are not a package of their
 // own, because routes, limits and windows would then exist twice: for the decision, and for
 // extract, the log, explain and the operators' queries.
@@ -62,7 +62,7 @@
 // # New keys
 //
 // A new key costs memory, also in the store, and gives a client that invents phone
-// numbers new permits each time. new_keys (newkeys.go) limits how many requests
+// numbers new permits each time. new_keys (early.go) limits how many requests
 // with new keys one client address may send to a route. It is off by default: after
 // a start every key is new, and with many clients behind one address, or a proxy
 // that is missing in trusted_proxies, it would refuse legitimate clients. Keys that
@@ -79,7 +79,7 @@
 // # Forwarding
 //
 // A route has an upstream, or a fixed response or redirect (reply.go). Limits
-// apply to all of them. A forwarded request may be rewritten (rewrite.go) after
+// apply to all of them. A forwarded request may be rewritten (forward.go) after
 // everything else has been decided by the original request. Package upstream
 // selects the target, and retries on another one if that is safe.
 //
@@ -96,13 +96,13 @@
 //
 // On a route with idempotency, a request with an idempotency key is counted and
 // recorded in one step; a limited number of repeats pass without being counted
-// (idempotency.go). A full refund removes the record as well. While the store is
+// (early.go). A full refund removes the record as well. While the store is
 // unreachable every request counts.
 //
 // Concurrent limits use permits that a request holds until its end and renews meanwhile (lease.go); those of a dead process
 // return when their lease ends. They are released before the end of the response is sent, so that a client that sends one
 // request after the other is not refused because of its previous one; the header and the available part of the body do not wait
-// for a slow store (release.go). If a client leaves before the upstream has responded, its permits are held for the response
+// for a slow store (lease.go). If a client leaves before the upstream has responded, its permits are held for the response
 // timeout of the upstream, which may still be working (heldLeases). Refunds, cooldown resets and returns that the
 // status of the response decides are started before its head is sent, over the connection of later decisions (settleHead): a
 // client of this node that repeats its request at once is not refused because of it. Others are made after the response. The rate limit fields show the quota after the refund, as far as the status
@@ -130,7 +130,7 @@
 // its own store in memory. It differs from serving in four places: waiting requests are
 // queued in its own queue (replay_queue.go), concurrent permits are renewed by the virtual
 // clock, the outcome of a request is taken from the log, and a limit whose key is not in
-// the log is skipped (replay_route.go). A test compares its counts with those of a Proxy
+// the log is skipped (replay_count.go). A test compares its counts with those of a Proxy
 // that serves the same requests at the same times.
 //
 // # Operators
@@ -139,8 +139,8 @@
 // and Change (operate.go) resets, grants, bans or unbans it: in the store and, on every
 // node, in the cache of refusals, in the local share for outages of the store, and in
 // local counts. While the store is unreachable a change applies on this node, and waits for
-// the store (operate_deferred.go). A key is given by its value, in any spelling that a request may use, or
-// by an id (operate_id.go) that is shown with it.
+// the store (operate_targets.go). A key is given by its value, in any spelling that a request may use, or
+// by an id (operate.go) that is shown with it.
 //
 // Decisions are recorded in a ring buffer (recent.go). Top counts the keys with most
 // requests and most refusals per minute (top.go). Both are bounded, and are updated in
@@ -180,18 +180,18 @@
 //   - the pointer to the current generation, and each generation's count of requests
 //     (generation.go)
 //   - the pool of exchanges
-//   - the source of request ids (requestid.go)
-//   - the numbering plans loaded so far (key/callingcode.go)
+//   - the source of request ids (exchange.go)
+//   - the numbering plans loaded so far (key/phone.go)
 //   - the metrics (metrics.go), and the time series that a route has looked up (route_metrics.go)
 //   - the limiter's store, and the local store used while it is unreachable (admit.go)
 //   - the concurrent permits of requests whose clients left (lease.go)
-//   - the keys seen recently (newkeys.go)
+//   - the keys seen recently (early.go)
 //   - the directives of operators (lists.go), and their changes of keys that wait for the store
-//     (operate_deferred.go)
+//     (operate_targets.go)
 //   - recent decisions and top keys (observe.go)
 //   - the memory for buffered bodies (package body)
 //   - the log
-//   - when an invalid response of a target was last logged (bad_response.go), and whether an ignored limit of a
+//   - when an invalid response of a target was last logged (reply.go), and whether an ignored limit of a
 //     descriptor was (decide_descriptors.go)
 //   - the health of targets and the queues for them (package upstream)
 //   - certificates, connections, and addresses that reset requests (package frontend)

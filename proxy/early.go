@@ -2,9 +2,15 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // longBody is the length in bytes from which it is worth a separate call to a shared store to
@@ -105,4 +111,124 @@ func (r *route) findEarlyLimits() {
 	if body {
 		r.early = early
 	}
+}
+
+// errNewKeys reports that a client has sent more new keys than it may.
+var errNewKeys = errors.New("too many new keys from this client")
+
+// limitedNewKeys returns the keys of a route for which new_keys limits new values: keys that clients
+// can choose, of limits in enforce mode, or of all limits if new_keys itself is in shadow mode. It
+// returns nil if new keys are not limited.
+func limitedNewKeys(from *config.Route) (of []*key.Spec) {
+	if from.NewKeys.Count == 0 || from.NewKeysMode == config.Off {
+		return nil
+	}
+	for read := range from.Reads() {
+		if read.Mode == config.Off || read.Mode == config.Shadow && from.NewKeysMode == config.Enforce {
+			continue // a limit in shadow mode must not cause refusals
+		}
+		if read.Purpose.Counts() && read.Key.ClientChosen() {
+			of = append(of, read.Key)
+		}
+	}
+	return of
+}
+
+// newKeys returns errNewKeys if a client has sent too many keys that were not seen recently. It
+// runs before any call to the store, where each new key uses memory. The known keys are kept in
+// this process and outlive generations. Requests on a bypass list are not checked.
+func (p *Proxy) newKeys(x *exchange) error {
+	r := x.route
+	if len(r.newKeys) == 0 || x.exempt {
+		return nil
+	}
+	var buf [8]limiter.Key
+	keys := x.appendLimitedKeys(buf[:0])
+	if p.guard.Known(keys...) {
+		return nil
+	}
+	a := p.guard.Admit(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), keys...)
+	switch {
+	case !a.New:
+		return nil
+	case !a.Refused:
+		p.metrics.newKeys.WithLabelValues(r.Name, allowed).Inc()
+		return nil
+	case r.NewKeysMode == config.Shadow:
+		x.newKeys = shadowRefused
+		p.metrics.newKeys.WithLabelValues(r.Name, shadowRefused).Inc()
+		return nil
+	}
+	x.newKeys = refused
+	p.metrics.newKeys.WithLabelValues(r.Name, refused).Inc()
+	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
+	return errNewKeys
+}
+
+// appendLimitedKeys appends the keys of x for which new values are limited.
+func (x *exchange) appendLimitedKeys(keys []limiter.Key) []limiter.Key {
+	for _, k := range x.extracted.keys {
+		if !k.skip && slices.Contains(x.route.newKeys, k.spec) {
+			keys = append(keys, k.unkeyed)
+		}
+	}
+	return keys
+}
+
+// maxIdempotencyKey is the maximum length of an idempotency key in bytes.
+const maxIdempotencyKey = 255
+
+// errIdempotencyKey reports that the idempotency key of a request is not valid.
+var errIdempotencyKey = errors.New("idempotency key not acceptable")
+
+// An idempotency lets a client repeat a request whose response it did not receive: repeats of a
+// counted request are not counted. The number of free repeats is limited, because an upstream that
+// ignores the key repeats its work each time. Both limits are kept in the store of the route's
+// limits.
+type idempotency struct {
+	*config.Idempotency
+	firstUse, repeats limiter.Limit
+}
+
+func newIdempotency(route string, c *config.Idempotency) *idempotency {
+	if c == nil {
+		return nil
+	}
+	limit := func(name string, count int64) limiter.Limit {
+		return limiter.Limit{Name: route + ".idempotency:" + name, Rate: limiter.Rate{Count: count, Window: c.Life}}
+	}
+	return &idempotency{Idempotency: c, firstUse: limit("once", 1), repeats: limit("repeats", c.Repeats)}
+}
+
+// idempotency makes the claims that recognize repeats of the request: requests with the same
+// idempotency key, method, target, body and Authorization, and the same keys of limits: upstreams
+// keep idempotency keys by account. Cookies may differ, because they are renewed. A request without
+// an idempotency key has no repeats.
+func (g *generation) idempotency(x *exchange) error {
+	i := x.route.idempotency
+	if i == nil || len(x.claims.claims) == 0 {
+		return nil
+	}
+	sent := x.Header(i.Header)
+	switch {
+	case x.Confused(key.HeaderField(i.Header)):
+		return fmt.Errorf("header:%s: %w: some servers read another name as this one", i.Header, key.ErrAmbiguous)
+	case len(sent) == 0:
+		return nil
+	case len(sent) > 1:
+		return fmt.Errorf("header:%s: %w", i.Header, key.ErrAmbiguous)
+	case sent[0] == "" || len(sent[0]) > maxIdempotencyKey || strings.ContainsFunc(sent[0], func(r rune) bool { return r < ' ' || r >= 0x7f }):
+		return fmt.Errorf("header:%s: %w: write 1 to %d ASCII characters", i.Header, errIdempotencyKey, maxIdempotencyKey)
+	}
+	body, err := x.Body()
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(body.Bytes)
+	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Forwarded, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
+	for _, c := range x.claims.claims {
+		parts = append(parts, string(c.Key[:]))
+	}
+	x.idempotent.firstUse = []limiter.Claim{{Limit: &i.firstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
+	return nil
 }

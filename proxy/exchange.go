@@ -1,11 +1,23 @@
 package proxy
 
 import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/key"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
@@ -100,4 +112,95 @@ func newExchange() any {
 	x := &exchange{in: inbound{header: noFields{}}}
 	x.forwarded.edit = x.onHeader
 	return x
+}
+
+// errConnection reports that the Connection field names a field that must not be removed.
+var errConnection = errors.New("Connection field not acceptable")
+
+// checkConnection returns errConnection if the Connection field of the request names a field that its
+// route reads: the upstream would not receive what was counted (RFC 9110 section 7.6.1). Other
+// fields that are named are removed, as the RFC demands, before Weir sets its own.
+func (g *generation) checkConnection(x *exchange) error {
+	if f, ok := x.in.header.(*http1.Fields); ok && !f.Has(http1.Connection) { // as most; this is cheaper than a lookup by name
+		return nil
+	}
+	return g.checkConnectionOptions(x)
+}
+
+func (g *generation) checkConnectionOptions(x *exchange) error {
+	for _, line := range x.in.header.Values("Connection") {
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.Trim(name, " \t")
+			if name == "" || isConnectionOption(name) {
+				continue
+			}
+			folded := key.FoldHeader(name)
+			if x.route.readFields.has(folded) || g.clientFields.has(folded) {
+				return fmt.Errorf("%w: it names %s, which is not a hop-by-hop field", errConnection, http.CanonicalHeaderKey(name))
+			}
+		}
+	}
+	return nil
+}
+
+// isConnectionOption reports whether name is an option that Connection may always have.
+func isConnectionOption(name string) bool {
+	for _, known := range []string{"keep-alive", "close", "upgrade", "te", "http2-settings"} {
+		if strings.EqualFold(name, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// reservedTrailers returns a function that reports whether a trailer field may be taken for a header field
+// that r reads or sets, or that is protected on all routes. Some frameworks merge trailers into the
+// header, where they would bypass the limits. The function must not be called before g is complete.
+func (g *generation) reservedTrailers(r *route) func(name string) bool {
+	var set fieldNames
+	set.add(slices.Collect(maps.Keys(r.rewrite.set))...)
+	return func(name string) bool {
+		folded := key.FoldHeader(name)
+		return r.readFields.has(folded) || set.has(folded) || g.protectedFields.has(folded)
+	}
+}
+
+const (
+	// idLength is the number of characters of an id. Each has 5 random bits; an id is as hard to
+	// guess as a 128-bit key.
+	idLength = 26
+	// idBatch is the number of ids that share one allocation.
+	idBatch = 16
+)
+
+// requestIDs generates request ids. They come from a cryptographic generator that is seeded by the
+// operating system; reading from the operating system for each id would take a system call. The
+// zero value is ready to use. It is safe for concurrent use.
+type requestIDs struct{ generators sync.Pool } // of *rand.ChaCha8
+
+// batch returns unique ids of letters and the digits 2 to 7, each of idLength characters, one after the
+// other. An exchange keeps those that it does not use for its next requests, so that a request
+// seldom needs the generator.
+func (r *requestIDs) batch() string {
+	random, ok := r.generators.Get().(*rand.ChaCha8)
+	if !ok {
+		var seed [32]byte
+		_, _ = crand.Read(seed[:]) // never fails
+		random = rand.NewChaCha8(seed)
+	}
+	var text [idBatch * idLength]byte
+	for i := 0; i < len(text); i += 8 { // eight characters at a time
+		binary.LittleEndian.PutUint64(text[i:], idCharacters(random.Uint64()))
+	}
+	r.generators.Put(random)
+	return string(text[:])
+}
+
+// idCharacters maps each byte of random to a character of an id by its lowest five bits: 0 to 25 to
+// A to Z, 26 to 31 to 2 to 7. No addition carries from one byte into the next.
+func idCharacters(random uint64) uint64 {
+	const each = 0x0101010101010101 // a 1 in each byte
+	values := random & (31 * each)
+	digits := (values + (128-26)*each) >> 7 & each // a 1 in each byte with a value from 26
+	return values + 'A'*each - digits*('A'+26-'2')
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -157,4 +158,143 @@ func (l *heldLeases) close() {
 	for _, wait := range started {
 		_ = wait() // otherwise the permits return when their leases end
 	}
+}
+
+// headerDelay is how long the header of a response may wait for the release of concurrent permits,
+// so that header and body are sent together if the store is as fast as usual.
+const headerDelay = 5 * time.Millisecond
+
+// hasConcurrent reports whether a has concurrent permits to release.
+func (a *admission) hasConcurrent() bool {
+	for i := range a.takenPermits {
+		if a.takenPermits[i].hasConcurrent() {
+			return true
+		}
+	}
+	return false
+}
+
+// hasConcurrent reports whether t has concurrent permits to release.
+func (t *takenPermit) hasConcurrent() bool { return t.lease != nil && !t.released }
+
+// release releases the concurrent permits of q, whatever its outcome, before the end of its
+// response is sent. A client that has received the complete response and sends its next request is
+// then not refused because of the previous one. Only the end of the response waits for the store.
+// If the store is slow, flush is called to send what is available. The end of a response without a
+// body is its header.
+func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
+	if a.timeout == 0 { // a store in memory does not block
+		a.refundConcurrent(ctx, q)
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.refundConcurrent(ctx, q)
+	}()
+	late := time.NewTimer(headerDelay)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		flush()
+		<-done
+	}
+}
+
+// hold keeps the concurrent permits of q for some time after the request, whose client has left while
+// the upstream may be working on it.
+func (a *admitter) hold(q *admission, during time.Duration) {
+	now := time.Now()
+	for i := range q.takenPermits {
+		if t := &q.takenPermits[i]; t.hasConcurrent() && a.held.add(t.lease, during, now) {
+			t.lease, t.released = nil, true
+		}
+	}
+}
+
+// refundConcurrent refunds the concurrent permits of q.
+func (a *admitter) refundConcurrent(ctx context.Context, q *admission) {
+	for i := range q.takenPermits {
+		t := &q.takenPermits[i]
+		if !t.hasConcurrent() {
+			continue
+		}
+		q.settled.pending = q.settled.pending[:0]
+		for i := range t.claims.claims {
+			if c := &t.claims.claims[i]; concurrent(c) {
+				q.settled.pending = append(q.settled.pending, *c)
+			}
+		}
+		t.lease.end()
+		t.released = true
+		a.refund(ctx, q, t)
+	}
+}
+
+// The results of waiting, as label values.
+const (
+	waitPassed    = "passed"  // it got a permit
+	waitRefused   = "refused" // it got none in time, or another limit refused
+	waitQueueFull = "crowded" // it could not wait, because too many requests were waiting
+	waitGone      = "gone"    // the client disconnected
+)
+
+// waitInQueue returns a taker that waits after a refusal for as long as each limit allows, first come,
+// first served for each key. A request waits only for limits with wait. It is refused at once if
+// the required wait is longer than allowed. If the client disconnects while it waits, as far as the
+// connection shows that, nothing is taken.
+func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
+	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+		p, first := q.waitOptions()
+		if first == nil {
+			return a.waitQueue.Wait(context.WithoutCancel(client), claims, d, p)
+		}
+		waiting := a.metrics.waiting.WithLabelValues(first.Route, first.Name)
+		var since time.Time
+		p.OnWait = func() {
+			q.waited, since = true, time.Now()
+			waiting.Inc()
+		}
+		began := time.Now()
+		err := a.waitQueue.Wait(client, claims, d, p)
+		if q.waited {
+			waiting.Dec()
+			q.waitTime = time.Since(since)
+		} else if a.timeout > 0 {
+			a.metrics.observeStoreCall("take", time.Since(began), err)
+		}
+		if how := q.waitResult(err, d); how != "" {
+			a.metrics.waits.WithLabelValues(first.Route, first.Name, how).Inc()
+		}
+		return err
+	}
+}
+
+// waitOptions returns how long to wait for each claim. first is the limit in whose queue the
+// request waits, or nil.
+func (a *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
+	p.MaxWait = make([]time.Duration, len(a.claims.claims))
+	for i := range a.claims.claims {
+		of := a.claims.windows[i].of
+		if p.MaxWait[i] = of.Wait; of.Wait > 0 && first == nil {
+			first, p.MaxWaiting = of, of.MaxWaiting
+		}
+	}
+	return p, first
+}
+
+// waitResult returns the result of waiting as a label value, or "" if the request did not wait.
+func (a *admission) waitResult(err error, d *limiter.Decision) string {
+	switch {
+	case errors.Is(err, limiter.ErrQueueFull):
+		return waitQueueFull
+	case !a.waited || errors.Is(err, limiter.ErrUnavailable):
+		return ""
+	case err != nil:
+		return waitGone
+	case d.Allowed:
+		return waitPassed
+	}
+	return waitRefused
 }

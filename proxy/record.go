@@ -25,7 +25,7 @@ import (
 // have refused, with unfit if the request has no valid claim on the limit; cached_refusal, the limits whose
 // refusal was repeated without asking the store; list (the one that
 // decided), new_keys (refused or shadow_refused, for too many new keys), refunded, fallback, error and
-// keys (what a Replay needs of each key, accesslog_keys.go) with decided_at (the time of the decision, in
+// keys (what a Replay needs of each key, accesslog.go) with decided_at (the time of the decision, in
 // milliseconds by the clock of a shared store), and listener, if another proxy asked about the request (decide.go). The query is never logged. Of a key, only the beginning of a hash is logged, which does
 // not reveal the value (redact.go), and a masked value if the key is sensitive.
 //

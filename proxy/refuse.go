@@ -3,11 +3,19 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/netip"
+	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -203,4 +211,216 @@ func forwardErrorResponse(x *exchange) respond.Response {
 		return respond.MaxForwards(x.request.Method, x.id)
 	}
 	return respond.Problem(kind, "", x.id)
+}
+
+// The methods of this file implement key.Message and routing.Message, by which packages key and
+// route read the exchange.
+
+// Header returns all values of a field.
+func (x *exchange) Header(name string) []string { return x.in.header.Values(name) }
+
+// Query returns all values of a query parameter. An ambiguous query has no parameters; extract
+// refuses the request before they are used.
+func (x *exchange) Query(name string) []string { return x.extracted.query[name] }
+
+// ParsedQuery returns the parameters of the query. It is parsed once.
+func (x *exchange) ParsedQuery() (url.Values, error) {
+	if x.extracted.query != nil {
+		return x.extracted.query, nil
+	}
+	query, err := routing.ParseQuery(x.request.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	x.extracted.query = query
+	return query, nil
+}
+
+// Param returns a parameter of the path, decoded.
+func (x *exchange) Param(name string) string { return x.request.Param(name) }
+
+// Client returns the client's network, by which limits count.
+func (x *exchange) Client() netip.Prefix { return x.client.network }
+
+// Host returns the host of the request in its canonical form.
+func (x *exchange) Host() string { return x.request.Host }
+
+// Method returns the method.
+func (x *exchange) Method() string { return x.request.Method }
+
+// Body returns the body, which is read once for all keys.
+func (x *exchange) Body() (key.Body, error) {
+	if x.extracted.body == nil {
+		maxBytes := x.route.MaxBody
+		if maxBytes == 0 {
+			maxBytes = body.DefaultMax
+		}
+		x.extracted.body = new(content)
+		x.extracted.body.bytes, x.extracted.body.err = x.in.body.readAll(maxBytes)
+	}
+	kind := ""
+	if types := x.Header("Content-Type"); len(types) > 0 {
+		kind = types[0]
+	}
+	return key.Body{Type: kind, Bytes: x.extracted.body.bytes}, x.extracted.body.err
+}
+
+// A content is a body, or the error of reading it.
+type content struct {
+	bytes []byte
+	err   error
+}
+
+// errTooLong reports that the announced length of a body exceeds the maximum of its route.
+var errTooLong = errors.New("body too large")
+
+// checkBodySize refuses a request whose announced body exceeds the maximum of its route, before any
+// permit is taken. A body without an announced length is measured while it is forwarded.
+func (x *exchange) checkBodySize() error {
+	if maxBytes := x.route.MaxBody; maxBytes > 0 && x.in.length > maxBytes {
+		return tooLong(maxBytes)
+	}
+	return nil
+}
+
+func tooLong(maxBytes int64) error {
+	return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
+}
+
+// HasForm reports whether x has a body that some server parses as a form. Rack parses the body of a
+// POST without Content-Type as one.
+func (x *exchange) HasForm() bool {
+	if x.in.length == 0 {
+		return false
+	}
+	types := x.Header("Content-Type")
+	for _, kind := range types {
+		kind = strings.ToLower(kind)
+		if strings.Contains(kind, "urlencoded") || strings.Contains(kind, "multipart") {
+			return true
+		}
+	}
+	return strings.EqualFold(x.request.Method, "POST") && strings.Join(types, "") == ""
+}
+
+// A refusal is a rate that refused the request, or would have in shadow mode.
+type refusal struct {
+	window *window
+	key    limiter.Key
+	banned bool
+	wait   time.Duration
+}
+
+// refusal returns the refusal of claim i.
+func (a *admission) refusal(i int) refusal {
+	return refusal{a.claims.windows[i], a.claims.claims[i].Key, a.decision.Outcomes[i].Banned, a.decision.Outcomes[i].Wait}
+}
+
+// logRefusals writes the rates that refused the request, or would have in shadow mode, and reports
+// whether any did refuse it.
+func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
+	if len(x.shadowRefusals)+len(x.shadowErrors) > 0 && f.has(logShadow) {
+		e.Array("shadow", shadowRefusalsOf{x})
+	}
+	first, refused := x.firstRefused()
+	if !refused {
+		return false
+	}
+	if f.has(logLimit) {
+		e.Str("limit", x.claims.windows[first].of.Name)
+	}
+	if f.has(logWaitMS) {
+		logMS(e, "wait_ms", x.decision.Wait)
+	}
+	x.logRefusal(e, x.refusal(first), f)
+	if x.banned && f.has(logBanBegan) {
+		e.Bool("ban_began", true)
+	}
+	for i := first + 1; i < len(x.decision.Outcomes) && f.has(logAlso); i++ {
+		if x.alsoRefused(first, i) {
+			e.Array("also", otherRefusals{x, first})
+			break
+		}
+	}
+	if f.has(logCachedRefusal) {
+		x.logCachedRefusal(e)
+	}
+	return true
+}
+
+// logCachedRefusal writes the limits that refused the request, if the store repeated its refusal and did
+// not evaluate the others: a Replay must not evaluate them either.
+func (x *exchange) logCachedRefusal(e *zerolog.Event) {
+	isUnknown := func(o limiter.Outcome) bool { return o.Unknown }
+	if !slices.ContainsFunc(x.decision.Outcomes, isUnknown) {
+		return
+	}
+	var space [64]byte
+	b, last := space[:0], (*limit)(nil)
+	for i := range x.decision.Outcomes {
+		of := x.claims.windows[i].of
+		if x.decision.Outcomes[i].Allowed || of == last {
+			continue
+		}
+		if last = of; len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = append(b, of.Name...)
+	}
+	e.Bytes("cached_refusal", b)
+}
+
+// logRefusal writes one rate that refused: its name, the key, and whether the key is banned.
+func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
+	hash, masked := x.logKey(r.key)
+	if f.has(logRate) {
+		e.Str("rate", r.window.rate)
+	}
+	if f.has(logKey) {
+		e.Str("key", hash)
+	}
+	if masked != "" && f.has(logMasked) {
+		e.Str("masked", masked)
+	}
+	if r.banned && f.has(logBanned) {
+		e.Bool("banned", true)
+	}
+}
+
+// alsoRefused reports whether claim i was refused in addition to the first refused claim. A rate is
+// reported once for both secrets.
+func (x *exchange) alsoRefused(first, i int) bool {
+	return i > first && !x.decision.Outcomes[i].Allowed && x.claims.windows[i] != x.claims.windows[first] && x.claims.currentIndex(i) == i
+}
+
+// otherRefusals are the refusals of an exchange except the first.
+type otherRefusals struct {
+	*exchange
+	first int
+}
+
+// MarshalZerologArray implements zerolog.LogArrayMarshaler.
+func (o otherRefusals) MarshalZerologArray(a *zerolog.Array) {
+	for i := range o.decision.Outcomes {
+		if o.alsoRefused(o.first, i) {
+			e := zerolog.Dict()
+			o.logRefusal(e, o.refusal(i), allFields)
+			a.Dict(e)
+		}
+	}
+}
+
+// shadowRefusalsOf are the refusals of an exchange by limits in shadow mode.
+type shadowRefusalsOf struct{ *exchange }
+
+// MarshalZerologArray implements zerolog.LogArrayMarshaler.
+func (r shadowRefusalsOf) MarshalZerologArray(a *zerolog.Array) {
+	for _, s := range r.shadowRefusals {
+		e := zerolog.Dict()
+		r.logRefusal(e, s, allFields)
+		a.Dict(e)
+	}
+	for _, l := range r.shadowErrors {
+		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
+	}
 }

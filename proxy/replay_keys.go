@@ -1,11 +1,14 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -200,4 +203,189 @@ func (r *Replay) refusesAgain(x *exchange, names string) bool {
 	}
 	x.decided = refused
 	return refused
+}
+
+// maxSteps is the maximum number of time steps of a Replay.
+const maxSteps = 240
+
+// An axis divides the time of a Replay into steps, initially of one second. Their length is doubled
+// whenever there would be more than maxSteps.
+type axis struct {
+	start time.Time
+	step  time.Duration
+}
+
+func (a *axis) begin(now time.Time) { a.start, a.step = now.Truncate(time.Second), time.Second }
+
+// A series counts requests by time step.
+type series struct{ passed, refused []int64 }
+
+func (s *series) pass(step int)   { s.passed = incrementAt(s.passed, step) }
+func (s *series) refuse(step int) { s.refused = incrementAt(s.refused, step) }
+
+// incrementAt returns counts with the count at step increased by one.
+func incrementAt(counts []int64, step int) []int64 {
+	for len(counts) <= step {
+		counts = append(counts, 0)
+	}
+	counts[step]++
+	return counts
+}
+
+// halve merges pairs of adjacent steps.
+func (s *series) halve() {
+	for _, counts := range []*[]int64{&s.passed, &s.refused} {
+		joined := (*counts)[:0]
+		for i := 0; i < len(*counts); i += 2 {
+			n := (*counts)[i]
+			if i+1 < len(*counts) {
+				n += (*counts)[i+1]
+			}
+			joined = append(joined, n)
+		}
+		*counts = joined
+	}
+}
+
+func (s *series) result() ReplaySeries {
+	return ReplaySeries{Passed: append([]int64{}, s.passed...), Refused: append([]int64{}, s.refused...)}
+}
+
+// step returns the step of now, which must not be before the start.
+func (t *tallies) step(now time.Time) int {
+	seconds := now.Unix() - t.axis.start.Unix() // a time.Duration ends after 292 years
+	for seconds >= maxSteps*int64(t.axis.step/time.Second) {
+		t.axis.step *= 2
+		for _, rt := range t.routes {
+			rt.series.halve()
+		}
+		for _, l := range t.limits {
+			l.series.halve()
+		}
+	}
+	return int(seconds / int64(t.axis.step/time.Second))
+}
+
+// maxTopKeysCounted is the maximum number of keys of a limit that are counted at a time.
+const maxTopKeysCounted = 1 << 15
+
+// topKeys counts the refusals of each key. If there are too many keys, the half with the fewest
+// refusals is removed. A count is then too low by at most maxError.
+type topKeys struct {
+	counts   map[limiter.Key]*ReplayKey
+	maxError int64
+}
+
+func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*ReplayKey{}} }
+
+// add counts one refusal. label is called once for each key.
+func (t *topKeys) add(k limiter.Key, label func() string) {
+	c := t.counts[k]
+	if c == nil {
+		if len(t.counts) >= maxTopKeysCounted {
+			t.evict()
+		}
+		c = &ReplayKey{Key: label()}
+		t.counts[k] = c
+	}
+	c.Refused++
+}
+
+// evict removes keys. A removed key that returns starts at 0. Each time, its count may lack at
+// most the largest count that was removed.
+func (t *topKeys) evict() {
+	all := make([]int64, 0, len(t.counts))
+	for _, c := range t.counts {
+		all = append(all, c.Refused)
+	}
+	slices.Sort(all)
+	median := all[len(all)/2]
+	maps.DeleteFunc(t.counts, func(_ limiter.Key, c *ReplayKey) bool { return c.Refused <= median })
+	t.maxError += median
+}
+
+// first returns the n keys with the most refusals.
+func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
+	keys = []ReplayKey{}
+	for _, c := range t.counts {
+		keys = append(keys, *c)
+	}
+	slices.SortFunc(keys, func(a, b ReplayKey) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
+	})
+	return keys[:min(n, len(keys))], t.maxError
+}
+
+// A ReplayTally is the result of a Replay.
+type ReplayTally struct {
+	Requests int64     `json:"requests"`
+	From     time.Time `json:"from,omitzero"` // time of the first request
+	To       time.Time `json:"to,omitzero"`   // time of the last request
+	Passed   int64     `json:"passed"`
+	Refused  int64     `json:"refused"` // by limits
+	Unknown  int64     `json:"unknown"` // passed, but a limit with an unknown key might have refused them
+	Keys     int       `json:"keys"`    // number of keys in the store at the end, for all limits and rates
+	// Unmatched counts the requests that match no route, by reason. RouteTally.Rejected counts
+	// those that are refused before the limits are evaluated.
+	Unmatched map[string]int64 `json:"unmatched,omitempty"`
+	// Routes has the routes and their limits. The last one has no name if it has the limits of several
+	// routes.
+	Routes []RouteTally `json:"routes"`
+	// Step is the length of the steps of every series. The first step begins at Start.
+	Start time.Time     `json:"start,omitzero"`
+	Step  time.Duration `json:"step_ns"`
+}
+
+// A RouteTally is the result for the requests of a route.
+type RouteTally struct {
+	Name     string           `json:"name"`
+	Requests int64            `json:"requests"`
+	Passed   int64            `json:"passed"`
+	Refused  int64            `json:"refused"`
+	Unknown  int64            `json:"unknown"` // passed, but a limit with an unknown key might have refused them
+	Rejected map[string]int64 `json:"rejected,omitempty"`
+	Listed   map[string]int64 `json:"listed,omitempty"` // by the list that decided
+	Exempt   int64            `json:"exempt"`           // allowed without being counted: a bypass list or a preflight
+	Waited   int64            `json:"waited"`           // waited for a permit
+	Repeated int64            `json:"repeated"`         // repeats that are not counted
+	Returned int64            `json:"returned"`         // requests whose permits were refunded
+	Banned   int64            `json:"banned"`           // refusals that started a ban
+	Unlisted int64            `json:"unlisted"`         // requests with an unknown key of some list
+	Limits   []LimitTally     `json:"limits"`
+	Series   ReplaySeries     `json:"series"`
+}
+
+// A LimitTally is the result of a limit.
+type LimitTally struct {
+	Name      string   `json:"name"`
+	Routes    []string `json:"routes,omitempty"` // of a limit of several routes
+	Key       string   `json:"key"`
+	Mode      string   `json:"mode"`
+	Algorithm string   `json:"algorithm"`
+	Rates     []string `json:"rates"`
+	Passed    int64    `json:"passed"`
+	Refused   int64    `json:"refused"`
+	Shadowed  int64    `json:"shadowed"` // would have been refused
+	Skipped   int64    `json:"skipped"`  // the limit did not apply
+	Unknown   int64    `json:"unknown"`  // the key is not in the log
+	// Missing are the origins that are not in the log, such as header:X-Phone, or plan: and the name of
+	// the limit for the plan of the key.
+	Missing []string `json:"missing,omitempty"`
+	// Top are the keys with the most refusals, in descending order, masked. If there were too many
+	// keys to count each, a count may be too low by up to TopError.
+	Top      []ReplayKey  `json:"top"`
+	TopError int64        `json:"top_error"`
+	Series   ReplaySeries `json:"series"`
+}
+
+// A ReplayKey is a key with its number of refusals.
+type ReplayKey struct {
+	Key     string `json:"key"`
+	Refused int64  `json:"refused"`
+}
+
+// A ReplaySeries has the counts of each time step.
+type ReplaySeries struct {
+	Passed  []int64 `json:"passed"`
+	Refused []int64 `json:"refused"` // including those by limits in shadow mode
 }

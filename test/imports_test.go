@@ -129,7 +129,7 @@ func TestImports_FencesHold(t *testing.T) {
 // its exchange nor HTTP.
 func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
 	stages := []string{
-		"admission", "admit", "shadow", "claimset", "wait", "penalize", "step_up", "fallback", "lease", "release", "refund", "cooldown", "near",
+		"admit", "shadow", "claimset", "penalize", "step_up", "fallback", "lease", "refund",
 	}
 	for _, s := range sources(t) {
 		name := strings.TrimSuffix(path.Base(s.path), ".go")

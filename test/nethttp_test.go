@@ -14,12 +14,12 @@ import (
 // HTTP/1.1 and HTTP/2 alike, on both sides.
 func netHTTPAdapters() []string {
 	return []string{
-		"proxy/upstream/http2.go", "proxy/upstream/http2_body.go", "proxy/upstream/http2_sender.go", // HTTP/2 goes out by its transport
+		"proxy/upstream/http2.go", "proxy/upstream/http2_body.go", // HTTP/2 goes out by its transport
 		"proxy/frontend/server.go", "proxy/frontend/handshake.go",
-		"proxy/http1/nethttp.go", "proxy/frontend/challenges.go", // handlers over HTTP/1.1 that were written for net/http
-		"proxy/acme/answer.go",
-		"proxy/admin/", "proxy/node/liveness.go", "proxy/ratelimit/health.go", // what operators ask
-		"proxy/key/jwks.go", "proxy/key/tokens.go", "proxy/cluster/webhook.go", "proxy/trace/exporter.go", "proxy/cli/ask.go", // what Weir asks others
+		"proxy/http1/nethttp.go", "proxy/frontend/certificates.go", // handlers over HTTP/1.1 that were written for net/http
+		"proxy/acme/acme.go",
+		"proxy/admin/", "proxy/node/absence.go", "proxy/ratelimit/service.go", // what operators ask
+		"proxy/key/jwks.go", "proxy/key/token.go", "proxy/cluster/webhook.go", "proxy/trace/exporter.go", "proxy/cli/ask.go", // what Weir asks others
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	longestFile     = 350 // lines
+	longestFile     = 500 // lines
 	longestFunction = 70  // lines
 	mostParameters  = 4   // beside a context
 )
@@ -140,7 +140,7 @@ func TestLayout_NoPackageVariables(t *testing.T) {
 				if s.isTest() && len(v.Values) == 1 && computedOnce(v.Values[0]) {
 					continue
 				}
-				if !constant(v) && !embedded(group.Doc) && !embedded(v.Doc) && s.path+" "+v.Names[0].Name != "proxy/cli/version.go version" {
+				if !constant(v) && !embedded(group.Doc) && !embedded(v.Doc) && s.path+" "+v.Names[0].Name != "proxy/cli/cli.go version" {
 					found.add(s, v.Pos(), "a package variable; make it a function, or give it to who needs it")
 				}
 			}

@@ -15,11 +15,17 @@
 package httplimit
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -155,4 +161,91 @@ func send(w http.ResponseWriter, response respond.Response) {
 	response.CopyTo(w.Header())
 	w.WriteHeader(response.Status)
 	_, _ = w.Write(response.Body) // the client may have left
+}
+
+// Errors of New and of keys.
+var (
+	// ErrInvalid reports that a rule is not valid.
+	ErrInvalid = rules.ErrInvalid
+	// ErrSkip is returned by a Key for a request that the rule does not apply to.
+	ErrSkip = rules.ErrSkip
+	// ErrMissing is returned by a Key for a request that has none.
+	ErrMissing = rules.ErrMissing
+)
+
+// Header returns a Key that reads a header field. A request without it is answered with 400,
+// and so is one with several, of which servers read different ones.
+func Header(name string) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		values := r.Header.Values(name)
+		if len(values) > 1 {
+			return "", fmt.Errorf("%d fields %s", len(values), name)
+		}
+		if len(values) == 0 || strings.TrimSpace(values[0]) == "" {
+			return "", fmt.Errorf("%w: %s", ErrMissing, name)
+		}
+		return strings.TrimSpace(values[0]), nil
+	}
+}
+
+// RemoteIP is a Key: the address of the connection's other end, for IPv6 its /64 network,
+// which is what one subscriber has. Behind a proxy that is the proxy.
+func RemoteIP(r *http.Request) (string, error) {
+	end, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "", fmt.Errorf("remote address %q: %w", r.RemoteAddr, err)
+	}
+	return rules.Subscriber(end.Addr()), nil
+}
+
+// An outcomeWriter notices the status of a response before it is sent. Like the writers of
+// net/http, it is not safe for concurrent use. It keeps what http.ResponseController and
+// type assertions for http.Flusher, http.Hijacker and io.ReaderFrom find.
+type outcomeWriter struct {
+	http.ResponseWriter
+	decide func(status int) // nil once it was called
+}
+
+// settle decides by the status, once. An interim status does not decide.
+func (o *outcomeWriter) settle(status int) {
+	if decide := o.decide; decide != nil && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		o.decide = nil
+		decide(status)
+	}
+}
+
+// Unwrap returns the writer of the server, for http.ResponseController.
+func (o *outcomeWriter) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// WriteHeader sends the status after it has decided.
+func (o *outcomeWriter) WriteHeader(status int) {
+	o.settle(status)
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a part of the body; the status is 200 unless WriteHeader was called.
+func (o *outcomeWriter) Write(b []byte) (int, error) {
+	o.settle(http.StatusOK)
+	return o.ResponseWriter.Write(b)
+}
+
+// ReadFrom copies r to the body, without a copy in between where the server can.
+func (o *outcomeWriter) ReadFrom(r io.Reader) (int64, error) {
+	o.settle(http.StatusOK)
+	return io.Copy(o.ResponseWriter, r)
+}
+
+// Flush sends what is buffered.
+func (o *outcomeWriter) Flush() {
+	o.settle(http.StatusOK)
+	_ = http.NewResponseController(o.ResponseWriter).Flush() // a writer that cannot sends it at the end
+}
+
+// Hijack takes the connection over. Whatever is sent on it counts as status 101.
+func (o *outcomeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(o.ResponseWriter).Hijack()
+	if err == nil {
+		o.settle(http.StatusSwitchingProtocols)
+	}
+	return conn, buffered, err
 }

@@ -1,6 +1,8 @@
 package limitertest
 
 import (
+	"context"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -98,4 +100,213 @@ func (o *logOracle) renew(now int64, l *limiter.Limit, p limiter.Permit) bool {
 		}
 	}
 	return false
+}
+
+// cooldownOracle is the oracle of Cooldown: the permits since the steps started.
+type cooldownOracle struct{ log []grantRecord }
+
+// nextFree returns when the next permit is available.
+func (o *cooldownOracle) nextFree(l *limiter.Limit) int64 {
+	if len(o.log) == 0 {
+		return 0
+	}
+	return o.log[len(o.log)-1].at + l.Steps[min(len(o.log), len(l.Steps))-1].Milliseconds()
+}
+
+// advance restarts the steps one window after the last permit.
+func (o *cooldownOracle) advance(now int64, l *limiter.Limit) {
+	if n := len(o.log); n > 0 && now-o.log[n-1].at >= l.Rate.Window.Milliseconds() {
+		o.log = nil
+	}
+}
+
+func (o *cooldownOracle) left(now int64, l *limiter.Limit) int64 {
+	if n := len(o.log); n > 0 && now < o.nextFree(l) && now-o.log[n-1].at < l.Rate.Window.Milliseconds() {
+		return 0
+	}
+	return 1
+}
+
+func (o *cooldownOracle) take(l *limiter.Limit, t grantRecord) {
+	o.advance(t.at, l)
+	o.log = append(o.log, t)
+}
+
+func (o *cooldownOracle) refund(now int64, l *limiter.Limit, p limiter.Permit) bool {
+	o.advance(now, l)
+	before := len(o.log)
+	o.log = slices.DeleteFunc(o.log, func(t grantRecord) bool { return t.permit == p })
+	return len(o.log) < before
+}
+
+// fixedOracle is the oracle of FixedWindow.
+type fixedOracle struct {
+	log
+	start int64
+}
+
+func (o *fixedOracle) hasStarted(now int64, l *limiter.Limit) bool {
+	return o.start > 0 && now-o.start < l.Rate.Window.Milliseconds()
+}
+
+func (o *fixedOracle) left(now int64, l *limiter.Limit) int64 {
+	if !o.hasStarted(now, l) {
+		return l.Rate.Count
+	}
+	return l.Rate.Count - o.sum(func(at int64) bool { return at >= o.start })
+}
+
+func (o *fixedOracle) take(l *limiter.Limit, t grantRecord) {
+	if !o.hasStarted(t.at, l) {
+		o.start = t.at
+	}
+	o.add(l, t)
+}
+func (o *fixedOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
+	return o.remove(p)
+}
+
+// slidingOracle is the oracle of SlidingWindow. It counts whole windows from time 0, and
+// weighs the previous one by the part of it that is less than a window old.
+type slidingOracle struct{ log }
+
+func (o *slidingOracle) left(now int64, l *limiter.Limit) int64 {
+	length := l.Rate.Window.Milliseconds()
+	number := now / length
+	this := o.sum(func(at int64) bool { return at/length == number })
+	before := o.sum(func(at int64) bool { return at/length == number-1 })
+	part := float64((number+1)*length-now) / float64(length)
+	return l.Rate.Count - this - int64(math.Ceil(float64(before)*part))
+}
+func (o *slidingOracle) take(l *limiter.Limit, t grantRecord) { o.add(l, t) }
+func (o *slidingOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
+	return o.remove(p)
+}
+
+// gcraOracle is the oracle of GCRA: a leaky bucket.
+type gcraOracle struct {
+	log
+	debt      float64
+	at, empty int64
+}
+
+func (o *gcraOracle) debtAt(now int64, l *limiter.Limit) float64 {
+	return max(0, o.debt-float64(now-o.at)*float64(l.Rate.Count)/float64(l.Rate.Window.Milliseconds()))
+}
+
+func (o *gcraOracle) left(now int64, l *limiter.Limit) int64 {
+	return int64(math.Floor(float64(l.Capacity()) - o.debtAt(now, l) + 1e-6))
+}
+
+func (o *gcraOracle) take(l *limiter.Limit, t grantRecord) {
+	owed := o.debtAt(t.at, l)
+	if owed == 0 {
+		o.empty = t.at
+	}
+	o.debt, o.at = owed+float64(t.n), t.at
+	o.add(l, t)
+}
+
+// refund returns permits that were taken since the bucket was last empty.
+func (o *gcraOracle) refund(now int64, l *limiter.Limit, p limiter.Permit) bool {
+	owed := o.debtAt(now, l)
+	i := slices.IndexFunc(o.log, func(t grantRecord) bool { return t.permit == p && t.n > 0 })
+	if i < 0 {
+		return false
+	}
+	t := o.log[i]
+	if owed == 0 || t.at < o.empty || now-t.at >= l.Horizon().Milliseconds() {
+		return false
+	}
+	o.debt, o.at = max(0, owed-float64(t.n)), now
+	return o.remove(p)
+}
+
+// distinctOracle is the oracle of Distinct: a list of uses. The last two uses of each
+// value can be refunded.
+type distinctOracle struct{ log }
+
+func (o *distinctOracle) isActive(now int64, c limiter.Claim) bool {
+	return slices.ContainsFunc(o.log, func(t grantRecord) bool {
+		return t.value == c.Value && t.n > 0 && now-t.at < c.Limit.Rate.Window.Milliseconds()
+	})
+}
+
+func (o *distinctOracle) left(now int64, l *limiter.Limit) int64 {
+	return l.Rate.Count - distinctValues(o.log, now-l.Rate.Window.Milliseconds())
+}
+
+// distinctValues returns the number of values that were used after a time.
+func distinctValues(uses []grantRecord, after int64) (n int64) {
+	for i, t := range uses {
+		later := func(u grantRecord) bool { return u.value == t.value && u.n > 0 && u.at > after }
+		if t.n > 0 && t.at > after && !slices.ContainsFunc(uses[:i], later) {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *distinctOracle) take(l *limiter.Limit, t grantRecord) {
+	uses := 1
+	for i := len(o.log) - 1; i >= 0; i-- {
+		if u := &o.log[i]; u.value == t.value && u.n > 0 && !u.isFinal {
+			uses++
+			u.isFinal = uses > 2
+		}
+	}
+	o.add(l, t)
+}
+
+func (o *distinctOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
+	i := slices.IndexFunc(o.log, func(t grantRecord) bool { return t.permit == p })
+	return i >= 0 && !o.log[i].isFinal && o.remove(p)
+}
+
+// slidingLogStore uses a sliding log wherever a test uses a token bucket, because both
+// have the same guarantees.
+type slidingLogStore struct{ limiter.AdminStore }
+
+func slidingLogClaims(claims []limiter.Claim) []limiter.Claim {
+	claims = slices.Clone(claims)
+	for i, c := range claims {
+		if c.Limit != nil && c.Limit.Algorithm.IsRedisson() {
+			l := *c.Limit
+			l.Algorithm = limiter.SlidingLog
+			claims[i].Limit = &l
+		}
+	}
+	return claims
+}
+
+func (s slidingLogStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return s.AdminStore.Take(ctx, slidingLogClaims(claims), d)
+}
+
+func (s slidingLogStore) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return s.AdminStore.Peek(ctx, slidingLogClaims(claims), d)
+}
+
+func (s slidingLogStore) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return s.AdminStore.Refund(ctx, slidingLogClaims(claims), p)
+}
+
+func (s slidingLogStore) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return s.AdminStore.Renew(ctx, slidingLogClaims(claims), p)
+}
+
+func (s slidingLogStore) Reset(ctx context.Context, claims []limiter.Claim) error {
+	return s.AdminStore.Reset(ctx, slidingLogClaims(claims))
+}
+
+func (s slidingLogStore) Grant(ctx context.Context, claims []limiter.Claim) error {
+	return s.AdminStore.Grant(ctx, slidingLogClaims(claims))
+}
+
+func (s slidingLogStore) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration) error {
+	return s.AdminStore.Ban(ctx, slidingLogClaims(claims), d)
+}
+
+func (s slidingLogStore) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
+	return s.AdminStore.Inspect(ctx, slidingLogClaims(claims))
 }

@@ -2,11 +2,17 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 // Renew implements limiter.AdminStore.
@@ -81,3 +87,134 @@ func (s *Store) changeParts(ctx context.Context, verb string, claims []limiter.C
 		return nil
 	})
 }
+
+// Inspect implements limiter.AdminStore: one script call for each slot. No request waits
+// for it, so each may take up to a second, also if Options.Timeout is shorter, and one that
+// timed out is repeated once, which the Inspection reports: a slow reply is not an outage.
+func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
+	in := limiter.Inspection{Statuses: make([]limiter.KeyStatus, len(claims))}
+	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
+		return in, err
+	}
+	var mu sync.Mutex // guards in
+	err := s.forEachPart(claims, func(p *part) error {
+		one, err := s.inspect(ctx, p.claims)
+		if err != nil {
+			return fmt.Errorf("inspect %d limits: %w", len(p.claims), err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if in.At.IsZero() || one.At.Before(in.At) { // nodes have clocks of their own
+			in.At = one.At
+		}
+		in.Repeated = in.Repeated || one.Repeated
+		for i, index := range p.indices {
+			in.Statuses[index] = one.Statuses[i]
+		}
+		return nil
+	})
+	return in, err
+}
+
+// inspect inspects the claims of one part.
+func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (in limiter.Inspection, err error) {
+	if claims[0].RedissonName != "" {
+		return s.inspectRedisson(ctx, claims[0])
+	}
+	b := newPayload(s.names, claims)
+	reply, repeated, err := s.runPatiently(ctx, &s.scripts.inspect, b.keyNames(), b.args())
+	if err != nil {
+		s.reloadCluster()
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	at, list, err := timedNumbers(reply)
+	if err != nil || len(list) != statusNumbers*len(claims) {
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
+	}
+	in = limiter.Inspection{At: at, Statuses: make([]limiter.KeyStatus, len(claims)), Repeated: repeated}
+	for i, c := range claims {
+		in.Statuses[i] = readStatus(list[statusNumbers*i:], c)
+	}
+	return in, nil
+}
+
+// runPatiently runs a script that changes nothing, with a timeout of at least
+// patientTimeout; if it times out, it is run once more. A first call opens a connection,
+// for which a busy machine may need longer than the dial timeout.
+func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, args []any) (reply any, repeated bool, err error) {
+	reply, err = s.runOnce(ctx, sc, keys, args)
+	var slow net.Error
+	if ctx.Err() == nil && !errors.Is(err, ErrOpen) && (errors.As(err, &slow) && slow.Timeout() || errors.Is(err, context.DeadlineExceeded)) {
+		reply, err = s.runOnce(ctx, sc, keys, args)
+		return reply, true, err
+	}
+	return reply, false, err
+}
+
+// runOnce is one attempt of runPatiently. A node of a cluster that has not got the keys is
+// not asked patiently, and neither is one whose circuit breaker tries whether it is reachable.
+func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(s.timeout, patientTimeout))
+	defer cancel()
+	node, _ := s.client.(*redis.Client)
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		var err error
+		if node, err = cluster.MasterForKey(ctx, keys[0]); err != nil {
+			return nil, err
+		}
+	}
+	timeout := max(s.timeout, patientTimeout)
+	if b := breakerOf(node); b != nil && !b.own.IsClosed() {
+		timeout = s.timeout
+	}
+	reply, err := sc.run(ctx, withTimeout(node, timeout), keys, args)
+	if redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") {
+		return sc.run(ctx, s.client, keys, args)
+	}
+	return reply, err
+}
+
+// statusNumbers is how many numbers the reply of lua/command/inspect.lua has about one window.
+const statusNumbers = 8
+
+// readStatus reads the reply of lua/command/inspect.lua about one window.
+func readStatus(n []int64, c limiter.Claim) limiter.KeyStatus {
+	return limiter.KeyStatus{
+		Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: n[1], Used: n[2],
+		NextIn: milliseconds(n[3]), FullIn: milliseconds(n[4]), BannedFor: milliseconds(n[5]), Allowed: n[6], Confirmed: n[7], Unreadable: n[0] == 0,
+	}
+}
+
+// timedNumbers returns the time and the other numbers of a reply that starts with the
+// time.
+func timedNumbers(reply any) (time.Time, []int64, error) {
+	list, err := numbersOf(reply)
+	if err != nil {
+		return time.Time{}, nil, err
+	}
+	return readTime(list)
+}
+
+// inspectRedisson returns the status of a limiter shared with Redisson. One that cannot be
+// used is Unreadable; that is not an error.
+func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (in limiter.Inspection, err error) {
+	reply, err := s.runRedisson(ctx, s.redisson(c.RedissonFormat).inspect, c)
+	if errors.Is(err, ErrRedisson) {
+		in.At, in.Statuses = time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}
+		return in, nil
+	}
+	if err != nil {
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	at, n, err := timedNumbers(reply)
+	if err != nil || len(n) != 5 {
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
+	}
+	in.At, in.Statuses = at, []limiter.KeyStatus{{
+		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Capacity: n[3], Allowed: n[3], Remaining: n[0], Used: n[3] - n[0],
+		NextIn: milliseconds(n[1]), FullIn: milliseconds(n[2]),
+	}}
+	return in, nil
+}
+
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -191,4 +192,148 @@ func (c ClientConfig) options() *redis.UniversalOptions {
 		PipelineReadBufferSize: 32 << 10, PipelineWriteBufferSize: 32 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+}
+
+// An endpoints hook reads which nodes of a cluster have which slots. A node may leave out the
+// host of an endpoint, as with cluster-preferred-endpoint-type unknown-endpoint, or with hostname where none
+// is set: then it is the host that was asked. The go-redis client fails on such a reply.
+type endpoints struct{ host string }
+
+// isUnknownHost reports whether a node names host for an endpoint whose host it does not tell.
+func isUnknownHost(host string) bool { return host == "" || host == "?" }
+
+// DialHook implements redis.Hook.
+func (e endpoints) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (e endpoints) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements redis.Hook.
+func (e endpoints) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		typed, ok := cmd.(*redis.ClusterSlotsCmd)
+		if !ok {
+			return next(ctx, cmd)
+		}
+		plain := redis.NewCmd(ctx, cmd.Args()...)
+		err := next(ctx, plain)
+		if err == nil {
+			var slots []redis.ClusterSlot
+			slots, err = e.read(plain.Val())
+			typed.SetVal(slots)
+		}
+		typed.SetErr(err)
+		return err
+	}
+}
+
+// read reads the reply to CLUSTER SLOTS.
+func (e endpoints) read(reply any) ([]redis.ClusterSlot, error) {
+	rows, ok := reply.([]any)
+	slots := make([]redis.ClusterSlot, len(rows))
+	for i := range rows {
+		row, _ := rows[i].([]any)
+		if len(row) < 2 {
+			return nil, wire.ErrReply
+		}
+		first, ok1 := row[0].(int64)
+		last, ok2 := row[1].(int64)
+		ok = ok && ok1 && ok2
+		slots[i] = redis.ClusterSlot{Start: int(first), End: int(last)}
+		for _, value := range row[2:] {
+			node, _ := value.([]any)
+			if len(node) < 2 {
+				return nil, wire.ErrReply
+			}
+			host, _ := node[0].(string) // nil if it is unknown
+			if isUnknownHost(host) {
+				host = e.host
+			}
+			port, isNumber := node[1].(int64)
+			ok = ok && isNumber
+			slots[i].Nodes = append(slots[i].Nodes, redis.ClusterNode{Addr: net.JoinHostPort(host, strconv.FormatInt(port, 10))})
+		}
+	}
+	if !ok {
+		return nil, wire.ErrReply
+	}
+	return slots, nil
+}
+
+// In a cluster the note of a permit and the permit are on different masters, each with replicas of its own. If
+// a permit is returned and the master of its note then fails before a replica knows that the note is gone, the note is
+// there again, and a second return of the subject returns the permit of somebody else, whose bucket is the same, and
+// confirms the subject once more. So the note is removed on the replicas, too, before its permits are returned. If they do
+// not confirm that in time, nothing is returned: the permits stay taken until they expire.
+//
+// What remains is a replica that was not connected and becomes master all the same, as
+// cluster-replica-validity-factor 0 allows. Then each note that it still has may be returned once more.
+
+// errNotReplicated reports that replicas did not confirm a write in time.
+var errNotReplicated = errors.New("replicas have not confirmed in time that the note is gone")
+
+// unnote takes parts out of a note, and waits until the connected replicas have done so.
+func (s *Store) unnote(ctx context.Context, key string, args []any) ([]any, error) {
+	reply, conn, err := s.unnoteOnMaster(ctx, key, args)
+	if conn != nil {
+		defer conn.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	parts, ok := reply.([]any)
+	if !ok {
+		return nil, wire.ErrReply
+	}
+	if len(parts) > 0 && conn != nil {
+		err = awaitReplicas(ctx, conn, s.timeout/2)
+	}
+	return parts, err
+}
+
+// unnoteOnMaster returns the reply, and the connection on which it came: nil while the slot moves.
+func (s *Store) unnoteOnMaster(ctx context.Context, key string, args []any) (reply any, conn *redis.Conn, err error) {
+	keys := []string{key}
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		node, err := cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		conn = node.Conn()
+		reply, err = s.scripts.unnote.run(ctx, conn, keys, args)
+		if !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
+			return reply, conn, err
+		}
+		conn.Close()
+	}
+	reply, err = s.scripts.unnote.run(ctx, s.client, keys, args)
+	return reply, nil, err
+}
+
+// awaitReplicas waits until all connected replicas have what was written on conn. A user who may not ask does not wait.
+func awaitReplicas(ctx context.Context, conn *redis.Conn, timeout time.Duration) error {
+	info, err := conn.Info(ctx, "replication").Result()
+	replicas := strings.Count(info, "state=online")
+	if err != nil || replicas == 0 {
+		return unlessRefused(err)
+	}
+	confirmed, err := conn.Wait(ctx, replicas, timeout).Result()
+	if err != nil {
+		return unlessRefused(err)
+	}
+	if confirmed < int64(replicas) {
+		return errNotReplicated
+	}
+	return nil
+}
+
+// unlessRefused returns err, or nil if Redis replied with it.
+func unlessRefused(err error) error {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return nil
+	}
+	return err
 }

@@ -43,10 +43,10 @@
 // client:
 //
 //	queue.go     calls that wait and calls that are not answered; a call is claimed before it is answered
-//	pipeline.go  the writer: the waiting calls become one batch, written from one buffer
-//	receive.go   the reader: writes the replies directly into the calls
-//	late.go      refunds of what was granted after the caller had given up
-//	resend.go    retries through the client: an unknown script, a slot that has moved
+//	pipeline.go  the writer: the waiting calls become one batch, written from one buffer;
+//	             the reader: writes the replies directly into the calls
+//	late.go      refunds of what was granted after the caller had given up; retries through
+//	             the client: an unknown script, a slot that has moved
 //	shadow.go    claims that are decided beside those of a request, if it is allowed
 //	internal/wire  connections, the encoding of commands and the RESP2 and RESP3 parser
 //

@@ -1,15 +1,19 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
@@ -271,4 +275,155 @@ func (p *pipeline) close() {
 	p.dialer.Stop()
 	p.background.Wait()
 	p.queue.sweepTimer.Stop()
+}
+
+// read is the reader goroutine of c. It answers the batches on c and, when c is lost, all
+// that are in flight.
+func (p *pipeline) read(c *wire.Conn) {
+	in, answer := wire.NewReader(c), &wire.Reply{}
+	var err error
+	for err == nil {
+		err = p.receive(c, in, answer)
+	}
+	c.Abort(err)
+	err = c.ReadError(err)
+	for i, b := range p.queue.removeAll(c) {
+		if i == 0 { // the other batches are no further evidence
+			p.circuit.record(err)
+			p.store.reloadCluster()
+		}
+		for _, g := range b.groups {
+			p.fail(g.calls, err)
+		}
+	}
+	_ = c.Close()
+}
+
+// receive reads the replies to one batch and finishes its calls.
+func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) error {
+	if err := in.Read(answer); err != nil {
+		return err
+	}
+	b := p.queue.firstInFlight(c)
+	if b == nil {
+		return wire.ErrProtocol // reply without a request
+	}
+	if b.pong != nil {
+		close(b.pong)
+		return p.queue.removeFirst(c)
+	}
+	var failed, end error
+	for i, g := range b.groups {
+		if i > 0 {
+			if err := in.Read(answer); err != nil {
+				return err
+			}
+		}
+		calls := g.calls
+		g.calls = g.calls[:0] // a finished call belongs to its caller
+		if answer.Err != nil {
+			failed = cmp.Or(failed, answer.Err)
+			if hasCode(answer.Err, "READONLY") {
+				c.MarkStale() // it is not a master any more
+			}
+			if b.mustResend(answer.Err) {
+				p.resend(g, calls)
+				calls = nil
+			}
+		}
+		p.queue.claim(calls)
+		if i == len(b.groups)-1 {
+			p.circuit.record(failed)
+			end = p.queue.removeFirst(c)
+		}
+		b.finishCalls(calls, answer)
+		clear(calls)
+	}
+	p.refundLate(b.late)
+	p.queue.putBatch(b)
+	return end
+}
+
+// errClient reports that a store was created with an unsupported client.
+var errClient = errors.New("a client that is neither a *redis.Client nor a *redis.ClusterClient")
+
+// pipelines has two pipelines for each master, one of them for limiters shared with
+// Redisson. So neither a slow node of a cluster nor a slow shared limiter delays other
+// calls.
+type pipelines struct {
+	store         *Store
+	own, redisson atomic.Pointer[pipeline] // set if there is only one node
+
+	mu     sync.Mutex // guards the fields below
+	byNode map[pipelineKey]*pipeline
+	closed bool
+}
+
+// A pipelineKey identifies a pipeline.
+type pipelineKey struct {
+	node     string
+	redisson bool
+}
+
+func newPipelines(s *Store) *pipelines {
+	return &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
+}
+
+// forClaim returns the pipeline to the node that has the key of c.
+func (l *pipelines) forClaim(ctx context.Context, c *limiter.Claim) (*pipeline, error) {
+	only := &l.own
+	if c.RedissonName != "" {
+		only = &l.redisson
+	}
+	if p := only.Load(); p != nil {
+		return p, nil
+	}
+	switch client := l.store.client.(type) {
+	case *redis.Client:
+		p := l.forNode(client, pipelineKey{"", c.RedissonName != ""})
+		only.Store(p)
+		return p, nil
+	case *redis.ClusterClient:
+		node, err := client.MasterForKey(ctx, string(l.store.names.append(nil, c, 0)))
+		if err != nil {
+			return nil, err
+		}
+		return l.forNode(node, pipelineKey{node.Options().Addr, c.RedissonName != ""}), nil
+	}
+	return nil, errClient
+}
+
+// forNode returns the pipeline to node, creating it if necessary.
+func (l *pipelines) forNode(node *redis.Client, at pipelineKey) *pipeline {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.byNode[at]
+	if p == nil {
+		p = newPipeline(l.store, node, at)
+		p.queue.closed = l.closed
+		l.byNode[at] = p
+	}
+	return p
+}
+
+// reloadCluster has the client of a cluster reload the slots in the background. The
+// client itself only does this when it retries a call.
+func (s *Store) reloadCluster() {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		cluster.ReloadState(context.Background())
+	}
+}
+
+// close closes all pipelines and waits for them.
+func (l *pipelines) close() {
+	l.mu.Lock()
+	l.closed = true
+	all := make([]*pipeline, 0, len(l.byNode))
+	for _, p := range l.byNode {
+		all = append(all, p)
+	}
+	l.mu.Unlock()
+	for _, p := range all {
+		p.close()
+	}
 }

@@ -19,8 +19,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +31,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"github.com/rs/zerolog"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -231,4 +235,77 @@ func (m *Manager) Certificates() []*x509.Certificate {
 // It returns an error if there is none yet.
 func (m *Manager) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return m.config.GetCertificate(hello)
+}
+
+// ServeChallenge answers an http-01 challenge (RFC 8555 section 8.3), and reports whether
+// r was one. Challenges are not limited and not logged. A request over TLS, or
+// for a challenge that no process with the same storage has started, is not
+// handled.
+func (m *Manager) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, ChallengePrefix) && r.TLS == nil && m.isManaged(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
+}
+
+// ChallengePrefix is the path prefix of http-01 challenges.
+const ChallengePrefix = "/.well-known/acme-challenge/"
+
+// isManaged reports whether host is a managed domain; only then is the storage read.
+func (m *Manager) isManaged(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return slices.Contains(m.names, strings.ToLower(strings.TrimSuffix(host, ".")))
+}
+
+// A logBridge is a zapcore.Core that writes the log of certmagic to our log.
+// Progress messages, and everything during shutdown, are written at debug level.
+type logBridge struct {
+	log     zerolog.Logger
+	closing *atomic.Bool
+}
+
+// level maps a zap level to a zerolog level.
+func (b logBridge) level(l zapcore.Level) zerolog.Level {
+	switch {
+	case b.closing.Load():
+		return zerolog.DebugLevel
+	case l >= zapcore.ErrorLevel:
+		return zerolog.ErrorLevel
+	case l == zapcore.WarnLevel:
+		return zerolog.WarnLevel
+	}
+	return zerolog.DebugLevel
+}
+
+// Enabled implements zapcore.LevelEnabler.
+func (b logBridge) Enabled(l zapcore.Level) bool { return b.level(l) >= b.log.GetLevel() }
+
+// With implements zapcore.Core.
+func (b logBridge) With(fields []zapcore.Field) zapcore.Core {
+	return logBridge{b.log.With().Fields(fieldValues(fields)).Logger(), b.closing}
+}
+
+// Check implements zapcore.Core.
+func (b logBridge) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if b.Enabled(e.Level) {
+		return c.AddCore(e, b)
+	}
+	return c
+}
+
+// Write implements zapcore.Core.
+func (b logBridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	b.log.WithLevel(b.level(e.Level)).Fields(fieldValues(fields)).Msg(e.Message)
+	return nil
+}
+
+// Sync implements zapcore.Core; nothing is buffered.
+func (logBridge) Sync() error { return nil }
+
+// fieldValues returns the fields as a map.
+func fieldValues(fields []zapcore.Field) map[string]any {
+	m := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(m)
+	}
+	return m.Fields
 }

@@ -2,14 +2,23 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // apiRoot is the path prefix of the API.
@@ -147,4 +156,130 @@ func requiresCluster(o Options, e endpoint) endpoint {
 		}
 	}
 	return e
+}
+
+const (
+	// maxBundleBody is the maximum length of a request with a bundle in bytes. JSON escapes the
+	// content of the files.
+	maxBundleBody = 2*bundle.MaxSize + 1<<20
+	// maxBody is the maximum length of other requests: those to explain contain a body.
+	maxBody = 4 << 20
+)
+
+// A maxBodyKey is the context key of a limit for the request body other than maxBody.
+type maxBodyKey struct {
+	io.ReadCloser
+	max int64
+}
+
+// withMaxBody returns r with another limit for its body.
+func withMaxBody(r *http.Request, most int64) *http.Request {
+	r.Body = maxBodyKey{r.Body, most}
+	return r
+}
+
+// read decodes the body of a request, one JSON value without unknown fields. If that fails, it
+// sends the error response and returns false.
+func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
+	most := int64(maxBody)
+	if b, ok := r.Body.(maxBodyKey); ok {
+		most = b.max
+	}
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(v)
+	if err == nil {
+		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("trailing data after the JSON value")
+		}
+	}
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("longer than %d bytes", most))
+	case errors.Is(err, io.EOF):
+		problem(w, http.StatusBadRequest, "there is no body; send JSON, as GET "+apiRoot+"/openapi.json tells")
+	case err != nil:
+		problem(w, http.StatusBadRequest, "not understood: "+err.Error())
+	}
+	return err == nil
+}
+
+// A parameter is a query parameter.
+type parameter struct {
+	name, summary string
+	kind          string // string, integer or date-time
+	min, max      int64  // of an integer
+	enum          []string
+}
+
+func stringParam(name, summary string) parameter {
+	return parameter{name: name, summary: summary, kind: "string"}
+}
+
+func intParam(name, summary string, least, most int64) parameter {
+	return parameter{name: name, summary: summary, kind: "integer", min: least, max: most}
+}
+
+// checkQuery reports whether the query of r has only these parameters, each at most once and valid. If
+// not, it has sent the error response.
+func checkQuery(w http.ResponseWriter, r *http.Request, all []parameter) bool {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		problem(w, http.StatusBadRequest, "not a query: "+err.Error())
+		return false
+	}
+	var names []string
+	for _, p := range all {
+		names = append(names, p.name)
+	}
+	for name, values := range query {
+		i := slices.Index(names, name)
+		why := ""
+		switch {
+		case i < 0 && len(all) == 0:
+			why = fmt.Sprintf("there is no parameter %q; leave it out", name)
+		case i < 0:
+			why = fmt.Sprintf("there is no parameter %q; write one of %s", name, strings.Join(names, ", "))
+		case len(values) > 1:
+			why = name + " is there twice; write it once"
+		default:
+			why = all[i].wrong(values[0])
+		}
+		if why != "" {
+			problem(w, http.StatusBadRequest, why)
+			return false
+		}
+	}
+	return true
+}
+
+// wrong returns why value is not valid for p. An empty value counts as absent.
+func (p parameter) wrong(value string) string {
+	if value == "" {
+		return ""
+	}
+	switch p.kind {
+	case "integer":
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.min || n > p.max {
+			return fmt.Sprintf("%s=%s is no number of that; write %d to %d", p.name, value, p.min, p.max)
+		}
+	case "date-time":
+		if _, err := time.Parse(time.RFC3339Nano, value); err != nil {
+			return fmt.Sprintf("%s=%s is no time; write for example 2026-01-31T09:30:00Z", p.name, value)
+		}
+	}
+	if p.enum != nil && !slices.Contains(p.enum, value) {
+		return fmt.Sprintf("%s=%s is none; write one of %s", p.name, value, strings.Join(p.enum, ", "))
+	}
+	return ""
+}
+
+// intValue returns the value of a parameter that has been checked; 0 if it is absent.
+func intValue(r *http.Request, name string) int {
+	n, err := strconv.Atoi(r.URL.Query().Get(name))
+	if err != nil {
+		return 0
+	}
+	return n
 }

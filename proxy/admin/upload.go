@@ -2,12 +2,14 @@ package admin
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,4 +164,74 @@ func (b *boundedLog) Read(p []byte) (int, error) {
 		return 0, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the log is longer than %d MiB; send it gzipped, or a part of it, or run weir simulate on the command line, which takes any length", MaxLog>>20)}
 	}
 	return n, err
+}
+
+// A Cluster changes the configuration of all nodes. Its errors may be Problems.
+type Cluster interface {
+	Push(ctx context.Context, p Push) (Pushed, error)
+	Rollback(ctx context.Context, r Rollback) (Pushed, error)
+	History(ctx context.Context) (History, error)
+	// Diff returns the changes of a generation of the history.
+	Diff(ctx context.Context, generation int64) (Diff, error)
+}
+
+// A Push is a configuration for all nodes.
+type Push struct {
+	Bundle bundle.Bundle `json:"bundle"`
+	// Author is for the history. If it is empty, it is the name of the operator's token or, if that has none,
+	// Sender, the user and host that send the push.
+	Author string `json:"author"`
+	Sender string `json:"sender,omitempty"`
+	DryRun bool   `json:"dry_run"` // ask all nodes, but change nothing
+}
+
+// PushFile returns a push of one file with that text.
+func PushFile(text, author string) Push {
+	return Push{Bundle: bundle.Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}, Author: author}
+}
+
+// A Rollback restores an earlier generation.
+type Rollback struct {
+	// Generation is 0 for the newest one that differs from what is served and from what was rolled back.
+	Generation int64  `json:"generation"`
+	Author     string `json:"author"` // as in a Push
+	Sender     string `json:"sender,omitempty"`
+	DryRun     bool   `json:"dry_run,omitempty"` // ask all nodes, but change nothing
+}
+
+// reloading returns the endpoint for a reload.
+func (o Options) reloading() endpoint {
+	return endpoint{
+		method: http.MethodPost, path: "/reload", role: Write, response: reflect.TypeFor[Reloaded](),
+		summary: "This node reads its configuration anew; where it is wrong, nothing has changed.",
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			if checkQuery(w, r, nil) {
+				o.reload(w, r)
+			}
+		},
+	}
+}
+
+func (o Options) push(ctx context.Context, p Push) (Pushed, error) { return o.Cluster.Push(ctx, p) }
+
+func (o Options) rollback(ctx context.Context, r Rollback) (Pushed, error) {
+	return o.Cluster.Rollback(ctx, r)
+}
+
+func (o Options) plan(ctx context.Context, p Push) (Plan, error) { return o.Plan(ctx, p.Bundle) }
+
+// exclusive returns e limited to one request at a time. Others are refused before their bodies are
+// read: a plan costs as much as a reload.
+func (e endpoint) exclusive(why string) endpoint {
+	busy, next := make(chan struct{}, 1), e.handle
+	e.handle = func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case busy <- struct{}{}:
+			defer func() { <-busy }()
+			next(w, r)
+		default:
+			problem(w, http.StatusTooManyRequests, why)
+		}
+	}
+	return e
 }

@@ -5,11 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/convert"
+	"github.com/weir-proxy/weir/proxy/node"
+	"github.com/weir-proxy/weir/proxy/ratelimit"
 )
 
 type checkCommand struct {
@@ -77,4 +86,130 @@ func reportProblems(out io.Writer, err error) error {
 		fmt.Fprintln(out, p)
 	}
 	return errReported
+}
+
+// compare prints what would change if a running weir served the file. The
+// running weir reads the file in its own environment.
+func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
+	b, err := packBundle(c.File, out)
+	if err != nil {
+		return err
+	}
+	p, err := admin.Client{Address: c.Against, Token: c.Token, HTTP: c.httpClient()}.Plan(ctx, admin.Push{Bundle: b})
+	if err != nil {
+		return err
+	}
+	printPlan(out, p)
+	return nil
+}
+
+// printPlan prints the changes as text.
+func printPlan(out io.Writer, p admin.Plan) {
+	for _, change := range p.Changes {
+		fmt.Fprintln(out, change)
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(out, "%s would refuse %s now, such as %s=hash:%s\n", r.Limit, plural(r.Keys, "key"), r.Key, strings.Join(r.Named, ", hash:"))
+	}
+	switch {
+	case p.Restart != "":
+		fmt.Fprintln(out, p.Restart)
+	case p.Unknown != "":
+		fmt.Fprintf(out, "cannot tell which keys would be refused: %s\n", p.Unknown)
+	case p.Whole && len(p.Changes) == 0: // nothing was to be checked
+	case p.Whole:
+		fmt.Fprintf(out, "checked all counts (%d)\n", p.Looked)
+	default:
+		fmt.Fprintf(out, "checked %d counts; there are more\n", p.Looked)
+	}
+	fmt.Fprintf(out, "%s against generation %d\n", plural(len(p.Changes), "change"), p.Generation)
+	if p.Warning != "" {
+		fmt.Fprintf(out, "%s (warning)\n", p.Warning)
+	}
+}
+
+type schemaCommand struct{}
+
+// Run prints the JSON Schema of the configuration.
+func (schemaCommand) Run(w Env) error {
+	_, err := w.Stdout.Write(config.Schema())
+	return err
+}
+
+type convertCommand struct {
+	From string `arg:"" enum:"nginx,ingress-nginx,ratelimit" help:"The program whose configuration it is: nginx, ingress-nginx, or ratelimit, which is Envoy's."`
+	File string `arg:"" help:"Its configuration; - is standard input."`
+}
+
+// Run prints the limits of the file as a configuration of Weir. On standard error it says how
+// many comments there are to read, which access control is lost, and what weir check would
+// report; after the latter two the exit code is 1.
+func (c convertCommand) Run(w Env) error {
+	in, name := w.stdin(), "standard input"
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in, name = f, c.File
+	}
+	return c.convert(name, in, w)
+}
+
+// convert prints the result for a file.
+func (c convertCommand) convert(name string, in io.Reader, w Env) error {
+	result, err := convert.Convert(c.From, name, in)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Stdout.Write(result.YAML); err != nil {
+		return err
+	}
+	if n := len(result.Notes); n > 0 {
+		fmt.Fprintf(w.Stderr, "%s: %d comments say what is different and what is not carried over\n", name, n)
+	}
+	_, err = config.Parse("weir.yaml", result.YAML, os.LookupEnv)
+	err = reportProblems(w.Stderr, err)
+	if lost := result.Lost(); len(lost) > 0 {
+		for _, text := range lost {
+			fmt.Fprintln(w.Stderr, text)
+		}
+		fmt.Fprintf(w.Stderr,
+			"%s: access control is lost: the configuration is written, and routes that were protected answer 403\n", name)
+		return errors.Join(errReported, err)
+	}
+	return err
+}
+
+// Arguments returns the arguments of the program: a program called ratelimit, as Envoy Gateway starts it, runs that
+// command.
+func Arguments(program []string) []string {
+	if len(program) == 1 && filepath.Base(program[0]) == "ratelimit" {
+		return []string{"ratelimit"}
+	}
+	return program[1:]
+}
+
+type ratelimitCommand struct{}
+
+// Run serves in the place of envoyproxy/ratelimit until ctx is done, then drains.
+func (ratelimitCommand) Run(ctx context.Context, w Env) error {
+	settings, err := ratelimit.Read(os.Getenv)
+	if err != nil {
+		return err
+	}
+	s := ratelimit.NewService(settings)
+	read, err := s.Load()
+	if err != nil {
+		return reportProblems(w.Stderr, err)
+	}
+	stop, err := s.ServeHealth()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return serve(ctx, w, settings.LogLevel, node.Options{Path: ratelimit.Name, Config: read, Load: s.Load}, func(ctx context.Context, n *node.Node, log zerolog.Logger) {
+		s.Run(ctx, log, n.Reload)
+	})
 }

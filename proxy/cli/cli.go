@@ -2,17 +2,26 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
 
 	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/node"
 )
 
 // An Env is the environment of a command: its input, output and signals.
@@ -161,4 +170,221 @@ func suggestCommand(word string, names []string) string {
 		return near + " "
 	}
 	return ""
+}
+
+type helpCommand struct {
+	Command string `arg:"" optional:"" help:"The command; default: list all."`
+}
+
+// Run prints the help of a command, as --help does.
+func (c helpCommand) Run(parser *kong.Kong, w Env) error {
+	args := []string{"--help"}
+	if names := commandNames(parser); c.Command != "" {
+		if !slices.Contains(names, c.Command) {
+			fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir help lists the commands\n", c.Command, suggestCommand(c.Command, names))
+			return errUsage
+		}
+		args = []string{c.Command, "--help"}
+	}
+	_, err := parser.Parse(args) // prints
+	var parse *kong.ParseError
+	if errors.As(err, &parse) { // parsing continues after the help and misses required arguments
+		err = nil
+	}
+	return err
+}
+
+// outcomeCommand tells a running weir what became of earlier requests, where their application's answer does
+// not pass through it.
+type outcomeCommand struct {
+	adminFlags
+	Pair    string `arg:"" name:"key=value" help:"The key that return_on names, and its value as in a request: phone=+8613800138000."`
+	Outcome string `arg:"" name:"outcome" help:"verified: the permits of all requests for this value are returned."`
+	JSON    bool   `name:"json" help:"Print JSON."`
+}
+
+// Run reports the outcome, and prints what was returned.
+func (o outcomeCommand) Run(ctx context.Context, w Env) error {
+	pair, err := proxy.ParseKeyPair(o.Pair)
+	if err != nil {
+		return withoutPrefix(err, proxy.ErrKeyQuery)
+	}
+	r, err := o.client().Outcome(ctx, proxy.Outcome{Key: pair.Key, Value: pair.Value, Outcome: o.Outcome})
+	if err != nil || o.JSON {
+		return printJSON(w, r, err)
+	}
+	for _, l := range r.Returned {
+		if _, err := fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", proxy.LimitName(l.Route, l.Limit), plural(l.Requests, "request")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isTerminal reports whether out is a terminal.
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// A palette colours text for a terminal. The zero palette leaves it unchanged.
+type palette struct{ on bool }
+
+// newPalette returns a palette for out. It is empty if out is not a terminal,
+// if NO_COLOR is set (no-color.org) or TERM is dumb.
+func newPalette(out io.Writer) palette {
+	return palette{isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+func (p palette) good(s string) string { return p.in("32", s) }
+func (p palette) bad(s string) string  { return p.in("31", s) }
+func (p palette) mild(s string) string { return p.in("33", s) }
+func (p palette) head(s string) string { return p.in("1", s) }
+
+func (p palette) in(code, s string) string {
+	if !p.on || s == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+// A fact is told if it holds.
+type fact struct {
+	holds bool
+	text  string
+}
+
+// holding returns the texts of the facts that hold, without empty ones.
+func holding(facts ...fact) (texts []string) {
+	for _, f := range facts {
+		if f.holds && f.text != "" {
+			texts = append(texts, f.text)
+		}
+	}
+	return texts
+}
+
+// plural returns n and what, with an s unless n is 1.
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprint(n, " ", what, "s")
+}
+
+type versionCommand struct {
+	JSON bool `name:"json" help:"Print JSON, with the date of the build and the platform."`
+}
+
+// Run prints the version and the build information.
+func (c versionCommand) Run(w Env) error {
+	b := readBuild()
+	if !c.JSON {
+		return printBuild(w.Stdout, b)
+	}
+	return printJSON(w, struct {
+		Version string `json:"version"`
+		Commit  string `json:"commit"`
+		Date    string `json:"date,omitempty"` // when the commit was made
+		Go      string `json:"go"`
+		OS      string `json:"os"`
+		Arch    string `json:"arch"`
+	}{b.Version, b.Commit, buildSetting("vcs.time", date), b.Go, runtime.GOOS, runtime.GOARCH}, nil)
+}
+
+// A versionFlag is the flag --version, which does the same as the command.
+type versionFlag bool
+
+// BeforeReset implements kong's hook: the version is printed, and nothing else done.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	err := printBuild(app.Stdout, readBuild())
+	app.Exit(exitOK)
+	return err
+}
+
+// The version, the revision and the date of the commit as set by the linker, for builds outside a
+// repository: -X github.com/weir-proxy/weir/proxy/cli.version=v1.2.3. They may be empty.
+var version, revision, date string
+
+func printBuild(out io.Writer, b node.Build) error {
+	_, err := fmt.Fprintf(out, "weir %s (commit %s, %s)\n", b.Version, b.Commit, b.Go)
+	return err
+}
+
+// readBuild returns the build information of the binary.
+func readBuild() node.Build {
+	b := node.Build{Version: "(devel)", Commit: cmp.Or(buildSetting("vcs.revision", revision), "unknown"), Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.Version = cmp.Or(info.Main.Version, b.Version)
+	}
+	b.Version = cmp.Or(version, b.Version)
+	return b
+}
+
+// buildSetting returns what the linker was told, or else the setting that the go command recorded.
+func buildSetting(key, told string) string {
+	info, ok := debug.ReadBuildInfo()
+	if told != "" || !ok {
+		return told
+	}
+	for _, s := range info.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
+}
+
+// A textTable is a table; the most important columns come first.
+type textTable struct {
+	columns []string
+	rows    []textRow
+	empty   string // shown if there are no rows
+}
+
+// A textRow is one line of a table.
+type textRow struct {
+	id    string // identifies the row when the order changes
+	cells []string
+	bad   bool      // needs attention
+	key   *keyOfRow // nil if the row is not about a key
+}
+
+// A keyOfRow is a key that can be looked up and changed.
+type keyOfRow struct{ name, id, masked string }
+
+// add adds a row with these cells.
+func (t *textTable) add(row textRow, cells ...any) {
+	for _, cell := range cells {
+		row.cells = append(row.cells, fmt.Sprint(cell))
+	}
+	t.rows = append(t.rows, row)
+}
+
+// print writes the first rows as text, each after indent.
+func (t textTable) print(out io.Writer, indent string, rows int) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s%s\n", indent, strings.Join(t.columns, "\t"))
+	for _, row := range t.rows[:min(len(t.rows), rows)] {
+		fmt.Fprintf(w, "%s%s\n", indent, strings.Join(row.cells, "\t"))
+	}
+	return w.Flush()
+}
+
+// printable replaces control characters in text.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return '?'
+	}, text)
+}
+
+// ago returns the time since at.
+func ago(at, now time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return max(now.Sub(at), 0).Round(time.Second).String()
 }

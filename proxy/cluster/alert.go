@@ -2,17 +2,25 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
+	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	mathrand "math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
 )
 
 // The kinds of alerts.
@@ -130,4 +138,314 @@ func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Ti
 		all[i].ID = rand.Text()
 	}
 	return all
+}
+
+const (
+	// alertInterval is the pause between two runs of the task.
+	alertInterval = 2 * time.Second
+	// maxQueuedAlerts is the length of the queue; more alerts are dropped.
+	maxQueuedAlerts = 100
+	// alertLifetime is how long sending an alert is retried.
+	alertLifetime = time.Hour
+	// minBackoff and maxBackoff bound the exponential backoff after a failure.
+	minBackoff, maxBackoff = time.Second, time.Minute
+)
+
+// The results of an attempt to send an alert.
+const (
+	Sent    = "sent"
+	Failed  = "failed"  // will be retried
+	Dropped = "dropped" // will not be retried: refused by the webhook, too old, or the queue was full
+)
+
+// An alertQueue holds alerts to be sent.
+type alertQueue interface {
+	// raise queues a, unless an alert with the same subject was raised less than
+	// repeat ago; full reports a full queue.
+	raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error)
+	// next returns the first alert; false if there is none.
+	next(ctx context.Context) (queuedAlert, bool, error)
+	// done removes an alert.
+	done(ctx context.Context, t Term, l queuedAlert) error
+}
+
+// A queuedAlert is an alert in the queue.
+type queuedAlert struct {
+	Alert
+	text string
+}
+
+// An Alerter sends alerts about exhausted limits to a webhook, once for all
+// nodes. It uses the reports for the statistics, so it adds no cost to requests.
+// For each limit an alert is raised at most once in the configured time, and sent
+// until the webhook accepts it (at least once: if a leader dies after sending,
+// the next leader sends it again, with the same id).
+type Alerter struct {
+	store statisticsStore
+	queue alertQueue
+	rules func() config.Alerts
+	sends func(ctx context.Context) ([]sends.LimitCounts, error)
+	hook  *webhook
+	done  func(a Alert, result string, err error)
+
+	backoff     time.Duration // current backoff; 0 after a success
+	nextAttempt time.Time     // time of the next attempt
+}
+
+// AlerterOptions configure an Alerter.
+type AlerterOptions struct {
+	Statistics *Statistics
+	Client     redis.UniversalClient // nil for a single process
+	Prefix     string
+	Rules      func() config.Alerts // called at each run: a reload may change them
+	// Sends returns, for limits with return_on, the keys of which most was sent on all nodes, masked.
+	Sends func(ctx context.Context) ([]sends.LimitCounts, error)
+	// Done is called with the result of each attempt to send an alert: Sent,
+	// Failed or Dropped.
+	Done func(a Alert, result string, err error)
+}
+
+// NewAlerter returns an Alerter. It sends nothing before its Task runs.
+func NewAlerter(o AlerterOptions) *Alerter {
+	a := &Alerter{store: o.Statistics.store, rules: o.Rules, sends: o.Sends, hook: newWebhook(), done: o.Done}
+	if o.Client == nil {
+		a.queue = newMemory("")
+	} else {
+		a.queue = newRedisAlerts(o.Client, o.Prefix)
+	}
+	return a
+}
+
+// Task returns the leader task that raises and sends alerts.
+func (a *Alerter) Task() Task { return Task{Name: "alerts", Every: alertInterval, Run: a.run} }
+
+func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
+	rules := a.rules()
+	if rules.Webhook == "" {
+		return "", nil
+	}
+	raised, err := a.raise(ctx, t, rules)
+	if err != nil {
+		return "", err
+	}
+	sent, err := a.send(ctx, t, rules)
+	if raised+sent == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("raised %d, sent %d", raised, sent), err
+}
+
+// raise queues the alerts of the current and the previous minute.
+func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raised int, err error) {
+	now, err := a.store.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for minute := now.Unix()/60 - 1; minute <= now.Unix()/60; minute++ {
+		reports, err := a.store.reports(ctx, minute)
+		if err != nil {
+			return raised, err
+		}
+		n, err := a.queueAll(ctx, t, rules, findAlerts(rules, reports, now.UTC()))
+		raised += n
+		if err != nil {
+			return raised, err
+		}
+	}
+	return raised, nil
+}
+
+// queueAll queues those of all alerts that are due.
+func (a *Alerter) queueAll(ctx context.Context, t Term, rules config.Alerts, all []Alert) (raised int, err error) {
+	for _, alert := range all {
+		fresh, full, err := a.queue.raise(ctx, t, alert, alert.repeat(rules))
+		switch {
+		case err != nil:
+			return raised, err
+		case full:
+			a.done(alert, Dropped, errFull)
+		case fresh:
+			raised++
+		}
+	}
+	return raised, nil
+}
+
+// errFull reports that the queue of alerts is full.
+var errFull = errors.New("queue of alerts is full")
+
+// send sends the queued alerts, until one fails.
+func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent int, err error) {
+	for ctx.Err() == nil && !time.Now().Before(a.nextAttempt) {
+		l, found, err := a.queue.next(ctx)
+		if err != nil || !found {
+			return sent, err
+		}
+		err = a.hook.post(ctx, rules, l.Alert)
+		if err != nil && ctx.Err() != nil {
+			return sent, err
+		}
+		result := Sent
+		switch {
+		case err != nil && !errors.Is(err, errWebhookRefused) && time.Since(l.At) < alertLifetime:
+			result = Failed
+		case err != nil:
+			result = Dropped
+		}
+		a.done(l.Alert, result, err)
+		if result == Failed {
+			a.backOff()
+			return sent, err
+		}
+		a.backoff = 0
+		if err := a.queue.done(ctx, t, l); err != nil {
+			return sent, err
+		}
+		if result == Sent {
+			sent++
+		}
+	}
+	return sent, nil
+}
+
+// backOff delays the next attempt: exponential backoff with jitter.
+func (a *Alerter) backOff() {
+	a.backoff = min(max(2*a.backoff, minBackoff), maxBackoff)
+	a.nextAttempt = time.Now().Add(a.backoff/2 + mathrand.N(a.backoff/2))
+}
+
+const (
+	// conversionInterval is the pause between two looks at the conversions, for which all nodes are asked.
+	conversionInterval = 5 * time.Second
+	// maxSentKeys is the maximum number of keys of one limit in an alert.
+	maxSentKeys = 5
+)
+
+// A SentKey is a key in an alert about a conversion, with its requests within the longest window of its limit.
+type SentKey struct {
+	Limit  string `json:"limit"`
+	Key    string `json:"key"` // the hash of the key in the log
+	Masked string `json:"masked,omitempty"`
+	Sent   int64  `json:"sent"`
+	Used   int64  `json:"used"`
+}
+
+// ConversionTask returns the leader task that raises the alerts about conversions; that of Task sends them.
+func (a *Alerter) ConversionTask() Task {
+	return Task{Name: "conversion", Every: conversionInterval, Run: a.raiseConversion}
+}
+
+func (a *Alerter) raiseConversion(ctx context.Context, t Term) (string, error) {
+	rules := a.rules()
+	if rules.Webhook == "" || rules.Conversion == 0 {
+		return "", nil
+	}
+	limits, err := a.sends(ctx)
+	if err != nil {
+		return "", err
+	}
+	now, err := a.store.now(ctx)
+	if err != nil {
+		return "", err
+	}
+	raised, err := a.queueAll(ctx, t, rules, findConversions(rules, limits, now.UTC()))
+	if raised == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("raised %d", raised), err
+}
+
+// findConversions returns an alert for each limit with a key that has sent as much as its rate allows, of which a smaller part
+// than that of rules was used. It is about the key with most unused requests.
+func findConversions(rules config.Alerts, limits []sends.LimitCounts, at time.Time) (all []Alert) {
+	for _, l := range limits {
+		low := slices.DeleteFunc(slices.Clone(l.Keys), func(k sends.KeyCounts) bool {
+			return k.Unknown != "" || k.Sent < k.Rated || 100*k.Used >= rules.Conversion*k.Sent
+		})
+		if len(low) == 0 {
+			continue
+		}
+		slices.SortStableFunc(low, func(a, b sends.KeyCounts) int { return cmp.Compare(b.Sent-b.Used, a.Sent-a.Used) })
+		first := low[0]
+		a := Alert{
+			ID: rand.Text(), Kind: KindConversion, Route: l.Route, Limit: l.Limit, Window: l.Window, At: at,
+			Count: first.Used, Of: first.Sent, Key: first.Hash, Masked: first.Masked, Low: sentKeys(l.Limit, low),
+			Text: fmt.Sprintf("Weir: of %d requests of %s in %s, %d were used, limit %s.", first.Sent, cmp.Or(first.Masked, first.Hash), l.Window, first.Used, named(l.Limit, l.Route)),
+		}
+		for _, other := range limits {
+			if other.Route == l.Route && other.Limit != l.Limit {
+				a.Beside = append(a.Beside, sentKeys(other.Limit, other.Keys)...)
+			}
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// sentKeys returns the first of the keys of a limit, for an alert.
+func sentKeys(limit string, keys []sends.KeyCounts) (all []SentKey) {
+	for _, k := range keys[:min(len(keys), maxSentKeys)] {
+		all = append(all, SentKey{Limit: limit, Key: k.Hash, Masked: k.Masked, Sent: k.Sent, Used: k.Used})
+	}
+	return all
+}
+
+var (
+	//go:embed raise.lua
+	raiseScript string
+	//go:embed done.lua
+	doneScript string
+)
+
+// redisAlerts is the alert queue of a cluster.
+type redisAlerts struct {
+	fence  fence
+	prefix string
+
+	raised, over *redis.Script
+}
+
+func newRedisAlerts(rdb redis.UniversalClient, prefix string) *redisAlerts {
+	p := prefix + ":{cluster}:"
+	return &redisAlerts{fence{rdb, p + "leader"}, p, fenced(raiseScript), fenced(doneScript)}
+}
+
+func (r *redisAlerts) key() string { return r.prefix + "alerts" }
+
+// raise implements alertQueue.
+func (r *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return false, false, err
+	}
+	keys := []string{r.prefix + "alerted:" + a.subject(), r.key()}
+	reply, err := r.fence.run(ctx, r.raised, t, keys, text, repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
+	if err != nil {
+		return false, false, fmt.Errorf("raise an alert: %w", err)
+	}
+	return reply == int64(1), reply == int64(-1), nil
+}
+
+// next implements alertQueue.
+func (r *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
+	text, err := r.fence.rdb.LIndex(ctx, r.key(), 0).Result()
+	if errors.Is(err, redis.Nil) {
+		return queuedAlert{}, false, nil
+	}
+	if err != nil {
+		return queuedAlert{}, false, fmt.Errorf("read alerts: %w", err)
+	}
+	l := queuedAlert{text: text}
+	if err := json.Unmarshal([]byte(text), &l.Alert); err != nil {
+		return queuedAlert{}, false, fmt.Errorf("read alerts: %w: %w", errReply, err)
+	}
+	return l, true, nil
+}
+
+// done implements alertQueue.
+func (r *redisAlerts) done(ctx context.Context, t Term, l queuedAlert) error {
+	if _, err := r.fence.run(ctx, r.over, t, []string{r.key()}, l.text); err != nil {
+		return fmt.Errorf("take out an alert: %w", err)
+	}
+	return nil
 }

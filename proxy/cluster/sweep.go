@@ -3,13 +3,20 @@ package cluster
 import (
 	"context"
 	_ "embed"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 const (
@@ -200,4 +207,184 @@ func (s *Sweep) servers(ctx context.Context) ([]*redis.Client, error) {
 		return all, nil
 	}
 	return nil, fmt.Errorf("find masters: %w: a client of the type %T", errReply, s.rdb)
+}
+
+// errExpired reports that an allowance expired before it was used; the next step
+// obtains a new one.
+var errExpired = errors.New("too late")
+
+// keySuffix is what follows the ID of a limit in a key of the store: the window, or what else the
+// proxy counts for the limit (refused, shadow:refused), the algorithm if it is not the
+// usual one, and what is kept; or the sign of an algorithm that keeps all windows of a limit in one
+// string, or that of notes; and whose it is if each proxy counts by itself.
+var keySuffix = regexp.MustCompile(`^(?:(?:(?::[0-9a-z]+){1,2}(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))|(?::shadow)?(\{[0-9a-z]\}))(:[0-9a-f-]{36})?$`)
+
+// A deletion is a key of a removed limit, to be deleted.
+type deletion struct {
+	key       string
+	configKey string // key under which Redisson would keep its config
+	slot      string // hash tag
+	limit     string
+}
+
+// parse parses a key of a removed limit; false for every other key.
+func (s *Sweep) parse(key string) (deletion, bool) {
+	tag, name, found := strings.Cut(strings.TrimPrefix(key, s.prefix+":{"), "}:")
+	limit := name
+	if i := strings.IndexAny(name, ":{"); i >= 0 {
+		limit = name[:i]
+	}
+	if !found || len(tag) != 32 || !slices.Contains(s.pass.limits, limit) {
+		return deletion{}, false
+	}
+	parts := keySuffix.FindStringSubmatchIndex(name[len(limit):])
+	if parts == nil {
+		return deletion{}, false
+	}
+	end := len(key) - len(name) + len(limit) + max(parts[2], parts[4])
+	return deletion{key: key, configKey: key[:end], slot: tag, limit: limit}, true
+}
+
+// remove deletes the keys of removed limits among keys.
+func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, err error) {
+	bySlot := map[string][]deletion{}
+	_, slots := s.rdb.(*redis.ClusterClient)
+	for _, key := range keys {
+		if d, yes := s.parse(key); yes {
+			if !slots {
+				d.slot = ""
+			}
+			bySlot[d.slot] = append(bySlot[d.slot], d)
+		}
+	}
+	if len(bySlot) == 0 {
+		return 0, nil
+	}
+	allowed := allowance{until: strconv.FormatInt(1<<52, 10)}
+	if slots {
+		if allowed, err = s.allowance(ctx, t); err != nil {
+			return 0, err
+		}
+		allowed.slots = true
+	}
+	for _, together := range bySlot {
+		n, err := s.removeTogether(ctx, t, allowed, together)
+		gone += max(n, 0)
+		if err != nil {
+			return gone, err
+		}
+	}
+	return gone, nil
+}
+
+// removeTogether deletes keys of one slot by one call.
+func (s *Sweep) removeTogether(ctx context.Context, t Term, allowed allowance, all []deletion) (int64, error) {
+	names, args := []string{s.fence.key, s.removed()}, []any{t.Token, allowed.until}
+	if allowed.slots {
+		names, args[0] = nil, ""
+	}
+	for _, d := range all {
+		if allowed.slots && !slices.Contains(allowed.limits, d.limit) {
+			continue // the limit was added again
+		}
+		names, args = append(names, d.configKey, d.key), append(args, d.limit)
+	}
+	if len(names) == 0 {
+		return 0, nil
+	}
+	n, err := s.sweep.Run(ctx, s.rdb, names, args...).Int64()
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("delete keys of removed limits: %w", err)
+	case n == -2:
+		return 0, ErrDeposed
+	case n == -1:
+		return 0, fmt.Errorf("delete keys of removed limits: %w", errExpired)
+	}
+	return n, nil
+}
+
+const (
+	// scanCount is the COUNT of a SCAN call, which takes Redis well below a
+	// millisecond; maxScanned is the maximum number of keys scanned.
+	scanCount, maxScanned = 500, 100_000
+	// maxCounted is the maximum number of results.
+	maxCounted = 2_000
+)
+
+// A CountedKey is a key that a limit has counts of.
+type CountedKey struct {
+	Limit string // ROUTE.LIMIT
+	Key   limiter.Key
+}
+
+// Counted returns the keys in Redis that these limits have counts of. If whole is
+// false, the result is a sample, because Redis has too many keys to scan. It
+// costs up to 200 SCAN calls, and changes nothing. Windows of one limit that share a
+// string are returned together, although it may hold only some of them.
+func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []CountedKey, whole bool, err error) {
+	servers, err := NewSweep(n.rdb, n.store, 0, nil).servers(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	found, boxes := map[CountedKey]bool{}, boxesOf(limits)
+	looked := 0
+	for _, server := range servers {
+		cursor := uint64(0)
+		for {
+			if looked >= maxScanned || len(found) >= maxCounted {
+				return all, false, nil
+			}
+			keys, next, err := server.Scan(ctx, cursor, n.store+":{"+strings.Repeat("?", 2*len(limiter.Key{}))+"}:*", scanCount).Result()
+			if err != nil {
+				return nil, false, fmt.Errorf("look for counts: %w", err)
+			}
+			for _, key := range keys {
+				c, ok := parseCounted(strings.TrimPrefix(key, n.store+":"))
+				if !ok {
+					continue
+				}
+				for _, c.Limit = range boxes[c.Limit] {
+					if !found[c] {
+						found[c] = true
+						all = append(all, c)
+					}
+				}
+			}
+			looked += scanCount
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+	}
+	return all, true, nil
+}
+
+// boxesOf lists limits by what names them in keys: the whole name, and what it has before
+// its window, followed by a brace, in the name of a string that several windows share.
+func boxesOf(limits map[string]bool) map[string][]string {
+	all := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		all[name], all[name+"{"] = append(all[name], name), append(all[name+"{"], name)
+		if i := strings.LastIndexByte(name, ':'); i > 0 {
+			all[name[:i]+"{"] = append(all[name[:i]+"{"], name)
+		}
+	}
+	return all
+}
+
+// parseCounted reads {KEY}:ROUTE.LIMIT:WINDOW and what follows, or {KEY}:BOX{LAYOUT}, of
+// which Limit is BOX{: see boxesOf. Notes, BOX{n}, lie under subjects, which are not counted.
+func parseCounted(text string) (c CountedKey, ok bool) {
+	key, rest, ok := strings.Cut(strings.TrimPrefix(text, "{"), "}:")
+	b, err := hex.DecodeString(key)
+	if !ok || err != nil || len(b) != len(c.Key) {
+		return c, false
+	}
+	if box, sign, packed := strings.Cut(rest, "{"); packed && !strings.HasSuffix(box, ":") {
+		return CountedKey{box + "{", limiter.Key(b)}, sign != "n}"
+	}
+	name, rest, _ := strings.Cut(rest, ":")
+	window, _, _ := strings.Cut(rest, ":")
+	return CountedKey{name + ":" + window, limiter.Key(b)}, true
 }

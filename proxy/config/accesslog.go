@@ -1,7 +1,13 @@
 package config
 
 import (
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
@@ -45,4 +51,72 @@ func (r *loader) accessLog(f *accessLogForm) AccessLog {
 		r.Wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
 	}
 	return a
+}
+
+// A TraceParent determines whose traceparent is used.
+type TraceParent string
+
+// Values of TraceParent.
+const (
+	ParentTrusted TraceParent = "trusted" // of trusted proxies
+	ParentAny     TraceParent = "any"     // of all clients
+	ParentNone    TraceParent = "none"    // none
+)
+
+// Traces configures the export of traces.
+type Traces struct {
+	Endpoint string            // URL with its path; empty: tracing is off
+	Headers  map[string]string // header fields for the collector
+	Sample   float64           // share of the requests without a parent that is traced, 0 to 1
+	Parent   TraceParent
+	Service  string
+}
+
+// traces compiles the traces section.
+func (r *loader) traces(f *tracesForm) Traces {
+	t := Traces{Endpoint: f.Endpoint, Parent: TraceParent(f.Parent), Service: f.Service}
+	percent, is := strings.CutSuffix(f.Sample, "%")
+	share, err := strconv.ParseFloat(percent, 64)
+	if f.Sample != "" && (!is || err != nil || share < 0 || share > 100 || strings.Trim(percent, "0123456789.") != "") {
+		r.Wrong(&f.Sample, form.Quote(f.Sample)+" is not a percentage", "write 0% to 100%, for example 0.1%")
+	}
+	t.Sample = share / 100
+	if f.Service == "" && r.Valid(&f.Service) {
+		r.Wrong(&f.Service, "is empty", "write a name, for example weir")
+	}
+	for name, value := range f.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(string(*value)) {
+			r.Wrong(value, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
+			continue
+		}
+		if t.Headers == nil {
+			t.Headers = map[string]string{}
+		}
+		t.Headers[http.CanonicalHeaderKey(name)] = string(*value)
+	}
+	if f.Endpoint != "" {
+		t.Endpoint = r.collector(f)
+	}
+	return t
+}
+
+// collector checks the URL of the collector.
+func (r *loader) collector(f *tracesForm) string {
+	to, err := url.Parse(f.Endpoint)
+	switch {
+	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "" || to.RawQuery != "" || to.Fragment != "":
+		r.Wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
+		return ""
+	case to.User != nil:
+		r.Wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
+		return ""
+	case to.Port() == "4317":
+		r.Warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
+	case to.Scheme == "http" && len(f.Headers) > 0 && !loopback(to.Hostname()):
+		r.Warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
+	}
+	if to.Path == "" || to.Path == "/" {
+		to.Path = "/v1/traces"
+	}
+	return to.String()
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -92,4 +93,127 @@ func (l *limits) cost(f *limitForm) *Cost {
 		}
 	}
 	return &Cost{Spec: &key.Spec{Name: from.String(), From: from}, Max: int64(f.MaxCost)}
+}
+
+// Lease is the lease of a concurrent permit. It is renewed while the request is in
+// progress.
+const Lease = 30 * time.Second
+
+// A Penalty bans the key of a limit that has refused it too often.
+type Penalty struct {
+	Ban   time.Duration // how long
+	After int64         // refusals within the longest window of the limit, at least 1
+}
+
+// concurrent compiles the rate of a limit on concurrent requests.
+func (l *limits) concurrent(f *limitForm, limit *Limit) {
+	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "plans", "plan", "burst", "count", "penalty")
+	limit.Algorithm = limiter.Concurrent
+	if f.Concurrent > 0 {
+		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
+	}
+}
+
+// penalty compiles the penalty of a limit.
+func (l *limits) penalty(f *limitForm) *Penalty {
+	if f.Penalty == nil {
+		return nil
+	}
+	ban := time.Duration(f.Penalty.Ban)
+	if err := limiter.CheckBan(ban); err != nil {
+		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
+	}
+	return &Penalty{Ban: ban, After: int64(f.Penalty.After)}
+}
+
+// forget is the number of last steps without an allowed request after which a cooldown
+// starts over.
+const forget = 2
+
+// cooldown compiles the steps of a limit and its reset_on.
+func (l *limits) cooldown(f *limitForm, limit *Limit) {
+	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "plans", "plan", "burst", "cost", "redisson_name", "redisson_version")
+	limit.Algorithm = limiter.Cooldown
+	switch {
+	case len(f.Cooldown) == 0 && l.Valid(&f.Cooldown):
+		l.Wrong(&f.Cooldown, "there is no pause", "write for example [1m, 5m, 1h]")
+	case len(f.Cooldown) > limiter.MaxSteps:
+		l.Wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
+	}
+	for i := range f.Cooldown {
+		step := time.Duration(f.Cooldown[i])
+		switch {
+		case step == 0: // already reported
+		case i > 0 && f.Cooldown[i] < f.Cooldown[i-1]:
+			l.Wrong(&f.Cooldown[i], "is shorter than the step before", "write them in ascending order")
+		case step > limiter.MaxWindow/forget:
+			l.Wrong(&f.Cooldown[i], "is longer than can be remembered", "write at most 183d")
+		}
+		limit.Steps = append(limit.Steps, step)
+	}
+	if len(limit.Steps) > 0 {
+		limit.Rates = []limiter.Rate{{Count: 1, Window: forget * slices.Max(limit.Steps)}}
+	}
+	limit.Reset = l.reset(f.ResetOn)
+}
+
+// reset compiles reset_on; resetBy resolves the route.
+func (l *limits) reset(f *resetForm) *Reset {
+	if f == nil {
+		return nil
+	}
+	return &Reset{Route: f.Route, Status: l.successes(&f.Status)}
+}
+
+// resetBy checks that the route which the reset_on of a limit names can reset its cooldown, and finds the key there.
+func (r *routes) resetBy(l compiledLimit) {
+	pointer := &l.form.ResetOn.Route
+	other := r.other(pointer, l.limit, l.limit.Key, effect{"the cooldown would be reset", "resets the cooldown"})
+	if other == nil || !r.Valid(r.formOf[other]) {
+		return
+	}
+	if l.limit.Reset.Key = other.reads(l.limit.Key); l.limit.Reset.Key == nil {
+		r.Wrong(pointer, "route "+other.Name+" does not look at the key "+l.limit.Key.Name+", so it is unknown whose cooldown to reset", "give it a limit or a list on that key")
+	}
+}
+
+// distinct compiles the key whose values are counted.
+func (l *limits) distinct(f *limitForm, limit *Limit) {
+	if f.Distinct == nil {
+		return
+	}
+	l.without(f, "distinct", "cost", "burst", "redisson_name", "redisson_version")
+	limit.Algorithm, limit.Burst = limiter.Distinct, 0
+	limit.Distinct = l.keys.use(f.Distinct)
+	l.parameters(f.Distinct, limit.Distinct)
+	if limit.Distinct != nil && limit.Key != nil && (limit.Distinct == limit.Key || limit.Distinct.Name == limit.Key.Name) {
+		l.Wrong(f.Distinct, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
+	}
+	for _, rate := range limit.Rates {
+		if rate.Count > limiter.MaxDistinct {
+			l.Wrong(f.Distinct, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
+		}
+	}
+}
+
+// conversion compiles the conversion of a limit, which is an algorithm.
+func (l *limits) conversion(f *limitForm, limit *Limit) {
+	if !l.Given(&f.Conversion) {
+		return
+	}
+	l.without(f, "conversion", "budget", "concurrent", "distinct", "cooldown", "burst", "redisson_name", "redisson_version")
+	if f.ReturnOn == nil {
+		l.Wrong(&f.Conversion, "without return_on no request is confirmed", "write return_on: {route: NAME, key: KEY} beside it")
+	}
+	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, l.percentage(&f.Conversion, 100)
+}
+
+// percentage parses 1% to that of most; other texts are reported.
+func (l *loader) percentage(text *string, most int) int {
+	percent, is := strings.CutSuffix(*text, "%")
+	n, err := strconv.Atoi(percent)
+	if *text != "" && (!is || err != nil || n < 1 || n > most || !form.IsWhole(percent)) {
+		l.Wrong(text, form.Quote(*text)+" is not a percentage", "write 1% to "+strconv.Itoa(most)+"%, for example 35%")
+	}
+	return n
 }

@@ -3,7 +3,10 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
@@ -58,4 +61,79 @@ func (r *loader) pair(cert, key *string) *tls.Certificate {
 		return nil
 	}
 	return &pair
+}
+
+// The challenge types (RFC 8555 section 8.3, RFC 8737).
+const (
+	challengeHTTP = "http-01"
+	challengeALPN = "tls-alpn-01"
+)
+
+// An ACME configures certificates from an authority.
+type ACME struct {
+	Domains   []string // at least one, in lower case, each once
+	Email     string   // may be empty
+	Directory string   // an https URL
+	CA        string   // a PEM file, which has not been opened; "" for what the machine trusts
+	Storage   string   // a directory, which may not exist yet; never empty
+	HTTP      bool     // http-01, on listen.http; at least one of the two is true
+	ALPN      bool     // tls-alpn-01, on listen.https
+}
+
+// acme compiles the ACME section; nil if there is none.
+func (r *loader) acme(f *listenForm) *ACME {
+	if f.TLS == nil || f.TLS.ACME == nil {
+		return nil
+	}
+	a := f.TLS.ACME
+	r.directory(a)
+	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
+		r.Wrong(&a.Email, "is not an email address", "write for example ops@example.com")
+	}
+	plain := listenAddress(f.HTTP) != ""
+	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
+		r.Wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
+	}
+	if listenAddress(f.HTTPS) != "" { // certificates are used by HTTPS only
+		r.outputs = append(r.outputs, output{named{at: r.Location(&a.Storage), path: r.relative(a.Storage)}, true})
+	}
+	any := len(a.Challenges) == 0
+	return &ACME{
+		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.opens(&a.CA), Storage: r.relative(a.Storage),
+		HTTP: plain && (any || slices.Contains(a.Challenges, challengeHTTP)),
+		ALPN: any || slices.Contains(a.Challenges, challengeALPN),
+	}
+}
+
+// directory checks the URL of the authority. It must be https, because requests signed with
+// the account key are sent there.
+func (r *loader) directory(a *acmeForm) {
+	u, err := url.Parse(a.Directory)
+	if r.Valid(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		r.Wrong(&a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
+	}
+}
+
+// domains returns the names of a without duplicates.
+func (r *loader) domains(a *acmeForm) []string {
+	if len(a.Domains) == 0 && r.Valid(&a.Domains) {
+		r.Wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
+	}
+	var names []string
+	for i := range a.Domains {
+		at, name := &a.Domains[i], strings.ToLower(strings.TrimSuffix(a.Domains[i], "."))
+		_, notAddress := netip.ParseAddr(name)
+		switch {
+		case !r.Valid(at):
+		case strings.HasPrefix(name, "*."):
+			r.Wrong(at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key")
+		case notAddress == nil || !form.IsHostname(name) || !strings.Contains(name, "."):
+			r.Wrong(at, form.Quote(name)+" is not a public domain name", "write for example api.example.com")
+		case slices.Contains(names, name):
+			r.Wrong(at, form.Quote(name)+" is listed twice", "leave one out")
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
 }

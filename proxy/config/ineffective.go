@@ -1,8 +1,11 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -152,4 +155,154 @@ func (c *Config) scopeNote() string {
 		return ""
 	}
 	return "scope: " + limiter.OldPerClient + " is the old name of " + limiter.PerClient.String() + ", which counts for each instance of Weir; write that at " + strings.Join(names, ", ")
+}
+
+// An EncodedSlash is the handling of %2F in a path.
+type EncodedSlash string
+
+// Values of EncodedSlash.
+const (
+	RefuseSlash EncodedSlash = "refuse" // 400: some servers treat it as a slash
+	KeepSlash   EncodedSlash = "keep"   // it is part of its segment, here and for the upstream
+)
+
+// catchAlls warns of routes that match more or fewer paths than their pattern suggests: a
+// catch-all without limits that receives variations of paths with limits, "/", which
+// matches only the path "/", and /api/, which does not match what is below it.
+func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
+	i := 0
+	for _, form := range forms {
+		if form == nil {
+			continue // already reported
+		}
+		route := made[i]
+		i++
+		below, open := strings.CutSuffix(route.Match.Path, "*")
+		switch {
+		case open && len(route.Limits) == 0 && route.Upstream != nil:
+			if limited := limitedBelow(route, below, made); limited != nil {
+				r.Warn(&form.Match.Path, "this route has no limits and takes what is not quite another's, such as other spellings of "+limited.Name+" at "+limited.Position.String(),
+					"give it limits, name the paths that it is for, or write respond: {status: 404}")
+			}
+		case route.Match.Path == "/" && !catches(route.Match.Host, made):
+			r.Warn(&form.Match.Path, "this is / alone, and nothing below it", "write /* if all paths are meant")
+		case isBeginning(route) && !slices.ContainsFunc(made, func(o *Route) bool {
+			return o != route && (strings.HasPrefix(o.Match.Path, route.Match.Path) || o.Match.Path+"/" == route.Match.Path)
+		}):
+			r.Warn(&form.Match.Path, "this is "+form.Match.Path+" alone, and nothing below it", "write "+form.Match.Path+"* if all paths below it are meant")
+		}
+	}
+}
+
+// isBeginning reports whether the path of a route is probably meant as the beginning of others, as in nginx: it ends with
+// a slash, and the route is for all methods of one place.
+func isBeginning(r *Route) bool {
+	m := r.Match
+	return len(m.Path) > 1 && strings.HasSuffix(m.Path, "/") && len(m.Params) == 0 && len(m.Methods) == 0 && r.Redirect == nil && r.Respond == nil
+}
+
+// limitedBelow returns a route with limits whose path is below a catch-all, nil if there is
+// none.
+func limitedBelow(all *Route, below string, made []*Route) *Route {
+	for _, other := range made {
+		overlap := all.Match.Host == "" || other.Match.Host == "" || all.Match.Host == other.Match.Host
+		if other != all && overlap && len(other.Limits) > 0 && strings.HasPrefix(other.Match.Path, below) {
+			return other
+		}
+	}
+	return nil
+}
+
+// catches reports whether a route matches all paths of host.
+func catches(host string, made []*Route) bool {
+	for _, r := range made {
+		if r.Match.Path == "/*" && (r.Match.Host == "" || r.Match.Host == host) {
+			return true
+		}
+	}
+	return false
+}
+
+// unreachable finds routes that can never match. If two routes match the same request, the
+// more specific one wins: by host, path, method, number of headers and query parameters,
+// then the order of the files. So a route is unreachable only because of earlier ones with
+// the same scheme, host, path, headers and query that match all its methods.
+type unreachable struct {
+	seen map[string][]*Route
+}
+
+// add returns an earlier route that makes this one unreachable, or nil.
+func (u *unreachable) add(route *Route, shape string) *Route {
+	if u.seen == nil {
+		u.seen = map[string][]*Route{}
+	}
+	id := []string{route.Match.Scheme, route.Match.Host, shape}
+	for _, name := range form.SortedKeys(route.Match.Headers) {
+		id = append(id, name, route.Match.Headers[name])
+	}
+	id = append(id, "?")
+	for _, name := range form.SortedKeys(route.Match.Query) {
+		id = append(id, name, route.Match.Query[name])
+	}
+	place := strings.Join(id, "\x00") // no text of a file has a control character
+	earlier := u.seen[place]
+	u.seen[place] = append(earlier, route)
+
+	var by *Route
+	left := slices.Clone(route.Match.Methods)
+	for _, e := range earlier {
+		if len(route.Match.Methods) == 0 && len(e.Match.Methods) == 0 {
+			return e
+		}
+		before := len(left)
+		left = slices.DeleteFunc(left, func(m string) bool { return slices.Contains(e.Match.Methods, m) })
+		if len(left) < before {
+			by = e
+		}
+	}
+	if len(route.Match.Methods) > 0 && len(left) == 0 {
+		return by
+	}
+	return nil
+}
+
+// The maximum sizes of files named by fields, in bytes.
+const (
+	maxAttached = form.MaxSize
+	maxList     = 128 << 20 // millions of values
+)
+
+// attach reads the file named by a field, of at most most bytes, relative to the file that contains the field. Its
+// content is part of the configuration: it is included in the hash, and the file in Files.
+// It reports whether there is content; an empty name has none, and a file that cannot be
+// read is a problem.
+func (r *loader) attach(name *string, most int64) ([]byte, bool) {
+	if *name == "" {
+		return nil, false
+	}
+	if r.sealed {
+		r.Wrong(name, "cannot read files from here", "leave it out")
+		return nil, false
+	}
+	path := *name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(r.Location(name).File), path)
+	}
+	r.own[filepath.Clean(path)] = true
+	data, err := r.source.Read(path, most)
+	r.files = append(r.files, path)
+	if errors.Is(err, ErrForeign) {
+		r.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "put it there")
+		return nil, false
+	}
+	if err != nil {
+		r.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "name a file that Weir may read")
+		return nil, false
+	}
+	if int64(len(data)) > most {
+		r.Wrong(name, fmt.Sprintf("%s is longer than %d MiB", form.Quote(*name), most>>20), "name a shorter file")
+		return nil, false
+	}
+	r.count(*name, data)
+	return data, true
 }

@@ -2,12 +2,17 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/binary"
+	"fmt"
 	"hash"
+	"maps"
 	"net"
 	"os"
+	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -225,3 +230,214 @@ var schema []byte
 // Schema is the JSON Schema of a config file, for editors. It is a copy. What
 // Load accepts is valid under it; what is valid may still be refused.
 func Schema() []byte { return bytes.Clone(schema) }
+
+// An ErrorText is what Weir answers with a status from 400 to 599, other than a refusal by a limit.
+// The placeholders are {retry_after}, {request_id} and {status}, in Headers also {origin}.
+type ErrorText struct {
+	Detail      string            // detail of the problem document, if Body is empty; may be empty
+	Headers     map[string]string // by canonical name
+	Body        string            // instead of a problem document; may be empty
+	ContentType string            // of Body
+}
+
+// errorStatus matches a status or a class of statuses.
+var errorStatus = regexp.MustCompile(`^([45])([0-9]{2}|xx)$`)
+
+// errors compiles the texts of errors by their status. A status comes before a class.
+func (l *loader) errors(forms map[string]*errorForm) map[int]ErrorText {
+	if len(forms) == 0 {
+		return nil
+	}
+	classes, made := map[int]ErrorText{}, map[int]ErrorText{}
+	for _, name := range form.SortedKeys(forms) {
+		f := forms[name]
+		m := errorStatus.FindStringSubmatch(name)
+		switch {
+		case m == nil:
+			l.WrongName(f, form.Quote(name)+" is not the status of an error", "write for example 404, 4xx or 5xx")
+			continue
+		case name == "429":
+			l.WrongName(f, "429 is the answer of limits", "write reject: in the route")
+			continue
+		}
+		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
+		text := ErrorText{r.Detail, r.Headers, r.Body, r.ContentType}
+		if status, err := strconv.Atoi(name); err == nil {
+			made[status] = text
+			continue
+		}
+		first, _ := strconv.Atoi(m[1])
+		for status := 100 * first; status < 100*first+100; status++ {
+			classes[status] = text
+		}
+	}
+	delete(classes, 429)
+	maps.Copy(classes, made)
+	return classes
+}
+
+// errorsOf compiles the texts of a route, which come before those of the file; nil if it has none of
+// its own.
+func (r *routes) errorsOf(f *routeForm) map[int]ErrorText {
+	if len(f.Errors) == 0 {
+		return nil
+	}
+	all := map[int]ErrorText{}
+	maps.Copy(all, r.errorTexts)
+	maps.Copy(all, r.errors(f.Errors))
+	return all
+}
+
+// A Value is a value of a list or the key of an override, with its position or the file that contains it.
+type Value struct {
+	List     string // the name of its list; empty if it is of an override
+	Spec     *key.Spec
+	Position // empty if File is given
+	Text     string
+	Written  string // empty unless it names variables
+	File     string // the file of values
+	Prefix   bool   // prefixes of values
+	limit    *limitForm
+}
+
+// Values returns the values of all lists and the keys of all overrides.
+func (c *Config) Values() []Value { return c.values }
+
+// IsConcealed reports whether v is not shown where others may read it. A prefix is: it stands for a range of keys.
+func (v *Value) IsConcealed() bool { return v.Spec.IsConcealed() && !v.Prefix }
+
+// IsVariable reports whether v names an environment variable, whose value is not in the configuration's files.
+func (v *Value) IsVariable() bool { return strings.Contains(v.Written, "${") }
+
+// Where returns the name of the file that contains v.
+func (v *Value) Where() string { return cmp.Or(v.File, v.Position.File) }
+
+// hideValues removes the values of sensitive keys from the lists and overrides of root, the form of c, and says how many
+// there are.
+func (c *Config) hideValues(root *yaml.Node) {
+	hidden := map[*limitForm]bool{}
+	for _, v := range c.values {
+		if !v.IsConcealed() {
+			continue
+		}
+		hidden[v.limit] = true
+		clearNode(child(root, "lists", v.List, "values"), 1)
+	}
+	for name, f := range c.form.Limits {
+		if hidden[f] {
+			clearNode(child(root, "limits", name, "overrides"), 2)
+		}
+	}
+	routes := child(root, "routes")
+	for i, r := range c.form.Routes {
+		for j, f := range r.Limits {
+			if hidden[f] {
+				clearNode(child(child(routes.Content[i], "limits").Content[j], "overrides"), 2)
+			}
+		}
+	}
+}
+
+// child returns what a mapping has at the path of names; nil if it has nothing there.
+func child(n *yaml.Node, names ...string) *yaml.Node {
+	for _, name := range names {
+		if n == nil || n.Kind != yaml.MappingNode {
+			return nil
+		}
+		i := 0
+		for i < len(n.Content) && n.Content[i].Value != name {
+			i += 2
+		}
+		if i >= len(n.Content) {
+			return nil
+		}
+		n = n.Content[i+1]
+	}
+	return n
+}
+
+// clearNode empties a sequence or mapping, whose entries are of so many nodes.
+func clearNode(n *yaml.Node, size int) {
+	if n != nil && len(n.Content) > 0 {
+		n.LineComment = fmt.Sprintf("%d, not shown", len(n.Content)/size)
+		n.Content, n.Style = nil, yaml.FlowStyle
+	}
+}
+
+// include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
+// be read.
+func (r *loader) include(path string, main *file) (whole bool) {
+	whole = true
+	read := map[string]bool{filepath.Clean(path): true}
+	dir := filepath.Dir(path)
+	for i := range main.Include {
+		pattern := main.Include[i]
+		if pattern == "" {
+			continue // already reported
+		}
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(dir, pattern)
+		}
+		r.globs = append(r.globs, pattern)
+		matches, err := r.source.Glob(pattern)
+		switch {
+		case err != nil:
+			whole = false
+			r.Wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
+		case len(matches) == 0 && !strings.ContainsAny(pattern, "*?["):
+			whole = false
+			r.Wrong(&main.Include[i], "there is no such file", "name a file that exists, or a pattern with *")
+		}
+		for _, match := range matches {
+			if read[match] {
+				continue
+			}
+			read[match] = true
+			id, err := filepath.Rel(dir, match)
+			if err != nil {
+				id = match
+			}
+			part := r.open(match, id)
+			if part == nil {
+				whole = false
+				continue
+			}
+			r.merge(main, part)
+		}
+	}
+	return whole
+}
+
+// merge adds what an included file has to main.
+func (r *loader) merge(main, part *file) {
+	v := reflect.ValueOf(part).Elem()
+	for i := range v.NumField() {
+		switch name := form.FieldName(v.Type().Field(i)); name {
+		case "keys", "lists", "limits", "upstreams", "routes":
+		default:
+			if pointer := v.Field(i).Addr().Interface(); r.Given(pointer) {
+				r.WrongName(pointer, "has no place in an included file", "move it to "+r.files[0])
+			}
+		}
+	}
+	add(r, &main.Keys, part.Keys)
+	add(r, &main.Lists, part.Lists)
+	add(r, &main.Limits, part.Limits)
+	add(r, &main.Upstreams, part.Upstreams)
+	main.Routes = append(main.Routes, part.Routes...)
+}
+
+// add adds the entries of part to all; a name may stand in one file only.
+func add[T any](r *loader, all *map[string]*T, part map[string]*T) {
+	if *all == nil {
+		*all = map[string]*T{}
+	}
+	for name, v := range part {
+		if first, ok := (*all)[name]; ok {
+			at := r.Location(first)
+			r.WrongName(v, fmt.Sprintf("%q is given twice, first at %s", name, at.Position), "give one of them another name")
+			continue
+		}
+		(*all)[name] = v
+	}
+}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // A RedisMode is the kind of Redis deployment.
@@ -112,4 +115,99 @@ func (t UpstreamTLS) equal(other UpstreamTLS) bool {
 		shownToo = other.Certificate.Certificate
 	}
 	return slices.EqualFunc(shown, shownToo, bytes.Equal)
+}
+
+// redisson checks that a limit can be shared with Redisson: it must be a token bucket with
+// one rate, and its name must contain the key's text as in Java.
+func (l *limits) redisson(f *limitForm, limit *Limit) {
+	name := f.RedissonName
+	if name == "" && f.RedissonVersion != "" {
+		l.Wrong(&f.RedissonVersion, "no limiter is shared with Redisson", "write redisson_name, or leave redisson_version out")
+	}
+	if name == "" || limit.Key == nil {
+		return // none, or already reported
+	}
+	wrong := func(what, instead string) { l.Wrong(&f.RedissonName, what, instead) }
+	limit.RedissonName = name
+	global := limit.Key.From.Source.IsConstant()
+	keyed := strings.Contains(name, "{key}")
+	switch {
+	case !limit.Algorithm.IsRedisson():
+		wrong("a Redisson limiter is a token bucket", "leave algorithm and concurrent out")
+	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Plans != nil:
+		wrong("a Redisson limiter has one rate", "write one rate, and no overrides or plans")
+	case f.Penalty != nil:
+		wrong("a Redisson limiter has no bans", "leave penalty out")
+	case limit.Key.Join != nil:
+		wrong("the key "+limit.Key.Name+" is joined of several and has no text of its own", "use a key that is not joined")
+	case global && keyed:
+		wrong("the key is global: it has no text", "leave {key} out")
+	case !global && !keyed:
+		wrong("all keys would be counted together", "write {key} for the key's text in the name")
+	case l.literals.privacy.HashSecret != "" || limit.Key.Sensitive:
+		wrong("the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out")
+	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
+	case l.store != StoreRedis:
+		l.Warn(&f.RedissonName, "with store: memory nothing is shared with Redisson", "write store: redis")
+	}
+}
+
+// nameable checks the name of a limiter.
+func (l *limits) nameable(f *limitForm) bool {
+	name := f.RedissonName
+	wrong := func(what, instead string) bool {
+		l.Wrong(&f.RedissonName, what, instead)
+		return false
+	}
+	start, end, _ := strings.Cut(name, "{key}")
+	switch err := limiter.CheckRedissonName(strings.ReplaceAll(name, "{key}", "x")); {
+	case len(name) > limiter.MaxRedissonName/2:
+		return wrong("the name is too long for a key's text", "write a shorter one")
+	case strings.Count(name, "{key}") > 1:
+		return wrong("two texts can make the same name, because {key} is in it twice", "write {key} once")
+	case strings.HasSuffix(name, ":value") || strings.HasSuffix(name, ":permits"):
+		return wrong("Redisson uses this ending for other keys", "use another ending")
+	case err != nil:
+		return wrong("braces in the name put its keys into several slots of a cluster", "write no braces but {key}, or one pair more: limit:{{key}}")
+	case strings.Trim(start, "{:")+strings.Trim(end, "}:") == "":
+		return wrong("a client could choose any key in Redis", "write a name of its own beside {key}: limit:{key}")
+	case strings.HasPrefix(name, l.own):
+		return wrong("names that begin with redis.prefix are reserved for Weir", "use another beginning")
+	}
+	return true
+}
+
+// version parses the Redisson version of the Java programs.
+func (l *limits) version(f *limitForm, limit *Limit) bool {
+	if f.RedissonVersion == "" {
+		return true
+	}
+	form, err := limiter.RedissonFormatOf(f.RedissonVersion)
+	if err != nil {
+		l.Wrong(&f.RedissonVersion, "no version of Redisson is "+f.RedissonVersion, "write one as 3.16.3")
+		return false
+	}
+	limit.RedissonFormat = form
+	if form == limiter.RedissonWindow {
+		l.Warn(&f.RedissonVersion, "Redisson up to 3.13.2 counts a window that begins anew: up to twice the rate passes across a border", "let all programs use 3.17 or later")
+	}
+	return true
+}
+
+// alone checks that the limiter's name cannot equal that of another limit.
+func (l *limits) alone(f *limitForm, limit *Limit) bool {
+	mine := newTemplate(f, limit)
+	for _, other := range l.templates {
+		switch {
+		case other.name == mine.name && other.form == mine.form: // the same limiters, intentionally
+		case other.name == mine.name:
+			l.Wrong(&f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both")
+			return false
+		case other.overlaps(mine):
+			l.Wrong(&f.RedissonName, "a key can make this name the same as "+other.name+" makes it", "let the names differ before {key}, or after it")
+			return false
+		}
+	}
+	l.templates = append(l.templates, mine)
+	return true
 }

@@ -3,15 +3,20 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"math/bits"
 	"mime"
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/weir-proxy/weir/proxy/config/internal/form"
-
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // A Reject is the response to a request refused by a limit. Detail, Body and the values of
@@ -126,4 +131,203 @@ func ownFields() []string {
 		"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Keep-Alive", "Ratelimit", "Ratelimit-Policy", "Retry-After",
 		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Request-Id",
 	}
+}
+
+func (r *routes) respond(f *respondForm) *Respond {
+	if f == nil {
+		return nil
+	}
+	if f.Body != "" && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, f.Status) {
+		r.Wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
+	}
+	if kind, _, err := mime.ParseMediaType(f.ContentType); f.ContentType != "" && (err != nil || !strings.Contains(kind, "/")) {
+		r.Wrong(&f.ContentType, form.Quote(f.ContentType)+" is not a media type", "write for example application/json")
+	}
+	if !r.Given(&f.ContentType) {
+		r.warnPlain(&f.Body)
+	}
+	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
+	for _, name := range form.SortedKeys(f.Headers) {
+		value := f.Headers[name]
+		canonical := http.CanonicalHeaderKey(name)
+		_, doubled := made.Headers[canonical]
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-App")
+		case canonical == "Content-Type":
+			r.WrongName(value, "Content-Type has a field of its own", "write content_type: beside headers:")
+		case responseFields().has(canonical) || canonical == "Date":
+			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
+		case doubled:
+			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
+		case !httpguts.ValidHeaderFieldValue(*value):
+			r.Wrong(value, "cannot be sent in a header", "write plain characters")
+		}
+		if made.Headers == nil {
+			made.Headers = map[string]string{}
+		}
+		made.Headers[canonical] = *value
+	}
+	return made
+}
+
+// Respond is a fixed response.
+type Respond struct {
+	Status      int // 200 to 599
+	Body        string
+	ContentType string            // of the body, if there is one
+	Headers     map[string]string // by canonical name
+}
+
+// A template is the parsed name of Redisson limiters.
+type template struct {
+	name       string
+	start, end string // text around {key}; without {key}, the name is start
+	keyed      bool
+	digits     bool // the key is a number, perhaps with a plus before it
+	form       limiter.RedissonFormat
+}
+
+func newTemplate(f *limitForm, limit *Limit) template {
+	t := template{name: f.RedissonName, form: limit.RedissonFormat}
+	t.start, t.end, t.keyed = strings.Cut(f.RedissonName, "{key}")
+	steps := limit.Key.Normalize
+	t.digits = limit.Key.OnMissing != key.Use && limit.Key.OnInvalid != key.Use && len(steps) > 0 && slices.Contains([]key.Step{key.Digits, key.E164}, steps[len(steps)-1])
+	return t
+}
+
+// accepts reports whether text can be part of a key.
+func (t template) accepts(text string) bool {
+	return t.keyed && !strings.ContainsAny(text, "{}") && (!t.digits || strings.Trim(text, "+0123456789") == "")
+}
+
+// overlaps reports whether t and other can result in the same name.
+func (t template) overlaps(other template) bool {
+	if !t.keyed {
+		t, other = other, t
+	}
+	if !t.keyed {
+		return t.start == other.start
+	}
+	if !other.keyed {
+		text, ok := strings.CutPrefix(other.start, t.start)
+		text, end := strings.CutSuffix(text, t.end)
+		return ok && end && t.accepts(text)
+	}
+	return t.opens(other) && t.closes(other)
+}
+
+// opens reports whether the names of both can begin in the same way: the longer start is
+// then a part of the other's key.
+func (t template) opens(other template) bool {
+	if len(t.start) > len(other.start) {
+		t, other = other, t
+	}
+	more, ok := strings.CutPrefix(other.start, t.start)
+	return ok && t.accepts(more)
+}
+
+func (t template) closes(other template) bool {
+	if len(t.end) > len(other.end) {
+		t, other = other, t
+	}
+	more, ok := strings.CutSuffix(other.end, t.end)
+	return ok && t.accepts(more)
+}
+
+// Statuses is a set of HTTP statuses from 100 to 599. The zero Statuses is empty.
+type Statuses struct{ bits [10]uint64 }
+
+// Has reports whether status is one of s.
+func (s *Statuses) Has(status int) bool {
+	return status >= 0 && status < 64*len(s.bits) && s.bits[status/64]>>(status%64)&1 == 1
+}
+
+// Empty reports whether s has no status.
+func (s *Statuses) Empty() bool {
+	n := 0
+	for _, b := range s.bits {
+		n += bits.OnesCount64(b)
+	}
+	return n == 0
+}
+
+// Ranges returns the statuses of s as they are written: 2xx, 404, 500-503.
+func (s *Statuses) Ranges() (all []string) {
+	for from := 100; from < 600; from++ {
+		if !s.Has(from) {
+			continue
+		}
+		to := from
+		for s.Has(to + 1) {
+			to++
+		}
+		switch {
+		case from%100 == 0 && to >= from+99:
+			to = from + 99
+			all = append(all, strconv.Itoa(from/100)+"xx")
+		case from == to:
+			all = append(all, strconv.Itoa(from))
+		default:
+			all = append(all, strconv.Itoa(from)+"-"+strconv.Itoa(to))
+		}
+		from = to
+	}
+	return all
+}
+
+func (s *Statuses) add(from, to int) {
+	for status := from; status <= to; status++ {
+		s.bits[status/64] |= 1 << (status % 64)
+	}
+}
+
+// codes are statuses as they are written, one or several.
+type codes []code
+
+// A code is 404, 5xx or 500-503.
+type code string
+
+// codeForm is what a code looks like.
+var codeForm = regexp.MustCompile(`^(?:([1-5])xx|([1-5][0-9][0-9])(?:-([1-5][0-9][0-9]))?)$`)
+
+// Check is form.Checked.
+func (code) Check(text string) error {
+	_, _, err := parseCode(text)
+	return err
+}
+
+// Wanted is form.Checked.
+func (code) Wanted() (kind, instead string) {
+	return "a status", "write for example 404, 5xx or 500-503"
+}
+
+// parseCode reads a code as its first and last status.
+func parseCode(s string) (from, to int, err error) {
+	m := codeForm.FindStringSubmatch(s)
+	switch {
+	case m == nil:
+		return 0, 0, fmt.Errorf("%s is not a status", form.Quote(s))
+	case m[1] != "":
+		hundreds, _ := strconv.Atoi(m[1])
+		return 100 * hundreds, 100*hundreds + 99, nil
+	}
+	from, _ = strconv.Atoi(m[2])
+	if to = from; m[3] != "" {
+		to, _ = strconv.Atoi(m[3])
+	}
+	if to < from {
+		return 0, 0, fmt.Errorf("%s ends before it begins", form.Quote(s))
+	}
+	return from, to, nil
+}
+
+// statuses are those of all codes; a code with a problem has none.
+func (c codes) statuses() (s Statuses) {
+	for _, text := range c {
+		if from, to, err := parseCode(string(text)); err == nil {
+			s.add(from, to)
+		}
+	}
+	return s
 }

@@ -147,7 +147,7 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 func formComments(t *testing.T) map[string]string {
 	t.Helper()
 	var decls []ast.Decl
-	for _, name := range []string{"form.go", "form_keys.go", "form_limits.go", "form_listen.go", "form_redis.go", "form_upstreams.go"} {
+	for _, name := range []string{"form.go", "form_limits.go", "form_listen.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

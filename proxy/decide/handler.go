@@ -7,7 +7,7 @@
 //
 // It reads the request out of the fields that the peer adds (dialect.go), has package proxy decide about
 // it, and writes the answer so that the peer understands it. An allowed request whose outcome
-// matters gets a handle (handle.go), which any node accepts once (outcome.go).
+// matters gets a handle (handler.go), which any node accepts once (dialect.go).
 //
 // A peer can use up anybody's limits, and names the client. So only trusted ones are
 // answered: by their address, by a token or by a certificate. What a client sends in the fields of a
@@ -16,10 +16,17 @@ package decide
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -152,4 +159,120 @@ func send(x *http1.Exchange, a respond.Response) {
 		}
 	}
 	_ = x.Send(a.Body) // the peer may have disconnected
+}
+
+const (
+	beatInterval = 50 * time.Millisecond
+	// minStall is the time without a beat after which the process is taken to have stood still, and stallPause is how
+	// long calls are held back then. The resets of those that were given up come behind them on their connections.
+	minStall   = 4 * beatInterval
+	stallPause = 2 * beatInterval
+)
+
+// A stall notices that the process stood still, for example because it was stopped or its machine was paused. gRPC
+// begins a call before it has read what follows: without a pause, calls that were given up meanwhile would be decided.
+type stall struct {
+	epoch time.Time
+	last  atomic.Int64 // the last beat, in ns since epoch
+	until atomic.Int64 // when calls are not held back any more
+}
+
+// watch beats until ctx is done.
+func (s *stall) watch(ctx context.Context) {
+	tick := time.NewTicker(beatInterval)
+	defer tick.Stop()
+	for s.last.Store(int64(time.Since(s.epoch))); ; s.beat() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// beat ends the time without a beat.
+func (s *stall) beat() {
+	now := time.Since(s.epoch)
+	if now-time.Duration(s.last.Load()) >= minStall {
+		s.until.Store(int64(now + stallPause))
+	}
+	s.last.Store(int64(now))
+}
+
+// wait holds a call back if the process has stood still, until ctx is done.
+func (s *stall) wait(ctx context.Context) {
+	now := time.Since(s.epoch)
+	if now-time.Duration(s.last.Load()) >= minStall {
+		s.beat()
+	}
+	left := time.Duration(s.until.Load()) - now
+	if left <= 0 {
+		return // as nearly always
+	}
+	pause := time.NewTimer(left)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+	case <-pause.C:
+	}
+}
+
+var (
+	errForged  = errors.New("this is not a handle that this listener gave")
+	errExpired = errors.New("the time for this outcome is over")
+)
+
+// A signer makes and checks handles. A handle is the expiry and what the outcome needs, for each descriptor
+// of a call or for the one request, with a MAC over all (HMAC-SHA256): nobody without the secret can make one, change one, or extend its life. It
+// is text of the alphabet of base64url, so that it needs no escaping in a URL.
+type signer struct{ secret []byte }
+
+// newSigner returns a signer with this secret. An empty one is replaced by a random one.
+func newSigner(secret string) signer {
+	if secret != "" {
+		return signer{[]byte(secret)}
+	}
+	random := make([]byte, sha256.Size)
+	_, _ = rand.Read(random) // never fails
+	return signer{random}
+}
+
+// sign returns a handle for pendings that is valid until then.
+func (s signer) sign(pendings [][]byte, until time.Time) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli()))
+	for _, p := range pendings {
+		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
+	}
+	return base64.RawURLEncoding.EncodeToString(s.appendMAC(b))
+}
+
+// open returns what the outcome of a handle needs.
+func (s signer) open(handle string, now time.Time) (pendings [][]byte, err error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(handle)
+	if err != nil || len(b) < 8+sha256.Size {
+		return nil, errForged
+	}
+	signed := b[: len(b)-sha256.Size : len(b)-sha256.Size]
+	if !hmac.Equal(s.appendMAC(signed), b) {
+		return nil, errForged
+	}
+	if now.UnixMilli() > int64(binary.BigEndian.Uint64(signed)) {
+		return nil, errExpired
+	}
+	for rest := signed[8:]; len(rest) > 0; {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 || n > uint64(len(rest)-size) {
+			return nil, errForged // of another version
+		}
+		pendings, rest = append(pendings, rest[size:size+int(n)]), rest[size+int(n):]
+	}
+	return pendings, nil
+}
+
+// appendMAC appends the MAC of b.
+func (s signer) appendMAC(b []byte) []byte {
+	mac := hmac.New(sha256.New, s.secret)
+	mac.Write([]byte("weir decide handle\x00"))
+	mac.Write(b)
+	return mac.Sum(b)
 }

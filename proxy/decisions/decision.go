@@ -2,9 +2,12 @@ package decisions
 
 import (
 	"cmp"
+	"fmt"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -229,4 +232,171 @@ func (r *record) decision(v View) Decision {
 // setKey sets the fields that identify the key.
 func (l *Limit) setKey(v View, k *labelledKey, shapes []key.Shape) {
 	l.Masked, l.Hash, l.ID = k.label.Masked(v.Display, shapes), v.KeyHash(k.key), v.KeyID(k.key)
+}
+
+// labelBytes is the size of the texts of a key that are kept to be shown. A phone number, an
+// address or both fit.
+const labelBytes = 39
+
+// A Label holds the texts of a key in a fixed size, so that storing one costs only a copy. Of a
+// text that is too long, the beginning and the end are kept; nothing else of it is ever shown. It
+// is shown as Display says, masked if the key is sensitive. After the text of a range of phone numbers
+// there may be its country, which Masked leaves out.
+type Label struct {
+	size uint8
+	text [labelBytes]byte // the texts, separated by NUL
+}
+
+// Reset makes l empty.
+func (l *Label) Reset() { l.size = 0 }
+
+// Texts returns the texts of the key, as far as they fitted.
+func (l *Label) Texts() []string { return strings.Split(string(l.text[:l.size]), "\x00") }
+
+// minPartBytes is the minimum size of a text beside the other texts of its key: enough for a phone
+// number.
+const minPartBytes = 16
+
+// AddPart adds a text; rest is the number of texts that follow. A text that is too long is cut in the
+// middle, where it gets a star.
+func (l *Label) AddPart(text string, rest int) {
+	if l.size > 0 && l.size < labelBytes {
+		l.text[l.size] = 0
+		l.size++
+	}
+	left := labelBytes - int(l.size)
+	space := max(left-rest*minPartBytes, left/(rest+1)-1)
+	switch {
+	case len(text) <= space:
+		l.add(text)
+	case space >= 3:
+		l.add(text[:space/2])
+		l.add("*")
+		l.add(text[len(text)-(space-space/2-1):])
+	}
+}
+
+func (l *Label) add(text string) { l.size += uint8(copy(l.text[l.size:], text)) }
+
+// Masked returns the masked texts of the key.
+func (l *Label) Masked(d key.Display, shapes []key.Shape) string {
+	texts := l.Texts()
+	for i, t := range texts {
+		if !utf8.ValidString(t) { // cut within a character
+			texts[i] = strings.ToValidUTF8(t, "")
+		}
+	}
+	return d.Texts(shapes, texts)
+}
+
+// summarize puts the limits that decided first, and sets the sentence about d: "refused by sms-send.range
+// 20/10m (banned), passes 08:04:12 UTC (38 min)".
+func (d *Decision) summarize() {
+	rank := func(l Limit) int {
+		return slices.Index([]string{nameRefused, nameShadowRefused, nameAllowed, nameNotAsked}, l.Result)
+	}
+	slices.SortStableFunc(d.Limits, func(a, b Limit) int {
+		if a.Result == nameRefused && b.Result == nameRefused && a.WaitMS != b.WaitMS {
+			return cmp.Compare(b.WaitMS, a.WaitMS) // by that of which the refusal lasts longest
+		}
+		return cmp.Compare(rank(a), rank(b))
+	})
+	d.Summary = d.verdict()
+	if d.Fallback != "" {
+		d.Summary += "; decided without the store, by on_store_failure: " + d.Fallback
+	}
+	switch d.Challenge {
+	case "":
+	case ChallengeIssued.String():
+		d.Summary += "; a challenge was issued"
+	case ChallengePassed.String():
+		d.Summary += "; it passed by step_up"
+	default:
+		d.Summary += "; a challenge was issued, because its token was " + d.Challenge
+	}
+	if d.BanBegan {
+		d.Summary += "; this refusal began a ban"
+	}
+	if d.Outcome == nameRefused && slices.ContainsFunc(d.Limits, func(l Limit) bool { return l.Result == nameNotAsked }) {
+		d.Summary += "; this node remembered the refusal and asked no other limit"
+	}
+}
+
+// verdict returns what decided.
+func (d *Decision) verdict() string {
+	switch by := d.of(nameRefused); {
+	case d.Outcome == nameRefused && len(by) > 0:
+		return "refused by " + d.names(by) + d.passes(by[0])
+	case d.Outcome == nameRefused:
+		return "refused: too many new keys"
+	case d.Outcome == nameRejected && d.List != "":
+		return "rejected by the list " + d.List
+	case d.Outcome == nameRejected:
+		return "rejected: " + cmp.Or(d.Error, fmt.Sprint("status ", d.Status))
+	case d.Outcome == nameShadowRefused && len(d.of(nameShadowRefused)) > 0:
+		return "allowed; in shadow mode it would have been refused by " + d.names(d.of(nameShadowRefused))
+	case d.Outcome == nameShadowRefused:
+		return "allowed; in shadow mode it would have been refused"
+	case d.List != "":
+		return "allowed by the list " + d.List
+	case d.Repeated:
+		return "allowed: it repeats a counted request"
+	case d.Exempt || len(d.Limits) == 0:
+		return "allowed: no limit applied"
+	}
+	return "allowed by all its limits"
+}
+
+// of returns the limits with that result.
+func (d *Decision) of(result string) []Limit {
+	return slices.DeleteFunc(slices.Clone(d.Limits), func(l Limit) bool { return l.Result != result })
+}
+
+// names returns the limits with their rates: "sms-send.range 20/10m (banned) and sms-send.phone 1/1m".
+func (d *Decision) names(limits []Limit) string {
+	var b strings.Builder
+	for i, l := range limits {
+		if i > 0 {
+			b.WriteString(" and ")
+		}
+		if !l.Common {
+			b.WriteString(d.Route + ".")
+		}
+		b.WriteString(l.Limit + " " + l.Permits)
+		if l.Banned {
+			b.WriteString(" (banned)")
+		}
+	}
+	return b.String()
+}
+
+// passes returns when a request that l refused would pass.
+func (d *Decision) passes(l Limit) string {
+	wait := time.Duration(l.WaitMS * float64(time.Millisecond))
+	if wait <= 0 {
+		return ""
+	}
+	return ", passes " + Moment(d.At, d.At.Add(wait))
+}
+
+// Moment describes a time after now: 08:04:12 UTC (38 min), with its date if that is another.
+func Moment(now, at time.Time) string {
+	layout := time.TimeOnly
+	if at.Truncate(24*time.Hour) != now.Truncate(24*time.Hour) {
+		layout = time.DateTime
+	}
+	return at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout) + " UTC (" + roughly(at.Sub(now)) + ")"
+}
+
+// roughly returns d in its most significant unit, rounded up: 38 min.
+func roughly(d time.Duration) string {
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
+		if d >= 2*u.unit {
+			return fmt.Sprint(int64((d+u.unit-1)/u.unit), " ", u.name)
+		}
+	}
+	return fmt.Sprint(int64((d+time.Second-1)/time.Second), " s")
 }

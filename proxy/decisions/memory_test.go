@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
-// What is said of the memory in ring.go and counters.go.
+// What is said of the memory in ring.go and ring.go.
 func TestObserver_Memory(t *testing.T) {
 	const records = numShards * (refusedRecent + earlierRecent + allowedRecent)
 	if size := unsafe.Sizeof(record{}) * records; size > 8<<20 {

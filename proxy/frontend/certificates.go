@@ -2,17 +2,23 @@ package frontend
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/http2"
 )
 
 // Certificates are the certificates that TLS clients are shown. Their owner calls
@@ -187,4 +193,117 @@ func (c *Certificates) warnIfInvalid(f config.Pair, pair tls.Certificate) {
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
 		c.log.Warn().Str("file", f.Cert).Time("from", pair.Leaf.NotBefore).Time("until", pair.Leaf.NotAfter).Msg("certificate not valid now")
 	}
+}
+
+// challengePrefix is the path below which a certification authority requests the proof
+// that this server controls a name (ACME HTTP-01 challenge, RFC 8555 section 8.3).
+const challengePrefix = "/.well-known/acme-challenge/"
+
+// A ChallengeHandler responds to ACME challenges.
+type ChallengeHandler interface {
+	// ServeChallenge reports whether r was a challenge. If so, it has responded.
+	ServeChallenge(w http.ResponseWriter, r *http.Request) bool
+}
+
+// WithChallenges returns a Handler that passes ACME challenges to c and all other
+// requests to next.
+func WithChallenges(next Handler, c ChallengeHandler) Handler { return challengeHandler{next, c} }
+
+type challengeHandler struct {
+	Handler
+	challenger ChallengeHandler
+}
+
+// ServeHTTP1 implements Handler.
+func (h challengeHandler) ServeHTTP1(x *http1.Exchange) {
+	if strings.HasPrefix(x.Path(), challengePrefix) {
+		x.ServeNetHTTP(context.Background(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.challenger.ServeChallenge(w, r) }))
+		if x.Committed() {
+			return
+		}
+	}
+	h.Handler.ServeHTTP1(x)
+}
+
+// BeginHTTP2 implements Handler.
+func (h challengeHandler) BeginHTTP2(s *http2.Stream) bool {
+	if !s.Secure() && strings.HasPrefix(s.Path, challengePrefix) && h.serveHTTP2(s) {
+		return false
+	}
+	return h.Handler.BeginHTTP2(s)
+}
+
+// serveHTTP2 reports whether the request was a challenge. If so, it has responded.
+func (h challengeHandler) serveHTTP2(s *http2.Stream) bool {
+	path, _, _ := strings.Cut(s.Path, "?")
+	w := &answerRecorder{header: http.Header{}, status: http.StatusOK}
+	r := &http.Request{Method: s.Method, Host: s.Authority, URL: &url.URL{Path: path}, Body: http.NoBody, Header: http.Header{}}
+	if !h.challenger.ServeChallenge(w, r) {
+		return false
+	}
+	s.Start(w.status)
+	for name, values := range w.header {
+		for _, value := range values {
+			s.Add(name, value)
+		}
+	}
+	_ = s.Send(w.body.Bytes()) // fails if the client is gone
+	return true
+}
+
+// An answerRecorder records an answer to a challenge.
+type answerRecorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answerRecorder) Header() http.Header         { return a.header }
+func (a *answerRecorder) WriteHeader(status int)      { a.status = status }
+func (a *answerRecorder) Write(p []byte) (int, error) { return a.body.Write(p) }
+
+// An expiryCollector exports the expiry time of each certificate; if there are several
+// for one name, that of the first one to expire. The label is a name in a certificate
+// of this server, so that the number of its values is bounded.
+type expiryCollector struct {
+	certificates *Certificates
+	desc         *prometheus.Desc
+}
+
+// Expiry returns a collector for the expiry times of the certificates.
+func (c *Certificates) Expiry() prometheus.Collector {
+	return expiryCollector{c, prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds",
+		"When the certificate for a name ends, in seconds since 1970.", []string{"name"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (e expiryCollector) Describe(to chan<- *prometheus.Desc) { to <- e.desc }
+
+// Collect implements prometheus.Collector.
+func (e expiryCollector) Collect(to chan<- prometheus.Metric) {
+	ends := map[string]time.Time{}
+	for _, c := range e.certificates.all() {
+		name := c.Subject.CommonName
+		if len(c.DNSNames) > 0 {
+			name = c.DNSNames[0]
+		}
+		if end, ok := ends[name]; !ok || c.NotAfter.Before(end) {
+			ends[name] = c.NotAfter
+		}
+	}
+	for name, end := range ends {
+		to <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(end.Unix()), name)
+	}
+}
+
+// all returns all current certificates.
+func (c *Certificates) all() []*x509.Certificate {
+	var all []*x509.Certificate
+	for _, pair := range c.current.Load().Certificates {
+		all = append(all, pair.Leaf)
+	}
+	if c.issuer != nil {
+		all = append(all, c.issuer.Certificates()...)
+	}
+	return all
 }

@@ -3,7 +3,7 @@
 //
 // A [Server] accepts connections from any number of listeners (server.go), with or
 // without TLS (handshake.go), and with the PROXY protocol from trusted load balancers
-// (proxyproto.go). Package http1 serves HTTP/1.1, and package http2 serves HTTP/2. For a
+// (handshake.go). Package http1 serves HTTP/1.1, and package http2 serves HTTP/2. For a
 // handler that knows only net/http, net/http serves HTTP/2; it gets the connections that
 // use it by a handover (handover.go).
 //
@@ -12,10 +12,10 @@
 // for net/http).
 //
 // [Certificates] come from files and from an [Issuer] (certificates.go). Their expiry
-// times are exported as a metric (expiry.go). ACME challenges are served before any
-// route (challenges.go).
+// times are exported as a metric (certificates.go). ACME challenges are served before any
+// route (certificates.go).
 //
-// [Server.Drain] shuts a server down without losing a request (drain.go,
+// [Server.Drain] shuts a server down without losing a request (server.go,
 // backlog_linux.go). It accepts the connections that are already in the backlog.
 // Each response then announces the end of its connection, and idle connections are
 // closed last.

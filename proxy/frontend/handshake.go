@@ -7,10 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/gaissmai/bart"
+	"github.com/pires/go-proxyproto"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -70,3 +73,59 @@ func (h *handshaker) replyPlainHTTP(c net.Conn) {
 	}
 	_ = r.Write(c)
 }
+
+// proxyProtocol wraps l so that the client address is read from a PROXY protocol
+// header, version 1 or 2, on connections from trusted load balancers. The header is
+// mandatory there, and must arrive within the timeout. On all other connections it is
+// not accepted: it is an invalid HTTP request, which gets 400. Otherwise any client
+// could choose its address.
+func proxyProtocol(l net.Listener, trusted []netip.Prefix, timeout time.Duration) net.Listener {
+	if len(trusted) == 0 {
+		return l
+	}
+	balancers := new(bart.Lite)
+	for _, p := range trusted {
+		balancers.Insert(p.Masked())
+	}
+	return &proxyproto.Listener{
+		Listener:          l,
+		ReadHeaderTimeout: timeout,
+		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
+			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmap(peer.Addr())) {
+				return proxyproto.REQUIRE, nil
+			}
+			return proxyproto.SKIP, nil
+		},
+	}
+}
+
+// hasHeader reads the PROXY protocol header of c, and reports false if it is not valid, so that c must be
+// closed. It logs the first error of each minute. A balancer that only tries to connect makes none.
+func (s *Server) hasHeader(c net.Conn) bool {
+	behind, ok := c.(*proxyproto.Conn)
+	if !ok {
+		return true
+	}
+	_, err := behind.Write(nil) // returns the error of the header
+	if err == nil {
+		return true
+	}
+	defer c.Close()
+	_ = behind.Raw().SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if _, more := behind.Raw().Read(make([]byte, 1)); errors.Is(more, io.EOF) { // it has closed by itself
+		return false
+	}
+	s.badHeaders.Add(1)
+	now := time.Now().Unix()
+	if last := s.badHeaderLogged.Load(); now-last >= int64(acceptLogInterval.Seconds()) && s.badHeaderLogged.CompareAndSwap(last, now) {
+		s.log.Warn().Err(err).Stringer("peer", behind.Raw().RemoteAddr()).Msg("no valid PROXY protocol header")
+	}
+	return false
+}
+
+// BadProxyHeaders returns how many connections were closed because the header of the PROXY protocol was
+// missing or not valid.
+func (s *Server) BadProxyHeaders() int64 { return s.badHeaders.Load() }
+
+// unmap normalizes an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is removed.
+func unmap(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

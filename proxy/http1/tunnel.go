@@ -3,6 +3,7 @@ package http1
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -144,4 +145,132 @@ func maskedGoingAway() []byte {
 	_, _ = rand.Read(b[2:6]) // never fails
 	b[1] |= 0x80
 	return append(b[:6], status[0]^b[2], status[1]^b[3])
+}
+
+// A Duplex is an Exchange whose request body is read by one goroutine while another
+// goroutine writes the response. At most one goroutine may read and one may write.
+type Duplex struct {
+	x     *Exchange
+	whole atomic.Bool // the request body was read to its end
+
+	mu sync.Mutex // held during writes: of the response, or of 100 Continue by the reader
+}
+
+// Open initializes d for x. The body of x may have been read before.
+func (d *Duplex) Open(x *Exchange) {
+	d.x = x
+	d.whole.Store(x.Body() == nil || x.Body().done())
+}
+
+// Exchange returns the exchange of d.
+func (d *Duplex) Exchange() *Exchange { return d.x }
+
+// Read reads the request body. The first read sends 100 Continue if the client waits
+// for that. Read must not be called after the handler has returned.
+func (d *Duplex) Read(p []byte) (int, error) {
+	d.mu.Lock()
+	err := d.x.Continue()
+	d.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	n, err := d.x.Body().Read(p)
+	if errors.Is(err, io.EOF) {
+		d.whole.Store(true)
+	}
+	return n, err
+}
+
+// Stop makes a pending read return and prevents further reads, unless the body was read
+// to its end.
+func (d *Duplex) Stop() {
+	if !d.whole.Load() {
+		d.x.CancelBodyRead()
+	}
+}
+
+// Trailer returns the trailer fields of the request. They are available after the body
+// was read to its end.
+func (d *Duplex) Trailer() *Fields { return d.x.Body().Trailer() }
+
+// Informational sends a 1xx response with these fields, unless the client uses
+// HTTP/1.0.
+func (d *Duplex) Informational(status int, f *Fields) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.x.Interim(status).AddFields(f)
+	_ = d.x.SendInterim() // if it fails, the final response fails, too
+}
+
+// Begin completes the head of the final response. length is the length of the body, or
+// -1 if it is unknown. Nothing is sent yet. If the request body has not been read to
+// its end, the connection is closed after the response.
+func (d *Duplex) Begin(status int, f *Fields, length int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.x.uploading = !d.whole.Load()
+	d.x.Begin(status).AddFields(f)
+	framing := Framing{UntilClose, -1}
+	if length >= 0 {
+		framing = Framing{FixedLength, length}
+	}
+	return d.x.StartBody(framing)
+}
+
+// Write is Exchange.Write.
+func (d *Duplex) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.x.Write(p)
+}
+
+// Flush is Exchange.Flush.
+func (d *Duplex) Flush() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.x.Flush()
+}
+
+// End is Exchange.EndWith.
+func (d *Duplex) End(trailer *Fields) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.x.EndWith(trailer)
+}
+
+// SwitchProtocols sends 101 with these fields and hands over the connection. See
+// Exchange.SwitchProtocols.
+func (d *Duplex) SwitchProtocols(protocol string, f *Fields) (c net.Conn, unread []byte, err error) {
+	d.x.Begin(101).AddFields(f)
+	return d.x.SwitchProtocols(protocol)
+}
+
+// Committed is Exchange.Committed.
+func (d *Duplex) Committed() bool { return d.x.Committed() }
+
+// SwitchProtocols sends a 101 response with the fields that were added since Begin, and
+// hands over the connection. unread holds bytes that the client has sent after its
+// request. The caller owns both from then on, also after the handler has returned. No
+// deadlines are set on the connection.
+func (e *Exchange) SwitchProtocols(protocol string) (c net.Conn, unread []byte, err error) {
+	if e.stage != responseHead || e.status != 101 || e.Body() != nil || e.Minor == 0 {
+		return nil, nil, ErrResponseState
+	}
+	e.out.add("Connection", "Upgrade")
+	e.out.add("Upgrade", protocol)
+	if e.out.err != nil {
+		return nil, nil, e.out.err
+	}
+	e.out.end()
+	e.stage = responseBody
+	if err := e.Flush(); err != nil {
+		return nil, nil, err
+	}
+	e.stage, e.hijacked = responseDone, true
+	e.conn.clearReadDeadline()
+	if e.conn.writeDeadline.at != 0 {
+		_ = e.conn.net.SetWriteDeadline(time.Time{})
+	}
+	e.conn.server.removeConn(e.conn)
+	return e.conn.net, append([]byte(nil), e.in.unread()...), nil
 }

@@ -87,7 +87,7 @@
 // last value, and few remove. If that value is the key, it is refused unless trim, digits or
 // e164 removes the line break.
 //
-// A multipart form must follow a strict grammar (multipart.go). It has what common clients
+// A multipart form must follow a strict grammar (body.go). It has what common clients
 // write: a name with or without quotes, a file's name also as filename*, a semicolon behind
 // the boundary, a Content-Transfer-Encoding that encodes nothing (7bit, 8bit, binary). These
 // are refused:

@@ -1,7 +1,9 @@
 package key
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"math/bits"
 	"slices"
@@ -126,4 +128,92 @@ func (t *prefixTable) find(text string) (prefix string, number uint32, found boo
 		candidates &^= 1 << length
 	}
 	return "", 0, false
+}
+
+// A textTable is a hash table from texts to small numbers, for lists of millions of texts. All texts
+// stand in one block, which the garbage collector does not scan, so that a text takes about ten bytes
+// more than its length. It is not safe for concurrent use until it is complete.
+type textTable struct {
+	seed  maphash.Seed
+	slots []uint32 // offset of an entry in block, plus 1; 0 if free. Their number is a power of two
+	block []byte   // entries: the length of the text, the text, its number; both numbers as uvarints
+	size  int
+}
+
+// maxBlock is the maximum size of the block: offsets have 32 bits.
+const maxBlock = 1<<32 - 1
+
+// insert adds text unless the table has it, and returns the number that the table then has for it. It
+// does nothing if the table is full, which no list of the permitted size makes it.
+func (t *textTable) insert(text string, number uint32) uint32 {
+	if 4*(t.size+1) > 3*len(t.slots) {
+		t.grow()
+	}
+	slot, known, found := t.locate(text)
+	if found {
+		return known
+	}
+	if len(t.block)+len(text)+2*binary.MaxVarintLen32 > maxBlock {
+		return number
+	}
+	t.slots[slot] = uint32(len(t.block)) + 1
+	t.block = binary.AppendUvarint(t.block, uint64(len(text)))
+	t.block = append(t.block, text...)
+	t.block = binary.AppendUvarint(t.block, uint64(number))
+	t.size++
+	return number
+}
+
+// find returns the number of text.
+func (t *textTable) find(text string) (number uint32, found bool) {
+	if t.size == 0 {
+		return 0, false
+	}
+	_, number, found = t.locate(text)
+	return number, found
+}
+
+// locate returns the number of text or, if it is not found, the slot for it. There must be a free slot.
+func (t *textTable) locate(text string) (slot int, number uint32, found bool) {
+	mask := len(t.slots) - 1
+	for slot = int(maphash.String(t.seed, text)) & mask; t.slots[slot] != 0; slot = (slot + 1) & mask {
+		have, number, _ := t.entry(t.slots[slot] - 1)
+		if string(have) == text {
+			return slot, number, true
+		}
+	}
+	return slot, 0, false
+}
+
+// entry returns the entry at an offset of the block, and the offset of the next.
+func (t *textTable) entry(at uint32) (text []byte, number, next uint32) {
+	rest := t.block[at:]
+	length, n := binary.Uvarint(rest)
+	text = rest[n : n+int(length)]
+	value, m := binary.Uvarint(rest[n+int(length):])
+	return text, uint32(value), at + uint32(n) + uint32(length) + uint32(m)
+}
+
+// grow doubles the slots.
+func (t *textTable) grow() {
+	if t.slots == nil {
+		t.seed = maphash.MakeSeed()
+	}
+	t.slots = make([]uint32, max(8, 2*len(t.slots)))
+	mask := len(t.slots) - 1
+	for at := uint32(0); int(at) < len(t.block); {
+		text, _, next := t.entry(at)
+		slot := int(maphash.Bytes(t.seed, text)) & mask
+		for t.slots[slot] != 0 {
+			slot = (slot + 1) & mask
+		}
+		t.slots[slot], at = at+1, next
+	}
+}
+
+// trim frees memory that further entries would use.
+func (t *textTable) trim() {
+	if cap(t.block)-len(t.block) > len(t.block)/16 {
+		t.block = append(make([]byte, 0, len(t.block)), t.block...)
+	}
 }

@@ -1,6 +1,12 @@
 package key
 
-import "strings"
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
 
 const (
 	// noRegion is the region code without numbers.
@@ -93,4 +99,95 @@ func (p *Phone) read(digits string) parsedNumber {
 		return parsedNumber{}
 	}
 	return parsedNumber{country: here, plan: home, national: digits}
+}
+
+const (
+	maxNumeral = 64 // characters of a number
+	maxWhole   = 40 // digits of an integer
+)
+
+// plainNumeral matches numbers that all programs convert to the same text: no fraction, no
+// exponent, no negative zero, which Python, Ruby, Java and JavaScript format differently.
+var plainNumeral = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15})$`)
+
+// maxExact is the largest integer that 64-bit floating point, as in JavaScript, represents
+// exactly and distinguishes from the next one.
+const maxExact = 1<<53 - 1
+
+// canonicalJSON returns the text of a JSON value for a key. The number 42 and the string
+// "42" are the same key, because most programs treat them as the same phone number or user.
+// Other numbers and booleans have different texts in each language; they are ErrAmbiguous.
+func canonicalJSON(f result, err error) (result, error) {
+	switch {
+	case err != nil:
+		return result{}, err
+	case f.kind == kindBool:
+		return result{}, fmt.Errorf("%w: a JSON boolean; send a string", ErrAmbiguous)
+	case f.kind != kindNumber:
+		return f, nil
+	}
+	n, err := strconv.ParseInt(f.text, 10, 64)
+	if err != nil || !plainNumeral.MatchString(f.text) || n > maxExact || n < -maxExact {
+		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string", ErrAmbiguous, int64(maxExact))
+	}
+	f.kind = kindString
+	return f, nil
+}
+
+// canonical converts a number in a token to text: the claims 42 and "42" are the same key.
+func canonical(f result) (result, error) {
+	spelled, err := numeralText(f.text)
+	return result{text: spelled}, err
+}
+
+// numeralText returns the canonical text of a number in a token, whose spelling the client
+// does not choose: 1, 1.0, 1e0 and 10e-1 are the same key, and so are 0 and -0. Integers of
+// at most 40 digits are exact; all other numbers are rounded to 64-bit floating point,
+// because an upstream could do so: 1.00000000000000000001 is 1.
+func numeralText(n string) (string, error) {
+	if len(n) > maxNumeral {
+		return "", fmt.Errorf("%w: a number of more than %d characters", ErrInvalid, maxNumeral)
+	}
+	if whole, ok := wholeNumber(n); ok {
+		return whole, nil
+	}
+	f, err := strconv.ParseFloat(n, 64)
+	if err != nil {
+		return "", fmt.Errorf("%w: a number that is too large", ErrInvalid)
+	}
+	if f == math.Trunc(f) && math.Abs(f) < 1e40 {
+		return strconv.FormatFloat(f+0, 'f', -1, 64), nil // + 0 turns -0 into 0
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64), nil
+}
+
+// wholeNumber returns n without fraction and exponent, if that is exact.
+func wholeNumber(n string) (string, bool) {
+	sign, digits := "", n
+	if n[0] == '-' {
+		sign, digits = "-", n[1:]
+	}
+	exponent := 0
+	if i := strings.IndexAny(digits, "eE"); i >= 0 {
+		e, err := strconv.Atoi(digits[i+1:])
+		if err != nil || e > maxWhole || e < -maxNumeral {
+			return "", false
+		}
+		digits, exponent = digits[:i], e
+	}
+	if i := strings.IndexByte(digits, '.'); i >= 0 {
+		exponent -= len(digits) - i - 1
+		digits = digits[:i] + digits[i+1:]
+	}
+	for ; exponent < 0 && strings.HasSuffix(digits, "0"); exponent++ {
+		digits = digits[:len(digits)-1]
+	}
+	digits = strings.TrimLeft(digits, "0")
+	switch {
+	case digits == "":
+		return "0", true
+	case exponent < 0 || len(digits)+exponent > maxWhole:
+		return "", false
+	}
+	return sign + digits + strings.Repeat("0", exponent), true
 }

@@ -3,7 +3,9 @@ package key
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode"
 )
 
@@ -76,4 +78,252 @@ func (p *Phone) Parse(s string) (Number, error) {
 		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not accepted", ErrInvalid, n.Type)
 	}
 	return n, nil
+}
+
+const (
+	maxSpelling  = 160 // bytes of a phone number as written
+	maxDialed    = 24  // digits, with international prefixes
+	maxExtension = 9   // digits
+)
+
+// dialedDigits returns the characters that would be dialed for a phone number: a plus, if it
+// begins with one, and ASCII digits. It accepts whitespace, dashes, dots, slashes and
+// parentheses, also full-width ones. It drops "tel:" before the number, an extension after
+// it (";ext=5", "ext. 5", "x5"), and invisible characters from copied text; extension
+// reports whether there was an extension. Everything else is not a phone number: digits
+// beyond ASCII, letters as in 1-800-FLOWERS, other text before or after the number, a
+// second plus, line breaks, other parameters of a URI. A result of dialedDigits is returned
+// unchanged when it is passed in again, without allocating.
+func dialedDigits(s string) (digits string, extension, ok bool) {
+	if isDialedForm(s) {
+		return s, false, true
+	}
+	if len(s) > maxSpelling {
+		return "", false, false
+	}
+	var buffer [maxSpelling]byte
+	spelling, ok := appendASCII(buffer[:0], s)
+	if !ok {
+		return "", false, false
+	}
+	text := strings.Trim(string(spelling), " ")
+	text = strings.TrimPrefix(text, "tel:")
+	if i := strings.IndexFunc(text, func(r rune) bool { return 'a' <= r && r <= 'z' || r == ';' || r == ':' || r == '=' }); i >= 0 {
+		if !isExtension(text[i:]) {
+			return "", false, false
+		}
+		text, extension = text[:i], true
+	}
+	if text == "" || text[0] != '+' && text[0] != '(' && !isDigit(text[0]) {
+		return "", false, false // -138 is a negative number
+	}
+	var out [maxDialed + 1]byte
+	n := 0
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case c == '+' && n > 0, c != '+' && !isDigit(c) && strings.IndexByte(" -./()", c) < 0:
+			return "", false, false
+		case c == '+' || isDigit(c):
+			if n == len(out) {
+				return "", false, false
+			}
+			out[n] = c
+			n++
+		}
+	}
+	digits = string(out[:n])
+	return digits, extension, isDialedForm(digits)
+}
+
+// isDialedForm reports whether s consists of an optional plus, and digits.
+func isDialedForm(s string) bool {
+	digits := strings.TrimPrefix(s, "+")
+	if digits == "" || len(digits) > maxDialed {
+		return false
+	}
+	for i := range len(digits) {
+		if !isDigit(digits[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// appendASCII appends s to b in ASCII: letters in lower case, whitespace as a space, dashes as
+// a hyphen. It reports whether all of s has such a form.
+func appendASCII(b []byte, s string) ([]byte, bool) {
+	for _, r := range s {
+		if '\uFF01' <= r && r <= '\uFF5E' && !unicode.IsDigit(r) {
+			r -= '\uFF01' - '!' // full-width
+		}
+		switch {
+		case '0' <= r && r <= '9', 'a' <= r && r <= 'z':
+			b = append(b, byte(r))
+		case 'A' <= r && r <= 'Z':
+			b = append(b, byte(r)+'a'-'A')
+		case r < unicode.MaxASCII:
+			if r == '\t' {
+				r = ' '
+			}
+			if strings.IndexByte(" +-./();:=", byte(r)) < 0 {
+				return nil, false
+			}
+			b = append(b, byte(r))
+		case unicode.Is(unicode.Zs, r):
+			b = append(b, ' ')
+		case '\u2010' <= r && r <= '\u2015', r == '\u2212', r == '\u30FC', r == '\uFE63':
+			b = append(b, '-')
+		case !isInvisible(r):
+			return nil, false
+		}
+	}
+	return b, true
+}
+
+// isInvisible reports whether r is a character without width, such as a joiner or a mark of
+// text direction.
+func isInvisible(r rune) bool {
+	switch {
+	case r == '\u00AD', r == '\u061C', r == '\uFEFF',
+		'\u200B' <= r && r <= '\u200F', '\u202A' <= r && r <= '\u202E', '\u2060' <= r && r <= '\u2069':
+		return true
+	}
+	return false
+}
+
+// isExtension reports whether s, in the form of appendASCII, is an extension and nothing else.
+func isExtension(s string) bool {
+	digits, ok := strings.CutPrefix(s, ";ext=")
+	for _, mark := range []string{"extension", "ext", "x"} {
+		if !ok {
+			if digits, ok = strings.CutPrefix(s, mark); ok {
+				digits = strings.TrimLeft(digits, " .:")
+			}
+		}
+	}
+	return ok && len(digits) <= maxExtension && !strings.HasPrefix(digits, "+") && isDialedForm(digits)
+}
+
+// callingCodes is the number of calling codes, which have at most three digits.
+const callingCodes = 1000
+
+// countries holds the numbering plans by calling code. A plan is compiled when the first
+// number with its code is parsed, which takes about a millisecond; all plans together take
+// less than a megabyte. The zero value is ready for use, also concurrently.
+type countries [callingCodes]atomic.Pointer[country]
+
+// A country holds the plans of one calling code: of one or several countries, or of a
+// service.
+type country struct {
+	dial  string  // "+86"
+	plans []*plan // the one that speaks for the code stands first; none if there is no such code
+}
+
+// forCode returns the country for a calling code.
+func (all *countries) forCode(code int) *country {
+	c := all[code].Load()
+	if c == nil {
+		c = newCountry(code)
+		all[code].Store(c) // concurrent calls store equal values
+	}
+	return c
+}
+
+func newCountry(code int) *country {
+	c := &country{dial: "+" + strconv.Itoa(code)}
+	for _, region := range regionsOf(code) {
+		p, err := newPlan(region, planLines(code, region))
+		if err != nil {
+			panic(fmt.Errorf("plans.txt: +%d %s: %w", code, region, err)) // tests compile all of them
+		}
+		c.plans = append(c.plans, p)
+	}
+	return c
+}
+
+// split splits the calling code off digits. The country is nil if they do not begin with
+// one.
+func (all *countries) split(digits string) (c *country, national string) {
+	code := 0
+	for i := 0; i < min(len(digits), 3); i++ {
+		code = code*10 + int(digits[i]-'0')
+		if code == 0 {
+			return nil, digits // no code begins with 0
+		}
+		if c := all.forCode(code); len(c.plans) > 0 {
+			return c, digits[i+1:]
+		}
+	}
+	return nil, digits
+}
+
+// main returns the main plan of the calling code.
+func (c *country) main() *plan { return c.plans[0] }
+
+// plan returns the plan of a region, nil if the region has another code.
+func (c *country) plan(region string) *plan {
+	for _, p := range c.plans {
+		if p.region == region {
+			return p
+		}
+	}
+	return nil
+}
+
+// find returns the plan and the type of a national number, "" if no plan has it.
+func (c *country) find(national string) (*plan, LineType) {
+	if len(c.plans) == 1 {
+		return c.plans[0], c.plans[0].lineType(national)
+	}
+	for _, p := range c.plans {
+		if p.leading {
+			if p.hasLeadingDigits(national) {
+				return p, p.lineType(national)
+			}
+			continue
+		}
+		if t := p.lineType(national); t != "" {
+			return p, t
+		}
+	}
+	return nil, ""
+}
+
+// A LineType is the type of line of a phone number, according to the numbering plan of its
+// country.
+type LineType string
+
+// The types.
+const (
+	Mobile        LineType = "mobile"
+	Fixed         LineType = "fixed"
+	FixedOrMobile LineType = "fixed_or_mobile" // the plan does not distinguish them, as in North America
+	TollFree      LineType = "toll_free"
+	Premium       LineType = "premium"
+	SharedCost    LineType = "shared_cost"
+	VoIP          LineType = "voip"
+	Pager         LineType = "pager"
+	UAN           LineType = "uan" // a company's number for the whole country
+	Voicemail     LineType = "voicemail"
+	Personal      LineType = "personal" // follows a person from line to line
+)
+
+// lineTypes returns the types that a configuration may name.
+func lineTypes() []LineType {
+	return []LineType{Mobile, Fixed, FixedOrMobile, TollFree, Premium, SharedCost, VoIP, Pager, UAN, Voicemail, Personal}
+}
+
+// ParseLineType parses the name of a type. Errors wrap ErrSpec and list the valid names.
+func ParseLineType(s string) (LineType, error) {
+	if t := LineType(s); slices.Contains(lineTypes(), t) {
+		return t, nil
+	}
+	names := make([]string, 0, len(lineTypes()))
+	for _, t := range lineTypes() {
+		names = append(names, string(t))
+	}
+	return "", fmt.Errorf("%w: %q is not a line type; write one of %s", ErrSpec, s, strings.Join(names, ", "))
 }

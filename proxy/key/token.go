@@ -1,9 +1,25 @@
 package key
 
 import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -158,4 +174,280 @@ func Challenge(err error, realm string) string {
 		challenge += `, error="invalid_token", error_description="the token ` + t.why + `"`
 	}
 	return challenge
+}
+
+const (
+	minSecret      = 32 // bytes; RFC 7518 section 3.2 requires the size of the hash
+	defaultRefresh = 5 * time.Minute
+)
+
+// A TokenConfig configures the verification of tokens.
+type TokenConfig struct {
+	// Secret is the key for HS256, HS384 and HS512, at least 32 bytes. If it is empty, such
+	// tokens are refused.
+	Secret []byte
+	// Files are the names of PEM files with public keys or certificates.
+	Files []string
+	// JWKS is the location of a JSON Web Key Set (RFC 7517): an https URL, an http URL of
+	// this machine, or a file name. Encryption keys and secret keys in it are ignored.
+	JWKS string
+	// Methods lists the accepted signature algorithms, such as RS256; empty accepts all
+	// that fit the keys. "none" is never accepted.
+	Methods []string
+	// Issuer is the required iss, and Audience lists accepted values of aud, unless they
+	// are empty.
+	Issuer   string
+	Audience []string
+	// Leeway is the tolerated clock skew of the issuer.
+	Leeway time.Duration
+	// Refresh is the interval at which JWKS is reloaded; 5 minutes if zero.
+	Refresh time.Duration
+	// Client fetches JWKS; if nil, one with a timeout of 10 s is used.
+	Client *http.Client
+	// Report, unless nil, is called with each error of reloading JWKS. The current keys
+	// stay in use.
+	Report func(error)
+}
+
+// Tokens verifies bearer tokens (JWT, RFC 7519). Open loads the keys, and Close stops
+// reloading them. It is safe for concurrent use.
+type Tokens struct {
+	config TokenConfig
+	parser *jwt.Parser
+	fixed  []verifier
+	keys   atomic.Pointer[[]verifier] // current keys; nil before Open
+	wanted chan struct{}              // a token named an unknown key
+
+	closing context.CancelFunc
+	loop    sync.WaitGroup
+}
+
+// NewTokens validates c. It opens no file and no connection. Errors wrap ErrSpec and
+// contain what to write.
+func NewTokens(c TokenConfig) (*Tokens, error) {
+	switch {
+	case len(c.Secret) == 0 && len(c.Files) == 0 && c.JWKS == "":
+		return nil, fmt.Errorf("%w: tokens without keys; give a secret, files with public keys, or a jwks", ErrSpec)
+	case len(c.Secret) > 0 && len(c.Secret) < minSecret:
+		return nil, fmt.Errorf("%w: a secret of %d bytes; it needs at least %d", ErrSpec, len(c.Secret), minSecret)
+	case c.Leeway < 0 || c.Refresh < 0:
+		return nil, fmt.Errorf("%w: a leeway or a refresh below zero; write a time such as 30s", ErrSpec)
+	case !trusted(c.JWKS):
+		return nil, fmt.Errorf("%w: a jwks without TLS; write an https URL, or the name of a file", ErrSpec)
+	}
+	all := slices.Concat(hmacMethods(), rsaMethods(), []string{"ES256", "ES384", "ES512", "EdDSA"})
+	for _, m := range c.Methods {
+		if !slices.Contains(all, m) {
+			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m, strings.Join(all, ", "))
+		}
+	}
+	t := &Tokens{config: c, wanted: make(chan struct{}, 1)}
+	t.config.Secret, t.config.Files = bytes.Clone(c.Secret), slices.Clone(c.Files)
+	if len(c.Methods) > 0 {
+		all = slices.Clone(c.Methods)
+	}
+	options := []jwt.ParserOption{jwt.WithValidMethods(all), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(), jwt.WithLeeway(c.Leeway)}
+	if c.Issuer != "" {
+		options = append(options, jwt.WithIssuer(c.Issuer))
+	}
+	if len(c.Audience) > 0 {
+		options = append(options, jwt.WithAudience(slices.Clone(c.Audience)...))
+	}
+	t.parser = jwt.NewParser(options...)
+	return t, nil
+}
+
+// trusted reports whether only the owner can change the content at jwks.
+func trusted(jwks string) bool {
+	if !remote(jwks) {
+		return true
+	}
+	u, err := url.Parse(jwks)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Scheme == "https" || u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+}
+
+func remote(jwks string) bool {
+	return strings.HasPrefix(jwks, "http://") || strings.HasPrefix(jwks, "https://")
+}
+
+// Open loads the keys, and reloads those of a JWKS until Close. If a file cannot be read or
+// has no key, it returns an error, and nothing is open. If a URL does not respond, it
+// returns an error that wraps ErrNoVerificationKeys; Tokens is then open, tries again, and
+// refuses tokens with ErrNoVerificationKeys until it has keys. Open must be called only
+// once.
+func (t *Tokens) Open(ctx context.Context) error {
+	if len(t.config.Secret) > 0 {
+		t.fixed = append(t.fixed, verifier{methods: hmacMethods(), key: t.config.Secret})
+	}
+	for _, name := range t.config.Files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("read keys of tokens: %w", err)
+		}
+		keys, err := pemKeys(text)
+		if err != nil {
+			return fmt.Errorf("read keys of tokens in %s: %w", name, err)
+		}
+		t.fixed = append(t.fixed, keys...)
+	}
+	fixed := t.fixed
+	t.keys.Store(&fixed)
+	if t.config.JWKS == "" {
+		return nil
+	}
+	err := t.refresh(ctx)
+	if err != nil && !remote(t.config.JWKS) {
+		return err
+	}
+	life, closing := context.WithCancel(context.WithoutCancel(ctx))
+	t.closing = closing
+	t.loop.Go(func() { t.refreshLoop(life) })
+	if err != nil {
+		return errors.Join(ErrNoVerificationKeys, err)
+	}
+	return nil
+}
+
+// Close stops the reloading and waits for it. Tokens still verifies tokens with the current
+// keys. Close may be called several times, and without Open.
+func (t *Tokens) Close() {
+	if t.closing != nil {
+		t.closing()
+	}
+	t.loop.Wait()
+}
+
+// minRSA is the minimum size of an RSA key in bits (RFC 7518 section 3.3).
+const minRSA = 2048
+
+// A verifier is a key and the algorithms for which it may be used, whatever a token says
+// about its algorithm: a public key is never used as an HMAC secret.
+type verifier struct {
+	id      string // "" fits any
+	methods []string
+	key     any
+}
+
+func hmacMethods() []string { return []string{"HS256", "HS384", "HS512"} }
+
+func rsaMethods() []string {
+	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+}
+
+// fits reports whether v may verify a token with this key id and algorithm.
+func (v verifier) fits(id, method string) bool {
+	return (id == "" || v.id == "" || v.id == id) && slices.Contains(v.methods, method)
+}
+
+// publicKey returns the verifier for a key.
+func publicKey(key any) (verifier, error) {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if k.N.BitLen() < minRSA {
+			return verifier{}, fmt.Errorf("an RSA key of %d bits; it needs at least %d", k.N.BitLen(), minRSA)
+		}
+		return verifier{methods: rsaMethods(), key: k}, nil
+	case *ecdsa.PublicKey:
+		switch k.Curve.Params().BitSize {
+		case 256:
+			return verifier{methods: []string{"ES256"}, key: k}, nil
+		case 384:
+			return verifier{methods: []string{"ES384"}, key: k}, nil
+		case 521:
+			return verifier{methods: []string{"ES512"}, key: k}, nil
+		}
+	case ed25519.PublicKey:
+		return verifier{methods: []string{"EdDSA"}, key: k}, nil
+	}
+	return verifier{}, fmt.Errorf("a key of the kind %T; give RSA, P-256, P-384, P-521 or Ed25519", key)
+}
+
+// pemKeys parses all keys of a PEM file.
+func pemKeys(text []byte) ([]verifier, error) {
+	var keys []verifier
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		key, err := pemKey(block)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", block.Type, err)
+		}
+		v, err := publicKey(key)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, v)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("no public key; give a PEM file that begins with -----BEGIN PUBLIC KEY-----")
+	}
+	return keys, nil
+}
+
+func pemKey(block *pem.Block) (any, error) {
+	switch block.Type {
+	case "PUBLIC KEY":
+		return x509.ParsePKIXPublicKey(block.Bytes)
+	case "RSA PUBLIC KEY":
+		return x509.ParsePKCS1PublicKey(block.Bytes)
+	case "CERTIFICATE":
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		return certificate.PublicKey, nil
+	}
+	return nil, fmt.Errorf("no public key; keep private keys away, and give the public one")
+}
+
+// maxTokenID is the maximum length of the claim jti in bytes.
+const maxTokenID = 255
+
+// A Solution is what a token says of a client that has solved a challenge.
+type Solution struct {
+	ID        string // jti: no two tokens have the same
+	Challenge string // the name of the challenge
+	Subject   string // sub: for whom it was solved
+}
+
+// challengeClaims are the claims of a token with a Solution.
+type challengeClaims struct {
+	jwt.RegisteredClaims
+	Challenge string `json:"challenge"`
+}
+
+// Solution returns what a token says that is signed with one of the keys, has not expired and was issued less than
+// maxAge ago. Other tokens, bearer tokens among them, have no claim challenge or no jti. Errors wrap ErrInvalid or
+// ErrNoVerificationKeys; see TokenProblem.
+func (t *Tokens) Solution(text string, maxAge time.Duration) (Solution, error) {
+	if t == nil {
+		return Solution{}, ErrNoVerificationKeys
+	}
+	var c challengeClaims
+	if _, err := t.parser.ParseWithClaims(text, &c, t.candidates); err != nil {
+		return Solution{}, explainError(err)
+	}
+	refused := func(why string) (Solution, error) { return Solution{}, &tokenError{ErrInvalid, why} }
+	now := time.Now()
+	switch {
+	case c.IssuedAt == nil || c.ID == "" || c.Challenge == "" || c.Subject == "":
+		return refused("lacks one of the claims iat, jti, challenge and sub")
+	case len(c.ID) > maxTokenID:
+		return refused("has a jti that is too long")
+	case now.Before(c.IssuedAt.Add(-t.config.Leeway)):
+		return refused("was issued in the future")
+	case !now.Before(c.IssuedAt.Add(maxAge + t.config.Leeway)):
+		return refused("is too old")
+	}
+	return Solution{c.ID, c.Challenge, c.Subject}, nil
+}
+
+// Leeway returns the tolerated clock skew of the issuer.
+func (t *Tokens) Leeway() time.Duration {
+	if t == nil {
+		return 0
+	}
+	return t.config.Leeway
 }

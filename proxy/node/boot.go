@@ -1,11 +1,26 @@
 package node
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
@@ -103,4 +118,229 @@ func (s store) bootPushed(o *configSource, e cluster.Entry) (bootConfig, error) 
 		o.log.Warn().Err(err).Msg("cannot write reload.keep")
 	}
 	return bootConfig{c, e.Generation}, nil
+}
+
+// mountInfo lists the mounts of a process on Linux; see proc(5).
+const mountInfo = "/proc/self/mountinfo"
+
+// isMountPoint reports whether the file at path is itself a mount point, as in containers into which a
+// single file is mounted. Such a mount always shows the same inode. If the file is replaced by
+// renaming a new one, as editors and most tools do, the container never sees the new file.
+func isMountPoint(path string, mounts io.Reader) bool {
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	lines := bufio.NewScanner(mounts)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 4 && unescapeMount(fields[4]) == whole {
+			return true
+		}
+	}
+	return false
+}
+
+// unescapeMount decodes a path of mountinfo, in which whitespace is written as \040.
+func unescapeMount(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+3 < len(text) {
+			if n, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// checkBindMount logs a warning if changes of a file may not be visible.
+func (n *Node) checkBindMount(path string) {
+	f, err := os.Open(mountInfo)
+	if err != nil {
+		return // not Linux
+	}
+	defer f.Close()
+	if isMountPoint(path, f) {
+		n.log.Warn().Str("file", path).Msg("config file is a bind mount, in which a replaced file is not visible; mount its directory")
+	}
+}
+
+// closeTimeout is the default time limit for closing one part of a node.
+const closeTimeout = 10 * time.Second
+
+// errCloseTimeout reports that a part of a node did not close within its time limit.
+var errCloseTimeout = errors.New("not closed in time")
+
+// A closer closes one part of a node.
+type closer struct {
+	name    string
+	timeout time.Duration
+	close   func(ctx context.Context) error
+}
+
+// closers is a stack of parts that were started. They are closed in reverse order, so that a part
+// can use all earlier ones until it has ended. The zero value is ready to use. It is used by one
+// goroutine.
+type closers struct{ stack []closer }
+
+// push adds a part that was started. The context of close ends after closeTimeout.
+func (c *closers) push(name string, close func(ctx context.Context) error) {
+	c.pushWithin(name, closeTimeout, close)
+}
+
+// pushWithin is push with a time limit.
+func (c *closers) pushWithin(name string, within time.Duration, close func(ctx context.Context) error) {
+	c.stack = append(c.stack, closer{name, within, close})
+}
+
+// close closes all parts in reverse order and returns their errors. A part that exceeds its time
+// limit is abandoned, so that it does not block the others; its error is errCloseTimeout with its
+// name. The stack is empty afterwards.
+func (c *closers) close(ctx context.Context) error {
+	var errs []error
+	for len(c.stack) > 0 {
+		last := c.stack[len(c.stack)-1]
+		c.stack = c.stack[:len(c.stack)-1]
+		errs = append(errs, last.run(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// run closes one part.
+func (c closer) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- c.close(ctx) }()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-closed: // closed at the same moment
+		return err
+	default:
+		return fmt.Errorf("close %s: %w (%v)", c.name, errCloseTimeout, c.timeout)
+	}
+}
+
+// tasks is a group of named goroutines that are stopped together.
+type tasks struct {
+	ctx    context.Context // context of all tasks
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	running map[string]bool
+}
+
+func newTasks() *tasks {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &tasks{ctx: ctx, cancel: cancel, running: map[string]bool{}}
+}
+
+// start runs f in a goroutine. f must return when its context is done.
+func (t *tasks) start(name string, f func(ctx context.Context)) {
+	t.markRunning(name)
+	t.wg.Go(func() {
+		defer t.markEnded(name)
+		f(t.ctx)
+	})
+}
+
+func (t *tasks) markRunning(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running[name] = true
+}
+
+func (t *tasks) markEnded(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.running, name)
+}
+
+// stop cancels the tasks' context, and does not wait.
+func (t *tasks) stop(context.Context) error {
+	t.cancel()
+	return nil
+}
+
+// wait waits for all tasks. If ctx is done before, it returns an error with the names of those
+// still running.
+func (t *tasks) wait(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() {
+		t.wg.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.running) == 0 { // they ended at the same moment
+		return nil
+	}
+	return fmt.Errorf("still running: %s: %w", strings.Join(slices.Sorted(maps.Keys(t.running)), ", "), errCloseTimeout)
+}
+
+// A systemd notifies systemd of the state of this process (sd_notify, Type=notify-reload). Without
+// systemd it does nothing.
+type systemd struct{ log zerolog.Logger }
+
+func (s systemd) ready(p *proxy.Proxy) {
+	generation, _ := p.Serving()
+	s.notify(daemon.SdNotifyReady + "\nSTATUS=serving generation " + strconv.FormatInt(generation, 10))
+}
+
+// reloading must be followed by ready, whatever the result.
+func (s systemd) reloading() {
+	s.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec() + "\nSTATUS=reloading")
+}
+
+func (s systemd) stopping() { s.notify(daemon.SdNotifyStopping + "\nSTATUS=draining") }
+
+func (s systemd) notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		s.log.Warn().Err(err).Msg("sd_notify failed")
+	}
+}
+
+// alive reports whether the admin listener answers, like a health check.
+func (n *Node) alive() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	return admin.Client{Address: n.Address("admin")}.Healthz(ctx) == nil
+}
+
+// watchdog notifies systemd while alive returns true, twice in the interval that systemd expects,
+// until ctx is done.
+func (s systemd) watchdog(ctx context.Context, alive func() bool) {
+	within, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		s.log.Warn().Err(err).Msg("watchdog off")
+	}
+	if within <= 0 {
+		return
+	}
+	tick := time.NewTicker(within / 2)
+	defer tick.Stop()
+	for {
+		if alive() {
+			s.notify(daemon.SdNotifyWatchdog)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

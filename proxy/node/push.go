@@ -1,11 +1,20 @@
 package node
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
@@ -162,4 +171,223 @@ func (n *Node) pushApplied(e cluster.Entry, err error) {
 	if err := n.source.keep(e); err != nil {
 		n.log.Warn().Err(err).Msg("cannot write reload.keep")
 	}
+}
+
+// Rollback implements admin.Cluster.
+func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
+	entries, err := a.store.cluster.History(ctx)
+	if err != nil {
+		return admin.Pushed{}, err
+	}
+	i := rollbackTo(entries)
+	switch {
+	case r.Generation != 0:
+		if i = slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == r.Generation }); i < 0 {
+			return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
+		}
+	case i < 0:
+		return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "no earlier generation in the history differs from what is served and from what was rolled back; weir history lists them: name one"}
+	}
+	if err := entries[i].Unreadable; err != nil {
+		return admin.Pushed{}, unreadable(entries[i], err)
+	}
+	p := cluster.Push{Bundle: entries[i].Bundle, Author: authorOf(ctx, r.Author, r.Sender), From: entries[i].Generation}
+	if r.DryRun {
+		return a.try(ctx, p)
+	}
+	return a.push(ctx, p)
+}
+
+// rollbackTo returns the index of the entry to which a rollback leads by default, or -1: the newest one that is
+// older than what is served, also if that was restored itself, and that has neither the contents of that nor
+// those of a generation that was rolled back. entries begin with the newest.
+func rollbackTo(entries []cluster.Entry) int {
+	if len(entries) == 0 {
+		return -1
+	}
+	rejected := []bundle.Bundle{entries[0].Bundle}
+	for i, e := range entries[1:] {
+		if entries[i].From != 0 { // the entry after e was a rollback
+			rejected = append(rejected, e.Bundle)
+		}
+	}
+	at := 0
+	for entries[at].From != 0 {
+		from := slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == entries[at].From })
+		if from <= at { // it is no longer in the history
+			break
+		}
+		at = from
+	}
+	for i := at + 1; i < len(entries); i++ {
+		if entries[i].Unreadable == nil && !slices.ContainsFunc(rejected, entries[i].Bundle.Same) {
+			return i
+		}
+	}
+	return -1
+}
+
+// History implements admin.Cluster.
+func (a pushAPI) History(ctx context.Context) (admin.History, error) {
+	entries, err := a.store.cluster.History(ctx)
+	return history(entries), err
+}
+
+// Diff implements admin.Cluster. It compares a generation with the one pushed before it.
+func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
+	entries, err := a.store.cluster.History(ctx)
+	if err != nil {
+		return admin.Diff{}, err
+	}
+	i := slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == generation })
+	if i < 0 {
+		return admin.Diff{}, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history; weir history lists what is", generation)}
+	}
+	once := make([]byte, 16)
+	rand.Read(once)
+	after, is, err := a.shown(entries[i], once)
+	if err != nil {
+		return admin.Diff{}, err
+	}
+	d := admin.Diff{Entry: entry(entries[i]), Changes: []config.Change{}}
+	if i+1 == len(entries) {
+		d.Diff = compareFiles(bundle.Bundle{}, is)
+		return d, nil
+	}
+	before, was, err := a.shown(entries[i+1], once)
+	if err != nil {
+		return admin.Diff{}, err
+	}
+	d.Changes, d.Diff = config.Compare(before, after), compareFiles(was, is)
+	return d, nil
+}
+
+// shown returns the configuration of an entry, and its files as they may be shown.
+func (a pushAPI) shown(e cluster.Entry, once []byte) (*config.Config, bundle.Bundle, error) {
+	c, err := (*config.Config)(nil), e.Unreadable
+	if err == nil {
+		c, err = bundle.Unpack(a.source.machine, e.Bundle)
+	}
+	if err != nil {
+		return nil, bundle.Bundle{}, unreadable(e, err)
+	}
+	return c, e.Bundle.Shown(c, once), nil
+}
+
+// unreadable is the problem of an entry whose contents are not known here.
+func unreadable(e cluster.Entry, err error) error {
+	return &admin.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("generation %d cannot be read here: %v", e.Generation, err)}
+}
+
+// compareFiles returns the differences between the files of two bundles. The main files are compared with each
+// other, whatever their names are.
+func compareFiles(was, is bundle.Bundle) string {
+	var all bytes.Buffer
+	all.Write(diff.Diff("a/"+was.Main, []byte(was.Files[was.Main]), "b/"+is.Main, []byte(is.Files[is.Main])))
+	before, after := was.Others(), is.Others()
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		all.Write(diff.Diff("a/"+name, []byte(before[name]), "b/"+name, []byte(after[name])))
+	}
+	return all.String()
+}
+
+const (
+	// diffTTL is how long the difference of two configurations is kept, and unknownTTL how long it is not
+	// asked for again after a node did not answer.
+	diffTTL    = 10 * time.Minute
+	unknownTTL = 10 * time.Second
+)
+
+// A configDiff is what makes a configuration differ from the one of most nodes.
+type configDiff struct {
+	changes []config.Change
+	unknown string // why the changes are not known
+	until   time.Time
+}
+
+// configDiffs are the differences that were found, by the hashes of the two configurations: pages that show
+// them are refreshed every few seconds, and nodes are asked once.
+type configDiffs struct {
+	mu    sync.Mutex // guards what follows; never held over I/O
+	known map[[2]string]configDiff
+}
+
+// find returns the known differences from the first of groups to each of the others.
+func (c *configDiffs) find(groups []admin.NodeGroup) (found []configDiff, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range groups[1:] {
+		d := c.known[[2]string{groups[0].Hash, g.Hash}]
+		if time.Now().After(d.until) {
+			return nil, false
+		}
+		found = append(found, d)
+	}
+	return found, true
+}
+
+// keep keeps the differences from the first of groups to the others.
+func (c *configDiffs) keep(groups []admin.NodeGroup, found []configDiff) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(c.known, func(_ [2]string, d configDiff) bool { return now.After(d.until) })
+	if c.known == nil {
+		c.known = map[[2]string]configDiff{}
+	}
+	for i, d := range found {
+		c.known[[2]string{groups[0].Hash, groups[i+1].Hash}] = d
+	}
+}
+
+// compareGroups adds to each configuration but the first what makes it differ from that one.
+func (n *Node) compareGroups(ctx context.Context, groups []admin.NodeGroup) {
+	if len(groups) < 2 {
+		return
+	}
+	found, all := n.drift.find(groups)
+	if !all {
+		found = n.diffGroups(ctx, groups)
+		n.drift.keep(groups, found)
+	}
+	for i, d := range found {
+		groups[i+1].Changes, groups[i+1].Unknown = d.changes, d.unknown
+	}
+}
+
+// diffGroups asks one node of each group for its configuration.
+func (n *Node) diffGroups(ctx context.Context, groups []admin.NodeGroup) []configDiff {
+	q := cluster.ConfigQuery{Once: make([]byte, 16)}
+	rand.Read(q.Once)
+	for _, g := range groups {
+		asked := g.Nodes[0]
+		if slices.Contains(g.Nodes, n.store.id) {
+			asked = n.store.id
+		}
+		q.Nodes = append(q.Nodes, asked)
+	}
+	served := map[string]config.Parts{}
+	replies, _ := n.gatherAnswers(ctx, cluster.Question{Config: &q})
+	for _, r := range replies {
+		if c := r.Seen.Config; c != nil {
+			served[c.Hash] = c.Parts
+		}
+	}
+	var found []configDiff
+	now := time.Now()
+	for i, g := range groups[1:] {
+		d := configDiff{until: now.Add(unknownTTL)}
+		switch {
+		case served[groups[0].Hash] == nil:
+			d.unknown = q.Nodes[0] + " did not say what it serves"
+		case served[g.Hash] == nil:
+			d.unknown = q.Nodes[i+1] + " did not say what it serves"
+		default:
+			d.changes, d.until = config.CompareParts(served[groups[0].Hash], served[g.Hash]), now.Add(diffTTL)
+		}
+		found = append(found, d)
+	}
+	return found
 }

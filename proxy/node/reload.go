@@ -1,16 +1,30 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // reload reloads the configuration and logs the result.
@@ -97,4 +111,266 @@ func (n *Node) ready(ctx context.Context) admin.Readiness {
 		r.Checks["draining"] = "requests in progress are ending"
 	}
 	return r
+}
+
+// A reloadStatus is the result of the last reload and of the last push. After a refusal the status
+// remains refused until a reload succeeds, even if only by undoing the change, and after that of a pushed
+// configuration until another push succeeds: until then this node does not serve the configuration that
+// it should.
+type reloadStatus struct {
+	successful, succeededAt prometheus.Gauge
+
+	mu      sync.Mutex // guards what follows
+	refused time.Time  // zero if the last reload succeeded
+	pushed  time.Time  // when a pushed configuration was refused; zero if the last push succeeded
+}
+
+// newReloadStatus returns the status of a node that has just loaded its configuration.
+func newReloadStatus(r prometheus.Registerer) *reloadStatus {
+	s := &reloadStatus{
+		successful: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_config_last_reload_successful", Help: "1 if the last reload succeeded, 0 if it was refused.",
+		}),
+		succeededAt: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_config_last_reload_success_timestamp_seconds", Help: "Time of the last successful reload, in seconds since 1970.",
+		}),
+	}
+	r.MustRegister(s.successful, s.succeededAt)
+	s.record(nil)
+	return s
+}
+
+// record records the result of a reload.
+func (s *reloadStatus) record(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.refuse(&s.refused)
+		return
+	}
+	s.refused = time.Time{}
+	if s.pushed.IsZero() {
+		s.successful.Set(1)
+		s.succeededAt.SetToCurrentTime()
+	}
+}
+
+// recordPush records the result of a push, which replaces what was reloaded before.
+func (s *reloadStatus) recordPush(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.refuse(&s.pushed)
+		return
+	}
+	s.refused, s.pushed = time.Time{}, time.Time{}
+	s.successful.Set(1)
+	s.succeededAt.SetToCurrentTime()
+}
+
+// refuse keeps the time of the first refusal.
+func (s *reloadStatus) refuse(since *time.Time) {
+	if since.IsZero() {
+		*since = time.Now()
+	}
+	s.successful.Set(0)
+}
+
+// status returns the status for /readyz, which is public: it reveals nothing about the files.
+func (s *reloadStatus) status(generation int64) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := s.pushed
+	if since.IsZero() {
+		since = s.refused
+	}
+	if since.IsZero() {
+		return "ok"
+	}
+	return fmt.Sprintf("refused since %s; generation %d is served on, and the log says what is wrong", since.UTC().Format(time.RFC3339), generation)
+}
+
+const (
+	// settleTime is how long files must not change before they are read: editors and Kubernetes
+	// change them in several steps.
+	settleTime = 150 * time.Millisecond
+	// rescanInterval is the interval at which files are read anyway, for file systems that report
+	// no events.
+	rescanInterval = 30 * time.Second
+)
+
+// A fingerprint returns a hash of the content of some files, and adds their directories to w.
+type fingerprint func(w *fsnotify.Watcher) [sha256.Size]byte
+
+// watch calls changed whenever the hash returned by look changes, and once at the beginning, until
+// ctx is done. It watches directories instead of files, because editors and Kubernetes replace
+// files. If a directory cannot be watched, changes are found every rescanInterval.
+func watch(ctx context.Context, look fingerprint, changed func(context.Context)) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch files: %w", err)
+	}
+	defer func() { go w.Close() }() // nobody waits for it: on a busy machine it takes the kernel seconds
+
+	var seen [sha256.Size]byte // zero: the files may have changed since they were loaded
+	look(w)
+	again := time.NewTicker(rescanInterval)
+	defer again.Stop()
+	settled := time.NewTimer(0)
+	defer settled.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.Events: // the kinds of events differ between systems
+			settled.Reset(settleTime)
+		case <-w.Errors: // events may have been lost
+			settled.Reset(settleTime)
+		case <-again.C:
+			settled.Reset(0)
+		case <-settled.C:
+			if now := look(w); now != seen {
+				seen = now
+				changed(ctx)
+				look(w) // watch new files
+			}
+		}
+	}
+}
+
+// configFiles returns the files of the current configuration, and those that match its patterns
+// now.
+func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
+	files := slices.Clone(c.Files)
+	for _, g := range c.Globs {
+		found, _ := filepath.Glob(g) // patterns are valid
+		files = append(files, found...)
+		w.Add(filepath.Dir(g))
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// hashFiles watches the directories of files and returns a hash of their content.
+func hashFiles(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
+	h := sha256.New()
+	for _, f := range files {
+		w.Add(filepath.Dir(f)) // on failure the file is found by rescanning
+		if real, err := filepath.EvalSymlinks(f); err == nil {
+			w.Add(filepath.Dir(real))
+		}
+		n, err := hashFile(h, f)
+		fmt.Fprintf(h, "%q %d %v\n", f, n, err != nil)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// hashFile writes the content of a file to h, without holding it in memory: a list may be long.
+func hashFile(h hash.Hash, name string) (size int64, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return io.Copy(h, f)
+}
+
+// A configSource is the source of the configuration: the file of this machine, or the pushed
+// configuration. With the latter, only the sections that belong to the machine are used from the
+// file.
+type configSource struct {
+	path    string
+	load    func() (*config.Config, error) // loads the file
+	machine *config.Config                 // the file as loaded at the start
+	log     zerolog.Logger
+
+	mu     sync.Mutex     // guards what follows; never held over I/O
+	bundle *bundle.Bundle // the pushed configuration that is served; nil if the file is served
+}
+
+// pushable reports whether pushed configurations are served.
+func (s *configSource) pushable() bool { return s.machine.Reload.Source == config.SourceRedis }
+
+// served returns the pushed configuration that is served, or nil.
+func (s *configSource) served() *bundle.Bundle {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bundle
+}
+
+// set records the pushed configuration that is served.
+func (s *configSource) set(b bundle.Bundle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bundle = &b
+}
+
+// read returns the configuration to serve: the pushed one, with the files of this machine to which
+// it refers, otherwise the own file.
+func (s *configSource) read(context.Context) (*config.Config, error) {
+	b := s.served()
+	if b == nil {
+		return s.load()
+	}
+	if file, err := s.load(); err != nil || file.Sum != s.machine.Sum {
+		s.log.Warn().Str("file", s.path).Msg("the file has changed and is not served; push it with weir push")
+	}
+	return bundle.Unpack(s.machine, *b)
+}
+
+// seal returns what encrypts and opens pushed configurations.
+func (s *configSource) seal() bundle.Seal { return bundle.NewSeal(s.machine.Privacy) }
+
+// keep writes the pushed configuration to the configured file, as it is stored in Redis. The file is replaced atomically.
+func (s *configSource) keep(e cluster.Entry) error {
+	path := s.machine.Reload.Keep
+	if path == "" {
+		return nil
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("store pushed config: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("store pushed config: %w", err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("store pushed config: %w", err)
+	}
+	return nil
+}
+
+// readKept reads the kept configuration. Its Generation is 0 if there is none.
+func (s *configSource) readKept() (k cluster.Entry, err error) {
+	if s.machine.Reload.Keep == "" {
+		return k, nil
+	}
+	text, err := os.ReadFile(s.machine.Reload.Keep)
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, nil
+	}
+	var stored struct {
+		cluster.Entry
+		Bundle json.RawMessage `json:"bundle"`
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &stored)
+	}
+	if k = stored.Entry; err == nil && bytes.HasPrefix(stored.Bundle, []byte{'{'}) { // as 0.1.0 kept it
+		err = json.Unmarshal(stored.Bundle, &k.Bundle)
+	} else if err == nil {
+		if err = json.Unmarshal(stored.Bundle, &k.Packed); err == nil {
+			k.Bundle, err = s.seal().Open(k.Packed, k.Hash)
+		}
+	}
+	if err != nil {
+		return cluster.Entry{}, fmt.Errorf("load pushed config: %w", err)
+	}
+	return k, nil
 }

@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,4 +154,116 @@ func nodeID() string {
 		host = "weir"
 	}
 	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
+}
+
+// watch checks the store every second. It logs when the store becomes unreachable or reachable, when
+// another field of the configuration is the reason, and when Redis may evict counts.
+func (s store) watch(ctx context.Context, log zerolog.Logger) {
+	tick := time.NewTicker(connectTimeout)
+	defer tick.Stop()
+	var field, warning string
+	away := false
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now, err := s.check(ctx)
+		if err != nil {
+			if f := faultOf(err); (!away || f.field != field) && ctx.Err() == nil {
+				logUnusable(log, err)
+				field = f.field
+			}
+			away = true
+			continue
+		}
+		if away {
+			log.Info().Msg("redis reachable")
+		}
+		if now != warning && now != "" {
+			log.Warn().Str("problem", now).Msg("redis may evict counts")
+		}
+		away, warning = false, now
+	}
+}
+
+// A redisFault is a reason why Redis cannot be used that only an operator can remove. It is zero if
+// Redis is unreachable for another reason.
+type redisFault struct {
+	field string // of the configuration
+	hint  string
+}
+
+// logUnusable logs that the store cannot be used, at level error if it will not become usable by
+// itself.
+func logUnusable(log zerolog.Logger, err error) {
+	f := faultOf(err)
+	if f.field == "" {
+		e := log.Warn().Err(err)
+		if errors.Is(err, redisstore.ErrTLS) { // it was connected to
+			e.Str("field", "redis.tls").Str("hint", "redis does not answer to TLS; leave redis.tls out if it has none")
+		}
+		e.Msg("redis unreachable; limits go by on_store_failure")
+		return
+	}
+	log.Error().Err(err).Str("field", f.field).Str("hint", f.hint).Msg("redis refused; limits go by on_store_failure")
+}
+
+// faultOf returns the fault that err reports. The names of errors are those of Redis.
+func faultOf(err error) redisFault {
+	login := "redis."
+	if strings.Contains(err.Error(), "all sentinels") { // the client's words when no sentinel can be asked
+		login = "redis.sentinel."
+	}
+	why := redisstore.WhyNotWritable(err)
+	switch {
+	case why != "":
+		return redisFault{"redis.addrs", "redis replies and refuses writes: " + why}
+	case errors.Is(err, redisstore.ErrMode):
+		return redisFault{"redis.mode", "write the mode in which redis is deployed: single, sentinel or cluster"}
+	case errors.Is(err, redisstore.ErrTLS) && !errors.Is(err, context.DeadlineExceeded):
+		return redisFault{"redis.tls", "check that redis uses TLS, and both certificates"}
+	case redis.HasErrorPrefix(err, "NOAUTH"):
+		return redisFault{login + "password", "redis requires a password"}
+	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "ERR AUTH"):
+		return redisFault{login + "password", "redis does not accept the user with this password"}
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return redisFault{login + "username", "the user lacks a right; see Redis in the reference"}
+	}
+	return redisFault{}
+}
+
+// checkWritable returns an error if weir cannot write the files that c configures. This check at the
+// start prevents a failure at the first push or certificate.
+func checkWritable(c *config.Config) error {
+	if keep := c.Reload.Keep; keep != "" {
+		if err := tryWrite(filepath.Dir(keep)); err != nil {
+			return fmt.Errorf("reload.keep %s cannot be written: %w; name a file in a directory that weir may write to", keep, err)
+		}
+	}
+	if c.Listen.ACME == nil || c.Listen.HTTPS == "" { // certificates are used by HTTPS only
+		return nil
+	}
+	storage := c.Listen.ACME.Storage
+	err := os.MkdirAll(storage, 0o700)
+	if err == nil {
+		err = tryWrite(storage)
+	}
+	if err != nil {
+		return fmt.Errorf("listen.tls.acme.storage %s cannot be written: %w; name a directory that weir may write to, and that outlives restarts", storage, err)
+	}
+	return nil
+}
+
+// tryWrite creates and removes a file in a directory, and returns the error.
+func tryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, ".weir-*")
+	if err != nil {
+		if pe := (*os.PathError)(nil); errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }

@@ -8,8 +8,12 @@
 package respond
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"unsafe"
 )
 
 // A Field is a header field line.
@@ -59,4 +63,202 @@ func (r Response) Field(name string) string {
 		}
 	}
 	return ""
+}
+
+// A Buffer holds the memory of a response, so that further responses cost no allocation. The zero
+// value is ready to use. A response is valid until Reset or Discard is called; callers that keep
+// parts of it longer must clone them.
+type Buffer struct {
+	fields []Field
+	text   []byte // values of fields
+	body   []byte
+	state  []int64 // of a Cache; Reset keeps it
+}
+
+// Reset prepares b for another response.
+func (b *Buffer) Reset() {
+	clear(b.fields)
+	b.fields, b.text, b.body = b.fields[:0], b.text[:0], b.body[:0]
+}
+
+// Discard is like Reset, but passes each buffer to a function and keeps what it
+// returns.
+func (b *Buffer) Discard(buffer func([]byte) []byte) {
+	clear(b.fields)
+	b.fields, b.text, b.body, b.state = b.fields[:0], buffer(b.text), buffer(b.body), b.state[:0]
+}
+
+// textFrom returns what was appended to b.text after its first n bytes.
+func (b *Buffer) textFrom(n int) string {
+	if n == len(b.text) {
+		return ""
+	}
+	return unsafe.String(&b.text[n], len(b.text)-n)
+}
+
+// formatInt returns n in decimal.
+func (b *Buffer) formatInt(n int64) string {
+	from := len(b.text)
+	b.text = appendInt(b.text, n)
+	return b.textFrom(from)
+}
+
+// appendInt appends n in decimal. Most numbers of a response are small: seconds, permits and lengths.
+func appendInt(b []byte, n int64) []byte {
+	switch {
+	case n < 0 || n >= 10_000:
+		return strconv.AppendInt(b, n, 10)
+	case n >= 1000: // a wait of up to some hours
+		return append(b, '0'+byte(n/1000), '0'+byte(n/100%10), '0'+byte(n/10%10), '0'+byte(n%10))
+	case n >= 100:
+		return append(b, '0'+byte(n/100), '0'+byte(n/10%10), '0'+byte(n%10))
+	case n >= 10:
+		return append(b, '0'+byte(n/10), '0'+byte(n%10))
+	}
+	return append(b, '0'+byte(n))
+}
+
+// Static returns a configured response. Only fields can allow caching. The body
+// is dropped for a status that has none.
+func Static(status int, contentType, body string, fields []Field) Response {
+	a := Response{Status: status, Fields: append([]Field(nil), fields...)}
+	switch {
+	case status == http.StatusNoContent || status == http.StatusNotModified:
+		return a
+	case body != "" && status != http.StatusResetContent:
+		a.Body = []byte(body)
+		a.Fields = append(a.Fields, Field{"Content-Type", contentType})
+	}
+	a.Fields = append(a.Fields, Field{"Content-Length", strconv.Itoa(len(a.Body))})
+	return a
+}
+
+// Redirect returns a redirect with a status from 301 to 308. Invalid characters
+// in the URL are escaped.
+func Redirect(status int, to string) Response {
+	return Static(status, "", "", []Field{{"Location", escapeLocation(to)}})
+}
+
+// escapeLocation escapes characters that would end the URL or the header field.
+func escapeLocation(to string) string {
+	const hex = "0123456789ABCDEF"
+	var b []byte
+	for i := range len(to) {
+		switch c := to[i]; {
+		case c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' || c == '\\':
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
+// WithRateLimitFields returns a with the rate limit fields of an allowed request. It uses the
+// buffer of v, or allocates.
+func (r Response) WithRateLimitFields(q *RateLimitFields, v Verdict) Response {
+	if v.Buffer == nil {
+		v.Buffer = new(Buffer)
+	}
+	m := v.Buffer
+	m.Reset()
+	m.fields = append(m.fields, r.Fields...)
+	q.addFields(&v)
+	r.Fields = m.fields
+	return r
+}
+
+// The names of fields and parameters in draft-ietf-httpapi-ratelimit-headers-10.
+// Later revisions may rename parameters, so they are defined only here.
+const (
+	fieldPolicy = "Ratelimit-Policy" // canonical for net/http; field names ignore case
+	fieldLimit  = "Ratelimit"
+
+	paramQuota     = "q"  // permits a window
+	paramWindow    = "w"  // its length in seconds, 1 or more
+	paramRemaining = "r"  // permits left
+	paramUnit      = "qu" // what the quota counts; requests when absent
+	paramReset     = "t"  // seconds until more come
+
+	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+	typeChallenge = "https://github.com/weir-proxy/weir/problems/challenge"
+
+	titleChallenge       = "A challenge must be solved first"
+	titleQuotaExceeded   = "Request cannot be satisfied as assigned quota has been exceeded"
+	titleReducedCapacity = "Request cannot be satisfied due to temporary server capacity constraints"
+)
+
+// The de facto standard fields. Reset is a number of seconds, not a point in
+// time.
+const (
+	fieldXLimit     = "X-Ratelimit-Limit"
+	fieldXRemaining = "X-Ratelimit-Remaining"
+	fieldXReset     = "X-Ratelimit-Reset"
+)
+
+// An ErrorText replaces the problem documents of one status. In Detail, Body and the values of Fields
+// {retry_after} is replaced by the seconds of Retry-After, 0 if there is none, {request_id} by the id of
+// the request, and {status} by the status, {origin} as in a Reject. Without Detail and Body the document stays as it is.
+type ErrorText struct {
+	Detail      string
+	Fields      []Field
+	Body        string // in place of a problem, unless empty
+	ContentType string // of Body; for JSON and HTML placeholders are escaped
+}
+
+// ErrorTexts replace the problem documents that are configured. They are immutable. Nil replaces none.
+type ErrorTexts struct{ byStatus map[int]*compiledReject }
+
+// NewErrorTexts returns the ErrorTexts of these statuses, nil if there are none.
+func NewErrorTexts(texts map[int]ErrorText) *ErrorTexts {
+	if len(texts) == 0 {
+		return nil
+	}
+	e := &ErrorTexts{map[int]*compiledReject{}}
+	for status, t := range texts {
+		c := compileReject(Reject{Status: status, Detail: t.Detail, Fields: t.Fields, Body: t.Body, ContentType: t.ContentType})
+		kind, title := problemType(status)
+		c.prefix = string(appendProblem(nil, kind, title, status)) + detailMember
+		if t.Detail == "" {
+			c.detail = template{}
+		}
+		e.byStatus[status] = &c
+	}
+	return e
+}
+
+// Replace returns a response of Weir itself with the configured text, if there is one for its status. origin is the
+// field Origin of the request.
+// The fields that tell more about it, such as Allow and Retry-After, stay unless
+// they are configured too.
+func (e *ErrorTexts) Replace(a Response, requestID, origin string) Response {
+	if e == nil || e.byStatus[a.Status] == nil {
+		return a
+	}
+	c := e.byStatus[a.Status]
+	s := &substitutions{retryAfter: cmp.Or(a.Field("Retry-After"), "0"), requestID: requestID, status: c.statusText, origin: checkedOrigin(origin)}
+	m := Buffer{body: a.Body}
+	switch {
+	case c.customBody:
+		m.body = c.body.append(nil, s)
+	case len(c.detail.parts) > 0:
+		m.body = append(c.detail.append([]byte(c.prefix), s), '"')
+		m.body = append(appendID(m.body, requestID), "}\n"...)
+	}
+	for _, f := range a.Fields {
+		if slices.ContainsFunc(c.fields, func(own customField) bool { return strings.EqualFold(own.name, f.Name) }) {
+			continue
+		}
+		switch f.Name {
+		case "Content-Type":
+			f.Value = c.contentType
+		case "Content-Length":
+			f.Value = strconv.Itoa(len(m.body))
+		}
+		m.fields = append(m.fields, f)
+	}
+	m.addCustom(c.fields, s)
+	return Response{Status: a.Status, Fields: m.fields, Body: m.body}
 }

@@ -39,9 +39,9 @@
 // Some servers are lenient: they decode a path twice, accept overlong UTF-8 escapes, cut
 // a segment at a semicolon, or drop spaces and dots at its end. A path that such a server
 // would match to another pattern, or read with another value of a key, is ErrTarget: /a;x
-// could be taken for /a (lenient.go). So is one whose last segment has a dot where a server
+// could be taken for /a (normalize.go). So is one whose last segment has a dot where a server
 // that cuts a format such as .json off would read another value of a key, unless the
-// parameter has a regular expression that admits the dot (format.go). The rest of a path,
+// parameter has a regular expression that admits the dot (descriptor.go). The rest of a path,
 // *, is read as it is.
 //
 // # Case, trailing slash and method
@@ -50,7 +50,7 @@
 // A request that matches an unguarded pattern, but that such a framework would treat as
 // a request of a guarded one, is matched to the guarded pattern, so that a client
 // cannot avoid a limit this way. If both patterns are guarded, it is ErrTarget
-// (guarded.go, fold.go). A path or method that is spelled exactly as in a pattern
+// (guarded.go, pattern.go). A path or method that is spelled exactly as in a pattern
 // always matches that pattern.
 //
 // # Escaped slashes and query conditions
@@ -58,5 +58,5 @@
 // Some servers treat an escaped slash as part of a segment, others as a separator: it is
 // ErrTarget unless the pattern says that its upstream keeps it. If a pattern has
 // conditions on the query, an ambiguous query is ErrQuery: a repeated parameter, a
-// parameter name that some servers take for another, or a form in the body (query.go).
+// parameter name that some servers take for another, or a form in the body (request.go).
 package route

@@ -1,10 +1,15 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 )
 
 // maxWeight is the largest weight of a target.
@@ -54,4 +59,115 @@ func newUnixEndpoint(u *url.URL) (endpoint, error) {
 		return endpoint{}, fmt.Errorf("target %s: write unix:/PATH", u.Redacted())
 	}
 	return endpoint{name: "unix:" + u.Path, scheme: "http", socket: u.Path, authority: "localhost"}, nil
+}
+
+// resolve resolves the host names of the targets every interval until ctx is done. If
+// an address has been removed, the existing connections complete their requests and are
+// then closed; new connections use the new addresses. A failed lookup changes nothing.
+func (p *Pool) resolve(ctx context.Context, hosts []string) {
+	every := time.NewTicker(p.resolveInterval)
+	defer every.Stop()
+	known := map[string][]netip.Addr{}
+	for {
+		if p.addressRemoved(ctx, hosts, known) {
+			p.replaceTransport()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// addressRemoved resolves hosts, stores the addresses in known, and reports whether a
+// known address is missing. The first successful lookup of a host also counts, because
+// the addresses of connections made before it are not known.
+func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
+	gone := false
+	for _, host := range hosts {
+		found, err := p.resolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			continue
+		}
+		before, asked := known[host]
+		gone = gone || !asked || slices.ContainsFunc(before, func(a netip.Addr) bool { return !slices.Contains(found, a) })
+		known[host] = found
+	}
+	return gone
+}
+
+// replaceTransport switches to a new transport. The connections of the old one are
+// closed as soon as they are idle.
+func (p *Pool) replaceTransport() {
+	old := p.currentTransport.Swap(&transportRef{p.newTransport()})
+	old.CloseIdleConnections()
+}
+
+// hostnames returns the hosts of the targets that are names, not addresses.
+func (p *Pool) hostnames() []string {
+	var hosts []string
+	for _, m := range p.backends {
+		host, _, err := net.SplitHostPort(m.host)
+		if err != nil {
+			host = m.host
+		}
+		if _, err := netip.ParseAddr(host); err != nil && m.socket == "" && m.host != echoHost && host[0] != '[' && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// A Condition is the condition of a target.
+type Condition string
+
+// The conditions of a target.
+const (
+	Healthy   Condition = "healthy"
+	SlowStart Condition = "slow_start" // recovered: its share grows
+	Probing   Condition = "probing"    // its ejection has ended: the next request tests it
+	Ejected   Condition = "ejected"    // by passive health checks (outlier detection)
+	Unhealthy Condition = "unhealthy"  // by active health checks
+)
+
+// A TargetStatus is the health and the load of a target.
+type TargetStatus struct {
+	Target    string
+	Weight    int
+	Condition Condition
+	InFlight  int // number of requests
+	// FailedConnects and FailedChecks count consecutive failures.
+	FailedConnects, FailedChecks int
+	EjectedUntil                 time.Time // zero if it is not ejected
+	Share                        float64   // of its weight; below 1 during a slow start
+}
+
+// IsPreferred reports whether the target is preferred over those of which it is not true.
+func (s *TargetStatus) IsPreferred() bool { return s.Condition != Ejected && s.Condition != Unhealthy }
+
+// TargetStatuses returns the status of all targets, in the order of the configuration,
+// and the number of requests in the queue.
+func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	now := time.Now()
+	for _, m := range p.backends {
+		s := TargetStatus{
+			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: int(m.inFlight.Sum()),
+			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, &p.health),
+		}
+		switch {
+		case p.unhealthy(m):
+			s.Condition = Unhealthy
+		case now.Before(m.ejectedUntil):
+			s.Condition, s.EjectedUntil = Ejected, m.ejectedUntil
+		case p.ejects() && m.failedConnects >= p.health.FailureThreshold:
+			s.Condition = Probing
+		case s.Share < 1:
+			s.Condition = SlowStart
+		}
+		all = append(all, s)
+	}
+	return all, len(p.group.waiting)
 }

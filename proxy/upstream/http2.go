@@ -1,15 +1,25 @@
 package upstream
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 const (
@@ -191,3 +201,229 @@ func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	}
 	return t, nil
 }
+
+// An http2Sender sends a request over HTTP/2 with the transport of net/http.
+type http2Sender struct {
+	*forwarding
+	transport   *http2Transport
+	template    *http.Request // the request without a target
+	body        *requestBody  // nil if there is none
+	lastAttempt *attempt
+	idleTimer   *idleTimer // nil if there is no timeout between reads of the response body
+	cancel      context.CancelCauseFunc
+
+	httpResponse *http.Response
+	fields       http1.Fields
+
+	mu       sync.Mutex // held while an interim response is forwarded; guards the fields below
+	gotFinal bool       // the final response has arrived
+	interim  int        // 1xx responses that were forwarded
+}
+
+// sender implements transport.
+func (o *http2Transport) sender(f *forwarding) sender {
+	s := &http2Sender{forwarding: f, transport: o}
+	f.upgrade = "" // HTTP/2 has no Upgrade (RFC 9113 section 8.6)
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	s.cancel = cancel
+	if o.bodyTimeout > 0 {
+		s.idleTimer = newIdleTimer(o.bodyTimeout, cancel)
+	}
+	t, h := f.request, http.Header{}
+	s.template = (&http.Request{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length}).WithContext(ctx)
+	if t.Length != 0 {
+		s.body = newRequestBody(f)
+		s.template.Body, s.template.Trailer = s.body, s.body.trailer
+	}
+	f.writeHeader(mapHeader(h))
+	if f.acceptTrailers {
+		h["Te"] = []string{"trailers"}
+	}
+	if h["User-Agent"] == nil {
+		h["User-Agent"] = nil // prevents the default of net/http
+	}
+	return s
+}
+
+// send implements sender.
+func (s *http2Sender) send(m *backend, _ time.Time) (err error) {
+	s.lastAttempt = s.newAttempt(m)
+	s.httpResponse, err = s.transport.RoundTrip(s.lastAttempt.request)
+	s.mu.Lock()
+	s.gotFinal = err == nil
+	s.mu.Unlock()
+	if cause := s.body.err(); err != nil && cause != nil {
+		return &requestBodyError{cause} // the cause: the target did not get the whole request
+	}
+	return err
+}
+
+// newAttempt returns the request to m. If the pool retries, it also tracks the progress
+// of the request.
+func (s *http2Sender) newAttempt(m *backend) *attempt {
+	try := &attempt{}
+	trace := &httptrace.ClientTrace{Got1xxResponse: s.relayInterim}
+	if s.transport.retries {
+		trace.GotFirstResponseByte = func() { try.responseStarted.Store(true) }
+	}
+	try.request = s.template.WithContext(httptrace.WithClientTrace(s.template.Context(), trace)) // a shallow copy
+	t := s.request
+	try.request.URL = &url.URL{RawQuery: t.RawQuery, ForceQuery: t.ForceQuery}
+	setURL(try.request.URL, m, t.Path)
+	if s.transport.retries && s.body != nil {
+		try.body = &attemptBody{ReadCloser: s.body}
+		try.request.Body = try.body
+	}
+	return try
+}
+
+// canRetry implements sender.
+func (s *http2Sender) canRetry(err error) bool { return s.lastAttempt.canRetry(err) }
+
+// maxInterim is how many 1xx responses to one request are forwarded, as over HTTP/1.1.
+const maxInterim = 100
+
+// relayInterim forwards a 1xx response.
+func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gotFinal || status == http.StatusContinue || s.interim >= maxInterim { // 100 Continue is sent when the body is read
+		return nil
+	}
+	s.interim++
+	f := fieldsFromHeader(http.Header(h))
+	f.StripHopByHop()
+	s.to.Informational(status, f)
+	return nil
+}
+
+// response implements sender.
+func (s *http2Sender) response() (int, *http1.Fields, error) {
+	res := s.httpResponse
+	switch {
+	case res.StatusCode < 100:
+		return 0, nil, fmt.Errorf("status %03d", res.StatusCode)
+	case res.StatusCode == http.StatusSwitchingProtocols:
+		return 0, nil, errors.New("unrequested 101 response")
+	}
+	if res.StatusCode == http.StatusResetContent { // must have no body (RFC 9110 section 15.3.6)
+		res.Body.Close()
+		res.Body, res.ContentLength = http.NoBody, 0
+		res.Header.Set("Content-Length", "0")
+	}
+	addHeader(&s.fields, res.Header)
+	if names := sortedNames(res.Trailer); len(names) > 0 {
+		s.fields.Add("Trailer", strings.Join(names, ", "))
+	}
+	return res.StatusCode, &s.fields, nil
+}
+
+// relay implements sender. It flushes the head and every part of the body separately,
+// because it cannot know whether more data is available.
+func (s *http2Sender) relay(to Sink) error {
+	res := s.httpResponse
+	named, left := res.Header["Connection"], int64(-1)
+	if res.Header["Content-Length"] != nil { // otherwise ContentLength may be inferred by net/http
+		left = res.ContentLength
+	}
+	if err := to.Begin(res.StatusCode, &s.fields, left); err != nil {
+		return err
+	}
+	// A response that consists of a single HEADERS frame must stay so: for errors of
+	// gRPC, that frame is the trailer section (Trailers-Only).
+	if s.request.Method != http.MethodHead && res.ContentLength != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
+		if err := to.Flush(); err != nil {
+			return err
+		}
+	}
+	buf := s.pool.buffers.Get()
+	defer s.pool.buffers.Put(buf)
+	for {
+		n, err := s.readBody(buf)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		left -= int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			s.body.Stop() // net/http ends a response only after reading of the request body has ended
+			f := fieldsFromHeader(res.Trailer)
+			f.DropFunc(func(f http1.Field) bool {
+				return !trailerAllowed(http.CanonicalHeaderKey(f.Name)) || containsToken(named, f.Name)
+			})
+			return to.End(f)
+		case err != nil:
+			_ = to.Flush() // the client gets what was received before
+			return err
+		case left == 0: // End flushes
+		default:
+			if err := to.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readBody reads from the response body.
+func (s *http2Sender) readBody(p []byte) (int, error) {
+	s.idleTimer.begin()
+	n, err := s.httpResponse.Body.Read(p)
+	s.idleTimer.end()
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return n, err
+	case errors.Is(context.Cause(s.template.Context()), errBodyTimeout):
+		err = errBodyTimeout
+	}
+	if cause := s.body.err(); cause != nil {
+		return n, &requestBodyError{cause}
+	}
+	return n, &truncatedError{err}
+}
+
+// switched implements sender. It is never called.
+func (s *http2Sender) switched() (net.Conn, []byte) { return nil, nil }
+
+// release implements sender.
+func (s *http2Sender) release() {
+	s.cancel(nil)
+	if s.httpResponse != nil {
+		_ = s.httpResponse.Body.Close() // the rest of the body is not needed
+	}
+	s.body.close()
+}
+
+// bodyReader returns a reader for the body of r.
+func (r *Request) bodyReader() io.Reader {
+	if r.BufferedBody != nil {
+		return bytes.NewReader(r.BufferedBody)
+	}
+	return r.Body
+}
+
+// fieldsFromHeader returns the fields of a net/http header.
+func fieldsFromHeader(h http.Header) *http1.Fields {
+	f := new(http1.Fields)
+	addHeader(f, h)
+	return f
+}
+
+func addHeader(f *http1.Fields, h http.Header) {
+	lines, bytes := 0, 0
+	for name, values := range h {
+		for _, value := range values {
+			lines, bytes = lines+1, bytes+len(name)+len(value)
+		}
+	}
+	f.Grow(lines+1, bytes) // and one line for the caller
+	for name, values := range h {
+		for _, value := range values {
+			f.Add(name, value)
+		}
+	}
+}
+
+// sortedNames returns the sorted names in h.
+func sortedNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }

@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -79,4 +81,94 @@ func diffLines(diff string) (lines []diffLine) {
 		lines = append(lines, diffLine{kind, strings.TrimRight(line, "\n")})
 	}
 	return lines
+}
+
+var (
+	errGeneration = errors.New("the generation to roll back to is missing")
+	errNoYAML     = errors.New("there is no configuration; paste the file to push")
+)
+
+// pushConfig asks all nodes whether they could serve the configuration of the form, or makes them serve it.
+func (d *dashboard) pushConfig(r *http.Request) view {
+	return d.changeConfig(r, "push a configuration", func() view {
+		push := admin.PushFile(r.PostForm.Get("other"), sessionOf(r).Name)
+		if r.PostForm.Get("do") == "push" {
+			done, err := admin.Pushed{}, d.checkServed(r)
+			if err == nil {
+				done, err = d.Cluster.Push(r.Context(), push)
+			}
+			return d.toConfig(r, done, err)
+		}
+		v := configView{Other: r.PostForm.Get("other")}
+		push.DryRun = true
+		checked, err := admin.Pushed{}, errNoYAML
+		if v.Other != "" {
+			checked, err = d.Cluster.Push(r.Context(), push)
+		}
+		if err == nil {
+			v.Checked = &checked
+		} else {
+			v.configFlash, v.status = configFlash{DoneFault: faultOf("it cannot be pushed", err)}, http.StatusUnprocessableEntity
+		}
+		return d.configuration(r, v)
+	})
+}
+
+// rollback rolls all nodes back to an earlier generation.
+func (d *dashboard) rollback(r *http.Request) view {
+	return d.changeConfig(r, "roll back", func() view {
+		var done admin.Pushed
+		n, err := strconv.ParseInt(r.PostForm.Get("generation"), 10, 64)
+		if err != nil || n < 1 {
+			err = errGeneration
+		} else if err = d.checkServed(r); err == nil {
+			done, err = d.Cluster.Rollback(r.Context(), admin.Rollback{Generation: n, Author: sessionOf(r).Name})
+		}
+		return d.toConfig(r, done, err)
+	})
+}
+
+// changeConfig returns the result of do, if the operator may do that.
+func (d *dashboard) changeConfig(r *http.Request, what string, do func() view) view {
+	switch {
+	case !sessionOf(r).Write():
+		return denied(what)
+	case d.Cluster == nil:
+		return d.notFoundView(r)
+	}
+	return do()
+}
+
+// toConfig redirects to the page of the configuration, which shows what was done, or why not.
+func (d *dashboard) toConfig(r *http.Request, done admin.Pushed, err error) view {
+	f := configFlash{Done: &done}
+	if err != nil {
+		f = configFlash{DoneFault: faultOf("nothing was changed", err), Status: http.StatusUnprocessableEntity}
+		var known *admin.Problem
+		if errors.As(err, &known) && known.Status != 0 {
+			f.Status = known.Status
+		}
+	}
+	return view{redirect: "/dashboard/config?done=" + d.pushes.keep(sessionOf(r).Name, f, time.Now())}
+}
+
+// checkServed returns a Problem if this node serves another generation than when the form was shown.
+func (d *dashboard) checkServed(r *http.Request) error {
+	seen, err := strconv.ParseInt(r.PostForm.Get("served"), 10, 64)
+	if err != nil {
+		return nil // the form is of an older version
+	}
+	now, err := d.Config(r.Context())
+	if err != nil || now.Generation == seen {
+		return err
+	}
+	by := fmt.Sprintf("generation %d is served", now.Generation)
+	if history, err := d.Cluster.History(r.Context()); err == nil {
+		for _, e := range history.History {
+			if e.Generation == now.Generation {
+				by = fmt.Sprintf("%s pushed generation %d at %s", e.Author, e.Generation, stamp(e.At))
+			}
+		}
+	}
+	return &admin.Problem{Status: http.StatusConflict, Detail: by + ", after this page was shown; look at what it changed, and repeat what you did"}
 }

@@ -9,8 +9,15 @@
 package dashboard
 
 import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
 	"net/http"
+	"path"
 	"sync"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -99,4 +106,101 @@ func headers(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
+}
+
+// static/ holds scripts and styles: our own, and htmx and uPlot as published on npm, with their
+// licenses.
+//
+//go:embed static
+var staticFiles embed.FS
+
+// A static serves embedded files by name.
+type static map[string]staticFile
+
+type staticFile struct {
+	content []byte
+	etag    string
+}
+
+func readStatic() static {
+	s := static{}
+	entries, err := staticFiles.ReadDir("static")
+	if err != nil {
+		panic(err) // embedded files can be read
+	}
+	for _, e := range entries {
+		content, err := staticFiles.ReadFile(path.Join("static", e.Name()))
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(content)
+		s[e.Name()] = staticFile{content, `W/"` + hex.EncodeToString(sum[:8]) + `"`} // weak: it may be compressed
+	}
+	return s
+}
+
+// ServeHTTP serves a file without authentication, because the login page needs them. Browsers
+// revalidate it on each use, so that an upgrade is visible at once.
+func (s static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f, found := s[path.Base(r.URL.Path)]
+	if !found {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("ETag", f.etag)
+	http.ServeContent(w, r, path.Base(r.URL.Path), time.Time{}, bytes.NewReader(f.content))
+}
+
+const (
+	// flashTTL is how long the state of a page is kept, and maxFlashes the maximum number of them; a new
+	// one replaces the oldest.
+	flashTTL   = time.Hour
+	maxFlashes = 500
+)
+
+// A flash is what a form has led to. A form is answered with a redirect to the page, whose address names the
+// flash (POST, redirect, GET): reloading that page repeats nothing, and its address has no key.
+type flash[T any] struct {
+	who   string // the operator, who alone may see it
+	until time.Time
+	value T
+	shown bool
+}
+
+// flashes are the flashes of this node's pages. They are kept in memory: a restart ends them.
+type flashes[T any] struct {
+	mu    sync.Mutex // guards what follows
+	byID  map[string]flash[T]
+	order []string // oldest first
+}
+
+// keep returns the id of a new flash.
+func (f *flashes[T]) keep(who string, value T, now time.Time) string {
+	id := rand.Text()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byID == nil {
+		f.byID = map[string]flash[T]{}
+	}
+	for len(f.order) > 0 && (len(f.order) >= maxFlashes || !now.Before(f.byID[f.order[0]].until)) {
+		delete(f.byID, f.order[0])
+		f.order = f.order[1:]
+	}
+	f.byID[id], f.order = flash[T]{who: who, until: now.Add(flashTTL), value: value}, append(f.order, id)
+	return id
+}
+
+// show returns a flash of an operator, and whether this is the first time.
+func (f *flashes[T]) show(id, who string, now time.Time) (value T, first, found bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, found := f.byID[id]
+	if !found || at.who != who || !now.Before(at.until) {
+		return value, false, false
+	}
+	first = !at.shown
+	at.shown = true
+	f.byID[id] = at
+	return at.value, first, true
 }

@@ -44,3 +44,52 @@ func withSelf(k known[admin.Nodes], self admin.Member) known[admin.Nodes] {
 	k.Value.Self, k.Value.Nodes = self.ID, append([]admin.Member{self}, others...)
 	return k
 }
+
+// An upstreamsView is the data of the page of upstreams.
+type upstreamsView struct {
+	Said  admin.Upstreams
+	Fault fault
+	Sick  int // targets that are not healthy on some node
+	All   int // targets
+	At    time.Time
+}
+
+func (d *dashboard) showUpstreams(r *http.Request) view {
+	v := upstreamsView{At: time.Now()}
+	var err error
+	v.Said, err = d.Upstreams(r.Context())
+	v.Fault = faultOf("upstreams cannot be told of", err)
+	for _, u := range v.Said.Upstreams {
+		for _, t := range u.Targets {
+			v.All++
+			if t.State != "healthy" {
+				v.Sick++
+			}
+		}
+	}
+	return view{name: "upstreams", title: "Upstreams", data: v}
+}
+
+// auditShown is the number of entries of a page.
+const auditShown = 50
+
+// An auditView is the data of the audit page.
+type auditView struct {
+	Audit admin.Audit
+	Later bool // not the first page
+	Fault fault
+}
+
+// Reasons reports whether an entry has a reason. Without any, the page has no column for them.
+func (v auditView) Reasons() bool {
+	return slices.ContainsFunc(v.Audit.Entries, func(e admin.AuditEntry) bool { return e.Reason != "" })
+}
+
+func (d *dashboard) showAudit(r *http.Request) view {
+	q := admin.AuditQuery{Before: r.URL.Query().Get("before"), N: auditShown}
+	v := auditView{Later: q.Before != ""}
+	var err error
+	v.Audit, err = d.Audit(r.Context(), q)
+	v.Fault = faultOf("the audit trail cannot be read", err)
+	return view{name: "audit", title: "Audit", data: v}
+}

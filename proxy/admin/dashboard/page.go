@@ -9,8 +9,12 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -186,4 +190,173 @@ func faultOf(what string, err error) fault {
 // denied is the page for operators whose role is read.
 func denied(what string) view {
 	return view{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}
+}
+
+// templateFuncs returns the functions with which templates format numbers and times.
+func templateFuncs() template.FuncMap {
+	return template.FuncMap{
+		"clock":   clock,
+		"stamp":   stamp,
+		"timed":   timed,
+		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"count":   func(n any) string { return formatCount(reflect.Indirect(reflect.ValueOf(n)).Int()) },
+		"rate":    formatRate,
+		"cell":    formatCell,
+		"known":   formatKnown,
+		"minus":   func(a, b int64) int64 { return a - b },
+		"many":    func(n any, word string) string { return plural(reflect.ValueOf(n).Int(), word) },
+		"seconds": formatDuration,
+		"between": formatBetween,
+		"signed":  formatDiff,
+		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
+		"took":    func(ms float64) string { return strconv.FormatFloat(ms, 'f', 1, 64) + " ms" },
+		"short":   short,
+		"share":   percentage,
+		"spark":   spark,
+		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
+		"used":    func(w proxy.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
+		"actions": actions,
+		"until":   untilText,
+		"instant": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"silent":  silentNodes,
+		"told":    repliedNodes,
+		"whole":   sentence,
+		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+		"limit":   proxy.LimitName,
+		"join":    func(all []string) string { return strings.Join(all, ", ") },
+		"beside":  func(root pageData, one any) scoped { return scoped{root, one} },
+	}
+}
+
+// sentence returns text as a sentence of its own.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// A scoped is an item with the page that contains it.
+type scoped struct {
+	Page pageData
+	One  any
+}
+
+// A keyed is a top key with the name of its key.
+type keyed struct {
+	Key string
+	admin.TopKey
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// written matches the times that sentences have: with a date, or of the day of the sentence.
+var written = regexp.MustCompile(`(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d UTC`)
+
+// timed returns a sentence of the given time with its times as elements, beside which the script shows the time
+// of the reader. Without at, times of the day stay as they are.
+func timed(text string, at ...time.Time) template.HTML {
+	var html strings.Builder
+	end := 0
+	for _, m := range written.FindAllStringIndex(text, -1) {
+		found := text[m[0]:m[1]]
+		dated := found
+		if len(at) > 0 && len(found) == len("15:04:05 UTC") {
+			dated = at[0].UTC().Format(time.DateOnly) + " " + found
+		}
+		if t, err := time.Parse("2006-01-02 15:04:05 UTC", dated); err == nil {
+			html.WriteString(template.HTMLEscapeString(text[end:m[0]]) + `<time datetime="` + t.Format(time.RFC3339) + `">` + found + "</time>")
+			end = m[1]
+		}
+	}
+	return template.HTML(html.String() + template.HTMLEscapeString(text[end:])) // #nosec G203 -- every part is escaped, or a time
+}
+
+// formatCount returns n with digit grouping.
+func formatCount(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+// formatRate returns a rate with one decimal place, and digit grouping as formatCount.
+func formatRate(n float64) string {
+	whole, decimals, _ := strings.Cut(strconv.FormatFloat(n, 'f', 1, 64), ".")
+	if count, err := strconv.ParseInt(whole, 10, 64); err == nil {
+		whole = formatCount(count)
+	}
+	return whole + "." + decimals
+}
+
+// formatCell returns n, or – if it is not known.
+func formatCell(known any, n int64) string {
+	if truth, _ := template.IsTrue(known); !truth {
+		return "–"
+	}
+	return formatCount(n)
+}
+
+// formatKnown returns n, to which an unknown number of requests may have to be added: 7, or ? if nothing is
+// known, or 7+? for at least 7.
+func formatKnown(n, unknown int64) string {
+	switch {
+	case unknown == 0:
+		return formatCount(n)
+	case n == 0:
+		return "?"
+	}
+	return formatCount(n) + "+?"
+}
+
+// plural returns n with the word, in the plural unless n is 1.
+func plural(n int64, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return formatCount(n) + " " + word
+}
+
+// formatDiff returns b-a with its sign.
+func formatDiff(a, b int64) string {
+	if b > a {
+		return "+" + formatCount(b-a)
+	}
+	return formatCount(b - a)
+}
+
+// formatBetween returns the time between two times.
+func formatBetween(from, to time.Time) string { return formatDuration(to.Sub(from)) }
+
+// formatDuration returns d in its two most significant units, rounded up, so that 0s means that it has
+// passed.
+func formatDuration(d time.Duration) string {
+	d = max(d, 0)
+	if d > 0 && d < time.Second {
+		return "<1 s"
+	}
+	s := int64((d + time.Second - 1) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %d s", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
+	}
+	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
+}
+
+// short returns the beginning of a hash.
+func short(hash string) string { return hash[:min(len(hash), 12)] }
+
+// percentage returns part as a percentage of whole.
+func percentage(part, whole int64) string {
+	if part == 0 || whole <= 0 {
+		return "0 %"
+	}
+	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64) + " %"
 }

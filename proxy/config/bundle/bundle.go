@@ -2,14 +2,22 @@
 package bundle
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
+	"io"
+	"io/fs"
 	"maps"
+	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -134,4 +142,157 @@ func Unpack(own *config.Config, b Bundle) (*config.Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// A recordingFiles reads files of this machine, relative ones from dir, and records their
+// contents.
+type recordingFiles struct {
+	dir     string
+	picked  map[string]string
+	missing bool // a file could not be read
+}
+
+// Read implements config.FileSource.
+func (r *recordingFiles) Read(path string, most int64) ([]byte, error) {
+	data, err := form.ReadFile(within(r.dir, path), most)
+	if err != nil {
+		r.missing = true
+		return nil, err
+	}
+	r.picked[path] = string(data)
+	return data, nil
+}
+
+// Glob implements config.FileSource.
+func (r *recordingFiles) Glob(pattern string) ([]string, error) {
+	found, err := filepath.Glob(within(r.dir, pattern))
+	for i := range found {
+		if rel, err := filepath.Rel(r.dir, found[i]); err == nil && !filepath.IsAbs(pattern) {
+			found[i] = rel
+		}
+	}
+	return found, err
+}
+
+// Owner implements config.FileSource.
+func (r *recordingFiles) Owner(string) config.FileOwner { return config.OfConfig }
+
+// A bundleFiles reads files of a Bundle and, of the others, only those of this machine that
+// are intended for it: in dir or below, and those that its own configuration names.
+type bundleFiles struct {
+	files map[string]string
+	dir   string
+	own   *config.Config
+}
+
+// Read implements config.FileSource.
+func (b bundleFiles) Read(path string, most int64) ([]byte, error) {
+	if text, ok := b.files[path]; ok {
+		return []byte(text), nil
+	}
+	if full := within(b.dir, path); b.own.Names(filepath.Clean(full)) {
+		return form.ReadFile(full, most)
+	}
+	if !b.holds(path) {
+		return nil, config.ErrForeign
+	}
+	root, err := os.OpenRoot(b.dir)
+	if err != nil {
+		return nil, form.Pathless(err)
+	}
+	defer root.Close()
+	inside, _ := filepath.Rel(b.dir, within(b.dir, path))
+	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		if err = form.Pathless(err); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			err = config.ErrForeign // a symbolic link leads out of dir
+		}
+		return nil, err
+	}
+	if err := form.Regular(f); err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	return data, form.Pathless(err)
+}
+
+// Owner implements config.FileSource.
+func (b bundleFiles) Owner(path string) config.FileOwner {
+	_, came := b.files[path]
+	switch {
+	case came:
+		return config.OfConfig
+	case b.holds(path), b.own.Names(filepath.Clean(path)):
+		return config.OfMachine
+	}
+	return config.Foreign
+}
+
+// holds reports whether path is lexically in dir or below.
+func (b bundleFiles) holds(path string) bool {
+	inside, err := filepath.Rel(b.dir, within(b.dir, path))
+	return err == nil && filepath.IsLocal(inside)
+}
+
+// Glob finds only files of the Bundle.
+func (b bundleFiles) Glob(pattern string) ([]string, error) {
+	var found []string
+	for name := range b.files {
+		ok, err := path.Match(filepath.ToSlash(pattern), filepath.ToSlash(name))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// within resolves path relative to dir.
+func within(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// Shown returns b for people who compare configurations: instead of each line with a value of a sensitive key, in lists
+// and overrides, it has a short hash with once. c is b as it was loaded. If a value is written over several lines, this
+// holds for all lines of its file.
+func (b Bundle) Shown(c *config.Config, once []byte) Bundle {
+	shown := Bundle{Main: b.Main, Files: maps.Clone(b.Files)}
+	hidden := map[string]map[int]bool{} // by file, from 0
+	unquote := strings.NewReplacer(`\`, "", "''", "'")
+	for _, v := range c.Values() {
+		if !v.IsConcealed() || v.IsVariable() {
+			continue
+		}
+		name := v.Where()
+		if hidden[name] == nil {
+			hidden[name] = map[int]bool{}
+		}
+		lines := strings.Split(b.Files[name], "\n")
+		if v.File == "" && strings.Contains(unquote.Replace(lines[v.Line-1]), unquote.Replace(v.Text)) {
+			hidden[name][v.Line-1] = true
+			continue
+		}
+		for i := range lines {
+			hidden[name][i] = true
+		}
+	}
+	for name, numbers := range hidden {
+		lines := strings.Split(b.Files[name], "\n")
+		for i := range numbers {
+			if strings.TrimSpace(lines[i]) != "" {
+				mac := hmac.New(sha256.New, once)
+				mac.Write([]byte(lines[i]))
+				lines[i] = fmt.Sprintf("(not shown, %x)", mac.Sum(nil)[:3])
+			}
+		}
+		shown.Files[name] = strings.Join(lines, "\n")
+	}
+	return shown
 }

@@ -2,12 +2,19 @@ package form
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
+	"os"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	yaml4 "go.yaml.in/yaml/v4"
@@ -131,3 +138,243 @@ func (d *decoder) twoColons(lines [][]byte, line int) string {
 
 // colons matches NAME: NAME: VALUE in a line.
 var colons = regexp.MustCompile(`([A-Za-z_]+):\s+([A-Za-z_]+):\s+([^\s,}\]]+)`)
+
+// Line formats a form as YAML on one line, without defaults.
+func (w Written) Line(form any) string { return w.LineOf(form, form) }
+
+// LineOf is like Line, for a form derived from another one, which has the written values.
+func (w Written) LineOf(form, of any) string {
+	var root yaml.Node
+	if err := root.Encode(form); err != nil {
+		panic(err) // a form can be encoded
+	}
+	w.Restore(&root, reflect.ValueOf(of))
+	dropDefaults(&root, reflect.TypeOf(form))
+	root.Style = yaml.FlowStyle
+	b, err := yaml.Marshal(&root)
+	if err != nil {
+		panic(err)
+	}
+	return strings.Join(strings.Fields(string(b)), " ")
+}
+
+// Fields returns the fields of a mapping in the form of Line, in their order, each as YAML on one line. They are nil
+// if text is no mapping.
+func Fields(text string) (names []string, values map[string]string) {
+	var root yaml.Node
+	if yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	values = map[string]string{}
+	of := root.Content[0].Content
+	for i := 0; i+1 < len(of); i += 2 {
+		b, err := yaml.Marshal(of[i+1])
+		if err != nil {
+			panic(err) // it was just read
+		}
+		names = append(names, of[i].Value)
+		values[of[i].Value] = strings.Join(strings.Fields(string(b)), " ")
+	}
+	return names, values
+}
+
+// dropDefaults removes from n, the encoding of a form of type t, the fields that have their
+// default.
+func dropDefaults(n *yaml.Node, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case n.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
+		for _, c := range n.Content {
+			dropDefaults(c, t.Elem())
+		}
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
+		var left []*yaml.Node
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name, value := n.Content[i], n.Content[i+1]
+			index, ok := FieldIndex(t, name.Value)
+			if ok {
+				field := t.Field(index)
+				dropDefaults(value, field.Type)
+				if standard := TagOf(field).Default; standard != nil && value.Value == *standard && value.Kind == yaml.ScalarNode || value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
+					continue
+				}
+			}
+			left = append(left, name, value)
+		}
+		n.Content = left
+	}
+}
+
+// errNotFile reports a pipe, a socket or a device, which may not end and cannot be read
+// again.
+var errNotFile = errors.New("is not a regular file")
+
+// ReadFile reads a regular file, of which it returns at most most+1 bytes.
+func ReadFile(path string, most int64) ([]byte, error) {
+	f, err := OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	return data, Pathless(err)
+}
+
+// OpenFile opens a regular file. It does not block on a pipe.
+func OpenFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, Pathless(err)
+	}
+	return f, Regular(f)
+}
+
+// Regular closes f and describes it, unless it is a regular file.
+func Regular(f *os.File) error {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = Pathless(err)
+	case info.IsDir():
+		err = syscall.EISDIR
+	case !info.Mode().IsRegular():
+		err = errNotFile
+	}
+	if err != nil {
+		f.Close()
+	}
+	return err
+}
+
+// Pathless returns err without the path, which is reported separately.
+func Pathless(err error) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// errSize reports that a text is no size.
+var errSize = errors.New("not a size")
+
+// A Size is a number of bytes, written with its unit: 512B, 64KiB, 1MiB, 2GiB.
+type Size int64
+
+// units are the largest first; each is a multiple of the next.
+func units() []string { return []string{"GiB", "MiB", "KiB", "B"} }
+
+// bytesOf is how many bytes the unit i of units has.
+func bytesOf(i int) int64 { return 1 << (10 * (len(units()) - 1 - i)) }
+
+// ParseSize reads a whole number with a unit. It is above 0.
+func ParseSize(text string) (Size, error) {
+	for i, unit := range units() {
+		digits, ok := strings.CutSuffix(text, unit)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || !whole.MatchString(digits) || n <= 0 || n > math.MaxInt64/bytesOf(i) {
+			break
+		}
+		return Size(n * bytesOf(i)), nil
+	}
+	return 0, fmt.Errorf("%w: %q", errSize, text)
+}
+
+// String writes s in the largest unit that divides it.
+func (s Size) String() string {
+	for i, unit := range units() {
+		if n := bytesOf(i); int64(s)%n == 0 {
+			return strconv.FormatInt(int64(s)/n, 10) + unit
+		}
+	}
+	return "" // a byte divides everything
+}
+
+// MarshalYAML writes s as it is read.
+func (s Size) MarshalYAML() (any, error) { return s.String(), nil }
+
+// size decodes a number of bytes with its unit.
+func (d *decoder) size(n *yaml.Node, p Location, v reflect.Value) {
+	if n.Kind != yaml.ScalarNode {
+		d.Add(p, "want a size, got "+kindName(n), "write a number with a unit, for example 64KiB")
+		return
+	}
+	text, ok := d.expand(n, p)
+	if !ok {
+		return
+	}
+	s, err := ParseSize(text)
+	switch {
+	case whole.MatchString(text):
+		d.Add(p, text+" has no unit", "write a number with a unit: B, KiB, MiB or GiB, for example 64KiB")
+	case err != nil:
+		d.Add(p, Quote(text)+" is not a size", "write a whole number above 0 with a unit: B, KiB, MiB or GiB, for example 64KiB")
+	default:
+		v.SetInt(int64(s))
+	}
+}
+
+// A Position is a position in a file. Line and Column count from 1; they are 0 for the
+// whole file.
+type Position struct {
+	File         string
+	Line, Column int
+}
+
+// String returns file:line:column.
+func (p Position) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return p.File + ":" + strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column)
+}
+
+// A Problem is one error or warning about a file.
+type Problem struct {
+	Position
+	Path    string // of the field: routes[0].limits[1].rate; may be empty
+	What    string // what is wrong
+	Instead string // what to write instead; may be empty
+}
+
+// String returns one line: file:line:column: Path: what is wrong; what to write instead.
+func (p Problem) String() string {
+	s := p.Position.String() + ": "
+	if p.Path != "" {
+		s += p.Path + ": "
+	}
+	s += p.What
+	if p.Instead != "" {
+		s += "; " + p.Instead
+	}
+	return s
+}
+
+// Problems is an error with all problems, by file, line and column; the main file comes
+// first. It has at least one entry.
+type Problems []Problem
+
+// Error returns one problem per line.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Arrange sorts ps by the order of files, then by position, and removes duplicates.
+func Arrange(ps []Problem, files []string) []Problem {
+	slices.SortStableFunc(ps, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(files, a.File), slices.Index(files, b.File)),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+		)
+	})
+	return slices.Compact(ps)
+}

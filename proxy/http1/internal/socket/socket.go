@@ -7,6 +7,7 @@
 package socket
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -62,4 +63,95 @@ func Error(nc net.Conn, call string, err error) error {
 	return &net.OpError{
 		Op: call, Net: nc.LocalAddr().Network(), Source: nc.LocalAddr(), Addr: nc.RemoteAddr(), Err: os.NewSyscallError(call, err),
 	}
+}
+
+// ErrWouldBlock is the error of reads that would wait. TLS takes it for one after which it can be read again.
+var ErrWouldBlock net.Error = wouldBlock{}
+
+type wouldBlock struct{}
+
+func (wouldBlock) Error() string   { return "read would wait" }
+func (wouldBlock) Timeout() bool   { return true }
+func (wouldBlock) Temporary() bool { return true }
+
+// A TLSConn is a socket below TLS that can be read without waiting.
+type TLSConn struct {
+	net.Conn           // the socket
+	TLS      *tls.Conn // above the socket
+	mode     readMode
+	fd       int // for readNow
+}
+
+// A readMode is how TLS reads the socket.
+type readMode uint8
+
+const (
+	readWaiting readMode = iota // as usual
+	readNow                     // what the socket has received
+	readNothing
+)
+
+// TLSServer is tls.Server. If nc is a socket, TLSOf has a result for the connection.
+func TLSServer(nc net.Conn, config *tls.Config) *tls.Conn { return newTLS(nc, config, tls.Server) }
+
+// TLSClient is tls.Client, like TLSServer.
+func TLSClient(nc net.Conn, config *tls.Config) *tls.Conn { return newTLS(nc, config, tls.Client) }
+
+func newTLS(nc net.Conn, config *tls.Config, make func(net.Conn, *tls.Config) *tls.Conn) *tls.Conn {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		if CanPoll {
+			c := &TLSConn{Conn: nc}
+			c.TLS = make(c, config)
+			return c.TLS
+		}
+	}
+	return make(nc, config)
+}
+
+// TLSOf returns the socket below nc if nc is a TLS connection whose handshake is complete and that was made by this
+// package, and nil otherwise.
+func TLSOf(nc net.Conn) *TLSConn {
+	t, ok := nc.(*tls.Conn)
+	if !ok || !t.ConnectionState().HandshakeComplete {
+		return nil
+	}
+	c, _ := t.NetConn().(*TLSConn)
+	return c
+}
+
+// NetConn returns the socket.
+func (c *TLSConn) NetConn() net.Conn { return c.Conn }
+
+// Read implements net.Conn for TLS.
+func (c *TLSConn) Read(p []byte) (int, error) {
+	switch c.mode {
+	case readNow:
+		return c.readSocket(p)
+	case readNothing:
+		return 0, ErrWouldBlock
+	}
+	return c.Conn.Read(p)
+}
+
+// ReadNow reads what TLS holds or the socket has received, in a function that syscall.RawConn.Read of the
+// socket calls. It returns ErrWouldBlock if that is nothing. There must be no concurrent read.
+func (c *TLSConn) ReadNow(fd uintptr, p []byte) (int, error) {
+	c.fd = int(fd)
+	return c.read(readNow, p)
+}
+
+// ReadBuffered reads what TLS holds. It returns ErrWouldBlock if that is nothing. There must be no concurrent read.
+func (c *TLSConn) ReadBuffered(p []byte) (int, error) { return c.read(readNothing, p) }
+
+// read returns no error with bytes: before TLS 1.3, TLS looks at what follows them if that may be the end of the
+// connection. The next read has the error.
+func (c *TLSConn) read(mode readMode, p []byte) (int, error) {
+	c.mode = mode
+	n, err := c.TLS.Read(p)
+	c.mode = readWaiting
+	if n > 0 {
+		return n, nil
+	}
+	return 0, err
 }

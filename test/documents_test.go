@@ -110,7 +110,7 @@ func TestDocuments_HaveTheHeadings(t *testing.T) {
 		"Install", "Quick start", "Quick start with Redis", "Routes and paths", "Keys", "Limits", "Algorithms", "Cluster", "Failure", "Privacy",
 		"Security", "Metrics", "Troubleshooting", "Comparison", "Performance", "Go packages", "Redisson", "Upgrading",
 	} {
-		if !regexp.MustCompile(`(?m)^###? ` + heading + `$`).MatchString(text) {
+		if !regexp.MustCompile(`(?m)^##?#? ` + heading + `$`).MatchString(text) {
 			t.Errorf("no document has the heading %q", heading)
 		}
 	}

@@ -87,12 +87,12 @@ func TestReference_NamesEveryField(t *testing.T) {
 	collector{s.Defs, fields}.add(s, node{})
 
 	told := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][\\w.]*)` \\| (?:`([^`]+)`|-) \\| ").FindAllStringSubmatch(doc(t, "proxy/README.md").section(t, "Fields").text, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][\\w.]*)` \\| (?:`([^`]+)`|-) \\| ").FindAllStringSubmatch(doc(t, "proxy/docs/fields.md").text+doc(t, "proxy/docs/fields-routes.md").text, -1) {
 		f, known := fields[m[1]]
 		if !known {
-			t.Errorf("proxy/README.md tells of the field %s, which there is not", m[1])
+			t.Errorf("proxy/docs tells of the field %s, which there is not", m[1])
 		} else if m[2] != f.standard {
-			t.Errorf("proxy/README.md says that the default of %s is %q, the schema %q", m[1], m[2], f.standard)
+			t.Errorf("proxy/docs says that the default of %s is %q, the schema %q", m[1], m[2], f.standard)
 		}
 		told[f.form] = true
 	}
@@ -101,7 +101,7 @@ func TestReference_NamesEveryField(t *testing.T) {
 	}
 	for path, f := range fields {
 		if !told[f.form] {
-			t.Errorf("%s has no line under Fields of proxy/README.md: | `%s` | `%s` | what it does |", path, path, f.standard)
+			t.Errorf("%s has no line in proxy/docs/fields.md or fields-routes.md: | `%s` | `%s` | what it does |", path, path, f.standard)
 		}
 	}
 }

@@ -62,12 +62,12 @@ func TestStore_DayIsAsSimulated(t *testing.T) {
 		return
 	}
 	row := dayRow(&toll)
-	reference, err := os.ReadFile("../../proxy/README.md")
+	reference, err := os.ReadFile("../../proxy/docs/fraud.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(reference), row) {
-		t.Errorf("proxy/README.md lacks this row:\n%s", row)
+		t.Errorf("proxy/docs/fraud.md lacks this row:\n%s", row)
 	}
 }
 

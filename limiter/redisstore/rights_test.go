@@ -15,11 +15,11 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// documentedRights are the lines of proxy/README.md that set up an ACL user: for one server,
+// documentedRights are the lines of proxy/docs/failure.md that set up an ACL user: for one server,
 // what a cluster needs besides, and what a limiter of Redisson does.
 func documentedRights(t *testing.T) (single, cluster, redisson []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../proxy/README.md")
+	text, err := os.ReadFile("../../proxy/docs/failure.md")
 	if err != nil {
 		t.Fatal(err)
 	}

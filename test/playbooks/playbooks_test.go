@@ -39,7 +39,7 @@ func thousands(n int) string {
 // The tables of the reference are what a day comes to. At each grant under the limit by country, what
 // is open is within the rate and the conversion.
 func TestPlaybooks_TheReferenceHasTheirResults(t *testing.T) {
-	reference, err := os.ReadFile("../../proxy/README.md")
+	reference, err := os.ReadFile("../../proxy/docs/fraud.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,9 @@ func TestPlaybooks_TheReferenceHasTheirResults(t *testing.T) {
 	}
 	runs.Wait()
 	for _, name := range names {
-		want := fmt.Sprintf("| [%s](../test/playbooks/%[1]s/weir.yaml) | %s | %s |", name, rows[name][0], rows[name][1])
+		want := fmt.Sprintf("| [%s](../../test/playbooks/%[1]s/weir.yaml) | %s | %s |", name, rows[name][0], rows[name][1])
 		if !strings.Contains(string(reference), want) {
-			t.Errorf("proxy/README.md lacks this row:\n%s", want)
+			t.Errorf("proxy/docs/fraud.md lacks this row:\n%s", want)
 		}
 	}
 }

@@ -26,7 +26,7 @@ const headOfTable = "| behaviour |"
 // sameAsLeft stands for a long entry that is the one on its left.
 const sameAsLeft = "the same"
 
-func reference() string { return filepath.Join("..", "..", "..", "proxy", "README.md") }
+func reference() string { return filepath.Join("..", "..", "..", "proxy", "docs", "decisions.md") }
 
 // readTable reads the table of the reference.
 func readTable(t *testing.T) *table {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // A document is one *.md file.
@@ -100,6 +101,30 @@ func blocks(t *testing.T, language string) []string {
 func TestDocuments_ReadmeIsShort(t *testing.T) {
 	if size := len(doc(t, "README.md").text); size > 12<<10 {
 		t.Errorf("README.md has %d bytes, want at most %d: reference belongs beside the code", size, 12<<10)
+	}
+}
+
+// A page of the reference is read at once, and in a window beside an editor.
+func TestDocuments_PagesAreShort(t *testing.T) {
+	pages := 0
+	for _, d := range docs(t) {
+		if !strings.HasPrefix(d.path, "proxy/docs/") {
+			continue
+		}
+		pages++
+		if len(d.text) > 15<<10 {
+			t.Errorf("%s has %d bytes, want at most %d", d.path, len(d.text), 15<<10)
+		}
+		code := false
+		for i, line := range strings.Split(d.text, "\n") {
+			code = code != strings.HasPrefix(line, "```")
+			if !code && !strings.HasPrefix(line, "|") && utf8.RuneCountInString(line) > 132 {
+				t.Errorf("%s:%d has %d columns, want at most 132", d.path, i+1, utf8.RuneCountInString(line))
+			}
+		}
+	}
+	if pages < 15 {
+		t.Errorf("%d pages found", pages)
 	}
 }
 

@@ -246,3 +246,48 @@ func TestLine_RefusalsTakeNothing(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// A Waiter waits in steps by a clock that need not be that of the machine.
+func TestWaiter_WaitsByAnyClock(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	clock := func() time.Time { return at }
+	queue := limiter.NewWaitQueue(limiter.NewMemory(limiter.MemoryOptions{Clock: clock}), time.Second)
+	claims := []limiter.Claim{{Limit: rate("smooth", 1, 100*time.Millisecond), Key: numbered(1), Cost: 1}}
+	became := 0
+	step := func(w *limiter.Waiter, want time.Duration, allowed bool) {
+		t.Helper()
+		var d limiter.Decision
+		again, err := w.Step(t.Context(), clock, &d)
+		if err != nil || want > 0 && again.Sub(at) != want || want == 0 && !again.IsZero() || d.Allowed != allowed {
+			t.Errorf("again after %v, %+v, %v; want %v and %v", again.Sub(at), d, err, want, allowed)
+		}
+	}
+	waiter := func(most time.Duration) *limiter.Waiter {
+		return queue.NewWaiter(claims, upTo(most, 3), func() { became++ })
+	}
+	first, second, third := waiter(time.Second), waiter(150*time.Millisecond), waiter(150*time.Millisecond)
+	step(first, 0, true)
+	first.Leave()
+	head := waiter(time.Second)
+	step(head, 100*time.Millisecond, false)
+	step(second, 150*time.Millisecond, false)
+	step(third, 150*time.Millisecond, false)
+	full := waiter(time.Second)
+	if _, err := full.Step(t.Context(), clock, new(limiter.Decision)); !errors.Is(err, limiter.ErrQueueFull) {
+		t.Errorf("a fourth of three: %v", err)
+	}
+	full.Leave()
+	at = at.Add(100 * time.Millisecond)
+	step(head, 0, true)
+	if head.Leave(); became != 1 {
+		t.Errorf("%d have become the head", became)
+	}
+	step(second, 0, false) // the next permit comes after its time
+	second.Leave()
+	at = at.Add(50 * time.Millisecond)
+	step(third, 0, false)
+	third.Leave()
+	if became != 2 {
+		t.Errorf("%d have become the head", became)
+	}
+}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,7 +35,6 @@ type Replay struct {
 	now        time.Time
 	host       string
 	events     events
-	queues     map[queueID]*replayQueue
 	free       []*visit
 	tally      *tallies
 }
@@ -53,20 +53,14 @@ type ReplayOptions struct {
 
 // NewReplay returns a Replay of c. The caller must close it.
 func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
-	r := &Replay{routes: map[*route]*replayRoute{}, queues: map[queueID]*replayQueue{}, host: o.Host}
+	r := &Replay{routes: map[*route]*replayRoute{}, host: o.Host}
 	if r.host == "" {
 		r.host = "localhost"
 	}
-	room := limiter.MemoryOptions{MaxKeys: o.MaxKeys, MaxBytes: o.MaxBytes, Clock: func() time.Time { return r.now }}
+	room := limiter.MemoryOptions{MaxKeys: o.MaxKeys, MaxBytes: o.MaxBytes, Clock: r.clock}
 	p, err := offline(c, room, func(*generation) error { return nil })
 	if err != nil {
 		return nil, err
-	}
-	p.admitter.waitTaker = func(_ context.Context, q *admission) taker {
-		if _, first := q.waitQueueOf(); first == nil {
-			return p.admitter.take
-		}
-		return alreadyDecided
 	}
 	r.proxy, r.generation = p, p.current.Load()
 	r.tally = newTallies(r.generation, o.Top)
@@ -78,6 +72,8 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	}
 	return r, nil
 }
+
+func (r *Replay) clock() time.Time { return r.now }
 
 // Close releases the resources of r.
 func (r *Replay) Close() { r.proxy.Close() }
@@ -94,12 +90,10 @@ func (r *Replay) Request(q *LoggedRequest) {
 		r.finish(v)
 		return
 	}
-	if place, first := x.waitQueueOf(); first != nil && !x.isRepeat {
-		r.enqueue(v, place, first)
-		return
-	}
 	switch {
 	case x.isRepeat:
+	case x.route.waits && r.startWaiting(v):
+		return
 	case q.CachedRefusal != "" && r.refusesAgain(x, q.CachedRefusal):
 		v.err = r.proxy.admitter.refuse(context.Background(), &x.admission, r.proxy.admitter.store)
 	default:
@@ -116,8 +110,9 @@ type visit struct {
 	route     *replayRoute      // nil if none matches
 	skipped   bitset            // limits and lists of the route that are skipped
 	err       error             // why a stage refused the request
+	waiter    *limiter.Waiter   // nil if it does not wait
+	next      time.Time         // of the waiter's next step
 	labels    map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
-	storeErr  error             // the error of the store, for a request that has waited
 	refusedBy *limit            // the limit with an unknown key that refused the request in the log
 	own       bool              // the line is of Weir's own log, and tells which list decided
 }
@@ -192,7 +187,7 @@ func (r *Replay) renew(v *visit, until time.Time) {
 	r.events.add(next, func() {
 		for _, t := range v.x.takenPermits {
 			if t.hasConcurrent() {
-				_ = t.lease.store.Renew(context.Background(), t.lease.claims, t.lease.permit)
+				t.lease.renew()
 			}
 		}
 		r.renew(v, until)
@@ -264,8 +259,80 @@ func (r *Replay) freeVisit(v *visit) {
 	r.free = append(r.free, v)
 }
 
-// alreadyDecided is the taker of a request that has waited: its decision is made already.
-func alreadyDecided(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
+// startWaiting begins to take the claims of a request from the wait queue. It reports false if no limit lets the request wait.
+// Data of the log is not used after that.
+func (r *Replay) startWaiting(v *visit) bool {
+	o, first := v.x.waitOptions()
+	if first == nil {
+		return false
+	}
+	v.x.idempotent.firstUse = nil // idempotency is not replayed for requests that wait
+	v.labels = v.x.labels()
+	o.OnWait = func() { v.x.waited = true }
+	v.waiter = r.proxy.admitter.waitQueue.NewWaiter(v.x.claims.claims, o, func() { r.stepWaiting(v) })
+	r.stepWaiting(v)
+	return true
+}
+
+// stepWaiting continues with a request that waits, until it is decided.
+func (r *Replay) stepWaiting(v *visit) {
+	w := v.waiter
+	next, err := w.Step(context.Background(), r.clock, &v.x.decision)
+	if err == nil && !next.IsZero() {
+		v.next = next
+		r.events.add(next, func() {
+			if v.waiter == w && v.next.Equal(next) { // it has become the head of its queue otherwise
+				r.stepWaiting(v)
+			}
+		})
+		return
+	}
+	v.waiter = nil
+	v.err = r.proxy.admitter.conclude(context.Background(), &v.x.admission, decideByStore, err)
+	r.finish(v)
+	w.Leave()
+}
+
+// events are scheduled, the first at 0: ordered by time, and those of the same time by insertion.
+type events struct {
+	heap  eventHeap
+	added int64
+}
+
+type event struct {
+	at    time.Time
+	order int64
+	do    func()
+}
+
+// add schedules do.
+func (e *events) add(at time.Time, do func()) {
+	e.added++
+	heap.Push(&e.heap, &event{at, e.added, do})
+}
+
+// next removes and returns the first event; nil if it is later than now.
+func (e *events) next(now time.Time) *event {
+	if len(e.heap) == 0 || e.heap[0].at.After(now) {
+		return nil
+	}
+	return heap.Pop(&e.heap).(*event)
+}
+
+type eventHeap []*event
+
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].order, h[j].order)) < 0
+}
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(e any)   { *h = append(*h, e.(*event)) }
+func (h *eventHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	return e
+}
 
 // A LoggedRequest is a request as recorded in an access log.
 type LoggedRequest struct {

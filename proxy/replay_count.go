@@ -7,7 +7,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // maxReasons is the maximum number of reasons that are counted separately.
@@ -75,8 +74,13 @@ func newLimitTally(l *limit) *limitTally {
 	if !l.looksPlansUp() {
 		tally.origins = append(tally.origins, planPrefix+l.Name)
 	}
-	for _, o := range l.origins() {
-		tally.origins = append(tally.origins, o.String())
+	for read := range l.Reads() {
+		if read.Purpose == config.ForPlan {
+			continue // see looksPlansUp
+		}
+		for _, o := range read.Key.Required() {
+			tally.origins = append(tally.origins, o.String())
+		}
 	}
 	return tally
 }
@@ -114,8 +118,8 @@ func (t *tallies) count(now time.Time, v *visit) {
 		countReason(rt.Rejected, v.err)
 	}
 	rt.countFlags(x, v.err)
-	for i := range v.route.listOrigins {
-		if !v.own && v.skipped.has(len(v.route.limitOrigins)+i) {
+	for i := range v.route.lookups {
+		if !v.own && v.skipped.has(len(v.route.limits)+i) {
 			rt.Unlisted++
 			break
 		}
@@ -339,58 +343,30 @@ func (x *exchange) labels() map[*limit]string {
 	return all
 }
 
-// origins returns the origins that are needed to evaluate l, but for that of a plan; see looksPlansUp.
-func (l *limit) origins() (all []key.Origin) {
-	for read := range l.Reads() {
-		if read.Purpose != config.ForPlan {
-			all = append(all, read.Key.Required()...)
-		}
-	}
-	return all
-}
-
 // A replayRoute is a route with its copies that skip limits and lists whose keys are not in the
 // log.
 type replayRoute struct {
 	*route
-	limitOrigins [][]key.Origin // origins by limit
-	listOrigins  [][]key.Origin // origins by list lookup; those in the body are last
-	copies       map[bitset]*route
-	overridden   overriddenKeys
+	lookups    []listLookup // of its lists; those in the body are last
+	copies     map[bitset]*route
+	overridden overriddenKeys
 }
 
 func newReplayRoute(r *route, privacy *config.Privacy) *replayRoute {
-	made := &replayRoute{route: r, copies: map[bitset]*route{{}: r}, overridden: newOverriddenKeys(r, privacy)}
-	for _, l := range r.limits {
-		made.limitOrigins = append(made.limitOrigins, l.origins())
-	}
-	for _, s := range slices.Concat(r.lists, r.bodyLists) {
-		made.listOrigins = append(made.listOrigins, s.key.Required())
-	}
-	return made
+	return &replayRoute{route: r, lookups: slices.Concat(r.lists, r.bodyLists), copies: map[bitset]*route{{}: r}, overridden: newOverriddenKeys(r, privacy)}
 }
 
 // withKnownKeys returns the route with only those limits and lists whose keys are in the log. unknown has
-// those that are skipped, limits first. The usual case does not allocate. A key is taken as its line
-// identifies it unless the line has the values of all.
+// those that are skipped, limits first. A key is taken as its line identifies it unless the line has the values of
+// all.
 func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
-	for i, places := range r.limitOrigins {
-		if !q.knowsAll(places, x) || !r.route.limits[i].looksPlansUp() {
-			unknown.set(i)
-		}
-	}
-	if unknown != (bitset{}) && q.Keys != "" {
+	if unknown = q.unknownLimits(r.limits, x); unknown != (bitset{}) && q.Keys != "" {
 		x.extracted.logged = lineKeys{loggedKeys(q.Keys), r.overridden}
-		unknown = bitset{}
-		for i, l := range r.route.limits {
-			if !x.extracted.logged.line.hasNone() && !q.knowsLimit(l, x) {
-				unknown.set(i)
-			}
-		}
+		unknown = q.unknownLimits(r.limits, x)
 	}
-	for i, places := range r.listOrigins {
-		if !q.knowsAll(places, x) {
-			unknown.set(len(r.limitOrigins) + i)
+	for i, s := range r.lookups {
+		if !q.knowsValues(s.key, x) {
+			unknown.set(len(r.limits) + i)
 		}
 	}
 	if known = r.copies[unknown]; known == nil {
@@ -400,14 +376,14 @@ func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route
 	return known, unknown
 }
 
-// knowsAll reports whether the log has the values at all places.
-func (l *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
-	for _, o := range places {
-		if !l.knows(o, x) {
-			return false
+// unknownLimits returns the numbers of the limits of which the line of x does not have all that they read.
+func (l *LoggedRequest) unknownLimits(limits []*limit, x *exchange) (unknown bitset) {
+	for i, of := range limits {
+		if !x.extracted.logged.line.hasNone() && !l.knowsLimit(of, x) {
+			unknown.set(i)
 		}
 	}
-	return true
+	return unknown
 }
 
 // copyWithout returns a copy of the route without some limits and lists.
@@ -415,8 +391,8 @@ func (r *replayRoute) copyWithout(unknown bitset) *route {
 	made := *r.route
 	made.limits = without(r.limits, 0, unknown)
 	made.early = slices.DeleteFunc(slices.Clone(r.early), func(l *limit) bool { return !slices.Contains(made.limits, l) })
-	made.lists = without(r.lists, len(r.limitOrigins), unknown)
-	made.bodyLists = without(r.bodyLists, len(r.limitOrigins)+len(r.lists), unknown)
+	made.lists = without(r.lists, len(r.limits), unknown)
+	made.bodyLists = without(r.bodyLists, len(r.limits)+len(r.lists), unknown)
 	return &made
 }
 

@@ -112,27 +112,30 @@ func (l *limit) looksPlansUp() bool { return l.Plan == nil || l.Plan.List != nil
 // knowsPlan reports whether a line has the plan under a limit, or the values of a key whose plan is in a
 // list.
 func (l *LoggedRequest) knowsPlan(of *limit, x *exchange) bool {
-	if _, found := x.extracted.logged.line.plan(of); found {
-		return true
-	}
-	_, hashed := x.extracted.logged.find(of.Key)
-	return !hashed && of.looksPlansUp() && l.knowsAll(of.Key.Required(), x)
+	_, found := x.extracted.logged.line.plan(of)
+	return found || of.looksPlansUp() && l.knowsUnhashed(of.Key, x)
 }
 
 // knowsPrice reports whether a line has what the request costs, or its number: no price is known of a hash.
 func (l *LoggedRequest) knowsPrice(p *config.Prices, x *exchange) bool {
-	if _, found := x.extracted.logged.line.price(p); found {
-		return true
-	}
-	_, hashed := x.extracted.logged.find(p.Key)
-	return !hashed && l.knowsAll(p.Key.Required(), x)
+	_, found := x.extracted.logged.line.price(p)
+	return found || l.knowsUnhashed(p.Key, x)
+}
+
+// knowsUnhashed reports whether the values of a key are read from the line, and not its hash.
+func (l *LoggedRequest) knowsUnhashed(s *key.Spec, x *exchange) bool {
+	_, hashed := x.extracted.logged.find(s)
+	return !hashed && l.knowsValues(s, x)
 }
 
 func (l *LoggedRequest) knowsKey(s *key.Spec, x *exchange) bool {
-	if _, found := x.extracted.logged.find(s); found {
-		return true
-	}
-	return l.knowsAll(s.Required(), x)
+	_, hashed := x.extracted.logged.find(s)
+	return hashed || l.knowsValues(s, x)
+}
+
+// knowsValues reports whether a line has all values of which a key consists.
+func (l *LoggedRequest) knowsValues(s *key.Spec, x *exchange) bool {
+	return !slices.ContainsFunc(s.Required(), func(o key.Origin) bool { return !l.knows(o, x) })
 }
 
 // loggedRefusal returns the limit of the route, with an unknown key, that refused the request according to
@@ -149,8 +152,8 @@ func (v *visit) loggedRefusal(q *LoggedRequest) *limit {
 // loggedList returns the list of the route, with an unknown key, that decided about the request according
 // to its line. It returns nil if there is none.
 func (v *visit) loggedList(q *LoggedRequest) *config.List {
-	first := len(v.route.limitOrigins)
-	for i, s := range slices.Concat(v.route.lists, v.route.bodyLists) {
+	first := len(v.route.limits)
+	for i, s := range v.route.lookups {
 		for _, l := range s.lists {
 			if q.List == l.Name && v.skipped.has(first+i) {
 				return l

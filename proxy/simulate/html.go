@@ -23,55 +23,12 @@ func (r *Report) HTML(out io.Writer) error {
 		"minus":  func(a, b int64) int64 { return a - b },
 		"share":  percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"more": furtherResults, "limit": proxy.LimitName, "chart": newChart,
 	}).Parse(pageText)
 	if err != nil {
 		return err
 	}
-	p := page{Report: r, Sides: []pageSide{newPageSide(r.Config, &r.Result)}}
-	if r.Against != nil {
-		p.Sides = append(p.Sides, newPageSide(r.Other, r.Against))
-		p.Both = r.Differences()
-	}
-	return t.Execute(out, p)
-}
-
-// A page is the data of the template.
-type page struct {
-	*Report
-	Sides []pageSide // one or two configurations
-	Both  []Difference
-}
-
-type pageSide struct {
-	File string
-	*proxy.ReplayTally
-	Parts []pageRoute
-}
-
-type pageRoute struct {
-	proxy.RouteTally
-	More  []string
-	Chart chart
-	Rows  []pageLimit
-}
-
-type pageLimit struct {
-	proxy.LimitTally
-	Chart chart
-}
-
-func newPageSide(file string, t *proxy.ReplayTally) pageSide {
-	s := pageSide{File: file, ReplayTally: t}
-	steps := int(t.To.Sub(t.Start)/max(t.Step, 1)) + 1
-	for _, rt := range t.Routes {
-		part := pageRoute{RouteTally: rt, More: furtherResults(&rt), Chart: newChart(rt.Name, rt.Series, steps, t)}
-		for _, l := range rt.Limits {
-			name := proxy.LimitName(rt.Name, l.Name)
-			part.Rows = append(part.Rows, pageLimit{l, newChart(name, l.Series, steps, t)})
-		}
-		s.Parts = append(s.Parts, part)
-	}
-	return s
+	return t.Execute(out, r)
 }
 
 const (
@@ -90,7 +47,10 @@ type chart struct {
 	Empty           bool
 }
 
-func newChart(name string, s proxy.ReplaySeries, steps int, t *proxy.ReplayTally) chart {
+// newChart returns the chart of a series of a configuration.
+func newChart(of Result, name string, s proxy.ReplaySeries) chart {
+	t := of.ReplayTally
+	steps := int(t.To.Sub(t.Start)/max(t.Step, 1)) + 1
 	c := chart{Name: name, Width: chartWidth, Height: chartHeight, Step: t.Step, From: t.Start, To: t.Start.Add(time.Duration(steps) * t.Step)}
 	at := func(counts []int64, i int) int64 {
 		if i < len(counts) {

@@ -100,46 +100,22 @@ func (s *source) isPossible(arrived, written time.Time) bool {
 	return arrived.Unix() >= 0 && (s.horizon.IsZero() || !written.After(s.horizon) && !arrived.After(s.horizon))
 }
 
-// readLine reads a line; whole is false if it is too long, in which case the rest is skipped.
+// readLine reads a line; whole is false if it is too long, in which case r.line is only its beginning.
 func (s *source) readLine(r *record) (whole bool, err error) {
 	for {
 		piece, err := s.in.ReadSlice('\n')
-		if len(r.line)+len(piece) <= maxLine {
+		if len(r.line) <= maxLine {
 			r.line = append(r.line, piece...)
-			whole = true
-		} else {
-			r.line = append(r.line[:0], ' ')
-			whole = false
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
-			if !whole {
-				return false, s.skipLine()
-			}
 			continue
-		case errors.Is(err, io.EOF) && len(r.line) > 0:
-			return whole, nil
-		case err != nil:
-			if errors.Is(err, io.EOF) {
-				return false, io.EOF
-			}
+		case errors.Is(err, io.EOF) && len(r.line) == 0:
+			return false, io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
 			return false, fmt.Errorf("%s: line %d: %w", s.name, s.lines+1, err)
 		}
-		return whole, nil
-	}
-}
-
-// skipLine skips the rest of a line.
-func (s *source) skipLine() error {
-	for {
-		_, err := s.in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		return err
+		return len(r.line) <= maxLine, nil
 	}
 }
 

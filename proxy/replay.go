@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -155,16 +156,15 @@ func (r *Replay) finish(v *visit) {
 	x.stopRenewing() // they use the real clock
 	x.outcome.result = v.result()
 	ends := len(x.route.cooldownResets)+len(x.route.permitReturns) > 0 || x.needsRefund(&x.outcome)
-	if v.duration > 0 && ends {
+	switch {
+	case !ends:
+		r.freeVisit(v)
+	case v.duration > 0:
 		r.renew(v, r.now.Add(v.duration))
 		r.events.add(r.now.Add(v.duration), func() { r.settle(v) })
-		return
-	}
-	if ends {
+	default:
 		r.settle(v)
-		return
 	}
-	r.freeVisit(v)
 }
 
 // settle settles a request at its end.
@@ -249,7 +249,7 @@ func (r *Replay) newVisit() *visit {
 		r.free = r.free[:n-1]
 		return v
 	}
-	return &visit{replayed: &replayed{x: *newExchange().(*exchange)}}
+	return &visit{replayed: &replayed{x: *newExchange().(*exchange), header: textproto.MIMEHeader{}}}
 }
 
 // freeVisit returns a visit to the free list. It must not be used afterwards.
@@ -388,7 +388,7 @@ func (l *LoggedRequest) knows(o key.Origin, x *exchange) bool {
 	case !s.IsLogged():
 		return false // a log should not contain tokens
 	}
-	return slices.ContainsFunc(l.Fields, func(f LoggedField) bool { return f.Origin == o }) ||
+	return l.has(o) ||
 		o.Source == key.Query && !l.Redacted ||
 		o.Source == key.Cookie && l.has(key.HeaderField("Cookie")) ||
 		o.Source.IsBody() && l.HasBody
@@ -398,33 +398,18 @@ func (l *LoggedRequest) has(o key.Origin) bool {
 	return slices.ContainsFunc(l.Fields, func(f LoggedField) bool { return f.Origin == o })
 }
 
-// A loggedHeader is the part of a request's header that the log has.
-type loggedHeader []loggedLine
-
-type loggedLine struct {
-	name  string
-	value [1]string
-}
-
-// Values implements fields.
-func (h *loggedHeader) Values(name string) []string {
-	for i := range *h {
-		if l := &(*h)[i]; l.name == name {
-			return l.value[:]
-		}
-	}
-	return nil
-}
-
-func (h *loggedHeader) add(name, value string) {
-	*h = append(*h, loggedLine{name, [1]string{value}})
-}
-
-// A replayed is a request with its exchange, header and body.
+// A replayed is a request with its exchange, and the parts of its header and body that the log has.
 type replayed struct {
 	x      exchange
-	header loggedHeader
+	header textproto.MIMEHeader
 	body   loggedBody
+}
+
+// setField sets a field of the header, unless the log had it before.
+func (r *replayed) setField(name, value string) {
+	if _, is := r.header[name]; !is {
+		r.header[name] = []string{value}
+	}
 }
 
 // fill sets the exchange from q, whose strings must remain valid until the stages have run. host is
@@ -435,17 +420,18 @@ func (r *replayed) fill(q *LoggedRequest, host string) {
 	x.request.HostField = cmp.Or(q.Host, host)
 	x.in.peer = netip.AddrPortFrom(q.Client, 0)
 	x.id = "-"
-	r.header, r.body = r.header[:0], append(r.body[:0], q.Body...)
+	clear(r.header)
+	r.body = append(r.body[:0], q.Body...)
 	if len(q.Fields) > 0 {
 		r.fields(q)
 	}
-	x.in.header, x.in.length, x.in.body = &r.header, int64(len(r.body)), &r.body
+	x.in.header, x.in.length, x.in.body = r.header, int64(len(r.body)), &r.body
 	if len(r.body) > 0 && len(r.header.Values("Content-Type")) == 0 {
 		kind := "application/x-www-form-urlencoded"
 		if r.body[0] == '{' {
 			kind = "application/json"
 		}
-		r.header.add("Content-Type", kind)
+		r.setField("Content-Type", kind)
 	}
 }
 
@@ -458,7 +444,7 @@ func (r *replayed) fields(q *LoggedRequest) {
 		}
 		switch f.Origin.Source {
 		case key.Header:
-			r.header.add(f.Origin.Name, f.Value)
+			r.setField(f.Origin.Name, f.Value)
 		case key.Cookie:
 			cookie = addValue(cookie, f)
 		case key.Query:
@@ -466,7 +452,7 @@ func (r *replayed) fields(q *LoggedRequest) {
 		}
 	}
 	if cookie != nil {
-		r.header.add("Cookie", strings.ReplaceAll(strings.ReplaceAll(cookie.Encode(), "+", "%20"), "&", "; "))
+		r.setField("Cookie", strings.ReplaceAll(strings.ReplaceAll(cookie.Encode(), "+", "%20"), "&", "; "))
 	}
 	if query != nil && q.Redacted {
 		r.x.request.RequestTarget += "?" + query.Encode()

@@ -18,7 +18,7 @@ type tallies struct {
 	generation *generation
 	topKeys    int // number of keys to report
 	axis       axis
-	routes     map[*replayRoute]*routeTally
+	routes     map[string]*routeTally // by name
 	limits     map[string]*limitTally // by ID
 }
 
@@ -26,7 +26,6 @@ type tallies struct {
 type routeTally struct {
 	RouteTally
 	limits []routeLimitTally // indexed like the limits of the route
-	series series
 }
 
 // A routeLimitTally is the tally of a limit of a route, which other routes may have too.
@@ -40,19 +39,18 @@ type limitTally struct {
 	LimitTally
 	origins []string
 	top     *topKeys
-	series  series
 }
 
 func newTallies(g *generation, most int) *tallies {
-	return &tallies{generation: g, topKeys: most, routes: map[*replayRoute]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
+	return &tallies{generation: g, topKeys: most, routes: map[string]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
 }
 
 // route returns the tally of a route.
 func (t *tallies) route(r *replayRoute) *routeTally {
-	if made := t.routes[r]; made != nil {
+	if made := t.routes[r.Name]; made != nil {
 		return made
 	}
-	made := &routeTally{RouteTally: RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}}}
+	made := &routeTally{RouteTally: RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}, Limits: []LimitTally{}, Series: newSeries()}}
 	for _, l := range r.route.limits {
 		tally := t.limits[l.ID]
 		if tally == nil {
@@ -61,12 +59,12 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 		}
 		made.limits = append(made.limits, routeLimitTally{l, tally})
 	}
-	t.routes[r] = made
+	t.routes[r.Name] = made
 	return made
 }
 
 func newLimitTally(l *limit) *limitTally {
-	tally := &limitTally{top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}}}
+	tally := &limitTally{top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}, Series: newSeries()}}
 	for _, w := range l.windows {
 		tally.Algorithm = w.Algorithm.String()
 		tally.Rates = append(tally.Rates, RateText(w.of.Limit, w.Rate))
@@ -108,11 +106,11 @@ func (t *tallies) count(now time.Time, v *visit) {
 	case v.err == nil:
 		t.Passed++
 		rt.Passed++
-		rt.series.pass(step)
+		rt.Series.pass(step)
 	case errors.Is(v.err, errRefused):
 		t.Refused++
 		rt.Refused++
-		rt.series.refuse(step)
+		rt.Series.refuse(step)
 	case errors.Is(v.err, errDenied):
 	default:
 		countReason(rt.Rejected, v.err)
@@ -156,7 +154,7 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 		if v.refusedBy != nil {
 			if l.of == v.refusedBy {
 				l.Refused++
-				l.series.refuse(step)
+				l.Series.refuse(step)
 			}
 			continue
 		}
@@ -170,8 +168,7 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 		if !evaluated || l.of.Mode == config.Shadow && v.err != nil { // a refused request is not evaluated by limits in shadow mode
 			continue
 		}
-		result, refused := x.resultOf(l.of), false
-		switch {
+		switch result := x.resultOf(l.of); {
 		case result == resultUnknown:
 			continue
 		case result == resultNone:
@@ -179,18 +176,14 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 			continue
 		case result == resultAllowed:
 			l.Passed++
+			l.Series.pass(step)
+			continue
 		case l.of.Mode == config.Shadow:
 			l.Shadowed++
-			refused = true
 		default:
 			l.Refused++
-			refused = true
 		}
-		if !refused {
-			l.series.pass(step)
-			continue
-		}
-		l.series.refuse(step)
+		l.Series.refuse(step)
 		if t.topKeys > 0 {
 			l.top.add(x.refusedKey(l.of), func() string { return v.label(l.of) })
 		}
@@ -221,13 +214,11 @@ func (t *tallies) result() ReplayTally {
 	out.Start, out.Step = t.axis.start, t.axis.step
 	out.Routes = []RouteTally{}
 	for _, r := range t.generation.routes {
-		for from, rt := range t.routes {
-			if from.Name == r.Name {
-				out.Routes = append(out.Routes, rt.result(t.topKeys))
-			}
+		if rt := t.routes[r.Name]; rt != nil {
+			out.Routes = append(out.Routes, rt.result(t.topKeys))
 		}
 	}
-	common := RouteTally{Series: (&series{}).result()}
+	common := RouteTally{Series: newSeries()}
 	for _, l := range t.generation.limits {
 		if tally := t.limits[l.ID]; tally != nil && l.IsCommon() {
 			common.Limits = append(common.Limits, tally.result(t.topKeys))
@@ -241,8 +232,6 @@ func (t *tallies) result() ReplayTally {
 
 func (r *routeTally) result(top int) RouteTally {
 	out := r.RouteTally
-	out.Series = r.series.result()
-	out.Limits = []LimitTally{}
 	for _, l := range r.limits {
 		if !l.of.IsCommon() {
 			out.Limits = append(out.Limits, l.result(top))
@@ -254,7 +243,6 @@ func (r *routeTally) result(top int) RouteTally {
 func (l *limitTally) result(top int) LimitTally {
 	out := l.LimitTally
 	out.Top, out.TopError = l.top.first(top)
-	out.Series = l.series.result()
 	return out
 }
 
@@ -268,10 +256,16 @@ const (
 
 // resultOf returns the result of l for x.
 func (x *exchange) resultOf(l *limit) int {
-	if l.Mode == config.Shadow {
-		return x.shadowResultOf(l)
-	}
 	result := resultNone
+	if l.Mode == config.Shadow {
+		switch refuses := func(s refusal) bool { return s.window.of == l }; {
+		case slices.Contains(x.shadowErrors, l), slices.ContainsFunc(x.shadowRefusals, refuses):
+			result = resultRefused
+		case x.shadows.indexOf(l) >= 0:
+			result = resultAllowed
+		}
+		return result
+	}
 	for i := range x.decision.Outcomes {
 		if i >= len(x.claims.windows) || x.claims.windows[i].of != l {
 			continue
@@ -287,20 +281,6 @@ func (x *exchange) resultOf(l *limit) int {
 		}
 	}
 	return result
-}
-
-// shadowResultOf returns the result of a limit in shadow mode.
-func (x *exchange) shadowResultOf(l *limit) int {
-	if slices.Contains(x.shadowErrors, l) {
-		return resultRefused
-	}
-	if slices.ContainsFunc(x.shadowRefusals, func(s refusal) bool { return s.window.of == l }) {
-		return resultRefused
-	}
-	if x.shadows.indexOf(l) >= 0 {
-		return resultAllowed
-	}
-	return resultNone
 }
 
 // refusedKey returns the key for which l refused x, or would have.

@@ -220,11 +220,10 @@ type axis struct {
 
 func (a *axis) begin(now time.Time) { a.start, a.step = now.Truncate(time.Second), time.Second }
 
-// A series counts requests by time step.
-type series struct{ passed, refused []int64 }
+func newSeries() ReplaySeries { return ReplaySeries{[]int64{}, []int64{}} }
 
-func (s *series) pass(step int)   { s.passed = incrementAt(s.passed, step) }
-func (s *series) refuse(step int) { s.refused = incrementAt(s.refused, step) }
+func (s *ReplaySeries) pass(step int)   { s.Passed = incrementAt(s.Passed, step) }
+func (s *ReplaySeries) refuse(step int) { s.Refused = incrementAt(s.Refused, step) }
 
 // incrementAt returns counts with the count at step increased by one.
 func incrementAt(counts []int64, step int) []int64 {
@@ -236,8 +235,8 @@ func incrementAt(counts []int64, step int) []int64 {
 }
 
 // halve merges pairs of adjacent steps.
-func (s *series) halve() {
-	for _, counts := range []*[]int64{&s.passed, &s.refused} {
+func (s *ReplaySeries) halve() {
+	for _, counts := range []*[]int64{&s.Passed, &s.Refused} {
 		joined := (*counts)[:0]
 		for i := 0; i < len(*counts); i += 2 {
 			n := (*counts)[i]
@@ -250,20 +249,16 @@ func (s *series) halve() {
 	}
 }
 
-func (s *series) result() ReplaySeries {
-	return ReplaySeries{Passed: append([]int64{}, s.passed...), Refused: append([]int64{}, s.refused...)}
-}
-
 // step returns the step of now, which must not be before the start.
 func (t *tallies) step(now time.Time) int {
 	seconds := now.Unix() - t.axis.start.Unix() // a time.Duration ends after 292 years
 	for seconds >= maxSteps*int64(t.axis.step/time.Second) {
 		t.axis.step *= 2
 		for _, rt := range t.routes {
-			rt.series.halve()
+			rt.Series.halve()
 		}
 		for _, l := range t.limits {
-			l.series.halve()
+			l.Series.halve()
 		}
 	}
 	return int(seconds / int64(t.axis.step/time.Second))

@@ -32,7 +32,7 @@ import (
 type Replay struct {
 	proxy      *Proxy
 	generation *generation
-	routes     map[*route]*replayRoute // by the route that matched
+	overridden map[*route]overriddenKeys
 	now        time.Time
 	host       string
 	events     events
@@ -54,7 +54,7 @@ type ReplayOptions struct {
 
 // NewReplay returns a Replay of c. The caller must close it.
 func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
-	r := &Replay{routes: map[*route]*replayRoute{}, host: o.Host}
+	r := &Replay{overridden: map[*route]overriddenKeys{}, host: o.Host}
 	if r.host == "" {
 		r.host = "localhost"
 	}
@@ -69,7 +69,7 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 		for _, l := range rt.limits {
 			l.sends = nil // nobody asks for them
 		}
-		r.routes[rt] = newReplayRoute(rt, &c.Privacy)
+		r.overridden[rt] = newOverriddenKeys(rt, &c.Privacy)
 	}
 	return r, nil
 }
@@ -108,8 +108,6 @@ type visit struct {
 	*replayed
 	duration  time.Duration
 	status    int
-	route     *replayRoute      // nil if none matches
-	skipped   bitset            // limits and lists of the route that are skipped
 	err       error             // why a stage refused the request
 	waiter    *limiter.Waiter   // nil if it does not wait
 	next      time.Time         // of the waiter's next step
@@ -121,10 +119,10 @@ type visit struct {
 // runStages runs the stages before admit.
 func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
 	if err := r.resolveRoute(q, x); err != nil {
+		x.route = nil // it may have been found nevertheless
 		return err
 	}
-	v.route = r.routes[x.route]
-	x.route, v.skipped = v.route.withKnownKeys(q, x)
+	q.findUnknown(x, r.overridden[x.route])
 	if decided, err := v.repeatLog(q); decided {
 		return err
 	}
@@ -173,7 +171,7 @@ func (r *Replay) settle(v *visit) {
 	r.proxy.admitter.settleOthers(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
 	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
 	if v.x.settled.refunded {
-		r.tally.route(v.route).Returned++
+		r.tally.route(v.x.route).Returned++
 	}
 	r.freeVisit(v)
 }

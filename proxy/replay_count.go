@@ -25,7 +25,7 @@ type tallies struct {
 // A routeTally accumulates a RouteTally.
 type routeTally struct {
 	RouteTally
-	limits []routeLimitTally // indexed like the limits of the route
+	limits []routeLimitTally
 }
 
 // A routeLimitTally is the tally of a limit of a route, which other routes may have too.
@@ -46,12 +46,12 @@ func newTallies(g *generation, most int) *tallies {
 }
 
 // route returns the tally of a route.
-func (t *tallies) route(r *replayRoute) *routeTally {
+func (t *tallies) route(r *route) *routeTally {
 	if made := t.routes[r.Name]; made != nil {
 		return made
 	}
 	made := &routeTally{RouteTally: RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}, Limits: []LimitTally{}, Series: newSeries()}}
-	for _, l := range r.route.limits {
+	for _, l := range r.limits {
 		tally := t.limits[l.ID]
 		if tally == nil {
 			tally = newLimitTally(l)
@@ -93,11 +93,11 @@ func (t *tallies) count(now time.Time, v *visit) {
 	t.Requests++
 	t.To = now
 	step := t.step(now)
-	if v.route == nil {
+	if x.route == nil {
 		countReason(t.Unmatched, v.err)
 		return
 	}
-	rt := t.route(v.route)
+	rt := t.route(x.route)
 	rt.Requests++
 	if x.list != nil {
 		rt.Listed[x.list.Name]++
@@ -116,11 +116,8 @@ func (t *tallies) count(now time.Time, v *visit) {
 		countReason(rt.Rejected, v.err)
 	}
 	rt.countFlags(x, v.err)
-	for i := range v.route.lookups {
-		if !v.own && v.skipped.has(len(v.route.limits)+i) {
-			rt.Unlisted++
-			break
-		}
+	if !v.own && len(x.extracted.unlisted) > 0 {
+		rt.Unlisted++
 	}
 	unknown := t.countLimits(rt, v, step)
 	if unknown && v.err == nil {
@@ -150,7 +147,7 @@ func (r *routeTally) countFlags(x *exchange, err error) {
 func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool) {
 	x := &v.x
 	evaluated := !x.isRepeat && (v.err == nil || errors.Is(v.err, errRefused))
-	for i, l := range rt.limits {
+	for _, l := range rt.limits {
 		if v.refusedBy != nil {
 			if l.of == v.refusedBy {
 				l.Refused++
@@ -158,7 +155,7 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 			}
 			continue
 		}
-		if v.skipped.has(i) {
+		if slices.Contains(x.extracted.unknown, l.of) {
 			if evaluated && !x.exempt {
 				l.countUnknown()
 				unknown = unknown || l.of.Mode == config.Enforce
@@ -322,77 +319,3 @@ func (x *exchange) labels() map[*limit]string {
 	}
 	return all
 }
-
-// A replayRoute is a route with its copies that skip limits and lists whose keys are not in the
-// log.
-type replayRoute struct {
-	*route
-	lookups    []listLookup // of its lists; those in the body are last
-	copies     map[bitset]*route
-	overridden overriddenKeys
-}
-
-func newReplayRoute(r *route, privacy *config.Privacy) *replayRoute {
-	return &replayRoute{route: r, lookups: slices.Concat(r.lists, r.bodyLists), copies: map[bitset]*route{{}: r}, overridden: newOverriddenKeys(r, privacy)}
-}
-
-// withKnownKeys returns the route with only those limits and lists whose keys are in the log. unknown has
-// those that are skipped, limits first. A key is taken as its line identifies it unless the line has the values of
-// all.
-func (r *replayRoute) withKnownKeys(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
-	if unknown = q.unknownLimits(r.limits, x); unknown != (bitset{}) && q.Keys != "" {
-		x.extracted.logged = lineKeys{loggedKeys(q.Keys), r.overridden}
-		unknown = q.unknownLimits(r.limits, x)
-	}
-	for i, s := range r.lookups {
-		if !q.knowsValues(s.key, x) {
-			unknown.set(len(r.limits) + i)
-		}
-	}
-	if known = r.copies[unknown]; known == nil {
-		known = r.copyWithout(unknown)
-		r.copies[unknown] = known
-	}
-	return known, unknown
-}
-
-// unknownLimits returns the numbers of the limits of which the line of x does not have all that they read.
-func (l *LoggedRequest) unknownLimits(limits []*limit, x *exchange) (unknown bitset) {
-	for i, of := range limits {
-		if !x.extracted.logged.line.hasNone() && !l.knowsLimit(of, x) {
-			unknown.set(i)
-		}
-	}
-	return unknown
-}
-
-// copyWithout returns a copy of the route without some limits and lists.
-func (r *replayRoute) copyWithout(unknown bitset) *route {
-	made := *r.route
-	made.limits = without(r.limits, 0, unknown)
-	made.early = slices.DeleteFunc(slices.Clone(r.early), func(l *limit) bool { return !slices.Contains(made.limits, l) })
-	made.lists = without(r.lists, len(r.limits), unknown)
-	made.bodyLists = without(r.bodyLists, len(r.limits)+len(r.lists), unknown)
-	return &made
-}
-
-// without returns those of all that unknown does not have, whose numbers begin with first.
-func without[T any](all []T, first int, unknown bitset) (kept []T) {
-	for i, one := range all {
-		if !unknown.has(first + i) {
-			kept = append(kept, one)
-		}
-	}
-	return kept
-}
-
-// A bitset is a set of numbers from 0 to 255. Larger numbers are ignored.
-type bitset [4]uint64
-
-func (b *bitset) set(i int) {
-	if i/64 < len(b) {
-		b[i/64] |= 1 << (i % 64)
-	}
-}
-
-func (b *bitset) has(i int) bool { return i/64 < len(b) && b[i/64]>>(i%64)&1 == 1 }

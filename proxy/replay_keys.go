@@ -89,6 +89,22 @@ func (l *lineKeys) country(s *key.Spec, code string) (k extractedKey, found bool
 	return k, true
 }
 
+// findUnknown finds the limits and lists of the route of x of whose keys its line does not tell. A key is taken as its
+// line identifies it unless the line has the values of all.
+func (l *LoggedRequest) findUnknown(x *exchange, overridden overriddenKeys) {
+	e := &x.extracted
+	known := func(of *limit) bool { return e.logged.line.hasNone() || l.knowsLimit(of, x) }
+	if e.unknown = slices.DeleteFunc(append(e.unknown, x.route.limits...), known); len(e.unknown) > 0 && l.Keys != "" {
+		e.logged = lineKeys{loggedKeys(l.Keys), overridden}
+		e.unknown = slices.DeleteFunc(append(e.unknown[:0], x.route.limits...), known)
+	}
+	for _, list := range x.route.Lists {
+		if !l.knowsValues(list.Key, x) {
+			e.unlisted = append(e.unlisted, list.Key)
+		}
+	}
+}
+
 // knowsLimit reports whether a line has what is needed to evaluate a limit: of each key the values, or what
 // identifies it.
 func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
@@ -141,8 +157,8 @@ func (l *LoggedRequest) knowsValues(s *key.Spec, x *exchange) bool {
 // loggedRefusal returns the limit of the route, with an unknown key, that refused the request according to
 // its line: it refuses here too. It returns nil if there is none.
 func (v *visit) loggedRefusal(q *LoggedRequest) *limit {
-	for i, l := range v.route.route.limits {
-		if q.Limit == l.Name && l.Mode == config.Enforce && v.skipped.has(i) {
+	for _, l := range v.x.extracted.unknown {
+		if q.Limit == l.Name && l.Mode == config.Enforce {
 			return l
 		}
 	}
@@ -152,12 +168,9 @@ func (v *visit) loggedRefusal(q *LoggedRequest) *limit {
 // loggedList returns the list of the route, with an unknown key, that decided about the request according
 // to its line. It returns nil if there is none.
 func (v *visit) loggedList(q *LoggedRequest) *config.List {
-	first := len(v.route.limits)
-	for i, s := range v.route.lookups {
-		for _, l := range s.lists {
-			if q.List == l.Name && v.skipped.has(first+i) {
-				return l
-			}
+	for _, l := range v.x.route.Lists {
+		if q.List == l.Name && slices.Contains(v.x.extracted.unlisted, l.Key) {
+			return l
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -36,7 +38,7 @@ type Replay struct {
 	now        time.Time
 	host       string
 	events     events
-	free       []*visit
+	visits     sync.Pool // of *visit
 	tally      *tallies
 }
 
@@ -54,9 +56,9 @@ type ReplayOptions struct {
 
 // NewReplay returns a Replay of c. The caller must close it.
 func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
-	r := &Replay{overridden: map[*route]overriddenKeys{}, host: o.Host}
-	if r.host == "" {
-		r.host = "localhost"
+	r := &Replay{overridden: map[*route]overriddenKeys{}, host: cmp.Or(o.Host, "localhost")}
+	r.visits.New = func() any {
+		return &visit{replayed: &replayed{x: *newExchange().(*exchange), header: textproto.MIMEHeader{}}}
 	}
 	room := limiter.MemoryOptions{MaxKeys: o.MaxKeys, MaxBytes: o.MaxBytes, Clock: r.clock}
 	p, err := offline(c, room, func(*generation) error { return nil })
@@ -82,7 +84,7 @@ func (r *Replay) Close() { r.proxy.Close() }
 // Request runs the next request through the stages. It does not keep q's strings.
 func (r *Replay) Request(q *LoggedRequest) {
 	r.advance(q.At)
-	v := r.newVisit()
+	v := r.visits.Get().(*visit)
 	v.fill(q, r.host)
 	x := &v.x
 	x.began, x.generation, x.in.scheme = r.now, r.generation, cmp.Or(x.in.scheme, r.generation.usualScheme())
@@ -218,7 +220,9 @@ const (
 
 // advance sets the clock, and runs the events that are due until then.
 func (r *Replay) advance(to time.Time) {
-	for e := r.events.next(to); e != nil; e = r.events.next(to) {
+	for len(r.events) > 0 && !r.events[0].at.After(to) {
+		e := r.events[0]
+		r.events = r.events[1:]
 		r.now = e.at
 		e.do()
 	}
@@ -230,8 +234,8 @@ func (r *Replay) advance(to time.Time) {
 // Finish runs the ends of all requests in progress and returns the counts. Afterwards r must only
 // be closed.
 func (r *Replay) Finish() ReplayTally {
-	for len(r.events.heap) > 0 {
-		r.advance(r.events.heap[0].at)
+	for len(r.events) > 0 {
+		r.advance(r.events[0].at)
 	}
 	out := r.tally.result()
 	if m, ok := r.proxy.admitter.store.(*limiter.Memory); ok {
@@ -240,21 +244,11 @@ func (r *Replay) Finish() ReplayTally {
 	return out
 }
 
-// newVisit returns a visit, from the free list if possible.
-func (r *Replay) newVisit() *visit {
-	if n := len(r.free); n > 0 {
-		v := r.free[n-1]
-		r.free = r.free[:n-1]
-		return v
-	}
-	return &visit{replayed: &replayed{x: *newExchange().(*exchange), header: textproto.MIMEHeader{}}}
-}
-
-// freeVisit returns a visit to the free list. It must not be used afterwards.
+// freeVisit makes a visit available for reuse. It must not be used afterwards.
 func (r *Replay) freeVisit(v *visit) {
 	v.x.reset()
 	*v = visit{replayed: v.replayed}
-	r.free = append(r.free, v)
+	r.visits.Put(v)
 }
 
 // startWaiting begins to take the claims of a request from the wait queue. It reports false if no limit lets the request wait.
@@ -291,45 +285,20 @@ func (r *Replay) stepWaiting(v *visit) {
 	w.Leave()
 }
 
-// events are scheduled, the first at 0: ordered by time, and those of the same time by insertion.
-type events struct {
-	heap  eventHeap
-	added int64
-}
+// events are scheduled, ordered by time, and those of the same time as they were added.
+type events []event
 
 type event struct {
-	at    time.Time
-	order int64
-	do    func()
+	at time.Time
+	do func()
 }
 
-// add schedules do.
+// add schedules do. Most events come after nearly all others.
 func (e *events) add(at time.Time, do func()) {
-	e.added++
-	heap.Push(&e.heap, &event{at, e.added, do})
-}
-
-// next removes and returns the first event; nil if it is later than now.
-func (e *events) next(now time.Time) *event {
-	if len(e.heap) == 0 || e.heap[0].at.After(now) {
-		return nil
-	}
-	return heap.Pop(&e.heap).(*event)
-}
-
-type eventHeap []*event
-
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].order, h[j].order)) < 0
-}
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(e any)   { *h = append(*h, e.(*event)) }
-func (h *eventHeap) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last], *h = nil, (*h)[:last]
-	return e
+	i, _ := slices.BinarySearchFunc(*e, at, func(other event, at time.Time) int {
+		return cmp.Or(other.at.Compare(at), -1)
+	})
+	*e = slices.Insert(*e, i, event{at, do})
 }
 
 // A LoggedRequest is a request as recorded in an access log.
@@ -435,7 +404,7 @@ func (r *replayed) fill(q *LoggedRequest, host string) {
 
 // fields adds the values of the log where the stages read them.
 func (r *replayed) fields(q *LoggedRequest) {
-	var query, cookie url.Values
+	query, cookie := url.Values{}, url.Values{}
 	for _, f := range q.Fields {
 		if f.Value == "" {
 			continue
@@ -444,28 +413,20 @@ func (r *replayed) fields(q *LoggedRequest) {
 		case key.Header:
 			r.setField(f.Origin.Name, f.Value)
 		case key.Cookie:
-			cookie = addValue(cookie, f)
+			cookie.Set(f.Origin.Name, f.Value)
 		case key.Query:
-			query = addValue(query, f)
+			query.Set(f.Origin.Name, f.Value)
 		}
 	}
-	if cookie != nil {
+	if len(cookie) > 0 {
 		r.setField("Cookie", strings.ReplaceAll(strings.ReplaceAll(cookie.Encode(), "+", "%20"), "&", "; "))
 	}
-	if query != nil && q.Redacted {
+	if len(query) > 0 && q.Redacted {
 		r.x.request.RequestTarget += "?" + query.Encode()
 	}
 	if !q.HasBody {
 		r.body = r.body.build(q.Fields)
 	}
-}
-
-func addValue(v url.Values, f LoggedField) url.Values {
-	if v == nil {
-		v = url.Values{}
-	}
-	v.Set(f.Origin.Name, f.Value)
-	return v
 }
 
 // A loggedBody is the body of a replayed request: from the log, or built from the logged fields.
@@ -482,18 +443,17 @@ func (b *loggedBody) readAll(maxBytes int64) ([]byte, error) {
 
 // build builds a body from fields: a JSON document if there is a JSON field, otherwise a form.
 func (b loggedBody) build(fields []LoggedField) loggedBody {
-	var form url.Values
-	var document map[string]any
+	form, document := url.Values{}, map[string]any{}
 	for _, f := range fields {
 		switch {
 		case f.Value == "":
 		case f.Origin.Source == key.JSON:
-			document = setPointer(document, f.Origin.Name, f.Value)
+			setPointer(document, jsontext.Pointer(f.Origin.Name), f.Value)
 		case f.Origin.Source.IsBody():
-			form = addValue(form, f)
+			form.Set(f.Origin.Name, f.Value)
 		}
 	}
-	if document == nil {
+	if len(document) == 0 {
 		return append(b[:0], form.Encode()...)
 	}
 	made, err := json.Marshal(document)
@@ -504,24 +464,14 @@ func (b loggedBody) build(fields []LoggedField) loggedBody {
 }
 
 // setPointer sets the value at a JSON pointer.
-func setPointer(document map[string]any, pointer, text string) map[string]any {
-	if document == nil {
-		document = map[string]any{}
-	}
-	at := document
-	names := strings.Split(pointer[1:], "/")
-	for i, name := range names {
-		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
-		if i == len(names)-1 {
-			at[name] = text
-			break
-		}
-		inner, ok := at[name].(map[string]any)
-		if !ok {
+func setPointer(at map[string]any, pointer jsontext.Pointer, text string) {
+	for name := range pointer.Parent().Tokens() {
+		inner, is := at[name].(map[string]any)
+		if !is {
 			inner = map[string]any{}
 			at[name] = inner
 		}
 		at = inner
 	}
-	return document
+	at[pointer.LastToken()] = text
 }

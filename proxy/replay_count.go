@@ -16,8 +16,7 @@ const maxReasons = 100
 type tallies struct {
 	ReplayTally
 	generation *generation
-	topKeys    int // number of keys to report
-	axis       axis
+	topKeys    int                    // number of keys to report
 	routes     map[string]*routeTally // by name
 	limits     map[string]*limitTally // by ID
 }
@@ -88,7 +87,7 @@ func (t *tallies) count(now time.Time, v *visit) {
 	x := &v.x
 	if t.Requests == 0 {
 		t.From = now
-		t.axis.begin(now)
+		t.Start, t.Step = now.Truncate(time.Second), time.Second
 	}
 	t.Requests++
 	t.To = now
@@ -208,7 +207,6 @@ func countReason(by map[string]int64, err error) {
 // result returns all counts.
 func (t *tallies) result() ReplayTally {
 	out := t.ReplayTally
-	out.Start, out.Step = t.axis.start, t.axis.step
 	out.Routes = []RouteTally{}
 	for _, r := range t.generation.routes {
 		if rt := t.routes[r.Name]; rt != nil {

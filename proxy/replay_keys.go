@@ -224,15 +224,6 @@ func (r *Replay) refusesAgain(x *exchange, names string) bool {
 // maxSteps is the maximum number of time steps of a Replay.
 const maxSteps = 240
 
-// An axis divides the time of a Replay into steps, initially of one second. Their length is doubled
-// whenever there would be more than maxSteps.
-type axis struct {
-	start time.Time
-	step  time.Duration
-}
-
-func (a *axis) begin(now time.Time) { a.start, a.step = now.Truncate(time.Second), time.Second }
-
 func newSeries() ReplaySeries { return ReplaySeries{[]int64{}, []int64{}} }
 
 func (s *ReplaySeries) pass(step int)   { s.Passed = incrementAt(s.Passed, step) }
@@ -248,25 +239,26 @@ func incrementAt(counts []int64, step int) []int64 {
 }
 
 // halve merges pairs of adjacent steps.
-func (s *ReplaySeries) halve() {
-	for _, counts := range []*[]int64{&s.Passed, &s.Refused} {
-		joined := (*counts)[:0]
-		for i := 0; i < len(*counts); i += 2 {
-			n := (*counts)[i]
-			if i+1 < len(*counts) {
-				n += (*counts)[i+1]
-			}
+func (s *ReplaySeries) halve() { s.Passed, s.Refused = halved(s.Passed), halved(s.Refused) }
+
+func halved(counts []int64) []int64 {
+	joined := counts[:0]
+	for i, n := range counts {
+		if i%2 == 0 {
 			joined = append(joined, n)
+		} else {
+			joined[i/2] += n
 		}
-		*counts = joined
 	}
+	return joined
 }
 
-// step returns the step of now, which must not be before the start.
+// step returns the step of now, which must not be before the start. Steps are of one second first; their length is doubled
+// whenever there would be more than maxSteps.
 func (t *tallies) step(now time.Time) int {
-	seconds := now.Unix() - t.axis.start.Unix() // a time.Duration ends after 292 years
-	for seconds >= maxSteps*int64(t.axis.step/time.Second) {
-		t.axis.step *= 2
+	seconds := now.Unix() - t.Start.Unix() // a time.Duration ends after 292 years
+	for seconds >= maxSteps*int64(t.Step/time.Second) {
+		t.Step *= 2
 		for _, rt := range t.routes {
 			rt.Series.halve()
 		}
@@ -274,7 +266,7 @@ func (t *tallies) step(now time.Time) int {
 			l.Series.halve()
 		}
 	}
-	return int(seconds / int64(t.axis.step/time.Second))
+	return int(seconds / int64(t.Step/time.Second))
 }
 
 // maxTopKeysCounted is the maximum number of keys of a limit that are counted at a time.

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"strconv"
@@ -67,25 +68,18 @@ func newChart(of Result, name string, s proxy.ReplaySeries) chart {
 	var passed, refused strings.Builder
 	x := func(i int) float64 { return float64(i) * chartWidth / float64(steps) }
 	y := func(n int64) float64 { return chartHeight - float64(n)*chartHeight/float64(c.Most) }
+	bar := func(path *strings.Builder, i int, low, high int64) {
+		if low < high {
+			fmt.Fprintf(path, "M%.1f %.1fV%.1fH%.1fV%.1fZ", x(i), y(low), y(high), x(i+1), y(low))
+		}
+	}
 	for i := range steps {
-		low, high := at(s.Passed, i), at(s.Passed, i)+at(s.Refused, i)
-		passed.WriteString(bar{x(i), x(i + 1), y(0), y(low)}.String())
-		refused.WriteString(bar{x(i), x(i + 1), y(low), y(high)}.String())
+		low := at(s.Passed, i)
+		bar(&passed, i, 0, low)
+		bar(&refused, i, low, low+at(s.Refused, i))
 	}
 	c.Passed, c.Refused = passed.String(), refused.String()
 	return c
-}
-
-// A bar is a rectangle; y increases downwards.
-type bar struct{ left, right, bottom, top float64 }
-
-// String returns the bar as an SVG path, or "" if it has no height.
-func (b bar) String() string {
-	if b.top >= b.bottom {
-		return ""
-	}
-	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
-	return "M" + f(b.left) + " " + f(b.bottom) + "V" + f(b.top) + "H" + f(b.right) + "V" + f(b.bottom) + "Z"
 }
 
 // groupDigits returns n with its digits in groups of three.

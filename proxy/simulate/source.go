@@ -124,8 +124,7 @@ func (s *source) readLine(r *record) (whole bool, err error) {
 // parse parses r.line.
 func (s *source) parse(r *record) lineKind {
 	start := bytes.TrimLeft(r.line, " \t\ufeff")
-	switch {
-	case s.format == JSON, s.format == Auto && len(start) > 0 && start[0] == '{':
+	if s.format == JSON || s.format == Auto && len(start) > 0 && start[0] == '{' {
 		if len(start) < len(r.line) {
 			r.line = append(r.line[:0], start...)
 		}

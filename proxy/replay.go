@@ -251,8 +251,8 @@ func (r *Replay) freeVisit(v *visit) {
 	r.visits.Put(v)
 }
 
-// startWaiting begins to take the claims of a request from the wait queue. It reports false if no limit lets the request wait.
-// Data of the log is not used after that.
+// startWaiting begins to take the claims of a request from the wait queue. It reports false if no limit lets
+// the request wait. Data of the log is not used after that.
 func (r *Replay) startWaiting(v *visit) bool {
 	o, first := v.x.waitOptions()
 	if first == nil {

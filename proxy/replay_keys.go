@@ -253,8 +253,8 @@ func halved(counts []int64) []int64 {
 	return joined
 }
 
-// step returns the step of now, which must not be before the start. Steps are of one second first; their length is doubled
-// whenever there would be more than maxSteps.
+// step returns the step of now, which must not be before the start. Steps are of one second first; their
+// length is doubled whenever there would be more than maxSteps.
 func (t *tallies) step(now time.Time) int {
 	seconds := now.Unix() - t.Start.Unix() // a time.Duration ends after 292 years
 	for seconds >= maxSteps*int64(t.Step/time.Second) {

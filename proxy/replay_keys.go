@@ -154,38 +154,21 @@ func (l *LoggedRequest) knowsValues(s *key.Spec, x *exchange) bool {
 	return !slices.ContainsFunc(s.Required(), func(o key.Origin) bool { return !l.knows(o, x) })
 }
 
-// loggedRefusal returns the limit of the route, with an unknown key, that refused the request according to
-// its line: it refuses here too. It returns nil if there is none.
-func (v *visit) loggedRefusal(q *LoggedRequest) *limit {
-	for _, l := range v.x.extracted.unknown {
-		if q.Limit == l.Name && l.Mode == config.Enforce {
-			return l
-		}
-	}
-	return nil
-}
-
-// loggedList returns the list of the route, with an unknown key, that decided about the request according
-// to its line. It returns nil if there is none.
-func (v *visit) loggedList(q *LoggedRequest) *config.List {
-	for _, l := range v.x.route.Lists {
-		if q.List == l.Name && slices.Contains(v.x.extracted.unlisted, l.Key) {
-			return l
-		}
-	}
-	return nil
-}
-
 // repeatLog decides about a request as its line says, where the line does not have what the
-// configuration would decide by. decided is false if the stages have to decide.
+// configuration would decide by: the key of the list that decided, or of the limit that refused. decided is
+// false if the stages have to decide.
 func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 	x := &v.x
-	if q.List != "" {
-		x.list = v.loggedList(q)
+	for _, l := range x.route.Lists {
+		if q.List == l.Name && slices.Contains(x.extracted.unlisted, l.Key) {
+			x.list = l
+		}
 	}
-	if l := v.loggedRefusal(q); l != nil {
-		v.refusedBy = l
-		return true, errRefused
+	for _, l := range x.extracted.unknown {
+		if q.Limit == l.Name && l.Mode == config.Enforce {
+			v.refusedBy = l
+			return true, errRefused
+		}
 	}
 	switch {
 	case x.list != nil && x.list.Action.Refuses():

@@ -16,7 +16,7 @@ var ErrQueueFull = errors.New("wait queue full")
 // A WaitQueue lets callers wait for permits of a Store. There is one queue for each key,
 // first in, first out, within this process. Only the caller at the head of a queue calls
 // the store, once for each time that the store returned as Wait; the others wait for it
-// to be served.
+// to be served. Wait waits by the clock of the machine, a Waiter by any.
 //
 // NewWaitQueue returns one; the zero value is not valid. All methods are safe for
 // concurrent use. It starts no goroutines.
@@ -35,12 +35,8 @@ type queueKey struct {
 }
 
 type queue struct {
-	waiting  []*waiter // the first one calls the store
+	waiting  []*Waiter // the first one calls the store
 	nextTake time.Time // when the first one calls the store again
-}
-
-type waiter struct {
-	atHead chan struct{} // closed when the waiter is the first one
 }
 
 // NewWaitQueue returns a WaitQueue for store. A call to the store takes at most timeout,
@@ -50,7 +46,7 @@ func NewWaitQueue(store Store, timeout time.Duration) *WaitQueue {
 	return &WaitQueue{store: store, timeout: timeout, queues: map[queueKey]*queue{}}
 }
 
-// WaitOptions are the options of one call of Wait.
+// WaitOptions are the options of one call of Wait, or of one Waiter.
 type WaitOptions struct {
 	// MaxWait has, for each claim, the longest time to wait for it from the call on; 0
 	// means not to wait. Claims beyond its length are not waited for.
@@ -73,57 +69,95 @@ func (q *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, o Wai
 	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	if len(o.MaxWait) > len(claims) {
-		o.MaxWait = o.MaxWait[:len(claims)]
+	if len(claims) == 0 {
+		return q.store.Take(ctx, claims, d)
 	}
-	first := slices.IndexFunc(o.MaxWait, func(d time.Duration) bool { return d > 0 })
-	if first < 0 {
-		if len(claims) == 0 {
-			return q.store.Take(ctx, claims, d)
-		}
-		return q.take(ctx, claims, d)
-	}
-	w := &waitCall{WaitOptions: o, queue: queueKey{claims[first].Limit.Name, claims[first].Key}, claims: claims, claim: first, started: time.Now()}
-	me, isHead, err := q.join(w.queue, o.MaxWaiting)
-	if err != nil {
-		w.refuse(d, o.MaxWait[first])
-		return err
-	}
-	defer q.leave(w.queue, me)
-	if !isHead {
-		if err := q.awaitHead(ctx, w, me); err != nil {
-			if errors.Is(err, errTooLate) {
-				return q.peekTooLate(ctx, w, d)
-			}
+	atHead := make(chan struct{}, 1)
+	w := q.NewWaiter(claims, o, func() { atHead <- struct{}{} })
+	defer w.Leave()
+	for {
+		again, err := w.Step(ctx, time.Now, d)
+		if err != nil || again.IsZero() {
 			return err
 		}
+		timer := time.NewTimer(time.Until(again))
+		select {
+		case <-atHead:
+			timer.Stop()
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
 	}
-	return q.takeAtHead(ctx, w, d)
 }
 
-// A waitCall is the state of one call of Wait.
-type waitCall struct {
-	WaitOptions
-	queue     queueKey
+// A Waiter is one call of Wait in steps, for callers with a clock of their own, such as
+// that of a simulation. It is not safe for concurrent use.
+type Waiter struct {
+	queue     *WaitQueue
+	options   WaitOptions
+	onHead    func()
+	key       queueKey
 	claims    []Claim
-	claim     int // index of the claim that the queue belongs to
-	started   time.Time
+	claim     int       // index of the claim that the queue belongs to; -1 if none may be waited for
+	started   time.Time // when it joined the queue; zero before
 	hasWaited bool
 }
 
+// NewWaiter returns a Waiter for claims. onHead is called when it has become the head of
+// its queue, by the caller that leaves it.
+func (q *WaitQueue) NewWaiter(claims []Claim, o WaitOptions, onHead func()) *Waiter {
+	w := &Waiter{queue: q, options: o, onHead: onHead, claims: claims}
+	mayWait := o.MaxWait[:min(len(o.MaxWait), len(claims))]
+	if w.claim = slices.IndexFunc(mayWait, func(d time.Duration) bool { return d > 0 }); w.claim >= 0 {
+		w.key = queueKey{claims[w.claim].Limit.Name, claims[w.claim].Key}
+	}
+	return w
+}
+
+// Step does what there is to do at the time of the clock now. Unless it returns an error,
+// or again is zero, in which case d is the decision, Step must be called again then, or
+// when the Waiter has become the head if that is earlier. The caller must call Leave
+// after the last step.
+func (w *Waiter) Step(ctx context.Context, now func() time.Time, d *Decision) (again time.Time, err error) {
+	if w.claim < 0 {
+		return again, w.queue.take(ctx, w.claims, d)
+	}
+	if w.started.IsZero() && !w.join(now()) {
+		w.refuse(d, now())
+		return again, ErrQueueFull
+	}
+	if nextTake, isHead := w.position(); !isHead {
+		until := w.deadline(ctx, w.claim)
+		if nextTake.After(until) || !now().Before(until) { // the head itself waits for longer, or it is too late
+			return again, w.peek(ctx, now(), d)
+		}
+		w.notifyWait()
+		return until, nil
+	}
+	err = w.queue.take(ctx, w.claims, d)
+	if at := now(); err == nil && !d.Allowed && w.canWait(ctx, at, d) {
+		again = at.Add(d.Wait)
+		w.setNextTake(again)
+		w.notifyWait()
+	}
+	return again, err
+}
+
 // notifyWait calls OnWait when the call waits for the first time.
-func (w *waitCall) notifyWait() {
-	if !w.hasWaited && w.OnWait != nil {
-		w.OnWait()
+func (w *Waiter) notifyWait() {
+	if !w.hasWaited && w.options.OnWait != nil {
+		w.options.OnWait()
 	}
 	w.hasWaited = true
 }
 
 // deadline returns the time until which a claim may be waited for.
-func (w *waitCall) deadline(ctx context.Context, claim int) time.Time {
+func (w *Waiter) deadline(ctx context.Context, claim int) time.Time {
 	latest := w.started
-	if claim < len(w.MaxWait) {
-		latest = latest.Add(w.MaxWait[claim])
+	if claim < len(w.options.MaxWait) {
+		latest = latest.Add(w.options.MaxWait[claim])
 	}
 	if at, ok := ctx.Deadline(); ok && at.Before(latest) {
 		return at
@@ -131,8 +165,8 @@ func (w *waitCall) deadline(ctx context.Context, claim int) time.Time {
 	return latest
 }
 
-// canWaitFor reports whether all claims that d refuses may be waited for.
-func (w *waitCall) canWaitFor(ctx context.Context, now time.Time, d *Decision) bool {
+// canWait reports whether all claims that d refuses may be waited for.
+func (w *Waiter) canWait(ctx context.Context, now time.Time, d *Decision) bool {
 	for i, o := range d.Outcomes {
 		if !o.Allowed && now.Add(o.Wait).After(w.deadline(ctx, i)) {
 			return false
@@ -143,113 +177,84 @@ func (w *waitCall) canWaitFor(ctx context.Context, now time.Time, d *Decision) b
 
 // refuse sets d to a refusal without calling the store: the callers in the queue go
 // first. The outcomes of the other claims are unknown.
-func (w *waitCall) refuse(d *Decision, wait time.Duration) {
-	*d = Decision{At: time.Now(), Wait: wait, Outcomes: d.Outcomes[:0]}
+func (w *Waiter) refuse(d *Decision, now time.Time) {
+	*d = Decision{At: now, Wait: w.options.MaxWait[w.claim], Outcomes: d.Outcomes[:0]}
 	for i, c := range w.claims {
 		o := Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
 		if i == w.claim {
-			o = Outcome{Wait: wait}
+			o = Outcome{Wait: d.Wait}
 		}
 		d.Outcomes = append(d.Outcomes, o)
 	}
 }
 
-// peekTooLate sets d to a refusal for a caller that did not reach the head of the queue
-// in time. Permits that the store would grant belong to the callers ahead.
-func (q *WaitQueue) peekTooLate(ctx context.Context, w *waitCall, d *Decision) error {
-	if err := q.store.Peek(ctx, w.claims, d); err != nil {
-		return err
+// peek sets d to a refusal for a caller that cannot reach the head of the queue in time.
+// Permits that the store would grant belong to the callers ahead.
+func (w *Waiter) peek(ctx context.Context, now time.Time, d *Decision) error {
+	err := w.queue.store.Peek(ctx, w.claims, d)
+	if err == nil && d.Allowed {
+		w.refuse(d, now)
 	}
-	if d.Allowed {
-		w.refuse(d, w.MaxWait[w.claim])
-	}
-	return nil
+	return err
 }
 
-var errTooLate = errors.New("wait deadline exceeded")
-
-// join appends a waiter to the queue; isHead is true if it is the first one.
-func (q *WaitQueue) join(at queueKey, maxWaiting int) (me *waiter, isHead bool, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	list := q.queues[at]
+// join appends w to its queue. It reports false if the queue is full.
+func (w *Waiter) join(now time.Time) bool {
+	w.queue.mu.Lock()
+	defer w.queue.mu.Unlock()
+	list := w.queue.queues[w.key]
 	if list == nil {
 		list = &queue{}
-		q.queues[at] = list
+		w.queue.queues[w.key] = list
 	}
-	if len(list.waiting) > 0 && len(list.waiting) >= maxWaiting {
-		return nil, false, ErrQueueFull
+	if len(list.waiting) > 0 && len(list.waiting) >= w.options.MaxWaiting {
+		return false
 	}
-	me = &waiter{atHead: make(chan struct{})}
-	list.waiting = append(list.waiting, me)
-	return me, len(list.waiting) == 1, nil
+	list.waiting = append(list.waiting, w)
+	w.started = now
+	return true
 }
 
-// leave removes me from the queue and notifies the new head.
-func (q *WaitQueue) leave(at queueKey, me *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	list := q.queues[at]
-	wasFirst := list.waiting[0] == me
-	for i, w := range list.waiting {
-		if w == me {
-			list.waiting = append(list.waiting[:i], list.waiting[i+1:]...)
-			break
-		}
+// position reports whether w is the head of its queue, and when the head calls the store
+// again.
+func (w *Waiter) position() (nextTake time.Time, isHead bool) {
+	w.queue.mu.Lock()
+	defer w.queue.mu.Unlock()
+	list := w.queue.queues[w.key]
+	return list.nextTake, list.waiting[0] == w
+}
+
+func (w *Waiter) setNextTake(at time.Time) {
+	w.queue.mu.Lock()
+	defer w.queue.mu.Unlock()
+	w.queue.queues[w.key].nextTake = at
+}
+
+// Leave removes w from the queue and notifies the new head.
+func (w *Waiter) Leave() {
+	if w.started.IsZero() {
+		return
 	}
-	if len(list.waiting) == 0 {
-		delete(q.queues, at)
-	} else if wasFirst {
+	if next := w.remove(); next != nil {
+		next.onHead()
+	}
+}
+
+// remove removes w from the queue. It returns the new head if there is one.
+func (w *Waiter) remove() (next *Waiter) {
+	w.queue.mu.Lock()
+	defer w.queue.mu.Unlock()
+	list := w.queue.queues[w.key]
+	wasHead := list.waiting[0] == w
+	list.waiting = slices.DeleteFunc(list.waiting, func(other *Waiter) bool { return other == w })
+	switch {
+	case len(list.waiting) == 0:
+		delete(w.queue.queues, w.key)
+	case wasHead:
 		list.nextTake = time.Time{}
-		close(list.waiting[0].atHead)
+		next = list.waiting[0]
 	}
-}
-
-// awaitHead waits until me is at the head of the queue. It does not wait if the current
-// head itself waits beyond the deadline.
-func (q *WaitQueue) awaitHead(ctx context.Context, w *waitCall, me *waiter) error {
-	deadline := w.deadline(ctx, w.claim)
-	q.mu.Lock()
-	tooLate := q.queues[w.queue].nextTake.After(deadline)
-	q.mu.Unlock()
-	if tooLate {
-		return errTooLate
-	}
-	w.notifyWait()
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
-	select {
-	case <-me.atHead:
-		return nil
-	case <-timer.C:
-		return errTooLate
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// takeAtHead calls the store for the caller at the head, and again after each Wait.
-func (q *WaitQueue) takeAtHead(ctx context.Context, w *waitCall, d *Decision) error {
-	for {
-		if err := q.take(ctx, w.claims, d); err != nil || d.Allowed {
-			return err
-		}
-		now := time.Now()
-		if !w.canWaitFor(ctx, now, d) {
-			return nil
-		}
-		q.mu.Lock()
-		q.queues[w.queue].nextTake = now.Add(d.Wait)
-		q.mu.Unlock()
-		w.notifyWait()
-		timer := time.NewTimer(d.Wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		}
-	}
+	return next
 }
 
 // take calls the store with a context that does not end with ctx. If ctx ends during the

@@ -246,3 +246,50 @@ func TestLine_RefusalsTakeNothing(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// A Waiter waits in steps by a clock that need not be that of the machine.
+func TestWaiter_WaitsByAnyClock(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	clock := func() time.Time { return at }
+	queue := limiter.NewWaitQueue(limiter.NewMemory(limiter.MemoryOptions{Clock: clock}), time.Second)
+	claims := []limiter.Claim{{Limit: rate("smooth", 1, 100*time.Millisecond), Key: numbered(1), Cost: 1}}
+	became := 0
+	step := func(w *limiter.Waiter, want time.Duration) (allowed bool) {
+		t.Helper()
+		var d limiter.Decision
+		again, err := w.Step(t.Context(), clock, &d)
+		if err != nil || want > 0 && again.Sub(at) != want || want == 0 && !again.IsZero() {
+			t.Errorf("again after %v, %v; want %v", again.Sub(at), err, want)
+		}
+		return d.Allowed
+	}
+	waiter := func(most time.Duration) *limiter.Waiter {
+		return queue.NewWaiter(claims, upTo(most, 3), func() { became++ })
+	}
+	first, head, second, third := waiter(time.Second), waiter(time.Second), waiter(150*time.Millisecond), waiter(150*time.Millisecond)
+	if !step(first, 0) {
+		t.Error("the first is refused")
+	}
+	first.Leave()
+	if step(head, 100*time.Millisecond) || step(second, 150*time.Millisecond) || step(third, 150*time.Millisecond) {
+		t.Error("one passes that has to wait")
+	}
+	full := waiter(time.Second)
+	if _, err := full.Step(t.Context(), clock, new(limiter.Decision)); !errors.Is(err, limiter.ErrQueueFull) {
+		t.Errorf("a fourth of three: %v", err)
+	}
+	full.Leave()
+	at = at.Add(100 * time.Millisecond)
+	if !step(head, 0) {
+		t.Error("the head is refused when there is a permit")
+	}
+	if head.Leave(); became != 1 || step(second, 0) { // the next permit comes after its time
+		t.Errorf("%d have become the head; want the second, refused", became)
+	}
+	second.Leave()
+	at = at.Add(50 * time.Millisecond)
+	if became != 2 || step(third, 0) {
+		t.Errorf("%d have become the head; want the third, refused", became)
+	}
+	third.Leave()
+}

@@ -32,8 +32,7 @@ type admitter struct {
 	denier   localDenier // nil if the store has no local cache of refusals
 	// announcer notifies other nodes of changes; nil if there are no other nodes.
 	announcer  announcer
-	waitQueue  *limiter.WaitQueue                               // waits for permits of store
-	waitTaker  func(client context.Context, q *admission) taker // returns the taker of a request that may wait: waitInQueue; replaced by a Replay
+	waitQueue  *limiter.WaitQueue // waits for permits of store
 	metrics    *proxyMetrics
 	nearLimits *nearLimits
 
@@ -54,7 +53,6 @@ func newAdmitter(o Options, m *proxyMetrics) *admitter {
 		a.timeout = o.Config.Redis.Timeout
 	}
 	a.waitQueue = limiter.NewWaitQueue(o.Store, cmp.Or(a.timeout, settleTimeout)) // refunds by the queue are not recorded elsewhere
-	a.waitTaker = a.waitInQueue
 	return a
 }
 
@@ -191,7 +189,7 @@ func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider
 	case by == decideByBoth:
 		take = a.fallback.takeWithinShare(q, take)
 	case q.route.waits && q.due.IsZero():
-		take = a.waitTaker(client, q)
+		take = a.waitInQueue(client, q)
 	}
 	if !q.route.stepsUp {
 		return a.takeOnce(ctx, q, take)

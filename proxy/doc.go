@@ -127,11 +127,10 @@
 // with Peek: no permits are taken, and nothing is counted, logged or forwarded.
 //
 // A Replay (dry run) passes logged requests through the stages on a virtual clock, with
-// its own store in memory. It differs from serving in four places: waiting requests are
-// queued in its own queue (replay_queue.go), concurrent permits are renewed by the virtual
-// clock, the outcome of a request is taken from the log, and a limit whose key is not in
-// the log is skipped (replay_count.go). A test compares its counts with those of a Proxy
-// that serves the same requests at the same times.
+// its own store in memory. It differs from serving in three places: requests wait and
+// concurrent permits are renewed by the virtual clock, the outcome of a request is taken
+// from the log, and a limit whose key is not in the log is skipped (replay_count.go). A test
+// compares its counts with those of a Proxy that serves the same requests at the same times.
 //
 // # Operators
 //

@@ -41,12 +41,14 @@ type extraction struct {
 	plans      []keyPlan      // the plans of keys under limits that have plans
 	assigned   *directive.Set // the plans that operators have assigned; nil if there are none
 	logged     lineKeys       // of a Replay: the keys that the log has instead of values
+	unknown    []*limit       // of a Replay: the limits that are skipped, because the log lacks what they read
+	unlisted   []*key.Spec    // of a Replay: the keys of the lists that are skipped
 }
 
 // reset makes e what was extracted of no request, with the memory that it names.
 func (e *extracted) reset() {
 	e.value.Reset()
-	e.extraction = extraction{confusable: e.confusable[:0], keys: e.keys[:0], memos: e.memos, found: e.found[:0], plans: e.plans[:0]}
+	e.extraction = extraction{confusable: e.confusable[:0], keys: e.keys[:0], memos: e.memos, found: e.found[:0], plans: e.plans[:0], unknown: e.unknown[:0], unlisted: e.unlisted[:0]}
 }
 
 // memo returns the Memo of the last key.
@@ -103,6 +105,9 @@ func (x *exchange) parseQuery() error {
 // claim adds a claim for each window of l. Claims on limits in shadow mode are kept separately,
 // because they never refuse.
 func (g *generation) claim(x *exchange, l *limit) error {
+	if slices.Contains(x.extracted.unknown, l) {
+		return nil
+	}
 	k, err := g.key(x, l.Key)
 	if err != nil || k.skip {
 		return err

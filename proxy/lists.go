@@ -100,6 +100,9 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 		return err
 	}
 	for _, s := range lookups {
+		if slices.Contains(x.extracted.unlisted, s.key) {
+			continue
+		}
 		_, err := g.key(x, s.key)
 		if errors.Is(err, key.ErrMissing) && x.preflight() {
 			continue

@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -30,12 +34,11 @@ import (
 type Replay struct {
 	proxy      *Proxy
 	generation *generation
-	routes     map[*route]*replayRoute // by the route that matched
+	overridden map[*route]overriddenKeys
 	now        time.Time
 	host       string
 	events     events
-	queues     map[queueID]*replayQueue
-	free       []*visit
+	visits     sync.Pool // of *visit
 	tally      *tallies
 }
 
@@ -53,20 +56,14 @@ type ReplayOptions struct {
 
 // NewReplay returns a Replay of c. The caller must close it.
 func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
-	r := &Replay{routes: map[*route]*replayRoute{}, queues: map[queueID]*replayQueue{}, host: o.Host}
-	if r.host == "" {
-		r.host = "localhost"
+	r := &Replay{overridden: map[*route]overriddenKeys{}, host: cmp.Or(o.Host, "localhost")}
+	r.visits.New = func() any {
+		return &visit{replayed: &replayed{x: *newExchange().(*exchange), header: textproto.MIMEHeader{}}}
 	}
-	room := limiter.MemoryOptions{MaxKeys: o.MaxKeys, MaxBytes: o.MaxBytes, Clock: func() time.Time { return r.now }}
+	room := limiter.MemoryOptions{MaxKeys: o.MaxKeys, MaxBytes: o.MaxBytes, Clock: r.clock}
 	p, err := offline(c, room, func(*generation) error { return nil })
 	if err != nil {
 		return nil, err
-	}
-	p.admitter.waitTaker = func(_ context.Context, q *admission) taker {
-		if _, first := q.waitQueueOf(); first == nil {
-			return p.admitter.take
-		}
-		return alreadyDecided
 	}
 	r.proxy, r.generation = p, p.current.Load()
 	r.tally = newTallies(r.generation, o.Top)
@@ -74,10 +71,12 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 		for _, l := range rt.limits {
 			l.sends = nil // nobody asks for them
 		}
-		r.routes[rt] = newReplayRoute(rt, &c.Privacy)
+		r.overridden[rt] = newOverriddenKeys(rt, &c.Privacy)
 	}
 	return r, nil
 }
+
+func (r *Replay) clock() time.Time { return r.now }
 
 // Close releases the resources of r.
 func (r *Replay) Close() { r.proxy.Close() }
@@ -85,7 +84,7 @@ func (r *Replay) Close() { r.proxy.Close() }
 // Request runs the next request through the stages. It does not keep q's strings.
 func (r *Replay) Request(q *LoggedRequest) {
 	r.advance(q.At)
-	v := r.newVisit()
+	v := r.visits.Get().(*visit)
 	v.fill(q, r.host)
 	x := &v.x
 	x.began, x.generation, x.in.scheme = r.now, r.generation, cmp.Or(x.in.scheme, r.generation.usualScheme())
@@ -94,12 +93,10 @@ func (r *Replay) Request(q *LoggedRequest) {
 		r.finish(v)
 		return
 	}
-	if place, first := x.waitQueueOf(); first != nil && !x.isRepeat {
-		r.enqueue(v, place, first)
-		return
-	}
 	switch {
 	case x.isRepeat:
+	case x.route.waits && r.startWaiting(v):
+		return
 	case q.CachedRefusal != "" && r.refusesAgain(x, q.CachedRefusal):
 		v.err = r.proxy.admitter.refuse(context.Background(), &x.admission, r.proxy.admitter.store)
 	default:
@@ -113,11 +110,10 @@ type visit struct {
 	*replayed
 	duration  time.Duration
 	status    int
-	route     *replayRoute      // nil if none matches
-	skipped   bitset            // limits and lists of the route that are skipped
 	err       error             // why a stage refused the request
+	waiter    *limiter.Waiter   // nil if it does not wait
+	next      time.Time         // of the waiter's next step
 	labels    map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
-	storeErr  error             // the error of the store, for a request that has waited
 	refusedBy *limit            // the limit with an unknown key that refused the request in the log
 	own       bool              // the line is of Weir's own log, and tells which list decided
 }
@@ -125,10 +121,10 @@ type visit struct {
 // runStages runs the stages before admit.
 func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
 	if err := r.resolveRoute(q, x); err != nil {
+		x.route = nil // it may have been found nevertheless
 		return err
 	}
-	v.route = r.routes[x.route]
-	x.route, v.skipped = v.route.withKnownKeys(q, x)
+	q.findUnknown(x, r.overridden[x.route])
 	if decided, err := v.repeatLog(q); decided {
 		return err
 	}
@@ -160,16 +156,15 @@ func (r *Replay) finish(v *visit) {
 	x.stopRenewing() // they use the real clock
 	x.outcome.result = v.result()
 	ends := len(x.route.cooldownResets)+len(x.route.permitReturns) > 0 || x.needsRefund(&x.outcome)
-	if v.duration > 0 && ends {
+	switch {
+	case !ends:
+		r.freeVisit(v)
+	case v.duration > 0:
 		r.renew(v, r.now.Add(v.duration))
 		r.events.add(r.now.Add(v.duration), func() { r.settle(v) })
-		return
-	}
-	if ends {
+	default:
 		r.settle(v)
-		return
 	}
-	r.freeVisit(v)
 }
 
 // settle settles a request at its end.
@@ -178,7 +173,7 @@ func (r *Replay) settle(v *visit) {
 	r.proxy.admitter.settleOthers(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
 	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
 	if v.x.settled.refunded {
-		r.tally.route(v.route).Returned++
+		r.tally.route(v.x.route).Returned++
 	}
 	r.freeVisit(v)
 }
@@ -192,7 +187,7 @@ func (r *Replay) renew(v *visit, until time.Time) {
 	r.events.add(next, func() {
 		for _, t := range v.x.takenPermits {
 			if t.hasConcurrent() {
-				_ = t.lease.store.Renew(context.Background(), t.lease.claims, t.lease.permit)
+				t.lease.renew()
 			}
 		}
 		r.renew(v, until)
@@ -225,7 +220,9 @@ const (
 
 // advance sets the clock, and runs the events that are due until then.
 func (r *Replay) advance(to time.Time) {
-	for e := r.events.next(to); e != nil; e = r.events.next(to) {
+	for len(r.events) > 0 && !r.events[0].at.After(to) {
+		e := r.events[0]
+		r.events = r.events[1:]
 		r.now = e.at
 		e.do()
 	}
@@ -237,8 +234,8 @@ func (r *Replay) advance(to time.Time) {
 // Finish runs the ends of all requests in progress and returns the counts. Afterwards r must only
 // be closed.
 func (r *Replay) Finish() ReplayTally {
-	for len(r.events.heap) > 0 {
-		r.advance(r.events.heap[0].at)
+	for len(r.events) > 0 {
+		r.advance(r.events[0].at)
 	}
 	out := r.tally.result()
 	if m, ok := r.proxy.admitter.store.(*limiter.Memory); ok {
@@ -247,25 +244,62 @@ func (r *Replay) Finish() ReplayTally {
 	return out
 }
 
-// newVisit returns a visit, from the free list if possible.
-func (r *Replay) newVisit() *visit {
-	if n := len(r.free); n > 0 {
-		v := r.free[n-1]
-		r.free = r.free[:n-1]
-		return v
-	}
-	return &visit{replayed: &replayed{x: *newExchange().(*exchange)}}
-}
-
-// freeVisit returns a visit to the free list. It must not be used afterwards.
+// freeVisit makes a visit available for reuse. It must not be used afterwards.
 func (r *Replay) freeVisit(v *visit) {
 	v.x.reset()
 	*v = visit{replayed: v.replayed}
-	r.free = append(r.free, v)
+	r.visits.Put(v)
 }
 
-// alreadyDecided is the taker of a request that has waited: its decision is made already.
-func alreadyDecided(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
+// startWaiting begins to take the claims of a request from the wait queue. It reports false if no limit lets
+// the request wait. Data of the log is not used after that.
+func (r *Replay) startWaiting(v *visit) bool {
+	o, first := v.x.waitOptions()
+	if first == nil {
+		return false
+	}
+	v.x.idempotent.firstUse = nil // idempotency is not replayed for requests that wait
+	v.labels = v.x.labels()
+	o.OnWait = func() { v.x.waited = true }
+	v.waiter = r.proxy.admitter.waitQueue.NewWaiter(v.x.claims.claims, o, func() { r.stepWaiting(v) })
+	r.stepWaiting(v)
+	return true
+}
+
+// stepWaiting continues with a request that waits, until it is decided.
+func (r *Replay) stepWaiting(v *visit) {
+	w := v.waiter
+	next, err := w.Step(context.Background(), r.clock, &v.x.decision)
+	if err == nil && !next.IsZero() {
+		v.next = next
+		r.events.add(next, func() {
+			if v.waiter == w && v.next.Equal(next) { // it has become the head of its queue otherwise
+				r.stepWaiting(v)
+			}
+		})
+		return
+	}
+	v.waiter = nil
+	v.err = r.proxy.admitter.conclude(context.Background(), &v.x.admission, decideByStore, err)
+	r.finish(v)
+	w.Leave()
+}
+
+// events are scheduled, ordered by time, and those of the same time as they were added.
+type events []event
+
+type event struct {
+	at time.Time
+	do func()
+}
+
+// add schedules do. Most events come after nearly all others.
+func (e *events) add(at time.Time, do func()) {
+	i, _ := slices.BinarySearchFunc(*e, at, func(other event, at time.Time) int {
+		return cmp.Or(other.at.Compare(at), -1)
+	})
+	*e = slices.Insert(*e, i, event{at, do})
+}
 
 // A LoggedRequest is a request as recorded in an access log.
 type LoggedRequest struct {
@@ -321,7 +355,7 @@ func (l *LoggedRequest) knows(o key.Origin, x *exchange) bool {
 	case !s.IsLogged():
 		return false // a log should not contain tokens
 	}
-	return slices.ContainsFunc(l.Fields, func(f LoggedField) bool { return f.Origin == o }) ||
+	return l.has(o) ||
 		o.Source == key.Query && !l.Redacted ||
 		o.Source == key.Cookie && l.has(key.HeaderField("Cookie")) ||
 		o.Source.IsBody() && l.HasBody
@@ -331,33 +365,18 @@ func (l *LoggedRequest) has(o key.Origin) bool {
 	return slices.ContainsFunc(l.Fields, func(f LoggedField) bool { return f.Origin == o })
 }
 
-// A loggedHeader is the part of a request's header that the log has.
-type loggedHeader []loggedLine
-
-type loggedLine struct {
-	name  string
-	value [1]string
-}
-
-// Values implements fields.
-func (h *loggedHeader) Values(name string) []string {
-	for i := range *h {
-		if l := &(*h)[i]; l.name == name {
-			return l.value[:]
-		}
-	}
-	return nil
-}
-
-func (h *loggedHeader) add(name, value string) {
-	*h = append(*h, loggedLine{name, [1]string{value}})
-}
-
-// A replayed is a request with its exchange, header and body.
+// A replayed is a request with its exchange, and the parts of its header and body that the log has.
 type replayed struct {
 	x      exchange
-	header loggedHeader
+	header textproto.MIMEHeader
 	body   loggedBody
+}
+
+// setField sets a field of the header, unless the log had it before.
+func (r *replayed) setField(name, value string) {
+	if _, is := r.header[name]; !is {
+		r.header[name] = []string{value}
+	}
 }
 
 // fill sets the exchange from q, whose strings must remain valid until the stages have run. host is
@@ -368,53 +387,46 @@ func (r *replayed) fill(q *LoggedRequest, host string) {
 	x.request.HostField = cmp.Or(q.Host, host)
 	x.in.peer = netip.AddrPortFrom(q.Client, 0)
 	x.id = "-"
-	r.header, r.body = r.header[:0], append(r.body[:0], q.Body...)
+	clear(r.header)
+	r.body = append(r.body[:0], q.Body...)
 	if len(q.Fields) > 0 {
 		r.fields(q)
 	}
-	x.in.header, x.in.length, x.in.body = &r.header, int64(len(r.body)), &r.body
+	x.in.header, x.in.length, x.in.body = r.header, int64(len(r.body)), &r.body
 	if len(r.body) > 0 && len(r.header.Values("Content-Type")) == 0 {
 		kind := "application/x-www-form-urlencoded"
 		if r.body[0] == '{' {
 			kind = "application/json"
 		}
-		r.header.add("Content-Type", kind)
+		r.setField("Content-Type", kind)
 	}
 }
 
 // fields adds the values of the log where the stages read them.
 func (r *replayed) fields(q *LoggedRequest) {
-	var query, cookie url.Values
+	query, cookie := url.Values{}, url.Values{}
 	for _, f := range q.Fields {
 		if f.Value == "" {
 			continue
 		}
 		switch f.Origin.Source {
 		case key.Header:
-			r.header.add(f.Origin.Name, f.Value)
+			r.setField(f.Origin.Name, f.Value)
 		case key.Cookie:
-			cookie = addValue(cookie, f)
+			cookie.Set(f.Origin.Name, f.Value)
 		case key.Query:
-			query = addValue(query, f)
+			query.Set(f.Origin.Name, f.Value)
 		}
 	}
-	if cookie != nil {
-		r.header.add("Cookie", strings.ReplaceAll(strings.ReplaceAll(cookie.Encode(), "+", "%20"), "&", "; "))
+	if len(cookie) > 0 {
+		r.setField("Cookie", strings.ReplaceAll(strings.ReplaceAll(cookie.Encode(), "+", "%20"), "&", "; "))
 	}
-	if query != nil && q.Redacted {
+	if len(query) > 0 && q.Redacted {
 		r.x.request.RequestTarget += "?" + query.Encode()
 	}
 	if !q.HasBody {
 		r.body = r.body.build(q.Fields)
 	}
-}
-
-func addValue(v url.Values, f LoggedField) url.Values {
-	if v == nil {
-		v = url.Values{}
-	}
-	v.Set(f.Origin.Name, f.Value)
-	return v
 }
 
 // A loggedBody is the body of a replayed request: from the log, or built from the logged fields.
@@ -431,18 +443,17 @@ func (b *loggedBody) readAll(maxBytes int64) ([]byte, error) {
 
 // build builds a body from fields: a JSON document if there is a JSON field, otherwise a form.
 func (b loggedBody) build(fields []LoggedField) loggedBody {
-	var form url.Values
-	var document map[string]any
+	form, document := url.Values{}, map[string]any{}
 	for _, f := range fields {
 		switch {
 		case f.Value == "":
 		case f.Origin.Source == key.JSON:
-			document = setPointer(document, f.Origin.Name, f.Value)
+			setPointer(document, jsontext.Pointer(f.Origin.Name), f.Value)
 		case f.Origin.Source.IsBody():
-			form = addValue(form, f)
+			form.Set(f.Origin.Name, f.Value)
 		}
 	}
-	if document == nil {
+	if len(document) == 0 {
 		return append(b[:0], form.Encode()...)
 	}
 	made, err := json.Marshal(document)
@@ -453,24 +464,14 @@ func (b loggedBody) build(fields []LoggedField) loggedBody {
 }
 
 // setPointer sets the value at a JSON pointer.
-func setPointer(document map[string]any, pointer, text string) map[string]any {
-	if document == nil {
-		document = map[string]any{}
-	}
-	at := document
-	names := strings.Split(pointer[1:], "/")
-	for i, name := range names {
-		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
-		if i == len(names)-1 {
-			at[name] = text
-			break
-		}
-		inner, ok := at[name].(map[string]any)
-		if !ok {
+func setPointer(at map[string]any, pointer jsontext.Pointer, text string) {
+	for name := range pointer.Parent().Tokens() {
+		inner, is := at[name].(map[string]any)
+		if !is {
 			inner = map[string]any{}
 			at[name] = inner
 		}
 		at = inner
 	}
-	return document
+	at[pointer.LastToken()] = text
 }

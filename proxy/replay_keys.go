@@ -89,6 +89,22 @@ func (l *lineKeys) country(s *key.Spec, code string) (k extractedKey, found bool
 	return k, true
 }
 
+// findUnknown finds the limits and lists of the route of x of whose keys its line does not tell. A key is taken as its
+// line identifies it unless the line has the values of all.
+func (l *LoggedRequest) findUnknown(x *exchange, overridden overriddenKeys) {
+	e := &x.extracted
+	known := func(of *limit) bool { return e.logged.line.hasNone() || l.knowsLimit(of, x) }
+	if e.unknown = slices.DeleteFunc(append(e.unknown, x.route.limits...), known); len(e.unknown) > 0 && l.Keys != "" {
+		e.logged = lineKeys{loggedKeys(l.Keys), overridden}
+		e.unknown = slices.DeleteFunc(append(e.unknown[:0], x.route.limits...), known)
+	}
+	for _, list := range x.route.Lists {
+		if !l.knowsValues(list.Key, x) {
+			e.unlisted = append(e.unlisted, list.Key)
+		}
+	}
+}
+
 // knowsLimit reports whether a line has what is needed to evaluate a limit: of each key the values, or what
 // identifies it.
 func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
@@ -112,64 +128,47 @@ func (l *limit) looksPlansUp() bool { return l.Plan == nil || l.Plan.List != nil
 // knowsPlan reports whether a line has the plan under a limit, or the values of a key whose plan is in a
 // list.
 func (l *LoggedRequest) knowsPlan(of *limit, x *exchange) bool {
-	if _, found := x.extracted.logged.line.plan(of); found {
-		return true
-	}
-	_, hashed := x.extracted.logged.find(of.Key)
-	return !hashed && of.looksPlansUp() && l.knowsAll(of.Key.Required(), x)
+	_, found := x.extracted.logged.line.plan(of)
+	return found || of.looksPlansUp() && l.knowsUnhashed(of.Key, x)
 }
 
 // knowsPrice reports whether a line has what the request costs, or its number: no price is known of a hash.
 func (l *LoggedRequest) knowsPrice(p *config.Prices, x *exchange) bool {
-	if _, found := x.extracted.logged.line.price(p); found {
-		return true
-	}
-	_, hashed := x.extracted.logged.find(p.Key)
-	return !hashed && l.knowsAll(p.Key.Required(), x)
+	_, found := x.extracted.logged.line.price(p)
+	return found || l.knowsUnhashed(p.Key, x)
+}
+
+// knowsUnhashed reports whether the values of a key are read from the line, and not its hash.
+func (l *LoggedRequest) knowsUnhashed(s *key.Spec, x *exchange) bool {
+	_, hashed := x.extracted.logged.find(s)
+	return !hashed && l.knowsValues(s, x)
 }
 
 func (l *LoggedRequest) knowsKey(s *key.Spec, x *exchange) bool {
-	if _, found := x.extracted.logged.find(s); found {
-		return true
-	}
-	return l.knowsAll(s.Required(), x)
+	_, hashed := x.extracted.logged.find(s)
+	return hashed || l.knowsValues(s, x)
 }
 
-// loggedRefusal returns the limit of the route, with an unknown key, that refused the request according to
-// its line: it refuses here too. It returns nil if there is none.
-func (v *visit) loggedRefusal(q *LoggedRequest) *limit {
-	for i, l := range v.route.route.limits {
-		if q.Limit == l.Name && l.Mode == config.Enforce && v.skipped.has(i) {
-			return l
-		}
-	}
-	return nil
-}
-
-// loggedList returns the list of the route, with an unknown key, that decided about the request according
-// to its line. It returns nil if there is none.
-func (v *visit) loggedList(q *LoggedRequest) *config.List {
-	first := len(v.route.limitOrigins)
-	for i, s := range slices.Concat(v.route.lists, v.route.bodyLists) {
-		for _, l := range s.lists {
-			if q.List == l.Name && v.skipped.has(first+i) {
-				return l
-			}
-		}
-	}
-	return nil
+// knowsValues reports whether a line has all values of which a key consists.
+func (l *LoggedRequest) knowsValues(s *key.Spec, x *exchange) bool {
+	return !slices.ContainsFunc(s.Required(), func(o key.Origin) bool { return !l.knows(o, x) })
 }
 
 // repeatLog decides about a request as its line says, where the line does not have what the
-// configuration would decide by. decided is false if the stages have to decide.
+// configuration would decide by: the key of the list that decided, or of the limit that refused. decided is
+// false if the stages have to decide.
 func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 	x := &v.x
-	if q.List != "" {
-		x.list = v.loggedList(q)
+	for _, l := range x.route.Lists {
+		if q.List == l.Name && slices.Contains(x.extracted.unlisted, l.Key) {
+			x.list = l
+		}
 	}
-	if l := v.loggedRefusal(q); l != nil {
-		v.refusedBy = l
-		return true, errRefused
+	for _, l := range x.extracted.unknown {
+		if q.Limit == l.Name && l.Mode == config.Enforce {
+			v.refusedBy = l
+			return true, errRefused
+		}
 	}
 	switch {
 	case x.list != nil && x.list.Action.Refuses():
@@ -208,20 +207,10 @@ func (r *Replay) refusesAgain(x *exchange, names string) bool {
 // maxSteps is the maximum number of time steps of a Replay.
 const maxSteps = 240
 
-// An axis divides the time of a Replay into steps, initially of one second. Their length is doubled
-// whenever there would be more than maxSteps.
-type axis struct {
-	start time.Time
-	step  time.Duration
-}
+func newSeries() ReplaySeries { return ReplaySeries{[]int64{}, []int64{}} }
 
-func (a *axis) begin(now time.Time) { a.start, a.step = now.Truncate(time.Second), time.Second }
-
-// A series counts requests by time step.
-type series struct{ passed, refused []int64 }
-
-func (s *series) pass(step int)   { s.passed = incrementAt(s.passed, step) }
-func (s *series) refuse(step int) { s.refused = incrementAt(s.refused, step) }
+func (s *ReplaySeries) pass(step int)   { s.Passed = incrementAt(s.Passed, step) }
+func (s *ReplaySeries) refuse(step int) { s.Refused = incrementAt(s.Refused, step) }
 
 // incrementAt returns counts with the count at step increased by one.
 func incrementAt(counts []int64, step int) []int64 {
@@ -233,37 +222,34 @@ func incrementAt(counts []int64, step int) []int64 {
 }
 
 // halve merges pairs of adjacent steps.
-func (s *series) halve() {
-	for _, counts := range []*[]int64{&s.passed, &s.refused} {
-		joined := (*counts)[:0]
-		for i := 0; i < len(*counts); i += 2 {
-			n := (*counts)[i]
-			if i+1 < len(*counts) {
-				n += (*counts)[i+1]
-			}
+func (s *ReplaySeries) halve() { s.Passed, s.Refused = halved(s.Passed), halved(s.Refused) }
+
+func halved(counts []int64) []int64 {
+	joined := counts[:0]
+	for i, n := range counts {
+		if i%2 == 0 {
 			joined = append(joined, n)
+		} else {
+			joined[i/2] += n
 		}
-		*counts = joined
 	}
+	return joined
 }
 
-func (s *series) result() ReplaySeries {
-	return ReplaySeries{Passed: append([]int64{}, s.passed...), Refused: append([]int64{}, s.refused...)}
-}
-
-// step returns the step of now, which must not be before the start.
+// step returns the step of now, which must not be before the start. Steps are of one second first; their
+// length is doubled whenever there would be more than maxSteps.
 func (t *tallies) step(now time.Time) int {
-	seconds := now.Unix() - t.axis.start.Unix() // a time.Duration ends after 292 years
-	for seconds >= maxSteps*int64(t.axis.step/time.Second) {
-		t.axis.step *= 2
+	seconds := now.Unix() - t.Start.Unix() // a time.Duration ends after 292 years
+	for seconds >= maxSteps*int64(t.Step/time.Second) {
+		t.Step *= 2
 		for _, rt := range t.routes {
-			rt.series.halve()
+			rt.Series.halve()
 		}
 		for _, l := range t.limits {
-			l.series.halve()
+			l.Series.halve()
 		}
 	}
-	return int(seconds / int64(t.axis.step/time.Second))
+	return int(seconds / int64(t.Step/time.Second))
 }
 
 // maxTopKeysCounted is the maximum number of keys of a limit that are counted at a time.

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"strconv"
@@ -23,55 +24,12 @@ func (r *Report) HTML(out io.Writer) error {
 		"minus":  func(a, b int64) int64 { return a - b },
 		"share":  percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"more": furtherResults, "limit": proxy.LimitName, "chart": newChart,
 	}).Parse(pageText)
 	if err != nil {
 		return err
 	}
-	p := page{Report: r, Sides: []pageSide{newPageSide(r.Config, &r.Result)}}
-	if r.Against != nil {
-		p.Sides = append(p.Sides, newPageSide(r.Other, r.Against))
-		p.Both = r.Differences()
-	}
-	return t.Execute(out, p)
-}
-
-// A page is the data of the template.
-type page struct {
-	*Report
-	Sides []pageSide // one or two configurations
-	Both  []Difference
-}
-
-type pageSide struct {
-	File string
-	*proxy.ReplayTally
-	Parts []pageRoute
-}
-
-type pageRoute struct {
-	proxy.RouteTally
-	More  []string
-	Chart chart
-	Rows  []pageLimit
-}
-
-type pageLimit struct {
-	proxy.LimitTally
-	Chart chart
-}
-
-func newPageSide(file string, t *proxy.ReplayTally) pageSide {
-	s := pageSide{File: file, ReplayTally: t}
-	steps := int(t.To.Sub(t.Start)/max(t.Step, 1)) + 1
-	for _, rt := range t.Routes {
-		part := pageRoute{RouteTally: rt, More: furtherResults(&rt), Chart: newChart(rt.Name, rt.Series, steps, t)}
-		for _, l := range rt.Limits {
-			name := proxy.LimitName(rt.Name, l.Name)
-			part.Rows = append(part.Rows, pageLimit{l, newChart(name, l.Series, steps, t)})
-		}
-		s.Parts = append(s.Parts, part)
-	}
-	return s
+	return t.Execute(out, r)
 }
 
 const (
@@ -90,7 +48,10 @@ type chart struct {
 	Empty           bool
 }
 
-func newChart(name string, s proxy.ReplaySeries, steps int, t *proxy.ReplayTally) chart {
+// newChart returns the chart of a series of a configuration.
+func newChart(of Result, name string, s proxy.ReplaySeries) chart {
+	t := of.ReplayTally
+	steps := int(t.To.Sub(t.Start)/max(t.Step, 1)) + 1
 	c := chart{Name: name, Width: chartWidth, Height: chartHeight, Step: t.Step, From: t.Start, To: t.Start.Add(time.Duration(steps) * t.Step)}
 	at := func(counts []int64, i int) int64 {
 		if i < len(counts) {
@@ -107,25 +68,18 @@ func newChart(name string, s proxy.ReplaySeries, steps int, t *proxy.ReplayTally
 	var passed, refused strings.Builder
 	x := func(i int) float64 { return float64(i) * chartWidth / float64(steps) }
 	y := func(n int64) float64 { return chartHeight - float64(n)*chartHeight/float64(c.Most) }
+	bar := func(path *strings.Builder, i int, low, high int64) {
+		if low < high {
+			fmt.Fprintf(path, "M%.1f %.1fV%.1fH%.1fV%.1fZ", x(i), y(low), y(high), x(i+1), y(low))
+		}
+	}
 	for i := range steps {
-		low, high := at(s.Passed, i), at(s.Passed, i)+at(s.Refused, i)
-		passed.WriteString(bar{x(i), x(i + 1), y(0), y(low)}.String())
-		refused.WriteString(bar{x(i), x(i + 1), y(low), y(high)}.String())
+		low := at(s.Passed, i)
+		bar(&passed, i, 0, low)
+		bar(&refused, i, low, low+at(s.Refused, i))
 	}
 	c.Passed, c.Refused = passed.String(), refused.String()
 	return c
-}
-
-// A bar is a rectangle; y increases downwards.
-type bar struct{ left, right, bottom, top float64 }
-
-// String returns the bar as an SVG path, or "" if it has no height.
-func (b bar) String() string {
-	if b.top >= b.bottom {
-		return ""
-	}
-	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
-	return "M" + f(b.left) + " " + f(b.bottom) + "V" + f(b.top) + "H" + f(b.right) + "V" + f(b.bottom) + "Z"
 }
 
 // groupDigits returns n with its digits in groups of three.

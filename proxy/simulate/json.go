@@ -158,9 +158,6 @@ func (j *jsonReader) setField(found name, v scalar) {
 		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: v.text})
 		return
 	}
-	if slot.isDuration() {
-		slot = roleDuration // in whatever unit
-	}
 	if found.rank >= j.ranks[slot] {
 		return
 	}
@@ -182,7 +179,7 @@ func (j *jsonReader) setField(found name, v scalar) {
 		}
 		r.Status = status
 	case roleDuration:
-		took, ok := parseDuration(found.role, v)
+		took, ok := parseDuration(found.unit, v)
 		if !ok {
 			return
 		}
@@ -328,20 +325,16 @@ func parseEpoch(s string) (time.Time, bool) {
 }
 
 // parseDuration parses the duration of a request.
-func parseDuration(is role, v scalar) (took time.Duration, ok bool) {
-	unit := time.Second
+func parseDuration(unit time.Duration, v scalar) (took time.Duration, ok bool) {
 	switch {
-	case is == roleMillis:
-		unit = time.Millisecond
-	case is == roleMicros:
-		unit = time.Microsecond
-	case is == roleNanos:
-		unit = time.Nanosecond
-	case is == roleDuration && v.bare && !strings.Contains(v.text, "."):
+	case unit > 0:
+	case v.bare && !strings.Contains(v.text, "."):
 		unit = time.Millisecond // Envoy logs milliseconds; Caddy logs seconds with a fraction
-	case is == roleDuration && strings.ContainsAny(v.text, "hms"):
+	case strings.ContainsAny(v.text, "hms"):
 		took, err := time.ParseDuration(v.text)
 		return took, err == nil && took >= 0
+	default:
+		unit = time.Second
 	}
 	whole, billionths, ok := parseNumber(v.text)
 	took = time.Duration(whole)*unit + time.Duration(billionths)*unit/1e9

@@ -2,9 +2,9 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -27,11 +27,7 @@ const (
 	roleProto
 	roleClient
 	roleStatus
-	roleSeconds // duration
-	roleMillis
-	roleMicros
-	roleNanos
-	roleDuration // with a unit, or derived from its form
+	roleDuration
 	roleBody
 	roleOwn      // identifies Weir's own log
 	roleLimit    // the limit that refused the request, in Weir's own log
@@ -49,58 +45,47 @@ const (
 	roleCount
 )
 
-// isDuration reports whether r is one of the roles of a duration.
-func (r role) isDuration() bool { return roleSeconds <= r && r <= roleDuration }
-
-// commonNames returns the names that servers commonly use. If a line has several fields of one role, the
-// one listed first here is used.
-func commonNames() map[string]name {
-	all := map[string]name{}
-	for r, names := range map[role]string{
-		roleEnd:      "time ts timestamp @timestamp msec time_iso8601 time_local datetime",
-		roleStart:    "start start_time StartUTC start_utc",
-		roleMethod:   "method request_method RequestMethod http_method verb request.method",
-		roleTarget:   "request_uri request.uri RequestPath target uri url",
-		rolePath:     "path url_path",
-		roleQuery:    "query args query_string",
-		roleRequest:  "request",
-		roleHost:     "host http_host authority RequestHost request.host vhost server_name",
-		roleScheme:   "scheme RequestScheme",
-		roleProto:    "proto protocol server_protocol RequestProtocol request.proto",
-		roleClient:   "client client_ip remote_addr remote_ip ClientHost request.client_ip request.remote_ip downstream_remote_address ip",
-		roleStatus:   "status status_code response_code DownstreamStatus code",
-		roleSeconds:  "request_time",
-		roleMillis:   "duration_ms latency_ms elapsed_ms took_ms response_time_ms",
-		roleMicros:   "duration_us latency_us",
-		roleNanos:    "Duration duration_ns",
-		roleDuration: "duration latency elapsed took",
-		roleBody:     "request_body",
-		roleOwn:      "request_id",
-		roleLimit:    "limit",
-		roleList:     "list",
-		roleKeys:     "keys",
-		roleRoute:    "route",
-		roleListener: "listener",
-		roleSample:   "sample",
-		roleCached:   "cached_refusal",
-		roleDecided:  "decided_at",
-		roleRepeat:   "repeated",
-		roleUpstream: "upstream",
-		roleMessage:  "message",
-	} {
-		for i, text := range strings.Fields(names) {
-			all[text] = name{role: r, rank: uint8(1 + i)}
-		}
-	}
-	return all
+// A meaning is one of the roles, with the names of its fields.
+type meaning struct {
+	role   role
+	unit   time.Duration // of a duration; 0 if its form tells
+	option string        // its name in --field; empty if it has none
+	names  string        // that servers commonly use; the first that a line has is used
 }
 
-// rolesByName returns the roles by their names in --field.
-func rolesByName() map[string]role {
-	return map[string]role{
-		"time": roleEnd, "start": roleStart, "method": roleMethod, "uri": roleTarget, "path": rolePath, "query": roleQuery, "request": roleRequest,
-		"host": roleHost, "scheme": roleScheme, "proto": roleProto, "client": roleClient, "status": roleStatus, "body": roleBody,
-		"duration": roleSeconds, "duration_ms": roleMillis, "duration_us": roleMicros, "duration_ns": roleNanos,
+// meanings returns all that fields of JSON lines may mean.
+func meanings() []meaning {
+	return []meaning{
+		{roleEnd, 0, "time", "time ts timestamp @timestamp msec time_iso8601 time_local datetime"},
+		{roleStart, 0, "start", "start start_time StartUTC start_utc"},
+		{roleMethod, 0, "method", "method request_method RequestMethod http_method verb request.method"},
+		{roleTarget, 0, "uri", "request_uri request.uri RequestPath target uri url"},
+		{rolePath, 0, "path", "path url_path"},
+		{roleQuery, 0, "query", "query args query_string"},
+		{roleRequest, 0, "request", "request"},
+		{roleHost, 0, "host", "host http_host authority RequestHost request.host vhost server_name"},
+		{roleScheme, 0, "scheme", "scheme RequestScheme"},
+		{roleProto, 0, "proto", "proto protocol server_protocol RequestProtocol request.proto"},
+		{roleClient, 0, "client", "client client_ip remote_addr remote_ip ClientHost request.client_ip request.remote_ip downstream_remote_address ip"},
+		{roleStatus, 0, "status", "status status_code response_code DownstreamStatus code"},
+		{roleDuration, time.Second, "duration", "request_time"},
+		{roleDuration, time.Millisecond, "duration_ms", "duration_ms latency_ms elapsed_ms took_ms response_time_ms"},
+		{roleDuration, time.Microsecond, "duration_us", "duration_us latency_us"},
+		{roleDuration, time.Nanosecond, "duration_ns", "Duration duration_ns"},
+		{roleDuration, 0, "", "duration latency elapsed took"},
+		{roleBody, 0, "body", "request_body"},
+		{roleOwn, 0, "", "request_id"},
+		{roleLimit, 0, "", "limit"},
+		{roleList, 0, "", "list"},
+		{roleKeys, 0, "", "keys"},
+		{roleRoute, 0, "", "route"},
+		{roleListener, 0, "", "listener"},
+		{roleSample, 0, "", "sample"},
+		{roleCached, 0, "", "cached_refusal"},
+		{roleDecided, 0, "", "decided_at"},
+		{roleRepeat, 0, "", "repeated"},
+		{roleUpstream, 0, "", "upstream"},
+		{roleMessage, 0, "", "message"},
 	}
 }
 
@@ -114,7 +99,8 @@ type Names struct {
 // A name is the meaning of a field.
 type name struct {
 	role   role
-	rank   uint8 // the field with the lowest rank of its role is used; 0 is configured by the operator
+	unit   time.Duration // of a duration; 0 if its form tells
+	rank   uint8         // the field with the lowest rank of its role is used; 0 is configured by the operator
 	origin key.Origin
 }
 
@@ -123,7 +109,12 @@ type name struct {
 // request_X-Phone, cookie_sid, arg_user. given are the operator's names, each WHAT=NAME:
 // uri=path_and_query, header:X-Phone=phone, or phone=number for the key phone.
 func NewNames(given []string, configs ...*config.Config) (*Names, error) {
-	n := &Names{byField: commonNames(), prefixes: map[string]bool{}}
+	n := &Names{byField: map[string]name{}, prefixes: map[string]bool{}}
+	for _, m := range meanings() {
+		for i, text := range strings.Fields(m.names) {
+			n.byField[text] = name{role: m.role, unit: m.unit, rank: uint8(1 + i)}
+		}
+	}
 	for _, o := range origins(configs) {
 		n.origins = append(n.origins, o)
 		for _, text := range spellings(o) {
@@ -153,9 +144,15 @@ func (n *Names) addGiven(text string, configs []*config.Config) error {
 	if !found || what == "" || field == "" {
 		return fmt.Errorf("field %q: write WHAT=NAME, for example header:X-Phone=phone or client=remote_addr", text)
 	}
-	if r, known := rolesByName()[what]; known {
-		n.byField[field] = name{role: r}
-		return nil
+	var options []string
+	for _, m := range meanings() {
+		if m.option == what {
+			n.byField[field] = name{role: m.role, unit: m.unit}
+			return nil
+		}
+		if m.option != "" {
+			options = append(options, m.option)
+		}
 	}
 	o, err := key.ParseOrigin(what)
 	if err == nil {
@@ -176,8 +173,8 @@ func (n *Names) addGiven(text string, configs []*config.Config) error {
 		}
 	}
 	if found {
-		choices := slices.Sorted(maps.Keys(rolesByName()))
-		return fmt.Errorf("field %q: %s is neither %s, nor a place as header:NAME, query:NAME, cookie:NAME, json:/POINTER or form:NAME, nor a key of the configuration that is read from one", text, what, strings.Join(choices, ", "))
+		slices.Sort(options)
+		return fmt.Errorf("field %q: %s is neither %s, nor a place as header:NAME, query:NAME, cookie:NAME, json:/POINTER or form:NAME, nor a key of the configuration that is read from one", text, what, strings.Join(options, ", "))
 	}
 	return nil
 }

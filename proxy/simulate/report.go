@@ -71,18 +71,18 @@ func (r *Report) notes(o Options) []string {
 	if r.TooMany > 0 {
 		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
 	}
-	for i, c := range []*config.Config{o.Config, o.Compare} {
-		if c != nil && c.Store == config.StoreMemory && r.results()[i].Keys > manyKeys {
-			say("%s: %d keys have counts at the end; with store: memory, new keys share counts when memory is full, and may be refused because of other keys: see go doc ./limiter Memory", c.Files[0], r.results()[i].Keys)
-		}
-	}
-	for i, t := range r.results() {
-		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // from here on a client's new keys share counts
-			say("%s: %d keys have counts at the end, which almost fills the memory of this simulation: new keys may share counts, and be refused because of other keys; weir simulate on the command line has more memory", []string{r.Config, r.Other}[i], t.Keys)
+	for i, c := range o.configs() {
+		if t := r.Results()[i]; c.Store == config.StoreMemory && t.Keys > manyKeys {
+			say("%s: %d keys have counts at the end; with store: memory, new keys share counts when memory is full, and may be refused because of other keys: see go doc ./limiter Memory", t.File, t.Keys)
 		}
 	}
 	missing := map[string]int64{}
-	for _, t := range r.results() {
+	for _, t := range r.Results() {
+		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // from here on a client's new keys share counts
+			say("%s: %d keys have counts at the end, which almost fills the memory of this simulation: new keys may share counts, and be refused because of other keys; weir simulate on the command line has more memory", t.File, t.Keys)
+		}
+	}
+	for _, t := range r.Results() {
 		for _, rt := range t.Routes {
 			for _, l := range rt.Limits {
 				if l.Unknown > 0 {
@@ -108,10 +108,7 @@ func (r *Report) late() string {
 // missingFields returns notes about data that is missing in the whole log.
 func (r *Report) missingFields(o Options) (notes []string) {
 	held, hosts, challenges := false, false, false
-	for _, c := range []*config.Config{o.Config, o.Compare} {
-		if c == nil {
-			continue
-		}
+	for _, c := range o.configs() {
 		for _, rt := range c.Routes {
 			hosts = hosts || rt.Match.Host != ""
 			for _, l := range rt.Limits {
@@ -134,10 +131,7 @@ func (r *Report) missingFields(o Options) (notes []string) {
 
 // unmatchedRoutes returns notes about routes that match data the log does not have.
 func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
-	for _, c := range []*config.Config{o.Config, o.Compare} {
-		if c == nil {
-			continue
-		}
+	for _, c := range o.configs() {
 		for _, rt := range c.Routes {
 			for _, name := range slices.Sorted(maps.Keys(rt.Match.Headers)) {
 				if place := key.HeaderField(name); !seen[place] {
@@ -180,11 +174,17 @@ func advice(places string) string {
 	return "log it as a JSON field, and name it with --field " + first + "=NAME"
 }
 
-// results returns the one or two results.
-func (r *Report) results() []*proxy.ReplayTally {
-	all := []*proxy.ReplayTally{&r.Result}
+// A Result is that of one configuration.
+type Result struct {
+	File string
+	*proxy.ReplayTally
+}
+
+// Results returns the one or two results.
+func (r *Report) Results() []Result {
+	all := []Result{{r.Config, &r.Result}}
 	if r.Against != nil {
-		all = append(all, r.Against)
+		all = append(all, Result{r.Other, r.Against})
 	}
 	return all
 }
@@ -266,7 +266,7 @@ func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 	t.Flush()
 	for _, rt := range tally.Routes {
-		for _, line := range furtherResults(&rt) {
+		for _, line := range furtherResults(rt) {
 			fmt.Fprintf(t, "%s: %s\n", rt.Name, line)
 		}
 	}
@@ -292,7 +292,7 @@ func shortly(routes []string) string {
 }
 
 // furtherResults returns further results of a route.
-func furtherResults(rt *proxy.RouteTally) (lines []string) {
+func furtherResults(rt proxy.RouteTally) (lines []string) {
 	for _, reason := range slices.Sorted(maps.Keys(rt.Rejected)) {
 		lines = append(lines, fmt.Sprintf("%d rejected: %s", rt.Rejected[reason], reason))
 	}
@@ -369,7 +369,7 @@ func (s Side) rates() string {
 func (r *Report) Differences() []Difference {
 	var all []Difference
 	at := map[[2]string]int{}
-	for i, t := range r.results() {
+	for i, t := range r.Results() {
 		put := func(route, limit string, s Side) {
 			k := [2]string{route, limit}
 			if _, known := at[k]; !known {

@@ -29,6 +29,14 @@ type Options struct {
 	Bounds
 }
 
+// configs returns the one or two configurations.
+func (o *Options) configs() []*config.Config {
+	if o.Compare == nil {
+		return []*config.Config{o.Config}
+	}
+	return []*config.Config{o.Config, o.Compare}
+}
+
 // Bounds limit the resources of a simulation that runs beside other work of a process. The zero
 // value sets no limits.
 type Bounds struct {
@@ -73,10 +81,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		all.sources = append(all.sources, s)
 	}
 	var replays []*proxy.Replay
-	for _, c := range []*config.Config{o.Config, o.Compare} {
-		if c == nil {
-			continue
-		}
+	for _, c := range o.configs() {
 		r, err := proxy.NewReplay(c, proxy.ReplayOptions{Host: o.Host, Top: o.Top, MaxKeys: o.MaxKeys, MaxBytes: o.MaxStore})
 		if err != nil {
 			return nil, err

@@ -3,12 +3,14 @@ package simulate
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
-	"container/heap"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -100,54 +102,29 @@ func (s *source) isPossible(arrived, written time.Time) bool {
 	return arrived.Unix() >= 0 && (s.horizon.IsZero() || !written.After(s.horizon) && !arrived.After(s.horizon))
 }
 
-// readLine reads a line; whole is false if it is too long, in which case the rest is skipped.
+// readLine reads a line; whole is false if it is too long, in which case r.line is only its beginning.
 func (s *source) readLine(r *record) (whole bool, err error) {
 	for {
 		piece, err := s.in.ReadSlice('\n')
-		if len(r.line)+len(piece) <= maxLine {
+		if len(r.line) <= maxLine {
 			r.line = append(r.line, piece...)
-			whole = true
-		} else {
-			r.line = append(r.line[:0], ' ')
-			whole = false
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
-			if !whole {
-				return false, s.skipLine()
-			}
 			continue
-		case errors.Is(err, io.EOF) && len(r.line) > 0:
-			return whole, nil
-		case err != nil:
-			if errors.Is(err, io.EOF) {
-				return false, io.EOF
-			}
+		case errors.Is(err, io.EOF) && len(r.line) == 0:
+			return false, io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
 			return false, fmt.Errorf("%s: line %d: %w", s.name, s.lines+1, err)
 		}
-		return whole, nil
-	}
-}
-
-// skipLine skips the rest of a line.
-func (s *source) skipLine() error {
-	for {
-		_, err := s.in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		return err
+		return len(r.line) <= maxLine, nil
 	}
 }
 
 // parse parses r.line.
 func (s *source) parse(r *record) lineKind {
 	start := bytes.TrimLeft(r.line, " \t\ufeff")
-	switch {
-	case s.format == JSON, s.format == Auto && len(start) > 0 && start[0] == '{':
+	if s.format == JSON || s.format == Auto && len(start) > 0 && start[0] == '{' {
 		if len(start) < len(r.line) {
 			r.line = append(r.line[:0], start...)
 		}
@@ -192,7 +169,6 @@ type record struct {
 	line     []byte // strings of the request share its memory
 	ended    time.Time
 	decided  time.Time // when the limits decided, by the clock of the store; zero if unknown
-	order    int64     // position among all records
 }
 
 // A lineKind is the kind of a line.
@@ -204,16 +180,16 @@ const (
 	kindMalformed          // not a line of a known format
 )
 
-// before reports whether the request of r was decided before that of o. Of requests that limits decided in
-// the same millisecond, those come first that were allowed: these took the permits that the others lacked.
-func (r *record) before(o *record) bool {
-	if c := r.At.Compare(o.At); c != 0 {
-		return c < 0
+// compare returns -1 if the request of r was decided before that of o, and 1 if it was decided later. Those that limits
+// refused are the last of their millisecond: the others took the permits that they lacked.
+func (r *record) compare(o *record) int {
+	late := func(r *record) int {
+		if r.decided.IsZero() || r.Limit == "" {
+			return 0
+		}
+		return 1
 	}
-	if refused := r.Limit != ""; !r.decided.IsZero() && !o.decided.IsZero() && refused != (o.Limit != "") {
-		return !refused
-	}
-	return r.order < o.order
+	return cmp.Or(r.At.Compare(o.At), cmp.Compare(late(r), late(o)))
 }
 
 // reset clears r for another line.
@@ -232,9 +208,8 @@ const (
 // A mergeReader merges the records of all sources in the order of their requests.
 type mergeReader struct {
 	sources  []*source
-	held     recordHeap
-	free     []*record
-	read     int64
+	held     []*record           // ordered
+	free     sync.Pool           // of *record
 	lastTime time.Time           // time of the last record returned
 	origins  map[key.Origin]bool // origins that the log has
 	proceed  func(n int64) error // called before each step with the number of steps before
@@ -274,7 +249,8 @@ func (m *mergeReader) next() (*record, error) {
 	if len(m.held) == 0 {
 		return nil, nil // the end
 	}
-	r := heap.Pop(&m.held).(*record)
+	r := m.held[0]
+	m.held = m.held[1:]
 	if r.At.Before(m.lastTime) {
 		m.Late++
 	} else {
@@ -296,7 +272,10 @@ func (m *mergeReader) oldestSource() *source {
 
 // readLine reads one line of s.
 func (m *mergeReader) readLine(s *source) error {
-	r := m.newRecord()
+	r, _ := m.free.Get().(*record)
+	if r == nil {
+		r = &record{}
+	}
 	k, err := s.next(r)
 	if errors.Is(err, io.EOF) {
 		s.ended = true
@@ -330,37 +309,13 @@ func (m *mergeReader) readLine(s *source) error {
 		for _, f := range r.Fields {
 			m.origins[f.Origin] = true
 		}
-		m.read++
-		r.order = m.read
-		heap.Push(&m.held, r)
+		i, _ := slices.BinarySearchFunc(m.held, r, func(other, r *record) int { return cmp.Or(other.compare(r), -1) })
+		m.held = slices.Insert(m.held, i, r)
 		return nil
 	}
 	m.recycle(r)
 	return nil
 }
 
-func (m *mergeReader) newRecord() *record {
-	if n := len(m.free); n > 0 {
-		r := m.free[n-1]
-		m.free = m.free[:n-1]
-		return r
-	}
-	return &record{}
-}
-
 // recycle makes a record available for reuse.
-func (m *mergeReader) recycle(r *record) { m.free = append(m.free, r) }
-
-// A recordHeap has the records that are held, the first at 0.
-type recordHeap []*record
-
-func (h recordHeap) Len() int           { return len(h) }
-func (h recordHeap) Less(i, j int) bool { return h[i].before(h[j]) }
-func (h recordHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *recordHeap) Push(r any)        { *h = append(*h, r.(*record)) }
-func (h *recordHeap) Pop() any {
-	last := len(*h) - 1
-	r := (*h)[last]
-	(*h)[last], *h = nil, (*h)[:last]
-	return r
-}
+func (m *mergeReader) recycle(r *record) { m.free.Put(r) }

@@ -419,18 +419,6 @@ func TestServer_ClientGone(t *testing.T) {
 	}
 }
 
-func TestServer_PanicEndsTheConnection(t *testing.T) {
-	sockettest.OverBoth(t, func(t testing.TB) {
-		panics := make(chan any, 1)
-		p := serving(t, func(*Exchange) { panic("oh") }, func(s *Server) { s.OnPanic = func(v any) { panics <- v } })
-		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||"))
-		w.WantClosed()
-		if v := await.Value(t, panics, "panic"); v != "oh" {
-			t.Errorf("got %v", v)
-		}
-	})
-}
-
 func TestServer_GracefulShutdown(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})

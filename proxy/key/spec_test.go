@@ -1,13 +1,104 @@
 package key
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
 )
+
+func TestParsePart(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		drop int
+		want string // of +8613800138000; "" for ErrSpec
+	}{
+		{"country", 0, "CN"}, {"dial_code", 0, "+86"}, {"prefix", 1, "+861380013800"}, {"prefix", 4, "+861380013"}, {"prefix", 10, "+861"},
+		{"country", 1, ""}, {"dial_code", 4, ""}, {"prefix", 0, ""}, {"prefix", -1, ""}, {"prefix", 11, ""}, {"region", 0, ""}, {"", 0, ""},
+	} {
+		part, err := ParsePart(c.in, c.drop)
+		if c.want == "" {
+			if !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), ";") {
+				t.Errorf("ParsePart(%q, %d) = %v; want an ErrSpec that says what to write", c.in, c.drop, err)
+			}
+			continue
+		}
+		phone := phoneAt(t, "header:X-Phone")
+		var v Value
+		s := &Spec{Name: "part", Of: phone, Part: part}
+		if err != nil || s.Extract(header("13800138000"), &v) != nil || !slices.Equal(v.Parts, []string{"part", c.want}) {
+			t.Errorf("part %s %d = %q, %v; want %q", c.in, c.drop, v.Parts, err, c.want)
+		}
+	}
+	short := Number{E164: "+29012345", Dial: "+290"}
+	if got := (Part{Prefix, 10}).of(short); got != "+290" {
+		t.Errorf("a prefix that drops more than there is = %q; want the country code", got)
+	}
+}
+
+func TestExtract_PartGoesByItsPhone(t *testing.T) {
+	phone := phoneAt(t, "header:X-Phone")
+	country := &Spec{Name: "country", Of: phone, Part: Part{Kind: Country}, SetHeader: "X-Country"}
+	if _, err := extract(country, header()); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "X-Phone") {
+		t.Errorf("without the phone = %v; want ErrMissing that names its origin", err)
+	}
+	if _, err := extract(country, header("x")); !errors.Is(err, ErrInvalid) {
+		t.Errorf("with no phone = %v; want ErrInvalid", err)
+	}
+	var v Value
+	if err := country.Extract(header("13800138000"), &v); err != nil || !slices.Equal(v.Set, []Field{{"X-Country", "CN"}}) {
+		t.Errorf("set = %v, %v; want the country", v.Set, err)
+	}
+	phone.OnMissing = Skip
+	v.Reset()
+	if err := country.Extract(header(), &v); err != nil || !v.Skip || !slices.Equal(v.Set, []Field{{"X-Country", ""}}) {
+		t.Errorf("skipped = %+v, %v; want no country for the upstream", v, err)
+	}
+}
+
+// Values that no number has are not values of a list, and the one that is meant is named.
+func TestPart_TextsThatNoNumberHas(t *testing.T) {
+	phone, err := NewPhone("", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &Spec{Name: "phone", From: HeaderField("X-Phone"), Normalize: []Step{E164}, Phone: phone}
+	country := &Spec{Name: "country", Of: of, Part: Part{Kind: Country}}
+	code := &Spec{Name: "code", Of: of, Part: Part{Kind: DialCode}}
+	prefix := &Spec{Name: "prefix", Of: of, Part: Part{Kind: Prefix, Drop: 4}}
+	for _, c := range []struct {
+		spec       *Spec
+		text, want string
+	}{
+		{country, "GB", ""}, {country, "XK", ""}, {country, "AQ", ""}, {country, "001", ""},
+		{country, "UK", "write GB"}, {country, "uk", "write GB"}, {country, "EL", "write GR"}, {country, "de", "write DE"},
+		{country, "XX", "of ISO 3166"}, {country, "DEU", "of ISO 3166"}, {country, "AQ BV", "of ISO 3166"}, {country, "+49", "of ISO 3166"},
+		{code, "+86", ""}, {code, "1", ""}, {code, "+881", ""}, {code, "+8", "write for example +86"}, {code, "+999", "write for example +86"}, {code, "+861", "write for example +86"},
+		{prefix, "+861380013", ""}, {prefix, "+8", "write for example +86"}, {prefix, "+9991234", "write for example +86"},
+	} {
+		_, problems := ListOf(c.spec, []string{c.text})
+		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems[0].Err.Error(), c.want)) {
+			t.Errorf("%s %q: %v; want %q", c.spec.Name, c.text, problems, c.want)
+		}
+	}
+}
+
+// A key that is called like a secret is masked where it is shown, as a sensitive one is.
+func TestSpec_SecretsAreMasked(t *testing.T) {
+	for _, s := range []*Spec{{Name: "token", From: HeaderField("Authorization"), Secret: true}, {Name: "token", From: HeaderField("Authorization"), Sensitive: true}} {
+		if got, want := (Display{}).Texts(s.Shapes(), []string{"Bearer abcdefghijkl"}), "token=Bear****ijkl"; got != want || !s.IsConcealed() {
+			t.Errorf("%q, %v; want %q", got, s.IsConcealed(), want)
+		}
+	}
+}
 
 // A sentRequest is a request with all that keys can be read from.
 type sentRequest struct {
@@ -215,3 +306,84 @@ func TestValue_RemembersFaults(t *testing.T) {
 }
 
 func client4(s string) request { return request{client: netip.MustParsePrefix(s)} }
+
+func TestHash(t *testing.T) {
+	parts := []string{"phone", "+8613800138000"}
+	if got, want := Hash("", parts), limiter.KeyOf(parts...); got != want {
+		t.Errorf("without a secret it is %v; want %v, as before there was one", got, want)
+	}
+	if got, want := Hash("new", parts), limiter.KeyWithSecret([]byte("new"), parts...); got != want {
+		t.Errorf("with a secret it is %v; want %v", got, want)
+	}
+	if Hash("new", parts) == Hash("old", parts) || Hash("new", parts) == Hash("", parts) {
+		t.Error("two secrets make one key")
+	}
+}
+
+// What the comment of Hash says, with a real store: 2/1h is never exceeded while a
+// secret is replaced, and the previous one can be dropped an hour later.
+func TestHash_RotatingASecretForgetsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := limiter.NewMemory(limiter.MemoryOptions{})
+		limit := &limiter.Limit{Name: "sms.phone:1h", Rate: limiter.Rate{Count: 2, Window: time.Hour}}
+		parts := []string{"phone", "+8613800138000"}
+		take := func(secrets []string) bool {
+			t.Helper()
+			var claims []limiter.Claim
+			for _, secret := range secrets {
+				claims = append(claims, limiter.Claim{Limit: limit, Key: Hash(secret, parts), Cost: 1})
+			}
+			var d limiter.Decision
+			if err := store.Take(context.Background(), claims, &d); err != nil {
+				t.Fatal(err)
+			}
+			return d.Allowed
+		}
+		granted := func(secrets []string) {
+			t.Helper()
+			if !take(secrets) {
+				t.Errorf("refused at %v under %q", time.Now(), secrets)
+			}
+			time.Sleep(time.Minute) // virtual
+		}
+		refused := func(secrets []string) {
+			t.Helper()
+			if take(secrets) {
+				t.Errorf("granted at %v under %q", time.Now(), secrets)
+			}
+			time.Sleep(time.Minute) // virtual
+		}
+		before, during, after := []string{"old"}, []string{"new", "old"}, []string{"new"}
+		granted(before) // 0:00
+		granted(during) // 0:01, one proxy has the new secret
+		refused(during)
+		refused(before)              // another has not yet
+		time.Sleep(56 * time.Minute) // 1:00, the first comes back
+		granted(during)              // and is taken again
+		granted(before)              // 1:01, so is the second
+		refused(during)              // 1:02
+		time.Sleep(58 * time.Minute) // 2:01, an hour after the last proxy was changed
+		granted(during)              // 2:01
+		granted(after)               // 2:02, the previous secret is dropped
+		refused(after)               // and what was taken before still counts
+	})
+}
+
+// A Memo finds the key that Hash finds, whatever it was asked before, and costs no allocation.
+func TestMemo_IsHash(t *testing.T) {
+	long := strings.Repeat("x", maxMemo)
+	texts := [][]string{{"a", "b"}, {"ab"}, {"a", "b"}, {"", "ab"}, {"a", ""}, {"a"}, {}, {"", ""}, {""}, {long}, {long[1:]}, {long[1:], ""}, {long[2:]}, {"a", long}, {"a", "b"}}
+	var m Memo
+	for _, secret := range []string{"", "s", "t", ""} {
+		for _, parts := range texts {
+			for range 10 {
+				if got, want := m.Hash(secret, parts), Hash(secret, parts); got != want {
+					t.Errorf("%q with the secret %q: %v, want %v", parts, secret, got, want)
+				}
+			}
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { m.Hash("s", texts[0]) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,14 +1,19 @@
 package key
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // A request is what tests read keys from.
@@ -230,4 +235,166 @@ func FuzzExtract(f *testing.F) {
 			t.Fatalf("normalizing %q twice gives %q, then %q", a, one.Parts, two.Parts)
 		}
 	})
+}
+
+// The function for the most common key finds what the general rule finds, for every short text of
+// some bytes, whatever else the key and the request have.
+func TestExtract_PlainHeaderAgreesWithTheGeneralRule(t *testing.T) {
+	texts := []string{""}
+	for from := 0; len(texts[from]) < 3; from++ {
+		for _, c := range []byte("aZ7 \t\x00\x7f\xb2\xc3\xa9") {
+			texts = append(texts, texts[from]+string([]byte{c}))
+		}
+	}
+	specs := []*Spec{of("header:X-Phone"), of("header:X-Phone", Trim), of("query:x"), of("client_ip")}
+	for _, missing := range []Missing{Skip, Shared} {
+		s := of("header:X-Phone")
+		s.OnMissing, s.OnInvalid = missing, missing
+		specs = append(specs, s)
+	}
+	set := of("header:X-Phone")
+	set.SetHeader = "X-Set"
+	equal := of("header:X-Phone")
+	equal.Equal = []Origin{{Header, "X-Other"}}
+	specs = append(specs, set, equal)
+	plain := 0
+	for _, text := range texts {
+		for _, h := range []http.Header{
+			{"X-Phone": {text}}, {"X-Phone": {text, text}}, {}, {"X-Phone": {text}, "X_phone": {"b"}}, {"X-Phone": {text}, "X-Other": {"b"}},
+		} {
+			r := request{header: h}
+			for _, s := range specs {
+				if _, ok := s.plainHeader(r); ok {
+					plain++
+				}
+				var one, two Value
+				err, want := s.Extract(r, &one), s.extractOne(r, &two)
+				if (err == nil) != (want == nil) || want != nil && err.Error() != want.Error() || errors.Is(err, ErrMissing) != errors.Is(want, ErrMissing) {
+					t.Fatalf("%s of %q: %v; want %v", s.Name, h, err, want)
+				}
+				if err == nil && (!slices.Equal(one.Parts, two.Parts) || !slices.Equal(one.components, two.components) || one.Skip != two.Skip || !slices.Equal(one.Set, two.Set)) {
+					t.Fatalf("%s of %q: %+v; want %+v", s.Name, h, one, two)
+				}
+			}
+		}
+	}
+	if plain < 100 {
+		t.Errorf("%d texts are plain; want more", plain)
+	}
+}
+
+// Each source has a name that is parsed back. Sources that are confused with each other
+// say so of each other, and what is in the body takes long to read.
+func TestSource_Traits(t *testing.T) {
+	for s := Header; s < numSources; s++ {
+		if s.String() == "" || sourceOf(s.String()) != s {
+			t.Errorf("source %d has the name %q", s, s)
+		}
+		other, ok := Origin{s, "x"}.Confused()
+		if back, _ := other.Confused(); ok && back != (Origin{s, "x"}) {
+			t.Errorf("%s is confused with %s, and that with %s", s, other, back)
+		}
+		if s.IsBody() && !s.IsCostly() || s.IsLogged() && !s.IsNamed() || s.IsSpelled() && !s.IsNamed() || s.IsAddress() && s.IsNamed() {
+			t.Errorf("the traits of %s contradict each other", s)
+		}
+	}
+	var none Source
+	if none.String() != "" || sourceOf("") != none || none.IsNamed() || none.IsConstant() {
+		t.Error("no source has traits")
+	}
+}
+
+func TestOrigin_Fields(t *testing.T) {
+	for origin, want := range map[string][]string{
+		"header:x-phone": {"X-Phone"}, "cookie:sid": {"Cookie"}, "jwt:sub": {"Authorization"}, "json:/a": {"Content-Type", "Content-Encoding"},
+		"form:a": {"Content-Type", "Content-Encoding"}, "query:a": nil, "path:a": nil, "client_ip": nil, "host": nil, "method": nil, "global": nil,
+	} {
+		o, err := ParseOrigin(origin)
+		if err != nil || !slices.Equal(o.Fields(), want) {
+			t.Errorf("%s: %q, %v; want %q", origin, o.Fields(), err, want)
+		}
+	}
+	if HeaderField("X-A").String() != "header:X-A" || PathParameter("id").String() != "path:id" {
+		t.Errorf("%s, %s", HeaderField("X-A"), PathParameter("id"))
+	}
+}
+
+// What the package comment says is safe for concurrent use is used by many at
+// once, and the race detector looks on.
+func TestSharedThings_ConcurrentUse(t *testing.T) {
+	tokens := opened(t, TokenConfig{Secret: []byte(secret)})
+	bearer := bears(signed(t, signer{jwt.SigningMethodHS256, []byte(secret)}, nil))
+	phone := guarded(t)
+	country := &Spec{Name: "country", Of: phone, Part: Part{Kind: Country}}
+	list := mustList(t, phone, "13800138000")
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			var v Value
+			for i := range 200 {
+				v.Reset()
+				number := fmt.Sprintf("138%08d", (i*7+g)%50)
+				m := sendsJSON(`{"phone":"` + number + `"}`)
+				if err := phone.Extract(m, &v); err != nil || v.Text() != "+86"+number {
+					t.Errorf("%s = %q, %v", number, v.Text(), err)
+				}
+				if got := list.Has(&v); got != (number == "13800138000") {
+					t.Errorf("the list has %s: %v", number, got)
+				}
+				if Hash("new", v.Parts) == Hash("old", v.Parts) {
+					t.Error("two secrets make one key")
+				}
+				if err := country.Extract(m, &v); err != nil || v.Text() != "CN" {
+					t.Errorf("country = %q, %v", v.Text(), err)
+				}
+				v.Reset()
+				if err := claimOf(tokens, "sub").Extract(bearer, &v); err != nil || v.Text() != "alice" {
+					t.Errorf("claim = %q, %v", v.Text(), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestExtract_LeavesTheBodyAlone(t *testing.T) {
+	for origin, m := range map[string]*sentRequest{
+		"json:/user/phone": sendsJSON(string(document())),
+		"form:phone":       sendsParts(part("phone", "1")),
+		"form:a":           sendsForm("a=1&b=%41"),
+	} {
+		before := bytes.Clone(m.body.Bytes)
+		if _, err := extract(of(origin), m); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(m.body.Bytes, before) {
+			t.Errorf("%s changed the body", origin)
+		}
+	}
+}
+
+// A key of a header costs no allocation once a Value has been used.
+func TestExtract_HeaderDoesNotAllocate(t *testing.T) {
+	s := of("header:X-Phone", Trim, Digits)
+	var v Value
+	var r Request = header("13800138000")
+	if n := testing.AllocsPerRun(100, func() {
+		v.Reset()
+		if err := s.Extract(r, &v); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("Extract allocates %v times; want none", n)
+	}
+}
+
+func TestPhone_KnownNumberDoesNotAllocate(t *testing.T) {
+	p := mustPhone(t, "CN")
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := p.Parse("+8613800138000"); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("Parse allocates %v times; want none", n)
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/pires/go-proxyproto"
 	"github.com/rs/zerolog"
@@ -135,45 +134,6 @@ func TestServer_NothingIsServedAfterDrain(t *testing.T) {
 		if _, err := l.Accept(); err == nil {
 			t.Error("a listener that came too late is still open")
 		}
-	})
-}
-
-// Answers say that the connection ends while new ones are still taken.
-func TestServer_AnnounceClose(t *testing.T) {
-	overEachTransport(t, func(t *testing.T, over transport) {
-		f := over.startServer(t, "", echo())
-		w := f.dial(plainly)
-		if answer, _ := w.WantStatus(200); answer.Close {
-			t.Fatal("the connection ends already")
-		}
-		f.server.AnnounceClose()
-		w.Send(plainly)
-		if answer, _ := w.WantStatus(200); !answer.Close {
-			t.Error("an answer does not say that the connection ends")
-		}
-		w.WantClosed()
-		if answer, _ := f.dial(plainly).WantStatus(200); !answer.Close {
-			t.Error("a new connection is not told that it ends")
-		}
-	})
-}
-
-// Requests that last longer than the time to drain are cut off, and that is said.
-func TestServer_DrainCutsOff(t *testing.T) {
-	overEachTransport(t, func(t *testing.T, over transport) {
-		arrived := make(chan bool, 1)
-		f := over.startServer(t, "", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			arrived <- true
-			<-r.Context().Done()
-		}))
-		w := f.dial(plainly)
-		<-arrived
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		if err := f.server.Drain(ctx); err == nil || !strings.Contains(err.Error(), "requests aborted") {
-			t.Errorf("drain: %v", err)
-		}
-		w.WantClosed()
 	})
 }
 

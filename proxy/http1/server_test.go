@@ -3,7 +3,6 @@ package http1
 import (
 	"context"
 	"errors"
-
 	"io"
 	"net"
 	"net/http"

@@ -137,13 +137,6 @@ func TestListen_AdminInTLS(t *testing.T) {
 	}
 }
 
-func TestListen_CertificateThatIsNone(t *testing.T) {
-	path := listened(t, "http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
-	if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
-		t.Errorf("start: %v; want the name of the file", err)
-	}
-}
-
 // listenOn opens a socket, as systemd does before it starts a node.
 func listenOn(t *testing.T, network, addr string) net.Listener {
 	t.Helper()

@@ -275,17 +275,6 @@ func TestHandover_DrainTakesWhoWaits(t *testing.T) {
 	}
 }
 
-// Without reuse_port a second weir is a mistake, and says so.
-func TestHandover_SecondWeirIsAFaultUnlessMeant(t *testing.T) {
-	w := start(t, smsYAML("1/1m", ""))
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), strings.Replace(smsYAML("1/1m", "")+weirtest.Listeners, `listen: {http: "127.0.0.1:0"}`,
-		fmt.Sprintf("listen: {http: %q}", strings.TrimPrefix(w.URL, "http://")), 1))
-	if code, _, said := command(t, dir, "run", "-c", "weir.yaml"); code != 1 || !strings.Contains(said, "another weir") {
-		t.Errorf("exit code %d, %q; want 1 and a hint at the other weir", code, said)
-	}
-}
-
 // passed starts weir as systemd does that has opened a socket for it by a name.
 func passed(t *testing.T, name string, config string) (w *weir, socket net.Listener) {
 	t.Helper()
@@ -332,28 +321,4 @@ func TestHandover_SystemdKeepsTheSocket(t *testing.T) {
 		t.Errorf("a request while no weir ran is answered %d, want 200 from the next", got)
 	}
 	next.statuses("p", 1)
-}
-
-func TestHandover_SocketThatFitsNowhere(t *testing.T) {
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	fd, err := socket.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fd.Close()
-	for _, name := range []string{"weir.socket", "https"} {
-		file := filepath.Join(t.TempDir(), "weir.yaml")
-		write(t, file, smsYAML("1/1m", "")+weirtest.Listeners)
-		cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec weir run -c "$0"`, file)
-		cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES="+name)
-		cmd.ExtraFiles = []*os.File{fd}
-		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), name) || !strings.Contains(string(out), "FileDescriptorName=http") {
-			t.Errorf("a socket named %s: %v %s; want what to write instead", name, err, out)
-		}
-	}
 }

@@ -198,31 +198,6 @@ func redisKeys(t *testing.T, rdb *redis.Client, pattern string) []string {
 	return names
 }
 
-// What a node granted by itself is counted once Redis answers, also of a key
-// that nobody asks about any more.
-func TestFallback_GrantsAreReported(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	w := start(t, redisDefaultYAML(server.Addr)+smsYAML("3/1h", ", on_store_failure: local"))
-	waitForMembership(t, server.Addr, 1)
-	server.Kill()
-	if got := w.statuses("p", 2); !slices.Equal(got, []int{200, 200}) {
-		t.Fatalf("without Redis: %v", got)
-	}
-	server.Restart()
-	rdb := redisClient(t, server.Addr)
-	await.Until(t, "Redis has heard of two", func() bool {
-		values := redisKeys(t, rdb, "weir:*:value")
-		return len(values) > 0 && rdb.Get(t.Context(), values[0]).Val() == "1"
-	})
-	await.Until(t, "weir says so", func() bool { return w.metric(`weir_store_reported_permits_total{result="counted"}`) == 2 })
-	other := start(t, redisDefaultYAML(server.Addr)+smsYAML("3/1h", ", on_store_failure: deny"))
-	await.Until(t, "Redis decides", func() bool { return other.statuses("q", 1)[0] != http.StatusServiceUnavailable })
-	if got := other.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
-		t.Errorf("another node answers %v after two of three, want 200 and 429", got)
-	}
-}
-
 // threeShares starts three nodes that know each other, and that hear each other's
 // changes.
 func threeShares(t *testing.T, routes string) (server *redistest.Server, nodes []*weir) {

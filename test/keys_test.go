@@ -67,26 +67,6 @@ func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	}
 }
 
-func TestKeys_InMemory(t *testing.T) {
-	t.Parallel()
-	w := start(t, smsYAML(`"2/1h", "9/1d"`, "")+"defaults: {expose: true}\n")
-	w.statuses("p", 3)
-	said := w.keys("get", "header:X-Phone=p")
-	for _, want := range []string{"refused now by sms-send.phone 2/1h, passes ", "LIMIT", "sms-send.phone  2/1h  2     0", "sms-send.phone  9/1d  2     7", "hash "} {
-		if !strings.Contains(said, want) {
-			t.Errorf("get says %q, want %q in it", said, want)
-		}
-	}
-	id := "id:" + strings.Fields(said[strings.Index(said, "id:")+3:])[0]
-	w.keys("reset", "header:X-Phone="+id)
-	if got := w.send("p"); got != 200 {
-		t.Errorf("a key that was reset by its id is answered %d, want 200", got)
-	}
-	if said := w.keys("get", "header:X-Phone=p", "--json"); !strings.Contains(said, `"used": 1`) {
-		t.Errorf("get --json says %s", said)
-	}
-}
-
 // What is wrong is said in the words that a request would be told.
 func TestKeys_WrongValues(t *testing.T) {
 	t.Parallel()

@@ -1,13 +1,10 @@
 package test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,40 +17,6 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
-
-// refuses runs weir with a configuration that it must refuse to serve, and returns
-// what it said.
-func refuses(t *testing.T, config string) string {
-	t.Helper()
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), config)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "weir")
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err == nil || ctx.Err() != nil || cmd.ProcessState.ExitCode() != 1 {
-		t.Errorf("weir ends with %v, want exit code 1\n%s", err, out)
-	}
-	return string(out)
-}
-
-func TestOperate_SaysWhichPortIsTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for _, listeners := range []string{
-		`{listen: {http: "` + l.Addr().String() + `"}, admin: {http: "127.0.0.1:0"}`,
-		`{listen: {http: "127.0.0.1:0"}, admin: {http: "` + l.Addr().String() + `"}`,
-	} {
-		said := refuses(t, listeners+", upstreams: {demo: echo}, routes: [{match: {path: /}, upstream: demo}]}\n")
-		if !strings.Contains(said, l.Addr().String()) || !strings.Contains(said, "in use") {
-			t.Errorf("weir says %q, want it to name the address that is taken", said)
-		}
-	}
-}
 
 // The file is named as people name files, and goes away and comes back.
 func TestOperate_FileGoesAndComesBack(t *testing.T) {
@@ -289,70 +252,5 @@ func TestRedisCheck_WarnsOfEviction(t *testing.T) {
 	}
 	if got, _ := w.checks()["eviction"]; got != "" || strings.Contains(against(), "evict") {
 		t.Errorf("the policy was changed, and /readyz says %q", got)
-	}
-}
-
-// A manager stands for systemd: it hears what a service says.
-type manager struct {
-	t    *testing.T
-	conn *net.UnixConn
-	path string
-}
-
-func newManager(t *testing.T) *manager {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "notify")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return &manager{t, conn, path}
-}
-
-// hears waits for a message with that assignment, and returns all of it.
-func (m *manager) hears(assignment string) map[string]string {
-	m.t.Helper()
-	m.conn.SetReadDeadline(time.Now().Add(testTimeout))
-	room := make([]byte, 4096)
-	for {
-		n, err := m.conn.Read(room)
-		if err != nil {
-			m.t.Fatalf("waiting for %s: %v", assignment, err)
-		}
-		said := map[string]string{}
-		for line := range strings.SplitSeq(string(room[:n]), "\n") {
-			name, value, _ := strings.Cut(line, "=")
-			said[name] = value
-		}
-		if name, value, _ := strings.Cut(assignment, "="); said[name] == value {
-			return said
-		}
-	}
-}
-
-func TestNotify_SaysHowItFares(t *testing.T) {
-	t.Parallel()
-	m := newManager(t)
-	file := filepath.Join(t.TempDir(), "weir.yaml")
-	write(t, file, smsYAML("1/1m", "")+weirtest.Listeners)
-	cmd := exec.Command("weir", "-c", file)
-	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+m.path, "WATCHDOG_USEC=400000")
-	w := launch(t, filepath.Dir(file), cmd)
-	if status := m.hears("READY=1")["STATUS"]; !strings.Contains(status, "serving") {
-		t.Errorf("the status is %q", status)
-	}
-	for range 3 {
-		m.hears("WATCHDOG=1")
-	}
-	w.Signal(syscall.SIGHUP)
-	if at, err := strconv.ParseInt(m.hears("RELOADING=1")["MONOTONIC_USEC"], 10, 64); err != nil || at <= 0 {
-		t.Errorf("a reload begins at %d (%v), want a time", at, err)
-	}
-	m.hears("READY=1")
-	w.Signal(syscall.SIGTERM)
-	m.hears("STOPPING=1")
-	if code := w.Exit(); code != 0 {
-		t.Errorf("exit code %d", code)
 	}
 }

@@ -149,14 +149,6 @@ func settled(t *testing.T, w *weir, policy string) {
 	})
 }
 
-// wantPolicies asks every policy while Redis is away.
-func wantPolicies(t *testing.T, w *weir) {
-	t.Helper()
-	for _, problem := range underPolicies(t, w, "during") {
-		t.Error(problem)
-	}
-}
-
 // underPolicies asks every policy for a phone while Redis is away, and returns what is
 // not as it should be.
 func underPolicies(t *testing.T, w *weir, phone string) (problems []string) {
@@ -251,21 +243,6 @@ func TestOutage_FirstRequestAfterwards(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestOutage_StartsWithoutRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	server.Kill()
-	w := start(t, redisDefaultYAML(server.Addr)+policies())
-	if got := w.checks()["store"]; got == "ok" || got == "" {
-		t.Errorf("/readyz says of the store %q, but there is none", got)
-	}
-	wantPolicies(t, w)
-
-	server.Restart()
-	await.Until(t, "Redis decides", func() bool { return w.ask("deny", "late", 1)[0] == http.StatusOK })
-	await.Until(t, "/readyz says ok", func() bool { return w.checks()["store"] == "ok" })
 }
 
 // A limit that is raised or lowered holds at once in an outage, also for a key that was refused before or not.

@@ -19,7 +19,7 @@ import (
 func TestRun_SaysWhatItRan(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"-short -run TestSplit ./test/report":    "1 passed, 0 failed",
+		"-short -run TestReason ./test/report":   "1 passed, 0 failed",
 		"-short -run ^TestNobody$ ./test/report": "0 passed, 0 failed",
 	} {
 		out, err := exec.Command("./run", strings.Fields(args)...).CombinedOutput()

@@ -26,10 +26,7 @@ import (
 // requestIDs are the ids of requests in a file of the access log, in their order.
 func requestIDs(t *testing.T, path string) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, path)
 	for text := range strings.Lines(string(text)) {
 		var l struct {
 			Message string `json:"message"`

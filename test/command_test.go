@@ -49,10 +49,7 @@ func TestCommand_CheckPrintsExactlyTheProblems(t *testing.T) {
 	for _, file := range files {
 		name := filepath.Base(file)
 		t.Run(name, func(t *testing.T) {
-			want, err := os.ReadFile(strings.TrimSuffix(file, ".yaml") + ".want")
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := readFile(t, strings.TrimSuffix(file, ".yaml")+".want")
 			code, stdout, stderr := command(t, dir, "check", "testdata/"+name)
 			if code != 1 || stdout != string(want) || stderr != "" {
 				t.Errorf("exit code %d, stderr %q, stdout\n%swant exit code 1 and stdout\n%s", code, stderr, stdout, want)

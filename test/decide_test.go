@@ -347,10 +347,7 @@ func TestDecide_AsksPeersForCertificateAndToken(t *testing.T) {
 	} {
 		secure := &tls.Config{InsecureSkipVerify: true}
 		if c.cert != "" {
-			own, err := os.ReadFile(filepath.Join(dir, c.cert))
-			if err != nil {
-				t.Fatal(err)
-			}
+			own := readFile(t, filepath.Join(dir, c.cert))
 			pair, err := tls.X509KeyPair(own, own)
 			if err != nil {
 				t.Fatal(err)

@@ -14,10 +14,7 @@ import (
 
 func readDeployFile(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("deploy", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, filepath.Join("deploy", name))
 	return string(b)
 }
 
@@ -191,10 +188,7 @@ func TestDeploy_NamesMetricsThatAre(t *testing.T) {
 // README says.
 func TestPackage_ServesTheQuickStart(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("release/package/weir.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "release/package/weir.yaml")
 	config := strings.Replace(string(text), `":8080"`, `"127.0.0.1:0"`, 1) + "admin: {http: \"127.0.0.1:0\"}\n"
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.yaml"), config)

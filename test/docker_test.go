@@ -2,7 +2,6 @@ package test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -38,10 +37,7 @@ type composeService struct {
 
 func composeFile(t *testing.T) (c composeYAML) {
 	t.Helper()
-	b, err := os.ReadFile("../docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, "../docker-compose.yml")
 	if err := yaml.Unmarshal(b, &c); err != nil {
 		t.Fatal(err)
 	}
@@ -56,19 +52,13 @@ func (c composeYAML) config(t *testing.T, name string) string {
 	if c.Configs[name].File != "" {
 		file = c.Configs[name].File
 	}
-	b, err := os.ReadFile(filepath.Join("..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, filepath.Join("..", file))
 	return string(b)
 }
 
 func dockerfile(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, "../Dockerfile")
 	return strings.ReplaceAll(string(b), "\\\n", " ")
 }
 
@@ -98,10 +88,7 @@ func TestDocker_RunsWithoutRootAndShell(t *testing.T) {
 		t.Errorf("ENTRYPOINT %v and HEALTHCHECK %v are not what was copied", entry, check)
 	}
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`)
-	mod, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := readFile(t, "../go.mod")
 	if want := version.FindStringSubmatch(string(mod))[1]; !strings.Contains(dockerfile(t), "golang:"+want+"\n") {
 		t.Errorf("the image is not built with go %s, as go.mod says", want)
 	}

@@ -232,10 +232,7 @@ func TestDocuments_BanByAddress(t *testing.T) {
 			check(d.path, text)
 		}
 	}
-	example, err := os.ReadFile("../config.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := readFile(t, "../config.example.yaml")
 	check("config.example.yaml", string(example))
 	if bans < 3 {
 		t.Errorf("%d limits with a penalty are found; want those of the documents", bans)
@@ -244,10 +241,7 @@ func TestDocuments_BanByAddress(t *testing.T) {
 
 // What a link of a document in a release leads to is in the release as well.
 func TestDocuments_OfAReleaseLeadNowhereElse(t *testing.T) {
-	build, err := os.ReadFile("release/build")
-	if err != nil {
-		t.Fatal(err)
-	}
+	build := readFile(t, "release/build")
 	list := regexp.MustCompile(`(?s)\ndocuments=\((.*?)\)\n`).FindStringSubmatch(string(build))
 	if list == nil {
 		t.Fatal("test/release/build names no documents")
@@ -372,10 +366,7 @@ func (d document) sides() (java, golang []string) {
 // that test/interop/redisson, which is compiled with Redisson, calls too.
 func TestDocuments_JavaAndGoAreReal(t *testing.T) {
 	t.Parallel()
-	verbs, err := os.ReadFile("interop/redisson/src/main/java/weir/Verbs.java")
-	if err != nil {
-		t.Fatal(err)
-	}
+	verbs := readFile(t, "interop/redisson/src/main/java/weir/Verbs.java")
 	program := `package main
 
 import (

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/sockettest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -278,11 +279,7 @@ func TestHandover_DrainTakesWhoWaits(t *testing.T) {
 // passed starts weir as systemd does that has opened a socket for it by a name.
 func passed(t *testing.T, name string, config string) (w *weir, socket net.Listener) {
 	t.Helper()
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { socket.Close() })
+	socket = sockettest.Listen(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	write(t, file, config)
 	return activated(t, socket, name, file), socket

@@ -105,6 +105,15 @@ func (w *weir) reload() (status int, body string) {
 	return do(w.t, http.MethodPost, w.Admin+"/reload", nil)
 }
 
+func readFile(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func write(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

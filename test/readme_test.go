@@ -222,10 +222,7 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 // example is config.example.yaml with free ports in the place of its own.
 func example(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("../config.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, "../config.example.yaml")
 	text := string(b)
 	for _, port := range []string{`":8080"`, `"127.0.0.1:9901"`} {
 		if strings.Count(text, port) != 1 {

@@ -137,10 +137,7 @@ func TestReference_NamesEveryCommand(t *testing.T) {
 			}
 		}
 	}
-	table, err := os.ReadFile("../proxy/cluster/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := readFile(t, "../proxy/cluster/README.md")
 	for name := range helps {
 		if !told[name] {
 			t.Errorf("no document tells of weir %s", name)

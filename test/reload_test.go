@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,10 +99,7 @@ func wantRefusal(t *testing.T, w *weir) {
 	if err := json.Unmarshal([]byte(body), &problem); err != nil || status != http.StatusUnprocessableEntity {
 		t.Fatalf("POST /reload is answered %d %s, want 422 and a problem", status, body)
 	}
-	text, err := os.ReadFile(w.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, w.File)
 	before, _, _ := strings.Cut(string(text), "nonsense")
 	line := 1 + strings.Count(before, "\n")
 	column := len(before) - strings.LastIndex(before, "\n")

@@ -213,10 +213,7 @@ func recordedPushes(t *testing.T) map[string]recordedPush {
 	}
 	all := map[string]recordedPush{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := readFile(t, file)
 		var r recordedPush
 		if err := json.Unmarshal(text, &r); err != nil {
 			t.Fatal(err)

@@ -68,10 +68,7 @@ func TestRun_Interrupted(t *testing.T) {
 // name would be run again, and nobody would see why runs take longer.
 func TestRun_LeavesOutTestsThatExist(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "run")
 	var names []string
 	for _, s := range sources(t) {
 		for _, d := range s.file.Decls {
@@ -121,12 +118,9 @@ func alternatives(pattern string) (all []string) {
 // Every suite that has a script of its own is part of the proof.
 func TestProof_NamesEverySuite(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("proof")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "proof")
 	suites := 0
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -150,10 +144,7 @@ func TestProof_NamesEverySuite(t *testing.T) {
 // A suite is green, red, or not here; a red one is the exit code.
 func TestProof_Table(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("proof")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "proof")
 	begin, rest, _ := strings.Cut(string(text), "suites='")
 	_, end, found := strings.Cut(rest, "'\n")
 	if !found {
@@ -288,10 +279,7 @@ esac
 // needs before it installs anything, and these.
 func installer(t *testing.T, dir string, programs ...string) {
 	t.Helper()
-	script, err := os.ReadFile("install")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := readFile(t, "install")
 	program(t, filepath.Join(dir, "install"), string(script))
 	for _, name := range append([]string{"dirname", "grep"}, programs...) {
 		path, err := exec.LookPath(name)

@@ -100,10 +100,7 @@ func TestServer_AcceptsAgainAfterErrors(t *testing.T) {
 
 // A listener that somebody else closes is an error; one that is drained is none.
 func TestServer_AListenerThatFails(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	s := newTestServer(echo(), bounds(t, ""), zerolog.Nop())
 	l.Close()
 	if err := s.Serve(l); err == nil || !strings.Contains(err.Error(), "serve "+l.Addr().String()) {
@@ -124,10 +121,7 @@ func TestServer_NothingIsServedAfterDrain(t *testing.T) {
 			c.Close()
 			t.Error("a connection after draining")
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := sockettest.Listen(t)
 		if err := f.serve(l); err != nil {
 			t.Errorf("serve after drain: %v", err)
 		}
@@ -149,10 +143,7 @@ type observedListener struct {
 
 func newObservedListener(t *testing.T) *observedListener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	return &observedListener{Listener: l, accepted: make(chan struct{}), closed: make(chan struct{})}
 }
 

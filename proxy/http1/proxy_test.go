@@ -44,10 +44,7 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	if set != nil {
 		set(p)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	p.addr = l.Addr().String()
 	if s, ok := t.(sockettest.Secured); ok {
 		l = secureListener{l, s.Server}
@@ -251,10 +248,7 @@ func sized(t testing.TB, n int) string {
 		x.Begin(200)
 		_ = x.Send(body)
 	}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close() })
 	return l.Addr().String()

@@ -403,11 +403,7 @@ func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
+			l := sockettest.Listen(t)
 			client, err := net.Dial("tcp", l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
@@ -472,10 +468,7 @@ func (l *failingListener) Accept() (net.Conn, error) {
 // A server that only announces the end of its connections accepts new ones, also after
 // an error of its listener.
 func TestServer_AcceptErrorsAfterDisableKeepAlives(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	s := &Server{Handler: says}
 	s.DisableKeepAlives()
 	served := make(chan error, 1)

@@ -105,10 +105,7 @@ func TestTLS_IdleClients(t *testing.T) {
 	for closes, idle := range map[bool]time.Duration{false: 50 * time.Millisecond, true: 10 * soon} {
 		ended := make(chan error, 1)
 		server := &Server{Handler: p.handle, Timeouts: Timeouts{Header: soon, Idle: idle}, OnClose: func(_ net.Conn, err error) { ended <- err }}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := sockettest.Listen(t)
 		go func() { _ = server.Serve(secureListener{l, s.Server}) }()
 		t.Cleanup(func() { server.Close() })
 		c, err := tls.Dial("tcp", l.Addr().String(), s.Client)

@@ -93,9 +93,7 @@ func TestCluster_RejoinsWhenRedisIsBack(t *testing.T) {
 	n.waitForLog("redis unreachable; limits go by on_store_failure")
 	text := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /b}, upstream: echo}]\nupstreams: {echo: echo}\n" +
 		"store: redis\nredis: {addrs: ['" + server.Addr + "'], timeout: 100ms, breaker: {rest: 100ms}}\n"
-	if err := rewrite(n.source.path, text); err != nil {
-		t.Fatal(err)
-	}
+	rewrite(t, n.source.path, text)
 	n.waitForLog("reloaded without the other nodes")
 	server.Restart()
 	n.waitForLog("redis reachable")

@@ -51,9 +51,7 @@ func listened(t *testing.T, listen string) string {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(text), "\n")
-	if err := os.WriteFile(path, []byte("listen: {"+listen+"}\n"+rest), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, path, "listen: {"+listen+"}\n"+rest)
 	return path
 }
 
@@ -74,9 +72,7 @@ func issue(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for name, block := range map[string]*pem.Block{"key.pem": {Type: "PRIVATE KEY", Bytes: secret}, "cert.pem": {Type: "CERTIFICATE", Bytes: der}} {
-		if err := rewrite(filepath.Join(dir, name), string(pem.EncodeToMemory(block))); err != nil {
-			t.Fatal(err)
-		}
+		rewrite(t, filepath.Join(dir, name), string(pem.EncodeToMemory(block)))
 	}
 }
 
@@ -107,9 +103,7 @@ func TestListen_AdminInTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "admin: {", "admin: {https: '127.0.0.1:0', token: secret, ", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, path, strings.Replace(string(text), "admin: {", "admin: {https: '127.0.0.1:0', token: secret, ", 1))
 	client := certified(t, path)
 	n := mustStart(t, path)
 	addr := n.Address("admin_https")
@@ -264,9 +258,7 @@ func TestTLS_CertificatesAreRenewed(t *testing.T) {
 	n := mustStart(t, path)
 	first := certificateName(t, n.Address("https"))
 	dir := filepath.Dir(path)
-	if err := rewrite(filepath.Join(dir, "cert.pem"), "nonsense"); err != nil {
-		t.Fatal(err)
-	}
+	rewrite(t, filepath.Join(dir, "cert.pem"), "nonsense")
 	n.waitForLog("certificate not loaded; keeping the previous one")
 	if string(certificateName(t, n.Address("https"))) != string(first) {
 		t.Error("nonsense has changed what clients are shown")
@@ -283,11 +275,7 @@ func TestTLS_AnAuthorityThatIsAway(t *testing.T) {
 	storage := filepath.Join(t.TempDir(), "acme")
 	path := listened(t, "http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {acme: {domains: [a.example], email: a@a.example, directory: 'https://127.0.0.1:1/dir', storage: "+storage+"}}")
 	n := mustStart(t, path)
-	answer, err := http.Get("http://" + n.Address("http") + "/.well-known/acme-challenge/token")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
+	answer := get(t, "http://"+n.Address("http")+"/.well-known/acme-challenge/token")
 	if answer.StatusCode != http.StatusNotFound { // no route has it, and no authority asked
 		t.Errorf("a challenge that nobody set: %d; want 404", answer.StatusCode)
 	}

@@ -329,9 +329,7 @@ func TestLogFile_ReopenThatFailsChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	path, moved := filepath.Join(dir, "access.log"), dir+"-moved"
-	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, path, "before\n")
 	file, err := openLogFile(path)
 	if err != nil {
 		t.Fatal(err)

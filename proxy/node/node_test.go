@@ -21,6 +21,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // writeConfig writes a configuration that listens on free ports.
@@ -32,9 +33,7 @@ func writeConfig(t *testing.T, more string) string {
 func write(t *testing.T, yaml string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, path, yaml)
 	return path
 }
 
@@ -94,6 +93,17 @@ func (n *testNode) waitForLog(message string) map[string]any {
 // findLog is the first line of the log with that message; nil if there is none.
 func (n *testNode) findLog(message string) map[string]any { return n.log.Find(message) }
 
+// get is the answer at a URL, without its body.
+func get(t *testing.T, url string) *http.Response {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer
+}
+
 // fetch is what is answered at a URL.
 func fetch(t *testing.T, url string) string {
 	t.Helper()
@@ -118,11 +128,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	}
 	base := "http://" + n.Address("admin")
 	for _, url := range []string{"http://" + n.Address("http") + "/a", base + "/readyz"} {
-		answer, err := http.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
+		answer := get(t, url)
 		if answer.StatusCode != 200 {
 			t.Errorf("%s = %d", url, answer.StatusCode)
 		}
@@ -134,9 +140,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("routes: nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, path, "routes: nonsense\n")
 	reload <- os.Interrupt // any signal on that channel is the one to reload
 	if got := n.waitForLog("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
 		t.Errorf("the log says %v; want the place", got)
@@ -187,20 +191,16 @@ func TestNode_PortTaken(t *testing.T) {
 
 // What a start has opened is closed when it fails later.
 func TestNode_FailedStartLeavesNothingOpen(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	admin := l.Addr().String()
 	l.Close()
 	path := write(t, "listen: {http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}}\nadmin: {http: '"+admin+"'}\nroutes: [{match: {path: /a}, respond: {body: a}}]\n")
 	if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
 		t.Fatalf("a start without its certificate: %v; want the name of the file", err)
 	}
-	if l, err = net.Listen("tcp", admin); err != nil {
-		t.Fatalf("the admin listener is still open: %v", err)
+	if _, err := net.Dial("tcp", admin); err == nil {
+		t.Fatal("the admin listener is still open")
 	}
-	l.Close()
 }
 
 func TestNode_StartsWithoutRedis(t *testing.T) {
@@ -244,11 +244,7 @@ func TestNode_TwoInOneProcess(t *testing.T) {
 // else stays open for it.
 func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 	arrived := make(chan struct{})
-	slow, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.Close()
+	slow := sockettest.Listen(t)
 	go func() {
 		if c, err := slow.Accept(); err == nil {
 			close(arrived) // and never an answer
@@ -273,11 +269,12 @@ func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 }
 
 // rewrite puts other text in the place of a file's, as editors do.
-func rewrite(path, text string) error {
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		return err
+func rewrite(t *testing.T, path, text string) {
+	t.Helper()
+	replaceFile(t, path+".new", text)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
 	}
-	return os.Rename(path+".new", path)
 }
 
 func TestClosers_LastFirst(t *testing.T) {

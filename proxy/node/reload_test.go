@@ -45,9 +45,7 @@ func TestReload_ByTheAdminAPI(t *testing.T) {
 		{strings.Replace(listen, "listen: {", "listen: {max_header: 9KiB, ", 1) + respondYAML("3"), "2", 409}, // needs a restart
 		{listen + respondYAML("4"), "4", 200},
 	} {
-		if err := os.WriteFile(n.source.path, []byte(row.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		replaceFile(t, n.source.path, row.text)
 		if got := postStatus(t, n, "/reload"); got != row.status {
 			t.Errorf("reload of %q = %d; want %d", row.text, got, row.status)
 		}
@@ -65,9 +63,7 @@ func TestReload_WarningsAreLogged(t *testing.T) {
 	if got := n.waitForLog("config warning"); !strings.Contains(fmt.Sprint(got["problem"]), "routes[1]") || !strings.HasSuffix(fmt.Sprint(got["at"]), ":5:32") {
 		t.Errorf("the log says %v; want which route, and where", got)
 	}
-	if err := os.WriteFile(n.source.path, []byte(listen+fmt.Sprintf(odd, "2/1m")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, n.source.path, listen+fmt.Sprintf(odd, "2/1m"))
 	if got := postStatus(t, n, "/reload"); got != 200 {
 		t.Fatalf("reload = %d", got)
 	}
@@ -80,19 +76,11 @@ func TestDrain_ServesUntilTheDelayIsOver(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- n.end() }()
 	n.waitForLog("draining")
-	answer, err := http.Get("http://" + n.Address("http") + "/a")
-	if err != nil {
-		t.Fatalf("while it drains: %v", err)
-	}
-	answer.Body.Close()
+	answer := get(t, "http://"+n.Address("http")+"/a")
 	if answer.StatusCode != 200 || !answer.Close {
 		t.Errorf("while it drains: %d, close %v; want an answer that ends its connection", answer.StatusCode, answer.Close)
 	}
-	answer, err = http.Get("http://" + n.Address("admin") + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
+	answer = get(t, "http://"+n.Address("admin")+"/readyz")
 	if answer.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("readyz while it drains = %d; want 503", answer.StatusCode)
 	}
@@ -164,6 +152,7 @@ func respondYAML(body string) string {
 	return "routes: [{match: {path: /a}, respond: {body: '" + body + "'}}]\n"
 }
 
+// replaceFile writes other text into a file.
 func replaceFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -175,9 +164,7 @@ func TestWatch_EditorsReplaceTheFile(t *testing.T) {
 	path := write(t, respondYAML("1"))
 	changes := watchFiles(t, path)
 	for _, body := range []string{"2", "3"} {
-		if err := rewrite(path, respondYAML(body)); err != nil {
-			t.Fatal(err)
-		}
+		rewrite(t, path, respondYAML(body))
 		wantChange(t, changes, "a rename")
 	}
 	replaceFile(t, path, respondYAML("4"))
@@ -237,9 +224,7 @@ func TestWatch_SeesFilesOfLists(t *testing.T) {
 func TestNode_ReloadsWhenItsFileChanges(t *testing.T) {
 	listen := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"
 	n := mustStart(t, write(t, listen+respondYAML("1")))
-	if err := rewrite(n.source.path, listen+respondYAML("2")); err != nil {
-		t.Fatal(err)
-	}
+	rewrite(t, n.source.path, listen+respondYAML("2"))
 	n.waitForLog("reloaded")
 	if got := fetch(t, "http://"+n.Address("http")+"/a"); got != "2" {
 		t.Errorf("serves %q", got)

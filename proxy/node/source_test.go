@@ -60,9 +60,7 @@ func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
 	if log.String() != "" {
 		t.Errorf("the file is as it was, and the log says %s", log)
 	}
-	if err := os.WriteFile(o.path, []byte("routes: []\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, o.path, "routes: []\n")
 	if c, err = o.read(t.Context()); err != nil || c.Hash != b.Hash() {
 		t.Errorf("after an edit of the file: %v; want what was pushed", err)
 	}
@@ -106,9 +104,7 @@ func TestSource_KeepsNothingWithoutAPlace(t *testing.T) {
 
 func TestSource_AFileThatCannotBeReadOrWritten(t *testing.T) {
 	o, _ := newTestSource(t)
-	if err := os.WriteFile(o.machine.Reload.Keep, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, o.machine.Reload.Keep, "{")
 	if k, err := o.readKept(); err == nil || k.Bundle.Main != "" {
 		t.Errorf("half a file: %+v, %v; want an error", k, err)
 	}

@@ -68,10 +68,7 @@ func TestNew_PseudonymsDiffer(t *testing.T) {
 }
 
 func TestPool_DetectsLoops(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	pool := poolOf(t, "http://"+l.Addr().String())
 	server := &http.Server{ReadHeaderTimeout: testTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if res := forwardNet(pool, w, r); res.Kind == LoopDetected {

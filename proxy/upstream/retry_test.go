@@ -134,21 +134,6 @@ func TestRetry_WithinTheBudget(t *testing.T) {
 	}
 }
 
-func TestHealth_EjectsUnreachableTarget(t *testing.T) {
-	alive, asked := startCounting(t)
-	h := startProxy(t, newOrderedPool(t, Config{Health: Health{FailureThreshold: 2, EjectFor: 1 << 60}}, closedURL(t), alive), nil)
-	failed := 0
-	for range 20 {
-		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if h.result(t).Kind == ConnectFailed {
-			failed++
-		}
-	}
-	if failed != 2 || asked.Load() != 18 {
-		t.Errorf("%d failed and %d were answered, want 2 and 18", failed, asked.Load())
-	}
-}
-
 func TestHealth_AllEjectedTargetsAreUsed(t *testing.T) {
 	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}}, closedURL(t), closedURL(t))
 	h := startProxy(t, p, nil)

@@ -33,6 +33,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // enough is how long a test waits for what must happen.
@@ -75,10 +76,7 @@ func startProxy(t *testing.T, yaml string) testProxy {
 	s := frontend.NewServer(p, c.Listen, zerolog.Nop())
 	var served sync.WaitGroup
 	listen := func(serve func(net.Listener) error) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := sockettest.Listen(t)
 		served.Go(func() {
 			if err := serve(l); err != nil {
 				t.Errorf("serve: %v", err)
@@ -102,10 +100,7 @@ func startProxy(t *testing.T, yaml string) testProxy {
 // serve starts a server on a free port until the test ends.
 func serve(t *testing.T, h http.Handler) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	s := &http.Server{Handler: h, ReadHeaderTimeout: enough}
 	var served sync.WaitGroup
 	served.Go(func() { s.Serve(l) })

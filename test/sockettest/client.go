@@ -90,11 +90,22 @@ func (c *Client) WantClosed() {
 	}
 }
 
+// Listen listens on a free port of 127.0.0.1, until the test ends or the caller closes it.
+func Listen(tb testing.TB) net.Listener {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	return l
+}
+
 // Serve runs serve with a listener on a free port of 127.0.0.1, as a goroutine of running,
 // and returns the address. The test fails if serve returns an error.
 func Serve(t testing.TB, running *sync.WaitGroup, serve func(net.Listener) error) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0") // serve closes it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +121,7 @@ func Serve(t testing.TB, running *sync.WaitGroup, serve func(net.Listener) error
 // given to serve, with what is read from it, and closed when that returns.
 func Upstream(tb testing.TB, serve func(c net.Conn, r *bufio.Reader)) (addr string) {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { l.Close() })
+	l := Listen(tb)
 	go func() {
 		for {
 			c, err := l.Accept()

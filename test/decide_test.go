@@ -47,36 +47,51 @@ func (bytesCodec) Name() string                       { return "proto" }
 func (bytesCodec) Marshal(v any) ([]byte, error)      { return v.([]byte), nil }
 func (bytesCodec) Unmarshal(data []byte, v any) error { *v.(*[]byte) = data; return nil }
 
-// asksAsEnvoy asks about the descriptor number=N of the domain edge, and returns the code of the answer.
-func (w *weir) asksAsEnvoy(number string) (code uint64) {
-	w.t.Helper()
-	code, err := w.callsAsEnvoy(number, insecure.NewCredentials())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return code
-}
+// An envoyClient asks one Weir about descriptors.
+type envoyClient struct{ *grpc.ClientConn }
 
-// callsAsEnvoy is asksAsEnvoy with credentials, which may be refused.
-func (w *weir) callsAsEnvoy(number string, by credentials.TransportCredentials) (code uint64, err error) {
+// envoyClient connects to the listener for Envoy.
+func (w *weir) envoyClient(by credentials.TransportCredentials) envoyClient {
 	w.t.Helper()
 	to, err := grpc.NewClient(w.WaitForLog("serving", nil).Text("decide_grpc"), grpc.WithTransportCredentials(by))
 	if err != nil {
-		return 0, err
+		w.t.Fatal(err)
 	}
-	defer to.Close()
+	w.t.Cleanup(func() { to.Close() })
+	return envoyClient{to}
+}
+
+// asks asks about the descriptor number=N of the domain edge, with a limit of count a day unless that is 0, and
+// returns the code of the answer.
+func (e envoyClient) asks(ctx context.Context, number string, count uint64) (code uint64, err error) {
 	message := func(field protowire.Number, of []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), of)
 	}
+	varint := func(field protowire.Number, n uint64) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), n)
+	}
 	entry := append(message(1, []byte("number")), message(2, []byte(number))...)
-	call := append(message(1, []byte("edge")), message(2, message(1, entry))...)
+	descriptor := message(1, entry)
+	if count > 0 {
+		descriptor = append(descriptor, message(2, append(varint(1, count), varint(2, 4)...))...)
+	}
 	var answer []byte
-	if err := to.Invoke(w.t.Context(), "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", call, &answer, grpc.ForceCodec(bytesCodec{})); err != nil {
+	if err := e.Invoke(ctx, "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", append(message(1, []byte("edge")), message(2, descriptor)...), &answer, grpc.ForceCodec(bytesCodec{})); err != nil {
 		return 0, err
 	}
 	_, _, n := protowire.ConsumeTag(answer)
 	code, _ = protowire.ConsumeVarint(answer[n:]) // overall_code is the first field
 	return code, nil
+}
+
+// asksAsEnvoy asks once, and must be answered.
+func (w *weir) asksAsEnvoy(number string) (code uint64) {
+	w.t.Helper()
+	code, err := w.envoyClient(insecure.NewCredentials()).asks(w.t.Context(), number, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return code
 }
 
 // With client_ca only an Envoy with a certificate of it asks, from wherever.
@@ -107,12 +122,12 @@ routes:
 		return credentials.NewTLS(c)
 	}
 	for _, by := range []credentials.TransportCredentials{with(""), with("eve.pem"), insecure.NewCredentials()} {
-		if code, err := w.callsAsEnvoy("1", by); err == nil {
+		if code, err := w.envoyClient(by).asks(t.Context(), "1", 0); err == nil {
 			t.Errorf("without a certificate: code %d", code)
 		}
 	}
 	for _, want := range []uint64{1, 2} {
-		if code, err := w.callsAsEnvoy("1", with("ann.pem")); code != want || err != nil {
+		if code, err := w.envoyClient(with("ann.pem")).asks(t.Context(), "1", 0); code != want || err != nil {
 			t.Errorf("with a certificate: code %d, %v; want %d", code, err, want)
 		}
 	}
@@ -219,39 +234,6 @@ func (w *weir) simulates(route string) {
 	t.Errorf("simulate says %s; want 2 passed and 1 refused of %s", stdout, route)
 }
 
-// An envoyClient asks one Weir about descriptors.
-type envoyClient struct{ *grpc.ClientConn }
-
-// envoyClient connects to the listener for Envoy.
-func (w *weir) envoyClient() envoyClient {
-	w.t.Helper()
-	to, err := grpc.NewClient(w.WaitForLog("serving", nil).Text("decide_grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { to.Close() })
-	return envoyClient{to}
-}
-
-// asks asks about the descriptor number=N with a limit of count a day, and returns the code of the answer.
-func (e envoyClient) asks(ctx context.Context, number string, count uint64) (code uint64, err error) {
-	message := func(field protowire.Number, of []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), of)
-	}
-	varint := func(field protowire.Number, n uint64) []byte {
-		return protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), n)
-	}
-	entry := append(message(1, []byte("number")), message(2, []byte(number))...)
-	descriptor := append(message(1, entry), message(2, append(varint(1, count), varint(2, 4)...))...)
-	var answer []byte
-	if err := e.Invoke(ctx, "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", append(message(1, []byte("edge")), message(2, descriptor)...), &answer, grpc.ForceCodec(bytesCodec{})); err != nil {
-		return 0, err
-	}
-	_, _, n := protowire.ConsumeTag(answer)
-	code, _ = protowire.ConsumeVarint(answer[n:]) // overall_code is the first field
-	return code, nil
-}
-
 // The limits that descriptors bring are counted together by all nodes, and outlive them.
 func TestDecide_LimitsOfDescriptorsOverTwoNodes(t *testing.T) {
 	t.Parallel()
@@ -266,7 +248,7 @@ routes:
 `
 	begin := func() envoyClient {
 		file := weirtest.Write(t, config)
-		return startWith(t, filepath.Dir(file), "-c", file).envoyClient()
+		return startWith(t, filepath.Dir(file), "-c", file).envoyClient(insecure.NewCredentials())
 	}
 	nodes := []envoyClient{begin(), begin()}
 	var allowed, failed atomic.Int64
@@ -386,7 +368,7 @@ func TestDecide_NobodyWaitsForAWeirThatStoodStill(t *testing.T) {
 		c.WantStatus(http.StatusOK)
 		open = append(open, c)
 	}
-	envoy := w.envoyClient()
+	envoy := w.envoyClient(insecure.NewCredentials())
 	if _, err := envoy.asks(t.Context(), "open", 1); err != nil {
 		t.Fatal(err)
 	}

@@ -77,18 +77,6 @@ func TestLostReply_IsSettledBeforeTheOwnerAsksAgain(t *testing.T) {
 	}
 }
 
-func TestLostReply_OfAnUnlockIsSuccess(t *testing.T) {
-	w := newTestServer(t)
-	l, p := w.behind()
-	h := locked(t, l.Reentrant("a"))
-	p.Lose("evalsha")
-	unlocked(t, h)
-	if got := p.Lost(); got != 1 {
-		t.Fatalf("%d replies lost, want 1", got)
-	}
-	w.empty()
-}
-
 func TestLostReply_OfReentryKeepsTheCount(t *testing.T) {
 	w := newTestServer(t)
 	l, p := w.behind()
@@ -107,24 +95,6 @@ func TestLostReply_OfReentryKeepsTheCount(t *testing.T) {
 	unlocked(t, first)
 	unlocked(t, second)
 	w.empty()
-}
-
-func TestCancel_InFlightLeavesNothing(t *testing.T) {
-	w := newTestServer(t)
-	l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
-	p.Hold()
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := make(chan error)
-	go func() {
-		_, err := l.Reentrant("a").Lock(ctx)
-		failed <- err
-	}()
-	await.Until(t, "the script ran", func() bool { return len(w.hash("a")) == 1 })
-	cancel()
-	wantErr(t, <-failed, context.Canceled)
-	p.Release()
-	w.empty()
-	w.silent("redisson_lock__channel:{a}")
 }
 
 func TestCancel_BeforeSendAsksNothing(t *testing.T) {

@@ -28,16 +28,6 @@ func TestReentrant_IsTheHashThatRedissonReads(t *testing.T) {
 	w.empty()
 }
 
-func TestReentrant_ExcludesOthers(t *testing.T) {
-	w := newTestServer(t)
-	one, two := w.locker(), w.locker()
-	h := locked(t, one.Reentrant("a"))
-	refused(t, one.Reentrant("a"))
-	refused(t, two.Reentrant("a"))
-	unlocked(t, h)
-	unlocked(t, locked(t, two.Reentrant("a")))
-}
-
 func TestReentrant_CountsHoldsAsTheHashDoes(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
@@ -163,25 +153,6 @@ func TestUnlock_SaysLostAndLeavesTheNextOwnerAlone(t *testing.T) {
 	unlocked(t, next)
 }
 
-func TestWatchdog_RenewsUntilUnlock(t *testing.T) {
-	w := newTestServer(t)
-	h := locked(t, w.locker(WithWatchdog(renewedLease)).Reentrant("a"))
-	last := w.eye.PTTL(ctxOf(t), "a").Val()
-	for range 2 {
-		await.Until(t, "the lease begins again", func() bool {
-			now := w.eye.PTTL(ctxOf(t), "a").Val()
-			risen := now > last
-			last = now
-			return risen
-		})
-	}
-	if err := h.Context().Err(); err != nil {
-		t.Fatalf("context ended: %v", context.Cause(h.Context()))
-	}
-	unlocked(t, h)
-	w.empty()
-}
-
 func TestWatchdog_EndsTheHoldWhenRedisSaysItIsGone(t *testing.T) {
 	w := newTestServer(t)
 	h := locked(t, w.locker(WithWatchdog(renewedLease)).Reentrant("a"))
@@ -222,25 +193,6 @@ func TestWithLease_EndsByItselfUnlessExtended(t *testing.T) {
 	wantErr(t, short.Unlock(ctxOf(t)), ErrLost)
 	wantErr(t, short.Extend(ctxOf(t), time.Minute), ErrLost)
 	w.empty()
-}
-
-func TestLock_HearsOfTheRelease(t *testing.T) {
-	w := newTestServer(t)
-	h := locked(t, w.locker().Reentrant("a"))
-	other := w.locker(WithPollInterval(time.Hour)).Reentrant("a")
-	got := make(chan *Hold)
-	go func() {
-		h, _ := other.Lock(ctxOf(t))
-		got <- h
-	}()
-	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
-	unlocked(t, h)
-	next := <-got
-	if next == nil {
-		t.Fatal("the waiter did not get the lock: only a message can have told it")
-	}
-	w.silent("redisson_lock__channel:{a}")
-	unlocked(t, next)
 }
 
 func TestLock_WithoutMessagesPolls(t *testing.T) {
@@ -316,19 +268,4 @@ func TestClose_EndsHoldsAndWaits(t *testing.T) {
 	unlocked(t, held)
 	w.empty()
 	l.Close()
-}
-
-func TestScriptFlush_ChangesNothing(t *testing.T) {
-	w := newTestServer(t)
-	l := w.locker().Reentrant("a")
-	for range 3 {
-		h := locked(t, l)
-		w.eye.ScriptFlush(ctxOf(t))
-		if err := h.Extend(ctxOf(t), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		w.eye.ScriptFlush(ctxOf(t))
-		unlocked(t, h)
-	}
-	w.empty()
 }

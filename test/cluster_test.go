@@ -1,15 +1,25 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -55,139 +65,272 @@ func waitForMembership(t *testing.T, addr string, n int) {
 	})
 }
 
-// While Redis is away, what all nodes together let through is the limit.
-func TestCluster_LocalSharesAddUpToTheLimit(t *testing.T) {
+// A leadership is what /api/v1/leader says.
+type leadership struct {
+	Self, Node string
+	Since      time.Time
+	Token      int64
+	Tasks      []taskRun
+}
+
+// lease is how long the lead outlives a node that died.
+const lease = 10 * time.Second
+
+// A taskRun is the last run of a task.
+type taskRun struct {
+	Task, Node, Error string
+	At, Next          time.Time
+	Took              float64 `json:"took_ms"`
+}
+
+// leadership asks w who leads.
+func (w *weir) leadership() (l leadership) {
+	w.t.Helper()
+	w.getAdmin("/api/v1/leader", &l)
+	return l
+}
+
+// getAdmin fetches a page of the admin side into v.
+func (w *weir) getAdmin(path string, v any) {
+	w.t.Helper()
+	status, body := w.get(w.Admin + path)
+	if err := json.Unmarshal([]byte(body), v); err != nil || status != http.StatusOK {
+		w.t.Fatalf("%s is answered %d %s: %v", path, status, body, err)
+	}
+}
+
+// startLeading starts n nodes and waits until one of them leads. It returns that one and
+// the others.
+func startLeading(t *testing.T, n int, config string) (leader *weir, others []*weir) {
+	t.Helper()
+	var all []*weir
+	for range n {
+		all = append(all, start(t, config))
+	}
+	at := leads(t, all)
+	return all[at], slices.Concat(all[:at], all[at+1:])
+}
+
+// leads waits until one of these nodes leads, and all say so.
+func leads(t *testing.T, all []*weir) (at int) {
+	t.Helper()
+	await.Until(t, "all see one of them lead", func() bool {
+		first := all[0].leadership()
+		at = slices.IndexFunc(all, func(w *weir) bool { return w.leadership().Self == first.Node })
+		return at >= 0 && !slices.ContainsFunc(all, func(w *weir) bool { return w.leadership().Node != first.Node })
+	})
+	return at
+}
+
+func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := redisDefaultYAML(server.Addr) + smsYAML("6/1h", ", on_store_failure: local")
-	nodes := []*weir{start(t, config), start(t, config)}
-	waitForMembership(t, server.Addr, len(nodes))
-	server.Kill()
-	for i, w := range nodes {
-		if got := w.statuses("p", 5); !slices.Equal(got, []int{200, 200, 200, 429, 429}) {
-			t.Errorf("node %d of 2 answers %v by itself, want half of 6", i, got)
+	leader, others := startLeading(t, 3, redisYAML(server.Addr)+smsYAML("1/1h", ""))
+	was := leader.leadership()
+	if got := leader.metric("weir_leader") + others[0].metric("weir_leader") + others[1].metric("weir_leader"); got != 1 || leader.metric("weir_leader") != 1 {
+		t.Errorf("%v nodes say that they lead, want the one", got)
+	}
+	leader.Kill()
+	killed := time.Now()
+	next := others[leads(t, others)]
+	now := next.leadership()
+	if took := now.Since.Sub(killed); took > 4*lease { // more than one, for a busy machine
+		t.Errorf("another leads %v after the kill, want within the lease of %v", took, lease)
+	}
+	if now.Token <= was.Token {
+		t.Errorf("the token is %d after %d, want a larger one", now.Token, was.Token)
+	}
+	next.WaitForLog("leadership acquired", func(l logtest.Line) bool { return l.Text("node") == now.Self })
+	await.Until(t, "the tasks go on under the next leader", func() bool {
+		return !slices.ContainsFunc(next.leadership().Tasks, func(r taskRun) bool { return r.Node != now.Self || r.Error != "" })
+	})
+	await.Until(t, "the killed node is lost", func() bool { return next.metric("weir_cluster_nodes_lost") == 1 })
+	if code, stdout, stderr := next.admin(t.TempDir(), "nodes"); code != 0 || !strings.Contains(stdout, was.Self+"  lost ") || strings.Count(stdout, "  ok  ") != 2 {
+		t.Errorf("weir nodes exits %d: %s%s; want two nodes, and the killed one", code, stdout, stderr)
+	}
+	if next.metric(`weir_leader_task_runs_total{result="ok",task="statistics"}`) == 0 {
+		t.Error("no run of a task is counted")
+	}
+}
+
+// noted are the runs that Redis took from leaders, in turn.
+func (m redisMonitor) noted(t *testing.T) (out []taskRun) {
+	t.Helper()
+	for _, found := range regexp.MustCompile(`lua\] "HSET" "weir:\{cluster\}:[a-z]+" "[a-z]+" ("\{.*\}")`).FindAllStringSubmatch(m.String(), -1) {
+		text, err := strconv.Unquote(found[1])
+		if err != nil {
+			t.Fatalf("%s: %v", found[1], err)
+		}
+		var r taskRun
+		if err := json.Unmarshal([]byte(text), &r); err == nil && r.Task != "" {
+			out = append(out, r)
 		}
 	}
+	return out
 }
 
-// A node that ends in peace is not waited for: the others have its share at the
-// next sign of life.
-func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
+// Whatever happens to leaders, killed or stopped and continued: of one task no two
+// runs overlap, and after the first run of one leader Redis takes none from an
+// earlier one. Here the clock of all nodes is that of this machine.
+func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + smsYAML("6/1h", "")
-	one, other := start(t, config), start(t, config)
-	waitForMembership(t, server.Addr, 2)
-	one.Signal(syscall.SIGTERM)
-	if code := one.Exit(); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-	if got := heartbeats(t, redisClient(t, server.Addr)); len(got) != 1 {
-		t.Errorf("after one of two has ended Redis knows of %v", got)
-	}
-	other.statuses("p", 1)
-}
-
-// Two nodes that take up one configuration call it by one number, and a later
-// one by a higher.
-func TestCluster_NodesAgreeOnGenerations(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	config := func(rate string) string { return redisYAML(server.Addr) + smsYAML(rate, "") }
-	one, other := start(t, config("1/1h")), start(t, config("1/1h"))
-	first := one.generation()
-	if got := other.generation(); got != first {
-		t.Errorf("one configuration is generation %d and %d", first, got)
-	}
-	for n := 2; n <= 4; n++ {
-		one.edit(config(fmt.Sprintf("%d/1h", n)))
-		other.edit(config(fmt.Sprintf("%d/1h", n)))
-		await.Until(t, "both serve the edit", func() bool {
-			return one.generation() == first+n-1 && other.generation() == first+n-1
+	config := redisYAML(server.Addr) + smsYAML("1/1h", "")
+	leader, others := startLeading(t, 4, config)
+	monitor := startMonitor(t, server.Addr)
+	worked := func(w *weir) {
+		t.Helper()
+		self := w.leadership().Self
+		await.Until(t, "the leader's runs are noted", func() bool {
+			return slices.ContainsFunc(monitor.noted(t), func(r taskRun) bool { return r.Node == self && r.Task == "statistics" })
 		})
 	}
-}
+	worked(leader)
+	leader.Kill()
+	at := leads(t, others)
+	second := others[at]
+	others = slices.Delete(slices.Clone(others), at, at+1)
+	worked(second)
+	second.Signal(syscall.SIGSTOP)
+	worked(others[leads(t, others)])
+	second.Signal(syscall.SIGCONT)
+	second.WaitForLog("leadership lost", nil)
+	worked(others[leads(t, others)])
 
-// An operator must be able to change the rules while Redis is away.
-func TestCluster_ReloadsWithoutRedis(t *testing.T) {
-	t.Parallel()
-	for name, fault := range map[string]func(*redistest.Server){
-		"killed":  (*redistest.Server).Kill,
-		"stopped": func(s *redistest.Server) { s.Signal(syscall.SIGSTOP) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			config := redisDefaultYAML(server.Addr) + policies()
-			w := start(t, config)
-			fault(server)
-			before := w.generation()
-			w.edit(config + "  - {name: late, match: {path: /late}, upstream: demo}\n")
-			await.Until(t, "the edit is served", func() bool { return w.generation() > before })
-			if status, _ := w.get(w.URL + "/late"); status != http.StatusOK {
-				t.Errorf("the new route is answered %d, want 200", status)
-			}
-		})
+	ended, terms, led := map[string]time.Time{}, map[string]bool{}, ""
+	for _, r := range monitor.noted(t) {
+		if r.At.Before(ended[r.Task]) {
+			t.Errorf("%s of %s began at %v, before the run before it had ended at %v", r.Task, r.Node, r.At, ended[r.Task])
+		}
+		ended[r.Task] = r.At.Add(time.Duration(r.Took * float64(time.Millisecond)))
+		if r.Node != led && terms[r.Node] {
+			t.Errorf("%s ran %s after %s had taken the lead", r.Node, r.Task, led)
+		}
+		led, terms[r.Node] = r.Node, true
+	}
+	if len(terms) != 3 {
+		t.Errorf("%d nodes have led, want 3", len(terms))
 	}
 }
 
-// What was used is used, whoever restarts.
-func TestCluster_CountsOutliveTheProcess(t *testing.T) {
+// A webhook is a webhook that refuses the first of what it is sent.
+type webhook struct {
+	mu     sync.Mutex
+	sent   []alert
+	bodies []string
+	signed []string
+}
+
+type alert struct {
+	ID, Kind, Route, Limit, Text, Key, Masked string
+	Count, Of                                 int64
+}
+
+func (b *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	var a alert
+	if err := json.Unmarshal(body, &a); err != nil {
+		a.Text = err.Error()
+	}
+	b.sent, b.bodies, b.signed = append(b.sent, a), append(b.bodies, string(body)), append(b.signed, r.Header.Get("Weir-Signature"))
+	if len(b.sent) == 1 {
+		w.WriteHeader(http.StatusBadGateway)
+	}
+}
+
+func (b *webhook) of(kind string) (all []alert) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range b.sent {
+		if a.Kind == kind {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// Two nodes refuse what neither alone would tell of; one alert is sent, again
+// after a failure, and none by the next leader. Keys are masked.
+func TestAlert_OnceForTheCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + smsYAML("3/1h", "")
-	w := start(t, config)
-	w.statuses("p", 2)
-	w.Kill()
-	if got := start(t, config).statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
-		t.Errorf("after 2 of 3 by a killed process the next answers %v, want 200 and 429", got)
-	}
-}
-
-// A node whose file differs is named by all, and once they agree that is over.
-func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	config := func(rate string) string { return redisYAML(server.Addr) + smsYAML(rate, "") }
-	one, other := start(t, config("1/1h")), start(t, config("2/1h"))
-	const drift = "weir_cluster_config_drift"
-	await.Within(t, 3*testTimeout, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
-	if got := one.WaitForLog("config drift; other nodes serve another configuration", nil).Text("nodes"); got != "1" {
-		t.Errorf("the log says %s nodes, want 1", got)
-	}
-	if got := one.metric("weir_cluster_nodes"); got != 2 {
-		t.Errorf("weir_cluster_nodes is %v, want 2", got)
-	}
-	other.edit(config("1/1h"))
-	await.Until(t, "nobody differs any more", func() bool { return one.metric(drift) == 0 && other.metric(drift) == 0 })
-	one.WaitForLog("config drift ended", nil)
-	if said := one.log.Count("config drift; other nodes serve another configuration"); said != 1 {
-		t.Errorf("said %d times, want once", said)
-	}
-}
-
-// A node that reloaded while Redis was away makes that known when it is back.
-func TestCluster_ReturnsAfterAnOutage(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.NewFaultProxy(t, server.Addr)
-	w := start(t, redisDefaultYAML(proxy.Addr)+smsYAML("1/1h", ""))
+	box := new(webhook)
+	hook := startBackend(t, box.ServeHTTP)
+	leader, others := startLeading(t, 2, redisYAML(server.Addr)+fmt.Sprintf(`alerts: {webhook: %q, secret: sixteen-or-more-chars, refused: 30}
+upstreams: {demo: echo}
+keys: {phone: {from: "header:X-Phone", normalize: digits, sensitive: true}}
+routes:
+  - name: sms-send
+    match: {path: /v1/sms/send}
+    upstream: demo
+    limits: [{name: phone, key: phone, rate: 120/1h}]
+`, hook.URL))
+	const phone = "13800138000"
+	leader.statuses(phone, 95)
+	others[0].statuses(phone, 45) // 120 in all, and 20 refused
+	leader.statuses(phone, 15)    // 35 refused
+	// A leader that died before this would leave an alert to be sent once more.
 	rdb := redisClient(t, server.Addr)
-	known := func() string {
-		return rdb.HGet(t.Context(), "weir:{cluster}:config", "number").Val()
+	await.Until(t, "both alerts are sent, and known to be", func() bool {
+		return len(box.of("refused")) > 0 && len(box.of("used")) > 0 && rdb.LLen(t.Context(), "weir:{cluster}:alerts").Val() == 0
+	})
+	leader.Kill()
+	others[0].statuses(phone, 35)
+	next := others[leads(t, others)]
+	await.Until(t, "the next leader has looked", func() bool {
+		return next.metric(`weir_leader_task_runs_total{result="ok",task="alerts"}`) >= 4
+	})
+	ids := map[string]string{}
+	for _, a := range append(box.of("refused"), box.of("used")...) {
+		if first, known := ids[a.Kind]; known && first != a.ID {
+			t.Errorf("there are two alerts %s: %+v", a.Kind, a)
+		}
+		ids[a.Kind] = a.ID
+		if a.Route != "sms-send" || a.Limit != "phone" || a.Text == "" || a.Kind == "refused" && a.Count < 30 || a.Kind == "used" && (a.Count < 96 || a.Of != 120 || a.Key == "" || !strings.Contains(a.Masked, "*")) {
+			t.Errorf("an alert is %+v", a)
+		}
 	}
-	if got := known(); got != "1" {
-		t.Fatalf("Redis knows of generation %q, want 1", got)
+	if said := strings.Join(box.bodies, "\n"); len(box.sent) != 3 || strings.Contains(said, phone) {
+		t.Errorf("the webhook was sent %d times, want twice and once again, without the number:\n%s", len(box.sent), said)
 	}
-	proxy.Redirect("127.0.0.1:1")
-	w.edit(redisDefaultYAML(proxy.Addr) + smsYAML("2/1h", ""))
-	w.WaitForLog("reloaded without the other nodes", nil)
-	if got := w.generation(); got != 2 {
-		t.Errorf("generation %d is served alone, want 2", got)
+	if said := next.log.String(); strings.Contains(said, hook.URL) || strings.Contains(said, "sixteen-or-more") {
+		t.Error("the webhook or the secret is in the log")
 	}
-	proxy.Redirect(server.Addr)
-	await.Until(t, "Redis knows of the edit", func() bool { return known() == "2" })
-	if got := w.generation(); got != 2 {
-		t.Errorf("generation %d is served, want 2", got)
+	verifySignature(t, box.signed[0], box.bodies[0])
+}
+
+// verifySignature checks a signature as the documents say.
+func verifySignature(t *testing.T, signature, body string) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "main.go"), `package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"time"
+)
+
+`+doc(t, "proxy/cluster/README.md").section(t, "Alerts").blocks("go")[0]+`
+func main() {
+	fmt.Print(genuine(os.Args[1], os.Args[2], []byte(os.Args[3]), time.Now()), " ",
+		genuine(os.Args[1]+"x", os.Args[2], []byte(os.Args[3]), time.Now()), " ",
+		genuine(os.Args[1], os.Args[2], []byte(os.Args[3]+" "), time.Now()), " ",
+		genuine(os.Args[1], os.Args[2], []byte(os.Args[3]), time.Now().Add(time.Hour)))
+}
+`)
+	cmd := exec.CommandContext(t.Context(), "go", "run", filepath.Join(dir, "main.go"), "sixteen-or-more-chars", signature, body)
+	said, err := cmd.CombinedOutput()
+	if err != nil || string(said) != "true false false false" {
+		t.Errorf("the documents' way to check says %s %v; want true, and false for another secret, another body and an old one", said, err)
+	}
+	seconds, _, _ := strings.Cut(strings.TrimPrefix(signature, "t="), ",")
+	if at, err := strconv.ParseInt(seconds, 10, 64); err != nil || time.Since(time.Unix(at, 0)).Abs() > time.Minute {
+		t.Errorf("the signature %q is not of now", signature)
 	}
 }

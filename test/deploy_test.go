@@ -14,10 +14,7 @@ import (
 
 func readDeployFile(t *testing.T, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("deploy", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, filepath.Join("deploy", name))
 	return string(b)
 }
 
@@ -184,5 +181,19 @@ func TestDeploy_NamesMetricsThatAre(t *testing.T) {
 				t.Errorf("%s speaks of %s, which no document knows", file, name)
 			}
 		}
+	}
+}
+
+// Who has installed a package continues with the quick start: its requests get what the
+// README says.
+func TestPackage_ServesTheQuickStart(t *testing.T) {
+	t.Parallel()
+	text := readFile(t, "release/package/weir.yaml")
+	config := strings.Replace(string(text), `":8080"`, `"127.0.0.1:0"`, 1) + "admin: {http: \"127.0.0.1:0\"}\n"
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "weir.yaml"), config)
+	w := startWith(t, dir, "-c", "weir.yaml")
+	if n := doc(t, "README.md").section(t, "Quick start").ask(t, strings.NewReplacer("localhost:8080", w.URL)); n != 5 {
+		t.Errorf("the quick start has %d requests, want 5", n)
 	}
 }

@@ -2,20 +2,63 @@ package test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 )
+
+// A composeYAML is what the tests need of docker-compose.yml.
+type composeYAML struct {
+	Services map[string]composeService
+	Configs  map[string]struct{ File string }
+	Volumes  map[string]any
+}
+
+// A composeService is one of its services.
+type composeService struct {
+	Build       any
+	Image       string
+	PullPolicy  string `yaml:"pull_policy"`
+	Environment map[string]string
+	Command     []string
+	Ports       []string
+	Volumes     []string
+	Configs     []struct{ Source, Target string }
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	Healthcheck struct{ Test []string }
+	Networks    map[string]struct {
+		Address string `yaml:"ipv4_address"`
+	}
+}
+
+func composeFile(t *testing.T) (c composeYAML) {
+	t.Helper()
+	b := readFile(t, "../docker-compose.yml")
+	if err := yaml.Unmarshal(b, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// config is the text of a config: the file that it names, or that of the Weirs that
+// have a folder of this name mounted.
+func (c composeYAML) config(t *testing.T, name string) string {
+	t.Helper()
+	file := filepath.Join("test", "deploy", name, "weir.yaml")
+	if c.Configs[name].File != "" {
+		file = c.Configs[name].File
+	}
+	b := readFile(t, filepath.Join("..", file))
+	return string(b)
+}
 
 func dockerfile(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile("../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := readFile(t, "../Dockerfile")
 	return strings.ReplaceAll(string(b), "\\\n", " ")
 }
 
@@ -45,10 +88,7 @@ func TestDocker_RunsWithoutRootAndShell(t *testing.T) {
 		t.Errorf("ENTRYPOINT %v and HEALTHCHECK %v are not what was copied", entry, check)
 	}
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`)
-	mod, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := readFile(t, "../go.mod")
 	if want := version.FindStringSubmatch(string(mod))[1]; !strings.Contains(dockerfile(t), "golang:"+want+"\n") {
 		t.Errorf("the image is not built with go %s, as go.mod says", want)
 	}

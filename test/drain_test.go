@@ -3,9 +3,10 @@ package test
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/sockettest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -126,80 +128,6 @@ func TestDrain_WebSocketsAreClosedInOrder(t *testing.T) {
 	}
 }
 
-func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
-	t.Parallel()
-	w := start(t, smsYAML("1/1m", ""))
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: 1\r\nContent-Length: 0\r\n\r\n")
-	w.WaitForLog("request", nil)
-	w.Signal(syscall.SIGTERM)
-	if code := w.Exit(); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-}
-
-// For the time that load balancers need, weir says that it leaves and still
-// takes connections; its answers say that theirs end.
-func TestDrain_DelayTellsFirst(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), smsYAML("100/1m", "")+`
-listen: {http: "127.0.0.1:0", drain: {delay: 5s}}
-admin: {http: "127.0.0.1:0"}
-`)
-	w := startWith(t, dir, "-c", "weir.yaml")
-	w.Signal(syscall.SIGTERM)
-	await.Until(t, "/readyz says no", func() bool {
-		status, _ := w.get(w.Admin + "/readyz")
-		return status == http.StatusServiceUnavailable
-	})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
-	if err != nil {
-		t.Fatalf("a new connection is refused while others are told: %v", err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: 1\r\nContent-Length: 0\r\n\r\n")
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusOK || !res.Close {
-		t.Errorf("the answer is %d and the connection ends: %v; want 200 and an end", res.StatusCode, res.Close)
-	}
-	if code := w.Exit(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-}
-
-// Whoever uses a connection while weir ends gets an answer that says it is the
-// last one, and no reset.
-func TestDrain_ConnectionsInUseAreTold(t *testing.T) {
-	w := start(t, smsYAML("100000/1m", ""))
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	answers, told := bufio.NewReader(conn), false
-	for n := 0; !told; n++ {
-		fmt.Fprint(conn, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: 1\r\nContent-Length: 0\r\n\r\n")
-		res, err := http.ReadResponse(answers, nil)
-		if err != nil {
-			t.Fatalf("request %d has no answer: %v", n, err)
-		}
-		io.Copy(io.Discard, res.Body)
-		res.Body.Close()
-		if told = res.Close; n == 3 {
-			w.Signal(syscall.SIGTERM)
-		}
-	}
-}
-
 // Who asks twice does not want to wait.
 func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -261,4 +189,133 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	if got := heartbeats(t, redisClient(t, server.Addr)); len(got) != 1 {
 		t.Errorf("after it has ended Redis knows of %v", got)
 	}
+}
+
+// handed is a configuration that several weirs can listen with on one port.
+func handed(t *testing.T, addr string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "weir.yaml")
+	write(t, file, fmt.Sprintf(`listen: {http: %q, reuse_port: true}
+admin: {http: "127.0.0.1:0"}
+upstreams: {demo: echo}
+routes: [{name: a, match: {path: /a}, upstream: demo}]
+`, addr))
+	return file
+}
+
+// Three weirs on one port are replaced one after the other, under load on
+// connections that are kept and on others that are not: no request fails.
+func TestHandover_RollingRestartLosesNothing(t *testing.T) {
+	addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(redistest.FreePort(t)))
+	file := handed(t, addr)
+	begin := func() *weir { return startWith(t, filepath.Dir(file), "-c", file) }
+	weirs := []*weir{begin(), begin(), begin()}
+
+	cease := pressed(t, "http://"+addr+"/a")
+	for i, old := range weirs {
+		had := old.answered()
+		await.Until(t, "it has its part of the load", func() bool { return old.answered() > had })
+		next := begin()
+		old.Signal(syscall.SIGTERM)
+		if code := old.Exit(); code != 0 {
+			t.Errorf("weir %d ended with %d", i, code)
+		}
+		await.Until(t, "the new one has its part of the load", func() bool { return next.answered() > 0 })
+	}
+	cease()
+}
+
+// pressed has clients ask for url all the time, half of them on connections that
+// they keep, until the test calls what it returns. The test fails if a request
+// does.
+func pressed(t *testing.T, url string) (cease func()) {
+	t.Helper()
+	kept := startLoad(t, 8, loadRequest{url, func(int, int) http.Header { return http.Header{} }})
+	closed := startLoad(t, 2, loadRequest{url, func(int, int) http.Header { return http.Header{"Connection": {"close"}} }})
+	return func() {
+		kept.stop()
+		closed.stop()
+		kept.wantOnly(t, http.StatusOK)
+		closed.wantOnly(t, http.StatusOK)
+	}
+}
+
+// answered is how many requests w has answered.
+func (w *weir) answered() float64 { return w.metric(`weir_requests_total{code="200",route="a"}`) }
+
+// A connection that waits to be accepted when the listener is closed is served.
+func TestHandover_DrainTakesWhoWaits(t *testing.T) {
+	t.Parallel()
+	addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(redistest.FreePort(t)))
+	file := handed(t, addr)
+	w := startWith(t, filepath.Dir(file), "-c", file)
+	w.Signal(syscall.SIGSTOP) // so that nobody is accepted
+	const clients = 20
+	var waiting []net.Conn
+	for range clients {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+		waiting = append(waiting, conn)
+	}
+	w.Signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGCONT)
+	for i, conn := range waiting {
+		conn.SetReadDeadline(time.Now().Add(testTimeout))
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("client %d of %d who waited is not served: %v", i, clients, err)
+		}
+		res.Body.Close()
+	}
+	if code := w.Exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// passed starts weir as systemd does that has opened a socket for it by a name.
+func passed(t *testing.T, name string, config string) (w *weir, socket net.Listener) {
+	t.Helper()
+	socket = sockettest.Listen(t)
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	write(t, file, config)
+	return activated(t, socket, name, file), socket
+}
+
+// activated starts weir with socket, the pid of which it must be told.
+func activated(t *testing.T, socket net.Listener, name, file string) *weir {
+	t.Helper()
+	fd, err := socket.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fd.Close()
+	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec weir run -c "$0"`, file)
+	cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES="+name)
+	cmd.ExtraFiles = []*os.File{fd}
+	return launch(t, filepath.Dir(file), cmd)
+}
+
+// A socket of systemd's is listened on instead of the address, and requests wait
+// there while weir is restarted.
+func TestHandover_SystemdKeepsTheSocket(t *testing.T) {
+	w, socket := passed(t, "http", smsYAML("100/1m", "")+"listen: {http: \":1\"}\nadmin: {http: \"127.0.0.1:0\"}\n")
+	if want := "http://" + socket.Addr().String(); w.URL != want {
+		t.Fatalf("weir listens on %s, want %s as passed", w.URL, want)
+	}
+	w.statuses("p", 1)
+	w.Signal(syscall.SIGTERM)
+	if code := w.Exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	answer := make(chan int, 1)
+	go func() { answer <- w.send("q") }()
+	next := activated(t, socket, "http", w.File)
+	if got := <-answer; got != http.StatusOK {
+		t.Errorf("a request while no weir ran is answered %d, want 200 from the next", got)
+	}
+	next.statuses("p", 1)
 }

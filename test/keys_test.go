@@ -2,11 +2,10 @@ package test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,114 +67,6 @@ func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	}
 }
 
-func TestKeys_BanAndUnbanHoldOnAll(t *testing.T) {
-	t.Parallel()
-	one, other := twoNodes(t, "")
-	one.keys("reset", "header:X-Phone=p")
-	if said := one.keys("ban", "header:X-Phone=p", "--for", "1h"); !strings.Contains(said, "banned for 1h by ") || !strings.Contains(said, "1h0m0s") {
-		t.Errorf("ban says %q", said)
-	}
-	for _, w := range []*weir{one, other} {
-		if got := w.send("p"); got != 429 {
-			t.Errorf("a banned key is answered %d, want 429", got)
-		}
-	}
-	other.keys("unban", "header:X-Phone=p")
-	await.Within(t, 5*time.Second, "the key passes on the first node", func() bool { return one.send("p") == 200 })
-}
-
-func TestKeys_GrantGivesPermitsOnTop(t *testing.T) {
-	t.Parallel()
-	one, other := twoNodes(t, "")
-	other.keys("grant", "header:X-Phone=p", "--permits", "1")
-	await.Within(t, 5*time.Second, "the key passes on the first node", func() bool { return one.send("p") == 200 })
-	if got := other.send("p"); got != 429 {
-		t.Errorf("after what was granted is used, the answer is %d, want 429", got)
-	}
-}
-
-// changeKey sends a change of phone p to the API of w, with more fields and header lines.
-func (w *weir) changeKey(action, fields string, lines ...string) (int, string) {
-	w.t.Helper()
-	body := `{"pairs": [{"key": "header:X-Phone", "value": "p"}]` + fields + "}"
-	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.Admin+"/api/v1/keys/"+action, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, line := range lines {
-		name, value, _ := strings.Cut(line, ": ")
-		r.Header.Set(name, value)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
-}
-
-// A change that is sent again, to another node, is made once; one over a change by somebody else is not made.
-func TestKeys_SentAgainAndAtOnce(t *testing.T) {
-	t.Parallel()
-	one, other := twoNodes(t, "")
-	_, looked := one.changeKey("inspect", "")
-	var state struct {
-		Version string
-		Verdict struct {
-			Refused bool
-			Text    string
-		}
-	}
-	if err := json.Unmarshal([]byte(looked), &state); err != nil || !state.Verdict.Refused || !strings.Contains(state.Verdict.Text, "refused now by sms-send.phone 1/1h, passes ") {
-		t.Errorf("inspect says %s", looked)
-	}
-	for _, w := range []*weir{one, other} {
-		if code, said := w.changeKey("grant", `, "permits": 1`, "Idempotency-Key: k"); code != http.StatusOK || !strings.Contains(said, `"permits":1`) {
-			t.Errorf("grant = %d %s", code, said)
-		}
-	}
-	if _, trail := one.get(one.Admin + "/api/v1/audit"); strings.Count(trail, `"action":"grant"`) != 1 {
-		t.Errorf("the audit trail is %s; want one grant", trail)
-	}
-	if code, said := one.changeKey("grant", `, "permits": 2`, "Idempotency-Key: k"); code != http.StatusUnprocessableEntity {
-		t.Errorf("another grant with that key = %d %s", code, said)
-	}
-	if code, said := other.changeKey("reset", `, "version": "`+state.Version+`"`); code != http.StatusConflict || !strings.Contains(said, "local granted it permits: 1, ") {
-		t.Errorf("reset = %d %s", code, said)
-	}
-	_, looked = other.changeKey("inspect", "")
-	if err := json.Unmarshal([]byte(looked), &state); err != nil || !strings.Contains(looked, `"last_change":{`) {
-		t.Errorf("inspect says %s", looked)
-	}
-	if code, said := one.changeKey("reset", `, "version": "`+state.Version+`"`); code != http.StatusOK {
-		t.Errorf("reset = %d %s", code, said)
-	}
-}
-
-func TestKeys_InMemory(t *testing.T) {
-	t.Parallel()
-	w := start(t, smsYAML(`"2/1h", "9/1d"`, "")+"defaults: {expose: true}\n")
-	w.statuses("p", 3)
-	said := w.keys("get", "header:X-Phone=p")
-	for _, want := range []string{"refused now by sms-send.phone 2/1h, passes ", "LIMIT", "sms-send.phone  2/1h  2     0", "sms-send.phone  9/1d  2     7", "hash "} {
-		if !strings.Contains(said, want) {
-			t.Errorf("get says %q, want %q in it", said, want)
-		}
-	}
-	id := "id:" + strings.Fields(said[strings.Index(said, "id:")+3:])[0]
-	w.keys("reset", "header:X-Phone="+id)
-	if got := w.send("p"); got != 200 {
-		t.Errorf("a key that was reset by its id is answered %d, want 200", got)
-	}
-	if said := w.keys("get", "header:X-Phone=p", "--json"); !strings.Contains(said, `"used": 1`) {
-		t.Errorf("get --json says %s", said)
-	}
-}
-
 // What is wrong is said in the words that a request would be told.
 func TestKeys_WrongValues(t *testing.T) {
 	t.Parallel()
@@ -198,63 +89,6 @@ routes: [{name: sms, match: {path: /sms}, respond: {body: ok}, limits: [{name: p
 		code, stdout, stderr := w.admin(t.TempDir(), append([]string{"keys"}, c.args...)...)
 		if code == 0 || !strings.Contains(stdout+stderr, c.want) {
 			t.Errorf("weir keys %v exits %d: %s%s; want %q", c.args, code, stdout, stderr, c.want)
-		}
-	}
-}
-
-// A token of the role read looks, and changes nothing.
-func TestKeys_RolesOfTokens(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), smsYAML("1/1h", "")+`listen: {http: "127.0.0.1:0"}
-admin:
-  http: "127.0.0.1:0"
-  tokens: [{name: ops, token: sixteen-letters-and-more, role: write}, {name: support, token: another-sixteen-letters}]
-`)
-	w := startWith(t, dir)
-	w.statuses("p", 2)
-	for _, c := range []struct {
-		token, action string
-		code          int
-		want          string
-	}{
-		{"another-sixteen-letters", "get", 0, "1/1h"},
-		{"another-sixteen-letters", "reset", 1, "support may only read"},
-		{"sixteen-letters-and-mor", "get", 1, "send the admin token"},
-		{"sixteen-letters-and-more", "reset", 0, ", on all nodes"},
-	} {
-		code, stdout, stderr := w.admin(dir, "keys", c.action, "header:X-Phone=p", "--token", c.token)
-		if code != c.code || !strings.Contains(stdout+stderr, c.want) {
-			t.Errorf("weir keys %s with %s exits %d: %s%s; want %d and %q", c.action, c.token, code, stdout, stderr, c.code, c.want)
-		}
-	}
-	w.WaitForLog("operator action", func(l logtest.Line) bool { return l.Text("who") == "ops" && l.Text("action") == "reset" })
-}
-
-// What a running weir would do, and what it has done.
-func TestExplain_AsksARunningWeir(t *testing.T) {
-	t.Parallel()
-	w := start(t, smsYAML("1/1h", ""))
-	w.send("p")
-	status, header, _ := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
-	if status != 429 {
-		t.Fatalf("the second request is answered %d", status)
-	}
-	code, stdout, stderr := w.admin(t.TempDir(), "explain", "POST", "/v1/sms/send", "-H", "X-Phone: p")
-	if code != 0 || !strings.Contains(stdout, "429 refused by a limit") {
-		t.Errorf("explain exits %d: %s%s; want to be told of the refusal", code, stdout, stderr)
-	}
-	if code, stdout, stderr := w.admin(t.TempDir(), "explain", header.Get("X-Request-Id")); code != 0 || !strings.Contains(stdout, "429, refused") || !strings.Contains(stdout, "phone-1h") {
-		t.Errorf("explain of an id exits %d: %s%s", code, stdout, stderr)
-	}
-	for _, c := range []struct{ args, want string }{
-		{"NOT-AN-ID", "no node has a record"},
-		{"POST", "write the URL after it"},
-		{"post /v1/sms/send", "write POST"},
-	} {
-		code, stdout, stderr := w.admin(t.TempDir(), append([]string{"explain"}, strings.Fields(c.args)...)...)
-		if code != 1 || !strings.Contains(stderr, c.want) {
-			t.Errorf("explain %s exits %d: %s%s; want %q", c.args, code, stdout, stderr, c.want)
 		}
 	}
 }
@@ -295,5 +129,146 @@ func TestAudit_TellsOfTheConfiguration(t *testing.T) {
 	want := []string{"local: reload", "local: rollback by cy", "local: push in vain", "local: push by ann", "local: push by ann"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the audit trail is %q, want %q: %s", got, want, text)
+	}
+}
+
+// What an operator assigns at one node is the plan of the key on all, also on one that starts later, until
+// its time is over or an operator ends it; both are in the audit trail.
+func TestKeys_PlanOnAllNodes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := redisYAML(server.Addr) + smsYAML("1/1h", ", plans: {pro: 3/1h, none: none}")
+	one, other := start(t, config), start(t, config)
+	if got := []int{one.send("p"), other.send("p")}; !slices.Equal(got, []int{200, 429}) {
+		t.Fatalf("without a plan: %v", got)
+	}
+	runs := func(w *weir, code int, want string, args ...string) {
+		t.Helper()
+		if got, stdout, stderr := w.admin(t.TempDir(), args...); got != code || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("weir %v exits %d: %s%s; want %d and %q", args, got, stdout, stderr, code, want)
+		}
+	}
+	runs(one, 1, `has the plan "gold"; write one of none, pro`, "keys", "plan", "header:X-Phone=p", "gold", "--for", "30d")
+	runs(one, 0, "no plan is assigned", "keys", "plans")
+	runs(one, 0, "assigned the plan pro for 30d under sms-send.phone, on all nodes\n", "keys", "plan", "header:X-Phone=p", "pro", "--for", "30d", "--reason", "paid")
+	await.Until(t, "the other node has the plan", func() bool { return other.send("p") == 200 })
+	late := start(t, config)
+	if got := []int{late.send("p"), late.send("p"), late.send("q"), late.send("q")}; !slices.Equal(got, []int{200, 429, 200, 429}) {
+		t.Errorf("a node that starts later answers %v; want what is left of the plan, and the other key without it", got)
+	}
+	runs(other, 0, "plan pro, assigned until ", "keys", "get", "header:X-Phone=p")
+	runs(other, 0, "pro   all    7", "keys", "plans")
+	runs(other, 0, "plan pro (assigned by an operator until ", "explain", "POST", "/v1/sms/send", "-H", "X-Phone: p")
+	runs(other, 0, "plan for 30d", "audit")
+	runs(other, 0, "ended the assignment of a plan under sms-send.phone, on all nodes\n", "keys", "plan", "header:X-Phone=p", "--clear")
+	runs(other, 1, "no plan is assigned to this key so", "keys", "plan", "header:X-Phone=p", "--clear")
+	runs(one, 0, "none for 1s under", "keys", "plan", "header:X-Phone=p", "none", "--for", "1s")
+	await.Until(t, "the plan of a second holds", func() bool { return late.send("p") == 200 })
+	await.Until(t, "it is over", func() bool { return late.send("p") == 429 && one.send("p") == 429 })
+}
+
+// What is changed while Redis hangs holds on all nodes when it is back, unless its time is
+// over; a node that ends before says what is lost.
+func TestKeys_ChangedWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := redisDefaultYAML(server.Addr) + smsYAML("9/1h", "")
+	one, other := start(t, config), start(t, config)
+	waitForMembership(t, server.Addr, 2)
+	server.Signal(syscall.SIGSTOP)
+	if said := one.keys("ban", "header:X-Phone=p", "--for", "1h"); !strings.Contains(said, "banned for 1h by sms-send.phone, on this node now, on all nodes when redis is back\n") {
+		t.Errorf("ban says %q", said)
+	}
+	one.keys("ban", "header:X-Phone=short", "--for", "1s")
+	one.keys("reset", "header:X-Phone=r", "--reason", "while it is away")
+	await.Until(t, "a short ban is over", func() bool { return one.send("short") == 200 })
+	if got := []int{one.send("p"), other.send("p")}; !slices.Equal(got, []int{429, 200}) {
+		t.Errorf("while Redis hangs the nodes answer %v, want the ban on the one that was told", got)
+	}
+	server.Signal(syscall.SIGCONT)
+	await.Until(t, "the ban holds on the other node", func() bool { return other.send("p") == 429 })
+	one.WaitForLog("deferred key change", func(l logtest.Line) bool { return l.Text("action") == "reset" })
+	for _, w := range []*weir{one, other} {
+		if got := w.send("short"); got != 200 {
+			t.Errorf("a key whose ban has ended is answered %d, want 200", got)
+		}
+		if said := w.keys("get", "header:X-Phone=p"); !strings.Contains(said, "59m") {
+			t.Errorf("get says %q; want what is left of the hour", said)
+		}
+	}
+	await.Until(t, "the audit trail tells of it", func() bool {
+		_, trail := other.get(other.Admin + "/api/v1/audit")
+		return strings.Contains(trail, "while it is away") && strings.Contains(trail, "on all nodes since ")
+	})
+
+	server.Kill()
+	other.keys("ban", "header:X-Phone=q", "--for", "1h")
+	other.Signal(syscall.SIGTERM)
+	other.WaitForLog("key change lost; redis was not reachable again before this node ended", func(l logtest.Line) bool {
+		return l.Text("action") == "ban" && l.Text("limit") == "sms-send.phone"
+	})
+}
+
+// A network is banned on all nodes, for a time; addresses inside say so. Maintenance holds on all nodes as well.
+func TestKeys_BanOfANetworkAndMaintenance(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := redisYAML(server.Addr) + smsYAML("99999/1h", "") // waiting takes permits
+	one, other := start(t, config), start(t, config)
+	both := func(what string, want int) {
+		t.Helper()
+		await.Until(t, what, func() bool { return one.send("p") == want && other.send("p") == want })
+	}
+	for _, step := range []struct {
+		args []string
+		want string // printed
+	}{
+		{[]string{"keys", "ban", "client_ip=127.0.0.9/26", "--for", "1h", "--reason", "scan"}, "banned for 1h network 127.0.0.0/26 on all routes, on all nodes\n"},
+		{[]string{"keys", "get", "client_ip=127.0.0.1"}, "refused now by the ban of 127.0.0.0/26, passes "},
+		{[]string{"keys", "get", "client_ip=127.0.0.64/26"}, "no network is banned there\n"},
+		{[]string{"keys", "bans"}, "127.0.0.0/26  all"},
+		{[]string{"audit"}, "ban for 1h"},
+	} {
+		if code, stdout, stderr := one.admin(t.TempDir(), step.args...); code != 0 || !strings.Contains(stdout, step.want) {
+			t.Errorf("weir %v exits %d: %s%s; want %q", step.args, code, stdout, stderr, step.want)
+		}
+	}
+	both("the network is banned on both nodes", 403)
+	late := start(t, config)
+	if got := late.send("p"); got != 403 {
+		t.Errorf("a node that starts later answers %d, want 403", got)
+	}
+	other.keys("unban", "client_ip=127.0.0.0/26")
+	both("the ban is over on both nodes", 200)
+	if code, _, stderr := one.admin(t.TempDir(), "keys", "unban", "client_ip=127.0.0.0/26"); code != 1 || !strings.Contains(stderr, "weir keys bans") {
+		t.Errorf("unban of what is not banned exits %d: %s", code, stderr)
+	}
+	if code, stdout, stderr := one.admin(t.TempDir(), "maintenance", "on", "sms-send", "--for", "1h"); code != 0 || !strings.Contains(stdout, "maintenance  sms-send  1h0m0s") {
+		t.Errorf("maintenance on exits %d: %s%s", code, stdout, stderr)
+	}
+	both("both nodes are under maintenance", 503)
+	if code, stdout, stderr := other.admin(t.TempDir(), "maintenance", "off", "sms-send"); code != 0 || stdout != "no route is under maintenance\n" {
+		t.Errorf("maintenance off exits %d: %s%s", code, stdout, stderr)
+	}
+	both("maintenance is over on both nodes", 200)
+	if code, _, stderr := one.admin(t.TempDir(), "maintenance", "on", "none"); code != 1 || !strings.Contains(stderr, `no route "none"`) {
+		t.Errorf("maintenance of no route exits %d: %s", code, stderr)
+	}
+}
+
+// explains waits until w tells of a request, and wants these words of it. A node that is
+// busy may be late with what it knows.
+func (w *weir) explains(id string, want ...string) {
+	w.t.Helper()
+	var stdout, stderr string
+	await.Until(w.t, "a node knows request "+id, func() bool {
+		var code int
+		code, stdout, stderr = w.admin(w.t.TempDir(), "explain", id)
+		return code == 0
+	})
+	for _, words := range want {
+		if !strings.Contains(stdout, words) {
+			w.t.Errorf("explain %s says %s%s; want %q", id, stdout, stderr, words)
+		}
 	}
 }

@@ -1,10 +1,15 @@
 package test
 
 import (
+	"fmt"
+	"go/ast"
+	"go/token"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 func TestLayout_TopLevelHoldsOnlyWhatIsAgreed(t *testing.T) {
@@ -43,6 +48,164 @@ func TestLayout_NoProductCodeUsesTestTools(t *testing.T) {
 			if strings.HasPrefix(path, module+"/test/") {
 				t.Errorf("%s imports %s, which is for tests", s.path, path)
 			}
+		}
+	}
+}
+
+// A test that sleeps is slow or wrong; only inside a bubble of testing/synctest
+// is sleeping a way to say what time it is. Receiving from time.After is the same
+// sleep, but for a select: there it bounds a wait for something else.
+func TestLayout_NoTestSleepsOrSkips(t *testing.T) {
+	found := tally{}
+	for _, s := range sources(t) {
+		if !s.isTest() && !strings.HasPrefix(s.dir, "test/") && s.dir != "limiter/limitertest" {
+			continue
+		}
+		bubbled := slices.Contains(s.imports(), "testing/synctest")
+		selected := cases(s)
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if method, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, method.Sel.Name) {
+					found.add(s, n.Pos(), "skips; fix the test or delete the promise")
+				}
+				if isFrom(n.Fun, "time", "Sleep") && !bubbled {
+					found.add(s, n.Pos(), "sleeps; wait for a condition, or use testing/synctest")
+				}
+			case *ast.UnaryExpr:
+				call, ok := n.X.(*ast.CallExpr)
+				if ok && n.Op == token.ARROW && isFrom(call.Fun, "time", "After") && !bubbled && !selected[n] {
+					found.add(s, n.Pos(), "sleeps by time.After; wait for a condition in a select, by a ticker, or use testing/synctest")
+				}
+			}
+			return true
+		})
+	}
+	found.check(t, map[string]int{"limiter/redisstore": 5, "proxy/http1": 3})
+}
+
+// cases are the receives that a select chooses from.
+func cases(s source) map[ast.Node]bool {
+	all := map[ast.Node]bool{}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if c, ok := n.(*ast.CommClause); ok && c.Comm != nil {
+			ast.Inspect(c.Comm, func(n ast.Node) bool {
+				if n != nil {
+					all[n] = true
+				}
+				return true
+			})
+		}
+		return true
+	})
+	return all
+}
+
+// retired are words that are tempting as names and that nobody of the field would search
+// for, and what to say instead. A name of several words counts for each of them.
+func retired() map[string]string {
+	return map[string]string{
+		"affinity": "hash_by", "crew": "group", "deputy": "reporting", "desk": "pushAPI", "diary": "statistics", "door": "downstream",
+		"ear": "invalidations", "edition": "revision", "fleet": "collector", "former": "previous", "front": "downstream", "house": "layout",
+		"hurry": "shortenRetry", "journal": "log", "journey": "forwarding", "keeper": "AdminStore", "lane": "batcher", "lanes": "batchers",
+		"ledger": "statistics", "lent": "inherited", "offence": "penalty", "offences": "penalties", "office": "leadership", "parcel": "bundle",
+		"patience": "timeout", "picker": "files", "presence": "PeerState", "repay": "putBatch", "scene": "a name for what is set up", "screen": "lists",
+		"shelf": "files", "solo": "memory", "standby": "fallback", "sticky": "hash_by", "supervisor": "systemd", "tidy": "normalize",
+		"trip": "request", "vet": "newKeys", "whisper": "stdLog", "world": "testServer or Env",
+	}
+}
+
+// allowed are names with such a word that the field itself gives: Go's own, and
+// those of Redis and HTTP.
+func allowed() []string {
+	return []string{
+		"RoundTrip", "RoundTripper", "roundTrip", "TestChunked_RoundTrip", "TestSize_RoundTrip", "Front", "TestNginx_InFront",
+		"screen",                                                         // of a terminal
+		"Screen", "SetScreen", "SimulationScreen", "NewSimulationScreen", // tcell and tview
+	}
+}
+
+// Identifiers and files are called by the words of the field, and those that were
+// given up do not come back. What is left of them is counted by package, each name
+// once.
+func TestLayout_RetiredWordsStayAway(t *testing.T) {
+	found, words, known := tally{}, retired(), map[string]bool{}
+	look := func(s source, n ast.Node, name string) {
+		id := s.dir + " " + name
+		if known[id] || slices.Contains(allowed(), name) {
+			return
+		}
+		for _, word := range wordsOf(name) {
+			if instead, gone := words[word]; gone && !known[id] {
+				known[id] = true
+				found.add(s, n.Pos(), fmt.Sprintf("%s: %q is retired; say %s", name, word, instead))
+			}
+		}
+	}
+	for _, s := range sources(t) {
+		look(s, s.file, strings.TrimSuffix(strings.TrimSuffix(filepath.Base(s.path), ".go"), "_test"))
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if name, ok := n.(*ast.Ident); ok {
+				look(s, n, name.Name)
+			}
+			return true
+		})
+	}
+	found.check(t, nil)
+}
+
+// wordsOf are the words of a name in camel case or with underscores, in small
+// letters: newHTTPServer is new, http, server.
+func wordsOf(name string) []string {
+	var words []string
+	letters := []rune(name)
+	begin := 0
+	for i, r := range letters {
+		follows := i > 0 && unicode.IsUpper(r) && (!unicode.IsUpper(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1]))
+		if (follows || r == '_') && i > begin {
+			words, begin = append(words, strings.ToLower(string(letters[begin:i]))), i
+		}
+		if r == '_' {
+			begin = i + 1
+		}
+	}
+	if begin < len(letters) {
+		words = append(words, strings.ToLower(string(letters[begin:])))
+	}
+	return words
+}
+
+func TestWordsOf(t *testing.T) {
+	for name, want := range map[string][]string{
+		"crew": {"crew"}, "newCrew": {"new", "crew"}, "HTTPDoor": {"http", "door"}, "lane_test": {"lane", "test"}, "TestLane_KeepsRates": {"test", "lane", "keeps", "rates"},
+		"http1Door": {"http1", "door"}, "_": nil, "X": {"x"}, "inFlight": {"in", "flight"},
+	} {
+		if got := wordsOf(name); !slices.Equal(got, want) {
+			t.Errorf("%s is %q; want %q", name, got, want)
+		}
+	}
+}
+
+// Who searches for the field's own term finds the file that does it.
+func TestLayout_TermsOfTheFieldLeadToTheirFiles(t *testing.T) {
+	terms := map[string]string{
+		"all or none": "lock/multi.go", "configuration drift": "proxy/cluster/push.go", "count-down latch": "lock/latch.go", "E.164": "proxy/key/phone.go",
+		"edit distance": "proxy/config/internal/form/unknown.go", "fencing token": "lock/reentrant.go", "garbage collection": "proxy/cluster/sweep.go", "heartbeat": "proxy/cluster/node.go",
+		"JSON Pointer": "proxy/key/json.go", "JSON Web Key Set": "proxy/key/jwks.go", "leader election": "proxy/cluster/leader.go", "normalization": "proxy/key/normalize.go",
+		"readers-writer lock": "lock/readwrite.go", "redaction": "proxy/key/mask.go", "Redlock": "lock/multi.go", "secret rotation": "proxy/key/mask.go",
+		"token bucket": "limiter/doc.go", "two-phase commit": "proxy/cluster/push.go", "watchdog": "lock/hold.go", "hop-by-hop": "proxy/http1/hop_by_hop.go",
+	}
+	texts := map[string]string{}
+	for _, s := range sources(t) {
+		var comments []string
+		for _, group := range s.file.Comments {
+			comments = append(comments, strings.Join(strings.Fields(group.Text()), " "))
+		}
+		texts[s.path] = strings.ToLower(strings.Join(comments, "\n"))
+	}
+	for term, path := range terms {
+		if !strings.Contains(texts[path], strings.ToLower(term)) {
+			t.Errorf("no comment of %s says %q", path, term)
 		}
 	}
 }

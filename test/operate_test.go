@@ -1,16 +1,13 @@
 package test
 
 import (
-	"bufio"
-	"context"
+	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,40 +17,6 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
-
-// refuses runs weir with a configuration that it must refuse to serve, and returns
-// what it said.
-func refuses(t *testing.T, config string) string {
-	t.Helper()
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), config)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "weir")
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err == nil || ctx.Err() != nil || cmd.ProcessState.ExitCode() != 1 {
-		t.Errorf("weir ends with %v, want exit code 1\n%s", err, out)
-	}
-	return string(out)
-}
-
-func TestOperate_SaysWhichPortIsTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for _, listeners := range []string{
-		`{listen: {http: "` + l.Addr().String() + `"}, admin: {http: "127.0.0.1:0"}`,
-		`{listen: {http: "127.0.0.1:0"}, admin: {http: "` + l.Addr().String() + `"}`,
-	} {
-		said := refuses(t, listeners+", upstreams: {demo: echo}, routes: [{match: {path: /}, upstream: demo}]}\n")
-		if !strings.Contains(said, l.Addr().String()) || !strings.Contains(said, "in use") {
-			t.Errorf("weir says %q, want it to name the address that is taken", said)
-		}
-	}
-}
 
 // The file is named as people name files, and goes away and comes back.
 func TestOperate_FileGoesAndComesBack(t *testing.T) {
@@ -133,47 +96,161 @@ func TestOperate_PrefixAndSecretSetApart(t *testing.T) {
 	}
 }
 
-// A route that allows it upgrades to websocket, and bytes flow both ways.
-func TestForward_WebSocketWhereItIsAllowed(t *testing.T) {
-	api := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		conn, in, err := http.NewResponseController(w).Hijack()
+// metric is the value of the series with exactly that name and labels; one that
+// is not there is 0.
+func (w *weir) metric(series string) float64 {
+	w.t.Helper()
+	for text := range strings.Lines(w.metrics()) {
+		at := strings.LastIndexByte(text, ' ')
+		if at < 0 || text[:at] != series {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(text[at+1:]), 64)
 		if err != nil {
-			t.Error(err)
-			return
+			w.t.Fatal(err)
 		}
-		defer conn.Close()
-		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-		for {
-			text, err := in.ReadString('\n')
-			if err != nil {
-				return
-			}
-			io.WriteString(conn, "echo "+text)
+		return value
+	}
+	return 0
+}
+
+func (w *weir) metrics() string {
+	w.t.Helper()
+	status, body := w.get(w.Admin + "/metrics")
+	if status != http.StatusOK {
+		w.t.Fatalf("/metrics is answered %d %s", status, body)
+	}
+	return body
+}
+
+// checks are what /readyz says of each thing it looks at.
+func (w *weir) checks() map[string]string {
+	w.t.Helper()
+	_, body := w.get(w.Admin + "/readyz")
+	var ready struct{ Checks map[string]string }
+	if err := json.Unmarshal([]byte(body), &ready); err != nil {
+		w.t.Fatalf("/readyz says %q: %v", body, err)
+	}
+	return ready.Checks
+}
+
+// What an alert watches for its growth is there before it grows.
+func TestMetrics_BeginAtNothing(t *testing.T) {
+	t.Parallel()
+	w := start(t, smsYAML("1/1h", ""))
+	for _, name := range []string{`weir_reloads_total{result="refused"} 0`, `weir_store_fallback_total{policy="local"} 0`, `weir_store_fallback_total{policy="deny"} 0`} {
+		if !strings.Contains(w.metrics(), "\n"+name+"\n") {
+			t.Errorf("/metrics does not begin with %s", name)
 		}
-	})
-	w := start(t, fmt.Sprintf(`routes:
-  - {match: {path: /ws}, upstream: %s, websocket: true, limits: [{key: "header:X-Phone", rate: 1/1h}]}
-`, api.URL))
-	ask := "GET /ws HTTP/1.1\r\nHost: x\r\nX-Phone: p\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
-	if err != nil {
+	}
+}
+
+func TestMetrics_CountWhatHappened(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	w := start(t, redisYAML(server.Addr)+`upstreams: {demo: echo}
+routes:
+  - name: sms-send
+    match: {path: /v1/sms/send}
+    upstream: demo
+    limits:
+      - {name: phone, key: "header:X-Phone", rates: [2/1h, 5/24h]}
+      - {name: trial, key: "header:X-Phone", rate: 1/1h, mode: shadow}
+`)
+	w.statuses("p", 3)
+	w.get(w.URL + "/nowhere")
+	for series, want := range map[string]float64{
+		`weir_requests_total{code="200",route="sms-send"}`:                             2,
+		`weir_requests_total{code="429",route="sms-send"}`:                             1,
+		`weir_requests_total{code="404",route="none"}`:                                 1,
+		`weir_request_duration_seconds_count{route="sms-send"}`:                        3,
+		`weir_decisions_total{limit="phone",result="allowed",route="sms-send"}`:        2,
+		`weir_decisions_total{limit="phone",result="refused",route="sms-send"}`:        1,
+		`weir_decisions_total{limit="trial",result="allowed",route="sms-send"}`:        1,
+		`weir_decisions_total{limit="trial",result="shadow_refused",route="sms-send"}`: 1,
+		`weir_config_generation`: 1,
+	} {
+		await.Until(t, series, func() bool { return w.metric(series) == want })
+	}
+	for _, name := range []string{"weir_build_info{", "weir_store_duration_seconds_count{operation="} {
+		if !strings.Contains(w.metrics(), "\n"+name) {
+			t.Errorf("/metrics lacks %s", name)
+		}
+	}
+}
+
+// What keeps Weir from using Redis until an operator changes something is logged as an
+// error that names the field to change, at the start.
+func TestRedisCheck_NamesTheField(t *testing.T) {
+	t.Parallel()
+	locked, open := redistest.Start(t, "--requirepass", "right"), redistest.Start(t)
+	rights := redistest.Start(t, "--user", "default", "off", "--user", "weir", "on", ">right", "~weir:*", "&weir:*", "+@all", "-@scripting")
+	sentinel := redistest.StartSentinel(t)
+	lockedSentinel := sentinel.Addrs[2]
+	if err := redisClient(t, lockedSentinel).Do(t.Context(), "acl", "setuser", "default", "resetpass", ">right").Err(); err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(testTimeout))
-	io.WriteString(conn, ask)
-	in := bufio.NewReader(conn)
-	res, err := http.ReadResponse(in, nil)
-	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("the upgrade is answered %v %v, want 101", res, err)
+	node := redistest.StartCluster(t, 1).Nodes[0]
+	for name, fault := range map[string]struct{ redis, field, says string }{
+		"no password":       {fmt.Sprintf("addrs: [%q]", locked.Addr), "redis.password", "NOAUTH"},
+		"wrong password":    {fmt.Sprintf("addrs: [%q], password: wrong", locked.Addr), "redis.password", "WRONGPASS"},
+		"unknown user":      {fmt.Sprintf("addrs: [%q], username: nobody, password: right", locked.Addr), "redis.password", "WRONGPASS"},
+		"no rights":         {fmt.Sprintf("addrs: [%q], username: weir, password: right", rights.Addr), "redis.username", "NOPERM"},
+		"single, cluster":   {fmt.Sprintf("addrs: [%q]", node.Addr), "redis.mode", "mode"},
+		"single, sentinel":  {fmt.Sprintf("addrs: [%q]", sentinel.Addrs[0]), "redis.mode", "mode"},
+		"cluster, single":   {fmt.Sprintf("mode: cluster, addrs: [%q]", open.Addr), "redis.mode", "mode"},
+		"sentinel, single":  {fmt.Sprintf("mode: sentinel, master: m, addrs: [%q]", open.Addr), "redis.mode", "mode"},
+		"sentinel's own":    {fmt.Sprintf("mode: sentinel, master: weir, addrs: [%q]", lockedSentinel), "redis.sentinel.password", "NOAUTH"},
+		"tls, a plain port": {fmt.Sprintf("addrs: [%q], tls: {enabled: true}", open.Addr), "redis.tls", "tls handshake with redis failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t, "store: redis\nredis: {"+fault.redis+"}\n"+policies())
+			message, level := "redis refused; limits go by on_store_failure", "error"
+			if fault.field == "redis.tls" { // as of a Redis that hangs
+				message, level = "redis unreachable; limits go by on_store_failure", "warn"
+			}
+			line := w.log.Find(message)
+			if line.Text("level") != level || line.Text("field") != fault.field || !strings.Contains(line.Text("error"), fault.says) {
+				t.Errorf("the log says %v, want %s at level %s, with %q and the field %q", line, message, level, fault.says, fault.field)
+			}
+		})
 	}
-	for _, word := range []string{"one", "two"} {
-		io.WriteString(conn, word+"\n")
-		if text, err := in.ReadString('\n'); err != nil || text != "echo "+word+"\n" {
-			t.Fatalf("%s is answered %q %v", word, text, err)
+}
+
+// A Redis that may evict counts is warned of in the log, by /readyz, which stays 200, and
+// by weir check --against.
+func TestRedisCheck_WarnsOfEviction(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	config := redisDefaultYAML(server.Addr) + policies()
+	w := start(t, config)
+	await.Until(t, "the log warns", func() bool {
+		line := w.log.Find("redis may evict counts")
+		return line.Text("level") == "warn" && strings.Contains(line.Text("problem"), "allkeys-lru")
+	})
+	if got := w.checks(); !strings.Contains(got["eviction"], "allkeys-lru") || got["store"] != "ok" {
+		t.Errorf("/readyz says %v, want a warning, and that the store is ok", got)
+	}
+	if status, _ := w.get(w.Admin + "/readyz"); status != http.StatusOK {
+		t.Errorf("/readyz is %d, want 200", status)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "next.yaml"), config+weirtest.Listeners)
+	against := func() string {
+		code, stdout, stderr := command(t, dir, "check", "next.yaml", "--against", w.Admin)
+		if code != 0 {
+			t.Fatalf("check --against: %d, %s", code, stderr)
 		}
+		return stdout
 	}
-	if status, _ := sendRaw(t, w, ask); status != http.StatusTooManyRequests {
-		t.Errorf("the second upgrade is answered %d, want 429", status)
+	if got := against(); !strings.Contains(got, "allkeys-lru; set noeviction (warning)\n") {
+		t.Errorf("check --against says %q, want a warning", got)
+	}
+	if err := redisClient(t, server.Addr).ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := w.checks()["eviction"]; got != "" || strings.Contains(against(), "evict") {
+		t.Errorf("the policy was changed, and /readyz says %q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -164,33 +165,6 @@ func wantWhole(t *testing.T, client *http.Client, url string, last int) int {
 	return n
 }
 
-// One node that could not serve it is enough, and says why.
-func TestPush_RefusedByOneNode(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	nodes := startFollowers(t, server.Addr, 3)
-	for _, w := range nodes[:2] {
-		writeCertificate(t, w.Dir)
-	}
-	text := "upstreams: {s: {targets: [\"https://127.0.0.1:1\"], tls: {ca: cert.pem}}}\n" + revisionYAML(1) + "  - {match: {path: /s}, upstream: s}\n"
-	for _, dry := range [][]string{{"--dry-run"}, nil} {
-		code, stdout, stderr := nodes[0].push(text, "ann", dry...)
-		if code != 1 || strings.Count(stdout, "\"cert.pem\" cannot be read") != 1 {
-			t.Errorf("push exits %d: %s%s; want the one node that lacks cert.pem", code, stdout, stderr)
-		}
-	}
-	allServe(t, nodes, 0)
-	writeCertificate(t, nodes[2].Dir)
-	if code, stdout, stderr := nodes[0].push(text, "ann", "--dry-run"); code != 0 || !strings.Contains(stdout, "3 of 3 nodes could serve this") {
-		t.Errorf("dry run exits %d: %s%s", code, stdout, stderr)
-	}
-	allServe(t, nodes, 0)
-	if code, stdout, stderr := nodes[0].push(text, "ann"); code != 0 {
-		t.Errorf("push exits %d: %s%s", code, stdout, stderr)
-	}
-	allServe(t, nodes, 1)
-}
-
 // A node that cannot be reached, and one that was ended, serve what was pushed
 // meanwhile as soon as they are back.
 func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
@@ -218,37 +192,6 @@ func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
 	}
 	if got, want := back.generation(), nodes[0].generation(); got != want {
 		t.Errorf("it calls it generation %d, the others %d", got, want)
-	}
-}
-
-// After Redis came back empty a push of what is served is there again, with its
-// history, and generations go on from where they were.
-func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	nodes := startFollowers(t, server.Addr, 2)
-	for n := 1; n <= 3; n++ {
-		if code, stdout, stderr := nodes[0].push(revisionYAML(n), "ann"); code != 0 {
-			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
-		}
-	}
-	allServe(t, nodes, 3)
-	before := nodes[0].generation()
-	dir := t.TempDir()
-	if err := redisClient(t, server.Addr).FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if code, stdout, stderr := nodes[1].push(revisionYAML(3), "bob"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is", before)) {
-		t.Errorf("the same push exits %d: %s%s", code, stdout, stderr)
-	}
-	if code, stdout, stderr := nodes[1].admin(dir, "history"); code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, fmt.Sprintf("%d  ", before)) {
-		t.Errorf("history exits %d: %s%s; want what was pushed, three times", code, stdout, stderr)
-	}
-	late := start(t, followerYAML(server.Addr))
-	await.Until(t, "a node that comes later serves it", func() bool { return late.servedRevision() == "3" })
-	waitForNodes(t, server.Addr, 3) // who is alive was lost as well, until the next heartbeats
-	if code, stdout, stderr := late.push(revisionYAML(4), "eve"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is served by 3 of 3 nodes", before+1)) {
-		t.Errorf("the next push exits %d: %s%s; want a higher generation", code, stdout, stderr)
 	}
 }
 
@@ -281,4 +224,106 @@ func TestPush_ShowsNoValues(t *testing.T) {
 	if code, stdout, _ := w.push(text, "bob"); code != 0 || !strings.Contains(stdout, "is this already") {
 		t.Errorf("the same once more exits %d: %s; want that nothing changes", code, stdout)
 	}
+}
+
+// An interruptedPush is a push whose node, which is killed, reaches Redis through a
+// proxy, while others reach it at once.
+type interruptedPush struct {
+	server *redistest.Server
+	proxy  *redistest.FaultProxy
+	pusher *weir
+	others []*weir
+}
+
+// Whatever a pusher was doing when it was killed, all others serve one revision,
+// and the next push is served by all.
+func TestPush_KilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	for _, step := range []struct {
+		name   string
+		killed func(t *testing.T, p interruptedPush)
+		serves int // what the others are left with
+	}{
+		{"before all have answered", func(t *testing.T, p interruptedPush) {
+			p.others[0].Signal(syscall.SIGSTOP)
+			go p.pusher.pushIgnored(revisionYAML(1))
+			underWay(t, p.server.Addr)
+			p.pusher.Kill()
+			p.others[0].Signal(syscall.SIGCONT)
+		}, 0},
+		{"when it could decide", func(t *testing.T, p interruptedPush) {
+			go p.pusher.pushIgnored(revisionYAML(1))
+			underWay(t, p.server.Addr)
+			c := redisClient(t, p.server.Addr)
+			p.proxy.Hold() // what it does from here on it hears nothing of
+			await.Until(t, "the others have answered, or it is decided", func() bool {
+				push := c.HGetAll(t.Context(), "weir:{cluster}:push").Val()
+				return len(push) >= 6+2 || len(push) == 0
+			})
+			p.pusher.Kill()
+		}, -1},
+		{"when it has decided", func(t *testing.T, p interruptedPush) {
+			p.pusher.pushIgnored(revisionYAML(0)) // now Redis knows the script that decides
+			p.proxy.Lose("weir:{cluster}:history\r\n$20\r\nweir:{cluster}:nodes")
+			go p.pusher.pushIgnored(revisionYAML(1))
+			await.Until(t, "the decision is lost on its way back", func() bool { return p.proxy.Lost() > 0 })
+			p.pusher.Kill()
+		}, 1},
+		{"while it waits for all to serve it", func(t *testing.T, p interruptedPush) {
+			c := redisClient(t, p.server.Addr)
+			before := c.HGet(t.Context(), "weir:{cluster}:config", "number").Val()
+			go p.pusher.pushIgnored(revisionYAML(1))
+			await.Until(t, "it is decided", func() bool {
+				return c.HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
+			})
+			p.pusher.Kill()
+		}, 1},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			p := redistest.NewFaultProxy(t, server.Addr)
+			pusher := start(t, followerYAML(p.Addr))
+			others := []*weir{start(t, followerYAML(server.Addr)), start(t, followerYAML(server.Addr))}
+			waitForNodes(t, server.Addr, 3)
+			step.killed(t, interruptedPush{server, p, pusher, others})
+			c := redisClient(t, server.Addr)
+			// It is forgotten as a node, and so is what it did not decide.
+			await.Within(t, 2*testTimeout, "the push is over", func() bool {
+				return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(heartbeats(t, c)) == 2
+			})
+			want := step.serves
+			if want < 0 {
+				fmt.Sscan(others[0].servedRevision(), &want)
+			}
+			allServe(t, others, want)
+			p.Release()
+			back := startWith(t, pusher.Dir, "-c", pusher.File)
+			allServe(t, []*weir{back}, want)
+			others = append(others, back)
+			code, stdout, stderr := others[1].push(revisionYAML(7), "ann")
+			if code != 0 {
+				t.Errorf("the next push exits %d: %s%s", code, stdout, stderr)
+			}
+			allServe(t, others, 7)
+		})
+	}
+}
+
+// pushIgnored asks w to push, and does not care what comes of it.
+func (w *weir) pushIgnored(text string) {
+	body, _ := json.Marshal(map[string]any{"author": "bob", "bundle": map[string]any{"main": "a.yaml", "files": map[string]string{"a.yaml": text}}})
+	res, err := http.Post(w.Admin+"/api/v1/push", "application/json", strings.NewReader(string(body)))
+	if err == nil {
+		res.Body.Close()
+	}
+}
+
+// underWay waits until a push is.
+func underWay(t *testing.T, addr string) {
+	t.Helper()
+	c := redisClient(t, addr)
+	await.Until(t, "a push is under way", func() bool {
+		return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 1
+	})
 }

@@ -4,19 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
-	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // reloadYAML is a configuration with an SMS route at that rate, and a route for load.
@@ -102,77 +99,13 @@ func wantRefusal(t *testing.T, w *weir) {
 	if err := json.Unmarshal([]byte(body), &problem); err != nil || status != http.StatusUnprocessableEntity {
 		t.Fatalf("POST /reload is answered %d %s, want 422 and a problem", status, body)
 	}
-	text, err := os.ReadFile(w.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, w.File)
 	before, _, _ := strings.Cut(string(text), "nonsense")
 	line := 1 + strings.Count(before, "\n")
 	column := len(before) - strings.LastIndex(before, "\n")
 	want := fmt.Sprintf("%s:%d:%d: ", w.File, line, column)
 	if len(problem.Problems) != 1 || !strings.HasPrefix(problem.Problems[0], want) || problem.Detail == "" || problem.Status != status {
 		t.Errorf("POST /reload says %s, want one problem at %s", body, want)
-	}
-}
-
-func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
-	t.Parallel()
-	w := start(t, reloadYAML("1/60s"))
-	write(t, w.File, reloadYAML("2/60s")+weirtest.Listeners)
-	status, body := w.reload()
-	var answer struct{ Generation int }
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer.Generation != 2 {
-		t.Fatalf("POST /reload is answered %d %s, want 200 and generation 2", status, body)
-	}
-	if got := w.statuses("p", 3); got[1] != 200 || got[2] != 429 {
-		t.Errorf("after the reload the answers are %v, want the new rule of 2/60s at once", got)
-	}
-	if status, body := w.reload(); status != http.StatusOK || w.generation() != 2 {
-		t.Errorf("a reload of the same file is answered %d %s and serves generation %d, want 200 and 2", status, body, w.generation())
-	}
-}
-
-func TestReload_EditorsRenameIsSeen(t *testing.T) {
-	t.Parallel()
-	w := start(t, reloadYAML("1/60s"))
-	for n := 2; n <= 4; n++ { // more than once: the first rename is the easy one
-		next := filepath.Join(w.Dir, ".weir.yaml.swp")
-		write(t, next, reloadYAML(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
-		if err := os.Rename(next, w.File); err != nil {
-			t.Fatal(err)
-		}
-		await.Until(t, "the renamed file is served", func() bool { return w.generation() == n })
-	}
-}
-
-// A Kubernetes volume is changed by pointing a link at another folder.
-func TestReload_SwappedLinkIsSeen(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	volume := func(n int) {
-		folder := fmt.Sprintf("..2026_%d", n)
-		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(dir, folder, "weir.yaml"), reloadYAML(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
-		if err := os.Symlink(folder, filepath.Join(dir, "..data_tmp")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
-			t.Fatal(err)
-		}
-		if n > 1 {
-			os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..2026_%d", n-1)))
-		}
-	}
-	volume(1)
-	if err := os.Symlink(filepath.Join("..data", "weir.yaml"), filepath.Join(dir, "weir.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	w := startWith(t, dir, "-c", filepath.Join(dir, "weir.yaml"))
-	for n := 2; n <= 4; n++ {
-		volume(n)
-		await.Until(t, "the swapped file is served", func() bool { return w.generation() == n })
 	}
 }
 
@@ -188,38 +121,6 @@ func TestReload_OnSIGHUP(t *testing.T) {
 	await.Until(t, "SIGHUP reloads", func() bool { return w.log.Count("reload refused") > said })
 	if w.Ended() {
 		t.Error("weir ended")
-	}
-}
-
-// What a request began with is what it ends with: a request that is under way
-// during a reload is forwarded and answered by the old rules.
-func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	api := startBackend(t, func(_ http.ResponseWriter, r *http.Request) { waitForRelease(r, release) })
-	config := func(path string) string {
-		return fmt.Sprintf("routes:\n  - {match: {path: %s}, upstream: %s}\n", path, api.URL)
-	}
-	w := start(t, config("/old"))
-	answer := make(chan int, 1)
-	go func() {
-		status, _ := do(t, http.MethodPost, w.URL+"/old", nil)
-		answer <- status
-	}()
-	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
-	w.edit(config("/new"))
-	await.Until(t, "the edit is served", func() bool { return w.generation() == 2 })
-	if status, _ := w.get(w.URL + "/old"); status != http.StatusNotFound {
-		t.Errorf("the old route is answered %d after the reload, want 404", status)
-	}
-	close(release)
-	select {
-	case status := <-answer:
-		if status != http.StatusOK {
-			t.Errorf("the request under way is answered %d, want 200", status)
-		}
-	case <-time.After(testTimeout):
-		t.Error("the request under way is not answered")
 	}
 }
 
@@ -251,44 +152,6 @@ func TestReload_ManyUnderLoad(t *testing.T) {
 	l.wantOnly(t, http.StatusOK)
 }
 
-func TestReload_IncludedFiles(t *testing.T) {
-	t.Parallel()
-	w := start(t, "include: [\"more/*.yaml\"]\nupstreams: {demo: echo}\nroutes: [{match: {path: /main}, upstream: demo}]\n")
-	if err := os.Mkdir(filepath.Join(w.Dir, "more"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(w.Dir, "more", "a.yaml")
-	write(t, file, "routes: [{match: {path: /a}, upstream: demo}]\n")
-	if status, body := w.reload(); status != http.StatusOK {
-		t.Fatalf("a reload with a new included file is answered %d %s", status, body)
-	}
-	if status, _ := w.get(w.URL + "/a"); status != http.StatusOK {
-		t.Errorf("the included route is answered %d, want 200", status)
-	}
-	write(t, file, "routes: [{match: {path: /b}, upstream: demo}]\n")
-	await.Until(t, "an edit of the included file is served", func() bool {
-		status, _ := w.get(w.URL + "/b")
-		return status == http.StatusOK
-	})
-	write(t, file, "routes: [{match: {path: /c}, upstream: nowhere}]\n")
-	w.WaitForLog("reload refused", func(l logtest.Line) bool { // an edit may also have been read when it was half done
-		return l.Text("file") == file && l.Text("line") == "1"
-	})
-}
-
-// What only a restart can change is said, and the rest of that file waits too.
-func TestReload_SaysWhatNeedsARestart(t *testing.T) {
-	w := start(t, reloadYAML("1/60s"))
-	write(t, w.File, reloadYAML("3/60s")+"listen: {http: \"127.0.0.1:1\"}\nadmin: {http: \"127.0.0.1:0\"}\n")
-	status, body := w.reload()
-	if status != http.StatusConflict || !strings.Contains(body, "restart") || !strings.Contains(body, "listen") {
-		t.Errorf("POST /reload is answered %d %s, want 409 and that listen needs a restart", status, body)
-	}
-	if got := w.generation(); got != 1 {
-		t.Errorf("generation %d is served, want 1", got)
-	}
-}
-
 // Counts outlive a change of the count of a limit, and not one of its window.
 func TestReload_WhatKeepsTheCounts(t *testing.T) {
 	t.Parallel()
@@ -318,5 +181,94 @@ routes: [{match: {path: /v1/sms/send}, upstream: demo, limits: [{name: phone, ke
 		if got := w.statuses("p", len(change.want)); !slices.Equal(got, change.want) {
 			t.Errorf("changed to %s: %v; want %v", change.rate, got, change.want)
 		}
+	}
+}
+
+// serve has w serve that configuration, in place of the one before.
+func (w *weir) serve(config string) {
+	w.t.Helper()
+	before := w.generation()
+	w.edit(config)
+	await.Until(w.t, "the edit is served", func() bool { return w.generation() > before })
+}
+
+// A limit at the top has one count for all routes that name it, also for one that names it
+// later. Metrics and operators see it once.
+func TestCommonLimit_OneCountForItsRoutes(t *testing.T) {
+	t.Parallel()
+	for name, store := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := store + `
+limits: {account: {key: "header:X-Phone", rate: 4/1h}}
+routes:
+  - {name: a, match: {path: /a}, upstream: echo, limits: [account, {name: own, key: "header:X-Phone", rate: 100/1h}]}
+  - {name: b, match: {path: /b}, upstream: echo, limits: account}
+`
+			w := start(t, config)
+			if got := slices.Concat(w.ask("a", "p", 2), w.ask("b", "p", 3), w.ask("a", "p", 1)); !slices.Equal(got, []int{200, 200, 200, 200, 429, 429}) {
+				t.Fatalf("two routes answer %v, want four together", got)
+			}
+			w.serve(config + "  - {name: c, match: {path: /c}, upstream: echo, limits: [account]}\n")
+			if got := slices.Concat(w.ask("c", "p", 1), w.ask("c", "q", 1)); !slices.Equal(got, []int{429, 200}) {
+				t.Errorf("a route that joins the limit answers %v, want 429 and, for another key, 200", got)
+			}
+			if n := w.metric(`weir_decisions_total{limit="account",result="allowed",route=""}`); n != 5 {
+				t.Errorf("the metrics count %v allowed by the limit, want 5", n)
+			}
+			if said := w.keys("get", "header:X-Phone=p"); strings.Count(said, "account  4/1h") != 1 || !strings.Contains(said, "a.own") {
+				t.Errorf("keys get says %s, want the limit once", said)
+			}
+			w.keys("reset", "header:X-Phone=p", "--route", "b")
+			if got := w.ask("a", "p", 1); got[0] != 200 {
+				t.Errorf("after a reset of the limits of b, a answers %v, want 200: it is the same count", got)
+			}
+		})
+	}
+}
+
+// A limit that moves from a route to the top, or back, keeps its count if it says what it
+// was called.
+func TestCommonLimit_KeepsTheCountOfItsPreviousName(t *testing.T) {
+	t.Parallel()
+	for name, store := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			routes := func(of string) string {
+				return "routes: [{name: a, match: {path: /a}, upstream: echo, limits: [" + of + "]}, {name: b, match: {path: /b}, upstream: echo, limits: [" + of + "]}]\n"
+			}
+			w := start(t, store+`routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{name: x, key: "header:X-Phone", rate: 2/1h}]}]`+"\n")
+			w.ask("a", "p", 2)
+			w.serve(store + `limits: {x: {key: "header:X-Phone", rate: 2/1h, was: a.x}}` + "\n" + routes("x"))
+			if got := slices.Concat(w.ask("a", "p", 1), w.ask("b", "p", 1), w.ask("b", "q", 1)); !slices.Equal(got, []int{429, 429, 200}) {
+				t.Errorf("after the limit has moved to the top the answers are %v, want 429 429, and 200 for another key", got)
+			}
+			w.serve(store + `limits: {x: {key: "header:X-Phone", rate: 2/1h}}` + "\n" + routes("x"))
+			if got := w.ask("b", "p", 1); got[0] != 200 {
+				t.Errorf("without its previous name the limit answers %v, want that it starts anew", got)
+			}
+			w.WaitForLog("config warning", func(l logtest.Line) bool {
+				return strings.Contains(l.Text("problem"), "write was: a.x to keep its counts")
+			})
+		})
+	}
+}
+
+// Without Redis the limit is one count as well: this node's share of it.
+func TestCommonLimit_OneShareInAnOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	w := start(t, redisYAML(server.Addr)+`
+limits: {account: {key: "header:X-Phone", rate: 4/1h}}
+defaults: {limits: account}
+routes:
+  - {name: a, match: {path: /a}, upstream: echo}
+  - {name: b, match: {path: /b}, upstream: echo}
+  - {name: free, match: {path: /free}, upstream: echo, limits: none}
+`)
+	w.ask("a", "p", 1)
+	server.Kill()
+	if got := slices.Concat(w.ask("a", "p", 1), w.ask("b", "p", 3), w.ask("a", "p", 1), w.ask("free", "p", 1)); !slices.Equal(got, []int{200, 200, 200, 429, 429, 200}) {
+		t.Errorf("in an outage the routes answer %v, want 200 200 200 429 429 with what was counted before, and 200 where the limit is left out", got)
 	}
 }

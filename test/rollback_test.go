@@ -1,15 +1,18 @@
 package test
 
 import (
+	"encoding/json"
+	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
@@ -81,59 +84,6 @@ func askedOnTerminal(t *testing.T, nodes []*weir) {
 	allServe(t, nodes, 20)
 }
 
-// With a file to keep it in, what was pushed outlives a Redis that is away at the
-// start; without one, the own file is served until Redis is back.
-func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	p := redistest.NewFaultProxy(t, server.Addr)
-	config := redisDefaultYAML(p.Addr) + "reload: {source: redis, keep: kept.json}\n" + revisionYAML(0)
-	w := start(t, config)
-	if code, stdout, stderr := w.push(revisionYAML(1), "ann"); code != 0 {
-		t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
-	}
-	await.Until(t, "it is kept in a file for its owner only", func() bool {
-		info, err := os.Stat(filepath.Join(w.Dir, "kept.json"))
-		return err == nil && info.Mode().Perm() == 0o600
-	})
-	w.Signal(syscall.SIGTERM)
-	w.Exit()
-	p.Redirect("127.0.0.1:1")
-	again := startWith(t, w.Dir, "-c", w.File)
-	if got := again.servedRevision(); got != "1" {
-		t.Errorf("without Redis it serves %s, want what was pushed", got)
-	}
-	p.Redirect(server.Addr)
-	await.Until(t, "it is numbered as it was pushed", func() bool { return again.generation() == 2 })
-	again.Signal(syscall.SIGTERM)
-	again.Exit()
-
-	p.Redirect("127.0.0.1:1")
-	write(t, w.File, strings.Replace(config, ", keep: kept.json", "", 1)+weirtest.Listeners)
-	bare := startWith(t, w.Dir, "-c", w.File)
-	if got := bare.servedRevision(); got != "0" {
-		t.Errorf("without Redis and without a kept file it serves %s, want its own", got)
-	}
-	p.Redirect(server.Addr)
-	allServe(t, []*weir{bare}, 1)
-}
-
-// The file is no way round what was pushed, and whoever edits it is told.
-func TestPush_FileIsNotServedAnyMore(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	w := start(t, followerYAML(server.Addr))
-	w.edit(followerYAML(server.Addr) + "# more\n") // nothing is pushed yet: this is served
-	await.Until(t, "the edit is served", func() bool { return w.generation() == 2 })
-	w.push(revisionYAML(1), "ann")
-	w.edit(redisYAML(server.Addr) + "reload: {source: redis}\n" + revisionYAML(5))
-	w.WaitForLog("the file has changed and is not served; push it with weir push", nil)
-	if status, body := w.reload(); status != http.StatusOK {
-		t.Errorf("POST /reload is answered %d %s", status, body)
-	}
-	allServe(t, []*weir{w}, 1)
-}
-
 // Variables travel as they are written; a secret in the file does not travel.
 func TestPush_SecretsStayHome(t *testing.T) {
 	t.Setenv("TRAVELLER", "what only the nodes know")
@@ -179,37 +129,6 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 	}
 }
 
-// With Redis it also says who would be refused now: by the counts that are there,
-// each by what is left of it under the new rate.
-func TestCheck_SaysWhoWouldBeRefusedNow(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	w := start(t, redisYAML(server.Addr)+smsYAML("5/1h", ""))
-	for phone, n := range map[string]int{"a": 1, "b": 3, "c": 4} {
-		w.statuses(phone, n)
-	}
-	dir := t.TempDir()
-	for rate, want := range map[string]string{
-		"3/1h": "sms-send.phone:1h would refuse 2 keys now, such as header:X-Phone=hash:",
-		"4/1h": "sms-send.phone:1h would refuse 1 key now",
-		"5/1h": "0 changes against generation 1\n",
-		"1/2h": "checked all counts (0)\n1 change ", // another window begins empty
-	} {
-		write(t, dir+"/next.yaml", smsYAML(rate, ""))
-		code, stdout, stderr := command(t, dir, "check", "next.yaml", "--against", w.Admin)
-		if code != 0 || !strings.Contains(stdout, want) || strings.Contains(want, "checked all") && strings.Contains(stdout, "would refuse") {
-			t.Errorf("with %s check exits %d:\n%s%swant %q", rate, code, stdout, stderr, want)
-		}
-	}
-	if got := w.statuses("a", 4); got[3] != http.StatusOK {
-		t.Errorf("looking has taken permits: %v", got)
-	}
-	write(t, dir+"/next.yaml", "listen: {http: \":1\"}\n"+smsYAML("5/1h", ""))
-	if _, stdout, _ := command(t, dir, "check", "next.yaml", "--against", w.Admin); !strings.Contains(stdout, "restart") || !strings.Contains(stdout, "listen") {
-		t.Errorf("what needs a restart is not said:\n%s", stdout)
-	}
-}
-
 func TestCheck_AgainstARunningWeir(t *testing.T) {
 	t.Parallel()
 	w := start(t, smsYAML("2/1h", ""))
@@ -225,5 +144,123 @@ func TestCheck_AgainstARunningWeir(t *testing.T) {
 	write(t, dir+"/next.yaml", "rootes: []\n")
 	if code, stdout, _ := command(t, dir, "check", "next.yaml", "--against", w.Admin); code != 1 || !strings.Contains(stdout, "next.yaml:1:1: ") {
 		t.Errorf("check of a bad file exits %d: %s", code, stdout)
+	}
+}
+
+var recordAs = flag.String("record", "", "write testdata/recorded/`VERSION`.json, what this release leaves after two pushes")
+
+// A recordedPush is what a release left after two pushes, of the revisions 1 and 2.
+type recordedPush struct {
+	Redis map[string][]string // keys that stay: "string", "list" or "hash", then the values
+	Kept  string              // the file of reload.keep
+}
+
+// recordPush runs two pushes of this Weir and writes what is left.
+func recordPush(t *testing.T, file string) {
+	t.Helper()
+	server := redistest.Start(t)
+	w := start(t, redisYAML(server.Addr)+"reload: {source: redis, keep: kept.json}\n"+revisionYAML(0))
+	w.push(revisionYAML(1), "ann")
+	w.push(revisionYAML(2), "bob")
+	allServe(t, []*weir{w}, 2)
+	var r recordedPush
+	await.Until(t, "the second push is kept", func() bool {
+		text, err := os.ReadFile(filepath.Join(w.Dir, "kept.json"))
+		r.Kept = string(text)
+		return err == nil && strings.Contains(r.Kept, `"bob"`)
+	})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	r.Redis = map[string][]string{}
+	ctx := t.Context()
+	for _, key := range client.Keys(ctx, "*").Val() {
+		if ttl := client.PTTL(ctx, key).Val(); ttl > 0 && ttl < time.Hour {
+			continue // of the node that runs
+		}
+		switch kind := client.Type(ctx, key).Val(); kind {
+		case "string":
+			r.Redis[key] = []string{kind, client.Get(ctx, key).Val()}
+		case "list":
+			r.Redis[key] = append([]string{kind}, client.LRange(ctx, key, 0, -1).Val()...)
+		case "hash":
+			r.Redis[key] = []string{kind}
+			for field, value := range client.HGetAll(ctx, key).Val() {
+				r.Redis[key] = append(r.Redis[key], field, value)
+			}
+		default:
+			t.Logf("%s, a %s, is not recorded", key, kind)
+		}
+	}
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, string(text)+"\n")
+}
+
+// recordedPushes are those of all releases, by the name of the file.
+func recordedPushes(t *testing.T) map[string]recordedPush {
+	t.Helper()
+	if *recordAs != "" {
+		recordPush(t, filepath.Join("testdata", "recorded", *recordAs+".json"))
+	}
+	files, err := filepath.Glob("testdata/recorded/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no release is recorded: %v", err)
+	}
+	all := map[string]recordedPush{}
+	for _, file := range files {
+		text := readFile(t, file)
+		var r recordedPush
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		all[file] = r
+	}
+	return all
+}
+
+// What an earlier release pushed is served from Redis, listed and rolled back to; and from
+// the file in which it was kept while Redis is away. -record VERSION records this one.
+func TestRecorded_PushesOfReleasesAreServed(t *testing.T) {
+	t.Parallel()
+	for file, r := range recordedPushes(t) {
+		server := redistest.Start(t)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr})
+		defer client.Close()
+		for key, values := range r.Redis {
+			var err error
+			switch ctx := t.Context(); values[0] {
+			case "string":
+				err = client.Set(ctx, key, values[1], 0).Err()
+			case "list":
+				err = client.RPush(ctx, key, values[1:]).Err()
+			case "hash":
+				err = client.HSet(ctx, key, values[1:]).Err()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := start(t, followerYAML(server.Addr))
+		allServe(t, []*weir{w}, 2)
+		_, history, _ := w.admin(t.TempDir(), "history")
+		if !strings.Contains(history, "  ann  ") || !strings.Contains(history, "  bob  ") {
+			t.Errorf("%s: the history is %s", file, history)
+		}
+		if code, stdout, stderr := w.admin(t.TempDir(), "rollback"); code != 0 {
+			t.Errorf("%s: rollback exits %d: %s%s", file, code, stdout, stderr)
+		}
+		allServe(t, []*weir{w}, 1)
+
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "kept.json"), r.Kept)
+		write(t, filepath.Join(dir, "weir.yaml"), redisYAML("127.0.0.1:1")+"reload: {source: redis, keep: kept.json}\n"+revisionYAML(0)+weirtest.Listeners)
+		if got := startWith(t, dir, "-c", "weir.yaml").servedRevision(); got != "2" {
+			t.Errorf("%s: without Redis it serves revision %s, want the one that was kept", file, got)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -196,56 +197,66 @@ func TestSends_AreWhatTheClientCounted(t *testing.T) {
 	}
 }
 
-// A conversion below that of the alerts is told once for the cluster, with the numbers of the API, and no number of a phone.
-func TestSends_LowConversionIsToldOnce(t *testing.T) {
+// sendTo sends a code to a phone from a client and returns the status.
+func (w *weir) sendTo(phone, client string) int {
+	w.t.Helper()
+	status, _ := do(w.t, http.MethodPost, w.URL+"/send", http.Header{"X-Phone": {phone}, "X-Client": {client}})
+	return status
+}
+
+// A code that was sent in an outage of Redis is returned when it is used: in the outage, once Redis has heard of it, and
+// on another node.
+func TestReturn_OfWhatWasSentInAnOutage(t *testing.T) {
 	t.Parallel()
-	box := new(webhook)
-	hook := startBackend(t, box.ServeHTTP)
-	config := redisYAML(redistest.Start(t).Addr) + strings.ReplaceAll(sendingYAML, "UPSTREAM", "'"+answering(t).URL+"'")
-	config = strings.Replace(config, "    limits:\n", "    limits:\n      - {name: by-number, key: number, rate: 100/1h, return_on: {route: verify, key: number}}\n", 1)
-	leader, others := startLeading(t, 2, config)
-	s := newSender(t, leader, others[0])
-	s.send(sendings{country: "CN", prefix: "+8613800138", sent: 20, usedEarly: 7}) // 35 %
-	s.send(sendings{country: "FR", prefix: "+33612345", sent: 8})                  // fewer than 9/1d
-	s.send(sendings{country: "GB", prefix: "+447400123", sent: 10, usedEarly: 3})
-	var counted sends.LimitCounts
-	await.Until(t, "what was sent is counted", func() bool {
-		counted = leader.conversion("unused")
-		used := int64(0)
-		for _, k := range counted.Keys {
-			used += k.Used
-		}
-		return len(counted.Keys) == 3 && counted.All.Sent == 38 && used == 10
-	}, &shownLimit{&counted})
-	for _, w := range []*weir{leader, others[0]} {
-		w.edit(fmt.Sprintf("alerts: {webhook: %q, secret: sixteen-or-more-chars, conversion: 35%%}\n", hook.URL) + config)
-		if status, body := w.reload(); status != 200 {
-			t.Fatalf("reload: %d %s", status, body)
-		}
-	}
-	await.Until(t, "the webhook has taken it", func() bool { return leader.metric(`weir_alerts_total{kind="conversion",result="sent"}`) == 1 })
-	a := box.of("conversion")[0]
-	if a.Route != "send" || a.Limit != "unused" || a.Masked != "country=GB" {
-		t.Errorf("the alert is %+v; want one of GB", a)
-	}
-	for _, k := range counted.Keys {
-		if k.Masked == "country=GB" && (k.Hash != a.Key || k.Sent != a.Of || k.Used != a.Count || a.Of != 10 || a.Count != 3) {
-			t.Errorf("the alert is %+v, and the API says %+v", a, k)
-		}
-	}
-	for _, number := range []string{"447400123000", "8613800138000"} {
-		if strings.Contains(box.bodies[0], number) {
-			t.Errorf("the alert has %s: %s", number, box.bodies[0])
-		}
-	}
-	for _, want := range []string{`"limit":"by-number"`, `"masked":"number=+86138****80`, `"masked":"ip=192.0.2.1","sent":38,"used":10`} {
-		if !strings.Contains(box.bodies[0], want) {
-			t.Errorf("the alert has no %s: %s", want, box.bodies[0])
-		}
-	}
-	for _, again := range box.of("conversion") {
-		if again.ID != a.ID {
-			t.Errorf("there are two alerts: %+v and %+v", a, again)
-		}
+	for _, algorithm := range []string{"sliding_log", "gcra"} {
+		t.Run(algorithm, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			config := redisDefaultYAML(server.Addr) + `upstreams: {demo: echo}
+keys: {phone: "header:X-Phone", client: "header:X-Client"}
+routes:
+  - name: send
+    match: {methods: [POST], path: /send}
+    upstream: demo
+    limits: [{name: unused, key: client, rates: [20/1h, 50/1d], algorithm: ` + algorithm + `, return_on: {route: verify, status: [2xx], key: phone}}]
+  - {name: verify, match: {methods: [POST], path: /verify}, upstream: demo, limits: [{key: phone, rate: 100/1h}]}
+`
+			one, other := start(t, config), start(t, config)
+			waitForMembership(t, server.Addr, 2)
+			used := func(w *weir, phone string) {
+				t.Helper()
+				if status, _ := do(t, http.MethodPost, w.URL+"/verify", http.Header{"X-Phone": {phone}}); status != 200 {
+					t.Fatal(status)
+				}
+			}
+			server.Signal(syscall.SIGSTOP)
+			for i := range 9 {
+				if status := one.sendTo(fmt.Sprint(i), "c"); status != 200 {
+					t.Fatalf("code %d in the outage: %d", i, status)
+				}
+			}
+			used(one, "0")
+			used(one, "1")
+			server.Signal(syscall.SIGCONT)
+			await.Until(t, "Redis has heard of seven in both windows, and of two that were used", func() bool {
+				return one.metric(`weir_store_reported_permits_total{result="counted"}`) >= 2*7+2
+			})
+			for i := 2; i < 5; i++ {
+				used(one, fmt.Sprint(i))
+			}
+			for i := 5; i < 9; i++ {
+				used(other, fmt.Sprint(i))
+			}
+			passed := 0
+			await.Until(t, "Redis decides alone", func() bool { return one.checks()["store"] == "ok" && other.checks()["store"] == "ok" })
+			for i := range 21 {
+				if other.sendTo(fmt.Sprint("later", i), "c") == 200 {
+					passed++
+				}
+			}
+			if passed != 20 {
+				t.Errorf("%d of 20 codes can be sent after all that were sent in the outage were used", passed)
+			}
+		})
 	}
 }

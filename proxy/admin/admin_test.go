@@ -1,9 +1,12 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
 // adminRequest sends one request to an admin side with these options.
@@ -146,5 +150,187 @@ func TestToken(t *testing.T) {
 	}
 	if w := adminRequest(o, "GET", "/healthz"); w.Code != 200 {
 		t.Errorf("healthz with a token set = %d; want 200", w.Code)
+	}
+}
+
+func returns[T any](v T, err error) func(context.Context) (T, error) {
+	return func(context.Context) (T, error) { return v, err }
+}
+
+func TestCluster_SendsWhatItIsGiven(t *testing.T) {
+	o := Options{Leader: returns(Leadership{Self: "a", Node: "b", Tasks: []TaskRun{}}, nil)}
+	if w := adminRequest(o, "GET", "/api/v1/leader"); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"self":"a","node":"b","tasks":[]}` {
+		t.Errorf("leader = %d %s", w.Code, w.Body)
+	}
+	if w := adminRequest(o, "POST", "/api/v1/leader"); w.Code != 405 {
+		t.Errorf("POST leader = %d; want 405", w.Code)
+	}
+	o = Options{Leader: returns(Leadership{}, errors.New("redis is away"))}
+	if w := adminRequest(o, "GET", "/api/v1/leader"); w.Code != 503 || !strings.Contains(w.Body.String(), "redis is away") {
+		t.Errorf("leader that cannot be told = %d %s; want 503 and why", w.Code, w.Body)
+	}
+}
+
+func TestCluster_WantsTheToken(t *testing.T) {
+	o := Options{Token: "secret", Leader: returns(Leadership{}, nil), Nodes: returns(Nodes{}, nil),
+		Statistics: func(context.Context, int) (Statistics, error) { return Statistics{}, nil }}
+	for _, path := range []string{"leader", "nodes", "statistics"} {
+		if w := adminRequest(o, "GET", "/api/v1/"+path); w.Code != 401 {
+			t.Errorf("%s without the token = %d; want 401", path, w.Code)
+		}
+		if w := adminRequest(o, "GET", "/api/v1/"+path, "Authorization: Bearer secret"); w.Code != 200 {
+			t.Errorf("%s with the token = %d; want 200", path, w.Code)
+		}
+	}
+}
+
+func TestCluster_Minutes(t *testing.T) {
+	var got int
+	o := Options{Statistics: func(_ context.Context, n int) (Statistics, error) { got = n; return Statistics{}, nil }}
+	for _, c := range []struct {
+		query      string
+		code, want int
+	}{
+		{"", 200, 60}, {"?minutes=1", 200, 1}, {"?minutes=1440", 200, 1440},
+		{"?minutes=0", 400, 0}, {"?minutes=1441", 400, 0}, {"?minutes=-1", 400, 0}, {"?minutes=1h", 400, 0},
+	} {
+		got = 0
+		w := adminRequest(o, "GET", "/api/v1/statistics"+c.query)
+		if w.Code != c.code || got != c.want {
+			t.Errorf("statistics%s = %d for %d minutes; want %d for %d", c.query, w.Code, got, c.code, c.want)
+		}
+		if c.code == 400 && !strings.Contains(w.Body.String(), "write 1 to 1440") {
+			t.Errorf("statistics%s does not say what to write: %s", c.query, w.Body)
+		}
+	}
+}
+
+// A failingPusher answers everything with one error, or with what it was asked.
+type failingPusher struct{ err error }
+
+func (f failingPusher) Push(_ context.Context, p Push) (Pushed, error) {
+	return Pushed{Hash: p.Bundle.Hash(), DryRun: p.DryRun, Warnings: []string{p.Author}}, f.err
+}
+
+func (f failingPusher) Rollback(_ context.Context, r Rollback) (Pushed, error) {
+	return Pushed{Generation: r.Generation, Warnings: []string{r.Author}}, f.err
+}
+
+func (f failingPusher) History(context.Context) (History, error) {
+	return History{[]Entry{{Generation: 2, Author: "ann"}}}, f.err
+}
+
+func (f failingPusher) Diff(_ context.Context, n int64) (Diff, error) {
+	return Diff{Entry{Generation: n}, []config.Change{}, "- a"}, f.err
+}
+
+// planOf is what a plan is that was made of main.
+func planOf(_ context.Context, b bundle.Bundle) (Plan, error) { return Plan{Restart: b.Main}, nil }
+
+// adminPost sends a body to an admin side with these options.
+func adminPost(o Options, method, target, body string) *httptest.ResponseRecorder {
+	o.Gatherer = prometheus.NewRegistry()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = "localhost:9901"
+	New(o).ServeHTTP(w, r)
+	return w
+}
+
+func TestPush_PassesOnWhatIsAsked(t *testing.T) {
+	o := Options{Cluster: failingPusher{}, Plan: planOf}
+	for _, c := range []struct{ method, target, body, want string }{
+		{"POST", "/api/v1/push", `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`, `{"generation":0,"hash":"` + (bundle.Bundle{Main: "a", Files: map[string]string{"a": "b"}}).Hash() + `","nodes":null,"changed":false,"dry_run":true,"changes":null,"warnings":["ann"]}`},
+		{"POST", "/api/v1/rollback", `{"generation":7,"author":"ann"}`, `{"generation":7,"hash":"","nodes":null,"changed":false,"changes":null,"warnings":["ann"]}`},
+		{"GET", "/api/v1/history", "", `{"history":[{"generation":2,"hash":"","author":"ann","node":"","at":"0001-01-01T00:00:00Z"}]}`},
+		{"GET", "/api/v1/history/7", "", `{"generation":7,"hash":"","author":"","node":"","at":"0001-01-01T00:00:00Z","changes":[],"diff":"- a"}`},
+		{"POST", "/api/v1/plan", `{"bundle":{"main":"a","files":{}}}`, `{"generation":0,"changes":null,"restart":"a","refused":null,"looked":0,"whole":false}`},
+	} {
+		if w := adminPost(o, c.method, c.target, c.body); w.Code != 200 || strings.TrimSpace(w.Body.String()) != c.want {
+			t.Errorf("%s %s = %d %s; want %s", c.method, c.target, w.Code, w.Body, c.want)
+		}
+	}
+}
+
+func TestPush_ErrorsHaveTheirStatus(t *testing.T) {
+	problems := config.Problems{{Position: config.Position{File: "a", Line: 1, Column: 2}, What: "wrong"}}
+	for _, c := range []struct {
+		err   error
+		code  int
+		words string
+	}{
+		{&Problem{Status: 409, Detail: "ann pushes", Author: "ann"}, 409, `"author":"ann"`},
+		{fmt.Errorf("look: %w", problems), 422, `"problems":["a:1:2: wrong"]`},
+		{fmt.Errorf("%w: too large", bundle.ErrInvalid), 422, "too large"},
+		{errors.New("no answer"), 503, "no answer"},
+	} {
+		w := adminPost(Options{Cluster: failingPusher{c.err}}, "POST", "/api/v1/push", "{}")
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.words) || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%v: %d %s; want %d and %s", c.err, w.Code, w.Body, c.code, c.words)
+		}
+	}
+}
+
+func TestPush_BadRequests(t *testing.T) {
+	o := Options{Cluster: failingPusher{}}
+	long := string(bytes.Repeat([]byte(" "), maxBundleBody+1))
+	for _, c := range []struct {
+		method, target, body string
+		code                 int
+	}{
+		{"POST", "/api/v1/push", "nonsense", http.StatusBadRequest},
+		{"POST", "/api/v1/push", `{"bundel":{}}`, http.StatusBadRequest},
+		{"POST", "/api/v1/push", long, http.StatusRequestEntityTooLarge},
+		{"GET", "/api/v1/push", "", http.StatusMethodNotAllowed},
+		{"GET", "/api/v1/history/last", "", http.StatusNotFound},
+	} {
+		if w := adminPost(o, c.method, c.target, c.body); w.Code != c.code {
+			t.Errorf("%s %s of %.20q = %d; want %d", c.method, c.target, c.body, w.Code, c.code)
+		}
+	}
+}
+
+func TestPush_WhereTheFileIsServed(t *testing.T) {
+	for _, target := range []string{"/api/v1/push", "/api/v1/rollback"} {
+		if w := adminPost(Options{}, "POST", target, "{}"); w.Code != 409 || !strings.Contains(w.Body.String(), "source: redis") {
+			t.Errorf("%s = %d %s; want what to write", target, w.Code, w.Body)
+		}
+	}
+}
+
+func TestPush_WantsTheToken(t *testing.T) {
+	o := Options{Token: "secret", Cluster: failingPusher{}}
+	for _, c := range []struct{ method, target string }{
+		{"POST", "/api/v1/push"}, {"POST", "/api/v1/rollback"}, {"POST", "/api/v1/plan"}, {"GET", "/api/v1/history"}, {"GET", "/api/v1/history/1"},
+	} {
+		if w := adminPost(o, c.method, c.target, "{}"); w.Code != 401 {
+			t.Errorf("%s %s without the token = %d; want 401", c.method, c.target, w.Code)
+		}
+	}
+}
+
+// While one plan is made, others are turned away before they are read.
+func TestPlan_OneAtATime(t *testing.T) {
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	h := New(Options{Gatherer: prometheus.NewRegistry(), Plan: func(_ context.Context, b bundle.Bundle) (Plan, error) {
+		close(begun)
+		<-goOn
+		return planOf(context.Background(), b)
+	}})
+	ask := func() *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/api/v1/plan", strings.NewReader(`{"bundle":{"main":"a","files":{}}}`))
+		r.Host = "localhost"
+		h.ServeHTTP(w, r)
+		return w
+	}
+	first := make(chan *httptest.ResponseRecorder, 1)
+	go func() { first <- ask() }()
+	<-begun
+	if w := ask(); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "try again later") {
+		t.Errorf("a second plan = %d %s; want that it has to wait", w.Code, w.Body)
+	}
+	close(goOn)
+	if w := <-first; w.Code != 200 {
+		t.Errorf("the first plan = %d %s", w.Code, w.Body)
 	}
 }

@@ -3,9 +3,16 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
 	stdlog "log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -269,5 +276,165 @@ func TestHealthcheck_FindsARunningWeir(t *testing.T) {
 	stop()
 	if code, _, _ := runWeir("healthcheck", "-c", path, "--within", "500ms"); code != exitFailure {
 		t.Errorf("after its end: %d; want %d", code, exitFailure)
+	}
+}
+
+// writeFile writes a file to a folder of its own.
+func writeFile(t *testing.T, name string, text []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// certificateOf writes the certificate of a server and its key as PEM, into one file.
+func certificateOf(t *testing.T, s *httptest.Server) (certificate, both string) {
+	t.Helper()
+	pair := s.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+	return writeFile(t, "ca.pem", cert), writeFile(t, "both.pem", append(cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...))
+}
+
+func TestTLSFlags_WhatIsWrongWithTheFiles(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	ca, both := certificateOf(t, s)
+	none := writeFile(t, "none.pem", []byte("nothing"))
+	for _, row := range []struct {
+		flags tlsFlags
+		want  string // "" for none
+	}{
+		{tlsFlags{}, ""},
+		{tlsFlags{CACert: ca}, ""},
+		{tlsFlags{Cert: both}, ""}, // one file has both
+		{tlsFlags{Cert: ca, Key: both}, ""},
+		{tlsFlags{CACert: "/nowhere"}, "--cacert: open /nowhere: no such file or directory"},
+		{tlsFlags{CACert: none}, "--cacert " + none + ": there is no certificate in this file; name one with -----BEGIN CERTIFICATE-----"},
+		{tlsFlags{Key: both}, "--key without --cert: write both, they belong together"},
+		{tlsFlags{Cert: ca}, "--cert: tls: found a certificate rather than a key"},
+		{tlsFlags{Cert: "/nowhere"}, "--cert: open /nowhere: no such file or directory"},
+	} {
+		got := ""
+		if err := row.flags.Validate(); err != nil {
+			got = err.Error()
+		}
+		if row.want == "" && got != "" || !strings.HasPrefix(got, row.want) {
+			t.Errorf("%+v: %q; want %q", row.flags, got, row.want)
+		}
+	}
+}
+
+// An admin listener in TLS is asked with the authority and the certificate of the flags,
+// over HTTP/1.1.
+func TestTLSFlags_ReachAnAdminListener(t *testing.T) {
+	var proto string
+	var presented int
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proto, presented = r.Proto, len(r.TLS.PeerCertificates)
+		w.Write([]byte(`{"history":[]}`))
+	}))
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail on purpose
+	s.StartTLS()
+	defer s.Close()
+	ca, both := certificateOf(t, s)
+	if code, _, stderr := runWeir("history", "--admin", s.URL); code != exitFailure || !strings.Contains(stderr, "certificate") {
+		t.Errorf("without --cacert: %d, %q; want that the certificate is refused", code, stderr)
+	}
+	for _, row := range []struct {
+		args []string
+		want int
+	}{{nil, 0}, {[]string{"--cert", both}, 1}} {
+		code, out, stderr := runWeir(append([]string{"history", "--admin", s.URL, "--cacert", ca}, row.args...)...)
+		if code != exitOK || out != "nothing was pushed yet\n" || proto != "HTTP/1.1" || presented != row.want {
+			t.Errorf("history %q = %d, %q, %q, over %s with %d certificates; want HTTP/1.1 with %d", row.args, code, out, stderr, proto, presented, row.want)
+		}
+	}
+	code, _, stderr := runWeir("history", "--admin", s.URL, "--key", both)
+	if code != exitUsage || !strings.Contains(stderr, "--key without --cert") {
+		t.Errorf("--key alone: %d, %q; want %d and what is missing", code, stderr, exitUsage)
+	}
+}
+
+// accessLine is a line of an access log at a time of day.
+func accessLine(clock string) string {
+	return `192.0.2.1 - - [22/Nov/2026:` + clock + ` +0000] "GET /a HTTP/1.1" 200 1` + "\n"
+}
+
+// The exit code says whether the result can be used.
+func TestSimulate_ExitCodes(t *testing.T) {
+	weir := writeConfig(t, "")
+	ordered := strings.Repeat(accessLine("10:00:00"), 100) + strings.Repeat(accessLine("11:05:47"), 100)
+	for name, c := range map[string]struct {
+		log  string
+		code int
+		want string
+	}{
+		"requests":               {ordered, exitOK, "200 passed"},
+		"few lines out of order": {ordered + accessLine("09:00:00"), exitOK, "note: 1 of 201 requests"},
+		"out of order":           {ordered + strings.Repeat(accessLine("09:00:00"), 3), exitDoubt, "warning: the result is wrong: "},
+		"no requests":            {"a\nb\n", exitFailure, "no line is a request"},
+		"empty":                  {"", exitFailure, "no line is a request"},
+		"a time long ago":        {ordered + `{"time":"0001-01-01T00:00:00Z","method":"GET","uri":"/a"}` + "\n", exitOK, "1 lines cannot be parsed"},
+		"before 1970":            {ordered + `{"time":"1969-12-31T23:59:59Z","method":"GET","uri":"/a"}` + "\n", exitOK, "1 lines cannot be parsed"},
+		"a time far ahead":       {`{"time":"9999-01-01T00:00:00Z","method":"GET","uri":"/a"}` + "\n" + ordered, exitOK, "1 lines cannot be parsed"},
+		"only times long ago":    {`{"time":"0001-01-01T00:00:00Z","method":"GET","uri":"/a"}` + "\n", exitFailure, "no line is a request"},
+	} {
+		path := filepath.Join(t.TempDir(), "access.log")
+		if err := os.WriteFile(path, []byte(c.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, stdout, stderr := runWeir("simulate", "-c", weir, path); code != c.code || !strings.Contains(stdout, c.want) {
+			t.Errorf("%s: exit %d, %s%s; want %d and %q", name, code, stdout, stderr, c.code, c.want)
+		}
+	}
+}
+
+// endless is an input that repeats a line without end. Without a line it has nothing to read until it is
+// closed.
+type endless struct {
+	line  string
+	began chan struct{} // receives when it is read
+	hold  io.Reader
+}
+
+// Read implements io.Reader.
+func (e endless) Read(p []byte) (int, error) {
+	select {
+	case e.began <- struct{}{}:
+	default:
+	}
+	if e.line == "" {
+		return e.hold.Read(p)
+	}
+	return copy(p, strings.Repeat(e.line, len(p)/len(e.line))), nil
+}
+
+// A simulation ends when it is told to, whatever its input has: lines that are no requests, requests, or
+// nothing.
+func TestSimulate_EndsWhenToldTo(t *testing.T) {
+	weir := writeConfig(t, "")
+	hold, end := io.Pipe()
+	defer end.Close()
+	for _, line := range []string{`{"a":1}` + "\n", accessLine("11:05:47"), "x\n", ""} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		in := endless{line, make(chan struct{}), hold}
+		var out, errs logtest.Log
+		ended := make(chan int)
+		go func() {
+			ended <- Run(ctx, []string{"simulate", "-c", weir, "-"}, Env{Stdin: in, Stdout: &out, Stderr: &errs})
+		}()
+		<-in.began
+		cancel(errors.New("told to end"))
+		if code := <-ended; code != exitFailure || !strings.Contains(errs.String(), "told to end") {
+			t.Errorf("with %q: exit %d, %s", line, code, errs.String())
+		}
 	}
 }

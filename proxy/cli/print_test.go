@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -164,5 +165,216 @@ func TestRecords_AsTables(t *testing.T) {
 	}
 	if code, _, stderr := runWeir("decisions", "--outcome", "no", "--admin", addr); code != exitUsage || !strings.Contains(stderr, "refused") {
 		t.Errorf("an unknown outcome: %d, %s", code, stderr)
+	}
+}
+
+// A request's record is printed with each fact that there is, and no other.
+func TestExplain_WhatWasDecided(t *testing.T) {
+	whole := `{"node":"b","request_id":"1","at":"2026-01-02T03:04:05.000000006Z","route":"sms","method":"POST","path":"/sms","status":429,"outcome":"refused","summary":"refused by sms.phone 5/1h, banned",
+		"list":"deny","new_keys":"refused","fallback":"local","upstream":"u","error":"away","repeated":true,"waited":true,"exempt":true,"ban_began":true,"limits":[
+		{"limit":"sms.phone","rate":"phone-1h","result":"refused","banned":true,"left":0,"wait_ms":0.25,"key":"phone","masked":"+86138****8000","hash":"ab"},
+		{"limit":"sms.all","rate":"all-1m","result":"not_asked","key":"global"}]}`
+	all := `POST /sms: 429, refused
+refused by sms.phone 5/1h, banned
+  at             2026-01-02T03:04:05.000000006Z
+  node           b
+  route          sms
+  upstream       u
+  list           deny
+  new keys       refused
+  without redis  local
+  error          away
+  repeats a counted request
+  waited for a permit
+  no limit applied
+  this refusal started a ban
+  LIMIT      RATE      RESULT           LEFT  WAIT  KEY             HASH
+  sms.phone  phone-1h  refused, banned  0     1ms   +86138****8000  ab
+`
+	for _, row := range []struct{ answer, out, stderr string }{
+		{`{"decisions":[` + whole + `]}`, all, ""},
+		{`{"nodes":[{"node":"a","said":"ok"},{"node":"c","said":"too busy"},{"node":"d"}],"decisions":[{"node":"a","at":"2026-01-02T03:04:05Z","method":"GET","path":"/","status":200,"outcome":"allowed"}]}`,
+			"GET /: 200, allowed\n  at    2026-01-02T03:04:05Z\n  node  a\n", "c: too busy\nd: no answer\n"},
+		{`{"decisions":[]}`, "", `weir: no node has a record of request "some-id": the id is in the response field X-Request-Id and in the log; only the last few thousand requests are kept` + "\n"},
+	} {
+		addr, asked := startAdmin(t, map[string]string{"/api/v1/decisions": row.answer})
+		code, out, stderr := runWeir("explain", "some-id", "--admin", addr, "--token", "secret")
+		if out != row.out || stderr != row.stderr || (code == exitOK) != (row.out != "") {
+			t.Errorf("%s is told as %d, %q, %q; want\n%s%s", row.answer, code, out, stderr, row.out, row.stderr)
+		}
+		if got := asked(); !strings.HasPrefix(got, "GET /api/v1/decisions?request_id=some-id Bearer secret") {
+			t.Errorf("asked by %s", got)
+		}
+	}
+	if code, _, stderr := runWeir("explain", "some-id", "-c", "weir.yaml"); code != exitFailure || !strings.Contains(stderr, "a request id needs a running weir; leave out -c") {
+		t.Errorf("an id and a file: %d, %q", code, stderr)
+	}
+}
+
+// What a running weir would do is asked of it: it knows methods that no file here names.
+func TestExplain_AsksARunningWeir(t *testing.T) {
+	addr, asked := startAdmin(t, map[string]string{
+		"/api/v1/routes":  `{"routes":[{"name":"a","methods":["BREW"]}]}`,
+		"/api/v1/explain": `{"method":"BREW"}`,
+	})
+	if code, _, stderr := runWeir("explain", "--admin", addr, "BREWS", "/a"); code != exitFailure || stderr != "weir: method \"BREWS\": not a known method; did you mean BREW?\n" {
+		t.Errorf("a method that no route has: %d, %q", code, stderr)
+	}
+	code, out, stderr := runWeir("explain", "--admin", addr, "--json", "BREW", "/a", "-H", "x-phone: 1", "-H", "X-Phone:2", "-d", "{}")
+	if code != exitOK || !strings.Contains(out, `"method": "BREW"`) {
+		t.Errorf("explain = %d, %q, %q", code, out, stderr)
+	}
+	for _, want := range []string{"POST /api/v1/explain ", `"X-Phone":["1","2"]`, `"Content-Type":["application/json"]`} {
+		if !strings.Contains(asked(), want) {
+			t.Errorf("asked %s; want %s", asked(), want)
+		}
+	}
+	if runWeir("explain", "--admin", addr, "BREW", "/a", "-d", "a=1"); !strings.Contains(asked(), `"Content-Type":["application/x-www-form-urlencoded"]`) {
+		t.Errorf("a body that is no JSON is sent as %s", asked())
+	}
+}
+
+// brokenPipe is where nobody reads any more.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestKeys_StandingInText(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	window := proxy.WindowStanding{Rate: "1/1m", Used: 1, Next: at.Add(time.Millisecond), Full: at.Add(90 * time.Second)}
+	odd := proxy.WindowStanding{Rate: "5/1h", Left: 5, Overflow: true, Unreadable: true}
+	s := proxy.KeyStanding{At: at, Notes: []string{"one", "two"}, Limits: []proxy.LimitStanding{
+		{Route: "sms", Limit: "phone", Mode: "enforce", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []proxy.WindowStanding{window, odd}, Penalty: &proxy.PenaltyStanding{Refused: 2, After: 3, Ban: proxy.Span(time.Hour)}},
+		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
+		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}, {Rate: "3/1h", Used: 9, Left: 5, Conversion: &proxy.ConversionStanding{Confirmed: 2, Allowed: 14}}}},
+	}}
+	want := `refused now by sms.phone (banned), passes 04:04:05 UTC (60 min)
+
+phone=1**  hash ab  id:a
+  LIMIT      RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
+  sms.phone  1/1m  1     0     1s       1m30s    1h0m0s      refused 2 of 3 before a ban of 1h
+  sms.phone  5/1h  0     5     -        -        1h0m0s      memory is full: shares a count with other keys; the store holds something else here; reset heals it; refused 2 of 3 before a ban of 1h
+  sms.other  -     -     -     -        -        -           redis is away
+
+phone=2**  hash cd  id:b
+  LIMIT    RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
+  all.fan  1/1m  0     1     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count
+  all.fan  3/1h  9     5     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count; allows 14: 2 confirmed in the window
+note: one
+note: two
+`
+	var out bytes.Buffer
+	k := keysText{w: &out, at: at}
+	if k.standing(s); out.String() != want || k.err != nil {
+		t.Errorf("a key stands, %v:\n%s\nwant\n%s", k.err, out.String(), want)
+	}
+	k = keysText{w: brokenPipe{}, at: at}
+	if k.standing(s); k.err == nil {
+		t.Error("what nobody reads is written without an error")
+	}
+}
+
+func TestKeys_ChangesInText(t *testing.T) {
+	changed := []proxy.LimitStanding{{Route: "sms", Limit: "phone"}}
+	for _, row := range []struct {
+		result proxy.KeyResult
+		want   string // the first line, and those of what was not changed
+	}{
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: changed}, "reset sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(3)}, "granted 3 permits of sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(1)}, "granted 1 of 3 permits, because no more were used, of sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(0)}, "granted nothing, because no permit was used, of sms.phone, on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Changed: changed}, "banned for 1h by sms.phone, on this node only"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Changed: append(changed, proxy.LimitStanding{Route: "sms", Limit: "hour"}), Skipped: []proxy.SkippedLimit{{Route: "sms", Limit: "day", Why: "no ban"}}, Notes: []string{"later"}},
+			"ended bans by sms.phone, sms.hour, on all nodes\nnot changed: sms.day: no ban\nnote: later"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Changed: append(changed, proxy.LimitStanding{Route: "sms", Limit: "hour", Unaffected: true})},
+			"ended bans by sms.phone, on all nodes; there was no ban to end by sms.hour"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: []proxy.LimitStanding{{Route: "sms", Limit: "hour", Unaffected: true}}, Now: proxy.KeyVerdict{Refused: true, Text: "still refused on all nodes"}},
+			"nothing to reset under sms.hour\nstill refused on all nodes"},
+		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Behind: []string{"b", "c"}, Changed: changed},
+			"banned for 1h by sms.phone, on all nodes but b, c, not heard from: they follow within seconds"},
+	} {
+		var out bytes.Buffer
+		k := keysText{w: &out}
+		k.result(row.result)
+		var lines []string
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, " node") || strings.HasPrefix(line, "not") || strings.HasPrefix(line, "still") {
+				lines = append(lines, line)
+			}
+		}
+		if got := strings.TrimSuffix(strings.Join(lines, ""), "\n"); got != row.want {
+			t.Errorf("%+v is told as %q; want %q", row.result, got, row.want)
+		}
+	}
+}
+
+// granted is the state of a key after so many permits came back.
+func granted(n int64) []proxy.LimitStanding {
+	return []proxy.LimitStanding{{Route: "sms", Limit: "phone", Windows: []proxy.WindowStanding{{Rate: "1/1m", Granted: min(n, 1)}, {Rate: "9/1h", Granted: n}}}}
+}
+
+func TestProgress_OnATerminalOnly(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out, 100)
+	p.show(5)
+	p.end()
+	if out.Len() != 0 || isTerminal(&out) {
+		t.Errorf("%q on what is no terminal", out.String())
+	}
+	p = &progress{out: &out, size: 200}
+	if _, err := p.count(strings.NewReader(strings.Repeat("x", 100))).Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	p.show(7)
+	p.show(8) // too soon
+	if want := "\r[" + strings.Repeat("=", 15) + strings.Repeat(" ", 15) + "]  50 %  7 lines\x1b[K"; out.String() != want {
+		t.Errorf("%q; want %q", out.String(), want)
+	}
+	out.Reset()
+	p.end()
+	if out.String() != "\r\x1b[K" {
+		t.Errorf("%q; want that the bar goes", out.String())
+	}
+	if got := (&progress{}).line(9); got != "9 lines" {
+		t.Errorf("without a known end: %q", got)
+	}
+	if p = (&progress{size: 10, read: 20}); !strings.Contains(p.line(1), "100 %") {
+		t.Errorf("%q; a file that grows", p.line(1))
+	}
+}
+
+func TestPalette_ColoursTerminalsOnly(t *testing.T) {
+	if (palette{}).bad("a") != "a" || newPalette(new(bytes.Buffer)).on {
+		t.Error("what is no terminal is coloured")
+	}
+	if got := (palette{on: true}).bad("a"); got != "\x1b[31ma\x1b[0m" || (palette{on: true}).bad("") != "" {
+		t.Errorf("%q", got)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if newPalette(null).on {
+		t.Error("a file is coloured")
+	}
+}
+
+// What a limit says is told in the words of its answer.
+func TestExplainText_Verdicts(t *testing.T) {
+	e := explainText{}
+	enforced, shadow := proxy.ExplainedLimit{Mode: "enforce", Scope: "overall", Exposed: true, Cost: 1}, proxy.ExplainedLimit{Mode: "shadow", Scope: "overall", Exposed: true, Cost: 1}
+	much := proxy.ExplainedLimit{Mode: "enforce", Scope: "per_instance", Cost: 3, Override: true, Shared: "a:b", Penalty: "banned", Wait: "500ms"}
+	for want, got := range map[string]string{
+		"allowed, 2 of 5 left":         e.verdict(enforced, proxy.ExplainedWindow{Allowed: true, Remaining: 2, Most: 5}),
+		"refused, passes in 1m30s":     e.verdict(enforced, proxy.ExplainedWindow{WaitMS: 90_000}),
+		"would refuse, passes in 20ms": e.verdict(shadow, proxy.ExplainedWindow{WaitMS: 20}),
+		"banned for 1h0m0s":            e.verdict(enforced, proxy.ExplainedWindow{WaitMS: 3_600_000, Banned: true}),
+		"allowed, 0 of 0 left; costs 3, per_instance, override, hidden from clients, shared with Redisson, banned, waits up to 500ms": e.verdict(much, proxy.ExplainedWindow{Allowed: true}),
+	} {
+		if got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
 	}
 }

@@ -4,9 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -206,4 +212,152 @@ func TestAsk_TakesNoReplyOfAStranger(t *testing.T) {
 	if _, err := a.Ask(ctx, cluster.Question{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Ask for nobody = %v; want that it was cancelled", err)
 	}
+}
+
+// What one node orders the others follow, for as long as it lasts; what is ordered while Redis is away
+// holds there, and on all when it is back, also an end.
+func TestDirectives(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	way := redistest.NewFaultProxy(t, s.Addr)
+	var near, far atomic.Pointer[directive.Set]
+	a := cluster.NewDirectives(dial(t, way.Addr), "test", near.Store)
+	b := cluster.NewDirectives(dial(t, s.Addr), "test", func(s *directive.Set) { far.Store(s) })
+	order := func(network string, d time.Duration) directive.Directive {
+		return directive.Directive{Network: netip.MustParsePrefix(network), Until: time.Now().Add(d), Who: "anna"}
+	}
+	put := func(one directive.Directive) (everywhere bool) {
+		t.Helper()
+		everywhere, err := a.Put(t.Context(), one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return everywhere
+	}
+	if !put(order("192.0.2.0/24", time.Hour)) {
+		t.Error("with Redis a ban does not hold everywhere")
+	}
+	if err := b.Sync(t.Context()); err != nil || len(far.Load().All()) != 1 || far.Load().All()[0].Who != "anna" {
+		t.Fatalf("the other node knows %v, %v", far.Load().All(), err)
+	}
+	if rest := time.Until(far.Load().All()[0].Until); rest < 59*time.Minute || rest > time.Hour {
+		t.Errorf("it lasts for %v", rest)
+	}
+	way.Redirect("127.0.0.1:1")
+	if put(order("198.51.100.0/24", time.Hour)) || put(order("203.0.113.0/24", time.Millisecond)) {
+		t.Error("without Redis a ban is said to hold everywhere")
+	}
+	if found, everywhere := a.Remove(t.Context(), order("192.0.2.0/24", 0)); !found || everywhere {
+		t.Errorf("removed: found %t, everywhere %t", found, everywhere)
+	}
+	if all := near.Load().All(); len(all) == 0 || all[0].Network.String() != "198.51.100.0/24" || a.Waiting() != 3 {
+		t.Errorf("while Redis is away this node knows %v, and %d wait", all, a.Waiting())
+	}
+	way.Redirect(s.Addr)
+	await.Until(t, "Redis is reachable", func() bool { return a.Sync(t.Context()) == nil })
+	if err := b.Sync(t.Context()); err != nil || a.Waiting() != 0 || len(far.Load().All()) != 1 || far.Load().All()[0].Network.String() != "198.51.100.0/24" {
+		t.Errorf("the other node knows %v, %v; want the one that lasts", far.Load().All(), err)
+	}
+	if found, everywhere := b.Remove(t.Context(), order("192.0.2.0/24", 0)); found || !everywhere {
+		t.Errorf("what is gone: found %t, everywhere %t", found, everywhere)
+	}
+}
+
+// A single process keeps them in memory; their number is bounded.
+func TestDirectives_InMemory(t *testing.T) {
+	var set atomic.Pointer[directive.Set]
+	d := cluster.NewDirectives(nil, "", set.Store)
+	for i := range directive.Max + 1 {
+		everywhere, err := d.Put(t.Context(), directive.Directive{Route: strconv.Itoa(i), Until: time.Now().Add(time.Hour)})
+		if full := i == directive.Max; full != errors.Is(err, cluster.ErrTooManyDirectives) || everywhere == full {
+			t.Fatalf("directive %d: everywhere %t, %v", i, everywhere, err)
+		}
+	}
+	if n := len(set.Load().All()); n != directive.Max || len(d.All()) != n {
+		t.Errorf("%d hold, want %d", n, directive.Max)
+	}
+}
+
+// claim claims name with value, and returns what was there.
+func claim(t *testing.T, o *cluster.Once, name, value string) string {
+	t.Helper()
+	found, err := o.Claim(t.Context(), name, []byte(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(found)
+}
+
+func put(t *testing.T, o *cluster.Once, name, value string) {
+	t.Helper()
+	if err := o.Put(t.Context(), name, []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The first claim wins, on whichever node; what was put is found by all until it is removed.
+func TestOnce_TheFirstClaimWins(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer rdb.Close()
+	alone := cluster.NewOnce(nil, "")
+	for name, nodes := range map[string][2]*cluster.Once{"memory": {alone, alone}, "redis": {cluster.NewOnce(rdb, "test"), cluster.NewOnce(rdb, "test")}} {
+		t.Run(name, func(t *testing.T) {
+			near, far := nodes[0], nodes[1]
+			if first, second, other := claim(t, near, "a", "1"), claim(t, far, "a", "2"), claim(t, far, "b", "3"); first != "" || second != "1" || other != "" {
+				t.Errorf("found %q, %q and %q; want nothing, 1, nothing", first, second, other)
+			}
+			put(t, near, "a", "done")
+			if got := claim(t, far, "a", "4"); got != "done" {
+				t.Errorf("found %q; want done", got)
+			}
+			put(t, near, "a", "")
+			if got := claim(t, far, "a", "5"); got != "" {
+				t.Errorf("found %q after it was removed", got)
+			}
+		})
+	}
+	rdb.Close()
+	if _, err := cluster.NewOnce(rdb, "test").Claim(t.Context(), "a", nil); err == nil {
+		t.Error("a claim was made without redis")
+	}
+}
+
+// In Redis both have the same lives as in memory.
+func TestOnce_ClaimsAndValuesExpire(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer rdb.Close()
+	shared := cluster.NewOnce(rdb, "test")
+	for value, want := range map[string]time.Duration{"": time.Minute, "done": 24 * time.Hour} {
+		id := "id-" + value // in either order
+		claim(t, shared, id, "1")
+		if value != "" {
+			put(t, shared, id, value)
+		}
+		if left := rdb.TTL(t.Context(), "test:{cluster}:once:"+id).Val(); left > want || left < want-time.Minute/2 {
+			t.Errorf("%q is kept for %v; want %v", value, left, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		o := cluster.NewOnce(nil, "")
+		claim(t, o, "a", "1")
+		claim(t, o, "b", "1")
+		put(t, o, "b", "done")
+		time.Sleep(time.Minute)
+		if a, b := claim(t, o, "a", "2"), claim(t, o, "b", "2"); a != "" || b != "done" {
+			t.Errorf("after a minute found %q and %q; want nothing and done", a, b)
+		}
+		time.Sleep(24 * time.Hour)
+		if b := claim(t, o, "b", "2"); b != "" {
+			t.Errorf("after a day found %q", b)
+		}
+		for i := range 1000 {
+			claim(t, o, fmt.Sprint(i), "1")
+		}
+		put(t, o, "a", "late")
+		if a, last := claim(t, o, "a", "3"), claim(t, o, "999", "3"); a != "" || last != "1" {
+			t.Errorf("found %q and %q; want the oldest of more than 1000 forgotten", a, last)
+		}
+	})
 }

@@ -291,3 +291,165 @@ func TestSweep_InARedisCluster(t *testing.T) {
 		t.Errorf("the sweep left %d keys, want those %d of the limit that lives", len(got), len(want))
 	}
 }
+
+// returning are the limits that a proxy makes of one with return_on: its rates, and what shadow mode would
+// have refused.
+func returning(name string) map[string][]*limiter.Limit {
+	of := func(suffix string, window time.Duration) *limiter.Limit {
+		return &limiter.Limit{Name: name + suffix, Rate: limiter.Rate{Count: 3, Window: window}, Noted: true}
+	}
+	hour, day := of(":1h", time.Hour), of(":1d", 24*time.Hour)
+	for _, l := range []*limiter.Limit{hour, day} {
+		l.Algorithm, l.Conversion = limiter.Conversion, 50
+	}
+	return map[string][]*limiter.Limit{
+		"conversion": {hour, day}, "shadow": {of(":shadow:refused", 24*time.Hour)},
+		"cooldown": {{Name: name + ":cooldown", Algorithm: limiter.Cooldown, Rate: limiter.Rate{Count: 1, Window: time.Hour}, Steps: []time.Duration{time.Minute}}},
+	}
+}
+
+// takes lets the store take for a subject under all of these limits, and return what it took for another.
+func (f *field) takes(limits map[string][]*limiter.Limit) {
+	f.t.Helper()
+	store := redisstore.New(f.rdb, redisstore.Options{Prefix: "test", Timeout: 5 * time.Second, CachedRefusals: -1})
+	defer store.Close()
+	for _, windows := range limits {
+		for _, subject := range []limiter.Key{limiter.KeyOf("ann"), limiter.KeyOf("bob")} {
+			var claims []limiter.Claim
+			for _, l := range windows {
+				claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("CN", subject.String()), Cost: 1, Value: subject})
+			}
+			var d limiter.Decision
+			if err := store.Take(f.t.Context(), claims, &d); err != nil || !d.Allowed {
+				f.t.Fatal(d, err)
+			}
+		}
+		if windows[0].Noted {
+			if n, err := store.Return(f.t.Context(), windows, limiter.KeyOf("bob")); n != 1 || err != nil {
+				f.t.Fatal(n, err)
+			}
+		}
+	}
+}
+
+// All that a limit with return_on leaves expires by itself, and is deleted when the limit is removed.
+func TestSweep_NothingOfReturnsStays(t *testing.T) {
+	t.Parallel()
+	f := sown(t, dial(t, redistest.Start(t).Addr))
+	f.takes(returning("send.phone"))
+	want := f.keys()
+	f.takes(returning("send.old"))
+	for _, sign := range []string{"{v}", "{n}", "{c}", ":shadow{n}", ":shadow:refused:value"} {
+		if !slices.ContainsFunc(f.keys(), func(key string) bool { return strings.HasSuffix(key, "send.old"+sign) }) {
+			t.Errorf("no key ends in %s: %q", sign, f.keys())
+		}
+	}
+	for _, key := range f.keys() {
+		if ttl := f.rdb.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > 31*24*time.Hour {
+			t.Errorf("%s lives for %v", key, ttl)
+		}
+	}
+	f.sweep(0)
+	if got := f.keys(); !slices.Equal(got, want) {
+		t.Errorf("the sweep left\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// The keys of a conversion are found, and its subjects are none of them.
+func TestCounted_FindsConversions(t *testing.T) {
+	f := sown(t, dial(t, redistest.Start(t).Addr))
+	f.takes(returning("send.old"))
+	all, whole, err := f.node.Counted(t.Context(), map[string]bool{"send.old:1h": true})
+	for _, c := range all {
+		if c.Key == limiter.KeyOf("ann") || c.Key == limiter.KeyOf("bob") {
+			t.Errorf("the subject %v is among the keys", c.Key)
+		}
+	}
+	if err != nil || !whole || len(all) != 2 {
+		t.Errorf("Counted = %v, %v, %v; want the two countries", all, whole, err)
+	}
+}
+
+// Counted finds what the store writes, each key once, under the limits that are asked
+// for and our prefix, and says when it is a sample.
+func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	n, _ := join(t, rdb, "a")
+	take := func(prefix, limit string, keys int) {
+		t.Helper()
+		store := redisstore.New(rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, CachedRefusals: -1})
+		defer store.Close()
+		for i := range keys {
+			claims := []limiter.Claim{{Limit: &limiter.Limit{Name: limit, Rate: limiter.Rate{Count: 3, Window: time.Hour}}, Key: limiter.KeyOf(fmt.Sprint(i)), Cost: 1}}
+			var d limiter.Decision
+			if err := store.Take(t.Context(), claims, &d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	take("test", "send.phone:1h", 3)
+	take("test", "send.ip:1h", 2)
+	take("other", "send.phone:1h", 4)
+	all, whole, err := n.Counted(t.Context(), map[string]bool{"send.phone:1h": true, "send.gone:1h": true})
+	if err != nil || !whole || len(all) != 3 {
+		t.Fatalf("Counted = %v, %v, %v; want the three phones, and that these are all", all, whole, err)
+	}
+	seen := map[limiter.Key]bool{}
+	for _, c := range all {
+		if seen[c.Key] || c.Limit != "send.phone:1h" {
+			t.Errorf("counted %+v; want each key once, of send.phone:1h", c)
+		}
+		seen[c.Key] = true
+	}
+	if !seen[limiter.KeyOf("2")] {
+		t.Errorf("the key of 2 is not among %v", all)
+	}
+
+	pipe := rdb.Pipeline()
+	for i := range 5000 {
+		pipe.Set(t.Context(), "test:{"+limiter.KeyOf("many", fmt.Sprint(i)).String()+"}:send.phone:1h:value", 1, time.Hour)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, whole, err = n.Counted(t.Context(), map[string]bool{"send.phone:1h": true})
+	if err != nil || whole || len(all) < 2000 || len(all) >= 5000 {
+		t.Errorf("of 5003 keys %d were found, whole %v, %v; want a sample", len(all), whole, err)
+	}
+}
+
+// Windows that share a string are found with it, whatever their algorithm.
+func TestCounted_FindsWindowsThatShareAString(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.SlidingLog, limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow, limiter.Cooldown, limiter.Distinct} {
+		rdb := dial(t, redistest.Start(t).Addr)
+		n, _ := join(t, rdb, "a")
+		store := redisstore.New(rdb, redisstore.Options{Prefix: "test", Timeout: time.Minute, CachedRefusals: -1})
+		var claims []limiter.Claim
+		for _, name := range []string{"send.fan:1h", "send.fan:1d", "send.other:1h"} {
+			l := &limiter.Limit{Name: name, Algorithm: a, Rate: limiter.Rate{Count: 1, Window: time.Hour}}
+			if a == limiter.Cooldown {
+				l.Steps = []time.Duration{time.Second}
+			}
+			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("p"), Cost: 1, Value: limiter.KeyOf("v")})
+		}
+		var d limiter.Decision
+		if err := store.Take(t.Context(), claims, &d); err != nil || !d.Allowed {
+			t.Fatal(a, d, err)
+		}
+		store.Close()
+		all, whole, err := n.Counted(t.Context(), map[string]bool{"send.fan:1h": true, "send.fan:1d": true, "send.fan2:1h": true})
+		slices.SortFunc(all, func(a, b cluster.CountedKey) int { return strings.Compare(a.Limit, b.Limit) })
+		want := []cluster.CountedKey{{Limit: "send.fan:1d", Key: limiter.KeyOf("p")}, {Limit: "send.fan:1h", Key: limiter.KeyOf("p")}}
+		if err != nil || !whole || !slices.Equal(all, want) {
+			t.Errorf("%s: Counted = %v, %v, %v; want %v", a, all, whole, err, want)
+		}
+	}
+}
+
+func TestCounted_SaysWhatItLookedFor(t *testing.T) {
+	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
+	if _, _, err := n.Counted(t.Context(), nil); err == nil || err.Error()[:17] != "look for counts: " {
+		t.Errorf("Counted without Redis = %v", err)
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A flood takes back each request that it has just sent, over several connections,
@@ -218,10 +219,7 @@ func weirServer(b *testing.B) (addr string) {
 }
 
 func startListening(b *testing.B, serve func(net.Listener) error, end func()) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := sockettest.Listen(b)
 	var served sync.WaitGroup
 	served.Go(func() { serve(l) })
 	b.Cleanup(func() { end(); served.Wait() })

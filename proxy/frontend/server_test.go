@@ -1,17 +1,23 @@
 package frontend
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
+	"github.com/pires/go-proxyproto"
 	"github.com/rs/zerolog"
 
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -94,10 +100,7 @@ func TestServer_AcceptsAgainAfterErrors(t *testing.T) {
 
 // A listener that somebody else closes is an error; one that is drained is none.
 func TestServer_AListenerThatFails(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	s := newTestServer(echo(), bounds(t, ""), zerolog.Nop())
 	l.Close()
 	if err := s.Serve(l); err == nil || !strings.Contains(err.Error(), "serve "+l.Addr().String()) {
@@ -118,10 +121,7 @@ func TestServer_NothingIsServedAfterDrain(t *testing.T) {
 			c.Close()
 			t.Error("a connection after draining")
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := sockettest.Listen(t)
 		if err := f.serve(l); err != nil {
 			t.Errorf("serve after drain: %v", err)
 		}
@@ -131,41 +131,189 @@ func TestServer_NothingIsServedAfterDrain(t *testing.T) {
 	})
 }
 
-// Answers say that the connection ends while new ones are still taken.
-func TestServer_AnnounceClose(t *testing.T) {
+// An observedListener is a listener that tells when it has accepted a connection, and when it was
+// closed. The connections of one that holds them are slow to be served: nobody gets
+// further with them before that.
+type observedListener struct {
+	net.Listener
+	holds            bool
+	accepted, closed chan struct{}
+	first, end       sync.Once
+}
+
+func newObservedListener(t *testing.T) *observedListener {
+	t.Helper()
+	l := sockettest.Listen(t)
+	return &observedListener{Listener: l, accepted: make(chan struct{}), closed: make(chan struct{})}
+}
+
+func (l *observedListener) Close() error {
+	defer l.end.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+func (l *observedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	l.first.Do(func() { close(l.accepted) })
+	if err == nil && l.holds {
+		c = blockedConn{c, l.closed}
+	}
+	return c, err
+}
+
+// A blockedConn connection cannot be looked into before until is closed.
+type blockedConn struct {
+	net.Conn
+	until chan struct{}
+}
+
+func (c blockedConn) NetConn() net.Conn {
+	<-c.until
+	return c.Conn
+}
+
+// What was accepted just before the listener was closed is served, however long it
+// takes until somebody begins to.
+func TestDrain_ServesWhoWasAcceptedLast(t *testing.T) {
+	l := newObservedListener(t)
+	l.holds = true
+	f := &testServer{T: t, server: newTestServer(echo(), bounds(t, ""), zerolog.Nop()), addr: l.Addr().String()}
+	f.served.Go(func() { f.server.Serve(l) })
+	defer f.served.Wait()
+	w := f.dial(plainly)
+	<-l.accepted
+	if err := f.server.Drain(t.Context()); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+	if answer, _ := w.WantStatus(200); !answer.Close {
+		t.Error("the last answer does not say so")
+	}
+}
+
+// A client that is about to do its handshake has its request answered, in both
+// protocols.
+func TestDrain_ServesWhoIsInTheHandshake(t *testing.T) {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		pair := pairIn(t.TempDir(), "a")
+		issue(t, pair, "a.example")
+		l := newObservedListener(t)
+		s := newTestServer(echo(), bounds(t, ""), zerolog.Nop())
+		certificates, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var served sync.WaitGroup
+		served.Go(func() { s.ServeTLS(l, certificates) })
+		raw, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-l.accepted
+		done := make(chan error, 1)
+		go func() { done <- s.Drain(t.Context()) }()
+		<-l.closed
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(protocol == "HTTP/1.1")
+		protocols.SetHTTP2(protocol == "HTTP/2.0")
+		transport := &http.Transport{
+			Protocols:       protocols,
+			DialContext:     func(context.Context, string, string) (net.Conn, error) { return raw, nil },
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}, //nolint:gosec // issued above
+		}
+		answer, err := (&http.Client{Transport: transport}).Get("https://a.example/")
+		if err != nil {
+			t.Fatalf("%s: %v", protocol, err)
+		}
+		io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.Proto != protocol || answer.StatusCode != 200 {
+			t.Errorf("answered %s %d; want %s", answer.Proto, answer.StatusCode, protocol)
+		}
+		transport.CloseIdleConnections()
+		if err := <-done; err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		served.Wait()
+	}
+}
+
+// proxyHeader is what a load balancer says of a client at 203.0.113.7.
+func proxyHeader(t *testing.T, version byte) string {
+	t.Helper()
+	h := proxyproto.HeaderProxyFromAddrs(version,
+		&net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 4711}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80})
+	var b bytes.Buffer
+	if _, err := h.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// dialBehind connects a client behind a balancer, which says something first: in the clear,
+// also before TLS.
+func (t *testServer) dialBehind(balancer, said string) *sockettest.Client {
+	t.Helper()
+	w := sockettest.Dial(t.T, t.addr, balancer)
+	if t.client != nil {
+		w = sockettest.NewClient(t.T, tls.Client(w.Conn, t.client))
+	}
+	w.Send(said)
+	return w
+}
+
+// balanced trusts whoever is on this machine to say who its clients are.
+const balanced = "proxy_protocol: [127.0.0.0/8]"
+
+func TestProxyProtocol_ByTrustedBalancers(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
-		f := over.startServer(t, "", echo())
-		w := f.dial(plainly)
-		if answer, _ := w.WantStatus(200); answer.Close {
-			t.Fatal("the connection ends already")
+		f := over.startServer(t, balanced, echo())
+		for version := byte(1); version <= 2; version++ {
+			w := f.dialBehind(proxyHeader(t, version), plainly+plainly)
+			for range 2 {
+				if _, body := w.WantStatus(200); !strings.Contains(body, `"203.0.113.7"`) {
+					t.Errorf("version %d: %s; want the client that the balancer names", version, body)
+				}
+			}
 		}
-		f.server.AnnounceClose()
-		w.Send(plainly)
-		if answer, _ := w.WantStatus(200); !answer.Close {
-			t.Error("an answer does not say that the connection ends")
-		}
-		w.WantClosed()
-		if answer, _ := f.dial(plainly).WantStatus(200); !answer.Close {
-			t.Error("a new connection is not told that it ends")
+		for _, said := range []string{"PROXY UNKNOWN\r\n", "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"} { // of their own: a health check
+			if _, body := f.dialBehind(said, plainly).WantStatus(200); !strings.Contains(body, `"127.0.0.1"`) {
+				t.Errorf("%q: %s; want the balancer's own address", said, body)
+			}
 		}
 	})
 }
 
-// Requests that last longer than the time to drain are cut off, and that is said.
-func TestServer_DrainCutsOff(t *testing.T) {
+func TestProxyProtocol_TrustedBalancersMust(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
-		arrived := make(chan bool, 1)
-		f := over.startServer(t, "", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			arrived <- true
-			<-r.Context().Done()
-		}))
-		w := f.dial(plainly)
-		<-arrived
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		if err := f.server.Drain(ctx); err == nil || !strings.Contains(err.Error(), "requests aborted") {
-			t.Errorf("drain: %v", err)
+		f := over.startServer(t, balanced+", timeouts: {header: 300ms}", echo())
+		for _, said := range []string{plainly, "PROXY TCP4 nonsense\r\n" + plainly, "PROXY TCP4 1.2.3.4 ", ""} {
+			sockettest.Dial(t, f.addr, said).WantClosed() // in the clear, as what balancers say is
 		}
-		w.WantClosed()
+	})
+}
+
+func TestProxyProtocol_NobodyElseMay(t *testing.T) {
+	f := startServer(t, "proxy_protocol: [10.0.0.0/8]", echo())
+	for version := byte(1); version <= 2; version++ {
+		f.dial(proxyHeader(t, version) + plainly).WantStatus(400)
+	}
+	if _, body := f.dial(plainly).WantStatus(200); !strings.Contains(body, `"127.0.0.1"`) {
+		t.Errorf("got %s; want the peer's own address", body)
+	}
+}
+
+// A balancer that sends no valid header is closed, counted and logged, once a minute. One that only tries to connect
+// is not.
+func TestProxyProtocol_BadHeadersAreSeen(t *testing.T) {
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, balanced, echo())
+		sockettest.Dial(t, f.addr, "").Conn.Close()
+		for _, said := range []string{plainly, "PROXY nonsense\r\n", "\r\n\r\n\x00\r\nQUIT\n\xff\x00\x00\x00"} {
+			sockettest.Dial(t, f.addr, said).WantClosed()
+		}
+		await.Until(t, "three errors", func() bool { return f.server.BadProxyHeaders() == 3 })
+		if n := strings.Count(f.log.String(), "no valid PROXY protocol header"); n != 1 {
+			t.Errorf("%d lines in the log; want 1", n)
+		}
 	})
 }

@@ -1,7 +1,9 @@
 package http1
 
 import (
+	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -76,4 +78,130 @@ func TestServer_UnreadBodiesTakeNoBuffer(t *testing.T) {
 			t.Errorf("%d buffers taken, want none", n)
 		}
 	})
+}
+
+func TestChunked_Refused(t *testing.T) {
+	for _, c := range []struct {
+		topic, raw string
+		want       error
+	}{
+		{"size beyond counting", "FFFFFFFFFFFFFFFFF|", ErrChunk},
+		{"size of 2^62", "4000000000000000|", ErrChunk},
+		{"size that wraps", "10000000000000005|hello|0|", ErrChunk},
+		{"no size", "|hello|0|", ErrChunk},
+		{"only an extension", ";a|hello|0|", ErrChunk},
+		{"underscore", "0_2e|", ErrChunk},
+		{"prefix", "0x5|hello|0|", ErrChunk},
+		{"plus", "+5|hello|0|", ErrChunk},
+		{"minus", "-5|hello|0|", ErrChunk},
+		{"blank before the size", " 5|hello|0|", ErrChunk},
+		{"blank and no extension after the size", "5 |hello|0|", ErrChunk},
+		{"blank within the size", "5 5|hello|0|", ErrChunk},
+		{"CR in quotes", "5;a=\"\rb\"|hello|0|", ErrChunk},
+		{"LF in quotes", "5;a=\"\nb\"|hello|0|", ErrChunk},
+		{"NUL in quotes", "5;a=\"\x00b\"|hello|0|", ErrChunk},
+		{"line end after a backslash in quotes", "5;a=\"\\|hello|0|", ErrChunk},
+		{"LF ends the line", "5\nhello|0|", ErrChunk},
+		{"CR and something", "5\rXhello|0|", ErrChunk},
+		{"CR in an extension", "2\r\r;a|ab|0|", ErrChunk},
+		{"LF in an extension", "5;a\nb|hello|0|", ErrChunk},
+		{"quoted line end", "1;e=\"|X|0||GET /s", ErrChunk},
+		{"NUL in an extension", "5;\x00|hello|0|", ErrChunk},
+		{"extension too long", "5;" + strings.Repeat("a", 300) + "|hello|0|", ErrChunkLine},
+		{"many extensions for little data", strings.Repeat("1;"+strings.Repeat("a", 200)+"|x|", 200), ErrChunkOverhead},
+		{"something after the data", "5|helloXX0|", ErrChunk},
+		{"an empty line too many", "5|hello||0|", ErrChunk},
+		{"LF after the data", "5|hello\n0|", ErrChunk},
+		{"a request in between", "INVALID|GET / HTTP/1.1|", ErrChunk},
+		{"no last chunk", "5|hello|", errUnended},
+	} {
+		if data, rest, err := chunksSplit(t, lined(c.raw)); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %q, %q, %v; want %v", c.topic, data, rest, err, c.want)
+		}
+	}
+}
+
+func TestChunked_Accepted(t *testing.T) {
+	for _, c := range []struct{ raw, data, rest string }{
+		{"5|hello|1|!|0||", "hello!", "|"},
+		{"5;a=b|hello|000;c||", "hello", "|"},
+		{"5;a=b;c=\"d; \\\"e\x80\"|hello|0||", "hello", "|"},
+		{"5 ;a\t= b|hello|0 ; c||", "hello", "|"},
+		{"0000000000000005|hello|0000000000000000000000||", "hello", "|"},
+		{"a|0123456789|0|A: b||GET /", "0123456789", "A: b||GET /"},
+		{"0||", "", "|"},
+		{strings.Repeat("1|x|", 10_000) + "0||", strings.Repeat("x", 10_000), "|"},
+	} {
+		if len(c.raw) > 1000 { // too long to try each offset
+			c.raw, c.rest = lined(c.raw), lined(c.rest)
+			if data, rest, err := chunksAt(c.raw, -1); data != c.data || rest != c.rest || err != nil {
+				t.Errorf("got %d bytes, %q, %v; want %d, %q", len(data), rest, err, len(c.data), c.rest)
+			}
+			continue
+		}
+		if data, rest, err := chunksSplit(t, lined(c.raw)); data != c.data || rest != lined(c.rest) || err != nil {
+			t.Errorf("%q: got %q, %q, %v; want %q, %q", c.raw, data, rest, err, c.data, c.rest)
+		}
+	}
+}
+
+// An upstream may pad sizes, and have long extensions; other than that its chunks are read
+// like those of clients.
+func TestChunked_OfResponses(t *testing.T) {
+	for _, c := range []struct {
+		raw, data string
+		want      error
+	}{
+		{"5  |hello|0   ||", "hello", nil},
+		{"5\t|hello|0||", "hello", nil},
+		{"5;" + strings.Repeat("a", 4000) + "|hello|0||", "hello", nil},
+		{"5;" + strings.Repeat("a", 4100) + "|hello|0||", "", ErrChunkLine},
+		{strings.Repeat("1;"+strings.Repeat("a", 1000)+"|x|", 60) + "0||", strings.Repeat("x", 60), nil},
+		{strings.Repeat("1;"+strings.Repeat("a", 1000)+"|x|", 70) + "0||", "", ErrChunkOverhead},
+		{"5 x|hello|0||", "", ErrChunk},
+		{"5\nhello|0||", "", ErrChunk},
+		{"4000000000000000|", "", ErrChunk},
+		{"5;a=\"\n\"|hello|0||", "", ErrChunk},
+	} {
+		if len(c.raw) > 10_000 { // too long to try each offset
+			l := Limits{}.forResponses()
+			if data, _, err := chunksOf(lined(c.raw), -1, &l); data != c.data || !errors.Is(err, c.want) {
+				t.Errorf("%.40q: got %q, %v; want %q, %v", c.raw, data, err, c.data, c.want)
+			}
+			continue
+		}
+		if data, err := responseChunks(t, lined(c.raw)); data != c.data || !errors.Is(err, c.want) {
+			t.Errorf("%.40q: got %q, %v; want %q, %v", c.raw, data, err, c.data, c.want)
+		}
+	}
+}
+
+// What is written can be read, and nothing is not written as the last chunk.
+func TestChunked_RoundTrip(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var raw []byte
+		var want strings.Builder
+		for range random.IntN(5) {
+			piece := strings.Repeat("d", random.IntN(70_000)*random.IntN(2))
+			want.WriteString(piece)
+			raw = appendChunk(raw, []byte(piece))
+		}
+		raw = append(raw, lastChunk...)
+		if data, rest, err := chunksAt(string(raw), len(raw)); data != want.String() || rest != "" || err != nil {
+			t.Fatalf("got %d bytes, %q, %v; want %d", len(data), rest, err, want.Len())
+		}
+	}
+}
+
+func TestChunked_SizesBeyond32Bits(t *testing.T) {
+	for _, n := range []uint64{0, 1, 15, 16, 255, 1 << 32, 1<<60 - 1, 1<<64 - 1} {
+		got := uint64(0)
+		for _, c := range appendHex(nil, n) {
+			got = got<<4 | uint64(hexValue(c))
+		}
+		if got != n {
+			t.Errorf("%d became %s", n, appendHex(nil, n))
+		}
+	}
 }

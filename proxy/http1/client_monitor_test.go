@@ -1,9 +1,12 @@
 package http1
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
@@ -112,3 +115,155 @@ func BenchmarkServer_CheckClients(b *testing.B) {
 
 // An unconnected connection can do nothing.
 type unconnected struct{ net.Conn }
+
+// Whoever waits for a request's context hears that the client has left, and so does
+// what was made from it; before anybody does, it costs nothing.
+func TestContext_CanceledWhenClientIsGone(t *testing.T) {
+	type ends struct{ done, derived, after, err, asked bool }
+	inside, ended := make(chan struct{}), make(chan ends, 1)
+	p := serving(t, func(x *Exchange) {
+		c := &Context{Exchange: x}
+		if c.Observed() || c.Err() != nil || x.conn.monitor.waitingSince.Load() != 0 {
+			t.Error("it is watched though nobody has asked")
+		}
+		derived, cancel := context.WithCancel(c)
+		defer cancel()
+		after := make(chan struct{})
+		context.AfterFunc(c, func() { close(after) })
+		kept := context.AfterFunc(c, func() { t.Error("it was told after all") })
+		if !kept() {
+			t.Error("nothing was stopped")
+		}
+		close(inside)
+		var e ends
+		e.done, e.derived, e.after = closes(c.Done()), closes(derived.Done()), closes(after)
+		e.err, e.asked = errors.Is(c.Err(), context.Canceled) && errors.Is(derived.Err(), context.Canceled), c.Observed()
+		x.StopMonitoringClient(c)
+		ended <- e
+		x.Abort()
+	}, nil)
+	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+	<-inside
+	_ = w.Conn.(*net.TCPConn).SetLinger(0)
+	w.Close()
+	if got, want := await.Value(t, ended, "end"), (ends{true, true, true, true, true}); got != want {
+		t.Errorf("got %+v; want %+v", got, want)
+	}
+}
+
+// What is asked only when the client has left is told so at once.
+func TestContext_DoneAfterClientIsGone(t *testing.T) {
+	c := &Context{}
+	c.Abort()
+	told := make(chan struct{})
+	if c.AfterFunc(func() { close(told) })() {
+		t.Error("it was stopped")
+	}
+	if !closes(c.Done()) || !closes(told) || !errors.Is(c.Err(), context.Canceled) || !c.Observed() {
+		t.Error("it does not say so")
+	}
+	if _, ok := c.Deadline(); ok || c.Value("x") != nil {
+		t.Error("it has what it never got")
+	}
+}
+
+func closes(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-time.After(soon):
+		return false
+	}
+}
+
+// yieldsOf returns how many of n responses a readYield yields after, if each yield ends
+// like this.
+func yieldsOf(n int, end func(y *readYield)) (yields int) {
+	var y readYield
+	for range n {
+		if y.due() {
+			yields++
+			end(&y)
+		}
+	}
+	return yields
+}
+
+func TestReadYield_YieldsWhereItGains(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		end         func(y *readYield)
+		least, most int // of 6,400 responses
+	}{
+		{"a request is there, and the one before waited for an upstream", (*readYield).found, 6400, 6400},
+		{"a request is there, and nothing waits", func(y *readYield) { y.found(); y.skipNext() }, 3200, 3200},
+		{"no request is there", (*readYield).foundNothing, 100, 106},
+		{"no request is there, and nothing waits", func(y *readYield) { y.foundNothing(); y.skipNext() }, 100, 106},
+	} {
+		if got := yieldsOf(6400, c.end); got < c.least || got > c.most {
+			t.Errorf("%s: %d yields, want %d to %d", c.name, got, c.least, c.most)
+		}
+	}
+}
+
+// When requests come quickly again, the first yield that finds one ends the pause.
+func TestReadYield_BeginsAgain(t *testing.T) {
+	var y readYield
+	for range 1000 {
+		if y.due() {
+			y.foundNothing()
+		}
+	}
+	for !y.due() {
+	}
+	y.found()
+	for range 10 {
+		if !y.due() {
+			t.Fatal("no yield after one that has found a request")
+		}
+		y.found()
+	}
+}
+
+// A connection yields after a response, and knows whether an upstream was waited for.
+func TestReadYield_OfAConnection(t *testing.T) {
+	upstream := serving(t, says, nil)
+	client := &Client{}
+	pool := client.NewPool(Endpoint{Network: "tcp", Address: upstream.addr})
+	defer pool.Close()
+	type request struct {
+		yield          readYield
+		waited, before bool
+	}
+	requests := make(chan request, 1)
+	p := serving(t, func(x *Exchange) {
+		before := x.waited
+		if x.Path() == "/forward" {
+			c := client.NewCall(x)
+			c.Begin("GET", "a", "/")
+			if err := pool.Send(c); err != nil {
+				t.Error(err)
+			}
+			c.Release()
+		}
+		requests <- request{x.conn.yield, x.waited, before}
+		says(x)
+	}, func(s *Server) {
+		afterHandler(s)
+		s.yields = true
+	})
+	for path, waits := range map[string]bool{"/": false, "/forward": true} {
+		w := p.dial(t, "")
+		for i := range 2 {
+			w.Send(lined("GET " + path + " HTTP/1.1|Host: a||"))
+			w.WantStatus(200)
+			r := await.Value(t, requests, "request")
+			if r.before || r.waited != waits {
+				t.Errorf("%s, request %d: waited is %v, then %v", path, i, r.before, r.waited)
+			}
+			if yielded := r.yield != (readYield{}); !waits && yielded != (i > 0) {
+				t.Errorf("%s, request %d: %+v", path, i, r.yield)
+			}
+		}
+	}
+}

@@ -271,3 +271,49 @@ func TestForward_BadResponses(t *testing.T) {
 		}
 	})
 }
+
+// A connection that somebody was authenticated on serves nobody else.
+func TestForward_ConnectionBoundAuthentication(t *testing.T) {
+	sockettest.OverBoth(t, func(t testing.TB) {
+		for _, c := range []struct {
+			challenge string
+			kept      int
+		}{{"NTLM", 0}, {"Basic realm=x, Negotiate abc", 0}, {`Basic realm="x"`, 1}} {
+			address, _ := answering(t, lined("HTTP/1.1 401 Unauthorized|WWW-Authenticate: "+c.challenge+"|Content-Length: 0||"))
+			p := proxyTo(t, address, nil)
+			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: close||"))
+			w.WantStatus(401)
+			w.WantClosed()
+			if got := p.pool.Idle(); got != c.kept {
+				t.Errorf("%s: %d connections were kept; want %d", c.challenge, got, c.kept)
+			}
+		}
+	})
+}
+
+// Of TE only "trailers" reaches the upstream, and only as our own word.
+func TestForward_TEIsGenerated(t *testing.T) {
+	for _, accept := range []bool{true, false} {
+		address, seen := answering(t, okAnswer)
+		p := proxyTo(t, address, func(p *proxy) {
+			p.change = func(_ *Exchange, c *Call) {
+				if accept {
+					c.AcceptTrailers()
+				}
+			}
+		})
+		for _, line := range []string{"TE: gzip", "TE: trailers, gzip;q=0.5", "te: trailers|Connection: te", "TE: trailers|TE: deflate|Connection: TE, X", ""} {
+			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|"+strings.TrimPrefix(line+"|", "|")+"|"))
+			w.WantStatus(200)
+			got := await.Value(t, seen, "request")
+			want := lined("GET / HTTP/1.1|Host: a||")
+			if accept {
+				want = lined("GET / HTTP/1.1|Host: a|Connection: TE|TE: trailers||")
+			}
+			if got != want {
+				t.Errorf("%q: got %q; want %q", line, got, want)
+			}
+			w.Close()
+		}
+	}
+}

@@ -9,14 +9,19 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/pooltest"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -305,5 +310,174 @@ func TestCall_AbortAtTheBeginningOfAWait(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// A head that was reset differs from a new one by the memory of its fields alone.
+func TestReset_ClearsEveryField(t *testing.T) {
+	var q Request
+	pooltest.Fill(t, &q)
+	q.Reset()
+	pooltest.Empty(t, &q)
+	var r Response
+	pooltest.Fill(t, &r)
+	r.Reset()
+	pooltest.Empty(t, &r)
+}
+
+// An exchange takes nothing from one client to another: it keeps empty buffers, a released call, and
+// what belongs to the handler.
+func TestReset_ExchangeOfAnotherClient(t *testing.T) {
+	s := new(Server)
+	c := &conn{server: s, x: new(Exchange)}
+	x := c.x
+	pooltest.Fill(t, x, net.Conn(new(net.TCPConn)), bodyFiller(new(Call)), flusher(x))
+	x.in.headBuf = make([]byte, headBufferSize)
+	x.out.buf = make([]byte, headBufferSize)
+	x.call = nil
+	c.releaseExchange()
+	if c.x != nil {
+		t.Error("the connection keeps its exchange")
+	}
+	if poisoned != (x.in.headBuf == nil) {
+		t.Errorf("a buffer of %d bytes is kept", len(x.in.headBuf))
+	}
+	x.in.headBuf = nil // it is read into before it is read from
+	pooltest.Empty(t, x, "Exchange.State")
+}
+
+// A call takes nothing from one request to another: it keeps an empty buffer, and the channel by which
+// its next upload ends.
+func TestReset_CallOfAnotherClient(t *testing.T) {
+	client := new(Client)
+	c := new(Call)
+	pooltest.Fill(t, c, net.Conn(new(net.TCPConn)), bodyFiller(new(Call)), flusher(new(Exchange)))
+	c.client, c.x, c.conn, c.upload.running = client, nil, nil, false
+	c.out.buf = make([]byte, headBufferSize)
+	c.Release()
+	pooltest.Empty(t, c, "Call.upload.done")
+}
+
+// A lateConn's first Read begins when the wait for a request is ended, and then is
+// what read makes of it.
+type lateConn struct {
+	net.Conn
+	ended chan struct{}
+	end   sync.Once
+	first sync.Once
+	read  func(c net.Conn, p []byte) (int, error)
+}
+
+func (c *lateConn) NetConn() net.Conn { return c.Conn }
+
+func (c *lateConn) SetReadDeadline(at time.Time) error {
+	err := c.Conn.SetReadDeadline(at)
+	if at.Equal(pastTime()) {
+		c.end.Do(func() { close(c.ended) })
+	}
+	return err
+}
+
+func (c *lateConn) Read(p []byte) (n int, err error) {
+	read := net.Conn.Read
+	c.first.Do(func() {
+		<-c.ended
+		read = c.read
+	})
+	return read(c.Conn, p)
+}
+
+// A request that comes at the moment in which its idle connection is ended is
+// answered, whether it was read before or is still to be read.
+func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
+	for name, read := range map[string]func(c net.Conn, p []byte) (int, error){
+		"read": func(c net.Conn, p []byte) (int, error) {
+			_ = c.SetReadDeadline(time.Time{})
+			return c.Read(p)
+		},
+		"to be read": func(c net.Conn, _ []byte) (int, error) {
+			for socket.StateOf(socket.Of(c)) != socket.Readable {
+				runtime.Gosched()
+			}
+			return 0, os.ErrDeadlineExceeded
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := sockettest.Listen(t)
+			client, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			accepted, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &lateConn{Conn: accepted, ended: make(chan struct{}), read: read}
+			s := &Server{Handler: reads, Timeouts: Timeouts{Header: time.Minute, Body: time.Minute}}
+			go s.ServeConn(c)
+			done := make(chan error, 1)
+			await.Until(t, "connection", func() bool { return s.Connections() == 1 })
+			go func() { done <- s.Shutdown(t.Context()) }()
+			<-c.ended
+			if _, err := io.WriteString(client, lined("POST /late HTTP/1.1|Host: a|Content-Length: 3||abc")); err != nil {
+				t.Fatal(err)
+			}
+			res, err := http.ReadResponse(bufio.NewReader(client), nil)
+			if err != nil {
+				t.Fatalf("the request was lost: %v", err)
+			}
+			if body, err := io.ReadAll(res.Body); err != nil || string(body) != "/late abc" || !res.Close {
+				t.Errorf("got %q, %v, closing %v; want the last answer", body, err, res.Close)
+			}
+			if err := await.Value(t, done, "end"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Shutdown ends a connection that begins to wait for a request at the same moment: the
+// deadline of that wait does not replace the one by which Shutdown ends it.
+func TestServer_ShutdownWhileDeadlineIsSet(t *testing.T) {
+	client, accepted := net.Pipe()
+	defer client.Close()
+	s := &Server{Handler: says, Timeouts: Timeouts{Header: time.Hour, Idle: time.Hour}}
+	go s.ServeConn(late{accepted, func() { s.closeIdleConns() }})
+	await.Until(t, "connection", func() bool { return s.Connections() == 1 })
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(t.Context()) }()
+	if err := await.Value(t, done, "end of Shutdown"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A failingListener cannot accept connections a few times.
+type failingListener struct {
+	net.Listener
+	failures int
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.failures--; l.failures >= 0 {
+		return nil, syscall.EMFILE
+	}
+	return l.Listener.Accept()
+}
+
+// A server that only announces the end of its connections accepts new ones, also after
+// an error of its listener.
+func TestServer_AcceptErrorsAfterDisableKeepAlives(t *testing.T) {
+	l := sockettest.Listen(t)
+	s := &Server{Handler: says}
+	s.DisableKeepAlives()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(&failingListener{l, 3}) }()
+	sockettest.Dial(t, l.Addr().String(), lined("GET / HTTP/1.1|Host: a||")).WantStatus(200)
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := await.Value(t, served, "end of Serve"); err != nil {
+		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package http1
 import (
 	"context"
 	"errors"
-
 	"io"
 	"net"
 	"net/http"
@@ -417,18 +416,6 @@ func TestServer_ClientGone(t *testing.T) {
 		c.leave(w.Conn.(*net.TCPConn))
 		await.Until(t, "connection closed", func() bool { return p.server.Connections() == 0 })
 	}
-}
-
-func TestServer_PanicEndsTheConnection(t *testing.T) {
-	sockettest.OverBoth(t, func(t testing.TB) {
-		panics := make(chan any, 1)
-		p := serving(t, func(*Exchange) { panic("oh") }, func(s *Server) { s.OnPanic = func(v any) { panics <- v } })
-		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||"))
-		w.WantClosed()
-		if v := await.Value(t, panics, "panic"); v != "oh" {
-			t.Errorf("got %v", v)
-		}
-	})
 }
 
 func TestServer_GracefulShutdown(t *testing.T) {

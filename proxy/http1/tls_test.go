@@ -3,12 +3,9 @@ package http1
 import (
 	"bufio"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -18,76 +15,6 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
-
-// TLS on both sides, with reuse on both.
-func TestTLS_BothSides(t *testing.T) {
-	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
-	certified.StartTLS()
-	defer certified.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(certified.Certificate())
-	server := &tls.Config{Certificates: certified.TLS.Certificates}
-	trusting := &tls.Config{RootCAs: roots, ServerName: "example.com"}
-
-	serve := func(s *Server, secure func(net.Listener) net.Listener) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = s.Serve(secure(l)) }()
-		t.Cleanup(func() { s.Close() })
-		return l.Addr().String()
-	}
-	upstream := serve(&Server{Handler: func(x *Exchange) {
-		if x.Path() == "/cut" {
-			x.Begin(200)
-			_ = x.StartBody(Framing{UntilClose, -1})
-			_, _ = x.Write([]byte("half"))
-			_ = x.Flush()
-			x.Abort()
-			return
-		}
-		reads(x)
-	}}, func(l net.Listener) net.Listener { return tls.NewListener(l, server) })
-	p := proxyTo(t, "", nil)
-	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: upstream, TLS: trusting})
-	downstream := &Server{Handler: p.handle, HalfClose: AbortOnHalfClose}
-	address := serve(downstream, func(l net.Listener) net.Listener { return secureListener{l, server} })
-
-	dial := func() *sockettest.Client {
-		c, err := tls.Dial("tcp", address, trusting)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(soon))
-		return sockettest.NewClient(t, c)
-	}
-	w := dial()
-	large := strings.Repeat("x", 300_000)
-	for range 3 {
-		w.Send(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
-		if _, body := w.WantStatus(200); body != "/1 " {
-			t.Errorf("got %q", body)
-		}
-		if _, body := w.WantStatus(200); body != "/2 "+large {
-			t.Errorf("got %d bytes", len(body))
-		}
-	}
-	// The client may have the answer before the connection is given back.
-	await.Until(t, "one upstream connection is kept", func() bool { return p.pool.Idle() == 1 })
-	w.Send(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
-	if res, err := http.ReadResponse(w.Reader, nil); err == nil {
-		if body, err := io.ReadAll(res.Body); err == nil {
-			t.Errorf("got %q, and no sign that it is cut", body)
-		}
-	}
-	w = dial()
-	w.Send(lined("GET /1 HTTP/1.1|Host: a||"))
-	w.WantStatus(200)
-	w.Close()
-	await.Until(t, "client gone", func() bool { return downstream.Connections() == 0 })
-}
 
 // What an upstream sends after its answer is no answer to the next request, wherever it waits: in the same
 // record, in the next, or in the socket.
@@ -178,10 +105,7 @@ func TestTLS_IdleClients(t *testing.T) {
 	for closes, idle := range map[bool]time.Duration{false: 50 * time.Millisecond, true: 10 * soon} {
 		ended := make(chan error, 1)
 		server := &Server{Handler: p.handle, Timeouts: Timeouts{Header: soon, Idle: idle}, OnClose: func(_ net.Conn, err error) { ended <- err }}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := sockettest.Listen(t)
 		go func() { _ = server.Serve(secureListener{l, s.Server}) }()
 		t.Cleanup(func() { server.Close() })
 		c, err := tls.Dial("tcp", l.Addr().String(), s.Client)

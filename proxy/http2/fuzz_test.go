@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A model is what a client knows about its connection: the frames that the server may send
@@ -181,11 +182,7 @@ func FuzzFrames(f *testing.F) {
 		if len(steps) > 1000 {
 			return
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		l := sockettest.Listen(t)
 		served := make(chan bool)
 		go func() {
 			defer close(served)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // enough is how long a test waits for what must happen. It is a failure to reach it.
@@ -74,10 +75,7 @@ func startServer(t *testing.T, h handler, change ...func(*Server)) *testServer {
 	for _, f := range change {
 		f(s)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {

@@ -179,11 +179,7 @@ func TestMemory_InterimResponsesThatNobodyReads(t *testing.T) {
 func TestInput_TheLastByteAlone(t *testing.T) {
 	sockettest.OverBoth(t, func(tb testing.TB) {
 		s := &Server{Handler: handler{serve: func(s *Stream) { say(s, 200, "ok") }}}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		defer l.Close()
+		l := sockettest.Listen(tb)
 		var all sync.WaitGroup
 		defer all.Wait()
 		all.Go(func() {

@@ -3,6 +3,7 @@ package key
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,4 +106,198 @@ func TestBypass(t *testing.T) {
 			secretless(t, err, "138001", "139001", "eve", "abc")
 		}
 	}
+}
+
+// guarded is the phone of DESIGN's SMS route: the body decides, the header must
+// not say anything else, and the upstream is told the canonical number.
+func guarded(t testing.TB) *Spec {
+	s := phoneAt(t, "json:/phone")
+	s.Name, s.Equal, s.SetHeader = "phone", []Origin{{Header, "X-Phone"}}, "X-Phone-E164"
+	return s
+}
+
+func TestExtract_CopiesMustAgree(t *testing.T) {
+	const good = `{"phone":"13800138000"}`
+	for name, c := range map[string]struct {
+		body   string
+		header []string
+		want   string
+		err    error
+	}{
+		"no copy":               {good, nil, "+8613800138000", nil},
+		"an empty copy":         {good, []string{""}, "+8613800138000", nil},
+		"the same":              {good, []string{"13800138000"}, "+8613800138000", nil},
+		"another spelling":      {good, []string{"+86 138-0013-8000"}, "+8613800138000", nil},
+		"a number":              {`{"phone":13800138000}`, []string{"13800138000"}, "+8613800138000", nil},
+		"another number":        {good, []string{"13900139000"}, "", ErrMismatch},
+		"no number":             {good, []string{"x"}, "", ErrMismatch},
+		"two copies":            {good, []string{"13800138000", "13800138000"}, "", ErrAmbiguous},
+		"only the copy":         {`{}`, []string{"13800138000"}, "", ErrMissing},
+		"an invalid original":   {`{"phone":"x"}`, []string{"13800138000"}, "", ErrInvalid},
+		"neither":               {`{}`, nil, "", ErrMissing},
+		"an ambiguous original": {`{"phone":"1","phone":"2"}`, nil, "", ErrAmbiguous},
+	} {
+		got, err := extract(guarded(t), sendsJSON(c.body).with("X-Phone", c.header...))
+		if got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%s: %q, %v; want %q, %v", name, got, err, c.want, c.err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "json:/phone") {
+			t.Errorf("%s: %v; want the key named", name, err)
+		}
+		secretless(t, err, "138", "139")
+	}
+}
+
+// A policy that lets a request pass without the key does not let a copy of the
+// key pass beside it.
+func TestExtract_PoliciesDoNotHideACopy(t *testing.T) {
+	for _, policy := range []Missing{Skip, Shared, Use} {
+		s := guarded(t)
+		s.OnMissing, s.Fallback, s.OnInvalid, s.InvalidFallback = policy, of("global"), policy, of("global")
+		for _, body := range []string{`{}`, ``, `{"phone":"x"}`, `{"phone":`} {
+			if _, err := extract(s, sendsJSON(body).with("X-Phone", "13800138000")); !errors.Is(err, ErrMismatch) {
+				t.Errorf("%s, %q beside a copy = %v; want ErrMismatch", policy, body, err)
+			}
+			if _, err := extract(s, sendsJSON(body)); err != nil {
+				t.Errorf("%s, %q alone = %v; want what the policy says", policy, body, err)
+			}
+		}
+		if _, err := extract(s, sendsJSON(`{"phone":"13800138000"}`).with("X-Phone", "13900139000")); !errors.Is(err, ErrMismatch) {
+			t.Errorf("%s, another number = %v; want ErrMismatch", policy, err)
+		}
+	}
+}
+
+func TestExtract_NullIsNotTheWordNull(t *testing.T) {
+	s := of("json:/a")
+	s.Equal = []Origin{{Header, "X-A"}}
+	if _, err := extract(s, sendsJSON(`{"a":null}`).with("X-A", "null")); !errors.Is(err, ErrMismatch) {
+		t.Errorf("null and the word = %v; want ErrMismatch", err)
+	}
+	if got, err := extract(s, sendsJSON(`{"a":42}`).with("X-A", "42")); err != nil || got != "42" {
+		t.Errorf("42 and 42 = %q, %v; want them to agree", got, err)
+	}
+}
+
+func TestExtract_Invalid(t *testing.T) {
+	with := func(m Missing) *Spec {
+		s := phoneAt(t, "header:X-Phone")
+		s.OnInvalid, s.InvalidFallback = m, of("global")
+		return s
+	}
+	var v Value
+	for _, m := range []Missing{"", Reject} {
+		if err := with(m).Extract(header("x"), &v); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "header:X-Phone") {
+			t.Errorf("%q: %v; want ErrInvalid that names the key", m, err)
+		}
+	}
+	if err := with(Skip).Extract(header("x"), &v); err != nil || !v.Skip {
+		t.Errorf("skip: %v, %v; want Skip", v.Skip, err)
+	}
+	if err := with(Use).Extract(header("x"), &v); err != nil || !slices.Equal(v.Parts, []string{"global", ""}) {
+		t.Errorf("use: %q, %v; want the other key", v.Parts, err)
+	}
+	s := with(Shared)
+	s.OnMissing = Shared
+	if err := s.Extract(header("x"), &v); err != nil || len(v.Parts) != 1 || v.Text() != "" {
+		t.Fatalf("shared: %q, %v; want one part without a text", v.Parts, err)
+	}
+	invalid := slices.Clone(v.Parts)
+	v.Reset()
+	if err := s.Extract(header("y"), &v); err != nil || !slices.Equal(v.Parts, invalid) {
+		t.Errorf("shared: %q, %v; want all that are not valid together", v.Parts, err)
+	}
+	v.Reset()
+	if err := s.Extract(header(), &v); err != nil || slices.Equal(v.Parts, invalid) {
+		t.Errorf("shared: %q, %v; want those without the key apart from those with a bad one", v.Parts, err)
+	}
+}
+
+func TestExtract_SetHeader(t *testing.T) {
+	s := guarded(t)
+	var v Value
+	want := func(name string, fields ...Field) {
+		t.Helper()
+		if !slices.Equal(v.Set, fields) {
+			t.Errorf("%s: set %v; want %v", name, v.Set, fields)
+		}
+	}
+	number := Field{"X-Phone-E164", "+8613800138000"}
+	m := sendsJSON(`{"phone":"138 0013 8000","user":"a\nb: c"}`)
+	if err := s.Extract(m, &v); err != nil {
+		t.Fatal(err)
+	}
+	want("the canonical number", number)
+	if err := s.Extract(m, &v); err != nil {
+		t.Fatal(err)
+	}
+	want("once for one name", number)
+	ip := of("client_ip")
+	ip.SetHeader = "X-Client"
+	m.client = client4("192.0.2.1/32").client
+	pair := &Spec{Name: "pair", Join: []*Spec{ip, s}}
+	if err := pair.Extract(m, &v); err != nil {
+		t.Fatal(err)
+	}
+	want("of all keys", number, Field{"X-Client", "192.0.2.1"})
+
+	v.Reset()
+	s.OnMissing = Skip
+	if err := s.Extract(sendsJSON(`{}`), &v); err != nil {
+		t.Fatal(err)
+	}
+	want("without the key, what the client sends is taken away", Field{"X-Phone-E164", ""})
+	v.Reset()
+	if err := s.Extract(sendsJSON(`{"phone":"x"}`), &v); err == nil {
+		t.Fatal("no number was taken")
+	}
+	want("with an invalid key as well", Field{"X-Phone-E164", ""})
+
+	user := of("json:/user")
+	user.SetHeader = "X-User"
+	if err := user.Extract(m, &v); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("a text with a line break = %v; want ErrAmbiguous, for it would forge a field", err)
+	}
+}
+
+// No policy lets a request pass, or counts it elsewhere, of which some server finds
+// the key.
+func TestExtract_PoliciesDoNotHideOtherReadings(t *testing.T) {
+	byClaim := claimOf(opened(t, TokenConfig{Secret: []byte(secret)}), "sub")
+	for name, c := range map[string]struct {
+		spec *Spec
+		r    Request
+	}{
+		"digits beyond ASCII":    {phoneAt(t, "header:X-Phone"), header("+86 138 0013 800٠")},
+		"an extension":           {phoneAt(t, "header:X-Phone"), header("+86 138 0013 8000 ext 7")},
+		"text around a number":   {phoneAt(t, "header:X-Phone"), header("to +86 138 0013 8000")},
+		"digits, and others":     {of("header:X-Phone", Digits), header("138٠")},
+		"beyond ASCII":           {of("header:X-Phone", Lower), header("É")},
+		"a folded field":         {of("header:X-Phone"), request{header: http.Header{"X_phone": {"1"}}}},
+		"a folded parameter":     {of("query:phone"), sends("", "").asks("phone[]=1")},
+		"a folded cookie":        {of("cookie:sid"), request{header: http.Header{"Cookie": {"s.id=1; sid[]=2"}}}},
+		"a folded form field":    {of("form:phone"), sendsForm("[phone]=1")},
+		"a folded query":         {of("form:phone"), sendsForm("phone=1").asks("phone[]=2")},
+		"a folded query, alone":  {of("form:phone"), sendsForm("a=1").asks("phone[]=2")},
+		"a form with semicolons": {of("form:phone"), sendsForm("a=1;phone=1")},
+		"a form in parts":        {of("form:phone"), sends("multipart/form-data; boundary=B", "x--B\r\n\r\n--B--")},
+		"a coded form":           {of("form:phone"), sendsForm("phone=1").with("Content-Encoding", "gzip")},
+		"two blanks":             {byClaim, sends("", "").with("Authorization", "Bearer  x")},
+		"no scheme":              {byClaim, sends("", "").with("Authorization", "x.y.z")},
+		"Bearer hidden":          {byClaim, sends("", "").with("Authorization", "Basic x, Bearer x")},
+	} {
+		for _, policy := range []Missing{Reject, Skip, Shared, Use} {
+			s := *c.spec
+			s.OnMissing, s.Fallback, s.OnInvalid, s.InvalidFallback = policy, of("global"), policy, of("global")
+			if got, err := extract(&s, c.r); !errors.Is(err, ErrAmbiguous) {
+				t.Errorf("%s, %s: %q, %v; want ErrAmbiguous", name, policy, got, err)
+			}
+			secretless(t, extractError(&s, c.r), "138", "x.y")
+		}
+	}
+}
+
+func extractError(s *Spec, r Request) error {
+	_, err := extract(s, r)
+	return err
 }

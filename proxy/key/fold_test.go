@@ -182,15 +182,3 @@ func TestNames_CommonNamesCostNothing(t *testing.T) {
 		t.Errorf("%v allocations", got)
 	}
 }
-
-func BenchmarkNames(b *testing.B) {
-	n := NameSet{}.With("phone").With("user_id")
-	for _, name := range []string{"utm_source", "filter[name][]", "\u00e9t\u00e9"} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				n.Confused(nil, name)
-			}
-		})
-	}
-}

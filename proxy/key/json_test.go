@@ -272,15 +272,3 @@ func FuzzJSON(f *testing.F) {
 func document() []byte {
 	return []byte(`{"id":1,"items":[` + strings.TrimSuffix(strings.Repeat(`{"a":"xxxxxxxxxxxxxxxx","b":[1,2,3]},`, 20), ",") + `],"user":{"name":"x","phone":"+8613800138000"}}`)
 }
-
-func BenchmarkJSON(b *testing.B) {
-	doc := document()
-	b.SetBytes(int64(len(doc)))
-	b.ReportAllocs()
-	var v Value
-	for b.Loop() {
-		if f, err := v.lookup(doc, "/user/phone"); err != nil || f.text != "+8613800138000" {
-			b.Fatal(f, err)
-		}
-	}
-}

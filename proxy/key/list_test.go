@@ -2,10 +2,15 @@ package key
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func mustList(t *testing.T, s *Spec, text string) *List {
@@ -193,4 +198,194 @@ func TestList_Exactly(t *testing.T) {
 	if !mustList(t, name, "a").HasExactly(&v, netip.Addr{}) {
 		t.Error("a text is not on its list")
 	}
+}
+
+// nameOf returns the name that l has for the key of r.
+func nameOf(t *testing.T, l *List, s *Spec, r Request) string {
+	t.Helper()
+	var v Value
+	if err := s.Extract(r, &v); err != nil {
+		t.Fatal(err)
+	}
+	return l.Name(&v)
+}
+
+func mustNames(t *testing.T, s *Spec, text string) *List {
+	t.Helper()
+	l, problems := ParseNames(s, text)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return l
+}
+
+func TestParseNames_Texts(t *testing.T) {
+	phone := phoneAt(t, "header:X-Phone")
+	l := mustNames(t, phone, "\ufeff# customers\r\n138 0013 8000 = pro  # ours\n\n+8613900139000=free\n008613800138000=pro\n")
+	if l.Len() != 2 || !slices.Equal(l.Names(), []string{"pro", "free"}) {
+		t.Errorf("%d values with the names %v; want 2 with pro and free", l.Len(), l.Names())
+	}
+	for number, want := range map[string]string{"+86 13800138000": "pro", "13900139000": "free", "13800138001": ""} {
+		if got := nameOf(t, l, phone, header(number)); got != want {
+			t.Errorf("%s: %q; want %q", number, got, want)
+		}
+	}
+	user := of("header:X-Phone")
+	l = mustNames(t, user, "a=b=pro\n")
+	if got := nameOf(t, l, user, header("a=b")); got != "pro" {
+		t.Errorf("a=b: %q; want pro", got)
+	}
+	if (*List)(nil).Name(&Value{}) != "" || (*List)(nil).Names() != nil {
+		t.Error("no list has a name")
+	}
+}
+
+// The smallest network holds. A client of several addresses has the name of any of them.
+func TestParseNames_Networks(t *testing.T) {
+	ip := of("client_ip")
+	l := mustNames(t, ip, "192.0.2.0/24=free\n192.0.2.7=pro\n2001:db8::/32=free\n2001:db8:1::5=pro\n")
+	for client, want := range map[string]string{
+		"192.0.2.1/32": "free", "192.0.2.7/32": "pro", "198.51.100.1/32": "",
+		"2001:db8:9::/64": "free", "2001:db9::/64": "",
+	} {
+		if got := nameOf(t, l, ip, client4(client)); got != want {
+			t.Errorf("%s: %q; want %q", client, got, want)
+		}
+	}
+	l = mustNames(t, ip, "2001:db8:1::5=pro\n")
+	if got := nameOf(t, l, ip, client4("2001:db8:1::/64")); got != "pro" || l.Len() != 1 {
+		t.Errorf("the client of 2001:db8:1::5: %q; want pro", got)
+	}
+}
+
+func TestParseNames_SaysAllThatIsWrong(t *testing.T) {
+	phone := phoneAt(t, "header:X-Phone")
+	for _, c := range []struct {
+		spec *Spec
+		text string
+		want []int // lines
+	}{
+		{phone, "13800138000\nx=pro\n13800138000=\n13800138000=pro plan\n13800138000=pro\n", []int{1, 2, 3, 4}},
+		{phone, "13800138000=pro\n+8613800138000=pro\n+86 138 0013 8000=free\n", []int{3}},
+		{of("client_ip"), "192.0.2.1=pro\n192.0.2.1=free\n192.0.2.1/24=free\n", []int{2, 3}},
+		{of("global"), "x=pro\n", []int{1}},
+	} {
+		_, problems := ParseNames(c.spec, c.text)
+		var lines []int
+		for _, p := range problems {
+			lines = append(lines, p.Line)
+			secretless(t, p.Err, "138", "192.0.2.1,")
+			if !errors.Is(p.Err, ErrSpec) && !errors.Is(p.Err, ErrTwice) || !strings.Contains(p.Err.Error(), "; ") {
+				t.Errorf("%q: %v; want what to write instead", c.text, p.Err)
+			}
+		}
+		if !slices.Equal(lines, c.want) {
+			t.Errorf("%q: problems %v; want them at %v", c.text, problems, c.want)
+		}
+	}
+}
+
+func TestTextTable_HasWhatAMapHas(t *testing.T) {
+	var table textTable
+	want := map[string]uint32{}
+	if _, found := table.find(""); found {
+		t.Error("an empty table has a text")
+	}
+	for i := range 5000 {
+		text, number := strings.Repeat("x", i%300)+strconv.Itoa(i%3000), uint32(i*i)
+		if _, known := want[text]; !known {
+			want[text] = number
+		}
+		if got := table.insert(text, number); got != want[text] {
+			t.Fatalf("insert %q returned %d; want %d", text, got, want[text])
+		}
+	}
+	table.insert("", 7)
+	want[""] = 7
+	table.trim()
+	for text, number := range want {
+		if got, found := table.find(text); !found || got != number {
+			t.Errorf("find %q = %d, %v; want %d", text, got, found, number)
+		}
+	}
+	for _, text := range []string{"x", "0x", strings.Repeat("x", 400), "\x00"} {
+		if _, found := table.find(text); found {
+			t.Errorf("find %q: found", text)
+		}
+	}
+	if table.size != len(want) {
+		t.Errorf("size %d; want %d", table.size, len(want))
+	}
+}
+
+// million is the number of values of the lists of benchmarks, and of long runs.
+const million = 1_000_000
+
+// many is how many values the lists of tests have.
+func many() int { return min(rounds.Of(100_000), million) }
+
+// heap returns the bytes in use after a garbage collection.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// linesOf returns a list of so many lines.
+func linesOf(n int, line func(i int) string) string {
+	var text strings.Builder
+	for i := range n {
+		text.WriteString(line(i) + "\n")
+	}
+	return text.String()
+}
+
+func aPhone(i int) string { return fmt.Sprintf("+86138%08d", i) }
+
+// A list takes at most 100 bytes a value. The test grants twice that, for other allocators.
+func TestList_OfAMillionValuesIsSmall(t *testing.T) {
+	phone, user, ip := phoneAt(t, "header:X-Phone"), of("header:X-Phone"), of("client_ip")
+	for name, c := range map[string]struct {
+		parse func(text string) (*List, []Problem)
+		line  func(i int) string
+	}{
+		"phones": {func(text string) (*List, []Problem) { return ParseList(phone, text) }, aPhone},
+		"API keys with plans": {func(text string) (*List, []Problem) { return ParseNames(user, text) }, func(i int) string {
+			return fmt.Sprintf("%040x=plan%d", i*0x9E3779B1, i%5)
+		}},
+		"addresses": {func(text string) (*List, []Problem) { return ParseList(ip, text) }, func(i int) string {
+			return fmt.Sprintf("%d.%d.%d.%d", 1+i%199, i>>3&255, i>>11&255, i*7&255)
+		}},
+	} {
+		text := linesOf(many(), c.line)
+		before := heap()
+		l, problems := c.parse(text)
+		each := (heap() - before) / uint64(many())
+		if len(problems) > 0 || l.Len() < many()*9/10 {
+			t.Fatalf("%s: %d values, %v", name, l.Len(), problems)
+		}
+		t.Logf("%s: %d bytes a value", name, each)
+		if each > 2*100 {
+			t.Errorf("%s: %d bytes a value; want at most 100", name, each)
+		}
+		runtime.KeepAlive(text)
+		runtime.KeepAlive(l)
+	}
+}
+
+// BenchmarkParseList is the time for one value, of which a list of a million may take 2 µs.
+func BenchmarkParseList(b *testing.B) {
+	phone, err := NewPhone("", nil, RefuseExtensions)
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec := &Spec{Name: "phone", From: HeaderField("X-Phone"), Normalize: []Step{E164}, Phone: phone}
+	text := linesOf(million, aPhone)
+	for b.Loop() {
+		if l, problems := ParseList(spec, text); len(problems) > 0 || l.Len() != million {
+			b.Fatalf("%d values, %v", l.Len(), problems)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/million, "ns/value")
 }

@@ -3,7 +3,6 @@ package key
 import (
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -283,21 +282,6 @@ func BenchmarkPhone(b *testing.B) {
 			newCountry(86)
 		}
 	})
-}
-
-func BenchmarkExtract(b *testing.B) {
-	phone := phoneAt(b, "header:X-Phone")
-	country := &Spec{Name: "country", Of: phone, Part: Part{Kind: Country}}
-	r := header("+86 138 0013 8000")
-	r.header = http.Header{"X-Phone": {"+86 138 0013 8000"}}
-	b.ReportAllocs()
-	var v Value
-	for b.Loop() {
-		v.Reset()
-		if phone.Extract(r, &v) != nil || country.Extract(r, &v) != nil {
-			b.Fatal("refused")
-		}
-	}
 }
 
 // Whether a number is valid is told by whether it has a type, for every number.

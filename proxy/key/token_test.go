@@ -14,6 +14,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -314,6 +315,103 @@ func BenchmarkTokens(b *testing.B) {
 		v.Reset()
 		if err := s.Extract(m, &v); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestTokens_Bearer(t *testing.T) {
+	tokens := opened(t, TokenConfig{Secret: []byte(secret)})
+	good := signed(t, signer{jwt.SigningMethodHS256, []byte(secret)}, nil)
+	for _, c := range []struct {
+		fields []string
+		want   error
+	}{
+		{[]string{"Bearer " + good}, nil},
+		{[]string{"bearer " + good}, nil},
+		{[]string{"bearer  " + good}, ErrAmbiguous},
+		{[]string{"Bearer\t" + good}, ErrAmbiguous},
+		{[]string{"Bearer \t" + good}, ErrAmbiguous},
+		{[]string{"Bearer " + good + " "}, ErrAmbiguous},
+		{[]string{" Bearer " + good}, ErrAmbiguous},
+		{[]string{"Bearer:" + good}, ErrAmbiguous},
+		{[]string{"Bearer: " + good}, ErrAmbiguous},
+		{[]string{"Bearer " + good + " x"}, ErrAmbiguous},
+		{[]string{"Bearer \"" + good + "\""}, ErrAmbiguous},
+		{[]string{"Bearer\u00a0" + good}, ErrAmbiguous},
+		{[]string{"Basic  YTpi"}, ErrAmbiguous},
+		{[]string{"Basic YTpi, Bearer " + good}, ErrAmbiguous},
+		{[]string{"Foo bearer " + good}, ErrAmbiguous},
+		{[]string{"Digest username=\"a\", realm=\"b\""}, ErrMissing},
+		{nil, ErrMissing},
+		{[]string{""}, ErrMissing},
+		{[]string{"Basic YTpi"}, ErrMissing},
+		{[]string{good}, ErrAmbiguous},
+		{[]string{"Bearer"}, ErrAmbiguous},
+		{[]string{"Bearer "}, ErrAmbiguous},
+		{[]string{"Bearer " + good + ", Bearer " + good}, ErrAmbiguous},
+		{[]string{"Bearer " + good, "Bearer " + good}, ErrAmbiguous},
+		{[]string{"Basic YTpi", "Bearer " + good}, ErrAmbiguous},
+	} {
+		if _, err := extract(claimOf(tokens, "sub"), sends("", "").with("Authorization", c.fields...)); !errors.Is(err, c.want) {
+			t.Errorf("%q: %v; want %v", c.fields, err, c.want)
+		}
+	}
+}
+
+func TestTokens_OpenRefusesFilesThatAreNoKeys(t *testing.T) {
+	keys := newRing(t)
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(keys.ec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) string {
+		name := filepath.Join(t.TempDir(), "key.pem")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for name, file := range map[string]string{
+		"no such file":   filepath.Join(t.TempDir(), "none.pem"),
+		"no PEM":         write("hello"),
+		"empty":          write(""),
+		"a private key":  write(string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))),
+		"broken":         write(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))),
+		"a weak RSA key": pemFile(t, small.Public()),
+	} {
+		tokens, err := NewTokens(TokenConfig{Files: []string{file}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tokens.Open(t.Context()); err == nil || !strings.Contains(err.Error(), filepath.Base(file)) {
+			t.Errorf("%s: %v; want an error that names the file", name, err)
+		}
+		if _, err := extract(claimOf(tokens, "sub"), bears("x.y.z")); err == nil {
+			t.Errorf("%s: a token was taken", name)
+		}
+		tokens.Close()
+	}
+}
+
+func TestPublicKey_TiedToItsFamily(t *testing.T) {
+	keys := newRing(t)
+	for _, c := range []struct {
+		key  any
+		want []string
+	}{
+		{keys.rsa.Public(), rsaMethods()}, {keys.ec.Public(), []string{"ES256"}}, {keys.p384.Public(), []string{"ES384"}}, {keys.ed.Public(), []string{"EdDSA"}},
+	} {
+		if v, err := publicKey(c.key); err != nil || !slices.Equal(v.methods, c.want) {
+			t.Errorf("%T verifies %v, %v; want %v", c.key, v.methods, err, c.want)
+		}
+	}
+	for _, key := range []any{[]byte(secret), keys.rsa, nil} {
+		if v, err := publicKey(key); err == nil {
+			t.Errorf("%T verifies %v; want an error", key, v.methods)
 		}
 	}
 }

@@ -1,9 +1,15 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
@@ -102,5 +110,154 @@ func TestWrongTokens_OfANode(t *testing.T) {
 	}
 	if line := n.findLog("wrong admin tokens"); line == nil || !strings.HasPrefix(line["last"].(string), "127.0.0.1:") {
 		t.Errorf("log line %v; want the wrong tokens of 127.0.0.1", line)
+	}
+}
+
+// A target that stays down is one warning, and another when it is up again.
+func TestTargets_EachChangeIsOneWarning(t *testing.T) {
+	var out bytes.Buffer
+	log := zerolog.New(&out).Level(zerolog.WarnLevel)
+	a := proxy.TargetDown{TargetName: proxy.TargetName{Upstream: "sms", Target: "http://a"}, FailedConnects: 1}
+	b := proxy.TargetDown{TargetName: proxy.TargetName{Upstream: "sms", Target: "http://b"}, FailedChecks: 3}
+	more := a
+	more.FailedConnects = 7
+	known := downTargets{}
+	for _, step := range []struct {
+		now  []proxy.TargetDown
+		want []string
+	}{
+		{nil, nil},
+		{[]proxy.TargetDown{a}, []string{`"target":"http://a"`, `"failed_connects":1`, "target down"}},
+		{[]proxy.TargetDown{more}, nil},
+		{[]proxy.TargetDown{more, b}, []string{`"target":"http://b"`, `"failed_checks":3`, "target down"}},
+		{[]proxy.TargetDown{b}, []string{`"target":"http://a"`, "target up"}},
+		{[]proxy.TargetDown{a, b}, []string{`"target":"http://a"`, "target down"}},
+	} {
+		out.Reset()
+		known = known.logChanges(log, step.now)
+		if lines := strings.Count(out.String(), "\n"); lines != min(len(step.want), 1) {
+			t.Errorf("%v: %d lines: %s", step.now, lines, out.String())
+		}
+		for _, want := range step.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%v: %s; want %s", step.now, out.String(), want)
+			}
+		}
+	}
+}
+
+// The second node of one file answers once the first has ended.
+func TestAlive_AsLongAsOneServesTheFile(t *testing.T) {
+	path := writeConfig(t, "")
+	if Alive(t.Context(), path) == nil {
+		t.Fatal("alive before any node has begun")
+	}
+	one, two := mustStart(t, path), mustStart(t, path)
+	await.Until(t, "a node answers", func() bool { return Alive(t.Context(), path) == nil })
+	one.end()
+	await.Until(t, "the second node answers", func() bool { return Alive(t.Context(), path) == nil })
+	two.end()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if Alive(ctx, path) == nil {
+		t.Error("alive after all have ended")
+	}
+}
+
+// listenNotify is a socket in systemd's place. heard waits until a state was told there.
+func listenNotify(t *testing.T) (heard func(state string) []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	return func(state string) []string {
+		t.Helper()
+		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		buffer := make([]byte, 4096)
+		for {
+			n, err := conn.Read(buffer)
+			if err != nil {
+				t.Fatalf("waiting for %s: %v", state, err)
+			}
+			if lines := strings.Split(string(buffer[:n]), "\n"); slices.Contains(lines, state) {
+				return lines
+			}
+		}
+	}
+}
+
+func TestSystemd_IsToldFromStartToEnd(t *testing.T) {
+	heard := listenNotify(t)
+	reload := make(chan os.Signal, 1)
+	n, err := startNode(t, writeConfig(t, ""), reload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := heard("READY=1"); !slices.Contains(got, "STATUS=serving generation 1") {
+		t.Errorf("ready: %q; want the generation", got)
+	}
+	reload <- os.Interrupt
+	if got := heard("RELOADING=1"); !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, "MONOTONIC_USEC=") }) {
+		t.Errorf("reloading: %q; want the time, as Type=notify-reload wants it", got)
+	}
+	heard("READY=1")
+	n.end()
+	heard("STOPPING=1")
+}
+
+// The watchdog hears of a node as long as its admin listener answers.
+func TestSystemd_Watchdog(t *testing.T) {
+	heard := listenNotify(t)
+	t.Setenv("WATCHDOG_USEC", "20000")
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	n := mustStart(t, writeConfig(t, ""))
+	heard("WATCHDOG=1")
+	heard("WATCHDOG=1")
+	if !n.alive() {
+		t.Error("a node that serves is not alive")
+	}
+	n.end()
+	if n.alive() {
+		t.Error("a node that has ended is alive")
+	}
+}
+
+func TestSystemd_WatchdogThatNobodyWants(t *testing.T) {
+	for _, env := range []string{"", "nonsense"} {
+		t.Setenv("WATCHDOG_USEC", env)
+		var log logtest.Log
+		asked := false
+		systemd{zerolog.New(&log)}.watchdog(t.Context(), func() bool { asked = true; return true }) // returns at once
+		if asked || (env != "") != strings.Contains(log.String(), "watchdog off") {
+			t.Errorf("WATCHDOG_USEC=%q: asked %v, log %q", env, asked, log.String())
+		}
+	}
+}
+
+// Twice in the time that systemd gives; a process that hangs is not reported alive.
+func TestSystemd_WatchdogInTime(t *testing.T) {
+	t.Setenv("WATCHDOG_USEC", "10000000")
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 21*time.Second)
+		defer cancel()
+		asked := 0
+		systemd{zerolog.Nop()}.watchdog(ctx, func() bool { asked++; return false })
+		if asked != 5 {
+			t.Errorf("asked %d times in 21 s; want 5", asked)
+		}
+	})
+}
+
+func TestSystemd_ASocketThatIsGoneIsLogged(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "gone"))
+	var log logtest.Log
+	systemd{zerolog.New(&log)}.stopping()
+	if !strings.Contains(log.String(), "sd_notify failed") {
+		t.Errorf("log %q", log.String())
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // writeConfig writes a configuration that listens on free ports.
@@ -29,9 +33,7 @@ func writeConfig(t *testing.T, more string) string {
 func write(t *testing.T, yaml string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, path, yaml)
 	return path
 }
 
@@ -91,6 +93,17 @@ func (n *testNode) waitForLog(message string) map[string]any {
 // findLog is the first line of the log with that message; nil if there is none.
 func (n *testNode) findLog(message string) map[string]any { return n.log.Find(message) }
 
+// get is the answer at a URL, without its body.
+func get(t *testing.T, url string) *http.Response {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer
+}
+
 // fetch is what is answered at a URL.
 func fetch(t *testing.T, url string) string {
 	t.Helper()
@@ -115,11 +128,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	}
 	base := "http://" + n.Address("admin")
 	for _, url := range []string{"http://" + n.Address("http") + "/a", base + "/readyz"} {
-		answer, err := http.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
+		answer := get(t, url)
 		if answer.StatusCode != 200 {
 			t.Errorf("%s = %d", url, answer.StatusCode)
 		}
@@ -131,9 +140,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("routes: nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, path, "routes: nonsense\n")
 	reload <- os.Interrupt // any signal on that channel is the one to reload
 	if got := n.waitForLog("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
 		t.Errorf("the log says %v; want the place", got)
@@ -184,20 +191,16 @@ func TestNode_PortTaken(t *testing.T) {
 
 // What a start has opened is closed when it fails later.
 func TestNode_FailedStartLeavesNothingOpen(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	admin := l.Addr().String()
 	l.Close()
 	path := write(t, "listen: {http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}}\nadmin: {http: '"+admin+"'}\nroutes: [{match: {path: /a}, respond: {body: a}}]\n")
 	if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
 		t.Fatalf("a start without its certificate: %v; want the name of the file", err)
 	}
-	if l, err = net.Listen("tcp", admin); err != nil {
-		t.Fatalf("the admin listener is still open: %v", err)
+	if _, err := net.Dial("tcp", admin); err == nil {
+		t.Fatal("the admin listener is still open")
 	}
-	l.Close()
 }
 
 func TestNode_StartsWithoutRedis(t *testing.T) {
@@ -241,11 +244,7 @@ func TestNode_TwoInOneProcess(t *testing.T) {
 // else stays open for it.
 func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 	arrived := make(chan struct{})
-	slow, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.Close()
+	slow := sockettest.Listen(t)
 	go func() {
 		if c, err := slow.Accept(); err == nil {
 			close(arrived) // and never an answer
@@ -270,9 +269,103 @@ func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 }
 
 // rewrite puts other text in the place of a file's, as editors do.
-func rewrite(path, text string) error {
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		return err
+func rewrite(t *testing.T, path, text string) {
+	t.Helper()
+	replaceFile(t, path+".new", text)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
 	}
-	return os.Rename(path+".new", path)
+}
+
+func TestClosers_LastFirst(t *testing.T) {
+	var c closers
+	var closed []string
+	broken := errors.New("broken")
+	for _, name := range []string{"store", "proxy", "requests"} {
+		c.push(name, func(context.Context) error {
+			closed = append(closed, name)
+			if name == "proxy" {
+				return broken
+			}
+			return nil
+		})
+	}
+	if err := c.close(t.Context()); !errors.Is(err, broken) || !slices.Equal(closed, []string{"requests", "proxy", "store"}) {
+		t.Errorf("closed %v, %v; want the last first, and all in spite of the error", closed, err)
+	}
+	if err := c.close(t.Context()); err != nil || len(closed) != 3 {
+		t.Errorf("closed again: %v, %v; want nothing", closed, err)
+	}
+}
+
+// A part that hangs is named and left behind, after its own time and not before.
+func TestClosers_OneThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c closers
+		var storeAt time.Duration
+		began, free := time.Now(), make(chan struct{})
+		c.push("store", func(context.Context) error { storeAt = time.Since(began); return nil })
+		c.push("proxy", func(context.Context) error { <-free; return nil })
+		c.pushWithin("requests", time.Minute, func(context.Context) error { time.Sleep(59 * time.Second); return nil })
+		err := c.close(t.Context())
+		if !errors.Is(err, errCloseTimeout) || !strings.Contains(err.Error(), "close proxy: ") || strings.Contains(err.Error(), "requests") {
+			t.Errorf("error %v; want the name of what hangs, and no other", err)
+		}
+		if want := 59*time.Second + closeTimeout; storeAt != want {
+			t.Errorf("the store was closed after %v; want %v", storeAt, want)
+		}
+		close(free)
+	})
+}
+
+// The context of a part ends with its time, so that it can give up in order.
+func TestClosers_ContextEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c closers
+		c.push("proxy", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		began := time.Now()
+		if err := c.close(t.Context()); err == nil || time.Since(began) != closeTimeout {
+			t.Errorf("closed after %v: %v; want %v and an error", time.Since(began), err, closeTimeout)
+		}
+	})
+}
+
+func TestTasks_EndTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newTasks()
+		for _, name := range []string{"a", "b"} {
+			all.start(name, func(ctx context.Context) { <-ctx.Done() })
+		}
+		synctest.Wait()
+		if err := errors.Join(all.stop(t.Context()), all.wait(t.Context())); err != nil {
+			t.Errorf("stop and wait: %v", err)
+		}
+	})
+}
+
+func TestTasks_NamesThoseThatDoNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, free := newTasks(), make(chan struct{})
+		all.start("leader", func(context.Context) { <-free })
+		all.start("peers", func(context.Context) { <-free })
+		all.start("watcher", func(ctx context.Context) { <-ctx.Done() })
+		all.stop(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := all.wait(ctx); !errors.Is(err, errCloseTimeout) || !strings.Contains(err.Error(), "leader, peers:") || strings.Contains(err.Error(), "watcher") {
+			t.Errorf("wait: %v; want the names of those two", err)
+		}
+		close(free)
+	})
+}
+
+// Tasks that have ended are not late, also if nobody waits any more.
+func TestTasks_ThatHaveEndedAreNotLate(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		if err := newTasks().wait(over); err != nil {
+			t.Fatalf("wait: %v", err)
+		}
+	}
 }

@@ -1,14 +1,22 @@
 package node
 
 import (
+	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 )
 
@@ -37,9 +45,7 @@ func TestReload_ByTheAdminAPI(t *testing.T) {
 		{strings.Replace(listen, "listen: {", "listen: {max_header: 9KiB, ", 1) + respondYAML("3"), "2", 409}, // needs a restart
 		{listen + respondYAML("4"), "4", 200},
 	} {
-		if err := os.WriteFile(n.source.path, []byte(row.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		replaceFile(t, n.source.path, row.text)
 		if got := postStatus(t, n, "/reload"); got != row.status {
 			t.Errorf("reload of %q = %d; want %d", row.text, got, row.status)
 		}
@@ -57,9 +63,7 @@ func TestReload_WarningsAreLogged(t *testing.T) {
 	if got := n.waitForLog("config warning"); !strings.Contains(fmt.Sprint(got["problem"]), "routes[1]") || !strings.HasSuffix(fmt.Sprint(got["at"]), ":5:32") {
 		t.Errorf("the log says %v; want which route, and where", got)
 	}
-	if err := os.WriteFile(n.source.path, []byte(listen+fmt.Sprintf(odd, "2/1m")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replaceFile(t, n.source.path, listen+fmt.Sprintf(odd, "2/1m"))
 	if got := postStatus(t, n, "/reload"); got != 200 {
 		t.Fatalf("reload = %d", got)
 	}
@@ -72,19 +76,11 @@ func TestDrain_ServesUntilTheDelayIsOver(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- n.end() }()
 	n.waitForLog("draining")
-	answer, err := http.Get("http://" + n.Address("http") + "/a")
-	if err != nil {
-		t.Fatalf("while it drains: %v", err)
-	}
-	answer.Body.Close()
+	answer := get(t, "http://"+n.Address("http")+"/a")
 	if answer.StatusCode != 200 || !answer.Close {
 		t.Errorf("while it drains: %d, close %v; want an answer that ends its connection", answer.StatusCode, answer.Close)
 	}
-	answer, err = http.Get("http://" + n.Address("admin") + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
+	answer = get(t, "http://"+n.Address("admin")+"/readyz")
 	if answer.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("readyz while it drains = %d; want 503", answer.StatusCode)
 	}
@@ -121,5 +117,132 @@ func TestAdmin_IsOpenToWhomTheConfigurationSays(t *testing.T) {
 	client := admin.Client{Address: n.Address("admin"), Token: "sixteen characters"}
 	if _, err := client.History(t.Context()); err == nil || !strings.Contains(err.Error(), "serves its own file") {
 		t.Errorf("history with the token: %v; want that nothing can be pushed here", err)
+	}
+}
+
+// watchFiles watches the files of a configuration until the test ends, and returns where
+// their changes arrive.
+func watchFiles(t *testing.T, path string) <-chan struct{} {
+	t.Helper()
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, configFiles(c, w)) }
+	changes := make(chan struct{}, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if err := watch(ctx, look, func(context.Context) { changes <- struct{}{} }); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	wantChange(t, changes, "a first look")
+	return changes
+}
+
+func wantChange(t *testing.T, changes <-chan struct{}, what string) {
+	t.Helper()
+	await.Value(t, changes, "change after "+what)
+}
+
+// respondYAML is a configuration that answers with body.
+func respondYAML(body string) string {
+	return "routes: [{match: {path: /a}, respond: {body: '" + body + "'}}]\n"
+}
+
+// replaceFile writes other text into a file.
+func replaceFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatch_EditorsReplaceTheFile(t *testing.T) {
+	path := write(t, respondYAML("1"))
+	changes := watchFiles(t, path)
+	for _, body := range []string{"2", "3"} {
+		rewrite(t, path, respondYAML(body))
+		wantChange(t, changes, "a rename")
+	}
+	replaceFile(t, path, respondYAML("4"))
+	wantChange(t, changes, "a write")
+}
+
+func TestWatch_KubernetesSwapsALink(t *testing.T) {
+	dir := t.TempDir()
+	publish := func(version, yaml string) {
+		t.Helper()
+		data := filepath.Join(dir, "..data")
+		err := errors.Join(
+			os.Mkdir(filepath.Join(dir, version), 0o700),
+			os.WriteFile(filepath.Join(dir, version, "weir.yaml"), []byte(yaml), 0o600),
+			os.Symlink(version, data+"_tmp"),
+			os.Rename(data+"_tmp", data),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("..1", respondYAML("1"))
+	path := filepath.Join(dir, "weir.yaml")
+	if err := os.Symlink("..data/weir.yaml", path); err != nil {
+		t.Fatal(err)
+	}
+	changes := watchFiles(t, path)
+	for i, version := range []string{"..2", "..3"} {
+		publish(version, respondYAML([]string{"2", "3"}[i]))
+		wantChange(t, changes, "a swapped link")
+	}
+}
+
+func TestWatch_SeesNewIncludedFiles(t *testing.T) {
+	path := write(t, "include: [more/*.yaml]\n"+respondYAML("1"))
+	more := filepath.Join(filepath.Dir(path), "more")
+	if err := os.Mkdir(more, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	changes := watchFiles(t, path)
+	replaceFile(t, filepath.Join(more, "b.yaml"), "keys: {b: {from: global}}\n")
+	wantChange(t, changes, "a new included file")
+}
+
+// The file of a list belongs to the configuration.
+func TestWatch_SeesFilesOfLists(t *testing.T) {
+	path := write(t, "lists: {testers: {key: 'header:X-Phone', file: testers.txt, action: bypass}}\n"+
+		"routes: [{match: {path: /a}, upstream: echo, lists: [testers]}]\n")
+	file := filepath.Join(filepath.Dir(path), "testers.txt")
+	replaceFile(t, file, "1\n")
+	changes := watchFiles(t, path)
+	replaceFile(t, file, "2\n")
+	wantChange(t, changes, "a change of the list's file")
+}
+
+// A node reloads by itself when its file changes.
+func TestNode_ReloadsWhenItsFileChanges(t *testing.T) {
+	listen := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"
+	n := mustStart(t, write(t, listen+respondYAML("1")))
+	rewrite(t, n.source.path, listen+respondYAML("2"))
+	n.waitForLog("reloaded")
+	if got := fetch(t, "http://"+n.Address("http")+"/a"); got != "2" {
+		t.Errorf("serves %q", got)
+	}
+}
+
+func TestMounted_IsAFileThatIsAMount(t *testing.T) {
+	const mounts = `24 30 0:22 / /proc rw,nosuid - proc proc rw
+611 590 8:1 /srv/weir.yaml /etc/weir/weir.yaml ro,relatime - ext4 /dev/sda1 rw
+612 590 8:1 /srv/a /etc/my\040weir/weir.yaml ro,relatime - ext4 /dev/sda1 rw
+613 590 8:1 /srv/dir /etc/folder ro,relatime - ext4 /dev/sda1 rw
+`
+	for path, want := range map[string]bool{
+		"/etc/weir/weir.yaml": true, "/etc/weir/../weir/weir.yaml": true, "/etc/my weir/weir.yaml": true,
+		"/etc/folder/weir.yaml": false, "/etc/weir/other.yaml": false, "weir.yaml": false,
+	} {
+		if got := isMountPoint(path, strings.NewReader(mounts)); got != want {
+			t.Errorf("%s: %v; want %v", path, got, want)
+		}
 	}
 }

@@ -52,11 +52,7 @@ func TestSimulate_ComparesWhatIsServedWithAnother(t *testing.T) {
 	if top := s.Result.Routes[0].Limits[0].Top; len(top) != 1 || strings.Contains(top[0].Key, "13800138000") || top[0].Refused != 7 {
 		t.Errorf("the keys refused most are %+v", top)
 	}
-	status, err := http.Get("http://" + n.Address("http") + "/send")
-	if err != nil {
-		t.Fatal(err)
-	}
-	status.Body.Close()
+	get(t, "http://"+n.Address("http")+"/send")
 	if _, now := n.proxy.Serving(); now.Files[0] != n.source.path {
 		t.Errorf("what is served is called %q now", now.Files[0])
 	}
@@ -160,11 +156,7 @@ func TestSimulate_ReplaysItsOwnLog(t *testing.T) {
 	dir := t.TempDir()
 	n := mustStart(t, writeConfig(t, fmt.Sprintf("access_log: {file: %q}\n", filepath.Join(dir, "access.log"))))
 	for range 3 {
-		answer, err := http.Get("http://" + n.Address("http") + "/a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
+		get(t, "http://"+n.Address("http")+"/a")
 	}
 	await.Until(t, "its own log is replayed", func() bool {
 		s, err := n.simulate(t.Context(), admin.SimulateQuery{})
@@ -182,9 +174,7 @@ func TestSkipTo_BeginsWithALine(t *testing.T) {
 		{strings.Repeat("a", 9000) + "\nb\n", 1, "b\n"},
 	} {
 		path := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		replaceFile(t, path, c.text)
 		f, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)

@@ -1,14 +1,21 @@
 package node
 
 import (
+	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -94,5 +101,130 @@ func TestStore_Figures(t *testing.T) {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %q in the figures", strings.TrimSpace(want))
 		}
+	}
+}
+
+// twoKeys limits each request by two keys, which a cluster keeps on different
+// nodes for most users.
+const twoKeys = `
+store: redis
+redis: {timeout: 5s, %s}
+listen: {http: '127.0.0.1:0'}
+admin: {http: '127.0.0.1:0'}
+upstreams: {echo: echo}
+routes:
+  - match: {path: /a}
+    upstream: echo
+    limits:
+      - {name: user, key: header:X-User, rate: 2/1h, on_store_failure: deny}
+      - {name: all, key: global, rate: 5/1h, on_store_failure: deny}
+`
+
+// allowedUsers sends a request of each user in turn and returns which were let through.
+func allowedUsers(t *testing.T, addr string, users ...string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, user := range users {
+		r, err := http.NewRequest("GET", "http://"+addr+"/a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-User", user)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		switch answer.StatusCode {
+		case 200:
+			b.WriteString("+")
+		case 429:
+			b.WriteString("-")
+		default:
+			fmt.Fprintf(&b, " %d ", answer.StatusCode)
+		}
+	}
+	return b.String()
+}
+
+func TestNode_RedisInAllItsShapes(t *testing.T) {
+	for mode, redis := range map[string]func() string{
+		"single": func() string { return "addrs: ['" + redistest.Start(t).Addr + "']" },
+		"cluster": func() string {
+			return "mode: cluster, addrs: ['" + strings.Join(redistest.StartCluster(t, 3).Addrs(), "','") + "']"
+		},
+		"sentinel": func() string {
+			s := redistest.StartSentinel(t)
+			return "mode: sentinel, master: " + s.Name + ", addrs: ['" + strings.Join(s.Addrs, "','") + "']"
+		},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			path := write(t, fmt.Sprintf(twoKeys, redis()))
+			first, second := mustStart(t, path).Address("http"), mustStart(t, path).Address("http")
+			got := allowedUsers(t, first, "a", "a") + allowedUsers(t, second, "a", "b", "b", "b", "c", "c", "d") + allowedUsers(t, first, "d")
+			// A refused request of a or b takes nothing from all, which has 5.
+			if want := "++" + "-" + "++" + "-" + "+" + "---"; got != want {
+				t.Errorf("passed %s; want %s", got, want)
+			}
+		})
+	}
+}
+
+// A wrong password is named at every look, also while Redis rests after it.
+func TestCheck_SaysWhyRedisRests(t *testing.T) {
+	addr := redistest.Start(t, "--requirepass", "right").Addr
+	client, err := redisClient(config.Redis{Addrs: []string{addr}, Password: "wrong", Breaker: config.Breaker{After: 2, Rest: time.Minute}}, connectTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	store := redisstore.New(client, redisstore.Options{CachedRefusals: -1, Timeout: 10 * time.Second})
+	defer store.Close()
+	for look := range 5 {
+		_, err := store.Check(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "WRONGPASS") || (look > 1) != errors.Is(err, redisstore.ErrOpen) {
+			t.Errorf("look %d: %v", look+1, err)
+		}
+	}
+}
+
+// A Redis without TLS never answers to a handshake: the warning names the field that says so.
+func TestUnusable_SilenceAfterATLSHandshake(t *testing.T) {
+	for err, want := range map[error]string{
+		fmt.Errorf("%w: %w", redisstore.ErrTLS, context.DeadlineExceeded): `"field":"redis.tls","hint":"redis does not answer to TLS`,
+		context.DeadlineExceeded: `"error":"context deadline exceeded","message"`,
+	} {
+		var out bytes.Buffer
+		logUnusable(zerolog.New(&out), err)
+		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), `"level":"warn"`) {
+			t.Errorf("%v: %s; want %s", err, out.String(), want)
+		}
+	}
+}
+
+// A Redis that replies and refuses writes is no store that is ok: /readyz and the log say why.
+func TestNode_RedisRefusesWrites(t *testing.T) {
+	server := redistest.Start(t)
+	n := mustStart(t, write(t, fmt.Sprintf(twoKeys, "addrs: ['"+server.Addr+"']")))
+	if got := allowedUsers(t, n.Address("http"), "a"); got != "+" {
+		t.Fatalf("passed %s", got)
+	}
+	direct, err := redisClient(config.Redis{Addrs: []string{server.Addr}}, connectTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	if err := direct.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := allowedUsers(t, n.Address("http"), "a"); got != " 503 " {
+		t.Errorf("passed %s", got)
+	}
+	const why = "it is full; raise its maxmemory"
+	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); !strings.Contains(ready, `"store":"redis refuses writes: `+why) {
+		t.Errorf("readyz says %s", ready)
+	}
+	if line := n.waitForLog("redis refused; limits go by on_store_failure"); line["level"] != "error" || !strings.Contains(fmt.Sprint(line["hint"]), why) {
+		t.Errorf("the log says %v", line)
 	}
 }

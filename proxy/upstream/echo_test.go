@@ -1,7 +1,12 @@
 package upstream
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -75,4 +80,88 @@ func TestEcho_HeadAndBadBody(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &e); err != nil || http.Header(e.Trailer).Get("X-Sum") != "7" {
 		t.Errorf("got %s %s, %v; want the trailer", res.Status, body, err)
 	}
+}
+
+// A recording transport keeps what a target would read, and answers 200.
+type recording struct {
+	*http1Transport
+	sent bytes.Buffer
+	done chan struct{}
+}
+
+// newRecorded is a pool whose only connection is recorded.
+func newRecorded(t *testing.T) (*Pool, *recording) {
+	pool := poolOf(t, "http://target.invalid")
+	r := &recording{http1Transport: newHTTP1(pool.config, pool.backends), done: make(chan struct{})}
+	r.poolByNumber[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go r.serve(theirs)
+		return ours, nil
+	}})
+	pool.currentTransport.Store(&transportRef{r})
+	return pool, r
+}
+
+// serve answers what can be read as one request, and records it to the end.
+func (r *recording) serve(c net.Conn) {
+	defer close(r.done)
+	defer c.Close()
+	in := bufio.NewReader(io.TeeReader(c, &r.sent))
+	if got, err := http.ReadRequest(in); err == nil {
+		_, _ = io.Copy(io.Discard, got.Body)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	}
+	_, _ = io.Copy(io.Discard, in)
+}
+
+// FuzzForward: whatever a client writes, the target reads exactly one request,
+// with the body that the client sent, from the peer that it came from, and no
+// wish to leave HTTP.
+func FuzzForward(f *testing.F) {
+	for _, request := range []string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST /a%2F?x;y HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n3\r\nabc\r\n0\r\nX-A: 1\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, X-Forwarded-For\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\nX_Forwarded_For: 6.6.6.6\r\n\r\n",
+		"OPTIONS * HTTP/1.1\r\nHost: a\r\nMax-Forwards: 1\r\nVia: 1.1 b\r\nForwarded: for=x\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+		"GET http://b/c HTTP/1.0\r\nExpect: 100-continue\r\nTE: trailers\r\n\r\n",
+	} {
+		f.Add([]byte(request))
+	}
+	f.Fuzz(func(t *testing.T, request []byte) {
+		in, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(request)))
+		if err != nil {
+			return
+		}
+		in.RemoteAddr = "10.9.8.7:6"
+		pool, w := newRecorded(t)
+		defer pool.Close()
+		if res := forwardNet(pool, silent{http.Header{}}, in); res.Kind != OK {
+			return
+		}
+		<-w.done
+		r := bufio.NewReader(&w.sent)
+		got, err := http.ReadRequest(r)
+		if err != nil {
+			t.Fatalf("target cannot read the request: %v", err)
+		}
+		if _, err := io.Copy(io.Discard, got.Body); err != nil {
+			t.Fatalf("target cannot read the body: %v", err)
+		}
+		if rest, _ := io.ReadAll(r); len(rest) > 0 {
+			t.Fatalf("target reads %q after the request", rest)
+		}
+		if got.Method != in.Method || got.URL.RawQuery != in.URL.RawQuery {
+			t.Fatalf("target reads %s ?%s, was %s ?%s", got.Method, got.URL.RawQuery, in.Method, in.URL.RawQuery)
+		}
+		for name, values := range got.Header {
+			if n := strings.ReplaceAll(name, "_", "-"); strings.EqualFold(n, "X-Forwarded-For") && (len(values) != 1 || values[0] != "10.9.8.7") {
+				t.Fatalf("%s: %q", name, values)
+			}
+		}
+		if got.Header.Get("X-Forwarded-For") == "" || got.Header["Upgrade"] != nil || got.Header["Http2-Settings"] != nil {
+			t.Fatalf("fields %v", got.Header)
+		}
+	})
 }

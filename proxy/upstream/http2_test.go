@@ -1,15 +1,23 @@
 package upstream
 
 import (
-	"bufio"
+	"context"
+	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"github.com/weir-proxy/weir/test/await"
+	"golang.org/x/net/http2"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // openHTTP2 is open for clients that speak HTTP/2, and one of them.
@@ -35,86 +43,159 @@ func openHTTP2(t *testing.T, pool *Pool, change func(*Request)) (*testProxy, *ht
 	return p, s.Client()
 }
 
-func TestForward_FromHTTP2(t *testing.T) {
-	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Via", r.Header.Get("Via"))
-		w.Header().Set("X-Proto", r.Proto)
-		w.Header().Set("Trailer", "X-Sum")
-		rc := http.NewResponseController(w)
-		_ = rc.EnableFullDuplex()
-		_ = rc.Flush()
-		lines := bufio.NewReader(r.Body)
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				break
-			}
-			_, _ = io.WriteString(w, "you said "+line)
-			_ = rc.Flush()
-		}
-		w.Header().Set("X-Sum", r.Trailer.Get("X-Sum")+"!")
-	})
-	h, client := openHTTP2(t, poolOf(t, url), nil)
-	body, say := io.Pipe()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, body)
-	if err != nil {
-		t.Fatal(err)
+// A stopCounter is a body of a client that counts how often it is stopped.
+type stopCounter struct {
+	*strings.Reader
+	stops int
+}
+
+func (s *stopCounter) Stop()                  { s.stops++ }
+func (s *stopCounter) Trailer() *http1.Fields { return new(http1.Fields) }
+
+// net/http closes the body of a request on a goroutine of its own, which may come after
+// the request has ended. The client's body then belongs to another request.
+func TestRequestBody_IsNotUsedAfterClose(t *testing.T) {
+	client := &stopCounter{Reader: strings.NewReader("body")}
+	b := newRequestBody(&forwarding{request: &Request{Fields: new(http1.Fields), Body: client}})
+	b.close()
+	before := client.stops
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
-	r.Trailer = http.Header{"X-Sum": nil}
-	res, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
+	if n, err := b.Read(make([]byte, 8)); n != 0 || err != http.ErrBodyReadAfterClose {
+		t.Errorf("read %d bytes after close, %v", n, err)
 	}
-	defer res.Body.Close()
-	if res.ProtoMajor != 2 || res.Header.Get("X-Via") != "2.0 weir-test" || res.Header.Get("X-Proto") != "HTTP/1.1" {
-		t.Errorf("%s, upstream saw Via %q, %s", res.Proto, res.Header.Get("X-Via"), res.Header.Get("X-Proto"))
-	}
-	lines := bufio.NewReader(res.Body)
-	for _, word := range []string{"one\n", "two\n"} {
-		send(t, say, "%s", word)
-		if got, err := lines.ReadString('\n'); got != "you said "+word {
-			t.Fatalf("got %q, %v", got, err)
-		}
-	}
-	r.Trailer.Set("X-Sum", "42")
-	say.Close()
-	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 || res.Trailer.Get("X-Sum") != "42!" {
-		t.Errorf("rest %q, %v, trailers %v", rest, err, res.Trailer)
-	}
-	if got := h.result(t); got.Kind != OK {
-		t.Errorf("result %+v", got)
+	if before != 1 || client.stops != before || client.Len() != 4 {
+		t.Errorf("stopped %d times before close returned and %d times in all, %d bytes left; want 1, 1 and 4", before, client.stops, client.Len())
 	}
 }
 
-func TestForward_FromHTTP2_AbortsAndClientGone(t *testing.T) {
-	url, _ := startReplying(t, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
-	h, client := openHTTP2(t, poolOf(t, url), nil)
-	res, err := client.Get(h.URL)
-	if err == nil {
-		_, err = io.ReadAll(res.Body)
-		res.Body.Close()
-	}
-	if err == nil || !strings.Contains(err.Error(), "stream error") {
-		t.Errorf("client reads %v, want that the stream is cut", err)
-	}
-	if got := h.result(t); got.Kind != ResponseTruncated || !got.HeaderSent {
-		t.Errorf("result %+v", got)
-	}
-
-	ended := make(chan bool, 1)
-	url = startBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-		ended <- true
-	})
-	h, client = openHTTP2(t, poolOf(t, url), nil)
-	res, err = client.Get(h.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close() // resets the stream
-	await.Value(t, ended, "end of the upstream's work")
-	if got := h.result(t); got.Kind != ClientGone {
-		t.Errorf("result %+v", got)
+// net/http exports no values for what a target does to a connection of HTTP/2, so that connectionClosed knows their
+// texts. Real connections show that it knows those of this version of Go.
+func TestConnectionClosed_KnowsTheErrorsOfNetHTTP(t *testing.T) {
+	for name, end := range map[string]func(fr *http2.Framer, c net.Conn){
+		"reset":      func(fr *http2.Framer, _ net.Conn) { _ = fr.WriteRSTStream(1, http2.ErrCodeInternal) },
+		"GOAWAY":     func(fr *http2.Framer, c net.Conn) { _ = fr.WriteGoAway(1, http2.ErrCodeNo, nil); c.Close() },
+		"closed":     func(_ *http2.Framer, c net.Conn) { c.Close() },
+		"not a word": func(*http2.Framer, net.Conn) {}, // also no acknowledgement of PING
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				transport := newTransport(Config{Protocol: H2C, ConnectTimeout: time.Second, ResponseTimeout: time.Hour}, nil)
+				defer transport.CloseIdleConnections()
+				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+					client, server := net.Pipe()
+					go serveBadly(server, end)
+					return client, nil
+				}
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://a/", http.NoBody)
+				_, err := transport.RoundTrip(r)
+				if err == nil || !connectionClosed(err) {
+					t.Errorf("%v is no end of a connection", err)
+				}
+			})
+		})
 	}
 }
+
+// serveBadly reads until a request has begun, and then does end. It reads on until the client closes.
+func serveBadly(c net.Conn, end func(fr *http2.Framer, c net.Conn)) {
+	defer c.Close()
+	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+	fr := http2.NewFramer(c, c)
+	begun := make(chan bool, 1)
+	go func() {
+		_ = fr.WriteSettings()
+		if <-begun {
+			end(fr, c)
+		}
+	}()
+	defer close(begun)
+	for {
+		f, err := fr.ReadFrame()
+		if err != nil {
+			return
+		}
+		if _, ok := f.(*http2.HeadersFrame); ok {
+			begun <- true
+		}
+	}
+}
+
+// errNoUpgrade reports that an HTTP/2 connection cannot be handed over.
+var errNoUpgrade = errors.New("HTTP/2 connection cannot be handed over")
+
+// An HTTP2Sink is a Sink that writes to a server of net/http, with which tests stand for a client that
+// another server than that of HTTP/1.1 serves.
+type HTTP2Sink struct {
+	w         http.ResponseWriter
+	trailers  []string // names of trailer fields that may follow
+	committed bool
+}
+
+// NewHTTP2Sink returns a Sink that writes to w.
+func NewHTTP2Sink(w http.ResponseWriter) *HTTP2Sink { return &HTTP2Sink{w: w} }
+
+// Informational implements Sink.
+func (s *HTTP2Sink) Informational(status int, f *http1.Fields) {
+	h := s.w.Header()
+	for line := range f.All() {
+		mapHeader(h).Add(line.Name, line.Value)
+	}
+	s.w.WriteHeader(status)
+	clear(h)
+}
+
+// Begin implements Sink.
+func (s *HTTP2Sink) Begin(status int, f *http1.Fields, length int64) error {
+	h := s.w.Header()
+	for line := range f.All() {
+		mapHeader(h).Add(line.Name, line.Value)
+	}
+	if length >= 0 {
+		h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
+	}
+	if len(s.trailers) > 0 {
+		h["Trailer"] = []string{strings.Join(s.trailers, ", ")}
+	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // prevents that net/http guesses one
+	}
+	s.committed = true
+	s.w.WriteHeader(status)
+	if len(s.trailers) > 0 && length < 0 {
+		return s.Flush() // otherwise net/http adds Content-Length to a short body, and some clients ignore a trailer section after that
+	}
+	return nil
+}
+
+// Write implements Sink.
+func (s *HTTP2Sink) Write(p []byte) (int, error) { return s.w.Write(p) }
+
+// Flush implements Sink.
+func (s *HTTP2Sink) Flush() error { return http.NewResponseController(s.w).Flush() }
+
+// End implements Sink. net/http sends the trailer when its handler returns.
+func (s *HTTP2Sink) End(trailer *http1.Fields) error {
+	h := s.w.Header()
+	for line := range trailer.All() {
+		name := http.CanonicalHeaderKey(line.Name)
+		switch {
+		case !trailerAllowed(name):
+		case slices.Contains(s.trailers, name):
+			mapHeader(h).Add(name, line.Value)
+		default:
+			h.Add(http.TrailerPrefix+strings.Clone(name), strings.Clone(line.Value))
+		}
+	}
+	return nil
+}
+
+// SwitchProtocols implements Sink. It fails, because an HTTP/2 connection carries
+// several requests.
+func (s *HTTP2Sink) SwitchProtocols(string, *http1.Fields) (net.Conn, []byte, error) {
+	return nil, nil, errNoUpgrade
+}
+
+// Committed implements Sink.
+func (s *HTTP2Sink) Committed() bool { return s.committed }

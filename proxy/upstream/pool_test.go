@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -17,7 +19,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/pooltest"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -63,29 +67,8 @@ func TestNew_PseudonymsDiffer(t *testing.T) {
 	}
 }
 
-func TestPool_RoundRobin(t *testing.T) {
-	var urls []string
-	var asked [2]atomic.Int32
-	for i := range asked {
-		urls = append(urls, startBackend(t, func(http.ResponseWriter, *http.Request) { asked[i].Add(1) }))
-	}
-	h := startProxy(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, urls[0]), Weight: 2}, {URL: mustURL(t, urls[1])}}}), nil)
-	for range 6 {
-		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if got := h.result(t); got.Target != urls[0] && got.Target != urls[1] {
-			t.Errorf("result names target %q", got.Target)
-		}
-	}
-	if asked[0].Load() != 4 || asked[1].Load() != 2 {
-		t.Errorf("targets were asked %d and %d times, want 4 and 2", asked[0].Load(), asked[1].Load())
-	}
-}
-
 func TestPool_DetectsLoops(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	pool := poolOf(t, "http://"+l.Addr().String())
 	server := &http.Server{ReadHeaderTimeout: testTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if res := forwardNet(pool, w, r); res.Kind == LoopDetected {
@@ -102,52 +85,6 @@ func TestPool_DetectsLoops(t *testing.T) {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusLoopDetected {
 		t.Errorf("status %s, want 508", res.Status)
-	}
-}
-
-func TestPool_ReusesConnections(t *testing.T) {
-	var connections atomic.Int32
-	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
-		connections.Add(1)
-		for readHead(r) != "" {
-			_, _ = io.WriteString(c, okEmpty)
-		}
-	})
-	h := startProxy(t, poolOf(t, url), nil)
-	for range 5 {
-		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		h.result(t) // its connection is given back
-	}
-	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections for 5 requests in a row, want 1", n)
-	}
-}
-
-// A request that may be sent twice does not fail because its target has just
-// closed the connection that was kept. One that may not, may: whether the target
-// has seen it is not known.
-func TestPool_StaleConnectionIsNoFailure(t *testing.T) {
-	for _, method := range []string{"GET", "OPTIONS"} {
-		var asked atomic.Int32
-		closed := make(chan bool, 10)
-		url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
-			readHead(r)
-			asked.Add(1)
-			_, _ = io.WriteString(c, okEmpty) // says keep-alive, and closes
-			c.Close()
-			closed <- true
-		})
-		h := startProxy(t, poolOf(t, url), nil)
-		for range 5 {
-			res, _ := h.ask(t, method+" / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
-			if got := h.result(t); res.StatusCode != 200 || got.Kind != OK {
-				t.Errorf("%s: %s, result %+v", method, res.Status, got)
-			}
-			await.Value(t, closed, "end of the connection")
-		}
-		if n := asked.Load(); n != 5 {
-			t.Errorf("%s: upstream saw %d requests, want 5", method, n)
-		}
 	}
 }
 
@@ -240,4 +177,77 @@ func TestForward_ToTLS(t *testing.T) {
 	if got := h.result(t); got.Kind != OK || asked.Load() != 1 {
 		t.Errorf("result %+v, asked %d times", got, asked.Load())
 	}
+}
+
+// A second connection to a target resumes the TLS session of the first one.
+func TestTLS_SessionsAreResumed(t *testing.T) {
+	for name, protocol := range map[string]Protocol{"HTTP/1.1": HTTP1, "HTTP/2": HTTP2} {
+		t.Run(name, func(t *testing.T) {
+			var resumed, full atomic.Int64
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.TLS.DidResume {
+					resumed.Add(1)
+				} else {
+					full.Add(1)
+				}
+				if r.ProtoMajor == 1 {
+					w.Header().Set("Connection", "close")
+				}
+			}))
+			s.EnableHTTP2 = protocol == HTTP2
+			s.StartTLS()
+			t.Cleanup(s.Close)
+			trust := s.Client().Transport.(*http.Transport).TLSClientConfig
+			if protocol == HTTP2 {
+				transport := newTransport(Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: trust.RootCAs}}, nil)
+				for range 3 {
+					res, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), "GET", s.URL, nil))
+					if err != nil {
+						t.Fatal(err)
+					}
+					res.Body.Close()
+					transport.CloseIdleConnections()
+				}
+			} else {
+				address := s.Listener.Addr().String()
+				client := &http1.Client{}
+				pool := client.NewPool(http1.Endpoint{Network: "tcp", Address: address, TLS: tlsConfigFor(&tls.Config{RootCAs: trust.RootCAs}, address)})
+				defer pool.Close()
+				for range 3 {
+					getOnce(t, pool)
+				}
+			}
+			if full.Load() != 1 || resumed.Load() != 2 {
+				t.Errorf("%d full handshakes and %d resumed ones; want 1 and 2", full.Load(), resumed.Load())
+			}
+		})
+	}
+}
+
+// getOnce sends a request and reads the response, with the session ticket before it.
+func getOnce(t *testing.T, pool *http1.Pool) {
+	t.Helper()
+	call := (&http1.Client{}).NewCall(nil)
+	defer call.Release()
+	call.Begin("GET", "a", "/")
+	if err := pool.Send(call); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := call.Body().Next(); err != nil {
+			return
+		}
+	}
+}
+
+type noSink struct{}
+
+func (noSink) AbortWith(http1.Aborter) {}
+
+// What forwards the next request, which may be another client's, keeps memory alone.
+func TestForwarding_ResetForgetsTheRequest(t *testing.T) {
+	f := new(forwarding)
+	pooltest.Fill(t, f, context.Background(), new(http1Sender), new(http1.Duplex), new(http1.Call), header(new(http1.Head)), noSink{})
+	f.reset()
+	pooltest.Empty(t, f)
 }

@@ -2,12 +2,18 @@ package upstream
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
@@ -128,21 +134,6 @@ func TestRetry_WithinTheBudget(t *testing.T) {
 	}
 }
 
-func TestHealth_EjectsUnreachableTarget(t *testing.T) {
-	alive, asked := startCounting(t)
-	h := startProxy(t, newOrderedPool(t, Config{Health: Health{FailureThreshold: 2, EjectFor: 1 << 60}}, closedURL(t), alive), nil)
-	failed := 0
-	for range 20 {
-		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if h.result(t).Kind == ConnectFailed {
-			failed++
-		}
-	}
-	if failed != 2 || asked.Load() != 18 {
-		t.Errorf("%d failed and %d were answered, want 2 and 18", failed, asked.Load())
-	}
-}
-
 func TestHealth_AllEjectedTargetsAreUsed(t *testing.T) {
 	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}}, closedURL(t), closedURL(t))
 	h := startProxy(t, p, nil)
@@ -235,5 +226,110 @@ func TestHealthCheck_AcceptedStatuses(t *testing.T) {
 	defer p.Close()
 	if p.probe(t.Context(), p.backends[0]) == nil {
 		t.Error("a target that is gone passes the look")
+	}
+}
+
+// A target goes through all conditions, and tells what it works on.
+func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := Health{FailureThreshold: 2, EjectFor: 10 * time.Second, SlowStart: 10 * time.Second, Path: "/", Interval: time.Second, Timeout: time.Second}
+		p := newTestPool(t, Config{Health: h, MaxConnections: 1, Queue: Queue{Length: 1, Timeout: time.Minute}}, 2)
+		is := func(want Condition) TargetStatus {
+			t.Helper()
+			all, _ := p.TargetStatuses()
+			if len(all) != 1 || all[0].Condition != want || all[0].Target != "http://a" || all[0].Weight != 2 {
+				t.Fatalf("standings are %+v, want %s", all, want)
+			}
+			return all[0]
+		}
+		m := p.backends[0]
+		is(Healthy)
+		p.group.recordConnect(m, &h, false)
+		if s := is(Healthy); s.FailedConnects != 1 {
+			t.Errorf("after a failure %+v", s)
+		}
+		p.group.recordConnect(m, &h, false)
+		if s := is(Ejected); !s.EjectedUntil.After(time.Now()) {
+			t.Errorf("ejected until %v", s.EjectedUntil)
+		}
+		time.Sleep(13 * time.Second) // a quarter longer at most
+		if s := is(Probing); !s.EjectedUntil.IsZero() {
+			t.Errorf("a target that may be asked is ejected until %v", s.EjectedUntil)
+		}
+		p.group.recordConnect(m, &h, true)
+		if s := is(SlowStart); s.Share >= 1 || s.FailedConnects != 0 {
+			t.Errorf("back with %+v, want a part of its share", s)
+		}
+		time.Sleep(10 * time.Second)
+		is(Healthy)
+		p.group.recordCheck(m, &h, false)
+		p.group.recordCheck(m, &h, false)
+		if s := is(Unhealthy); s.FailedChecks != 2 {
+			t.Errorf("after two bad checks %+v", s)
+		}
+		p.group.recordCheck(m, &h, true)
+		if _, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil {
+			t.Fatal(err)
+		}
+		go p.acquire(t.Context(), time.Now(), selection{})
+		synctest.Wait()
+		if all, waiting := p.TargetStatuses(); all[0].InFlight != 1 || waiting != 1 {
+			t.Errorf("standings are %+v with %d waiting, want one request under way and one that waits", all, waiting)
+		}
+		p.group.release(m, 0)
+		synctest.Wait()
+	})
+}
+
+// What a target sends with an answer, beyond its end, is not the answer to anybody
+// else, however soon they ask.
+func TestReuse_UnsolicitedBytesAreNotResponses(t *testing.T) {
+	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n"
+	poison := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		c, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		for err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+			if r, err = http.ReadRequest(rw.Reader); err == nil {
+				_, _ = io.Copy(io.Discard, r.Body)
+			}
+		}
+	}
+	secure := newTLS(t, poison)
+	roots := x509.NewCertPool()
+	roots.AddCert(secure.Certificate())
+	for name, pool := range map[string]*Pool{
+		"http":  poolOf(t, startBackend(t, poison)),
+		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}, ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, TLSHandshakeTimeout: testTimeout}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ask := func(method, body string) (Result, string) {
+				r, w := request(t, "http://a/"), httptest.NewRecorder()
+				r.Method = method
+				if body != "" {
+					r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+				}
+				return forwardNet(pool, w, r), w.Body.String()
+			}
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					for range 40 {
+						if res, body := ask("GET", ""); res.Kind != OK || body != "ok" {
+							t.Errorf("GET is answered %v %q, want ok: %v", res.Kind, body, res.Err)
+						}
+						if res, body := ask("POST", "body"); res.Kind == OK && body != "ok" || res.Kind != OK && body != "" {
+							t.Errorf("POST is answered %v %q, want ok or nothing: %v", res.Kind, body, res.Err)
+						}
+					}
+				})
+			}
+			all.Wait()
+		})
 	}
 }

@@ -7,51 +7,13 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
-
-func TestForward_StreamsInBothDirections(t *testing.T) {
-	sockettest.OverBoth(t, func(t testing.TB) {
-		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
-			rc := http.NewResponseController(w)
-			_ = rc.EnableFullDuplex()
-			_ = rc.Flush()
-			lines := bufio.NewReader(r.Body)
-			for {
-				line, err := lines.ReadString('\n')
-				if err != nil {
-					return
-				}
-				_, _ = io.WriteString(w, "you said "+line)
-				_ = rc.Flush()
-			}
-		})
-		h := startProxy(t, poolOf(t, url), nil)
-		c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-		res, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(res.Body)
-		for _, word := range []string{"one\n", "two\n", "three\n"} {
-			send(t, c, "%x\r\n%s\r\n", len(word), word)
-			if got, err := lines.ReadString('\n'); got != "you said "+word {
-				t.Fatalf("got %q, %v", got, err)
-			}
-		}
-		send(t, c, "0\r\n\r\n")
-		if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
-			t.Errorf("rest %q, %v", rest, err)
-		}
-		if got := h.result(t); got.Kind != OK || got.Status != 200 {
-			t.Errorf("result %+v", got)
-		}
-	})
-}
 
 func TestForward_ResponseIsNotBuffered(t *testing.T) {
 	for name, head := range map[string]string{
@@ -115,31 +77,6 @@ func TestForward_ClientGoneAbortsUpstreamRequest(t *testing.T) {
 			got := h.result(t)
 			if got.Kind != ClientGone || got.HeaderSent != begin || !errors.Is(got.Err, http1.ErrAborted) {
 				t.Errorf("result %+v, want that the client left", got)
-			}
-		})
-	}
-}
-
-func TestForward_TruncatedResponseIsVisible(t *testing.T) {
-	for name, answer := range map[string]string{
-		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
-		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
-		"nothing": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n",
-		"garbage": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			url, _ := startReplying(t, answer)
-			h := startProxy(t, poolOf(t, url), nil)
-			_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			res, err := http.ReadResponse(r, nil)
-			if err == nil {
-				_, err = io.ReadAll(res.Body)
-			}
-			if !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("client reads %v, want that the answer is cut", err)
-			}
-			if got := h.result(t); got.Kind != ResponseTruncated || !got.HeaderSent || got.Status != 200 || got.Err == nil {
-				t.Errorf("result %+v", got)
 			}
 		})
 	}
@@ -240,32 +177,6 @@ func TestForward_EarlyResponse(t *testing.T) {
 	})
 }
 
-func TestForward_BodyFraming(t *testing.T) {
-	sockettest.OverBoth(t, func(t testing.TB) {
-		type framing struct {
-			length int64
-			coding string
-			body   string
-		}
-		seen := make(chan framing, 1)
-		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
-			b, _ := io.ReadAll(r.Body)
-			seen <- framing{r.ContentLength, strings.Join(r.TransferEncoding, ","), string(b)}
-		})
-		h := startProxy(t, poolOf(t, url), nil)
-		for request, want := range map[string]framing{
-			"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc":                             {3, "", "abc"},
-			"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n":                               {0, "", ""},
-			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n": {-1, "chunked", "abc"},
-		} {
-			h.ask(t, request)
-			if got := await.Value(t, seen, "request"); got != want {
-				t.Errorf("%q: upstream sees %+v, want %+v", request, got, want)
-			}
-		}
-	})
-}
-
 func TestForward_TrailersInBothDirections(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -287,4 +198,169 @@ func TestForward_TrailersInBothDirections(t *testing.T) {
 	if got := res.Trailer; len(got) != 2 || got.Get("X-Sum") != "42" || got.Get("X-Late") != "1" {
 		t.Errorf("client sees trailers %v, want X-Sum and X-Late", got)
 	}
+}
+
+func TestResponse_Refused(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer string
+		want   ResultKind
+	}{
+		"nothing":          {"", ConnectionReset},
+		"half a head":      {"HTTP/1.1 200 OK\r\nA: b\r\n", ConnectionReset},
+		"not HTTP":         {"220 mail ready\r\n\r\n", BadResponse},
+		"status 042":       {"HTTP/1.1 042 Low\r\nContent-Length: 0\r\n\r\n", BadResponse},
+		"two lengths":      {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", BadResponse},
+		"bad length":       {"HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na", BadResponse},
+		"endless head":     {"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", maxHeader+1), BadResponse},
+		"101 unasked":      {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", BadResponse},
+		"101 without name": {"HTTP/1.1 101 Switching Protocols\r\n\r\n", BadResponse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := startReplying(t, c.answer)
+			h := startProxy(t, poolOf(t, url), nil)
+			if res, _ := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); res.StatusCode != http.StatusBadGateway {
+				t.Errorf("client sees %s", res.Status)
+			}
+			got := h.result(t)
+			if got.Kind != c.want || got.Err == nil || got.HeaderSent || got.Status != 0 || got.Target != url {
+				t.Errorf("result %+v, want kind %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestResponse_Fields(t *testing.T) {
+	sockettest.OverBoth(t, func(t testing.TB) {
+		url, _ := startReplying(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
+			"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
+		calls := 0
+		h := startProxy(t, poolOf(t, url), func(asked *Request, _ received) {
+			asked.OnHeader = func(_ int, h *http1.Fields) {
+				calls++
+				h.Set("RateLimit", `"a";r=1`)
+			}
+		})
+		res, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if got := h.result(t); calls != 1 || got.Kind != OK || got.Status != 299 || !got.HeaderSent || got.FirstByte <= 0 || got.Target != url {
+			t.Errorf("OnHeader called %d times, result %+v", calls, got)
+		}
+		if res.StatusCode != 299 || body != "<html>" {
+			t.Errorf("got %s %q", res.Status, body)
+		}
+		for field, want := range map[string]string{
+			"X-Own": "", "Keep-Alive": "", "Proxy-Authenticate": "", "Alt-Svc": "", "Set-Cookie": "a=1|b=2",
+			"Ratelimit": `"a";r=1`, "Content-Type": "", "Content-Length": "6",
+		} {
+			if got := strings.Join(res.Header[field], "|"); got != want {
+				t.Errorf("%s: %q, want %q", field, got, want)
+			}
+		}
+		if _, err := http.ParseTime(res.Header.Get("Date")); err != nil {
+			t.Errorf("Date was not added: %v", err)
+		}
+	})
+}
+
+// websocketBackend answers any upgrade with 101 and echoes lines from then on.
+// It counts requests and lines.
+func websocketBackend(t *testing.T, requests, lines *atomic.Int32) string {
+	return rawBackend(t, func(c net.Conn, r *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			requests.Add(1)
+			protocol := req.Header.Get("Upgrade")
+			if protocol == "" {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				continue
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade, X-Own\r\nX-Own: 1\r\nUpgrade: "+protocol+"\r\nContent-Length: 0\r\nSec-WebSocket-Accept: x\r\n\r\n")
+			for {
+				line, err := r.ReadString('\n')
+				if err != nil {
+					return
+				}
+				lines.Add(1)
+				_, _ = io.WriteString(c, "echo "+line)
+			}
+		}
+	})
+}
+
+func TestForward_UpgradesOnlyAllowedWebSocket(t *testing.T) {
+	for name, c := range map[string]struct {
+		allowed bool
+		method  string
+		version string
+		lines   string
+		leaves  bool
+	}{
+		"websocket":              {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: WebSocket\r\n", true},
+		"websocket among others": {true, "GET", "1.1", "Connection: keep-alive, upgrade\r\nUpgrade: websocket\r\nTE: trailers\r\n", true},
+		"route does not allow":   {false, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\n", false},
+		"h2c":                    {true, "GET", "1.1", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n", false},
+		"h2c behind websocket":   {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n", false},
+		"h2c on another line":    {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n", false},
+		"not in Connection":      {true, "GET", "1.1", "Upgrade: websocket\r\n", false},
+		"TLS":                    {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: tls/1.0\r\n", false},
+		"HTTP/1.0":               {true, "GET", "1.0", "Connection: Upgrade, keep-alive\r\nUpgrade: websocket\r\n", false},
+		"POST":                   {true, "POST", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n", false},
+		"get":                    {true, "get", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\n", false},
+		"with a body":            {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests, lines atomic.Int32
+			h := startProxy(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(asked *Request, _ received) {
+				asked.WebSocket = c.allowed
+				asked.OnHeader = func(_ int, h *http1.Fields) { h.Set("X-Quota", "1") }
+			})
+			conn, r := h.dial(t, c.method+" / HTTP/"+c.version+"\r\nHost: a\r\n"+c.lines+"\r\n")
+			res, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.leaves {
+				_, _ = io.Copy(io.Discard, res.Body)
+				send(t, conn, "smuggled\n")
+				_, _ = io.Copy(io.Discard, r)
+				if res.StatusCode != 200 || lines.Load() != 0 || requests.Load() != 1 {
+					t.Errorf("got %s, %d requests, %d lines behind the proxy; want plain HTTP", res.Status, requests.Load(), lines.Load())
+				}
+				return
+			}
+			if res.StatusCode != 101 || res.Header.Get("X-Quota") != "1" || res.Header.Get("X-Own") != "" || res.Header["Content-Length"] != nil || res.Header.Get("Sec-WebSocket-Accept") != "x" {
+				t.Errorf("got %s %v", res.Status, res.Header)
+			}
+			for _, line := range []string{"a\n", "b\n"} {
+				send(t, conn, "%s", line)
+				if got, err := r.ReadString('\n'); got != "echo "+line {
+					t.Fatalf("got %q, %v", got, err)
+				}
+			}
+			conn.Close()
+			if got := h.result(t); got.Kind != OK || got.Status != 101 || !got.HeaderSent {
+				t.Errorf("result %+v", got)
+			}
+		})
+	}
+}
+
+// A panic of the caller's is the caller's, and leaves nothing busy.
+func TestForward_CallerPanics(t *testing.T) {
+	url, _ := startReplying(t, okEmpty)
+	pool := poolOf(t, url)
+	defer pool.Close()
+	defer func() {
+		if cause := recover(); cause != "mistake" {
+			t.Errorf("panic %v, want the caller's own", cause)
+		}
+		if n := pool.load(); n != 0 {
+			t.Errorf("%d requests are under way, want none", n)
+		}
+	}()
+	asked := netRequestOf(request(t, "http://a/"))
+	asked.OnHeader = func(int, *http1.Fields) { panic("mistake") }
+	pool.Forward(t.Context(), asked, NewHTTP2Sink(silent{http.Header{}}))
 }

@@ -63,10 +63,7 @@ func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *test
 			_ = x.Send(nil)
 		}
 	}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	p.URL = "http://" + l.Addr().String()
 	l = sockettest.Listener(t, l)
 	go func() { _ = s.Serve(l) }()
@@ -190,10 +187,7 @@ func newTLS(t testing.TB, handle http.HandlerFunc) *httptest.Server {
 // closes it then.
 func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	address := l.Addr().String()
 	l = sockettest.Listener(t, l)
 	t.Cleanup(func() { l.Close() })

@@ -2,7 +2,6 @@ package interop
 
 import (
 	"context"
-	"net"
 	"sync"
 	"testing"
 
@@ -14,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // chat is a method of a stream in both directions: it sends back what it gets.
@@ -41,10 +42,7 @@ func chat() *grpc.ServiceDesc {
 // dialHealth is a client of a gRPC server, through Weir.
 func dialHealth(t *testing.T, limits string) (*grpc.ClientConn, *health.Server) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	s, state := grpc.NewServer(), health.NewServer()
 	grpc_health_v1.RegisterHealthServer(s, state)
 	s.RegisterService(chat(), nil)

@@ -3,12 +3,25 @@
 package interop
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +32,8 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // enough is how long a test waits for what must happen.
@@ -61,10 +76,7 @@ func startProxy(t *testing.T, yaml string) testProxy {
 	s := frontend.NewServer(p, c.Listen, zerolog.Nop())
 	var served sync.WaitGroup
 	listen := func(serve func(net.Listener) error) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := sockettest.Listen(t)
 		served.Go(func() {
 			if err := serve(l); err != nil {
 				t.Errorf("serve: %v", err)
@@ -88,13 +100,180 @@ func startProxy(t *testing.T, yaml string) testProxy {
 // serve starts a server on a free port until the test ends.
 func serve(t *testing.T, h http.Handler) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	s := &http.Server{Handler: h, ReadHeaderTimeout: enough}
 	var served sync.WaitGroup
 	served.Go(func() { s.Serve(l) })
 	t.Cleanup(func() { s.Close(); served.Wait() })
 	return l.Addr().String()
+}
+
+// issued writes a certificate for localhost that vouches for itself, and its
+// key, into dir.
+func issued(t *testing.T, dir string) config.Pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := config.Pair{Cert: filepath.Join(dir, "localhost.pem"), Key: filepath.Join(dir, "localhost.key")}
+	write(t, pair.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	write(t, pair.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	return pair
+}
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// program is the path of a program of others: what PATH has, or what test/install
+// has left. Without one the test fails.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	cached, err := filepath.Abs(filepath.Join("..", ".cache", "bin", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, candidate := range []string{name, cached} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path
+		}
+	}
+	t.Fatalf("%s is not here: run test/install %s, as ./test/interop/run does", name, name)
+	return ""
+}
+
+// mustRun is what a program that must succeed has written, to both its outputs.
+func mustRun(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	text, err := run(t, name, args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, text)
+	}
+	return text
+}
+
+// run runs a program to its end.
+func run(t *testing.T, name string, args ...string) (text string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*enough)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program(t, name), args...).CombinedOutput()
+	return string(out), err
+}
+
+// An outputBuffer is what a program that runs has written so far.
+type outputBuffer struct {
+	mu   sync.Mutex // guards what follows
+	text bytes.Buffer
+}
+
+func (o *outputBuffer) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *outputBuffer) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// startServer starts a server that listens on addr, and waits until it does. It
+// ends with the test.
+func startServer(t *testing.T, c *exec.Cmd, addr string) {
+	t.Helper()
+	out := new(outputBuffer)
+	c.Stdout, c.Stderr = out, out
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		// The signal comes with the end of the thread that has started the program, and
+		// not of the process: this one lasts as long as the program does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.Start()
+		if started <- err; err == nil {
+			ended <- c.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Process.Signal(syscall.SIGTERM) // a shell may have let it ignore the other
+		select {
+		case <-ended:
+		case <-time.After(enough):
+			c.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(c.Path), out)
+		}
+	})
+	await(t, c.Path+" on "+addr, func() bool {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s has ended: %v\n%s", c.Path, err, out)
+		default:
+		}
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return false
+		}
+		conn.Close()
+		return true
+	})
+}
+
+// await waits until cond holds.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(enough)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", enough, what)
+		}
+		<-tick.C
+	}
+}
+
+// freeAddress is an address on this machine that nobody listens on.
+func freeAddress(t *testing.T) (addr string) {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
+}
+
+// startProgram runs a program until it or the test ends, and returns what it writes.
+func startProgram(t *testing.T, name string, args ...string) *outputBuffer {
+	t.Helper()
+	out := new(outputBuffer)
+	c := exec.CommandContext(t.Context(), program(t, name), args...)
+	c.Stdout, c.Stderr = out, out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Wait() })
+	return out
 }

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,88 +92,4 @@ func TestCrowd_DoesNotStarveAnotherProcess(t *testing.T) {
 	}
 	cancel()
 	all.Wait()
-}
-
-// BenchmarkLockUnlock is the path without contention.
-func BenchmarkLockUnlock(b *testing.B) {
-	for name, kind := range kinds() {
-		b.Run(name, func(b *testing.B) {
-			s, rdb := benchServer(b)
-			lk := kind(process(b, s))
-			ctx := context.Background()
-			cycle(ctx, b, lk)
-			_, before := scripts(b, rdb)
-			b.ReportAllocs()
-			for b.Loop() {
-				cycle(ctx, b, lk)
-			}
-			_, after := scripts(b, rdb)
-			b.ReportMetric(float64((after-before).Microseconds())/float64(b.N), "redis-µs/op")
-		})
-	}
-}
-
-func kinds() map[string]func(*lock.Locker) lock.Lockable {
-	return map[string]func(*lock.Locker) lock.Lockable{
-		"reentrant": func(l *lock.Locker) lock.Lockable { return l.Reentrant("a") },
-		"fenced":    func(l *lock.Locker) lock.Lockable { return l.Fenced("a") },
-		"fair":      func(l *lock.Locker) lock.Lockable { return l.Fair("a") },
-		"simple":    func(l *lock.Locker) lock.Lockable { return l.Simple("a") },
-		"read":      func(l *lock.Locker) lock.Lockable { return l.ReadWrite("a").Read() },
-		"write":     func(l *lock.Locker) lock.Lockable { return l.ReadWrite("a").Write() },
-	}
-}
-
-func cycle(ctx context.Context, b *testing.B, lk lock.Lockable) {
-	h, err := lk.Lock(ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := h.Unlock(ctx); err != nil {
-		b.Fatal(err)
-	}
-}
-
-func benchServer(b *testing.B) (string, *redis.Client) {
-	s, rdb := server(b)
-	return s.Addr, rdb
-}
-
-// BenchmarkHandOver is the time from an unlock in one process until the waiter
-// in another holds the lock, the poll set to 10 s.
-func BenchmarkHandOver(b *testing.B) {
-	addr, rdb := benchServer(b)
-	one := process(b, addr, lock.WithPollInterval(10*time.Second)).Reentrant("a")
-	two := process(b, addr, lock.WithPollInterval(10*time.Second)).Reentrant("a")
-	ctx, tick := context.Background(), time.NewTicker(100*time.Microsecond)
-	defer tick.Stop()
-	var took []time.Duration
-	for b.Loop() {
-		h, err := one.Lock(ctx)
-		if err != nil {
-			b.Fatal(err)
-		}
-		got := make(chan time.Time)
-		go func() {
-			h, err := two.Lock(ctx)
-			at := time.Now()
-			if err != nil {
-				b.Error(err)
-			} else if err := h.Unlock(ctx); err != nil {
-				b.Error(err)
-			}
-			got <- at
-		}()
-		for rdb.PubSubNumSub(ctx, "redisson_lock__channel:{a}").Val()["redisson_lock__channel:{a}"] == 0 {
-			<-tick.C
-		}
-		at := time.Now()
-		if err := h.Unlock(ctx); err != nil {
-			b.Fatal(err)
-		}
-		took = append(took, (<-got).Sub(at))
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "median-µs")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }

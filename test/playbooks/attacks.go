@@ -1,9 +1,172 @@
+// Package playbooks attacks configurations: each folder has the configuration against one kind of
+// fraud with codes by SMS, and a Day is a seeded program that sends a day of real users and of an
+// attacker to running proxies, on a clock that the test controls. A [Result] says what got through,
+// what it cost, and how many real users were refused.
+//
+// The tables of the reference are made by the tests of this package.
 package playbooks
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
 	"time"
+
+	"github.com/nyaruka/phonenumbers/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
+
+// A market is a country with real users: their share in percent, and the price of a message to it in
+// millionths of a euro.
+type market struct {
+	region string
+	share  int
+	price  int
+}
+
+// markets are the countries with real users.
+func markets() []market {
+	return []market{
+		{"CN", 55, 30_000}, {"DE", 10, 75_000}, {"FR", 8, 70_000}, {"GB", 8, 40_000}, {"US", 6, 8_000},
+		{"PL", 5, 30_000}, {"ES", 4, 60_000}, {"SE", 2, 55_000}, {"NZ", 1, 90_000}, {"AZ", 1, 350_000},
+	}
+}
+
+// dear are countries without users whose messages cost most.
+func dear() []string {
+	return []string{"LV", "TN", "SO", "MG", "BJ", "BI", "LY", "DZ", "UZ", "TJ", "KM", "GA", "LK", "BD", "PK"}
+}
+
+// price is what a message to a number of that country costs.
+func price(region string) int {
+	for _, m := range markets() {
+		if m.region == region {
+			return m.price
+		}
+	}
+	return 300_000
+}
+
+// country draws the country of a real user.
+func (d *Day) country() string {
+	draw := d.random.IntN(100)
+	for _, m := range markets() {
+		if draw -= m.share; draw < 0 {
+			return m.region
+		}
+	}
+	return "CN"
+}
+
+// stem returns the example of a mobile number of the country, as the library has it.
+func (d *Day) stem(region string) string {
+	if d.stems[region] == "" {
+		d.stems[region] = phonenumbers.Format(phonenumbers.GetExampleNumberForTypeInRegion(region, phonenumbers.MOBILE), phonenumbers.E164)
+	}
+	return d.stems[region]
+}
+
+// number draws a mobile number of the country.
+func (d *Day) number(region string) string { return d.inRange(region, d.random.IntN(100)) }
+
+// inRange draws a number of one of a country's ranges, each of which has 10,000 numbers.
+func (d *Day) inRange(region string, n int) string {
+	return d.numbered(region, n, d.random.IntN(10_000))
+}
+
+// numbered is a number by its range and its place there. Ranges that the country does not have are
+// counted on to the next that it has.
+func (d *Day) numbered(region string, n, place int) string {
+	s := d.stem(region)
+	head := s[:len(s)-6]
+	for i := range 100 {
+		number := fmt.Sprintf("%s%02d%04d", head, (n+i)%100, place)
+		if p, err := phonenumbers.Parse(number, "ZZ"); err == nil && phonenumbers.IsValidNumber(p) {
+			return number
+		}
+	}
+	return s
+}
+
+// address draws a client address.
+func (d *Day) address() string {
+	return fmt.Sprintf("%d.%d.%d.%d", 11+d.random.IntN(80), d.random.IntN(256), d.random.IntN(256), 1+d.random.IntN(250))
+}
+
+// spelled is a number in one of the spellings that people write.
+func (d *Day) spelled(number string) string {
+	switch d.random.IntN(4) {
+	case 0:
+		return number[:3] + " " + number[3:6] + " " + number[6:]
+	case 1:
+		return number[:3] + "-" + number[3:]
+	case 2:
+		return "00" + strings.TrimPrefix(number, "+")
+	}
+	return number
+}
+
+// Nodes are proxies with one configuration and one store, and the application behind them.
+type Nodes []*proxy.Proxy
+
+// Start starts a proxy for each of the stores. The text is a configuration whose upstream is UPSTREAM.
+func Start(tb testing.TB, text string, stores ...limiter.AdminStore) Nodes {
+	tb.Helper()
+	nodes, _ := StartMeasured(tb, text, stores...)
+	return nodes
+}
+
+// StartMeasured is Start, and returns the metrics of the last proxy.
+func StartMeasured(tb testing.TB, text string, stores ...limiter.AdminStore) (nodes Nodes, metrics *prometheus.Registry) {
+	tb.Helper()
+	application := httptest.NewServer(http.HandlerFunc(answer))
+	tb.Cleanup(application.Close)
+	path := filepath.Join(tb.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "UPSTREAM", application.URL)), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	nodes = make(Nodes, len(stores))
+	for i, store := range stores {
+		c, err := config.Load(path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		metrics = prometheus.NewRegistry()
+		o := proxy.Options{Path: path, Config: c, Store: store, Registry: metrics, Log: zerolog.Nop(), Nodes: func() int { return len(stores) }}
+		if nodes[i], err = proxy.New(tb.Context(), o); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(nodes[i].Close)
+	}
+	return nodes, metrics
+}
+
+// answer is the application: it sends every code, and takes the right one.
+func answer(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/sms/verify" && r.Header.Get("X-Code") != right {
+		w.WriteHeader(http.StatusForbidden)
+	}
+}
+
+// Send has the nodes answer in turn.
+func (n Nodes) Send(asked Request) int {
+	r := httptest.NewRequest("POST", asked.Path, strings.NewReader(fmt.Sprintf(`{"phone":%q}`, asked.Number)))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-Forwarded-For", asked.ClientAddress)
+	r.Header.Set("X-Code", asked.Code)
+	r.RemoteAddr = "10.0.0.1:40000"
+	return weirtest.Exchange(n[asked.Count%len(n)], r).Code
+}
 
 // An Attack adds what an attacker does to a day.
 type Attack func(d *Day)

@@ -3,10 +3,9 @@
 // so far, what is still running while nothing ends, and the output of what failed.
 //
 //	go run ./test/report -packages 40 -limit 10m -- go test -json ./...
-//	go run ./test/report -packages 41 -- go test -json ./... -- go test -C test/deploy -json ./...
 //	go run ./test/report -compile 300 -- go list -v -export -test -f '' ./...
 //
-// Commands are separated by "--" and must print the events of test2json. The limit
+// The command must print the events of test2json. The limit
 // bounds the time in which tests run and none begins or ends; a machine that is only
 // busy does not reach it, and building counts for nothing. When it is reached, the
 // tests that are running are named, with their goroutines, and count as failed. The
@@ -14,7 +13,7 @@
 // all packages have ended, and begins with NOT COMPLETE if not; the exit code is 0 only
 // if nothing failed.
 //
-// With -compile, commands name each package that they compile, as -v makes the go
+// With -compile, the command names each package that it compiles, as -v makes the go
 // command do, and how many of that number are compiled is said instead.
 package main
 
@@ -28,7 +27,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,7 +41,7 @@ func main() {
 	packages := flag.Int("packages", 0, "how many packages there are; 0 for unknown")
 	limit := flag.Duration("limit", 0, "the most time that tests may run without one that begins or ends; 0 for any")
 	quiet := flag.Duration("quiet", 30*time.Second, "the most time without a line of progress")
-	compiles := flag.Int("compile", -1, "how many packages the commands compile, instead of tests that they run")
+	compiles := flag.Int("compile", -1, "how many packages the command compiles, instead of tests that it runs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -54,23 +52,8 @@ func main() {
 	}
 	r := newReport(os.Stdout, *packages, time.Now())
 	r.module, r.limit, r.quiet = "github.com/weir-proxy/weir", *limit, *quiet
-	for _, command := range split(flag.Args()) {
-		if !r.run(ctx, command) {
-			break
-		}
-	}
+	r.run(ctx, flag.Args())
 	os.Exit(r.end(time.Now()))
-}
-
-// split cuts args into commands at each "--".
-func split(args []string) (commands [][]string) {
-	for {
-		i := slices.Index(args, "--")
-		if i < 0 {
-			return append(commands, args)
-		}
-		commands, args = append(commands, args[:i]), args[i+1:]
-	}
 }
 
 // A process is a command that runs, with all that it has started.
@@ -124,13 +107,12 @@ func (p *process) kill() {
 	_ = p.cmd.Wait() // killed
 }
 
-// run runs one command to its end and reports whether another may follow: the
-// limit was not reached and nobody interrupted.
-func (r *report) run(ctx context.Context, command []string) bool {
+// run runs a command to its end, or until the limit is reached or somebody interrupts.
+func (r *report) run(ctx context.Context, command []string) {
 	p, err := start(command, os.Stderr)
 	if err != nil {
 		r.broken(err)
-		return false
+		return
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -141,18 +123,18 @@ func (r *report) run(ctx context.Context, command []string) bool {
 				if err := p.cmd.Wait(); err != nil && r.failed == 0 {
 					r.broken(err)
 				}
-				return true
+				return
 			}
 			r.line(time.Now(), line)
 		case now := <-tick.C:
 			if !r.tick(now) {
 				r.dump(p)
-				return false
+				return
 			}
 		case <-ctx.Done():
 			p.kill()
 			r.interrupted(time.Now())
-			return false
+			return
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,9 +43,7 @@ func lastLine(out *strings.Builder) string {
 func TestReport_OfARealRun(t *testing.T) {
 	out := new(strings.Builder)
 	r := newReport(out, 1, time.Now())
-	if !r.run(t.Context(), []string{"go", "test", "-C", module(t), "-short", "-json", "./..."}) {
-		t.Error("another command may not follow")
-	}
+	r.run(t.Context(), []string{"go", "test", "-C", module(t), "-short", "-json", "./..."})
 	if code := r.end(time.Now()); code != 1 || lastLine(out) != "3 passed, 1 failed, 1 skipped" || !strings.Contains(out.String(), "\nFAIL example.org/x.TestFails: x_test.go:4: as it should\n") {
 		t.Errorf("exit code %d after\n%s", code, out)
 	}
@@ -52,11 +53,9 @@ func TestReport_OfARealRun(t *testing.T) {
 func TestReport_EndsWhatHangs(t *testing.T) {
 	out := new(strings.Builder)
 	r := newReport(out, 1, time.Now())
-	r.limit = time.Millisecond
-	if r.run(t.Context(), []string{"go", "test", "-C", module(t), "-run", "Hangs", "-json", "./..."}) {
-		t.Error("another command may follow one that hung")
-	}
-	if code := r.end(time.Now()); code != 1 || !strings.HasPrefix(lastLine(out), "NOT COMPLETE: no test began or ended for 1ms") {
+	r.limit = 500 * time.Millisecond // by then the test stands where it hangs
+	r.run(t.Context(), []string{"go", "test", "-C", module(t), "-run", "Hangs", "-json", "./..."})
+	if code := r.end(time.Now()); code != 1 || !strings.HasPrefix(lastLine(out), "NOT COMPLETE: no test began or ended for 500ms") {
 		t.Errorf("exit code %d after\n%s", code, out)
 	}
 	for _, want := range []string{"x_test.go:6 ", "\nFAIL example.org/x.TestHangs: hangs; its goroutines are above\n"} {
@@ -77,9 +76,7 @@ func TestReport_Interrupted(t *testing.T) {
 		<-out.hangs
 		interrupt()
 	}()
-	if r.run(ctx, []string{"go", "test", "-C", module(t), "-run", "Hangs|Passes", "-json", "./..."}) {
-		t.Error("another command may follow")
-	}
+	r.run(ctx, []string{"go", "test", "-C", module(t), "-run", "Hangs|Passes", "-json", "./..."})
 	code := r.end(time.Now())
 	want := "NOT COMPLETE: interrupted; until then 2 passed, 0 failed  (0 of 1, "
 	if code != 1 || !strings.HasPrefix(lastLine(&out.Builder), want) || !strings.Contains(out.String(), "interrupted while running: example.org/x.TestHangs (") {
@@ -114,6 +111,78 @@ func TestReport_GoTestFails(t *testing.T) {
 		r.run(t.Context(), []string{command})
 		if code := r.end(time.Now()); code != 1 || !strings.HasPrefix(out.String(), want+"\n") || !strings.HasPrefix(lastLine(out), "NOT COMPLETE: go test ended; ") {
 			t.Errorf("exit code %d after\n%s", code, out)
+		}
+	}
+}
+
+var record = flag.Bool("record", false, "write testdata/*.want again")
+
+// The last lines of a failed run name what failed and why, whatever stands above: here,
+// what go test printed for tests that failed, panicked, hung, raced, ended the process, and
+// were not built.
+func TestFailure_LastLines(t *testing.T) {
+	for _, name := range []string{"failed", "raced"} {
+		out := new(strings.Builder)
+		r := newReport(out, 0, at(0))
+		r.module = "github.com/weir-proxy/weir"
+		events, err := os.Open("testdata/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer events.Close()
+		for lines := bufio.NewScanner(events); lines.Scan(); {
+			r.line(at(1), lines.Bytes())
+		}
+		out.Reset()
+		if code := r.end(at(2)); code != 1 {
+			t.Errorf("%s: exit code %d", name, code)
+		}
+		file := "testdata/" + name + ".want"
+		if *record {
+			if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil || out.String() != string(want) {
+			t.Errorf("%s, %v: printed\n%s\nwant\n%s", name, err, out, want)
+		}
+	}
+}
+
+// However much fails, what is said of it at the end is ten lines.
+func TestFailure_TenLines(t *testing.T) {
+	out := new(strings.Builder)
+	r := newReport(out, 1, at(0))
+	for i := range 30 {
+		test := fmt.Sprint("Test", i)
+		r.event(at(1), event{Action: "output", Package: "weir/lock", Test: test, Output: "    a.go:1: " + strings.Repeat("ä", 2*maxReason) + "\n"})
+		newEvent(1, "fail", "weir/lock", test)(r)
+	}
+	newEvent(1, "fail", "weir/lock", "")(r)
+	out.Reset()
+	r.end(at(1))
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if len(lines) != 10 || lines[8] != "... and 22 more, above" || lines[9] != "0 passed, 30 failed" {
+		t.Errorf("%d lines:\n%s", len(lines), out)
+	}
+	if want := "FAIL weir/lock.Test0: a.go:1: " + strings.Repeat("ä", maxReason-len("a.go:1: ")) + "..."; lines[0] != want {
+		t.Errorf("got  %s\nwant %s", lines[0], want)
+	}
+}
+
+// Of what a test says, the line that compares is the reason.
+func TestReason(t *testing.T) {
+	for output, want := range map[string]string{
+		"    a_test.go:1: 3 rounds\n    a_test.go:2: got 1, want 2\n":                                  "a_test.go:2: got 1, want 2",
+		"    a_test.go:1: EOF\n    process.go:9: weir said:\n        want\n":                           "a_test.go:1: EOF",
+		"    a_test.go:1: fine\nfatal error: all goroutines are asleep\n\nmore\n":                      "fatal error: all goroutines are asleep",
+		"        {\"level\":\"error\",\"message\":\"panic: want\"}\n":                                  "",
+		"panic: test timed out after 3s\n\trunning tests:\n\t\tTestA (3s)\n\t\tTestA/b (2s)\n\nmore\n": "panic: test timed out after 3s; running: TestA (3s), TestA/b (2s)",
+		"panic: test timed out after 3s":                                                               "panic: test timed out after 3s",
+	} {
+		if got := reason(output); got != want {
+			t.Errorf("got %q, want %q of\n%s", got, want, output)
 		}
 	}
 }

@@ -1,11 +1,16 @@
 package dashboard_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"mime/multipart"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
@@ -76,4 +81,109 @@ func TestConfig_SimulatesWhatIsToBePushed(t *testing.T) {
 	if asked.Other != "routes: []" || asked.Log != nil {
 		t.Errorf("asked %+v", asked)
 	}
+}
+
+// simulatingOptions is a weir that replays logs; asked is what that was asked last.
+func simulatingOptions(asked *admin.SimulateQuery) admin.Options {
+	o := options()
+	o.AccessLog = "/var/log/weir/access.log"
+	o.Simulate = func(_ context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
+		*asked = q
+		if q.Log != nil {
+			if _, err := io.Copy(io.Discard, q.Log); err != nil {
+				return admin.Simulation{}, fmt.Errorf("log: %w", err)
+			}
+		}
+		limit := proxy.LimitTally{Name: "phone", Key: "phone", Rates: []string{"5/1h"}, Mode: "enforce", Refused: 7, Series: proxy.ReplaySeries{Refused: []int64{3, 4}}, Top: []proxy.ReplayKey{{Key: "+86138****8000", Refused: 7}}}
+		s := admin.Simulation{Requests: 1234, Lines: 1234, Notes: []string{"the log does not tell <b>"}, Result: proxy.ReplayTally{Requests: 1234, Refused: 7, Routes: []proxy.RouteTally{{Name: "sms", Refused: 7, Limits: []proxy.LimitTally{limit}}}}}
+		if q.Other != "" {
+			limit.Refused, limit.Rates = 19, []string{"1/1h"}
+			s.Against = &proxy.ReplayTally{Requests: 1234, Refused: 19, Routes: []proxy.RouteTally{{Name: "sms", Limits: []proxy.LimitTally{limit}}}}
+			s.Differences = []admin.SimulatedDifference{{Route: "sms", Limit: "phone", A: admin.SimulatedSide{There: true, Rates: []string{"5/1h"}, Refused: 7}, B: admin.SimulatedSide{There: true, Rates: []string{"1/1h"}, Refused: 19}}}
+		}
+		return s, nil
+	}
+	return o
+}
+
+// upload sends a form with a log as the page would; pairs are its other fields, in order.
+func (b *browser) upload(log string, pairs ...string) page {
+	b.t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.WriteField(pairs[i], pairs[i+1])
+	}
+	file, err := form.CreateFormFile("log", "access.log")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	io.WriteString(file, log)
+	form.Close()
+	r, err := http.NewRequest(http.MethodPost, b.at+"/dashboard/simulate", &body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", form.FormDataContentType())
+	r.Header.Set("Origin", b.at)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.send(r)
+}
+
+func TestSimulate_ShowsBothSideBySide(t *testing.T) {
+	var asked admin.SimulateQuery
+	b := open(t, simulatingOptions(&asked))
+	b.get("/dashboard/simulate").shows(t, http.StatusOK, "Access log", "/var/log/weir/access.log", "at most 32 MiB", "Upload an access log")
+	token := b.form("/dashboard/keys").Get("form")
+	p := b.upload("a log", "session", token, "other", "routes: <mine>", "host", "a.example", "fields", " header:X-Phone=phone\n\n uri=path ", "own_log", "false")
+	p.shows(t, http.StatusOK, "1\u202f234 requests replayed", "Side by side", "&#43;12", ">19<", "the log does not tell &lt;b&gt;", "&#43;86138****8000", "routes: &lt;mine&gt;", `<svg class="spark"`)
+	if asked.Host != "a.example" || strings.Join(asked.Fields, " ") != "header:X-Phone=phone uri=path" || asked.Log == nil {
+		t.Errorf("asked %+v", asked)
+	}
+	b.upload("", "session", token, "own_log", "true").shows(t, http.StatusOK, "As it is served")
+	if asked.Log != nil {
+		t.Error("asked for another log than its own")
+	}
+}
+
+// What is read of a configuration to begin with is what has to be written of another.
+func TestSimulate_BeginsWithWhatIsServed(t *testing.T) {
+	var asked admin.SimulateQuery
+	o := simulatingOptions(&asked)
+	o.Config = func(context.Context) (admin.Config, error) {
+		return admin.Config{Effective: "version: 1\nlisten:\n  http: :8080\nadmin:\n  token: (hidden)\nroutes:\n  - name: sms\nredis: {}\nstore: redis\nkeys: {}\n"}, nil
+	}
+	p := open(t, o).get("/dashboard/simulate?other=served")
+	p.shows(t, http.StatusOK, ">version: 1\nroutes:\n  - name: sms\nkeys: {}\n</textarea>")
+}
+
+func TestSimulate_SaysWhyNothingIsReplayed(t *testing.T) {
+	var asked admin.SimulateQuery
+	b := open(t, simulatingOptions(&asked))
+	token := b.form("/dashboard/keys").Get("form")
+	b.upload("", "session", token, "other", "kept: 1").shows(t, http.StatusBadRequest, "there is no log", "kept: 1")
+	b.upload(strings.Repeat("a", admin.MaxLog+1), "session", token).shows(t, http.StatusRequestEntityTooLarge, "longer than 32 MiB")
+	r, err := http.NewRequest(http.MethodPost, b.at+"/dashboard/simulate", strings.NewReader("form="+token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	b.send(r).shows(t, http.StatusUnsupportedMediaType, "multipart/form-data")
+}
+
+// Whoever may look may ask, but only with a form of its own session.
+func TestSimulate_TakesNoFormOfOthers(t *testing.T) {
+	var asked admin.SimulateQuery
+	o := simulatingOptions(&asked)
+	o.Tokens = []admin.Token{{Name: "ann", Text: "reads-and-no-more", Role: admin.Read}}
+	b := open(t, o)
+	b.upload("a log").shows(t, http.StatusOK, "Admin token")
+	b.login("reads-and-no-more")
+	for _, pairs := range [][]string{nil, {"session", strings.Repeat("0", 32)}} {
+		b.upload("a log", pairs...).shows(t, http.StatusForbidden, "not of this session")
+	}
+	if asked.Log != nil {
+		t.Error("replayed all the same")
+	}
+	b.upload("a log", "session", b.form("/dashboard/keys").Get("form")).shows(t, http.StatusOK, "requests replayed")
 }

@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -140,6 +144,186 @@ func readWords(reply []byte) (out []string) {
 		word := make([]byte, size+2)
 		io.ReadFull(in, word)
 		out = append(out, string(word[:size]))
+	}
+	return out
+}
+
+// A recorder stands between a client and Redis, passes everything on, and keeps the
+// script calls as they were on the wire. It can hold one back, so that a store
+// gathers what comes meanwhile.
+type recorder struct {
+	tb   testing.TB
+	addr string
+	next string
+
+	mu    sync.Mutex // guards what follows
+	calls [][]byte
+	gate  chan struct{} // not nil: the next script call waits until it is closed
+}
+
+func record(tb testing.TB, next string) *recorder {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	r := &recorder{tb: tb, addr: l.Addr().String(), next: next}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go r.pass(conn)
+		}
+	}()
+	return r
+}
+
+// pass carries one connection.
+func (r *recorder) pass(conn net.Conn) {
+	defer conn.Close()
+	server, err := net.Dial("tcp", r.next)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go io.Copy(conn, server)
+	in := bufio.NewReader(conn)
+	for {
+		command, words, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		if verb := strings.ToLower(words[0]); verb == "evalsha" || verb == "eval" {
+			r.mu.Lock()
+			gate := r.gate
+			r.gate = nil
+			if verb == "evalsha" {
+				r.calls = append(r.calls, command)
+			}
+			r.mu.Unlock()
+			if gate != nil {
+				<-gate
+			}
+		}
+		if _, err := server.Write(command); err != nil {
+			return
+		}
+	}
+}
+
+// readCommand reads one array of strings, as bytes and as words.
+func readCommand(in *bufio.Reader) (raw []byte, words []string, err error) {
+	line, err := in.ReadString('\n')
+	if err != nil || line[0] != '*' {
+		return nil, nil, fmt.Errorf("no command: %q %w", line, err)
+	}
+	raw = append(raw, line...)
+	n, err := strconv.Atoi(strings.TrimSpace(line[1:]))
+	for range n {
+		if line, err = in.ReadString('\n'); err != nil {
+			return nil, nil, err
+		}
+		size, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
+		word := make([]byte, size+2)
+		if _, err := io.ReadFull(in, word); err != nil {
+			return nil, nil, err
+		}
+		raw = append(append(raw, line...), word...)
+		words = append(words, string(word[:size]))
+	}
+	return raw, words, err
+}
+
+// last is the script call that came last.
+func (r *recorder) last() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.calls) == 0 {
+		r.tb.Fatal("no script call")
+	}
+	return r.calls[len(r.calls)-1]
+}
+
+// hold makes the next script call wait until release is called.
+func (r *recorder) hold() (release func()) {
+	gate := make(chan struct{})
+	r.mu.Lock()
+	r.gate = gate
+	r.mu.Unlock()
+	return func() { close(gate) }
+}
+
+// waitUntilHeld waits until a script call waits.
+func (r *recorder) waitUntilHeld() {
+	await.Until(r.tb, "a script call waits", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.gate == nil
+	})
+}
+
+// storeCall is a goroutine that waits in the store for a reply.
+var storeCall = regexp.MustCompile(`(?m)^goroutine \d+ \[(?:select|chan receive)[^\n]*\n(?:[^\n]+\n)*?[^\n]*redisstore\.\(\*Store\)\.Take\(`)
+
+// waitUntilGathered waits until n calls wait for the store: one is held, the others are gathered.
+func (r *recorder) waitUntilGathered(n int) {
+	stacks := make([]byte, 16<<20)
+	await.Until(r.tb, fmt.Sprintf("%d calls wait for the store", n), func() bool {
+		return len(storeCall.FindAll(stacks[:runtime.Stack(stacks, true)], -1)) == n
+	})
+}
+
+// A template is a recorded script call of which keys and ids can be exchanged for
+// others of the same length.
+type template struct {
+	raw      []byte
+	decided  int // requests in it
+	keys     []place
+	ids      []place
+	ownsKeys []string
+}
+
+type place struct{ at, of int }
+
+func newTemplate(raw []byte, keys, ids []string) *template {
+	t := &template{raw: raw, decided: len(keys), ownsKeys: keys}
+	for i, k := range keys {
+		t.keys = append(t.keys, places(raw, k, i)...)
+	}
+	for i, id := range ids {
+		t.ids = append(t.ids, places(raw, id, i)...)
+	}
+	return t
+}
+
+func places(raw []byte, text string, of int) (out []place) {
+	for at := 0; ; {
+		i := bytes.Index(raw[at:], []byte(text))
+		if i < 0 {
+			return out
+		}
+		out = append(out, place{at + i, of})
+		at += i + len(text)
+	}
+}
+
+// with appends the call for other keys, which begin at the one of that number, and
+// with other ids.
+func (t *template) with(out []byte, keyOf func(i int) string, id func() string) []byte {
+	start := len(out)
+	out = append(out, t.raw...)
+	own := out[start:]
+	for _, p := range t.keys {
+		copy(own[p.at:], keyOf(p.of))
+	}
+	ids := map[int]string{}
+	for _, p := range t.ids {
+		if ids[p.of] == "" {
+			ids[p.of] = id()
+		}
+		copy(own[p.at:], ids[p.of])
 	}
 	return out
 }

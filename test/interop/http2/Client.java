@@ -10,7 +10,7 @@ import java.util.concurrent.CompletableFuture;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
-/** Asks a Weir over HTTP/2 with java.net.http; see clients_test.go for what each answer must be. */
+/** Asks a Weir over HTTP/2 with java.net.http; see http2_clients_test.go for what each answer must be. */
 public class Client {
     static String base;
     static HttpClient client;

@@ -1,4 +1,4 @@
-// Asks a Weir over HTTP/2 with undici; see clients_test.go for what each answer must be.
+// Asks a Weir over HTTP/2 with undici; see http2_clients_test.go for what each answer must be.
 import { readFileSync } from 'node:fs'
 import { Pool } from 'undici'
 

@@ -1,4 +1,4 @@
-"""Asks a Weir over HTTP/2 with httpx; see clients_test.go for what each answer must be."""
+"""Asks a Weir over HTTP/2 with httpx; see http2_clients_test.go for what each answer must be."""
 import asyncio, json, ssl, sys
 
 import httpx

@@ -1,13 +1,20 @@
 package peers
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"testing"
 
 	"github.com/weir-proxy/weir/test/await"
 )
@@ -203,4 +210,244 @@ func weirStopped(b *bench) string {
 		return got.status == b.stopped
 	})
 	return fmt.Sprintf("%d at once", b.stopped)
+}
+
+// settleRoutes are those of envoy-settle.yaml: each request takes 1000 tokens.
+const settleRoutes = `
+keys: {tenant: "descriptor:tenant"}
+routes:
+  - {name: tokens, match: {domain: edge, descriptor: {tenant: "*"}}, refund_on: {status: [5xx]}, limits: [{name: tokens, key: tenant, rate: 3000/1h, algorithm: sliding_log}]}
+`
+
+// remainingPattern finds what remains in a RateLimit field.
+var remainingPattern = regexp.MustCompile(`;r=(\d+)`)
+
+// TestSettle_EnvoyTellsWhatARequestHasCost asks one Weir and reads from the other what has remained.
+func TestSettle_EnvoyTellsWhatARequestHasCost(t *testing.T) {
+	if !slices.Contains(strings.Fields(os.Getenv("WEIR_PEERS")), "envoy") {
+		t.Log("envoy is left out")
+		return
+	}
+	all := peers()
+	p := all[slices.IndexFunc(all, func(p peer) bool { return p.name == "envoy" })]
+	p.files, p.routes = []string{"envoy-settle.yaml"}, settleRoutes
+	b := newBench(t, &p)
+	for _, test := range []struct {
+		tenant   string
+		response []string
+		remains  string // of 3000, after this request and one that takes 1000; "" if that is refused
+	}{
+		{"less", []string{"X-Use: 123"}, "1877"},
+		{"nothing", []string{"X-Use: 0"}, "2000"},
+		{"as reserved", []string{"X-Use: 1000"}, "1000"},
+		{"more", []string{"X-Use: 1500"}, "500"},
+		{"more than there is", []string{"X-Use: 5000"}, ""},
+		{"failed", []string{"X-Status: 503"}, "2000"},
+		{"failed with a cost", []string{"X-Status: 503", "X-Use: 10"}, "1990"},
+	} {
+		b.settled(func() { b.send(0, "/", append(test.response, "X-Tenant: "+test.tenant)...) })
+		b.remains(test.tenant, test.remains)
+	}
+	for _, kept := range [][]string{{}, {"X-Use: many"}, {"X-Use: -5"}, {"X-Status: 404"}} {
+		tenant := "kept " + strings.Join(kept, "")
+		b.wants(map[bool]int{true: 404, false: 200}[slices.Contains(kept, "X-Status: 404")], 0, "/", append(kept, "X-Tenant: "+tenant)...)
+		b.settled(func() { b.send(0, "/", "X-Tenant: next", "X-Use: 0") }) // Envoy would have reported before
+		b.remains(tenant, "1000")
+	}
+	b.clientLeaves("left")
+	b.settled(func() { b.send(0, "/", "X-Tenant: next", "X-Use: 0") })
+	b.remains("left", "1000")
+	// A client cannot say what its request has cost, nor settle that of others.
+	b.app.received()
+	b.send(0, "/", "X-Tenant: forging", "X-Tokens-Used: 0", "X-Weir-Handle: of the client")
+	b.settled(func() { b.send(0, "/", "X-Tenant: next", "X-Use: 0") })
+	b.remains("forging", "1000")
+}
+
+// remains sends a request to the other Weir and compares what is left of the tenant's tokens.
+func (b *bench) remains(tenant, want string) {
+	b.Helper()
+	if want == "" {
+		b.wants(429, 1, "/", "X-Tenant: "+tenant)
+		return
+	}
+	found := remainingPattern.FindStringSubmatch(b.wants(200, 1, "/", "X-Tenant: "+tenant).header.Get("RateLimit"))
+	if found == nil || found[1] != want {
+		b.Errorf("%s: %v remains; want %s", tenant, found, want)
+	}
+}
+
+// clientLeaves sends a request that is never answered, and leaves when the application has it.
+func (b *bench) clientLeaves(tenant string) {
+	b.Helper()
+	ctx, leave := context.WithCancel(b.Context())
+	defer leave()
+	r, err := http.NewRequestWithContext(ctx, "GET", b.urls[0]+"/forever", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("X-Tenant", tenant)
+	b.app.received()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := http.DefaultClient.Do(r)
+		ended <- err
+	}()
+	await.Until(b.T, "the request at the application", func() bool { return b.app.received() != nil })
+	leave()
+	if err := <-ended; err == nil {
+		b.Error("a request to /forever was answered")
+	}
+	await.Value(b.T, b.app.left, "the end of the request at the application")
+}
+
+// A table is the one of the reference: a row for each behaviour, a column for each peer.
+type table struct {
+	text   []string   // of the reference, by line
+	at     int        // the line of the first row
+	heads  []string   // "behaviour" and the peers with their versions
+	rows   [][]string // the entries behind the behaviour, in full
+	lasted int        // lines of the table
+}
+
+// headOfTable begins the table in the reference.
+const headOfTable = "| behaviour |"
+
+// sameAsLeft stands for a long entry that is the one on its left.
+const sameAsLeft = "the same"
+
+func reference() string { return filepath.Join("..", "..", "..", "proxy", "docs", "decisions.md") }
+
+// readTable reads the table of the reference.
+func readTable(t *testing.T) *table {
+	t.Helper()
+	text, err := os.ReadFile(reference())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := &table{text: strings.Split(string(text), "\n")}
+	made.at = slices.IndexFunc(made.text, func(line string) bool { return strings.HasPrefix(line, headOfTable) })
+	if made.at < 0 {
+		t.Fatalf("%s has no line that begins with %q", reference(), headOfTable)
+	}
+	for _, line := range made.text[made.at:] {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		cells := strings.Split(strings.Trim(line, "| "), "|")
+		for i := range cells {
+			if cells[i] = strings.TrimSpace(cells[i]); cells[i] == sameAsLeft {
+				cells[i] = cells[i-1]
+			}
+		}
+		switch made.lasted++; made.lasted {
+		case 1:
+			made.heads = cells
+		case 2: // the line of dashes
+		default:
+			made.rows = append(made.rows, cells)
+		}
+	}
+	return made
+}
+
+// compare puts what a peer has shown into the table, and returns what the table said otherwise. What
+// was not tried keeps its entry.
+func (t *table) compare(peer, version string, seen map[string]string) (differences []string) {
+	column := slices.IndexFunc(t.heads, func(head string) bool { return strings.HasPrefix(strings.ToLower(head), peer) })
+	if column < 0 {
+		return []string{"the table has no column for " + peer}
+	}
+	if name, said, _ := strings.Cut(t.heads[column], " "); version != "" && version != said {
+		t.heads[column] = name + " " + version
+	}
+	for _, b := range behaviours() {
+		entry := seen[b.name]
+		row := slices.IndexFunc(t.rows, func(row []string) bool { return row[0] == b.name })
+		switch {
+		case row < 0:
+			row = len(t.rows)
+			t.rows = append(t.rows, slices.Insert(make([]string, len(t.heads)-1), 0, b.name))
+			fallthrough
+		case entry != "" && t.rows[row][column] != entry:
+			differences = append(differences, fmt.Sprintf("%s, %q: the table says %q; the run saw %q", peer, b.name, t.rows[row][column], entry))
+			t.rows[row][column] = entry
+		}
+	}
+	return differences
+}
+
+// order gives the rows the order of the behaviours, and returns those that nothing tries.
+func (t *table) order() (untried []string) {
+	var ordered [][]string
+	for _, b := range behaviours() {
+		if i := slices.IndexFunc(t.rows, func(row []string) bool { return row[0] == b.name }); i >= 0 {
+			ordered = append(ordered, t.rows[i])
+		}
+	}
+	for _, row := range t.rows {
+		if !slices.ContainsFunc(behaviours(), func(b behaviour) bool { return b.name == row[0] }) {
+			untried = append(untried, fmt.Sprintf("%q: no behaviour of this name is tried", row[0]))
+		}
+	}
+	t.rows = ordered
+	return untried
+}
+
+// String formats the table. Long entries are written once.
+func (t *table) String() string {
+	var s strings.Builder
+	s.WriteString("| " + strings.Join(t.heads, " | ") + " |\n" + strings.Repeat("|---", len(t.heads)) + "|\n")
+	for _, row := range t.rows {
+		for i, entry := range row {
+			if i > 1 && entry == row[i-1] && len(entry) > len("exactly 50") {
+				entry = sameAsLeft
+			}
+			s.WriteString("| " + entry + " ")
+		}
+		s.WriteString("|\n")
+	}
+	return s.String()
+}
+
+// write writes the table into the reference.
+func (t *table) write() error {
+	lines := slices.Replace(t.text, t.at, t.at+t.lasted, strings.TrimSuffix(t.String(), "\n"))
+	return os.WriteFile(reference(), []byte(strings.Join(lines, "\n")), 0o600)
+}
+
+// TestTable_NamesTheEntryThatIsUntrue runs without any peer.
+func TestTable_NamesTheEntryThatIsUntrue(t *testing.T) {
+	said := readTable(t)
+	if got := strings.Join(slices.Replace(slices.Clone(said.text), said.at, said.at+said.lasted, strings.TrimSuffix(said.String(), "\n")), "\n"); got != strings.Join(said.text, "\n") {
+		t.Errorf("the table is not as -write would write it:\n%s", said)
+	}
+	seen := map[string]string{"allowed": "never", "key in the body": "yes"}
+	got := said.compare("traefik", "", seen)
+	if len(got) != 1 || !strings.Contains(got[0], `traefik, "allowed"`) || !strings.Contains(got[0], `"never"`) {
+		t.Errorf("differences %q; want that of traefik, allowed", got)
+	}
+	if got := said.order(); len(got) > 0 {
+		t.Error(got)
+	}
+}
+
+// versionPattern finds a version in what a program says of itself.
+var versionPattern = regexp.MustCompile(`(?:^|[ /v])(\d+\.\d+)\.\d+`)
+
+// version returns the version of the peer's program without its last number; "" if the program does not tell.
+func (p *peer) version(t *testing.T) string {
+	t.Helper()
+	program, err := find(p.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.Command(program, p.tellVersion).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v", program, p.tellVersion, err)
+	}
+	if found := versionPattern.FindSubmatch(said); found != nil {
+		return string(found[1])
+	}
+	return ""
 }

@@ -293,3 +293,119 @@ func TestFenced_TokensRiseAcrossLanguages(t *testing.T) {
 		unlocked(t, hold)
 	}
 }
+
+// Readers of both languages read together, and the writer of either waits for all.
+func TestReadWrite_ReadersReadTogether(t *testing.T) {
+	w := newTestServer(t)
+	j := newJava(t, w.server.Addr)
+	rw := w.locker().ReadWrite("orders")
+	j.do("locked", "ann", "read.lock", "orders")
+	r := held(t, rw.Read())
+	j.do("false", "bob", "write.try", "orders", 0)
+	refused(t, rw.Write())
+
+	writer := j.begin("bob", "write.lock", "orders")
+	w.listens(1, "redisson_rwlock:{orders}")
+	j.do("unlocked", "ann", "read.unlock", "orders")
+	writer.waits()
+	unlocked(t, r)
+	writer.is("locked")
+
+	reader := beside(t, rw.Read())
+	w.listens(1, "redisson_rwlock:{orders}")
+	j.do("locked", "bob", "read.lock", "orders") // goes on as a reader
+	j.do("unlocked", "bob", "write.unlock", "orders")
+	j.do("unlocked", "bob", "read.unlock", "orders")
+	r = reader()
+
+	got := j.begin("ann", "write.lock", "orders")
+	w.listens(1, "redisson_rwlock:{orders}")
+	unlocked(t, r)
+	got.is("locked")
+	j.do("unlocked", "ann", "write.unlock", "orders")
+
+	// A writer of ours that goes on as a reader wakes Java's readers.
+	wr := held(t, rw.Write())
+	r = held(t, rw.Read(), lock.WithOwner(wr.Owner()))
+	together := j.begin("ann", "read.lock", "orders")
+	w.listens(1, "redisson_rwlock:{orders}")
+	unlocked(t, wr)
+	together.is("locked")
+	j.do("unlocked", "ann", "read.unlock", "orders")
+	unlocked(t, r)
+}
+
+// Java's readers come in at once, whenever they have asked: a writer that lets go while
+// they are about to wait wakes them too.
+func TestReadWrite_ReadersThatComeWhileTheWriterGoesAreWoken(t *testing.T) {
+	w := newTestServer(t)
+	j := newJava(t, w.server.Addr)
+	writer := w.locker().ReadWrite("orders").Write()
+	worst := time.Duration(0)
+	for i := range 200 {
+		hold := held(t, writer)
+		reader := j.begin("ann", "read.lock", "orders")
+		subscribing := time.NewTimer(time.Duration(i%20) * 200 * time.Microsecond) // it subscribes, and asks again
+		<-subscribing.C
+		began := time.Now()
+		unlocked(t, hold)
+		reader.is("locked")
+		worst = max(worst, time.Since(began))
+		j.do("unlocked", "ann", "read.unlock", "orders")
+	}
+	t.Logf("the slowest of 200 came in after %v", worst)
+	if worst > soon {
+		t.Errorf("one came in after %v", worst)
+	}
+}
+
+// What Java takes away by force is lost here, and goes to whoever waits.
+func TestForce_TakesAwayFromEitherSide(t *testing.T) {
+	w := newTestServer(t)
+	j := newJava(t, w.server.Addr)
+	ours := w.locker(lock.WithWatchdog(time.Second)).Reentrant("orders")
+	hold := held(t, ours)
+	next := beside(t, w.locker().Reentrant("orders"))
+	w.listens(1, "redisson_lock__channel:{orders}")
+	j.do("true", "ann", "reentrant.force", "orders")
+	await.Until(t, "the hold has ended", func() bool { return hold.Context().Err() != nil })
+	if err := context.Cause(hold.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("the hold ended with %v, want ErrLost", err)
+	}
+	unlocked(t, next())
+	j.do("false", "ann", "reentrant.force", "orders")
+	for _, kind := range []string{"reentrant", "fair", "write"} { // and we take it from Java
+		name := "by-us-" + kind
+		lk := map[string]*lock.Lock{
+			"reentrant": w.locker().Reentrant(name), "fair": w.locker().Fair(name), "write": w.locker().ReadWrite(name).Write(),
+		}[kind]
+		j.do("locked", "ann", kind+".lock", name)
+		waits := j.begin("bob", kind+".lock", name)
+		await.Until(t, "bob listens", func() bool {
+			return len(w.eye.PubSubChannels(t.Context(), "*{"+name+"}*").Val()) == 1
+		})
+		if was, err := lk.ForceUnlock(brief(t)); err != nil || !was {
+			t.Fatalf("ForceUnlock = %v, %v", was, err)
+		}
+		waits.is("locked")
+		j.do("unlocked", "bob", kind+".unlock", name)
+	}
+}
+
+// Who holds a lock here, and would not renew it for twenty minutes, notices that Java has
+// taken it away.
+func TestForce_IsNoticedBeforeARenewal(t *testing.T) {
+	for _, kind := range []string{"reentrant", "read", "write"} {
+		w := newTestServer(t)
+		j := newJava(t, w.server.Addr)
+		l := w.locker(lock.WithWatchdog(time.Hour))
+		lk := map[string]*lock.Lock{"reentrant": l.Reentrant("orders"), "read": l.ReadWrite("orders").Read(), "write": l.ReadWrite("orders").Write()}[kind]
+		hold := held(t, lk)
+		w.listens(1, "redisson_")
+		j.do("true", "ann", kind+".force", "orders")
+		await.Until(t, kind+": the holder notices", func() bool { return hold.Context().Err() != nil })
+		if err := context.Cause(hold.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("%s: the hold ended with %v, want ErrLost", kind, err)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // observe records a request whose response has been written. All work that serves only the queries
@@ -263,7 +264,7 @@ func (a *admission) shadowLimit(t *takenPermit) *limit {
 }
 
 // Decisions returns recent decisions of this node, newest first; see decisions.Observer.Find.
-func (p *Proxy) Decisions(q decisions.Query) []decisions.Decision {
+func (p *Proxy) Decisions(q view.DecisionQuery) []view.Decided {
 	return p.shared.observer.Find(q, p.current.Load().view())
 }
 
@@ -271,11 +272,11 @@ func (p *Proxy) Decisions(q decisions.Query) []decisions.Decision {
 // 15. A key with more than 1/512 of the requests of a limit in a minute is always counted, and the
 // error of a count, which each entry states, is at most 1/512 of the requests; with more than 25 limits
 // it is a greater part (decisions.MaxCounters). decisions.MergeTops merges the results of several nodes.
-func (p *Proxy) Top(q decisions.TopQuery) decisions.Top {
-	q = q.Complete()
+func (p *Proxy) Top(q view.TopQuery) view.Top {
+	q = decisions.Complete(q)
 	g := p.current.Load()
 	now := p.shared.observer.Minute(time.Now())
-	t := decisions.Top{Minutes: q.Minutes, Limits: []decisions.TopLimit{}}
+	t := view.Top{Minutes: q.Minutes, Limits: []view.TopLimit{}}
 	for _, l := range g.limits {
 		if q.Route != "" && !l.isOf(q.Route) || q.Limit != "" && l.Name != q.Limit || l.top == nil {
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // startAdmin is a client of an admin side with these options.
@@ -60,7 +61,7 @@ func TestClient_RefusalsAreProblems(t *testing.T) {
 		want Problem
 	}{
 		{&Problem{Status: 409, Detail: "ann pushes", Author: "ann", Node: "n"}, Problem{Status: 409, Title: "Conflict", Detail: "ann pushes", Author: "ann", Node: "n"}},
-		{&Problem{Status: 409, Detail: "no", Nodes: []NodeAnswer{{"n", "cannot"}}}, Problem{Status: 409, Title: "Conflict", Detail: "no", Nodes: []NodeAnswer{{"n", "cannot"}}}},
+		{&Problem{Status: 409, Detail: "no", Nodes: []view.NodeAnswer{{Node: "n", Said: "cannot"}}}, Problem{Status: 409, Title: "Conflict", Detail: "no", Nodes: []view.NodeAnswer{{Node: "n", Said: "cannot"}}}},
 		{problems, Problem{Status: 422, Title: "Unprocessable Entity", Detail: "a:1:2: wrong", Problems: []string{"a:1:2: wrong"}}},
 		{errors.New("redis is away"), Problem{Status: 503, Title: "Service Unavailable", Detail: "redis is away"}},
 	} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A failingPusher answers everything with one error, or with what it was asked.
@@ -29,11 +30,11 @@ func (f failingPusher) Rollback(_ context.Context, r Rollback) (Pushed, error) {
 }
 
 func (f failingPusher) History(context.Context) (History, error) {
-	return History{[]Entry{{Generation: 2, Author: "ann"}}}, f.err
+	return History{[]view.Entry{{Generation: 2, Author: "ann"}}}, f.err
 }
 
 func (f failingPusher) Diff(_ context.Context, n int64) (Diff, error) {
-	return Diff{Entry{Generation: n}, []config.Change{}, "- a"}, f.err
+	return Diff{view.Entry{Generation: n}, []config.Change{}, "- a"}, f.err
 }
 
 // planOf is what a plan is that was made of main.

@@ -14,10 +14,11 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 func TestPush_SaysWhatCameOfIt(t *testing.T) {
-	nodes := []admin.NodeAnswer{{Node: "a", Said: "ok"}, {Node: "b", Said: "no such file"}}
+	nodes := []view.NodeAnswer{{Node: "a", Said: "ok"}, {Node: "b", Said: "no such file"}}
 	for _, row := range []struct {
 		done admin.Pushed
 		want string
@@ -68,7 +69,7 @@ func TestExplained_RefusalsOfARunningWeir(t *testing.T) {
 		{away, "", "away"},
 		{&admin.Problem{Detail: "a generation is a number"}, "", "a generation is a number"},
 		{&admin.Problem{Detail: "a", Problems: []string{"a", "b"}}, "a\nb\n", errReported.Error()},
-		{&admin.Problem{Detail: "refused", Nodes: []admin.NodeAnswer{{Node: "n", Said: "no"}, {Node: "m"}}}, "n: no\nm: no answer\n", "not all nodes agree; nothing has changed"},
+		{&admin.Problem{Detail: "refused", Nodes: []view.NodeAnswer{{Node: "n", Said: "no"}, {Node: "m"}}}, "n: no\nm: no answer\n", "not all nodes agree; nothing has changed"},
 	} {
 		var out bytes.Buffer
 		if err := reportRefusal(&out, row.err); err.Error() != row.want || out.String() != row.out {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 func TestProgress_OnATerminalOnly(t *testing.T) {
@@ -59,14 +59,14 @@ func TestPalette_ColoursTerminalsOnly(t *testing.T) {
 // What a limit says is told in the words of its answer.
 func TestExplainText_Verdicts(t *testing.T) {
 	e := explainText{}
-	enforced, shadow := proxy.ExplainedLimit{Mode: "enforce", Scope: "overall", Exposed: true, Cost: 1}, proxy.ExplainedLimit{Mode: "shadow", Scope: "overall", Exposed: true, Cost: 1}
-	much := proxy.ExplainedLimit{Mode: "enforce", Scope: "per_instance", Cost: 3, Override: true, Shared: "a:b", Penalty: "banned", Wait: "500ms"}
+	enforced, shadow := view.ExplainedLimit{Mode: "enforce", Scope: "overall", Exposed: true, Cost: 1}, view.ExplainedLimit{Mode: "shadow", Scope: "overall", Exposed: true, Cost: 1}
+	much := view.ExplainedLimit{Mode: "enforce", Scope: "per_instance", Cost: 3, Override: true, Shared: "a:b", Penalty: "banned", Wait: "500ms"}
 	for want, got := range map[string]string{
-		"allowed, 2 of 5 left":         e.verdict(enforced, proxy.ExplainedWindow{Allowed: true, Remaining: 2, Most: 5}),
-		"refused, passes in 1m30s":     e.verdict(enforced, proxy.ExplainedWindow{WaitMS: 90_000}),
-		"would refuse, passes in 20ms": e.verdict(shadow, proxy.ExplainedWindow{WaitMS: 20}),
-		"banned for 1h0m0s":            e.verdict(enforced, proxy.ExplainedWindow{WaitMS: 3_600_000, Banned: true}),
-		"allowed, 0 of 0 left; costs 3, per_instance, override, hidden from clients, shared with Redisson, banned, waits up to 500ms": e.verdict(much, proxy.ExplainedWindow{Allowed: true}),
+		"allowed, 2 of 5 left":         e.verdict(enforced, view.ExplainedWindow{Allowed: true, Remaining: 2, Most: 5}),
+		"refused, passes in 1m30s":     e.verdict(enforced, view.ExplainedWindow{WaitMS: 90_000}),
+		"would refuse, passes in 20ms": e.verdict(shadow, view.ExplainedWindow{WaitMS: 20}),
+		"banned for 1h0m0s":            e.verdict(enforced, view.ExplainedWindow{WaitMS: 3_600_000, Banned: true}),
+		"allowed, 0 of 0 left; costs 3, per_instance, override, hidden from clients, shared with Redisson, banned, waits up to 500ms": e.verdict(much, view.ExplainedWindow{Allowed: true}),
 	} {
 		if got != want {
 			t.Errorf("%q; want %q", got, want)

@@ -14,8 +14,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
 
-	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 )
 
@@ -41,7 +40,7 @@ func (s *topServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodPost && path != "keys/inspect" {
 		var body struct {
-			Pairs             []proxy.KeyPair
+			Pairs             []view.KeyPair
 			For, Plan, Reason string
 		}
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -50,14 +49,14 @@ func (s *topServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.changes = append(s.changes, fmt.Sprintf("%s %s=%s %s %s %q", path, body.Pairs[0].Key, body.Pairs[0].Value, body.For, body.Plan, body.Reason))
 	}
-	stands := []proxy.LimitStanding{{Route: "sms", Limit: "phone", Masked: "bad", ID: "id:bad", Windows: []proxy.WindowStanding{{Rate: "5/1h", Used: 5}}}}
+	stands := []view.LimitStanding{{Route: "sms", Limit: "phone", Masked: "bad", ID: "id:bad", Windows: []view.WindowStanding{{Rate: "5/1h", Used: 5}}}}
 	answer, known := map[string]any{
 		"nodes": d.Nodes, "leader": d.Leader, "limits": d.Limits, "routes": d.Routes, "top": d.Top, "upstreams": d.Upstreams, "statistics": d.Statistic,
-		"keys/inspect": proxy.KeyStanding{Limits: stands},
+		"keys/inspect": view.KeyStanding{Limits: stands},
 	}[path]
 	if !known {
-		change := proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}
-		answer = proxy.KeyResult{KeyChange: change, Changed: stands, Everywhere: true}
+		change := view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}
+		answer = view.KeyResult{KeyChange: change, Changed: stands, Everywhere: true}
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -269,7 +268,7 @@ func TestTop_FitsAnySize(t *testing.T) {
 	s.set(func() {
 		l := &s.data.Top.Limits[0]
 		for i := range 40 {
-			l.Refused.Keys = append(l.Refused.Keys, admin.TopKey{Masked: fmt.Sprintf("名前=%040d", i), ID: fmt.Sprint("id:", i), Count: 1})
+			l.Refused.Keys = append(l.Refused.Keys, view.TopKey{Masked: fmt.Sprintf("名前=%040d", i), ID: fmt.Sprint("id:", i), Count: 1})
 		}
 	})
 	screen.press("<end>?b")

@@ -15,10 +15,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/decisions"
+
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // replyPollInterval is how often a node polls for replies to its question.
@@ -80,7 +80,7 @@ func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]
 			r, err := unpack(packed)
 			if err == nil && silent[r.Node] { // ignore nodes that joined after the question
 				delete(silent, r.Node)
-				all = append(all, Reply{Answer{r.Node, r.Said}, r.Seen})
+				all = append(all, Reply{view.NodeAnswer{Node: r.Node, Said: r.Said}, r.Seen})
 			}
 			continue
 		}
@@ -90,7 +90,7 @@ func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]
 		}
 	}
 	for node := range silent {
-		all = append(all, Reply{Answer: Answer{Node: node}})
+		all = append(all, Reply{NodeAnswer: view.NodeAnswer{Node: node}})
 	}
 	return sortReplies(all)
 }
@@ -172,11 +172,11 @@ const (
 
 // A Question is sent by a node to all others. Exactly one field is set.
 type Question struct {
-	Decisions *decisions.Query     `json:"decisions,omitempty"`
-	Top       *decisions.TopQuery  `json:"top,omitempty"`
-	Sends     *sends.Query         `json:"sends,omitempty"`
-	Upstreams *proxy.UpstreamQuery `json:"upstreams,omitempty"`
-	Config    *ConfigQuery         `json:"config,omitempty"`
+	Decisions *view.DecisionQuery `json:"decisions,omitempty"`
+	Top       *view.TopQuery      `json:"top,omitempty"`
+	Sends     *sends.Query        `json:"sends,omitempty"`
+	Upstreams *struct{}           `json:"upstreams,omitempty"`
+	Config    *ConfigQuery        `json:"config,omitempty"`
 	// Directives asks the nodes to read the directives now.
 	Directives bool `json:"directives,omitempty"`
 }
@@ -190,12 +190,12 @@ type ConfigQuery struct {
 // Seen is the content of a reply. Keys in it are masked: raw keys are not sent to
 // other nodes.
 type Seen struct {
-	Decisions []decisions.Decision     `json:"decisions,omitempty"`
-	Top       *decisions.Top           `json:"top,omitempty"`
-	Sends     *decisions.Top           `json:"sends,omitempty"`
-	Upstreams []proxy.UpstreamStanding `json:"upstreams,omitempty"`
-	Config    *SeenConfig              `json:"config,omitempty"`
-	Followed  bool                     `json:"followed,omitempty"` // the directives of now hold on the node
+	Decisions []view.Decided          `json:"decisions,omitempty"`
+	Top       *view.Top               `json:"top,omitempty"`
+	Sends     *view.Top               `json:"sends,omitempty"`
+	Upstreams []view.UpstreamStanding `json:"upstreams,omitempty"`
+	Config    *SeenConfig             `json:"config,omitempty"`
+	Followed  bool                    `json:"followed,omitempty"` // the directives of now hold on the node
 	// Cut is true if the reply was truncated.
 	Cut bool `json:"cut,omitempty"`
 }
@@ -208,8 +208,8 @@ type SeenConfig struct {
 
 // A Reply is the reply of one node.
 type Reply struct {
-	Answer // Said is ok, an error, or empty if the node did not reply
-	Seen   Seen
+	view.NodeAnswer // Said is ok, an error, or empty if the node did not reply
+	Seen            Seen
 }
 
 // smaller returns q for about half as many results; ok is false if q cannot be
@@ -295,7 +295,7 @@ func sortReplies(all []Reply) []Reply {
 // collectAnswers waits until every live node has answered or the timeout has passed;
 // after a refusal it waits only a little longer for the others. It keeps the push
 // alive.
-func (n *Node) collectAnswers(ctx context.Context, id string) ([]Answer, error) {
+func (n *Node) collectAnswers(ctx context.Context, id string) ([]view.NodeAnswer, error) {
 	deadline := time.NewTimer(answerTimeout)
 	defer deadline.Stop()
 	poll := time.NewTicker(pollInterval)
@@ -330,7 +330,7 @@ func (n *Node) collectAnswers(ctx context.Context, id string) ([]Answer, error) 
 }
 
 // answers returns the answers of all live nodes so far, ordered by node id.
-func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
+func (n *Node) answers(ctx context.Context, id string) ([]view.NodeAnswer, error) {
 	keys := []string{n.prefix + "push", n.prefix + "nodes", n.prefix + "members"}
 	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushTTL.Milliseconds(), memberTimeout.Milliseconds()).Slice()
 	if errors.Is(err, redis.Nil) {
@@ -339,40 +339,40 @@ func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hear nodes: %w", err)
 	}
-	var all []Answer
+	var all []view.NodeAnswer
 	for _, row := range reply {
 		texts, ok := row.([]any)
 		if !ok || len(texts) != 3 {
 			return nil, fmt.Errorf("hear nodes: %w: %v", errReply, row)
 		}
-		var a Answer
+		var a view.NodeAnswer
 		a.Node, _ = texts[0].(string)
 		a.Said, _ = texts[1].(string)
 		said, _ := texts[2].(string)
-		var m Member
+		var m view.Member
 		if json.Unmarshal([]byte(said), &m) == nil && m.Source == "file" {
 			a.Said = "reads its own file; write reload: {source: redis} there and restart it"
 		}
 		all = append(all, a)
 	}
-	slices.SortFunc(all, func(a, b Answer) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(all, func(a, b view.NodeAnswer) int { return strings.Compare(a.Node, b.Node) })
 	return all, nil
 }
 
 // awaitServing waits until all nodes serve that generation, and returns what each
 // node serves.
-func (n *Node) awaitServing(ctx context.Context, number int64) []Answer {
+func (n *Node) awaitServing(ctx context.Context, number int64) []view.NodeAnswer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rolloutTimeout)
 	defer cancel()
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
-	var answers []Answer
+	var answers []view.NodeAnswer
 	for {
 		if members, err := n.Nodes(ctx); err == nil {
 			answers = answers[:0]
 			all := true
 			for _, m := range members {
-				a := Answer{m.ID, agreed}
+				a := view.NodeAnswer{Node: m.ID, Said: agreed}
 				if m.Generation != number {
 					a.Said, all = fmt.Sprintf("serves generation %d still", m.Generation), false
 				}

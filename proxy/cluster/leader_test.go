@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -42,7 +43,7 @@ func runs(t *testing.T, o cluster.LeaderOptions) *candidate {
 }
 
 // looks is what anybody sees of the lead.
-func looks(t *testing.T, c *candidate) cluster.Leadership {
+func looks(t *testing.T, c *candidate) view.Leadership {
 	t.Helper()
 	l, err := c.Current(t.Context())
 	if err != nil {

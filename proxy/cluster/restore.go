@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 //go:embed restore.lua
@@ -162,13 +162,8 @@ const historyLength = 20
 
 // An Entry is a pushed configuration. Its JSON is what is stored.
 type Entry struct {
-	Generation int64         `json:"generation"`
-	Hash       string        `json:"hash"`
-	Author     string        `json:"author"`
-	Node       string        `json:"node"`           // the node that received the push
-	At         time.Time     `json:"at"`             // by Redis's clock
-	From       int64         `json:"from,omitempty"` // for a rollback, the restored generation
-	Packed     []byte        `json:"bundle"`         // by bundle.Seal
+	view.Entry
+	Packed     []byte        `json:"bundle"` // by bundle.Seal
 	Bundle     bundle.Bundle `json:"-"`
 	Unreadable error         `json:"-"` // why there is no Bundle: see bundle.ErrSecret
 }

@@ -10,13 +10,14 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // asked returns what Weir does with GET URL from 198.51.100.7, or with the request METHOD URL from ADDRESS: the status of its
 // answer, or the target that gets the request.
 func asked(t *testing.T, c *config.Config, request string) string {
 	t.Helper()
-	r := proxy.ExplainRequest{Method: "GET", Client: netip.MustParseAddr("198.51.100.7")}
+	r := view.ExplainRequest{Method: "GET", Client: netip.MustParseAddr("198.51.100.7")}
 	request, from, given := strings.Cut(request, " from ")
 	if given {
 		r.Client = netip.MustParseAddr(from)

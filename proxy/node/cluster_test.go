@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -31,9 +32,9 @@ func TestCluster_OfOneThatSharesNothing(t *testing.T) {
 	if len(nodes.Nodes) != 1 || nodes.Nodes[0].ID != nodes.Self || nodes.Nodes[0].Drift || nodes.Nodes[0].Version != "v0.0.1" || nodes.Nodes[0].Address != n.Address("admin") {
 		t.Errorf("nodes = %+v; want this one", nodes)
 	}
-	var lead admin.Leadership
+	var lead view.Leadership
 	await.Until(t, "somebody leads", func() bool {
-		lead = answered[admin.Leadership](t, n, "/api/v1/leader")
+		lead = answered[view.Leadership](t, n, "/api/v1/leader")
 		return lead.Node != "" && len(lead.Tasks) > 0
 	})
 	if lead.Node != nodes.Self || lead.Self != nodes.Self {
@@ -65,7 +66,7 @@ func TestCluster_LeadPassesOn(t *testing.T) {
 	one.waitForLog("leadership acquired")
 	two := mustStart(t, path)
 	await.Until(t, "the nodes know each other", func() bool { return len(answered[admin.Nodes](t, two, "/api/v1/nodes").Nodes) == 2 })
-	if lead := answered[admin.Leadership](t, two, "/api/v1/leader"); lead.Node != one.store.id || lead.Self != two.store.id {
+	if lead := answered[view.Leadership](t, two, "/api/v1/leader"); lead.Node != one.store.id || lead.Self != two.store.id {
 		t.Errorf("leader = %+v; want the first node", lead)
 	}
 	one.end()
@@ -104,7 +105,7 @@ func TestCluster_RejoinsWhenRedisIsBack(t *testing.T) {
 
 func TestLeader_LogsWhenTasksBeginToFail(t *testing.T) {
 	n := mustStart(t, writeConfig(t, ""))
-	for _, run := range []cluster.Run{{Task: "t"}, {Task: "t", Error: "a"}, {Task: "t", Error: "b"}, {Task: "t"}, {Task: "t"}} {
+	for _, run := range []view.TaskRun{{Task: "t"}, {Task: "t", Error: "a"}, {Task: "t", Error: "b"}, {Task: "t"}, {Task: "t"}} {
 		n.leader.ran(run)
 	}
 	n.waitForLog("leader task recovered")
@@ -132,12 +133,19 @@ func TestLeader_LogsWhatBecomesOfAlerts(t *testing.T) {
 }
 
 func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
+	leader, err := cluster.NewLeader(cluster.LeaderOptions{}).Current(t.Context())
+	s := cluster.NewStatistics(nil, "", "", nil)
+	minutes, unread := s.Minutes(t.Context(), 2)
+	last, unseen := s.Last(t.Context())
+	if err := errors.Join(err, unread, unseen); err != nil {
+		t.Fatal(err)
+	}
+	last.At = time.Time{}
 	for name, got := range map[string]any{
-		`{"self":"a","node":"","tasks":[]}`:                               leadership("a", cluster.Leadership{}),
+		`{"self":"","node":"","tasks":[]}`:                                leader,
 		`{"nodes":[],"self":"a","lost":[],"configurations":[]}`:           nodesOf("a", nil, nil),
-		`{"minutes":[],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`: statistics(nil, cluster.Minute{}),
+		`{"minutes":[],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`: view.Statistics{Minutes: minutes, Last: last},
 		`{"history":[]}`: history(nil),
-		`null`:           nodeAnswers(nil),
 	} {
 		if text, err := json.Marshal(got); err != nil || string(text) != name {
 			t.Errorf("%s, %v; want %s", text, err, name)
@@ -147,12 +155,12 @@ func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
 
 func TestAnswers_Whole(t *testing.T) {
 	at := time.Unix(60, 0).UTC()
-	got := statistics([]cluster.Minute{{At: at, Routes: []cluster.RouteMinute{{Route: "a", Requests: 15, Allowed: 1, Refused: 2, ShadowRefused: 3, Rejected: 4, Unavailable: 5, Limits: []cluster.LimitMinute{{Limit: "user", Allowed: 1, Refused: 2, ShadowRefused: 3, Unavailable: 4}}}}}}, cluster.Minute{})
+	got := view.Statistics{Last: view.Minute{Routes: []view.RouteMinute{}}, Minutes: []view.Minute{{At: at, Routes: []view.RouteMinute{{Route: "a", Requests: 15, Allowed: 1, Refused: 2, ShadowRefused: 3, Rejected: 4, Unavailable: 5, Limits: []view.LimitMinute{{Limit: "user", Allowed: 1, Refused: 2, ShadowRefused: 3, Unavailable: 4}}}}}}}
 	text, err := json.Marshal(got)
 	if want := `{"minutes":[{"at":"1970-01-01T00:01:00Z","routes":[{"route":"a","requests":15,"allowed":1,"refused":2,"shadow_refused":3,"rejected":4,"unavailable":5,"limits":[{"limit":"user","allowed":1,"refused":2,"shadow_refused":3,"unavailable":4}]}]}],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`; err != nil || string(text) != want {
 		t.Errorf("statistics = %s; want %s", text, want)
 	}
-	text, err = json.Marshal(history([]cluster.Entry{{Generation: 3, Hash: "h", Author: "ann", Node: "n", At: at, From: 1}}))
+	text, err = json.Marshal(history([]cluster.Entry{{Entry: view.Entry{Generation: 3, Hash: "h", Author: "ann", Node: "n", At: at, From: 1}}}))
 	if want := `{"history":[{"generation":3,"hash":"h","author":"ann","node":"n","at":"1970-01-01T00:01:00Z","from":1}]}`; err != nil || string(text) != want {
 		t.Errorf("history = %s; want %s", text, want)
 	}
@@ -161,16 +169,16 @@ func TestAnswers_Whole(t *testing.T) {
 // The odd one out drifts, and not the majority, whatever the number of its generation; of as many the pushed one is right.
 func TestNodesOf_NameTheOddOneOut(t *testing.T) {
 	for name, c := range map[string]struct {
-		nodes []cluster.Member
+		nodes []view.Member
 		odd   string
 	}{
-		"the rogue is newer": {[]cluster.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4}, {ID: "c", Hash: "y", Generation: 4}}, "a"},
-		"one is behind":      {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}, {ID: "c", Hash: "y", Generation: 5}}, "a"},
-		"one each, pushed":   {[]cluster.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4, Source: "redis"}}, "a"},
-		"one each, newer":    {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}}, "a"},
-		"nobody":             {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "x", Generation: 4}}, ""},
+		"the rogue is newer": {[]view.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4}, {ID: "c", Hash: "y", Generation: 4}}, "a"},
+		"one is behind":      {[]view.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}, {ID: "c", Hash: "y", Generation: 5}}, "a"},
+		"one each, pushed":   {[]view.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4, Source: "redis"}}, "a"},
+		"one each, newer":    {[]view.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}}, "a"},
+		"nobody":             {[]view.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "x", Generation: 4}}, ""},
 	} {
-		all := nodesOf("a", c.nodes, []cluster.Member{{ID: "gone"}})
+		all := nodesOf("a", c.nodes, []view.Member{{ID: "gone"}})
 		odd := ""
 		for _, m := range all.Nodes {
 			if m.Drift {

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -33,7 +34,7 @@ func TestRollbackTo(t *testing.T) {
 	} {
 		var entries []cluster.Entry
 		for i, p := range c.pushes {
-			e := cluster.Entry{Generation: int64(i + 1), From: p.from, Bundle: bundle.Bundle{Main: "m", Files: map[string]string{"m": p.contents}}}
+			e := cluster.Entry{Entry: view.Entry{Generation: int64(i + 1), From: p.from}, Bundle: bundle.Bundle{Main: "m", Files: map[string]string{"m": p.contents}}}
 			entries = append([]cluster.Entry{e}, entries...)
 		}
 		got := int64(0)
@@ -82,7 +83,7 @@ func TestPush_OfNothingIsNone(t *testing.T) {
 	if err != nil || len(h.History) != 2 || h.History[1].Author != "ann@host" {
 		t.Errorf("history = %+v, %v; want two pushes", h, err)
 	}
-	if trail, err := client.AuditPage(t.Context(), admin.AuditQuery{}); err != nil || len(trail.Entries) != 2 {
+	if trail, err := client.AuditPage(t.Context(), view.AuditQuery{}); err != nil || len(trail.Entries) != 2 {
 		t.Errorf("audit = %+v, %v; want two pushes", trail, err)
 	}
 	if d, err := client.Diff(t.Context(), h.History[0].Generation); err != nil || len(d.Changes) != 2 || d.Changes[0].String() != "a.user: 5/1h → 3/1h" {

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // pushAPI implements the operations on the configuration of all nodes: push, rollback and history.
@@ -55,7 +56,7 @@ func (a pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) 
 		return done, nil
 	}
 	answers, err := a.store.cluster.Try(ctx, p)
-	done.Nodes = nodeAnswers(answers)
+	done.Nodes = answers
 	return done, problemOf(err)
 }
 
@@ -72,7 +73,7 @@ func (a pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error)
 		a.logRefused("push refused", p, err)
 		return admin.Pushed{}, problemOf(err)
 	}
-	done.Generation, done.Hash, done.Nodes, done.Changed = outcome.Generation, outcome.Hash, nodeAnswers(outcome.Nodes), true
+	done.Generation, done.Hash, done.Nodes, done.Changed = outcome.Generation, outcome.Hash, outcome.Nodes, true
 	a.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
 	return done, nil
 }
@@ -132,7 +133,7 @@ func problemOf(err error) error {
 	var other *cluster.PushInProgressError
 	switch {
 	case errors.As(err, &refused):
-		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Nodes: nodeAnswers(refused.Answers)}
+		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Nodes: refused.Answers}
 	case errors.As(err, &other):
 		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Author: other.Author, Node: other.Node}
 	case errors.Is(err, cluster.ErrOvertaken):
@@ -233,6 +234,14 @@ func (a pushAPI) History(ctx context.Context) (admin.History, error) {
 	return history(entries), err
 }
 
+func history(entries []cluster.Entry) admin.History {
+	all := admin.History{History: []view.Entry{}}
+	for _, e := range entries {
+		all.History = append(all.History, e.Entry)
+	}
+	return all
+}
+
 // Diff implements admin.Cluster. It compares a generation with the one pushed before it.
 func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
 	entries, err := a.store.cluster.History(ctx)
@@ -249,7 +258,7 @@ func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 	if err != nil {
 		return admin.Diff{}, err
 	}
-	d := admin.Diff{Entry: entry(entries[i]), Changes: []config.Change{}}
+	d := admin.Diff{Entry: entries[i].Entry, Changes: []config.Change{}}
 	if i+1 == len(entries) {
 		d.Diff = compareFiles(bundle.Bundle{}, is)
 		return d, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 //go:embed page.html
@@ -17,11 +18,13 @@ var pageText string
 // HTML writes the report as a page without scripts and external resources.
 func (r *Report) HTML(out io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"count":  groupDigits,
-		"known":  func(n, unknown int64) string { return known(n, unknown, groupDigits) },
-		"signed": func(a, b Side, n, m int64) string { return change(n, m, a.Unknown+b.Unknown, groupDigits) },
-		"minus":  func(a, b int64) int64 { return a - b },
-		"share":  percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
+		"count": groupDigits,
+		"known": func(n, unknown int64) string { return known(n, unknown, groupDigits) },
+		"signed": func(a, b view.SimulatedSide, n, m int64) string {
+			return change(n, m, a.Unknown+b.Unknown, groupDigits)
+		},
+		"minus": func(a, b int64) int64 { return a - b },
+		"share": percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 	}).Parse(pageText)
 	if err != nil {
@@ -39,7 +42,7 @@ func (r *Report) HTML(out io.Writer) error {
 type page struct {
 	*Report
 	Sides []pageSide // one or two configurations
-	Both  []Difference
+	Both  []view.SimulatedDifference
 }
 
 type pageSide struct {
@@ -66,7 +69,7 @@ func newPageSide(file string, t *proxy.ReplayTally) pageSide {
 	for _, rt := range t.Routes {
 		part := pageRoute{RouteTally: rt, More: furtherResults(&rt), Chart: newChart(rt.Name, rt.Series, steps, t)}
 		for _, l := range rt.Limits {
-			name := proxy.LimitName(rt.Name, l.Name)
+			name := view.LimitName(rt.Name, l.Name)
 			part.Rows = append(part.Rows, pageLimit{l, newChart(name, l.Series, steps, t)})
 		}
 		s.Parts = append(s.Parts, part)

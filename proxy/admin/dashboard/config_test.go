@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A configuration is checked on all nodes and then pushed; reloading the page pushes nothing.
@@ -46,8 +47,8 @@ func TestConfig_SaysThatSomebodyElseHasPushed(t *testing.T) {
 	h := &pushedHistory{back: new(admin.Rollback)}
 	o := options()
 	o.Cluster = h
-	served := admin.Config{Generation: 7, Hash: "aaaaaaaaaaaaaaaa"}
-	o.Config = func(context.Context) (admin.Config, error) { return served, nil }
+	served := view.Config{Generation: 7, Hash: "aaaaaaaaaaaaaaaa"}
+	o.Config = func(context.Context) (view.Config, error) { return served, nil }
 	b := open(t, o)
 	push := b.form("/dashboard/config", "other", "routes: []", "do", "push", "served", "6")
 	b.post("/dashboard/config/push", push).shows(t, http.StatusConflict, "nothing was changed: ann pushed generation 7 at")

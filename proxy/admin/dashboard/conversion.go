@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // sendsShown is the number of keys of a limit.
@@ -18,7 +18,7 @@ const sendsShown = 50
 // A conversionView is the data of the page of what became of the codes that were sent.
 type conversionView struct {
 	Limits []sendsOfLimit
-	Nodes  []admin.NodeAnswer
+	Nodes  []view.NodeAnswer
 	Fault  fault
 	At     time.Time
 }
@@ -45,7 +45,7 @@ type sendsRow struct {
 // Shadow reports whether the limit refuses nothing yet.
 func (l sendsOfLimit) Shadow() bool { return l.Mode == string(config.Shadow) }
 
-func (d *dashboard) showConversion(r *http.Request) view {
+func (d *dashboard) showConversion(r *http.Request) page {
 	v := conversionView{At: time.Now()}
 	all, err := d.Conversion(r.Context(), sends.Query{N: sendsShown})
 	v.Fault, v.Nodes = faultOf("what was sent cannot be told", err), all.Nodes
@@ -60,7 +60,7 @@ func (d *dashboard) showConversion(r *http.Request) view {
 		}
 		v.Limits = append(v.Limits, one)
 	}
-	return view{name: "conversion", title: "Conversion", data: v}
+	return page{name: "conversion", title: "Conversion", data: v}
 }
 
 // spanOf returns a window in words: 1 day, 90 minutes.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // sent is what became of the codes of two limits.
@@ -21,7 +22,7 @@ func sent() admin.Conversion {
 		k.Country, k.OfCountry = country, &share
 		return k
 	}
-	return admin.Conversion{Nodes: []admin.NodeAnswer{{Node: "node-a", Said: "ok"}}, Limits: []sends.LimitCounts{
+	return admin.Conversion{Nodes: []view.NodeAnswer{{Node: "node-a", Said: "ok"}}, Limits: []sends.LimitCounts{
 		{
 			Route: "send", Limit: "unused", Key: "country", Mode: "shadow", ReturnOn: "verify", Subject: "number", Conversion: 35, Window: "14d", Floor: 7,
 			All: sends.Counts{Sent: 120000, Used: 78000, WouldRefuse: 8120, Wrong: 12},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An outage is a weir whose shared store can be cut off.
@@ -17,15 +18,15 @@ func outage() (o admin.Options, cut func()) {
 	away := error(nil)
 	gone := errors.New("redis is away")
 	statistics, leader, nodes := o.Statistics, o.Leader, o.Nodes
-	o.Statistics = func(ctx context.Context, n int) (admin.Statistics, error) {
+	o.Statistics = func(ctx context.Context, n int) (view.Statistics, error) {
 		if away != nil {
-			return admin.Statistics{}, away
+			return view.Statistics{}, away
 		}
 		return statistics(ctx, n)
 	}
-	o.Leader = func(ctx context.Context) (admin.Leadership, error) {
+	o.Leader = func(ctx context.Context) (view.Leadership, error) {
 		if away != nil {
-			return admin.Leadership{Self: "node-a"}, away
+			return view.Leadership{Self: "node-a"}, away
 		}
 		return leader(ctx)
 	}
@@ -41,7 +42,7 @@ func outage() (o admin.Options, cut func()) {
 		}
 		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "ok"}}
 	}
-	o.Self = func() admin.Member { return admin.Member{ID: "node-a", Generation: 7} }
+	o.Self = func() view.Member { return view.Member{ID: "node-a", Generation: 7} }
 	return o, func() { away = gone }
 }
 

@@ -71,11 +71,11 @@ func (d *dashboard) findSession(w http.ResponseWriter, r *http.Request) (session
 func (d *dashboard) checkForm(w http.ResponseWriter, r *http.Request, id string) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		d.show(w, r, view{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
+		d.show(w, r, page{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
 		return false
 	}
 	if !d.validFormToken(r.PostForm.Get("form"), id) {
-		d.show(w, r, view{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: forgedFormDetail})
+		d.show(w, r, page{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: forgedFormDetail})
 		return false
 	}
 	return true
@@ -151,7 +151,7 @@ func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string,
 		status = http.StatusUnauthorized
 	}
 	r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, session{id: id}))
-	d.show(w, r, view{name: "login", title: "Log in", status: status, data: v})
+	d.show(w, r, page{name: "login", title: "Log in", status: status, data: v})
 }
 
 // login starts a session with a new id if the token is valid, so that an id planted before (session

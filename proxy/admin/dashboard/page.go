@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 //go:embed templates
@@ -43,8 +44,8 @@ func parsePages() pages {
 	return all
 }
 
-// A view is a page to render.
-type view struct {
+// A page is what a handler shows.
+type page struct {
 	name   string // of the template
 	title  string
 	status int // 0 means 200
@@ -110,12 +111,12 @@ func (d *dashboard) nav(path string) []link {
 }
 
 // page returns a handler that renders the result of show, and requires a session.
-func (d *dashboard) page(show func(r *http.Request) view) http.HandlerFunc {
+func (d *dashboard) page(show func(r *http.Request) page) http.HandlerFunc {
 	return d.protect(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, show(r)) })
 }
 
 // show renders a page, or only its live part if a script requests that.
-func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
+func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v page) {
 	if v.redirect != "" {
 		http.Redirect(w, r, v.redirect, http.StatusSeeOther)
 		return
@@ -159,8 +160,8 @@ func (d *dashboard) notFound(w http.ResponseWriter, r *http.Request) {
 	d.protect(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, d.notFoundView(r)) })(w, r)
 }
 
-func (d *dashboard) notFoundView(r *http.Request) view {
-	return view{name: "problem", title: "No such page", status: http.StatusNotFound, data: "there is no page " + r.URL.Path}
+func (d *dashboard) notFoundView(r *http.Request) page {
+	return page{name: "problem", title: "No such page", status: http.StatusNotFound, data: "there is no page " + r.URL.Path}
 }
 
 // A fault is why a part of a page is missing; empty if it is not.
@@ -188,8 +189,8 @@ func faultOf(what string, err error) fault {
 }
 
 // denied is the page for operators whose role is read.
-func denied(what string) view {
-	return view{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}
+func denied(what string) page {
+	return page{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}
 }
 
 // templateFuncs returns the functions with which templates format numbers and times.
@@ -214,7 +215,7 @@ func templateFuncs() template.FuncMap {
 		"share":   percentage,
 		"spark":   spark,
 		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
-		"used":    func(w proxy.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
+		"used":    func(w view.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
 		"actions": actions,
 		"until":   untilText,
 		"instant": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
@@ -222,7 +223,7 @@ func templateFuncs() template.FuncMap {
 		"told":    repliedNodes,
 		"whole":   sentence,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
-		"limit":   proxy.LimitName,
+		"limit":   view.LimitName,
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
 		"beside":  func(root pageData, one any) scoped { return scoped{root, one} },
 	}
@@ -245,7 +246,7 @@ type scoped struct {
 // A keyed is a top key with the name of its key.
 type keyed struct {
 	Key string
-	admin.TopKey
+	view.TopKey
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A simulateView is the data of the page of simulations.
@@ -55,7 +56,7 @@ type simulatedKeys struct {
 	proxy.LimitTally
 }
 
-func (d *dashboard) showSimulateForm(r *http.Request) view {
+func (d *dashboard) showSimulateForm(r *http.Request) page {
 	v := d.simulateView(nil)
 	if r.URL.Query().Get("other") != "" {
 		c, err := d.Config(r.Context())
@@ -72,8 +73,8 @@ func (d *dashboard) simulateView(form url.Values) simulateView {
 	}
 }
 
-func (v simulateView) view(status int) view {
-	return view{name: "simulate", title: "Simulate", status: status, data: v}
+func (v simulateView) view(status int) page {
+	return page{name: "simulate", title: "Simulate", status: status, data: v}
 }
 
 // editable returns an effective configuration without the sections of the machine, which a
@@ -129,7 +130,7 @@ func fieldsOf(text string) func(yield func(string) bool) {
 }
 
 // refuse returns v with the error.
-func (v simulateView) refuse(err error) view {
+func (v simulateView) refuse(err error) page {
 	if err == nil {
 		return v.view(0)
 	}
@@ -156,7 +157,7 @@ func (v *simulateView) tell(said admin.Simulation) {
 				if len(l.Top) == 0 {
 					continue
 				}
-				name := proxy.LimitName(rt.Name, l.Name)
+				name := view.LimitName(rt.Name, l.Name)
 				i, known := at[name]
 				if !known {
 					i = len(v.Tops)

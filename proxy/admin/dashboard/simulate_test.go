@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // simulatingOptions is a weir that replays logs; asked is what that was asked last.
@@ -30,7 +31,7 @@ func simulatingOptions(asked *admin.SimulateQuery) admin.Options {
 		if q.Other != "" {
 			limit.Refused, limit.Rates = 19, []string{"1/1h"}
 			s.Against = &proxy.ReplayTally{Requests: 1234, Refused: 19, Routes: []proxy.RouteTally{{Name: "sms", Limits: []proxy.LimitTally{limit}}}}
-			s.Differences = []admin.SimulatedDifference{{Route: "sms", Limit: "phone", A: admin.SimulatedSide{There: true, Rates: []string{"5/1h"}, Refused: 7}, B: admin.SimulatedSide{There: true, Rates: []string{"1/1h"}, Refused: 19}}}
+			s.Differences = []view.SimulatedDifference{{Route: "sms", Limit: "phone", A: view.SimulatedSide{There: true, Rates: []string{"5/1h"}, Refused: 7}, B: view.SimulatedSide{There: true, Rates: []string{"1/1h"}, Refused: 19}}}
 		}
 		return s, nil
 	}
@@ -81,8 +82,8 @@ func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 func TestSimulate_BeginsWithWhatIsServed(t *testing.T) {
 	var asked admin.SimulateQuery
 	o := simulatingOptions(&asked)
-	o.Config = func(context.Context) (admin.Config, error) {
-		return admin.Config{Effective: "version: 1\nlisten:\n  http: :8080\nadmin:\n  token: (hidden)\nroutes:\n  - name: sms\nredis: {}\nstore: redis\nkeys: {}\n"}, nil
+	o.Config = func(context.Context) (view.Config, error) {
+		return view.Config{Effective: "version: 1\nlisten:\n  http: :8080\nadmin:\n  token: (hidden)\nroutes:\n  - name: sms\nredis: {}\nstore: redis\nkeys: {}\n"}, nil
 	}
 	p := open(t, o).get("/dashboard/simulate?other=served")
 	p.shows(t, http.StatusOK, ">version: 1\nroutes:\n  - name: sms\nkeys: {}\n</textarea>")

@@ -12,28 +12,29 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // manyRoutes are 500 routes of two limits each.
 func manyRoutes() admin.Options {
 	o := options()
-	var routes admin.Routes
-	var limits admin.Limits
-	m := admin.Minute{At: time.Now().UTC().Truncate(time.Minute)}
+	var routes view.Routes
+	var limits view.Limits
+	m := view.Minute{At: time.Now().UTC().Truncate(time.Minute)}
 	for i := range 500 {
 		name := fmt.Sprint("route-", i)
-		routes.Routes = append(routes.Routes, admin.Route{Name: name, Path: "/v1/" + name})
-		r := admin.RouteMinute{Route: name, Requests: int64(i), Allowed: int64(i)}
+		routes.Routes = append(routes.Routes, view.Route{Name: name, Path: "/v1/" + name})
+		r := view.RouteMinute{Route: name, Requests: int64(i), Allowed: int64(i)}
 		for _, l := range []string{"phone", "address"} {
-			limits.Limits = append(limits.Limits, admin.Limit{Route: name, Name: l, Key: l, Rates: []string{"5/1h", "10/24h"}, Mode: "enforce"})
-			r.Limits = append(r.Limits, admin.LimitMinute{Limit: l, Allowed: int64(i)})
+			limits.Limits = append(limits.Limits, view.Limit{Route: name, Name: l, Key: l, Rates: []string{"5/1h", "10/24h"}, Mode: "enforce"})
+			r.Limits = append(r.Limits, view.LimitMinute{Limit: l, Allowed: int64(i)})
 		}
 		m.Routes = append(m.Routes, r)
 	}
-	o.Routes = func(context.Context) (admin.Routes, error) { return routes, nil }
-	o.Limits = func(context.Context) (admin.Limits, error) { return limits, nil }
-	o.Statistics = func(context.Context, int) (admin.Statistics, error) {
-		return admin.Statistics{Minutes: []admin.Minute{m}}, nil
+	o.Routes = func(context.Context) (view.Routes, error) { return routes, nil }
+	o.Limits = func(context.Context) (view.Limits, error) { return limits, nil }
+	o.Statistics = func(context.Context, int) (view.Statistics, error) {
+		return view.Statistics{Minutes: []view.Minute{m}}, nil
 	}
 	return o
 }

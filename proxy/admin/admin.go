@@ -23,8 +23,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// Options configure the admin API. Token, Tokens, WrongTokens, Hosts, Cluster, Simulate, Decisions, Top, Conversion, Audit,
-// Upstreams, Events and Dashboard are optional.
+// Options configure the admin API. Token, Tokens, WrongTokens, Hosts, Context, Cluster, Self, AccessLog and Dashboard are optional.
 type Options struct {
 	// Token is the bearer token (RFC 6750) for all operations. It is required for every request
 	// that changes something, takes a profile, or reads the state of the cluster. If neither Token
@@ -75,23 +74,22 @@ type Options struct {
 	SetMaintenance func(ctx context.Context, c MaintenanceChange) (Maintenance, error)
 	// Explain reports what would be done with a request, without side effects.
 	Explain func(ctx context.Context, r view.ExplainRequest) (view.Explanation, error)
-	// Simulate replays an access log; nil if that is not supported. AccessLog is the access log
-	// file of this node, which can be replayed; empty if there is none.
+	// Simulate replays an access log. AccessLog is the access log file of this node, which can be replayed; empty if
+	// there is none.
 	Simulate  func(ctx context.Context, q SimulateQuery) (Simulation, error)
 	AccessLog string
 	// Decisions returns recent decisions of all nodes, Top the keys with most requests and most
-	// refusals, and Audit the actions of operators. Each may be nil, and is then answered with 404.
+	// refusals, and Audit the actions of operators.
 	Decisions func(ctx context.Context, q view.DecisionQuery) (view.Decisions, error)
 	Top       func(ctx context.Context, q view.TopQuery) (view.Top, error)
 	Audit     func(ctx context.Context, q view.AuditQuery) (view.Audit, error)
-	// Conversion returns what became of the requests of limits with return_on; may be nil.
+	// Conversion returns what became of the requests of limits with return_on.
 	Conversion func(ctx context.Context, q sends.Query) (Conversion, error)
-	// Upstreams returns the upstreams of this node, with the state of their targets on all nodes;
-	// may be nil.
+	// Upstreams returns the upstreams of this node, with the state of their targets on all nodes.
 	Upstreams func(ctx context.Context) (view.Upstreams, error)
-	// Once remembers changes by their Idempotency-Key; nil to refuse requests with one.
+	// Once remembers changes by their Idempotency-Key.
 	Once Once
-	// Events publishes events to subscribers; may be nil.
+	// Events publishes events to subscribers.
 	Events *Events
 	// Dashboard serves "/" and all paths below "/dashboard/"; nil if there is none. It
 	// authenticates requests itself, by sessions and by a token in each form.

@@ -47,7 +47,7 @@ func (o Options) endpoints() []endpoint {
 		readEndpoint("/limits", "The limits of all routes of this node.", o.Limits),
 		readEndpoint("/nodes", "The live nodes and their configurations, and the nodes that were lost in the last hour.", o.Nodes),
 		readEndpoint("/leader", "The leader, and the runs of its tasks.", o.Leader),
-		o.upstreams(),
+		readEndpoint("/upstreams", "The upstreams of this node, and the health of their targets on all nodes.", o.Upstreams),
 		o.minutes(),
 		o.decisions(),
 		o.top(),
@@ -139,12 +139,6 @@ func writeEndpoint[Q, A any](path, summary string, do func(ctx context.Context, 
 func (e endpoint) withMaxBody(most int64) endpoint {
 	next := e.handle
 	e.handle = func(w http.ResponseWriter, r *http.Request) { next(w, withMaxBody(r, most)) }
-	return e
-}
-
-// unavailable returns e as an endpoint that responds with 404 and why.
-func (e endpoint) unavailable(why string) endpoint {
-	e.handle = func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, why) }
 	return e
 }
 

@@ -79,9 +79,6 @@ func (o Options) checkVersion(ctx context.Context, version string, q view.KeyQue
 
 // newestChanges returns the newest entries of the audit trail.
 func (o Options) newestChanges(ctx context.Context) ([]view.AuditEntry, error) {
-	if o.Audit == nil {
-		return nil, nil
-	}
 	trail, err := o.Audit(ctx, view.AuditQuery{N: changesRead})
 	return trail.Entries, err
 }

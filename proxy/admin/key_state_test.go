@@ -177,10 +177,6 @@ func TestIdempotencyKey_AChangeIsMadeOnce(t *testing.T) {
 			t.Errorf("%s %s with %.9q = %d %s, and did %v; want %d and %d changes", c.path, c.body, c.keys, w.Code, w.Body, k.done, c.code, c.done)
 		}
 	}
-	o.Once = nil
-	if w := k.send(o, "reset", `{}`, "k-9"); w.Code != 501 {
-		t.Errorf("without a memory = %d %s", w.Code, w.Body)
-	}
 }
 
 // What has failed may be sent again; what is in progress may not.

@@ -53,7 +53,7 @@ func (d *dashboard) configuration(r *http.Request, v configView) page {
 	var err error
 	v.Config, err = d.Config(ctx)
 	v.Fault = faultOf("the configuration cannot be read", err)
-	v.Own = d.AccessLog != "" && d.Simulate != nil
+	v.Own = d.AccessLog != ""
 	if v.Cluster = d.Cluster != nil; v.Cluster {
 		history, err := d.Cluster.History(ctx)
 		v.History, v.HistoryFault = history.History, faultOf("the history cannot be read", err)

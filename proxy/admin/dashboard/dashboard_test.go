@@ -134,17 +134,6 @@ func TestDashboard_EscapesWhatItShows(t *testing.T) {
 	}
 }
 
-// Pages of which there is no data are not there, and nothing leads to them.
-func TestDashboard_LeavesOutWhatIsNotKept(t *testing.T) {
-	b := open(t, options())
-	for _, name := range []string{"decisions", "top", "upstreams", "audit", "simulate"} {
-		b.get("/dashboard/"+name).shows(t, http.StatusNotFound)
-		if strings.Contains(b.get("/").text, "/dashboard/"+name) {
-			t.Errorf("got a link to %s", name)
-		}
-	}
-}
-
 func TestDashboard_AsksForDecisionsAsFiltered(t *testing.T) {
 	var asked view.DecisionQuery
 	o := options()

@@ -42,11 +42,3 @@ func TestEvents_AreForThoseWhoAreLoggedIn(t *testing.T) {
 	}
 	t.Error("got no event")
 }
-
-func TestEvents_PagesAskForNoneWhereThereAreNone(t *testing.T) {
-	b := open(t, options())
-	if strings.Contains(b.get("/").text, "data-events") {
-		t.Error("got a page that asks for events")
-	}
-	b.get("/dashboard/events").shows(t, http.StatusNotFound)
-}

@@ -30,7 +30,7 @@ type explainView struct {
 func (d *dashboard) showExplainForm(r *http.Request) page {
 	f := r.URL.Query()
 	v := explainView{Methods: methods(), Method: cmp.Or(f.Get("method"), http.MethodGet), URL: f.Get("url")}
-	if id := f.Get("request"); id != "" && d.Decisions != nil {
+	if id := f.Get("request"); id != "" {
 		said, err := d.Decisions(r.Context(), view.DecisionQuery{RequestID: id, N: 1})
 		v.Fault = faultOf("the decision cannot be read", err)
 		if len(said.Decisions) > 0 {

@@ -228,12 +228,10 @@ const maxReasons = 10
 
 // reasons returns the reasons that operators gave last, and some to begin with.
 func (d *dashboard) reasons(r *http.Request) (all []string) {
-	if d.Audit != nil {
-		trail, _ := d.Audit(r.Context(), view.AuditQuery{N: auditShown}) // without it there are fewer suggestions
-		for _, e := range trail.Entries {
-			if e.Reason != "" && !slices.Contains(all, e.Reason) && len(all) < maxReasons {
-				all = append(all, e.Reason)
-			}
+	trail, _ := d.Audit(r.Context(), view.AuditQuery{N: auditShown}) // without it there are fewer suggestions
+	for _, e := range trail.Entries {
+		if e.Reason != "" && !slices.Contains(all, e.Reason) && len(all) < maxReasons {
+			all = append(all, e.Reason)
 		}
 	}
 	for _, usual := range []string{"asked by the customer", "abuse", "test"} {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,18 +60,11 @@ type pageData struct {
 	Nav   []link
 	Who   session
 	Form  string // token of forms
-	// Events reports whether this node publishes events.
-	Events bool
 	// Store is why the shared store is unreachable; empty if it is not.
 	Store string
 	// Maintenance is what is under maintenance; empty if nothing is.
 	Maintenance string
 	Data        any
-}
-
-// Has reports whether there is a page of that name.
-func (p pageData) Has(name string) bool {
-	return slices.ContainsFunc(p.Nav, func(l link) bool { return l.Path == "/dashboard/"+name })
 }
 
 // A link is a link to a page.
@@ -82,27 +74,13 @@ type link struct {
 }
 
 // nav returns the links to all pages, in the order in which an incident is investigated.
-func (d *dashboard) nav(path string) []link {
-	all := []link{{Path: "/", Name: "Overview"}, {Path: "/dashboard/routes", Name: "Routes & limits"}, {Path: "/dashboard/keys", Name: "Keys"}}
-	if d.Top != nil {
-		all = append(all, link{Path: "/dashboard/top", Name: "Top keys"})
-	}
-	if d.Conversion != nil {
-		all = append(all, link{Path: "/dashboard/conversion", Name: "Conversion"})
-	}
-	if d.Decisions != nil {
-		all = append(all, link{Path: "/dashboard/decisions", Name: "Decisions"})
-	}
-	all = append(all, link{Path: "/dashboard/explain", Name: "Explain"})
-	if d.Simulate != nil {
-		all = append(all, link{Path: "/dashboard/simulate", Name: "Simulate"})
-	}
-	if d.Upstreams != nil {
-		all = append(all, link{Path: "/dashboard/upstreams", Name: "Upstreams"})
-	}
-	all = append(all, link{Path: "/dashboard/nodes", Name: "Nodes"}, link{Path: "/dashboard/config", Name: "Config"})
-	if d.Audit != nil {
-		all = append(all, link{Path: "/dashboard/audit", Name: "Audit"})
+func nav(path string) []link {
+	all := []link{
+		{Path: "/", Name: "Overview"}, {Path: "/dashboard/routes", Name: "Routes & limits"}, {Path: "/dashboard/keys", Name: "Keys"},
+		{Path: "/dashboard/top", Name: "Top keys"}, {Path: "/dashboard/conversion", Name: "Conversion"},
+		{Path: "/dashboard/decisions", Name: "Decisions"}, {Path: "/dashboard/explain", Name: "Explain"},
+		{Path: "/dashboard/simulate", Name: "Simulate"}, {Path: "/dashboard/upstreams", Name: "Upstreams"},
+		{Path: "/dashboard/nodes", Name: "Nodes"}, {Path: "/dashboard/config", Name: "Config"}, {Path: "/dashboard/audit", Name: "Audit"},
 	}
 	for i := range all {
 		all[i].Current = all[i].Path == path || all[i].Path != "/" && strings.HasPrefix(path, all[i].Path+"/")
@@ -126,7 +104,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v page) {
 	if r.Header.Get("HX-Request") != "" && t.Lookup("live") != nil {
 		part = "live"
 	}
-	data := pageData{Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Events: d.Events != nil, Data: v.data}
+	data := pageData{Title: v.title, Path: r.URL.Path, Nav: nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Data: v.data}
 	if who.Name != "" {
 		data.Store = d.storeFault(r.Context())
 		m, _ := d.Maintenance(r.Context()) // the page of routes says why it is not known

@@ -25,7 +25,6 @@ type routesView struct {
 	routeQuery
 	Total, Pages int  // of routes that match, and of pages
 	Any          bool // the configuration has routes
-	Busiest      bool // the state of the busiest keys is shown
 	Faults       []fault
 	At           time.Time
 	Directives   directivesView
@@ -66,7 +65,7 @@ func (n nearest) Full() bool { return n.Used >= n.Most || n.Banned }
 
 func (d *dashboard) showRoutes(r *http.Request) page {
 	ctx, now := r.Context(), time.Now()
-	v := routesView{Minutes: spans()[0], At: now, Busiest: d.Top != nil, routeQuery: routeQueryOf(r), Directives: d.directives(r, "maintenance")}
+	v := routesView{Minutes: spans()[0], At: now, routeQuery: routeQueryOf(r), Directives: d.directives(r, "maintenance")}
 	s, err := d.Statistics(ctx, v.Minutes+1)
 	v.fault("statistics cannot be read", err)
 	v.Counts = d.last.minutes.update(s, err, now)
@@ -81,7 +80,7 @@ func (d *dashboard) showRoutes(r *http.Request) page {
 	}
 	v.Routes, v.Total, v.Pages = v.choose(all)
 	v.Page = min(v.Page, v.Pages)
-	if v.Busiest && !v.Counts.Old {
+	if !v.Counts.Old {
 		top, err := d.Top(ctx, view.TopQuery{Minutes: 5, N: 1})
 		v.fault("the busiest keys are not known", err)
 		v.fault("a key cannot be looked up", d.busiest(r, &v, top))

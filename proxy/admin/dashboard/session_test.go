@@ -7,32 +7,32 @@ import (
 
 func TestSessions_EndAfterTwelveHours(t *testing.T) {
 	s, now := newSessions(), time.Now()
-	in := s.begin(session{}, now)
-	if _, found := s.find(in.id, now.Add(12*time.Hour-1)); !found {
+	id := s.add(session{}, now)
+	if _, found := s.find(id, now.Add(12*time.Hour-1)); !found {
 		t.Error("got no session before its end")
 	}
-	if _, found := s.find(in.id, now.Add(12*time.Hour)); found {
+	if _, found := s.find(id, now.Add(12*time.Hour)); found {
 		t.Error("got a session after its end")
 	}
-	if len(s.byID) != 0 || s.all.Len() != 0 {
+	if len(s.byID) != 0 || len(s.order) != 0 {
 		t.Error("what has ended is kept")
 	}
 }
 
 func TestSessions_AreBounded(t *testing.T) {
 	s, now := newSessions(), time.Now()
-	first := s.begin(session{}, now)
-	second := s.begin(session{}, now)
+	first := s.add(session{}, now)
+	second := s.add(session{}, now)
 	for range maxSessions - 1 {
-		s.begin(session{}, now)
+		s.add(session{}, now)
 	}
-	if len(s.byID) != maxSessions || s.all.Len() != maxSessions {
-		t.Errorf("got %d and %d sessions, want %d", len(s.byID), s.all.Len(), maxSessions)
+	if len(s.byID) != maxSessions || len(s.order) != maxSessions {
+		t.Errorf("got %d and %d sessions, want %d", len(s.byID), len(s.order), maxSessions)
 	}
-	if _, found := s.find(first.id, now); found {
+	if _, found := s.find(first, now); found {
 		t.Error("the oldest is still there")
 	}
-	if _, found := s.find(second.id, now); !found {
+	if _, found := s.find(second, now); !found {
 		t.Error("one that need not go is gone")
 	}
 }

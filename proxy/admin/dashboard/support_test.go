@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/admin/dashboard"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -71,6 +72,14 @@ func options() admin.Options {
 			return view.Explanation{Method: r.Method, Path: r.URL, Stages: []view.ExplainedStage{
 				{Name: "match route", Result: view.StagePassed}, {Name: "check limits", Result: view.StageRefused, Detail: "limit phone"},
 			}, Answer: &view.ExplainedAnswer{Status: 429}}, nil
+		},
+		Decisions:  func(context.Context, view.DecisionQuery) (view.Decisions, error) { return view.Decisions{}, nil },
+		Top:        func(context.Context, view.TopQuery) (view.Top, error) { return view.Top{}, nil },
+		Audit:      func(context.Context, view.AuditQuery) (view.Audit, error) { return view.Audit{}, nil },
+		Conversion: func(context.Context, sends.Query) (admin.Conversion, error) { return admin.Conversion{}, nil },
+		Upstreams:  func(context.Context) (view.Upstreams, error) { return view.Upstreams{}, nil },
+		Simulate: func(context.Context, admin.SimulateQuery) (admin.Simulation, error) {
+			return admin.Simulation{}, nil
 		},
 	}
 }

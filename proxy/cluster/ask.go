@@ -41,10 +41,7 @@ func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
 		return nil, err
 	}
 	one := questionMessage{rand.Text(), n.id, q}
-	text, err := json.Marshal(one)
-	if err != nil {
-		return nil, fmt.Errorf("ask nodes: %w", err)
-	}
+	text := encode(one)
 	if len(text) > maxQuestionBytes {
 		return nil, fmt.Errorf("ask nodes: a question of %d bytes; at most %d", len(text), maxQuestionBytes)
 	}
@@ -254,7 +251,8 @@ func (r replyMessage) pack() ([]byte, error) {
 		return nil, errReplyTooLong
 	}
 	w, wrong := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // favour speed: a client waits
-	if err := errors.Join(err, wrong, writeAll(w, text), w.Close()); err != nil {
+	_, unwritten := w.Write(text)
+	if err := errors.Join(err, wrong, unwritten, w.Close()); err != nil {
 		return nil, err
 	}
 	if packed.Len() > maxReplyBytes {
@@ -265,11 +263,6 @@ func (r replyMessage) pack() ([]byte, error) {
 
 // errReplyTooLong reports a reply longer than maxReplyBytes.
 var errReplyTooLong = errors.New("reply too long; ask for less")
-
-func writeAll(w io.Writer, text []byte) error {
-	_, err := w.Write(text)
-	return err
-}
 
 // unpack decodes what pack encoded.
 func unpack(packed string) (r replyMessage, err error) {

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -236,13 +235,10 @@ func newRedisAudit(rdb redis.UniversalClient, prefix string) *redisAudit {
 // write implements auditStore. The time of an entry is the time on its node; its
 // position in the stream is the order of arrival.
 func (r *redisAudit) write(ctx context.Context, e view.AuditEntry) error {
-	text, err := json.Marshal(struct { // without its id, which the stream has
+	text := encode(struct { // without its id, which the stream has
 		view.AuditEntry
 		ID string `json:"id,omitempty"`
 	}{AuditEntry: e})
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	return r.added.Run(ctx, r.rdb, []string{r.key}, text, AuditRetention.Milliseconds(), MaxAuditEntries).Err()
@@ -271,8 +267,8 @@ func (r *redisAudit) page(ctx context.Context, before string, n int) ([]view.Aud
 	entries := make([]view.AuditEntry, len(messages))
 	for i, m := range messages {
 		text, _ := m.Values["entry"].(string)
-		if err := json.Unmarshal([]byte(text), &entries[i]); err != nil {
-			return nil, fmt.Errorf("%w: %w", errReply, err)
+		if entries[i], err = decode[view.AuditEntry](text); err != nil {
+			return nil, err
 		}
 		entries[i].ID = m.ID
 	}

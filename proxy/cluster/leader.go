@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -265,11 +264,7 @@ func (o *redisLeadership) fence() fence { return fence{o.rdb, o.leading} }
 
 // note implements leadership.
 func (o *redisLeadership) note(ctx context.Context, t Term, r view.TaskRun) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if _, err := o.fence().run(ctx, o.noted, t, []string{o.runs}, r.Task, text, leaderTTL.Milliseconds()); err != nil {
+	if _, err := o.fence().run(ctx, o.noted, t, []string{o.runs}, r.Task, encode(r), leaderTTL.Milliseconds()); err != nil {
 		return fmt.Errorf("note a run of %s: %w", r.Task, err)
 	}
 	return nil
@@ -288,9 +283,9 @@ func (o *redisLeadership) current(ctx context.Context) (view.Leadership, error) 
 	}
 	l := view.Leadership{Tasks: []view.TaskRun{}}
 	for _, name := range slices.Sorted(maps.Keys(runs.Val())) {
-		var r view.TaskRun
-		if err := json.Unmarshal([]byte(runs.Val()[name]), &r); err != nil {
-			return view.Leadership{}, fmt.Errorf("read leader: %w: %w", errReply, err)
+		r, err := decode[view.TaskRun](runs.Val()[name])
+		if err != nil {
+			return view.Leadership{}, fmt.Errorf("read leader: %w", err)
 		}
 		l.Tasks = append(l.Tasks, r)
 	}

@@ -46,6 +46,23 @@ var (
 // errReply reports unexpected data in Redis.
 var errReply = errors.New("not understood")
 
+// encode returns v as it is stored: strings, numbers and times, which can always be marshalled.
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// decode reads what encode has written.
+func decode[T any](text string) (v T, err error) {
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return v, fmt.Errorf("%w: %w", errReply, err)
+	}
+	return v, nil
+}
+
 // Options describe a node.
 type Options struct {
 	Prefix  string // of all keys
@@ -285,7 +302,7 @@ func readMember(row any) (view.Member, error) {
 // text.
 func (n *Node) heartbeat() (text, hash string) {
 	now := n.serving.Load()
-	b, err := json.Marshal(struct {
+	text = string(encode(struct {
 		Address    string    `json:"address"`
 		Version    string    `json:"version"`
 		Source     string    `json:"source"`
@@ -293,11 +310,8 @@ func (n *Node) heartbeat() (text, hash string) {
 		Generation int64     `json:"generation"`
 		Started    time.Time `json:"started"`
 		Problem    string    `json:"problem,omitempty"`
-	}{n.address, n.version, n.source, now.hash, now.number, n.started, now.problem})
-	if err != nil {
-		panic(err) // such a value can always be marshalled
-	}
-	return string(b), now.hash
+	}{n.address, n.version, n.source, now.hash, now.number, n.started, now.problem}))
+	return text, now.hash
 }
 
 // A heartbeatReply is what a heartbeat tells.

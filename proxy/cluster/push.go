@@ -121,7 +121,7 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 		return Outcome{}, err
 	}
 	e.Generation, e.At = seen+1, at
-	if err := n.decide(ctx, decision{id, seen, e.write(), p.Config}); err != nil {
+	if err := n.decide(ctx, decision{id, seen, encode(e), p.Config}); err != nil {
 		n.undo(ctx, id)
 		return Outcome{}, err
 	}
@@ -280,11 +280,7 @@ func definitionArgs(c *config.Config) []any {
 	all := Define(c)
 	var args []any
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		b, err := json.Marshal(all[name])
-		if err != nil {
-			panic(err) // strings and numbers can always be marshalled
-		}
-		args = append(args, name, b)
+		args = append(args, name, encode(all[name]))
 	}
 	return args
 }

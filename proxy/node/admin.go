@@ -92,18 +92,13 @@ const wrongTokensInterval = time.Minute
 
 // logWrongTokens logs once a minute, and when ctx is done, what wrong tokens were sent since then.
 func logWrongTokens(ctx context.Context, w *admin.WrongTokens, log zerolog.Logger) {
-	tick := time.NewTicker(wrongTokensInterval)
-	defer tick.Stop()
-	for ended := false; !ended; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			ended = true
-		}
+	summarize := func() {
 		if s := w.Summary(); s.Wrong+s.Slowed > 0 {
 			log.Warn().Int("wrong", s.Wrong).Int("slowed", s.Slowed).Int("addresses", s.Addresses).Str("last", s.Last).Msg("wrong admin tokens")
 		}
 	}
+	every(ctx, wrongTokensInterval, summarize)
+	summarize()
 }
 
 // nodesOf groups the live nodes by their configurations. Those outside the first group drift.

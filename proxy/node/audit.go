@@ -59,17 +59,10 @@ func (n *Node) recordLater(ctx context.Context, e view.AuditEntry, later *cluste
 
 // flushAudit applies pending changes of keys and writes pending audit entries periodically, until ctx is done.
 func (n *Node) flushAudit(ctx context.Context) {
-	tick := time.NewTicker(flushInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			n.proxy.ApplyDeferred(ctx)
-			_ = n.audit.Flush(ctx) // an unreachable Redis is logged elsewhere
-		case <-ctx.Done():
-			return
-		}
-	}
+	every(ctx, flushInterval, func() {
+		n.proxy.ApplyDeferred(ctx)
+		_ = n.audit.Flush(ctx) // an unreachable Redis is logged elsewhere
+	})
 }
 
 // closeAudit writes pending audit entries for the last time.

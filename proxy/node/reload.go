@@ -83,18 +83,6 @@ func (n *Node) watch(ctx context.Context) {
 	}
 }
 
-// reloadOnSignals reloads at each signal.
-func (n *Node) reloadOnSignals(ctx context.Context, reload <-chan os.Signal) {
-	for {
-		select {
-		case <-reload:
-			n.reload(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // ready returns the readiness of this node.
 func (n *Node) ready(ctx context.Context) admin.Readiness {
 	r := admin.Readiness{Ready: !n.draining.Load(), Checks: map[string]string{"config": "ok", "store": "ok"}}

@@ -144,11 +144,7 @@ func (d *dashboard) changeConfig(r *http.Request, what string, do func() page) p
 func (d *dashboard) toConfig(r *http.Request, done admin.Pushed, err error) page {
 	f := configFlash{Done: &done}
 	if err != nil {
-		f = configFlash{DoneFault: faultOf("nothing was changed", err), Status: http.StatusUnprocessableEntity}
-		var known *admin.Problem
-		if errors.As(err, &known) && known.Status != 0 {
-			f.Status = known.Status
-		}
+		f = configFlash{DoneFault: faultOf("nothing was changed", err), Status: statusOf(err)}
 	}
 	return page{redirect: "/dashboard/config?done=" + d.pushes.keep(sessionOf(r).Name, f, time.Now())}
 }

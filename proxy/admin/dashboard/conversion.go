@@ -31,15 +31,11 @@ type sendsOfLimit struct {
 	Marked bool // some row has a Country
 }
 
-// A sendsRow is a key of such a limit. Key is the name of its key.
+// A sendsRow is a key of such a limit. Key is the name of its key. Country is that of a range of phone numbers which has
+// more than half of what was verified in it; empty for any other.
 type sendsRow struct {
-	Key, Masked, Hash, ID string
-	sends.Counts
-	Rates   []sends.RateCounts
-	Unknown string
-	// Country is that of a range of phone numbers which has more than half of what was verified in it; empty for any other.
-	Country string
-	Share   sends.CountryShare
+	sends.KeyCounts
+	Key string
 }
 
 // Shadow reports whether the limit refuses nothing yet.
@@ -52,11 +48,12 @@ func (d *dashboard) showConversion(r *http.Request) page {
 	for _, l := range all.Limits {
 		one := sendsOfLimit{LimitCounts: l, Span: spanOf(l.Window)}
 		for _, k := range l.Keys {
-			row := sendsRow{Key: l.Key, Masked: strings.TrimPrefix(k.Masked, l.Key+"="), Hash: k.Hash, ID: k.ID, Counts: k.Counts, Rates: k.Rates, Unknown: k.Unknown}
-			if k.OfCountry != nil && k.OfCountry.OverHalf {
-				row.Country, row.Share, one.Marked = k.Country, *k.OfCountry, true
+			k.Masked = strings.TrimPrefix(k.Masked, l.Key+"=")
+			if k.OfCountry == nil || !k.OfCountry.OverHalf {
+				k.Country = ""
 			}
-			one.Rows = append(one.Rows, row)
+			one.Marked = one.Marked || k.Country != ""
+			one.Rows = append(one.Rows, sendsRow{k, l.Key})
 		}
 		v.Limits = append(v.Limits, one)
 	}

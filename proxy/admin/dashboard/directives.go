@@ -144,12 +144,7 @@ func (d *dashboard) changeDirective(r *http.Request) page {
 		f.Done, f.Good, err = d.carryOut(r.Context(), c)
 	}
 	if err != nil {
-		var known *admin.Problem
-		f.Status = http.StatusUnprocessableEntity
-		if errors.As(err, &known) {
-			f.Status = cmp.Or(known.Status, f.Status)
-		}
-		f.Fault = faultOf("nothing was changed", err)
+		f.Status, f.Fault = statusOf(err), faultOf("nothing was changed", err)
 	}
 	return page{redirect: c.page() + "?done=" + d.directed.keep(sessionOf(r).Name, f, time.Now()) + "#h-directives"}
 }

@@ -150,18 +150,16 @@ func (d *dashboard) keys(r *http.Request, v keysView) page {
 		v.Fault = faultOf("limits cannot be read", err)
 	}
 	for _, l := range limits.Limits {
-		names := l.Parts
-		if len(names) == 0 {
-			names = []string{l.Key}
+		if len(l.Parts) == 0 {
+			l.Parts = []string{l.Key}
 		}
-		v.Names = append(v.Names, names...)
-		v.Routes = append(v.Routes, routesOf(l)...)
-		v.Limits = append(v.Limits, l.Name)
+		v.Names = append(v.Names, l.Parts...)
 		if v.State != nil && slices.ContainsFunc(v.own(), func(s view.LimitStanding) bool { return s.Route == l.Route && s.Limit == l.Name }) {
 			v.Plans = append(v.Plans, l.Plans...)
 		}
 	}
-	for _, all := range []*[]string{&v.Names, &v.Routes, &v.Limits, &v.Plans} {
+	v.Routes, v.Limits = namesOf(limits)
+	for _, all := range []*[]string{&v.Names, &v.Plans} {
 		slices.Sort(*all)
 		*all = slices.Compact(*all)
 	}
@@ -212,11 +210,7 @@ func (d *dashboard) changeKey(r *http.Request) page {
 			f.Result, f.Verb = &result, pastTense(c.KeyChange)
 		}
 	}
-	var known *admin.Problem
-	if errors.As(err, &known) {
-		f.Status = known.Status
-	}
-	f.Fault = faultOf("nothing was changed", err)
+	f.Status, f.Fault = statusOf(err), faultOf("nothing was changed", err)
 	return d.toKey(r, f)
 }
 

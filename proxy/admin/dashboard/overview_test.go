@@ -43,7 +43,7 @@ func TestSum_IsOfTheWholeTime(t *testing.T) {
 			t.Errorf("at second %d the sum is %+v; want 900 requests", second, all)
 		}
 		rows := countRows(routeRows(view.Routes{Routes: []view.Route{{Name: "a"}}}, view.Limits{Limits: []view.Limit{{Route: "a", Name: "l"}}}, 15), known[view.Statistics]{Value: s, At: now}, 15)
-		if n := rows[0].Sum.Requests; n < 899 || n > 901 || rows[0].Rows[0].Sum.Asked() < 899 || rows[0].Spark[0] != 60 || rows[0].Spark[14] != 60 {
+		if n := rows[0].Sum.Requests; n < 899 || n > 901 || rows[0].Rows[0].Asked() < 899 || rows[0].Spark[0] != 60 || rows[0].Spark[14] != 60 {
 			t.Errorf("at second %d the route has %+v and %v; want 900 requests", second, rows[0].Sum, rows[0].Spark)
 		}
 	}

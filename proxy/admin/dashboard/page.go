@@ -166,6 +166,15 @@ func faultOf(what string, err error) fault {
 	return fault(what + ": " + proxy.ErrorText(err))
 }
 
+// statusOf returns the status of a page that says why what a form asks for was not done.
+func statusOf(err error) int {
+	var known *admin.Problem
+	if errors.As(err, &known) && known.Status != 0 {
+		return known.Status
+	}
+	return http.StatusUnprocessableEntity
+}
+
 // denied is the page for operators whose role is read.
 func denied(what string) page {
 	return page{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}

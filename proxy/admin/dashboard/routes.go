@@ -42,16 +42,15 @@ type routeRow struct {
 // A limitRow is one limit of a route.
 type limitRow struct {
 	view.Limit
-	Sum   decisions
-	Spark []int64 // refusals by minute, including those by shadow mode
+	Sum   view.LimitMinute // of all minutes
+	Spark []int64          // refusals by minute, including those by shadow mode
 	Near  *nearest
 }
 
-// decisions are what a limit decided: one for each request of which it was asked.
-type decisions struct{ Allowed, Refused, Shadow, Unavailable int64 }
-
 // Asked returns the number of decisions.
-func (d decisions) Asked() int64 { return d.Allowed + d.Refused + d.Shadow + d.Unavailable }
+func (l limitRow) Asked() int64 {
+	return l.Sum.Allowed + l.Sum.Refused + l.Sum.ShadowRefused + l.Sum.Unavailable
+}
 
 // A nearest is the state of the busiest key of a limit.
 type nearest struct {
@@ -160,7 +159,7 @@ func (row *routeRow) count(r view.RouteMinute, part float64, i int64) {
 			}
 			l.Sum.Allowed += some(said.Allowed)
 			l.Sum.Refused += some(said.Refused)
-			l.Sum.Shadow += some(said.ShadowRefused)
+			l.Sum.ShadowRefused += some(said.ShadowRefused)
 			l.Sum.Unavailable += some(said.Unavailable)
 			if inside {
 				l.Spark[i] += said.Refused + said.ShadowRefused

@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -134,13 +132,8 @@ func (v simulateView) refuse(err error) page {
 	if err == nil {
 		return v.view(0)
 	}
-	status := http.StatusUnprocessableEntity
-	var known *admin.Problem
-	if errors.As(err, &known) {
-		status = cmp.Or(known.Status, status)
-	}
 	v.Fault = faultOf("this log cannot be replayed", err)
-	return v.view(status)
+	return v.view(statusOf(err))
 }
 
 // tell adds the result of a simulation.

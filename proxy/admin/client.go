@@ -155,16 +155,16 @@ func (c Client) Standing(ctx context.Context, q view.KeyQuery) (view.KeyStanding
 
 // Change resets, grants, bans or unbans a key, or assigns a plan to it.
 func (c Client) Change(ctx context.Context, k view.KeyChange) (view.KeyResult, error) {
-	path := "/api/v1/keys/" + string(k.Action)
+	path, a := "/api/v1/keys/"+string(k.Action), KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason}
 	switch k.Action {
 	case view.KeyReset, view.KeyUnban, view.KeyUnassign:
-		return post[view.KeyResult](ctx, c, path, KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason})
+		return post[view.KeyResult](ctx, c, path, a)
 	case view.KeyGrant:
-		return post[view.KeyResult](ctx, c, path, KeyGrant{KeyQuery: k.KeyQuery, Permits: k.Permits, Reason: k.Reason})
+		return post[view.KeyResult](ctx, c, path, KeyGrant{a, k.Permits})
 	case view.KeyBan:
-		return post[view.KeyResult](ctx, c, path, KeyBan{KeyQuery: k.KeyQuery, For: k.For, Reason: k.Reason})
+		return post[view.KeyResult](ctx, c, path, KeyBan{a, k.For})
 	case view.KeyAssign:
-		return post[view.KeyResult](ctx, c, path, KeyPlan{KeyQuery: k.KeyQuery, Plan: k.Plan, For: k.For, Reason: k.Reason})
+		return post[view.KeyResult](ctx, c, path, KeyPlan{a, k.Plan, k.For})
 	}
 	return view.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
 }
@@ -195,11 +195,6 @@ func (c Client) SetMaintenance(ctx context.Context, m MaintenanceChange) (Mainte
 // Explain reports what the node would do with a request.
 func (c Client) Explain(ctx context.Context, r view.ExplainRequest) (view.Explanation, error) {
 	return post[view.Explanation](ctx, c, "/api/v1/explain", r)
-}
-
-// Decided returns the decision about the request with that id; none if it is no longer stored.
-func (c Client) Decided(ctx context.Context, id string) (view.Decisions, error) {
-	return get[view.Decisions](ctx, c, "/api/v1/decisions?request_id="+url.QueryEscape(id))
 }
 
 // TopOf returns the keys with most requests and with most refusals.

@@ -98,7 +98,7 @@ func changed(e view.AuditEntry, s view.KeyStanding) bool {
 	})
 }
 
-// A KeyAction is an action on a key without further parameters: reset, unban and unplan.
+// A KeyAction is an action on a key: without further parameters reset, unban and unplan.
 type KeyAction struct {
 	view.KeyQuery
 	Reason  string `json:"reason,omitempty"`  // for the audit trail
@@ -107,27 +107,21 @@ type KeyAction struct {
 
 // A KeyGrant grants permits to a key.
 type KeyGrant struct {
-	view.KeyQuery
-	Permits int64  `json:"permits"`
-	Reason  string `json:"reason,omitempty"`
-	Version string `json:"version,omitempty"`
+	KeyAction
+	Permits int64 `json:"permits"`
 }
 
 // A KeyBan bans a key.
 type KeyBan struct {
-	view.KeyQuery
-	For     view.Span `json:"for"`
-	Reason  string    `json:"reason,omitempty"`
-	Version string    `json:"version,omitempty"`
+	KeyAction
+	For view.Span `json:"for"`
 }
 
 // A KeyPlan assigns a plan to a key.
 type KeyPlan struct {
-	view.KeyQuery
-	Plan    string    `json:"plan"`
-	For     view.Span `json:"for"`
-	Reason  string    `json:"reason,omitempty"`
-	Version string    `json:"version,omitempty"`
+	KeyAction
+	Plan string    `json:"plan"`
+	For  view.Span `json:"for"`
 }
 
 // Plans are the plans that operators have assigned to keys.
@@ -178,18 +172,24 @@ func (m Maintenance) Where() string {
 // change returns a handler for an action without further parameters.
 func (o Options) change(a view.KeyAction) func(context.Context, KeyAction) (view.KeyResult, error) {
 	return func(ctx context.Context, k KeyAction) (view.KeyResult, error) {
-		return o.ChangeSince(ctx, k.Version, view.KeyChange{KeyQuery: k.KeyQuery, Action: a, Reason: k.Reason})
+		return o.act(ctx, k, view.KeyChange{Action: a})
 	}
 }
 
 func (o Options) grant(ctx context.Context, k KeyGrant) (view.KeyResult, error) {
-	return o.ChangeSince(ctx, k.Version, view.KeyChange{KeyQuery: k.KeyQuery, Action: view.KeyGrant, Permits: k.Permits, Reason: k.Reason})
+	return o.act(ctx, k.KeyAction, view.KeyChange{Action: view.KeyGrant, Permits: k.Permits})
 }
 
 func (o Options) assign(ctx context.Context, k KeyPlan) (view.KeyResult, error) {
-	return o.ChangeSince(ctx, k.Version, view.KeyChange{KeyQuery: k.KeyQuery, Action: view.KeyAssign, Plan: k.Plan, For: k.For, Reason: k.Reason})
+	return o.act(ctx, k.KeyAction, view.KeyChange{Action: view.KeyAssign, Plan: k.Plan, For: k.For})
 }
 
 func (o Options) ban(ctx context.Context, k KeyBan) (view.KeyResult, error) {
-	return o.ChangeSince(ctx, k.Version, view.KeyChange{KeyQuery: k.KeyQuery, Action: view.KeyBan, For: k.For, Reason: k.Reason})
+	return o.act(ctx, k.KeyAction, view.KeyChange{Action: view.KeyBan, For: k.For})
+}
+
+// act makes a change to the key of k.
+func (o Options) act(ctx context.Context, k KeyAction, c view.KeyChange) (view.KeyResult, error) {
+	c.KeyQuery, c.Reason = k.KeyQuery, k.Reason
+	return o.ChangeSince(ctx, k.Version, c)
 }

@@ -191,7 +191,7 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 	if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, c.Method) {
 		return fmt.Errorf("explain %s: write the URL after it, for example weir explain %s /v1/search", c.Method, c.Method)
 	}
-	found, err := c.client().Decided(ctx, c.Method)
+	found, err := c.client().Decisions(ctx, view.DecisionQuery{RequestID: c.Method})
 	if err != nil || c.JSON {
 		return printJSON(w, found, err)
 	}

@@ -265,7 +265,7 @@ func (a *admission) shadowLimit(t *takenPermit) *limit {
 
 // Decisions returns recent decisions of this node, newest first; see decisions.Observer.Find.
 func (p *Proxy) Decisions(q view.DecisionQuery) []view.Decided {
-	return p.shared.observer.Find(q, p.current.Load().view())
+	return p.shared.observer.Find(q, p.current.Load().naming())
 }
 
 // Top returns the keys with most requests and most refusals on this node in the last minutes, up to
@@ -281,7 +281,7 @@ func (p *Proxy) Top(q view.TopQuery) view.Top {
 		if q.Route != "" && !l.isOf(q.Route) || q.Limit != "" && l.Name != q.Limit || l.top == nil {
 			continue
 		}
-		list := l.top.Top(now, q, g.view())
+		list := l.top.Top(now, q, g.naming())
 		list.Route, list.Limit, list.Key, list.Mode = l.Route, l.Name, l.Key.Name, string(l.Mode)
 		t.Limits = append(t.Limits, list)
 	}
@@ -291,12 +291,12 @@ func (p *Proxy) Top(q view.TopQuery) view.Top {
 // keyByHash returns the key with the given hash in the log, if a recent request on this node had it.
 func (p *Proxy) keyByHash(hash string) (limiter.Key, bool) {
 	g := p.current.Load()
-	return p.shared.observer.KeyByHash(hash, g.view(), g.counters())
+	return p.shared.observer.KeyByHash(hash, g.naming(), g.counters())
 }
 
-// view returns how operators see keys and paths.
-func (g *generation) view() decisions.View {
-	return decisions.View{Names: &g.redact, Display: g.display()}
+// naming returns how operators see keys and paths.
+func (g *generation) naming() decisions.Naming {
+	return decisions.Naming{Names: &g.redact, Display: g.display()}
 }
 
 // setCounters sets the counters of the limits.

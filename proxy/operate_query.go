@@ -116,12 +116,12 @@ func (g *generation) countingSends(q sends.Query) (all []*limit) {
 // window of each limit and since this node was started.
 func (p *Proxy) TopSends(q sends.Query) view.Top {
 	g := p.current.Load()
-	now, top, view := p.shared.observer.Minute(time.Now()), view.Top{}, g.view()
+	now, top, names := p.shared.observer.Minute(time.Now()), view.Top{}, g.naming()
 	if q.PassedOn {
-		view.Display = key.Display{Address: g.redact.shownAddress, All: true, Ranges: true}
+		names.Display = key.Display{Address: g.redact.shownAddress, All: true, Ranges: true}
 	}
 	for _, l := range g.countingSends(q) {
-		list := l.top.TopSends(now, q.N, view)
+		list := l.top.TopSends(now, q.N, names)
 		list.Route, list.Limit = l.Route, l.Name
 		top.Limits = append(top.Limits, list)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// The types of the API's responses follow, with the fields of their JSON. Servers fill them in, and
-// a Client decodes into the same types.
+// The types of the API's responses follow that contain changes of the configuration; all others are in package
+// view. Servers fill them in, and a Client decodes into the same types.
 
 // A Reloaded is the result of a reload.
 type Reloaded struct {

@@ -68,28 +68,40 @@ func (n *Node) others(ctx context.Context) (map[string]bool, error) {
 
 // collectReplies receives replies until all nodes have replied, or ctx is done.
 func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]bool) []Reply {
-	poll := time.NewTicker(replyPollInterval)
-	defer poll.Stop()
 	var all []Reply
-	for len(silent) > 0 && ctx.Err() == nil {
-		packed, err := n.rdb.LPop(ctx, n.replies(id)).Result()
-		if err == nil {
+	poll(ctx, replyPollInterval, func() (done bool) {
+		for len(silent) > 0 {
+			packed, err := n.rdb.LPop(ctx, n.replies(id)).Result()
+			if err != nil {
+				return false
+			}
 			r, err := unpack(packed)
 			if err == nil && silent[r.Node] { // ignore nodes that joined after the question
 				delete(silent, r.Node)
 				all = append(all, Reply{view.NodeAnswer{Node: r.Node, Said: r.Said}, r.Seen})
 			}
-			continue
 		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-		}
-	}
+		return true
+	})
 	for node := range silent {
 		all = append(all, Reply{NodeAnswer: view.NodeAnswer{Node: node}})
 	}
-	return sortReplies(all)
+	slices.SortFunc(all, func(a, b Reply) int { return strings.Compare(a.Node, b.Node) })
+	return all
+}
+
+// poll calls f at each interval until it is done, or ctx is. It reports whether f is.
+func poll(ctx context.Context, interval time.Duration, f func() (done bool)) bool {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // ServeQuestions answers the questions of other nodes, until ctx is done.
@@ -279,47 +291,34 @@ func unpack(packed string) (r replyMessage, err error) {
 	return r, nil
 }
 
-// sortReplies sorts replies by node id.
-func sortReplies(all []Reply) []Reply {
-	slices.SortFunc(all, func(a, b Reply) int { return strings.Compare(a.Node, b.Node) })
-	return all
-}
-
 // collectAnswers waits until every live node has answered or the timeout has passed;
 // after a refusal it waits only a little longer for the others. It keeps the push
 // alive.
-func (n *Node) collectAnswers(ctx context.Context, id string) ([]view.NodeAnswer, error) {
-	deadline := time.NewTimer(answerTimeout)
-	defer deadline.Stop()
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
-	var enough <-chan time.Time // set after a refusal
-	for {
-		answers, err := n.answers(ctx, id)
-		if err != nil {
-			return nil, err
+func (n *Node) collectAnswers(ctx context.Context, id string) (answers []view.NodeAnswer, err error) {
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	var enough time.Time // set after a refusal
+	done := poll(within, pollInterval, func() (done bool) {
+		if answers, err = n.answers(ctx, id); err != nil {
+			return true
 		}
 		silent, refused := false, false
 		for _, a := range answers {
 			silent = silent || a.Said == ""
 			refused = refused || a.Said != "" && a.Said != agreed
 		}
-		if !silent {
-			return answers, nil
+		if refused && enough.IsZero() {
+			enough = time.Now().Add(refusalGrace)
 		}
-		if refused && enough == nil {
-			enough = time.After(refusalGrace)
-		}
-		select {
-		case <-poll.C:
-		case <-enough:
-			return answers, nil
-		case <-deadline.C:
-			return answers, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+		return !silent || !enough.IsZero() && !time.Now().Before(enough)
+	})
+	if !done && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
 }
 
 // answers returns the answers of all live nodes so far, ordered by node id.
@@ -357,28 +356,21 @@ func (n *Node) answers(ctx context.Context, id string) ([]view.NodeAnswer, error
 func (n *Node) awaitServing(ctx context.Context, number int64) []view.NodeAnswer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rolloutTimeout)
 	defer cancel()
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
 	var answers []view.NodeAnswer
-	for {
-		if members, err := n.Nodes(ctx); err == nil {
-			answers = answers[:0]
-			all := true
-			for _, m := range members {
-				a := view.NodeAnswer{Node: m.ID, Said: agreed}
-				if m.Generation != number {
-					a.Said, all = fmt.Sprintf("serves generation %d still", m.Generation), false
-				}
-				answers = append(answers, a)
-			}
-			if all {
-				return answers
-			}
+	poll(ctx, pollInterval, func() (done bool) {
+		members, err := n.Nodes(ctx)
+		if err != nil {
+			return false
 		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return answers
+		answers, done = answers[:0], true
+		for _, m := range members {
+			a := view.NodeAnswer{Node: m.ID, Said: agreed}
+			if m.Generation != number {
+				a.Said, done = fmt.Sprintf("serves generation %d still", m.Generation), false
+			}
+			answers = append(answers, a)
 		}
-	}
+		return done
+	})
+	return answers
 }

@@ -154,41 +154,28 @@ func routes(sum []Tally) []view.RouteMinute {
 		}
 		r := &out[len(out)-1]
 		if t.Limit == "" {
-			countRequests(r, t)
+			r.Requests += t.N
+			t.addTo(map[string]*int64{
+				"allowed": &r.Allowed, "refused": &r.Refused, "shadow_refused": &r.ShadowRefused, "rejected": &r.Rejected,
+				"unavailable": &r.Unavailable,
+			})
 			continue
 		}
 		if len(r.Limits) == 0 || r.Limits[len(r.Limits)-1].Limit != t.Limit {
 			r.Limits = append(r.Limits, view.LimitMinute{Limit: t.Limit})
 		}
 		l := &r.Limits[len(r.Limits)-1]
-		switch t.Result {
-		case "allowed":
-			l.Allowed += t.N
-		case "refused":
-			l.Refused += t.N
-		case "shadow_refused":
-			l.ShadowRefused += t.N
-		case "unavailable":
-			l.Unavailable += t.N
-		}
+		t.addTo(map[string]*int64{
+			"allowed": &l.Allowed, "refused": &l.Refused, "shadow_refused": &l.ShadowRefused, "unavailable": &l.Unavailable,
+		})
 	}
 	return out
 }
 
-// countRequests adds requests of one outcome.
-func countRequests(r *view.RouteMinute, t Tally) {
-	r.Requests += t.N
-	switch t.Result {
-	case "allowed":
-		r.Allowed += t.N
-	case "refused":
-		r.Refused += t.N
-	case "shadow_refused":
-		r.ShadowRefused += t.N
-	case "rejected":
-		r.Rejected += t.N
-	case "unavailable":
-		r.Unavailable += t.N
+// addTo adds t to the count of its result, if that is one of them.
+func (t Tally) addTo(counts map[string]*int64) {
+	if n := counts[t.Result]; n != nil {
+		*n += t.N
 	}
 }
 

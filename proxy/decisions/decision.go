@@ -17,8 +17,8 @@ import (
 // maxDecisions is the maximum number of results of one query.
 const maxDecisions = 1000
 
-// A View is how keys and paths are shown.
-type View struct {
+// A Naming is how keys and paths are shown.
+type Naming struct {
 	Names
 	Display key.Display
 }
@@ -31,7 +31,7 @@ type Names interface {
 }
 
 // find returns the decisions that match, newest first.
-func (r *ring) find(q view.DecisionQuery, v View) []view.Decided {
+func (r *ring) find(q view.DecisionQuery, v Naming) []view.Decided {
 	if q.N <= 0 {
 		q.N = 100
 	}
@@ -48,7 +48,7 @@ func (r *ring) find(q view.DecisionQuery, v View) []view.Decided {
 }
 
 // matching returns copies of the records that match.
-func (r *ring) matching(q *view.DecisionQuery, v View) (found []record) {
+func (r *ring) matching(q *view.DecisionQuery, v Naming) (found []record) {
 	hash := maphash.String(r.seed, q.RequestID)
 	for p := range r.all() {
 		p.mu.Lock()
@@ -64,7 +64,7 @@ func (r *ring) matching(q *view.DecisionQuery, v View) (found []record) {
 }
 
 // keyByHash returns the key with the given hash in the log, if a recent request had it.
-func (r *ring) keyByHash(hash string, v View) (limiter.Key, bool) {
+func (r *ring) keyByHash(hash string, v Naming) (limiter.Key, bool) {
 	for _, rec := range r.matching(&view.DecisionQuery{Key: hash}, v) {
 		for _, k := range rec.keys[:rec.numKeys] {
 			if v.KeyHash(k.key) == hash {
@@ -84,7 +84,7 @@ func (r *record) hasID(id string, hash uint64) bool {
 }
 
 // matches reports whether a record matches q, apart from the request id.
-func (r *record) matches(q *view.DecisionQuery, v View) bool {
+func (r *record) matches(q *view.DecisionQuery, v Naming) bool {
 	switch {
 	case q.Outcome != "" && r.outcome.String() != q.Outcome,
 		q.Route != "" && r.routeName() != q.Route,
@@ -129,7 +129,7 @@ func (c claim) result() string {
 }
 
 // decision returns a record as operators see it.
-func (r *record) decision(v View) view.Decided {
+func (r *record) decision(v Naming) view.Decided {
 	d := view.Decided{
 		RequestID: string(r.id[:r.idLen]), At: time.Unix(0, r.began).UTC(), Method: string(r.method[:r.methodLen]),
 		Path: string(r.path[:r.pathLen]), Status: int(r.status), Outcome: r.outcome.String(), TookMS: float64(r.took.Microseconds()) / 1000,

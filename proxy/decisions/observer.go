@@ -51,11 +51,11 @@ func (o *Observer) KeepOnly(these []*Counter) { o.counters.keepOnly(these) }
 // been in shadow mode, as far as there were no more than 1000 in a second; of up to 1536 others, earlier
 // or more in a second, of which each key and client has a share of 24 (in a flood, one each millisecond),
 // so that a flood by one does not remove those of all others; and of the last 4096 others, or a sample of them. It delays requests only for the time of copying a part of the ring.
-func (o *Observer) Find(q view.DecisionQuery, v View) []view.Decided { return o.recent.find(q, v) }
+func (o *Observer) Find(q view.DecisionQuery, v Naming) []view.Decided { return o.recent.find(q, v) }
 
 // KeyByHash returns the key with the given hash in the log, if a recent request had it or one of these
 // counters has counted it.
-func (o *Observer) KeyByHash(hash string, v View, counters []*Counter) (limiter.Key, bool) {
+func (o *Observer) KeyByHash(hash string, v Naming, counters []*Counter) (limiter.Key, bool) {
 	if k, found := o.recent.keyByHash(hash, v); found {
 		return k, true
 	}
@@ -99,7 +99,7 @@ func Complete(q view.TopQuery) view.TopQuery {
 
 // Top returns the keys with most requests and with most refusals of a limit until a minute, as Observer.Minute
 // returns. The caller sets the names of the limit.
-func (c *Counter) Top(minute int64, q view.TopQuery, v View) view.TopLimit {
+func (c *Counter) Top(minute int64, q view.TopQuery, v Naming) view.TopLimit {
 	return view.TopLimit{
 		Requests: c.list(c.requests.Last(minute, q.Minutes).Top(q.N), v),
 		Refused:  c.list(c.refused.Last(minute, q.Minutes).Top(q.N), v),
@@ -108,7 +108,7 @@ func (c *Counter) Top(minute int64, q view.TopQuery, v View) view.TopLimit {
 
 // TopSends returns the keys with most requests that were not refused, until a minute, over the window of WithSends. The
 // caller sets the names of the limit.
-func (c *Counter) TopSends(minute int64, n int, v View) view.TopLimit {
+func (c *Counter) TopSends(minute int64, n int, v Naming) view.TopLimit {
 	if c == nil || c.sends == nil {
 		return view.TopLimit{}
 	}
@@ -122,7 +122,7 @@ func (c *Counter) TopSends(minute int64, n int, v View) view.TopLimit {
 	return view.TopLimit{Requests: list}
 }
 
-func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v View) view.TopList {
+func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v Naming) view.TopList {
 	list := view.TopList{Total: h.Total, Floor: h.Floor, Keys: make([]view.TopKey, len(h.Keys))}
 	for i, k := range h.Keys {
 		list.Keys[i] = view.TopKey{

@@ -42,7 +42,7 @@ func TestMergeTops_LeavesOutNoise(t *testing.T) {
 			}
 		}
 	}
-	one := c.Top(minutes-1, Complete(view.TopQuery{N: 100}), View{Names: plainNames{}})
+	one := c.Top(minutes-1, Complete(view.TopQuery{N: 100}), Naming{Names: plainNames{}})
 	if len(one.Refused.Keys) != 100 {
 		t.Fatalf("%d keys on one node, want the noise among them", len(one.Refused.Keys))
 	}

@@ -313,42 +313,33 @@ const (
 type configDiff struct {
 	changes []config.Change
 	unknown string // why the changes are not known
-	until   time.Time
 }
 
-// configDiffs are the differences that were found, by the hashes of the two configurations: pages that show
-// them are refreshed every few seconds, and nodes are asked once.
+// configDiffs are the differences that were found last: pages that show them are refreshed every few seconds, and
+// nodes are asked once.
 type configDiffs struct {
-	mu    sync.Mutex // guards what follows; never held over I/O
-	known map[[2]string]configDiff
+	mu     sync.Mutex // guards what follows; never held over I/O
+	hashes []string   // of the configurations
+	found  []configDiff
+	until  time.Time
 }
 
-// find returns the known differences from the first of groups to each of the others.
-func (c *configDiffs) find(groups []admin.NodeGroup) (found []configDiff, all bool) {
+// find returns the known differences from the first of the configurations to each of the others.
+func (c *configDiffs) find(hashes []string) (found []configDiff, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, g := range groups[1:] {
-		d := c.known[[2]string{groups[0].Hash, g.Hash}]
-		if time.Now().After(d.until) {
-			return nil, false
-		}
-		found = append(found, d)
-	}
-	return found, true
+	return c.found, slices.Equal(c.hashes, hashes) && time.Now().Before(c.until)
 }
 
-// keep keeps the differences from the first of groups to the others.
-func (c *configDiffs) keep(groups []admin.NodeGroup, found []configDiff) {
+// keep keeps the differences from the first of the configurations to the others.
+func (c *configDiffs) keep(hashes []string, found []configDiff) {
+	ttl := diffTTL
+	if slices.ContainsFunc(found, func(d configDiff) bool { return d.unknown != "" }) {
+		ttl = unknownTTL
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(c.known, func(_ [2]string, d configDiff) bool { return now.After(d.until) })
-	if c.known == nil {
-		c.known = map[[2]string]configDiff{}
-	}
-	for i, d := range found {
-		c.known[[2]string{groups[0].Hash, groups[i+1].Hash}] = d
-	}
+	c.hashes, c.found, c.until = hashes, found, time.Now().Add(ttl)
 }
 
 // compareGroups adds to each configuration but the first what makes it differ from that one.
@@ -356,10 +347,14 @@ func (n *Node) compareGroups(ctx context.Context, groups []admin.NodeGroup) {
 	if len(groups) < 2 {
 		return
 	}
-	found, all := n.drift.find(groups)
-	if !all {
+	var hashes []string
+	for _, g := range groups {
+		hashes = append(hashes, g.Hash)
+	}
+	found, known := n.drift.find(hashes)
+	if !known {
 		found = n.diffGroups(ctx, groups)
-		n.drift.keep(groups, found)
+		n.drift.keep(hashes, found)
 	}
 	for i, d := range found {
 		groups[i+1].Changes, groups[i+1].Unknown = d.changes, d.unknown
@@ -385,16 +380,15 @@ func (n *Node) diffGroups(ctx context.Context, groups []admin.NodeGroup) []confi
 		}
 	}
 	var found []configDiff
-	now := time.Now()
 	for i, g := range groups[1:] {
-		d := configDiff{until: now.Add(unknownTTL)}
+		var d configDiff
 		switch {
 		case served[groups[0].Hash] == nil:
 			d.unknown = q.Nodes[0] + " did not say what it serves"
 		case served[g.Hash] == nil:
 			d.unknown = q.Nodes[i+1] + " did not say what it serves"
 		default:
-			d.changes, d.until = config.CompareParts(served[groups[0].Hash], served[g.Hash]), now.Add(diffTTL)
+			d.changes = config.CompareParts(served[groups[0].Hash], served[g.Hash])
 		}
 		found = append(found, d)
 	}

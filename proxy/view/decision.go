@@ -47,7 +47,7 @@ type Decided struct {
 	NewKeys  string          `json:"new_keys,omitempty"`
 	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store was unreachable
 	Upstream string          `json:"upstream,omitempty"`
-	Listener string          `json:"listener,omitempty"` // what the request came by, if another proxy asked about it: decide/nginx
+	Listener string          `json:"listener,omitempty"` // by which another proxy asked: decide/nginx
 	Error    string          `json:"error,omitempty"`
 	// Challenge is the result if limits with step_up refused: issued, invalid or used (the token), or passed. The
 	// API has it in Summary only.

@@ -229,7 +229,8 @@ func (r KeyResult) Where() string {
 	if len(r.Behind) > 0 {
 		return BehindText(r.Behind)
 	}
-	here := r.Network != nil || r.Action == KeyAssign || r.Action == KeyUnassign || slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
+	here := r.Network != nil || r.Action == KeyAssign || r.Action == KeyUnassign ||
+		slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
 	switch {
 	case r.Everywhere:
 		return "on all nodes"

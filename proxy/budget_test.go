@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -167,19 +168,19 @@ func TestBudget_IsFrozenAndRaised(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		yaml, _ := priced(t, "{name: spend, key: country, budget: [0.15/1d], price: sms}")
 		w := newProxy(t, yaml, use)
-		w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "country=DE")
+		w.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "country=DE")
 		w.sends(429, "POST", "/a", german)
 		w.sends(200, "POST", "/a", american)
-		w.changes(KeyChange{Action: KeyUnban}, "country=DE")
+		w.changes(view.KeyChange{Action: view.KeyUnban}, "country=DE")
 		w.sends(200, "POST", "/a", german)
 		w.sends(200, "POST", "/a", german)
 		w.sends(429, "POST", "/a", german)
-		if r := w.changes(KeyChange{Action: KeyGrant, Permits: 7500}, "country=DE"); r.Changed[0].Windows[0].Rate != "0.15 EUR/1d" {
+		if r := w.changes(view.KeyChange{Action: view.KeyGrant, Permits: 7500}, "country=DE"); r.Changed[0].Windows[0].Rate != "0.15 EUR/1d" {
 			t.Errorf("granted: %+v", r.Changed[0])
 		}
 		w.sends(200, "POST", "/a", german)
 		w.sends(429, "POST", "/a", german)
-		w.changes(KeyChange{Action: KeyReset}, "country=DE")
+		w.changes(view.KeyChange{Action: view.KeyReset}, "country=DE")
 		w.sends(200, "POST", "/a", german)
 		w.sends(200, "POST", "/a", german)
 		w.sends(429, "POST", "/a", german)

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 func trustedResolver(prefixes ...string) clientIPResolver {
@@ -162,7 +163,7 @@ routes:
 	if s, err := w.standing("client_ip=64:ff9b::203.0.113.7"); err != nil || len(s.Networks) != 1 {
 		t.Errorf("the operator sees %+v, %v; want the ban", s, err)
 	}
-	if _, _, err := w.NetworkOf(KeyQuery{Pairs: []KeyPair{{"client_ip", "64:ff9b::203.0.113.0/120"}}}); err == nil || !strings.Contains(err.Error(), "write the network of IPv4") {
+	if _, _, err := w.NetworkOf(view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: "64:ff9b::203.0.113.0/120"}}}); err == nil || !strings.Contains(err.Error(), "write the network of IPv4") {
 		t.Errorf("a network that nobody counts by can be banned: %v", err)
 	}
 	if _, problems := key.ParseList(&key.Spec{Name: "client_ip", From: key.Origin{Source: key.ClientIP}}, "64:ff9b::/96\n64:ff9b::203.0.113.0/120\n64:ff9b::10.0.0.0/104\n64:ff9b:1::/48\n"); len(problems) != 2 {

@@ -8,10 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A healthCollector collects the health of the targets of the current generation. Targets that only
@@ -119,7 +119,7 @@ func (s *sendsCollector) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	top := s.proxy.TopSends(q)
-	top.Limits = slices.DeleteFunc(top.Limits, func(l decisions.TopLimit) bool { return countries[[2]string{l.Route, l.Limit}] == "" })
+	top.Limits = slices.DeleteFunc(top.Limits, func(l view.TopLimit) bool { return countries[[2]string{l.Route, l.Limit}] == "" })
 	ctx, cancel := context.WithTimeout(context.Background(), sendsTimeout)
 	defer cancel()
 	all, err := s.proxy.Sends(ctx, q, top)

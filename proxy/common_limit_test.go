@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const commonFile = `
@@ -57,12 +59,12 @@ func TestCommonLimit_IsChangedOnce(t *testing.T) {
 		for range 3 {
 			w.sends(200, "GET", "/a")
 		}
-		if _, err := w.Change(w.Context(), KeyChange{KeyQuery: KeyQuery{Pairs: []KeyPair{{"client_ip", "192.0.2.1"}}, Limit: "account"}, Action: KeyGrant, Permits: 1}); err != nil {
+		if _, err := w.Change(w.Context(), view.KeyChange{KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: "192.0.2.1"}}, Limit: "account"}, Action: view.KeyGrant, Permits: 1}); err != nil {
 			t.Fatal(err)
 		}
 		w.sends(200, "GET", "/b")
 		w.sends(429, "GET", "/a")
-		s, err := w.Standing(w.Context(), KeyQuery{Pairs: []KeyPair{{"client_ip", "192.0.2.1"}}, Route: "b", Limit: "account"})
+		s, err := w.Standing(w.Context(), view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: "192.0.2.1"}}, Route: "b", Limit: "account"})
 		if err != nil || len(s.Limits) != 1 || s.Limits[0].Route != "" || s.Limits[0].Windows[0].Used != 3 {
 			t.Errorf("%+v, %v; want the limit once, without a route, with 3 used", s.Limits, err)
 		}

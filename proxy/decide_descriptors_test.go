@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/decisions"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // describedYAML has routes that Envoy asks about.
@@ -72,7 +72,7 @@ func TestDecideDescriptors_AreRecordedWithoutAClient(t *testing.T) {
 					t.Errorf("the client is %q; nobody knows it", who)
 				}
 			}
-			all := p.Decisions(decisions.Query{N: 10}) // of the allowed ones a sample
+			all := p.Decisions(view.DecisionQuery{N: 10}) // of the allowed ones a sample
 			if len(all) < 2 || all[0].Listener != "decide/test" || all[0].Outcome != "refused" || all[0].Route != "sms" {
 				t.Errorf("decisions are %+v", all)
 			}

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/decisions"
+
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // decideYAML has routes that other proxies ask about. The upstream is never asked.
@@ -105,11 +106,11 @@ func TestDecide_IsRecordedWithItsListener(t *testing.T) {
 	if len(lines) != 3 || lines[0]["listener"] != "decide/test" || lines[0]["status"] != 200.0 || lines[2]["status"] != 429.0 || lines[2]["limit"] != "phone" || lines[0]["client"] == nil {
 		t.Errorf("log has %v; want a line for each decision, with its listener", lines)
 	}
-	all := p.Decisions(decisions.Query{N: 10})
+	all := p.Decisions(view.DecisionQuery{N: 10})
 	if n := len(all); n < 2 || all[0].Listener != "decide/test" || all[0].Outcome != "refused" || all[n-1].Outcome != "allowed" { // of the allowed ones a sample
 		t.Errorf("decisions are %+v", all)
 	}
-	top := p.Top(decisions.TopQuery{})
+	top := p.Top(view.TopQuery{})
 	if len(top.Limits) == 0 || top.Limits[0].Requests.Total != 3 || top.Limits[0].Refused.Total != 1 {
 		t.Errorf("top is %+v; want 3 requests of which 1 was refused", top)
 	}
@@ -124,7 +125,7 @@ func TestDecide_IsRecordedWithItsListener(t *testing.T) {
 func TestDecide_RouteWithoutUpstream(t *testing.T) {
 	const route = "routes:\n  - {name: a, match: {path: /a}, limits: [{key: client_ip, rate: 1/1h}]}\n"
 	p := newProxy(t, "listen: {http: none, decide: {http: '127.0.0.1:8082', dialect: nginx}}\n"+route)
-	explained, err := p.Explain(t.Context(), ExplainRequest{Method: "GET", URL: "http://a.example/a"})
+	explained, err := p.Explain(t.Context(), view.ExplainRequest{Method: "GET", URL: "http://a.example/a"})
 	if err != nil || explained.Answer == nil || explained.Answer.Status != 200 || explained.Answer.Header["Ratelimit"] == nil {
 		t.Errorf("explained as %+v, %v", explained.Answer, err)
 	}

@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,21 +17,22 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // Explain reports what would be done with a request. It runs the stages that serve requests without
 // side effects: nothing is taken, counted, remembered, logged or forwarded, and the store is only
 // peeked. It returns an error that wraps ErrExplain if r is not a valid request.
-func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, error) {
-	x, err := r.exchange()
+func (p *Proxy) Explain(ctx context.Context, r view.ExplainRequest) (view.Explanation, error) {
+	x, err := exchangeOf(r)
 	if err != nil {
-		return Explanation{}, err
+		return view.Explanation{}, err
 	}
 	g := p.acquire(0)
 	defer g.release(0)
 	x.generation, x.in.scheme = g, cmp.Or(x.in.scheme, g.usualScheme())
 	e := &explainer{ctx: ctx, proxy: p, generation: g, x: x}
-	e.Others, e.Keys, e.Lists, e.Limits = []ExplainedOther{}, []ExplainedKey{}, []ExplainedList{}, []ExplainedLimit{}
+	e.Others, e.Keys, e.Lists, e.Limits = []view.ExplainedOther{}, []view.ExplainedKey{}, []view.ExplainedList{}, []view.ExplainedLimit{}
 	e.Generation = g.number
 	e.Method, e.Scheme = x.request.Method, x.in.scheme
 
@@ -58,7 +58,7 @@ type explainer struct {
 	proxy      *Proxy
 	generation *generation
 	x          *exchange
-	Explanation
+	view.Explanation
 }
 
 // runStages runs the stages in order. It returns the error with which a stage refuses the request;
@@ -96,11 +96,11 @@ func (e *explainer) runStages() error {
 		{"check limits", e.admit},
 	}
 	for _, s := range stages {
-		explained := ExplainedStage{Name: s.name, Result: StageSkipped}
+		explained := view.ExplainedStage{Name: s.name, Result: view.StageSkipped}
 		if refusal == nil {
-			explained.Result = StagePassed
+			explained.Result = view.StagePassed
 			if explained.Detail, refusal = s.run(); refusal != nil {
-				explained.Result, explained.Detail = StageRefused, refusal.Error()
+				explained.Result, explained.Detail = view.StageRefused, refusal.Error()
 			}
 		}
 		e.Stages = append(e.Stages, explained)
@@ -144,7 +144,7 @@ func (g *generation) slots(claims []limiter.Claim) int {
 // respond implements downstream.
 func (e *explainer) respond(a respond.Response) {
 	a = e.x.forGRPC(a)
-	explained := &ExplainedAnswer{Status: a.Status, Header: map[string][]string{}, Body: string(a.Body)}
+	explained := &view.ExplainedAnswer{Status: a.Status, Header: map[string][]string{}, Body: string(a.Body)}
 	for _, f := range a.Fields {
 		explained.Header[f.Name] = append(explained.Header[f.Name], f.Value)
 	}
@@ -165,23 +165,8 @@ func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Resu
 // ErrExplain reports that the request to explain is not valid.
 var ErrExplain = errors.New("not a valid request")
 
-// SetContentType adds the Content-Type of the body if the request has a body and none: JSON if it is JSON,
-// otherwise that of a form, as curl does.
-func (r *ExplainRequest) SetContentType() {
-	if r.Body == "" || len(r.Header["Content-Type"]) > 0 {
-		return
-	}
-	if r.Header == nil {
-		r.Header = map[string][]string{}
-	}
-	r.Header["Content-Type"] = []string{"application/x-www-form-urlencoded"}
-	if json.Valid([]byte(r.Body)) {
-		r.Header["Content-Type"] = []string{"application/json"}
-	}
-}
-
-// exchange returns an exchange for the request, as a downstream would.
-func (r ExplainRequest) exchange() (*exchange, error) {
+// exchangeOf returns an exchange for the request, as a downstream would.
+func exchangeOf(r view.ExplainRequest) (*exchange, error) {
 	if !httpguts.ValidHeaderFieldName(r.Method) {
 		return nil, fmt.Errorf("%w: %q is not a method; write for example GET or POST", ErrExplain, r.Method)
 	}
@@ -189,7 +174,7 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := r.fields()
+	header, err := fieldsOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -215,8 +200,8 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 	return x, nil
 }
 
-// fields returns the header fields with canonical names.
-func (r ExplainRequest) fields() (*http1.Fields, error) {
+// fieldsOf returns the header fields with canonical names.
+func fieldsOf(r view.ExplainRequest) (*http1.Fields, error) {
 	h := new(http1.Fields)
 	for name, values := range r.Header {
 		if !httpguts.ValidHeaderFieldName(name) {

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // early is Proxy.early without side effects.
@@ -173,7 +174,7 @@ func (e *explainer) match() (string, error) {
 		return "", err
 	}
 	r := e.x.route
-	e.Route = &ExplainedRoute{
+	e.Route = &view.ExplainedRoute{
 		Name: r.Name, Position: r.Position.String(),
 		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
 		Lenient: exact != nil || plain != r,
@@ -184,9 +185,9 @@ func (e *explainer) match() (string, error) {
 
 // others returns the routes closest to the request that were not selected: first those with the
 // fewest matchers that fail, then in the order of the file.
-func (e *explainer) others(taken *route) []ExplainedOther {
+func (e *explainer) others(taken *route) []view.ExplainedOther {
 	type other struct {
-		ExplainedOther
+		view.ExplainedOther
 		fails int
 	}
 	var all []other
@@ -202,11 +203,11 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 				because = []string{"the request was refused before"}
 			}
 		}
-		o.ExplainedOther = ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because}
+		o.ExplainedOther = view.ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because}
 		all = append(all, o)
 	}
 	slices.SortStableFunc(all, func(a, b other) int { return cmp.Compare(a.fails, b.fails) })
-	out := []ExplainedOther{}
+	out := []view.ExplainedOther{}
 	for _, o := range all[:min(len(all), maxOtherRoutes)] {
 		out = append(out, o.ExplainedOther)
 	}
@@ -224,7 +225,7 @@ func (e *explainer) explainForward(p *upstream.Pool, t *upstream.Request) upstre
 		return upstream.Result{Kind: kind, Err: err}
 	}
 	from := x.route.Upstream
-	explained := &ExplainedUpstream{
+	explained := &view.ExplainedUpstream{
 		Name: from.Name, Echo: from.Echo, Targets: []string{}, Balance: string(from.Balance),
 		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header, Set: []string{}, Removed: []string{},
 	}

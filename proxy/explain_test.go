@@ -13,15 +13,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // explains asks about a request with header lines and perhaps a body, as send does.
-func (p *testProxy) explains(method, url string, lines ...string) Explanation {
+func (p *testProxy) explains(method, url string, lines ...string) view.Explanation {
 	p.Helper()
 	if url[0] == '/' {
 		url = "http://example.com" + url // as send
 	}
-	r := ExplainRequest{Method: method, URL: url, Header: map[string][]string{}, Client: netip.MustParseAddr("192.0.2.1")}
+	r := view.ExplainRequest{Method: method, URL: url, Header: map[string][]string{}, Client: netip.MustParseAddr("192.0.2.1")}
 	for _, line := range lines {
 		name, value, isField := strings.Cut(line, ": ")
 		if line[0] == '{' || !isField {
@@ -196,7 +197,7 @@ func TestExplain_ListsThatDecide(t *testing.T) {
 	if e := w.explains("POST", "/send", "X-Phone: 13800138009"); !e.Lists[0].Hit || e.Answer == nil || e.Answer.Status != 403 {
 		t.Errorf("lists %+v, answer %+v; want 403 for stolen", e.Lists, e.Answer)
 	}
-	r := ExplainRequest{Method: "POST", URL: "/send", Header: map[string][]string{"X-Phone": {"13800138000"}}, Client: netip.MustParseAddr("192.0.2.9")}
+	r := view.ExplainRequest{Method: "POST", URL: "/send", Header: map[string][]string{"X-Phone": {"13800138000"}}, Client: netip.MustParseAddr("192.0.2.9")}
 	e, err := w.Explain(t.Context(), r)
 	if err != nil || !e.Lists[1].Hit || e.Decision.Asked || e.Upstream == nil || !strings.Contains(e.Decision.Reason, "office") || e.Limits[0].Asked {
 		t.Errorf("%v: lists %+v, decision %+v, limits %+v; want that office bypasses limits", err, e.Lists, e.Decision, e.Limits)
@@ -252,7 +253,7 @@ routes:
 		"X-Forwarded-For: 198.51.100.7", "X-Forwarded-Proto: https", "X-Real-Ip: 1.2.3.4", "Proxy: x", "Via: 1.1 other", "Cookie: a=b", "X.Odd: 1", "Keep-Alive: 5",
 	}
 	for _, target := range []string{"/v1/a?user=u&x=%2f", "/v1/b?user=u"} {
-		r := ExplainRequest{Method: "GET", URL: "http://api.example.com" + target, Header: map[string][]string{}}
+		r := view.ExplainRequest{Method: "GET", URL: "http://api.example.com" + target, Header: map[string][]string{}}
 		for _, line := range lines {
 			name, value, _ := strings.Cut(line, ": ")
 			r.Header[name] = []string{value}
@@ -286,7 +287,7 @@ routes:
 
 func TestExplain_WhatIsNoRequest(t *testing.T) {
 	w := newProxy(t, explained)
-	for want, r := range map[string]ExplainRequest{
+	for want, r := range map[string]view.ExplainRequest{
 		"is not a method":            {Method: "A B", URL: "/a"},
 		"empty URL":                  {Method: "GET"},
 		"a fragment":                 {Method: "GET", URL: "/a#b"},

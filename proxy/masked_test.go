@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const maskedConfig = `
@@ -36,13 +36,13 @@ func TestMasked_OneRuleEverywhere(t *testing.T) {
 	want := map[string]string{"partner": "partner=acme", "phone": "phone=+86138****8000", "range": "range=+861380013", "country": "country=CN"}
 	ids := map[string]string{}
 
-	for _, l := range w.Decisions(decisions.Query{Outcome: "refused"})[0].Limits {
+	for _, l := range w.Decisions(view.DecisionQuery{Outcome: "refused"})[0].Limits {
 		if l.Masked != want[l.Limit] {
 			t.Errorf("decisions: %s is shown as %q; want %q", l.Limit, l.Masked, want[l.Limit])
 		}
 		ids[l.Limit] = l.ID
 	}
-	for _, l := range w.Top(decisions.TopQuery{}).Limits {
+	for _, l := range w.Top(view.TopQuery{}).Limits {
 		if got := l.Requests.Keys[0].Masked; got != want[l.Limit] {
 			t.Errorf("top: %s is shown as %q; want %q", l.Limit, got, want[l.Limit])
 		}
@@ -63,7 +63,7 @@ func TestMasked_OneRuleEverywhere(t *testing.T) {
 	if log := w.log.String(); strings.Contains(log, "acme") || strings.Contains(log, "13800138000") {
 		t.Errorf("the log has a key in clear:\n%s", log)
 	}
-	if strings.Contains(fmt.Sprint(w.Decisions(decisions.Query{}), w.Top(decisions.TopQuery{}), e.Keys, e.Limits), "13800138000") {
+	if strings.Contains(fmt.Sprint(w.Decisions(view.DecisionQuery{}), w.Top(view.TopQuery{}), e.Keys, e.Limits), "13800138000") {
 		t.Error("a sensitive key is shown in clear")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // observe records a request whose response has been written. All work that serves only the queries
@@ -263,24 +264,24 @@ func (a *admission) shadowLimit(t *takenPermit) *limit {
 }
 
 // Decisions returns recent decisions of this node, newest first; see decisions.Observer.Find.
-func (p *Proxy) Decisions(q decisions.Query) []decisions.Decision {
-	return p.shared.observer.Find(q, p.current.Load().view())
+func (p *Proxy) Decisions(q view.DecisionQuery) []view.Decided {
+	return p.shared.observer.Find(q, p.current.Load().naming())
 }
 
 // Top returns the keys with most requests and most refusals on this node in the last minutes, up to
 // 15. A key with more than 1/512 of the requests of a limit in a minute is always counted, and the
 // error of a count, which each entry states, is at most 1/512 of the requests; with more than 25 limits
 // it is a greater part (decisions.MaxCounters). decisions.MergeTops merges the results of several nodes.
-func (p *Proxy) Top(q decisions.TopQuery) decisions.Top {
-	q = q.Complete()
+func (p *Proxy) Top(q view.TopQuery) view.Top {
+	q = decisions.Complete(q)
 	g := p.current.Load()
 	now := p.shared.observer.Minute(time.Now())
-	t := decisions.Top{Minutes: q.Minutes, Limits: []decisions.TopLimit{}}
+	t := view.Top{Minutes: q.Minutes, Limits: []view.TopLimit{}}
 	for _, l := range g.limits {
 		if q.Route != "" && !l.isOf(q.Route) || q.Limit != "" && l.Name != q.Limit || l.top == nil {
 			continue
 		}
-		list := l.top.Top(now, q, g.view())
+		list := l.top.Top(now, q, g.naming())
 		list.Route, list.Limit, list.Key, list.Mode = l.Route, l.Name, l.Key.Name, string(l.Mode)
 		t.Limits = append(t.Limits, list)
 	}
@@ -290,12 +291,12 @@ func (p *Proxy) Top(q decisions.TopQuery) decisions.Top {
 // keyByHash returns the key with the given hash in the log, if a recent request on this node had it.
 func (p *Proxy) keyByHash(hash string) (limiter.Key, bool) {
 	g := p.current.Load()
-	return p.shared.observer.KeyByHash(hash, g.view(), g.counters())
+	return p.shared.observer.KeyByHash(hash, g.naming(), g.counters())
 }
 
-// view returns how operators see keys and paths.
-func (g *generation) view() decisions.View {
-	return decisions.View{Names: &g.redact, Display: g.display()}
+// naming returns how operators see keys and paths.
+func (g *generation) naming() decisions.Naming {
+	return decisions.Naming{Names: &g.redact, Display: g.display()}
 }
 
 // setCounters sets the counters of the limits.

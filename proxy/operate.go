@@ -14,9 +14,10 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/decisions"
+
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An announcer is a store that notifies other processes of changes, and receives their
@@ -30,30 +31,30 @@ type announcer interface {
 // all other nodes; cached refusals of the key are removed as well. Limits that count by a part of
 // the key, such as its country, are skipped unless the part is named. If an error is returned,
 // nothing was changed; it wraps ErrKeyQuery or limiter.ErrUnavailable.
-func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
-	change, err := c.change()
+func (p *Proxy) Change(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
+	change, err := storeChange(c)
 	if err != nil {
-		return KeyResult{}, err
+		return view.KeyResult{}, err
 	}
 	g := p.current.Load()
 	targets, err := p.findTargets(g, c.KeyQuery)
 	if err != nil {
 		if bans := p.bansOf(g, c.KeyQuery, nil); len(bans) > 0 {
-			return KeyResult{}, fmt.Errorf("%w; its requests are refused by the ban of %s: name that network", err, bans[0].Network)
+			return view.KeyResult{}, fmt.Errorf("%w; its requests are refused by the ban of %s: name that network", err, bans[0].Network)
 		}
-		return KeyResult{}, err
+		return view.KeyResult{}, err
 	}
-	r := KeyResult{KeyChange: c, Changed: []LimitStanding{}, Everywhere: true}
+	r := view.KeyResult{KeyChange: c, Changed: []view.LimitStanding{}, Everywhere: true}
 	r.Pairs = nil // a result may be shown to others
 	targets = slices.DeleteFunc(targets, func(t keyTarget) bool {
 		why := t.unchangeable(c.Action)
 		if why != "" {
-			r.Skipped = append(r.Skipped, SkippedLimit{t.limit.Route, t.limit.Name, why})
+			r.Skipped = append(r.Skipped, view.SkippedLimit{Route: t.limit.Route, Limit: t.limit.Name, Why: why})
 		}
 		return why != ""
 	})
 	if len(targets) == 0 {
-		return KeyResult{}, fmt.Errorf("%w: nothing can be changed; %s: %s", ErrKeyQuery, config.LimitName(r.Skipped[0].Route, r.Skipped[0].Limit), r.Skipped[0].Why)
+		return view.KeyResult{}, fmt.Errorf("%w: nothing can be changed; %s: %s", view.ErrKeyQuery, view.LimitName(r.Skipped[0].Route, r.Skipped[0].Limit), r.Skipped[0].Why)
 	}
 	// The change continues if the client disconnects: half a change is worse than a late one.
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), operateTimeout)
@@ -67,7 +68,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		t.away = p.isAway(changed, t.key) || p.admitter.deferred.has(t.key)
 		done, err := p.applyChange(within, g, &t, change, waits)
 		if err != nil {
-			r.Skipped = append(r.Skipped, SkippedLimit{t.limit.Route, t.limit.Name, ErrorText(err)})
+			r.Skipped = append(r.Skipped, view.SkippedLimit{Route: t.limit.Route, Limit: t.limit.Name, Why: ErrorText(err)})
 			wrong = errors.Join(wrong, fmt.Errorf("%s %s: %w", c.Action, t.limit.FullName(), err))
 			continue
 		}
@@ -76,15 +77,15 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		changed = append(changed, t)
 	}
 	if len(changed) == 0 {
-		return KeyResult{}, wrong
+		return view.KeyResult{}, wrong
 	}
 	s, err := p.standing(within, g, changed)
 	r.Changed, r.At, r.Notes, r.Now = s.Limits, s.At, s.Notes, p.Now(within, c)
 	if r.Later {
-		r.deferral = waits
+		r.Waits = waits.settled
 	}
 	switch {
-	case r.Later && c.Action == KeyBan:
+	case r.Later && c.Action == view.KeyBan:
 		r.Notes = append(r.Notes, "redis is unreachable: this node applies the ban on all nodes when redis is back, for the time that is left; it is lost if this node ends before")
 	case r.Later:
 		r.Notes = append(r.Notes, "redis is unreachable: this node applies the change on all nodes when redis is back; it is lost if this node ends before")
@@ -95,13 +96,13 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 }
 
 // unchangeable returns why an action cannot be applied to t; empty if it can.
-func (t *keyTarget) unchangeable(a KeyAction) string {
+func (t *keyTarget) unchangeable(a view.KeyAction) string {
 	switch {
 	case t.reason != "":
 		return t.reason
 	case t.derived:
 		return "it counts by " + t.masked + ", and so for others as well; name that to change it"
-	case t.redissonName != "" && (a == KeyBan || a == KeyUnban):
+	case t.redissonName != "" && (a == view.KeyBan || a == view.KeyUnban):
 		return "a shared Redisson limiter has no bans"
 	}
 	return ""
@@ -319,7 +320,7 @@ func (r *redactor) readKeyID(text string) (k limiter.Key, found bool, err error)
 	}
 	r.cipher().Decrypt(k[:], raw) // a key has the size of one block
 	if r.KeyHash(k) != m[1] {
-		return k, true, fmt.Errorf("%w: this id is from another cluster, or from before its salt was lost; look the key up again", ErrKeyQuery)
+		return k, true, fmt.Errorf("%w: this id is from another cluster, or from before its salt was lost; look the key up again", view.ErrKeyQuery)
 	}
 	return k, true, nil
 }
@@ -337,7 +338,7 @@ func (r *redactor) cipher() cipher.Block {
 
 // findTargets returns the limits selected by q. A key that is named by its id is completed by what this
 // node remembers of it.
-func (p *Proxy) findTargets(g *generation, q KeyQuery) ([]keyTarget, error) {
+func (p *Proxy) findTargets(g *generation, q view.KeyQuery) ([]keyTarget, error) {
 	targets, err := g.findTargets(q, p.keyByHash)
 	for i := range targets {
 		t := &targets[i]
@@ -358,7 +359,7 @@ func (p *Proxy) findTargets(g *generation, q KeyQuery) ([]keyTarget, error) {
 // findPlan sets the plan that the last request known to this node had, where each request says its plan.
 func (p *Proxy) findPlan(g *generation, t *keyTarget) {
 	hash := g.redact.KeyHash(t.key)
-	for _, d := range p.Decisions(decisions.Query{Route: t.limit.Route, Limit: t.limit.Name, Key: hash, N: 1}) {
+	for _, d := range p.Decisions(view.DecisionQuery{Route: t.limit.Route, Limit: t.limit.Name, Key: hash, N: 1}) {
 		for _, l := range d.Limits {
 			if l.Limit == t.limit.Name && l.Hash == hash {
 				t.setPlan(l.Plan)

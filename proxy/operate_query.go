@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,113 +10,37 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/decisions"
+
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// ErrKeyQuery reports that a query about a key, or a change of it, is not valid: no limit counts by
-// the key, no request can have the value, or a ban has no duration. The error says what to write
-// instead and never contains a value.
-var ErrKeyQuery = errors.New("not a valid key query")
-
-// A KeyPair names a key as operators write it: phone=+8613800138000. Key is the name of a key of
-// the configuration, or an origin such as header:X-Phone. Value is the value in a request, or the
-// KeyID of an entry, "id:...", for a key whose value the operator does not know.
-type KeyPair struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
-
-// ParseKeyPair parses KEY=VALUE. Errors wrap ErrKeyQuery.
-func ParseKeyPair(text string) (KeyPair, error) {
-	name, value, found := strings.Cut(text, "=")
-	if !found || name == "" {
-		return KeyPair{}, fmt.Errorf("%w: write KEY=VALUE, for example phone=+8613800138000", ErrKeyQuery)
-	}
-	return KeyPair{name, value}, nil
-}
-
-// A KeyQuery selects one key, by several pairs if the key is joined of several, and the limits in
-// question: those with the given route and limit name, or all if these are empty.
-type KeyQuery struct {
-	Pairs []KeyPair `json:"pairs,omitempty"`
-	Route string    `json:"route,omitempty"`
-	Limit string    `json:"limit,omitempty"`
-}
-
-// LimitName returns the name of a limit in texts: ROUTE.LIMIT, or LIMIT of one of several routes, which
-// has no route.
-func LimitName(route, limit string) string { return config.LimitName(route, limit) }
-
-// A KeyAction is an operator's action on a key.
-type KeyAction string
-
-// The actions.
-const (
-	KeyReset    KeyAction = "reset"  // remove all counts and bans
-	KeyGrant    KeyAction = "grant"  // add permits, up to the maximum of the limit
-	KeyBan      KeyAction = "ban"    // refuse the key for a duration
-	KeyUnban    KeyAction = "unban"  // end a ban; counts remain
-	KeyAssign   KeyAction = "plan"   // assign a plan for a duration
-	KeyUnassign KeyAction = "unplan" // end the assignment of a plan
-)
-
-// A KeyChange is an action on the key selected by its query.
-type KeyChange struct {
-	KeyQuery
-	Action  KeyAction `json:"action"`
-	Plan    string    `json:"plan,omitempty"`    // that is assigned
-	For     Span      `json:"for,omitzero"`      // duration of a ban or an assignment
-	Permits int64     `json:"permits,omitempty"` // permits of a grant
-	Reason  string    `json:"reason,omitempty"`
-}
-
-// A Span is a duration in the notation of the configuration: "1h30m".
-type Span time.Duration
-
-// MarshalText returns the shortest notation of s.
-func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText parses a duration as in the configuration.
-func (s *Span) UnmarshalText(text []byte) error {
-	d, err := limiter.ParseDuration(string(text))
-	if err != nil {
-		return fmt.Errorf("%w: a duration needs a unit; write for example 1h", ErrKeyQuery)
-	}
-	*s = Span(d)
-	return nil
-}
-
-// String returns s as MarshalText does.
-func (s Span) String() string { return limiter.FormatDuration(time.Duration(s)) }
-
-// change returns the change for the stores, or an error if c is not valid.
-func (c KeyChange) change() (limiter.Change, error) {
+// storeChange returns the change for the stores, or an error if c is not valid.
+func storeChange(c view.KeyChange) (limiter.Change, error) {
 	switch c.Action {
-	case KeyReset:
+	case view.KeyReset:
 		return limiter.Change{Action: limiter.ActionReset}, nil
-	case KeyUnban:
+	case view.KeyUnban:
 		return limiter.Change{Action: limiter.ActionBan}, nil
-	case KeyBan:
+	case view.KeyBan:
 		d := time.Duration(c.For)
 		if d <= 0 || limiter.CheckBan(d) != nil {
-			return limiter.Change{}, fmt.Errorf("%w: a ban lasts from 1ms to 366d; write for example 1h", ErrKeyQuery)
+			return limiter.Change{}, fmt.Errorf("%w: a ban lasts from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
 		}
 		return limiter.Change{Action: limiter.ActionBan, Ban: d}, nil
-	case KeyGrant:
+	case view.KeyGrant:
 		if c.Permits < 1 || c.Permits > limiter.MaxCount {
-			return limiter.Change{}, fmt.Errorf("%w: number of permits to grant; write a whole number from 1 to %d", ErrKeyQuery, int64(limiter.MaxCount))
+			return limiter.Change{}, fmt.Errorf("%w: number of permits to grant; write a whole number from 1 to %d", view.ErrKeyQuery, int64(limiter.MaxCount))
 		}
 		return limiter.Change{Action: limiter.ActionGrant, Grant: c.Permits}, nil
 	}
-	return limiter.Change{}, fmt.Errorf("%w: %q; write reset, grant, ban or unban", ErrKeyQuery, string(c.Action))
+	return limiter.Change{}, fmt.Errorf("%w: %q; write reset, grant, ban or unban", view.ErrKeyQuery, string(c.Action))
 }
 
 // NetworkOf returns the network that q names, if it is one that is not counted as one client. Errors wrap
 // ErrKeyQuery.
-func (p *Proxy) NetworkOf(q KeyQuery) (network netip.Prefix, named bool, err error) {
+func (p *Proxy) NetworkOf(q view.KeyQuery) (network netip.Prefix, named bool, err error) {
 	g := p.current.Load()
 	if len(q.Pairs) != 1 || !g.isAddress(q.Pairs[0].Key) || !strings.Contains(q.Pairs[0].Value, "/") {
 		return network, false, nil
@@ -128,15 +51,15 @@ func (p *Proxy) NetworkOf(q KeyQuery) (network netip.Prefix, named bool, err err
 	network, err = netip.ParsePrefix(strings.TrimSpace(q.Pairs[0].Value))
 	switch {
 	case err != nil:
-		return network, true, fmt.Errorf("%w: not a network; write one such as 203.0.113.0/24 or 2001:db8::/48", ErrKeyQuery)
+		return network, true, fmt.Errorf("%w: not a network; write one such as 203.0.113.0/24 or 2001:db8::/48", view.ErrKeyQuery)
 	case limiter.IsTranslated(network):
-		return network, true, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", ErrKeyQuery)
+		return network, true, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", view.ErrKeyQuery)
 	case network.Bits() == 0:
-		return network, true, fmt.Errorf("%w: that is everybody; write weir maintenance on", ErrKeyQuery)
+		return network, true, fmt.Errorf("%w: that is everybody; write weir maintenance on", view.ErrKeyQuery)
 	case q.Limit != "":
-		return network, true, fmt.Errorf("%w: a network is banned on all or one of the routes, not under a limit; leave the limit out", ErrKeyQuery)
+		return network, true, fmt.Errorf("%w: a network is banned on all or one of the routes, not under a limit; leave the limit out", view.ErrKeyQuery)
 	case q.Route != "" && !p.HasRoute(q.Route):
-		return network, true, fmt.Errorf("%w: there is no route %q", ErrKeyQuery, q.Route)
+		return network, true, fmt.Errorf("%w: there is no route %q", view.ErrKeyQuery, q.Route)
 	}
 	return network.Masked(), true, nil
 }
@@ -155,15 +78,15 @@ func (g *generation) isAddress(name string) bool {
 }
 
 // given returns the pairs by name. A KeyID must be the only pair.
-func (g *generation) given(q KeyQuery) (key.Input, error) {
+func (g *generation) given(q view.KeyQuery) (key.Input, error) {
 	in := key.Input{Texts: map[string]string{}, IPv6Prefix: g.config.ClientIP.IPv6Prefix}
 	if len(q.Pairs) == 0 {
-		return in, fmt.Errorf("%w: no key is named; write KEY=VALUE, for example phone=+8613800138000", ErrKeyQuery)
+		return in, fmt.Errorf("%w: no key is named; write KEY=VALUE, for example phone=+8613800138000", view.ErrKeyQuery)
 	}
 	for _, p := range q.Pairs {
 		name := g.keyName(p.Key)
 		if _, twice := in.Texts[name]; twice {
-			return in, fmt.Errorf("%w: %s is given twice; name each part of a key once", ErrKeyQuery, name)
+			return in, fmt.Errorf("%w: %s is given twice; name each part of a key once", view.ErrKeyQuery, name)
 		}
 		in.Texts[name] = p.Value
 	}
@@ -191,14 +114,14 @@ func (g *generation) countingSends(q sends.Query) (all []*limit) {
 
 // TopSends returns the keys of limits with return_on of which most requests were not refused on this node, within the longest
 // window of each limit and since this node was started.
-func (p *Proxy) TopSends(q sends.Query) decisions.Top {
+func (p *Proxy) TopSends(q sends.Query) view.Top {
 	g := p.current.Load()
-	now, top, view := p.shared.observer.Minute(time.Now()), decisions.Top{}, g.view()
+	now, top, names := p.shared.observer.Minute(time.Now()), view.Top{}, g.naming()
 	if q.PassedOn {
-		view.Display = key.Display{Address: g.redact.shownAddress, All: true, Ranges: true}
+		names.Display = key.Display{Address: g.redact.shownAddress, All: true, Ranges: true}
 	}
 	for _, l := range g.countingSends(q) {
-		list := l.top.TopSends(now, q.N, view)
+		list := l.top.TopSends(now, q.N, names)
 		list.Route, list.Limit = l.Route, l.Name
 		top.Limits = append(top.Limits, list)
 	}
@@ -207,7 +130,7 @@ func (p *Proxy) TopSends(q sends.Query) decisions.Top {
 
 // Sends returns what became of the requests that limits with return_on count, of all keys and of those that top lists. The
 // numbers are those of the store. Errors wrap limiter.ErrUnavailable.
-func (p *Proxy) Sends(ctx context.Context, q sends.Query, top decisions.Top) ([]sends.LimitCounts, error) {
+func (p *Proxy) Sends(ctx context.Context, q sends.Query, top view.Top) ([]sends.LimitCounts, error) {
 	ctx, cancel := context.WithTimeout(ctx, operateTimeout)
 	defer cancel()
 	g, all := p.current.Load(), []sends.LimitCounts{}

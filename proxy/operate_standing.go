@@ -9,123 +9,35 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// A KeyStanding is the state of one key under all limits that count by it.
-type KeyStanding struct {
-	At     time.Time       `json:"at"` // by the store's clock, like all other times
-	Limits []LimitStanding `json:"limits"`
-	// Networks are the bans of networks that contain the address, or are in the network, that was named.
-	Networks []directive.Directive `json:"networks,omitempty"`
-	// Denied are the lists of the configuration that refuse the key, and maintenance, each with its route.
-	Denied []string `json:"denied,omitempty"`
-	Notes  []string `json:"notes,omitempty"` // hints about the result
-}
-
-// A LimitStanding is the state of a key under one limit.
-type LimitStanding struct {
-	Route  string `json:"route"`
-	Limit  string `json:"limit"`
-	Key    string `json:"key"`    // the name of the key
-	Masked string `json:"masked"` // phone=+86138****8000, or as it is if the key is not sensitive
-	Logged string `json:"-"`      // as the log and the audit trail have it: masked in any case
-	Hash   string `json:"hash"`   // the hash of the key in the log
-	ID     string `json:"id"`     // the key id, see KeyPair.Value
-	// Derived reports that the limit counts by a part of the named key, such as its country. It
-	// counts other keys as well, and is changed only if the part itself is named.
-	Derived   bool      `json:"derived,omitempty"`
-	Plan      string    `json:"plan,omitempty"`      // the plan of the key, whose rates apply
-	PlanUntil time.Time `json:"plan_until,omitzero"` // when it ends, if an operator has assigned it
-	Mode      string    `json:"mode"`                // enforce or shadow
-	Algorithm string    `json:"algorithm"`
-	Scope     string    `json:"scope"` // overall, or per_instance; the latter is counted by this node only
-	// Java reports that the limiter is shared with Redisson.
-	Java bool `json:"java,omitempty"`
-	// Store is memory, redis, or local: this node's share while Redis is unreachable. It is empty
-	// if no store can be read.
-	Store       string           `json:"store,omitempty"`
-	BannedUntil time.Time        `json:"banned_until,omitzero"`
-	Windows     []WindowStanding `json:"windows"`
-	Penalty     *PenaltyStanding `json:"penalty,omitempty"`
-	// Unknown is why the limit could not be evaluated. There are no windows then.
-	Unknown string `json:"unknown,omitempty"`
-	// Unaffected reports, in the result of a change, that there was no ban to end, or nothing to reset.
-	Unaffected bool `json:"unaffected,omitempty"`
-}
-
-// A WindowStanding is the state of a key under one rate of a limit.
-type WindowStanding struct {
-	Name string `json:"name"` // the name in the log: phone-1h
-	Rate string `json:"rate"` // 5/1h
-	// Most is the maximum number of permits; with a conversion, that with those which verified
-	// subjects add. Used and Left are the permits in use and remaining,
-	// regardless of bans. For a cooldown, Used is the step.
-	Most int64 `json:"most"`
-	Used int64 `json:"used"`
-	Left int64 `json:"left"`
-	// Next is when the next permit becomes available, and Full when all are. Both are zero if no
-	// permit is used.
-	Next time.Time `json:"next,omitzero"`
-	Full time.Time `json:"full,omitzero"`
-	// Conversion is why Most is what it is, of a limit with a conversion.
-	Conversion *ConversionStanding `json:"conversion,omitempty"`
-	// Amounts are these numbers of a budget or a cooldown, in their unit.
-	Amounts *Amounts `json:"amounts,omitempty"`
-	// Granted is the number of permits that a grant has given back: at most those that were used.
-	Granted int64 `json:"granted,omitempty"`
-	// Overflow reports that memory is full and the key shares a count with other keys. A change has
-	// no effect on it.
-	Overflow bool `json:"overflow,omitempty"`
-	// Unreadable reports that the store has a value of another type for the key. A reset repairs
-	// it.
-	Unreadable bool `json:"unreadable,omitempty"`
-}
-
-// A ConversionStanding is why so many requests of a key may be open.
-type ConversionStanding struct {
-	Allowed   int64 `json:"allowed"`
-	Confirmed int64 `json:"confirmed"` // subjects in the window
-}
-
-func conversionStanding(s limiter.KeyStatus) *ConversionStanding {
-	return &ConversionStanding{s.Allowed, s.Confirmed}
-}
-
-// String says it in words.
-func (c *ConversionStanding) String() string {
-	return fmt.Sprintf("allows %d: %d confirmed in the window", c.Allowed, c.Confirmed)
-}
-
-// A PenaltyStanding is the state of a key's penalty.
-type PenaltyStanding struct {
-	Refused int64 `json:"refused"` // recent refusals
-	After   int64 `json:"after"`   // refusals that lead to a ban
-	Ban     Span  `json:"ban"`
+func conversionStanding(s limiter.KeyStatus) *view.ConversionStanding {
+	return &view.ConversionStanding{Allowed: s.Allowed, Confirmed: s.Confirmed}
 }
 
 // Standing returns the state of a key without taking permits. Errors wrap ErrKeyQuery. If the store
 // is unreachable, it returns the state in this node's fallback and no error.
-func (p *Proxy) Standing(ctx context.Context, q KeyQuery) (KeyStanding, error) {
+func (p *Proxy) Standing(ctx context.Context, q view.KeyQuery) (view.KeyStanding, error) {
 	g := p.current.Load()
 	_, isNetwork, err := p.NetworkOf(q)
 	if err != nil {
-		return KeyStanding{}, err
+		return view.KeyStanding{}, err
 	}
 	targets, err := p.findTargets(g, q)
 	networks := p.bansOf(g, q, targets)
 	if err != nil && len(networks) == 0 && !isNetwork {
-		return KeyStanding{}, err
+		return view.KeyStanding{}, err
 	}
 	s, err := p.standing(ctx, g, targets)
 	s.Networks, s.Denied = networks, p.denialsOf(g, q, targets)
 	return s, err
 }
 
-func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget) (KeyStanding, error) {
+func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget) (view.KeyStanding, error) {
 	ctx, cancel := context.WithTimeout(ctx, operateTimeout)
 	defer cancel()
-	s := KeyStanding{Limits: []LimitStanding{}}
+	s := view.KeyStanding{Limits: []view.LimitStanding{}}
 	a, repeated := p.admitter, false
 	for i := range targets {
 		t := &targets[i]
@@ -146,7 +58,7 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 			in, err = a.fallback.inspect(ctx, t, &standing)
 		}
 		if err != nil {
-			return KeyStanding{}, fmt.Errorf("inspect key: %w", err)
+			return view.KeyStanding{}, fmt.Errorf("inspect key: %w", err)
 		}
 		if in.At.After(s.At) {
 			s.At = in.At
@@ -180,19 +92,19 @@ func (p *Proxy) storeAway() bool {
 const operateTimeout = 5 * time.Second
 
 // describe returns the configured properties of t.
-func (g *generation) describe(t *keyTarget) LimitStanding {
+func (g *generation) describe(t *keyTarget) view.LimitStanding {
 	w := t.limit.windows[0]
-	return LimitStanding{
+	return view.LimitStanding{
 		Route: t.limit.Route, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
 		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan, PlanUntil: t.planUntil,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
-		Java: t.limit.RedissonName != "", Windows: []WindowStanding{},
+		Java: t.limit.RedissonName != "", Windows: []view.WindowStanding{},
 	}
 }
 
 // fill sets the state of t's claims. For a key that is counted under two secrets, the stricter
 // state is used.
-func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
+func (t *keyTarget) fill(to *view.LimitStanding, in limiter.Inspection) {
 	if to.Unknown != "" {
 		return
 	}
@@ -207,7 +119,7 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 	for i, w := range t.windows {
 		s := own[i]
 		banned = max(banned, s.BannedFor)
-		to.Windows = append(to.Windows, WindowStanding{
+		to.Windows = append(to.Windows, view.WindowStanding{
 			Name: w.rate, Rate: RateText(w.of.Limit, s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
@@ -218,11 +130,11 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 		if i < len(t.granted) {
 			shown.Granted = t.granted[i]
 		}
-		shown.Amounts = shown.amounts(w.of.Limit)
+		shown.Amounts = amountsOf(*shown, w.of.Limit)
 	}
 	to.BannedUntil = after(in.At, banned)
 	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {
-		to.Penalty = &PenaltyStanding{Refused: own[len(t.windows)].Used, After: p.After, Ban: Span(p.Ban)}
+		to.Penalty = &view.PenaltyStanding{Refused: own[len(t.windows)].Used, After: p.After, Ban: view.Span(p.Ban)}
 	}
 }
 
@@ -252,7 +164,7 @@ func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
 }
 
 // inspect returns the state of a key in the local store while the shared store is unreachable.
-func (f *fallback) inspect(ctx context.Context, t *keyTarget, to *LimitStanding) (limiter.Inspection, error) {
+func (f *fallback) inspect(ctx context.Context, t *keyTarget, to *view.LimitStanding) (limiter.Inspection, error) {
 	to.Store = "local"
 	switch t.limit.OnStoreFailure {
 	case config.Allow, config.Deny:
@@ -263,14 +175,14 @@ func (f *fallback) inspect(ctx context.Context, t *keyTarget, to *LimitStanding)
 }
 
 // notes returns hints that apply to more than one limit.
-func (p *Proxy) notes(g *generation, targets []keyTarget, limits []LimitStanding) (notes []string) {
-	if slices.ContainsFunc(limits, func(l LimitStanding) bool { return l.Store == "local" }) {
+func (p *Proxy) notes(g *generation, targets []keyTarget, limits []view.LimitStanding) (notes []string) {
+	if slices.ContainsFunc(limits, func(l view.LimitStanding) bool { return l.Store == "local" }) {
 		notes = append(notes, "redis is unreachable: this is the state in this node's fallback, with its share of each limit")
 	}
 	if store := p.admitter.fallback.store; store != nil && !store.Available() {
 		notes = append(notes, "redis was unreachable: nodes decide by their shares until all have reported")
 	}
-	if slices.ContainsFunc(limits, func(l LimitStanding) bool { return l.Scope == limiter.PerClient.String() }) {
+	if slices.ContainsFunc(limits, func(l view.LimitStanding) bool { return l.Scope == limiter.PerClient.String() }) {
 		notes = append(notes, "limits of scope per_instance are counted by each node separately: this is the state on this node")
 	}
 	for _, t := range targets {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A keyTarget is one limit that counts by the key an operator has named.
@@ -42,7 +43,7 @@ type keyTarget struct {
 
 // findTargets returns the limits selected by q: those that count by exactly the named key, and those
 // that count by a part of it. Errors wrap ErrKeyQuery.
-func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
+func (g *generation) findTargets(q view.KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
 	given, err := g.given(q)
 	if err != nil {
 		return nil, err
@@ -75,19 +76,19 @@ func (g *generation) findTargets(q KeyQuery, known func(hash string) (limiter.Ke
 	case len(all) > 0:
 		return all, nil
 	case wrong != nil:
-		return nil, fmt.Errorf("%w: %w", ErrKeyQuery, wrong)
+		return nil, fmt.Errorf("%w: %w", view.ErrKeyQuery, wrong)
 	}
 	return nil, g.noTargetError(q, given)
 }
 
 // readID reads the value of a query if it is a key id or a hash in the log.
-func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bool)) (k limiter.Key, found bool, err error) {
+func (g *generation) readID(q view.KeyQuery, known func(hash string) (limiter.Key, bool)) (k limiter.Key, found bool, err error) {
 	if len(q.Pairs) != 1 {
 		return k, false, nil
 	}
 	if m := hashForm.FindStringSubmatch(q.Pairs[0].Value); m != nil {
 		if k, found = known(m[1]); !found {
-			return k, true, fmt.Errorf("%w: no recent request on this node had this key; give its value, or ask the node that logged it", ErrKeyQuery)
+			return k, true, fmt.Errorf("%w: no recent request on this node had this key; give its value, or ask the node that logged it", view.ErrKeyQuery)
 		}
 		return k, true, nil
 	}
@@ -215,7 +216,7 @@ func (g *generation) logDisplay() key.Display {
 }
 
 // noTargetError returns an error that says why no limit is selected by q.
-func (g *generation) noTargetError(q KeyQuery, given key.Input) error {
+func (g *generation) noTargetError(q view.KeyQuery, given key.Input) error {
 	var routes, limits, names []string
 	var joined *key.Spec // a joined key of which only some parts are given
 	for _, r := range g.routes {
@@ -236,19 +237,19 @@ func (g *generation) noTargetError(q KeyQuery, given key.Input) error {
 	}
 	switch {
 	case q.Route != "" && !slices.Contains(routes, q.Route):
-		return fmt.Errorf("%w: there is no route %q; write one of %s", ErrKeyQuery, q.Route, joinNames(routes))
+		return fmt.Errorf("%w: there is no route %q; write one of %s", view.ErrKeyQuery, q.Route, joinNames(routes))
 	case q.Limit != "" && !slices.Contains(limits, q.Limit):
-		return fmt.Errorf("%w: there is no limit %q; write one of %s", ErrKeyQuery, q.Limit, joinNames(limits))
+		return fmt.Errorf("%w: there is no limit %q; write one of %s", view.ErrKeyQuery, q.Limit, joinNames(limits))
 	}
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%w: no limit counts by %q; write one of %s", ErrKeyQuery, name, joinNames(names))
+			return fmt.Errorf("%w: no limit counts by %q; write one of %s", view.ErrKeyQuery, name, joinNames(names))
 		}
 	}
 	if joined != nil {
-		return fmt.Errorf("%w: %s consists of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, joinNames(leafNames(joined)))
+		return fmt.Errorf("%w: %s consists of several keys; give a value for each of %s", view.ErrKeyQuery, joined.Name, joinNames(leafNames(joined)))
 	}
-	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all parts of a joined key", ErrKeyQuery)
+	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all parts of a joined key", view.ErrKeyQuery)
 }
 
 // onlyNames reports whether all given names are among names.
@@ -302,6 +303,9 @@ type deferral struct {
 	left atomic.Int32 // parts that wait
 	lost atomic.Bool  // some part had no effect any more, or could not be applied
 }
+
+// settled reports whether no part of d waits any more, and whether none was lost.
+func (d *deferral) settled() (settled, everywhere bool) { return d.left.Load() == 0, !d.lost.Load() }
 
 // deferredChanges are the changes that wait for the store, oldest first. They are lost if the process
 // ends before the store is reachable again.

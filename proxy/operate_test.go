@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -47,17 +48,17 @@ routes:
 const phoneLine = "X-Phone: +86 138 0013 8000"
 
 // standing asks for how a key stands; pairs are KEY=VALUE, and filters @route, %limit.
-func (p *testProxy) standing(pairs ...string) (KeyStanding, error) {
+func (p *testProxy) standing(pairs ...string) (view.KeyStanding, error) {
 	return p.Proxy.Standing(p.Context(), query(pairs...))
 }
 
-func query(pairs ...string) (q KeyQuery) {
+func query(pairs ...string) (q view.KeyQuery) {
 	for _, text := range pairs {
 		if route, ok := strings.CutPrefix(text, "@"); ok {
 			q.Route = route
 		} else if limit, ok := strings.CutPrefix(text, "%"); ok {
 			q.Limit = limit
-		} else if p, err := ParseKeyPair(text); err == nil {
+		} else if p, err := view.ParseKeyPair(text); err == nil {
 			q.Pairs = append(q.Pairs, p)
 		}
 	}
@@ -65,13 +66,13 @@ func query(pairs ...string) (q KeyQuery) {
 }
 
 // stands wants a standing, and returns its limits by ROUTE.LIMIT.
-func (p *testProxy) stands(pairs ...string) map[string]LimitStanding {
+func (p *testProxy) stands(pairs ...string) map[string]view.LimitStanding {
 	p.Helper()
 	s, err := p.standing(pairs...)
 	if err != nil {
 		p.Fatalf("standing of %v: %v", pairs, err)
 	}
-	all := map[string]LimitStanding{}
+	all := map[string]view.LimitStanding{}
 	for _, l := range s.Limits {
 		all[l.Route+"."+l.Limit] = l
 	}
@@ -79,7 +80,7 @@ func (p *testProxy) stands(pairs ...string) map[string]LimitStanding {
 }
 
 // changes wants a change to succeed.
-func (p *testProxy) changes(c KeyChange, pairs ...string) KeyResult {
+func (p *testProxy) changes(c view.KeyChange, pairs ...string) view.KeyResult {
 	p.Helper()
 	c.KeyQuery = query(pairs...)
 	r, err := p.Change(p.Context(), c)
@@ -89,7 +90,7 @@ func (p *testProxy) changes(c KeyChange, pairs ...string) KeyResult {
 	return r
 }
 
-func names(limits map[string]LimitStanding) string {
+func names(limits map[string]view.LimitStanding) string {
 	var all []string
 	for name := range limits {
 		all = append(all, name)
@@ -167,7 +168,7 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 		other := "X-Phone: +8613900139000"
 		w.sends(200, "POST", "/send", other)
 		use2()
-		r := w.changes(KeyChange{Action: KeyGrant, Permits: 1}, "phone=13800138000", "%phone")
+		r := w.changes(view.KeyChange{Action: view.KeyGrant, Permits: 1}, "phone=13800138000", "%phone")
 		if len(r.Changed) != 1 || r.Changed[0].Windows[0].Left != 1 || !r.Everywhere {
 			t.Errorf("%+v", r)
 		}
@@ -176,7 +177,7 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 		}
 		w.sends(200, "POST", "/send", phoneLine)
 		w.sends(429, "POST", "/send", phoneLine)
-		r = w.changes(KeyChange{Action: KeyReset, Reason: "a customer called"}, "phone=13800138000")
+		r = w.changes(view.KeyChange{Action: view.KeyReset, Reason: "a customer called"}, "phone=13800138000")
 		if len(r.Changed) != 4 || len(r.Skipped) != 1 || r.Skipped[0].Limit != "country" || r.Reason != "a customer called" {
 			t.Errorf("%+v; want all but the country", r)
 		}
@@ -189,23 +190,23 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 		if got := w.stands("country=CN")["send.country"].Windows[0].Used; got != 6 {
 			t.Errorf("%d of the country are used, want 6: nobody has named it", got)
 		}
-		w.changes(KeyChange{Action: KeyReset}, "phone=13800138000")
-		r = w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "phone=13800138000", "@verify")
+		w.changes(view.KeyChange{Action: view.KeyReset}, "phone=13800138000")
+		r = w.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "phone=13800138000", "@verify")
 		if until := r.Changed[0].BannedUntil; until.Before(r.At.Add(59*time.Minute)) || until.After(r.At.Add(time.Hour)) {
 			t.Errorf("banned until %v, at %v", until, r.At)
 		}
 		w.sends(429, "POST", "/verify", phoneLine, "X-User: a")
 		w.sends(200, "POST", "/verify", other, "X-User: a")
 		w.sends(200, "POST", "/send", phoneLine)
-		r = w.changes(KeyChange{Action: KeyUnban}, "phone=13800138000")
+		r = w.changes(view.KeyChange{Action: view.KeyUnban}, "phone=13800138000")
 		if !r.Changed[0].BannedUntil.IsZero() {
 			t.Errorf("%+v", r.Changed[0])
 		}
 		w.sends(200, "POST", "/verify", phoneLine, "X-User: a")
 
-		w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "country=CN")
+		w.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "country=CN")
 		w.sends(429, "POST", "/send", other)
-		w.changes(KeyChange{Action: KeyReset}, "country=CN")
+		w.changes(view.KeyChange{Action: view.KeyReset}, "country=CN")
 		w.sends(200, "POST", "/send", other)
 		if got := w.stands("phone=13900139000")["send.phone"].Windows[0].Used; got != 2 {
 			t.Errorf("%d used by another number, want 2", got)
@@ -228,9 +229,9 @@ func TestChange_ByID(t *testing.T) {
 	if got := again["send.phone"]; got.Windows[0].Used != 2 || got.Hash != phone.Hash || got.ID != phone.ID || got.Masked != "phone=+86138****8000" {
 		t.Errorf("%+v; want the same key", got)
 	}
-	w.changes(KeyChange{Action: KeyReset}, "phone="+phone.ID, "%phone")
+	w.changes(view.KeyChange{Action: view.KeyReset}, "phone="+phone.ID, "%phone")
 	w.sends(200, "POST", "/send", phoneLine)
-	if _, err := newProxy(t, operatedConfig).standing("phone=" + phone.ID); !errors.Is(err, ErrKeyQuery) {
+	if _, err := newProxy(t, operatedConfig).standing("phone=" + phone.ID); !errors.Is(err, view.ErrKeyQuery) {
 		t.Errorf("%v; want that the id is another proxy's", err)
 	}
 }
@@ -256,7 +257,7 @@ func TestStanding_SaysWhatIsWrong(t *testing.T) {
 		{"phone=hash:0123456789ab", "no recent request"},
 	} {
 		_, err := w.standing(strings.Fields(c.pairs)...)
-		if !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), strings.TrimSuffix(c.about, " client_ip")) {
+		if !errors.Is(err, view.ErrKeyQuery) || !strings.Contains(err.Error(), strings.TrimSuffix(c.about, " client_ip")) {
 			t.Errorf("%s: %v; want it to say %q", c.pairs, err, c.about)
 		}
 		if err != nil && (strings.Contains(err.Error(), "12345") || strings.Contains(err.Error(), "nobody")) {
@@ -264,24 +265,24 @@ func TestStanding_SaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		KeyChange
+		view.KeyChange
 		about string
 	}{
-		{KeyChange{Action: "drop"}, "reset, grant, ban or unban"},
-		{KeyChange{Action: KeyBan}, "write for example 1h"},
-		{KeyChange{Action: KeyBan, For: Span(-time.Hour)}, "1h"},
-		{KeyChange{Action: KeyGrant}, "whole number"},
-		{KeyChange{Action: KeyReset, KeyQuery: query("phone=13800138000", "%country")}, "name that to change it"},
+		{view.KeyChange{Action: "drop"}, "reset, grant, ban or unban"},
+		{view.KeyChange{Action: view.KeyBan}, "write for example 1h"},
+		{view.KeyChange{Action: view.KeyBan, For: view.Span(-time.Hour)}, "1h"},
+		{view.KeyChange{Action: view.KeyGrant}, "whole number"},
+		{view.KeyChange{Action: view.KeyReset, KeyQuery: query("phone=13800138000", "%country")}, "name that to change it"},
 	} {
 		if len(c.Pairs) == 0 {
 			c.KeyQuery = query("phone=13800138000")
 		}
-		if _, err := w.Change(t.Context(), c.KeyChange); !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), c.about) {
+		if _, err := w.Change(t.Context(), c.KeyChange); !errors.Is(err, view.ErrKeyQuery) || !strings.Contains(err.Error(), c.about) {
 			t.Errorf("%+v: %v; want it to say %q", c.KeyChange, err, c.about)
 		}
 	}
 	for _, text := range []string{"phone", "=1", ""} {
-		if _, err := ParseKeyPair(text); !errors.Is(err, ErrKeyQuery) {
+		if _, err := view.ParseKeyPair(text); !errors.Is(err, view.ErrKeyQuery) {
 			t.Errorf("ParseKeyPair(%q): %v", text, err)
 		}
 	}
@@ -290,14 +291,14 @@ func TestStanding_SaysWhatIsWrong(t *testing.T) {
 // What is said over the API is read back as it was written.
 func TestKeyChange_JSON(t *testing.T) {
 	const text = `{"pairs":[{"key":"phone","value":"1"}],"route":"send","action":"ban","for":"1h30m","reason":"abuse"}`
-	var c KeyChange
-	if err := json.Unmarshal([]byte(text), &c); err != nil || c.For != Span(90*time.Minute) || c.Pairs[0].Value != "1" {
+	var c view.KeyChange
+	if err := json.Unmarshal([]byte(text), &c); err != nil || c.For != view.Span(90*time.Minute) || c.Pairs[0].Value != "1" {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	if got, err := json.Marshal(c); err != nil || string(got) != text {
 		t.Errorf("%s, %v; want %s", got, err, text)
 	}
-	if err := json.Unmarshal([]byte(`{"for":"soon"}`), &c); !errors.Is(err, ErrKeyQuery) {
+	if err := json.Unmarshal([]byte(`{"for":"soon"}`), &c); !errors.Is(err, view.ErrKeyQuery) {
 		t.Errorf("%v", err)
 	}
 }
@@ -316,7 +317,7 @@ func TestChange_UnderBothSecrets(t *testing.T) {
 		t.Errorf("%+v; want what was counted under the previous secret", got)
 	}
 	w.sends(429, "GET", "/a", "X-Phone: 1")
-	w.changes(KeyChange{Action: KeyReset}, "phone=1")
+	w.changes(view.KeyChange{Action: view.KeyReset}, "phone=1")
 	w.sends(200, "GET", "/a", "X-Phone: 1")
 	w.sends(200, "GET", "/a", "X-Phone: 1")
 	s, err := w.standing("phone=" + w.stands("phone=2")["a.l"].ID) // of which no request is remembered
@@ -340,7 +341,7 @@ func TestStanding_OverridesAndOtherKinds(t *testing.T) {
 		t.Errorf("%+v; want nothing held", got)
 	}
 	w.sends(429, "GET", "/a", "X-User: vip")
-	w.changes(KeyChange{Action: KeyReset}, "header:X-User=vip", "%pause")
+	w.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=vip", "%pause")
 	w.sends(200, "GET", "/a", "X-User: vip")
 }
 
@@ -396,12 +397,12 @@ routes:
 			far.sends(200, "GET", "/all", "X-User: a")
 			far.sends(429, "GET", "/all", "X-User: a") // and knows it from now on
 			near.sends(429, "GET", "/all", "X-User: a")
-			near.changes(KeyChange{Action: KeyReset}, "header:X-User=a")
+			near.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=a")
 			await.Until(far.T, "far lets pass", func() bool { return far.send("GET", "/all", "X-User: a").Code == 200 })
 			near.sends(200, "GET", "/own", "X-User: a")
 			await.Until(far.T, "far forgets what it counts by itself", func() bool { return far.send("GET", "/own", "X-User: a").Code == 200 })
 
-			near.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=b")
+			near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=b")
 			await.Until(far.T, "the ban is known without Redis", func() bool {
 				w := far.current.Load().routes[0].windows[0]
 				in, err := far.admitter.fallback.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
@@ -412,7 +413,7 @@ routes:
 			})
 			far.sends(429, "GET", "/all", "X-User: b")
 			far.sends(429, "GET", "/own", "X-User: b")
-			near.changes(KeyChange{Action: KeyUnban}, "header:X-User=b")
+			near.changes(view.KeyChange{Action: view.KeyUnban}, "header:X-User=b")
 			await.Until(far.T, "the ban is over", func() bool {
 				return far.send("GET", "/all", "X-User: b").Code == 200 && far.send("GET", "/own", "X-User: b").Code == 200
 			})
@@ -440,12 +441,12 @@ routes:
 	if got := all["b.l"]; got.Unknown == "" || len(got.Windows) != 0 {
 		t.Errorf("%+v; want that nobody can be asked", got)
 	}
-	r := near.changes(KeyChange{Action: KeyReset}, "header:X-User=a")
+	r := near.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=a")
 	if r.Everywhere || !r.Later || len(r.Changed) != 2 || len(r.Notes) == 0 || r.Where() != "on this node now, on all nodes when redis is back" {
 		t.Errorf("%+v; want both limits, the one that this node decides now", r)
 	}
 	near.sends(200, "GET", "/a", "X-User: a")
-	r = near.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=a", "@b")
+	r = near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=a", "@b")
 	if r.Where() != "on all nodes when redis is back" {
 		t.Errorf("%+v; want that it waits", r)
 	}
@@ -467,13 +468,13 @@ routes:
 		}
 	}
 	way.Redirect("127.0.0.1:1")
-	ban := KeyChange{Action: KeyBan, For: Span(time.Hour)}
+	ban := view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}
 	near.changes(ban, "header:X-User=banned")
 	near.changes(ban, "header:X-User=unbanned")
-	near.changes(KeyChange{Action: KeyUnban}, "header:X-User=unbanned")
-	near.changes(KeyChange{Action: KeyReset}, "header:X-User=reset")
-	near.changes(KeyChange{Action: KeyGrant, Permits: 2}, "header:X-User=granted")
-	near.changes(KeyChange{Action: KeyBan, For: Span(time.Millisecond)}, "header:X-User=short")
+	near.changes(view.KeyChange{Action: view.KeyUnban}, "header:X-User=unbanned")
+	near.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=reset")
+	near.changes(view.KeyChange{Action: view.KeyGrant, Permits: 2}, "header:X-User=granted")
+	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Millisecond)}, "header:X-User=short")
 	near.ApplyDeferred(t.Context())
 	if n := len(near.admitter.deferred.waiting); n != 6 {
 		t.Fatalf("%d changes wait, want 6", n)
@@ -500,7 +501,7 @@ func TestChange_GrantedIsWhatWasUsed(t *testing.T) {
 		w := newProxy(t, operatedConfig, use)
 		w.sends(200, "POST", "/send", phoneLine)
 		for _, want := range []int64{1, 0} {
-			if r := w.changes(KeyChange{Action: KeyGrant, Permits: 5}, "phone=+8613800138000", "%phone"); r.Granted() != want || r.Changed[0].Windows[0].Granted != want {
+			if r := w.changes(view.KeyChange{Action: view.KeyGrant, Permits: 5}, "phone=+8613800138000", "%phone"); r.Granted() != want || r.Changed[0].Windows[0].Granted != want {
 				t.Errorf("%+v; want %d granted", r, want)
 			}
 		}
@@ -522,9 +523,9 @@ routes:
 	if !l.Java || l.Windows[0].Used != 3 || fmt.Sprint(l) == "" || strings.Contains(fmt.Sprint(l), "java:1") {
 		t.Errorf("%+v", l)
 	}
-	w.changes(KeyChange{Action: KeyReset}, "phone=1")
+	w.changes(view.KeyChange{Action: view.KeyReset}, "phone=1")
 	w.sends(200, "GET", "/a", "X-Phone: 1")
-	if _, err := w.Change(t.Context(), KeyChange{Action: KeyBan, For: Span(time.Hour), KeyQuery: query("phone=1")}); !errors.Is(err, ErrKeyQuery) {
+	if _, err := w.Change(t.Context(), view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour), KeyQuery: query("phone=1")}); !errors.Is(err, view.ErrKeyQuery) {
 		t.Errorf("%v; want that it has no bans", err)
 	}
 	if got := w.stands("phone=" + w.stands("phone=2")["a.l"].ID)["a.l"]; got.Unknown == "" {
@@ -565,7 +566,7 @@ routes:
 		}
 	}
 	for _, pairs := range [][]string{{"addr=203.0.113.0/33"}, {"addr=0.0.0.0/0"}, {"addr=a/b"}, {"addr=203.0.113.0/26", "%l"}, {"addr=203.0.113.0/26", "@c"}} {
-		if _, named, err := w.NetworkOf(query(pairs...)); !named || !errors.Is(err, ErrKeyQuery) {
+		if _, named, err := w.NetworkOf(query(pairs...)); !named || !errors.Is(err, view.ErrKeyQuery) {
 			t.Errorf("%v: %t, %v; want ErrKeyQuery", pairs, named, err)
 		}
 	}
@@ -579,7 +580,7 @@ routes:
 	if r.Code != 503 || err != nil || after < 3500 || after > 3600 || !strings.Contains(r.Body.String(), "Under Maintenance") {
 		t.Errorf("under maintenance: %d %v %s; want 503 and an hour", r.Code, r.Header(), r.Body)
 	}
-	if e, err := w.Explain(t.Context(), ExplainRequest{Method: "GET", URL: "/b"}); err != nil || e.Answer == nil || e.Answer.Status != 503 {
+	if e, err := w.Explain(t.Context(), view.ExplainRequest{Method: "GET", URL: "/b"}); err != nil || e.Answer == nil || e.Answer.Status != 503 {
 		t.Errorf("explain: %+v, %v; want 503", e.Answer, err)
 	}
 	w.SetDirectives(directive.NewSet([]directive.Directive{{Until: time.Now().Add(time.Millisecond)}}, time.Now()))

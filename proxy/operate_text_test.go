@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/decisions"
+
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // kindsOfLimits is a file with a limit of each kind.
@@ -57,7 +58,7 @@ func TestText_OfEachKindOfLimit(t *testing.T) {
 			w.sends(200, "POST", "/verify", phone(n))
 		}
 		w.sends(200, "POST", "/send", phone(9), "X-User: a")
-		var last Amounts
+		var last view.Amounts
 		for name, l := range w.stands("phone=+4915123456009") {
 			for _, s := range l.Windows {
 				n := s.Texts()
@@ -85,7 +86,7 @@ func TestText_OfEachKindOfLimit(t *testing.T) {
 				}
 			}
 		}
-		e, err := w.Explain(t.Context(), ExplainRequest{Method: "POST", URL: "/send", Header: map[string][]string{"X-Phone": {"+4915123456009"}, "X-User": {"a"}}})
+		e, err := w.Explain(t.Context(), view.ExplainRequest{Method: "POST", URL: "/send", Header: map[string][]string{"X-Phone": {"+4915123456009"}, "X-User": {"a"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,7 @@ func TestText_OfEachKindOfLimit(t *testing.T) {
 				t.Errorf("explain: %+v; want what the standing says", l.Windows)
 			}
 		}
-		d := w.Decisions(decisions.Query{N: 1})[0]
+		d := w.Decisions(view.DecisionQuery{N: 1})[0]
 		for _, l := range d.Limits {
 			if l.Limit == "money" && (l.Amount != last.Left || l.Permits != "400 EUR/1d") {
 				t.Errorf("decision: %+v; want %s left", l, last.Left)
@@ -132,7 +133,7 @@ routes:
 `)
 	w.posts(200, "/send", `{"phone": "+8613800138000"}`, "X-User: bob", "X-Real-Ip: 203.0.113.7")
 	got := map[string]string{}
-	for _, l := range w.Decisions(decisions.Query{N: 1})[0].Limits {
+	for _, l := range w.Decisions(view.DecisionQuery{N: 1})[0].Limits {
 		got[l.Limit] = l.Masked
 	}
 	for limit, want := range map[string]string{"pair": "user=bob phone=+86138****8000", "place": "user=bob ip=203.0.113.7", "odd": "user=bob other=+86****000", "third": "third=+86****000"} {
@@ -167,7 +168,7 @@ func TestErrorText(t *testing.T) {
 
 // The numbers that are money are so in JSON too.
 func TestText_InJSON(t *testing.T) {
-	text, err := json.Marshal(WindowStanding{Used: 7, Amounts: &Amounts{Most: "1 EUR", Used: "0.07 EUR", Left: "0.93 EUR"}})
+	text, err := json.Marshal(view.WindowStanding{Used: 7, Amounts: &view.Amounts{Most: "1 EUR", Used: "0.07 EUR", Left: "0.93 EUR"}})
 	if err != nil || !strings.Contains(string(text), `"used":7`) || !strings.Contains(string(text), `"amounts":{"most":"1 EUR","used":"0.07 EUR","left":"0.93 EUR"}`) {
 		t.Errorf("%s, %v", text, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -20,33 +21,33 @@ import (
 func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 	now := time.Date(2026, 1, 31, 7, 26, 0, 0, time.UTC)
 	in := func(d time.Duration) time.Time { return now.Add(d) }
-	full := func(rate string, d time.Duration) WindowStanding {
-		return WindowStanding{Rate: rate, Most: 5, Used: 5, Next: in(d)}
+	full := func(rate string, d time.Duration) view.WindowStanding {
+		return view.WindowStanding{Rate: rate, Most: 5, Used: 5, Next: in(d)}
 	}
-	open := WindowStanding{Rate: "9/1d", Most: 9, Used: 1, Left: 8, Next: in(time.Hour)}
-	limit := func(name string, windows ...WindowStanding) LimitStanding {
-		return LimitStanding{Route: "send", Limit: name, Mode: "enforce", Windows: windows}
+	open := view.WindowStanding{Rate: "9/1d", Most: 9, Used: 1, Left: 8, Next: in(time.Hour)}
+	limit := func(name string, windows ...view.WindowStanding) view.LimitStanding {
+		return view.LimitStanding{Route: "send", Limit: name, Mode: "enforce", Windows: windows}
 	}
 	shadow, unknown, banned, values, other := limit("s", full("5/1h", time.Hour)), limit("u"), limit("b", open), limit("d", full("3/1h", 0)), limit("o", full("1/1m", time.Second))
 	shadow.Mode, unknown.Unknown, banned.BannedUntil = "shadow", "the store is unreachable", in(26*time.Hour)
 	values.Algorithm, values.Windows[0].Next, other.Route = "distinct", time.Time{}, "verify"
 	for _, c := range []struct {
-		limits  []LimitStanding
+		limits  []view.LimitStanding
 		refused bool
 		want    string
 	}{
 		{nil, false, "not refused: no limit that is enforced counts by this key"},
-		{[]LimitStanding{shadow}, false, "not refused: no limit that is enforced counts by this key"},
-		{[]LimitStanding{limit("a", open)}, false, "passes now: the only limit by this key has permits left"},
-		{[]LimitStanding{limit("a", open), limit("c", open), shadow}, false, "passes now: all 2 limits by this key have permits left"},
-		{[]LimitStanding{limit("a", open), unknown}, false, "not known: 1 of 2 limits cannot be read"},
-		{[]LimitStanding{unknown, limit("phone", full("1/1m", 40*time.Second), full("5/1h", 38*time.Minute-5*time.Second), open)}, true, "refused now by send.phone 5/1h, passes 08:03:55 UTC (38 min)"},
-		{[]LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h and send.b (banned), passes 2026-02-01 09:26:00 UTC (26 h)"},
-		{[]LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},
-		{[]LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h, passes 07:27:00 UTC (60 s); by verify.o 1/1m, passes 07:26:01 UTC (1 s)"},
-		{[]LimitStanding{limit("a", WindowStanding{Rate: "5/1h", Unreadable: true})}, false, "passes now: the only limit by this key has permits left"},
+		{[]view.LimitStanding{shadow}, false, "not refused: no limit that is enforced counts by this key"},
+		{[]view.LimitStanding{limit("a", open)}, false, "passes now: the only limit by this key has permits left"},
+		{[]view.LimitStanding{limit("a", open), limit("c", open), shadow}, false, "passes now: all 2 limits by this key have permits left"},
+		{[]view.LimitStanding{limit("a", open), unknown}, false, "not known: 1 of 2 limits cannot be read"},
+		{[]view.LimitStanding{unknown, limit("phone", full("1/1m", 40*time.Second), full("5/1h", 38*time.Minute-5*time.Second), open)}, true, "refused now by send.phone 5/1h, passes 08:03:55 UTC (38 min)"},
+		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h and send.b (banned), passes 2026-02-01 09:26:00 UTC (26 h)"},
+		{[]view.LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},
+		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h, passes 07:27:00 UTC (60 s); by verify.o 1/1m, passes 07:26:01 UTC (1 s)"},
+		{[]view.LimitStanding{limit("a", view.WindowStanding{Rate: "5/1h", Unreadable: true})}, false, "passes now: the only limit by this key has permits left"},
 	} {
-		if got := (KeyStanding{At: now, Limits: c.limits}).Verdict(); got.Text != c.want || got.Refused != c.refused {
+		if got := (view.KeyStanding{At: now, Limits: c.limits}).Verdict(); got.Text != c.want || got.Refused != c.refused {
 			t.Errorf("got %v, want %v %q", got, c.refused, c.want)
 		}
 	}
@@ -76,7 +77,7 @@ func TestStanding_SaysThatTheStoreWasAskedAgain(t *testing.T) {
 			t.Errorf("%q, %v; want a note: %v", s.Notes, err, slow)
 		}
 		store.slow = slow
-		if r := w.changes(KeyChange{Action: KeyReset}, "header:X-User=a"); slices.Contains(r.Notes, note) != slow {
+		if r := w.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=a"); slices.Contains(r.Notes, note) != slow {
 			t.Errorf("%q after a reset; want a note: %v", r.Notes, slow)
 		}
 	}
@@ -100,32 +101,32 @@ routes:
 `, use)
 		w.sends(200, "GET", "/a", "X-Real-Ip: 203.0.113.7", "X-User: bob")
 		id := w.stands("addr=203.0.113.7")["a.l"].ID
-		ban := KeyChange{Action: KeyBan, For: Span(time.Hour)}
+		ban := view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}
 		w.changes(ban, "addr=203.0.113.7")
 		w.changes(ban, "user=eve")
 		w.SetDirectives(directive.NewSet([]directive.Directive{
 			{Network: netip.MustParsePrefix("203.0.113.0/24"), Until: time.Now().Add(time.Hour)}, {Route: "b", Until: time.Now().Add(time.Hour)},
 		}, time.Now()))
 		for _, c := range []struct {
-			change     KeyChange
+			change     view.KeyChange
 			pairs      []string
 			unaffected string
 			now        []string
 		}{
-			{KeyChange{Action: KeyUnban}, []string{"addr=203.0.113.7", "@a"}, "", []string{"still refused by the ban of 203.0.113.0/24, passes ", "; by the maintenance of b; by b.l (banned), passes "}},
-			{KeyChange{Action: KeyUnban}, []string{"addr=203.0.113.7"}, "a.l", []string{"still refused by the ban of 203.0.113.0/24, passes ", "; by the maintenance of b"}},
-			{KeyChange{Action: KeyUnban}, []string{"addr=" + id}, "a.l, b.l", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
-			{KeyChange{Action: KeyReset}, []string{"addr=" + id}, "b.l", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
-			{KeyChange{Action: KeyReset}, []string{"addr=203.0.113.7", "user=bob"}, "b.p", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
-			{KeyChange{Action: KeyReset}, []string{"addr=198.51.100.1", "@a"}, "a.l", []string{"still refused by the maintenance of b"}},
-			{KeyChange{Action: KeyUnban}, []string{"user=bob"}, "a.u", []string{"still refused by a.u 1/1h, passes "}},
-			{KeyChange{Action: KeyGrant, Permits: 1}, []string{"user=bob"}, "", []string{"passes now: the only limit by this key has permits left"}},
-			{KeyChange{Action: KeyReset}, []string{"user=mallory"}, "a.u", []string{"still refused by the list stolen on a"}},
-			{KeyChange{Action: KeyUnban}, []string{"user=eve"}, "", []string{"passes now: "}},
+			{view.KeyChange{Action: view.KeyUnban}, []string{"addr=203.0.113.7", "@a"}, "", []string{"still refused by the ban of 203.0.113.0/24, passes ", "; by the maintenance of b; by b.l (banned), passes "}},
+			{view.KeyChange{Action: view.KeyUnban}, []string{"addr=203.0.113.7"}, "a.l", []string{"still refused by the ban of 203.0.113.0/24, passes ", "; by the maintenance of b"}},
+			{view.KeyChange{Action: view.KeyUnban}, []string{"addr=" + id}, "a.l, b.l", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
+			{view.KeyChange{Action: view.KeyReset}, []string{"addr=" + id}, "b.l", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
+			{view.KeyChange{Action: view.KeyReset}, []string{"addr=203.0.113.7", "user=bob"}, "b.p", []string{"still refused by the ban of 203.0.113.0/24, passes "}},
+			{view.KeyChange{Action: view.KeyReset}, []string{"addr=198.51.100.1", "@a"}, "a.l", []string{"still refused by the maintenance of b"}},
+			{view.KeyChange{Action: view.KeyUnban}, []string{"user=bob"}, "a.u", []string{"still refused by a.u 1/1h, passes "}},
+			{view.KeyChange{Action: view.KeyGrant, Permits: 1}, []string{"user=bob"}, "", []string{"passes now: the only limit by this key has permits left"}},
+			{view.KeyChange{Action: view.KeyReset}, []string{"user=mallory"}, "a.u", []string{"still refused by the list stolen on a"}},
+			{view.KeyChange{Action: view.KeyUnban}, []string{"user=eve"}, "", []string{"passes now: "}},
 			{ban, []string{"user=eve"}, "", []string{"refused now by a.u (banned), passes "}},
 		} {
 			r := w.changes(c.change, c.pairs...)
-			unaffected := map[string]LimitStanding{}
+			unaffected := map[string]view.LimitStanding{}
 			for _, l := range r.Unaffected() {
 				unaffected[l.Route+"."+l.Limit] = l
 			}
@@ -143,8 +144,8 @@ routes:
 		}
 		only := newProxy(t, "routes: [{name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: u, key: 'header:X-User', rate: 1/1h}]}]", use)
 		only.SetDirectives(directive.NewSet([]directive.Directive{{Network: netip.MustParsePrefix("203.0.113.0/24"), Until: time.Now().Add(time.Hour)}}, time.Now()))
-		_, err := only.Change(t.Context(), KeyChange{Action: KeyUnban, KeyQuery: query("client_ip=203.0.113.7")})
-		if !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), "refused by the ban of 203.0.113.0/24: name that network") {
+		_, err := only.Change(t.Context(), view.KeyChange{Action: view.KeyUnban, KeyQuery: query("client_ip=203.0.113.7")})
+		if !errors.Is(err, view.ErrKeyQuery) || !strings.Contains(err.Error(), "refused by the ban of 203.0.113.0/24: name that network") {
 			t.Errorf("%v; want the network that is banned", err)
 		}
 	})
@@ -159,11 +160,11 @@ routes:
   - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h, on_store_failure: deny}]}
 `, redisstore.ClientConfig{Addrs: []string{way.Addr}})
 	way.Redirect("127.0.0.1:1")
-	near.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=a")
+	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=a")
 	way.Redirect(server.Addr)
-	var r KeyResult
+	var r view.KeyResult
 	await.Until(t, "the ban ends in Redis", func() bool {
-		r = near.changes(KeyChange{Action: KeyUnban}, "header:X-User=a")
+		r = near.changes(view.KeyChange{Action: view.KeyUnban}, "header:X-User=a")
 		return !r.Later
 	})
 	near.ApplyDeferred(t.Context())

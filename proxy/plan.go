@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A plan is the compiled form of one entry under plans of a limit: the rates of the keys that have it.
@@ -270,9 +271,9 @@ func (t *keyTarget) assign(d directive.Directive) {
 
 // Assignments returns the directives that assign the plan of c to its key, or are to be ended: one for each key of
 // limits. A key that has overridden rates keeps them. Errors wrap ErrKeyQuery.
-func (p *Proxy) Assignments(c KeyChange) (all []directive.Directive, err error) {
+func (p *Proxy) Assignments(c view.KeyChange) (all []directive.Directive, err error) {
 	if c.Limit != "" {
-		return nil, fmt.Errorf("%w: a plan is assigned on all or one of the routes, not under a limit; leave the limit out", ErrKeyQuery)
+		return nil, fmt.Errorf("%w: a plan is assigned on all or one of the routes, not under a limit; leave the limit out", view.ErrKeyQuery)
 	}
 	targets, err := p.findTargets(p.current.Load(), c.KeyQuery)
 	if err != nil {
@@ -283,7 +284,7 @@ func (p *Proxy) Assignments(c KeyChange) (all []directive.Directive, err error) 
 	for _, t := range targets {
 		switch {
 		case t.derived:
-		case c.Action == KeyUnassign:
+		case c.Action == view.KeyUnassign:
 			all = append(all, t.assignments(c)...)
 		case t.limit.plans[c.Plan] != nil && t.overridden:
 			overridden = true
@@ -299,18 +300,18 @@ func (p *Proxy) Assignments(c KeyChange) (all []directive.Directive, err error) 
 	case len(all) > 0:
 		return all, nil
 	case overridden:
-		return nil, fmt.Errorf("%w: the key is under overrides, which take precedence; remove it there", ErrKeyQuery)
+		return nil, fmt.Errorf("%w: the key is under overrides, which take precedence; remove it there", view.ErrKeyQuery)
 	case len(names) > 0:
-		return nil, fmt.Errorf("%w: no limit on this key has the plan %q; write one of %s", ErrKeyQuery, c.Plan, joinNames(names))
+		return nil, fmt.Errorf("%w: no limit on this key has the plan %q; write one of %s", view.ErrKeyQuery, c.Plan, joinNames(names))
 	}
-	return nil, fmt.Errorf("%w: no limit that counts by this key alone has plans; name the key of one that has", ErrKeyQuery)
+	return nil, fmt.Errorf("%w: no limit that counts by this key alone has plans; name the key of one that has", view.ErrKeyQuery)
 }
 
 // assignments returns the directive that assigns the plan of c to the key of t. What is to be ended may be under the
 // previous secret.
-func (t *keyTarget) assignments(c KeyChange) (all []directive.Directive) {
+func (t *keyTarget) assignments(c view.KeyChange) (all []directive.Directive) {
 	keys := []limiter.Key{t.key}
-	if t.rotates && c.Action == KeyUnassign {
+	if t.rotates && c.Action == view.KeyUnassign {
 		keys = append(keys, t.previous)
 	}
 	for _, k := range keys {

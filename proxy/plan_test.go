@@ -14,8 +14,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/proxy/decisions"
+
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -184,7 +185,7 @@ func TestPlan_IsShown(t *testing.T) {
 	if err != nil || s.Limits[0].Plan != "" || s.Limits[0].Windows[0].Rate != "10/1h" || len(s.Notes) == 0 || !strings.Contains(s.Notes[0], "header:X-Plan") {
 		t.Errorf("%+v, %v; want the limit's own rates, and a note that a request says its plan", s, err)
 	}
-	if d := w.decided(decisions.Query{Key: alice.Hash, N: 1}); d.Limits[0].Plan != "pro" {
+	if d := w.decided(view.DecisionQuery{Key: alice.Hash, N: 1}); d.Limits[0].Plan != "pro" {
 		t.Errorf("%+v; want the plan of the request", d)
 	}
 }
@@ -193,24 +194,24 @@ func TestPlan_IsShown(t *testing.T) {
 func TestPlan_ABanHoldsUnderEachPlan(t *testing.T) {
 	w := newProxy(t, plannedYAML("rate: 10/1h, plans: {free: 60/1d, pro: [600/1m, 20000/1w]}"))
 	w.takes(1, "X-User: alice", "X-Plan: free")
-	w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=alice")
+	w.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=alice")
 	for _, plan := range []string{"free", "pro", "gold"} {
 		w.sends(429, "GET", "/a", "X-User: alice", "X-Plan: "+plan)
 	}
-	w.changes(KeyChange{Action: KeyUnban}, "header:X-User=alice")
+	w.changes(view.KeyChange{Action: view.KeyUnban}, "header:X-User=alice")
 	for _, plan := range []string{"free", "pro", "gold"} {
 		w.sends(200, "GET", "/a", "X-User: alice", "X-Plan: "+plan)
 	}
-	w.changes(KeyChange{Action: KeyReset}, "header:X-User=alice")
+	w.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=alice")
 	w.takes(10, "X-User: alice")
 }
 
 // assigns makes the plans of c those of operators, until a time.
-func (p *testProxy) assigns(until time.Time, changes ...KeyChange) {
+func (p *testProxy) assigns(until time.Time, changes ...view.KeyChange) {
 	p.Helper()
 	var all []directive.Directive
 	for _, c := range changes {
-		c.Action = KeyAssign
+		c.Action = view.KeyAssign
 		some, err := p.Assignments(c)
 		if err != nil {
 			p.Fatal(err)
@@ -231,7 +232,7 @@ func TestPlan_Assigned(t *testing.T) {
 	w := newProxy(t, yaml)
 	w.takes(2, "X-User: alice", "X-Plan: free")
 	w.sends(429, "GET", "/a", "X-User: alice", "X-Plan: free")
-	pro := func(user string) KeyChange { return KeyChange{KeyQuery: query("user=" + user), Plan: "pro"} }
+	pro := func(user string) view.KeyChange { return view.KeyChange{KeyQuery: query("user=" + user), Plan: "pro"} }
 	hour := time.Now().Add(time.Hour)
 	w.assigns(hour, pro("alice"))
 	w.takes(2, "X-User: alice", "X-Org: alice", "X-Plan: free")
@@ -251,7 +252,7 @@ func TestPlan_Assigned(t *testing.T) {
 			t.Errorf("%+v; want pro until %v", l, hour)
 		}
 	}
-	partner := KeyChange{KeyQuery: query("user=alice"), Plan: "partner"}
+	partner := view.KeyChange{KeyQuery: query("user=alice"), Plan: "partner"}
 	w.assigns(hour, partner)
 	w.takes(2, "X-User: alice", "X-Plan: free")
 	if l := w.stands("user=alice")["a.quota"]; l.Unknown != "its plan partner has no limit, until "+hour.UTC().Format(time.RFC3339) {
@@ -267,15 +268,15 @@ func TestPlan_Assigned(t *testing.T) {
 	w.assigns(hour, carol)
 	w.takes(3, "X-User: carol")
 	w.sends(429, "GET", "/a", "X-User: carol")
-	for text, c := range map[string]KeyChange{
+	for text, c := range map[string]view.KeyChange{
 		`no limit on this key has the plan "gold"; write one of free, partner, pro`: {KeyQuery: query("user=alice"), Plan: "gold"},
 		`the key is under overrides`:            {KeyQuery: query("user=carol"), Plan: "free"},
 		`leave the limit out`:                   {KeyQuery: query("user=alice", "%quota"), Plan: "pro"},
 		`no limit counts by "phone"`:            {KeyQuery: query("phone=1"), Plan: "pro"},
 		`there is no route "b"; write one of a`: {KeyQuery: query("user=alice", "@b"), Plan: "pro"},
 	} {
-		c.Action = KeyAssign
-		if got, err := w.Assignments(c); !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), text) {
+		c.Action = view.KeyAssign
+		if got, err := w.Assignments(c); !errors.Is(err, view.ErrKeyQuery) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v: %v, %v; want %q", c, got, err, text)
 		}
 	}
@@ -293,7 +294,7 @@ func TestPlan_AssignedUnderThePreviousSecret(t *testing.T) {
 	}
 	const first, second = "0123456789abcdef0123456789abcdef", "abcdef0123456789abcdef0123456789"
 	was := newProxy(t, yaml("hash_secret: "+first))
-	was.assigns(time.Now().Add(time.Hour), KeyChange{KeyQuery: query("header:X-User=alice"), Plan: "pro"})
+	was.assigns(time.Now().Add(time.Hour), view.KeyChange{KeyQuery: query("header:X-User=alice"), Plan: "pro"})
 	w := newProxy(t, yaml("hash_secret: "+second+", previous_secret: "+first))
 	w.SetDirectives(was.directives.Load())
 	w.takes(3, "X-User: alice")
@@ -301,7 +302,7 @@ func TestPlan_AssignedUnderThePreviousSecret(t *testing.T) {
 	if l := w.stands("header:X-User=alice")["a.quota"]; l.Plan != "pro" {
 		t.Errorf("%+v; want pro", l)
 	}
-	ends, err := w.Assignments(KeyChange{KeyQuery: query("header:X-User=alice"), Action: KeyUnassign})
+	ends, err := w.Assignments(view.KeyChange{KeyQuery: query("header:X-User=alice"), Action: view.KeyUnassign})
 	if now := was.directives.Load().All()[0].Name(); err != nil || !slices.ContainsFunc(ends, func(d directive.Directive) bool { return d.Name() == now }) {
 		t.Errorf("%v, %v; want that %s is ended", ends, err, now)
 	}

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/decisions"
+
 	routing "github.com/weir-proxy/weir/proxy/route"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // rateFromYAML has a limit of each algorithm whose rate a descriptor may replace, and one without.
@@ -124,7 +125,7 @@ func TestRateFrom_IsShown(t *testing.T) {
 	if refused.Allowed || field(refused, "Ratelimit-Policy") != `"described";q=2;w=86400, "fixed";q=30;w=3600` {
 		t.Errorf("refused with %+v", refused.Response.Fields)
 	}
-	recorded := p.Decisions(decisions.Query{N: 1})[0]
+	recorded := p.Decisions(view.DecisionQuery{N: 1})[0]
 	if len(recorded.Limits) != 2 || recorded.Limits[0].Rate != "described-1d" || recorded.Limits[0].Permits != "limit of the descriptor per 1d" {
 		t.Errorf("recorded as %+v", recorded.Limits)
 	}
@@ -256,12 +257,12 @@ func TestRateFrom_ResetAndBan(t *testing.T) {
 		for _, algorithm := range []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window", "gcra"} {
 			of := algorithm + "=a"
 			p.hasLeft(0, ratedCall{of, 5, "5/1d"}, "5/1d")
-			q := KeyQuery{Pairs: []KeyPair{{"descriptor:" + algorithm, "a"}}, Route: algorithm}
-			if _, err := p.Change(t.Context(), KeyChange{KeyQuery: q, Action: KeyReset}); err != nil {
+			q := view.KeyQuery{Pairs: []view.KeyPair{{Key: "descriptor:" + algorithm, Value: "a"}}, Route: algorithm}
+			if _, err := p.Change(t.Context(), view.KeyChange{KeyQuery: q, Action: view.KeyReset}); err != nil {
 				t.Fatal(err)
 			}
 			p.hasLeft(4, ratedCall{of, 1, "5/1d"}, "5/1d")
-			if _, err := p.Change(t.Context(), KeyChange{KeyQuery: q, Action: KeyBan, For: Span(time.Hour)}); err != nil {
+			if _, err := p.Change(t.Context(), view.KeyChange{KeyQuery: q, Action: view.KeyBan, For: view.Span(time.Hour)}); err != nil {
 				t.Fatal(err)
 			}
 			p.hasLeft(-1, ratedCall{of, 1, "5/1d"}, "5/1d")

@@ -11,10 +11,11 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // decided wants exactly one decision that q is about.
-func (p *testProxy) decided(q decisions.Query) decisions.Decision {
+func (p *testProxy) decided(q view.DecisionQuery) view.Decided {
 	p.Helper()
 	found := p.Decisions(q)
 	if len(found) != 1 {
@@ -37,11 +38,11 @@ func TestDecisions_SayWhy(t *testing.T) {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
 	rec := w.sends(429, "POST", "/send?x=secret", phoneLine)
-	d := w.decided(decisions.Query{RequestID: rec.Header().Get("X-Request-Id")})
+	d := w.decided(view.DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 	if d.Route != "send" || d.Method != "POST" || d.Path != "/send" || d.Status != 429 || d.Outcome != "refused" || time.Since(d.At) > time.Minute || d.TookMS < 0 {
 		t.Errorf("%+v", d)
 	}
-	said := map[string]decisions.Limit{}
+	said := map[string]view.DecisionLimit{}
 	for _, l := range d.Limits {
 		said[l.Rate] = l
 	}
@@ -59,13 +60,13 @@ func TestDecisions_SayWhy(t *testing.T) {
 	if p := said["pair-1h"]; p.Masked != "ip=192.0.2.1 phone=+86138****8000" {
 		t.Errorf("%+v; want both parts of a joined key", p)
 	}
-	if strings.Contains(fmt.Sprint(w.Decisions(decisions.Query{})), "13800138000") {
+	if strings.Contains(fmt.Sprint(w.Decisions(view.DecisionQuery{})), "13800138000") {
 		t.Error("a number is shown")
 	}
 	// What is looked at can be acted on.
-	w.changes(KeyChange{Action: KeyReset}, "phone="+phone.ID)
+	w.changes(view.KeyChange{Action: view.KeyReset}, "phone="+phone.ID)
 	w.sends(200, "POST", "/send", phoneLine)
-	w.changes(KeyChange{Action: KeyReset}, "phone=hash:"+phone.Hash)
+	w.changes(view.KeyChange{Action: view.KeyReset}, "phone=hash:"+phone.Hash)
 	w.sends(200, "POST", "/send", phoneLine)
 }
 
@@ -80,8 +81,8 @@ routes:
   - {name: gone, match: {path: /gone}, upstream: "http://127.0.0.1:1"}
   - {name: b, match: {path: "/b/{x}"}, log_path: redacted, respond: {body: ok}, limits: [{name: strict, key: "header:X-User", rate: 1/1h}]}
 `)
-	id := func(rec interface{ Header() http.Header }) decisions.Query {
-		return decisions.Query{RequestID: rec.Header().Get("X-Request-Id")}
+	id := func(rec interface{ Header() http.Header }) view.DecisionQuery {
+		return view.DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")}
 	}
 	first := w.decided(id(w.sends(200, "GET", "/a/13800138000/1", "X-User: alice")))
 	if first.Outcome != "allowed" || first.Path != "/a/*/1" || len(first.Limits) != 2 || first.Limits[1].Result != "allowed" || first.Limits[1].Left != nil {
@@ -126,7 +127,7 @@ func TestDecisions_Filters(t *testing.T) {
 	}
 	w.sends(200, "POST", "/send", "X-Phone: +8613900139000")
 	w.sends(200, "POST", "/verify", phoneLine, "X-User: a")
-	all := w.Decisions(decisions.Query{})
+	all := w.Decisions(view.DecisionQuery{})
 	for i := range all[1:] {
 		if all[i+1].At.After(all[i].At) {
 			t.Errorf("%v after %v; want the last first", all[i].At, all[i+1].At)
@@ -134,23 +135,23 @@ func TestDecisions_Filters(t *testing.T) {
 	}
 	hash, id := all[0].Limits[0].Hash, all[0].Limits[0].ID
 	for _, c := range []struct {
-		q    decisions.Query
+		q    view.DecisionQuery
 		want int
 	}{
-		{decisions.Query{}, 7},
-		{decisions.Query{N: 2}, 2},
-		{decisions.Query{Route: "verify"}, 1},
-		{decisions.Query{Route: "none"}, 1},
-		{decisions.Query{Outcome: "refused"}, 2},
-		{decisions.Query{Limit: "phone"}, 5},
-		{decisions.Query{Limit: "phone", Outcome: "refused"}, 2},
-		{decisions.Query{Limit: "spare", Outcome: "refused"}, 0},
-		{decisions.Query{Outcome: "shadow_refused"}, 1},
-		{decisions.Query{Key: hash}, 5},
-		{decisions.Query{Key: id}, 5},
-		{decisions.Query{Key: "000000000000"}, 0},
-		{decisions.Query{Before: all[1].At}, 5},
-		{decisions.Query{RequestID: "unknown"}, 0},
+		{view.DecisionQuery{}, 7},
+		{view.DecisionQuery{N: 2}, 2},
+		{view.DecisionQuery{Route: "verify"}, 1},
+		{view.DecisionQuery{Route: "none"}, 1},
+		{view.DecisionQuery{Outcome: "refused"}, 2},
+		{view.DecisionQuery{Limit: "phone"}, 5},
+		{view.DecisionQuery{Limit: "phone", Outcome: "refused"}, 2},
+		{view.DecisionQuery{Limit: "spare", Outcome: "refused"}, 0},
+		{view.DecisionQuery{Outcome: "shadow_refused"}, 1},
+		{view.DecisionQuery{Key: hash}, 5},
+		{view.DecisionQuery{Key: id}, 5},
+		{view.DecisionQuery{Key: "000000000000"}, 0},
+		{view.DecisionQuery{Before: all[1].At}, 5},
+		{view.DecisionQuery{RequestID: "unknown"}, 0},
 	} {
 		if got := w.Decisions(c.q); len(got) != c.want {
 			t.Errorf("%d decisions for %+v, want %d", len(got), c.q, c.want)
@@ -167,7 +168,7 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 	for range 2000 {
 		w.sends(429, "GET", "/a", "X-User: eve")
 	}
-	w.decided(decisions.Query{RequestID: rec.Header().Get("X-Request-Id")})
+	w.decided(view.DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 }
 
 // Records are copies: neither a later request nor a reload changes them.
@@ -176,7 +177,7 @@ func TestDecisions_OutliveAReload(t *testing.T) {
 	w.sends(200, "GET", "/a", "X-User: alice")
 	rec := w.sends(429, "GET", "/a", "X-User: alice")
 	w.reloads(limitYAML("{name: other, key: client_ip, rate: 100/1h}"))
-	d := w.decided(decisions.Query{RequestID: rec.Header().Get("X-Request-Id")})
+	d := w.decided(view.DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 	if l := d.Limits[0]; l.Limit != "l" || l.Key != "header:X-User" || l.Masked != "header:X-User=alice" {
 		t.Errorf("%+v; want it as it was decided", l)
 	}
@@ -194,7 +195,7 @@ func TestDecisions_OverAConnection(t *testing.T) {
 	c.Send("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
 	c.WantStatus(404)
 	seen := map[string]bool{}
-	for _, d := range f.Decisions(decisions.Query{Route: "a"}) {
+	for _, d := range f.Decisions(view.DecisionQuery{Route: "a"}) {
 		if d.Method != "GET" || d.Path != "/a" || !strings.HasPrefix(d.Limits[0].Masked, "header:X-User=user-") || !strings.HasSuffix(d.Limits[0].Masked, "-is-called-so") {
 			t.Errorf("%+v", d)
 		}
@@ -213,15 +214,15 @@ func TestDecisions_Concurrently(t *testing.T) {
 			for j := range 200 {
 				w.send("GET", "/a", fmt.Sprint("X-User: ", (i+j)%7))
 				if j%50 == 0 {
-					w.Decisions(decisions.Query{})
-					w.Top(decisions.TopQuery{})
+					w.Decisions(view.DecisionQuery{})
+					w.Top(view.TopQuery{})
 				}
 			}
 		})
 	}
 	all.Wait()
-	refused := w.Decisions(decisions.Query{Outcome: "refused", N: 1000})
-	allowed := w.Decisions(decisions.Query{Outcome: "allowed", N: 1000})
+	refused := w.Decisions(view.DecisionQuery{Outcome: "refused", N: 1000})
+	allowed := w.Decisions(view.DecisionQuery{Outcome: "allowed", N: 1000})
 	if len(allowed) != 35 || len(refused) != 765 {
 		t.Errorf("%d allowed and %d refused; want 35 and the rest", len(allowed), len(refused))
 	}
@@ -236,13 +237,13 @@ func TestDecisions_SomeOfWhatIsAllowed(t *testing.T) {
 			w.sends(200, "GET", "/a", "X-User: alice")
 			time.Sleep(decisions.AllowedEvery)
 		}
-		if got := len(w.Decisions(decisions.Query{N: 1000})); got != 100 {
+		if got := len(w.Decisions(view.DecisionQuery{N: 1000})); got != 100 {
 			t.Errorf("%d of 100 requests are known, which came one by one", got)
 		}
 		for range 1000 {
 			w.sends(200, "GET", "/a", "X-User: alice")
 		}
-		if got := len(w.Decisions(decisions.Query{N: 1000})) - 100; got != 1 {
+		if got := len(w.Decisions(view.DecisionQuery{N: 1000})) - 100; got != 1 {
 			t.Errorf("%d of 1000 requests are noted, which came at one moment; want one", got)
 		}
 	})
@@ -253,7 +254,7 @@ func TestDecision_OfARequest(t *testing.T) {
 	w := newRememberingProxy(t, limitYAML("{name: wide, key: 'header:X-User', rates: [100/1h, 500/1d]}, {name: narrow, key: 'header:X-User', rate: 1/10m}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	rec := w.sends(429, "GET", "/a", "X-User: alice")
-	d := w.decided(decisions.Query{RequestID: rec.Header().Get("X-Request-Id")})
+	d := w.decided(view.DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 	passes := d.At.Add(time.Duration(d.Limits[0].WaitMS) * time.Millisecond).Add(time.Second - 1).Truncate(time.Second).Format(" 15:04") // before midnight with the day in front
 	if d.Limits[0].Limit != "narrow" || !strings.HasPrefix(d.Summary, "refused by a.narrow 1/10m, passes ") ||
 		!strings.Contains(d.Summary, passes) || !strings.HasSuffix(d.Summary, " UTC (10 min)") {

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -102,7 +103,7 @@ func TestRedirect_Port(t *testing.T) {
 func TestRedirect_Explained(t *testing.T) {
 	p := newProxy(t, redirectingYAML)
 	for url, want := range map[string]int{"http://a.example/a": 308, "https://a.example/a": 200, "/a": 200} {
-		e, err := p.Explain(t.Context(), ExplainRequest{Method: "GET", URL: url})
+		e, err := p.Explain(t.Context(), view.ExplainRequest{Method: "GET", URL: url})
 		if err != nil || want == 308 && (e.Answer == nil || e.Answer.Status != want) || want == 200 && e.Answer.Status != want {
 			t.Errorf("%s: %v, %+v; want %d", url, err, e.Answer, want)
 		}

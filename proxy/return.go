@@ -10,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A permitReturn returns what a limit of another route has taken for the subject of a request: see
@@ -169,10 +170,10 @@ type ReturnedLimit struct {
 // limiter.ErrUnavailable; then some permits may have been returned, and o may be repeated.
 func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error) {
 	if o.Outcome != Verified {
-		return OutcomeResult{}, fmt.Errorf("%w: there is no outcome %q; write verified", ErrKeyQuery, o.Outcome)
+		return OutcomeResult{}, fmt.Errorf("%w: there is no outcome %q; write verified", view.ErrKeyQuery, o.Outcome)
 	}
 	g := p.current.Load()
-	given, err := g.given(KeyQuery{Pairs: []KeyPair{{o.Key, o.Value}}})
+	given, err := g.given(view.KeyQuery{Pairs: []view.KeyPair{{Key: o.Key, Value: o.Value}}})
 	if err != nil {
 		return OutcomeResult{}, err
 	}
@@ -185,7 +186,7 @@ func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error
 		}
 	}
 	if len(result.Returned) == 0 {
-		return OutcomeResult{}, fmt.Errorf("%w: no return_on has the key %q; write one of %s", ErrKeyQuery, o.Key, joinNames(g.subjectNames()))
+		return OutcomeResult{}, fmt.Errorf("%w: no return_on has the key %q; write one of %s", view.ErrKeyQuery, o.Key, joinNames(g.subjectNames()))
 	}
 	return result, nil
 }
@@ -199,7 +200,7 @@ func (a *admitter) settleSubject(g *generation, r *permitReturn, given key.Input
 	case errors.Is(err, key.ErrMissing), err == nil && (read.Derived || len(read.Names) != len(given.Texts)):
 		return nil
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrKeyQuery, err)
+		return fmt.Errorf("%w: %w", view.ErrKeyQuery, err)
 	}
 	subjects := []limiter.Key{g.config.Privacy.Hash(v.Parts)}
 	if previous, rotates := g.config.Privacy.PreviousHash(v.Parts); rotates {

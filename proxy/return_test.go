@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // returning are two routes: one that counts requests until the other has confirmed them.
@@ -126,7 +128,7 @@ func TestReturn_ByOutcome(t *testing.T) {
 			{"phone", "+1", "used"}:     `there is no outcome "used"; write verified`,
 			{"", "+1", Verified}:        "no return_on has the key",
 		} {
-			if _, err := w.ApplyOutcome(t.Context(), o); !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), want) {
+			if _, err := w.ApplyOutcome(t.Context(), o); !errors.Is(err, view.ErrKeyQuery) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%+v: %v; want %s", o, err, want)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const challengeSecret = "a secret of the challenge, 32 bytes"
@@ -122,7 +123,7 @@ func TestStepUp_ATokenPassesOnce(t *testing.T) {
 		if got, want := fmt.Sprint(results), "[issued passed used passed issued passed passed passed]"; got != want {
 			t.Errorf("the log has %s; want %s", got, want)
 		}
-		found := w.Decisions(decisions.Query{Outcome: "refused", N: 100})
+		found := w.Decisions(view.DecisionQuery{Outcome: "refused", N: 100})
 		if last := found[len(found)-1]; last.Challenge != "issued" || !strings.Contains(last.Summary, "refused by send.unused 2/1h") || !strings.Contains(last.Summary, "a challenge was issued") {
 			t.Errorf("the first refusal is %+v", last)
 		}
@@ -249,12 +250,12 @@ func TestStepUp_TokenIsNotForwarded(t *testing.T) {
 func TestStepUp_Explain(t *testing.T) {
 	w := newFor(t, steppingUp, func(*Options) {})
 	token := solved{phone: "1"}.token(t)
-	explain := func(token string) Explanation {
+	explain := func(token string) view.Explanation {
 		header := map[string][]string{"X-Country": {"CN"}, "X-Phone": {"1"}}
 		if token != "" {
 			header["X-Challenge-Token"] = []string{token}
 		}
-		e, err := w.Explain(t.Context(), ExplainRequest{Method: "POST", URL: "/send", Header: header})
+		e, err := w.Explain(t.Context(), view.ExplainRequest{Method: "POST", URL: "/send", Header: header})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +293,7 @@ func TestStepUp_Reset(t *testing.T) {
 		w.sendsCode(429, "1", solved{phone: "1"}.token(t))
 	}
 	useUp()
-	if _, err := w.Change(t.Context(), KeyChange{KeyQuery: KeyQuery{Pairs: []KeyPair{{"country", "CN"}}}, Action: KeyReset}); err != nil {
+	if _, err := w.Change(t.Context(), view.KeyChange{KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: "country", Value: "CN"}}}, Action: view.KeyReset}); err != nil {
 		t.Fatal(err)
 	}
 	useUp()

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // topOf is what p has seen of one limit.
-func (p *testProxy) topOf(limit string) decisions.TopLimit {
+func (p *testProxy) topOf(limit string) view.TopLimit {
 	p.Helper()
-	t := p.Top(decisions.TopQuery{Limit: limit})
+	t := p.Top(view.TopQuery{Limit: limit})
 	if len(t.Limits) != 1 {
 		p.Fatalf("%+v; want the one limit", t)
 	}
@@ -47,12 +48,12 @@ func TestTop_Keys(t *testing.T) {
 	if trial := w.topOf("trial"); trial.Mode != "shadow" || trial.Refused.Total == 0 || trial.Refused.Keys[0].ID != first.ID {
 		t.Errorf("%+v; want whom a limit in shadow mode would refuse", trial)
 	}
-	w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "phone="+first.ID, "@verify")
+	w.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "phone="+first.ID, "@verify")
 	w.sends(429, "POST", "/verify", phoneLine, "X-User: a")
-	if got := len(w.Top(decisions.TopQuery{Route: "verify"}).Limits); got != 2 {
+	if got := len(w.Top(view.TopQuery{Route: "verify"}).Limits); got != 2 {
 		t.Errorf("%d limits of a route, want 2", got)
 	}
-	if got := w.Top(decisions.TopQuery{N: 1, Limit: "phone"}).Limits[0].Requests; len(got.Keys) != 1 || got.Floor != 3 {
+	if got := w.Top(view.TopQuery{N: 1, Limit: "phone"}).Limits[0].Requests; len(got.Keys) != 1 || got.Floor != 3 {
 		t.Errorf("%+v; want the first, and how many the others may have", got)
 	}
 }
@@ -69,13 +70,13 @@ func TestTop_LastMinutes(t *testing.T) {
 		}
 		// Minutes 0 to 19 have 1 to 20 requests; it is minute 20 now.
 		for minutes, want := range map[int]int64{1: 0, 2: 20, 4: 20 + 19 + 18, 15: 20*21/2 - 6*7/2, 0: 20*21/2 - 6*7/2, 99: 20*21/2 - 6*7/2} {
-			got := w.Top(decisions.TopQuery{Minutes: minutes}).Limits[0].Requests
+			got := w.Top(view.TopQuery{Minutes: minutes}).Limits[0].Requests
 			if got.Total != want {
 				t.Errorf("%d requests in %d minutes, want %d", got.Total, minutes, want)
 			}
 		}
 		time.Sleep(decisions.TopSlices * time.Minute)
-		if got := w.Top(decisions.TopQuery{}).Limits[0].Requests; got.Total != 0 || len(got.Keys) != 0 {
+		if got := w.Top(view.TopQuery{}).Limits[0].Requests; got.Total != 0 || len(got.Keys) != 0 {
 			t.Errorf("%+v; want it forgotten", got)
 		}
 	})
@@ -109,7 +110,7 @@ func TestTop_Reload(t *testing.T) {
 func TestMergeTops(t *testing.T) {
 	salt := NewSalt()
 	exact := map[string]int64{}
-	var all []decisions.Top
+	var all []view.Top
 	names := map[string]string{}
 	for range 3 {
 		w := newProxy(t, limitYAML("{name: l, key: 'header:X-User', rate: 100000/1h}"), func(o *Options) { o.LogSalt = func() Salt { return salt } })
@@ -118,7 +119,7 @@ func TestMergeTops(t *testing.T) {
 			w.sends(200, "GET", "/a", "X-User: "+user)
 			exact[user]++
 		}
-		all = append(all, w.Top(decisions.TopQuery{N: 200}))
+		all = append(all, w.Top(view.TopQuery{N: 200}))
 		for user := range exact {
 			for _, l := range w.stands("header:X-User=" + user) {
 				names[l.ID] = user
@@ -136,7 +137,7 @@ func TestMergeTops(t *testing.T) {
 			t.Errorf("%s: %+v, and it had %d", names[k.ID], k, n)
 		}
 	}
-	if !slices.IsSortedFunc(list.Keys, func(a, b decisions.TopEntry) int { return int(b.Count - a.Count) }) {
+	if !slices.IsSortedFunc(list.Keys, func(a, b view.TopKey) int { return int(b.Count - a.Count) }) {
 		t.Error("not those with the most first")
 	}
 	if cut := decisions.MergeTops(3, all...).Limits[0].Requests; len(cut.Keys) != 3 || cut.Keys[0] != list.Keys[0] || cut.Floor < list.Floor {

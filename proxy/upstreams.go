@@ -1,70 +1,18 @@
 package proxy
 
 import (
-	"time"
-
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/view"
 )
-
-// An UpstreamQuery selects upstreams. An empty name selects all.
-type UpstreamQuery struct {
-	Name string `json:"name,omitempty"`
-}
-
-// An UpstreamStanding is the state of one upstream and its targets on a node.
-type UpstreamStanding struct {
-	UpstreamState
-	Targets []TargetStanding `json:"targets"` // in the order of the configuration
-}
-
-// An UpstreamState is the state of one upstream. Of several nodes, the counts are sums.
-type UpstreamState struct {
-	Name           string   `json:"name"`
-	Echo           bool     `json:"echo,omitempty"` // built in, with one target
-	Routes         []string `json:"routes"`         // the routes that forward to it
-	Balance        string   `json:"balance"`
-	Protocol       string   `json:"protocol"`
-	MaxConnections int      `json:"max_connections,omitempty"` // maximum concurrent requests of a target; 0 for no limit
-	Queue          int      `json:"queue,omitempty"`           // maximum number of waiting requests on each node
-	Waiting        int      `json:"waiting"`                   // current number of waiting requests
-	Retries        int      `json:"retries,omitempty"`         // maximum number of retries of one request
-	Retried        int64    `json:"retried"`                   // number of retries since the process started
-	Checked        string   `json:"checked,omitempty"`         // path of active health checks; empty if there are none
-}
-
-// A TargetStanding is the state of one target.
-type TargetStanding struct {
-	Target string `json:"target"` // its URL
-	Weight int    `json:"weight"`
-	TargetState
-	Results map[string]int64 `json:"results"` // counts all requests by result, with the label values of the metrics
-}
-
-// A TargetState is the health and the load of one target on one node.
-type TargetState struct {
-	State          string    `json:"state"`                     // healthy, slow_start, probing, ejected or unhealthy
-	FailedConnects int       `json:"failed_connects,omitempty"` // consecutive
-	FailedChecks   int       `json:"failed_checks,omitempty"`   // consecutive
-	EjectedUntil   time.Time `json:"ejected_until,omitzero"`    // by the clock of the node
-	Share          float64   `json:"share"`                     // of the traffic of a healthy target, from 0 to 1
-	InFlight       int       `json:"in_flight"`
-	// Requests counts the requests whose last attempt used this target, since the process started.
-	// Errors counts those that failed because of the target or the connection to it.
-	Requests int64 `json:"requests"`
-	Errors   int64 `json:"errors"`
-}
 
 // Upstreams returns the state of the upstreams of the current generation on this node, in random
 // order. Counts are read from the metrics.
-func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
+func (p *Proxy) Upstreams() []view.UpstreamStanding {
 	g := p.current.Load()
 	results, retried := p.metrics.forwardResults()
-	all := []UpstreamStanding{}
+	all := []view.UpstreamStanding{}
 	for from, pool := range g.pools {
-		if q.Name != "" && q.Name != from.Name {
-			continue
-		}
-		standing := UpstreamStanding{UpstreamState: UpstreamState{
+		standing := view.UpstreamStanding{UpstreamState: view.UpstreamState{
 			Name: from.Name, Echo: from.Echo, Routes: []string{}, Balance: string(from.Balance), Protocol: string(from.Protocol),
 			MaxConnections: from.MaxConnections, Queue: from.Queue.Length, Retries: from.Retries, Retried: retried[from.Name], Checked: from.Health.Path,
 		}}
@@ -120,10 +68,10 @@ func (m *proxyMetrics) forwardResults() (results map[targetSeries]map[string]int
 	return results, retried
 }
 
-func targetStandings(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []TargetStanding, waiting int) {
+func targetStandings(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []view.TargetStanding, waiting int) {
 	standings, waiting := pool.TargetStatuses()
 	for _, s := range standings {
-		standing := TargetStanding{Target: s.Target, Weight: s.Weight, Results: map[string]int64{}, TargetState: TargetState{
+		standing := view.TargetStanding{Target: s.Target, Weight: s.Weight, Results: map[string]int64{}, TargetState: view.TargetState{
 			State: string(s.Condition), FailedConnects: s.FailedConnects, FailedChecks: s.FailedChecks,
 			EjectedUntil: s.EjectedUntil, Share: s.Share, InFlight: s.InFlight,
 		}}

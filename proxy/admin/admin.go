@@ -20,10 +20,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// Options configure the admin API. Token, Tokens, WrongTokens, Hosts, Cluster, Simulate, Decisions, Top, Conversion, Audit,
-// Upstreams, Events and Dashboard are optional.
+// Options configure the admin API. Token, Tokens, WrongTokens, Hosts, Context, Cluster, Self, AccessLog and Dashboard are optional.
 type Options struct {
 	// Token is the bearer token (RFC 6750) for all operations. It is required for every request
 	// that changes something, takes a profile, or reads the state of the cluster. If neither Token
@@ -50,20 +50,20 @@ type Options struct {
 	// Ready returns the readiness of the proxy.
 	Ready func(ctx context.Context) Readiness
 	// Leader, Nodes and Statistics (of the last minutes) return the state of the cluster.
-	Leader     func(ctx context.Context) (Leadership, error)
+	Leader     func(ctx context.Context) (view.Leadership, error)
 	Nodes      func(ctx context.Context) (Nodes, error)
-	Statistics func(ctx context.Context, minutes int) (Statistics, error)
+	Statistics func(ctx context.Context, minutes int) (view.Statistics, error)
 	// Self returns this node, also while the state of the cluster is unknown; may be nil.
-	Self func() Member
+	Self func() view.Member
 	// Config, Routes and Limits return the configuration of this node.
-	Config func(ctx context.Context) (Config, error)
-	Routes func(ctx context.Context) (Routes, error)
-	Limits func(ctx context.Context) (Limits, error)
+	Config func(ctx context.Context) (view.Config, error)
+	Routes func(ctx context.Context) (view.Routes, error)
+	Limits func(ctx context.Context) (view.Limits, error)
 	// Standing returns the state of a key, and Change resets, grants, bans or unbans it. The
 	// callers of functions that change something, including Reload and those of Cluster, add the
 	// operator to ctx (WithOperator), for the audit trail.
-	Standing func(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error)
-	Change   func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error)
+	Standing func(ctx context.Context, q view.KeyQuery) (view.KeyStanding, error)
+	Change   func(ctx context.Context, c view.KeyChange) (view.KeyResult, error)
 	// Outcome returns the permits of the requests for a subject, as a response of another route does.
 	Outcome func(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error)
 	// Bans returns the bans of networks, Plans the plans that were assigned to keys, Maintenance the routes under maintenance, and SetMaintenance begins or
@@ -73,24 +73,23 @@ type Options struct {
 	Maintenance    func(ctx context.Context) (Maintenance, error)
 	SetMaintenance func(ctx context.Context, c MaintenanceChange) (Maintenance, error)
 	// Explain reports what would be done with a request, without side effects.
-	Explain func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error)
-	// Simulate replays an access log; nil if that is not supported. AccessLog is the access log
-	// file of this node, which can be replayed; empty if there is none.
+	Explain func(ctx context.Context, r view.ExplainRequest) (view.Explanation, error)
+	// Simulate replays an access log. AccessLog is the access log file of this node, which can be replayed; empty if
+	// there is none.
 	Simulate  func(ctx context.Context, q SimulateQuery) (Simulation, error)
 	AccessLog string
 	// Decisions returns recent decisions of all nodes, Top the keys with most requests and most
-	// refusals, and Audit the actions of operators. Each may be nil, and is then answered with 404.
-	Decisions func(ctx context.Context, q DecisionQuery) (Decisions, error)
-	Top       func(ctx context.Context, q TopQuery) (Top, error)
-	Audit     func(ctx context.Context, q AuditQuery) (Audit, error)
-	// Conversion returns what became of the requests of limits with return_on; may be nil.
+	// refusals, and Audit the actions of operators.
+	Decisions func(ctx context.Context, q view.DecisionQuery) (view.Decisions, error)
+	Top       func(ctx context.Context, q view.TopQuery) (view.Top, error)
+	Audit     func(ctx context.Context, q view.AuditQuery) (view.Audit, error)
+	// Conversion returns what became of the requests of limits with return_on.
 	Conversion func(ctx context.Context, q sends.Query) (Conversion, error)
-	// Upstreams returns the upstreams of this node, with the state of their targets on all nodes;
-	// may be nil.
-	Upstreams func(ctx context.Context) (Upstreams, error)
-	// Once remembers changes by their Idempotency-Key; nil to refuse requests with one.
+	// Upstreams returns the upstreams of this node, with the state of their targets on all nodes.
+	Upstreams func(ctx context.Context) (view.Upstreams, error)
+	// Once remembers changes by their Idempotency-Key.
 	Once Once
-	// Events publishes events to subscribers; may be nil.
+	// Events publishes events to subscribers.
 	Events *Events
 	// Dashboard serves "/" and all paths below "/dashboard/"; nil if there is none. It
 	// authenticates requests itself, by sessions and by a token in each form.
@@ -225,14 +224,14 @@ func OperatorOf(ctx context.Context) Operator {
 // operators, so it may contain all details. It is an error on both sides: functions of a server
 // return one to choose the status and the details, and a Client returns the one it received.
 type Problem struct {
-	Author   string       `json:"author,omitempty"` // author of the push in progress
-	Detail   string       `json:"detail"`
-	Node     string       `json:"node,omitempty"`     // node of the push in progress
-	Nodes    []NodeAnswer `json:"nodes,omitempty"`    // answers of the nodes to a push
-	Problems []string     `json:"problems,omitempty"` // all problems of a configuration
-	Status   int          `json:"status"`
-	Title    string       `json:"title"`
-	Type     string       `json:"type"`
+	Author   string            `json:"author,omitempty"` // author of the push in progress
+	Detail   string            `json:"detail"`
+	Node     string            `json:"node,omitempty"`     // node of the push in progress
+	Nodes    []view.NodeAnswer `json:"nodes,omitempty"`    // answers of the nodes to a push
+	Problems []string          `json:"problems,omitempty"` // all problems of a configuration
+	Status   int               `json:"status"`
+	Title    string            `json:"title"`
+	Type     string            `json:"type"`
 }
 
 // Error returns the detail.
@@ -269,7 +268,7 @@ func problemOf(err error, other int) Problem {
 		return Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.As(err, &known):
 		return *known
-	case errors.Is(err, proxy.ErrKeyQuery), errors.Is(err, proxy.ErrExplain):
+	case errors.Is(err, view.ErrKeyQuery), errors.Is(err, proxy.ErrExplain):
 		return Problem{Status: http.StatusBadRequest, Detail: unprefixed(err)}
 	}
 	return Problem{Status: other, Detail: proxy.ErrorText(err)}
@@ -278,7 +277,7 @@ func problemOf(err error, other int) Problem {
 // unprefixed returns the message of a query error without its general prefix.
 func unprefixed(err error) string {
 	text := err.Error()
-	for _, kind := range []error{proxy.ErrKeyQuery, proxy.ErrExplain} {
+	for _, kind := range []error{view.ErrKeyQuery, proxy.ErrExplain} {
 		text = strings.TrimPrefix(text, kind.Error()+": ")
 	}
 	return text

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+
 	"fmt"
+	"github.com/weir-proxy/weir/proxy/view"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -158,22 +160,22 @@ func returns[T any](v T, err error) func(context.Context) (T, error) {
 }
 
 func TestCluster_SendsWhatItIsGiven(t *testing.T) {
-	o := Options{Leader: returns(Leadership{Self: "a", Node: "b", Tasks: []TaskRun{}}, nil)}
+	o := Options{Leader: returns(view.Leadership{Self: "a", Node: "b", Tasks: []view.TaskRun{}}, nil)}
 	if w := adminRequest(o, "GET", "/api/v1/leader"); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"self":"a","node":"b","tasks":[]}` {
 		t.Errorf("leader = %d %s", w.Code, w.Body)
 	}
 	if w := adminRequest(o, "POST", "/api/v1/leader"); w.Code != 405 {
 		t.Errorf("POST leader = %d; want 405", w.Code)
 	}
-	o = Options{Leader: returns(Leadership{}, errors.New("redis is away"))}
+	o = Options{Leader: returns(view.Leadership{}, errors.New("redis is away"))}
 	if w := adminRequest(o, "GET", "/api/v1/leader"); w.Code != 503 || !strings.Contains(w.Body.String(), "redis is away") {
 		t.Errorf("leader that cannot be told = %d %s; want 503 and why", w.Code, w.Body)
 	}
 }
 
 func TestCluster_WantsTheToken(t *testing.T) {
-	o := Options{Token: "secret", Leader: returns(Leadership{}, nil), Nodes: returns(Nodes{}, nil),
-		Statistics: func(context.Context, int) (Statistics, error) { return Statistics{}, nil }}
+	o := Options{Token: "secret", Leader: returns(view.Leadership{}, nil), Nodes: returns(Nodes{}, nil),
+		Statistics: func(context.Context, int) (view.Statistics, error) { return view.Statistics{}, nil }}
 	for _, path := range []string{"leader", "nodes", "statistics"} {
 		if w := adminRequest(o, "GET", "/api/v1/"+path); w.Code != 401 {
 			t.Errorf("%s without the token = %d; want 401", path, w.Code)
@@ -186,7 +188,7 @@ func TestCluster_WantsTheToken(t *testing.T) {
 
 func TestCluster_Minutes(t *testing.T) {
 	var got int
-	o := Options{Statistics: func(_ context.Context, n int) (Statistics, error) { got = n; return Statistics{}, nil }}
+	o := Options{Statistics: func(_ context.Context, n int) (view.Statistics, error) { got = n; return view.Statistics{}, nil }}
 	for _, c := range []struct {
 		query      string
 		code, want int
@@ -217,11 +219,11 @@ func (f failingPusher) Rollback(_ context.Context, r Rollback) (Pushed, error) {
 }
 
 func (f failingPusher) History(context.Context) (History, error) {
-	return History{[]Entry{{Generation: 2, Author: "ann"}}}, f.err
+	return History{[]view.Entry{{Generation: 2, Author: "ann"}}}, f.err
 }
 
 func (f failingPusher) Diff(_ context.Context, n int64) (Diff, error) {
-	return Diff{Entry{Generation: n}, []config.Change{}, "- a"}, f.err
+	return Diff{view.Entry{Generation: n}, []config.Change{}, "- a"}, f.err
 }
 
 // planOf is what a plan is that was made of main.

@@ -1,13 +1,13 @@
 package admin
 
 import (
-	"time"
-
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// The types of the API's responses follow, with the fields of their JSON. Servers fill them in, and
-// a Client decodes into the same types.
+// The types of the API's responses follow that contain changes of the configuration; all others are in package
+// view. Servers fill them in, and a Client decodes into the same types.
 
 // A Reloaded is the result of a reload.
 type Reloaded struct {
@@ -16,32 +16,12 @@ type Reloaded struct {
 	Changed    bool   `json:"changed"` // false if the files have not changed
 }
 
-// A Leadership is the current leader, and the last runs of its tasks.
-type Leadership struct {
-	Self  string    `json:"self"` // the node that responds
-	Node  string    `json:"node"` // empty if there is no leader
-	Since time.Time `json:"since,omitzero"`
-	Token int64     `json:"token,omitempty"`
-	Tasks []TaskRun `json:"tasks"` // by name; without those that have not run yet
-}
-
-// A TaskRun is the last run of a leader task.
-type TaskRun struct {
-	Task  string    `json:"task"`
-	Node  string    `json:"node"`
-	At    time.Time `json:"at"` // when it started
-	Took  float64   `json:"took_ms"`
-	Did   string    `json:"did,omitempty"`
-	Error string    `json:"error,omitempty"`
-	Next  time.Time `json:"next"` // when it starts again
-}
-
 // Nodes are all live nodes.
 type Nodes struct {
-	Nodes []Member `json:"nodes"` // by id
-	Self  string   `json:"self"`  // the node that responds
+	Nodes []view.Member `json:"nodes"` // by id
+	Self  string        `json:"self"`  // the node that responds
 	// Lost are the nodes that ended without stopping, or were cut off, in the last hour; the latest first.
-	Lost []Member `json:"lost"`
+	Lost []view.Member `json:"lost"`
 	// Configurations are those that are served, each once: the one of most nodes first.
 	Configurations []NodeGroup `json:"configurations"`
 }
@@ -71,55 +51,6 @@ func (g NodeGroup) Differences() (lines []string) {
 	return lines
 }
 
-// A Member is one node.
-type Member struct {
-	ID         string    `json:"id"`
-	Address    string    `json:"address"` // of its admin listener
-	Version    string    `json:"version"`
-	Source     string    `json:"source"` // of its configuration: file or redis
-	Hash       string    `json:"hash"`   // of the configuration it serves
-	Generation int64     `json:"generation"`
-	Started    time.Time `json:"started"`
-	Seen       time.Time `json:"seen"`
-	Drift      bool      `json:"drift"`             // it serves another configuration than most nodes do
-	Problem    string    `json:"problem,omitempty"` // why it cannot read the pushed configuration
-}
-
-// Statistics are the counts of all nodes by minute.
-type Statistics struct {
-	Minutes []Minute `json:"minutes"` // oldest first, without minutes that have no requests; the last may not be over
-	// Last has the counts of 60 seconds, which ended at most six seconds ago.
-	Last Minute `json:"last"`
-}
-
-// A Minute has the counts of one minute.
-type Minute struct {
-	At     time.Time     `json:"at"` // when it started
-	Routes []RouteMinute `json:"routes"`
-}
-
-// A RouteMinute has the requests of a route by their outcomes, and the decisions of its limits. Requests
-// without a route have the name none.
-type RouteMinute struct {
-	Route         string        `json:"route"`
-	Requests      int64         `json:"requests"`
-	Allowed       int64         `json:"allowed"`
-	Refused       int64         `json:"refused"`        // by a limit, or for too many new keys
-	ShadowRefused int64         `json:"shadow_refused"` // allowed, but a limit in shadow mode would have refused them
-	Rejected      int64         `json:"rejected"`       // not forwarded for another reason
-	Unavailable   int64         `json:"unavailable"`    // not decided: the store was unreachable
-	Limits        []LimitMinute `json:"limits,omitempty"`
-}
-
-// A LimitMinute has the decisions of a limit: one for each request of which it was asked.
-type LimitMinute struct {
-	Limit         string `json:"limit"`
-	Allowed       int64  `json:"allowed"`
-	Refused       int64  `json:"refused"`
-	ShadowRefused int64  `json:"shadow_refused"`
-	Unavailable   int64  `json:"unavailable"`
-}
-
 // A Plan is what would change if a running weir served another configuration.
 type Plan struct {
 	Generation int64           `json:"generation"` // the current generation
@@ -142,41 +73,25 @@ type LimitRefusal struct {
 
 // A Pushed is the result of a push or of its dry run.
 type Pushed struct {
-	Generation int64           `json:"generation"`
-	Hash       string          `json:"hash"`
-	Nodes      []NodeAnswer    `json:"nodes"` // what each node serves
-	Changed    bool            `json:"changed"`
-	Restored   bool            `json:"restored,omitempty"` // redis had lost the configuration; it was published again
-	DryRun     bool            `json:"dry_run,omitempty"`
-	From       int64           `json:"from,omitempty"` // for a rollback, the restored generation
-	Changes    []config.Change `json:"changes"`
-	Warnings   []string        `json:"warnings,omitempty"`
-}
-
-// A NodeAnswer is the answer of one node.
-type NodeAnswer struct {
-	Node string `json:"node"`
-	Said string `json:"said"` // ok, or an error; empty if the node has not answered
+	Generation int64             `json:"generation"`
+	Hash       string            `json:"hash"`
+	Nodes      []view.NodeAnswer `json:"nodes"` // what each node serves
+	Changed    bool              `json:"changed"`
+	Restored   bool              `json:"restored,omitempty"` // redis had lost the configuration; it was published again
+	DryRun     bool              `json:"dry_run,omitempty"`
+	From       int64             `json:"from,omitempty"` // for a rollback, the restored generation
+	Changes    []config.Change   `json:"changes"`
+	Warnings   []string          `json:"warnings,omitempty"`
 }
 
 // A History is the list of pushes.
 type History struct {
-	History []Entry `json:"history"` // newest first, at most 20
-}
-
-// An Entry is one pushed configuration.
-type Entry struct {
-	Generation int64     `json:"generation"`
-	Hash       string    `json:"hash"`
-	Author     string    `json:"author"`
-	Node       string    `json:"node"` // the node that received the push
-	At         time.Time `json:"at"`
-	From       int64     `json:"from,omitempty"` // for a rollback, the restored generation
+	History []view.Entry `json:"history"` // newest first, at most 20
 }
 
 // A Diff is the difference between a generation and the previous one.
 type Diff struct {
-	Entry
+	view.Entry
 	Changes []config.Change `json:"changes"` // limit by limit; empty if the files can no longer be read
 	Diff    string          `json:"diff"`    // of the files, in unified format
 }
@@ -185,4 +100,10 @@ type Diff struct {
 type Health struct {
 	Checks map[string]string `json:"checks"` // "ok", or what is wrong
 	Status string            `json:"status"` // ok, degraded or not ready
+}
+
+// A Conversion tells of limits with return_on what became of the requests that they count.
+type Conversion struct {
+	Limits []sends.LimitCounts `json:"limits"`
+	Nodes  []view.NodeAnswer   `json:"nodes"` // the nodes that were asked, with the errors of those that did not reply
 }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // apiRoot is the path prefix of the API.
@@ -47,7 +47,7 @@ func (o Options) endpoints() []endpoint {
 		readEndpoint("/limits", "The limits of all routes of this node.", o.Limits),
 		readEndpoint("/nodes", "The live nodes and their configurations, and the nodes that were lost in the last hour.", o.Nodes),
 		readEndpoint("/leader", "The leader, and the runs of its tasks.", o.Leader),
-		o.upstreams(),
+		readEndpoint("/upstreams", "The upstreams of this node, and the health of their targets on all nodes.", o.Upstreams),
 		o.minutes(),
 		o.decisions(),
 		o.top(),
@@ -58,12 +58,12 @@ func (o Options) endpoints() []endpoint {
 		o.simulate(),
 		queryEndpoint("/plan", "What would change if this configuration were served, and which keys would be refused now.", o.plan).withMaxBody(maxBundleBody).exclusive("another plan is in progress on this node; try again later"),
 		queryEndpoint("/keys/inspect", "The state of a key under all limits that count by it. It is a POST because a value in a URL would appear in the logs of intermediaries.", o.Inspect),
-		writeEndpoint("/keys/reset", "Reset the counts and bans of a key on all nodes.", o.change(proxy.KeyReset)).idempotent(o.Once),
+		writeEndpoint("/keys/reset", "Reset the counts and bans of a key on all nodes.", o.change(view.KeyReset)).idempotent(o.Once),
 		writeEndpoint("/keys/grant", "Grant permits to a key, up to its limit, on all nodes.", o.grant).idempotent(o.Once),
 		writeEndpoint("/keys/ban", "Ban a key for some time on all nodes.", o.ban).idempotent(o.Once),
-		writeEndpoint("/keys/unban", "End the bans of a key on all nodes; its counts stay.", o.change(proxy.KeyUnban)).idempotent(o.Once),
+		writeEndpoint("/keys/unban", "End the bans of a key on all nodes; its counts stay.", o.change(view.KeyUnban)).idempotent(o.Once),
 		writeEndpoint("/keys/plan", "Assign a plan to a key for some time on all nodes. It takes precedence over the plan that a limit reads.", o.assign).idempotent(o.Once),
-		writeEndpoint("/keys/unplan", "End the assignment of a plan to a key on all nodes.", o.change(proxy.KeyUnassign)).idempotent(o.Once),
+		writeEndpoint("/keys/unplan", "End the assignment of a plan to a key on all nodes.", o.change(view.KeyUnassign)).idempotent(o.Once),
 		readEndpoint("/keys/plans", "The plans that operators have assigned to keys.", o.Plans),
 		writeEndpoint("/outcomes", "Tell what became of earlier requests: an outcome verified returns the permits that limits with return_on have taken for this value, as a response of the route that return_on names does.", o.Outcome).idempotent(o.Once),
 		readEndpoint("/bans", "The networks that are banned. Bans of keys are with each key.", o.Bans),
@@ -139,12 +139,6 @@ func writeEndpoint[Q, A any](path, summary string, do func(ctx context.Context, 
 func (e endpoint) withMaxBody(most int64) endpoint {
 	next := e.handle
 	e.handle = func(w http.ResponseWriter, r *http.Request) { next(w, withMaxBody(r, most)) }
-	return e
-}
-
-// unavailable returns e as an endpoint that responds with 404 and why.
-func (e endpoint) unavailable(why string) endpoint {
-	e.handle = func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, why) }
 	return e
 }
 

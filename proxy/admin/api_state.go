@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -46,7 +47,7 @@ func urlQueryEndpoint[A any](path, summary string, query []parameter, ask func(r
 
 func (o Options) minutes() endpoint {
 	query := []parameter{intParam("minutes", "The last so many; 60 when it is left out.", 1, maxMinutes)}
-	return urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", query, func(r *http.Request) (Statistics, error) {
+	return urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", query, func(r *http.Request) (view.Statistics, error) {
 		return o.Statistics(r.Context(), cmp.Or(intValue(r, "minutes"), defaultMinutes))
 	})
 }
@@ -60,18 +61,14 @@ func (o Options) decisions() endpoint {
 		stringParam("key", "Only requests with the key of that hash or id."), before,
 		intParam("n", "At most so many; 100 when it is left out.", 1, maxDecisions),
 	}
-	e := urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (Decisions, error) {
+	return urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (view.Decisions, error) {
 		q := r.URL.Query()
 		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // already checked
-		return o.Decisions(r.Context(), DecisionQuery{
+		return o.Decisions(r.Context(), view.DecisionQuery{
 			RequestID: q.Get("request_id"), Route: q.Get("route"), Limit: q.Get("limit"),
 			Outcome: q.Get("outcome"), Key: q.Get("key"), Before: at, N: intValue(r, "n"),
 		})
 	})
-	if o.Decisions == nil {
-		return e.unavailable("this node does not record decisions")
-	}
-	return e
 }
 
 func (o Options) top() endpoint {
@@ -80,14 +77,10 @@ func (o Options) top() endpoint {
 		intParam("minutes", "The last so many; all that are known when it is left out.", 1, topMinutes),
 		intParam("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
 	}
-	e := urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together. Limits with most refusals come first; keys whose count is uncertain are left out.", query, func(r *http.Request) (Top, error) {
+	return urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together. Limits with most refusals come first; keys whose count is uncertain are left out.", query, func(r *http.Request) (view.Top, error) {
 		q := r.URL.Query()
-		return o.Top(r.Context(), TopQuery{Route: q.Get("route"), Limit: q.Get("limit"), Minutes: intValue(r, "minutes"), N: intValue(r, "n")})
+		return o.Top(r.Context(), view.TopQuery{Route: q.Get("route"), Limit: q.Get("limit"), Minutes: intValue(r, "minutes"), N: intValue(r, "n")})
 	})
-	if o.Top == nil {
-		return e.unavailable("this node does not count keys")
-	}
-	return e
 }
 
 func (o Options) conversion() endpoint {
@@ -95,22 +88,10 @@ func (o Options) conversion() endpoint {
 		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
 		intParam("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
 	}
-	e := urlQueryEndpoint("/conversion", "What became of the requests that limits with return_on count, such as codes that are sent: within the longest window of each limit, of all keys and of those with most requests, on all nodes together.", query, func(r *http.Request) (Conversion, error) {
+	return urlQueryEndpoint("/conversion", "What became of the requests that limits with return_on count, such as codes that are sent: within the longest window of each limit, of all keys and of those with most requests, on all nodes together.", query, func(r *http.Request) (Conversion, error) {
 		q := r.URL.Query()
 		return o.Conversion(r.Context(), sends.Query{Route: q.Get("route"), Limit: q.Get("limit"), N: intValue(r, "n")})
 	})
-	if o.Conversion == nil {
-		return e.unavailable("this node does not count what is sent")
-	}
-	return e
-}
-
-func (o Options) upstreams() endpoint {
-	e := readEndpoint("/upstreams", "The upstreams of this node, and the health of their targets on all nodes.", o.Upstreams)
-	if o.Upstreams == nil {
-		return e.unavailable("this node has no information about upstreams")
-	}
-	return e
 }
 
 func (o Options) audit() endpoint {
@@ -118,13 +99,9 @@ func (o Options) audit() endpoint {
 		stringParam("before", "Only entries before the one with that id."),
 		intParam("n", "At most so many; 100 when it is left out.", 1, maxAudited),
 	}
-	e := urlQueryEndpoint("/audit", "The audit trail, newest first.", query, func(r *http.Request) (Audit, error) {
-		return o.Audit(r.Context(), AuditQuery{Before: r.URL.Query().Get("before"), N: intValue(r, "n")})
+	return urlQueryEndpoint("/audit", "The audit trail, newest first.", query, func(r *http.Request) (view.Audit, error) {
+		return o.Audit(r.Context(), view.AuditQuery{Before: r.URL.Query().Get("before"), N: intValue(r, "n")})
 	})
-	if o.Audit == nil {
-		return e.unavailable("this node has no audit trail")
-	}
-	return e
 }
 
 // diff returns the endpoint for the diff of a generation.

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // recordingOptions is an admin side that tells what it was asked to do, and by whom.
@@ -26,23 +27,24 @@ func recordingOptions(done *[]string) Options {
 		*done = append(*done, who.Name+" "+what)
 	}
 	return Options{
-		Config: func(ctx context.Context) (Config, error) { note(ctx, "config"); return Config{}, nil },
+		Audit:  func(context.Context, view.AuditQuery) (view.Audit, error) { return view.Audit{}, nil },
+		Config: func(ctx context.Context) (view.Config, error) { note(ctx, "config"); return view.Config{}, nil },
 		Reload: func(ctx context.Context) (Reloaded, error) { note(ctx, "reload"); return Reloaded{}, nil },
-		Standing: func(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
+		Standing: func(ctx context.Context, q view.KeyQuery) (view.KeyStanding, error) {
 			note(ctx, fmt.Sprintf("inspect %v", q.Pairs))
-			return proxy.KeyStanding{}, nil
+			return view.KeyStanding{}, nil
 		},
-		Change: func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+		Change: func(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
 			note(ctx, fmt.Sprintf("%s %v %s %d %s", c.Action, c.Pairs, c.For, c.Permits, c.Reason))
-			return proxy.KeyResult{KeyChange: c}, nil
+			return view.KeyResult{KeyChange: c}, nil
 		},
 		Outcome: func(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error) {
 			note(ctx, fmt.Sprintf("outcome %v", o))
 			return proxy.OutcomeResult{}, nil
 		},
-		Explain: func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
+		Explain: func(ctx context.Context, r view.ExplainRequest) (view.Explanation, error) {
 			note(ctx, "explain "+r.URL)
-			return proxy.Explanation{}, nil
+			return view.Explanation{}, nil
 		},
 	}
 }
@@ -88,11 +90,6 @@ func TestAPI_BadQuestions(t *testing.T) {
 		{"GET", "config?key=phone:1", "", 400, `no parameter \"key\"; leave it out`},
 		{"GET", "statistics?minutes=1&minutes=2", "", 400, "minutes is there twice"},
 		{"GET", "statistics?minute=1", "", 400, "write one of minutes"},
-		{"GET", "decisions", "", 404, "does not record decisions"},
-		{"GET", "top", "", 404, "does not count"},
-		{"GET", "upstreams", "", 404, "no information about upstreams"},
-		{"GET", "audit", "", 404, "no audit trail"},
-		{"GET", "events", "", 404, "no events"},
 	} {
 		var done []string
 		w := adminPost(recordingOptions(&done), c.method, "/api/v1/"+c.target, c.body)
@@ -110,10 +107,13 @@ func TestAPI_BadQuestions(t *testing.T) {
 }
 
 func TestAPI_DecisionsTakeAllParameters(t *testing.T) {
-	var got DecisionQuery
-	o := Options{Decisions: func(_ context.Context, q DecisionQuery) (Decisions, error) { got = q; return Decisions{}, nil }}
+	var got view.DecisionQuery
+	o := Options{Decisions: func(_ context.Context, q view.DecisionQuery) (view.Decisions, error) {
+		got = q
+		return view.Decisions{}, nil
+	}}
 	w := adminRequest(o, "GET", "/api/v1/decisions?request_id=a&route=b&limit=c&outcome=refused&key=d&n=7&before=2026-01-31T09:30:00Z")
-	want := DecisionQuery{"a", "b", "c", "refused", "d", time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC), 7}
+	want := view.DecisionQuery{RequestID: "a", Route: "b", Limit: "c", Outcome: "refused", Key: "d", Before: time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC), N: 7}
 	if w.Code != 200 || got != want {
 		t.Errorf("decisions = %d for %+v; want %+v", w.Code, got, want)
 	}
@@ -131,12 +131,13 @@ func TestAPI_ErrorsHaveTheirStatus(t *testing.T) {
 		code   int
 		detail string
 	}{
-		{fmt.Errorf("%w: write KEY=VALUE", proxy.ErrKeyQuery), 400, "write KEY=VALUE"},
+		{fmt.Errorf("%w: write KEY=VALUE", view.ErrKeyQuery), 400, "write KEY=VALUE"},
 		{fmt.Errorf("%w: an empty URL", proxy.ErrExplain), 400, "an empty URL"},
 		{errors.New("redis is away"), 503, "redis is away"},
 	} {
-		o := Options{Standing: func(context.Context, proxy.KeyQuery) (proxy.KeyStanding, error) {
-			return proxy.KeyStanding{}, c.err
+		trail := func(context.Context, view.AuditQuery) (view.Audit, error) { return view.Audit{}, nil }
+		o := Options{Audit: trail, Standing: func(context.Context, view.KeyQuery) (view.KeyStanding, error) {
+			return view.KeyStanding{}, c.err
 		}}
 		w := adminPost(o, "POST", "/api/v1/keys/inspect", "{}")
 		if w.Code != c.code || !strings.Contains(w.Body.String(), `"detail":"`+c.detail+`"`) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -148,24 +149,24 @@ func (c Client) base() string {
 }
 
 // Standing returns the state of a key.
-func (c Client) Standing(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
-	return post[proxy.KeyStanding](ctx, c, "/api/v1/keys/inspect", q)
+func (c Client) Standing(ctx context.Context, q view.KeyQuery) (view.KeyStanding, error) {
+	return post[view.KeyStanding](ctx, c, "/api/v1/keys/inspect", q)
 }
 
 // Change resets, grants, bans or unbans a key, or assigns a plan to it.
-func (c Client) Change(ctx context.Context, k proxy.KeyChange) (proxy.KeyResult, error) {
-	path := "/api/v1/keys/" + string(k.Action)
+func (c Client) Change(ctx context.Context, k view.KeyChange) (view.KeyResult, error) {
+	path, a := "/api/v1/keys/"+string(k.Action), KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason}
 	switch k.Action {
-	case proxy.KeyReset, proxy.KeyUnban, proxy.KeyUnassign:
-		return post[proxy.KeyResult](ctx, c, path, KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason})
-	case proxy.KeyGrant:
-		return post[proxy.KeyResult](ctx, c, path, KeyGrant{KeyQuery: k.KeyQuery, Permits: k.Permits, Reason: k.Reason})
-	case proxy.KeyBan:
-		return post[proxy.KeyResult](ctx, c, path, KeyBan{KeyQuery: k.KeyQuery, For: k.For, Reason: k.Reason})
-	case proxy.KeyAssign:
-		return post[proxy.KeyResult](ctx, c, path, KeyPlan{KeyQuery: k.KeyQuery, Plan: k.Plan, For: k.For, Reason: k.Reason})
+	case view.KeyReset, view.KeyUnban, view.KeyUnassign:
+		return post[view.KeyResult](ctx, c, path, a)
+	case view.KeyGrant:
+		return post[view.KeyResult](ctx, c, path, KeyGrant{a, k.Permits})
+	case view.KeyBan:
+		return post[view.KeyResult](ctx, c, path, KeyBan{a, k.For})
+	case view.KeyAssign:
+		return post[view.KeyResult](ctx, c, path, KeyPlan{a, k.Plan, k.For})
 	}
-	return proxy.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
+	return view.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
 }
 
 // Outcome tells what became of the requests for a key.
@@ -192,27 +193,22 @@ func (c Client) SetMaintenance(ctx context.Context, m MaintenanceChange) (Mainte
 }
 
 // Explain reports what the node would do with a request.
-func (c Client) Explain(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
-	return post[proxy.Explanation](ctx, c, "/api/v1/explain", r)
-}
-
-// Decided returns the decision about the request with that id; none if it is no longer stored.
-func (c Client) Decided(ctx context.Context, id string) (Decisions, error) {
-	return get[Decisions](ctx, c, "/api/v1/decisions?request_id="+url.QueryEscape(id))
+func (c Client) Explain(ctx context.Context, r view.ExplainRequest) (view.Explanation, error) {
+	return post[view.Explanation](ctx, c, "/api/v1/explain", r)
 }
 
 // TopOf returns the keys with most requests and with most refusals.
-func (c Client) TopOf(ctx context.Context, q TopQuery) (Top, error) {
-	return get[Top](ctx, c, "/api/v1/top?"+queryOf(map[string]string{"route": q.Route, "limit": q.Limit, "minutes": number(q.Minutes), "n": number(q.N)}))
+func (c Client) TopOf(ctx context.Context, q view.TopQuery) (view.Top, error) {
+	return get[view.Top](ctx, c, "/api/v1/top?"+queryOf(map[string]string{"route": q.Route, "limit": q.Limit, "minutes": number(q.Minutes), "n": number(q.N)}))
 }
 
 // Decisions returns recent decisions of all nodes, newest first.
-func (c Client) Decisions(ctx context.Context, q DecisionQuery) (Decisions, error) {
+func (c Client) Decisions(ctx context.Context, q view.DecisionQuery) (view.Decisions, error) {
 	before := ""
 	if !q.Before.IsZero() {
 		before = q.Before.Format(time.RFC3339Nano)
 	}
-	return get[Decisions](ctx, c, "/api/v1/decisions?"+queryOf(map[string]string{
+	return get[view.Decisions](ctx, c, "/api/v1/decisions?"+queryOf(map[string]string{
 		"request_id": q.RequestID, "route": q.Route, "limit": q.Limit, "outcome": q.Outcome, "key": q.Key, "before": before, "n": number(q.N),
 	}))
 }
@@ -237,34 +233,34 @@ func number(n int) string {
 }
 
 // Upstreams returns the upstreams of the node, with the state of their targets on all nodes.
-func (c Client) Upstreams(ctx context.Context) (Upstreams, error) {
-	return get[Upstreams](ctx, c, "/api/v1/upstreams")
+func (c Client) Upstreams(ctx context.Context) (view.Upstreams, error) {
+	return get[view.Upstreams](ctx, c, "/api/v1/upstreams")
 }
 
 // Nodes returns all live nodes.
 func (c Client) Nodes(ctx context.Context) (Nodes, error) { return get[Nodes](ctx, c, "/api/v1/nodes") }
 
 // Leader returns the current leader.
-func (c Client) Leader(ctx context.Context) (Leadership, error) {
-	return get[Leadership](ctx, c, "/api/v1/leader")
+func (c Client) Leader(ctx context.Context) (view.Leadership, error) {
+	return get[view.Leadership](ctx, c, "/api/v1/leader")
 }
 
 // Statistics returns the counts of the last minutes.
-func (c Client) Statistics(ctx context.Context, minutes int) (Statistics, error) {
-	return get[Statistics](ctx, c, "/api/v1/statistics?minutes="+strconv.Itoa(minutes))
+func (c Client) Statistics(ctx context.Context, minutes int) (view.Statistics, error) {
+	return get[view.Statistics](ctx, c, "/api/v1/statistics?minutes="+strconv.Itoa(minutes))
 }
 
 // Limits returns the limits of all routes of the node.
-func (c Client) Limits(ctx context.Context) (Limits, error) {
-	return get[Limits](ctx, c, "/api/v1/limits")
+func (c Client) Limits(ctx context.Context) (view.Limits, error) {
+	return get[view.Limits](ctx, c, "/api/v1/limits")
 }
 
 // AuditPage returns actions of operators, newest first.
-func (c Client) AuditPage(ctx context.Context, q AuditQuery) (Audit, error) {
-	return get[Audit](ctx, c, "/api/v1/audit?"+queryOf(map[string]string{"before": q.Before, "n": number(q.N)}))
+func (c Client) AuditPage(ctx context.Context, q view.AuditQuery) (view.Audit, error) {
+	return get[view.Audit](ctx, c, "/api/v1/audit?"+queryOf(map[string]string{"before": q.Before, "n": number(q.N)}))
 }
 
 // Routes returns the routes of the node.
-func (c Client) Routes(ctx context.Context) (Routes, error) {
-	return get[Routes](ctx, c, "/api/v1/routes")
+func (c Client) Routes(ctx context.Context) (view.Routes, error) {
+	return get[view.Routes](ctx, c, "/api/v1/routes")
 }

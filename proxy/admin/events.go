@@ -186,15 +186,11 @@ func (e *Events) end() {
 // events returns the endpoint for the stream of events (server-sent events). The stream ends when
 // the node stops or the client disconnects.
 func (o Options) events() endpoint {
-	e := endpoint{
+	return endpoint{
 		method: http.MethodGet, path: "/events", role: Read, stream: true, response: reflect.TypeFor[Event](),
 		summary: "What happens on this node, as server-sent events: each second what was counted (statistics), and what changes (reload, key).",
 		handle:  o.Stream,
 	}
-	if o.Events == nil {
-		return e.unavailable("this node has no events")
-	}
-	return e
 }
 
 // Stream sends events to an authenticated client. A subscriber that is too slow is disconnected;

@@ -52,9 +52,6 @@ func (e endpoint) idempotent(once Once) endpoint {
 		case len(sent) == 0:
 			next(w, r)
 			return
-		case once == nil:
-			problem(w, http.StatusNotImplemented, "this node does not remember changes; send none of "+idempotencyHeader)
-			return
 		case len(sent) > 1 || !isIdempotencyKey(sent[0]):
 			problem(w, http.StatusBadRequest, fmt.Sprintf("%s is one value of 1 to %d ASCII characters", idempotencyHeader, maxIdempotencyKey))
 			return

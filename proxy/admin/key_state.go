@@ -2,13 +2,12 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // changesRead is how many entries of the audit trail are searched for changes of a key.
@@ -16,16 +15,16 @@ const changesRead = 200
 
 // A KeyState is the state of a key, in one sentence and in full, and the last change of it by an operator.
 type KeyState struct {
-	proxy.KeyStanding
-	Verdict proxy.KeyVerdict `json:"verdict"`
+	view.KeyStanding
+	Verdict view.KeyVerdict `json:"verdict"`
 	// Version is for a change that applies only if nobody else has changed the key meanwhile. It is empty
 	// while the audit trail cannot be read.
-	Version    string      `json:"version,omitempty"`
-	LastChange *AuditEntry `json:"last_change,omitempty"` // none if it is not among the newest entries
+	Version    string           `json:"version,omitempty"`
+	LastChange *view.AuditEntry `json:"last_change,omitempty"` // none if it is not among the newest entries
 }
 
 // Inspect returns the state of a key.
-func (o Options) Inspect(ctx context.Context, q proxy.KeyQuery) (KeyState, error) {
+func (o Options) Inspect(ctx context.Context, q view.KeyQuery) (KeyState, error) {
 	// The trail is read first: what is recorded later has another version.
 	trail, unread := o.newestChanges(ctx)
 	s, err := o.Standing(ctx, q)
@@ -38,7 +37,7 @@ func (o Options) Inspect(ctx context.Context, q proxy.KeyQuery) (KeyState, error
 		return state, nil
 	}
 	state.Version = versionOf(trail)
-	if i := slices.IndexFunc(trail, func(e AuditEntry) bool { return e.changed(s) }); i >= 0 {
+	if i := slices.IndexFunc(trail, func(e view.AuditEntry) bool { return changed(e, s) }); i >= 0 {
 		state.LastChange = &trail[i]
 	}
 	return state, nil
@@ -47,10 +46,10 @@ func (o Options) Inspect(ctx context.Context, q proxy.KeyQuery) (KeyState, error
 // ChangeSince changes a key, unless an operator has changed it since the version of its state: then it
 // returns a Problem with the status 409 that says who and how. An empty version changes it in any case.
 // The version is compared before the change: of two changes within milliseconds, both may be made.
-func (o Options) ChangeSince(ctx context.Context, version string, c proxy.KeyChange) (proxy.KeyResult, error) {
+func (o Options) ChangeSince(ctx context.Context, version string, c view.KeyChange) (view.KeyResult, error) {
 	if version != "" {
 		if err := o.checkVersion(ctx, version, c.KeyQuery); err != nil {
-			return proxy.KeyResult{}, err
+			return view.KeyResult{}, err
 		}
 	}
 	return o.Change(ctx, c)
@@ -58,7 +57,7 @@ func (o Options) ChangeSince(ctx context.Context, version string, c proxy.KeyCha
 
 // checkVersion returns a Problem if a key was changed since version. While the trail cannot be read, the
 // version is not checked: a key must be changeable during an outage.
-func (o Options) checkVersion(ctx context.Context, version string, q proxy.KeyQuery) error {
+func (o Options) checkVersion(ctx context.Context, version string, q view.KeyQuery) error {
 	trail, err := o.newestChanges(ctx)
 	if err != nil || versionOf(trail) == version {
 		return nil
@@ -71,7 +70,7 @@ func (o Options) checkVersion(ctx context.Context, version string, q proxy.KeyQu
 		if e.ID == version {
 			return nil
 		}
-		if e.changed(s) {
+		if changed(e, s) {
 			return &Problem{Status: http.StatusConflict, Detail: e.Done(time.Now()) + ", after you looked; look at the key again"}
 		}
 	}
@@ -79,16 +78,13 @@ func (o Options) checkVersion(ctx context.Context, version string, q proxy.KeyQu
 }
 
 // newestChanges returns the newest entries of the audit trail.
-func (o Options) newestChanges(ctx context.Context) ([]AuditEntry, error) {
-	if o.Audit == nil {
-		return nil, nil
-	}
-	trail, err := o.Audit(ctx, AuditQuery{N: changesRead})
+func (o Options) newestChanges(ctx context.Context) ([]view.AuditEntry, error) {
+	trail, err := o.Audit(ctx, view.AuditQuery{N: changesRead})
 	return trail.Entries, err
 }
 
 // versionOf returns the version of all keys: that of the newest entry.
-func versionOf(trail []AuditEntry) string {
+func versionOf(trail []view.AuditEntry) string {
 	if len(trail) == 0 {
 		return "0"
 	}
@@ -96,79 +92,36 @@ func versionOf(trail []AuditEntry) string {
 }
 
 // changed reports whether e is a change of the key of s under a limit of s.
-func (e AuditEntry) changed(s proxy.KeyStanding) bool {
-	return e.Error == "" && e.Hash != "" && slices.ContainsFunc(s.Limits, func(l proxy.LimitStanding) bool {
-		return !l.Derived && l.Hash == e.Hash && slices.Contains(e.Limits, proxy.LimitName(l.Route, l.Limit))
+func changed(e view.AuditEntry, s view.KeyStanding) bool {
+	return e.Error == "" && e.Hash != "" && slices.ContainsFunc(s.Limits, func(l view.LimitStanding) bool {
+		return !l.Derived && l.Hash == e.Hash && slices.Contains(e.Limits, view.LimitName(l.Route, l.Limit))
 	})
 }
 
-// Done says what e did to a key, and how long before now: anna banned it for 1h, 2 min ago.
-func (e AuditEntry) Done(now time.Time) string {
-	text := e.Who + " " + e.Action
-	switch proxy.KeyAction(e.Action) {
-	case proxy.KeyReset:
-		text = e.Who + " reset it"
-	case proxy.KeyGrant:
-		text = fmt.Sprintf("%s granted it permits: %d", e.Who, e.Permits)
-	case proxy.KeyBan:
-		text = e.Who + " banned it for " + e.For
-	case proxy.KeyUnban:
-		text = e.Who + " unbanned it"
-	case proxy.KeyAssign:
-		text = e.Who + " assigned it a plan (" + e.Detail + ") for " + e.For
-	case proxy.KeyUnassign:
-		text = e.Who + " ended the assignment of its plan"
-	}
-	text += ", " + roughly(now.Sub(e.At)) + " ago"
-	if e.Reason != "" {
-		text += " (" + e.Reason + ")"
-	}
-	return text
-}
-
-// roughly returns d in whole days, hours, minutes or seconds.
-func roughly(d time.Duration) string {
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
-		if d >= u.unit {
-			return fmt.Sprint(int64(d/u.unit), " ", u.name)
-		}
-	}
-	return fmt.Sprint(max(int64(d/time.Second), 0), " s")
-}
-
-// A KeyAction is an action on a key without further parameters: reset, unban and unplan.
+// A KeyAction is an action on a key: without further parameters reset, unban and unplan.
 type KeyAction struct {
-	proxy.KeyQuery
+	view.KeyQuery
 	Reason  string `json:"reason,omitempty"`  // for the audit trail
 	Version string `json:"version,omitempty"` // change nothing if another operator has changed the key since this KeyState.Version
 }
 
 // A KeyGrant grants permits to a key.
 type KeyGrant struct {
-	proxy.KeyQuery
-	Permits int64  `json:"permits"`
-	Reason  string `json:"reason,omitempty"`
-	Version string `json:"version,omitempty"`
+	KeyAction
+	Permits int64 `json:"permits"`
 }
 
 // A KeyBan bans a key.
 type KeyBan struct {
-	proxy.KeyQuery
-	For     proxy.Span `json:"for"`
-	Reason  string     `json:"reason,omitempty"`
-	Version string     `json:"version,omitempty"`
+	KeyAction
+	For view.Span `json:"for"`
 }
 
 // A KeyPlan assigns a plan to a key.
 type KeyPlan struct {
-	proxy.KeyQuery
-	Plan    string     `json:"plan"`
-	For     proxy.Span `json:"for"`
-	Reason  string     `json:"reason,omitempty"`
-	Version string     `json:"version,omitempty"`
+	KeyAction
+	Plan string    `json:"plan"`
+	For  view.Span `json:"for"`
 }
 
 // Plans are the plans that operators have assigned to keys.
@@ -179,7 +132,7 @@ type Plans struct {
 // An AssignedPlan is the plan of a key.
 type AssignedPlan struct {
 	directive.Directive
-	ID string `json:"id"` // the key id, see proxy.KeyPair
+	ID string `json:"id"` // the key id, see view.KeyPair
 }
 
 // Bans are the networks that are banned, by network.
@@ -189,10 +142,10 @@ type Bans struct {
 
 // A MaintenanceChange begins or ends maintenance.
 type MaintenanceChange struct {
-	On     bool       `json:"on"`
-	Route  string     `json:"route,omitempty"` // empty for all routes
-	For    proxy.Span `json:"for,omitzero"`    // until it is ended if it is left out
-	Reason string     `json:"reason,omitempty"`
+	On     bool      `json:"on"`
+	Route  string    `json:"route,omitempty"` // empty for all routes
+	For    view.Span `json:"for,omitzero"`    // until it is ended if it is left out
+	Reason string    `json:"reason,omitempty"`
 }
 
 // Maintenance is what is under maintenance.
@@ -209,7 +162,7 @@ type Maintenance struct {
 func (m Maintenance) Where() string {
 	switch {
 	case len(m.Behind) > 0:
-		return proxy.BehindText(m.Behind)
+		return view.BehindText(m.Behind)
 	case m.Everywhere:
 		return "on all nodes"
 	}
@@ -217,20 +170,26 @@ func (m Maintenance) Where() string {
 }
 
 // change returns a handler for an action without further parameters.
-func (o Options) change(a proxy.KeyAction) func(context.Context, KeyAction) (proxy.KeyResult, error) {
-	return func(ctx context.Context, k KeyAction) (proxy.KeyResult, error) {
-		return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: a, Reason: k.Reason})
+func (o Options) change(a view.KeyAction) func(context.Context, KeyAction) (view.KeyResult, error) {
+	return func(ctx context.Context, k KeyAction) (view.KeyResult, error) {
+		return o.act(ctx, k, view.KeyChange{Action: a})
 	}
 }
 
-func (o Options) grant(ctx context.Context, k KeyGrant) (proxy.KeyResult, error) {
-	return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyGrant, Permits: k.Permits, Reason: k.Reason})
+func (o Options) grant(ctx context.Context, k KeyGrant) (view.KeyResult, error) {
+	return o.act(ctx, k.KeyAction, view.KeyChange{Action: view.KeyGrant, Permits: k.Permits})
 }
 
-func (o Options) assign(ctx context.Context, k KeyPlan) (proxy.KeyResult, error) {
-	return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyAssign, Plan: k.Plan, For: k.For, Reason: k.Reason})
+func (o Options) assign(ctx context.Context, k KeyPlan) (view.KeyResult, error) {
+	return o.act(ctx, k.KeyAction, view.KeyChange{Action: view.KeyAssign, Plan: k.Plan, For: k.For})
 }
 
-func (o Options) ban(ctx context.Context, k KeyBan) (proxy.KeyResult, error) {
-	return o.ChangeSince(ctx, k.Version, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: proxy.KeyBan, For: k.For, Reason: k.Reason})
+func (o Options) ban(ctx context.Context, k KeyBan) (view.KeyResult, error) {
+	return o.act(ctx, k.KeyAction, view.KeyChange{Action: view.KeyBan, For: k.For})
+}
+
+// act makes a change to the key of k.
+func (o Options) act(ctx context.Context, k KeyAction, c view.KeyChange) (view.KeyResult, error) {
+	c.KeyQuery, c.Reason = k.KeyQuery, k.Reason
+	return o.ChangeSince(ctx, k.Version, c)
 }

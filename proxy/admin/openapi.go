@@ -172,7 +172,7 @@ func (s schemas) fields(t reflect.Type, properties object, required *[]string) {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case name == "-" || !f.IsExported():
+		case name == "-" || f.Tag.Get("api") == "-" || !f.IsExported():
 		case f.Anonymous && name == "":
 			s.fields(f.Type, properties, required)
 		default:

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A SimulateQuery is an access log to replay with the current configuration, and optionally with
@@ -37,32 +38,14 @@ type Simulation struct {
 	Result     proxy.ReplayTally  `json:"result"`
 	Against    *proxy.ReplayTally `json:"against,omitempty"`
 	// Differences compares the routes and limits of both.
-	Differences []SimulatedDifference `json:"differences,omitempty"`
-	Notes       []string              `json:"notes"` // limitations of the result, and what to log to avoid them
-}
-
-// A SimulatedDifference compares a route, or with Limit set a limit, in two configurations.
-type SimulatedDifference struct {
-	Route string        `json:"route"`
-	Limit string        `json:"limit,omitempty"`
-	A     SimulatedSide `json:"a"` // the current configuration
-	B     SimulatedSide `json:"b"` // the other configuration
-}
-
-// A SimulatedSide is the result of one configuration.
-type SimulatedSide struct {
-	There    bool     `json:"there"` // the configuration has this route or limit
-	Rates    []string `json:"rates"`
-	Passed   int64    `json:"passed"`
-	Refused  int64    `json:"refused"`
-	Shadowed int64    `json:"shadowed"`
-	Unknown  int64    `json:"unknown"`
+	Differences []view.SimulatedDifference `json:"differences,omitempty"`
+	Notes       []string                   `json:"notes"` // limitations of the result, and what to log to avoid them
 }
 
 // simulate returns the endpoint that replays an access log. It changes nothing, so the role read
 // suffices.
 func (o Options) simulate() endpoint {
-	e := endpoint{
+	return endpoint{
 		method: http.MethodPost, path: "/simulate", role: Read, form: true, request: reflect.TypeFor[SimulateForm](), response: reflect.TypeFor[Simulation](),
 		summary: "What this node's configuration, and another one beside it, would have done with the requests of an access log; it takes nothing. One is replayed at a time.",
 		handle: func(w http.ResponseWriter, r *http.Request) {
@@ -71,10 +54,6 @@ func (o Options) simulate() endpoint {
 			}
 		},
 	}
-	if o.Simulate == nil {
-		return e.unavailable("this node does not replay logs")
-	}
-	return e
 }
 
 func (o Options) replay(w http.ResponseWriter, r *http.Request) (Simulation, error) {

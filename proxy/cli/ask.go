@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // adminFlags are the flags that select the admin listener of a running process.
@@ -105,7 +106,7 @@ func reportRefusal(out io.Writer, err error) error {
 }
 
 // printUnanswered prints which nodes did not answer a question or could not do what was asked, and returns how many.
-func printUnanswered(out io.Writer, nodes []admin.NodeAnswer) (failed int) {
+func printUnanswered(out io.Writer, nodes []view.NodeAnswer) (failed int) {
 	for _, n := range nodes {
 		if n.Said != "ok" {
 			failed++

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/node"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An Env is the environment of a command: its input, output and signals.
@@ -205,16 +206,16 @@ type outcomeCommand struct {
 
 // Run reports the outcome, and prints what was returned.
 func (o outcomeCommand) Run(ctx context.Context, w Env) error {
-	pair, err := proxy.ParseKeyPair(o.Pair)
+	pair, err := view.ParseKeyPair(o.Pair)
 	if err != nil {
-		return withoutPrefix(err, proxy.ErrKeyQuery)
+		return withoutPrefix(err, view.ErrKeyQuery)
 	}
 	r, err := o.client().Outcome(ctx, proxy.Outcome{Key: pair.Key, Value: pair.Value, Outcome: o.Outcome})
 	if err != nil || o.JSON {
 		return printJSON(w, r, err)
 	}
 	for _, l := range r.Returned {
-		if _, err := fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", proxy.LimitName(l.Route, l.Limit), plural(l.Requests, "request")); err != nil {
+		if _, err := fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", view.LimitName(l.Route, l.Limit), plural(l.Requests, "request")); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // namesWithin bounds how long a completion waits for a running weir.
@@ -181,7 +181,7 @@ func (c completeCommand) names(ctx context.Context, of string) (names []string) 
 }
 
 // configuredLimits returns the names of the limits of the default configuration file.
-func configuredLimits() (all admin.Limits) {
+func configuredLimits() (all view.Limits) {
 	path, err := configPath("")
 	if err != nil {
 		return all
@@ -192,7 +192,7 @@ func configuredLimits() (all admin.Limits) {
 	}
 	for _, r := range c.Routes {
 		for _, l := range r.Limits {
-			one := admin.Limit{Route: r.Name, Name: l.Name, Key: l.Key.Name}
+			one := view.Limit{Route: r.Name, Name: l.Name, Key: l.Key.Name}
 			if l.Key.Join != nil {
 				for _, part := range l.Key.Components() {
 					one.Parts = append(one.Parts, part.Name)

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 type explainCommand struct {
@@ -79,7 +80,7 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	return c.print(w, e)
 }
 
-func (c explainCommand) print(w Env, e proxy.Explanation) error {
+func (c explainCommand) print(w Env, e view.Explanation) error {
 	if c.JSON {
 		return printJSON(w, e, nil)
 	}
@@ -89,8 +90,8 @@ func (c explainCommand) print(w Env, e proxy.Explanation) error {
 
 // request builds the request that the command line describes; methods are those
 // that routes name.
-func (c explainCommand) request(methods []string, stdin io.Reader) (proxy.ExplainRequest, error) {
-	r := proxy.ExplainRequest{Method: c.Method, URL: c.URL, Header: map[string][]string{}}
+func (c explainCommand) request(methods []string, stdin io.Reader) (view.ExplainRequest, error) {
+	r := view.ExplainRequest{Method: c.Method, URL: c.URL, Header: map[string][]string{}}
 	if err := checkMethod(c.Method, methods); err != nil {
 		return r, err
 	}
@@ -190,7 +191,7 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 	if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, c.Method) {
 		return fmt.Errorf("explain %s: write the URL after it, for example weir explain %s /v1/search", c.Method, c.Method)
 	}
-	found, err := c.client().Decided(ctx, c.Method)
+	found, err := c.client().Decisions(ctx, view.DecisionQuery{RequestID: c.Method})
 	if err != nil || c.JSON {
 		return printJSON(w, found, err)
 	}
@@ -205,7 +206,7 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 }
 
 // printDecision prints a decision as text.
-func printDecision(w Env, d admin.Decision) {
+func printDecision(w Env, d view.Decision) {
 	p := newPalette(w.Stdout)
 	fmt.Fprintf(w.Stdout, "%s\n", p.head(fmt.Sprintf("%s %s: %d, %s", d.Method, d.Path, d.Status, d.Outcome)))
 	if d.Summary != "" {
@@ -252,7 +253,7 @@ func printDecision(w Env, d admin.Decision) {
 
 // An explainText writes an explanation as text.
 type explainText struct {
-	proxy.Explanation
+	view.Explanation
 	palette
 }
 
@@ -305,7 +306,7 @@ func (e explainText) route(t *tabwriter.Writer) {
 }
 
 // matchers returns the conditions of a route in one line.
-func matchers(r *proxy.ExplainedRoute) string {
+func matchers(r *view.ExplainedRoute) string {
 	words := []string{strings.Join(r.Methods, ","), r.Host + r.Path}
 	if words[0] == "" {
 		words = words[1:]
@@ -377,12 +378,12 @@ func (e explainText) returns(t *tabwriter.Writer) {
 	}
 	e.section(t, "RETURNS")
 	for _, r := range e.Returns {
-		fmt.Fprintf(t, "  %s\twith a status of %s\tthe permits of the same %s\n", proxy.LimitName(r.Route, r.Limit), strings.Join(r.Status, ", "), r.Key)
+		fmt.Fprintf(t, "  %s\twith a status of %s\tthe permits of the same %s\n", view.LimitName(r.Route, r.Limit), strings.Join(r.Status, ", "), r.Key)
 	}
 }
 
 // verdict returns the result of one rate.
-func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) string {
+func (e explainText) verdict(l view.ExplainedLimit, w view.ExplainedWindow) string {
 	left := fmt.Sprintf("%d of %d", w.Remaining, w.Most)
 	if l.Price != "" {
 		left = w.Left

@@ -11,8 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // keysCommand shows and changes the state of a key on all nodes.
@@ -37,12 +37,12 @@ type keyArgs struct {
 }
 
 // query returns the query for the key.
-func (k keyArgs) query() (proxy.KeyQuery, error) {
-	q := proxy.KeyQuery{Route: k.Route, Limit: k.Limit}
+func (k keyArgs) query() (view.KeyQuery, error) {
+	q := view.KeyQuery{Route: k.Route, Limit: k.Limit}
 	for _, text := range k.Pairs {
-		pair, err := proxy.ParseKeyPair(text)
+		pair, err := view.ParseKeyPair(text)
 		if err != nil {
-			return q, withoutPrefix(err, proxy.ErrKeyQuery)
+			return q, withoutPrefix(err, view.ErrKeyQuery)
 		}
 		q.Pairs = append(q.Pairs, pair)
 	}
@@ -55,7 +55,7 @@ func withoutPrefix(err, kind error) error {
 }
 
 // change applies c to the key, or looks it up if c has no action, and prints the result.
-func (k keyArgs) change(ctx context.Context, w Env, c proxy.KeyChange) error {
+func (k keyArgs) change(ctx context.Context, w Env, c view.KeyChange) error {
 	var err error
 	if c.KeyQuery, err = k.query(); err != nil {
 		return err
@@ -75,7 +75,7 @@ type keysGet struct{ keyArgs }
 
 // Run prints the state of the key, without taking permits.
 func (k keysGet) Run(ctx context.Context, w Env) error {
-	return k.change(ctx, w, proxy.KeyChange{})
+	return k.change(ctx, w, view.KeyChange{})
 }
 
 // reasonFlag is the flag for the reason of a change.
@@ -90,7 +90,7 @@ type keysReset struct {
 
 // Run resets the counts.
 func (k keysReset) Run(ctx context.Context, w Env) error {
-	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyReset, Reason: k.Reason})
+	return k.change(ctx, w, view.KeyChange{Action: view.KeyReset, Reason: k.Reason})
 }
 
 type keysGrant struct {
@@ -101,7 +101,7 @@ type keysGrant struct {
 
 // Run grants permits.
 func (k keysGrant) Run(ctx context.Context, w Env) error {
-	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyGrant, Permits: k.Permits, Reason: k.Reason})
+	return k.change(ctx, w, view.KeyChange{Action: view.KeyGrant, Permits: k.Permits, Reason: k.Reason})
 }
 
 type keysBan struct {
@@ -116,11 +116,11 @@ func (k keysBan) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyBan, For: span, Reason: k.Reason})
+	return k.change(ctx, w, view.KeyChange{Action: view.KeyBan, For: span, Reason: k.Reason})
 }
 
 // parseFor parses the flag --for; the error has an example.
-func parseFor(text, example string) (span proxy.Span, err error) {
+func parseFor(text, example string) (span view.Span, err error) {
 	if span.UnmarshalText([]byte(text)) != nil {
 		err = fmt.Errorf("--for %s: a duration needs a unit; write for example %s", text, example)
 	}
@@ -134,7 +134,7 @@ type keysUnban struct {
 
 // Run ends bans.
 func (k keysUnban) Run(ctx context.Context, w Env) error {
-	return k.change(ctx, w, proxy.KeyChange{Action: proxy.KeyUnban, Reason: k.Reason})
+	return k.change(ctx, w, view.KeyChange{Action: view.KeyUnban, Reason: k.Reason})
 }
 
 // printJSON prints v as JSON. If the request for it failed, it returns that error.
@@ -163,7 +163,7 @@ type keysPlan struct {
 func (k keysPlan) Run(ctx context.Context, w Env) error {
 	key := keyArgs{adminFlags: k.adminFlags, Pairs: k.Args, Route: k.Route, JSON: k.JSON}
 	if k.Clear {
-		return key.change(ctx, w, proxy.KeyChange{Action: proxy.KeyUnassign, Reason: k.Reason})
+		return key.change(ctx, w, view.KeyChange{Action: view.KeyUnassign, Reason: k.Reason})
 	}
 	last := len(k.Args) - 1
 	name := k.Args[last]
@@ -175,7 +175,7 @@ func (k keysPlan) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	return key.change(ctx, w, proxy.KeyChange{Action: proxy.KeyAssign, Plan: name, For: span, Reason: k.Reason})
+	return key.change(ctx, w, view.KeyChange{Action: view.KeyAssign, Plan: name, For: span, Reason: k.Reason})
 }
 
 // keysPlans lists the plans that are assigned to keys.
@@ -217,7 +217,7 @@ func (k *keysText) printf(format string, values ...any) {
 }
 
 // ask changes a key, or looks it up if c has no action. It writes the answer, and returns it.
-func (k *keysText) ask(ctx context.Context, client admin.Client, c proxy.KeyChange) (any, error) {
+func (k *keysText) ask(ctx context.Context, client admin.Client, c view.KeyChange) (any, error) {
 	if c.Action == "" {
 		s, err := client.Standing(ctx, c.KeyQuery)
 		if k.at = s.At; err == nil {
@@ -233,7 +233,7 @@ func (k *keysText) ask(ctx context.Context, client admin.Client, c proxy.KeyChan
 }
 
 // standing writes the state of a key, which begins with whether it is refused.
-func (k *keysText) standing(s proxy.KeyStanding) {
+func (k *keysText) standing(s view.KeyStanding) {
 	if len(s.Limits)+len(s.Networks) == 0 {
 		k.printf("no network is banned there\n")
 		return
@@ -244,12 +244,12 @@ func (k *keysText) standing(s proxy.KeyStanding) {
 }
 
 // result writes the result of a change, the state after it, and last whether the key is refused now.
-func (k *keysText) result(r proxy.KeyResult) {
+func (k *keysText) result(r view.KeyResult) {
 	if r.Network == nil {
 		k.printf("%s\n", k.done(r))
 		k.limits(r.Changed)
 		for _, s := range r.Skipped {
-			k.printf("not changed: %s: %s\n", proxy.LimitName(s.Route, s.Limit), s.Why)
+			k.printf("not changed: %s: %s\n", view.LimitName(s.Route, s.Limit), s.Why)
 		}
 	} else {
 		k.networkResult(r)
@@ -261,13 +261,13 @@ func (k *keysText) result(r proxy.KeyResult) {
 }
 
 // done says what was done, under which limits and where. Of limits under which there was nothing to do, it says so.
-func (k *keysText) done(r proxy.KeyResult) string {
-	verb := map[proxy.KeyAction]string{
-		proxy.KeyReset: "reset", proxy.KeyGrant: grantedText(r),
-		proxy.KeyBan: "banned for " + r.For.String() + " by", proxy.KeyUnban: "ended bans by",
-		proxy.KeyAssign: "assigned the plan " + r.Plan + " for " + r.For.String() + " under", proxy.KeyUnassign: "ended the assignment of a plan under",
+func (k *keysText) done(r view.KeyResult) string {
+	verb := map[view.KeyAction]string{
+		view.KeyReset: "reset", view.KeyGrant: grantedText(r),
+		view.KeyBan: "banned for " + r.For.String() + " by", view.KeyUnban: "ended bans by",
+		view.KeyAssign: "assigned the plan " + r.Plan + " for " + r.For.String() + " under", view.KeyUnassign: "ended the assignment of a plan under",
 	}[r.Action]
-	nothing := map[proxy.KeyAction]string{proxy.KeyReset: "nothing to reset under ", proxy.KeyUnban: "there was no ban to end by "}[r.Action]
+	nothing := map[view.KeyAction]string{view.KeyReset: "nothing to reset under ", view.KeyUnban: "there was no ban to end by "}[r.Action]
 	done, not := namesOf(r.Affected()), namesOf(r.Unaffected())
 	if not != "" && nothing == "" { // a grant says it
 		done, not = namesOf(r.Changed), ""
@@ -287,16 +287,16 @@ func (k *keysText) done(r proxy.KeyResult) string {
 }
 
 // namesOf returns the names of limits.
-func namesOf(limits []proxy.LimitStanding) string {
+func namesOf(limits []view.LimitStanding) string {
 	var names []string
 	for _, l := range limits {
-		names = append(names, proxy.LimitName(l.Route, l.Limit))
+		names = append(names, view.LimitName(l.Route, l.Limit))
 	}
 	return strings.Join(names, ", ")
 }
 
 // grantedText says how many permits were granted, and if these are less than were asked for, why.
-func grantedText(r proxy.KeyResult) string {
+func grantedText(r view.KeyResult) string {
 	switch n := r.Granted(); {
 	case r.Later || n == r.Permits:
 		return "granted " + plural(int(r.Permits), "permit") + " of"
@@ -314,7 +314,7 @@ func (k *keysText) notes(notes []string) {
 }
 
 // limits writes a table for each key, with one line for each rate.
-func (k *keysText) limits(all []proxy.LimitStanding) {
+func (k *keysText) limits(all []view.LimitStanding) {
 	last := ""
 	t := tabwriter.NewWriter(k.w, 0, 0, 2, ' ', 0)
 	for _, l := range all {
@@ -324,7 +324,7 @@ func (k *keysText) limits(all []proxy.LimitStanding) {
 			k.printf("\n%s  %s  %s\n", k.head(l.Masked), "hash "+l.Hash, l.ID)
 			fmt.Fprintln(t, "  LIMIT\tRATE\tUSED\tLEFT\tNEXT IN\tFULL IN\tBANNED FOR\t")
 		}
-		name := proxy.LimitName(l.Route, l.Limit)
+		name := view.LimitName(l.Route, l.Limit)
 		if l.Unknown != "" {
 			fmt.Fprintf(t, "  %s\t-\t-\t-\t-\t-\t-\t%s\n", name, l.Unknown)
 		}
@@ -348,7 +348,7 @@ func (k *keysText) until(t time.Time) string {
 }
 
 // remarks returns the last column of a line.
-func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
+func remarks(l view.LimitStanding, w view.WindowStanding) string {
 	all := holding(
 		fact{l.Mode == "shadow", "shadow: refuses nobody"},
 		fact{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},

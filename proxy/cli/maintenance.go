@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // keysBans lists the bans of networks.
@@ -92,9 +92,9 @@ func endsIn(d directive.Directive, now time.Time) string {
 }
 
 // networkResult writes the result of a ban or unban of a network.
-func (k *keysText) networkResult(r proxy.KeyResult) {
+func (k *keysText) networkResult(r view.KeyResult) {
 	done, where := "unbanned", r.Where()
-	if r.Action == proxy.KeyBan {
+	if r.Action == view.KeyBan {
 		done = "banned for " + r.For.String()
 	}
 	if !r.Everywhere {

@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 func TestPush_SaysWhatCameOfIt(t *testing.T) {
-	nodes := []admin.NodeAnswer{{Node: "a", Said: "ok"}, {Node: "b", Said: "no such file"}}
+	nodes := []view.NodeAnswer{{Node: "a", Said: "ok"}, {Node: "b", Said: "no such file"}}
 	for _, row := range []struct {
 		done admin.Pushed
 		want string
@@ -69,7 +69,7 @@ func TestExplained_RefusalsOfARunningWeir(t *testing.T) {
 		{away, "", "away"},
 		{&admin.Problem{Detail: "a generation is a number"}, "", "a generation is a number"},
 		{&admin.Problem{Detail: "a", Problems: []string{"a", "b"}}, "a\nb\n", errReported.Error()},
-		{&admin.Problem{Detail: "refused", Nodes: []admin.NodeAnswer{{Node: "n", Said: "no"}, {Node: "m"}}}, "n: no\nm: no answer\n", "not all nodes agree; nothing has changed"},
+		{&admin.Problem{Detail: "refused", Nodes: []view.NodeAnswer{{Node: "n", Said: "no"}, {Node: "m"}}}, "n: no\nm: no answer\n", "not all nodes agree; nothing has changed"},
 	} {
 		var out bytes.Buffer
 		if err := reportRefusal(&out, row.err); err.Error() != row.want || out.String() != row.out {
@@ -241,12 +241,12 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe
 
 func TestKeys_StandingInText(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	window := proxy.WindowStanding{Rate: "1/1m", Used: 1, Next: at.Add(time.Millisecond), Full: at.Add(90 * time.Second)}
-	odd := proxy.WindowStanding{Rate: "5/1h", Left: 5, Overflow: true, Unreadable: true}
-	s := proxy.KeyStanding{At: at, Notes: []string{"one", "two"}, Limits: []proxy.LimitStanding{
-		{Route: "sms", Limit: "phone", Mode: "enforce", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []proxy.WindowStanding{window, odd}, Penalty: &proxy.PenaltyStanding{Refused: 2, After: 3, Ban: proxy.Span(time.Hour)}},
+	window := view.WindowStanding{Rate: "1/1m", Used: 1, Next: at.Add(time.Millisecond), Full: at.Add(90 * time.Second)}
+	odd := view.WindowStanding{Rate: "5/1h", Left: 5, Overflow: true, Unreadable: true}
+	s := view.KeyStanding{At: at, Notes: []string{"one", "two"}, Limits: []view.LimitStanding{
+		{Route: "sms", Limit: "phone", Mode: "enforce", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []view.WindowStanding{window, odd}, Penalty: &view.PenaltyStanding{Refused: 2, After: 3, Ban: view.Span(time.Hour)}},
 		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
-		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []proxy.WindowStanding{{Rate: "1/1m", Left: 1}, {Rate: "3/1h", Used: 9, Left: 5, Conversion: &proxy.ConversionStanding{Confirmed: 2, Allowed: 14}}}},
+		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []view.WindowStanding{{Rate: "1/1m", Left: 1}, {Rate: "3/1h", Used: 9, Left: 5, Conversion: &view.ConversionStanding{Confirmed: 2, Allowed: 14}}}},
 	}}
 	want := `refused now by sms.phone (banned), passes 04:04:05 UTC (60 min)
 
@@ -275,23 +275,23 @@ note: two
 }
 
 func TestKeys_ChangesInText(t *testing.T) {
-	changed := []proxy.LimitStanding{{Route: "sms", Limit: "phone"}}
+	changed := []view.LimitStanding{{Route: "sms", Limit: "phone"}}
 	for _, row := range []struct {
-		result proxy.KeyResult
+		result view.KeyResult
 		want   string // the first line, and those of what was not changed
 	}{
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: changed}, "reset sms.phone, on all nodes"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(3)}, "granted 3 permits of sms.phone, on all nodes"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(1)}, "granted 1 of 3 permits, because no more were used, of sms.phone, on all nodes"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(0)}, "granted nothing, because no permit was used, of sms.phone, on all nodes"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Changed: changed}, "banned for 1h by sms.phone, on this node only"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Changed: append(changed, proxy.LimitStanding{Route: "sms", Limit: "hour"}), Skipped: []proxy.SkippedLimit{{Route: "sms", Limit: "day", Why: "no ban"}}, Notes: []string{"later"}},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyReset}, Everywhere: true, Changed: changed}, "reset sms.phone, on all nodes"},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(3)}, "granted 3 permits of sms.phone, on all nodes"},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(1)}, "granted 1 of 3 permits, because no more were used, of sms.phone, on all nodes"},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyGrant, Permits: 3}, Everywhere: true, Changed: granted(0)}, "granted nothing, because no permit was used, of sms.phone, on all nodes"},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, Changed: changed}, "banned for 1h by sms.phone, on this node only"},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyUnban}, Everywhere: true, Changed: append(changed, view.LimitStanding{Route: "sms", Limit: "hour"}), Skipped: []view.SkippedLimit{{Route: "sms", Limit: "day", Why: "no ban"}}, Notes: []string{"later"}},
 			"ended bans by sms.phone, sms.hour, on all nodes\nnot changed: sms.day: no ban\nnote: later"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyUnban}, Everywhere: true, Changed: append(changed, proxy.LimitStanding{Route: "sms", Limit: "hour", Unaffected: true})},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyUnban}, Everywhere: true, Changed: append(changed, view.LimitStanding{Route: "sms", Limit: "hour", Unaffected: true})},
 			"ended bans by sms.phone, on all nodes; there was no ban to end by sms.hour"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyReset}, Everywhere: true, Changed: []proxy.LimitStanding{{Route: "sms", Limit: "hour", Unaffected: true}}, Now: proxy.KeyVerdict{Refused: true, Text: "still refused on all nodes"}},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyReset}, Everywhere: true, Changed: []view.LimitStanding{{Route: "sms", Limit: "hour", Unaffected: true}}, Now: view.KeyVerdict{Refused: true, Text: "still refused on all nodes"}},
 			"nothing to reset under sms.hour\nstill refused on all nodes"},
-		{proxy.KeyResult{KeyChange: proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}, Behind: []string{"b", "c"}, Changed: changed},
+		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, Behind: []string{"b", "c"}, Changed: changed},
 			"banned for 1h by sms.phone, on all nodes but b, c, not heard from: they follow within seconds"},
 	} {
 		var out bytes.Buffer
@@ -310,8 +310,8 @@ func TestKeys_ChangesInText(t *testing.T) {
 }
 
 // granted is the state of a key after so many permits came back.
-func granted(n int64) []proxy.LimitStanding {
-	return []proxy.LimitStanding{{Route: "sms", Limit: "phone", Windows: []proxy.WindowStanding{{Rate: "1/1m", Granted: min(n, 1)}, {Rate: "9/1h", Granted: n}}}}
+func granted(n int64) []view.LimitStanding {
+	return []view.LimitStanding{{Route: "sms", Limit: "phone", Windows: []view.WindowStanding{{Rate: "1/1m", Granted: min(n, 1)}, {Rate: "9/1h", Granted: n}}}}
 }
 
 func TestProgress_OnATerminalOnly(t *testing.T) {
@@ -364,14 +364,14 @@ func TestPalette_ColoursTerminalsOnly(t *testing.T) {
 // What a limit says is told in the words of its answer.
 func TestExplainText_Verdicts(t *testing.T) {
 	e := explainText{}
-	enforced, shadow := proxy.ExplainedLimit{Mode: "enforce", Scope: "overall", Exposed: true, Cost: 1}, proxy.ExplainedLimit{Mode: "shadow", Scope: "overall", Exposed: true, Cost: 1}
-	much := proxy.ExplainedLimit{Mode: "enforce", Scope: "per_instance", Cost: 3, Override: true, Shared: "a:b", Penalty: "banned", Wait: "500ms"}
+	enforced, shadow := view.ExplainedLimit{Mode: "enforce", Scope: "overall", Exposed: true, Cost: 1}, view.ExplainedLimit{Mode: "shadow", Scope: "overall", Exposed: true, Cost: 1}
+	much := view.ExplainedLimit{Mode: "enforce", Scope: "per_instance", Cost: 3, Override: true, Shared: "a:b", Penalty: "banned", Wait: "500ms"}
 	for want, got := range map[string]string{
-		"allowed, 2 of 5 left":         e.verdict(enforced, proxy.ExplainedWindow{Allowed: true, Remaining: 2, Most: 5}),
-		"refused, passes in 1m30s":     e.verdict(enforced, proxy.ExplainedWindow{WaitMS: 90_000}),
-		"would refuse, passes in 20ms": e.verdict(shadow, proxy.ExplainedWindow{WaitMS: 20}),
-		"banned for 1h0m0s":            e.verdict(enforced, proxy.ExplainedWindow{WaitMS: 3_600_000, Banned: true}),
-		"allowed, 0 of 0 left; costs 3, per_instance, override, hidden from clients, shared with Redisson, banned, waits up to 500ms": e.verdict(much, proxy.ExplainedWindow{Allowed: true}),
+		"allowed, 2 of 5 left":         e.verdict(enforced, view.ExplainedWindow{Allowed: true, Remaining: 2, Most: 5}),
+		"refused, passes in 1m30s":     e.verdict(enforced, view.ExplainedWindow{WaitMS: 90_000}),
+		"would refuse, passes in 20ms": e.verdict(shadow, view.ExplainedWindow{WaitMS: 20}),
+		"banned for 1h0m0s":            e.verdict(enforced, view.ExplainedWindow{WaitMS: 3_600_000, Banned: true}),
+		"allowed, 0 of 0 left; costs 3, per_instance, override, hidden from clients, shared with Redisson, banned, waits up to 500ms": e.verdict(much, view.ExplainedWindow{Allowed: true}),
 	} {
 		if got != want {
 			t.Errorf("%q; want %q", got, want)

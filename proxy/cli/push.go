@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 type pushCommand struct {
@@ -37,7 +38,7 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 
 // refusedDryRun returns errReported if a node refused a dry run.
 func refusedDryRun(p admin.Pushed) error {
-	if p.DryRun && slices.ContainsFunc(p.Nodes, func(n admin.NodeAnswer) bool { return n.Said != "ok" }) {
+	if p.DryRun && slices.ContainsFunc(p.Nodes, func(n view.NodeAnswer) bool { return n.Said != "ok" }) {
 		return errReported
 	}
 	return nil
@@ -155,7 +156,7 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 }
 
 // historyRow returns one line of the history.
-func historyRow(e admin.Entry) string {
+func historyRow(e view.Entry) string {
 	back := ""
 	if e.From != 0 {
 		back = fmt.Sprintf(", back to generation %d", e.From)

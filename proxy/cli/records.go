@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // nodesCommand lists the nodes.
@@ -51,7 +51,7 @@ func (d topData) nodeTable() textTable {
 	for _, n := range d.Top.Nodes {
 		said[n.Node] = cmp.Or(n.Said, "no answer")
 	}
-	add := func(m admin.Member, state, leads, up string) {
+	add := func(m view.Member, state, leads, up string) {
 		t.add(textRow{id: m.ID, bad: state != "ok"}, m.ID, printable(state), leads, m.Generation, fmt.Sprintf("%.8s", m.Hash), m.Address, m.Version, up)
 		delete(said, m.ID)
 	}
@@ -103,7 +103,7 @@ type auditCommand struct {
 
 // Run prints a page of the audit trail, newest first.
 func (c auditCommand) Run(ctx context.Context, w Env) error {
-	page, err := c.client().AuditPage(ctx, admin.AuditQuery{Before: c.Before, N: c.Rows})
+	page, err := c.client().AuditPage(ctx, view.AuditQuery{Before: c.Before, N: c.Rows})
 	switch {
 	case err != nil || c.JSON:
 		return printJSON(w, page, err)
@@ -129,7 +129,7 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 }
 
 // auditAction returns an action with its amount.
-func auditAction(e admin.AuditEntry) string {
+func auditAction(e view.AuditEntry) string {
 	switch {
 	case e.For != "":
 		return e.Action + " for " + e.For
@@ -140,7 +140,7 @@ func auditAction(e admin.AuditEntry) string {
 }
 
 // auditReason returns the reason, and what went wrong.
-func auditReason(e admin.AuditEntry) string {
+func auditReason(e view.AuditEntry) string {
 	if e.Error == "" {
 		return cmp.Or(e.Reason, "-")
 	}
@@ -171,7 +171,7 @@ type decisionsCommand struct {
 
 // Run prints what all nodes decided about recent requests, newest first.
 func (c decisionsCommand) Run(ctx context.Context, w Env) error {
-	found, err := c.client().Decisions(ctx, admin.DecisionQuery{
+	found, err := c.client().Decisions(ctx, view.DecisionQuery{
 		Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: strings.TrimPrefix(c.Hash, "hash:"), Before: c.Before, N: c.Rows,
 	})
 	if err != nil || c.JSON {

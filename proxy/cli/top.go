@@ -14,8 +14,8 @@ import (
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // topCommand shows live statistics of all nodes: the keys with most requests
@@ -243,8 +243,8 @@ func (t *topTerminal) press(ctx context.Context, e *tcell.EventKey) *tcell.Event
 		letter = e.Rune()
 	}
 	action := map[rune]topAction{
-		'b': {proxy.KeyBan, "Ban", "1h"}, 'r': {proxy.KeyReset, "Reset", ""}, 'u': {proxy.KeyUnban, "End the bans of", ""},
-		'a': {proxy.KeyAssign, "Assign a plan to", "30d"},
+		'b': {view.KeyBan, "Ban", "1h"}, 'r': {view.KeyReset, "Reset", ""}, 'u': {view.KeyUnban, "End the bans of", ""},
+		'a': {view.KeyAssign, "Assign a plan to", "30d"},
 	}[letter]
 	step := map[tcell.Key]topPage{tcell.KeyTab: 1, tcell.KeyBacktab: pageCount - 1}[e.Key()]
 	switch {
@@ -283,7 +283,7 @@ func (t *topTerminal) close(note string) {
 
 // A topAction is a change of a key that top offers.
 type topAction struct {
-	proxy.KeyAction
+	view.KeyAction
 	verb, span string // the duration that is proposed; empty if the change has none
 }
 
@@ -295,17 +295,17 @@ func (t *topTerminal) begin(ctx context.Context, action topAction) {
 		return
 	}
 	k := *t.rows[row-1].key
-	c := proxy.KeyChange{Action: action.KeyAction, KeyQuery: proxy.KeyQuery{Pairs: []proxy.KeyPair{{Key: k.name, Value: k.id}}}}
+	c := view.KeyChange{Action: action.KeyAction, KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: k.name, Value: k.id}}}}
 	plans := t.data.plansOf(k.name)
 	t.form.Clear(true).SetFocus(0)
 	switch {
 	case c.Action == "":
 		t.act(ctx, c)
 		return
-	case c.Action == proxy.KeyAssign && len(plans) == 0:
+	case c.Action == view.KeyAssign && len(plans) == 0:
 		t.close("no limit that counts by " + k.name + " has plans")
 		return
-	case c.Action == proxy.KeyAssign:
+	case c.Action == view.KeyAssign:
 		t.ask("Plan", "", printable(strings.Join(plans, ", ")+"; without one, an assignment ends"), &c.Plan)
 	}
 	span := action.span
@@ -322,8 +322,8 @@ func (t *topTerminal) begin(ctx context.Context, action topAction) {
 		case action.span != "" && (done.For.UnmarshalText([]byte(span)) != nil || done.For <= 0):
 			fault = "a duration has a unit: 15m, 1h, 7d"
 		case c.Reason != "":
-			if c.Action == proxy.KeyAssign && c.Plan == "" {
-				done.Action, done.For = proxy.KeyUnassign, 0
+			if c.Action == view.KeyAssign && c.Plan == "" {
+				done.Action, done.For = view.KeyUnassign, 0
 			}
 			t.act(ctx, done)
 			return
@@ -342,7 +342,7 @@ func (t *topTerminal) ask(label, proposal, hint string, answer *string) {
 }
 
 // act changes a key, or looks it up, and shows how it stands after that.
-func (t *topTerminal) act(ctx context.Context, c proxy.KeyChange) {
+func (t *topTerminal) act(ctx context.Context, c view.KeyChange) {
 	t.close("")
 	t.below.SetText("...")
 	go func() {
@@ -356,7 +356,7 @@ func (t *topTerminal) act(ctx context.Context, c proxy.KeyChange) {
 }
 
 // do changes a key, or looks it up if change has no action. It returns how the key stands after that, as text.
-func (c topCommand) do(ctx context.Context, change proxy.KeyChange) (string, error) {
+func (c topCommand) do(ctx context.Context, change view.KeyChange) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	var b strings.Builder

@@ -11,22 +11,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A topData is what top shows, and the output of top --json.
 type topData struct {
-	At        time.Time        `json:"at"`
-	Minutes   int              `json:"minutes"`
-	Away      string           `json:"redis_unreachable,omitempty"` // why only the node that was asked is known; empty if all are
-	Nodes     admin.Nodes      `json:"nodes"`
-	Leader    admin.Leadership `json:"leader"`
-	Statistic admin.Statistics `json:"statistics"`
-	Limits    admin.Limits     `json:"limits"`
-	Routes    admin.Routes     `json:"routes"`
-	Upstreams admin.Upstreams  `json:"upstreams"`
-	Top       admin.Top        `json:"top"`
+	At        time.Time       `json:"at"`
+	Minutes   int             `json:"minutes"`
+	Away      string          `json:"redis_unreachable,omitempty"` // why only the node that was asked is known; empty if all are
+	Nodes     admin.Nodes     `json:"nodes"`
+	Leader    view.Leadership `json:"leader"`
+	Statistic view.Statistics `json:"statistics"`
+	Limits    view.Limits     `json:"limits"`
+	Routes    view.Routes     `json:"routes"`
+	Upstreams view.Upstreams  `json:"upstreams"`
+	Top       view.Top        `json:"top"`
 }
 
 // fetch fetches all data concurrently. It returns the first error. While the node that is asked cannot
@@ -35,7 +35,7 @@ func (c topCommand) fetch(ctx context.Context) (topData, error) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	d, client := topData{Minutes: c.Minutes}, c.client()
-	query := admin.TopQuery{Route: c.Route, Limit: c.Limit, Minutes: c.Minutes, N: c.Rows}
+	query := view.TopQuery{Route: c.Route, Limit: c.Limit, Minutes: c.Minutes, N: c.Rows}
 	all := []func() error{
 		func() (err error) { d.Nodes, err = client.Nodes(ctx); return },
 		func() (err error) { d.Leader, err = client.Leader(ctx); return },
@@ -64,7 +64,7 @@ func (c topCommand) fetch(ctx context.Context) (topData, error) {
 		}
 	}
 	if d.Away != "" {
-		d.Nodes, d.Leader, d.Statistic = admin.Nodes{}, admin.Leadership{}, admin.Statistics{}
+		d.Nodes, d.Leader, d.Statistic = admin.Nodes{}, view.Leadership{}, view.Statistics{}
 	}
 	return d, nil
 }
@@ -106,8 +106,8 @@ func (d topData) table(page topPage, order topOrder) textTable {
 func (d topData) keyTable(order topOrder) textTable {
 	t := textTable{columns: []string{"LIMIT", "KEY", "REFUSED", "REQUESTS", "HASH"}, empty: "no requests with a limit in the last minutes"}
 	type entry struct {
-		limit                  admin.TopLimit
-		key, refused, requests admin.TopKey
+		limit                  view.TopLimit
+		key, refused, requests view.TopKey
 	}
 	var all []entry
 	for _, l := range d.Top.Limits {
@@ -130,7 +130,7 @@ func (d topData) keyTable(order topOrder) textTable {
 		return cmp.Or(cmp.Compare(leastOf(b.refused), leastOf(a.refused)), requests)
 	})
 	for _, e := range all {
-		name, mode := proxy.LimitName(e.limit.Route, e.limit.Limit), ""
+		name, mode := view.LimitName(e.limit.Route, e.limit.Limit), ""
 		if e.limit.Mode != "enforce" {
 			mode = " (" + e.limit.Mode + ")"
 		}
@@ -141,19 +141,19 @@ func (d topData) keyTable(order topOrder) textTable {
 }
 
 // countIn returns the count of a key in a list. Of one that it lacks, its floor is the maximum.
-func countIn(l admin.TopList, id string) admin.TopKey {
-	if i := slices.IndexFunc(l.Keys, func(k admin.TopKey) bool { return k.ID == id }); i >= 0 {
+func countIn(l view.TopList, id string) view.TopKey {
+	if i := slices.IndexFunc(l.Keys, func(k view.TopKey) bool { return k.ID == id }); i >= 0 {
 		return l.Keys[i]
 	}
-	return admin.TopKey{Count: l.Floor, Error: l.Floor}
+	return view.TopKey{Count: l.Floor, Error: l.Floor}
 }
 
 // leastOf returns the minimum of the true count of a key.
-func leastOf(k admin.TopKey) int64 { return max(k.Count-k.Error, 0) }
+func leastOf(k view.TopKey) int64 { return max(k.Count-k.Error, 0) }
 
 // countOf returns the count of a key: 7, or a range such as 5-7 if it is an
 // estimate.
-func countOf(k admin.TopKey) string {
+func countOf(k view.TopKey) string {
 	if k.Error > 0 {
 		return fmt.Sprintf("%d-%d", leastOf(k), k.Count)
 	}
@@ -163,17 +163,17 @@ func countOf(k admin.TopKey) string {
 // limitTable lists the limits, those with most refusals first.
 func (d topData) limitTable() textTable {
 	t := textTable{columns: []string{"LIMIT", "REFUSED", "REQUESTS", "SHARE", "RATES", "REFUSED MOST", "MODE", "KEY"}, empty: "no route has a limit"}
-	seen := map[string]admin.TopLimit{}
+	seen := map[string]view.TopLimit{}
 	for _, l := range d.Top.Limits {
-		seen[proxy.LimitName(l.Route, l.Limit)] = l
+		seen[view.LimitName(l.Route, l.Limit)] = l
 	}
 	limits := slices.Clone(d.Limits.Limits)
-	of := func(l admin.Limit) admin.TopLimit { return seen[proxy.LimitName(l.Route, l.Name)] }
-	slices.SortStableFunc(limits, func(a, b admin.Limit) int {
+	of := func(l view.Limit) view.TopLimit { return seen[view.LimitName(l.Route, l.Name)] }
+	slices.SortStableFunc(limits, func(a, b view.Limit) int {
 		return cmp.Or(cmp.Compare(of(b).Refused.Total, of(a).Refused.Total), cmp.Compare(of(b).Requests.Total, of(a).Requests.Total))
 	})
 	for _, l := range limits {
-		s, name, worst, share := of(l), proxy.LimitName(l.Route, l.Name), "-", "-"
+		s, name, worst, share := of(l), view.LimitName(l.Route, l.Name), "-", "-"
 		row := textRow{id: name, bad: of(l).Refused.Total > 0 && l.Mode == "enforce"}
 		if len(s.Refused.Keys) > 0 {
 			worst = printable(s.Refused.Keys[0].Masked)
@@ -190,20 +190,20 @@ func (d topData) limitTable() textTable {
 // routeTable lists the routes, those with most requests first. Without Redis the statistics are unknown.
 func (d topData) routeTable() textTable {
 	t := textTable{columns: []string{"ROUTE", "LAST 60 S", "REQUESTS", "REFUSED", "MATCH", "UPSTREAM", "WITHOUT REDIS"}, empty: "no routes are served"}
-	last, of := map[string]int64{}, map[string]admin.RouteMinute{}
+	last, of := map[string]int64{}, map[string]view.RouteMinute{}
 	for _, r := range d.Statistic.Last.Routes {
 		last[r.Route] = r.Requests
 	}
 	for _, m := range d.Statistic.Minutes {
 		for _, r := range m.Routes {
 			s := of[r.Route]
-			of[r.Route] = admin.RouteMinute{
+			of[r.Route] = view.RouteMinute{
 				Requests: s.Requests + r.Requests, Refused: s.Refused + r.Refused, Unavailable: s.Unavailable + r.Unavailable,
 			}
 		}
 	}
 	routes := slices.Clone(d.Routes.Routes)
-	slices.SortStableFunc(routes, func(a, b admin.Route) int { return cmp.Compare(of[b.Name].Requests, of[a.Name].Requests) })
+	slices.SortStableFunc(routes, func(a, b view.Route) int { return cmp.Compare(of[b.Name].Requests, of[a.Name].Requests) })
 	for _, r := range routes {
 		s, to := of[r.Name], cmp.Or(r.Upstream, r.Redirect)
 		if to == "" {

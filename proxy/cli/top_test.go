@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/weir-proxy/weir/proxy/admin"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,8 +16,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
 
-	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 )
 
@@ -42,7 +42,7 @@ func (s *topServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodPost && path != "keys/inspect" {
 		var body struct {
-			Pairs             []proxy.KeyPair
+			Pairs             []view.KeyPair
 			For, Plan, Reason string
 		}
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -51,14 +51,14 @@ func (s *topServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.changes = append(s.changes, fmt.Sprintf("%s %s=%s %s %s %q", path, body.Pairs[0].Key, body.Pairs[0].Value, body.For, body.Plan, body.Reason))
 	}
-	stands := []proxy.LimitStanding{{Route: "sms", Limit: "phone", Masked: "bad", ID: "id:bad", Windows: []proxy.WindowStanding{{Rate: "5/1h", Used: 5}}}}
+	stands := []view.LimitStanding{{Route: "sms", Limit: "phone", Masked: "bad", ID: "id:bad", Windows: []view.WindowStanding{{Rate: "5/1h", Used: 5}}}}
 	answer, known := map[string]any{
 		"nodes": d.Nodes, "leader": d.Leader, "limits": d.Limits, "routes": d.Routes, "top": d.Top, "upstreams": d.Upstreams, "statistics": d.Statistic,
-		"keys/inspect": proxy.KeyStanding{Limits: stands},
+		"keys/inspect": view.KeyStanding{Limits: stands},
 	}[path]
 	if !known {
-		change := proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}
-		answer = proxy.KeyResult{KeyChange: change, Changed: stands, Everywhere: true}
+		change := view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}
+		answer = view.KeyResult{KeyChange: change, Changed: stands, Everywhere: true}
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -270,7 +270,7 @@ func TestTop_FitsAnySize(t *testing.T) {
 	s.set(func() {
 		l := &s.data.Top.Limits[0]
 		for i := range 40 {
-			l.Refused.Keys = append(l.Refused.Keys, admin.TopKey{Masked: fmt.Sprintf("名前=%040d", i), ID: fmt.Sprint("id:", i), Count: 1})
+			l.Refused.Keys = append(l.Refused.Keys, view.TopKey{Masked: fmt.Sprintf("名前=%040d", i), ID: fmt.Sprint("id:", i), Count: 1})
 		}
 	})
 	screen.press("<end>?b")
@@ -308,35 +308,35 @@ func TestTop_Ends(t *testing.T) {
 // sample is what top might be told.
 func sample() topData {
 	at := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
-	key := func(id string, count, wrong int64) admin.TopKey {
-		return admin.TopKey{Masked: "phone=" + id, Hash: "h" + id, ID: "id:" + id, Count: count, Error: wrong}
+	key := func(id string, count, wrong int64) view.TopKey {
+		return view.TopKey{Masked: "phone=" + id, Hash: "h" + id, ID: "id:" + id, Count: count, Error: wrong}
 	}
 	return topData{
 		At: at, Minutes: 15,
-		Nodes: admin.Nodes{Self: "n1", Nodes: []admin.Member{
+		Nodes: admin.Nodes{Self: "n1", Nodes: []view.Member{
 			{ID: "n1", Address: "10.0.0.1:9901", Generation: 4, Hash: "0123456789", Started: at.Add(-time.Hour)},
 			{ID: "n2", Address: "10.0.0.2:9901", Generation: 3, Hash: "abc", Drift: true, Source: "file"},
-		}, Lost: []admin.Member{{ID: "n3", Seen: at.Add(-time.Minute)}}, Configurations: []admin.NodeGroup{
+		}, Lost: []view.Member{{ID: "n3", Seen: at.Add(-time.Minute)}}, Configurations: []admin.NodeGroup{
 			{Hash: "0123456789", Generation: 4, Source: "redis", Nodes: []string{"n1"}}, {Hash: "abc", Generation: 3, Source: "file", Nodes: []string{"n2"}},
 		}},
-		Leader: admin.Leadership{Node: "n1"},
-		Limits: admin.Limits{Limits: []admin.Limit{
+		Leader: view.Leadership{Node: "n1"},
+		Limits: view.Limits{Limits: []view.Limit{
 			{Route: "sms", Name: "quiet", Key: "ip", Rates: []string{"9/1h"}, Mode: "shadow"},
 			{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"1/60s", "5/1h"}, Mode: "enforce", Plans: []string{"free", "pro"}},
 		}},
-		Routes: admin.Routes{Routes: []admin.Route{{Name: "sms", Path: "/sms", Methods: []string{"POST"}, Upstream: "api"}, {Name: "ok", Path: "/ok", Respond: 204}}},
-		Top: admin.Top{Minutes: 15, Nodes: []admin.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "n2"}}, Limits: []admin.TopLimit{{
+		Routes: view.Routes{Routes: []view.Route{{Name: "sms", Path: "/sms", Methods: []string{"POST"}, Upstream: "api"}, {Name: "ok", Path: "/ok", Respond: 204}}},
+		Top: view.Top{Minutes: 15, Nodes: []view.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "n2"}}, Limits: []view.TopLimit{{
 			Route: "sms", Limit: "phone", Key: "phone", Mode: "enforce",
-			Requests: admin.TopList{Total: 100, Keys: []admin.TopKey{key("busy", 60, 0), key("bad", 30, 5)}},
-			Refused:  admin.TopList{Total: 25, Keys: []admin.TopKey{key("bad", 25, 0)}},
+			Requests: view.TopList{Total: 100, Keys: []view.TopKey{key("busy", 60, 0), key("bad", 30, 5)}},
+			Refused:  view.TopList{Total: 25, Keys: []view.TopKey{key("bad", 25, 0)}},
 		}}},
-		Upstreams: admin.Upstreams{Upstreams: []admin.Upstream{{UpstreamState: proxy.UpstreamState{Name: "api", Waiting: 2}, Targets: []admin.Target{{
-			Target: "http://a", State: "ejected", InFlight: 3, Requests: 80, Errors: 8, Nodes: []admin.TargetNode{{TargetState: proxy.TargetState{State: "healthy"}}, {TargetState: proxy.TargetState{State: "ejected"}}},
+		Upstreams: view.Upstreams{Upstreams: []view.Upstream{{UpstreamState: proxy.UpstreamState{Name: "api", Waiting: 2}, Targets: []view.Target{{
+			Target: "http://a", State: "ejected", InFlight: 3, Requests: 80, Errors: 8, Nodes: []view.TargetNode{{TargetState: proxy.TargetState{State: "healthy"}}, {TargetState: proxy.TargetState{State: "ejected"}}},
 		}}}}},
-		Statistic: admin.Statistics{Minutes: []admin.Minute{
-			{At: at.Add(-2 * time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 7, Refused: 2, Limits: []admin.LimitMinute{{Limit: "phone", Refused: 2}}}}},
-			{At: at.Add(-time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 5, Refused: 1, Unavailable: 1, Limits: []admin.LimitMinute{{Limit: "phone", Refused: 1, Unavailable: 1}}}}},
-		}, Last: admin.Minute{At: at.Add(-time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 6, Refused: 1}, {Route: "none", Requests: 1}}}},
+		Statistic: view.Statistics{Minutes: []view.Minute{
+			{At: at.Add(-2 * time.Minute), Routes: []view.RouteMinute{{Route: "sms", Requests: 7, Refused: 2, Limits: []view.LimitMinute{{Limit: "phone", Refused: 2}}}}},
+			{At: at.Add(-time.Minute), Routes: []view.RouteMinute{{Route: "sms", Requests: 5, Refused: 1, Unavailable: 1, Limits: []view.LimitMinute{{Limit: "phone", Refused: 1, Unavailable: 1}}}}},
+		}, Last: view.Minute{At: at.Add(-time.Minute), Routes: []view.RouteMinute{{Route: "sms", Requests: 6, Refused: 1}, {Route: "none", Requests: 1}}}},
 	}
 }
 
@@ -394,8 +394,8 @@ func TestTop_TellsWhatACountMayBe(t *testing.T) {
 func TestTop_WithoutRedis(t *testing.T) {
 	d := sample()
 	d.Away = "read nodes: redis circuit breaker open"
-	d.Nodes, d.Leader, d.Statistic = admin.Nodes{}, admin.Leadership{}, admin.Statistics{}
-	d.Top.Nodes = []admin.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "all other nodes", Said: "not asked: redis"}}
+	d.Nodes, d.Leader, d.Statistic = admin.Nodes{}, view.Leadership{}, view.Statistics{}
+	d.Top.Nodes = []view.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "all other nodes", Said: "not asked: redis"}}
 	for page, want := range map[topPage]string{
 		pageKeys:   "sms.phone|phone=bad|25|25-30|hbad\nsms.phone|phone=busy|0|60|hbusy",
 		pageRoutes: "sms|-|-|-|POST /sms|api|-\nok|-|-|-|/ok|204|-",
@@ -442,7 +442,7 @@ func TestTopOnce_PrintsAllPages(t *testing.T) {
 func TestTopOnce_PrintsSoManyRows(t *testing.T) {
 	d := sample()
 	for i := range 500 {
-		d.Limits.Limits = append(d.Limits.Limits, admin.Limit{Route: fmt.Sprint("r", i), Name: "l"})
+		d.Limits.Limits = append(d.Limits.Limits, view.Limit{Route: fmt.Sprint("r", i), Name: "l"})
 	}
 	var out bytes.Buffer
 	if err := printTop(&out, d, 1); err != nil {

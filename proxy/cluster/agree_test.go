@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -354,7 +355,7 @@ func TestRestore_PushedMeanwhileIsLater(t *testing.T) {
 	rdb := dial(t, s.Addr)
 	a := &host{Node: cluster.Join(rdb, cluster.Options{Prefix: "test", ID: "a", Source: "redis"})}
 	before := of("before")
-	a.Adopt(cluster.Entry{Generation: 5, Hash: before.Bundle.Hash(), Author: "ann", Packed: bundle.Seal{}.Pack(before.Bundle), Bundle: before.Bundle}, before.Config)
+	a.Adopt(cluster.Entry{Entry: view.Entry{Generation: 5, Hash: before.Bundle.Hash(), Author: "ann"}, Packed: bundle.Seal{}.Pack(before.Bundle), Bundle: before.Bundle}, before.Config)
 	fresh, _ := hosted(t, dial(t, s.Addr), "fresh")
 	await.Until(t, "fresh is known", func() bool { m, err := fresh.Nodes(t.Context()); return err == nil && len(m) == 1 })
 	if got := pushes(t, fresh.Node, "later"); got != 1 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -414,12 +413,8 @@ func (r *redisAlerts) key() string { return r.prefix + "alerts" }
 
 // raise implements alertQueue.
 func (r *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
-	text, err := json.Marshal(a)
-	if err != nil {
-		return false, false, err
-	}
 	keys := []string{r.prefix + "alerted:" + a.subject(), r.key()}
-	reply, err := r.fence.run(ctx, r.raised, t, keys, text, repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
+	reply, err := r.fence.run(ctx, r.raised, t, keys, encode(a), repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
 	if err != nil {
 		return false, false, fmt.Errorf("raise an alert: %w", err)
 	}
@@ -435,11 +430,11 @@ func (r *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
 	if err != nil {
 		return queuedAlert{}, false, fmt.Errorf("read alerts: %w", err)
 	}
-	l := queuedAlert{text: text}
-	if err := json.Unmarshal([]byte(text), &l.Alert); err != nil {
-		return queuedAlert{}, false, fmt.Errorf("read alerts: %w: %w", errReply, err)
+	a, err := decode[Alert](text)
+	if err != nil {
+		return queuedAlert{}, false, fmt.Errorf("read alerts: %w", err)
 	}
-	return l, true, nil
+	return queuedAlert{a, text}, true, nil
 }
 
 // done implements alertQueue.

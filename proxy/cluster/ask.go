@@ -15,10 +15,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/decisions"
+
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // replyPollInterval is how often a node polls for replies to its question.
@@ -41,10 +41,7 @@ func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
 		return nil, err
 	}
 	one := questionMessage{rand.Text(), n.id, q}
-	text, err := json.Marshal(one)
-	if err != nil {
-		return nil, fmt.Errorf("ask nodes: %w", err)
-	}
+	text := encode(one)
 	if len(text) > maxQuestionBytes {
 		return nil, fmt.Errorf("ask nodes: a question of %d bytes; at most %d", len(text), maxQuestionBytes)
 	}
@@ -71,28 +68,40 @@ func (n *Node) others(ctx context.Context) (map[string]bool, error) {
 
 // collectReplies receives replies until all nodes have replied, or ctx is done.
 func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]bool) []Reply {
-	poll := time.NewTicker(replyPollInterval)
-	defer poll.Stop()
 	var all []Reply
-	for len(silent) > 0 && ctx.Err() == nil {
-		packed, err := n.rdb.LPop(ctx, n.replies(id)).Result()
-		if err == nil {
+	poll(ctx, replyPollInterval, func() (done bool) {
+		for len(silent) > 0 {
+			packed, err := n.rdb.LPop(ctx, n.replies(id)).Result()
+			if err != nil {
+				return false
+			}
 			r, err := unpack(packed)
 			if err == nil && silent[r.Node] { // ignore nodes that joined after the question
 				delete(silent, r.Node)
-				all = append(all, Reply{Answer{r.Node, r.Said}, r.Seen})
+				all = append(all, Reply{view.NodeAnswer{Node: r.Node, Said: r.Said}, r.Seen})
 			}
-			continue
 		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-		}
-	}
+		return true
+	})
 	for node := range silent {
-		all = append(all, Reply{Answer: Answer{Node: node}})
+		all = append(all, Reply{NodeAnswer: view.NodeAnswer{Node: node}})
 	}
-	return sortReplies(all)
+	slices.SortFunc(all, func(a, b Reply) int { return strings.Compare(a.Node, b.Node) })
+	return all
+}
+
+// poll calls f at each interval until it is done, or ctx is. It reports whether f is.
+func poll(ctx context.Context, interval time.Duration, f func() (done bool)) bool {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // ServeQuestions answers the questions of other nodes, until ctx is done.
@@ -172,11 +181,11 @@ const (
 
 // A Question is sent by a node to all others. Exactly one field is set.
 type Question struct {
-	Decisions *decisions.Query     `json:"decisions,omitempty"`
-	Top       *decisions.TopQuery  `json:"top,omitempty"`
-	Sends     *sends.Query         `json:"sends,omitempty"`
-	Upstreams *proxy.UpstreamQuery `json:"upstreams,omitempty"`
-	Config    *ConfigQuery         `json:"config,omitempty"`
+	Decisions *view.DecisionQuery `json:"decisions,omitempty"`
+	Top       *view.TopQuery      `json:"top,omitempty"`
+	Sends     *sends.Query        `json:"sends,omitempty"`
+	Upstreams *struct{}           `json:"upstreams,omitempty"`
+	Config    *ConfigQuery        `json:"config,omitempty"`
 	// Directives asks the nodes to read the directives now.
 	Directives bool `json:"directives,omitempty"`
 }
@@ -190,12 +199,12 @@ type ConfigQuery struct {
 // Seen is the content of a reply. Keys in it are masked: raw keys are not sent to
 // other nodes.
 type Seen struct {
-	Decisions []decisions.Decision     `json:"decisions,omitempty"`
-	Top       *decisions.Top           `json:"top,omitempty"`
-	Sends     *decisions.Top           `json:"sends,omitempty"`
-	Upstreams []proxy.UpstreamStanding `json:"upstreams,omitempty"`
-	Config    *SeenConfig              `json:"config,omitempty"`
-	Followed  bool                     `json:"followed,omitempty"` // the directives of now hold on the node
+	Decisions []view.Decided          `json:"decisions,omitempty"`
+	Top       *view.Top               `json:"top,omitempty"`
+	Sends     *view.Top               `json:"sends,omitempty"`
+	Upstreams []view.UpstreamStanding `json:"upstreams,omitempty"`
+	Config    *SeenConfig             `json:"config,omitempty"`
+	Followed  bool                    `json:"followed,omitempty"` // the directives of now hold on the node
 	// Cut is true if the reply was truncated.
 	Cut bool `json:"cut,omitempty"`
 }
@@ -208,8 +217,8 @@ type SeenConfig struct {
 
 // A Reply is the reply of one node.
 type Reply struct {
-	Answer // Said is ok, an error, or empty if the node did not reply
-	Seen   Seen
+	view.NodeAnswer // Said is ok, an error, or empty if the node did not reply
+	Seen            Seen
 }
 
 // smaller returns q for about half as many results; ok is false if q cannot be
@@ -254,7 +263,8 @@ func (r replyMessage) pack() ([]byte, error) {
 		return nil, errReplyTooLong
 	}
 	w, wrong := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // favour speed: a client waits
-	if err := errors.Join(err, wrong, writeAll(w, text), w.Close()); err != nil {
+	_, unwritten := w.Write(text)
+	if err := errors.Join(err, wrong, unwritten, w.Close()); err != nil {
 		return nil, err
 	}
 	if packed.Len() > maxReplyBytes {
@@ -265,11 +275,6 @@ func (r replyMessage) pack() ([]byte, error) {
 
 // errReplyTooLong reports a reply longer than maxReplyBytes.
 var errReplyTooLong = errors.New("reply too long; ask for less")
-
-func writeAll(w io.Writer, text []byte) error {
-	_, err := w.Write(text)
-	return err
-}
 
 // unpack decodes what pack encoded.
 func unpack(packed string) (r replyMessage, err error) {
@@ -286,51 +291,38 @@ func unpack(packed string) (r replyMessage, err error) {
 	return r, nil
 }
 
-// sortReplies sorts replies by node id.
-func sortReplies(all []Reply) []Reply {
-	slices.SortFunc(all, func(a, b Reply) int { return strings.Compare(a.Node, b.Node) })
-	return all
-}
-
 // collectAnswers waits until every live node has answered or the timeout has passed;
 // after a refusal it waits only a little longer for the others. It keeps the push
 // alive.
-func (n *Node) collectAnswers(ctx context.Context, id string) ([]Answer, error) {
-	deadline := time.NewTimer(answerTimeout)
-	defer deadline.Stop()
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
-	var enough <-chan time.Time // set after a refusal
-	for {
-		answers, err := n.answers(ctx, id)
-		if err != nil {
-			return nil, err
+func (n *Node) collectAnswers(ctx context.Context, id string) (answers []view.NodeAnswer, err error) {
+	within, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	var enough time.Time // set after a refusal
+	done := poll(within, pollInterval, func() (done bool) {
+		if answers, err = n.answers(ctx, id); err != nil {
+			return true
 		}
 		silent, refused := false, false
 		for _, a := range answers {
 			silent = silent || a.Said == ""
 			refused = refused || a.Said != "" && a.Said != agreed
 		}
-		if !silent {
-			return answers, nil
+		if refused && enough.IsZero() {
+			enough = time.Now().Add(refusalGrace)
 		}
-		if refused && enough == nil {
-			enough = time.After(refusalGrace)
-		}
-		select {
-		case <-poll.C:
-		case <-enough:
-			return answers, nil
-		case <-deadline.C:
-			return answers, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+		return !silent || !enough.IsZero() && !time.Now().Before(enough)
+	})
+	if !done && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
 }
 
 // answers returns the answers of all live nodes so far, ordered by node id.
-func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
+func (n *Node) answers(ctx context.Context, id string) ([]view.NodeAnswer, error) {
 	keys := []string{n.prefix + "push", n.prefix + "nodes", n.prefix + "members"}
 	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushTTL.Milliseconds(), memberTimeout.Milliseconds()).Slice()
 	if errors.Is(err, redis.Nil) {
@@ -339,53 +331,46 @@ func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hear nodes: %w", err)
 	}
-	var all []Answer
+	var all []view.NodeAnswer
 	for _, row := range reply {
 		texts, ok := row.([]any)
 		if !ok || len(texts) != 3 {
 			return nil, fmt.Errorf("hear nodes: %w: %v", errReply, row)
 		}
-		var a Answer
+		var a view.NodeAnswer
 		a.Node, _ = texts[0].(string)
 		a.Said, _ = texts[1].(string)
 		said, _ := texts[2].(string)
-		var m Member
+		var m view.Member
 		if json.Unmarshal([]byte(said), &m) == nil && m.Source == "file" {
 			a.Said = "reads its own file; write reload: {source: redis} there and restart it"
 		}
 		all = append(all, a)
 	}
-	slices.SortFunc(all, func(a, b Answer) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(all, func(a, b view.NodeAnswer) int { return strings.Compare(a.Node, b.Node) })
 	return all, nil
 }
 
 // awaitServing waits until all nodes serve that generation, and returns what each
 // node serves.
-func (n *Node) awaitServing(ctx context.Context, number int64) []Answer {
+func (n *Node) awaitServing(ctx context.Context, number int64) []view.NodeAnswer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rolloutTimeout)
 	defer cancel()
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
-	var answers []Answer
-	for {
-		if members, err := n.Nodes(ctx); err == nil {
-			answers = answers[:0]
-			all := true
-			for _, m := range members {
-				a := Answer{m.ID, agreed}
-				if m.Generation != number {
-					a.Said, all = fmt.Sprintf("serves generation %d still", m.Generation), false
-				}
-				answers = append(answers, a)
-			}
-			if all {
-				return answers
-			}
+	var answers []view.NodeAnswer
+	poll(ctx, pollInterval, func() (done bool) {
+		members, err := n.Nodes(ctx)
+		if err != nil {
+			return false
 		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return answers
+		answers, done = answers[:0], true
+		for _, m := range members {
+			a := view.NodeAnswer{Node: m.ID, Said: agreed}
+			if m.Generation != number {
+				a.Said, done = fmt.Sprintf("serves generation %d still", m.Generation), false
+			}
+			answers = append(answers, a)
 		}
-	}
+		return done
+	})
+	return answers
 }

@@ -16,10 +16,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
-	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -65,7 +64,7 @@ func decisionReplier(id string) func(cluster.Question) cluster.Seen {
 		if q.Decisions == nil || q.Decisions.RequestID != id {
 			return cluster.Seen{}
 		}
-		return cluster.Seen{Decisions: []decisions.Decision{{RequestID: id}}}
+		return cluster.Seen{Decisions: []view.Decided{{RequestID: id}}}
 	}
 }
 
@@ -81,7 +80,7 @@ func TestAsk_HearsAllOthersAndNamesThoseThatAreSilent(t *testing.T) {
 	startAnswering(t, rdb, b, decisionReplier("one"))
 	startAnswering(t, rdb, c, decisionReplier("other"))
 
-	all := askUntil(t, a, cluster.Question{Decisions: &decisions.Query{RequestID: "other"}}, 2)
+	all := askUntil(t, a, cluster.Question{Decisions: &view.DecisionQuery{RequestID: "other"}}, 2)
 	if len(all) != 3 {
 		t.Fatalf("Ask = %+v; want three nodes", all)
 	}
@@ -103,14 +102,14 @@ func TestAsk_OfOneAloneAsksNobody(t *testing.T) {
 		members, err := a.Nodes(t.Context())
 		return err == nil && len(members) == 1
 	})
-	if all, err := a.Ask(t.Context(), cluster.Question{Top: &decisions.TopQuery{}}); err != nil || all != nil {
+	if all, err := a.Ask(t.Context(), cluster.Question{Top: &view.TopQuery{}}); err != nil || all != nil {
 		t.Errorf("Ask = %+v, %v; want nothing", all, err)
 	}
 }
 
 func TestAsk_SaysThatRedisIsAway(t *testing.T) {
 	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
-	if all, err := n.Ask(t.Context(), cluster.Question{Top: &decisions.TopQuery{}}); err == nil {
+	if all, err := n.Ask(t.Context(), cluster.Question{Top: &view.TopQuery{}}); err == nil {
 		t.Errorf("Ask = %+v; want an error", all)
 	}
 }
@@ -127,29 +126,29 @@ func TestAnswer_IsBounded(t *testing.T) {
 	}
 	see := func(_ context.Context, q cluster.Question) cluster.Seen {
 		if q.Upstreams != nil {
-			return cluster.Seen{Upstreams: []proxy.UpstreamStanding{{UpstreamState: proxy.UpstreamState{Name: strings.Repeat(noise.String(), 5)}}}}
+			return cluster.Seen{Upstreams: []view.UpstreamStanding{{UpstreamState: view.UpstreamState{Name: strings.Repeat(noise.String(), 5)}}}}
 		}
-		all := make([]decisions.Decision, q.Decisions.N)
+		all := make([]view.Decided, q.Decisions.N)
 		for i := range all {
-			all[i] = decisions.Decision{Path: noise.String()[i:] + noise.String()[:i]}
+			all[i] = view.Decided{Path: noise.String()[i:] + noise.String()[:i]}
 		}
 		return cluster.Seen{Decisions: all}
 	}
-	r, length, err := a.Fit(t.Context(), cluster.Question{Decisions: &decisions.Query{N: 6}}, see)
+	r, length, err := a.Fit(t.Context(), cluster.Question{Decisions: &view.DecisionQuery{N: 6}}, see)
 	if err != nil || length > 1<<20 || r.Node != "a" || r.Said != "ok" || !r.Seen.Cut || len(r.Seen.Decisions) == 0 || len(r.Seen.Decisions) > 3 {
 		t.Errorf("a replies %d bytes, %q and %d decisions, %v; want some of them, and that they were cut", length, r.Said, len(r.Seen.Decisions), err)
 	}
-	r, _, err = a.Fit(t.Context(), cluster.Question{Decisions: &decisions.Query{N: 1}}, see)
+	r, _, err = a.Fit(t.Context(), cluster.Question{Decisions: &view.DecisionQuery{N: 1}}, see)
 	if err != nil || r.Seen.Cut || len(r.Seen.Decisions) != 1 {
 		t.Errorf("a replies %d decisions, %v; want one, and that it is whole", len(r.Seen.Decisions), err)
 	}
-	r, _, err = a.Fit(t.Context(), cluster.Question{Upstreams: &proxy.UpstreamQuery{}}, see)
+	r, _, err = a.Fit(t.Context(), cluster.Question{Upstreams: &struct{}{}}, see)
 	if err != nil || !strings.Contains(r.Said, "ask for less") {
 		t.Errorf("a said %q, %v; want that it was too long", r.Said, err)
 	}
 	join(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
-	if _, err := a.Ask(t.Context(), cluster.Question{Decisions: &decisions.Query{RequestID: strings.Repeat("a", 9<<10)}}); err == nil {
+	if _, err := a.Ask(t.Context(), cluster.Question{Decisions: &view.DecisionQuery{RequestID: strings.Repeat("a", 9<<10)}}); err == nil {
 		t.Error("a question of 9 KB is asked")
 	}
 }
@@ -175,7 +174,7 @@ func TestAnswer_LeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if all := askUntil(t, a, cluster.Question{Decisions: &decisions.Query{RequestID: "one"}}, 1); len(all[0].Seen.Decisions) != 1 {
+	if all := askUntil(t, a, cluster.Question{Decisions: &view.DecisionQuery{RequestID: "one"}}, 1); len(all[0].Seen.Decisions) != 1 {
 		t.Errorf("after what is no question, Ask = %+v", all)
 	}
 }
@@ -202,7 +201,7 @@ func TestAsk_TakesNoReplyOfAStranger(t *testing.T) {
 		id, _, _ := strings.Cut(strings.TrimPrefix(m.Payload, `{"id":"`), `"`)
 		rdb.RPush(t.Context(), "test:{cluster}:replies:"+id, "not packed", "")
 	})
-	all, err := a.Ask(t.Context(), cluster.Question{Upstreams: &proxy.UpstreamQuery{}})
+	all, err := a.Ask(t.Context(), cluster.Question{Upstreams: &struct{}{}})
 	put.Wait()
 	if err != nil || len(all) != 1 || all[0].Node != "b" || all[0].Said != "" {
 		t.Errorf("Ask = %+v, %v; want that b was silent", all, err)

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -34,39 +34,13 @@ const (
 	maxAuditPage = 500
 )
 
-// An AuditEntry records one action of an operator.
-type AuditEntry struct {
-	ID   string    `json:"id,omitempty"` // assigned by the audit trail, ascending
-	At   time.Time `json:"at"`
-	Node string    `json:"node"`
-	// Who is the name of the operator's token, or local.
-	Who string `json:"who"`
-	// Address is the remote address of the operator's connection.
-	Address string `json:"address,omitempty"`
-	// Action is reset, grant, ban, unban or verified for a key; reload, push or rollback
-	// for the configuration.
-	Action string `json:"action"`
-	// For keys: the masked key, its hash in the log, and the changed limits as
-	// ROUTE.LIMIT. The key itself is never recorded.
-	Masked  string   `json:"masked,omitempty"`
-	Hash    string   `json:"hash,omitempty"`
-	Limits  []string `json:"limits,omitempty"`
-	For     string   `json:"for,omitempty"`
-	Permits int64    `json:"permits,omitempty"`
-	// OneNode is true for a change that was made on that node only; Detail tells if it waits for Redis.
-	OneNode bool   `json:"one_node,omitempty"`
-	Detail  string `json:"detail,omitempty"`
-	Reason  string `json:"reason,omitempty"` // given by the operator
-	Error   string `json:"error,omitempty"`  // set if the action failed
-}
-
 // AuditOf returns the entry for a change of a key; err is set if it failed.
-func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditEntry {
-	e := AuditEntry{Who: who, Action: string(c.Action), Permits: c.Permits, Reason: c.Reason}
-	if c.Action == proxy.KeyBan || c.Action == proxy.KeyAssign {
+func AuditOf(who string, c view.KeyChange, r view.KeyResult, err error) view.AuditEntry {
+	e := view.AuditEntry{Who: who, Action: string(c.Action), Permits: c.Permits, Reason: c.Reason}
+	if c.Action == view.KeyBan || c.Action == view.KeyAssign {
 		e.For = c.For.String()
 	}
-	if c.Action == proxy.KeyAssign {
+	if c.Action == view.KeyAssign {
 		e.Detail = c.Plan
 	}
 	if err != nil {
@@ -74,37 +48,31 @@ func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditE
 		return e
 	}
 	e.OneNode = !r.Everywhere && len(r.Behind) == 0
-	if granted := r.Granted(); c.Action == proxy.KeyGrant && granted < c.Permits && !r.Later {
+	if granted := r.Granted(); c.Action == view.KeyGrant && granted < c.Permits && !r.Later {
 		e.Detail = fmt.Sprintf("granted %d, because no more were used", granted)
 	}
 	for i, l := range r.Changed {
 		if i == 0 {
 			e.Masked, e.Hash = l.Logged, l.Hash
 		}
-		e.Limits = append(e.Limits, proxy.LimitName(l.Route, l.Limit))
+		e.Limits = append(e.Limits, view.LimitName(l.Route, l.Limit))
 	}
 	return e
 }
 
-// An AuditPage is a page of audit entries, newest first.
-type AuditPage struct {
-	Entries []AuditEntry `json:"entries"`
-	Next    string       `json:"next,omitempty"` // cursor for the next page; empty at the end
-}
-
 // An auditStore stores audit entries.
 type auditStore interface {
-	write(ctx context.Context, e AuditEntry) error
+	write(ctx context.Context, e view.AuditEntry) error
 	// page returns at most n entries before the one with that id, newest first; an
 	// empty id starts with the newest.
-	page(ctx context.Context, before string, n int) ([]AuditEntry, error)
+	page(ctx context.Context, before string, n int) ([]view.AuditEntry, error)
 }
 
 // An Audit is the audit trail: each action of an operator is logged, and stored for
 // AuditRetention where all nodes can read it. It is safe for concurrent use.
 type Audit struct {
 	node  string
-	log   func(AuditEntry)
+	log   func(view.AuditEntry)
 	store auditStore
 
 	mu        sync.Mutex // guards what follows; never held over I/O
@@ -121,7 +89,7 @@ type Later struct {
 // An unwrittenEntry is an entry that is not stored yet. One of a change that waits for Redis is stored when
 // that has settled, so that it tells on which nodes the change holds.
 type unwrittenEntry struct {
-	AuditEntry
+	view.AuditEntry
 	later *Later // nil if nothing waits
 }
 
@@ -150,7 +118,7 @@ func joined(a, b string) string { return strings.TrimPrefix(a+", "+b, ", ") }
 
 // NewAudit returns the audit trail of a node of a cluster or, if rdb is nil, of a
 // single process. Each entry is passed to log first.
-func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(AuditEntry)) *Audit {
+func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(view.AuditEntry)) *Audit {
 	a := &Audit{node: node, log: log}
 	if rdb == nil {
 		a.store = newMemory("")
@@ -163,12 +131,12 @@ func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(AuditEntr
 // Record adds the time and this node to e, and stores it. After an error the entry is
 // only in the log; it is stored with the next one, or by Flush. The entry of a change that waits for
 // Redis, with later, is stored when that is settled.
-func (a *Audit) Record(ctx context.Context, e AuditEntry, later *Later) error {
+func (a *Audit) Record(ctx context.Context, e view.AuditEntry, later *Later) error {
 	e.ID, e.At, e.Node = "", time.Now().UTC().Truncate(time.Millisecond), a.node
 	if later != nil {
 		e.Detail = joined(e.Detail, later.Where)
 	}
-	e = e.bounded()
+	e = bounded(e)
 	a.log(e)
 	a.mu.Lock()
 	if a.unwritten = append(a.unwritten, unwrittenEntry{e, later}); len(a.unwritten) > maxUnwritten {
@@ -205,7 +173,7 @@ func (a *Audit) flush(ctx context.Context, ready func(*unwrittenEntry) bool) err
 		e := a.unwritten[i]
 		a.unwritten = slices.Delete(a.unwritten, i, i+1)
 		a.mu.Unlock()
-		err := a.store.write(context.WithoutCancel(ctx), e.bounded())
+		err := a.store.write(context.WithoutCancel(ctx), bounded(e.AuditEntry))
 		a.mu.Lock()
 		if err != nil {
 			a.unwritten = slices.Insert(a.unwritten, min(i, len(a.unwritten)), e)
@@ -217,13 +185,13 @@ func (a *Audit) flush(ctx context.Context, ready func(*unwrittenEntry) bool) err
 
 // Page returns at most n (and at most 500) entries before the one with that id, newest
 // first; an empty id starts with the newest.
-func (a *Audit) Page(ctx context.Context, before string, n int) (AuditPage, error) {
+func (a *Audit) Page(ctx context.Context, before string, n int) (view.Audit, error) {
 	n = min(max(n, 1), maxAuditPage)
 	entries, err := a.store.page(ctx, before, n+1)
 	if err != nil {
-		return AuditPage{}, fmt.Errorf("read audit entries: %w", err)
+		return view.Audit{}, fmt.Errorf("read audit entries: %w", err)
 	}
-	p := AuditPage{Entries: entries}
+	p := view.Audit{Entries: entries}
 	if len(entries) > n {
 		p.Entries, p.Next = entries[:n], entries[n-1].ID
 	}
@@ -231,7 +199,7 @@ func (a *Audit) Page(ctx context.Context, before string, n int) (AuditPage, erro
 }
 
 // bounded truncates the texts of e.
-func (e AuditEntry) bounded() AuditEntry {
+func bounded(e view.AuditEntry) view.AuditEntry {
 	for _, text := range []*string{&e.Who, &e.Address, &e.Action, &e.Masked, &e.Hash, &e.Detail, &e.Reason, &e.Error} {
 		if len(*text) > maxAuditText {
 			*text = (*text)[:maxAuditText]
@@ -266,18 +234,18 @@ func newRedisAudit(rdb redis.UniversalClient, prefix string) *redisAudit {
 
 // write implements auditStore. The time of an entry is the time on its node; its
 // position in the stream is the order of arrival.
-func (r *redisAudit) write(ctx context.Context, e AuditEntry) error {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
+func (r *redisAudit) write(ctx context.Context, e view.AuditEntry) error {
+	text := encode(struct { // without its id, which the stream has
+		view.AuditEntry
+		ID string `json:"id,omitempty"`
+	}{AuditEntry: e})
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	return r.added.Run(ctx, r.rdb, []string{r.key}, text, AuditRetention.Milliseconds(), MaxAuditEntries).Err()
 }
 
 // page implements auditStore.
-func (r *redisAudit) page(ctx context.Context, before string, n int) ([]AuditEntry, error) {
+func (r *redisAudit) page(ctx context.Context, before string, n int) ([]view.AuditEntry, error) {
 	end := "+"
 	if before != "" {
 		if !streamID.MatchString(before) {
@@ -296,11 +264,11 @@ func (r *redisAudit) page(ctx context.Context, before string, n int) ([]AuditEnt
 	if err != nil {
 		return nil, err
 	}
-	entries := make([]AuditEntry, len(messages))
+	entries := make([]view.AuditEntry, len(messages))
 	for i, m := range messages {
 		text, _ := m.Values["entry"].(string)
-		if err := json.Unmarshal([]byte(text), &entries[i]); err != nil {
-			return nil, fmt.Errorf("%w: %w", errReply, err)
+		if entries[i], err = decode[view.AuditEntry](text); err != nil {
+			return nil, err
 		}
 		entries[i].ID = m.ID
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -21,10 +21,10 @@ import (
 // A trail is the log of an audit.
 type trail struct {
 	mu  sync.Mutex
-	all []cluster.AuditEntry
+	all []view.AuditEntry
 }
 
-func (t *trail) log(e cluster.AuditEntry) {
+func (t *trail) log(e view.AuditEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all = append(t.all, e)
@@ -74,7 +74,7 @@ func TestAudit_IsReadByAll(t *testing.T) {
 		var want []string
 		for i := range 25 {
 			reason := fmt.Sprint("reason ", i)
-			e := cluster.AuditEntry{
+			e := view.AuditEntry{
 				Who: "alice", Action: "ban", Masked: "phone=+86138****8000", Hash: "0123456789ab", For: "1h",
 				Limits: []string{"send.phone"}, Reason: reason,
 			}
@@ -110,7 +110,7 @@ func TestAudit_IsReadByAll(t *testing.T) {
 // Texts are bounded, whatever an operator's program sends.
 func TestAudit_IsBounded(t *testing.T) {
 	audits(t, func(t *testing.T, near, _ *cluster.Audit, _ *trail) {
-		e := cluster.AuditEntry{Who: strings.Repeat("w", 9999), Reason: strings.Repeat("ü", 9999), Error: "\xff", Limits: make([]string, 999)}
+		e := view.AuditEntry{Who: strings.Repeat("w", 9999), Reason: strings.Repeat("ü", 9999), Error: "\xff", Limits: make([]string, 999)}
 		if err := near.Record(t.Context(), e, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 		if got := pages(t, a, 10); len(got) != 0 {
 			t.Errorf("%v; want nothing that old", got)
 		}
-		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: "new"}, nil); err != nil {
+		if err := a.Record(t.Context(), view.AuditEntry{Reason: "new"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if n := rdb.XLen(t.Context(), "test:{cluster}:audit").Val(); n != 1 {
@@ -145,7 +145,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := cluster.NewAudit(nil, "", "near", new(trail).log)
 			for _, reason := range []string{"first", "second"} {
-				if err := a.Record(t.Context(), cluster.AuditEntry{Reason: reason}, nil); err != nil {
+				if err := a.Record(t.Context(), view.AuditEntry{Reason: reason}, nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(cluster.AuditRetention / 2)
@@ -160,9 +160,9 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 
 // The count is bounded as well: the oldest go.
 func TestAudit_MostEntries(t *testing.T) {
-	a := cluster.NewAudit(nil, "", "near", func(cluster.AuditEntry) {})
+	a := cluster.NewAudit(nil, "", "near", func(view.AuditEntry) {})
 	for i := range cluster.MaxAuditEntries + 5 {
-		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: fmt.Sprint(i)}, nil); err != nil {
+		if err := a.Record(t.Context(), view.AuditEntry{Reason: fmt.Sprint(i)}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestAudit_WaitsForRedis(t *testing.T) {
 	a := cluster.NewAudit(rdb, "test", "near", log.log)
 	s.Kill()
 	for _, reason := range []string{"first", "second"} {
-		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: reason}, nil); err == nil {
+		if err := a.Record(t.Context(), view.AuditEntry{Reason: reason}, nil); err == nil {
 			t.Error("no error while Redis is away")
 		}
 	}
@@ -189,7 +189,7 @@ func TestAudit_WaitsForRedis(t *testing.T) {
 	}
 	s.Restart()
 	await.Until(t, "all is written", func() bool { return a.Flush(t.Context()) == nil })
-	if err := a.Record(t.Context(), cluster.AuditEntry{Reason: "third"}, nil); err != nil {
+	if err := a.Record(t.Context(), view.AuditEntry{Reason: "third"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(pages(t, a, 10), " "); got != "third second first" {
@@ -208,7 +208,7 @@ func TestAudit_Concurrently(t *testing.T) {
 					if j%2 == 0 {
 						a = far
 					}
-					if err := a.Record(t.Context(), cluster.AuditEntry{Reason: fmt.Sprint(i, "-", j)}, nil); err != nil {
+					if err := a.Record(t.Context(), view.AuditEntry{Reason: fmt.Sprint(i, "-", j)}, nil); err != nil {
 						t.Error(err)
 					}
 				}
@@ -229,8 +229,8 @@ func TestAudit_Concurrently(t *testing.T) {
 }
 
 func TestAuditOf(t *testing.T) {
-	c := proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "abuse", KeyQuery: proxy.KeyQuery{Pairs: []proxy.KeyPair{{Key: "phone", Value: "+8613800138000"}}}}
-	r := proxy.KeyResult{Everywhere: true, Changed: []proxy.LimitStanding{
+	c := view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour), Reason: "abuse", KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: "phone", Value: "+8613800138000"}}}}
+	r := view.KeyResult{Everywhere: true, Changed: []view.LimitStanding{
 		{Route: "send", Limit: "phone", Masked: "phone=+8613800138000", Logged: "phone=+86138****8000", Hash: "0123456789ab"}, {Route: "send", Limit: "spare"},
 	}}
 	got := cluster.AuditOf("alice", c, r, nil)
@@ -239,7 +239,7 @@ func TestAuditOf(t *testing.T) {
 		strings.Join(got.Limits, " ") != "send.phone send.spare" || got.OneNode {
 		t.Errorf("%s, %v", text, err)
 	}
-	if got := cluster.AuditOf("alice", c, proxy.KeyResult{}, errors.New("no")); got.Error != "no" || got.Action != "ban" || len(got.Limits) != 0 {
+	if got := cluster.AuditOf("alice", c, view.KeyResult{}, errors.New("no")); got.Error != "no" || got.Action != "ban" || len(got.Limits) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -257,11 +257,11 @@ func TestAudit_SaysWhereALateChangeHolds(t *testing.T) {
 				}
 				return false, false
 			}}
-			if err := near.Record(t.Context(), cluster.AuditEntry{Reason: reason, OneNode: true, Detail: "pro"}, later); err != nil {
+			if err := near.Record(t.Context(), view.AuditEntry{Reason: reason, OneNode: true, Detail: "pro"}, later); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := near.Record(t.Context(), cluster.AuditEntry{Reason: "at once"}, nil); err != nil {
+		if err := near.Record(t.Context(), view.AuditEntry{Reason: "at once"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(pages(t, far, 10), ","); got != "at once" || len(log.all) != 4 || log.all[0].Detail != "pro, "+where {

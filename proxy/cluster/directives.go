@@ -177,12 +177,8 @@ func (d *Directives) exchange(ctx context.Context, changes []directive.Directive
 	defer cancel()
 	args := []any{directive.Max}
 	for _, c := range changes {
-		text, err := json.Marshal(c)
-		if err != nil {
-			return nil, fmt.Errorf("write directives: %w", err)
-		}
 		rest := max(time.Until(c.Until), 0)
-		args = append(args, c.Name(), rest.Milliseconds(), text)
+		args = append(args, c.Name(), rest.Milliseconds(), encode(c))
 	}
 	reply, err := d.script.Run(ctx, d.rdb, []string{d.key}, args...).StringSlice()
 	if err != nil {

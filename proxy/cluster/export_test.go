@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // Behind runs a script of a test behind the fence of the lead, as the scripts of
@@ -46,7 +48,7 @@ func (n *Node) Fit(ctx context.Context, q Question, see func(context.Context, Qu
 		return Reply{}, 0, err
 	}
 	r, err := unpack(string(packed))
-	return Reply{Answer{r.Node, r.Said}, r.Seen}, len(packed), err
+	return Reply{view.NodeAnswer{Node: r.Node, Said: r.Said}, r.Seen}, len(packed), err
 }
 
 // NewSkewedStatistics returns statistics of a single process whose store's clock is as far off as skew

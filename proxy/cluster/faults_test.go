@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -185,7 +186,7 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 }
 
 func TestRefused_NamesWhoIsSilent(t *testing.T) {
-	err := &cluster.RefusedError{Answers: []cluster.Answer{{Node: "a", Said: "ok"}, {Node: "b"}, {Node: "c", Said: "no such file"}}}
+	err := &cluster.RefusedError{Answers: []view.NodeAnswer{{Node: "a", Said: "ok"}, {Node: "b"}, {Node: "c", Said: "no such file"}}}
 	if got, want := err.Error(), "push refused; nothing has changed; node b: no answer; node c: no such file"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}

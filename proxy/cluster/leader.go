@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // DefaultLease is the default lease of the leadership: the longest time until a
@@ -39,25 +39,6 @@ type Term struct {
 	Since time.Time // by the store's clock
 }
 
-// A Run is the result of one run of a task.
-type Run struct {
-	Task  string    `json:"task"`
-	Node  string    `json:"node"`
-	At    time.Time `json:"at"` // when it began
-	Took  float64   `json:"took_ms"`
-	Did   string    `json:"did,omitempty"`
-	Error string    `json:"error,omitempty"`
-	Next  time.Time `json:"next"` // when it begins again
-}
-
-// A Leadership is the current leader and the last runs of its tasks.
-type Leadership struct {
-	Node  string    `json:"node"` // empty if there is no leader
-	Since time.Time `json:"since,omitzero"`
-	Token int64     `json:"token,omitempty"`
-	Tasks []Run     `json:"tasks"` // by name; without those that have not run yet
-}
-
 // LeaderOptions configure a Leader.
 type LeaderOptions struct {
 	// Client connects to the Redis of the cluster; nil for a single process,
@@ -72,7 +53,7 @@ type LeaderOptions struct {
 	// safe for concurrent use.
 	Acquired func(Term)
 	Lost     func(t Term, cause error)
-	Ran      func(Run)
+	Ran      func(view.TaskRun)
 }
 
 // A Leader takes part in a leader election: it competes for the leadership, and runs the tasks while this node
@@ -84,7 +65,7 @@ type Leader struct {
 	leadership leadership
 	took       func(Term)
 	lost       func(Term, error)
-	ran        func(Run)
+	ran        func(view.TaskRun)
 }
 
 // leadership is the election among the nodes.
@@ -94,8 +75,8 @@ type leadership interface {
 	lead(ctx context.Context, work func(context.Context, Term)) error
 	// note stores the result of a run. It returns ErrDeposed if another node is
 	// the leader.
-	note(ctx context.Context, t Term, r Run) error
-	current(ctx context.Context) (Leadership, error)
+	note(ctx context.Context, t Term, r view.TaskRun) error
+	current(ctx context.Context) (view.Leadership, error)
 }
 
 // NewLeader returns a Leader. It does not compete before Run.
@@ -118,7 +99,9 @@ func (l *Leader) Run(ctx context.Context) error { return l.leadership.lead(ctx, 
 
 // Current returns the current leader and the last runs of the tasks. It works on
 // every node.
-func (l *Leader) Current(ctx context.Context) (Leadership, error) { return l.leadership.current(ctx) }
+func (l *Leader) Current(ctx context.Context) (view.Leadership, error) {
+	return l.leadership.current(ctx)
+}
 
 // term runs all tasks until ctx is done.
 func (l *Leader) term(ctx context.Context, t Term) {
@@ -161,7 +144,7 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	began := time.Now()
 	did, err := task.Run(ctx, t)
 	ended := time.Now()
-	r := Run{Task: task.Name, Node: l.id, At: began.UTC(), Took: ms(ended.Sub(began)), Did: did, Next: ended.Add(task.Every).UTC()}
+	r := view.TaskRun{Task: task.Name, Node: l.id, At: began.UTC(), Took: ms(ended.Sub(began)), Did: did, Next: ended.Add(task.Every).UTC()}
 	if err != nil {
 		r.Error = proxy.ErrorText(err)
 	}
@@ -280,19 +263,15 @@ func (o *redisLeadership) startTerm(ctx context.Context, owner string) (Term, er
 func (o *redisLeadership) fence() fence { return fence{o.rdb, o.leading} }
 
 // note implements leadership.
-func (o *redisLeadership) note(ctx context.Context, t Term, r Run) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if _, err := o.fence().run(ctx, o.noted, t, []string{o.runs}, r.Task, text, leaderTTL.Milliseconds()); err != nil {
+func (o *redisLeadership) note(ctx context.Context, t Term, r view.TaskRun) error {
+	if _, err := o.fence().run(ctx, o.noted, t, []string{o.runs}, r.Task, encode(r), leaderTTL.Milliseconds()); err != nil {
 		return fmt.Errorf("note a run of %s: %w", r.Task, err)
 	}
 	return nil
 }
 
 // current implements leadership.
-func (o *redisLeadership) current(ctx context.Context) (Leadership, error) {
+func (o *redisLeadership) current(ctx context.Context) (view.Leadership, error) {
 	var held *redis.IntCmd
 	var who, runs *redis.MapStringStringCmd
 	_, err := o.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -300,13 +279,13 @@ func (o *redisLeadership) current(ctx context.Context) (Leadership, error) {
 		return nil
 	})
 	if err != nil {
-		return Leadership{}, fmt.Errorf("read leader: %w", err)
+		return view.Leadership{}, fmt.Errorf("read leader: %w", err)
 	}
-	l := Leadership{Tasks: []Run{}}
+	l := view.Leadership{Tasks: []view.TaskRun{}}
 	for _, name := range slices.Sorted(maps.Keys(runs.Val())) {
-		var r Run
-		if err := json.Unmarshal([]byte(runs.Val()[name]), &r); err != nil {
-			return Leadership{}, fmt.Errorf("read leader: %w: %w", errReply, err)
+		r, err := decode[view.TaskRun](runs.Val()[name])
+		if err != nil {
+			return view.Leadership{}, fmt.Errorf("read leader: %w", err)
 		}
 		l.Tasks = append(l.Tasks, r)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // memory stands in for Redis where there is a single process: it is the alert queue, the audit trail, the leadership, and the
@@ -20,10 +22,10 @@ type memory struct {
 	queue  []Alert
 
 	lastEntry int64 // id of the last one
-	entries   []AuditEntry
+	entries   []view.AuditEntry
 
-	leadsSince time.Time // zero if there is no leader
-	runs       []Run     // by name
+	leadsSince time.Time      // zero if there is no leader
+	runs       []view.TaskRun // by name
 
 	minutes        map[int64]minuteReport // reports by minute in which something happened
 	changedMinutes map[int64]bool         // changed since the last sum
@@ -72,7 +74,7 @@ func (m *memory) done(context.Context, Term, queuedAlert) error {
 }
 
 // write implements auditStore.
-func (m *memory) write(_ context.Context, e AuditEntry) error {
+func (m *memory) write(_ context.Context, e view.AuditEntry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lastEntry++
@@ -87,7 +89,7 @@ func (m *memory) write(_ context.Context, e AuditEntry) error {
 }
 
 // page implements auditStore.
-func (m *memory) page(_ context.Context, before string, n int) ([]AuditEntry, error) {
+func (m *memory) page(_ context.Context, before string, n int) ([]view.AuditEntry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	end, old := int64(0), time.Now().Add(-AuditRetention)
@@ -97,7 +99,7 @@ func (m *memory) page(_ context.Context, before string, n int) ([]AuditEntry, er
 			return nil, ErrAuditID
 		}
 	}
-	found := []AuditEntry{}
+	found := []view.AuditEntry{}
 	for _, e := range slices.Backward(m.entries) {
 		if id, err := strconv.ParseInt(e.ID, 10, 64); err != nil || before != "" && id >= end || e.At.Before(old) {
 			continue
@@ -125,10 +127,10 @@ func (m *memory) acquire(since time.Time) {
 }
 
 // note implements leadership.
-func (m *memory) note(_ context.Context, _ Term, r Run) error {
+func (m *memory) note(_ context.Context, _ Term, r view.TaskRun) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i, found := slices.BinarySearchFunc(m.runs, r.Task, func(r Run, name string) int { return cmp.Compare(r.Task, name) })
+	i, found := slices.BinarySearchFunc(m.runs, r.Task, func(r view.TaskRun, name string) int { return cmp.Compare(r.Task, name) })
 	if !found {
 		m.runs = slices.Insert(m.runs, i, r)
 	}
@@ -137,10 +139,10 @@ func (m *memory) note(_ context.Context, _ Term, r Run) error {
 }
 
 // current implements leadership.
-func (m *memory) current(context.Context) (Leadership, error) {
+func (m *memory) current(context.Context) (view.Leadership, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := Leadership{Tasks: append([]Run{}, m.runs...)}
+	l := view.Leadership{Tasks: append([]view.TaskRun{}, m.runs...)}
 	if !m.leadsSince.IsZero() {
 		l.Node, l.Since, l.Token = m.node, m.leadsSince, 1
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -44,6 +45,23 @@ var (
 
 // errReply reports unexpected data in Redis.
 var errReply = errors.New("not understood")
+
+// encode returns v as it is stored: strings, numbers and times, which can always be marshalled.
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// decode reads what encode has written.
+func decode[T any](text string) (v T, err error) {
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return v, fmt.Errorf("%w: %w", errReply, err)
+	}
+	return v, nil
+}
 
 // Options describe a node.
 type Options struct {
@@ -240,27 +258,14 @@ func externalAddress(address string) string {
 //go:embed members.lua
 var membersScript string
 
-// A Member describes a live node.
-type Member struct {
-	ID         string    `json:"id"`
-	Address    string    `json:"address"` // of its admin listener; a wildcard address is replaced by the host name
-	Version    string    `json:"version"` // of the program
-	Source     string    `json:"source"`  // of its configuration: file or redis
-	Hash       string    `json:"hash"`    // of the configuration it serves
-	Generation int64     `json:"generation"`
-	Started    time.Time `json:"started"` // by its own clock
-	Seen       time.Time `json:"seen"`    // last heartbeat, by Redis's clock
-	Problem    string    `json:"problem"` // why it does not serve what was pushed last; empty if it does, or nothing is known
-}
-
 // Nodes returns the live nodes, ordered by id. A dead node is listed for up to
 // ten seconds.
-func (n *Node) Nodes(ctx context.Context) ([]Member, error) {
+func (n *Node) Nodes(ctx context.Context) ([]view.Member, error) {
 	reply, err := n.scripts.members.Run(ctx, n.rdb, []string{n.prefix + "nodes", n.prefix + "members"}, memberTimeout.Milliseconds()).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("read nodes: %w", err)
 	}
-	members := make([]Member, 0, len(reply))
+	members := make([]view.Member, 0, len(reply))
 	for _, row := range reply {
 		m, err := readMember(row)
 		if err != nil {
@@ -268,13 +273,13 @@ func (n *Node) Nodes(ctx context.Context) ([]Member, error) {
 		}
 		members = append(members, m)
 	}
-	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(members, func(a, b view.Member) int { return strings.Compare(a.ID, b.ID) })
 	return members, nil
 }
 
 // readMember decodes a row of id, time and JSON.
-func readMember(row any) (Member, error) {
-	var m Member
+func readMember(row any) (view.Member, error) {
+	var m view.Member
 	texts, ok := row.([]any)
 	if !ok || len(texts) != 3 {
 		return m, fmt.Errorf("%w: a row is %v", errReply, row)
@@ -297,7 +302,7 @@ func readMember(row any) (Member, error) {
 // text.
 func (n *Node) heartbeat() (text, hash string) {
 	now := n.serving.Load()
-	b, err := json.Marshal(struct {
+	text = string(encode(struct {
 		Address    string    `json:"address"`
 		Version    string    `json:"version"`
 		Source     string    `json:"source"`
@@ -305,11 +310,8 @@ func (n *Node) heartbeat() (text, hash string) {
 		Generation int64     `json:"generation"`
 		Started    time.Time `json:"started"`
 		Problem    string    `json:"problem,omitempty"`
-	}{n.address, n.version, n.source, now.hash, now.number, n.started, now.problem})
-	if err != nil {
-		panic(err) // such a value can always be marshalled
-	}
-	return string(b), now.hash
+	}{n.address, n.version, n.source, now.hash, now.number, n.started, now.problem}))
+	return text, now.hash
 }
 
 // A heartbeatReply is what a heartbeat tells.
@@ -330,12 +332,12 @@ func readHeartbeat(reply *redis.Cmd) (heartbeatReply, error) {
 
 // Lost returns the nodes that ended without leaving the cluster in the last hour, or that are partitioned, ordered
 // by their last sign of life, the latest first. A node that is heard again is not lost any more.
-func (n *Node) Lost(ctx context.Context) ([]Member, error) {
+func (n *Node) Lost(ctx context.Context) ([]view.Member, error) {
 	rows, err := n.rdb.HGetAll(ctx, n.prefix+"lost").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read lost nodes: %w", err)
 	}
-	lost := make([]Member, 0, len(rows))
+	lost := make([]view.Member, 0, len(rows))
 	for id, row := range rows {
 		at, said, _ := strings.Cut(row, " ")
 		m, err := readMember([]any{id, at, said})
@@ -344,6 +346,6 @@ func (n *Node) Lost(ctx context.Context) ([]Member, error) {
 		}
 		lost = append(lost, m)
 	}
-	slices.SortFunc(lost, func(a, b Member) int { return cmp.Or(b.Seen.Compare(a.Seen), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(lost, func(a, b view.Member) int { return cmp.Or(b.Seen.Compare(a.Seen), strings.Compare(a.ID, b.ID)) })
 	return lost, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -77,7 +78,7 @@ func TestNodes_TellWhatEachSays(t *testing.T) {
 	if err := a.Agree(t.Context(), configOf("one"), func(int64) {}); err != nil {
 		t.Fatal(err)
 	}
-	var all []cluster.Member
+	var all []view.Member
 	await.Until(t, "b reads what a serves", func() bool {
 		var err error
 		all, err = b.Nodes(t.Context())
@@ -91,7 +92,7 @@ func TestNodes_TellWhatEachSays(t *testing.T) {
 		t.Errorf("started %v", got.Started)
 	}
 	got.Seen, got.Started = time.Time{}, time.Time{}
-	if want := (cluster.Member{ID: "a", Address: "127.0.0.1:9901", Version: "v1", Source: "file", Hash: "one", Generation: 1}); got != want {
+	if want := (view.Member{ID: "a", Address: "127.0.0.1:9901", Version: "v1", Source: "file", Hash: "one", Generation: 1}); got != want {
 		t.Errorf("a says %+v; want %+v", got, want)
 	}
 	leaveB()
@@ -216,7 +217,7 @@ func runs(t *testing.T, o cluster.LeaderOptions) *candidate {
 }
 
 // looks is what anybody sees of the lead.
-func looks(t *testing.T, c *candidate) cluster.Leadership {
+func looks(t *testing.T, c *candidate) view.Leadership {
 	t.Helper()
 	l, err := c.Current(t.Context())
 	if err != nil {

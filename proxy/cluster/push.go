@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -60,18 +61,12 @@ type Push struct {
 	From   int64 // for a rollback, the restored generation
 }
 
-// An Answer is the answer of one node.
-type Answer struct {
-	Node string `json:"node"`
-	Said string `json:"said"` // ok, or the error; empty if it has not answered
-}
-
 // agreed is the answer of a node that can serve the configuration.
 const agreed = "ok"
 
 // RefusedError is the error of a push that one or more nodes did not accept. Nothing
 // has changed.
-type RefusedError struct{ Answers []Answer }
+type RefusedError struct{ Answers []view.NodeAnswer }
 
 // Error names each node that refused or did not answer.
 func (r *RefusedError) Error() string {
@@ -101,9 +96,9 @@ func (p *PushInProgressError) Error() string {
 
 // An Outcome is the result of a committed push.
 type Outcome struct {
-	Generation int64    `json:"generation"`
-	Hash       string   `json:"hash"`
-	Nodes      []Answer `json:"nodes"` // what each node serves
+	Generation int64             `json:"generation"`
+	Hash       string            `json:"hash"`
+	Nodes      []view.NodeAnswer `json:"nodes"` // what each node serves
 }
 
 // Push makes all nodes serve p, or none, by a two-phase commit. In the first phase
@@ -116,7 +111,7 @@ type Outcome struct {
 // The error is PushInProgressError, Refused, ErrOvertaken, ErrUnknown, or an error of
 // Redis; only after ErrUnknown something may have changed.
 func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
-	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From, Packed: n.seal.Pack(p.Bundle)}
+	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From}, Packed: n.seal.Pack(p.Bundle)}
 	if _, err := n.Restore(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -126,7 +121,7 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 		return Outcome{}, err
 	}
 	e.Generation, e.At = seen+1, at
-	if err := n.decide(ctx, decision{id, seen, e.write(), p.Config}); err != nil {
+	if err := n.decide(ctx, decision{id, seen, encode(e), p.Config}); err != nil {
 		n.undo(ctx, id)
 		return Outcome{}, err
 	}
@@ -135,9 +130,9 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 
 // Try is a dry run of Push: it returns the answers of the nodes and commits
 // nothing.
-func (n *Node) Try(ctx context.Context, p Push) ([]Answer, error) {
+func (n *Node) Try(ctx context.Context, p Push) ([]view.NodeAnswer, error) {
 	id := rand.Text()
-	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, Packed: n.seal.Pack(p.Bundle)}
+	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id}, Packed: n.seal.Pack(p.Bundle)}
 	if _, _, err := n.begin(ctx, id, e); err != nil {
 		return nil, err
 	}
@@ -285,11 +280,7 @@ func definitionArgs(c *config.Config) []any {
 	all := Define(c)
 	var args []any
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		b, err := json.Marshal(all[name])
-		if err != nil {
-			panic(err) // strings and numbers can always be marshalled
-		}
-		args = append(args, name, b)
+		args = append(args, name, encode(all[name]))
 	}
 	return args
 }

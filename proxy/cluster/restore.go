@@ -3,16 +3,15 @@ package cluster
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 //go:embed restore.lua
@@ -99,12 +98,9 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 
 // withGeneration returns a history entry with another generation.
 func withGeneration(text string, generation int64) (string, error) {
-	var e Entry
-	if err := json.Unmarshal([]byte(text), &e); err != nil {
-		return "", fmt.Errorf("%w: %w", errReply, err)
-	}
+	e, err := decode[Entry](text)
 	e.Generation = generation
-	return string(e.write()), nil
+	return string(encode(e)), err
 }
 
 // A knownHistory is the history as last read by this node.
@@ -115,7 +111,7 @@ type knownHistory struct {
 
 // prependHistory prepends e to the known history.
 func (n *Node) prependHistory(e Entry) {
-	texts := []string{string(e.write())}
+	texts := []string{string(encode(e))}
 	for _, text := range n.known.Load().texts {
 		if other, err := n.readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < historyLength {
 			texts = append(texts, text)
@@ -162,13 +158,8 @@ const historyLength = 20
 
 // An Entry is a pushed configuration. Its JSON is what is stored.
 type Entry struct {
-	Generation int64         `json:"generation"`
-	Hash       string        `json:"hash"`
-	Author     string        `json:"author"`
-	Node       string        `json:"node"`           // the node that received the push
-	At         time.Time     `json:"at"`             // by Redis's clock
-	From       int64         `json:"from,omitempty"` // for a rollback, the restored generation
-	Packed     []byte        `json:"bundle"`         // by bundle.Seal
+	view.Entry
+	Packed     []byte        `json:"bundle"` // by bundle.Seal
 	Bundle     bundle.Bundle `json:"-"`
 	Unreadable error         `json:"-"` // why there is no Bundle: see bundle.ErrSecret
 }
@@ -202,8 +193,8 @@ func (n *Node) Pushed(ctx context.Context) (Entry, error) {
 
 // readEntry decodes an entry. One that is encrypted with an unknown secret is Unreadable.
 func (n *Node) readEntry(text string) (e Entry, err error) {
-	if err := json.Unmarshal([]byte(text), &e); err != nil {
-		return Entry{}, fmt.Errorf("%w: %w", errReply, err)
+	if e, err = decode[Entry](text); err != nil {
+		return Entry{}, err
 	}
 	e.Bundle, err = n.seal.Open(e.Packed, e.Hash)
 	if errors.Is(err, bundle.ErrSecret) {
@@ -212,13 +203,4 @@ func (n *Node) readEntry(text string) (e Entry, err error) {
 		return e, fmt.Errorf("%w: %w", errReply, err)
 	}
 	return e, nil
-}
-
-// write encodes e.
-func (e Entry) write() []byte {
-	b, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // strings, numbers and times can always be marshalled
-	}
-	return b
 }

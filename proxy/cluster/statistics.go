@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -329,11 +328,7 @@ func (s *redisStatistics) now(ctx context.Context) (time.Time, error) {
 
 // report implements statisticsStore.
 func (s *redisStatistics) report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error) {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return time.Time{}, err
-	}
-	reply, err := s.reported.Run(ctx, s.rdb, []string{s.minuteKey(minute), s.open()}, minute, node, text, minuteOpenFor.Milliseconds()).Int64Slice()
+	reply, err := s.reported.Run(ctx, s.rdb, []string{s.minuteKey(minute), s.open()}, minute, node, encode(r), minuteOpenFor.Milliseconds()).Int64Slice()
 	switch {
 	case err != nil:
 		return time.Time{}, err
@@ -353,11 +348,9 @@ func (s *redisStatistics) reports(ctx context.Context, minute int64) (map[string
 	}
 	all := make(map[string]minuteReport, len(texts))
 	for node, text := range texts {
-		var r minuteReport
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			return nil, fmt.Errorf("read reports: %w: %w", errReply, err)
+		if all[node], err = decode[minuteReport](text); err != nil {
+			return nil, fmt.Errorf("read reports: %w", err)
 		}
-		all[node] = r
 	}
 	return all, nil
 }
@@ -382,12 +375,8 @@ func (s *redisStatistics) changed(ctx context.Context) ([]revision, error) {
 
 // sum implements statisticsStore.
 func (s *redisStatistics) sum(ctx context.Context, t Term, of revision, sum []Tally) error {
-	text, err := json.Marshal(sum)
-	if err != nil {
-		return err
-	}
 	change := strconv.FormatFloat(of.change, 'f', -1, 64)
-	_, err = s.fence.run(ctx, s.summed, t, []string{s.total(of.minute), s.open()}, of.minute, text, StatisticsRetention.Milliseconds(), change)
+	_, err := s.fence.run(ctx, s.summed, t, []string{s.total(of.minute), s.open()}, of.minute, encode(sum), StatisticsRetention.Milliseconds(), change)
 	if err != nil {
 		return fmt.Errorf("write a sum: %w", err)
 	}
@@ -410,8 +399,8 @@ func (s *redisStatistics) sums(ctx context.Context, first, last int64) ([][]Tall
 		if !there {
 			continue
 		}
-		if err := json.Unmarshal([]byte(text), &all[i]); err != nil {
-			return nil, fmt.Errorf("read statistics: %w: %w", errReply, err)
+		if all[i], err = decode[[]Tally](text); err != nil {
+			return nil, fmt.Errorf("read statistics: %w", err)
 		}
 	}
 	return all, nil

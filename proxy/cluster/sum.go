@@ -8,35 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
-
-// A Minute is the statistics of one minute for all nodes together.
-type Minute struct {
-	At     time.Time // when it began
-	Routes []RouteMinute
-}
-
-// A RouteMinute is the statistics of a route. Its requests are counted once, by their outcomes: one that
-// two limits refused is one refused request. Nodes of older versions report requests without an outcome.
-type RouteMinute struct {
-	Route         string
-	Requests      int64
-	Allowed       int64
-	Refused       int64 // by a limit, or for too many new keys
-	ShadowRefused int64 // allowed, but a limit in shadow mode would have refused them
-	Rejected      int64 // not forwarded for another reason
-	Unavailable   int64 // not decided: the store was unreachable
-	Limits        []LimitMinute
-}
-
-// A LimitMinute is the decisions of a limit. A request is counted in each limit that was asked.
-type LimitMinute struct {
-	Limit         string
-	Allowed       int64
-	Refused       int64
-	ShadowRefused int64
-	Unavailable   int64
-}
 
 // Task returns the leader task that adds up the reports.
 func (s *Statistics) Task() Task {
@@ -75,7 +48,7 @@ func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
 
 // Minutes returns the last n minutes including the current one, oldest first,
 // without those in which nothing happened. n is limited by Kept.
-func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
+func (s *Statistics) Minutes(ctx context.Context, n int) ([]view.Minute, error) {
 	now, err := s.store.now(ctx)
 	if err != nil {
 		return nil, err
@@ -86,10 +59,10 @@ func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
 	if err != nil {
 		return nil, err
 	}
-	minutes := []Minute{}
+	minutes := []view.Minute{}
 	for i, sum := range sums {
 		if len(sum) > 0 {
-			minutes = append(minutes, Minute{At: minuteStart(first + int64(i)), Routes: routes(sum)})
+			minutes = append(minutes, view.Minute{At: minuteStart(first + int64(i)), Routes: routes(sum)})
 		}
 	}
 	return minutes, nil
@@ -100,18 +73,18 @@ const reportDelay = 500 * time.Millisecond
 
 // Last returns the statistics of 60 seconds, of each node up to its last report, which is at most
 // six seconds old. A node that has not reported since then counts as without requests.
-func (s *Statistics) Last(ctx context.Context) (Minute, error) {
+func (s *Statistics) Last(ctx context.Context) (view.Minute, error) {
 	now, err := s.store.now(ctx)
 	if err != nil {
-		return Minute{}, err
+		return view.Minute{}, err
 	}
 	recent := map[int64]map[string]minuteReport{}
 	for minute := now.Unix()/60 - 2; minute <= now.Unix()/60; minute++ {
 		if recent[minute], err = s.store.reports(ctx, minute); err != nil {
-			return Minute{}, err
+			return view.Minute{}, err
 		}
 	}
-	return Minute{At: now.Add(-time.Minute).UTC(), Routes: routes(lastTallies(recent, now))}, nil
+	return view.Minute{At: now.Add(-time.Minute).UTC(), Routes: routes(lastTallies(recent, now))}, nil
 }
 
 // lastTallies returns the counts of the last 60 seconds from the reports of the last minutes. Of a step
@@ -173,49 +146,36 @@ func (t Tally) last(from, end time.Time) (n float64) {
 }
 
 // routes groups sorted tallies by route and limit.
-func routes(sum []Tally) []RouteMinute {
-	var out []RouteMinute
+func routes(sum []Tally) []view.RouteMinute {
+	out := []view.RouteMinute{}
 	for _, t := range sum {
 		if len(out) == 0 || out[len(out)-1].Route != t.Route {
-			out = append(out, RouteMinute{Route: t.Route})
+			out = append(out, view.RouteMinute{Route: t.Route})
 		}
 		r := &out[len(out)-1]
 		if t.Limit == "" {
-			r.count(t)
+			r.Requests += t.N
+			t.addTo(map[string]*int64{
+				"allowed": &r.Allowed, "refused": &r.Refused, "shadow_refused": &r.ShadowRefused, "rejected": &r.Rejected,
+				"unavailable": &r.Unavailable,
+			})
 			continue
 		}
 		if len(r.Limits) == 0 || r.Limits[len(r.Limits)-1].Limit != t.Limit {
-			r.Limits = append(r.Limits, LimitMinute{Limit: t.Limit})
+			r.Limits = append(r.Limits, view.LimitMinute{Limit: t.Limit})
 		}
 		l := &r.Limits[len(r.Limits)-1]
-		switch t.Result {
-		case "allowed":
-			l.Allowed += t.N
-		case "refused":
-			l.Refused += t.N
-		case "shadow_refused":
-			l.ShadowRefused += t.N
-		case "unavailable":
-			l.Unavailable += t.N
-		}
+		t.addTo(map[string]*int64{
+			"allowed": &l.Allowed, "refused": &l.Refused, "shadow_refused": &l.ShadowRefused, "unavailable": &l.Unavailable,
+		})
 	}
 	return out
 }
 
-// count adds requests of one outcome.
-func (r *RouteMinute) count(t Tally) {
-	r.Requests += t.N
-	switch t.Result {
-	case "allowed":
-		r.Allowed += t.N
-	case "refused":
-		r.Refused += t.N
-	case "shadow_refused":
-		r.ShadowRefused += t.N
-	case "rejected":
-		r.Rejected += t.N
-	case "unavailable":
-		r.Unavailable += t.N
+// addTo adds t to the count of its result, if that is one of them.
+func (t Tally) addTo(counts map[string]*int64) {
+	if n := counts[t.Result]; n != nil {
+		*n += t.N
 	}
 }
 

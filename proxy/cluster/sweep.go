@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -60,7 +61,7 @@ type Sweep struct {
 	prefix string
 	grace  time.Duration
 	fence  fence
-	nodes  func(context.Context) ([]Member, error)
+	nodes  func(context.Context) ([]view.Member, error)
 
 	sweep, allow, swept *redis.Script
 
@@ -77,7 +78,7 @@ type pass struct {
 }
 
 // NewSweep returns the sweep of a cluster; nodes returns its live nodes.
-func NewSweep(rdb redis.UniversalClient, prefix string, grace time.Duration, nodes func(context.Context) ([]Member, error)) *Sweep {
+func NewSweep(rdb redis.UniversalClient, prefix string, grace time.Duration, nodes func(context.Context) ([]view.Member, error)) *Sweep {
 	p := prefix + ":{cluster}:"
 	return &Sweep{
 		rdb: rdb, prefix: prefix, grace: grace, nodes: nodes, fence: fence{rdb, p + "leader"},
@@ -183,7 +184,7 @@ func (s *Sweep) allServeCurrent(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("read config: %w", err)
 	}
 	nodes, err := s.nodes(ctx)
-	other := slices.ContainsFunc(nodes, func(m Member) bool { return m.Hash != hash })
+	other := slices.ContainsFunc(nodes, func(m view.Member) bool { return m.Hash != hash })
 	return len(nodes) > 0 && !other, err
 }
 

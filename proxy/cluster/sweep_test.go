@@ -17,6 +17,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -31,8 +32,8 @@ type field struct {
 }
 
 // nodes are the only one that there is, without a wait for its sign of life.
-func (f *field) nodes(context.Context) ([]cluster.Member, error) {
-	return []cluster.Member{{ID: "a", Hash: f.hash}}, nil
+func (f *field) nodes(context.Context) ([]view.Member, error) {
+	return []view.Member{{ID: "a", Hash: f.hash}}, nil
 }
 
 // sown is a field whose configuration has no limit but send.phone any more, which

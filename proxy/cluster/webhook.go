@@ -6,7 +6,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,10 +42,7 @@ func newWebhook() *webhook {
 // post sends a. It returns nil if the webhook returned with 2xx. An error that wraps
 // errWebhookRefused must not be retried. Errors do not contain the URL, which may be secret.
 func (w *webhook) post(ctx context.Context, rules config.Alerts, a Alert) error {
-	body, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
+	body := encode(a)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, rules.Webhook, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errWebhookRefused, withoutURL(err))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // noDefaults among the limits or lists of a route leaves out those of defaults.
@@ -115,23 +116,14 @@ func (l *limits) id(f *limitForm) string {
 	case l.token(&f.Was, f.Was):
 		return f.Was
 	}
-	return LimitName(l.route.Name, f.Name)
-}
-
-// LimitName returns the name of a limit in texts: ROUTE.LIMIT, or LIMIT of one of several
-// routes, which has no route.
-func LimitName(route, limit string) string {
-	if route == "" {
-		return limit
-	}
-	return route + "." + limit
+	return view.LimitName(l.route.Name, f.Name)
 }
 
 // IsCommon reports whether several routes may have one count by l.
 func (l *Limit) IsCommon() bool { return l.Route == "" }
 
 // FullName returns the name of l in texts; see LimitName.
-func (l *Limit) FullName() string { return LimitName(l.Route, l.Name) }
+func (l *Limit) FullName() string { return view.LimitName(l.Route, l.Name) }
 
 // Limits returns all limits in the order of the routes, each common one once: as it applies
 // to the first of the routes where its mode is the strictest.

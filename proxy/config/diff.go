@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A Change is a change of one part of a configuration.
@@ -180,7 +181,7 @@ func (c *Config) Parts(once []byte) Parts {
 				without.Limits = append(without.Limits, l)
 				continue
 			}
-			limits[LimitName(r.Name, l.Name)] = tell(l, l.Name)
+			limits[view.LimitName(r.Name, l.Name)] = tell(l, l.Name)
 		}
 		routes[r.Name] = c.written.LineOf(&without, r)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // ineffective warns of sections that change nothing, because what would use them is not
@@ -140,7 +141,7 @@ func (c *Config) scopeNote() string {
 	var names []string
 	add := func(route string, l *limitForm) {
 		if l.Scope == limiter.OldPerClient {
-			names = append(names, LimitName(route, l.Name))
+			names = append(names, view.LimitName(route, l.Name))
 		}
 	}
 	for _, name := range form.SortedKeys(c.form.Limits) {

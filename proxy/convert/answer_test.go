@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -18,7 +19,7 @@ import (
 // answer, or the target that gets the request.
 func asked(t *testing.T, c *config.Config, request string) string {
 	t.Helper()
-	r := proxy.ExplainRequest{Method: "GET", Client: netip.MustParseAddr("198.51.100.7")}
+	r := view.ExplainRequest{Method: "GET", Client: netip.MustParseAddr("198.51.100.7")}
 	request, from, given := strings.Cut(request, " from ")
 	if given {
 		r.Client = netip.MustParseAddr(from)

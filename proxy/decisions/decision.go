@@ -11,75 +11,14 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
-
-// A Decision is what was decided about one recent request.
-type Decision struct {
-	RequestID string    `json:"request_id"` // its first 48 bytes
-	At        time.Time `json:"at"`         // when the request arrived
-	Route     string    `json:"route,omitempty"`
-	Method    string    `json:"method"`
-	Path      string    `json:"path"` // its first 96 bytes, redacted as in the log
-	Status    int       `json:"status"`
-	// Outcome is allowed, refused (by a limit, or for too many new keys), shadow_refused (allowed,
-	// but a limit in shadow mode would have refused it), or rejected (not forwarded for another
-	// reason).
-	Outcome string `json:"outcome"`
-	// Summary is a sentence: which limit refused, and when the same request would pass.
-	Summary  string  `json:"summary"`
-	TookMS   float64 `json:"took_ms"`
-	Limits   []Limit `json:"limits"`         // the limits evaluated, at most 8, those that decided first
-	More     int     `json:"more,omitempty"` // the number of further limits
-	List     string  `json:"list,omitempty"` // the list that decided
-	NewKeys  string  `json:"new_keys,omitempty"`
-	Fallback string  `json:"fallback,omitempty"` // the policy that decided while the store was unreachable
-	Upstream string  `json:"upstream,omitempty"`
-	Listener string  `json:"listener,omitempty"` // what the request came by, if another proxy asked about it: decide/nginx
-	Error    string  `json:"error,omitempty"`
-	// Challenge is the result if limits with step_up refused: issued, invalid or used (the token), or passed.
-	Challenge string `json:"challenge,omitempty"`
-	Repeated  bool   `json:"repeated,omitempty"`  // the request repeats one that was counted
-	Waited    bool   `json:"waited,omitempty"`    // the request waited for a permit
-	Exempt    bool   `json:"exempt,omitempty"`    // no limit applies to the request
-	BanBegan  bool   `json:"ban_began,omitempty"` // this refusal started a ban
-}
-
-// A Limit is the decision of one rate about a request.
-type Limit struct {
-	Limit   string `json:"limit"`
-	Common  bool   `json:"common,omitempty"` // several routes have one count by the limit
-	Rate    string `json:"rate"`             // the name in the log, such as phone-1h
-	Permits string `json:"permits"`          // 5/1h
-	Plan    string `json:"plan,omitempty"`   // the plan of the key, which has this rate
-	// Result is allowed, refused, shadow_refused, or not_asked if the limit was not evaluated
-	// because another limit was known to refuse.
-	Result string  `json:"result"`
-	Banned bool    `json:"banned,omitempty"`
-	Left   *int64  `json:"left,omitempty"`    // nil if unknown
-	Amount string  `json:"amount,omitempty"`  // of a budget: Left, as money
-	WaitMS float64 `json:"wait_ms,omitempty"` // until the same request would be allowed
-	Key    string  `json:"key"`               // the name of the key
-	Masked string  `json:"masked,omitempty"`
-	Hash   string  `json:"hash,omitempty"` // the hash of the key in the log
-	ID     string  `json:"id,omitempty"`   // the key id, see the field value of a key query
-}
-
-// A Query selects requests. Empty fields match all.
-type Query struct {
-	RequestID string
-	Route     string
-	Limit     string // a limit that was evaluated; with Outcome, with that result
-	Outcome   string // as Decision.Outcome
-	Key       string // Hash or ID of a key
-	Before    time.Time
-	N         int // 100 if 0, at most 1000
-}
 
 // maxDecisions is the maximum number of results of one query.
 const maxDecisions = 1000
 
-// A View is how keys and paths are shown.
-type View struct {
+// A Naming is how keys and paths are shown.
+type Naming struct {
 	Names
 	Display key.Display
 }
@@ -92,7 +31,7 @@ type Names interface {
 }
 
 // find returns the decisions that match, newest first.
-func (r *ring) find(q Query, v View) []Decision {
+func (r *ring) find(q view.DecisionQuery, v Naming) []view.Decided {
 	if q.N <= 0 {
 		q.N = 100
 	}
@@ -101,7 +40,7 @@ func (r *ring) find(q Query, v View) []Decision {
 	slices.SortFunc(found, func(a, b record) int { return cmp.Compare(b.began, a.began) })
 	found = slices.CompactFunc(found, func(a, b record) bool { return a.began == b.began && a.id == b.id && a.idHash == b.idHash })
 	found = found[:min(len(found), q.N)]
-	all := make([]Decision, len(found))
+	all := make([]view.Decided, len(found))
 	for i := range found {
 		all[i] = found[i].decision(v)
 	}
@@ -109,7 +48,7 @@ func (r *ring) find(q Query, v View) []Decision {
 }
 
 // matching returns copies of the records that match.
-func (r *ring) matching(q *Query, v View) (found []record) {
+func (r *ring) matching(q *view.DecisionQuery, v Naming) (found []record) {
 	hash := maphash.String(r.seed, q.RequestID)
 	for p := range r.all() {
 		p.mu.Lock()
@@ -125,8 +64,8 @@ func (r *ring) matching(q *Query, v View) (found []record) {
 }
 
 // keyByHash returns the key with the given hash in the log, if a recent request had it.
-func (r *ring) keyByHash(hash string, v View) (limiter.Key, bool) {
-	for _, rec := range r.matching(&Query{Key: hash}, v) {
+func (r *ring) keyByHash(hash string, v Naming) (limiter.Key, bool) {
+	for _, rec := range r.matching(&view.DecisionQuery{Key: hash}, v) {
 		for _, k := range rec.keys[:rec.numKeys] {
 			if v.KeyHash(k.key) == hash {
 				return k.key, true
@@ -145,7 +84,7 @@ func (r *record) hasID(id string, hash uint64) bool {
 }
 
 // matches reports whether a record matches q, apart from the request id.
-func (r *record) matches(q *Query, v View) bool {
+func (r *record) matches(q *view.DecisionQuery, v Naming) bool {
 	switch {
 	case q.Outcome != "" && r.outcome.String() != q.Outcome,
 		q.Route != "" && r.routeName() != q.Route,
@@ -190,11 +129,11 @@ func (c claim) result() string {
 }
 
 // decision returns a record as operators see it.
-func (r *record) decision(v View) Decision {
-	d := Decision{
+func (r *record) decision(v Naming) view.Decided {
+	d := view.Decided{
 		RequestID: string(r.id[:r.idLen]), At: time.Unix(0, r.began).UTC(), Method: string(r.method[:r.methodLen]),
 		Path: string(r.path[:r.pathLen]), Status: int(r.status), Outcome: r.outcome.String(), TookMS: float64(r.took.Microseconds()) / 1000,
-		Limits: make([]Limit, 0, r.numClaims), More: int(r.moreClaims), List: r.list, NewKeys: r.newKeys,
+		Limits: make([]view.DecisionLimit, 0, r.numClaims), More: int(r.moreClaims), List: r.list, NewKeys: r.newKeys,
 		Fallback: r.fallback, Upstream: r.upstream, Listener: r.listener, Error: r.err, Challenge: r.challenge.String(),
 		Repeated: r.flags&Repeated != 0, Waited: r.flags&Waited != 0,
 		Exempt: r.flags&Exempt != 0, BanBegan: r.flags&BanBegan != 0,
@@ -203,13 +142,13 @@ func (r *record) decision(v View) Decision {
 		d.Path = v.HidePersonal(d.Path)
 	}
 	if r.route == nil {
-		d.summarize()
+		summarize(&d)
 		return d
 	}
 	d.Route = r.route.Name
 	for _, c := range r.claims[:r.numClaims] {
 		w := r.route.Windows[c.window]
-		l := Limit{
+		l := view.DecisionLimit{
 			Limit: w.Limit, Common: w.Common, Rate: w.Rate, Permits: w.Permits, Plan: w.Plan, Result: c.result(), Banned: c.flags&Banned != 0,
 			WaitMS: float64(c.wait), Key: w.Key,
 		}
@@ -221,17 +160,13 @@ func (r *record) decision(v View) Decision {
 			}
 		}
 		if c.key < r.numKeys {
-			l.setKey(v, &r.keys[c.key], w.Shapes)
+			k := &r.keys[c.key]
+			l.Masked, l.Hash, l.ID = k.label.Masked(v.Display, w.Shapes), v.KeyHash(k.key), v.KeyID(k.key)
 		}
 		d.Limits = append(d.Limits, l)
 	}
-	d.summarize()
+	summarize(&d)
 	return d
-}
-
-// setKey sets the fields that identify the key.
-func (l *Limit) setKey(v View, k *labelledKey, shapes []key.Shape) {
-	l.Masked, l.Hash, l.ID = k.label.Masked(v.Display, shapes), v.KeyHash(k.key), v.KeyID(k.key)
 }
 
 // labelBytes is the size of the texts of a key that are kept to be shown. A phone number, an
@@ -291,17 +226,17 @@ func (l *Label) Masked(d key.Display, shapes []key.Shape) string {
 
 // summarize puts the limits that decided first, and sets the sentence about d: "refused by sms-send.range
 // 20/10m (banned), passes 08:04:12 UTC (38 min)".
-func (d *Decision) summarize() {
-	rank := func(l Limit) int {
+func summarize(d *view.Decided) {
+	rank := func(l view.DecisionLimit) int {
 		return slices.Index([]string{nameRefused, nameShadowRefused, nameAllowed, nameNotAsked}, l.Result)
 	}
-	slices.SortStableFunc(d.Limits, func(a, b Limit) int {
+	slices.SortStableFunc(d.Limits, func(a, b view.DecisionLimit) int {
 		if a.Result == nameRefused && b.Result == nameRefused && a.WaitMS != b.WaitMS {
 			return cmp.Compare(b.WaitMS, a.WaitMS) // by that of which the refusal lasts longest
 		}
 		return cmp.Compare(rank(a), rank(b))
 	})
-	d.Summary = d.verdict()
+	d.Summary = verdict(d)
 	if d.Fallback != "" {
 		d.Summary += "; decided without the store, by on_store_failure: " + d.Fallback
 	}
@@ -317,24 +252,24 @@ func (d *Decision) summarize() {
 	if d.BanBegan {
 		d.Summary += "; this refusal began a ban"
 	}
-	if d.Outcome == nameRefused && slices.ContainsFunc(d.Limits, func(l Limit) bool { return l.Result == nameNotAsked }) {
+	if d.Outcome == nameRefused && slices.ContainsFunc(d.Limits, func(l view.DecisionLimit) bool { return l.Result == nameNotAsked }) {
 		d.Summary += "; this node remembered the refusal and asked no other limit"
 	}
 }
 
 // verdict returns what decided.
-func (d *Decision) verdict() string {
-	switch by := d.of(nameRefused); {
+func verdict(d *view.Decided) string {
+	switch by := withResult(d, nameRefused); {
 	case d.Outcome == nameRefused && len(by) > 0:
-		return "refused by " + d.names(by) + d.passes(by[0])
+		return "refused by " + namesOf(d, by) + passes(d, by[0])
 	case d.Outcome == nameRefused:
 		return "refused: too many new keys"
 	case d.Outcome == nameRejected && d.List != "":
 		return "rejected by the list " + d.List
 	case d.Outcome == nameRejected:
 		return "rejected: " + cmp.Or(d.Error, fmt.Sprint("status ", d.Status))
-	case d.Outcome == nameShadowRefused && len(d.of(nameShadowRefused)) > 0:
-		return "allowed; in shadow mode it would have been refused by " + d.names(d.of(nameShadowRefused))
+	case d.Outcome == nameShadowRefused && len(withResult(d, nameShadowRefused)) > 0:
+		return "allowed; in shadow mode it would have been refused by " + namesOf(d, withResult(d, nameShadowRefused))
 	case d.Outcome == nameShadowRefused:
 		return "allowed; in shadow mode it would have been refused"
 	case d.List != "":
@@ -347,13 +282,13 @@ func (d *Decision) verdict() string {
 	return "allowed by all its limits"
 }
 
-// of returns the limits with that result.
-func (d *Decision) of(result string) []Limit {
-	return slices.DeleteFunc(slices.Clone(d.Limits), func(l Limit) bool { return l.Result != result })
+// withResult returns the limits with that result.
+func withResult(d *view.Decided, result string) []view.DecisionLimit {
+	return slices.DeleteFunc(slices.Clone(d.Limits), func(l view.DecisionLimit) bool { return l.Result != result })
 }
 
-// names returns the limits with their rates: "sms-send.range 20/10m (banned) and sms-send.phone 1/1m".
-func (d *Decision) names(limits []Limit) string {
+// namesOf returns the limits with their rates: "sms-send.range 20/10m (banned) and sms-send.phone 1/1m".
+func namesOf(d *view.Decided, limits []view.DecisionLimit) string {
 	var b strings.Builder
 	for i, l := range limits {
 		if i > 0 {
@@ -371,32 +306,10 @@ func (d *Decision) names(limits []Limit) string {
 }
 
 // passes returns when a request that l refused would pass.
-func (d *Decision) passes(l Limit) string {
+func passes(d *view.Decided, l view.DecisionLimit) string {
 	wait := time.Duration(l.WaitMS * float64(time.Millisecond))
 	if wait <= 0 {
 		return ""
 	}
-	return ", passes " + Moment(d.At, d.At.Add(wait))
-}
-
-// Moment describes a time after now: 08:04:12 UTC (38 min), with its date if that is another.
-func Moment(now, at time.Time) string {
-	layout := time.TimeOnly
-	if at.Truncate(24*time.Hour) != now.Truncate(24*time.Hour) {
-		layout = time.DateTime
-	}
-	return at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout) + " UTC (" + roughly(at.Sub(now)) + ")"
-}
-
-// roughly returns d in its most significant unit, rounded up: 38 min.
-func roughly(d time.Duration) string {
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
-		if d >= 2*u.unit {
-			return fmt.Sprint(int64((d+u.unit-1)/u.unit), " ", u.name)
-		}
-	}
-	return fmt.Sprint(int64((d+time.Second-1)/time.Second), " s")
+	return ", passes " + view.Moment(d.At, d.At.Add(wait))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An Observer records requests and counts keys. It outlives generations.
@@ -50,11 +51,11 @@ func (o *Observer) KeepOnly(these []*Counter) { o.counters.keepOnly(these) }
 // been in shadow mode, as far as there were no more than 1000 in a second; of up to 1536 others, earlier
 // or more in a second, of which each key and client has a share of 24 (in a flood, one each millisecond),
 // so that a flood by one does not remove those of all others; and of the last 4096 others, or a sample of them. It delays requests only for the time of copying a part of the ring.
-func (o *Observer) Find(q Query, v View) []Decision { return o.recent.find(q, v) }
+func (o *Observer) Find(q view.DecisionQuery, v Naming) []view.Decided { return o.recent.find(q, v) }
 
 // KeyByHash returns the key with the given hash in the log, if a recent request had it or one of these
 // counters has counted it.
-func (o *Observer) KeyByHash(hash string, v View, counters []*Counter) (limiter.Key, bool) {
+func (o *Observer) KeyByHash(hash string, v Naming, counters []*Counter) (limiter.Key, bool) {
 	if k, found := o.recent.keyByHash(hash, v); found {
 		return k, true
 	}
@@ -81,54 +82,11 @@ func (o *Observer) LabelOf(k limiter.Key, c *Counter) (Label, bool) {
 	return o.recent.labelOf(k)
 }
 
-// A TopQuery selects limits. Empty fields match all.
-type TopQuery struct {
-	Route, Limit string
-	Minutes      int // the last minutes including the current one; 0 for all
-	N            int // number of keys of each limit; 0 for 20
-}
-
-// A Top lists the keys with most requests and with most refusals, by limit.
-type Top struct {
-	Minutes int        `json:"minutes"`
-	Limits  []TopLimit `json:"limits"`
-}
-
-// A TopLimit lists the keys of one limit.
-type TopLimit struct {
-	Route string `json:"route"`
-	Limit string `json:"limit"`
-	Key   string `json:"key"`  // the name of the key
-	Mode  string `json:"mode"` // in shadow mode, refused requests only would have been refused
-	// Requests are the keys with most requests, Refused those with most refusals.
-	Requests TopList `json:"requests"`
-	Refused  TopList `json:"refused"`
-}
-
-// A TopList is a list of keys in descending order of their counts.
-type TopList struct {
-	Total int64 `json:"total"` // count of all keys
-	// Floor is the maximum count of a key that is not listed.
-	Floor int64      `json:"floor"`
-	Keys  []TopEntry `json:"keys"`
-}
-
-// A TopEntry is a key. Its true count is between Count-Error and Count.
-type TopEntry struct {
-	Masked string `json:"masked"`
-	Hash   string `json:"hash"` // the hash of the key in the log
-	ID     string `json:"id"`   // the key id, see the field value of a key query
-	Count  int64  `json:"count"`
-	Error  int64  `json:"error"`
-	// Country is the country of a range of phone numbers, if its Label has it.
-	Country string `json:"country,omitempty"`
-}
-
 // maxTopKeys is the maximum number of keys of a limit that are returned.
 const maxTopKeys = 1000
 
 // Complete returns q with its defaults.
-func (q TopQuery) Complete() TopQuery {
+func Complete(q view.TopQuery) view.TopQuery {
 	if q.Minutes <= 0 || q.Minutes > TopSlices {
 		q.Minutes = TopSlices
 	}
@@ -141,8 +99,8 @@ func (q TopQuery) Complete() TopQuery {
 
 // Top returns the keys with most requests and with most refusals of a limit until a minute, as Observer.Minute
 // returns. The caller sets the names of the limit.
-func (c *Counter) Top(minute int64, q TopQuery, v View) TopLimit {
-	return TopLimit{
+func (c *Counter) Top(minute int64, q view.TopQuery, v Naming) view.TopLimit {
+	return view.TopLimit{
 		Requests: c.list(c.requests.Last(minute, q.Minutes).Top(q.N), v),
 		Refused:  c.list(c.refused.Last(minute, q.Minutes).Top(q.N), v),
 	}
@@ -150,22 +108,26 @@ func (c *Counter) Top(minute int64, q TopQuery, v View) TopLimit {
 
 // TopSends returns the keys with most requests that were not refused, until a minute, over the window of WithSends. The
 // caller sets the names of the limit.
-func (c *Counter) TopSends(minute int64, n int, v View) TopLimit {
+func (c *Counter) TopSends(minute int64, n int, v Naming) view.TopLimit {
 	if c == nil || c.sends == nil {
-		return TopLimit{}
+		return view.TopLimit{}
 	}
-	return TopLimit{Requests: c.list(c.sends.Last(minute/c.every, sendSlices).Top(n), v)}
-}
-
-func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v View) TopList {
-	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
-	for i, k := range h.Keys {
-		list.Keys[i] = TopEntry{
-			Masked: k.Value.Masked(v.Display, c.shapes), Hash: v.KeyHash(k.Key), ID: v.KeyID(k.Key),
-			Count: k.Count, Error: k.Error,
-		}
+	most := c.sends.Last(minute/c.every, sendSlices).Top(n)
+	list := c.list(most, v)
+	for i, k := range most.Keys {
 		if texts := k.Value.Texts(); len(texts) > len(c.shapes) {
 			list.Keys[i].Country = texts[len(c.shapes)]
+		}
+	}
+	return view.TopLimit{Requests: list}
+}
+
+func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v Naming) view.TopList {
+	list := view.TopList{Total: h.Total, Floor: h.Floor, Keys: make([]view.TopKey, len(h.Keys))}
+	for i, k := range h.Keys {
+		list.Keys[i] = view.TopKey{
+			Masked: k.Value.Masked(v.Display, c.shapes), Hash: v.KeyHash(k.Key), ID: v.KeyID(k.Key),
+			Count: k.Count, Error: k.Error,
 		}
 	}
 	return list
@@ -176,8 +138,8 @@ func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v View) TopLi
 // identified by their ids, which are equal on all nodes of a cluster. Keys whose count is uncertain are
 // left out: those that may have fewer requests than twice the error. The limits with most refusals come
 // first, then those with most requests.
-func MergeTops(n int, all ...Top) Top {
-	out := Top{Limits: []TopLimit{}}
+func MergeTops(n int, all ...view.Top) view.Top {
+	out := view.Top{Limits: []view.TopLimit{}}
 	at := map[[2]string]int{}
 	for _, t := range all {
 		out.Minutes = max(out.Minutes, t.Minutes)
@@ -187,35 +149,33 @@ func MergeTops(n int, all ...Top) Top {
 			if !known {
 				i = len(out.Limits)
 				at[name] = i
-				empty := TopLimit{Route: l.Route, Limit: l.Limit, Key: l.Key, Mode: l.Mode}
+				empty := view.TopLimit{Route: l.Route, Limit: l.Limit, Key: l.Key, Mode: l.Mode}
 				out.Limits = append(out.Limits, empty)
 			}
 			to := &out.Limits[i]
-			to.Requests, to.Refused = to.Requests.merge(l.Requests), to.Refused.merge(l.Refused)
+			to.Requests, to.Refused = listOf(heavy(to.Requests).Merge(heavy(l.Requests))), listOf(heavy(to.Refused).Merge(heavy(l.Refused)))
 		}
 	}
 	for i := range out.Limits {
 		l := &out.Limits[i]
-		l.Requests, l.Refused = listOf(l.Requests.heavy().Certain().Top(n)), listOf(l.Refused.heavy().Certain().Top(n))
+		l.Requests, l.Refused = listOf(heavy(l.Requests).Certain().Top(n)), listOf(heavy(l.Refused).Certain().Top(n))
 	}
-	slices.SortStableFunc(out.Limits, func(a, b TopLimit) int {
+	slices.SortStableFunc(out.Limits, func(a, b view.TopLimit) int {
 		return cmp.Or(cmp.Compare(b.Refused.Total, a.Refused.Total), cmp.Compare(b.Requests.Total, a.Requests.Total))
 	})
 	return out
 }
 
-func (t TopList) merge(other TopList) TopList { return listOf(t.heavy().Merge(other.heavy())) }
-
-func (t TopList) heavy() limiter.HeavyHitters[string, TopEntry] {
-	h := limiter.HeavyHitters[string, TopEntry]{Total: t.Total, Floor: t.Floor}
+func heavy(t view.TopList) limiter.HeavyHitters[string, view.TopKey] {
+	h := limiter.HeavyHitters[string, view.TopKey]{Total: t.Total, Floor: t.Floor}
 	for _, k := range t.Keys {
-		h.Keys = append(h.Keys, limiter.HeavyHitter[string, TopEntry]{Key: k.ID, Count: k.Count, Error: k.Error, Value: k})
+		h.Keys = append(h.Keys, limiter.HeavyHitter[string, view.TopKey]{Key: k.ID, Count: k.Count, Error: k.Error, Value: k})
 	}
 	return h
 }
 
-func listOf(h limiter.HeavyHitters[string, TopEntry]) TopList {
-	t := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
+func listOf(h limiter.HeavyHitters[string, view.TopKey]) view.TopList {
+	t := view.TopList{Total: h.Total, Floor: h.Floor, Keys: make([]view.TopKey, len(h.Keys))}
 	for i, k := range h.Keys {
 		t.Keys[i] = k.Value
 		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Error

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // plainView shows everything.
@@ -35,7 +36,7 @@ func (r refusals) record(o *Observer, from time.Time) {
 func (r refusals) found(t *testing.T, o *Observer, from int) (n int) {
 	t.Helper()
 	for i := from; i < r.n; i++ {
-		found := o.Find(Query{RequestID: fmt.Sprint(r.source, "-", i)}, View{Names: plainView{}})
+		found := o.Find(view.DecisionQuery{RequestID: fmt.Sprint(r.source, "-", i)}, Naming{Names: plainView{}})
 		if len(found) > 1 {
 			t.Errorf("%d decisions of %d-%d", len(found), r.source, i)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // plainNames names keys as they are.
@@ -41,11 +42,11 @@ func TestMergeTops_LeavesOutNoise(t *testing.T) {
 			}
 		}
 	}
-	one := c.Top(minutes-1, TopQuery{N: 100}.Complete(), View{Names: plainNames{}})
+	one := c.Top(minutes-1, Complete(view.TopQuery{N: 100}), Naming{Names: plainNames{}})
 	if len(one.Refused.Keys) != 100 {
 		t.Fatalf("%d keys on one node, want the noise among them", len(one.Refused.Keys))
 	}
-	for _, l := range []TopList{MergeTops(20, Top{Limits: []TopLimit{one}}).Limits[0].Refused, MergeTops(20, Top{Limits: []TopLimit{one}}).Limits[0].Requests} {
+	for _, l := range []view.TopList{MergeTops(20, view.Top{Limits: []view.TopLimit{one}}).Limits[0].Refused, MergeTops(20, view.Top{Limits: []view.TopLimit{one}}).Limits[0].Requests} {
 		if len(l.Keys) != 1 || l.Keys[0].ID != loud.String() || l.Keys[0].Count < minutes*busy || l.Keys[0].Count-l.Keys[0].Error > minutes*busy {
 			t.Errorf("%+v; want only the key that sent %d", l.Keys, minutes*busy)
 		}
@@ -57,11 +58,11 @@ func TestMergeTops_LeavesOutNoise(t *testing.T) {
 
 // What was refused most comes first, wherever it stands in the configuration.
 func TestMergeTops_SortsLimitsByRefusals(t *testing.T) {
-	limit := func(name string, requests, refused int64) TopLimit {
-		return TopLimit{Route: "r", Limit: name, Requests: TopList{Total: requests}, Refused: TopList{Total: refused}}
+	limit := func(name string, requests, refused int64) view.TopLimit {
+		return view.TopLimit{Route: "r", Limit: name, Requests: view.TopList{Total: requests}, Refused: view.TopList{Total: refused}}
 	}
-	a := Top{Limits: []TopLimit{limit("quiet", 1, 0), limit("unused", 0, 0), limit("busy", 50, 0), limit("bad", 9, 3)}}
-	b := Top{Limits: []TopLimit{limit("worse", 8, 2), limit("unused", 0, 0), limit("worse", 8, 2)}}
+	a := view.Top{Limits: []view.TopLimit{limit("quiet", 1, 0), limit("unused", 0, 0), limit("busy", 50, 0), limit("bad", 9, 3)}}
+	b := view.Top{Limits: []view.TopLimit{limit("worse", 8, 2), limit("unused", 0, 0), limit("worse", 8, 2)}}
 	var got []string
 	for _, l := range MergeTops(20, a, b).Limits {
 		got = append(got, l.Limit)

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // flushInterval is the interval between attempts to write the audit entries that could not be
@@ -22,7 +23,7 @@ func (n *Node) newAudit() *cluster.Audit {
 }
 
 // logOperator logs an operator's action, successful or not.
-func (n *Node) logOperator(e cluster.AuditEntry) {
+func (n *Node) logOperator(e view.AuditEntry) {
 	line := n.log.Info()
 	if e.Error != "" {
 		line = n.log.Warn().Str("error", e.Error)
@@ -45,10 +46,10 @@ func (n *Node) logOperator(e cluster.AuditEntry) {
 
 // record stores an audit entry for the operator of ctx, after the action. If Redis is unreachable,
 // the entry is written later.
-func (n *Node) record(ctx context.Context, e cluster.AuditEntry) { n.recordLater(ctx, e, nil) }
+func (n *Node) record(ctx context.Context, e view.AuditEntry) { n.recordLater(ctx, e, nil) }
 
 // recordLater is like record for a change that waits for Redis; later is nil if it does not.
-func (n *Node) recordLater(ctx context.Context, e cluster.AuditEntry, later *cluster.Later) {
+func (n *Node) recordLater(ctx context.Context, e view.AuditEntry, later *cluster.Later) {
 	who := admin.OperatorOf(ctx)
 	e.Who, e.Address = who.Name, who.Address
 	if err := n.audit.Record(ctx, e, later); err != nil {
@@ -58,17 +59,10 @@ func (n *Node) recordLater(ctx context.Context, e cluster.AuditEntry, later *clu
 
 // flushAudit applies pending changes of keys and writes pending audit entries periodically, until ctx is done.
 func (n *Node) flushAudit(ctx context.Context) {
-	tick := time.NewTicker(flushInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			n.proxy.ApplyDeferred(ctx)
-			_ = n.audit.Flush(ctx) // an unreachable Redis is logged elsewhere
-		case <-ctx.Done():
-			return
-		}
-	}
+	every(ctx, flushInterval, func() {
+		n.proxy.ApplyDeferred(ctx)
+		_ = n.audit.Flush(ctx) // an unreachable Redis is logged elsewhere
+	})
 }
 
 // closeAudit writes pending audit entries for the last time.
@@ -80,20 +74,20 @@ func (n *Node) closeAudit(ctx context.Context) error {
 }
 
 // operatorChange changes a key for an operator. An invalid request changes nothing and is not recorded.
-func (n *Node) operatorChange(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+func (n *Node) operatorChange(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
 	network, named, err := n.proxy.NetworkOf(c.KeyQuery)
 	if err != nil {
-		return proxy.KeyResult{}, err
+		return view.KeyResult{}, err
 	}
 	if named {
 		return n.changeNetwork(ctx, c, network)
 	}
-	change, isPlan := n.proxy.Change, c.Action == proxy.KeyAssign || c.Action == proxy.KeyUnassign
+	change, isPlan := n.proxy.Change, c.Action == view.KeyAssign || c.Action == view.KeyUnassign
 	if isPlan {
 		change = n.changePlan
 	}
 	r, err := change(ctx, c)
-	if errors.Is(err, proxy.ErrKeyQuery) {
+	if errors.Is(err, view.ErrKeyQuery) {
 		return r, err
 	}
 	e := cluster.AuditOf(admin.OperatorOf(ctx).Name, c, r, err)
@@ -109,10 +103,10 @@ func (n *Node) operatorChange(ctx context.Context, c proxy.KeyChange) (proxy.Key
 // operatorOutcome applies an outcome for an operator. An invalid one is not recorded.
 func (n *Node) operatorOutcome(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error) {
 	r, err := n.proxy.ApplyOutcome(ctx, o)
-	if errors.Is(err, proxy.ErrKeyQuery) {
+	if errors.Is(err, view.ErrKeyQuery) {
 		return r, err
 	}
-	e := cluster.AuditEntry{Action: o.Outcome, Masked: r.Logged, Hash: r.Hash}
+	e := view.AuditEntry{Action: o.Outcome, Masked: r.Logged, Hash: r.Hash}
 	for _, l := range r.Returned {
 		e.Limits = append(e.Limits, l.Route+"."+l.Limit)
 	}
@@ -165,8 +159,8 @@ func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.P
 }
 
 // configAudit returns the audit entry for a change of the configuration.
-func configAudit(action, detail string, err error) cluster.AuditEntry {
-	e := cluster.AuditEntry{Action: action, Detail: detail}
+func configAudit(action, detail string, err error) view.AuditEntry {
+	e := view.AuditEntry{Action: action, Detail: detail}
 	if err != nil {
 		e.Detail, e.Error = "", proxy.ErrorText(err)
 	}
@@ -174,7 +168,7 @@ func configAudit(action, detail string, err error) cluster.AuditEntry {
 }
 
 // auditTrail returns a page of the audit trail.
-func (n *Node) auditTrail(ctx context.Context, q admin.AuditQuery) (admin.Audit, error) {
+func (n *Node) auditTrail(ctx context.Context, q view.AuditQuery) (view.Audit, error) {
 	if q.N == 0 {
 		q.N = 100
 	}
@@ -182,9 +176,5 @@ func (n *Node) auditTrail(ctx context.Context, q admin.AuditQuery) (admin.Audit,
 	if errors.Is(err, cluster.ErrAuditID) {
 		err = &admin.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("before=%s is not the id of an entry; write next of the page before", q.Before)}
 	}
-	a := admin.Audit{Entries: []admin.AuditEntry{}, Next: page.Next}
-	for _, e := range page.Entries {
-		a.Entries = append(a.Entries, admin.AuditEntry(e))
-	}
-	return a, err
+	return page, err
 }

@@ -292,6 +292,25 @@ func (t *tasks) wait(ctx context.Context) error {
 	return fmt.Errorf("still running: %s: %w", strings.Join(slices.Sorted(maps.Keys(t.running)), ", "), errCloseTimeout)
 }
 
+// every calls f at each interval, until ctx is done.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	onEach(ctx, tick.C, f)
+}
+
+// onEach calls f at each tick or signal, until ctx is done.
+func onEach[T any](ctx context.Context, ticks <-chan T, f func()) {
+	for {
+		select {
+		case <-ticks:
+			f()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // A systemd notifies systemd of the state of this process (sd_notify, Type=notify-reload). Without
 // systemd it does nothing.
 type systemd struct{ log zerolog.Logger }
@@ -331,16 +350,11 @@ func (s systemd) watchdog(ctx context.Context, alive func() bool) {
 	if within <= 0 {
 		return
 	}
-	tick := time.NewTicker(within / 2)
-	defer tick.Stop()
-	for {
+	notify := func() {
 		if alive() {
 			s.notify(daemon.SdNotifyWatchdog)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
 	}
+	notify()
+	every(ctx, within/2, notify)
 }

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
-	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -35,9 +34,9 @@ func TestCluster_OfOneThatSharesNothing(t *testing.T) {
 	if len(nodes.Nodes) != 1 || nodes.Nodes[0].ID != nodes.Self || nodes.Nodes[0].Drift || nodes.Nodes[0].Version != "v0.0.1" || nodes.Nodes[0].Address != n.Address("admin") {
 		t.Errorf("nodes = %+v; want this one", nodes)
 	}
-	var lead admin.Leadership
+	var lead view.Leadership
 	await.Until(t, "somebody leads", func() bool {
-		lead = answered[admin.Leadership](t, n, "/api/v1/leader")
+		lead = answered[view.Leadership](t, n, "/api/v1/leader")
 		return lead.Node != "" && len(lead.Tasks) > 0
 	})
 	if lead.Node != nodes.Self || lead.Self != nodes.Self {
@@ -69,7 +68,7 @@ func TestCluster_LeadPassesOn(t *testing.T) {
 	one.waitForLog("leadership acquired")
 	two := mustStart(t, path)
 	await.Until(t, "the nodes know each other", func() bool { return len(answered[admin.Nodes](t, two, "/api/v1/nodes").Nodes) == 2 })
-	if lead := answered[admin.Leadership](t, two, "/api/v1/leader"); lead.Node != one.store.id || lead.Self != two.store.id {
+	if lead := answered[view.Leadership](t, two, "/api/v1/leader"); lead.Node != one.store.id || lead.Self != two.store.id {
 		t.Errorf("leader = %+v; want the first node", lead)
 	}
 	one.end()
@@ -106,7 +105,7 @@ func TestCluster_RejoinsWhenRedisIsBack(t *testing.T) {
 
 func TestLeader_LogsWhenTasksBeginToFail(t *testing.T) {
 	n := mustStart(t, writeConfig(t, ""))
-	for _, run := range []cluster.Run{{Task: "t"}, {Task: "t", Error: "a"}, {Task: "t", Error: "b"}, {Task: "t"}, {Task: "t"}} {
+	for _, run := range []view.TaskRun{{Task: "t"}, {Task: "t", Error: "a"}, {Task: "t", Error: "b"}, {Task: "t"}, {Task: "t"}} {
 		n.leader.ran(run)
 	}
 	n.waitForLog("leader task recovered")
@@ -134,12 +133,19 @@ func TestLeader_LogsWhatBecomesOfAlerts(t *testing.T) {
 }
 
 func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
+	leader, err := cluster.NewLeader(cluster.LeaderOptions{}).Current(t.Context())
+	s := cluster.NewStatistics(nil, "", "", nil)
+	minutes, unread := s.Minutes(t.Context(), 2)
+	last, unseen := s.Last(t.Context())
+	if err := errors.Join(err, unread, unseen); err != nil {
+		t.Fatal(err)
+	}
+	last.At = time.Time{}
 	for name, got := range map[string]any{
-		`{"self":"a","node":"","tasks":[]}`:                               leadership("a", cluster.Leadership{}),
+		`{"self":"","node":"","tasks":[]}`:                                leader,
 		`{"nodes":[],"self":"a","lost":[],"configurations":[]}`:           nodesOf("a", nil, nil),
-		`{"minutes":[],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`: statistics(nil, cluster.Minute{}),
+		`{"minutes":[],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`: view.Statistics{Minutes: minutes, Last: last},
 		`{"history":[]}`: history(nil),
-		`null`:           nodeAnswers(nil),
 	} {
 		if text, err := json.Marshal(got); err != nil || string(text) != name {
 			t.Errorf("%s, %v; want %s", text, err, name)
@@ -149,12 +155,12 @@ func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
 
 func TestAnswers_Whole(t *testing.T) {
 	at := time.Unix(60, 0).UTC()
-	got := statistics([]cluster.Minute{{At: at, Routes: []cluster.RouteMinute{{Route: "a", Requests: 15, Allowed: 1, Refused: 2, ShadowRefused: 3, Rejected: 4, Unavailable: 5, Limits: []cluster.LimitMinute{{Limit: "user", Allowed: 1, Refused: 2, ShadowRefused: 3, Unavailable: 4}}}}}}, cluster.Minute{})
+	got := view.Statistics{Last: view.Minute{Routes: []view.RouteMinute{}}, Minutes: []view.Minute{{At: at, Routes: []view.RouteMinute{{Route: "a", Requests: 15, Allowed: 1, Refused: 2, ShadowRefused: 3, Rejected: 4, Unavailable: 5, Limits: []view.LimitMinute{{Limit: "user", Allowed: 1, Refused: 2, ShadowRefused: 3, Unavailable: 4}}}}}}}
 	text, err := json.Marshal(got)
 	if want := `{"minutes":[{"at":"1970-01-01T00:01:00Z","routes":[{"route":"a","requests":15,"allowed":1,"refused":2,"shadow_refused":3,"rejected":4,"unavailable":5,"limits":[{"limit":"user","allowed":1,"refused":2,"shadow_refused":3,"unavailable":4}]}]}],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`; err != nil || string(text) != want {
 		t.Errorf("statistics = %s; want %s", text, want)
 	}
-	text, err = json.Marshal(history([]cluster.Entry{{Generation: 3, Hash: "h", Author: "ann", Node: "n", At: at, From: 1}}))
+	text, err = json.Marshal(history([]cluster.Entry{{Entry: view.Entry{Generation: 3, Hash: "h", Author: "ann", Node: "n", At: at, From: 1}}}))
 	if want := `{"history":[{"generation":3,"hash":"h","author":"ann","node":"n","at":"1970-01-01T00:01:00Z","from":1}]}`; err != nil || string(text) != want {
 		t.Errorf("history = %s; want %s", text, want)
 	}
@@ -163,16 +169,16 @@ func TestAnswers_Whole(t *testing.T) {
 // The odd one out drifts, and not the majority, whatever the number of its generation; of as many the pushed one is right.
 func TestNodesOf_NameTheOddOneOut(t *testing.T) {
 	for name, c := range map[string]struct {
-		nodes []cluster.Member
+		nodes []view.Member
 		odd   string
 	}{
-		"the rogue is newer": {[]cluster.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4}, {ID: "c", Hash: "y", Generation: 4}}, "a"},
-		"one is behind":      {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}, {ID: "c", Hash: "y", Generation: 5}}, "a"},
-		"one each, pushed":   {[]cluster.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4, Source: "redis"}}, "a"},
-		"one each, newer":    {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}}, "a"},
-		"nobody":             {[]cluster.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "x", Generation: 4}}, ""},
+		"the rogue is newer": {[]view.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4}, {ID: "c", Hash: "y", Generation: 4}}, "a"},
+		"one is behind":      {[]view.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}, {ID: "c", Hash: "y", Generation: 5}}, "a"},
+		"one each, pushed":   {[]view.Member{{ID: "a", Hash: "x", Generation: 5, Source: "file"}, {ID: "b", Hash: "y", Generation: 4, Source: "redis"}}, "a"},
+		"one each, newer":    {[]view.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "y", Generation: 5}}, "a"},
+		"nobody":             {[]view.Member{{ID: "a", Hash: "x", Generation: 4}, {ID: "b", Hash: "x", Generation: 4}}, ""},
 	} {
-		all := nodesOf("a", c.nodes, []cluster.Member{{ID: "gone"}})
+		all := nodesOf("a", c.nodes, []view.Member{{ID: "gone"}})
 		odd := ""
 		for _, m := range all.Nodes {
 			if m.Drift {
@@ -255,12 +261,12 @@ func startThree(t *testing.T) []*testNode {
 	path := write(t, fmt.Sprintf(phones, "store: redis\nredis: {timeout: 5s, addrs: ['"+redistest.Start(t).Addr+"']}"))
 	nodes := []*testNode{mustStart(t, path), mustStart(t, path), mustStart(t, path)}
 	for _, n := range nodes {
-		await.Until(t, "all nodes answer", func() bool { return saidOK(answered[admin.Top](t, n, "/api/v1/top").Nodes) == len(nodes) })
+		await.Until(t, "all nodes answer", func() bool { return saidOK(answered[view.Top](t, n, "/api/v1/top").Nodes) == len(nodes) })
 	}
 	return nodes
 }
 
-func saidOK(nodes []admin.NodeAnswer) (n int) {
+func saidOK(nodes []view.NodeAnswer) (n int) {
 	for _, one := range nodes {
 		if one.Said == "ok" {
 			n++
@@ -295,33 +301,33 @@ func TestObserved_EachNodeTellsOfAll(t *testing.T) {
 	ids := []string{sendFor(t, nodes[0], phone, 200), sendFor(t, nodes[1], phone, 429), sendFor(t, nodes[2], phone, 429)}
 	for _, asked := range nodes {
 		for i, n := range nodes {
-			var found admin.Decisions
+			var found view.Decisions
 			await.Until(t, fmt.Sprintf("request %d is found", i), func() bool {
-				found = answered[admin.Decisions](t, asked, "/api/v1/decisions?request_id="+ids[i])
+				found = answered[view.Decisions](t, asked, "/api/v1/decisions?request_id="+ids[i])
 				return len(found.Decisions) == 1 && saidOK(found.Nodes) == 3
 			})
 			if d := found.Decisions[0]; d.Node != n.store.id || len(d.Limits) != 1 || d.Limits[0].Masked == "" || strings.Contains(d.Limits[0].Masked, phone) {
 				t.Errorf("request %d is %+v; want it of node %s, masked", i, d, n.store.id)
 			}
 		}
-		var all admin.Decisions
+		var all view.Decisions
 		await.Until(t, "all nodes tell of decisions", func() bool {
-			all = answered[admin.Decisions](t, asked, "/api/v1/decisions?n=2")
+			all = answered[view.Decisions](t, asked, "/api/v1/decisions?n=2")
 			return saidOK(all.Nodes) == 3
 		})
 		if d := all.Decisions; len(d) != 2 || d[0].RequestID != ids[2] || d[1].RequestID != ids[1] {
 			t.Errorf("the last two are %+v", d)
 		}
-		var top admin.Top
+		var top view.Top
 		await.Until(t, "all nodes tell of keys", func() bool {
-			top = answered[admin.Top](t, asked, "/api/v1/top")
+			top = answered[view.Top](t, asked, "/api/v1/top")
 			return saidOK(top.Nodes) == 3
 		})
 		if l := top.Limits; len(l) != 1 || l[0].Requests.Total != 3 || l[0].Refused.Total != 2 || len(l[0].Requests.Keys) != 1 || l[0].Requests.Keys[0].Count != 3 {
 			t.Errorf("top = %+v; want one key with three requests", l)
 		}
 	}
-	if got := answered[admin.Decisions](t, nodes[0], "/api/v1/decisions?key="+phone[1:]); len(got.Decisions) > 0 || len(got.Nodes) > 0 {
+	if got := answered[view.Decisions](t, nodes[0], "/api/v1/decisions?key="+phone[1:]); len(got.Decisions) > 0 || len(got.Nodes) > 0 {
 		t.Errorf("asked for a phone number, the nodes are %+v", got)
 	}
 	for _, n := range nodes {
@@ -340,8 +346,8 @@ func TestObserved_NamesANodeThatIsSilent(t *testing.T) {
 	go func() { mute.Run(t.Context(), "127.0.0.1:1"); close(ended) }()
 	t.Cleanup(func() { <-ended })
 	await.Until(t, "the other node is known", func() bool { return len(answered[admin.Nodes](t, n, "/api/v1/nodes").Nodes) == 2 })
-	found := answered[admin.Decisions](t, n, "/api/v1/decisions?request_id="+id)
-	want := []admin.NodeAnswer{{Node: n.store.id, Said: "ok"}, {Node: "mute"}}
+	found := answered[view.Decisions](t, n, "/api/v1/decisions?request_id="+id)
+	want := []view.NodeAnswer{{Node: n.store.id, Said: "ok"}, {Node: "mute"}}
 	if len(found.Decisions) != 1 || !slices.Equal(found.Nodes, want) {
 		t.Errorf("decisions = %+v; want one, and that mute was silent", found)
 	}
@@ -354,7 +360,7 @@ func TestObserved_WithoutRedis(t *testing.T) {
 	server.Kill()
 	n.waitForLog("redis unreachable; limits go by on_store_failure")
 	id := sendFor(t, n, "1", 200)
-	found := answered[admin.Decisions](t, n, "/api/v1/decisions?request_id="+id)
+	found := answered[view.Decisions](t, n, "/api/v1/decisions?request_id="+id)
 	if len(found.Decisions) != 1 || len(found.Nodes) != 2 || found.Nodes[0].Said != "ok" || !strings.HasPrefix(found.Nodes[1].Said, "not asked: ") {
 		t.Errorf("decisions = %+v; want what this node knows, and that others were not asked", found)
 	}
@@ -364,13 +370,13 @@ func TestObserved_OfOneThatSharesNothing(t *testing.T) {
 	n := mustStart(t, write(t, fmt.Sprintf(phones, "")))
 	sendFor(t, n, "1", 200)
 	sendFor(t, n, "1", 429)
-	if found := answered[admin.Decisions](t, n, "/api/v1/decisions"); len(found.Decisions) != 2 || len(found.Nodes) != 1 {
+	if found := answered[view.Decisions](t, n, "/api/v1/decisions"); len(found.Decisions) != 2 || len(found.Nodes) != 1 {
 		t.Errorf("decisions = %+v; want two of one node", found)
 	}
-	if top := answered[admin.Top](t, n, "/api/v1/top"); len(top.Limits) != 1 || top.Limits[0].Refused.Total != 1 || len(top.Nodes) != 1 {
+	if top := answered[view.Top](t, n, "/api/v1/top"); len(top.Limits) != 1 || top.Limits[0].Refused.Total != 1 || len(top.Nodes) != 1 {
 		t.Errorf("top = %+v", top)
 	}
-	got := answered[admin.Upstreams](t, n, "/api/v1/upstreams")
+	got := answered[view.Upstreams](t, n, "/api/v1/upstreams")
 	if len(got.Upstreams) != 1 || len(got.Nodes) != 1 {
 		t.Fatalf("upstreams = %+v; want one, of one node", got)
 	}
@@ -381,9 +387,9 @@ func TestObserved_OfOneThatSharesNothing(t *testing.T) {
 
 // What one node could not tell whole hides the rest of all from before that.
 func TestObserved_NothingIsToldFromBeforeACut(t *testing.T) {
-	at := func(s int64) decisions.Decision { return decisions.Decision{At: time.Unix(s, 0)} }
-	reply := func(node string, decisions ...decisions.Decision) cluster.Reply {
-		return cluster.Reply{Answer: cluster.Answer{Node: node, Said: "ok"}, Seen: cluster.Seen{Decisions: decisions}}
+	at := func(s int64) view.Decided { return view.Decided{At: time.Unix(s, 0)} }
+	reply := func(node string, decisions ...view.Decided) cluster.Reply {
+		return cluster.Reply{NodeAnswer: view.NodeAnswer{Node: node, Said: "ok"}, Seen: cluster.Seen{Decisions: decisions}}
 	}
 	cut := reply("b", at(8), at(5))
 	cut.Seen.Cut = true
@@ -401,17 +407,17 @@ func TestObserved_NothingIsToldFromBeforeACut(t *testing.T) {
 
 // A target is as bad as the worst node says, and has what all nodes counted.
 func TestUpstreams_OfSeveralNodes(t *testing.T) {
-	u := func(name string, targets ...proxy.TargetStanding) cluster.Seen {
-		return cluster.Seen{Upstreams: []proxy.UpstreamStanding{{UpstreamState: proxy.UpstreamState{Name: name, Waiting: 1, Retried: 2}, Targets: targets}}}
+	u := func(name string, targets ...view.TargetStanding) cluster.Seen {
+		return cluster.Seen{Upstreams: []view.UpstreamStanding{{UpstreamState: view.UpstreamState{Name: name, Waiting: 1, Retried: 2}, Targets: targets}}}
 	}
-	target := func(state string, requests, errors int64) proxy.TargetStanding {
-		return proxy.TargetStanding{Target: "http://a", Weight: 1, TargetState: proxy.TargetState{State: state, InFlight: 3, Requests: requests, Errors: errors}, Results: map[string]int64{"ok": requests - errors, "connect": errors}}
+	target := func(state string, requests, errors int64) view.TargetStanding {
+		return view.TargetStanding{Target: "http://a", Weight: 1, TargetState: view.TargetState{State: state, InFlight: 3, Requests: requests, Errors: errors}, Results: map[string]int64{"ok": requests - errors, "connect": errors}}
 	}
 	got := mergeUpstreams([]cluster.Reply{
-		{Answer: cluster.Answer{Node: "1", Said: "ok"}, Seen: u("api", target("healthy", 5, 0))},
-		{Answer: cluster.Answer{Node: "2", Said: "ok"}, Seen: u("api", target("ejected", 4, 4), proxy.TargetStanding{Target: "http://gone"})},
-		{Answer: cluster.Answer{Node: "3"}},
-		{Answer: cluster.Answer{Node: "4", Said: "ok"}, Seen: u("other", target("unhealthy", 1, 1))},
+		{NodeAnswer: view.NodeAnswer{Node: "1", Said: "ok"}, Seen: u("api", target("healthy", 5, 0))},
+		{NodeAnswer: view.NodeAnswer{Node: "2", Said: "ok"}, Seen: u("api", target("ejected", 4, 4), view.TargetStanding{Target: "http://gone"})},
+		{NodeAnswer: view.NodeAnswer{Node: "3"}},
+		{NodeAnswer: view.NodeAnswer{Node: "4", Said: "ok"}, Seen: u("other", target("unhealthy", 1, 1))},
 	})
 	if len(got) != 1 || len(got[0].Targets) != 1 || got[0].Waiting != 2 || got[0].Retried != 4 {
 		t.Fatalf("upstreams = %+v; want the one that the first node has", got)

@@ -8,29 +8,29 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // changeNetwork bans or unbans a network for an operator.
-func (n *Node) changeNetwork(ctx context.Context, c proxy.KeyChange, network netip.Prefix) (r proxy.KeyResult, err error) {
+func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network netip.Prefix) (r view.KeyResult, err error) {
 	one := directive.Directive{Network: network, Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason}
-	r = proxy.KeyResult{KeyChange: c, Network: &network, Changed: []proxy.LimitStanding{}}
+	r = view.KeyResult{KeyChange: c, Network: &network, Changed: []view.LimitStanding{}}
 	r.Pairs = nil
-	e := cluster.AuditEntry{Action: string(c.Action), Masked: "client_ip=" + network.String(), Reason: c.Reason, Limits: []string{}}
+	e := view.AuditEntry{Action: string(c.Action), Masked: "client_ip=" + network.String(), Reason: c.Reason, Limits: []string{}}
 	switch c.Action {
-	case proxy.KeyBan:
+	case view.KeyBan:
 		r.Everywhere, err = n.putDirective(ctx, one, time.Duration(c.For))
 		e.For = c.For.String()
-	case proxy.KeyUnban:
+	case view.KeyUnban:
 		found := false
 		if found, r.Everywhere = n.directives.Remove(ctx, one); !found {
-			return r, fmt.Errorf("%w: %s is not banned so; weir keys bans lists the networks that are", proxy.ErrKeyQuery, network)
+			return r, fmt.Errorf("%w: %s is not banned so; weir keys bans lists the networks that are", view.ErrKeyQuery, network)
 		}
 	default:
-		return r, fmt.Errorf("%w: a network can be banned and unbanned; for anything else name an address", proxy.ErrKeyQuery)
+		return r, fmt.Errorf("%w: a network can be banned and unbanned; for anything else name an address", view.ErrKeyQuery)
 	}
 	if err != nil {
 		return r, err
@@ -45,7 +45,7 @@ func (n *Node) changeNetwork(ctx context.Context, c proxy.KeyChange, network net
 }
 
 // spread waits until all nodes follow a change of directives, or sets what is to be said of the others.
-func (n *Node) spread(ctx context.Context, r *proxy.KeyResult) {
+func (n *Node) spread(ctx context.Context, r *view.KeyResult) {
 	if r.Later = !r.Everywhere; r.Everywhere {
 		r.Behind = n.nodesBehind(ctx)
 		r.Everywhere = len(r.Behind) == 0
@@ -76,7 +76,7 @@ func (n *Node) nodesBehind(ctx context.Context) (behind []string) {
 }
 
 // later returns what the audit trail needs of a change of directives; nil if nothing waits.
-func (n *Node) later(r proxy.KeyResult) *cluster.Later {
+func (n *Node) later(r view.KeyResult) *cluster.Later {
 	if !r.Later {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (n *Node) later(r proxy.KeyResult) *cluster.Later {
 // putDirective makes one hold for some time.
 func (n *Node) putDirective(ctx context.Context, one directive.Directive, d time.Duration) (everywhere bool, err error) {
 	if d <= 0 || limiter.CheckBan(d) != nil {
-		return false, fmt.Errorf("%w: it lasts from 1ms to 366d; write for example 1h", proxy.ErrKeyQuery)
+		return false, fmt.Errorf("%w: it lasts from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
 	}
 	one.At = time.Now().UTC().Truncate(time.Millisecond)
 	one.Until = one.At.Add(d)
@@ -118,10 +118,10 @@ func (n *Node) maintenance(context.Context) (admin.Maintenance, error) {
 // setMaintenance begins or ends maintenance for an operator.
 func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (admin.Maintenance, error) {
 	if c.Route != "" && !n.proxy.HasRoute(c.Route) {
-		return admin.Maintenance{}, fmt.Errorf("%w: there is no route %q", proxy.ErrKeyQuery, c.Route)
+		return admin.Maintenance{}, fmt.Errorf("%w: there is no route %q", view.ErrKeyQuery, c.Route)
 	}
 	one := directive.Directive{Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason}
-	e := cluster.AuditEntry{Action: "maintenance off", Reason: c.Reason, Detail: "all routes"}
+	e := view.AuditEntry{Action: "maintenance off", Reason: c.Reason, Detail: "all routes"}
 	if c.Route != "" {
 		e.Detail = "route " + c.Route
 	}
@@ -139,10 +139,10 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (a
 	} else {
 		found := false
 		if found, everywhere = n.directives.Remove(ctx, one); !found {
-			return admin.Maintenance{}, fmt.Errorf("%w: no maintenance is on for that; weir maintenance lists what is", proxy.ErrKeyQuery)
+			return admin.Maintenance{}, fmt.Errorf("%w: no maintenance is on for that; weir maintenance lists what is", view.ErrKeyQuery)
 		}
 	}
-	r := proxy.KeyResult{Everywhere: everywhere, Network: &one.Network}
+	r := view.KeyResult{Everywhere: everywhere, Network: &one.Network}
 	n.spread(ctx, &r)
 	e.OneNode = r.Later
 	n.recordLater(ctx, e, n.later(r))
@@ -165,7 +165,7 @@ func (n *Node) plans(context.Context) (admin.Plans, error) {
 }
 
 // changePlan assigns a plan to a key for an operator, or ends that.
-func (n *Node) changePlan(ctx context.Context, c proxy.KeyChange) (r proxy.KeyResult, err error) {
+func (n *Node) changePlan(ctx context.Context, c view.KeyChange) (r view.KeyResult, err error) {
 	all, err := n.proxy.Assignments(c)
 	if err != nil {
 		return r, err
@@ -174,13 +174,13 @@ func (n *Node) changePlan(ctx context.Context, c proxy.KeyChange) (r proxy.KeyRe
 	if err != nil {
 		return r, err
 	}
-	r = proxy.KeyResult{KeyChange: c, Everywhere: true}
+	r = view.KeyResult{KeyChange: c, Everywhere: true}
 	r.Pairs = nil
 	ended := false
 	for _, one := range all {
 		var everywhere, found bool
 		one.Who = admin.OperatorOf(ctx).Name
-		if c.Action == proxy.KeyAssign {
+		if c.Action == view.KeyAssign {
 			everywhere, err = n.putDirective(ctx, one, time.Duration(c.For))
 		} else {
 			found, everywhere = n.directives.Remove(ctx, one)
@@ -190,8 +190,8 @@ func (n *Node) changePlan(ctx context.Context, c proxy.KeyChange) (r proxy.KeyRe
 		}
 		r.Everywhere, ended = r.Everywhere && everywhere, ended || found
 	}
-	if c.Action == proxy.KeyUnassign && !ended {
-		return r, fmt.Errorf("%w: no plan is assigned to this key so; weir keys plans lists those that are", proxy.ErrKeyQuery)
+	if c.Action == view.KeyUnassign && !ended {
+		return r, fmt.Errorf("%w: no plan is assigned to this key so; weir keys plans lists those that are", view.ErrKeyQuery)
 	}
 	n.spread(ctx, &r)
 	after, err := n.proxy.Standing(ctx, c.KeyQuery)
@@ -201,10 +201,10 @@ func (n *Node) changePlan(ctx context.Context, c proxy.KeyChange) (r proxy.KeyRe
 }
 
 // assigned returns the limits under which the key has, or had before, a plan that was assigned.
-func assigned(now, before []proxy.LimitStanding) []proxy.LimitStanding {
-	changed := []proxy.LimitStanding{}
+func assigned(now, before []view.LimitStanding) []view.LimitStanding {
+	changed := []view.LimitStanding{}
 	for _, l := range now {
-		had := slices.ContainsFunc(before, func(b proxy.LimitStanding) bool {
+		had := slices.ContainsFunc(before, func(b view.LimitStanding) bool {
 			return b.Route == l.Route && b.Limit == l.Limit && !b.PlanUntil.IsZero()
 		})
 		if had || !l.PlanUntil.IsZero() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // leaderTasks runs the tasks of this node while it is the leader of its cluster, and reports on
@@ -131,7 +132,7 @@ func (l *leaderTasks) alerted(a cluster.Alert, result string, err error) {
 }
 
 // ran counts a run of a task, and logs when the task begins to fail or recovers.
-func (l *leaderTasks) ran(r cluster.Run) {
+func (l *leaderTasks) ran(r view.TaskRun) {
 	result := "ok"
 	if r.Error != "" {
 		result = "failed"

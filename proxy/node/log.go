@@ -256,19 +256,7 @@ func (n *Node) openAccessLog(o Options) error {
 	return nil
 }
 
-// reopenOnSignals reopens the access log file at each signal, until ctx is done. Lines logged before may
-// still be in the renamed file.
-func (n *Node) reopenOnSignals(ctx context.Context, signals <-chan os.Signal) {
-	for {
-		select {
-		case <-signals:
-			n.reopenOnce()
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
+// reopenOnce reopens the access log file. Lines logged before may still be in the renamed file.
 func (n *Node) reopenOnce() {
 	if n.access.file == nil {
 		n.log.Info().Msg("no access_log.file to reopen")

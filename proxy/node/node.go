@@ -157,8 +157,8 @@ func (n *Node) serve(o Options) {
 		})
 	}
 	n.serving.start("config watcher", n.watch)
-	n.serving.start("reload signals", func(ctx context.Context) { n.reloadOnSignals(ctx, o.Reload) })
-	n.member.start("reopen signals", func(ctx context.Context) { n.reopenOnSignals(ctx, o.Reopen) })
+	n.serving.start("reload signals", func(ctx context.Context) { onEach(ctx, o.Reload, func() { n.reload(ctx) }) })
+	n.member.start("reopen signals", func(ctx context.Context) { onEach(ctx, o.Reopen, n.reopenOnce) })
 	n.serving.start("certificates", n.renewCertificates)
 	n.serving.start("log salt", n.salt.run)
 	n.serving.start("leader", n.leader.run)

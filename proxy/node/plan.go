@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -129,17 +128,8 @@ func (n *Node) peek(ctx context.Context, counts []cluster.CountedKey, limits map
 // watchTargets logs, until ctx is done, when a target of an upstream goes down and when it is up again:
 // one warning for each change.
 func (n *Node) watchTargets(ctx context.Context) {
-	tick := time.NewTicker(connectTimeout)
-	defer tick.Stop()
 	known := downTargets{}
-	for {
-		select {
-		case <-tick.C:
-			known = known.logChanges(n.log, n.proxy.DownTargets())
-		case <-ctx.Done():
-			return
-		}
-	}
+	every(ctx, connectTimeout, func() { known = known.logChanges(n.log, n.proxy.DownTargets()) })
 }
 
 // downTargets are the targets that are down.

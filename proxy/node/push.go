@@ -20,6 +20,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // pushAPI implements the operations on the configuration of all nodes: push, rollback and history.
@@ -55,7 +56,7 @@ func (a pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) 
 		return done, nil
 	}
 	answers, err := a.store.cluster.Try(ctx, p)
-	done.Nodes = nodeAnswers(answers)
+	done.Nodes = answers
 	return done, problemOf(err)
 }
 
@@ -72,7 +73,7 @@ func (a pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error)
 		a.logRefused("push refused", p, err)
 		return admin.Pushed{}, problemOf(err)
 	}
-	done.Generation, done.Hash, done.Nodes, done.Changed = outcome.Generation, outcome.Hash, nodeAnswers(outcome.Nodes), true
+	done.Generation, done.Hash, done.Nodes, done.Changed = outcome.Generation, outcome.Hash, outcome.Nodes, true
 	a.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
 	return done, nil
 }
@@ -132,7 +133,7 @@ func problemOf(err error) error {
 	var other *cluster.PushInProgressError
 	switch {
 	case errors.As(err, &refused):
-		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Nodes: nodeAnswers(refused.Answers)}
+		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Nodes: refused.Answers}
 	case errors.As(err, &other):
 		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Author: other.Author, Node: other.Node}
 	case errors.Is(err, cluster.ErrOvertaken):
@@ -233,6 +234,14 @@ func (a pushAPI) History(ctx context.Context) (admin.History, error) {
 	return history(entries), err
 }
 
+func history(entries []cluster.Entry) admin.History {
+	all := admin.History{History: []view.Entry{}}
+	for _, e := range entries {
+		all.History = append(all.History, e.Entry)
+	}
+	return all
+}
+
 // Diff implements admin.Cluster. It compares a generation with the one pushed before it.
 func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
 	entries, err := a.store.cluster.History(ctx)
@@ -249,7 +258,7 @@ func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 	if err != nil {
 		return admin.Diff{}, err
 	}
-	d := admin.Diff{Entry: entry(entries[i]), Changes: []config.Change{}}
+	d := admin.Diff{Entry: entries[i].Entry, Changes: []config.Change{}}
 	if i+1 == len(entries) {
 		d.Diff = compareFiles(bundle.Bundle{}, is)
 		return d, nil
@@ -304,42 +313,33 @@ const (
 type configDiff struct {
 	changes []config.Change
 	unknown string // why the changes are not known
-	until   time.Time
 }
 
-// configDiffs are the differences that were found, by the hashes of the two configurations: pages that show
-// them are refreshed every few seconds, and nodes are asked once.
+// configDiffs are the differences that were found last: pages that show them are refreshed every few seconds, and
+// nodes are asked once.
 type configDiffs struct {
-	mu    sync.Mutex // guards what follows; never held over I/O
-	known map[[2]string]configDiff
+	mu     sync.Mutex // guards what follows; never held over I/O
+	hashes []string   // of the configurations
+	found  []configDiff
+	until  time.Time
 }
 
-// find returns the known differences from the first of groups to each of the others.
-func (c *configDiffs) find(groups []admin.NodeGroup) (found []configDiff, all bool) {
+// find returns the known differences from the first of the configurations to each of the others.
+func (c *configDiffs) find(hashes []string) (found []configDiff, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, g := range groups[1:] {
-		d := c.known[[2]string{groups[0].Hash, g.Hash}]
-		if time.Now().After(d.until) {
-			return nil, false
-		}
-		found = append(found, d)
-	}
-	return found, true
+	return c.found, slices.Equal(c.hashes, hashes) && time.Now().Before(c.until)
 }
 
-// keep keeps the differences from the first of groups to the others.
-func (c *configDiffs) keep(groups []admin.NodeGroup, found []configDiff) {
+// keep keeps the differences from the first of the configurations to the others.
+func (c *configDiffs) keep(hashes []string, found []configDiff) {
+	ttl := diffTTL
+	if slices.ContainsFunc(found, func(d configDiff) bool { return d.unknown != "" }) {
+		ttl = unknownTTL
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(c.known, func(_ [2]string, d configDiff) bool { return now.After(d.until) })
-	if c.known == nil {
-		c.known = map[[2]string]configDiff{}
-	}
-	for i, d := range found {
-		c.known[[2]string{groups[0].Hash, groups[i+1].Hash}] = d
-	}
+	c.hashes, c.found, c.until = hashes, found, time.Now().Add(ttl)
 }
 
 // compareGroups adds to each configuration but the first what makes it differ from that one.
@@ -347,10 +347,14 @@ func (n *Node) compareGroups(ctx context.Context, groups []admin.NodeGroup) {
 	if len(groups) < 2 {
 		return
 	}
-	found, all := n.drift.find(groups)
-	if !all {
+	var hashes []string
+	for _, g := range groups {
+		hashes = append(hashes, g.Hash)
+	}
+	found, known := n.drift.find(hashes)
+	if !known {
 		found = n.diffGroups(ctx, groups)
-		n.drift.keep(groups, found)
+		n.drift.keep(hashes, found)
 	}
 	for i, d := range found {
 		groups[i+1].Changes, groups[i+1].Unknown = d.changes, d.unknown
@@ -376,16 +380,15 @@ func (n *Node) diffGroups(ctx context.Context, groups []admin.NodeGroup) []confi
 		}
 	}
 	var found []configDiff
-	now := time.Now()
 	for i, g := range groups[1:] {
-		d := configDiff{until: now.Add(unknownTTL)}
+		var d configDiff
 		switch {
 		case served[groups[0].Hash] == nil:
 			d.unknown = q.Nodes[0] + " did not say what it serves"
 		case served[g.Hash] == nil:
 			d.unknown = q.Nodes[i+1] + " did not say what it serves"
 		default:
-			d.changes, d.until = config.CompareParts(served[groups[0].Hash], served[g.Hash]), now.Add(diffTTL)
+			d.changes = config.CompareParts(served[groups[0].Hash], served[g.Hash])
 		}
 		found = append(found, d)
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"github.com/weir-proxy/weir/proxy/view"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ func startFollower(t *testing.T, addr string) (*testNode, admin.Client) {
 	n := mustStart(t, writeConfig(t, "store: redis\nredis: {addrs: ['"+addr+"'], timeout: 5s}\nreload: {source: redis, keep: "+filepath.Join(t.TempDir(), "kept.json")+"}\n"))
 	await.Until(t, "the node is heard of", func() bool { // else a push does not wait for it
 		nodes, _, err := n.nodes(t.Context())
-		return err == nil && slices.ContainsFunc(nodes, func(m cluster.Member) bool { return m.ID == n.store.id })
+		return err == nil && slices.ContainsFunc(nodes, func(m view.Member) bool { return m.ID == n.store.id })
 	})
 	return n, admin.Client{Address: n.Address("admin")}
 }
@@ -220,7 +221,7 @@ func TestPush_NodesThatStartServeIt(t *testing.T) {
 // What the others decided and this node cannot serve is said in its log and on readyz.
 func TestPush_WhatCannotBeFollowedIsSaid(t *testing.T) {
 	n, _ := startFollower(t, redistest.Start(t).Addr)
-	n.pushApplied(cluster.Entry{Generation: 7}, errors.New("no such file"))
+	n.pushApplied(cluster.Entry{Entry: view.Entry{Generation: 7}}, errors.New("no such file"))
 	if _, err := n.reload(t.Context()); err != nil { // of the file, which does not replace what was pushed
 		t.Error(err)
 	}
@@ -231,7 +232,7 @@ func TestPush_WhatCannotBeFollowedIsSaid(t *testing.T) {
 		t.Errorf("the log says %v", got)
 	}
 	n.source.machine.Reload.Keep = filepath.Join(t.TempDir(), "gone", "kept.json")
-	n.pushApplied(cluster.Entry{Generation: 8, Bundle: limitBundle(t, "1/1h")}, nil)
+	n.pushApplied(cluster.Entry{Entry: view.Entry{Generation: 8}, Bundle: limitBundle(t, "1/1h")}, nil)
 	n.waitForLog("cannot write reload.keep")
 	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); strings.Contains(ready, "refused since") {
 		t.Errorf("readyz says %s after a push that went well", ready)
@@ -243,7 +244,7 @@ func TestPush_ErrorsOfTheClusterHaveAStatus(t *testing.T) {
 		err  error
 		want admin.Problem
 	}{
-		{&cluster.RefusedError{Answers: []cluster.Answer{{Node: "n", Said: "cannot"}}}, admin.Problem{Status: 409, Nodes: []admin.NodeAnswer{{Node: "n", Said: "cannot"}}}},
+		{&cluster.RefusedError{Answers: []view.NodeAnswer{{Node: "n", Said: "cannot"}}}, admin.Problem{Status: 409, Nodes: []view.NodeAnswer{{Node: "n", Said: "cannot"}}}},
 		{&cluster.PushInProgressError{Author: "ann", Node: "n"}, admin.Problem{Status: 409, Author: "ann", Node: "n"}},
 		{cluster.ErrOvertaken, admin.Problem{Status: 409}},
 	} {
@@ -295,7 +296,7 @@ func TestRollbackTo(t *testing.T) {
 	} {
 		var entries []cluster.Entry
 		for i, p := range c.pushes {
-			e := cluster.Entry{Generation: int64(i + 1), From: p.from, Bundle: bundle.Bundle{Main: "m", Files: map[string]string{"m": p.contents}}}
+			e := cluster.Entry{Entry: view.Entry{Generation: int64(i + 1), From: p.from}, Bundle: bundle.Bundle{Main: "m", Files: map[string]string{"m": p.contents}}}
 			entries = append([]cluster.Entry{e}, entries...)
 		}
 		got := int64(0)
@@ -344,7 +345,7 @@ func TestPush_OfNothingIsNone(t *testing.T) {
 	if err != nil || len(h.History) != 2 || h.History[1].Author != "ann@host" {
 		t.Errorf("history = %+v, %v; want two pushes", h, err)
 	}
-	if trail, err := client.AuditPage(t.Context(), admin.AuditQuery{}); err != nil || len(trail.Entries) != 2 {
+	if trail, err := client.AuditPage(t.Context(), view.AuditQuery{}); err != nil || len(trail.Entries) != 2 {
 		t.Errorf("audit = %+v, %v; want two pushes", trail, err)
 	}
 	if d, err := client.Diff(t.Context(), h.History[0].Generation); err != nil || len(d.Changes) != 2 || d.Changes[0].String() != "a.user: 5/1h → 3/1h" {

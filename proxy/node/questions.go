@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -41,7 +42,7 @@ func (n *Node) localAnswer(ctx context.Context, q cluster.Question) cluster.Seen
 		top := n.proxy.TopSends(*q.Sends)
 		s.Sends = &top
 	case q.Upstreams != nil:
-		s.Upstreams = n.proxy.Upstreams(*q.Upstreams)
+		s.Upstreams = n.proxy.Upstreams()
 	case q.Directives:
 		s.Followed = n.directives.Sync(ctx) == nil
 	case q.Config != nil && slices.Contains(q.Config.Nodes, n.store.id):
@@ -60,42 +61,42 @@ func (n *Node) serveQuestions(ctx context.Context) {
 
 // gatherAnswers returns the answers of this node and of all others, this node first, and which nodes have
 // replied.
-func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster.Reply, []admin.NodeAnswer) {
-	all := []cluster.Reply{{Answer: cluster.Answer{Node: n.store.id, Said: "ok"}, Seen: n.localAnswer(ctx, q)}}
-	said := []admin.NodeAnswer{admin.NodeAnswer(all[0].Answer)}
+func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster.Reply, []view.NodeAnswer) {
+	all := []cluster.Reply{{NodeAnswer: view.NodeAnswer{Node: n.store.id, Said: "ok"}, Seen: n.localAnswer(ctx, q)}}
+	said := []view.NodeAnswer{all[0].NodeAnswer}
 	if n.store.cluster == nil {
 		return all, said
 	}
 	others, err := n.store.cluster.Ask(ctx, q)
 	if err != nil {
-		return all, append(said, admin.NodeAnswer{Node: "all other nodes", Said: "not asked: " + proxy.ErrorText(err)})
+		return all, append(said, view.NodeAnswer{Node: "all other nodes", Said: "not asked: " + proxy.ErrorText(err)})
 	}
 	for _, r := range others {
-		said = append(said, admin.NodeAnswer(r.Answer))
+		said = append(said, r.NodeAnswer)
 	}
 	return append(all, others...), said
 }
 
 // decisions returns the recent decisions of all nodes, newest first.
-func (n *Node) decisions(ctx context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
-	query := decisions.Query(q)
-	query.N = cmp.Or(max(query.N, 0), defaultDecisions)
-	if query.Key != "" && !proxy.NamesKey(query.Key) { // it may be a raw key, which must not be sent to other nodes, and would not be found
-		return admin.Decisions{Decisions: []admin.Decision{}, Nodes: []admin.NodeAnswer{}}, nil
+func (n *Node) decisions(ctx context.Context, q view.DecisionQuery) (view.Decisions, error) {
+	q.N = cmp.Or(max(q.N, 0), defaultDecisions)
+	if q.Key != "" && !proxy.NamesKey(q.Key) { // it may be a raw key, which must not be sent to other nodes, and would not be found
+		return view.Decisions{Decisions: []view.Decision{}, Nodes: []view.NodeAnswer{}}, nil
 	}
-	seen, said := n.gatherAnswers(ctx, cluster.Question{Decisions: &query})
-	return admin.Decisions{Decisions: mergeDecisions(query.N, seen), Nodes: said}, nil
+	seen, said := n.gatherAnswers(ctx, cluster.Question{Decisions: &q})
+	return view.Decisions{Decisions: mergeDecisions(q.N, seen), Nodes: said}, nil
 }
 
 // mergeDecisions returns the newest decisions of all nodes. If the reply of a node was truncated,
 // decisions older than its oldest one are omitted for all nodes; otherwise it would seem that this
 // node had none in that time.
-func mergeDecisions(most int, seen []cluster.Reply) []admin.Decision {
+func mergeDecisions(most int, seen []cluster.Reply) []view.Decision {
 	var since time.Time
-	all := []admin.Decision{}
+	all := []view.Decision{}
 	for _, r := range seen {
 		for _, d := range r.Seen.Decisions {
-			all = append(all, decision(r.Node, d))
+			d.Challenge = "" // the summary has it
+			all = append(all, view.Decision{Node: r.Node, Decided: d})
 		}
 		if r.Seen.Cut && len(r.Seen.Decisions) > 0 {
 			if first := r.Seen.Decisions[len(r.Seen.Decisions)-1].At; first.After(since) {
@@ -103,44 +104,16 @@ func mergeDecisions(most int, seen []cluster.Reply) []admin.Decision {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b admin.Decision) int { return b.At.Compare(a.At) })
-	all = slices.DeleteFunc(all, func(d admin.Decision) bool { return d.At.Before(since) })
+	slices.SortStableFunc(all, func(a, b view.Decision) int { return b.At.Compare(a.At) })
+	all = slices.DeleteFunc(all, func(d view.Decision) bool { return d.At.Before(since) })
 	return all[:min(len(all), most)]
 }
 
-func decision(node string, d decisions.Decision) admin.Decision {
-	a := admin.Decision{
-		Node: node, RequestID: d.RequestID, At: d.At, Route: d.Route, Method: d.Method, Path: d.Path, Status: d.Status,
-		Outcome: d.Outcome, Summary: d.Summary, TookMS: d.TookMS, Limits: []admin.DecisionLimit{}, More: d.More, List: d.List, NewKeys: d.NewKeys,
-		Fallback: d.Fallback, Upstream: d.Upstream, Listener: d.Listener, Error: d.Error,
-		Repeated: d.Repeated, Waited: d.Waited, Exempt: d.Exempt, BanBegan: d.BanBegan,
-	}
-	for _, l := range d.Limits {
-		a.Limits = append(a.Limits, admin.DecisionLimit(l))
-	}
-	return a
-}
-
 // top returns the most frequent keys of all nodes together.
-func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
-	query := decisions.TopQuery(q)
-	most := cmp.Or(max(query.N, 0), defaultKeys)
-	query.N = min(max(keysAhead*most, minKeys), maxKeys)
-	seen, said := n.gatherAnswers(ctx, cluster.Question{Top: &query})
-	var tops []decisions.Top
-	for _, r := range seen {
-		if r.Seen.Top != nil {
-			tops = append(tops, *r.Seen.Top)
-		}
-	}
-	merged := decisions.MergeTops(most, tops...)
-	all := admin.Top{Minutes: merged.Minutes, Limits: []admin.TopLimit{}, Nodes: said}
-	for _, l := range merged.Limits {
-		all.Limits = append(all.Limits, admin.TopLimit{
-			Route: l.Route, Limit: l.Limit, Key: l.Key, Mode: l.Mode, Requests: topList(l.Requests), Refused: topList(l.Refused),
-		})
-	}
-	return all, nil
+func (n *Node) top(ctx context.Context, q view.TopQuery) (view.Top, error) {
+	most := cmp.Or(max(q.N, 0), defaultKeys)
+	q.N = min(max(keysAhead*most, minKeys), maxKeys)
+	return n.gatherTops(ctx, most, cluster.Question{Top: &q}), nil
 }
 
 // conversion returns what became of the requests of limits with return_on: of the keys of which all nodes together have passed
@@ -148,29 +121,29 @@ func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
 func (n *Node) conversion(ctx context.Context, q sends.Query) (admin.Conversion, error) {
 	most := cmp.Or(max(q.N, 0), defaultKeys)
 	q.N = min(max(keysAhead*most, minKeys), maxKeys)
-	seen, said := n.gatherAnswers(ctx, cluster.Question{Sends: &q})
-	var tops []decisions.Top
+	top := n.gatherTops(ctx, most, cluster.Question{Sends: &q})
+	limits, err := n.proxy.Sends(ctx, q, top)
+	return admin.Conversion{Limits: limits, Nodes: top.Nodes}, err
+}
+
+// gatherTops returns the keys that the answers of all nodes to q have most of, at most that many of each limit.
+func (n *Node) gatherTops(ctx context.Context, most int, q cluster.Question) view.Top {
+	seen, said := n.gatherAnswers(ctx, q)
+	var tops []view.Top
 	for _, r := range seen {
-		if r.Seen.Sends != nil {
-			tops = append(tops, *r.Seen.Sends)
+		if t := cmp.Or(r.Seen.Top, r.Seen.Sends); t != nil {
+			tops = append(tops, *t)
 		}
 	}
-	limits, err := n.proxy.Sends(ctx, q, decisions.MergeTops(most, tops...))
-	return admin.Conversion{Limits: limits, Nodes: said}, err
+	all := decisions.MergeTops(most, tops...)
+	all.Nodes = said
+	return all
 }
 
 // passedOnSends returns them as they may leave the cluster.
 func (n *Node) passedOnSends(ctx context.Context) ([]sends.LimitCounts, error) {
 	all, err := n.conversion(ctx, sends.Query{PassedOn: true})
 	return all.Limits, err
-}
-
-func topList(l decisions.TopList) admin.TopList {
-	a := admin.TopList{Total: l.Total, Floor: l.Floor, Keys: []admin.TopKey{}}
-	for _, k := range l.Keys {
-		a.Keys = append(a.Keys, admin.TopKey{Masked: k.Masked, Hash: k.Hash, ID: k.ID, Count: k.Count, Error: k.Error})
-	}
-	return a
 }
 
 // watchPeers reacts to the other nodes, until ctx is done: it logs configuration drift, and rejoins

@@ -83,18 +83,6 @@ func (n *Node) watch(ctx context.Context) {
 	}
 }
 
-// reloadOnSignals reloads at each signal.
-func (n *Node) reloadOnSignals(ctx context.Context, reload <-chan os.Signal) {
-	for {
-		select {
-		case <-reload:
-			n.reload(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // ready returns the readiness of this node.
 func (n *Node) ready(ctx context.Context) admin.Readiness {
 	r := admin.Readiness{Ready: !n.draining.Load(), Checks: map[string]string{"config": "ok", "store": "ok"}}
@@ -141,39 +129,29 @@ func newReloadStatus(r prometheus.Registerer) *reloadStatus {
 }
 
 // record records the result of a reload.
-func (s *reloadStatus) record(err error) {
+func (s *reloadStatus) record(err error) { s.note(err, &s.refused) }
+
+// recordPush records the result of a push, which replaces what was reloaded before.
+func (s *reloadStatus) recordPush(err error) { s.note(err, &s.pushed, &s.refused) }
+
+// note keeps the time of the first refusal in the first of refusals. A success ends all of them.
+func (s *reloadStatus) note(err error, refusals ...*time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.refuse(&s.refused)
+		if refusals[0].IsZero() {
+			*refusals[0] = time.Now()
+		}
+		s.successful.Set(0)
 		return
 	}
-	s.refused = time.Time{}
-	if s.pushed.IsZero() {
+	for _, since := range refusals {
+		*since = time.Time{}
+	}
+	if s.refused.IsZero() && s.pushed.IsZero() {
 		s.successful.Set(1)
 		s.succeededAt.SetToCurrentTime()
 	}
-}
-
-// recordPush records the result of a push, which replaces what was reloaded before.
-func (s *reloadStatus) recordPush(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.refuse(&s.pushed)
-		return
-	}
-	s.refused, s.pushed = time.Time{}, time.Time{}
-	s.successful.Set(1)
-	s.succeededAt.SetToCurrentTime()
-}
-
-// refuse keeps the time of the first refusal.
-func (s *reloadStatus) refuse(since *time.Time) {
-	if since.IsZero() {
-		*since = time.Now()
-	}
-	s.successful.Set(0)
 }
 
 // status returns the status for /readyz, which is public: it reveals nothing about the files.

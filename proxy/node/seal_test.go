@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -41,7 +42,7 @@ func startSealing(t *testing.T, addr, privacy string) (*testNode, admin.Client) 
 	n := mustStart(t, sealingFile(t, addr, privacy))
 	await.Until(t, "the node is heard of", func() bool {
 		nodes, _, err := n.nodes(t.Context())
-		return err == nil && slices.ContainsFunc(nodes, func(m cluster.Member) bool { return m.ID == n.store.id })
+		return err == nil && slices.ContainsFunc(nodes, func(m view.Member) bool { return m.ID == n.store.id })
 	})
 	return n, admin.Client{Address: n.Address("admin")}
 }
@@ -167,7 +168,7 @@ func TestSeal_AnotherSecretRefuses(t *testing.T) {
 		_, client := startSealing(t, server.Addr, oneSecret)
 		other, _ := startSealing(t, server.Addr, privacy)
 		dry, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one"), DryRun: true})
-		if !slices.ContainsFunc(dry.Nodes, func(a admin.NodeAnswer) bool {
+		if !slices.ContainsFunc(dry.Nodes, func(a view.NodeAnswer) bool {
 			return a.Node == other.store.id && strings.Contains(a.Said, "another privacy.hash_secret")
 		}) || err != nil {
 			t.Errorf("%s: dry run = %+v, %v", privacy, dry, err)
@@ -186,7 +187,7 @@ func pushedElsewhere(t *testing.T, n *testNode, privacy config.Privacy, generati
 	t.Helper()
 	seal := bundle.NewSeal(privacy)
 	b := seal.Sign(phoneBundle("elsewhere"))
-	text, err := json.Marshal(cluster.Entry{Generation: generation, Hash: b.Hash(), Author: "eve", Packed: seal.Pack(b)})
+	text, err := json.Marshal(cluster.Entry{Entry: view.Entry{Generation: generation, Hash: b.Hash(), Author: "eve"}, Packed: seal.Pack(b)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +214,7 @@ func TestSeal_WhatCannotBeRead(t *testing.T) {
 	}
 	await.Until(t, "the node says so", func() bool {
 		nodes, err := client.Nodes(t.Context())
-		return err == nil && slices.ContainsFunc(nodes.Nodes, func(m admin.Member) bool {
+		return err == nil && slices.ContainsFunc(nodes.Nodes, func(m view.Member) bool {
 			return strings.HasPrefix(m.Problem, "cannot read generation 9: encrypted with another privacy.hash_secret")
 		})
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -43,7 +44,7 @@ func pushedBundle(t *testing.T, body string) bundle.Bundle {
 // entryOf is an entry of the history as a node with that source writes it.
 func entryOf(o *configSource, generation int64, b bundle.Bundle) cluster.Entry {
 	b = o.seal().Sign(b)
-	return cluster.Entry{Generation: generation, Hash: b.Hash(), Packed: o.seal().Pack(b), Bundle: b}
+	return cluster.Entry{Entry: view.Entry{Generation: generation, Hash: b.Hash()}, Packed: o.seal().Pack(b), Bundle: b}
 }
 
 func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
@@ -94,7 +95,7 @@ func TestSource_KeepsWhatWasPushed(t *testing.T) {
 func TestSource_KeepsNothingWithoutAPlace(t *testing.T) {
 	o, _ := newTestSource(t)
 	o.machine.Reload.Keep = ""
-	if err := o.keep(cluster.Entry{Generation: 1}); err != nil {
+	if err := o.keep(cluster.Entry{Entry: view.Entry{Generation: 1}}); err != nil {
 		t.Error(err)
 	}
 	if k, err := o.readKept(); err != nil || k.Generation != 0 {
@@ -109,7 +110,7 @@ func TestSource_AFileThatCannotBeReadOrWritten(t *testing.T) {
 		t.Errorf("half a file: %+v, %v; want an error", k, err)
 	}
 	o.machine.Reload.Keep = filepath.Join(o.machine.Reload.Keep, "below", "a file")
-	if err := o.keep(cluster.Entry{Generation: 1}); err == nil {
+	if err := o.keep(cluster.Entry{Entry: view.Entry{Generation: 1}}); err == nil {
 		t.Error("kept where no folder is: no error")
 	}
 }

@@ -159,16 +159,9 @@ func nodeID() string {
 // watch checks the store every second. It logs when the store becomes unreachable or reachable, when
 // another field of the configuration is the reason, and when Redis may evict counts.
 func (s store) watch(ctx context.Context, log zerolog.Logger) {
-	tick := time.NewTicker(connectTimeout)
-	defer tick.Stop()
 	var field, warning string
 	away := false
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+	every(ctx, connectTimeout, func() {
 		now, err := s.check(ctx)
 		if err != nil {
 			if f := faultOf(err); (!away || f.field != field) && ctx.Err() == nil {
@@ -176,7 +169,7 @@ func (s store) watch(ctx context.Context, log zerolog.Logger) {
 				field = f.field
 			}
 			away = true
-			continue
+			return
 		}
 		if away {
 			log.Info().Msg("redis reachable")
@@ -185,7 +178,7 @@ func (s store) watch(ctx context.Context, log zerolog.Logger) {
 			log.Warn().Str("problem", now).Msg("redis may evict counts")
 		}
 		away, warning = false, now
-	}
+	})
 }
 
 // A redisFault is a reason why Redis cannot be used that only an operator can remove. It is zero if

@@ -8,24 +8,25 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/admin"
+
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // upstreams returns the upstreams of this node, with the state of their targets on all nodes.
-func (n *Node) upstreams(ctx context.Context) (admin.Upstreams, error) {
-	seen, said := n.gatherAnswers(ctx, cluster.Question{Upstreams: &proxy.UpstreamQuery{}})
-	return admin.Upstreams{Upstreams: mergeUpstreams(seen), Nodes: said}, nil
+func (n *Node) upstreams(ctx context.Context) (view.Upstreams, error) {
+	seen, said := n.gatherAnswers(ctx, cluster.Question{Upstreams: &struct{}{}})
+	return view.Upstreams{Upstreams: mergeUpstreams(seen), Nodes: said}, nil
 }
 
 // mergeUpstreams merges the state that nodes report for the upstreams and targets of the first of
 // them. Upstreams that only other nodes have belong to another configuration and are omitted.
-func mergeUpstreams(seen []cluster.Reply) []admin.Upstream {
-	all := []admin.Upstream{}
+func mergeUpstreams(seen []cluster.Reply) []view.Upstream {
+	all := []view.Upstream{}
 	for i, r := range seen {
 		for _, u := range r.Seen.Upstreams {
-			at := slices.IndexFunc(all, func(a admin.Upstream) bool { return a.Name == u.Name })
+			at := slices.IndexFunc(all, func(a view.Upstream) bool { return a.Name == u.Name })
 			if at < 0 && i > 0 {
 				continue
 			}
@@ -38,24 +39,24 @@ func mergeUpstreams(seen []cluster.Reply) []admin.Upstream {
 			addTargets(all[at].Targets, r.Node, u.Targets)
 		}
 	}
-	slices.SortFunc(all, func(a, b admin.Upstream) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b view.Upstream) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
 // upstreamOf returns u without counts and states.
-func upstreamOf(u proxy.UpstreamStanding) admin.Upstream {
-	a := admin.Upstream{UpstreamState: u.UpstreamState, Targets: []admin.Target{}}
+func upstreamOf(u view.UpstreamStanding) view.Upstream {
+	a := view.Upstream{UpstreamState: u.UpstreamState, Targets: []view.Target{}}
 	a.Waiting, a.Retried = 0, 0
 	for _, t := range u.Targets {
-		a.Targets = append(a.Targets, admin.Target{Target: t.Target, Weight: t.Weight, Results: map[string]int64{}, Nodes: []admin.TargetNode{}})
+		a.Targets = append(a.Targets, view.Target{Target: t.Target, Weight: t.Weight, Results: map[string]int64{}, Nodes: []view.TargetNode{}})
 	}
 	return a
 }
 
 // addTargets adds the state that node reports to the targets.
-func addTargets(to []admin.Target, node string, targets []proxy.TargetStanding) {
+func addTargets(to []view.Target, node string, targets []view.TargetStanding) {
 	for _, t := range targets {
-		at := slices.IndexFunc(to, func(a admin.Target) bool { return a.Target == t.Target })
+		at := slices.IndexFunc(to, func(a view.Target) bool { return a.Target == t.Target })
 		if at < 0 {
 			continue
 		}
@@ -69,7 +70,7 @@ func addTargets(to []admin.Target, node string, targets []proxy.TargetStanding) 
 		if severity(t.State) > severity(a.State) {
 			a.State = t.State
 		}
-		a.Nodes = append(a.Nodes, admin.TargetNode{Node: node, TargetState: t.TargetState})
+		a.Nodes = append(a.Nodes, view.TargetNode{Node: node, TargetState: t.TargetState})
 	}
 }
 
@@ -84,23 +85,23 @@ func severity(state string) int {
 
 // This file returns the current configuration in the types of the admin API.
 
-func (n *Node) servedConfig(context.Context) (admin.Config, error) {
+func (n *Node) servedConfig(context.Context) (view.Config, error) {
 	number, c := n.proxy.Serving()
 	text, err := c.Effective()
-	return admin.Config{Node: n.store.id, Generation: number, Hash: c.Hash, Effective: string(text)}, err
+	return view.Config{Node: n.store.id, Generation: number, Hash: c.Hash, Effective: string(text)}, err
 }
 
-func (n *Node) servedRoutes(context.Context) (admin.Routes, error) {
+func (n *Node) servedRoutes(context.Context) (view.Routes, error) {
 	number, c := n.proxy.Serving()
-	all := admin.Routes{Generation: number, Routes: []admin.Route{}}
+	all := view.Routes{Generation: number, Routes: []view.Route{}}
 	for _, r := range c.Routes {
 		all.Routes = append(all.Routes, servedRoute(r))
 	}
 	return all, nil
 }
 
-func servedRoute(r *config.Route) admin.Route {
-	a := admin.Route{
+func servedRoute(r *config.Route) view.Route {
+	a := view.Route{
 		Name: r.Name, Position: r.Position.String(), Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
 		Headers: r.Match.Headers, Query: r.Match.Query, Limits: []string{},
 	}
@@ -124,17 +125,17 @@ func servedRoute(r *config.Route) admin.Route {
 	return a
 }
 
-func (n *Node) servedLimits(context.Context) (admin.Limits, error) {
+func (n *Node) servedLimits(context.Context) (view.Limits, error) {
 	number, c := n.proxy.Serving()
-	all := admin.Limits{Generation: number, Limits: []admin.Limit{}}
+	all := view.Limits{Generation: number, Limits: []view.Limit{}}
 	for _, l := range c.Limits() {
 		all.Limits = append(all.Limits, servedLimit(l))
 	}
 	return all, nil
 }
 
-func servedLimit(l *config.Limit) admin.Limit {
-	a := admin.Limit{
+func servedLimit(l *config.Limit) view.Limit {
+	a := view.Limit{
 		Route: l.Route, Routes: l.Routes, Name: l.Name, Position: l.Position.String(), Key: l.Key.Name, Rates: proxy.RateTexts(l),
 		Algorithm: l.Algorithm.String(), Burst: l.Burst, Mode: string(l.Mode), Scope: l.Scope.String(),
 		OnStoreFailure: string(l.OnStoreFailure), Exposed: l.Expose, Overrides: len(l.Overrides), Redisson: l.RedissonName,

@@ -134,7 +134,7 @@ type Query struct {
 type KeyCounts struct {
 	Masked string `json:"masked"`
 	Hash   string `json:"hash"` // the hash of the key in the log
-	ID     string `json:"id"`   // the key id, see proxy.KeyPair.Value
+	ID     string `json:"id"`   // the key id, see view.KeyPair
 	Counts
 	Rates   []RateCounts `json:"rates"`
 	Rated   int64        `json:"-"`                 // the count of the rate of the longest window

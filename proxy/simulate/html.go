@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 //go:embed page.html
@@ -18,13 +19,15 @@ var pageText string
 // HTML writes the report as a page without scripts and external resources.
 func (r *Report) HTML(out io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"count":  groupDigits,
-		"known":  func(n, unknown int64) string { return known(n, unknown, groupDigits) },
-		"signed": func(a, b Side, n, m int64) string { return change(n, m, a.Unknown+b.Unknown, groupDigits) },
-		"minus":  func(a, b int64) int64 { return a - b },
-		"share":  percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
+		"count": groupDigits,
+		"known": func(n, unknown int64) string { return known(n, unknown, groupDigits) },
+		"signed": func(a, b view.SimulatedSide, n, m int64) string {
+			return change(n, m, a.Unknown+b.Unknown, groupDigits)
+		},
+		"minus": func(a, b int64) int64 { return a - b },
+		"share": percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
-		"more": furtherResults, "limit": proxy.LimitName, "chart": newChart,
+		"more": furtherResults, "limit": view.LimitName, "chart": newChart,
 	}).Parse(pageText)
 	if err != nil {
 		return err

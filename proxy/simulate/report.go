@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // manyKeys is the number of keys from which new keys may share counts in a memory store.
@@ -275,7 +276,7 @@ func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	}
 	for _, rt := range tally.Routes {
 		for _, l := range rt.Limits {
-			writeTopKeys(t, proxy.LimitName(rt.Name, l.Name), &l)
+			writeTopKeys(t, view.LimitName(rt.Name, l.Name), &l)
 		}
 	}
 }
@@ -333,31 +334,18 @@ func writeTopKeys(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
 func (r *Report) writeComparison(t *tabwriter.Writer) {
 	fmt.Fprintf(t, "A is %s, B is %s\n", r.Config, r.Other)
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE A\tRATE B\tREFUSED A\tREFUSED B\tDIFFERENCE\tSHADOWED A\tSHADOWED B\tDIFFERENCE\tUNKNOWN A\tUNKNOWN B\n")
-	all := []Difference{{Route: "all", A: Side{There: true, Refused: r.Result.Refused, Unknown: r.Result.Unknown}, B: Side{There: true, Refused: r.Against.Refused, Unknown: r.Against.Unknown}}}
+	all := []view.SimulatedDifference{{Route: "all", A: view.SimulatedSide{There: true, Refused: r.Result.Refused, Unknown: r.Result.Unknown}, B: view.SimulatedSide{There: true, Refused: r.Against.Refused, Unknown: r.Against.Unknown}}}
 	for _, d := range append(all, r.Differences()...) {
 		a, b := d.A, d.B
 		unknown := a.Unknown + b.Unknown
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", d.Route, d.Limit, a.rates(), b.rates(),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", d.Route, d.Limit, ratesOf(a), ratesOf(b),
 			known(a.Refused, a.Unknown, plain), known(b.Refused, b.Unknown, plain), change(a.Refused, b.Refused, unknown, plain),
 			known(a.Shadowed, a.Unknown, plain), known(b.Shadowed, b.Unknown, plain), change(a.Shadowed, b.Shadowed, unknown, plain), a.Unknown, b.Unknown)
 	}
 	t.Flush()
 }
 
-// A Difference compares a route, or with Limit set a limit, in two configurations.
-type Difference struct {
-	Route, Limit string
-	A, B         Side
-}
-
-// A Side is the result of one configuration.
-type Side struct {
-	There                              bool // the configuration has this route or limit
-	Rates                              []string
-	Passed, Refused, Shadowed, Unknown int64
-}
-
-func (s Side) rates() string {
+func ratesOf(s view.SimulatedSide) string {
 	if !s.There {
 		return "none"
 	}
@@ -366,15 +354,15 @@ func (s Side) rates() string {
 
 // Differences returns the routes and limits of both configurations, in the order of the first;
 // those that only the second has follow.
-func (r *Report) Differences() []Difference {
-	var all []Difference
+func (r *Report) Differences() []view.SimulatedDifference {
+	var all []view.SimulatedDifference
 	at := map[[2]string]int{}
 	for i, t := range r.Results() {
-		put := func(route, limit string, s Side) {
+		put := func(route, limit string, s view.SimulatedSide) {
 			k := [2]string{route, limit}
 			if _, known := at[k]; !known {
 				at[k] = len(all)
-				all = append(all, Difference{Route: route, Limit: limit})
+				all = append(all, view.SimulatedDifference{Route: route, Limit: limit})
 			}
 			if i == 0 {
 				all[at[k]].A = s
@@ -384,10 +372,10 @@ func (r *Report) Differences() []Difference {
 		}
 		for _, rt := range t.Routes {
 			if rt.Name != "" {
-				put(rt.Name, "", Side{There: true, Passed: rt.Passed - rt.Unknown, Refused: rt.Refused, Unknown: rt.Unknown})
+				put(rt.Name, "", view.SimulatedSide{There: true, Passed: rt.Passed - rt.Unknown, Refused: rt.Refused, Unknown: rt.Unknown})
 			}
 			for _, l := range rt.Limits {
-				put(rt.Name, l.Name, Side{true, l.Rates, l.Passed, l.Refused, l.Shadowed, l.Unknown})
+				put(rt.Name, l.Name, view.SimulatedSide{There: true, Rates: l.Rates, Passed: l.Passed, Refused: l.Refused, Shadowed: l.Shadowed, Unknown: l.Unknown})
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // changed is the configuration of the file with the built-in upstream in the place of all others, and up to three changes.
@@ -104,9 +104,9 @@ func (a *asker) value(name string) string {
 // number is the name of what holds a number.
 var number = regexp.MustCompile(`(?i)segment|cost|units|count`)
 
-func (a *asker) next() proxy.ExplainRequest {
+func (a *asker) next() view.ExplainRequest {
 	route := a.route()
-	asked := proxy.ExplainRequest{
+	asked := view.ExplainRequest{
 		Method: one(a.r, append([]string{"GET", "POST", "POST"}, route.Methods...)...), Header: map[string][]string{},
 		URL:    "http://" + cmp.Or(strings.ReplaceAll(route.Host, "*", "a"), "localhost") + variable.ReplaceAllString(strings.ReplaceAll(route.Path, "*", "x/y"), "v"),
 		Client: netip.MustParseAddr(one(a.r, "192.0.2.1", "192.0.2.2", "198.51.100.7", "10.0.0.1", "2001:db8::1")),

@@ -27,7 +27,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -93,7 +93,7 @@ func Record(tb testing.TB, file string, seed uint64, s Stand) string {
 		response := weirtest.Exchange(p, sent(asked))
 		s.Settle()
 		fmt.Fprintln(&out, response.Code, fields(response), response.Body)
-		for _, d := range p.Decisions(decisions.Query{RequestID: response.Header().Get("X-Request-Id")}) {
+		for _, d := range p.Decisions(view.DecisionQuery{RequestID: response.Header().Get("X-Request-Id")}) {
 			if d.Outcome != "allowed" { // of which only some are recorded
 				fmt.Fprintln(&out, "decided:", marshal(tb, d))
 			}
@@ -117,7 +117,7 @@ func marshal(tb testing.TB, v any) string {
 }
 
 // sent is the request as a client sends it.
-func sent(asked proxy.ExplainRequest) *http.Request {
+func sent(asked view.ExplainRequest) *http.Request {
 	r := httptest.NewRequest(asked.Method, asked.URL, strings.NewReader(asked.Body))
 	r.Header = http.Header(asked.Header).Clone()
 	r.RemoteAddr = netip.AddrPortFrom(asked.Client, 4000).String()

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A configView is the data of the page with the configuration and its history.
 type configView struct {
-	Config  admin.Config
+	Config  view.Config
 	Fault   fault
 	Cluster bool // pushes are possible
-	History []admin.Entry
+	History []view.Entry
 	// Diff is the change of the selected generation; nil if none is selected.
 	Diff         *admin.Diff
 	Lines        []diffLine
@@ -39,7 +40,7 @@ type configFlash struct {
 // A diffLine is a line of a unified diff with its kind: added, removed, place or same.
 type diffLine struct{ Kind, Text string }
 
-func (d *dashboard) showConfig(r *http.Request) view {
+func (d *dashboard) showConfig(r *http.Request) page {
 	var v configView
 	if kept, first, _ := d.pushes.show(r.URL.Query().Get("done"), sessionOf(r).Name, time.Now()); first {
 		v.configFlash, v.status = kept, kept.Status
@@ -47,12 +48,12 @@ func (d *dashboard) showConfig(r *http.Request) view {
 	return d.configuration(r, v)
 }
 
-func (d *dashboard) configuration(r *http.Request, v configView) view {
+func (d *dashboard) configuration(r *http.Request, v configView) page {
 	ctx := r.Context()
 	var err error
 	v.Config, err = d.Config(ctx)
 	v.Fault = faultOf("the configuration cannot be read", err)
-	v.Own = d.AccessLog != "" && d.Simulate != nil
+	v.Own = d.AccessLog != ""
 	if v.Cluster = d.Cluster != nil; v.Cluster {
 		history, err := d.Cluster.History(ctx)
 		v.History, v.HistoryFault = history.History, faultOf("the history cannot be read", err)
@@ -64,7 +65,7 @@ func (d *dashboard) configuration(r *http.Request, v configView) view {
 			}
 		}
 	}
-	return view{name: "config", title: "Config", status: v.status, data: v}
+	return page{name: "config", title: "Config", status: v.status, data: v}
 }
 
 func diffLines(diff string) (lines []diffLine) {
@@ -89,8 +90,8 @@ var (
 )
 
 // pushConfig asks all nodes whether they could serve the configuration of the form, or makes them serve it.
-func (d *dashboard) pushConfig(r *http.Request) view {
-	return d.changeConfig(r, "push a configuration", func() view {
+func (d *dashboard) pushConfig(r *http.Request) page {
+	return d.changeConfig(r, "push a configuration", func() page {
 		push := admin.PushFile(r.PostForm.Get("other"), sessionOf(r).Name)
 		if r.PostForm.Get("do") == "push" {
 			done, err := admin.Pushed{}, d.checkServed(r)
@@ -115,8 +116,8 @@ func (d *dashboard) pushConfig(r *http.Request) view {
 }
 
 // rollback rolls all nodes back to an earlier generation.
-func (d *dashboard) rollback(r *http.Request) view {
-	return d.changeConfig(r, "roll back", func() view {
+func (d *dashboard) rollback(r *http.Request) page {
+	return d.changeConfig(r, "roll back", func() page {
 		var done admin.Pushed
 		n, err := strconv.ParseInt(r.PostForm.Get("generation"), 10, 64)
 		if err != nil || n < 1 {
@@ -129,7 +130,7 @@ func (d *dashboard) rollback(r *http.Request) view {
 }
 
 // changeConfig returns the result of do, if the operator may do that.
-func (d *dashboard) changeConfig(r *http.Request, what string, do func() view) view {
+func (d *dashboard) changeConfig(r *http.Request, what string, do func() page) page {
 	switch {
 	case !sessionOf(r).Write():
 		return denied(what)
@@ -140,16 +141,12 @@ func (d *dashboard) changeConfig(r *http.Request, what string, do func() view) v
 }
 
 // toConfig redirects to the page of the configuration, which shows what was done, or why not.
-func (d *dashboard) toConfig(r *http.Request, done admin.Pushed, err error) view {
+func (d *dashboard) toConfig(r *http.Request, done admin.Pushed, err error) page {
 	f := configFlash{Done: &done}
 	if err != nil {
-		f = configFlash{DoneFault: faultOf("nothing was changed", err), Status: http.StatusUnprocessableEntity}
-		var known *admin.Problem
-		if errors.As(err, &known) && known.Status != 0 {
-			f.Status = known.Status
-		}
+		f = configFlash{DoneFault: faultOf("nothing was changed", err), Status: statusOf(err)}
 	}
-	return view{redirect: "/dashboard/config?done=" + d.pushes.keep(sessionOf(r).Name, f, time.Now())}
+	return page{redirect: "/dashboard/config?done=" + d.pushes.keep(sessionOf(r).Name, f, time.Now())}
 }
 
 // checkServed returns a Problem if this node serves another generation than when the form was shown.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A configuration is checked on all nodes and then pushed; reloading the page pushes nothing.
@@ -51,8 +52,8 @@ func TestConfig_SaysThatSomebodyElseHasPushed(t *testing.T) {
 	h := &pushedHistory{back: new(admin.Rollback)}
 	o := options()
 	o.Cluster = h
-	served := admin.Config{Generation: 7, Hash: "aaaaaaaaaaaaaaaa"}
-	o.Config = func(context.Context) (admin.Config, error) { return served, nil }
+	served := view.Config{Generation: 7, Hash: "aaaaaaaaaaaaaaaa"}
+	o.Config = func(context.Context) (view.Config, error) { return served, nil }
 	b := open(t, o)
 	push := b.form("/dashboard/config", "other", "routes: []", "do", "push", "served", "6")
 	b.post("/dashboard/config/push", push).shows(t, http.StatusConflict, "nothing was changed: ann pushed generation 7 at")
@@ -99,7 +100,7 @@ func simulatingOptions(asked *admin.SimulateQuery) admin.Options {
 		if q.Other != "" {
 			limit.Refused, limit.Rates = 19, []string{"1/1h"}
 			s.Against = &proxy.ReplayTally{Requests: 1234, Refused: 19, Routes: []proxy.RouteTally{{Name: "sms", Limits: []proxy.LimitTally{limit}}}}
-			s.Differences = []admin.SimulatedDifference{{Route: "sms", Limit: "phone", A: admin.SimulatedSide{There: true, Rates: []string{"5/1h"}, Refused: 7}, B: admin.SimulatedSide{There: true, Rates: []string{"1/1h"}, Refused: 19}}}
+			s.Differences = []view.SimulatedDifference{{Route: "sms", Limit: "phone", A: view.SimulatedSide{There: true, Rates: []string{"5/1h"}, Refused: 7}, B: view.SimulatedSide{There: true, Rates: []string{"1/1h"}, Refused: 19}}}
 		}
 		return s, nil
 	}
@@ -150,8 +151,8 @@ func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 func TestSimulate_BeginsWithWhatIsServed(t *testing.T) {
 	var asked admin.SimulateQuery
 	o := simulatingOptions(&asked)
-	o.Config = func(context.Context) (admin.Config, error) {
-		return admin.Config{Effective: "version: 1\nlisten:\n  http: :8080\nadmin:\n  token: (hidden)\nroutes:\n  - name: sms\nredis: {}\nstore: redis\nkeys: {}\n"}, nil
+	o.Config = func(context.Context) (view.Config, error) {
+		return view.Config{Effective: "version: 1\nlisten:\n  http: :8080\nadmin:\n  token: (hidden)\nroutes:\n  - name: sms\nredis: {}\nstore: redis\nkeys: {}\n"}, nil
 	}
 	p := open(t, o).get("/dashboard/simulate?other=served")
 	p.shows(t, http.StatusOK, ">version: 1\nroutes:\n  - name: sms\nkeys: {}\n</textarea>")

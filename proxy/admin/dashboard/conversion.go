@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // sendsShown is the number of keys of a limit.
@@ -18,7 +18,7 @@ const sendsShown = 50
 // A conversionView is the data of the page of what became of the codes that were sent.
 type conversionView struct {
 	Limits []sendsOfLimit
-	Nodes  []admin.NodeAnswer
+	Nodes  []view.NodeAnswer
 	Fault  fault
 	At     time.Time
 }
@@ -31,36 +31,33 @@ type sendsOfLimit struct {
 	Marked bool // some row has a Country
 }
 
-// A sendsRow is a key of such a limit. Key is the name of its key.
+// A sendsRow is a key of such a limit. Key is the name of its key. Country is that of a range of phone numbers which has
+// more than half of what was verified in it; empty for any other.
 type sendsRow struct {
-	Key, Masked, Hash, ID string
-	sends.Counts
-	Rates   []sends.RateCounts
-	Unknown string
-	// Country is that of a range of phone numbers which has more than half of what was verified in it; empty for any other.
-	Country string
-	Share   sends.CountryShare
+	sends.KeyCounts
+	Key string
 }
 
 // Shadow reports whether the limit refuses nothing yet.
 func (l sendsOfLimit) Shadow() bool { return l.Mode == string(config.Shadow) }
 
-func (d *dashboard) showConversion(r *http.Request) view {
+func (d *dashboard) showConversion(r *http.Request) page {
 	v := conversionView{At: time.Now()}
 	all, err := d.Conversion(r.Context(), sends.Query{N: sendsShown})
 	v.Fault, v.Nodes = faultOf("what was sent cannot be told", err), all.Nodes
 	for _, l := range all.Limits {
 		one := sendsOfLimit{LimitCounts: l, Span: spanOf(l.Window)}
 		for _, k := range l.Keys {
-			row := sendsRow{Key: l.Key, Masked: strings.TrimPrefix(k.Masked, l.Key+"="), Hash: k.Hash, ID: k.ID, Counts: k.Counts, Rates: k.Rates, Unknown: k.Unknown}
-			if k.OfCountry != nil && k.OfCountry.OverHalf {
-				row.Country, row.Share, one.Marked = k.Country, *k.OfCountry, true
+			k.Masked = strings.TrimPrefix(k.Masked, l.Key+"=")
+			if k.OfCountry == nil || !k.OfCountry.OverHalf {
+				k.Country = ""
 			}
-			one.Rows = append(one.Rows, row)
+			one.Marked = one.Marked || k.Country != ""
+			one.Rows = append(one.Rows, sendsRow{k, l.Key})
 		}
 		v.Limits = append(v.Limits, one)
 	}
-	return view{name: "conversion", title: "Conversion", data: v}
+	return page{name: "conversion", title: "Conversion", data: v}
 }
 
 // spanOf returns a window in words: 1 day, 90 minutes.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // sent is what became of the codes of two limits.
@@ -22,7 +23,7 @@ func sent() admin.Conversion {
 		k.Country, k.OfCountry = country, &share
 		return k
 	}
-	return admin.Conversion{Nodes: []admin.NodeAnswer{{Node: "node-a", Said: "ok"}}, Limits: []sends.LimitCounts{
+	return admin.Conversion{Nodes: []view.NodeAnswer{{Node: "node-a", Said: "ok"}}, Limits: []sends.LimitCounts{
 		{
 			Route: "send", Limit: "unused", Key: "country", Mode: "shadow", ReturnOn: "verify", Subject: "number", Conversion: 35, Window: "14d", Floor: 7,
 			All: sends.Counts{Sent: 120000, Used: 78000, WouldRefuse: 8120, Wrong: 12},
@@ -74,29 +75,29 @@ func TestConversion_SaysWhatEnforcingWouldDo(t *testing.T) {
 }
 
 // tops are the keys of three limits.
-func tops() admin.Top {
-	key := func(name string, count, off int64) admin.TopKey {
-		return admin.TopKey{Masked: name, Hash: "h" + name, ID: "id:" + name, Count: count, Error: off}
+func tops() view.Top {
+	key := func(name string, count, off int64) view.TopKey {
+		return view.TopKey{Masked: name, Hash: "h" + name, ID: "id:" + name, Count: count, Error: off}
 	}
-	return admin.Top{Minutes: 15, Nodes: []admin.NodeAnswer{{Node: "node-a", Said: "ok"}}, Limits: []admin.TopLimit{
-		{Route: "sms", Limit: "phone", Key: "phone", Mode: "enforce", Refused: admin.TopList{Total: 1388, Keys: []admin.TopKey{key("p=4", 48, 0), key("p=1", 1340, 2)}}, Requests: admin.TopList{Total: 1312, Floor: 3, Keys: []admin.TopKey{key("p=3", 52, 0), key("p=4", 50, 0)}}},
-		{Route: "sms", Limit: "spread", Key: "ip", Mode: "enforce", Refused: admin.TopList{Total: 2500, Floor: 2}, Requests: admin.TopList{Total: 2500, Floor: 2, Keys: []admin.TopKey{key("ip=9", 100, 0)}}},
-		{Route: "verify", Limit: "guesses", Key: "phone", Mode: "shadow", Refused: admin.TopList{Total: 100, Keys: []admin.TopKey{key("p=4", 100, 0)}}},
+	return view.Top{Minutes: 15, Nodes: []view.NodeAnswer{{Node: "node-a", Said: "ok"}}, Limits: []view.TopLimit{
+		{Route: "sms", Limit: "phone", Key: "phone", Mode: "enforce", Refused: view.TopList{Total: 1388, Keys: []view.TopKey{key("p=4", 48, 0), key("p=1", 1340, 2)}}, Requests: view.TopList{Total: 1312, Floor: 3, Keys: []view.TopKey{key("p=3", 52, 0), key("p=4", 50, 0)}}},
+		{Route: "sms", Limit: "spread", Key: "ip", Mode: "enforce", Refused: view.TopList{Total: 2500, Floor: 2}, Requests: view.TopList{Total: 2500, Floor: 2, Keys: []view.TopKey{key("ip=9", 100, 0)}}},
+		{Route: "verify", Limit: "guesses", Key: "phone", Mode: "shadow", Refused: view.TopList{Total: 100, Keys: []view.TopKey{key("p=4", 100, 0)}}},
 	}}
 }
 
 // All limits are in one table, by their refusals.
 func TestTop_HasOneOrder(t *testing.T) {
-	var asked admin.TopQuery
+	var asked view.TopQuery
 	o := options()
-	o.Top = func(_ context.Context, q admin.TopQuery) (admin.Top, error) {
+	o.Top = func(_ context.Context, q view.TopQuery) (view.Top, error) {
 		asked = q
 		return tops(), nil
 	}
 	b := open(t, o)
 	p := b.get("/dashboard/top?minutes=5&route=sms&limit=phone")
 	p.shows(t, http.StatusOK, "last 5 minutes of node-a", "sms.spread: 2\u202f500", `<option selected>phone</option>`)
-	if want := (admin.TopQuery{Route: "sms", Limit: "phone", Minutes: 5, N: 50}); asked != want {
+	if want := (view.TopQuery{Route: "sms", Limit: "phone", Minutes: 5, N: 50}); asked != want {
 		t.Errorf("asked %+v, want %+v", asked, want)
 	}
 	want := []string{
@@ -119,7 +120,7 @@ func TestTop_HasOneOrder(t *testing.T) {
 // However many limits there are, the page is bounded.
 func TestTop_APageIsBounded(t *testing.T) {
 	o := options()
-	o.Top = func(context.Context, admin.TopQuery) (admin.Top, error) {
+	o.Top = func(context.Context, view.TopQuery) (view.Top, error) {
 		top := tops()
 		top.Limits = slices.Repeat(top.Limits, 300)
 		return top, nil
@@ -137,15 +138,15 @@ func outage() (o admin.Options, cut func()) {
 	away := error(nil)
 	gone := errors.New("redis is away")
 	statistics, leader, nodes := o.Statistics, o.Leader, o.Nodes
-	o.Statistics = func(ctx context.Context, n int) (admin.Statistics, error) {
+	o.Statistics = func(ctx context.Context, n int) (view.Statistics, error) {
 		if away != nil {
-			return admin.Statistics{}, away
+			return view.Statistics{}, away
 		}
 		return statistics(ctx, n)
 	}
-	o.Leader = func(ctx context.Context) (admin.Leadership, error) {
+	o.Leader = func(ctx context.Context) (view.Leadership, error) {
 		if away != nil {
-			return admin.Leadership{Self: "node-a"}, away
+			return view.Leadership{Self: "node-a"}, away
 		}
 		return leader(ctx)
 	}
@@ -161,7 +162,7 @@ func outage() (o admin.Options, cut func()) {
 		}
 		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "ok"}}
 	}
-	o.Self = func() admin.Member { return admin.Member{ID: "node-a", Generation: 7} }
+	o.Self = func() view.Member { return view.Member{ID: "node-a", Generation: 7} }
 	return o, func() { away = gone }
 }
 

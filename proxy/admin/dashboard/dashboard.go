@@ -16,7 +16,9 @@ import (
 	"encoding/hex"
 	"net/http"
 	"path"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -44,6 +46,7 @@ type dashboard struct {
 func New(o admin.Options) http.Handler {
 	d := &dashboard{
 		Options: o, sessions: newSessions(), gauge: newRateGauge(o.Gatherer),
+		looks: newFlashes[keyFlash](), pushes: newFlashes[configFlash](), directed: newFlashes[directiveFlash](),
 		pages: sync.OnceValue(parsePages), static: sync.OnceValue(readStatic),
 	}
 	mux := chi.NewMux()
@@ -55,9 +58,7 @@ func New(o admin.Options) http.Handler {
 	mux.Post("/dashboard/logout", d.logout)
 	mux.Get("/", d.page(d.showOverview))
 	mux.Get("/dashboard/series", d.protect(d.serveSeries))
-	if d.Events != nil {
-		mux.Get("/dashboard/events", d.protect(d.Stream))
-	}
+	mux.Get("/dashboard/events", d.protect(d.Stream))
 	mux.Get("/dashboard/routes", d.page(d.showRoutes))
 	mux.Get("/dashboard/keys", d.page(d.showKeys))
 	mux.Post("/dashboard/keys", d.page(d.lookUp))
@@ -65,29 +66,17 @@ func New(o admin.Options) http.Handler {
 	mux.Post("/dashboard/directives", d.page(d.changeDirective))
 	mux.Get("/dashboard/explain", d.page(d.showExplainForm))
 	mux.Post("/dashboard/explain", d.page(d.explain))
-	if d.Simulate != nil {
-		mux.Get("/dashboard/simulate", d.page(d.showSimulateForm))
-		mux.Post("/dashboard/simulate", d.requireSession(d.simulate))
-	}
+	mux.Get("/dashboard/simulate", d.page(d.showSimulateForm))
+	mux.Post("/dashboard/simulate", d.requireSession(d.simulate))
 	mux.Get("/dashboard/nodes", d.page(d.showNodes))
 	mux.Get("/dashboard/config", d.page(d.showConfig))
 	mux.Post("/dashboard/config/push", d.page(d.pushConfig))
 	mux.Post("/dashboard/config/rollback", d.page(d.rollback))
-	if d.Decisions != nil {
-		mux.Get("/dashboard/decisions", d.page(d.showDecisions))
-	}
-	if d.Top != nil {
-		mux.Get("/dashboard/top", d.page(d.showTop))
-	}
-	if d.Conversion != nil {
-		mux.Get("/dashboard/conversion", d.page(d.showConversion))
-	}
-	if d.Upstreams != nil {
-		mux.Get("/dashboard/upstreams", d.page(d.showUpstreams))
-	}
-	if d.Audit != nil {
-		mux.Get("/dashboard/audit", d.page(d.showAudit))
-	}
+	mux.Get("/dashboard/decisions", d.page(d.showDecisions))
+	mux.Get("/dashboard/top", d.page(d.showTop))
+	mux.Get("/dashboard/conversion", d.page(d.showConversion))
+	mux.Get("/dashboard/upstreams", d.page(d.showUpstreams))
+	mux.Get("/dashboard/audit", d.page(d.showAudit))
 	return mux
 }
 
@@ -163,44 +152,82 @@ const (
 // flash (POST, redirect, GET): reloading that page repeats nothing, and its address has no key.
 type flash[T any] struct {
 	who   string // the operator, who alone may see it
-	until time.Time
 	value T
-	shown bool
+	shown atomic.Bool
 }
 
-// flashes are the flashes of this node's pages. They are kept in memory: a restart ends them.
-type flashes[T any] struct {
-	mu    sync.Mutex // guards what follows
-	byID  map[string]flash[T]
-	order []string // oldest first
+// flashes are the flashes of this node's pages.
+type flashes[T any] struct{ kept[*flash[T]] }
+
+func newFlashes[T any]() flashes[T] {
+	return flashes[T]{kept[*flash[T]]{ttl: flashTTL, most: maxFlashes}}
 }
 
 // keep returns the id of a new flash.
 func (f *flashes[T]) keep(who string, value T, now time.Time) string {
-	id := rand.Text()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.byID == nil {
-		f.byID = map[string]flash[T]{}
-	}
-	for len(f.order) > 0 && (len(f.order) >= maxFlashes || !now.Before(f.byID[f.order[0]].until)) {
-		delete(f.byID, f.order[0])
-		f.order = f.order[1:]
-	}
-	f.byID[id], f.order = flash[T]{who: who, until: now.Add(flashTTL), value: value}, append(f.order, id)
-	return id
+	return f.add(&flash[T]{who: who, value: value}, now)
 }
 
 // show returns a flash of an operator, and whether this is the first time.
 func (f *flashes[T]) show(id, who string, now time.Time) (value T, first, found bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at, found := f.byID[id]
-	if !found || at.who != who || !now.Before(at.until) {
+	at, found := f.find(id, now)
+	if !found || at.who != who {
 		return value, false, false
 	}
-	first = !at.shown
-	at.shown = true
-	f.byID[id] = at
-	return at.value, first, true
+	return at.value, !at.shown.Swap(true), true
+}
+
+// kept are values by random ids, each for some time. A new one replaces the oldest if there are too many. They are
+// in memory: a restart ends them.
+type kept[T any] struct {
+	ttl  time.Duration
+	most int
+
+	mu    sync.Mutex // guards what follows
+	byID  map[string]keptValue[T]
+	order []string // oldest first
+}
+
+type keptValue[T any] struct {
+	value T
+	until time.Time
+}
+
+// add returns the id of a new value.
+func (k *kept[T]) add(value T, now time.Time) string {
+	id := rand.Text()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.byID == nil {
+		k.byID = map[string]keptValue[T]{}
+	}
+	for len(k.order) > 0 && (len(k.order) >= k.most || !now.Before(k.byID[k.order[0]].until)) {
+		k.removeLocked(k.order[0])
+	}
+	k.byID[id], k.order = keptValue[T]{value, now.Add(k.ttl)}, append(k.order, id)
+	return id
+}
+
+// find returns the value with that id, unless its time is over.
+func (k *kept[T]) find(id string, now time.Time) (value T, found bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at, found := k.byID[id]
+	if found && !now.Before(at.until) {
+		k.removeLocked(id)
+		return value, false
+	}
+	return at.value, found
+}
+
+// remove removes the value with that id, if there is one.
+func (k *kept[T]) remove(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.removeLocked(id)
+}
+
+func (k *kept[T]) removeLocked(id string) {
+	delete(k.byID, id)
+	k.order = slices.DeleteFunc(k.order, func(other string) bool { return other == id })
 }

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 func TestDashboard_ShowsEveryPage(t *testing.T) {
@@ -89,8 +89,8 @@ func TestDashboard_LivePartComesAlone(t *testing.T) {
 func TestDashboard_SaysWhatCannotBeKnown(t *testing.T) {
 	o := options()
 	away := errors.New("redis is away")
-	o.Statistics = func(context.Context, int) (admin.Statistics, error) { return admin.Statistics{}, away }
-	o.Leader = func(context.Context) (admin.Leadership, error) { return admin.Leadership{}, away }
+	o.Statistics = func(context.Context, int) (view.Statistics, error) { return view.Statistics{}, away }
+	o.Leader = func(context.Context) (view.Leadership, error) { return view.Leadership{}, away }
 	o.Nodes = func(context.Context) (admin.Nodes, error) { return admin.Nodes{}, away }
 	o.Ready = func(context.Context) admin.Readiness {
 		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "no answer"}}
@@ -105,26 +105,26 @@ func TestDashboard_SaysWhatCannotBeKnown(t *testing.T) {
 func TestDashboard_EscapesWhatItShows(t *testing.T) {
 	const evil = `<script>alert(1)</script>"'`
 	o := options()
-	o.Routes = func(context.Context) (admin.Routes, error) {
-		return admin.Routes{Routes: []admin.Route{{Name: evil, Path: evil}}}, nil
+	o.Routes = func(context.Context) (view.Routes, error) {
+		return view.Routes{Routes: []view.Route{{Name: evil, Path: evil}}}, nil
 	}
-	o.Limits = func(context.Context) (admin.Limits, error) {
-		return admin.Limits{Limits: []admin.Limit{{Route: evil, Name: evil, Key: evil, Rates: []string{evil}, Mode: evil}}}, nil
+	o.Limits = func(context.Context) (view.Limits, error) {
+		return view.Limits{Limits: []view.Limit{{Route: evil, Name: evil, Key: evil, Rates: []string{evil}, Mode: evil}}}, nil
 	}
-	o.Decisions = func(context.Context, admin.DecisionQuery) (admin.Decisions, error) {
-		return admin.Decisions{Decisions: []admin.Decision{{RequestID: evil, Method: evil, Path: evil, Outcome: evil, Limits: []admin.DecisionLimit{{Limit: evil, Key: evil, Masked: evil, Hash: evil, ID: evil}}}}}, nil
+	o.Decisions = func(context.Context, view.DecisionQuery) (view.Decisions, error) {
+		return view.Decisions{Decisions: []view.Decision{{Decided: view.Decided{RequestID: evil, Method: evil, Path: evil, Outcome: evil, Limits: []view.DecisionLimit{{Limit: evil, Key: evil, Masked: evil, Hash: evil, ID: evil}}}}}}, nil
 	}
-	o.Top = func(context.Context, admin.TopQuery) (admin.Top, error) {
-		return admin.Top{Limits: []admin.TopLimit{{Route: evil, Limit: evil, Key: evil, Refused: admin.TopList{Total: 1, Keys: []admin.TopKey{{Masked: evil, ID: evil, Count: 1}}}}}}, nil
+	o.Top = func(context.Context, view.TopQuery) (view.Top, error) {
+		return view.Top{Limits: []view.TopLimit{{Route: evil, Limit: evil, Key: evil, Refused: view.TopList{Total: 1, Keys: []view.TopKey{{Masked: evil, ID: evil, Count: 1}}}}}}, nil
 	}
-	o.Audit = func(context.Context, admin.AuditQuery) (admin.Audit, error) {
-		return admin.Audit{Entries: []admin.AuditEntry{{Who: evil, Action: evil, Reason: evil, Masked: evil}}, Next: evil}, nil
+	o.Audit = func(context.Context, view.AuditQuery) (view.Audit, error) {
+		return view.Audit{Entries: []view.AuditEntry{{Who: evil, Action: evil, Reason: evil, Masked: evil}}, Next: evil}, nil
 	}
-	o.Upstreams = func(context.Context) (admin.Upstreams, error) {
-		return admin.Upstreams{Upstreams: []admin.Upstream{{UpstreamState: proxy.UpstreamState{Name: evil, Routes: []string{evil}, Balance: evil, Checked: evil}, Targets: []admin.Target{{Target: evil, State: evil, Results: map[string]int64{evil: 1}, Nodes: []admin.TargetNode{{Node: evil, TargetState: proxy.TargetState{State: evil}}}}}}}}, nil
+	o.Upstreams = func(context.Context) (view.Upstreams, error) {
+		return view.Upstreams{Upstreams: []view.Upstream{{UpstreamState: view.UpstreamState{Name: evil, Routes: []string{evil}, Balance: evil, Checked: evil}, Targets: []view.Target{{Target: evil, State: evil, Results: map[string]int64{evil: 1}, Nodes: []view.TargetNode{{Node: evil, TargetState: view.TargetState{State: evil}}}}}}}}, nil
 	}
-	o.Standing = func(_ context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
-		return proxy.KeyStanding{Notes: []string{evil}, Limits: []proxy.LimitStanding{{Route: evil, Limit: evil, Masked: evil}}}, nil
+	o.Standing = func(_ context.Context, q view.KeyQuery) (view.KeyStanding, error) {
+		return view.KeyStanding{Notes: []string{evil}, Limits: []view.LimitStanding{{Route: evil, Limit: evil, Masked: evil}}}, nil
 	}
 	b := open(t, o)
 	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", evil, "value", evil, "route", evil))
@@ -137,27 +137,16 @@ func TestDashboard_EscapesWhatItShows(t *testing.T) {
 	}
 }
 
-// Pages of which there is no data are not there, and nothing leads to them.
-func TestDashboard_LeavesOutWhatIsNotKept(t *testing.T) {
-	b := open(t, options())
-	for _, name := range []string{"decisions", "top", "upstreams", "audit", "simulate"} {
-		b.get("/dashboard/"+name).shows(t, http.StatusNotFound)
-		if strings.Contains(b.get("/").text, "/dashboard/"+name) {
-			t.Errorf("got a link to %s", name)
-		}
-	}
-}
-
 func TestDashboard_AsksForDecisionsAsFiltered(t *testing.T) {
-	var asked admin.DecisionQuery
+	var asked view.DecisionQuery
 	o := options()
-	o.Decisions = func(_ context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
+	o.Decisions = func(_ context.Context, q view.DecisionQuery) (view.Decisions, error) {
 		asked = q
-		return admin.Decisions{Nodes: []admin.NodeAnswer{{Node: "node-c", Said: "no answer"}}}, nil
+		return view.Decisions{Nodes: []view.NodeAnswer{{Node: "node-c", Said: "no answer"}}}, nil
 	}
 	b := open(t, o)
 	b.get("/dashboard/decisions?request=r-1&route=sms&limit=phone&outcome=refused&hash=0123").shows(t, http.StatusOK, "node-c: no answer", "No request of the last minutes is like that")
-	want := admin.DecisionQuery{RequestID: "r-1", Route: "sms", Limit: "phone", Outcome: "refused", Key: "0123", N: 50}
+	want := view.DecisionQuery{RequestID: "r-1", Route: "sms", Limit: "phone", Outcome: "refused", Key: "0123", N: 50}
 	if asked != want {
 		t.Errorf("got %+v, want %+v", asked, want)
 	}
@@ -170,7 +159,7 @@ func TestNodes_NamesTheLostAndTheOddOneOut(t *testing.T) {
 	nodes := o.Nodes
 	o.Nodes = func(ctx context.Context) (admin.Nodes, error) {
 		all, err := nodes(ctx)
-		all.Lost = []admin.Member{{ID: "node-c", Generation: 6, Started: at.Add(-time.Hour), Seen: at}}
+		all.Lost = []view.Member{{ID: "node-c", Generation: 6, Started: at.Add(-time.Hour), Seen: at}}
 		all.Configurations = []admin.NodeGroup{{Hash: "aaaaaaaaaaaaaaaa", Generation: 7, Source: "redis", Nodes: []string{"node-a", "node-d"}}, {Hash: "bbbbbbbbbbbbbbbb", Generation: 6, Source: "file", Nodes: []string{"node-b"}, Changes: []config.Change{{What: "limit", Name: "sms.phone", Was: "{rate: 5/1m}", Is: "{rate: 3/1m}", Fields: []config.FieldChange{{Name: "rates", Was: "5/1m", Is: "3/1m"}}}}},
 			{Hash: "cc", Nodes: []string{"node-e"}, Unknown: "node-e did not say what it serves"}}
 		return all, err
@@ -181,16 +170,16 @@ func TestNodes_NamesTheLostAndTheOddOneOut(t *testing.T) {
 
 // A decision is one line with its sentence; the limits that were not asked are a number, and the rest is folded.
 func TestDecisions_AreOneLineEach(t *testing.T) {
-	var asked []admin.DecisionQuery
+	var asked []view.DecisionQuery
 	left := int64(1234)
 	at := time.Date(2026, 1, 31, 9, 30, 0, 5, time.UTC)
-	one := admin.Decision{RequestID: "r-1", At: at, Route: "sms", Method: "POST", Path: "/sms?a=b", Status: 429, Outcome: "refused", Summary: "refused by sms.phone 5/1h, passes 09:31:00 UTC (60 s)", Limits: []admin.DecisionLimit{
+	one := view.Decision{Decided: view.Decided{RequestID: "r-1", At: at, Route: "sms", Method: "POST", Path: "/sms?a=b", Status: 429, Outcome: "refused", Summary: "refused by sms.phone 5/1h, passes 09:31:00 UTC (60 s)", Limits: []view.DecisionLimit{
 		{Limit: "phone", Permits: "5/1h", Result: "refused", Key: "phone", Masked: "phone=+86138****8000", ID: "id:x", Left: &left}, {Limit: "ip", Result: "not_asked", Key: "client_ip", Masked: "client_ip=203.0.113.9"}, {Limit: "more", Result: "not_asked"},
-	}}
+	}}}
 	o := options()
-	o.Decisions = func(_ context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
+	o.Decisions = func(_ context.Context, q view.DecisionQuery) (view.Decisions, error) {
 		asked = append(asked, q)
-		return admin.Decisions{Decisions: slices.Repeat([]admin.Decision{one}, q.N)}, nil
+		return view.Decisions{Decisions: slices.Repeat([]view.Decision{one}, q.N)}, nil
 	}
 	b := open(t, o)
 	p := b.get("/dashboard/decisions?route=none&outcome=rejected")
@@ -203,7 +192,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 		t.Errorf("the page has %d elements; want at most 3000", n)
 	}
 	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "(phone=&#43;86138****8000)", `name="client" value="203.0.113.9"`)
-	if want := []admin.DecisionQuery{{Route: "none", Outcome: "rejected", N: 50}, {RequestID: "r-1", N: 1}}; !slices.Equal(asked, want) {
+	if want := []view.DecisionQuery{{Route: "none", Outcome: "rejected", N: 50}, {RequestID: "r-1", N: 1}}; !slices.Equal(asked, want) {
 		t.Errorf("asked %+v, want %+v", asked, want)
 	}
 }
@@ -212,17 +201,17 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 func TestDashboard_ShowsUpstreams(t *testing.T) {
 	at := time.Now()
 	o := options()
-	said := admin.Upstreams{Nodes: []admin.NodeAnswer{{Node: "node-a", Said: "ok"}, {Node: "node-b"}}, Upstreams: []admin.Upstream{{
-		UpstreamState: proxy.UpstreamState{
+	said := view.Upstreams{Nodes: []view.NodeAnswer{{Node: "node-a", Said: "ok"}, {Node: "node-b"}}, Upstreams: []view.Upstream{{
+		UpstreamState: view.UpstreamState{
 			Name: "sms", Routes: []string{"send", "verify"}, Balance: "least_loaded", Protocol: "http1", Checked: "/healthz", MaxConnections: 9, Queue: 5, Waiting: 2, Retries: 1, Retried: 1234,
 		},
-		Targets: []admin.Target{
-			{Target: "http://10.0.0.1:80", Weight: 2, State: "healthy", Requests: 5000, Results: map[string]int64{"ok": 5000}, Nodes: []admin.TargetNode{{Node: "node-a", TargetState: proxy.TargetState{State: "healthy"}}}},
+		Targets: []view.Target{
+			{Target: "http://10.0.0.1:80", Weight: 2, State: "healthy", Requests: 5000, Results: map[string]int64{"ok": 5000}, Nodes: []view.TargetNode{{Node: "node-a", TargetState: view.TargetState{State: "healthy"}}}},
 			{Target: "http://10.0.0.2:80", Weight: 1, State: "ejected", InFlight: 3, Requests: 200, Errors: 50, Results: map[string]int64{"ok": 150, "connect": 50},
-				Nodes: []admin.TargetNode{{Node: "node-a", TargetState: proxy.TargetState{State: "ejected", FailedConnects: 5, EjectedUntil: at.Add(10 * time.Second)}}, {Node: "node-b", TargetState: proxy.TargetState{State: "unhealthy", FailedChecks: 3}}}},
+				Nodes: []view.TargetNode{{Node: "node-a", TargetState: view.TargetState{State: "ejected", FailedConnects: 5, EjectedUntil: at.Add(10 * time.Second)}}, {Node: "node-b", TargetState: view.TargetState{State: "unhealthy", FailedChecks: 3}}}},
 		},
 	}}}
-	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return said, nil }
+	o.Upstreams = func(context.Context) (view.Upstreams, error) { return said, nil }
 	b := open(t, o)
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not in good health", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
 		"2 waiting", "1\u202f234 requests were retried", "weight 2", "25.0 %", "ejected for", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
@@ -230,19 +219,19 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "The only target is healthy")
 	said.Upstreams = nil
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "No route forwards to an upstream")
-	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return admin.Upstreams{}, errors.New("redis is away") }
+	o.Upstreams = func(context.Context) (view.Upstreams, error) { return view.Upstreams{}, errors.New("redis is away") }
 	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, "upstreams cannot be told of: redis is away")
 }
 
 // A limit of several routes is one row, with its routes and what it decided for all of them.
 func TestRoutes_ShowACommonLimitOnce(t *testing.T) {
 	o := options()
-	o.Limits = func(context.Context) (admin.Limits, error) {
-		return admin.Limits{Limits: []admin.Limit{{Routes: []string{"sms", "verify"}, Name: "account", Key: "user", Rates: []string{"9/1h"}, Mode: "enforce"}}}, nil
+	o.Limits = func(context.Context) (view.Limits, error) {
+		return view.Limits{Limits: []view.Limit{{Routes: []string{"sms", "verify"}, Name: "account", Key: "user", Rates: []string{"9/1h"}, Mode: "enforce"}}}, nil
 	}
-	o.Statistics = func(context.Context, int) (admin.Statistics, error) {
+	o.Statistics = func(context.Context, int) (view.Statistics, error) {
 		at := time.Now().UTC().Add(-2 * time.Minute).Truncate(time.Minute)
-		return admin.Statistics{Minutes: []admin.Minute{{At: at, Routes: []admin.RouteMinute{{Route: "sms", Requests: 40, Allowed: 40}, {Limits: []admin.LimitMinute{{Limit: "account", Allowed: 4321, Refused: 1234}}}}}}}, nil
+		return view.Statistics{Minutes: []view.Minute{{At: at, Routes: []view.RouteMinute{{Route: "sms", Requests: 40, Allowed: 40}, {Limits: []view.LimitMinute{{Limit: "account", Allowed: 4321, Refused: 1234}}}}}}}, nil
 	}
 	p := open(t, o).get("/dashboard/routes")
 	p.shows(t, http.StatusOK, "Limits of several routes", `account<span class="sub">by user</span><span class="sub">sms, verify</span>`,
@@ -255,23 +244,23 @@ func TestRoutes_ShowACommonLimitOnce(t *testing.T) {
 // manyRoutes are 500 routes of two limits each.
 func manyRoutes() admin.Options {
 	o := options()
-	var routes admin.Routes
-	var limits admin.Limits
-	m := admin.Minute{At: time.Now().UTC().Truncate(time.Minute)}
+	var routes view.Routes
+	var limits view.Limits
+	m := view.Minute{At: time.Now().UTC().Truncate(time.Minute)}
 	for i := range 500 {
 		name := fmt.Sprint("route-", i)
-		routes.Routes = append(routes.Routes, admin.Route{Name: name, Path: "/v1/" + name})
-		r := admin.RouteMinute{Route: name, Requests: int64(i), Allowed: int64(i)}
+		routes.Routes = append(routes.Routes, view.Route{Name: name, Path: "/v1/" + name})
+		r := view.RouteMinute{Route: name, Requests: int64(i), Allowed: int64(i)}
 		for _, l := range []string{"phone", "address"} {
-			limits.Limits = append(limits.Limits, admin.Limit{Route: name, Name: l, Key: l, Rates: []string{"5/1h", "10/24h"}, Mode: "enforce"})
-			r.Limits = append(r.Limits, admin.LimitMinute{Limit: l, Allowed: int64(i)})
+			limits.Limits = append(limits.Limits, view.Limit{Route: name, Name: l, Key: l, Rates: []string{"5/1h", "10/24h"}, Mode: "enforce"})
+			r.Limits = append(r.Limits, view.LimitMinute{Limit: l, Allowed: int64(i)})
 		}
 		m.Routes = append(m.Routes, r)
 	}
-	o.Routes = func(context.Context) (admin.Routes, error) { return routes, nil }
-	o.Limits = func(context.Context) (admin.Limits, error) { return limits, nil }
-	o.Statistics = func(context.Context, int) (admin.Statistics, error) {
-		return admin.Statistics{Minutes: []admin.Minute{m}}, nil
+	o.Routes = func(context.Context) (view.Routes, error) { return routes, nil }
+	o.Limits = func(context.Context) (view.Limits, error) { return limits, nil }
+	o.Statistics = func(context.Context, int) (view.Statistics, error) {
+		return view.Statistics{Minutes: []view.Minute{m}}, nil
 	}
 	return o
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // decisionsShown is the number of requests of a page.
@@ -15,11 +15,11 @@ const decisionsShown = 50
 
 // A decisionsView is the data of the page of recent decisions.
 type decisionsView struct {
-	Query    admin.DecisionQuery
+	Query    view.DecisionQuery
 	Outcomes []string
 	Routes   []string
 	Limits   []string
-	Said     admin.Decisions
+	Said     view.Decisions
 	Fault    fault
 	Before   string // cursor for the next page; empty at the end
 	At       time.Time
@@ -31,9 +31,9 @@ func (v decisionsView) Filtered() bool {
 	return q.RequestID != "" || q.Route != "" || q.Limit != "" || q.Outcome != "" || q.Key != "" || !q.Before.IsZero()
 }
 
-func (d *dashboard) showDecisions(r *http.Request) view {
+func (d *dashboard) showDecisions(r *http.Request) page {
 	f := r.URL.Query()
-	v := decisionsView{At: time.Now(), Outcomes: []string{"refused", "shadow_refused", "rejected", "allowed"}, Query: admin.DecisionQuery{
+	v := decisionsView{At: time.Now(), Outcomes: []string{"refused", "shadow_refused", "rejected", "allowed"}, Query: view.DecisionQuery{
 		RequestID: cmp.Or(f.Get("request"), f.Get("request_id")), Route: f.Get("route"), Limit: f.Get("limit"), Outcome: f.Get("outcome"), Key: f.Get("hash"), N: decisionsShown,
 	}}
 	if t, err := time.Parse(time.RFC3339Nano, f.Get("before")); err == nil {
@@ -55,7 +55,7 @@ func (d *dashboard) showDecisions(r *http.Request) view {
 	}
 	slices.Sort(v.Routes)
 	v.Routes = append(v.Routes, unmatched)
-	return view{name: "decisions", title: "Decisions", data: v}
+	return page{name: "decisions", title: "Decisions", data: v}
 }
 
 // URL returns the address of the next page.
@@ -71,8 +71,8 @@ func (v decisionsView) URL() string {
 
 // A decisionRow is a decision with the limits that were asked, and how many of its limits were not.
 type decisionRow struct {
-	admin.Decision
-	Asked    []admin.DecisionLimit
+	view.Decision
+	Asked    []view.DecisionLimit
 	NotAsked int
 }
 
@@ -108,11 +108,11 @@ func (r decisionRow) Explain() string {
 }
 
 // silentNodes returns the nodes that did not reply.
-func silentNodes(nodes []admin.NodeAnswer) []admin.NodeAnswer {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n admin.NodeAnswer) bool { return n.Said == "ok" })
+func silentNodes(nodes []view.NodeAnswer) []view.NodeAnswer {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n view.NodeAnswer) bool { return n.Said == "ok" })
 }
 
 // repliedNodes returns the nodes that replied.
-func repliedNodes(nodes []admin.NodeAnswer) []admin.NodeAnswer {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n admin.NodeAnswer) bool { return n.Said != "ok" })
+func repliedNodes(nodes []view.NodeAnswer) []view.NodeAnswer {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n view.NodeAnswer) bool { return n.Said != "ok" })
 }

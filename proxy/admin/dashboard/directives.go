@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // maxDirectives is how many directives a page lists, and maxNamed how many the banner names.
@@ -128,7 +128,7 @@ func (d *dashboard) held(ctx context.Context, kind string) ([]directive.Directiv
 }
 
 // changeDirective does what the form says. What is begun must be confirmed first.
-func (d *dashboard) changeDirective(r *http.Request) view {
+func (d *dashboard) changeDirective(r *http.Request) page {
 	if !sessionOf(r).Write() {
 		return denied("ban networks, or begin or end maintenance")
 	}
@@ -144,14 +144,9 @@ func (d *dashboard) changeDirective(r *http.Request) view {
 		f.Done, f.Good, err = d.carryOut(r.Context(), c)
 	}
 	if err != nil {
-		var known *admin.Problem
-		f.Status = http.StatusUnprocessableEntity
-		if errors.As(err, &known) {
-			f.Status = cmp.Or(known.Status, f.Status)
-		}
-		f.Fault = faultOf("nothing was changed", err)
+		f.Status, f.Fault = statusOf(err), faultOf("nothing was changed", err)
 	}
-	return view{redirect: c.page() + "?done=" + d.directed.keep(sessionOf(r).Name, f, time.Now()) + "#h-directives"}
+	return page{redirect: c.page() + "?done=" + d.directed.keep(sessionOf(r).Name, f, time.Now()) + "#h-directives"}
 }
 
 var (
@@ -183,7 +178,7 @@ func directiveOf(r *http.Request) (c directiveChange, err error) {
 }
 
 // span returns how long the directive is to hold. Maintenance without a time holds until it is ended.
-func (c directiveChange) span() (s proxy.Span, err error) {
+func (c directiveChange) span() (s view.Span, err error) {
 	if c.For == "" && c.Kind != kindBan {
 		return 0, nil
 	}
@@ -236,10 +231,10 @@ func (d *dashboard) carryOut(ctx context.Context, c directiveChange) (done strin
 		}
 		return done + c.Where() + ", " + m.Where(), m.Everywhere, err
 	}
-	k := proxy.KeyChange{KeyQuery: proxy.KeyQuery{Pairs: []proxy.KeyPair{{Key: "client_ip", Value: c.Network.String()}}, Route: c.Route}, Action: proxy.KeyBan, For: lasts, Reason: c.Reason}
+	k := view.KeyChange{KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: c.Network.String()}}, Route: c.Route}, Action: view.KeyBan, For: lasts, Reason: c.Reason}
 	done = "Banned for " + c.For + ": "
 	if c.Ends {
-		k.Action, k.For, done = proxy.KeyUnban, 0, "Unbanned: "
+		k.Action, k.For, done = view.KeyUnban, 0, "Unbanned: "
 	}
 	result, err := d.Change(ctx, k)
 	done += c.Network.String() + " on " + c.Where() + ", " + result.Where()

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/directive"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // given are what the operators of a weir have set.
@@ -27,7 +27,7 @@ func (g *given) remove(name string) error {
 	before := len(g.on)
 	g.on = slices.DeleteFunc(g.on, func(d directive.Directive) bool { return d.Name() == name })
 	if len(g.on) == before {
-		return fmt.Errorf("%w: it is not on", proxy.ErrKeyQuery)
+		return fmt.Errorf("%w: it is not on", view.ErrKeyQuery)
 	}
 	return nil
 }
@@ -42,19 +42,19 @@ func (g *given) kind(bans string) (on []directive.Directive) {
 	return on
 }
 
-func (g *given) change(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+func (g *given) change(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
 	network, err := netip.ParsePrefix(c.Pairs[0].Value)
 	if err != nil || c.Pairs[0].Key != "client_ip" {
-		return proxy.KeyResult{}, proxy.ErrKeyQuery
+		return view.KeyResult{}, view.ErrKeyQuery
 	}
 	g.done = append(g.done, fmt.Sprint(c.Action, " ", network, " ", c.Route, " ", c.For, " ", c.Reason))
 	d := directive.Directive{Network: network, Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason, At: time.Now().UTC()}
-	if c.Action == proxy.KeyUnban {
-		return proxy.KeyResult{Network: &network, Everywhere: true}, g.remove(d.Name())
+	if c.Action == view.KeyUnban {
+		return view.KeyResult{Network: &network, Everywhere: true}, g.remove(d.Name())
 	}
 	d.Until = d.At.Add(time.Duration(c.For))
 	g.on = append(g.on, d)
-	return proxy.KeyResult{Network: &network, Everywhere: true}, nil
+	return view.KeyResult{Network: &network, Everywhere: true}, nil
 }
 
 func (g *given) set(ctx context.Context, c admin.MaintenanceChange) (admin.Maintenance, error) {

@@ -7,8 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An explainView is the data of the page that explains a request.
@@ -21,29 +20,29 @@ type explainView struct {
 	Client  string
 	Fault   fault
 	// Decided is the decision about the request that is to be explained; nil if none is named.
-	Decided *admin.Decision
+	Decided *view.Decision
 	// Explained is nil before the form was sent.
-	Explained *proxy.Explanation
+	Explained *view.Explanation
 }
 
 // showExplainForm shows the form, filled in from a decision if its method and URL are given: header and body
 // of a request are not kept, its address only as a key.
-func (d *dashboard) showExplainForm(r *http.Request) view {
+func (d *dashboard) showExplainForm(r *http.Request) page {
 	f := r.URL.Query()
 	v := explainView{Methods: methods(), Method: cmp.Or(f.Get("method"), http.MethodGet), URL: f.Get("url")}
-	if id := f.Get("request"); id != "" && d.Decisions != nil {
-		said, err := d.Decisions(r.Context(), admin.DecisionQuery{RequestID: id, N: 1})
+	if id := f.Get("request"); id != "" {
+		said, err := d.Decisions(r.Context(), view.DecisionQuery{RequestID: id, N: 1})
 		v.Fault = faultOf("the decision cannot be read", err)
 		if len(said.Decisions) > 0 {
 			v.Decided = &said.Decisions[0]
 			v.Client = clientOf(v.Decided)
 		}
 	}
-	return view{name: "explain", title: "Explain", data: v}
+	return page{name: "explain", title: "Explain", data: v}
 }
 
 // clientOf returns the address of the client, if a limit counted by it and it is shown in clear.
-func clientOf(d *admin.Decision) string {
+func clientOf(d *view.Decision) string {
 	for _, l := range d.Limits {
 		if text, found := strings.CutPrefix(l.Masked, "client_ip="); found {
 			if _, err := netip.ParseAddr(text); err == nil {
@@ -56,7 +55,7 @@ func clientOf(d *admin.Decision) string {
 
 func methods() []string { return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} }
 
-func (d *dashboard) explain(r *http.Request) view {
+func (d *dashboard) explain(r *http.Request) page {
 	f := r.PostForm
 	v := explainView{
 		Methods: methods(), Method: strings.TrimSpace(f.Get("method")), URL: strings.TrimSpace(f.Get("url")),
@@ -64,7 +63,7 @@ func (d *dashboard) explain(r *http.Request) view {
 	}
 	request, err := v.request()
 	if err == nil {
-		var said proxy.Explanation
+		var said view.Explanation
 		if said, err = d.Explain(r.Context(), request); err == nil {
 			v.Explained = &said
 		}
@@ -73,7 +72,7 @@ func (d *dashboard) explain(r *http.Request) view {
 	if err != nil {
 		v.Fault, status = faultOf("this cannot be explained", err), http.StatusUnprocessableEntity
 	}
-	return view{name: "explain", title: "Explain", status: status, data: v}
+	return page{name: "explain", title: "Explain", status: status, data: v}
 }
 
 var (
@@ -82,8 +81,8 @@ var (
 )
 
 // request returns the request that the form describes.
-func (v explainView) request() (proxy.ExplainRequest, error) {
-	r := proxy.ExplainRequest{Method: v.Method, URL: v.URL, Body: v.Body, Header: map[string][]string{}}
+func (v explainView) request() (view.ExplainRequest, error) {
+	r := view.ExplainRequest{Method: v.Method, URL: v.URL, Body: v.Body, Header: map[string][]string{}}
 	for line := range strings.Lines(v.Header) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // maxPairs is the number of parts of a joined key in the form.
@@ -34,25 +34,25 @@ type keysView struct {
 
 // A keyFlash is what a form of the page of a key has led to. All but the query is shown once.
 type keyFlash struct {
-	Query  proxy.KeyQuery
+	Query  view.KeyQuery
 	Fault  fault
 	Status int // with a fault
-	Result *proxy.KeyResult
+	Result *view.KeyResult
 	Verb   string     // past tense of the action
 	Ask    *keyChange // to be confirmed
 }
 
 // A keyChange is a change of a key that has the given version.
 type keyChange struct {
-	proxy.KeyChange
+	view.KeyChange
 	Version string
 }
 
 // Pairs returns the pairs of the query, and empty ones to fill in.
-func (v keysView) Pairs() []proxy.KeyPair {
+func (v keysView) Pairs() []view.KeyPair {
 	pairs := slices.Clone(v.Query.Pairs)
 	for len(pairs) < maxPairs {
-		pairs = append(pairs, proxy.KeyPair{})
+		pairs = append(pairs, view.KeyPair{})
 	}
 	return pairs
 }
@@ -64,25 +64,25 @@ func (v keysView) More() bool {
 
 // Banned reports whether the key is banned by a limit.
 func (v keysView) Banned() bool {
-	return v.State != nil && slices.ContainsFunc(v.State.Limits, func(l proxy.LimitStanding) bool { return !l.BannedUntil.IsZero() })
+	return v.State != nil && slices.ContainsFunc(v.State.Limits, func(l view.LimitStanding) bool { return !l.BannedUntil.IsZero() })
 }
 
 // Offers reports whether an action on the key is possible.
 func (v keysView) Offers(a string) bool {
-	switch proxy.KeyAction(a) {
-	case proxy.KeyUnban:
+	switch view.KeyAction(a) {
+	case view.KeyUnban:
 		return v.Banned()
-	case proxy.KeyAssign:
+	case view.KeyAssign:
 		return len(v.Plans) > 0
-	case proxy.KeyUnassign:
-		return slices.ContainsFunc(v.own(), func(l proxy.LimitStanding) bool { return !l.PlanUntil.IsZero() })
+	case view.KeyUnassign:
+		return slices.ContainsFunc(v.own(), func(l view.LimitStanding) bool { return !l.PlanUntil.IsZero() })
 	}
 	return true
 }
 
 // own returns the limits that count by the key itself, and not by a part of it.
-func (v keysView) own() []proxy.LimitStanding {
-	return slices.DeleteFunc(slices.Clone(v.State.Limits), func(l proxy.LimitStanding) bool { return l.Derived })
+func (v keysView) own() []view.LimitStanding {
+	return slices.DeleteFunc(slices.Clone(v.State.Limits), func(l view.LimitStanding) bool { return l.Derived })
 }
 
 // Masked returns the key, masked.
@@ -104,13 +104,13 @@ func (v keysView) Hash() string {
 // Changeable returns the names of the limits that a change applies to.
 func (v keysView) Changeable() (names []string) {
 	for _, l := range v.own() {
-		names = append(names, proxy.LimitName(l.Route, l.Limit))
+		names = append(names, view.LimitName(l.Route, l.Limit))
 	}
 	return names
 }
 
 // showKeys shows the form, and the key that was looked up, if its flash is named.
-func (d *dashboard) showKeys(r *http.Request) view {
+func (d *dashboard) showKeys(r *http.Request) page {
 	v := keysView{At: time.Now()}
 	v.Look = r.URL.Query().Get("look")
 	if v.Look == "" {
@@ -139,29 +139,27 @@ func (d *dashboard) showKeys(r *http.Request) view {
 }
 
 // toKey redirects to the page of a key.
-func (d *dashboard) toKey(r *http.Request, f keyFlash) view {
-	return view{redirect: "/dashboard/keys?look=" + d.looks.keep(sessionOf(r).Name, f, time.Now())}
+func (d *dashboard) toKey(r *http.Request, f keyFlash) page {
+	return page{redirect: "/dashboard/keys?look=" + d.looks.keep(sessionOf(r).Name, f, time.Now())}
 }
 
 // keys returns the page of keys, with the choices from the configuration.
-func (d *dashboard) keys(r *http.Request, v keysView) view {
+func (d *dashboard) keys(r *http.Request, v keysView) page {
 	limits, err := d.Limits(r.Context())
 	if err != nil && v.Fault == "" {
 		v.Fault = faultOf("limits cannot be read", err)
 	}
 	for _, l := range limits.Limits {
-		names := l.Parts
-		if len(names) == 0 {
-			names = []string{l.Key}
+		if len(l.Parts) == 0 {
+			l.Parts = []string{l.Key}
 		}
-		v.Names = append(v.Names, names...)
-		v.Routes = append(v.Routes, routesOf(l)...)
-		v.Limits = append(v.Limits, l.Name)
-		if v.State != nil && slices.ContainsFunc(v.own(), func(s proxy.LimitStanding) bool { return s.Route == l.Route && s.Limit == l.Name }) {
+		v.Names = append(v.Names, l.Parts...)
+		if v.State != nil && slices.ContainsFunc(v.own(), func(s view.LimitStanding) bool { return s.Route == l.Route && s.Limit == l.Name }) {
 			v.Plans = append(v.Plans, l.Plans...)
 		}
 	}
-	for _, all := range []*[]string{&v.Names, &v.Routes, &v.Limits, &v.Plans} {
+	v.Routes, v.Limits = namesOf(limits)
+	for _, all := range []*[]string{&v.Names, &v.Plans} {
 		slices.Sort(*all)
 		*all = slices.Compact(*all)
 	}
@@ -170,13 +168,13 @@ func (d *dashboard) keys(r *http.Request, v keysView) view {
 	if v.Fault != "" {
 		status = cmp.Or(v.Status, http.StatusUnprocessableEntity)
 	}
-	return view{name: "keys", title: "Keys", status: status, data: v}
+	return page{name: "keys", title: "Keys", status: status, data: v}
 }
 
 // queryOf returns the key named in a form. Parts without a name are ignored; a part may also be
 // written as NAME=VALUE in the field of its value.
-func queryOf(r *http.Request) proxy.KeyQuery {
-	q := proxy.KeyQuery{Route: r.PostForm.Get("route"), Limit: r.PostForm.Get("limit")}
+func queryOf(r *http.Request) view.KeyQuery {
+	q := view.KeyQuery{Route: r.PostForm.Get("route"), Limit: r.PostForm.Get("limit")}
 	names, values := r.PostForm["key"], r.PostForm["value"]
 	for i := range min(len(names), len(values), maxPairs) {
 		name, value := strings.TrimSpace(names[i]), strings.TrimSpace(values[i])
@@ -184,18 +182,18 @@ func queryOf(r *http.Request) proxy.KeyQuery {
 			name, value, _ = strings.Cut(value, "=")
 		}
 		if name != "" {
-			q.Pairs = append(q.Pairs, proxy.KeyPair{Key: name, Value: value})
+			q.Pairs = append(q.Pairs, view.KeyPair{Key: name, Value: value})
 		}
 	}
 	return q
 }
 
-func (d *dashboard) lookUp(r *http.Request) view {
+func (d *dashboard) lookUp(r *http.Request) page {
 	return d.toKey(r, keyFlash{Query: queryOf(r)})
 }
 
 // changeKey executes the action of a button, which for bans and resets must be confirmed first.
-func (d *dashboard) changeKey(r *http.Request) view {
+func (d *dashboard) changeKey(r *http.Request) page {
 	if !sessionOf(r).Write() {
 		return denied("change what is counted of a key")
 	}
@@ -207,33 +205,27 @@ func (d *dashboard) changeKey(r *http.Request) view {
 		f.Ask = &c
 		return d.toKey(r, f)
 	default:
-		var result proxy.KeyResult
+		var result view.KeyResult
 		if result, err = d.ChangeSince(r.Context(), c.Version, c.KeyChange); err == nil {
 			f.Result, f.Verb = &result, pastTense(c.KeyChange)
 		}
 	}
-	var known *admin.Problem
-	if errors.As(err, &known) {
-		f.Status = known.Status
-	}
-	f.Fault = faultOf("nothing was changed", err)
+	f.Status, f.Fault = statusOf(err), faultOf("nothing was changed", err)
 	return d.toKey(r, f)
 }
 
 // asks reports whether an action must be confirmed: what it takes away does not come back.
-func asks(a proxy.KeyAction) bool { return a == proxy.KeyBan || a == proxy.KeyReset }
+func asks(a view.KeyAction) bool { return a == view.KeyBan || a == view.KeyReset }
 
 // maxReasons is how many reasons are suggested.
 const maxReasons = 10
 
 // reasons returns the reasons that operators gave last, and some to begin with.
 func (d *dashboard) reasons(r *http.Request) (all []string) {
-	if d.Audit != nil {
-		trail, _ := d.Audit(r.Context(), admin.AuditQuery{N: auditShown}) // without it there are fewer suggestions
-		for _, e := range trail.Entries {
-			if e.Reason != "" && !slices.Contains(all, e.Reason) && len(all) < maxReasons {
-				all = append(all, e.Reason)
-			}
+	trail, _ := d.Audit(r.Context(), view.AuditQuery{N: auditShown}) // without it there are fewer suggestions
+	for _, e := range trail.Entries {
+		if e.Reason != "" && !slices.Contains(all, e.Reason) && len(all) < maxReasons {
+			all = append(all, e.Reason)
 		}
 	}
 	for _, usual := range []string{"asked by the customer", "abuse", "test"} {
@@ -253,22 +245,22 @@ var (
 )
 
 // changeOf returns the change that a form describes.
-func changeOf(r *http.Request, q proxy.KeyQuery) (keyChange, error) {
+func changeOf(r *http.Request, q view.KeyQuery) (keyChange, error) {
 	text := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
-	c := keyChange{proxy.KeyChange{KeyQuery: q, Action: proxy.KeyAction(text("action")), Reason: text("reason")}, text("version")}
+	c := keyChange{view.KeyChange{KeyQuery: q, Action: view.KeyAction(text("action")), Reason: text("reason")}, text("version")}
 	switch c.Action {
-	case proxy.KeyBan:
+	case view.KeyBan:
 		if c.For.UnmarshalText([]byte(text("for"))) != nil {
 			return c, errSpan
 		}
-	case proxy.KeyAssign:
+	case view.KeyAssign:
 		if c.Plan = text("plan"); c.Plan == "" {
 			return c, errPlan
 		}
 		if c.For.UnmarshalText([]byte(text("for"))) != nil {
 			return c, errTerm
 		}
-	case proxy.KeyGrant:
+	case view.KeyGrant:
 		n, err := strconv.ParseInt(text("permits"), 10, 64)
 		if err != nil {
 			return c, errPermits
@@ -285,31 +277,31 @@ func changeOf(r *http.Request, q proxy.KeyQuery) (keyChange, error) {
 type action struct{ Name, Title, Help string }
 
 // Asks reports whether the action must be confirmed.
-func (a action) Asks() bool { return asks(proxy.KeyAction(a.Name)) }
+func (a action) Asks() bool { return asks(view.KeyAction(a.Name)) }
 
 func actions() []action {
 	return []action{
-		{string(proxy.KeyReset), "Reset", "Forget what is counted, and end bans."},
-		{string(proxy.KeyGrant), "Grant", "Give permits on top; never more than a limit has."},
-		{string(proxy.KeyUnban), "Unban", "End a ban; what is counted stays."},
-		{string(proxy.KeyAssign), "Assign a plan", "The rates of a plan for some time; what is used stays used."},
-		{string(proxy.KeyUnassign), "End the plan", "Back to the plan that its requests have; what is used stays used."},
-		{string(proxy.KeyBan), "Ban", "Refuse all its requests for some time."},
+		{string(view.KeyReset), "Reset", "Forget what is counted, and end bans."},
+		{string(view.KeyGrant), "Grant", "Give permits on top; never more than a limit has."},
+		{string(view.KeyUnban), "Unban", "End a ban; what is counted stays."},
+		{string(view.KeyAssign), "Assign a plan", "The rates of a plan for some time; what is used stays used."},
+		{string(view.KeyUnassign), "End the plan", "Back to the plan that its requests have; what is used stays used."},
+		{string(view.KeyBan), "Ban", "Refuse all its requests for some time."},
 	}
 }
 
 // pastTense describes a completed action.
-func pastTense(c proxy.KeyChange) string {
+func pastTense(c view.KeyChange) string {
 	switch c.Action {
-	case proxy.KeyReset:
+	case view.KeyReset:
 		return "Reset: what was counted is forgotten, and bans have ended"
-	case proxy.KeyGrant:
+	case view.KeyGrant:
 		return "Granted " + plural(c.Permits, "permit")
-	case proxy.KeyBan:
+	case view.KeyBan:
 		return "Banned for " + c.For.String()
-	case proxy.KeyAssign:
+	case view.KeyAssign:
 		return "Assigned the plan " + c.Plan + " for " + c.For.String()
-	case proxy.KeyUnassign:
+	case view.KeyUnassign:
 		return "Ended the assignment of a plan"
 	}
 	return "Unbanned: what was counted stays"
@@ -360,7 +352,7 @@ func (r *remembered[T]) update(value T, err error, now time.Time) known[T] {
 type memories struct {
 	overview [4]remembered[totals] // by index into spans
 	series   [4]remembered[series]
-	minutes  remembered[admin.Statistics]
+	minutes  remembered[view.Statistics]
 	nodes    remembered[admin.Nodes]
-	leader   remembered[admin.Leadership]
+	leader   remembered[view.Leadership]
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 func TestKeys_ShowsHowAKeyStands(t *testing.T) {
@@ -28,26 +28,26 @@ func TestKeys_SaysWhatIsWrongWithAKey(t *testing.T) {
 }
 
 func TestKeys_ChangesWhatIsAsked(t *testing.T) {
-	query := proxy.KeyQuery{Pairs: []proxy.KeyPair{{Key: "phone", Value: "1"}, {Key: "ip", Value: "::1"}}, Route: "sms", Limit: "phone"}
+	query := view.KeyQuery{Pairs: []view.KeyPair{{Key: "phone", Value: "1"}, {Key: "ip", Value: "::1"}}, Route: "sms", Limit: "phone"}
 	for _, test := range []struct {
 		form []string
-		want proxy.KeyChange
+		want view.KeyChange
 		says string
 	}{
-		{[]string{"action", "reset", "reason", " asked by phone "}, proxy.KeyChange{Action: proxy.KeyReset, Reason: "asked by phone"}, "what was counted is forgotten"},
-		{[]string{"action", "unban", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyUnban, Reason: "r"}, "Unbanned"},
-		{[]string{"action", "ban", "for", "2h", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(2 * time.Hour), Reason: "r"}, "Banned for 2h"},
-		{[]string{"action", "plan", "plan", "pro", "for", "30d", "reason", "paid"}, proxy.KeyChange{Action: proxy.KeyAssign, Plan: "pro", For: proxy.Span(30 * 24 * time.Hour), Reason: "paid"}, "Assigned the plan pro for 30d"},
-		{[]string{"action", "unplan", "reason", "unpaid"}, proxy.KeyChange{Action: proxy.KeyUnassign, Reason: "unpaid"}, "Ended the assignment of a plan"},
-		{[]string{"action", "grant", "permits", "1500", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyGrant, Permits: 1500, Reason: "r"}, "Granted 1\u202f500 permits"},
-		{[]string{"action", "grant", "permits", "1", "reason", "r"}, proxy.KeyChange{Action: proxy.KeyGrant, Permits: 1, Reason: "r"}, "Granted 1 permit<"},
+		{[]string{"action", "reset", "reason", " asked by phone "}, view.KeyChange{Action: view.KeyReset, Reason: "asked by phone"}, "what was counted is forgotten"},
+		{[]string{"action", "unban", "reason", "r"}, view.KeyChange{Action: view.KeyUnban, Reason: "r"}, "Unbanned"},
+		{[]string{"action", "ban", "for", "2h", "reason", "r"}, view.KeyChange{Action: view.KeyBan, For: view.Span(2 * time.Hour), Reason: "r"}, "Banned for 2h"},
+		{[]string{"action", "plan", "plan", "pro", "for", "30d", "reason", "paid"}, view.KeyChange{Action: view.KeyAssign, Plan: "pro", For: view.Span(30 * 24 * time.Hour), Reason: "paid"}, "Assigned the plan pro for 30d"},
+		{[]string{"action", "unplan", "reason", "unpaid"}, view.KeyChange{Action: view.KeyUnassign, Reason: "unpaid"}, "Ended the assignment of a plan"},
+		{[]string{"action", "grant", "permits", "1500", "reason", "r"}, view.KeyChange{Action: view.KeyGrant, Permits: 1500, Reason: "r"}, "Granted 1\u202f500 permits"},
+		{[]string{"action", "grant", "permits", "1", "reason", "r"}, view.KeyChange{Action: view.KeyGrant, Permits: 1, Reason: "r"}, "Granted 1 permit<"},
 	} {
-		var got proxy.KeyChange
+		var got view.KeyChange
 		var who admin.Operator
 		o := options()
 		o.Tokens = []admin.Token{{Name: "ann", Text: token, Role: admin.Write}}
 		change := o.Change
-		o.Change = func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+		o.Change = func(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
 			got, who = c, admin.OperatorOf(ctx)
 			return change(ctx, c)
 		}
@@ -78,8 +78,8 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		{[]string{"action", "reset", "reason", "r", "sure", "yes"}, "nothing was changed: redis is away"},
 	} {
 		o := options()
-		o.Change = func(context.Context, proxy.KeyChange) (proxy.KeyResult, error) {
-			return proxy.KeyResult{}, errors.New("redis is away")
+		o.Change = func(context.Context, view.KeyChange) (view.KeyResult, error) {
+			return view.KeyResult{}, errors.New("redis is away")
 		}
 		b := open(t, o)
 		form := b.form("/dashboard/keys", append(test.form, "key", "phone", "value", "1")...)
@@ -98,8 +98,8 @@ func TestKeys_OffersThePlansOfTheKey(t *testing.T) {
 	if p := look(); strings.Contains(p.text, "do-plan") || strings.Contains(p.text, "do-unplan") {
 		t.Error("without plans, one can be assigned")
 	}
-	o.Limits = func(context.Context) (admin.Limits, error) {
-		return admin.Limits{Limits: []admin.Limit{{Route: "sms", Name: "phone", Key: "phone", Plans: []string{"free", "pro"}}, {Route: "other", Name: "user", Key: "user", Plans: []string{"gold"}}}}, nil
+	o.Limits = func(context.Context) (view.Limits, error) {
+		return view.Limits{Limits: []view.Limit{{Route: "sms", Name: "phone", Key: "phone", Plans: []string{"free", "pro"}}, {Route: "other", Name: "user", Key: "user", Plans: []string{"gold"}}}}, nil
 	}
 	p := look()
 	p.shows(t, http.StatusOK, "<option>free</option><option>pro</option></select>", `id="do-plan"`, `name="for" value="30d"`)
@@ -107,7 +107,7 @@ func TestKeys_OffersThePlansOfTheKey(t *testing.T) {
 		t.Error("the plan of another key, or the end of no assignment, is offered")
 	}
 	until := time.Date(2026, 2, 1, 8, 0, 0, 0, time.UTC)
-	o.Standing = func(context.Context, proxy.KeyQuery) (proxy.KeyStanding, error) {
+	o.Standing = func(context.Context, view.KeyQuery) (view.KeyStanding, error) {
 		s := standing(until.Add(-time.Hour))
 		s.Limits[0].Plan, s.Limits[0].PlanUntil = "pro", until
 		return s, nil
@@ -116,16 +116,16 @@ func TestKeys_OffersThePlansOfTheKey(t *testing.T) {
 }
 
 // sharedKeys are the options of a weir whose keys several operators change.
-func sharedKeys() (o admin.Options, done *[]string, trail *[]admin.AuditEntry) {
-	done, trail = &[]string{}, &[]admin.AuditEntry{}
+func sharedKeys() (o admin.Options, done *[]string, trail *[]view.AuditEntry) {
+	done, trail = &[]string{}, &[]view.AuditEntry{}
 	o = options()
 	o.Tokens = []admin.Token{{Name: "ann", Text: token, Role: admin.Write}, {Name: "ben", Text: "ben-" + token, Role: admin.Write}}
 	change := o.Change
-	o.Change = func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+	o.Change = func(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
 		*done = append(*done, string(c.Action))
 		return change(ctx, c)
 	}
-	o.Audit = func(context.Context, admin.AuditQuery) (admin.Audit, error) { return admin.Audit{Entries: *trail}, nil }
+	o.Audit = func(context.Context, view.AuditQuery) (view.Audit, error) { return view.Audit{Entries: *trail}, nil }
 	return o, done, trail
 }
 
@@ -201,7 +201,7 @@ func TestKeys_SaysWhatSomebodyElseHasDone(t *testing.T) {
 	if version == nil || version[1] == "" {
 		t.Fatalf("no version in\n%s", looked.text)
 	}
-	*trail = []admin.AuditEntry{{ID: "7", At: time.Now().Add(-150 * time.Second), Who: "ben", Action: "ban", For: "1h", Reason: "a flood", Hash: "0123456789abcdef", Limits: []string{"sms.phone"}}}
+	*trail = []view.AuditEntry{{ID: "7", At: time.Now().Add(-150 * time.Second), Who: "ben", Action: "ban", For: "1h", Reason: "a flood", Hash: "0123456789abcdef", Limits: []string{"sms.phone"}}}
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "reset", "reason", "asked", "sure", "yes", "version", version[1])
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusConflict, "nothing was changed: ben banned it for 1h, 2 min ago (a flood), after you looked", "How it stands", "<p>Last change: ben banned it", `<option value="a flood">`, `name="version" value="7"`)
 	if len(*done) > 0 {
@@ -216,7 +216,7 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 	o := options()
 	at := time.Date(2026, 1, 31, 7, 26, 0, 0, time.UTC)
 	one := standing(at)
-	o.Standing = func(context.Context, proxy.KeyQuery) (proxy.KeyStanding, error) { return one, nil }
+	o.Standing = func(context.Context, view.KeyQuery) (view.KeyStanding, error) { return one, nil }
 	b := open(t, o)
 	look := func() page { return b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")) }
 	p := look()
@@ -231,10 +231,10 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 }
 
 func TestExplain_DrawsTheWay(t *testing.T) {
-	var asked proxy.ExplainRequest
+	var asked view.ExplainRequest
 	o := options()
 	explain := o.Explain
-	o.Explain = func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
+	o.Explain = func(ctx context.Context, r view.ExplainRequest) (view.Explanation, error) {
 		asked = r
 		return explain(ctx, r)
 	}
@@ -248,8 +248,8 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 	if !reflect.DeepEqual(asked.Header, map[string][]string{"X-Phone": {"1"}, "Content-Type": {"application/json"}}) {
 		t.Errorf("got %+v; want the Content-Type that weir explain would send", asked.Header)
 	}
-	o.Explain = func(context.Context, proxy.ExplainRequest) (proxy.Explanation, error) {
-		return proxy.Explanation{Others: []proxy.ExplainedOther{{Name: "sms", Because: []string{"its path is another"}}}, Answer: &proxy.ExplainedAnswer{Status: 404}}, nil
+	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) {
+		return view.Explanation{Others: []view.ExplainedOther{{Name: "sms", Because: []string{"its path is another"}}}, Answer: &view.ExplainedAnswer{Status: 404}}, nil
 	}
 	other := open(t, o)
 	other.post("/dashboard/explain", other.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "No route matches.", "<details open><summary>Why not another route", "its path is another")
@@ -266,15 +266,15 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	o := options()
 	at := time.Date(2026, 1, 31, 7, 26, 0, 0, time.UTC)
 	one := standing(at)
-	one.Limits[0].Windows = []proxy.WindowStanding{
-		{Name: "a", Rate: "10/1h", Most: 1191, Used: 214, Left: 977, Conversion: &proxy.ConversionStanding{Allowed: 1191, Confirmed: 1181}},
-		{Name: "b", Rate: "400 EUR/1d", Most: 40_000_000, Used: 7_123_500, Left: 32_876_500, Next: at.Add(time.Hour), Amounts: &proxy.Amounts{Most: "400 EUR", Used: "71.235 EUR", Left: "328.765 EUR"}},
-		{Name: "c", Rate: "1s 1h", Most: 1, Used: 2, Left: 1, Amounts: &proxy.Amounts{Used: "step 2", Left: "1"}},
+	one.Limits[0].Windows = []view.WindowStanding{
+		{Name: "a", Rate: "10/1h", Most: 1191, Used: 214, Left: 977, Conversion: &view.ConversionStanding{Allowed: 1191, Confirmed: 1181}},
+		{Name: "b", Rate: "400 EUR/1d", Most: 40_000_000, Used: 7_123_500, Left: 32_876_500, Next: at.Add(time.Hour), Amounts: &view.Amounts{Most: "400 EUR", Used: "71.235 EUR", Left: "328.765 EUR"}},
+		{Name: "c", Rate: "1s 1h", Most: 1, Used: 2, Left: 1, Amounts: &view.Amounts{Used: "step 2", Left: "1"}},
 		{Name: "d", Rate: "4 at a time", Most: 4, Left: 4},
 	}
-	o.Standing = func(context.Context, proxy.KeyQuery) (proxy.KeyStanding, error) { return one, nil }
-	result := proxy.KeyResult{At: at, Everywhere: true, Now: proxy.KeyVerdict{Refused: true, Text: "still refused by the ban of 203.0.113.0/24, passes 08:04:00 UTC (38 min)"}, Changed: []proxy.LimitStanding{{Unaffected: true}}}
-	o.Change = func(context.Context, proxy.KeyChange) (proxy.KeyResult, error) { return result, nil }
+	o.Standing = func(context.Context, view.KeyQuery) (view.KeyStanding, error) { return one, nil }
+	result := view.KeyResult{At: at, Everywhere: true, Now: view.KeyVerdict{Refused: true, Text: "still refused by the ban of 203.0.113.0/24, passes 08:04:00 UTC (38 min)"}, Changed: []view.LimitStanding{{Unaffected: true}}}
+	o.Change = func(context.Context, view.KeyChange) (view.KeyResult, error) { return result, nil }
 	b := open(t, o)
 	p := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
 	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "It allows 1191: 1181 confirmed in the window.",
@@ -291,9 +291,9 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 // The audit trail has no column that is empty, and links keep their place whichever is current.
 func TestAudit_HasNoEmptyColumn(t *testing.T) {
 	o := options()
-	entry := admin.AuditEntry{ID: "7", At: time.Now(), Who: "ben", Action: "ban", For: "1h"}
-	o.Audit = func(context.Context, admin.AuditQuery) (admin.Audit, error) {
-		return admin.Audit{Entries: []admin.AuditEntry{entry}}, nil
+	entry := view.AuditEntry{ID: "7", At: time.Now(), Who: "ben", Action: "ban", For: "1h"}
+	o.Audit = func(context.Context, view.AuditQuery) (view.Audit, error) {
+		return view.Audit{Entries: []view.AuditEntry{entry}}, nil
 	}
 	b := open(t, o)
 	if p := b.get("/dashboard/audit"); strings.Contains(p.text, "Reason") || !strings.Contains(p.text, `data-name="Audit">Audit</a>`) {

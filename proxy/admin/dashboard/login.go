@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"container/list"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -11,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -57,7 +55,9 @@ func (d *dashboard) requireSession(next http.HandlerFunc) http.HandlerFunc {
 func (d *dashboard) findSession(w http.ResponseWriter, r *http.Request) (session, bool) {
 	id := cookie(r)
 	if d.Guarded() {
-		return d.sessions.find(id, time.Now())
+		s, found := d.sessions.find(id, time.Now())
+		s.id = id
+		return s, found
 	}
 	if id == "" {
 		id = rand.Text()
@@ -71,11 +71,11 @@ func (d *dashboard) findSession(w http.ResponseWriter, r *http.Request) (session
 func (d *dashboard) checkForm(w http.ResponseWriter, r *http.Request, id string) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		d.show(w, r, view{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
+		d.show(w, r, page{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
 		return false
 	}
 	if !d.validFormToken(r.PostForm.Get("form"), id) {
-		d.show(w, r, view{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: forgedFormDetail})
+		d.show(w, r, page{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: forgedFormDetail})
 		return false
 	}
 	return true
@@ -151,7 +151,7 @@ func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string,
 		status = http.StatusUnauthorized
 	}
 	r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, session{id: id}))
-	d.show(w, r, view{name: "login", title: "Log in", status: status, data: v})
+	d.show(w, r, page{name: "login", title: "Log in", status: status, data: v})
 }
 
 // login starts a session with a new id if the token is valid, so that an id planted before (session
@@ -170,8 +170,8 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 		d.showLogin(w, r, id, loginView{Then: then, Wrong: a.Wait == 0, Wait: a.Wait > 0})
 		return
 	}
-	d.sessions.end(id)
-	setCookie(w, r, d.sessions.begin(session{Operator: a.Operator, Login: true}, time.Now()).id)
+	d.sessions.remove(id)
+	setCookie(w, r, d.sessions.add(session{Operator: a.Operator, Login: true}, time.Now()))
 	http.Redirect(w, r, pageOf(then), http.StatusSeeOther) // #nosec G710 -- pageOf leaves the host out
 }
 
@@ -180,7 +180,7 @@ func (d *dashboard) logout(w http.ResponseWriter, r *http.Request) {
 	if !d.checkForm(w, r, id) {
 		return
 	}
-	d.sessions.end(id)
+	d.sessions.remove(id)
 	setCookie(w, r, "")
 	http.Redirect(w, r, "/dashboard/login", http.StatusSeeOther)
 }
@@ -197,65 +197,21 @@ type session struct {
 	admin.Operator
 	Login bool // started by a login, and can be ended by a logout
 	id    string
-	until time.Time
 }
 
 // Write reports whether the operator may make changes.
 func (s session) Write() bool { return s.Role == admin.Write }
 
-// sessions are the sessions of this node. They are kept in memory: a restart ends them.
+// sessions are the sessions of this node.
 type sessions struct {
 	secret [32]byte // key of form tokens
-
-	mu   sync.Mutex // guards what follows
-	byID map[string]*list.Element
-	all  *list.List // of session, oldest first
+	kept[session]
 }
 
 func newSessions() *sessions {
-	s := &sessions{byID: map[string]*list.Element{}, all: list.New()}
+	s := &sessions{kept: kept[session]{ttl: sessionTTL, most: maxSessions}}
 	rand.Read(s.secret[:])
 	return s
-}
-
-// begin starts a session with the properties of in.
-func (s *sessions) begin(in session, now time.Time) session {
-	in.id, in.until = rand.Text(), now.Add(sessionTTL)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for e := s.all.Front(); e != nil && (s.all.Len() >= maxSessions || !now.Before(e.Value.(session).until)); e = s.all.Front() {
-		s.removeLocked(e)
-	}
-	s.byID[in.id] = s.all.PushBack(in)
-	return in
-}
-
-// find returns the session with that id, unless it has expired.
-func (s *sessions) find(id string, now time.Time) (session, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, found := s.byID[id]
-	if !found {
-		return session{}, false
-	}
-	if in := e.Value.(session); now.Before(in.until) {
-		return in, true
-	}
-	s.removeLocked(e)
-	return session{}, false
-}
-
-func (s *sessions) end(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e, found := s.byID[id]; found {
-		s.removeLocked(e)
-	}
-}
-
-func (s *sessions) removeLocked(e *list.Element) {
-	delete(s.byID, e.Value.(session).id)
-	s.all.Remove(e)
 }
 
 // formToken returns the token of forms for a browser with that cookie (against cross-site request

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/admin/dashboard"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 func TestLogin_WithoutTokenThePagesAreOpen(t *testing.T) {
@@ -174,7 +175,7 @@ func TestLogin_LivePartSendsTheWholePageToLogin(t *testing.T) {
 func TestLogin_LeadsBackToThePage(t *testing.T) {
 	o := options()
 	o.Token = token
-	o.Decisions = func(context.Context, admin.DecisionQuery) (admin.Decisions, error) { return admin.Decisions{}, nil }
+	o.Decisions = func(context.Context, view.DecisionQuery) (view.Decisions, error) { return view.Decisions{}, nil }
 	for _, c := range []struct{ method, path, header, want string }{
 		{http.MethodGet, "/dashboard/decisions?request=r-1&route=a%26b", "", "/dashboard/decisions?request=r-1&route=a%26b"},
 		{http.MethodGet, "/?minutes=60", "", "/?minutes=60"},
@@ -308,12 +309,4 @@ func TestEvents_AreForThoseWhoAreLoggedIn(t *testing.T) {
 		}
 	}
 	t.Error("got no event")
-}
-
-func TestEvents_PagesAskForNoneWhereThereAreNone(t *testing.T) {
-	b := open(t, options())
-	if strings.Contains(b.get("/").text, "data-events") {
-		t.Error("got a page that asks for events")
-	}
-	b.get("/dashboard/events").shows(t, http.StatusNotFound)
 }

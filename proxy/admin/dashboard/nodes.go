@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A nodesView is the data of the page of nodes.
 type nodesView struct {
 	Nodes       known[admin.Nodes]
 	Fault       fault
-	Leader      known[admin.Leadership]
+	Leader      known[view.Leadership]
 	LeaderFault fault
 	Drift       int // number of nodes with another configuration
 	At          time.Time
 }
 
-func (d *dashboard) showNodes(r *http.Request) view {
+func (d *dashboard) showNodes(r *http.Request) page {
 	now := time.Now()
 	v := nodesView{At: now}
 	nodes, err := d.Nodes(r.Context())
@@ -35,26 +36,26 @@ func (d *dashboard) showNodes(r *http.Request) view {
 			v.Drift++
 		}
 	}
-	return view{name: "nodes", title: "Nodes", data: v}
+	return page{name: "nodes", title: "Nodes", data: v}
 }
 
 // withSelf returns the last known nodes with this one, of which a node always knows.
-func withSelf(k known[admin.Nodes], self admin.Member) known[admin.Nodes] {
-	others := slices.DeleteFunc(slices.Clone(k.Value.Nodes), func(m admin.Member) bool { return m.ID == self.ID })
-	k.Value.Self, k.Value.Nodes = self.ID, append([]admin.Member{self}, others...)
+func withSelf(k known[admin.Nodes], self view.Member) known[admin.Nodes] {
+	others := slices.DeleteFunc(slices.Clone(k.Value.Nodes), func(m view.Member) bool { return m.ID == self.ID })
+	k.Value.Self, k.Value.Nodes = self.ID, append([]view.Member{self}, others...)
 	return k
 }
 
 // An upstreamsView is the data of the page of upstreams.
 type upstreamsView struct {
-	Said  admin.Upstreams
+	Said  view.Upstreams
 	Fault fault
 	Sick  int // targets that are not healthy on some node
 	All   int // targets
 	At    time.Time
 }
 
-func (d *dashboard) showUpstreams(r *http.Request) view {
+func (d *dashboard) showUpstreams(r *http.Request) page {
 	v := upstreamsView{At: time.Now()}
 	var err error
 	v.Said, err = d.Upstreams(r.Context())
@@ -67,7 +68,7 @@ func (d *dashboard) showUpstreams(r *http.Request) view {
 			}
 		}
 	}
-	return view{name: "upstreams", title: "Upstreams", data: v}
+	return page{name: "upstreams", title: "Upstreams", data: v}
 }
 
 // auditShown is the number of entries of a page.
@@ -75,21 +76,21 @@ const auditShown = 50
 
 // An auditView is the data of the audit page.
 type auditView struct {
-	Audit admin.Audit
+	Audit view.Audit
 	Later bool // not the first page
 	Fault fault
 }
 
 // Reasons reports whether an entry has a reason. Without any, the page has no column for them.
 func (v auditView) Reasons() bool {
-	return slices.ContainsFunc(v.Audit.Entries, func(e admin.AuditEntry) bool { return e.Reason != "" })
+	return slices.ContainsFunc(v.Audit.Entries, func(e view.AuditEntry) bool { return e.Reason != "" })
 }
 
-func (d *dashboard) showAudit(r *http.Request) view {
-	q := admin.AuditQuery{Before: r.URL.Query().Get("before"), N: auditShown}
+func (d *dashboard) showAudit(r *http.Request) page {
+	q := view.AuditQuery{Before: r.URL.Query().Get("before"), N: auditShown}
 	v := auditView{Later: q.Before != ""}
 	var err error
 	v.Audit, err = d.Audit(r.Context(), q)
 	v.Fault = faultOf("the audit trail cannot be read", err)
-	return view{name: "audit", title: "Audit", data: v}
+	return page{name: "audit", title: "Audit", data: v}
 }

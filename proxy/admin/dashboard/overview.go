@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // spans returns the selectable time spans of the overview in minutes. The first is the default, the
@@ -42,7 +42,7 @@ type overviewView struct {
 	NodeFault   fault
 	Checks      []check
 	Ready       bool
-	Leader      known[admin.Leadership]
+	Leader      known[view.Leadership]
 	LeaderFault fault
 	At          time.Time
 }
@@ -77,7 +77,7 @@ func (v overviewView) State() string {
 	return said
 }
 
-func (d *dashboard) showOverview(r *http.Request) view {
+func (d *dashboard) showOverview(r *http.Request) page {
 	now := time.Now()
 	v := overviewView{Minutes: minutesOf(r), Spans: spans(), At: now}
 	s, err := d.Statistics(r.Context(), v.Minutes+1)
@@ -94,7 +94,7 @@ func (d *dashboard) showOverview(r *http.Request) view {
 	leader, err := d.Leader(r.Context())
 	v.Leader = d.last.leader.update(leader, err, now)
 	v.LeaderFault = faultOf("the leader is not known", err)
-	return view{name: "overview", title: "Overview", data: v}
+	return page{name: "overview", title: "Overview", data: v}
 }
 
 // A sum has the requests of some minutes, each counted once: they were allowed, refused by limits,
@@ -104,7 +104,7 @@ type sum struct {
 	Shadow                                            int64 // of those allowed: limits in shadow mode would have refused them
 }
 
-func (s *sum) add(r admin.RouteMinute) {
+func (s *sum) add(r view.RouteMinute) {
 	s.Requests += r.Requests
 	s.Allowed += r.Allowed + r.ShadowRefused
 	s.Shadow += r.ShadowRefused
@@ -116,7 +116,7 @@ func (s *sum) add(r admin.RouteMinute) {
 // PerSecond returns the rate of requests, if s is of the last 60 seconds.
 func (s sum) PerSecond() float64 { return float64(s.Requests) / 60 }
 
-func sumOf(m admin.Minute) (all sum) {
+func sumOf(m view.Minute) (all sum) {
 	for _, r := range m.Routes {
 		all.add(r)
 	}
@@ -124,7 +124,7 @@ func sumOf(m admin.Minute) (all sum) {
 }
 
 // sumSince returns the sum of the minutes since that time.
-func sumSince(s admin.Statistics, since time.Time) (all sum) {
+func sumSince(s view.Statistics, since time.Time) (all sum) {
 	for _, m := range s.Minutes {
 		all = all.plus(sumOf(m).part(partSince(m, since)))
 	}
@@ -132,7 +132,7 @@ func sumSince(s admin.Statistics, since time.Time) (all sum) {
 }
 
 // partSince returns which part of m is after that time, from 0 to 1.
-func partSince(m admin.Minute, since time.Time) float64 {
+func partSince(m view.Minute, since time.Time) float64 {
 	return min(max(float64(m.At.Add(time.Minute).Sub(since))/float64(time.Minute), 0), 1)
 }
 
@@ -182,7 +182,7 @@ func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 const settled = 12 * time.Second
 
 // seriesOf returns the last minutes that are over. The minute that is not would look like a fall.
-func seriesOf(s admin.Statistics, minutes int, now time.Time) series {
+func seriesOf(s view.Statistics, minutes int, now time.Time) series {
 	by := map[int64]sum{}
 	for _, m := range s.Minutes {
 		by[m.At.Unix()] = by[m.At.Unix()].plus(sumOf(m))

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // steady are statistics of one request a second until now, as they are reported.
-func steady(now time.Time, minutes int) (s admin.Statistics) {
+func steady(now time.Time, minutes int) (s view.Statistics) {
 	for at := now.Truncate(time.Minute).Add(-time.Duration(minutes) * time.Minute); !at.After(now); at = at.Add(time.Minute) {
 		n := int64(min(now.Sub(at), time.Minute) / time.Second)
-		s.Minutes = append(s.Minutes, admin.Minute{At: at, Routes: []admin.RouteMinute{{Route: "a", Requests: n, Allowed: n - n/3, Refused: n / 3, Limits: []admin.LimitMinute{{Limit: "l", Allowed: n}}}}})
+		s.Minutes = append(s.Minutes, view.Minute{At: at, Routes: []view.RouteMinute{{Route: "a", Requests: n, Allowed: n - n/3, Refused: n / 3, Limits: []view.LimitMinute{{Limit: "l", Allowed: n}}}}})
 	}
 	return s
 }
@@ -42,8 +42,8 @@ func TestSum_IsOfTheWholeTime(t *testing.T) {
 		if all.Requests < 899 || all.Requests > 901 || all.Allowed+all.Refused != all.Requests {
 			t.Errorf("at second %d the sum is %+v; want 900 requests", second, all)
 		}
-		rows := countRows(routeRows(admin.Routes{Routes: []admin.Route{{Name: "a"}}}, admin.Limits{Limits: []admin.Limit{{Route: "a", Name: "l"}}}, 15), known[admin.Statistics]{Value: s, At: now}, 15)
-		if n := rows[0].Sum.Requests; n < 899 || n > 901 || rows[0].Rows[0].Sum.Asked() < 899 || rows[0].Spark[0] != 60 || rows[0].Spark[14] != 60 {
+		rows := countRows(routeRows(view.Routes{Routes: []view.Route{{Name: "a"}}}, view.Limits{Limits: []view.Limit{{Route: "a", Name: "l"}}}, 15), known[view.Statistics]{Value: s, At: now}, 15)
+		if n := rows[0].Sum.Requests; n < 899 || n > 901 || rows[0].Rows[0].Asked() < 899 || rows[0].Spark[0] != 60 || rows[0].Spark[14] != 60 {
 			t.Errorf("at second %d the route has %+v and %v; want 900 requests", second, rows[0].Sum, rows[0].Spark)
 		}
 	}
@@ -52,13 +52,13 @@ func TestSum_IsOfTheWholeTime(t *testing.T) {
 // The limits that refused most come first, with what they refused in the selected time alone.
 func TestRefusers_AreThoseThatRefusedMost(t *testing.T) {
 	now := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
-	limits := []admin.LimitMinute{{Limit: "calm", Allowed: 9}, {Limit: "shadow", ShadowRefused: 90}, {Limit: "some", Refused: 4}, {Limit: "most", Refused: 60}}
+	limits := []view.LimitMinute{{Limit: "calm", Allowed: 9}, {Limit: "shadow", ShadowRefused: 90}, {Limit: "some", Refused: 4}, {Limit: "most", Refused: 60}}
 	for i := range 2 {
-		limits = append(limits, admin.LimitMinute{Limit: string(rune('a' + i)), Refused: 2})
+		limits = append(limits, view.LimitMinute{Limit: string(rune('a' + i)), Refused: 2})
 	}
-	var s admin.Statistics
+	var s view.Statistics
 	for _, at := range []time.Duration{30 * time.Minute, 15*time.Minute + 30*time.Second, 2 * time.Minute} { // before, half inside, inside
-		s.Minutes = append(s.Minutes, admin.Minute{At: now.Add(-at), Routes: []admin.RouteMinute{{Route: "r", Limits: limits}}})
+		s.Minutes = append(s.Minutes, view.Minute{At: now.Add(-at), Routes: []view.RouteMinute{{Route: "r", Limits: limits}}})
 	}
 	got := refusersSince(s, now.Add(-15*time.Minute))
 	want := []refuser{{"r", "most", 90, 0}, {"r", "some", 6, 0}, {"r", "a", 3, 0}, {"r", "b", 3, 0}, {"r", "shadow", 0, 135}}
@@ -96,32 +96,32 @@ func TestTimed_MarksTheTimesOfASentence(t *testing.T) {
 
 func TestSessions_EndAfterTwelveHours(t *testing.T) {
 	s, now := newSessions(), time.Now()
-	in := s.begin(session{}, now)
-	if _, found := s.find(in.id, now.Add(12*time.Hour-1)); !found {
+	id := s.add(session{}, now)
+	if _, found := s.find(id, now.Add(12*time.Hour-1)); !found {
 		t.Error("got no session before its end")
 	}
-	if _, found := s.find(in.id, now.Add(12*time.Hour)); found {
+	if _, found := s.find(id, now.Add(12*time.Hour)); found {
 		t.Error("got a session after its end")
 	}
-	if len(s.byID) != 0 || s.all.Len() != 0 {
+	if len(s.byID) != 0 || len(s.order) != 0 {
 		t.Error("what has ended is kept")
 	}
 }
 
 func TestSessions_AreBounded(t *testing.T) {
 	s, now := newSessions(), time.Now()
-	first := s.begin(session{}, now)
-	second := s.begin(session{}, now)
+	first := s.add(session{}, now)
+	second := s.add(session{}, now)
 	for range maxSessions - 1 {
-		s.begin(session{}, now)
+		s.add(session{}, now)
 	}
-	if len(s.byID) != maxSessions || s.all.Len() != maxSessions {
-		t.Errorf("got %d and %d sessions, want %d", len(s.byID), s.all.Len(), maxSessions)
+	if len(s.byID) != maxSessions || len(s.order) != maxSessions {
+		t.Errorf("got %d and %d sessions, want %d", len(s.byID), len(s.order), maxSessions)
 	}
-	if _, found := s.find(first.id, now); found {
+	if _, found := s.find(first, now); found {
 		t.Error("the oldest is still there")
 	}
-	if _, found := s.find(second.id, now); !found {
+	if _, found := s.find(second, now); !found {
 		t.Error("one that need not go is gone")
 	}
 }

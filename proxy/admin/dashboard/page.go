@@ -11,13 +11,13 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 //go:embed templates
@@ -43,8 +43,8 @@ func parsePages() pages {
 	return all
 }
 
-// A view is a page to render.
-type view struct {
+// A page is what a handler shows.
+type page struct {
 	name   string // of the template
 	title  string
 	status int // 0 means 200
@@ -60,18 +60,11 @@ type pageData struct {
 	Nav   []link
 	Who   session
 	Form  string // token of forms
-	// Events reports whether this node publishes events.
-	Events bool
 	// Store is why the shared store is unreachable; empty if it is not.
 	Store string
 	// Maintenance is what is under maintenance; empty if nothing is.
 	Maintenance string
 	Data        any
-}
-
-// Has reports whether there is a page of that name.
-func (p pageData) Has(name string) bool {
-	return slices.ContainsFunc(p.Nav, func(l link) bool { return l.Path == "/dashboard/"+name })
 }
 
 // A link is a link to a page.
@@ -81,27 +74,13 @@ type link struct {
 }
 
 // nav returns the links to all pages, in the order in which an incident is investigated.
-func (d *dashboard) nav(path string) []link {
-	all := []link{{Path: "/", Name: "Overview"}, {Path: "/dashboard/routes", Name: "Routes & limits"}, {Path: "/dashboard/keys", Name: "Keys"}}
-	if d.Top != nil {
-		all = append(all, link{Path: "/dashboard/top", Name: "Top keys"})
-	}
-	if d.Conversion != nil {
-		all = append(all, link{Path: "/dashboard/conversion", Name: "Conversion"})
-	}
-	if d.Decisions != nil {
-		all = append(all, link{Path: "/dashboard/decisions", Name: "Decisions"})
-	}
-	all = append(all, link{Path: "/dashboard/explain", Name: "Explain"})
-	if d.Simulate != nil {
-		all = append(all, link{Path: "/dashboard/simulate", Name: "Simulate"})
-	}
-	if d.Upstreams != nil {
-		all = append(all, link{Path: "/dashboard/upstreams", Name: "Upstreams"})
-	}
-	all = append(all, link{Path: "/dashboard/nodes", Name: "Nodes"}, link{Path: "/dashboard/config", Name: "Config"})
-	if d.Audit != nil {
-		all = append(all, link{Path: "/dashboard/audit", Name: "Audit"})
+func nav(path string) []link {
+	all := []link{
+		{Path: "/", Name: "Overview"}, {Path: "/dashboard/routes", Name: "Routes & limits"}, {Path: "/dashboard/keys", Name: "Keys"},
+		{Path: "/dashboard/top", Name: "Top keys"}, {Path: "/dashboard/conversion", Name: "Conversion"},
+		{Path: "/dashboard/decisions", Name: "Decisions"}, {Path: "/dashboard/explain", Name: "Explain"},
+		{Path: "/dashboard/simulate", Name: "Simulate"}, {Path: "/dashboard/upstreams", Name: "Upstreams"},
+		{Path: "/dashboard/nodes", Name: "Nodes"}, {Path: "/dashboard/config", Name: "Config"}, {Path: "/dashboard/audit", Name: "Audit"},
 	}
 	for i := range all {
 		all[i].Current = all[i].Path == path || all[i].Path != "/" && strings.HasPrefix(path, all[i].Path+"/")
@@ -110,12 +89,12 @@ func (d *dashboard) nav(path string) []link {
 }
 
 // page returns a handler that renders the result of show, and requires a session.
-func (d *dashboard) page(show func(r *http.Request) view) http.HandlerFunc {
+func (d *dashboard) page(show func(r *http.Request) page) http.HandlerFunc {
 	return d.protect(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, show(r)) })
 }
 
 // show renders a page, or only its live part if a script requests that.
-func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
+func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v page) {
 	if v.redirect != "" {
 		http.Redirect(w, r, v.redirect, http.StatusSeeOther)
 		return
@@ -125,7 +104,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 	if r.Header.Get("HX-Request") != "" && t.Lookup("live") != nil {
 		part = "live"
 	}
-	data := pageData{Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Events: d.Events != nil, Data: v.data}
+	data := pageData{Title: v.title, Path: r.URL.Path, Nav: nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Data: v.data}
 	if who.Name != "" {
 		data.Store = d.storeFault(r.Context())
 		m, _ := d.Maintenance(r.Context()) // the page of routes says why it is not known
@@ -159,8 +138,8 @@ func (d *dashboard) notFound(w http.ResponseWriter, r *http.Request) {
 	d.protect(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, d.notFoundView(r)) })(w, r)
 }
 
-func (d *dashboard) notFoundView(r *http.Request) view {
-	return view{name: "problem", title: "No such page", status: http.StatusNotFound, data: "there is no page " + r.URL.Path}
+func (d *dashboard) notFoundView(r *http.Request) page {
+	return page{name: "problem", title: "No such page", status: http.StatusNotFound, data: "there is no page " + r.URL.Path}
 }
 
 // A fault is why a part of a page is missing; empty if it is not.
@@ -187,9 +166,18 @@ func faultOf(what string, err error) fault {
 	return fault(what + ": " + proxy.ErrorText(err))
 }
 
+// statusOf returns the status of a page that says why what a form asks for was not done.
+func statusOf(err error) int {
+	var known *admin.Problem
+	if errors.As(err, &known) && known.Status != 0 {
+		return known.Status
+	}
+	return http.StatusUnprocessableEntity
+}
+
 // denied is the page for operators whose role is read.
-func denied(what string) view {
-	return view{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}
+func denied(what string) page {
+	return page{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}
 }
 
 // templateFuncs returns the functions with which templates format numbers and times.
@@ -214,7 +202,7 @@ func templateFuncs() template.FuncMap {
 		"share":   percentage,
 		"spark":   spark,
 		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
-		"used":    func(w proxy.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
+		"used":    func(w view.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
 		"actions": actions,
 		"until":   untilText,
 		"instant": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
@@ -222,7 +210,7 @@ func templateFuncs() template.FuncMap {
 		"told":    repliedNodes,
 		"whole":   sentence,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
-		"limit":   proxy.LimitName,
+		"limit":   view.LimitName,
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
 		"beside":  func(root pageData, one any) scoped { return scoped{root, one} },
 	}
@@ -245,7 +233,7 @@ type scoped struct {
 // A keyed is a top key with the name of its key.
 type keyed struct {
 	Key string
-	admin.TopKey
+	view.TopKey
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // maxBusiest is the maximum number of limits whose busiest key is looked up. Each takes a call to
@@ -21,12 +20,11 @@ const maxBusiest = 20
 // A routesView is the data of the page of routes, with the counts of the last minutes.
 type routesView struct {
 	Minutes int
-	Counts  known[admin.Statistics]
+	Counts  known[view.Statistics]
 	Routes  []*routeRow // of this page
 	routeQuery
 	Total, Pages int  // of routes that match, and of pages
 	Any          bool // the configuration has routes
-	Busiest      bool // the state of the busiest keys is shown
 	Faults       []fault
 	At           time.Time
 	Directives   directivesView
@@ -34,7 +32,7 @@ type routesView struct {
 
 // A routeRow is one route. That without a name has the limits of several routes.
 type routeRow struct {
-	admin.Route
+	view.Route
 	Unmatched bool // not a route: the requests that matched none
 	Sum, Last sum
 	Spark     []int64 // requests by minute
@@ -43,21 +41,20 @@ type routeRow struct {
 
 // A limitRow is one limit of a route.
 type limitRow struct {
-	admin.Limit
-	Sum   decisions
-	Spark []int64 // refusals by minute, including those by shadow mode
+	view.Limit
+	Sum   view.LimitMinute // of all minutes
+	Spark []int64          // refusals by minute, including those by shadow mode
 	Near  *nearest
 }
 
-// decisions are what a limit decided: one for each request of which it was asked.
-type decisions struct{ Allowed, Refused, Shadow, Unavailable int64 }
-
 // Asked returns the number of decisions.
-func (d decisions) Asked() int64 { return d.Allowed + d.Refused + d.Shadow + d.Unavailable }
+func (l limitRow) Asked() int64 {
+	return l.Sum.Allowed + l.Sum.Refused + l.Sum.ShadowRefused + l.Sum.Unavailable
+}
 
 // A nearest is the state of the busiest key of a limit.
 type nearest struct {
-	proxy.WindowStanding
+	view.WindowStanding
 	Masked string
 	Banned bool
 }
@@ -65,9 +62,9 @@ type nearest struct {
 // Full reports whether the key has no permits left.
 func (n nearest) Full() bool { return n.Used >= n.Most || n.Banned }
 
-func (d *dashboard) showRoutes(r *http.Request) view {
+func (d *dashboard) showRoutes(r *http.Request) page {
 	ctx, now := r.Context(), time.Now()
-	v := routesView{Minutes: spans()[0], At: now, Busiest: d.Top != nil, routeQuery: routeQueryOf(r), Directives: d.directives(r, "maintenance")}
+	v := routesView{Minutes: spans()[0], At: now, routeQuery: routeQueryOf(r), Directives: d.directives(r, "maintenance")}
 	s, err := d.Statistics(ctx, v.Minutes+1)
 	v.fault("statistics cannot be read", err)
 	v.Counts = d.last.minutes.update(s, err, now)
@@ -82,12 +79,12 @@ func (d *dashboard) showRoutes(r *http.Request) view {
 	}
 	v.Routes, v.Total, v.Pages = v.choose(all)
 	v.Page = min(v.Page, v.Pages)
-	if v.Busiest && !v.Counts.Old {
-		top, err := d.Top(ctx, admin.TopQuery{Minutes: 5, N: 1})
+	if !v.Counts.Old {
+		top, err := d.Top(ctx, view.TopQuery{Minutes: 5, N: 1})
 		v.fault("the busiest keys are not known", err)
 		v.fault("a key cannot be looked up", d.busiest(r, &v, top))
 	}
-	return view{name: "routes", title: "Routes & limits", status: v.Directives.Sent.Status, data: v}
+	return page{name: "routes", title: "Routes & limits", status: v.Directives.Sent.Status, data: v}
 }
 
 func (v *routesView) fault(what string, err error) {
@@ -97,7 +94,7 @@ func (v *routesView) fault(what string, err error) {
 }
 
 // routeRows returns the routes with their limits, in the order of the configuration, then the limits of several routes.
-func routeRows(routes admin.Routes, limits admin.Limits, minutes int) []*routeRow {
+func routeRows(routes view.Routes, limits view.Limits, minutes int) []*routeRow {
 	by := map[string][]*limitRow{}
 	for _, l := range limits.Limits {
 		by[l.Route] = append(by[l.Route], &limitRow{Limit: l, Spark: make([]int64, minutes)})
@@ -114,13 +111,13 @@ func routeRows(routes admin.Routes, limits admin.Limits, minutes int) []*routeRo
 
 // countRows adds the counts of the last minutes to rows, and a row of the requests without a route if
 // there were any. Counts of routes and limits that no longer exist are ignored.
-func countRows(rows []*routeRow, counts known[admin.Statistics], minutes int) []*routeRow {
+func countRows(rows []*routeRow, counts known[view.Statistics], minutes int) []*routeRow {
 	by := map[string]*routeRow{}
 	for _, row := range rows {
 		by[row.Name] = row
 	}
 	if by[unmatched] == nil {
-		by[unmatched] = &routeRow{Route: admin.Route{Name: unmatched}, Unmatched: true, Spark: make([]int64, minutes)}
+		by[unmatched] = &routeRow{Route: view.Route{Name: unmatched}, Unmatched: true, Spark: make([]int64, minutes)}
 	}
 	first := counts.At.Add(-settled).Unix()/60 - int64(minutes)
 	for _, m := range counts.Value.Minutes {
@@ -146,7 +143,7 @@ func countRows(rows []*routeRow, counts known[admin.Statistics], minutes int) []
 const unmatched = "none"
 
 // count adds the counts of a minute, of which that part is shown, as the i-th of those that are over.
-func (row *routeRow) count(r admin.RouteMinute, part float64, i int64) {
+func (row *routeRow) count(r view.RouteMinute, part float64, i int64) {
 	var one sum
 	one.add(r)
 	row.Sum = row.Sum.plus(one.part(part))
@@ -162,7 +159,7 @@ func (row *routeRow) count(r admin.RouteMinute, part float64, i int64) {
 			}
 			l.Sum.Allowed += some(said.Allowed)
 			l.Sum.Refused += some(said.Refused)
-			l.Sum.Shadow += some(said.ShadowRefused)
+			l.Sum.ShadowRefused += some(said.ShadowRefused)
 			l.Sum.Unavailable += some(said.Unavailable)
 			if inside {
 				l.Spark[i] += said.Refused + said.ShadowRefused
@@ -173,7 +170,7 @@ func (row *routeRow) count(r admin.RouteMinute, part float64, i int64) {
 
 // busiest looks up the state of the busiest key of each limit. It continues after an error, and
 // returns the last error.
-func (d *dashboard) busiest(r *http.Request, v *routesView, top admin.Top) (last error) {
+func (d *dashboard) busiest(r *http.Request, v *routesView, top view.Top) (last error) {
 	asked := 0
 	for _, row := range v.Routes {
 		for _, l := range row.Rows {
@@ -182,7 +179,7 @@ func (d *dashboard) busiest(r *http.Request, v *routesView, top admin.Top) (last
 				continue
 			}
 			asked++
-			s, err := d.Standing(r.Context(), proxy.KeyQuery{Pairs: []proxy.KeyPair{{Key: l.Key, Value: key.ID}}, Route: l.Route, Limit: l.Name})
+			s, err := d.Standing(r.Context(), view.KeyQuery{Pairs: []view.KeyPair{{Key: l.Key, Value: key.ID}}, Route: l.Route, Limit: l.Name})
 			if err != nil {
 				last = err
 				continue
@@ -194,17 +191,17 @@ func (d *dashboard) busiest(r *http.Request, v *routesView, top admin.Top) (last
 }
 
 // busiestOf returns the key with most requests of a limit.
-func busiestOf(top admin.Top, l *limitRow) (admin.TopKey, bool) {
+func busiestOf(top view.Top, l *limitRow) (view.TopKey, bool) {
 	for _, t := range top.Limits {
 		if t.Route == l.Route && t.Limit == l.Name && len(t.Requests.Keys) > 0 {
 			return t.Requests.Keys[0], true
 		}
 	}
-	return admin.TopKey{}, false
+	return view.TopKey{}, false
 }
 
 // nearestOf returns the window that is used most.
-func nearestOf(s proxy.KeyStanding, masked string) *nearest {
+func nearestOf(s view.KeyStanding, masked string) *nearest {
 	var most *nearest
 	for _, l := range s.Limits {
 		for _, w := range l.Windows {

@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A simulateView is the data of the page of simulations.
@@ -55,7 +54,7 @@ type simulatedKeys struct {
 	proxy.LimitTally
 }
 
-func (d *dashboard) showSimulateForm(r *http.Request) view {
+func (d *dashboard) showSimulateForm(r *http.Request) page {
 	v := d.simulateView(nil)
 	if r.URL.Query().Get("other") != "" {
 		c, err := d.Config(r.Context())
@@ -72,8 +71,8 @@ func (d *dashboard) simulateView(form url.Values) simulateView {
 	}
 }
 
-func (v simulateView) view(status int) view {
-	return view{name: "simulate", title: "Simulate", status: status, data: v}
+func (v simulateView) view(status int) page {
+	return page{name: "simulate", title: "Simulate", status: status, data: v}
 }
 
 // editable returns an effective configuration without the sections of the machine, which a
@@ -129,17 +128,12 @@ func fieldsOf(text string) func(yield func(string) bool) {
 }
 
 // refuse returns v with the error.
-func (v simulateView) refuse(err error) view {
+func (v simulateView) refuse(err error) page {
 	if err == nil {
 		return v.view(0)
 	}
-	status := http.StatusUnprocessableEntity
-	var known *admin.Problem
-	if errors.As(err, &known) {
-		status = cmp.Or(known.Status, status)
-	}
 	v.Fault = faultOf("this log cannot be replayed", err)
-	return v.view(status)
+	return v.view(statusOf(err))
 }
 
 // tell adds the result of a simulation.
@@ -156,7 +150,7 @@ func (v *simulateView) tell(said admin.Simulation) {
 				if len(l.Top) == 0 {
 					continue
 				}
-				name := proxy.LimitName(rt.Name, l.Name)
+				name := view.LimitName(rt.Name, l.Name)
 				i, known := at[name]
 				if !known {
 					i = len(v.Tops)

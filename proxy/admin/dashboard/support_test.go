@@ -15,10 +15,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/admin/dashboard"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const token = "a-token-of-operators"
@@ -31,54 +32,62 @@ func options() admin.Options {
 		Ready: func(context.Context) admin.Readiness {
 			return admin.Readiness{Ready: true, Checks: map[string]string{"store": "ok"}}
 		},
-		Leader: func(context.Context) (admin.Leadership, error) {
-			return admin.Leadership{Self: "node-a", Node: "node-b", Since: at, Tasks: []admin.TaskRun{{Task: "sweep", Node: "node-b", At: at, Next: at}}}, nil
+		Leader: func(context.Context) (view.Leadership, error) {
+			return view.Leadership{Self: "node-a", Node: "node-b", Since: at, Tasks: []view.TaskRun{{Task: "sweep", Node: "node-b", At: at, Next: at}}}, nil
 		},
 		Nodes: func(context.Context) (admin.Nodes, error) {
-			return admin.Nodes{Self: "node-a", Nodes: []admin.Member{
+			return admin.Nodes{Self: "node-a", Nodes: []view.Member{
 				{ID: "node-a", Hash: "aaaaaaaaaaaaaaaa", Generation: 7, Started: at, Seen: at},
 				{ID: "node-b", Hash: "bbbbbbbbbbbbbbbb", Generation: 6, Started: at, Seen: at, Drift: true},
 			}}, nil
 		},
-		Statistics: func(context.Context, int) (admin.Statistics, error) {
-			return admin.Statistics{Minutes: []admin.Minute{{At: at, Routes: []admin.RouteMinute{{
-				Route: "sms", Requests: 1234, Allowed: 995, Refused: 230, ShadowRefused: 5, Rejected: 4, Limits: []admin.LimitMinute{{Limit: "phone", Allowed: 1000, Refused: 234, ShadowRefused: 5}},
-			}, {Route: "none", Requests: 7, Rejected: 7}}}}, Last: admin.Minute{At: at, Routes: []admin.RouteMinute{{Route: "sms", Requests: 606, Allowed: 606}}}}, nil
+		Statistics: func(context.Context, int) (view.Statistics, error) {
+			return view.Statistics{Minutes: []view.Minute{{At: at, Routes: []view.RouteMinute{{
+				Route: "sms", Requests: 1234, Allowed: 995, Refused: 230, ShadowRefused: 5, Rejected: 4, Limits: []view.LimitMinute{{Limit: "phone", Allowed: 1000, Refused: 234, ShadowRefused: 5}},
+			}, {Route: "none", Requests: 7, Rejected: 7}}}}, Last: view.Minute{At: at, Routes: []view.RouteMinute{{Route: "sms", Requests: 606, Allowed: 606}}}}, nil
 		},
-		Config: func(context.Context) (admin.Config, error) {
-			return admin.Config{Node: "node-a", Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Effective: "version: 1\n"}, nil
+		Config: func(context.Context) (view.Config, error) {
+			return view.Config{Node: "node-a", Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Effective: "version: 1\n"}, nil
 		},
-		Routes: func(context.Context) (admin.Routes, error) {
-			return admin.Routes{Routes: []admin.Route{{Name: "sms", Path: "/sms"}}}, nil
+		Routes: func(context.Context) (view.Routes, error) {
+			return view.Routes{Routes: []view.Route{{Name: "sms", Path: "/sms"}}}, nil
 		},
-		Limits: func(context.Context) (admin.Limits, error) {
-			return admin.Limits{Limits: []admin.Limit{{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"5/1h"}, Mode: "enforce"}}}, nil
+		Limits: func(context.Context) (view.Limits, error) {
+			return view.Limits{Limits: []view.Limit{{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"5/1h"}, Mode: "enforce"}}}, nil
 		},
-		Standing: func(_ context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
+		Standing: func(_ context.Context, q view.KeyQuery) (view.KeyStanding, error) {
 			if len(q.Pairs) == 0 || q.Pairs[0].Key != "phone" {
-				return proxy.KeyStanding{}, errors.New("no limit counts by that")
+				return view.KeyStanding{}, errors.New("no limit counts by that")
 			}
 			return standing(at), nil
 		},
-		Change: func(_ context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
-			return proxy.KeyResult{KeyChange: c, Changed: standing(at).Limits, Everywhere: true}, nil
+		Change: func(_ context.Context, c view.KeyChange) (view.KeyResult, error) {
+			return view.KeyResult{KeyChange: c, Changed: standing(at).Limits, Everywhere: true}, nil
 		},
 		Bans: func(context.Context) (admin.Bans, error) { return admin.Bans{}, nil },
 		Maintenance: func(context.Context) (admin.Maintenance, error) {
 			return admin.Maintenance{Everywhere: true}, nil
 		},
-		Explain: func(_ context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
-			return proxy.Explanation{Method: r.Method, Path: r.URL, Stages: []proxy.ExplainedStage{
-				{Name: "match route", Result: proxy.StagePassed}, {Name: "check limits", Result: proxy.StageRefused, Detail: "limit phone"},
-			}, Answer: &proxy.ExplainedAnswer{Status: 429}}, nil
+		Explain: func(_ context.Context, r view.ExplainRequest) (view.Explanation, error) {
+			return view.Explanation{Method: r.Method, Path: r.URL, Stages: []view.ExplainedStage{
+				{Name: "match route", Result: view.StagePassed}, {Name: "check limits", Result: view.StageRefused, Detail: "limit phone"},
+			}, Answer: &view.ExplainedAnswer{Status: 429}}, nil
+		},
+		Decisions:  func(context.Context, view.DecisionQuery) (view.Decisions, error) { return view.Decisions{}, nil },
+		Top:        func(context.Context, view.TopQuery) (view.Top, error) { return view.Top{}, nil },
+		Audit:      func(context.Context, view.AuditQuery) (view.Audit, error) { return view.Audit{}, nil },
+		Conversion: func(context.Context, sends.Query) (admin.Conversion, error) { return admin.Conversion{}, nil },
+		Upstreams:  func(context.Context) (view.Upstreams, error) { return view.Upstreams{}, nil },
+		Simulate: func(context.Context, admin.SimulateQuery) (admin.Simulation, error) {
+			return admin.Simulation{}, nil
 		},
 	}
 }
 
-func standing(at time.Time) proxy.KeyStanding {
-	return proxy.KeyStanding{At: at, Limits: []proxy.LimitStanding{{
+func standing(at time.Time) view.KeyStanding {
+	return view.KeyStanding{At: at, Limits: []view.LimitStanding{{
 		Route: "sms", Limit: "phone", Key: "phone", Masked: "phone=+86138****8000", Hash: "0123456789abcdef", ID: "id:x", Mode: "enforce",
-		Windows: []proxy.WindowStanding{{Name: "phone-1h", Rate: "5/1h", Most: 5, Used: 5, Next: at.Add(90 * time.Second), Full: at.Add(time.Hour)}},
+		Windows: []view.WindowStanding{{Name: "phone-1h", Rate: "5/1h", Most: 5, Used: 5, Next: at.Add(90 * time.Second), Full: at.Add(time.Hour)}},
 	}}}
 }
 
@@ -92,7 +101,7 @@ type pushedHistory struct {
 func (h *pushedHistory) Push(_ context.Context, p admin.Push) (admin.Pushed, error) {
 	h.pushed = append(h.pushed, p)
 	changes := []config.Change{{What: "limit", Name: "sms.phone", Was: "5/1h", Is: "<3/1h>"}}
-	return admin.Pushed{Generation: 8, Changed: !p.DryRun, DryRun: p.DryRun, Changes: changes, Nodes: []admin.NodeAnswer{{Node: "node-b", Said: "ok"}}, Warnings: []string{"weir.yaml:1:1: mind this"}}, h.refuse
+	return admin.Pushed{Generation: 8, Changed: !p.DryRun, DryRun: p.DryRun, Changes: changes, Nodes: []view.NodeAnswer{{Node: "node-b", Said: "ok"}}, Warnings: []string{"weir.yaml:1:1: mind this"}}, h.refuse
 }
 
 func (h *pushedHistory) Rollback(_ context.Context, r admin.Rollback) (admin.Pushed, error) {
@@ -101,11 +110,11 @@ func (h *pushedHistory) Rollback(_ context.Context, r admin.Rollback) (admin.Pus
 }
 
 func (h *pushedHistory) History(context.Context) (admin.History, error) {
-	return admin.History{History: []admin.Entry{{Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Author: "ann"}, {Generation: 6, Hash: "cccccccccccccccc", Author: "bob"}}}, nil
+	return admin.History{History: []view.Entry{{Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Author: "ann"}, {Generation: 6, Hash: "cccccccccccccccc", Author: "bob"}}}, nil
 }
 
 func (h *pushedHistory) Diff(_ context.Context, n int64) (admin.Diff, error) {
-	return admin.Diff{Entry: admin.Entry{Generation: n}, Diff: "--- a/weir.yaml\n+++ b/weir.yaml\n@@ -1 +1 @@\n-rate: 5/1h\n+rate: <b>9</b>/1h\n"}, nil
+	return admin.Diff{Entry: view.Entry{Generation: n}, Diff: "--- a/weir.yaml\n+++ b/weir.yaml\n@@ -1 +1 @@\n-rate: 5/1h\n+rate: <b>9</b>/1h\n"}, nil
 }
 
 // A browser keeps cookies, and sends what browsers send.

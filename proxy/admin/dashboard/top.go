@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -24,12 +23,12 @@ func topMinutes() []int { return []int{5, 15} }
 
 // A topView is the data of the page of top keys.
 type topView struct {
-	Query  admin.TopQuery
+	Query  view.TopQuery
 	Text   string // part of a key or limit
 	Times  []int
 	Routes []string
 	Limits []string
-	Top    admin.Top
+	Top    view.Top
 	Rows   []topRow
 	More   int      // rows that are not shown
 	Spread []string // what is refused of so many keys that none stands out
@@ -41,18 +40,18 @@ type topView struct {
 type topRow struct {
 	Route, Limit, Mode string
 	keyed
-	Refused, Requests *admin.TopKey
+	Refused, Requests *view.TopKey
 	AllRefused        int64 // refusals of the limit
 }
 
 // Filtered reports whether the list is filtered.
 func (v topView) Filtered() bool { return v.Query.Route != "" || v.Query.Limit != "" || v.Text != "" }
 
-func (d *dashboard) showTop(r *http.Request) view {
+func (d *dashboard) showTop(r *http.Request) page {
 	f := r.URL.Query()
 	v := topView{
 		At: time.Now(), Times: topMinutes(), Text: strings.TrimSpace(f.Get("q")),
-		Query: admin.TopQuery{Route: f.Get("route"), Limit: f.Get("limit"), Minutes: topMinutes()[1], N: topKeys},
+		Query: view.TopQuery{Route: f.Get("route"), Limit: f.Get("limit"), Minutes: topMinutes()[1], N: topKeys},
 	}
 	if n, err := strconv.Atoi(f.Get("minutes")); err == nil && slices.Contains(topMinutes(), n) {
 		v.Query.Minutes = n
@@ -72,11 +71,11 @@ func (d *dashboard) showTop(r *http.Request) view {
 	if v.More = len(v.Rows) - topShown; v.More > 0 {
 		v.Rows = v.Rows[:topShown]
 	}
-	return view{name: "top", title: "Top keys", data: v}
+	return page{name: "top", title: "Top keys", data: v}
 }
 
 // namesOf returns the routes with limits and the names of limits, sorted.
-func namesOf(limits admin.Limits) (routes, names []string) {
+func namesOf(limits view.Limits) (routes, names []string) {
 	for _, l := range limits.Limits {
 		routes, names = append(routes, routesOf(l)...), append(names, l.Name)
 	}
@@ -86,7 +85,7 @@ func namesOf(limits admin.Limits) (routes, names []string) {
 }
 
 // routesOf returns the routes that have a limit.
-func routesOf(l admin.Limit) []string {
+func routesOf(l view.Limit) []string {
 	if l.Route != "" {
 		return []string{l.Route}
 	}
@@ -94,9 +93,9 @@ func routesOf(l admin.Limit) []string {
 }
 
 // add adds the keys of a limit that have the text.
-func (v *topView) add(l admin.TopLimit) {
+func (v *topView) add(l view.TopLimit) {
 	at := map[string]int{}
-	row := func(k admin.TopKey) *topRow {
+	row := func(k view.TopKey) *topRow {
 		i, found := at[k.ID]
 		if !found {
 			i = len(v.Rows)
@@ -105,8 +104,8 @@ func (v *topView) add(l admin.TopLimit) {
 		}
 		return &v.Rows[i]
 	}
-	has := func(k admin.TopKey) bool {
-		return strings.Contains(strings.ToLower(k.Masked+" "+proxy.LimitName(l.Route, l.Limit)), strings.ToLower(v.Text))
+	has := func(k view.TopKey) bool {
+		return strings.Contains(strings.ToLower(k.Masked+" "+view.LimitName(l.Route, l.Limit)), strings.ToLower(v.Text))
 	}
 	for _, k := range l.Refused.Keys {
 		if has(k) {
@@ -120,16 +119,16 @@ func (v *topView) add(l admin.TopLimit) {
 	}
 	for _, i := range at {
 		if v.Rows[i].Refused == nil && l.Refused.Floor == 0 { // all keys that were refused are listed
-			v.Rows[i].Refused = &admin.TopKey{}
+			v.Rows[i].Refused = &view.TopKey{}
 		}
 	}
 	if l.Refused.Total > 0 && len(l.Refused.Keys) == 0 {
-		v.Spread = append(v.Spread, proxy.LimitName(l.Route, l.Limit)+": "+formatCount(l.Refused.Total))
+		v.Spread = append(v.Spread, view.LimitName(l.Route, l.Limit)+": "+formatCount(l.Refused.Total))
 	}
 }
 
 // countOf returns the count of a key; 0 if it is not known.
-func countOf(k *admin.TopKey) int64 {
+func countOf(k *view.TopKey) int64 {
 	if k == nil {
 		return 0
 	}
@@ -147,7 +146,7 @@ type refuser struct {
 }
 
 // refusersSince returns the limits that refused most since that time, first those that refused most.
-func refusersSince(s admin.Statistics, since time.Time) []refuser {
+func refusersSince(s view.Statistics, since time.Time) []refuser {
 	by := map[[2]string]*refuser{}
 	var all []*refuser
 	for _, m := range s.Minutes {
@@ -172,7 +171,7 @@ func refusersSince(s admin.Statistics, since time.Time) []refuser {
 		}
 	}
 	slices.SortFunc(most, func(a, b refuser) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Shadow, a.Shadow), strings.Compare(proxy.LimitName(a.Route, a.Limit), proxy.LimitName(b.Route, b.Limit)))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Shadow, a.Shadow), strings.Compare(view.LimitName(a.Route, a.Limit), view.LimitName(b.Route, b.Limit)))
 	})
 	return most[:min(len(most), refusersShown)]
 }

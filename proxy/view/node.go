@@ -1,0 +1,139 @@
+package view
+
+import "time"
+
+// A NodeAnswer is the answer of one node.
+type NodeAnswer struct {
+	Node string `json:"node"`
+	Said string `json:"said"` // ok, or an error; empty if the node has not answered
+}
+
+// A Member is one node.
+type Member struct {
+	ID         string    `json:"id"`
+	Address    string    `json:"address"` // of its admin listener; a wildcard address is replaced by the host name
+	Version    string    `json:"version"` // of the program
+	Source     string    `json:"source"`  // of its configuration: file or redis
+	Hash       string    `json:"hash"`    // of the configuration it serves
+	Generation int64     `json:"generation"`
+	Started    time.Time `json:"started"`           // by its own clock
+	Seen       time.Time `json:"seen"`              // last heartbeat, by Redis's clock
+	Drift      bool      `json:"drift"`             // it serves another configuration than most nodes do
+	Problem    string    `json:"problem,omitempty"` // why it cannot read the pushed configuration
+}
+
+// A Leadership is the current leader, and the last runs of its tasks.
+type Leadership struct {
+	Self  string    `json:"self"` // the node that responds
+	Node  string    `json:"node"` // empty if there is no leader
+	Since time.Time `json:"since,omitzero"`
+	Token int64     `json:"token,omitempty"`
+	Tasks []TaskRun `json:"tasks"` // by name; without those that have not run yet
+}
+
+// A TaskRun is the last run of a leader task.
+type TaskRun struct {
+	Task  string    `json:"task"`
+	Node  string    `json:"node"`
+	At    time.Time `json:"at"` // when it started
+	Took  float64   `json:"took_ms"`
+	Did   string    `json:"did,omitempty"`
+	Error string    `json:"error,omitempty"`
+	Next  time.Time `json:"next"` // when it starts again
+}
+
+// Statistics are the counts of all nodes by minute.
+type Statistics struct {
+	Minutes []Minute `json:"minutes"` // oldest first, without minutes that have no requests; the last may not be over
+	// Last has the counts of 60 seconds, which ended at most six seconds ago.
+	Last Minute `json:"last"`
+}
+
+// A Minute has the counts of one minute, of all nodes together.
+type Minute struct {
+	At     time.Time     `json:"at"` // when it started
+	Routes []RouteMinute `json:"routes"`
+}
+
+// A RouteMinute has the requests of a route by their outcomes, each counted once, and the decisions of its
+// limits. Requests without a route have the name none. Nodes of older versions report requests without an
+// outcome.
+type RouteMinute struct {
+	Route         string        `json:"route"`
+	Requests      int64         `json:"requests"`
+	Allowed       int64         `json:"allowed"`
+	Refused       int64         `json:"refused"`        // by a limit, or for too many new keys
+	ShadowRefused int64         `json:"shadow_refused"` // allowed, but a limit in shadow mode would have refused them
+	Rejected      int64         `json:"rejected"`       // not forwarded for another reason
+	Unavailable   int64         `json:"unavailable"`    // not decided: the store was unreachable
+	Limits        []LimitMinute `json:"limits,omitempty"`
+}
+
+// A LimitMinute has the decisions of a limit: one for each request of which it was asked.
+type LimitMinute struct {
+	Limit         string `json:"limit"`
+	Allowed       int64  `json:"allowed"`
+	Refused       int64  `json:"refused"`
+	ShadowRefused int64  `json:"shadow_refused"`
+	Unavailable   int64  `json:"unavailable"`
+}
+
+// An Entry is one pushed configuration.
+type Entry struct {
+	Generation int64     `json:"generation"`
+	Hash       string    `json:"hash"`
+	Author     string    `json:"author"`
+	Node       string    `json:"node"`           // the node that received the push
+	At         time.Time `json:"at"`             // by Redis's clock
+	From       int64     `json:"from,omitempty"` // for a rollback, the restored generation
+}
+
+// An AuditQuery selects a page of the audit trail.
+type AuditQuery struct {
+	Before string // id of an entry; empty for the newest entries
+	N      int    // 100 if 0, at most 500
+}
+
+// An Audit is a page of the audit trail, newest first.
+type Audit struct {
+	Entries []AuditEntry `json:"entries"`
+	Next    string       `json:"next,omitempty"` // cursor for the next page; empty at the end
+}
+
+// An AuditEntry is one action of an operator. The key itself is never recorded.
+type AuditEntry struct {
+	ID      string    `json:"id"` // assigned by the audit trail, ascending
+	At      time.Time `json:"at"`
+	Node    string    `json:"node"`
+	Who     string    `json:"who"`               // the name of a token, or local
+	Address string    `json:"address,omitempty"` // of the operator's connection
+	// Action is reset, grant, ban, unban or verified for a key; reload, push or rollback for the configuration.
+	Action  string   `json:"action"`
+	Masked  string   `json:"masked,omitempty"` // the masked key
+	Hash    string   `json:"hash,omitempty"`   // the hash of the key in the log
+	Limits  []string `json:"limits,omitempty"` // that were changed: ROUTE.LIMIT
+	For     string   `json:"for,omitempty"`    // duration of a ban
+	Permits int64    `json:"permits,omitempty"`
+	OneNode bool     `json:"one_node,omitempty"` // the change applies to that node only; Detail tells if it waits for Redis
+	Detail  string   `json:"detail,omitempty"`
+	Reason  string   `json:"reason,omitempty"` // given by the operator
+	Error   string   `json:"error,omitempty"`  // set if the action failed
+}
+
+// A SimulatedDifference compares a route, or with Limit set a limit, in two configurations.
+type SimulatedDifference struct {
+	Route string        `json:"route"`
+	Limit string        `json:"limit,omitempty"`
+	A     SimulatedSide `json:"a"` // the current configuration
+	B     SimulatedSide `json:"b"` // the other configuration
+}
+
+// A SimulatedSide is the result of one configuration.
+type SimulatedSide struct {
+	There    bool     `json:"there"` // the configuration has this route or limit
+	Rates    []string `json:"rates"`
+	Passed   int64    `json:"passed"`
+	Refused  int64    `json:"refused"`
+	Shadowed int64    `json:"shadowed"`
+	Unknown  int64    `json:"unknown"`
+}

@@ -1,0 +1,172 @@
+// Package view has what operators see of Weir: the state of keys, limits, decisions, nodes and upstreams. Each is one
+// type, with the names that it has in JSON, from where it is found out to the admin API, the command line and the
+// dashboard. It only describes: it asks nobody, and decides nothing.
+//
+// A field with the tag api:"-" is for other nodes; the API leaves it empty, and its document out.
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// Moment describes a time after now: 08:04:12 UTC (38 min), with its date if that is another.
+func Moment(now, at time.Time) string {
+	layout := time.TimeOnly
+	if at.Truncate(24*time.Hour) != now.Truncate(24*time.Hour) {
+		layout = time.DateTime
+	}
+	return at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout) + " UTC (" + roughly(at.Sub(now)) + ")"
+}
+
+// roughly returns d in its most significant unit, rounded up: 38 min.
+func roughly(d time.Duration) string {
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
+		if d >= 2*u.unit {
+			return fmt.Sprint(int64((d+u.unit-1)/u.unit), " ", u.name)
+		}
+	}
+	return fmt.Sprint(int64((d+time.Second-1)/time.Second), " s")
+}
+
+// LimitName returns the name of a limit in texts: ROUTE.LIMIT, or LIMIT of one of several
+// routes, which has no route.
+func LimitName(route, limit string) string {
+	if route == "" {
+		return limit
+	}
+	return route + "." + limit
+}
+
+// Verdict returns what the limits of s that are enforced do with the next request of the key. A route passes
+// when the last of its limits does. Limits that count by other keys are not part of it.
+func (s KeyStanding) Verdict() KeyVerdict {
+	var refusing []string
+	for _, d := range s.Networks {
+		text := "the ban of " + d.Network.String()
+		if d.Route != "" {
+			text += " on " + d.Route
+		}
+		refusing = append(refusing, text+", passes "+Moment(s.At, d.Until))
+	}
+	refusing = append(refusing, s.Denied...)
+	var asked, unknown int
+	for _, route := range s.routes() {
+		var by []string
+		var until time.Time
+		for _, l := range s.Limits {
+			if l.Route != route || l.Mode != "enforce" {
+				continue
+			}
+			asked++
+			if l.Unknown != "" {
+				unknown++
+			}
+			if why, at := l.refuses(); why != "" {
+				by = append(by, LimitName(route, why))
+				if at.After(until) {
+					until = at
+				}
+			}
+		}
+		if len(by) == 0 {
+			continue
+		}
+		text := strings.Join(by, " and ")
+		if !until.IsZero() {
+			text += ", passes " + Moment(s.At, until)
+		}
+		refusing = append(refusing, text)
+	}
+	switch {
+	case len(refusing) > 0:
+		return KeyVerdict{true, "refused now by " + strings.Join(refusing, "; by ")}
+	case asked == 0:
+		return KeyVerdict{Text: "not refused: no limit that is enforced counts by this key"}
+	case unknown > 0:
+		return KeyVerdict{Text: fmt.Sprintf("not known: %d of %d limits cannot be read", unknown, asked)}
+	case asked == 1:
+		return KeyVerdict{Text: "passes now: the only limit by this key has permits left"}
+	}
+	return KeyVerdict{Text: fmt.Sprintf("passes now: all %d limits by this key have permits left", asked)}
+}
+
+// routes returns the routes of the limits of s, in their order.
+func (s KeyStanding) routes() (all []string) {
+	for _, l := range s.Limits {
+		if !slices.Contains(all, l.Route) {
+			all = append(all, l.Route)
+		}
+	}
+	return all
+}
+
+// refuses returns by which rate l refuses the next request of the key, and until when; "" if it does not.
+// The time is zero where it depends on other requests.
+func (l LimitStanding) refuses() (by string, until time.Time) {
+	for _, w := range l.Windows {
+		if w.Left > 0 || w.Most == 0 || w.Unreadable {
+			continue
+		}
+		if by == "" || w.Next.After(until) {
+			by, until = l.Limit+" "+w.Rate, w.Next
+		}
+	}
+	if a, err := limiter.ParseAlgorithm(l.Algorithm); by != "" && err == nil && a.HasValues() {
+		by += " (new values only)"
+	}
+	if l.BannedUntil.IsZero() {
+		return by, until
+	}
+	if l.BannedUntil.After(until) {
+		until = l.BannedUntil
+	}
+	if by == "" {
+		by = l.Limit
+	}
+	return by + " (banned)", until
+}
+
+// Done says what e did to a key, and how long before now: anna banned it for 1h, 2 min ago.
+func (e AuditEntry) Done(now time.Time) string {
+	text := e.Who + " " + e.Action
+	switch KeyAction(e.Action) {
+	case KeyReset:
+		text = e.Who + " reset it"
+	case KeyGrant:
+		text = fmt.Sprintf("%s granted it permits: %d", e.Who, e.Permits)
+	case KeyBan:
+		text = e.Who + " banned it for " + e.For
+	case KeyUnban:
+		text = e.Who + " unbanned it"
+	case KeyAssign:
+		text = e.Who + " assigned it a plan (" + e.Detail + ") for " + e.For
+	case KeyUnassign:
+		text = e.Who + " ended the assignment of its plan"
+	}
+	text += ", " + wholeUnits(now.Sub(e.At)) + " ago"
+	if e.Reason != "" {
+		text += " (" + e.Reason + ")"
+	}
+	return text
+}
+
+// wholeUnits returns d in whole days, hours, minutes or seconds.
+func wholeUnits(d time.Duration) string {
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
+		if d >= u.unit {
+			return fmt.Sprint(int64(d/u.unit), " ", u.name)
+		}
+	}
+	return fmt.Sprint(max(int64(d/time.Second), 0), " s")
+}

@@ -30,7 +30,9 @@ type subscriber struct {
 
 func newSubscriber(h *hub, r route) *subscriber {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), changed: make(chan struct{}, 1)}
+	return &subscriber{
+		hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), changed: make(chan struct{}, 1),
+	}
 }
 
 // notifyChangedLocked tells the writer that topics have changed.

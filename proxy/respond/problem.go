@@ -45,45 +45,33 @@ const (
 
 // Status is the status of the responses of kind k.
 func (k Kind) Status() int {
-	switch k {
-	case BadRequest, KeyMissing, KeyInvalid:
-		return http.StatusBadRequest
-	case TokenRefused:
-		return http.StatusUnauthorized
-	case Forbidden:
-		return http.StatusForbidden
-	case NotFound:
-		return http.StatusNotFound
-	case MethodNotAllowed:
-		return http.StatusMethodNotAllowed
-	case RequestTimeout:
-		return http.StatusRequestTimeout
-	case BodyTooLarge:
-		return http.StatusRequestEntityTooLarge
-	case TargetTooLong:
-		return http.StatusRequestURITooLong
-	case Misdirected:
-		return http.StatusMisdirectedRequest
-	case HeaderTooLarge:
-		return http.StatusRequestHeaderFieldsTooLarge
-	case ClientGone:
-		return 499 // for the log only
-	case NotImplemented:
-		return http.StatusNotImplemented
-	case BadGateway:
-		return http.StatusBadGateway
-	case StoreUnavailable, NoUpstream, Draining, BuffersFull, Maintenance:
-		return http.StatusServiceUnavailable
-	case ExpectationFailed:
-		return http.StatusExpectationFailed
-	case VersionNotSupported:
-		return http.StatusHTTPVersionNotSupported
-	case GatewayTimeout:
-		return http.StatusGatewayTimeout
-	case LoopDetected:
-		return http.StatusLoopDetected
-	}
-	return http.StatusInternalServerError
+	return [...]int{
+		Internal:            http.StatusInternalServerError,
+		BadRequest:          http.StatusBadRequest,
+		KeyMissing:          http.StatusBadRequest,
+		KeyInvalid:          http.StatusBadRequest,
+		NotFound:            http.StatusNotFound,
+		MethodNotAllowed:    http.StatusMethodNotAllowed,
+		RequestTimeout:      http.StatusRequestTimeout,
+		BodyTooLarge:        http.StatusRequestEntityTooLarge,
+		TargetTooLong:       http.StatusRequestURITooLong,
+		Misdirected:         http.StatusMisdirectedRequest,
+		HeaderTooLarge:      http.StatusRequestHeaderFieldsTooLarge,
+		ClientGone:          499,
+		NotImplemented:      http.StatusNotImplemented,
+		BadGateway:          http.StatusBadGateway,
+		StoreUnavailable:    http.StatusServiceUnavailable,
+		NoUpstream:          http.StatusServiceUnavailable,
+		Draining:            http.StatusServiceUnavailable,
+		GatewayTimeout:      http.StatusGatewayTimeout,
+		LoopDetected:        http.StatusLoopDetected,
+		Forbidden:           http.StatusForbidden,
+		BuffersFull:         http.StatusServiceUnavailable,
+		ExpectationFailed:   http.StatusExpectationFailed,
+		VersionNotSupported: http.StatusHTTPVersionNotSupported,
+		Maintenance:         http.StatusServiceUnavailable,
+		TokenRefused:        http.StatusUnauthorized,
+	}[k]
 }
 
 // KindOf returns the kind of err. Errors that this package does not know are

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -115,14 +117,7 @@ func cutLast(list string) (rest, last string) {
 
 // isMethod reports whether s is a method of a request that is forwarded (RFC 9110 section 9.1).
 func isMethod(s string) bool {
-	const symbols = "!#$%&'*+-.^_`|~"
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(symbols, c) >= 0) {
-			return false
-		}
-	}
-	return s != "CONNECT" && len(s) <= 32
+	return httpguts.ValidHeaderFieldName(s) && s != "CONNECT" && len(s) <= 32 // both are tokens
 }
 
 // setBody sets the body, and its length. A peer that keeps it does not say how long it is: without a

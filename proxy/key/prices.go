@@ -24,7 +24,7 @@ var errPrice = errors.New("not a price")
 // safe for concurrent use.
 type Prices struct {
 	decimals int
-	prefixes prefixTable // the index of the rows in byPrefix
+	prefixes textTable // the index of the rows in byPrefix
 	byPrefix [][]Price
 	any      []Price // rows of the prefix *
 	dearest  Price
@@ -106,7 +106,7 @@ func (p *Prices) insert(row Price) error {
 // all. found is false if there is none; then it is the dearest price of the list.
 func (p *Prices) Of(n Number) (price Price, found bool) {
 	for rest := n.E164; rest != ""; {
-		prefix, i, ok := p.prefixes.find(rest)
+		prefix, i, ok := p.prefixes.longest(rest)
 		if !ok {
 			break
 		}

@@ -179,6 +179,7 @@ const (
 // them.
 type traits struct {
 	name       string   // in configuration files
+	naming     string   // what to write as its name
 	fields     []string // the fields that must reach the upstream as they were read
 	confused   Source   // the source in which some servers look for the same name
 	isField    bool     // its names are those of header fields
@@ -198,18 +199,28 @@ type traits struct {
 
 // table has the traits of each source, and none for that of keys that are made of others.
 var table = [numSources]traits{
-	Header:     {name: "header", isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
-	Query:      {name: "query", confused: Form, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
-	Path:       {name: "path", isNamed: true, isSpelled: true, isChosen: true},
-	Cookie:     {name: "cookie", fields: []string{"Cookie"}, isSecret: true, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
-	Form:       {name: "form", fields: []string{"Content-Type", "Content-Encoding"}, confused: Query, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
-	JSON:       {name: "json", fields: []string{"Content-Type", "Content-Encoding"}, isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
-	JWT:        {name: "jwt", fields: []string{"Authorization"}, isNamed: true, isSigned: true, isCostly: true},
-	ClientIP:   {name: "client_ip", isAddress: true},
-	Host:       {name: "host", isChosen: true, isOpen: true},
-	Method:     {name: "method", isChosen: true, isOpen: true},
-	Descriptor: {name: "descriptor", isNamed: true, isSpelled: true, isChosen: true},
-	Global:     {name: "global", isConstant: true},
+	Header: {name: "header", naming: "name the header field, for example header:X-Phone",
+		isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
+	Query: {name: "query", naming: "name the parameter, for example query:user", confused: Form,
+		isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
+	Path: {name: "path", naming: "name the parameter, for example path:user",
+		isNamed: true, isSpelled: true, isChosen: true},
+	Cookie: {name: "cookie", naming: "name the cookie, for example cookie:session", fields: []string{"Cookie"},
+		isSecret: true, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
+	Form: {name: "form", naming: "name the parameter, for example form:user", confused: Query,
+		fields:  []string{"Content-Type", "Content-Encoding"},
+		isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
+	JSON: {name: "json", naming: "write a JSON pointer, for example json:/user/phone, with ~1 for a slash and ~0 for " +
+		"a tilde in a name", fields: []string{"Content-Type", "Content-Encoding"},
+		isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
+	JWT: {name: "jwt", naming: "name the claim, for example jwt:sub", fields: []string{"Authorization"},
+		isNamed: true, isSigned: true, isCostly: true},
+	ClientIP: {name: "client_ip", isAddress: true},
+	Host:     {name: "host", isChosen: true, isOpen: true},
+	Method:   {name: "method", isChosen: true, isOpen: true},
+	Descriptor: {name: "descriptor", naming: "name the entry, for example descriptor:remote_address",
+		isNamed: true, isSpelled: true, isChosen: true},
+	Global: {name: "global", isConstant: true},
 }
 
 // sourceOf returns the source with this name, 0 if there is none.

@@ -201,7 +201,8 @@ func named(entries []*entry, others ...*entry) []*entry {
 
 // prune takes out what no route needs.
 func (d *document) prune() {
-	d.limits, d.lists, d.upstreams = named(d.limits, d.routes...), named(d.lists, d.routes...), named(d.upstreams, d.routes...)
+	d.limits, d.lists = named(d.limits, d.routes...), named(d.lists, d.routes...)
+	d.upstreams = named(d.upstreams, d.routes...)
 	users := slices.Concat(d.limits, d.lists)
 	d.keys = named(d.keys, append(users, named(d.keys, users...)...)...) // with those that others join
 }
@@ -210,7 +211,8 @@ func (d *document) prune() {
 func (d *document) result() Result {
 	d.prune()
 	if d.countsAddresses() {
-		d.note(0, d.program+" counts each IPv6 address by itself, Weir the networks that clients have, of 64 bits", "write client_ip: {ipv6_prefix: 128} for single addresses")
+		d.note(0, d.program+" counts each IPv6 address by itself, Weir the networks that clients have, of 64 bits",
+			"write client_ip: {ipv6_prefix: 128} for single addresses")
 	}
 	var w writer
 	w.line("# Limits of " + d.file + ", converted from " + d.program + ". weir check reports what is left to do.")
@@ -232,12 +234,14 @@ func (d *document) result() Result {
 		}
 	}
 	w.notes(d, "", d.leftoverNotes())
-	return Result{YAML: []byte(w.text.String()), Limits: []byte(w.text.String()[machine:]), Notes: w.written, file: d.file}
+	return Result{YAML: []byte(w.text.String()), Limits: []byte(w.text.String()[machine:]),
+		Notes: w.written, file: d.file}
 }
 
 // countsAddresses reports whether a limit counts by client address.
 func (d *document) countsAddresses() bool {
-	return slices.ContainsFunc(slices.Concat(d.keys, d.limits), func(e *entry) bool { return strings.Contains(e.fields.flow(), "client_ip") })
+	return slices.ContainsFunc(slices.Concat(d.keys, d.limits),
+		func(e *entry) bool { return strings.Contains(e.fields.flow(), "client_ip") })
 }
 
 // A writer writes a document.

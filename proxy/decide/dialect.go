@@ -60,7 +60,8 @@ func (d *dialect) question(x *http1.Exchange) (*proxy.Question, error) {
 	}{{d.method, &q.Method}, {d.target, &q.Target}, {d.host, &q.Host}} {
 		values := x.Fields.Values(f.name)
 		if len(values) != 1 || values[0] == "" {
-			return nil, fmt.Errorf("%s is there %d times; a proxy of the dialect %s sends it once", f.name, len(values), d.name)
+			return nil, fmt.Errorf("%s is there %d times; a proxy of the dialect %s sends it once", f.name,
+				len(values), d.name)
 		}
 		*f.to = values[0]
 	}
@@ -171,7 +172,8 @@ func (d *dialect) send(x *http1.Exchange, a answer) error {
 	if d.prefix == "" {
 		return x.Send(a.Body)
 	}
-	if text := strings.TrimSpace(string(a.Body)); text != "" && len(text) <= maxBodyField && !strings.ContainsFunc(text, isControl) {
+	if text := strings.TrimSpace(string(a.Body)); text != "" && len(text) <= maxBodyField &&
+		!strings.ContainsFunc(text, isControl) {
 		head.Add(d.prefix+"Body", text)
 	}
 	return x.Send(nil)
@@ -247,7 +249,8 @@ func (h *Handler) settle(ctx context.Context, r report) error {
 	var failed, repeated error
 	settled := false
 	for _, pending := range pendings {
-		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund, Cost: r.cost, Less: r.less, Valid: h.config.WithinOutcome})
+		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund,
+			Cost: r.cost, Less: r.less, Valid: h.config.WithinOutcome})
 		switch {
 		case err == nil:
 			settled = true
@@ -292,7 +295,8 @@ func readReport(x *http1.Exchange) (r report, err error) {
 	if values.Has("handle") {
 		r.Handle = values.Get("handle")
 		r.Status, err = strconv.Atoi(values.Get("status"))
-	} else if b := x.Body(); b != nil && strings.HasPrefix(strings.Join(x.Fields.Values("Content-Type"), ","), "application/json") {
+	} else if b := x.Body(); b != nil &&
+		strings.HasPrefix(strings.Join(x.Fields.Values("Content-Type"), ","), "application/json") {
 		b.Limit(maxReport)
 		var text []byte
 		if text, err = io.ReadAll(b); err == nil {

@@ -62,7 +62,8 @@ func New(p *proxy.Proxy, c config.Decide, r prometheus.Registerer) *Handler {
 			Name: "weir_decide_requests_total", Help: "Requests that other proxies asked about, by dialect and result.",
 		}, []string{"dialect", "result"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_decide_outcomes_total", Help: "Outcomes that were reported for requests that other proxies asked about, by result.",
+			Name: "weir_decide_outcomes_total",
+			Help: "Outcomes that were reported for requests that other proxies asked about, by result.",
 		}, []string{"result"}),
 	}
 	r.MustRegister(h.requests, h.outcomes)
@@ -223,8 +224,8 @@ var (
 )
 
 // A signer makes and checks handles. A handle is the expiry and what the outcome needs, for each descriptor
-// of a call or for the one request, with a MAC over all (HMAC-SHA256): nobody without the secret can make one, change one, or extend its life. It
-// is text of the alphabet of base64url, so that it needs no escaping in a URL.
+// of a call or for the one request, with a MAC over all (HMAC-SHA256): nobody without the secret can make one, change
+// one, or extend its life. It is text of the alphabet of base64url, so that it needs no escaping in a URL.
 type signer struct{ secret []byte }
 
 // newSigner returns a signer with this secret. An empty one is replaced by a random one.

@@ -90,8 +90,10 @@ func entry(line string) string {
 
 // insert adds a value with the number of its name. It returns ErrTwice if the list has it with another.
 func (l *List) insert(value string, name uint32) error {
-	if strings.HasPrefix(value, "hashed:k:") || strings.HasPrefix(value, "hashed:s:") { // it would list nobody, in silence
-		return fmt.Errorf("%w: a hash in place of a value, as Weir 0.1.0 pushed it; push the file itself again", ErrSpec)
+	// it would list nobody, in silence
+	if strings.HasPrefix(value, "hashed:k:") || strings.HasPrefix(value, "hashed:s:") {
+		return fmt.Errorf("%w: a hash in place of a value, as Weir 0.1.0 pushed it; push the file itself again",
+			ErrSpec)
 	}
 	if l.byAddress() {
 		network, err := network(value)
@@ -130,7 +132,8 @@ func network(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		a, err := netip.ParseAddr(s)
 		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::/48", ErrSpec)
+			return netip.Prefix{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::/48",
+				ErrSpec)
 		}
 		a = limiter.ClientAddr(a)
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -140,10 +143,12 @@ func network(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("%w: not a network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
 	}
 	if limiter.IsTranslated(p) {
-		return netip.Prefix{}, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", ErrSpec)
+		return netip.Prefix{}, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4",
+			ErrSpec)
 	}
 	if p != p.Masked() {
-		return netip.Prefix{}, fmt.Errorf("%w: host bits are set; write an address, or a network such as 192.0.2.0/24", ErrSpec)
+		return netip.Prefix{}, fmt.Errorf("%w: host bits are set; write an address, or a network such as 192.0.2.0/24",
+			ErrSpec)
 	}
 	return p, nil
 }

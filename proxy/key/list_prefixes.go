@@ -64,7 +64,8 @@ func dialedPrefix(entry string) (string, error) {
 	dialed, extension, ok := dialedDigits(entry)
 	digits := strings.TrimPrefix(dialed, "+")
 	if !ok || extension || digits[0] == '0' {
-		return "", fmt.Errorf("%w: not the beginning of phone numbers; write the calling code and further digits, for example +4915", ErrSpec)
+		return "", fmt.Errorf("%w: not the beginning of phone numbers; write the calling code and further digits, "+
+			"for example +4915", ErrSpec)
 	}
 	return "+" + digits, nil
 }

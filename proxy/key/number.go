@@ -55,12 +55,14 @@ func (p *Phone) number(digits string) (n Number, valid bool) {
 	if kind == "" {
 		return Number{}, false
 	}
-	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial, Type: kind}, true
+	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial,
+		Type: kind}, true
 }
 
 // e164 returns a number in E.164: digits itself, if it already has this form.
 func e164(digits, dial, national string) string {
-	if len(digits) == len(dial)+len(national) && strings.HasPrefix(digits, dial) && strings.HasSuffix(digits, national) {
+	if len(digits) == len(dial)+len(national) && strings.HasPrefix(digits, dial) &&
+		strings.HasSuffix(digits, national) {
 		return digits
 	}
 	return dial + national
@@ -128,7 +130,8 @@ func canonicalJSON(f result, err error) (result, error) {
 	}
 	n, err := strconv.ParseInt(f.text, 10, 64)
 	if err != nil || !plainNumeral.MatchString(f.text) || n > maxExact || n < -maxExact {
-		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string", ErrAmbiguous, int64(maxExact))
+		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string",
+			ErrAmbiguous, int64(maxExact))
 	}
 	f.kind = kindString
 	return f, nil

@@ -16,7 +16,8 @@ type Origin struct {
 	Name string
 }
 
-const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, descriptor:ENTRY, client_ip, host, method or global"
+const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, " +
+	"descriptor:ENTRY, client_ip, host, method or global"
 
 // LongName returns text, or client_ip for ip, which is short for it in configuration files.
 func LongName(text string) string {

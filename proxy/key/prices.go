@@ -53,7 +53,8 @@ func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 		}
 	}
 	if p.dearest.Line == 0 && len(problems) == 0 {
-		problems = append(problems, Problem{1, fmt.Errorf("%w: the list is empty; write rows such as +4915,mobile,0.075", errPrice)})
+		problems = append(problems,
+			Problem{1, fmt.Errorf("%w: the list is empty; write rows such as +4915,mobile,0.075", errPrice)})
 	}
 	p.prefixes.trim()
 	return p, problems
@@ -63,7 +64,8 @@ func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 func (p *Prices) parse(entry string) (row Price, err error) {
 	fields := strings.Split(entry, ",")
 	if len(fields) != 3 {
-		return row, fmt.Errorf("%w: %d fields instead of 3; write PREFIX,TYPE,PRICE such as +4915,mobile,0.075", errPrice, len(fields))
+		return row, fmt.Errorf("%w: %d fields instead of 3; write PREFIX,TYPE,PRICE such as +4915,mobile,0.075",
+			errPrice, len(fields))
 	}
 	for i := range fields {
 		fields[i] = strings.Trim(fields[i], " \t\"")
@@ -150,11 +152,13 @@ func ParseAmount(s string, decimals int) (int64, error) {
 		return 0, fmt.Errorf("%w: not an amount; write digits with a point, such as 0.075", errPrice)
 	}
 	if len(rest) > decimals {
-		return 0, fmt.Errorf("%w: more than %d decimals; round it up, or write decimals: %d", errPrice, decimals, len(rest))
+		return 0, fmt.Errorf("%w: more than %d decimals; round it up, or write decimals: %d", errPrice,
+			decimals, len(rest))
 	}
 	n, err := strconv.ParseInt(digits+strings.Repeat("0", decimals-len(rest)), 10, 64)
 	if err != nil || n > math.MaxInt32 {
-		return 0, fmt.Errorf("%w: more than %s, the most with %d decimals; write a smaller amount, or fewer decimals", errPrice, FormatAmount(math.MaxInt32, decimals), decimals)
+		return 0, fmt.Errorf("%w: more than %s, the most with %d decimals; write a smaller amount, or fewer decimals",
+			errPrice, FormatAmount(math.MaxInt32, decimals), decimals)
 	}
 	return n, nil
 }

@@ -72,12 +72,17 @@ func (s *Spec) Check() error {
 	case s.Phone != nil && (e164 < 0 || e164 != len(s.Normalize)-1):
 		return fmt.Errorf("%w: %s is the last step; write it at the end", ErrSpec, E164)
 	case s.Of != nil && s.Of.Phone == nil:
-		return fmt.Errorf("%w: only a key with normalize: %s has a %s; name such a key in of", ErrSpec, E164, s.Part.Kind)
+		return fmt.Errorf("%w: only a key with normalize: %s has a %s; name such a key in of", ErrSpec,
+			E164, s.Part.Kind)
 	case s.From.Source == 0 && (len(s.Equal) > 0 || len(s.Normalize) > 0 || s.Of == nil && s.SetHeader != ""):
-		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there", ErrSpec)
-	case s.SetHeader != "" && (!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
-		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
-	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader): // and not a field that frames or routes a message
+		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there",
+			ErrSpec)
+	case s.SetHeader != "" &&
+		(!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
+		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164",
+			ErrSpec, s.SetHeader)
+	// and not a field that frames or routes a message
+	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader):
 		return fmt.Errorf("%w: %s has a meaning in HTTP; write a field such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.OnMissing == Use && s.Fallback == nil, s.OnInvalid == Use && s.InvalidFallback == nil:
 		return fmt.Errorf("%w: the key to use instead is missing; name one", ErrSpec)
@@ -237,7 +242,8 @@ func sourceOf(name string) Source {
 func (s Source) possible(text string) error {
 	switch lower := strings.ToLower(text); {
 	case s == Host && (lower != text || strings.ContainsAny(text, "/*") || strings.Count(text, ":") == 1):
-		return fmt.Errorf("%w: not a host as requests have it; write it in lower case and without a port, for example api.example.com", ErrSpec)
+		return fmt.Errorf("%w: not a host as requests have it; write it in lower case and without a port, for "+
+			"example api.example.com", ErrSpec)
 	case s == Method && strings.ToUpper(text) != text:
 		return fmt.Errorf("%w: not a method; write %s", ErrSpec, strings.ToUpper(text))
 	}

@@ -239,7 +239,8 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	all := slices.Concat(hmacMethods(), rsaMethods(), []string{"ES256", "ES384", "ES512", "EdDSA"})
 	for _, m := range c.Methods {
 		if !slices.Contains(all, m) {
-			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m, strings.Join(all, ", "))
+			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m,
+				strings.Join(all, ", "))
 		}
 	}
 	t := &Tokens{config: c, wanted: make(chan struct{}, 1)}
@@ -247,7 +248,8 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	if len(c.Methods) > 0 {
 		all = slices.Clone(c.Methods)
 	}
-	options := []jwt.ParserOption{jwt.WithValidMethods(all), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(), jwt.WithLeeway(c.Leeway)}
+	options := []jwt.ParserOption{jwt.WithValidMethods(all), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
+		jwt.WithLeeway(c.Leeway)}
 	if c.Issuer != "" {
 		options = append(options, jwt.WithIssuer(c.Issuer))
 	}

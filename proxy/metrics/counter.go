@@ -174,7 +174,8 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 	}
 	sum, zero := time.Duration(nanos).Seconds(), uint64(native[0])
 	schema, threshold := int32(nativeSchema), math.Exp2(nativeFrom)
-	h := &dto.Histogram{SampleCount: &all, SampleSum: &sum, Schema: &schema, ZeroThreshold: &threshold, ZeroCount: &zero}
+	h := &dto.Histogram{SampleCount: &all, SampleSum: &sum, Schema: &schema, ZeroThreshold: &threshold,
+		ZeroCount: &zero}
 	m.writeClassic(h, bounds, classic)
 	writeNative(h, native)
 	to.Label, to.Histogram = []*dto.LabelPair{m.label}, h

@@ -32,7 +32,8 @@ const (
 // classicBounds returns the upper bounds of the classic buckets, in seconds. They range from the
 // time that Weir itself needs to that of slow upstreams.
 func classicBounds() []float64 {
-	return []float64{0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+	return []float64{0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+		0.5, 1, 2.5, 5, 10}
 }
 
 // A Histograms is a histogram of durations for each value of one label, with classic and native

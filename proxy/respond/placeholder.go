@@ -36,7 +36,8 @@ func (p placeholder) String() string {
 type substitutions [origin + 1]string
 
 // anOrigin matches an origin (RFC 6454 section 6.2): https://app.example:8443.
-var anOrigin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
+var anOrigin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://([A-Za-z0-9._-]{1,255}|` +
+	`\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
 
 // checkedOrigin returns the field Origin of a request, "" if it is no origin, or null, which many pages have.
 func checkedOrigin(sent string) string {
@@ -193,7 +194,8 @@ func compile(p Policy) (policy, error) {
 	if err != nil {
 		return policy{}, err
 	}
-	c := policy{Policy: p, limitItem: name + ";" + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
+	c := policy{Policy: p, limitItem: name + ";" + paramRemaining + "=", quota: p.Rate.Count,
+		window: seconds(p.Rate.Window)}
 	item.Params.Add(paramQuota, c.quota)
 	if p.Concurrent {
 		item.Params.Add(paramUnit, "concurrent-requests")

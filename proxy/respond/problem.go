@@ -40,7 +40,8 @@ const (
 	ExpectationFailed               // 417: an expectation other than 100-continue
 	VersionNotSupported             // 505: unsupported HTTP version
 	Maintenance                     // 503: an operator has taken the route out of service
-	TokenRefused                    // 401: the request has no bearer token, or one that is not accepted; see Unauthorized
+	// 401: the request has no bearer token, or one that is not accepted; see Unauthorized
+	TokenRefused
 )
 
 // Status is the status of the responses of kind k.
@@ -115,7 +116,8 @@ func notCached() Field { return Field{"Cache-Control", "no-store"} }
 
 // response adds the fields that every response has and returns the response in b.
 func (b *Buffer) response(status int, contentType string) Response {
-	b.fields = append(b.fields, Field{"Content-Type", contentType}, Field{"Content-Length", b.formatInt(int64(len(b.body)))}, notCached())
+	b.fields = append(b.fields, Field{"Content-Type", contentType},
+		Field{"Content-Length", b.formatInt(int64(len(b.body)))}, notCached())
 	return Response{Status: status, Fields: b.fields, Body: b.body}
 }
 

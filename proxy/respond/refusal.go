@@ -134,8 +134,8 @@ type Challenge struct {
 	Detail string // of the problem
 }
 
-// Challenge returns the response to a request that is refused with a challenge: 403, whatever the Reject of the route is,
-// of which it has only the fields Access-Control-*. Its Retry-After is when the request would pass without.
+// Challenge returns the response to a request that is refused with a challenge: 403, whatever the Reject of the route
+// is, of which it has only the fields Access-Control-*. Its Retry-After is when the request would pass without.
 func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 	if r.Buffer == nil {
 		r.Buffer = new(Buffer)
@@ -147,7 +147,8 @@ func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 	m.addCustom(l.reject.cors, &substitutions{
 		requestID: r.RequestID, statusCode: l.reject.statusText, origin: checkedOrigin(r.Origin),
 	})
-	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden), detailMember...), c.Detail)
+	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden),
+		detailMember...), c.Detail)
 	m.body = appendEscapedJSON(append(m.body, `","challenge":"`...), c.Name)
 	m.body = append(appendID(append(m.body, '"'), r.RequestID), "}\n"...)
 	return m.response(http.StatusForbidden, contentProblem)

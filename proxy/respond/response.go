@@ -185,7 +185,8 @@ const (
 
 // An ErrorText replaces the problem documents of one status. In Detail, Body and the values of Fields
 // {retry_after} is replaced by the seconds of Retry-After, 0 if there is none, {request_id} by the id of
-// the request, and {status} by the status, {origin} as in a Reject. Without Detail and Body the document stays as it is.
+// the request, and {status} by the status, {origin} as in a Reject. Without Detail and Body the document stays as it
+// is.
 type ErrorText struct {
 	Detail      string
 	Fields      []Field
@@ -203,7 +204,8 @@ func NewErrorTexts(texts map[int]ErrorText) *ErrorTexts {
 	}
 	e := &ErrorTexts{map[int]*compiledReject{}}
 	for status, t := range texts {
-		c := compileReject(Reject{Status: status, Detail: t.Detail, Fields: t.Fields, Body: t.Body, ContentType: t.ContentType})
+		c := compileReject(Reject{Status: status, Detail: t.Detail, Fields: t.Fields, Body: t.Body,
+			ContentType: t.ContentType})
 		kind, title := problemType(status)
 		c.prefix = string(appendProblem(nil, kind, title, status)) + detailMember
 		if t.Detail == "" {

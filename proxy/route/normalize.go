@@ -197,7 +197,8 @@ func (s spelling) normalize(path string) (string, error) {
 		switch {
 		case c < ' ' || c == 0x7f || c == '\\':
 			return "", fmt.Errorf("%w: a backslash or a control character in the path", ErrTarget)
-		case needsNoEscape(c) && (s == matchedSpelling || !escaped || !isReserved(c)), c == '/' && !escaped, c == ';' && !escaped:
+		case needsNoEscape(c) && (s == matchedSpelling || !escaped || !isReserved(c)), c == '/' &&
+			!escaped, c == ';' && !escaped:
 			b.WriteByte(c)
 		default:
 			b.WriteByte('%')

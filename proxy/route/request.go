@@ -109,7 +109,8 @@ func (r *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 		return true, nil
 	}
 	if !e.IgnoresForms && r.Message.HasForm() {
-		return false, fmt.Errorf("%w: the query selects the route, and the body is a form, in which some servers look for the parameter too", ErrQuery)
+		return false, fmt.Errorf("%w: the query selects the route, and the body is a form, in which some servers "+
+			"look for the parameter too", ErrQuery)
 	}
 	query, err := r.Message.ParsedQuery()
 	if err != nil {

@@ -161,7 +161,8 @@ func (p *prefixGroup) add(rest string, e *entry) {
 
 func (p *paths) group(plain string) *prefixGroup {
 	slashes := strings.Count(plain, "/")
-	i, found := slices.BinarySearchFunc(p.levels, slashes, func(l level, n int) int { return cmp.Compare(n, l.slashes) })
+	i, found := slices.BinarySearchFunc(p.levels, slashes,
+		func(l level, n int) int { return cmp.Compare(n, l.slashes) })
 	if !found {
 		p.levels = slices.Insert(p.levels, i, level{slashes: slashes, groups: map[string]*prefixGroup{}})
 	}

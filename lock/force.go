@@ -51,20 +51,14 @@ func (l *Lock) callKind(ctx context.Context, verb string, of func(*scripted) req
 		return reply{}, err
 	}
 	if l.err != nil {
-		return reply{}, l.err
+		return reply{}, l.err // before the kind, which a Multi of nothing does not have
 	}
 	k, ok := l.kind.(*scripted)
 	if !ok || of(k).script == nil {
 		return reply{}, fmt.Errorf("%s lock %s: %w: use its parts", verb, l.name, errors.ErrUnsupported)
 	}
-	if !l.locker.beginCall() {
-		return reply{}, ErrClosed
-	}
-	defer l.locker.endCall()
-	ctx, cancel := context.WithTimeout(ctx, l.locker.callTimeout)
-	defer cancel()
-	r, err := l.locker.send(ctx, of(k), callParams{})
-	if err != nil {
+	r, err := l.call(ctx, of(k))
+	if err != nil && !errors.Is(err, ErrClosed) {
 		err = fmt.Errorf("%s lock %s: %w", verb, l.name, err)
 	}
 	return r, err

@@ -152,15 +152,20 @@ func (l *Lock) trySet(ctx context.Context, n int64, channel string, message int6
 		return false, l.err
 	case n < 1:
 		return false, fmt.Errorf("set %s: %d is below 1", l.name, n)
-	case !l.locker.beginCall():
-		return false, ErrClosed
+	}
+	r, err := l.call(ctx, l.locker.request("semaphore_set", []string{l.name}, n, publishVerb, channel, message))
+	return r.done, err
+}
+
+// call sends a request that no owner makes, within the call timeout.
+func (l *Lock) call(ctx context.Context, q request) (reply, error) {
+	if !l.locker.beginCall() {
+		return reply{}, ErrClosed
 	}
 	defer l.locker.endCall()
 	ctx, cancel := context.WithTimeout(ctx, l.locker.callTimeout)
 	defer cancel()
-	q := l.locker.request("semaphore_set", []string{l.name}, n, publishVerb, channel, message)
-	r, err := l.locker.send(ctx, q, callParams{})
-	return r.done, err
+	return l.locker.send(ctx, q, callParams{})
 }
 
 // callOnce sends a request with a mark and, if the reply is lost, once more with the

@@ -10,8 +10,8 @@ import (
 // A document is a configuration of Weir in the making, in the order in which it is written.
 type document struct {
 	program, file string
-	head          []Note     // about the whole file
-	left          []leftover // of the other file
+	head          []Note // about the whole file
+	left          []Note // of the other file: what nothing carried over and no other note is about
 	sections      mapping
 	keys          []*entry
 	lists         []*entry
@@ -122,30 +122,23 @@ func (d *document) addLimit(name string, fields mapping) *entry {
 // mostConcurrent is the largest number of concurrent requests that a limit can have.
 const mostConcurrent = 10_000
 
-// A leftover is what nothing carried over and no note is about.
-type leftover struct {
-	line    int
-	what    string
-	instead string
-}
-
-// leave adds a leftover.
+// leave adds what is left over.
 func (d *document) leave(line int, what, instead string) {
-	d.left = append(d.left, leftover{line, what, instead})
+	d.left = append(d.left, Note{Line: line, What: what, Instead: instead})
 }
 
-// leftoverNotes returns a note for all leftovers with the same instead, in the order of their lines.
+// leftoverNotes returns a note for all that is left over with the same Instead, in the order of their lines.
 func (d *document) leftoverNotes() (notes []Note) {
-	slices.SortStableFunc(d.left, func(a, b leftover) int { return a.line - b.line })
+	slices.SortStableFunc(d.left, func(a, b Note) int { return a.Line - b.Line })
 	for _, l := range slices.Compact(d.left) {
-		i := slices.IndexFunc(notes, func(n Note) bool { return n.Instead == l.instead })
+		i := slices.IndexFunc(notes, func(n Note) bool { return n.Instead == l.Instead })
 		if i < 0 {
 			i = len(notes)
-			notes = append(notes, Note{Line: l.line, What: "not carried over (with their lines):", Instead: l.instead})
+			notes = append(notes, Note{Line: l.Line, What: "not carried over (with their lines):", Instead: l.Instead})
 		} else {
 			notes[i].What += ","
 		}
-		notes[i].What += " " + l.what + " (" + strconv.Itoa(l.line) + ")"
+		notes[i].What += " " + l.What + " (" + strconv.Itoa(l.Line) + ")"
 	}
 	return notes
 }

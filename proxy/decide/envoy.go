@@ -2,7 +2,6 @@ package decide
 
 import (
 	"context"
-	"crypto/subtle"
 	"crypto/tls"
 	"net"
 	"net/netip"
@@ -197,20 +196,13 @@ func costOf(d *limitDescriptor, r *rateLimitRequest) int64 {
 
 // trustsCall reports whether the peer of a call may ask; see trusts.
 func (h *Handler) trustsCall(ctx context.Context) bool {
-	c := &h.config
-	if c.Token != "" {
-		if token := metadata.ValueFromIncomingContext(ctx, tokenField); len(token) != 1 ||
-			subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1 {
-			return false
-		}
-	}
 	var addr netip.Addr
 	if p, ok := peer.FromContext(ctx); ok {
 		if tcp, ok := p.Addr.(*net.TCPAddr); ok {
-			addr = tcp.AddrPort().Addr().Unmap().WithZone("")
+			addr = tcp.AddrPort().Addr()
 		}
 	}
-	return h.trustsAddress(addr)
+	return h.trustsPeer(metadata.ValueFromIncomingContext(ctx, tokenField), addr)
 }
 
 // settleDescriptor acts on a descriptor that reports an outcome, and returns the result for the metrics.

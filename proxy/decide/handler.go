@@ -98,17 +98,16 @@ func (h *Handler) ServeHTTP1(x *http1.Exchange) {
 // trusts reports whether the peer of a connection may ask. Without any configuration, those of this
 // machine may.
 func (h *Handler) trusts(x *http1.Exchange) bool {
+	return h.trustsPeer(x.Fields.Values(tokenField), x.Peer().Addr())
+}
+
+// trustsPeer reports whether a peer may ask that sends a token from an address.
+func (h *Handler) trustsPeer(token []string, addr netip.Addr) bool {
 	c := &h.config
-	token := x.Fields.Values(tokenField)
 	if c.Token != "" && (len(token) != 1 || subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1) {
 		return false
 	}
-	return h.trustsAddress(x.Peer().Addr().Unmap().WithZone(""))
-}
-
-// trustsAddress reports whether a peer with the token, if there is one, may ask from an address.
-func (h *Handler) trustsAddress(addr netip.Addr) bool {
-	c := &h.config
+	addr = addr.Unmap().WithZone("")
 	if len(c.Trusted) > 0 {
 		return slices.ContainsFunc(c.Trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 	}

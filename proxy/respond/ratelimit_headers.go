@@ -145,6 +145,7 @@ func (l *RateLimitFields) Headers(v Verdict, h Header) {
 			h.Set(f.Name, f.Value)
 		}
 	}
+	clear(fields)
 }
 
 // showsPolicies reports whether responses have RateLimit-Policy.
@@ -152,8 +153,10 @@ func (l *RateLimitFields) showsPolicies() bool { return l.style == IETF && l.pol
 
 // addFields adds the fields that Headers sets to v's buffer.
 func (l *RateLimitFields) addFields(v *Verdict) {
-	if line := l.policyLine(v); l.showsPolicies() && line != "" {
-		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, line})
+	if l.showsPolicies() {
+		if line := l.policyLine(v); line != "" {
+			v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, line})
+		}
 	}
 	l.addState(v)
 }

@@ -55,14 +55,16 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []LockOption, tr
 	case s != nil:
 		return s.reenterAny(ctx, r)
 	case l.overlaps(lk, r.owner):
-		return nil, fmt.Errorf("lock %s: %w: its owner holds a part of it through another lock; unlock that first", lk.name, ErrNotReentrant)
+		return nil, fmt.Errorf("lock %s: %w: its owner holds a part of it through another lock; unlock that first",
+			lk.name, ErrNotReentrant)
 	}
 	lease := r.lease
 	if !r.hasLease {
 		lease = l.lease
 	}
 	var hold *Hold
-	a := &acquisition{locker: l, lock: lk, autoRenew: !r.hasLease, params: callParams{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}}
+	a := &acquisition{locker: l, lock: lk, autoRenew: !r.hasLease}
+	a.params = callParams{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}
 	a.accept = func(ctx context.Context, o outcome) error {
 		hold, err = l.openSession(ctx, a, o)
 		return err
@@ -224,12 +226,9 @@ func isTemporary(err error) bool {
 	if !replied(err) {
 		return true
 	}
-	for _, prefix := range []string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY", "MOVED", "ASK"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{
+		"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY", "MOVED", "ASK",
+	}, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 
 // attempt makes one attempt. The call ends at the deadline of ctx, but if ctx is
@@ -314,7 +313,8 @@ func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
 	}
 	l.mu.Unlock()
 	return slices.ContainsFunc(others, func(s *session) bool {
-		return s.endCause() == nil && slices.ContainsFunc(s.lock.resourceNames(), func(thing string) bool { return slices.Contains(ours, thing) })
+		shared := func(name string) bool { return slices.Contains(ours, name) }
+		return s.endCause() == nil && slices.ContainsFunc(s.lock.resourceNames(), shared)
 	})
 }
 
@@ -341,8 +341,8 @@ func (l *Locker) retryRelease(k lockKind, c callParams) {
 // retry calls done until it returns true, at most five times in about 4 s. If the Locker
 // is closing, it does not pause and calls done at most once more.
 func (l *Locker) retry(done func() bool) {
-	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second} {
-		closing := l.pause(pause)
+	for _, pause := range []time.Duration{0, 50, 200, 1000, 3000} {
+		closing := l.pause(pause * time.Millisecond)
 		if done() || closing {
 			return
 		}

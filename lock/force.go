@@ -8,22 +8,12 @@ import (
 	"time"
 )
 
-// A forceable kind supports Locked, RemainingLease and ForceUnlock.
-type forceable interface {
-	// leaseLeft returns the remaining lease in milliseconds, -1 if it has no end; done is
-	// false if the lock is not held.
-	leaseLeft(ctx context.Context) (reply, error)
-	// force releases the lock for all owners and wakes the waiters; done is false if the
-	// lock was not held.
-	force(ctx context.Context) (reply, error)
-}
-
 // Locked reports whether the lock is held by any process. It may have changed when the
 // call returns. For a read lock it reports whether there are readers, for a write lock
 // whether there is a writer. For locks that [Multi] or [Redlock] combine it returns
 // errors.ErrUnsupported; query each of them instead.
 func (l *Lock) Locked(ctx context.Context) (bool, error) {
-	r, err := l.callForceable(ctx, "inspect", forceable.leaseLeft)
+	r, err := l.callKind(ctx, "inspect", func(k *scripted) request { return k.look })
 	return r.done, err
 }
 
@@ -31,7 +21,7 @@ func (l *Lock) Locked(ctx context.Context) (bool, error) {
 // not renewed: 0 if the lock is not held, and the largest Duration if the lease has no
 // end, which only other programs set. It supports the same kinds as Locked.
 func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
-	r, err := l.callForceable(ctx, "inspect", forceable.leaseLeft)
+	r, err := l.callKind(ctx, "inspect", func(k *scripted) request { return k.look })
 	switch {
 	case !r.done:
 		return 0, err
@@ -51,104 +41,32 @@ func (l *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
 // It supports the same kinds as Locked. If the call returns an error, the lock may have
 // been released; repeating the call may take it away from a new holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	r, err := l.callForceable(ctx, "force unlock", forceable.force)
+	r, err := l.callKind(ctx, "force unlock", func(k *scripted) request { return k.force })
 	return r.done, err
 }
 
-// callForceable calls a method of the lock's kind. verb is for errors.
-func (l *Lock) callForceable(ctx context.Context, verb string, do func(forceable, context.Context) (reply, error)) (reply, error) {
+// callKind runs a request of the lock's kind. verb is for errors.
+func (l *Lock) callKind(ctx context.Context, verb string, of func(*scripted) request) (reply, error) {
 	if err := l.check(ctx); err != nil {
 		return reply{}, err
 	}
 	if l.err != nil {
-		return reply{}, l.err
+		return reply{}, l.err // before the kind, which a Multi of nothing does not have
 	}
-	k, ok := l.kind.(forceable)
-	if !ok {
+	k, ok := l.kind.(*scripted)
+	if !ok || of(k).script == nil {
 		return reply{}, fmt.Errorf("%s lock %s: %w: use its parts", verb, l.name, errors.ErrUnsupported)
 	}
-	if !l.locker.beginCall() {
-		return reply{}, ErrClosed
-	}
-	defer l.locker.endCall()
-	ctx, cancel := context.WithTimeout(ctx, l.locker.callTimeout)
-	defer cancel()
-	r, err := do(k, ctx)
-	if err != nil {
+	r, err := l.call(ctx, of(k))
+	if err != nil && !errors.Is(err, ErrClosed) {
 		err = fmt.Errorf("%s lock %s: %w", verb, l.name, err)
 	}
 	return r, err
 }
 
-// leaseLeft implements forceable for kinds whose key exists while the lock is held. mode
-// is the mode of a read-write lock, otherwise empty.
-func (l *Locker) leaseLeft(ctx context.Context, name, mode string) (reply, error) {
-	return l.run(ctx, l.scripts["look"], 0, []string{name}, mode)
-}
-
-func (k *reentrant) leaseLeft(ctx context.Context) (reply, error) {
-	return k.locker.leaseLeft(ctx, k.name, "")
-}
-
-func (k *reentrant) force(ctx context.Context) (reply, error) {
-	return k.locker.forceDelete(ctx, k.name, k.channel)
-}
-
-func (s *simple) leaseLeft(ctx context.Context) (reply, error) {
-	return s.locker.leaseLeft(ctx, s.name, "")
-}
-
-func (s *simple) force(ctx context.Context) (reply, error) {
-	return s.locker.forceDelete(ctx, s.name, s.channel)
-}
-
-// forceDelete deletes a lock that is a single key and publishes its release.
-func (l *Locker) forceDelete(ctx context.Context, name, channel string) (reply, error) {
-	verb, err := l.publishCommand(ctx)
-	if err != nil {
-		return reply{}, err
-	}
-	return l.run(ctx, l.scripts["force"], 0, []string{name}, verb, channel)
-}
-
-func (f *fair) force(ctx context.Context) (reply, error) {
-	verb, err := f.locker.publishCommand(ctx)
-	if err != nil {
-		return reply{}, err
-	}
-	return f.locker.run(ctx, f.unlock, 0, f.keys, "", "all", verb, f.channel, fairWaitTime.Milliseconds())
-}
-
-func (k *reader) leaseLeft(ctx context.Context) (reply, error) {
-	return k.locker.leaseLeft(ctx, k.name, "read")
-}
-func (w *writer) leaseLeft(ctx context.Context) (reply, error) {
-	return w.locker.leaseLeft(ctx, w.name, "write")
-}
-
-func (k *reader) force(ctx context.Context) (reply, error) { return k.forceMode(ctx, "read", "0") }
-func (w *writer) force(ctx context.Context) (reply, error) { return w.forceMode(ctx, "write", "1") }
-
-func (r *readwrite) forceMode(ctx context.Context, mode, message string) (reply, error) {
-	verb, err := r.locker.publishCommand(ctx)
-	if err != nil {
-		return reply{}, err
-	}
-	return r.locker.run(ctx, r.locker.scripts["force_mode"], 0, []string{r.name}, mode, verb, r.channel, message, r.holdPrefix)
-}
-
 // listenAfter is how long a lock is held before its session listens for ForceUnlock. Most
 // locks are released earlier and cause no cost.
 const listenAfter = time.Second
-
-// A forceNotifier is a kind whose ForceUnlock is published on a channel.
-type forceNotifier interface {
-	forceChannel() (h *hub, channel string)
-}
-
-func (k *reentrant) forceChannel() (*hub, string) { return k.locker.hub, k.channel }
-func (s *simple) forceChannel() (*hub, string)    { return s.locker.hub, s.channel }
-func (r *readwrite) forceChannel() (*hub, string) { return r.locker.hub, r.channel }
 
 // A forceListener listens for messages about the lock of a session while it is held: its
 // own loss or, for a read lock, perhaps that of another reader.
@@ -161,7 +79,7 @@ type forceListener struct {
 // startForceListenerLocked starts to listen after listenAfter. A session with a short
 // lease needs no listener, because its renewals notice a loss as fast.
 func (s *session) startForceListenerLocked() {
-	if _, ok := s.lock.kind.(forceNotifier); !ok || s.params.lease <= 3*listenAfter {
+	if !s.lock.traits.publishesForce || s.params.lease <= 3*listenAfter {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.locker.ctx)
@@ -185,9 +103,9 @@ func (s *session) listenForForce(ctx context.Context) {
 		return
 	}
 	defer s.locker.endCall()
-	h, channel := s.lock.kind.(forceNotifier).forceChannel()
+	channel := s.lock.kind.(*scripted).channels[0]
 	for ctx.Err() == nil {
-		sub, err := h.subscribe(ctx, channel)
+		sub, err := s.locker.hub.subscribe(ctx, channel)
 		if err != nil {
 			sleep[struct{}](ctx, nil, s.params.lease/3)
 			continue

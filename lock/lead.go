@@ -36,7 +36,8 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidName) || errors.Is(err, ErrInvalidArgument) || errors.Is(err, ErrNotReentrant) {
+		if errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidName) || errors.Is(err, ErrInvalidArgument) ||
+			errors.Is(err, ErrNotReentrant) {
 			return err
 		}
 		sleep[struct{}](ctx, nil, leadPause/2+rand.N(leadPause/2))

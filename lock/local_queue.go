@@ -46,18 +46,13 @@ func (l *localQueues) wait(ctx context.Context, name string) (*ticket, error) {
 		p.leave(0)
 		return nil, context.Cause(ctx)
 	}
-	if !l.resetStreak(name) {
-		return p, nil
+	if l.resetStreak(name) {
+		if sleep[struct{}](ctx, nil, yieldDelay); ctx.Err() != nil {
+			p.leave(0)
+			return nil, context.Cause(ctx)
+		}
 	}
-	timer := time.NewTimer(yieldDelay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return p, nil
-	case <-ctx.Done():
-		p.leave(0)
-		return nil, context.Cause(ctx)
-	}
+	return p, nil
 }
 
 // join appends the caller to the queue; turn is closed when it is at the front.

@@ -44,6 +44,8 @@ type traits struct {
 	queuesInRedis bool
 	// reentrant means that one owner may hold the lock several times.
 	reentrant bool
+	// publishesForce means that ForceUnlock is published on the channel of the lock.
+	publishesForce bool
 }
 
 // A lockKind implements one kind of lock by three script calls. Each of them may be executed
@@ -177,7 +179,8 @@ func checkName(name string) error {
 		return nil
 	}
 	if strings.IndexByte(name[open+1:], '}') < 1 {
-		return fmt.Errorf("%w: the hash tag of %q is empty or not closed; write {tag} or leave braces out", ErrInvalidName, name)
+		return fmt.Errorf("%w: the hash tag of %q is empty or not closed; write {tag} or leave braces out",
+			ErrInvalidName, name)
 	}
 	return nil
 }

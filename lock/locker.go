@@ -125,14 +125,6 @@ func (l *Locker) callContext(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeout(context.WithoutCancel(ctx), l.callTimeout)
 }
 
-// run runs a script, with WAIT if replicas is greater than 0.
-func (l *Locker) run(ctx context.Context, s *script, replicas int, keys []string, args ...any) (reply, error) {
-	if replicas > 0 {
-		return s.runSynced(ctx, l.rdb, replicas, keys, args...)
-	}
-	return s.run(ctx, l.rdb, keys, args...)
-}
-
 // usesShardedChannels reports whether sharded channels are used. In a cluster it asks a
 // server, once.
 func (l *Locker) usesShardedChannels(ctx context.Context) (bool, error) {

@@ -259,7 +259,7 @@ func TestJoint_NeedsOnePlace(t *testing.T) {
 		{"a cluster and one tag", []*Lock{c.Reentrant("{x}a"), c.Reentrant("b{x}")}, true},
 		{"a cluster and two tags", []*Lock{c.Reentrant("{x}a"), c.Reentrant("{y}b")}, false},
 	} {
-		if _, joint := Multi(tc.locks...).kind.(*atomicMulti); joint != tc.joint {
+		if _, joint := Multi(tc.locks...).kind.(*scripted); joint != tc.joint {
 			t.Errorf("%s: joint %v, want %v", tc.what, joint, tc.joint)
 		}
 	}

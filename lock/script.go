@@ -72,7 +72,7 @@ type reply struct {
 
 // run runs s at most once and returns its reply. If the server does not have the script,
 // the source is sent. So it takes one round trip, or two.
-func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) (reply, error) {
+func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []string, args []any) (reply, error) {
 	cmd := s.command(ctx, "evalsha", keys, args)
 	err := rdb.Process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -114,7 +114,8 @@ func replied(err error) bool {
 // runSynced is run, followed on the same connection by WAIT for so many
 // replicas. It returns ErrNotSynced when fewer confirmed what the script has
 // taken.
-func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, replicas int, keys []string, args ...any) (reply, error) {
+func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, replicas int, keys []string, args []any) (
+	reply, error) {
 	node := rdb
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		// WAIT has no key, so it must be sent to the node directly.
@@ -164,7 +165,7 @@ func (s *script) decode(answer any) (reply, error) {
 	case int64:
 		return reply{done: true, n: a}, nil
 	case []any:
-		var numbers [2]int64
+		numbers := [2]int64{-1} // of an empty array
 		whole := len(a) <= len(numbers)
 		for i := 0; whole && i < len(a); i++ {
 			numbers[i], whole = a[i].(int64)
@@ -173,26 +174,6 @@ func (s *script) decode(answer any) (reply, error) {
 			return reply{n: numbers[0], index: numbers[1]}, nil
 		}
 	}
-	return reply{}, fmt.Errorf("run %s: the reply is %T of %v, not an integer or an array of up to two", s.name, answer, answer)
-}
-
-// attemptResult converts the reply of an attempt. A reply that is not a grant has the
-// milliseconds after which to try again; a negative number means unknown.
-func (r reply) attemptResult(h *hub, channel string) attemptResult {
-	if r.done {
-		return attemptResult{held: true}
-	}
-	a := attemptResult{hub: h, channel: channel}
-	if r.n >= 0 {
-		a.wait = time.Duration(max(r.n, 1)) * time.Millisecond // 0 is about to end, not unknown
-	}
-	return a
-}
-
-// releaseResult converts the reply of a release.
-func (r reply) releaseResult() releaseResult {
-	if !r.done {
-		return releaseResult{}
-	}
-	return releaseResult{held: true, notified: r.n}
+	return reply{}, fmt.Errorf("run %s: the reply is %T of %v, not an integer or an array of up to two",
+		s.name, answer, answer)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,26 +21,33 @@ import (
 // twice.
 type Semaphore struct {
 	lock *Lock
-	kind *semaphore
+	kind *scripted
+	add  request
 }
 
 // Semaphore returns the semaphore with this name. It has no permits before TrySetPermits.
 func (l *Locker) Semaphore(name string) *Semaphore {
-	k := &semaphore{
-		locker: l, name: name, channel: prefixedKey("redisson_sc", name), mark: suffixedKey(name, "weir_taken:"),
-		take: l.scripts["semaphore_take"], undo: l.scripts["semaphore_undo"],
-		give: l.scripts["semaphore_give"], set: l.scripts["semaphore_set"],
+	channel := prefixedKey("redisson_sc", name)
+	k := &scripted{
+		locker: l, channels: []string{channel},
+		take: l.marked("semaphore_take", name, "weir_taken:", permitCount, leaseTime),
+		give: l.marked("semaphore_undo", name, "weir_taken:", permitCount, publishVerb, channel),
 	}
-	return &Semaphore{lock: l.newLock(name, k, traits{}), kind: k}
+	add := l.marked("semaphore_give", name, "weir_taken:", permitCount, leaseTime, publishVerb, channel)
+	return &Semaphore{lock: l.newLock(name, k, traits{}), kind: k, add: add}
+}
+
+// marked returns the request of a script for name that leaves a mark of its owner, which is one call.
+func (l *Locker) marked(script, name, suffix string, args ...any) request {
+	q, mark := l.request(script, []string{name}, args...), suffixedKey(name, suffix)
+	q.own = func(c callParams) string { return mark + c.owner.id }
+	return q
 }
 
 // TrySetPermits creates the semaphore with n permits if it does not exist, and reports
 // whether it did.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
-	if s.lock.err != nil {
-		return false, s.lock.err
-	}
-	return s.lock.locker.trySet(ctx, initialValue{script: s.kind.set, name: s.lock.name, value: n, channel: s.kind.channel, message: n})
+	return s.lock.trySet(ctx, n, s.kind.channels[0], n)
 }
 
 // Acquire acquires n permits, waiting until ctx is done. Callers of one process are
@@ -69,14 +77,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if n < 1 {
 		return fmt.Errorf("semaphore %s: cannot release %d permits; the minimum is 1", s.lock.name, n)
 	}
-	if s.lock.err != nil {
-		return s.lock.err
-	}
-	l := s.lock.locker
-	return l.callWithID(ctx, func(ctx context.Context, verb, id string) error {
-		_, err := l.run(ctx, s.kind.give, 0, []string{s.lock.name, s.kind.mark + id}, n, markTTL.Milliseconds(), verb, s.kind.channel)
-		return err
-	})
+	return s.lock.callOnce(ctx, s.add, callParams{permits: n})
 }
 
 // Available returns the number of available permits; 0 if the semaphore does not exist.
@@ -87,33 +88,6 @@ func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 // markTTL is the time to live of the marks of calls: longer than any call is repeated.
 const markTTL = 30 * time.Second
 
-// semaphore is the kind of Semaphore. An owner is one call that acquires permits.
-type semaphore struct {
-	locker                *Locker
-	name, channel, mark   string
-	take, undo, give, set *script
-}
-
-func (s *semaphore) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	r, err := s.locker.run(ctx, s.take, c.replicas, []string{s.name, s.mark + c.owner.id}, c.permits, c.lease.Milliseconds())
-	if err != nil {
-		return attemptResult{}, err
-	}
-	return attemptResult{held: r.done, hub: s.locker.hub, channel: s.channel}, nil
-}
-
-// extend does nothing: permits do not expire.
-func (s *semaphore) extend(context.Context, callParams) (bool, error) { return true, nil }
-
-func (s *semaphore) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := s.locker.publishCommand(ctx)
-	if err != nil {
-		return releaseResult{}, err
-	}
-	r, err := s.locker.run(ctx, s.undo, 0, []string{s.name, s.mark + c.owner.id}, c.permits, verb, s.channel)
-	return releaseResult{held: r.done}, err
-}
-
 // An ExpirableSemaphore is a semaphore whose permits expire when their holder dies. It is
 // compatible with Redisson's RPermitExpirableSemaphore. Each permit is a [Hold], which is
 // renewed while it is held unless it was acquired with WithLease. Its Owner is the ID of
@@ -122,33 +96,32 @@ func (s *semaphore) release(ctx context.Context, c callParams) (releaseResult, e
 // It is not reentrant: each permit is one hold, and WithOwner returns ErrNotReentrant.
 type ExpirableSemaphore struct {
 	lock *Lock
-	set  *script
-	kind *permits
+	kind *scripted
 }
 
 // ExpirableSemaphore returns the semaphore with this name. It has no permits before
 // TrySetPermits.
 func (l *Locker) ExpirableSemaphore(name string) *ExpirableSemaphore {
-	k := &permits{
-		locker: l, channel: prefixedKey("redisson_sc", name), keys: []string{name, suffixedKey(name, "timeout")},
-		take: l.scripts["permit_take"], give: l.scripts["permit_give"], prolong: l.scripts["permit_extend"],
-		count: l.scripts["permit_count"],
+	keys, channel := []string{name, suffixedKey(name, "timeout")}, prefixedKey("redisson_sc", name)
+	k := &scripted{
+		locker: l, channels: []string{channel},
+		take:    l.request("permit_take", keys, permitID, leaseTime, publishVerb, channel),
+		prolong: l.request("permit_extend", keys, permitID, leaseTime),
+		give:    l.request("permit_give", keys, permitID, publishVerb, channel),
+		look:    l.request("permit_count", keys),
 	}
 	lk := l.newLock(name, k, traits{})
 	lk.newOwner = func() Owner {
 		id := uuid.New()
 		return Owner{hex.EncodeToString(id[:])}
 	}
-	return &ExpirableSemaphore{lock: lk, set: l.scripts["semaphore_set"], kind: k}
+	return &ExpirableSemaphore{lock: lk, kind: k}
 }
 
 // TrySetPermits creates the semaphore with n permits if it does not exist, and reports
 // whether it did.
 func (e *ExpirableSemaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
-	if e.lock.err != nil {
-		return false, e.lock.err
-	}
-	return e.kind.locker.trySet(ctx, initialValue{script: e.set, name: e.lock.name, value: n, channel: e.kind.channel, message: n})
+	return e.lock.trySet(ctx, n, e.kind.channels[0], n)
 }
 
 // Lock acquires one permit, waiting until ctx is done.
@@ -167,101 +140,50 @@ func (e *ExpirableSemaphore) Available(ctx context.Context) (int64, error) {
 	if e.lock.err != nil {
 		return 0, e.lock.err
 	}
-	r, err := e.kind.locker.run(ctx, e.kind.count, 0, e.kind.keys)
-	if err != nil {
-		return 0, err
-	}
-	return r.n, nil
-}
-
-// permits is the kind of ExpirableSemaphore.
-type permits struct {
-	locker                     *Locker
-	channel                    string
-	keys                       []string
-	take, give, prolong, count *script
-}
-
-// member returns the ID of a permit as it is stored in the sorted set: 16 raw bytes.
-func (c callParams) member() []byte {
-	raw, err := hex.DecodeString(c.owner.id)
-	if err != nil {
-		return []byte(c.owner.id)
-	}
-	return raw
-}
-
-func (p *permits) attempt(ctx context.Context, c callParams) (attemptResult, error) {
-	verb, err := p.locker.publishCommand(ctx)
-	if err != nil {
-		return attemptResult{}, err
-	}
-	r, err := p.locker.run(ctx, p.take, c.replicas, p.keys, c.member(), c.lease.Milliseconds(), verb, p.channel)
-	if err != nil {
-		return attemptResult{}, err
-	}
-	return r.attemptResult(p.locker.hub, p.channel), nil
-}
-
-func (p *permits) extend(ctx context.Context, c callParams) (bool, error) {
-	r, err := p.locker.run(ctx, p.prolong, 0, p.keys, c.member(), c.lease.Milliseconds())
-	return r.done, err
-}
-
-func (p *permits) release(ctx context.Context, c callParams) (releaseResult, error) {
-	verb, err := p.locker.publishCommand(ctx)
-	if err != nil {
-		return releaseResult{}, err
-	}
-	r, err := p.locker.run(ctx, p.give, 0, p.keys, c.member(), verb, p.channel)
-	return releaseResult{held: r.done}, err
-}
-
-// An initialValue is the value that trySet sets, and the message that it publishes.
-type initialValue struct {
-	script  *script
-	name    string
-	value   int64
-	channel string
-	message int64
+	r, err := e.lock.locker.send(ctx, e.kind.look, callParams{})
+	return r.n, err
 }
 
 // trySet sets a number and publishes the message if the number does not exist, and
 // reports whether it did. A lost reply is an error.
-func (l *Locker) trySet(ctx context.Context, i initialValue) (bool, error) {
-	if i.value < 1 {
-		return false, fmt.Errorf("set %s: %d is below 1", i.name, i.value)
+func (l *Lock) trySet(ctx context.Context, n int64, channel string, message int64) (bool, error) {
+	switch {
+	case l.err != nil:
+		return false, l.err
+	case n < 1:
+		return false, fmt.Errorf("set %s: %d is below 1", l.name, n)
 	}
-	if !l.beginCall() {
-		return false, ErrClosed
-	}
-	defer l.endCall()
-	ctx, cancel := context.WithTimeout(ctx, l.callTimeout)
-	defer cancel()
-	verb, err := l.publishCommand(ctx)
-	if err != nil {
-		return false, err
-	}
-	r, err := l.run(ctx, i.script, 0, []string{i.name}, i.value, verb, i.channel, i.message)
+	r, err := l.call(ctx, l.locker.request("semaphore_set", []string{l.name}, n, publishVerb, channel, message))
 	return r.done, err
 }
 
-// callWithID calls send with a unique ID and, if the reply is lost, once more with the
-// same ID, by which the script detects the repetition. Like Unlock it works after ctx has
+// call sends a request that no owner makes, within the call timeout.
+func (l *Lock) call(ctx context.Context, q request) (reply, error) {
+	if !l.locker.beginCall() {
+		return reply{}, ErrClosed
+	}
+	defer l.locker.endCall()
+	ctx, cancel := context.WithTimeout(ctx, l.locker.callTimeout)
+	defer cancel()
+	return l.locker.send(ctx, q, callParams{})
+}
+
+// callOnce sends a request with a mark and, if the reply is lost, once more with the
+// same mark, by which the script detects the repetition. Like Unlock it works after ctx has
 // ended, within two call timeouts.
-func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, verb, id string) error) error {
-	if !l.beginCall() {
+func (l *Lock) callOnce(ctx context.Context, q request, c callParams) error {
+	switch {
+	case l.err != nil:
+		return l.err
+	case !l.locker.beginCall():
 		return ErrClosed
 	}
-	defer l.endCall()
-	id := l.NewOwner().id
+	defer l.locker.endCall()
+	c.owner, c.lease = l.locker.NewOwner(), markTTL
 	var err error
 	for range 2 {
-		call, cancel := l.callContext(ctx)
-		var verb string
-		if verb, err = l.publishCommand(call); err == nil {
-			err = send(call, verb, id)
-		}
+		call, cancel := l.locker.callContext(ctx)
+		_, err = l.locker.send(call, q, c)
 		cancel()
 		if err == nil || replied(err) {
 			break
@@ -283,4 +205,68 @@ func (l *Lock) readNumber(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("read %s: %w", l.name, err)
 	}
 	return n, nil
+}
+
+// A Latch is a count-down latch, compatible with Redisson's RCountDownLatch. It is open
+// when its count is 0. All methods are safe for concurrent use.
+type Latch struct {
+	lock    *Lock
+	channel string
+	down    request
+}
+
+// Latch returns the latch with this name. It is open until TrySetCount. Its channel has
+// braces around name even if name contains some, so a name with a hash tag, which would
+// put the channel into another slot, is ErrInvalidName in a cluster.
+func (l *Locker) Latch(name string) *Latch {
+	channel := "redisson_countdownlatch__channel__{" + name + "}"
+	lk := l.newLock(name, &latch{l, name, channel}, traits{noLocalQueue: true})
+	if _, cluster := l.rdb.(*redis.ClusterClient); cluster && lk.err == nil && strings.ContainsAny(name, "{}") {
+		lk.err = fmt.Errorf("%w: %q has braces; the name of a latch in a cluster must have none", ErrInvalidName, name)
+	}
+	down := l.marked("latch_down", name, "weir_counted:", leaseTime, publishVerb, channel)
+	return &Latch{lock: lk, channel: channel, down: down}
+}
+
+// TrySetCount sets the count to n if the latch is open, and reports whether it did.
+func (t *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) {
+	return t.lock.trySet(ctx, n, t.channel, 1)
+}
+
+// CountDown decreases the count by one; at 0 the latch opens. If the reply is lost, the
+// call is sent again, but has an effect only once.
+func (t *Latch) CountDown(ctx context.Context) error {
+	return t.lock.callOnce(ctx, t.down, callParams{})
+}
+
+// Count returns the current count; 0 if the latch is open.
+func (t *Latch) Count(ctx context.Context) (int64, error) {
+	return t.lock.readNumber(ctx)
+}
+
+// Await waits until the latch is open or ctx is done.
+func (t *Latch) Await(ctx context.Context) error {
+	a := &acquisition{locker: t.lock.locker, lock: t.lock}
+	a.accept = func(context.Context, outcome) error { return nil }
+	return a.run(ctx, (*acquisition).wait)
+}
+
+// latch is the kind of Latch. It can be acquired while the latch is open.
+type latch struct {
+	locker        *Locker
+	name, channel string
+}
+
+func (l *latch) attempt(ctx context.Context, _ callParams) (attemptResult, error) {
+	n, err := l.locker.rdb.Exists(ctx, l.name).Result()
+	if err != nil {
+		return attemptResult{}, fmt.Errorf("read %s: %w", l.name, err)
+	}
+	return attemptResult{held: n == 0, hub: l.locker.hub, channel: l.channel}, nil
+}
+
+func (l *latch) extend(context.Context, callParams) (bool, error) { return true, nil }
+
+func (l *latch) release(context.Context, callParams) (releaseResult, error) {
+	return releaseResult{held: true}, nil
 }

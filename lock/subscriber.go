@@ -30,7 +30,9 @@ type subscriber struct {
 
 func newSubscriber(h *hub, r route) *subscriber {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), changed: make(chan struct{}, 1)}
+	return &subscriber{
+		hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), changed: make(chan struct{}, 1),
+	}
 }
 
 // notifyChangedLocked tells the writer that topics have changed.
@@ -54,11 +56,7 @@ func (s *subscriber) run() {
 		case connFailed:
 			pause = min(2*pause, lastBackoff)
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause/2))
-		select {
-		case <-timer.C:
-		case <-s.ctx.Done():
-			timer.Stop()
+		if sleep[struct{}](s.ctx, nil, pause/2+rand.N(pause/2)); s.ctx.Err() != nil {
 			return
 		}
 		if s.route.sharded {
@@ -222,7 +220,8 @@ func (c *connection) write(ctx context.Context) {
 	pinged := false
 	for {
 		join, leave := c.subscriber.pendingChanges()
-		if c.unsubscribe(ctx, leave) != nil || c.subscribe(ctx, join) != nil {
+		if c.send(ctx, leave, c.conn.Unsubscribe, c.conn.SUnsubscribe) != nil ||
+			c.send(ctx, join, c.conn.Subscribe, c.conn.SSubscribe) != nil {
 			return
 		}
 		select {
@@ -245,28 +244,17 @@ func (c *connection) write(ctx context.Context) {
 	}
 }
 
-func (c *connection) subscribe(ctx context.Context, channels []string) error {
+// send sends a command for channels: whole, or each in the form for sharded channels, because one command may only have
+// channels of one slot.
+func (c *connection) send(ctx context.Context, channels []string, whole, each func(context.Context, ...string) error) (
+	err error) {
 	if !c.subscriber.route.sharded && len(channels) > 0 {
-		return c.conn.Subscribe(ctx, channels...)
+		return whole(ctx, channels...)
 	}
-	for _, channel := range channels { // one command may only have channels of one slot
-		if err := c.conn.SSubscribe(ctx, channel); err != nil {
-			return err
-		}
+	for i := 0; i < len(channels) && err == nil; i++ {
+		err = each(ctx, channels[i])
 	}
-	return nil
-}
-
-func (c *connection) unsubscribe(ctx context.Context, channels []string) error {
-	if !c.subscriber.route.sharded && len(channels) > 0 {
-		return c.conn.Unsubscribe(ctx, channels...)
-	}
-	for _, channel := range channels {
-		if err := c.conn.SUnsubscribe(ctx, channel); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // A hub shares pub/sub connections among all waiters of a Locker: one connection, or in a

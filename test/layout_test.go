@@ -189,10 +189,10 @@ func TestWordsOf(t *testing.T) {
 // Who searches for the field's own term finds the file that does it.
 func TestLayout_TermsOfTheFieldLeadToTheirFiles(t *testing.T) {
 	terms := map[string]string{
-		"all or none": "lock/multi.go", "configuration drift": "proxy/cluster/push.go", "count-down latch": "lock/latch.go", "E.164": "proxy/key/phone.go",
-		"edit distance": "proxy/config/internal/form/unknown.go", "fencing token": "lock/reentrant.go", "garbage collection": "proxy/cluster/sweep.go", "heartbeat": "proxy/cluster/node.go",
+		"all or none": "lock/multi.go", "configuration drift": "proxy/cluster/push.go", "count-down latch": "lock/semaphore.go", "E.164": "proxy/key/phone.go",
+		"edit distance": "proxy/config/internal/form/unknown.go", "fencing token": "lock/kinds.go", "garbage collection": "proxy/cluster/sweep.go", "heartbeat": "proxy/cluster/node.go",
 		"JSON Pointer": "proxy/key/json.go", "JSON Web Key Set": "proxy/key/jwks.go", "leader election": "proxy/cluster/leader.go", "normalization": "proxy/key/normalize.go",
-		"readers-writer lock": "lock/readwrite.go", "redaction": "proxy/key/mask.go", "Redlock": "lock/multi.go", "secret rotation": "proxy/key/mask.go",
+		"readers-writer lock": "lock/kinds.go", "redaction": "proxy/key/mask.go", "Redlock": "lock/multi.go", "secret rotation": "proxy/key/mask.go",
 		"token bucket": "limiter/doc.go", "two-phase commit": "proxy/cluster/push.go", "watchdog": "lock/hold.go", "hop-by-hop": "proxy/http1/hop_by_hop.go",
 	}
 	texts := map[string]string{}

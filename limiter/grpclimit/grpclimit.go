@@ -87,7 +87,8 @@ func New(store limiter.Store, o Options, all ...Rule) (*Limiter, error) {
 }
 
 // Unary is a grpc.UnaryServerInterceptor.
-func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (response any, err error) {
 	err = l.serve(ctx, &Call{Method: info.FullMethod, Request: request}, func() error {
 		var err error
 		response, err = handler(ctx, request)
@@ -97,7 +98,8 @@ func (l *Limiter) Unary(ctx context.Context, request any, info *grpc.UnaryServer
 }
 
 // Stream is a grpc.StreamServerInterceptor.
-func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	return l.serve(stream.Context(), &Call{Method: info.FullMethod}, func() error { return handler(server, stream) })
 }
 
@@ -112,7 +114,8 @@ func (l *Limiter) serve(ctx context.Context, c *Call, handle func() error) (err 
 	case err != nil && ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case err != nil:
-		return withDetails(codes.Unavailable, "the limits cannot be evaluated", &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+		return withDetails(codes.Unavailable, "the limits cannot be evaluated",
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
 	case !a.Allowed:
 		return l.refusal(a)
 	}
@@ -133,14 +136,16 @@ func (l *Limiter) refusal(a *rules.Admission) error {
 	quota := &errdetails.QuotaFailure{}
 	for i := range a.Outcomes {
 		if p := l.policies[a.Policies[i]]; !a.Outcomes[i].Allowed && !p.Hidden {
-			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: p.Name, Description: p.Limit.Rate.String()})
+			quota.Violations = append(quota.Violations,
+				&errdetails.QuotaFailure_Violation{Subject: p.Name, Description: p.Limit.Rate.String()})
 		}
 	}
 	details := []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}}
 	if len(quota.Violations) > 0 {
 		details = append(details, quota)
 	}
-	return withDetails(codes.ResourceExhausted, fmt.Sprintf("too many calls; try again in %d s", int64((wait+time.Second-1)/time.Second)), details...)
+	return withDetails(codes.ResourceExhausted,
+		fmt.Sprintf("too many calls; try again in %d s", int64((wait+time.Second-1)/time.Second)), details...)
 }
 
 // withDetails returns the error of a status with details.

@@ -100,7 +100,8 @@ func New(store limiter.Store, o Options, all ...Rule) (*Limiter, error) {
 
 // rule returns r for package rules.
 func (r Rule) rule() rules.Rule[*http.Request] {
-	out := rules.Rule[*http.Request]{Name: r.Name, Rates: r.Rates, Algorithm: r.Algorithm, Burst: r.Burst, Hidden: r.Hidden}
+	out := rules.Rule[*http.Request]{Name: r.Name, Rates: r.Rates, Algorithm: r.Algorithm, Burst: r.Burst,
+		Hidden: r.Hidden}
 	if r.Key != nil {
 		out.Key = func(_ context.Context, request *http.Request) (string, error) { return r.Key(request) }
 	}

@@ -330,8 +330,8 @@ func sample() topData {
 			Requests: view.TopList{Total: 100, Keys: []view.TopKey{key("busy", 60, 0), key("bad", 30, 5)}},
 			Refused:  view.TopList{Total: 25, Keys: []view.TopKey{key("bad", 25, 0)}},
 		}}},
-		Upstreams: view.Upstreams{Upstreams: []view.Upstream{{UpstreamState: proxy.UpstreamState{Name: "api", Waiting: 2}, Targets: []view.Target{{
-			Target: "http://a", State: "ejected", InFlight: 3, Requests: 80, Errors: 8, Nodes: []view.TargetNode{{TargetState: proxy.TargetState{State: "healthy"}}, {TargetState: proxy.TargetState{State: "ejected"}}},
+		Upstreams: view.Upstreams{Upstreams: []view.Upstream{{UpstreamState: view.UpstreamState{Name: "api", Waiting: 2}, Targets: []view.Target{{
+			Target: "http://a", State: "ejected", InFlight: 3, Requests: 80, Errors: 8, Nodes: []view.TargetNode{{TargetState: view.TargetState{State: "healthy"}}, {TargetState: view.TargetState{State: "ejected"}}},
 		}}}}},
 		Statistic: view.Statistics{Minutes: []view.Minute{
 			{At: at.Add(-2 * time.Minute), Routes: []view.RouteMinute{{Route: "sms", Requests: 7, Refused: 2, Limits: []view.LimitMinute{{Limit: "phone", Refused: 2}}}}},

@@ -10,8 +10,8 @@ import (
 // A document is a configuration of Weir in the making, in the order in which it is written.
 type document struct {
 	program, file string
-	head          []Note     // about the whole file
-	left          []leftover // of the other file
+	head          []Note // about the whole file
+	left          []Note // of the other file: what nothing carried over and no other note is about
 	sections      mapping
 	keys          []*entry
 	lists         []*entry
@@ -122,30 +122,23 @@ func (d *document) addLimit(name string, fields mapping) *entry {
 // mostConcurrent is the largest number of concurrent requests that a limit can have.
 const mostConcurrent = 10_000
 
-// A leftover is what nothing carried over and no note is about.
-type leftover struct {
-	line    int
-	what    string
-	instead string
-}
-
-// leave adds a leftover.
+// leave adds what is left over.
 func (d *document) leave(line int, what, instead string) {
-	d.left = append(d.left, leftover{line, what, instead})
+	d.left = append(d.left, Note{Line: line, What: what, Instead: instead})
 }
 
-// leftoverNotes returns a note for all leftovers with the same instead, in the order of their lines.
+// leftoverNotes returns a note for all that is left over with the same Instead, in the order of their lines.
 func (d *document) leftoverNotes() (notes []Note) {
-	slices.SortStableFunc(d.left, func(a, b leftover) int { return a.line - b.line })
+	slices.SortStableFunc(d.left, func(a, b Note) int { return a.Line - b.Line })
 	for _, l := range slices.Compact(d.left) {
-		i := slices.IndexFunc(notes, func(n Note) bool { return n.Instead == l.instead })
+		i := slices.IndexFunc(notes, func(n Note) bool { return n.Instead == l.Instead })
 		if i < 0 {
 			i = len(notes)
-			notes = append(notes, Note{Line: l.line, What: "not carried over (with their lines):", Instead: l.instead})
+			notes = append(notes, Note{Line: l.Line, What: "not carried over (with their lines):", Instead: l.Instead})
 		} else {
 			notes[i].What += ","
 		}
-		notes[i].What += " " + l.what + " (" + strconv.Itoa(l.line) + ")"
+		notes[i].What += " " + l.What + " (" + strconv.Itoa(l.Line) + ")"
 	}
 	return notes
 }
@@ -201,7 +194,8 @@ func named(entries []*entry, others ...*entry) []*entry {
 
 // prune takes out what no route needs.
 func (d *document) prune() {
-	d.limits, d.lists, d.upstreams = named(d.limits, d.routes...), named(d.lists, d.routes...), named(d.upstreams, d.routes...)
+	d.limits, d.lists = named(d.limits, d.routes...), named(d.lists, d.routes...)
+	d.upstreams = named(d.upstreams, d.routes...)
 	users := slices.Concat(d.limits, d.lists)
 	d.keys = named(d.keys, append(users, named(d.keys, users...)...)...) // with those that others join
 }
@@ -210,7 +204,8 @@ func (d *document) prune() {
 func (d *document) result() Result {
 	d.prune()
 	if d.countsAddresses() {
-		d.note(0, d.program+" counts each IPv6 address by itself, Weir the networks that clients have, of 64 bits", "write client_ip: {ipv6_prefix: 128} for single addresses")
+		d.note(0, d.program+" counts each IPv6 address by itself, Weir the networks that clients have, of 64 bits",
+			"write client_ip: {ipv6_prefix: 128} for single addresses")
 	}
 	var w writer
 	w.line("# Limits of " + d.file + ", converted from " + d.program + ". weir check reports what is left to do.")
@@ -232,12 +227,14 @@ func (d *document) result() Result {
 		}
 	}
 	w.notes(d, "", d.leftoverNotes())
-	return Result{YAML: []byte(w.text.String()), Limits: []byte(w.text.String()[machine:]), Notes: w.written, file: d.file}
+	return Result{YAML: []byte(w.text.String()), Limits: []byte(w.text.String()[machine:]),
+		Notes: w.written, file: d.file}
 }
 
 // countsAddresses reports whether a limit counts by client address.
 func (d *document) countsAddresses() bool {
-	return slices.ContainsFunc(slices.Concat(d.keys, d.limits), func(e *entry) bool { return strings.Contains(e.fields.flow(), "client_ip") })
+	return slices.ContainsFunc(slices.Concat(d.keys, d.limits),
+		func(e *entry) bool { return strings.Contains(e.fields.flow(), "client_ip") })
 }
 
 // A writer writes a document.

@@ -11,7 +11,8 @@ import (
 const ingressPrefix = "nginx.ingress.kubernetes.io/"
 
 // expectedIngress is what the file should be.
-const expectedIngress = "expected Ingress objects with annotations like " + ingressPrefix + "limit-rps, for example the output of kubectl get ingress -A -o yaml"
+const expectedIngress = "expected Ingress objects with annotations like " + ingressPrefix +
+	"limit-rps, for example the output of kubectl get ingress -A -o yaml"
 
 // An ingress is an Ingress object with the annotations of ingress-nginx.
 type ingress struct {
@@ -116,14 +117,16 @@ func kindOf(o node) string {
 
 // ingressHead says what is different for all objects.
 func (d *document) ingressHead(status string) {
-	d.note(0, "each replica of ingress-nginx counts by itself, so clients have these rates times the number of replicas",
+	d.note(0,
+		"each replica of ingress-nginx counts by itself, so clients have these rates times the number of replicas",
 		"write store: redis for one count in all Weirs, and rates as high as clients had them")
 	d.note(0,
 		"ingress-nginx waits 60 s for a response and refuses bodies of more than 1 MiB where proxy-read-timeout "+
 			"and proxy-body-size do not say otherwise; Weir waits 30 s and takes any body",
 		"write timeouts: {response: 60s} in upstreams, and body: {max: 1MiB} in routes")
 	if status == "" {
-		d.note(0, "ingress-nginx refuses with 503 unless its ConfigMap has limit-req-status-code, Weir with 429", "write reject: {status: 503} where clients depend on it")
+		d.note(0, "ingress-nginx refuses with 503 unless its ConfigMap has limit-req-status-code, Weir with 429",
+			"write reject: {status: 503} where clients depend on it")
 	}
 }
 
@@ -160,7 +163,8 @@ func (i *ingress) convert() error {
 	if len(i.limits) > 0 && at.text() != "" {
 		exempt, unknown := networks(at.text())
 		if unknown != "" {
-			i.note(at.line(), unknown+" is not carried over: it is no address or network", "write it in the list "+i.name)
+			i.note(at.line(), unknown+" is not carried over: it is no address or network",
+				"write it in the list "+i.name)
 		}
 		if len(exempt) > 0 {
 			i.lists = []string{i.addAddresses(i.name, exempt, "bypass")}
@@ -202,7 +206,8 @@ func (i *ingress) readLimits() error {
 		return err
 	}
 	if connections > 0 {
-		i.addLimit("connections", mapping{{"key", "client_ip"}, {"concurrent", i.concurrent(connections, i.annotation("limit-connections").line())}})
+		i.addLimit("connections", mapping{{"key", "client_ip"},
+			{"concurrent", i.concurrent(connections, i.annotation("limit-connections").line())}})
 	}
 	return nil
 }

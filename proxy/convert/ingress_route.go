@@ -87,8 +87,9 @@ func (i *ingress) route(p ingressPath) {
 		fields.set("reject", "{status: "+i.status+"}")
 	}
 	for _, path := range paths {
-		r := i.addRoute(i.name+strings.TrimSuffix(strings.TrimSuffix(path, "*"), "/"), append(nginxMatch(p.host, "", path),
-			fields...))
+		r := i.addRoute(i.name+strings.TrimSuffix(strings.TrimSuffix(path, "*"), "/"),
+			append(nginxMatch(p.host, "", path),
+				fields...))
 		r.notes = append(r.notes, i.others...)
 		i.others = nil // once
 		r.notes = append(append(r.notes, lost...), to.notes...)

@@ -55,15 +55,18 @@ func convertNginx(d *document, data []byte) error {
 		http = append(http, block.block...)
 	}
 	c := &nginxConfig{
-		document: d, zones: map[string]nginxZone{}, upstreams: map[string]*directive{}, variables: map[string]*directive{},
-		limits: map[string]*entry{}, schemes: map[string]map[string]bool{}, served: map[string]bool{},
+		document: d, zones: map[string]nginxZone{}, upstreams: map[string]*directive{},
+		variables: map[string]*directive{},
+		limits:    map[string]*entry{}, schemes: map[string]map[string]bool{}, served: map[string]bool{},
 	}
 	c.readVariables(http)
 	c.readZones(http)
 	if len(c.zones) == 0 {
-		return d.wrong(0, "has no limit_req_zone and no limit_conn_zone", "expected the file that has them, or the output of nginx -T, which has all files")
+		return d.wrong(0, "has no limit_req_zone and no limit_conn_zone",
+			"expected the file that has them, or the output of nginx -T, which has all files")
 	}
-	c.note(0, "nginx counts in each host by itself", "with store: redis all Weirs have one count, so a rate for N hosts may have to be N times as high")
+	c.note(0, "nginx counts in each host by itself",
+		"with store: redis all Weirs have one count, so a rate for N hosts may have to be N times as high")
 	c.readClientIP(http)
 	context := nginxContext{hosts: []string{""}}.enter(http)
 	servers := find(http, "server")
@@ -114,7 +117,8 @@ func (c *nginxConfig) readZones(http []*directive) {
 		kind := strings.TrimSuffix(d.name, "_zone")
 		if zone.name == "" || kind == "limit_req" && zone.count == 0 {
 			use(d)
-			c.note(d.line, d.String()+" is not carried over", "expected zone=NAME:SIZE, and for limit_req_zone rate=NUMBERr/s or r/m")
+			c.note(d.line, d.String()+" is not carried over",
+				"expected zone=NAME:SIZE, and for limit_req_zone rate=NUMBERr/s or r/m")
 			continue
 		}
 		c.zones[kind+" "+zone.name] = zone
@@ -239,9 +243,11 @@ func (c *nginxConfig) leaveOut(context nginxContext, server *directive) {
 		guards, lost = find(guards, "if"), nil
 	}
 	server.useAll()
-	c.note(server.line, "the server that begins here is left out: Weir has none of its hosts, or another server has them",
+	c.note(server.line,
+		"the server that begins here is left out: Weir has none of its hosts, or another server has them",
 		"write routes for it if its requests come through Weir, too")
-	if lost = append(lost, lostNotes(guards)...); len(lost) > 0 && len(nginxHosts(server)) == 0 && c.schemes[""] == nil {
+	if lost = append(lost, lostNotes(guards)...); len(lost) > 0 && len(nginxHosts(server)) == 0 &&
+		c.schemes[""] == nil {
 		r := c.addRoute("all", append(nginxMatch("", "", "/*"), field{"respond", "{status: 403}"}))
 		r.notes = lost
 	}
@@ -263,8 +269,11 @@ func (c *nginxConfig) readHosts(servers []*directive) {
 func nginxScheme(server *directive) string {
 	schemes := map[string]bool{}
 	for _, d := range find(server.block, "listen") {
-		schemes[map[bool]string{true: "https", false: "http"}[slices.Contains(d.args, "ssl") || strings.HasSuffix(d.arg(0),
-			"443")]] = true
+		if slices.Contains(d.args, "ssl") || strings.HasSuffix(d.arg(0), "443") {
+			schemes["https"] = true
+		} else {
+			schemes["http"] = true
+		}
 	}
 	if len(schemes) != 1 {
 		return ""
@@ -319,7 +328,8 @@ func (c *nginxConfig) hostsOf(server *directive) (hosts []string) {
 	for _, d := range find(server.block, "server_name") {
 		if !d.used {
 			use(d)
-			c.note(d.line, d.String()+": not each name is carried over", "write a route for each host, or *.example.com")
+			c.note(d.line, d.String()+": not each name is carried over",
+				"write a route for each host, or *.example.com")
 		}
 	}
 	for _, host := range all {

@@ -11,7 +11,8 @@ import (
 )
 
 // protective matches names of directives that other modules protect with, as far as they tell.
-var protective = regexp.MustCompile(`(?i)auth|access_by|rewrite_by|js_access|deny|denied|allow|secur|secrules|checkrule|naxsi|waf|jwt|` +
+var protective = regexp.MustCompile(`(?i)auth|access_by|rewrite_by|js_access|deny|denied|allow|secur|secrules|` +
+	`checkrule|naxsi|waf|jwt|` +
 	`oidc|captcha`)
 
 // guards reports whether a directive may refuse requests, beside limits.
@@ -209,12 +210,17 @@ func nginxHint(name string) string {
 }
 
 var (
-	hintAccess  = regexp.MustCompile(`^(auth_(basic|jwt|request|delay)\w*|satisfy|allow|deny|limit_except|internal|secure_link\w*)$`)
-	hintHeader  = regexp.MustCompile(`^((proxy|grpc)_(set|hide|pass)_header|add_(header|trailer)\w*|proxy_cookie_\w+|expires|etag)$`)
-	hintContent = regexp.MustCompile(`^(root|alias|index|try_files|(fastcgi|uwsgi|scgi|memcached|perl|mirror|sub_filter|charset|` +
+	hintAccess = regexp.MustCompile(`^(auth_(basic|jwt|request|delay)\w*|satisfy|allow|deny|limit_except|internal|` +
+		`secure_link\w*)$`)
+	hintHeader = regexp.MustCompile(`^((proxy|grpc)_(set|hide|pass)_header|add_(header|trailer)\w*|proxy_cookie_\w+|` +
+		`expires|etag)$`)
+	hintContent = regexp.MustCompile(`^(root|alias|index|try_files|(fastcgi|uwsgi|scgi|memcached|perl|mirror|` +
+		`sub_filter|charset|` +
 		`ssi|proxy_(cache|store))(_\w+)?|(gzip|gunzip|brotli|autoindex|open_file_cache)\w*|stream|mail)$`)
-	hintUnneeded = regexp.MustCompile(`^(user|pid|daemon|events|env|load_module|server|types|default_type|(worker|tcp|types|variables|` +
-		`msie|subrequest)_\w+|(sendfile|aio)\w*|\w+_(hash_(max|bucket)|pool)_size|(proxy|grpc|client)_(\w*buffer\w*|\w*temp_\w+|` +
+	hintUnneeded = regexp.MustCompile(`^(user|pid|daemon|events|env|load_module|server|types|default_type|(worker|` +
+		`tcp|types|variables|` +
+		`msie|subrequest)_\w+|(sendfile|aio)\w*|\w+_(hash_(max|bucket)|pool)_size|(proxy|grpc|client)_(\w*buffer\w*|` +
+		`\w*temp_\w+|` +
 		`http_version)|large_client_header_buffers)$`)
 )
 
@@ -244,7 +250,8 @@ func nginxAnswer(d *directive, name string) mapping {
 		return mapping{{"respond", "{status: 403}"}}
 	case slices.Contains([]int{301, 302, 303, 307, 308}, status):
 		known := map[string]string{
-			"host": "{host}", "http_host": "{host}", "server_name": name, "request_uri": "{path}{query}", "uri": "{path}",
+			"host": "{host}", "http_host": "{host}", "server_name": name, "request_uri": "{path}{query}",
+			"uri":          "{path}",
 			"document_uri": "{path}",
 			"is_args":      "", "args": "{query}", "query_string": "{query}",
 		}
@@ -305,7 +312,8 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 	var removed []string
 	seen := map[string]bool{}
 	for _, d := range l.context.directives["proxy_set_header"] {
-		name, value := textproto.CanonicalMIMEHeaderKey(d.arg(0)), strings.ReplaceAll(d.arg(1), "$proxy_host", passed[2])
+		name := textproto.CanonicalMIMEHeaderKey(d.arg(0))
+		value := strings.ReplaceAll(d.arg(1), "$proxy_host", passed[2])
 		isOther := !isSetByWeir(name) && headerName.MatchString(name) && !seen[name] &&
 			value != "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")) &&
 			(name != "Host" || value != "$host" && hostPattern.MatchString(value))
@@ -329,7 +337,8 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 		use(d)
 	}
 	if !seen["Host"] {
-		c.note(0, "nginx sends the host of proxy_pass as Host where proxy_set_header does not say otherwise, Weir that of the client",
+		c.note(0, "nginx sends the host of proxy_pass as Host where proxy_set_header does not say otherwise, Weir "+
+			"that of the client",
 			"write rewrite: {headers: {set: {Host: NAME}}} where upstreams depend on it")
 	}
 	fields.set("set", set.flow())
@@ -340,7 +349,8 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 // isSetByWeir reports whether Weir sets a header field itself.
 func isSetByWeir(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{
-		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade",
 		"Via", "X-Request-Id",
 		"Expect", "Forwarded", "Max-Forwards", "X-Real-Ip",
 	}, name)

@@ -23,7 +23,8 @@ func (c *nginxConfig) limitsOf(context nginxContext) (limits []string) {
 		}
 		zone, known := c.zones[d.name+" "+name]
 		if !known {
-			c.note(d.line, d.String()+" names a zone that is not in this file", "convert the output of nginx -T, which has all files")
+			c.note(d.line, d.String()+" names a zone that is not in this file",
+				"convert the output of nginx -T, which has all files")
 			continue
 		}
 		use(zone.directive)
@@ -73,12 +74,14 @@ func (c *nginxConfig) limit(zone nginxZone, d *directive, key zoneKey) string {
 	l.notes = key.notes
 	for id, other := range c.limits {
 		if strings.HasPrefix(id, d.name+"[") && strings.HasPrefix(other.name, zone.name) {
-			l.note(d.line, d.String()+": nginx has one count for zone "+zone.name+", Weir another one for this use of it", "use the zone in the same way everywhere if it should stay one count")
+			l.note(d.line, d.String()+": nginx has one count for zone "+zone.name+", Weir another one for this use "+
+				"of it", "use the zone in the same way everywhere if it should stay one count")
 			break
 		}
 	}
 	if b, _ := nginxBurst(d); d.name == "limit_req" && b.longest(zone.count, zone.per) > longestWait {
-		l.note(d.line, d.String()+" lets requests wait for more than a minute", "they are refused after a minute; write a smaller burst, or nodelay")
+		l.note(d.line, d.String()+" lets requests wait for more than a minute",
+			"they are refused after a minute; write a smaller burst, or nodelay")
 	}
 	c.limits[id] = l
 	return l.name
@@ -228,14 +231,16 @@ func (d *document) nginxKey(origin, onMissing string) string {
 	if onMissing != "skip" {
 		name += "_or_none"
 	}
-	return d.addKey(strings.ReplaceAll(strings.ToLower(name), "-", "_"), mapping{{"from", text(origin)}, {"on_missing", onMissing}})
+	return d.addKey(strings.ReplaceAll(strings.ToLower(name), "-", "_"),
+		mapping{{"from", text(origin)}, {"on_missing", onMissing}})
 }
 
 // addressFields are the fields in which proxies send the address of the client, by the
 // variable that has them.
 func addressFields() map[string]string {
 	return map[string]string{
-		"http_x_forwarded_for": "X-Forwarded-For", "proxy_add_x_forwarded_for": "X-Forwarded-For", "http_x_real_ip": "X-Real-IP",
+		"http_x_forwarded_for": "X-Forwarded-For", "proxy_add_x_forwarded_for": "X-Forwarded-For",
+		"http_x_real_ip":        "X-Real-IP",
 		"http_cf_connecting_ip": "CF-Connecting-IP", "http_true_client_ip": "True-Client-IP",
 	}
 }
@@ -243,14 +248,16 @@ func addressFields() map[string]string {
 // origin returns where Weir reads what a variable of nginx has; "" if it does not.
 func (c *nginxConfig) origin(line int, name string) string {
 	if field := addressFields()[name]; field != "" {
-		c.note(line, "any client can send "+field+", so client_ip is used instead of $"+name, "write client_ip: {trusted_proxies: [NETWORKS], header: "+field+"}")
+		c.note(line, "any client can send "+field+", so client_ip is used instead of $"+name,
+			"write client_ip: {trusted_proxies: [NETWORKS], header: "+field+"}")
 		return "client_ip"
 	}
 	switch name {
 	case "binary_remote_addr", "remote_addr":
 		return "client_ip"
 	case "server_name":
-		c.note(line, "$server_name is the same for all names of a server", "the key is host, which counts each name by itself; write key: global for one count")
+		c.note(line, "$server_name is the same for all names of a server",
+			"the key is host, which counts each name by itself; write key: global for one count")
 		return "host"
 	case "host", "http_host":
 		return "host"
@@ -294,7 +301,7 @@ func (c *nginxConfig) mapped(zone string, set *directive) zoneKey {
 	key.shadow = true
 	key.notes = append(key.notes, Note{Line: set.line, What: set.String() +
 		" decides which requests are counted, and Weir would count all, so this limit refuses nobody",
-		Instead: "write a list with action: bypass for addresses that are not counted, or a route with match: {headers, query " +
-			"or methods} for requests that are, and mode: enforce"})
+		Instead: "write a list with action: bypass for addresses that are not counted, or a route with match: " +
+			"{headers, query or methods} for requests that are, and mode: enforce"})
 	return key
 }

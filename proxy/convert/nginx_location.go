@@ -182,7 +182,8 @@ func (c *nginxConfig) location(l *nginxLocation) {
 	case status != "":
 		fields.set("reject", "{status: "+status+"}")
 	default:
-		c.note(0, "nginx refuses with 503 where limit_req_status and limit_conn_status do not say otherwise, Weir with 429",
+		c.note(0,
+			"nginx refuses with 503 where limit_req_status and limit_conn_status do not say otherwise, Weir with 429",
 			"write reject: {status: 503} where clients depend on it")
 	}
 	for _, host := range l.context.hosts {

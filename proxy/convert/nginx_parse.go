@@ -67,7 +67,8 @@ func (d *directive) arg(i int) string {
 func (d *directive) String() string { return strings.Join(append([]string{d.name}, d.args...), " ") }
 
 // expectedNginx is what the file should be.
-const expectedNginx = "expected an nginx configuration, NAME ARGUMENTS; or NAME { ... }, for example the output of nginx -T"
+const expectedNginx = "expected an nginx configuration, NAME ARGUMENTS; or NAME { ... }, for example the output of " +
+	"nginx -T"
 
 // An nginxParser reads directives. Its grammar is all that nginx has: words, some in quotes,
 // that end at a semicolon or a brace, and comments.
@@ -160,7 +161,8 @@ func (p *nginxParser) readBlock(of *directive) (block []*directive, next string,
 		case err != nil || isEnd && of == nil:
 			return block, next, err
 		case isEnd:
-			return nil, "", p.wrong(of.line, "the block "+of.name+" that begins here does not end", "write } at its end")
+			return nil, "", p.wrong(of.line, "the block "+of.name+" that begins here does not end",
+				"write } at its end")
 		case p.data[0] == '}' && of == nil:
 			return nil, "", p.wrong(p.line, "} ends no block", expectedNginx)
 		case p.data[0] == '}':
@@ -191,7 +193,8 @@ func (p *nginxParser) directive() (*directive, error) {
 		case len(words) == 0 && (c == ';' || c == '{'):
 			return d, p.wrong(p.line, "unexpected "+string(c), expectedNginx)
 		case c == '}':
-			return d, p.wrong(p.line, "unexpected } after "+words[0]+" of line "+strconv.Itoa(d.line), "expected ; at the end of "+words[0])
+			return d, p.wrong(p.line, "unexpected } after "+words[0]+" of line "+strconv.Itoa(d.line),
+				"expected ; at the end of "+words[0])
 		case c == ';':
 			p.data = p.data[1:]
 			d.name, d.args = words[0], words[1:]

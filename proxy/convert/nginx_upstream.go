@@ -85,7 +85,8 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 			to.fields.set("body", "{max: "+most+"}")
 		}
 	} else {
-		c.note(0, "nginx refuses bodies of more than 1 MiB where client_max_body_size does not say otherwise, Weir none",
+		c.note(0,
+			"nginx refuses bodies of more than 1 MiB where client_max_body_size does not say otherwise, Weir none",
 			"write body: {max: 1MiB} in routes")
 	}
 	return to
@@ -119,7 +120,8 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 	if len(u.fields) == 0 {
 		return nil
 	}
-	u.fields.set("timeouts", timeouts(l.context.duration("proxy_connect_timeout"), l.context.duration("proxy_read_timeout")))
+	u.fields.set("timeouts",
+		timeouts(l.context.duration("proxy_connect_timeout"), l.context.duration("proxy_read_timeout")))
 	if d := l.context.last("proxy_read_timeout"); d == nil {
 		c.note(0, "nginx waits 60 s for a response where proxy_read_timeout does not say otherwise, Weir 30 s",
 			"write timeouts: {response: 60s} in upstreams")
@@ -169,7 +171,8 @@ func nginxServers(block *directive, scheme string) *entry {
 			continue
 		case len(rest) > 0:
 			u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
-				"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave them out")
+				"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave "+
+					"them out")
 		}
 		urls, targets = append(urls, url), append(targets, target.flow())
 	}

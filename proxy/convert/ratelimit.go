@@ -10,7 +10,8 @@ import (
 )
 
 // expectedRatelimit is what the file should be.
-const expectedRatelimit = "expected a configuration of envoyproxy/ratelimit with domain and descriptors; of a ConfigMap, the text in its data"
+const expectedRatelimit = "expected a configuration of envoyproxy/ratelimit with domain and descriptors; of a " +
+	"ConfigMap, the text in its data"
 
 // A ratelimitDomain is a configuration of envoyproxy/ratelimit: a tree whose paths are descriptors.
 type ratelimitDomain struct {
@@ -35,10 +36,13 @@ func convertRatelimit(d *document, data []byte) error {
 	if err != nil {
 		return err
 	}
-	d.note(0, "windows of ratelimit begin with the second, minute, hour or day of the clock, those of Weir's fixed_window with the first request",
+	d.note(0, "windows of ratelimit begin with the second, minute, hour or day of the clock, those of Weir's "+
+		"fixed_window with the first request",
 		"write algorithm: token_bucket for at most the rate in any window, or leave it")
-	d.note(0, "ratelimit counts each descriptor of a call by itself, and refused calls too; a call that Weir refuses uses up no limit", "")
-	d.note(0, "ratelimit counts in the Redis of REDIS_URL", "write store: redis and redis: {addrs: [HOST:PORT]} for one count in all Weirs")
+	d.note(0, "ratelimit counts each descriptor of a call by itself, and refused calls too; a call that Weir refuses "+
+		"uses up no limit", "")
+	d.note(0, "ratelimit counts in the Redis of REDIS_URL",
+		"write store: redis and redis: {addrs: [HOST:PORT]} for one count in all Weirs")
 	d.sections.set("listen", `{http: none, decide: {grpc: "127.0.0.1:8081"}}`)
 	taken := map[string]bool{}
 	for _, o := range documents {
@@ -47,7 +51,8 @@ func convertRatelimit(d *document, data []byte) error {
 		case r.name == "":
 			return d.wrong(o.line(), "there is no domain", expectedRatelimit)
 		case taken[r.name]:
-			return d.wrong(o.get("domain").line(), "the domain "+r.name+" is there already", "expected each domain once")
+			return d.wrong(o.get("domain").line(), "the domain "+r.name+" is there already",
+				"expected each domain once")
 		}
 		taken[r.name] = true
 		root := &ratelimitRule{}
@@ -76,7 +81,8 @@ func (n node) value() string {
 // rules reads the rules of a list of descriptors.
 func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
 	for _, at := range list.items() {
-		rule := &ratelimitRule{line: at.line(), key: at.get("key").value(), shared: at.get("share_threshold").text() == "true"}
+		rule := &ratelimitRule{line: at.line(), key: at.get("key").value(),
+			shared: at.get("share_threshold").text() == "true"}
 		value := at.get("value").value()
 		rule.pattern, rule.hasValue = pattern(value), value != ""
 		if !rule.hasValue {
@@ -86,9 +92,11 @@ func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
 		case rule.key == "":
 			return nil, r.wrong(at.line(), "a descriptor has no key", "expected key with the name of an entry")
 		case slices.ContainsFunc(all, rule.equals):
-			return nil, r.wrong(at.line(), "the descriptor "+rule.name()+" is there already", "expected each key and value once in a list")
+			return nil, r.wrong(at.line(), "the descriptor "+rule.name()+" is there already",
+				"expected each key and value once in a list")
 		case rule.shared && !(rule.hasValue && rule.pattern.isOpen()):
-			return nil, r.wrong(at.get("share_threshold").line(), "share_threshold is only for values that end with *", "expected value: PREFIX* beside it")
+			return nil, r.wrong(at.get("share_threshold").line(), "share_threshold is only for values that end with *",
+				"expected value: PREFIX* beside it")
 		}
 		if rule.limit, err = r.limit(at); err != nil {
 			return nil, err
@@ -97,7 +105,8 @@ func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
 			return nil, err
 		}
 		if strings.Contains(strings.TrimSuffix(value, "*"), "*") {
-			r.note(at.line(), "a * that is not at the end matches itself only, in "+rule.name(), "write a route for each value, or PREFIX* if that is enough")
+			r.note(at.line(), "a * that is not at the end matches itself only, in "+rule.name(),
+				"write a route for each value, or PREFIX* if that is enough")
 		}
 		all = append(all, rule)
 	}
@@ -114,7 +123,8 @@ func (r *ratelimitDomain) isHidden(rule *ratelimitRule, all []*ratelimitRule) bo
 			return false
 		}
 		if first.hasValue && first.key == rule.key && first.pattern.includes(rule.pattern) {
-			r.note(rule.line, rule.name()+" is not carried over: ratelimit never comes to it, because "+first.name()+" matches before", "")
+			r.note(rule.line, rule.name()+" is not carried over: ratelimit never comes to it, because "+
+				first.name()+" matches before", "")
 			return true
 		}
 	}
@@ -140,7 +150,8 @@ func ratelimitHint(name string) string {
 	case "detailed_metric", "value_to_metric":
 		return "metrics of Weir have the limit and the route, and no values; see weir top for the keys"
 	case "metadata":
-		return "it is not sent to Envoy; use decision, limit, remaining and shadow, which Weir sends as dynamic metadata"
+		return "it is not sent to Envoy; use decision, limit, remaining and shadow, which Weir sends as dynamic " +
+			"metadata"
 	}
 	return "see what each does, and write it by hand"
 }
@@ -165,7 +176,8 @@ func (r *ratelimitDomain) limit(at node) (*ratelimitLimit, error) {
 	unit := from.get("unit")
 	window := ratelimitUnit(unit.text())
 	if window == 0 {
-		return nil, r.wrong(from.line(), "the unit "+strconv.Quote(unit.text())+" is none", "expected second, minute, hour, day, week, month or year")
+		return nil, r.wrong(from.line(), "the unit "+strconv.Quote(unit.text())+" is none",
+			"expected second, minute, hour, day, week, month or year")
 	}
 	count, err := r.number(from.get("requests_per_unit"))
 	if err != nil {
@@ -175,13 +187,15 @@ func (r *ratelimitDomain) limit(at node) (*ratelimitLimit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ratelimitLimit{line: at.line(), name: from.get("name").text(), count: count, window: window, shadow: at.get("shadow_mode").text() == "true"}
+	l := &ratelimitLimit{line: at.line(), name: from.get("name").text(), count: count, window: window,
+		shadow: at.get("shadow_mode").text() == "true"}
 	if l.shadow && count == 0 {
 		return nil, nil // refuses nobody
 	}
 	l.bound(max(units, 1))
 	if at.get("quota_mode").text() == "true" {
-		l.note(at.get("quota_mode").line(), "quota_mode refuses a call only if all its descriptors with quota_mode are over their limits; Weir refuses it if one is",
+		l.note(at.get("quota_mode").line(), "quota_mode refuses a call only if all its descriptors with quota_mode "+
+			"are over their limits; Weir refuses it if one is",
 			"leave it if Envoy sends one of them in a call, else write mode: shadow")
 	}
 	if replaced := from.get("replaces"); replaced.isThere() {
@@ -201,7 +215,8 @@ const (
 // bound sets the window, and keeps count and window in the range that rates have.
 func (l *ratelimitLimit) bound(units int64) {
 	if l.count > mostRequests {
-		l.note(l.line, strconv.FormatInt(l.count, 10)+" requests are more than a rate has", strconv.Itoa(mostRequests)+" is written")
+		l.note(l.line, strconv.FormatInt(l.count, 10)+" requests are more than a rate has",
+			strconv.Itoa(mostRequests)+" is written")
 		l.count = mostRequests
 	}
 	if most := int64(longestRate / l.window); units > most {
@@ -218,7 +233,8 @@ func (l *ratelimitLimit) note(line int, what, instead string) {
 // ratelimitUnit returns the length of a unit, 0 if there is none of this name.
 func ratelimitUnit(name string) time.Duration {
 	const day = 24 * time.Hour
-	return map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day}[strings.ToLower(name)]
+	return map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day,
+		"week": 7 * day, "month": 30 * day, "year": 365 * day}[strings.ToLower(name)]
 }
 
 // apply returns the fields of a route that applies the limit at the end of a way. All such routes have one count.
@@ -228,7 +244,8 @@ func (r *ratelimitDomain) apply(l *ratelimitLimit, name string, way []*ratelimit
 	case l.count == 0:
 		l.made = mapping{{"lists", texts([]string{r.refuse(way[len(way)-1])})}}
 	default:
-		fields := mapping{{"key", r.key(way)}, {"rate", strconv.FormatInt(l.count, 10) + "/" + windowName(l.window)}, {"algorithm", "fixed_window"}}
+		fields := mapping{{"key", r.key(way)}, {"rate", strconv.FormatInt(l.count, 10) + "/" + windowName(l.window)},
+			{"algorithm", "fixed_window"}}
 		if l.shadow {
 			fields.set("mode", "shadow")
 		}
@@ -242,7 +259,8 @@ func (r *ratelimitDomain) apply(l *ratelimitLimit, name string, way []*ratelimit
 // refuse returns the name of a list that refuses all that a rule matches.
 func (r *ratelimitDomain) refuse(rule *ratelimitRule) string {
 	value := string(rule.pattern)
-	fields := mapping{{"key", mapping{{"from", text("descriptor:" + rule.key)}, {"on_missing", "shared"}}.flow()}, {"values", texts([]string{value})}, {"action", "deny"}}
+	fields := mapping{{"key", mapping{{"from", text("descriptor:" + rule.key)}, {"on_missing", "shared"}}.flow()},
+		{"values", texts([]string{value})}, {"action", "deny"}}
 	if rule.pattern.isOpen() || strings.TrimSpace(value) != value || value[0] == '#' {
 		fields[1].value, fields[2].value = "[]", "only"
 	}
@@ -254,7 +272,8 @@ func (r *ratelimitDomain) key(way []*ratelimitRule) string {
 	var parts []string
 	for _, rule := range way {
 		if rule.pattern.isOpen() && !rule.shared {
-			parts = append(parts, r.addKey(rule.key, mapping{{"from", text("descriptor:" + rule.key)}, {"on_missing", "shared"}}))
+			parts = append(parts,
+				r.addKey(rule.key, mapping{{"from", text("descriptor:" + rule.key)}, {"on_missing", "shared"}}))
 		}
 	}
 	switch len(parts) {

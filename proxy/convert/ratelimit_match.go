@@ -94,7 +94,9 @@ func (r *ratelimitDomain) routes(root *ratelimitRule) error {
 		set := strings.Join(slices.Sorted(slices.Values(keys)), "\x00")
 		if first, known := seen[set]; known {
 			if !slices.Equal(first, keys) {
-				r.note(way[len(way)-1].line, "descriptors with "+strings.Join(keys, ", ")+" are not carried over: Weir does not see in which order entries are", "rename an entry with descriptor_key in Envoy")
+				r.note(way[len(way)-1].line, "descriptors with "+strings.Join(keys, ", ")+
+					" are not carried over: Weir does not see in which order entries are",
+					"rename an entry with descriptor_key in Envoy")
 			}
 			continue
 		}
@@ -112,7 +114,8 @@ func (r *ratelimitDomain) routes(root *ratelimitRule) error {
 func (r *ratelimitDomain) descriptors(rule *ratelimitRule, way []*ratelimitRule) (all [][]*ratelimitRule) {
 	for _, child := range rule.children {
 		if slices.ContainsFunc(way, func(o *ratelimitRule) bool { return o.key == child.key }) {
-			r.note(child.line, "a descriptor with two entries "+child.key+" is not carried over, nor what is below it", "rename one of them with descriptor_key in Envoy")
+			r.note(child.line, "a descriptor with two entries "+child.key+" is not carried over, nor what is below it",
+				"rename one of them with descriptor_key in Envoy")
 			continue
 		}
 		longer := append(slices.Clone(way), child)
@@ -151,7 +154,8 @@ func (r *ratelimitDomain) matches(root *ratelimitRule, keys []string) (all []rat
 			}
 		}
 		if len(all) > maxRatelimitMatches {
-			return nil, r.wrong(0, "more than 10000 routes are needed for descriptors with "+strings.Join(keys, ", "), "expected fewer values in several entries")
+			return nil, r.wrong(0, "more than 10000 routes are needed for descriptors with "+strings.Join(keys, ", "),
+				"expected fewer values in several entries")
 		}
 	}
 	slices.SortStableFunc(all, ratelimitMatch.compare)

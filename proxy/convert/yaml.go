@@ -186,7 +186,8 @@ func (d *document) number(n node) (int64, error) {
 	}
 	number, err := strconv.ParseUint(strings.ReplaceAll(n.text(), "_", ""), 10, 32)
 	if err != nil {
-		return 0, d.wrong(n.line(), strconv.Quote(n.text())+" is not a number", "expected a whole number, for example 10")
+		return 0, d.wrong(n.line(), strconv.Quote(n.text())+" is not a number",
+			"expected a whole number, for example 10")
 	}
 	return int64(number), nil
 }

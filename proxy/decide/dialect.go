@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -58,7 +60,8 @@ func (d *dialect) question(x *http1.Exchange) (*proxy.Question, error) {
 	}{{d.method, &q.Method}, {d.target, &q.Target}, {d.host, &q.Host}} {
 		values := x.Fields.Values(f.name)
 		if len(values) != 1 || values[0] == "" {
-			return nil, fmt.Errorf("%s is there %d times; a proxy of the dialect %s sends it once", f.name, len(values), d.name)
+			return nil, fmt.Errorf("%s is there %d times; a proxy of the dialect %s sends it once", f.name,
+				len(values), d.name)
 		}
 		*f.to = values[0]
 	}
@@ -115,14 +118,7 @@ func cutLast(list string) (rest, last string) {
 
 // isMethod reports whether s is a method of a request that is forwarded (RFC 9110 section 9.1).
 func isMethod(s string) bool {
-	const symbols = "!#$%&'*+-.^_`|~"
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(symbols, c) >= 0) {
-			return false
-		}
-	}
-	return s != "CONNECT" && len(s) <= 32
+	return httpguts.ValidHeaderFieldName(s) && s != "CONNECT" && len(s) <= 32 // both are tokens
 }
 
 // setBody sets the body, and its length. A peer that keeps it does not say how long it is: without a
@@ -176,7 +172,8 @@ func (d *dialect) send(x *http1.Exchange, a answer) error {
 	if d.prefix == "" {
 		return x.Send(a.Body)
 	}
-	if text := strings.TrimSpace(string(a.Body)); text != "" && len(text) <= maxBodyField && !strings.ContainsFunc(text, isControl) {
+	if text := strings.TrimSpace(string(a.Body)); text != "" && len(text) <= maxBodyField &&
+		!strings.ContainsFunc(text, isControl) {
 		head.Add(d.prefix+"Body", text)
 	}
 	return x.Send(nil)
@@ -252,7 +249,8 @@ func (h *Handler) settle(ctx context.Context, r report) error {
 	var failed, repeated error
 	settled := false
 	for _, pending := range pendings {
-		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund, Cost: r.cost, Less: r.less, Valid: h.config.WithinOutcome})
+		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund,
+			Cost: r.cost, Less: r.less, Valid: h.config.WithinOutcome})
 		switch {
 		case err == nil:
 			settled = true
@@ -297,7 +295,8 @@ func readReport(x *http1.Exchange) (r report, err error) {
 	if values.Has("handle") {
 		r.Handle = values.Get("handle")
 		r.Status, err = strconv.Atoi(values.Get("status"))
-	} else if b := x.Body(); b != nil && strings.HasPrefix(strings.Join(x.Fields.Values("Content-Type"), ","), "application/json") {
+	} else if b := x.Body(); b != nil &&
+		strings.HasPrefix(strings.Join(x.Fields.Values("Content-Type"), ","), "application/json") {
 		b.Limit(maxReport)
 		var text []byte
 		if text, err = io.ReadAll(b); err == nil {

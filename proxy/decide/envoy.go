@@ -2,7 +2,6 @@ package decide
 
 import (
 	"context"
-	"crypto/subtle"
 	"crypto/tls"
 	"net"
 	"net/netip"
@@ -28,9 +27,10 @@ const (
 	envoyService = "envoy.service.ratelimit.v3.RateLimitService"
 	envoyMethod  = "/" + envoyService + "/ShouldRateLimit"
 	maxCall      = 1 << 20 // bytes of a request
-	callWindow   = 1 << 16 // bytes that a peer may send of a call before they are read; one that never changes costs no pings
-	// callWorkers is the number of calls at once for which there are goroutines whose stacks have grown already. Growing
-	// one is an eighth of a call.
+	// bytes that a peer may send of a call before they are read; one that never changes costs no pings
+	callWindow = 1 << 16
+	// callWorkers is the number of calls at once for which there are goroutines whose stacks have grown already.
+	// Growing one is an eighth of a call.
 	callWorkers = 64
 	// The entries of a descriptor that reports the outcome of a request.
 	handleEntry = "weir_handle"
@@ -83,7 +83,8 @@ func (e *EnvoyServer) Drain(ctx context.Context) {
 func (h *Handler) serveEnvoy() grpc.MethodHandler {
 	info := &grpc.UnaryServerInfo{Server: h, FullMethod: envoyMethod}
 	answer := func(ctx context.Context, r any) (any, error) { return h.shouldRateLimit(ctx, r.(*rateLimitRequest)) }
-	return func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	return func(_ any, ctx context.Context, decode func(any) error,
+		intercept grpc.UnaryServerInterceptor) (any, error) {
 		r := new(rateLimitRequest)
 		if err := decode(r); err != nil {
 			return nil, err
@@ -95,7 +96,8 @@ func (h *Handler) serveEnvoy() grpc.MethodHandler {
 // A recoverer ends a call that panics, and not the process.
 type recoverer struct{ log zerolog.Logger }
 
-func (r recoverer) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
+func (r recoverer) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
@@ -115,7 +117,8 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (ans
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case !h.trustsCall(ctx):
 		h.countCall("untrusted")
-		return nil, status.Error(codes.PermissionDenied, "this peer may not ask; see listen.decide.trusted, token and client_ca")
+		return nil, status.Error(codes.PermissionDenied,
+			"this peer may not ask; see listen.decide.trusted, token and client_ca")
 	case r.domain == "" || len(r.descriptors) == 0:
 		h.countCall("invalid")
 		return nil, status.Error(codes.InvalidArgument, "a domain and at least one descriptor are needed")
@@ -132,7 +135,8 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (ans
 		if d := &r.descriptors[i]; d.reports() {
 			h.outcomes.WithLabelValues(h.settleDescriptor(ctx, d, r)).Inc()
 		} else {
-			q.Descriptors = append(q.Descriptors, proxy.AskedDescriptor{Descriptor: d.entries, Hits: costOf(d, r), Rate: d.limit})
+			q.Descriptors = append(q.Descriptors,
+				proxy.AskedDescriptor{Descriptor: d.entries, Hits: costOf(d, r), Rate: d.limit})
 		}
 	}
 	if len(q.Descriptors) == 0 {
@@ -142,7 +146,8 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (ans
 		made := r.answer(a)
 		made.metadata = metadataOf(a)
 		if len(a.Pendings) > 0 {
-			made.upstream = append(made.upstream, respond.Field{Name: handleField, Value: h.signer.sign(a.Pendings, began.Add(h.config.WithinOutcome))})
+			made.upstream = append(made.upstream,
+				respond.Field{Name: handleField, Value: h.signer.sign(a.Pendings, began.Add(h.config.WithinOutcome))})
 		}
 		if answer = made.marshal(); ctx.Err() != nil { // DecideDescriptors refunds what it has taken
 			h.countCall("gone")
@@ -161,7 +166,8 @@ func (d *limitDescriptor) reports() bool { return d.negative || d.entries.Value(
 
 // answer returns the response that a, about those descriptors of r that ask, makes.
 func (r *rateLimitRequest) answer(a *proxy.DescriptorAnswer) *rateLimitResponse {
-	made := &rateLimitResponse{overall: codeOK, statuses: make([]descriptorStatus, len(r.descriptors)), toClient: a.Response.Fields}
+	made := &rateLimitResponse{overall: codeOK, statuses: make([]descriptorStatus, len(r.descriptors)),
+		toClient: a.Response.Fields}
 	next := 0
 	for i := range r.descriptors {
 		if made.statuses[i].code = codeOK; !r.descriptors[i].reports() && next < len(a.Statuses) {
@@ -190,19 +196,13 @@ func costOf(d *limitDescriptor, r *rateLimitRequest) int64 {
 
 // trustsCall reports whether the peer of a call may ask; see trusts.
 func (h *Handler) trustsCall(ctx context.Context) bool {
-	c := &h.config
-	if c.Token != "" {
-		if token := metadata.ValueFromIncomingContext(ctx, tokenField); len(token) != 1 || subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1 {
-			return false
-		}
-	}
 	var addr netip.Addr
 	if p, ok := peer.FromContext(ctx); ok {
 		if tcp, ok := p.Addr.(*net.TCPAddr); ok {
-			addr = tcp.AddrPort().Addr().Unmap().WithZone("")
+			addr = tcp.AddrPort().Addr()
 		}
 	}
-	return h.trustsAddress(addr)
+	return h.trustsPeer(metadata.ValueFromIncomingContext(ctx, tokenField), addr)
 }
 
 // settleDescriptor acts on a descriptor that reports an outcome, and returns the result for the metrics.
@@ -240,7 +240,8 @@ func (d *limitDescriptor) report(of *rateLimitRequest) (r report, ok bool) {
 }
 
 func newDescriptorStatus(s *proxy.DescriptorStatus) descriptorStatus {
-	made := descriptorStatus{code: codeOK, name: s.Limit, rate: s.Rate, remaining: uint64(max(0, s.Remaining)), reset: s.Reset}
+	made := descriptorStatus{code: codeOK, name: s.Limit, rate: s.Rate, remaining: uint64(max(0, s.Remaining)),
+		reset: s.Reset}
 	if s.Refused {
 		made.code = codeOverLimit
 	}

@@ -62,7 +62,8 @@ func New(p *proxy.Proxy, c config.Decide, r prometheus.Registerer) *Handler {
 			Name: "weir_decide_requests_total", Help: "Requests that other proxies asked about, by dialect and result.",
 		}, []string{"dialect", "result"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_decide_outcomes_total", Help: "Outcomes that were reported for requests that other proxies asked about, by result.",
+			Name: "weir_decide_outcomes_total",
+			Help: "Outcomes that were reported for requests that other proxies asked about, by result.",
 		}, []string{"result"}),
 	}
 	r.MustRegister(h.requests, h.outcomes)
@@ -97,17 +98,16 @@ func (h *Handler) ServeHTTP1(x *http1.Exchange) {
 // trusts reports whether the peer of a connection may ask. Without any configuration, those of this
 // machine may.
 func (h *Handler) trusts(x *http1.Exchange) bool {
+	return h.trustsPeer(x.Fields.Values(tokenField), x.Peer().Addr())
+}
+
+// trustsPeer reports whether a peer may ask that sends a token from an address.
+func (h *Handler) trustsPeer(token []string, addr netip.Addr) bool {
 	c := &h.config
-	token := x.Fields.Values(tokenField)
 	if c.Token != "" && (len(token) != 1 || subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1) {
 		return false
 	}
-	return h.trustsAddress(x.Peer().Addr().Unmap().WithZone(""))
-}
-
-// trustsAddress reports whether a peer with the token, if there is one, may ask from an address.
-func (h *Handler) trustsAddress(addr netip.Addr) bool {
-	c := &h.config
+	addr = addr.Unmap().WithZone("")
 	if len(c.Trusted) > 0 {
 		return slices.ContainsFunc(c.Trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 	}
@@ -223,8 +223,8 @@ var (
 )
 
 // A signer makes and checks handles. A handle is the expiry and what the outcome needs, for each descriptor
-// of a call or for the one request, with a MAC over all (HMAC-SHA256): nobody without the secret can make one, change one, or extend its life. It
-// is text of the alphabet of base64url, so that it needs no escaping in a URL.
+// of a call or for the one request, with a MAC over all (HMAC-SHA256): nobody without the secret can make one, change
+// one, or extend its life. It is text of the alphabet of base64url, so that it needs no escaping in a URL.
 type signer struct{ secret []byte }
 
 // newSigner returns a signer with this secret. An empty one is replaced by a random one.

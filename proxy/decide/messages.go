@@ -69,7 +69,8 @@ type descriptorStatus struct {
 	reset     time.Duration // 4
 }
 
-// An encoded is a rateLimitResponse that is encoded: what it has is of a decision that has ended by the time it is sent.
+// An encoded is a rateLimitResponse that is encoded: what it has is of a decision that has ended by the time it is
+// sent.
 type encoded []byte
 
 // A codec encodes the messages of this file, and those of the health service.
@@ -198,7 +199,8 @@ func (s *descriptorStatus) append(b []byte) []byte {
 	}
 	b = protobuf.AppendNumber(protobuf.End(b, limit), 3, min(s.remaining, math.MaxUint32))
 	b, reset := protobuf.Begin(b, 4)
-	return protobuf.End(protobuf.AppendNumber(protobuf.AppendNumber(b, 1, uint64(s.reset/time.Second)), 2, uint64(s.reset%time.Second)), reset)
+	return protobuf.End(protobuf.AppendNumber(protobuf.AppendNumber(b, 1, uint64(s.reset/time.Second)), 2,
+		uint64(s.reset%time.Second)), reset)
 }
 
 // unitOf returns a window as a unit of RateLimitResponse.RateLimit, the longest, and its multiple; 0 if it is a
@@ -222,7 +224,8 @@ func (d *dynamicMetadata) append(b []byte) []byte {
 	if d.limit != "" {
 		b = appendText(b, "limit", d.limit)
 		b = appendEntry(b, "remaining", func(b []byte) []byte {
-			return protowire.AppendFixed64(protowire.AppendTag(b, 2, protowire.Fixed64Type), math.Float64bits(float64(d.remaining)))
+			return protowire.AppendFixed64(protowire.AppendTag(b, 2, protowire.Fixed64Type),
+				math.Float64bits(float64(d.remaining)))
 		})
 	}
 	if d.shadow {

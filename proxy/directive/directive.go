@@ -94,7 +94,8 @@ func NewSet(all []Directive, now time.Time) *Set {
 	}
 	s.bits = slices.Sorted(maps.Keys(bits))
 	slices.SortFunc(s.all, func(a, b Directive) int {
-		return cmp.Or(a.Network.Compare(b.Network), strings.Compare(a.Key.Masked, b.Key.Masked), strings.Compare(a.Route, b.Route))
+		return cmp.Or(a.Network.Compare(b.Network), strings.Compare(a.Key.Masked, b.Key.Masked),
+			strings.Compare(a.Route, b.Route))
 	})
 	return s
 }

@@ -83,7 +83,8 @@ func (b Body) json() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind != "application/json" && kind != "text/json" && !(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+	if kind != "application/json" && kind != "text/json" &&
+		!(strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
 		return nil, fmt.Errorf("%w: Content-Type is not application/json", ErrInvalid)
 	}
 	return doc, nil
@@ -184,12 +185,14 @@ var (
 	// multipartType has one boundary of characters that need no quotes, of any length, and
 	// nothing else in which PHP could find the word. Two counts up to maxBoundary in it
 	// would take 150 KB when a program starts.
-	multipartType = regexp.MustCompile(`^(?i:multipart/form-data)` + charsets + `; ?(?i:boundary)=(?:"([0-9A-Za-z_.+-]+)"|([0-9A-Za-z_.+-]+))` + charsets + `;?$`)
+	multipartType = regexp.MustCompile(`^(?i:multipart/form-data)` + charsets +
+		`; ?(?i:boundary)=(?:"([0-9A-Za-z_.+-]+)"|([0-9A-Za-z_.+-]+))` + charsets + `;?$`)
 	// disposition has a name and at most a file's name, which may be there in the form of
 	// RFC 5987 as well. In neither is anything that is escaped, with a backslash or, "=?",
 	// as RFC 2047 does. A name without quotes has only characters that need none.
 	disposition = regexp.MustCompile(`^(?i:form-data); ?(?i:name)=(?:"([^"\\\x00-\x1f\x7f]+)"|([0-9A-Za-z_.-]+))` +
-		`(; ?(?i:filename)=(?:"[^"\\\x00-\x1f\x7f]*"|[0-9A-Za-z_.+-]+)(?:; ?(?i:filename\*=utf-8)''[0-9A-Za-z_.+%-]+)?)?$`)
+		`(; ?(?i:filename)=(?:"[^"\\\x00-\x1f\x7f]*"|` +
+		`[0-9A-Za-z_.+-]+)(?:; ?(?i:filename\*=utf-8)''[0-9A-Za-z_.+%-]+)?)?$`)
 	plainPart = regexp.MustCompile(`^(?i:text/plain)(?i:; ?charset="?(utf-?8|us-ascii|iso-8859-1)"?)?$`)
 )
 

@@ -62,7 +62,8 @@ func cookieValue(value string) (string, error) {
 		plain, err = url.PathUnescape(value)
 	}
 	if err != nil || strings.ContainsFunc(plain, func(r rune) bool { return r == ' ' || r == '"' || r == '\\' }) {
-		return "", fmt.Errorf("%w: a %% in a cookie that is not a valid escape, or an escaped quote, space or backslash", ErrAmbiguous)
+		return "", fmt.Errorf("%w: a %% in a cookie that is not a valid escape, or an escaped quote, space or "+
+			"backslash", ErrAmbiguous)
 	}
 	if strings.HasPrefix(plain, "j:") {
 		return "", fmt.Errorf("%w: a cookie that Express reads as JSON", ErrAmbiguous)

@@ -26,29 +26,6 @@ func (s *Spec) extract(r Request, v *Value) error {
 		}
 		return nil
 	}
-	if text, ok := s.plainHeader(r); ok {
-		v.Parts = append(v.Parts, s.Name, text)
-		v.components = append(v.components, component{spec: s, result: result{text: text}, hasText: true})
-		return nil
-	}
-	return s.extractOne(r, v)
-}
-
-// plainHeader returns the text of the most common key, and what extractOne would find: the only line
-// of a header field, as it is, which all servers read alike. It reports false for any other.
-func (s *Spec) plainHeader(r Request) (text string, ok bool) {
-	if s.From.Source != Header || len(s.Normalize)+len(s.Equal)+len(s.SetHeader) > 0 {
-		return "", false
-	}
-	lines := r.Header(s.From.Name)
-	if len(lines) != 1 || lines[0] == "" || !isPlainText(lines[0]) || r.Confused(s.From) {
-		return "", false
-	}
-	return lines[0], true
-}
-
-// extractOne extracts a key that is not joined.
-func (s *Spec) extractOne(r Request, v *Value) error {
 	whole := s
 	if s.Of != nil {
 		whole = s.Of

@@ -17,12 +17,11 @@ import (
 // A List is a set of keys: addresses and networks for client_ip, texts for all other keys. Each may have
 // a name, see ParseNames. A List is immutable and safe for concurrent use.
 type List struct {
-	spec     *Spec
-	texts    textTable
-	prefixes *prefixTable // of ParsePrefixes, in place of texts
-	networks bart.Lite
-	named    *bart.Table[uint32] // of ParseNames, in place of networks
-	names    []string            // by number
+	spec        *Spec
+	texts       textTable // with the numbers of their names; 0 without names
+	networks    bart.Table[uint32]
+	hasPrefixes bool     // of ParsePrefixes: texts are prefixes
+	names       []string // of ParseNames, by number
 }
 
 // A Problem is an error in a line of a list. It does not contain the line.
@@ -50,7 +49,8 @@ func ListOf(spec *Spec, values []string) (*List, []Problem) {
 // add inserts the entries that are not empty.
 func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (problems []Problem) {
 	if l.spec.Join != nil || l.spec.From.Source.IsConstant() {
-		return []Problem{{Line: 1, Err: fmt.Errorf("%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, l.spec.Name)}}
+		return []Problem{{Line: 1, Err: fmt.Errorf(
+			"%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, l.spec.Name)}}
 	}
 	line := 0
 	for entry := range entries {
@@ -61,10 +61,6 @@ func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (p
 		if err := insert(entry); err != nil {
 			problems = append(problems, Problem{line, err})
 		}
-	}
-	if l.prefixes != nil {
-		l.prefixes.trim()
-		return problems
 	}
 	l.texts.trim()
 	return problems
@@ -94,17 +90,21 @@ func entry(line string) string {
 
 // insert adds a value with the number of its name. It returns ErrTwice if the list has it with another.
 func (l *List) insert(value string, name uint32) error {
-	if strings.HasPrefix(value, "hashed:k:") || strings.HasPrefix(value, "hashed:s:") { // it would list nobody, in silence
-		return fmt.Errorf("%w: a hash in place of a value, as Weir 0.1.0 pushed it; push the file itself again", ErrSpec)
+	// it would list nobody, in silence
+	if strings.HasPrefix(value, "hashed:k:") || strings.HasPrefix(value, "hashed:s:") {
+		return fmt.Errorf("%w: a hash in place of a value, as Weir 0.1.0 pushed it; push the file itself again",
+			ErrSpec)
 	}
 	if l.byAddress() {
 		network, err := network(value)
-		if err == nil && l.named == nil {
-			l.networks.Insert(network)
-		} else if err == nil {
-			return l.insertNetwork(network, name)
+		if err != nil {
+			return err
 		}
-		return err
+		if known, twice := l.networks.Get(network); twice && known != name {
+			return ErrTwice
+		}
+		l.networks.Insert(network, name)
+		return nil
 	}
 	text, err := l.spec.value(value)
 	if err == nil && l.texts.insert(text, name) != name {
@@ -132,7 +132,8 @@ func network(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		a, err := netip.ParseAddr(s)
 		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::/48", ErrSpec)
+			return netip.Prefix{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::/48",
+				ErrSpec)
 		}
 		a = limiter.ClientAddr(a)
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -142,10 +143,12 @@ func network(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("%w: not a network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
 	}
 	if limiter.IsTranslated(p) {
-		return netip.Prefix{}, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", ErrSpec)
+		return netip.Prefix{}, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4",
+			ErrSpec)
 	}
 	if p != p.Masked() {
-		return netip.Prefix{}, fmt.Errorf("%w: host bits are set; write an address, or a network such as 192.0.2.0/24", ErrSpec)
+		return netip.Prefix{}, fmt.Errorf("%w: host bits are set; write an address, or a network such as 192.0.2.0/24",
+			ErrSpec)
 	}
 	return p, nil
 }
@@ -160,8 +163,8 @@ func (l *List) Has(v *Value) bool {
 		return false
 	case l.byAddress():
 		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
-	case l.prefixes != nil:
-		_, _, ok = l.prefixes.find(leaf.text)
+	case l.hasPrefixes:
+		_, _, ok = l.texts.longest(leaf.text)
 		return ok
 	}
 	_, ok = l.texts.find(leaf.text)
@@ -190,16 +193,7 @@ func (l *List) own(v *Value) (component, bool) {
 func (l *List) byAddress() bool { return l.spec.Of == nil && l.spec.From.Source.IsAddress() }
 
 // Len returns the number of distinct entries.
-func (l *List) Len() int {
-	if l.prefixes != nil {
-		return l.prefixes.size
-	}
-	n := l.texts.size + l.networks.Size()
-	if l.named != nil {
-		n += l.named.Size()
-	}
-	return n
-}
+func (l *List) Len() int { return l.texts.size + l.networks.Size() }
 
 // ErrTwice reports a value to which a list gives two names.
 var ErrTwice = errors.New("given twice, with two names; keep one of them")
@@ -211,9 +205,6 @@ var nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 // a plan. A value may contain =, a name may not. One network may lie in another; the smaller one holds.
 func ParseNames(spec *Spec, text string) (*List, []Problem) {
 	l := &List{spec: spec}
-	if l.byAddress() {
-		l.named = new(bart.Table[uint32])
-	}
 	numbers := map[string]uint32{}
 	return l, l.add(lines(text), func(line string) error {
 		value, name := cutName(line)
@@ -237,15 +228,6 @@ func cutName(line string) (value, name string) {
 		return line, ""
 	}
 	return line[:i], strings.TrimSpace(line[i+1:])
-}
-
-// insertNetwork adds a network of a list with names.
-func (l *List) insertNetwork(network netip.Prefix, name uint32) error {
-	if known, twice := l.named.Get(network); twice && known != name {
-		return ErrTwice
-	}
-	l.named.Insert(network, name)
-	return nil
 }
 
 // Names returns the names of the list, in the order of their first lines.
@@ -281,10 +263,10 @@ func (l *List) networkName(client netip.Prefix) (number uint32, ok bool) {
 	if !client.IsValid() {
 		return 0, false
 	}
-	if _, number, ok = l.named.LookupPrefixLPM(client); ok {
+	if _, number, ok = l.networks.LookupPrefixLPM(client); ok {
 		return number, true
 	}
-	for _, number := range l.named.Subnets(client) {
+	for _, number := range l.networks.Subnets(client) {
 		return number, true
 	}
 	return 0, false

@@ -26,7 +26,7 @@ func PrefixesOf(spec *Spec, values []string) (*List, []Problem) {
 }
 
 func prefixesIn(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
-	l := &List{spec: spec, prefixes: &prefixTable{}}
+	l := &List{spec: spec, hasPrefixes: true}
 	return l, l.add(entries, l.insertPrefix)
 }
 
@@ -42,7 +42,7 @@ func (s *Spec) HasPrefixes() bool {
 func (l *List) insertPrefix(entry string) error {
 	text, err := l.spec.prefix(strings.TrimSpace(entry))
 	if err == nil {
-		l.prefixes.insert(text, 0)
+		l.texts.insert(text, 0)
 	}
 	return err
 }
@@ -64,80 +64,21 @@ func dialedPrefix(entry string) (string, error) {
 	dialed, extension, ok := dialedDigits(entry)
 	digits := strings.TrimPrefix(dialed, "+")
 	if !ok || extension || digits[0] == '0' {
-		return "", fmt.Errorf("%w: not the beginning of phone numbers; write the calling code and further digits, for example +4915", ErrSpec)
+		return "", fmt.Errorf("%w: not the beginning of phone numbers; write the calling code and further digits, "+
+			"for example +4915", ErrSpec)
 	}
 	return "+" + digits, nil
-}
-
-// A prefixTable maps prefixes of at most MaxPrefix bytes to small numbers. A filter of eight bits a prefix
-// rejects nearly all beginnings of a text that are not in the table, for one access to memory each; the
-// others are looked up, the longest first. A prefix takes about five bytes more than in a textTable. It is
-// not safe for concurrent use until it is complete, and finds nothing until trim.
-type prefixTable struct {
-	textTable
-	filter  []uint64 // bits, at the hashes of the prefixes; their number is a power of two
-	lengths uint64   // bits, at the lengths of the prefixes
-}
-
-// filterBits is the number of bits of the filter for a prefix, at least.
-const filterBits = 8
-
-// trim makes the filter, and frees memory that further prefixes would use.
-func (t *prefixTable) trim() {
-	t.textTable.trim()
-	t.filter = make([]uint64, 1<<bits.Len(uint(t.size*filterBits/64)))
-	for at := uint32(0); int(at) < len(t.block); {
-		var text []byte
-		text, _, at = t.entry(at)
-		hash := uint64(0)
-		for _, c := range text {
-			hash = mix(hash, c)
-		}
-		t.lengths |= 1 << len(text)
-		*t.word(hash) |= 1 << (hash % 64)
-	}
-}
-
-// word returns the word of the filter that has the bit of hash.
-func (t *prefixTable) word(hash uint64) *uint64 {
-	return &t.filter[hash>>6&uint64(len(t.filter)-1)]
-}
-
-// mix adds a character to the hash of a text.
-func mix(hash uint64, c byte) uint64 {
-	high, low := bits.Mul64(hash^uint64(c)^0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
-	return high ^ low
-}
-
-// find returns the longest prefix of text that is in the table, and its number.
-func (t *prefixTable) find(text string) (prefix string, number uint32, found bool) {
-	if t == nil || t.lengths == 0 {
-		return "", 0, false
-	}
-	text = text[:min(len(text), bits.Len64(t.lengths)-1)]
-	hash, candidates := uint64(0), uint64(0)
-	for i := range len(text) {
-		hash = mix(hash, text[i])
-		candidates |= *t.word(hash) >> (hash % 64) & 1 << (i + 1)
-	}
-	for candidates &= t.lengths; candidates != 0; {
-		length := bits.Len64(candidates) - 1
-		if number, found = t.textTable.find(text[:length]); found {
-			return text[:length], number, true
-		}
-		candidates &^= 1 << length
-	}
-	return "", 0, false
 }
 
 // A textTable is a hash table from texts to small numbers, for lists of millions of texts. All texts
 // stand in one block, which the garbage collector does not scan, so that a text takes about ten bytes
 // more than its length. It is not safe for concurrent use until it is complete.
 type textTable struct {
-	seed  maphash.Seed
-	slots []uint32 // offset of an entry in block, plus 1; 0 if free. Their number is a power of two
-	block []byte   // entries: the length of the text, the text, its number; both numbers as uvarints
-	size  int
+	seed    maphash.Seed
+	slots   []uint32 // offset of an entry in block, plus 1; 0 if free. Their number is a power of two
+	block   []byte   // entries: the length of the text, the text, its number; both numbers as uvarints
+	size    int
+	lengths uint64 // bits, at the lengths of the texts that may be prefixes
 }
 
 // maxBlock is the maximum size of the block: offsets have 32 bits.
@@ -161,6 +102,7 @@ func (t *textTable) insert(text string, number uint32) uint32 {
 	t.block = append(t.block, text...)
 	t.block = binary.AppendUvarint(t.block, uint64(number))
 	t.size++
+	t.lengths |= 1 << len(text)
 	return number
 }
 
@@ -171,6 +113,18 @@ func (t *textTable) find(text string) (number uint32, found bool) {
 	}
 	_, number, found = t.locate(text)
 	return number, found
+}
+
+// longest returns the longest prefix of text that is in the table, of at most MaxPrefix bytes, and its number.
+func (t *textTable) longest(text string) (prefix string, number uint32, found bool) {
+	for lengths := t.lengths & (1<<(len(text)+1) - 1); lengths != 0; {
+		length := bits.Len64(lengths) - 1
+		if number, found = t.find(text[:length]); found {
+			return text[:length], number, true
+		}
+		lengths &^= 1 << length
+	}
+	return "", 0, false
 }
 
 // locate returns the number of text or, if it is not found, the slot for it. There must be a free slot.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestPrefixes_LongestFirst(t *testing.T) {
-	var table prefixTable
+	var table textTable
 	for i, prefix := range []string{"+4", "+49", "+4915", "+491", "x", "+4915123456789"} {
 		table.insert(prefix, uint32(i))
 	}
@@ -21,11 +21,11 @@ func TestPrefixes_LongestFirst(t *testing.T) {
 		"+4915": "+4915", "+49151234567": "+4915", "+4915123456789": "+4915123456789", "+49151234567890": "+4915123456789", "xyz": "x",
 		strings.Repeat("y", 200): "", "x" + strings.Repeat("y", 200): "x",
 	} {
-		if prefix, _, found := table.find(text); prefix != want || found != (want != "") {
+		if prefix, _, found := table.longest(text); prefix != want || found != (want != "") {
 			t.Errorf("find %q = %q, %v; want %q", text, prefix, found, want)
 		}
 	}
-	if _, _, found := new(prefixTable).find("x"); found {
+	if _, _, found := new(textTable).longest("x"); found {
 		t.Error("an empty table has a prefix")
 	}
 }
@@ -41,7 +41,7 @@ func TestPrefixes_AgreeWithAMap(t *testing.T) {
 		return string(b)
 	}
 	for range 50 {
-		var table prefixTable
+		var table textTable
 		known := map[string]bool{}
 		for range r.IntN(200) {
 			if one := text(MaxPrefix); one != "" {
@@ -58,7 +58,7 @@ func TestPrefixes_AgreeWithAMap(t *testing.T) {
 					want = whole[:i+1]
 				}
 			}
-			if got, _, _ := table.find(whole); got != want {
+			if got, _, _ := table.longest(whole); got != want {
 				t.Fatalf("find %q = %q; want %q", whole, got, want)
 			}
 		}
@@ -132,7 +132,7 @@ func TestParsePrefixes_AreSmall(t *testing.T) {
 func BenchmarkPrefixes(b *testing.B) {
 	ranges := someRanges(million)
 	before := heap()
-	var table prefixTable
+	var table textTable
 	for _, one := range ranges {
 		table.insert(one, 0)
 	}
@@ -145,7 +145,7 @@ func BenchmarkPrefixes(b *testing.B) {
 	i, hits := 0, 0
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, found := table.find(numbers[i%len(numbers)]); found {
+		if _, _, found := table.longest(numbers[i%len(numbers)]); found {
 			hits++
 		}
 		i++

@@ -18,9 +18,10 @@ type Step string
 
 // The steps.
 const (
-	Trim   Step = "trim"   // removes whitespace at both ends
-	Lower  Step = "lower"  // converts letters to lower case
-	NFKC   Step = "nfkc"   // Unicode's form NFKC: full-width letters become plain, accents one character with their letter
+	Trim  Step = "trim"  // removes whitespace at both ends
+	Lower Step = "lower" // converts letters to lower case
+	// Unicode's form NFKC: full-width letters become plain, accents one character with their letter
+	NFKC   Step = "nfkc"
 	Fold   Step = "fold"   // case folding and form NFC, without invisible characters: JOSÉ and josé, ſ and s, ß and ss
 	Digits Step = "digits" // removes all characters except 0-9; digits of other scripts are refused
 	E164   Step = "e164"   // converts a phone number to +8613800138000; see Phone

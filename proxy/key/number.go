@@ -3,6 +3,7 @@ package key
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
@@ -55,12 +56,14 @@ func (p *Phone) number(digits string) (n Number, valid bool) {
 	if kind == "" {
 		return Number{}, false
 	}
-	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial, Type: kind}, true
+	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial,
+		Type: kind}, true
 }
 
 // e164 returns a number in E.164: digits itself, if it already has this form.
 func e164(digits, dial, national string) string {
-	if len(digits) == len(dial)+len(national) && strings.HasPrefix(digits, dial) && strings.HasSuffix(digits, national) {
+	if len(digits) == len(dial)+len(national) && strings.HasPrefix(digits, dial) &&
+		strings.HasSuffix(digits, national) {
 		return digits
 	}
 	return dial + national
@@ -128,7 +131,8 @@ func canonicalJSON(f result, err error) (result, error) {
 	}
 	n, err := strconv.ParseInt(f.text, 10, 64)
 	if err != nil || !plainNumeral.MatchString(f.text) || n > maxExact || n < -maxExact {
-		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string", ErrAmbiguous, int64(maxExact))
+		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string",
+			ErrAmbiguous, int64(maxExact))
 	}
 	f.kind = kindString
 	return f, nil
@@ -148,46 +152,22 @@ func numeralText(n string) (string, error) {
 	if len(n) > maxNumeral {
 		return "", fmt.Errorf("%w: a number of more than %d characters", ErrInvalid, maxNumeral)
 	}
-	if whole, ok := wholeNumber(n); ok {
-		return whole, nil
-	}
 	f, err := strconv.ParseFloat(n, 64)
 	if err != nil {
 		return "", fmt.Errorf("%w: a number that is too large", ErrInvalid)
 	}
+	if f == 0 {
+		return "0", nil // also of -0
+	}
+	if math.Abs(f) <= 1e40 { // so that its exponent is small
+		if exact, ok := new(big.Rat).SetString(n); ok && exact.IsInt() {
+			if whole := exact.Num().String(); len(strings.TrimPrefix(whole, "-")) <= maxWhole {
+				return whole, nil
+			}
+		}
+	}
 	if f == math.Trunc(f) && math.Abs(f) < 1e40 {
-		return strconv.FormatFloat(f+0, 'f', -1, 64), nil // + 0 turns -0 into 0
+		return strconv.FormatFloat(f, 'f', -1, 64), nil
 	}
 	return strconv.FormatFloat(f, 'g', -1, 64), nil
-}
-
-// wholeNumber returns n without fraction and exponent, if that is exact.
-func wholeNumber(n string) (string, bool) {
-	sign, digits := "", n
-	if n[0] == '-' {
-		sign, digits = "-", n[1:]
-	}
-	exponent := 0
-	if i := strings.IndexAny(digits, "eE"); i >= 0 {
-		e, err := strconv.Atoi(digits[i+1:])
-		if err != nil || e > maxWhole || e < -maxNumeral {
-			return "", false
-		}
-		digits, exponent = digits[:i], e
-	}
-	if i := strings.IndexByte(digits, '.'); i >= 0 {
-		exponent -= len(digits) - i - 1
-		digits = digits[:i] + digits[i+1:]
-	}
-	for ; exponent < 0 && strings.HasSuffix(digits, "0"); exponent++ {
-		digits = digits[:len(digits)-1]
-	}
-	digits = strings.TrimLeft(digits, "0")
-	switch {
-	case digits == "":
-		return "0", true
-	case exponent < 0 || len(digits)+exponent > maxWhole:
-		return "", false
-	}
-	return sign + digits + strings.Repeat("0", exponent), true
 }

@@ -16,7 +16,8 @@ type Origin struct {
 	Name string
 }
 
-const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, descriptor:ENTRY, client_ip, host, method or global"
+const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, " +
+	"descriptor:ENTRY, client_ip, host, method or global"
 
 // LongName returns text, or client_ip for ip, which is short for it in configuration files.
 func LongName(text string) string {
@@ -32,45 +33,25 @@ func LongName(text string) string {
 func ParseOrigin(s string) (Origin, error) {
 	source, name, named := strings.Cut(s, ":")
 	o := Origin{Source: sourceOf(source), Name: name}
+	is := table[o.Source]
+	valid := name != "" && printable(name)
 	switch o.Source {
-	case ClientIP, Host, Method, Global:
-		if named {
-			return Origin{}, fmt.Errorf("%w: %q; %s takes no name: write %s", ErrSpec, s, source, source)
-		}
-		return o, nil
-	case Header:
-		if !httpguts.ValidHeaderFieldName(name) {
-			return Origin{}, fmt.Errorf("%w: %q; name the header field, for example header:X-Phone", ErrSpec, s)
-		}
-		o.Name = http.CanonicalHeaderKey(name)
-		return o, nil
-	case Cookie:
-		if !httpguts.ValidHeaderFieldName(name) { // both are tokens of RFC 9110
-			return Origin{}, fmt.Errorf("%w: %q; name the cookie, for example cookie:session", ErrSpec, s)
-		}
-		return o, nil
-	case Query, Path, Form:
-		if name == "" || !printable(name) {
-			return Origin{}, fmt.Errorf("%w: %q; name the parameter, for example %s:user", ErrSpec, s, source)
-		}
-		return o, nil
+	case 0:
+		return Origin{}, fmt.Errorf("%w: %q; write %s", ErrSpec, s, origins)
+	case Header, Cookie: // both are tokens of RFC 9110
+		valid = httpguts.ValidHeaderFieldName(name)
 	case JSON:
-		if !validPointer(name) {
-			return Origin{}, fmt.Errorf("%w: %q; write a JSON pointer, for example json:/user/phone, with ~1 for a slash and ~0 for a tilde in a name", ErrSpec, s)
-		}
-		return o, nil
-	case Descriptor:
-		if name == "" || !printable(name) {
-			return Origin{}, fmt.Errorf("%w: %q; name the entry, for example descriptor:remote_address", ErrSpec, s)
-		}
-		return o, nil
-	case JWT:
-		if name == "" || !printable(name) {
-			return Origin{}, fmt.Errorf("%w: %q; name the claim, for example jwt:sub", ErrSpec, s)
-		}
-		return o, nil
+		valid = validPointer(name)
 	}
-	return Origin{}, fmt.Errorf("%w: %q; write %s", ErrSpec, s, origins)
+	switch {
+	case !is.isNamed && named:
+		return Origin{}, fmt.Errorf("%w: %q; %s takes no name: write %s", ErrSpec, s, source, source)
+	case is.isNamed && !valid:
+		return Origin{}, fmt.Errorf("%w: %q; %s", ErrSpec, s, is.naming)
+	case is.isField:
+		o.Name = http.CanonicalHeaderKey(name)
+	}
+	return o, nil
 }
 
 // String returns o in the syntax of ParseOrigin.

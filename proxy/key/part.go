@@ -35,11 +35,13 @@ func ParsePart(s string, drop int) (Part, error) {
 		return p, nil
 	case Prefix:
 		if drop < 1 || drop > 10 {
-			return Part{}, fmt.Errorf("%w: a prefix that drops %d digits; write drop_last with 1 to 10, for example 4", ErrSpec, drop)
+			return Part{}, fmt.Errorf("%w: a prefix that drops %d digits; write drop_last with 1 to 10, for example 4",
+				ErrSpec, drop)
 		}
 		return p, nil
 	}
-	return Part{}, fmt.Errorf("%w: %q is not a part of a phone number; write %s, %s or %s", ErrSpec, s, Country, DialCode, Prefix)
+	return Part{}, fmt.Errorf("%w: %q is not a part of a phone number; write %s, %s or %s", ErrSpec, s, Country,
+		DialCode, Prefix)
 }
 
 // of returns the part of n. A prefix keeps at least the country code.

@@ -108,7 +108,8 @@ func dialedDigits(s string) (digits string, extension, ok bool) {
 	}
 	text := strings.Trim(string(spelling), " ")
 	text = strings.TrimPrefix(text, "tel:")
-	if i := strings.IndexFunc(text, func(r rune) bool { return 'a' <= r && r <= 'z' || r == ';' || r == ':' || r == '=' }); i >= 0 {
+	if i := strings.IndexFunc(text,
+		func(r rune) bool { return 'a' <= r && r <= 'z' || r == ';' || r == ':' || r == '=' }); i >= 0 {
 		if !isExtension(text[i:]) {
 			return "", false, false
 		}
@@ -313,7 +314,8 @@ const (
 
 // lineTypes returns the types that a configuration may name.
 func lineTypes() []LineType {
-	return []LineType{Mobile, Fixed, FixedOrMobile, TollFree, Premium, SharedCost, VoIP, Pager, UAN, Voicemail, Personal}
+	return []LineType{Mobile, Fixed, FixedOrMobile, TollFree, Premium, SharedCost, VoIP, Pager, UAN,
+		Voicemail, Personal}
 }
 
 // ParseLineType parses the name of a type. Errors wrap ErrSpec and list the valid names.

@@ -24,7 +24,7 @@ var errPrice = errors.New("not a price")
 // safe for concurrent use.
 type Prices struct {
 	decimals int
-	prefixes prefixTable // the index of the rows in byPrefix
+	prefixes textTable // the index of the rows in byPrefix
 	byPrefix [][]Price
 	any      []Price // rows of the prefix *
 	dearest  Price
@@ -53,7 +53,8 @@ func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 		}
 	}
 	if p.dearest.Line == 0 && len(problems) == 0 {
-		problems = append(problems, Problem{1, fmt.Errorf("%w: the list is empty; write rows such as +4915,mobile,0.075", errPrice)})
+		problems = append(problems,
+			Problem{1, fmt.Errorf("%w: the list is empty; write rows such as +4915,mobile,0.075", errPrice)})
 	}
 	p.prefixes.trim()
 	return p, problems
@@ -63,7 +64,8 @@ func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 func (p *Prices) parse(entry string) (row Price, err error) {
 	fields := strings.Split(entry, ",")
 	if len(fields) != 3 {
-		return row, fmt.Errorf("%w: %d fields instead of 3; write PREFIX,TYPE,PRICE such as +4915,mobile,0.075", errPrice, len(fields))
+		return row, fmt.Errorf("%w: %d fields instead of 3; write PREFIX,TYPE,PRICE such as +4915,mobile,0.075",
+			errPrice, len(fields))
 	}
 	for i := range fields {
 		fields[i] = strings.Trim(fields[i], " \t\"")
@@ -106,7 +108,7 @@ func (p *Prices) insert(row Price) error {
 // all. found is false if there is none; then it is the dearest price of the list.
 func (p *Prices) Of(n Number) (price Price, found bool) {
 	for rest := n.E164; rest != ""; {
-		prefix, i, ok := p.prefixes.find(rest)
+		prefix, i, ok := p.prefixes.longest(rest)
 		if !ok {
 			break
 		}
@@ -150,11 +152,13 @@ func ParseAmount(s string, decimals int) (int64, error) {
 		return 0, fmt.Errorf("%w: not an amount; write digits with a point, such as 0.075", errPrice)
 	}
 	if len(rest) > decimals {
-		return 0, fmt.Errorf("%w: more than %d decimals; round it up, or write decimals: %d", errPrice, decimals, len(rest))
+		return 0, fmt.Errorf("%w: more than %d decimals; round it up, or write decimals: %d", errPrice,
+			decimals, len(rest))
 	}
 	n, err := strconv.ParseInt(digits+strings.Repeat("0", decimals-len(rest)), 10, 64)
 	if err != nil || n > math.MaxInt32 {
-		return 0, fmt.Errorf("%w: more than %s, the most with %d decimals; write a smaller amount, or fewer decimals", errPrice, FormatAmount(math.MaxInt32, decimals), decimals)
+		return 0, fmt.Errorf("%w: more than %s, the most with %d decimals; write a smaller amount, or fewer decimals",
+			errPrice, FormatAmount(math.MaxInt32, decimals), decimals)
 	}
 	return n, nil
 }

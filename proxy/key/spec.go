@@ -72,12 +72,17 @@ func (s *Spec) Check() error {
 	case s.Phone != nil && (e164 < 0 || e164 != len(s.Normalize)-1):
 		return fmt.Errorf("%w: %s is the last step; write it at the end", ErrSpec, E164)
 	case s.Of != nil && s.Of.Phone == nil:
-		return fmt.Errorf("%w: only a key with normalize: %s has a %s; name such a key in of", ErrSpec, E164, s.Part.Kind)
+		return fmt.Errorf("%w: only a key with normalize: %s has a %s; name such a key in of", ErrSpec,
+			E164, s.Part.Kind)
 	case s.From.Source == 0 && (len(s.Equal) > 0 || len(s.Normalize) > 0 || s.Of == nil && s.SetHeader != ""):
-		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there", ErrSpec)
-	case s.SetHeader != "" && (!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
-		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
-	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader): // and not a field that frames or routes a message
+		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there",
+			ErrSpec)
+	case s.SetHeader != "" &&
+		(!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
+		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164",
+			ErrSpec, s.SetHeader)
+	// and not a field that frames or routes a message
+	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader):
 		return fmt.Errorf("%w: %s has a meaning in HTTP; write a field such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.OnMissing == Use && s.Fallback == nil, s.OnInvalid == Use && s.InvalidFallback == nil:
 		return fmt.Errorf("%w: the key to use instead is missing; name one", ErrSpec)
@@ -179,6 +184,7 @@ const (
 // them.
 type traits struct {
 	name       string   // in configuration files
+	naming     string   // what to write as its name
 	fields     []string // the fields that must reach the upstream as they were read
 	confused   Source   // the source in which some servers look for the same name
 	isField    bool     // its names are those of header fields
@@ -198,18 +204,28 @@ type traits struct {
 
 // table has the traits of each source, and none for that of keys that are made of others.
 var table = [numSources]traits{
-	Header:     {name: "header", isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
-	Query:      {name: "query", confused: Form, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
-	Path:       {name: "path", isNamed: true, isSpelled: true, isChosen: true},
-	Cookie:     {name: "cookie", fields: []string{"Cookie"}, isSecret: true, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
-	Form:       {name: "form", fields: []string{"Content-Type", "Content-Encoding"}, confused: Query, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
-	JSON:       {name: "json", fields: []string{"Content-Type", "Content-Encoding"}, isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
-	JWT:        {name: "jwt", fields: []string{"Authorization"}, isNamed: true, isSigned: true, isCostly: true},
-	ClientIP:   {name: "client_ip", isAddress: true},
-	Host:       {name: "host", isChosen: true, isOpen: true},
-	Method:     {name: "method", isChosen: true, isOpen: true},
-	Descriptor: {name: "descriptor", isNamed: true, isSpelled: true, isChosen: true},
-	Global:     {name: "global", isConstant: true},
+	Header: {name: "header", naming: "name the header field, for example header:X-Phone",
+		isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
+	Query: {name: "query", naming: "name the parameter, for example query:user", confused: Form,
+		isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
+	Path: {name: "path", naming: "name the parameter, for example path:user",
+		isNamed: true, isSpelled: true, isChosen: true},
+	Cookie: {name: "cookie", naming: "name the cookie, for example cookie:session", fields: []string{"Cookie"},
+		isSecret: true, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
+	Form: {name: "form", naming: "name the parameter, for example form:user", confused: Query,
+		fields:  []string{"Content-Type", "Content-Encoding"},
+		isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
+	JSON: {name: "json", naming: "write a JSON pointer, for example json:/user/phone, with ~1 for a slash and ~0 for " +
+		"a tilde in a name", fields: []string{"Content-Type", "Content-Encoding"},
+		isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
+	JWT: {name: "jwt", naming: "name the claim, for example jwt:sub", fields: []string{"Authorization"},
+		isNamed: true, isSigned: true, isCostly: true},
+	ClientIP: {name: "client_ip", isAddress: true},
+	Host:     {name: "host", isChosen: true, isOpen: true},
+	Method:   {name: "method", isChosen: true, isOpen: true},
+	Descriptor: {name: "descriptor", naming: "name the entry, for example descriptor:remote_address",
+		isNamed: true, isSpelled: true, isChosen: true},
+	Global: {name: "global", isConstant: true},
 }
 
 // sourceOf returns the source with this name, 0 if there is none.
@@ -226,7 +242,8 @@ func sourceOf(name string) Source {
 func (s Source) possible(text string) error {
 	switch lower := strings.ToLower(text); {
 	case s == Host && (lower != text || strings.ContainsAny(text, "/*") || strings.Count(text, ":") == 1):
-		return fmt.Errorf("%w: not a host as requests have it; write it in lower case and without a port, for example api.example.com", ErrSpec)
+		return fmt.Errorf("%w: not a host as requests have it; write it in lower case and without a port, for "+
+			"example api.example.com", ErrSpec)
 	case s == Method && strings.ToUpper(text) != text:
 		return fmt.Errorf("%w: not a method; write %s", ErrSpec, strings.ToUpper(text))
 	}

@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 )
 
@@ -52,7 +53,7 @@ func (t *Tokens) claim(r Request, v *Value, name string) (result, error) {
 	if v.token.err != nil {
 		return result{}, v.token.err
 	}
-	f, err := v.lookup(v.token.claims, pointerTo(name))
+	f, err := v.lookup(v.token.claims, string(jsontext.Pointer("").AppendToken(name)))
 	switch {
 	case err != nil:
 		return result{}, err
@@ -238,7 +239,8 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	all := slices.Concat(hmacMethods(), rsaMethods(), []string{"ES256", "ES384", "ES512", "EdDSA"})
 	for _, m := range c.Methods {
 		if !slices.Contains(all, m) {
-			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m, strings.Join(all, ", "))
+			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m,
+				strings.Join(all, ", "))
 		}
 	}
 	t := &Tokens{config: c, wanted: make(chan struct{}, 1)}
@@ -246,7 +248,8 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	if len(c.Methods) > 0 {
 		all = slices.Clone(c.Methods)
 	}
-	options := []jwt.ParserOption{jwt.WithValidMethods(all), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(), jwt.WithLeeway(c.Leeway)}
+	options := []jwt.ParserOption{jwt.WithValidMethods(all), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
+		jwt.WithLeeway(c.Leeway)}
 	if c.Issuer != "" {
 		options = append(options, jwt.WithIssuer(c.Issuer))
 	}
@@ -352,13 +355,9 @@ func publicKey(key any) (verifier, error) {
 		}
 		return verifier{methods: rsaMethods(), key: k}, nil
 	case *ecdsa.PublicKey:
-		switch k.Curve.Params().BitSize {
-		case 256:
-			return verifier{methods: []string{"ES256"}, key: k}, nil
-		case 384:
-			return verifier{methods: []string{"ES384"}, key: k}, nil
-		case 521:
-			return verifier{methods: []string{"ES512"}, key: k}, nil
+		methods := map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}
+		if method, known := methods[k.Curve.Params().BitSize]; known {
+			return verifier{methods: []string{method}, key: k}, nil
 		}
 	case ed25519.PublicKey:
 		return verifier{methods: []string{"EdDSA"}, key: k}, nil

@@ -54,7 +54,8 @@ type counterLine [stripe.LineSize / 8]atomic.Uint64
 
 // NewCounters returns counters weir_NAME in so many stripes.
 func NewCounters(stripes int, name, help string, labels ...string) *Counters {
-	return &Counters{desc: prometheus.NewDesc("weir_"+name, help, labels, nil), labels: labels, stripes: stripes, series: map[string]*Counter{}}
+	desc := prometheus.NewDesc("weir_"+name, help, labels, nil)
+	return &Counters{desc: desc, labels: labels, stripes: stripes, series: map[string]*Counter{}}
 }
 
 // WithLabelValues returns the series with these values of the labels, and creates it if necessary.
@@ -173,7 +174,8 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 	}
 	sum, zero := time.Duration(nanos).Seconds(), uint64(native[0])
 	schema, threshold := int32(nativeSchema), math.Exp2(nativeFrom)
-	h := &dto.Histogram{SampleCount: &all, SampleSum: &sum, Schema: &schema, ZeroThreshold: &threshold, ZeroCount: &zero}
+	h := &dto.Histogram{SampleCount: &all, SampleSum: &sum, Schema: &schema, ZeroThreshold: &threshold,
+		ZeroCount: &zero}
 	m.writeClassic(h, bounds, classic)
 	writeNative(h, native)
 	to.Label, to.Histogram = []*dto.LabelPair{m.label}, h
@@ -260,41 +262,19 @@ func (r *HistogramRef) Of(v *Histograms, label string) *Histogram {
 	if h := r.cached.Load(); h != nil {
 		return h
 	}
-	return r.keep(v.Of(label))
-}
-
-func (r *HistogramRef) keep(h *Histogram) *Histogram {
-	r.cached.Store(h)
-	return h
+	r.cached.Store(v.Of(label))
+	return r.cached.Load()
 }
 
 // Cache caches metrics by the labels that distinguish them, which have a small fixed set of values.
 // It is safe for concurrent use.
 type Cache[K comparable, M any] struct {
-	first atomic.Pointer[[]cacheEntry[K, M]] // the metrics looked up first, which are the most frequent
-	all   atomic.Pointer[map[K]M]            // both are replaced, never changed
-
-	mu sync.Mutex // held while they are replaced
-}
-
-// maxLinear is the number of entries that are compared before the map is used. A comparison
-// takes a tenth of the time of a map lookup.
-const maxLinear = 4
-
-type cacheEntry[K comparable, M any] struct {
-	k K
-	m M
+	all atomic.Pointer[map[K]M] // is replaced, never changed
+	mu  sync.Mutex              // held while it is replaced
 }
 
 // Get returns the metric of k, if it was looked up before.
 func (c *Cache[K, M]) Get(k K) (m M, ok bool) {
-	if first := c.first.Load(); first != nil {
-		for i := range *first {
-			if one := &(*first)[i]; one.k == k {
-				return one.m, true
-			}
-		}
-	}
 	if all := c.all.Load(); all != nil {
 		m, ok = (*all)[k]
 	}
@@ -305,19 +285,11 @@ func (c *Cache[K, M]) Get(k K) (m M, ok bool) {
 func (c *Cache[K, M]) Keep(k K, m M) M {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := map[K]M{}
+	next := map[K]M{k: m}
 	if all := c.all.Load(); all != nil {
 		maps.Copy(next, *all)
+		next[k] = m
 	}
-	next[k] = m
 	c.all.Store(&next)
-	var first []cacheEntry[K, M]
-	if entries := c.first.Load(); entries != nil {
-		first = slices.Clone(*entries)
-	}
-	if len(first) < maxLinear && !slices.ContainsFunc(first, func(e cacheEntry[K, M]) bool { return e.k == k }) {
-		first = append(first, cacheEntry[K, M]{k, m})
-		c.first.Store(&first)
-	}
 	return m
 }

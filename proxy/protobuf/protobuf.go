@@ -47,6 +47,31 @@ func EachField(data []byte, do func(Field) error) error {
 	return nil
 }
 
+// Fields are where Decode stores the fields of a message, by number: *string, *bool, *uint64, or a function that is
+// called for each message or text with this number.
+type Fields map[protowire.Number]any
+
+// Decode stores the fields of a message and calls other, unless it is nil, for each that is not in fields.
+func Decode(data []byte, fields Fields, other func(protowire.Number)) error {
+	return EachField(data, func(f Field) error {
+		switch to := fields[f.Number].(type) {
+		case *string:
+			*to = string(f.Bytes)
+		case *bool:
+			*to = f.Varint != 0
+		case *uint64:
+			*to = f.Varint
+		case func([]byte) error:
+			return to(f.Bytes)
+		case nil:
+			if _, known := fields[f.Number]; !known && other != nil {
+				other(f.Number)
+			}
+		}
+		return nil
+	})
+}
+
 // AppendNumber appends a number to a message. 0 is left out, as in proto3.
 func AppendNumber(b []byte, field protowire.Number, value uint64) []byte {
 	if value == 0 {

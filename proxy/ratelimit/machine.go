@@ -59,10 +59,12 @@ func (e *environment) machine() string {
 // listener returns the fields of listen.decide.
 func (e *environment) listener() string {
 	fields := "grpc: " + quote(e.address("GRPC_HOST", "GRPC_PORT", "8081")) + `, secret: "${WEIR_DECIDE_SECRET:-}"`
-	authority := e.text("GRPC_CLIENT_TLS_CACERT", e.look("GRPC_SERVER_TLS_CA_CERT")) // the latter is how Envoy Gateway calls it
+	// the latter is how Envoy Gateway calls it
+	authority := e.text("GRPC_CLIENT_TLS_CACERT", e.look("GRPC_SERVER_TLS_CA_CERT"))
 	secure := e.is("GRPC_SERVER_USE_TLS")
 	if secure {
-		fields += ", tls: {cert: " + quote(e.look("GRPC_SERVER_TLS_CERT")) + ", key: " + quote(e.look("GRPC_SERVER_TLS_KEY")) + "}"
+		fields += ", tls: {cert: " + quote(e.look("GRPC_SERVER_TLS_CERT")) + ", key: " +
+			quote(e.look("GRPC_SERVER_TLS_KEY")) + "}"
 	}
 	if secure && authority != "" {
 		return fields + ", client_ca: " + quote(authority)
@@ -111,7 +113,8 @@ func (e *environment) traces() string {
 
 // redis returns the fields of redis.
 func (e *environment) redis() string {
-	if kind := e.look("REDIS_SOCKET_TYPE"); !strings.EqualFold(kind, "tcp") && e.look("REDIS_URL") != "" && strings.HasPrefix(e.look("REDIS_URL"), "/") {
+	if kind := e.look("REDIS_SOCKET_TYPE"); !strings.EqualFold(kind, "tcp") && e.look("REDIS_URL") != "" &&
+		strings.HasPrefix(e.look("REDIS_URL"), "/") {
 		e.wrong("REDIS_SOCKET_TYPE", errors.New("is not supported; write tcp, and REDIS_URL=HOST:PORT"))
 	}
 	servers := strings.Split(e.look("REDIS_URL"), ",")
@@ -146,7 +149,8 @@ func (e *environment) redis() string {
 		fields += ", " + login(auth)
 	}
 	if secure {
-		fields += ", tls: {enabled: true, ca: " + quote(e.look("REDIS_TLS_CACERT")) + ", cert: " + quote(e.look("REDIS_TLS_CLIENT_CERT")) + ", key: " + quote(e.look("REDIS_TLS_CLIENT_KEY")) + "}"
+		fields += ", tls: {enabled: true, ca: " + quote(e.look("REDIS_TLS_CACERT")) + ", cert: " +
+			quote(e.look("REDIS_TLS_CLIENT_CERT")) + ", key: " + quote(e.look("REDIS_TLS_CLIENT_KEY")) + "}"
 	}
 	return fields
 }
@@ -268,7 +272,8 @@ func (c *Client) connect() (*grpc.ClientConn, error) {
 	if c.Server.MaxMessage > 0 {
 		calls = append(calls, grpc.MaxCallRecvMsgSize(c.Server.MaxMessage))
 	}
-	return grpc.NewClient(c.Server.Address, grpc.WithTransportCredentials(secure), grpc.WithDefaultCallOptions(calls...),
+	return grpc.NewClient(c.Server.Address, grpc.WithTransportCredentials(secure),
+		grpc.WithDefaultCallOptions(calls...),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive}))
 }
 

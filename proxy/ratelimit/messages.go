@@ -48,31 +48,23 @@ type discoveryResponse struct {
 // unmarshal decodes a response. The nonce of one with faults is read as well: it is in the NACK.
 func (r *discoveryResponse) unmarshal(data []byte) {
 	*r = discoveryResponse{}
-	r.fault = protobuf.EachField(data, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			r.version = string(f.Bytes)
-		case 2:
-			r.resources = append(r.resources, f.Bytes)
-		case 5:
-			r.nonce = string(f.Bytes)
-		}
-		return nil
-	})
+	r.fault = protobuf.Decode(data, protobuf.Fields{
+		1: &r.version,
+		2: func(b []byte) error {
+			r.resources = append(r.resources, b)
+			return nil
+		},
+		5: &r.nonce,
+	}, nil)
 }
 
 // value returns the value of a resource, which is an Any.
 func value(resource []byte) (data []byte, err error) {
 	var kind string
-	err = protobuf.EachField(resource, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			kind = string(f.Bytes)
-		case 2:
-			data = f.Bytes
-		}
+	err = protobuf.Decode(resource, protobuf.Fields{1: &kind, 2: func(b []byte) error {
+		data = b
 		return nil
-	})
+	}}, nil)
 	if err == nil && kind != typeURL {
 		err = fmt.Errorf("a resource of type %q is not a configuration of limits", kind)
 	}
@@ -83,7 +75,7 @@ func value(resource []byte) (data []byte, err error) {
 type domain struct {
 	Domain      string       `json:"domain"`
 	Descriptors []descriptor `json:"descriptors,omitempty"`
-	Unknown     []int32      `json:"unknown_fields,omitempty"` // numbers, for a note
+	Unknown     unknown      `json:"unknown_fields,omitempty"`
 }
 
 // A descriptor is a RateLimitDescriptor.
@@ -94,7 +86,7 @@ type descriptor struct {
 	Descriptors []descriptor `json:"descriptors,omitempty"`
 	Shadow      bool         `json:"shadow_mode,omitempty"`
 	Quota       bool         `json:"quota_mode,omitempty"`
-	Unknown     []int32      `json:"unknown_fields,omitempty"`
+	Unknown     unknown      `json:"unknown_fields,omitempty"`
 }
 
 // A policy is a RateLimitPolicy.
@@ -104,7 +96,7 @@ type policy struct {
 	Unlimited bool       `json:"unlimited,omitempty"`
 	Name      string     `json:"name,omitempty"`
 	Replaces  []replaced `json:"replaces,omitempty"`
-	Unknown   []int32    `json:"unknown_fields,omitempty"`
+	Unknown   unknown    `json:"unknown_fields,omitempty"`
 }
 
 // A replaced is a RateLimitReplace.
@@ -124,45 +116,34 @@ func limited(all []descriptor) bool {
 	return false
 }
 
+// An unknown is the numbers of fields that are not known, for a note.
+type unknown []int32
+
+func (u *unknown) add(number protowire.Number) { *u = append(*u, int32(number)) }
+
 func (d *domain) unmarshal(data []byte) error {
-	return protobuf.EachField(data, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1: // the name of the resource
-		case 2:
-			d.Domain = string(f.Bytes)
-		case 3:
-			return appendDescriptor(&d.Descriptors, f.Bytes)
-		default:
-			d.Unknown = append(d.Unknown, int32(f.Number))
-		}
-		return nil
-	})
+	return protobuf.Decode(data, protobuf.Fields{
+		1: nil, // the name of the resource
+		2: &d.Domain,
+		3: func(b []byte) error { return appendDescriptor(&d.Descriptors, b) },
+	}, d.Unknown.add)
 }
 
 // appendDescriptor decodes a RateLimitDescriptor.
 func appendDescriptor(all *[]descriptor, data []byte) error {
 	var d descriptor
-	err := protobuf.EachField(data, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			d.Key = string(f.Bytes)
-		case 2:
-			d.Value = string(f.Bytes)
-		case 3:
+	err := protobuf.Decode(data, protobuf.Fields{
+		1: &d.Key,
+		2: &d.Value,
+		3: func(b []byte) error {
 			d.Policy = &policy{}
-			return d.Policy.unmarshal(f.Bytes)
-		case 4:
-			return appendDescriptor(&d.Descriptors, f.Bytes)
-		case 5:
-			d.Shadow = f.Varint != 0
-		case 6: // detailed_metric
-		case 7:
-			d.Quota = f.Varint != 0
-		default:
-			d.Unknown = append(d.Unknown, int32(f.Number))
-		}
-		return nil
-	})
+			return d.Policy.unmarshal(b)
+		},
+		4: func(b []byte) error { return appendDescriptor(&d.Descriptors, b) },
+		5: &d.Shadow,
+		6: nil, // detailed_metric
+		7: &d.Quota,
+	}, d.Unknown.add)
 	*all = append(*all, d)
 	return err
 }
@@ -177,29 +158,19 @@ func unitName(unit uint64) string {
 }
 
 func (p *policy) unmarshal(data []byte) error {
-	return protobuf.EachField(data, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			p.Unit = unitName(f.Varint)
-		case 2:
-			p.Count = uint32(f.Varint)
-		case 3:
-			p.Unlimited = f.Varint != 0
-		case 4:
-			p.Name = string(f.Bytes)
-		case 5:
+	var unit, count uint64
+	err := protobuf.Decode(data, protobuf.Fields{
+		1: &unit,
+		2: &count,
+		3: &p.Unlimited,
+		4: &p.Name,
+		5: func(b []byte) error {
 			var r replaced
-			err := protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
-				if f.Number == 1 {
-					r.Name = string(f.Bytes)
-				}
-				return nil
-			})
+			err := protobuf.Decode(b, protobuf.Fields{1: &r.Name}, nil)
 			p.Replaces = append(p.Replaces, r)
 			return err
-		default:
-			p.Unknown = append(p.Unknown, int32(f.Number))
-		}
-		return nil
-	})
+		},
+	}, p.Unknown.add)
+	p.Unit, p.Count = unitName(unit), uint32(count)
+	return err
 }

@@ -151,7 +151,8 @@ func (h *health) serve(address string) (stop func(), err error) {
 		}
 		w.Write([]byte("OK"))
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: healthTimeout, ReadTimeout: healthTimeout, WriteTimeout: healthTimeout}
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: healthTimeout, ReadTimeout: healthTimeout,
+		WriteTimeout: healthTimeout}
 	go s.Serve(l)
 	return func() { s.Close() }, nil
 }
@@ -220,7 +221,8 @@ func (e *environment) address(host, port, otherwise string) string {
 // unsupported records variables that ask for what Weir has not.
 func (e *environment) unsupported() {
 	for name, fine := range map[string]string{
-		"CONFIG_TYPE": "GRPC_XDS_SOTW", "BACKEND_TYPE": "redis", "GRPC_UDS": "", "REDIS_PERSECOND": "false", "QUOTA_MODE": "false",
+		"CONFIG_TYPE": "GRPC_XDS_SOTW", "BACKEND_TYPE": "redis", "GRPC_UDS": "", "REDIS_PERSECOND": "false",
+		"QUOTA_MODE":                           "false",
 		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "false", "GRPC_CLIENT_TLS_SAN": "", "MERGE_DOMAIN_CONFIG": "false",
 	} {
 		if text := e.look(name); text != "" && !strings.EqualFold(text, fine) {
@@ -228,7 +230,8 @@ func (e *environment) unsupported() {
 		}
 	}
 	if e.look("CONFIG_TYPE") == "" {
-		e.wrong("CONFIG_TYPE", fmt.Errorf("%w: a configuration in files; write it as one of Weir with weir convert ratelimit FILE, and run weir", errUnsupported))
+		e.wrong("CONFIG_TYPE", fmt.Errorf("%w: a configuration in files; write it as one of Weir with weir convert "+
+			"ratelimit FILE, and run weir", errUnsupported))
 	}
 }
 
@@ -243,11 +246,15 @@ func Read(look func(name string) string) (Settings, error) {
 	}
 	s := Settings{
 		XDS: Server{
-			Address: e.text("CONFIG_GRPC_XDS_SERVER_URL", "localhost:18000"), Node: e.text("CONFIG_GRPC_XDS_NODE_ID", "default"),
-			TLS: e.is("CONFIG_GRPC_XDS_SERVER_USE_TLS"), CA: look("CONFIG_GRPC_XDS_SERVER_TLS_CACERT"), Cert: look("CONFIG_GRPC_XDS_CLIENT_TLS_CERT"),
-			Key: look("CONFIG_GRPC_XDS_CLIENT_TLS_KEY"), Name: look("CONFIG_GRPC_XDS_SERVER_TLS_SAN"), MaxMessage: int(most),
+			Address: e.text("CONFIG_GRPC_XDS_SERVER_URL", "localhost:18000"),
+			Node:    e.text("CONFIG_GRPC_XDS_NODE_ID", "default"),
+			TLS:     e.is("CONFIG_GRPC_XDS_SERVER_USE_TLS"), CA: look("CONFIG_GRPC_XDS_SERVER_TLS_CACERT"),
+			Cert: look("CONFIG_GRPC_XDS_CLIENT_TLS_CERT"),
+			Key:  look("CONFIG_GRPC_XDS_CLIENT_TLS_KEY"), Name: look("CONFIG_GRPC_XDS_SERVER_TLS_SAN"),
+			MaxMessage: int(most),
 		},
-		Health: e.address("HOST", "PORT", "8080"), NeedsLimits: !e.is("FORCE_START_WITHOUT_INITIAL_CONFIG"), LogLevel: e.logLevel(),
+		Health: e.address("HOST", "PORT", "8080"), NeedsLimits: !e.is("FORCE_START_WITHOUT_INITIAL_CONFIG"),
+		LogLevel: e.logLevel(),
 	}
 	s.Machine = []byte(e.machine())
 	return s, errors.Join(e.problems...)

@@ -10,8 +10,8 @@ import (
 const (
 	// cacheSlots is the number of refusals that a Cache keeps at most.
 	cacheSlots = 256
-	// cacheAfter is the number of equal refusals in a row, as far as they meet in a slot, after which the next is kept. What
-	// keeping it costs is little for each of them, and refusals that are never the same do not pay it.
+	// cacheAfter is the number of equal refusals in a row, as far as they meet in a slot, after which the next is kept.
+	// What keeping it costs is little for each of them, and refusals that are never the same do not pay it.
 	cacheAfter = 16
 )
 
@@ -43,7 +43,8 @@ type cachedRefusal[B any] struct {
 func NewCache[B any](render func(fields []Field) *B) *Cache[B] { return &Cache[B]{render: render} }
 
 // TooManyRequests returns the same response as l, and its fields without Content-Length as they were
-// rendered before, or nil. All request ids must have the same length and be unlike any other text. r must have a Buffer.
+// rendered before, or nil. All request ids must have the same length and be unlike any other text. r must have a
+// Buffer.
 func (c *Cache[B]) TooManyRequests(l *RateLimitFields, r *Refusal) (Response, *B) {
 	m := r.Buffer
 	if len(r.Without)+len(r.Counts) > 0 || l.reject.hasOrigin {
@@ -60,7 +61,8 @@ func (c *Cache[B]) TooManyRequests(l *RateLimitFields, r *Refusal) (Response, *B
 		if k.idAt >= 0 {
 			copy(m.body[k.idAt:], r.RequestID)
 		}
-		return Response{Status: k.response.Status, Fields: k.response.Fields, Body: m.body, Constant: len(k.response.Fields)}, k.block
+		return Response{Status: k.response.Status, Fields: k.response.Fields, Body: m.body,
+			Constant: len(k.response.Fields)}, k.block
 	}
 	answer := l.TooManyRequests(*r)
 	switch missed := slot.missed.Load(); {
@@ -77,13 +79,15 @@ func (c *Cache[B]) TooManyRequests(l *RateLimitFields, r *Refusal) (Response, *B
 	return answer, nil
 }
 
-// keep returns a copy of a response, or nil if the id of the request is in one of its fields or more than once in its body.
+// keep returns a copy of a response, or nil if the id of the request is in one of its fields or more than once in its
+// body.
 func (c *Cache[B]) keep(answer Response, id string) *cachedRefusal[B] {
 	k := &cachedRefusal[B]{idAt: bytes.Index(answer.Body, []byte(id))}
 	if id == "" || bytes.LastIndex(answer.Body, []byte(id)) != k.idAt {
 		return nil
 	}
-	k.response = Response{Status: answer.Status, Fields: slices.Clip(slices.Clone(answer.Fields)), Body: bytes.Clone(answer.Body)}
+	k.response = Response{Status: answer.Status, Fields: slices.Clip(slices.Clone(answer.Fields)),
+		Body: bytes.Clone(answer.Body)}
 	for i := range k.response.Fields {
 		f := &k.response.Fields[i]
 		if strings.Contains(f.Value, id) {

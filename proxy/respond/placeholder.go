@@ -33,10 +33,11 @@ func (p placeholder) String() string {
 
 // substitutions are the values of placeholders in one response. Only the id may contain
 // characters that must be escaped.
-type substitutions struct{ retryAfter, limitName, requestID, status, origin string }
+type substitutions [origin + 1]string
 
 // anOrigin matches an origin (RFC 6454 section 6.2): https://app.example:8443.
-var anOrigin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://([A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
+var anOrigin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://([A-Za-z0-9._-]{1,255}|` +
+	`\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?$`)
 
 // checkedOrigin returns the field Origin of a request, "" if it is no origin, or null, which many pages have.
 func checkedOrigin(sent string) string {
@@ -88,20 +89,13 @@ func (t *template) has(kind placeholder) bool {
 // again.
 func (t *template) append(b []byte, s *substitutions) []byte {
 	for i := range t.parts {
-		p := &t.parts[i]
-		switch p.kind {
+		switch p := &t.parts[i]; p.kind {
 		case literal:
 			b = append(b, p.text...)
-		case retryAfter:
-			b = append(b, s.retryAfter...)
-		case limitName:
-			b = append(b, s.limitName...)
 		case requestID:
-			b = t.escape(b, s.requestID)
-		case statusCode:
-			b = append(b, s.status...)
-		case origin:
-			b = append(b, s.origin...)
+			b = t.escape(b, s[requestID])
+		default:
+			b = append(b, s[p.kind]...)
 		}
 	}
 	return b
@@ -150,31 +144,11 @@ func escapeJSON(s string) string {
 	return string(quoted[1 : len(quoted)-1])
 }
 
-// special is 1 for each byte that may need escaping in JSON or HTML: control characters, bytes
-// beyond ASCII, and \ " ' < > &. It is a constant string because the compiler indexes it by a byte
-// without a bounds check.
-const special = "" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x00\x00\x01\x00\x00\x00\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01" +
-	"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01"
-
-// isSafe reports whether s needs no escaping in JSON and HTML.
+// isSafe reports whether s needs no escaping in JSON and HTML: it is visible ASCII without \ " ' < > &.
 func isSafe(s string) bool {
 	for i := range len(s) {
-		if special[s[i]] != 0 {
+		switch c := s[i]; {
+		case c < ' ' || c >= 0x7f, c == '\\', c == '"', c == '\'', c == '<', c == '>', c == '&':
 			return false
 		}
 	}
@@ -220,7 +194,8 @@ func compile(p Policy) (policy, error) {
 	if err != nil {
 		return policy{}, err
 	}
-	c := policy{Policy: p, limitItem: name + ";" + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
+	c := policy{Policy: p, limitItem: name + ";" + paramRemaining + "=", quota: p.Rate.Count,
+		window: seconds(p.Rate.Window)}
 	item.Params.Add(paramQuota, c.quota)
 	if p.Concurrent {
 		item.Params.Add(paramUnit, "concurrent-requests")

@@ -40,50 +40,39 @@ const (
 	ExpectationFailed               // 417: an expectation other than 100-continue
 	VersionNotSupported             // 505: unsupported HTTP version
 	Maintenance                     // 503: an operator has taken the route out of service
-	TokenRefused                    // 401: the request has no bearer token, or one that is not accepted; see Unauthorized
+	// 401: the request has no bearer token, or one that is not accepted; see Unauthorized
+	TokenRefused
 )
 
 // Status is the status of the responses of kind k.
 func (k Kind) Status() int {
-	switch k {
-	case BadRequest, KeyMissing, KeyInvalid:
-		return http.StatusBadRequest
-	case TokenRefused:
-		return http.StatusUnauthorized
-	case Forbidden:
-		return http.StatusForbidden
-	case NotFound:
-		return http.StatusNotFound
-	case MethodNotAllowed:
-		return http.StatusMethodNotAllowed
-	case RequestTimeout:
-		return http.StatusRequestTimeout
-	case BodyTooLarge:
-		return http.StatusRequestEntityTooLarge
-	case TargetTooLong:
-		return http.StatusRequestURITooLong
-	case Misdirected:
-		return http.StatusMisdirectedRequest
-	case HeaderTooLarge:
-		return http.StatusRequestHeaderFieldsTooLarge
-	case ClientGone:
-		return 499 // for the log only
-	case NotImplemented:
-		return http.StatusNotImplemented
-	case BadGateway:
-		return http.StatusBadGateway
-	case StoreUnavailable, NoUpstream, Draining, BuffersFull, Maintenance:
-		return http.StatusServiceUnavailable
-	case ExpectationFailed:
-		return http.StatusExpectationFailed
-	case VersionNotSupported:
-		return http.StatusHTTPVersionNotSupported
-	case GatewayTimeout:
-		return http.StatusGatewayTimeout
-	case LoopDetected:
-		return http.StatusLoopDetected
-	}
-	return http.StatusInternalServerError
+	return [...]int{
+		Internal:            http.StatusInternalServerError,
+		BadRequest:          http.StatusBadRequest,
+		KeyMissing:          http.StatusBadRequest,
+		KeyInvalid:          http.StatusBadRequest,
+		NotFound:            http.StatusNotFound,
+		MethodNotAllowed:    http.StatusMethodNotAllowed,
+		RequestTimeout:      http.StatusRequestTimeout,
+		BodyTooLarge:        http.StatusRequestEntityTooLarge,
+		TargetTooLong:       http.StatusRequestURITooLong,
+		Misdirected:         http.StatusMisdirectedRequest,
+		HeaderTooLarge:      http.StatusRequestHeaderFieldsTooLarge,
+		ClientGone:          499,
+		NotImplemented:      http.StatusNotImplemented,
+		BadGateway:          http.StatusBadGateway,
+		StoreUnavailable:    http.StatusServiceUnavailable,
+		NoUpstream:          http.StatusServiceUnavailable,
+		Draining:            http.StatusServiceUnavailable,
+		GatewayTimeout:      http.StatusGatewayTimeout,
+		LoopDetected:        http.StatusLoopDetected,
+		Forbidden:           http.StatusForbidden,
+		BuffersFull:         http.StatusServiceUnavailable,
+		ExpectationFailed:   http.StatusExpectationFailed,
+		VersionNotSupported: http.StatusHTTPVersionNotSupported,
+		Maintenance:         http.StatusServiceUnavailable,
+		TokenRefused:        http.StatusUnauthorized,
+	}[k]
 }
 
 // KindOf returns the kind of err. Errors that this package does not know are
@@ -127,7 +116,8 @@ func notCached() Field { return Field{"Cache-Control", "no-store"} }
 
 // response adds the fields that every response has and returns the response in b.
 func (b *Buffer) response(status int, contentType string) Response {
-	b.fields = append(b.fields, Field{"Content-Type", contentType}, Field{"Content-Length", b.formatInt(int64(len(b.body)))}, notCached())
+	b.fields = append(b.fields, Field{"Content-Type", contentType},
+		Field{"Content-Length", b.formatInt(int64(len(b.body)))}, notCached())
 	return Response{Status: status, Fields: b.fields, Body: b.body}
 }
 

@@ -42,13 +42,17 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 	if style != IETF && style != XRateLimit && style != None {
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
 	}
-	q := &RateLimitFields{style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject), seed: rand.Uint64()}
+	q := &RateLimitFields{
+		style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject), seed: rand.Uint64(),
+	}
 	var shown []string
 	for i, p := range policies {
 		if !policyName.MatchString(p.Name) {
 			return nil, fmt.Errorf("%w: name %q; use letters, digits, _ . and -, a letter first", ErrPolicy, p.Name)
 		}
-		if slices.ContainsFunc(policies[:i], func(o Policy) bool { return o.Name == p.Name && !p.Override && !o.Override }) {
+		if slices.ContainsFunc(policies[:i], func(o Policy) bool {
+			return o.Name == p.Name && !p.Override && !o.Override
+		}) {
 			return nil, fmt.Errorf("%w: two have the name %q", ErrPolicy, p.Name)
 		}
 		if err := p.Rate.Check(); err != nil {
@@ -127,23 +131,21 @@ func (l *RateLimitFields) Headers(v Verdict, h Header) {
 	if v.Buffer == nil {
 		v.Buffer = new(Buffer)
 	}
-	switch l.style {
-	case IETF:
-		if line := l.policyLine(&v); line != "" {
-			h.Add(fieldPolicy, line)
+	first := len(v.Buffer.fields)
+	l.addFields(&v)
+	fields := v.Buffer.fields[first:]
+	v.Buffer.fields = v.Buffer.fields[:first]
+	switch {
+	case l.style == IETF:
+		for _, f := range fields {
+			h.Add(f.Name, f.Value)
 		}
-		if line := l.limitLine(&v); line != "" {
-			h.Add(fieldLimit, line)
+	case len(fields) > 0 && !upstreamIsLower(h.Values(fieldXRemaining), fields[1].Value):
+		for _, f := range fields {
+			h.Set(f.Name, f.Value)
 		}
-	case XRateLimit:
-		t := l.xRateLimit(&v)
-		if t.policy == nil || upstreamIsLower(h.Values(fieldXRemaining), t.remaining) {
-			return
-		}
-		h.Set(fieldXLimit, v.Buffer.formatInt(t.policy.quota))
-		h.Set(fieldXRemaining, v.Buffer.formatInt(t.remaining))
-		h.Set(fieldXReset, v.Buffer.formatInt(t.reset))
 	}
+	clear(fields)
 }
 
 // showsPolicies reports whether responses have RateLimit-Policy.
@@ -151,8 +153,10 @@ func (l *RateLimitFields) showsPolicies() bool { return l.style == IETF && l.pol
 
 // addFields adds the fields that Headers sets to v's buffer.
 func (l *RateLimitFields) addFields(v *Verdict) {
-	if line := l.policyLine(v); l.showsPolicies() && line != "" {
-		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, line})
+	if l.showsPolicies() {
+		if line := l.policyLine(v); line != "" {
+			v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, line})
+		}
 	}
 	l.addState(v)
 }
@@ -168,7 +172,8 @@ func (l *RateLimitFields) addState(v *Verdict) {
 		}
 	case l.style == XRateLimit:
 		if t := l.xRateLimit(v); t.policy != nil {
-			m.fields = append(m.fields, Field{fieldXLimit, m.formatInt(t.policy.quota)}, Field{fieldXRemaining, m.formatInt(t.remaining)}, Field{fieldXReset, m.formatInt(t.reset)})
+			m.fields = append(m.fields, Field{fieldXLimit, m.formatInt(t.policy.quota)},
+				Field{fieldXRemaining, m.formatInt(t.remaining)}, Field{fieldXReset, m.formatInt(t.reset)})
 		}
 	}
 }
@@ -197,10 +202,10 @@ func (l *RateLimitFields) limitLine(v *Verdict) string {
 		}
 		o := &v.Decision.Outcomes[i]
 		text = append(text, p.limitItem...)
-		text = appendInt(text, p.remaining(o))
+		text = strconv.AppendInt(text, p.remaining(o), 10)
 		if t := p.reset(o); t > 0 {
 			text = append(text, ";"+paramReset+"="...)
-			text = appendInt(text, t)
+			text = strconv.AppendInt(text, t, 10)
 		}
 	}
 	v.Buffer.text = text
@@ -224,7 +229,8 @@ func (l *RateLimitFields) overridePolicyLine(overrides []*policy, without []stri
 	var shown []string
 	for i := range l.policies {
 		p := &l.policies[i]
-		its := slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit }) || slices.Contains(without, p.Limit)
+		its := slices.Contains(without, p.Limit) ||
+			slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit })
 		if at := slices.IndexFunc(overrides, func(o *policy) bool { return o.index == i }); p.Expose && at >= 0 {
 			shown = append(shown, overrides[at].policyItem)
 		} else if p.Expose && !its && !p.Override {
@@ -262,12 +268,13 @@ func (l *RateLimitFields) xRateLimit(v *Verdict) (least xRateLimit) {
 }
 
 // upstreamIsLower reports whether the upstream's own X-RateLimit-Remaining is no more
-// than left.
-func upstreamIsLower(said []string, left int64) bool {
+// than ours.
+func upstreamIsLower(said []string, ours string) bool {
 	if len(said) == 0 {
 		return false
 	}
 	own, err := strconv.ParseInt(said[0], 10, 64)
+	left, _ := strconv.ParseInt(ours, 10, 64) // that we wrote
 	return err == nil && own >= 0 && own <= left
 }
 

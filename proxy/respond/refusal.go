@@ -105,14 +105,16 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	if (l.hasOverrides || len(r.Without) > 0) && l.overridePolicies(&r.Verdict) {
 		constant = 0
 	}
-	s := &substitutions{retryAfter: m.formatInt(l.retryAfter(&r)), requestID: r.RequestID, status: l.reject.statusText}
+	s := &substitutions{
+		retryAfter: m.formatInt(l.retryAfter(&r)), requestID: r.RequestID, statusCode: l.reject.statusText,
+	}
 	if l.reject.hasOrigin {
-		s.origin = checkedOrigin(r.Origin)
+		s[origin] = checkedOrigin(r.Origin)
 	}
 	if l.reject.namesLimit {
-		s.limitName = l.firstViolated(&r.Verdict)
+		s[limitName] = l.firstViolated(&r.Verdict)
 	}
-	m.fields = append(m.fields, Field{"Retry-After", s.retryAfter})
+	m.fields = append(m.fields, Field{"Retry-After", s[retryAfter]})
 	l.addState(&r.Verdict)
 	if len(l.reject.fields) > 0 {
 		m.addCustom(l.reject.fields, s)
@@ -132,8 +134,8 @@ type Challenge struct {
 	Detail string // of the problem
 }
 
-// Challenge returns the response to a request that is refused with a challenge: 403, whatever the Reject of the route is,
-// of which it has only the fields Access-Control-*. Its Retry-After is when the request would pass without.
+// Challenge returns the response to a request that is refused with a challenge: 403, whatever the Reject of the route
+// is, of which it has only the fields Access-Control-*. Its Retry-After is when the request would pass without.
 func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 	if r.Buffer == nil {
 		r.Buffer = new(Buffer)
@@ -142,8 +144,11 @@ func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 	m.Reset()
 	m.fields = append(m.fields, Field{"Retry-After", m.formatInt(l.retryAfter(&r))})
 	l.addFields(&r.Verdict)
-	m.addCustom(l.reject.cors, &substitutions{requestID: r.RequestID, status: l.reject.statusText, origin: checkedOrigin(r.Origin)})
-	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden), detailMember...), c.Detail)
+	m.addCustom(l.reject.cors, &substitutions{
+		requestID: r.RequestID, statusCode: l.reject.statusText, origin: checkedOrigin(r.Origin),
+	})
+	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden),
+		detailMember...), c.Detail)
 	m.body = appendEscapedJSON(append(m.body, `","challenge":"`...), c.Name)
 	m.body = append(appendID(append(m.body, '"'), r.RequestID), "}\n"...)
 	return m.response(http.StatusForbidden, contentProblem)
@@ -167,7 +172,7 @@ func (l *RateLimitFields) overridePolicies(v *Verdict) bool {
 // addCustom adds configured fields.
 func (b *Buffer) addCustom(fields []customField, s *substitutions) {
 	for i := range fields {
-		if s.origin == "" && fields[i].value.has(origin) {
+		if s[origin] == "" && fields[i].value.has(origin) {
 			continue
 		}
 		from := len(b.text)
@@ -189,7 +194,7 @@ func (l *RateLimitFields) appendBody(b []byte, v *Verdict, s *substitutions) []b
 	} else {
 		b = b[:from-len(detailMember)] // omit an empty detail
 	}
-	b = appendID(b, s.requestID)
+	b = appendID(b, s[requestID])
 	listed := false
 	for i := range v.Decision.Outcomes {
 		p := l.violates(v, i)

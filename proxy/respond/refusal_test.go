@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,21 +94,6 @@ func TestIsSafe_EachByte(t *testing.T) {
 			if got := isSafe(s); got != want {
 				t.Errorf("%q is safe: %v, want %v", s, got, want)
 			}
-		}
-	}
-}
-
-func TestAppendInt_IsThatOfStrconv(t *testing.T) {
-	numbers := []int64{-1, -10, -1000, math.MinInt64, math.MaxInt64, 1 << 32, 1<<32 - 1}
-	for n := int64(10); n < 1e12; n *= 10 {
-		numbers = append(numbers, n-1, n, 7*n+3)
-	}
-	for n := range int64(2000) {
-		numbers = append(numbers, n)
-	}
-	for _, n := range numbers {
-		if got, want := string(appendInt([]byte("x"), n)), "x"+strconv.FormatInt(n, 10); got != want {
-			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

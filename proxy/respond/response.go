@@ -99,23 +99,8 @@ func (b *Buffer) textFrom(n int) string {
 // formatInt returns n in decimal.
 func (b *Buffer) formatInt(n int64) string {
 	from := len(b.text)
-	b.text = appendInt(b.text, n)
+	b.text = strconv.AppendInt(b.text, n, 10)
 	return b.textFrom(from)
-}
-
-// appendInt appends n in decimal. Most numbers of a response are small: seconds, permits and lengths.
-func appendInt(b []byte, n int64) []byte {
-	switch {
-	case n < 0 || n >= 10_000:
-		return strconv.AppendInt(b, n, 10)
-	case n >= 1000: // a wait of up to some hours
-		return append(b, '0'+byte(n/1000), '0'+byte(n/100%10), '0'+byte(n/10%10), '0'+byte(n%10))
-	case n >= 100:
-		return append(b, '0'+byte(n/100), '0'+byte(n/10%10), '0'+byte(n%10))
-	case n >= 10:
-		return append(b, '0'+byte(n/10), '0'+byte(n%10))
-	}
-	return append(b, '0'+byte(n))
 }
 
 // Static returns a configured response. Only fields can allow caching. The body
@@ -200,7 +185,8 @@ const (
 
 // An ErrorText replaces the problem documents of one status. In Detail, Body and the values of Fields
 // {retry_after} is replaced by the seconds of Retry-After, 0 if there is none, {request_id} by the id of
-// the request, and {status} by the status, {origin} as in a Reject. Without Detail and Body the document stays as it is.
+// the request, and {status} by the status, {origin} as in a Reject. Without Detail and Body the document stays as it
+// is.
 type ErrorText struct {
 	Detail      string
 	Fields      []Field
@@ -218,7 +204,8 @@ func NewErrorTexts(texts map[int]ErrorText) *ErrorTexts {
 	}
 	e := &ErrorTexts{map[int]*compiledReject{}}
 	for status, t := range texts {
-		c := compileReject(Reject{Status: status, Detail: t.Detail, Fields: t.Fields, Body: t.Body, ContentType: t.ContentType})
+		c := compileReject(Reject{Status: status, Detail: t.Detail, Fields: t.Fields, Body: t.Body,
+			ContentType: t.ContentType})
 		kind, title := problemType(status)
 		c.prefix = string(appendProblem(nil, kind, title, status)) + detailMember
 		if t.Detail == "" {
@@ -229,23 +216,26 @@ func NewErrorTexts(texts map[int]ErrorText) *ErrorTexts {
 	return e
 }
 
-// Replace returns a response of Weir itself with the configured text, if there is one for its status. origin is the
-// field Origin of the request.
+// Replace returns a response of Weir itself with the configured text, if there is one for its status. sentOrigin is
+// the field Origin of the request.
 // The fields that tell more about it, such as Allow and Retry-After, stay unless
 // they are configured too.
-func (e *ErrorTexts) Replace(a Response, requestID, origin string) Response {
+func (e *ErrorTexts) Replace(a Response, id, sentOrigin string) Response {
 	if e == nil || e.byStatus[a.Status] == nil {
 		return a
 	}
 	c := e.byStatus[a.Status]
-	s := &substitutions{retryAfter: cmp.Or(a.Field("Retry-After"), "0"), requestID: requestID, status: c.statusText, origin: checkedOrigin(origin)}
+	s := &substitutions{
+		retryAfter: cmp.Or(a.Field("Retry-After"), "0"), requestID: id, statusCode: c.statusText,
+		origin: checkedOrigin(sentOrigin),
+	}
 	m := Buffer{body: a.Body}
 	switch {
 	case c.customBody:
 		m.body = c.body.append(nil, s)
 	case len(c.detail.parts) > 0:
 		m.body = append(c.detail.append([]byte(c.prefix), s), '"')
-		m.body = append(appendID(m.body, requestID), "}\n"...)
+		m.body = append(appendID(m.body, id), "}\n"...)
 	}
 	for _, f := range a.Fields {
 		if slices.ContainsFunc(c.fields, func(own customField) bool { return strings.EqualFold(own.name, f.Name) }) {

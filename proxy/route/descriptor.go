@@ -80,7 +80,8 @@ func NewDescriptors[R any](entries []DescriptorEntry[R]) *Descriptors[R] {
 			shape.lengths, values = append(shape.lengths, length), append(values, DescriptorField{key, prefix})
 		}
 		keys := string(values.appendKeys(nil, e.Domain))
-		i := slices.IndexFunc(d.byKeys[keys], func(o descriptorShape[R]) bool { return slices.Equal(o.lengths, shape.lengths) })
+		i := slices.IndexFunc(d.byKeys[keys],
+			func(o descriptorShape[R]) bool { return slices.Equal(o.lengths, shape.lengths) })
 		if i < 0 {
 			i, d.byKeys[keys] = len(d.byKeys[keys]), append(d.byKeys[keys], shape)
 		}
@@ -134,8 +135,8 @@ func (d Descriptor) appendKeys(b []byte, domain string) []byte {
 	return b
 }
 
-// appendValues appends the values of d, which is sorted by its keys, as far as patterns of s have them. It reports false if
-// one is shorter.
+// appendValues appends the values of d, which is sorted by its keys, as far as patterns of s have them. It reports
+// false if one is shorter.
 func (s *descriptorShape[R]) appendValues(b []byte, d Descriptor) (appended []byte, fits bool) {
 	for i, length := range s.lengths {
 		value := d[i].Value

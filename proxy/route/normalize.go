@@ -55,16 +55,13 @@ func (r *Request) Normalize() (err error) {
 	if len(r.RequestTarget) > maxTarget {
 		return ErrTargetTooLong
 	}
-	plain := r.parsePlain(r.RequestTarget)
-	if !plain || r.Authority == "" {
-		if err := r.Target.parse(&r.RawTarget); err != nil {
-			return err
-		}
+	if err := r.Target.parse(&r.RawTarget); err != nil {
+		return err
 	}
 	if r.Host, err = normalizeHost(r.Authority); err != nil {
 		return err
 	}
-	if plain || r.SentPath == "*" && r.Method == "OPTIONS" {
+	if r.SentPath == "*" && r.Method == "OPTIONS" {
 		r.Path = r.SentPath
 		return nil
 	}
@@ -159,23 +156,20 @@ func hidesDotSegment(path string) bool {
 
 // isNormalized detects the common case without allocating: no escapes, no empty
 // segments, no dot segments.
-func isNormalized(s string) bool { return normalizedLen(s) == len(s) }
-
-// normalizedLen returns the length of the beginning of s that is a normalized path.
-func normalizedLen(s string) int {
+func isNormalized(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		switch {
 		case 'a' <= c && c <= 'z', c == ';':
 		case c == '/' || c == '.':
 			if i > 0 && s[i-1] == '/' {
-				return i
+				return false
 			}
 		case !needsNoEscape(c):
-			return i
+			return false
 		}
 	}
-	return len(s)
+	return true
 }
 
 // A spelling is a way to write the characters of a path.
@@ -203,7 +197,8 @@ func (s spelling) normalize(path string) (string, error) {
 		switch {
 		case c < ' ' || c == 0x7f || c == '\\':
 			return "", fmt.Errorf("%w: a backslash or a control character in the path", ErrTarget)
-		case needsNoEscape(c) && (s == matchedSpelling || !escaped || !isReserved(c)), c == '/' && !escaped, c == ';' && !escaped:
+		case needsNoEscape(c) && (s == matchedSpelling || !escaped || !isReserved(c)), c == '/' &&
+			!escaped, c == ';' && !escaped:
 			b.WriteByte(c)
 		default:
 			b.WriteByte('%')

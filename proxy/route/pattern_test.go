@@ -82,23 +82,6 @@ func TestNormalizeHost(t *testing.T) {
 	}
 }
 
-// Every short host of some characters, beside the rule for all others.
-func TestNormalizeHost_PlainHosts(t *testing.T) {
-	hosts := []string{""}
-	for from := 0; len(hosts[from]) < 6; from++ {
-		for _, c := range "az_.:9" {
-			hosts = append(hosts, hosts[from]+string(c))
-		}
-	}
-	for _, h := range hosts {
-		name, port, _ := strings.Cut(h, ":")
-		got, ok := plainHost(h)
-		if want := isName(name) && isPort(port); ok != want || ok && got != name {
-			t.Errorf("plainHost(%q) = %q, %t; want %q, %t", h, got, ok, name, want)
-		}
-	}
-}
-
 func TestNormalizeHost_RefusesWhatServersCutDifferently(t *testing.T) {
 	for _, in := range []string{
 		"", ".", ":80", "..", ".a", "a..", "a..b", "a:80:80", "a:65536", "a:99999", "a:000080", "a:+80", "a:-1", "a:8o", "a:80 ", "a: 80",

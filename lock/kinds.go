@@ -1,0 +1,326 @@
+package lock
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/minio/highwayhash"
+)
+
+// A scripted is a lockKind of which each call is one script. All kinds are, but those that combine others, and differ
+// in their requests alone.
+type scripted struct {
+	locker *Locker
+	// channels are those on which releases are published: one for each lock that is held together, with the index
+	// that a script replies.
+	channels []string
+	// ownChannels means that each waiter has a channel of its own.
+	ownChannels bool
+
+	take, prolong, give request
+	// look returns the remaining lease in milliseconds, -1 if it has no end, and force releases the lock for all
+	// owners and wakes the waiters. Neither is done if the lock is not held. Some kinds have none.
+	look, force request
+}
+
+// A request is a script with its keys and arguments, of which operands stand for what differs in each call.
+type request struct {
+	script *script
+	keys   []string
+	own    func(callParams) string // returns the last key; nil if it is one of keys
+	args   []any
+}
+
+// An operand is an argument that differs in each call.
+type operand uint8
+
+const (
+	ownerID     operand = iota
+	permitID            // the owner as 16 raw bytes
+	holdCount           // the number of holds after the call
+	permitCount         // of a semaphore
+	leaseTime           // in ms
+	queueing            // 1 if the owner waits in the queue of Redis, otherwise 0
+	publishVerb         // the command that publishes a release
+)
+
+// request returns the request of the script with this name.
+func (l *Locker) request(script string, keys []string, args ...any) request {
+	return request{script: l.scripts[script], keys: keys, args: args}
+}
+
+func (k *scripted) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	r, err := k.locker.send(ctx, k.take, c)
+	switch {
+	case err != nil:
+		return attemptResult{}, err
+	case r.done:
+		return attemptResult{held: true, token: r.n}, nil
+	case r.n == -3:
+		return attemptResult{}, fmt.Errorf("%w: a reader cannot acquire the write lock", ErrNotReentrant)
+	}
+	a := attemptResult{hub: k.locker.hub, channel: k.channels[min(max(int(r.index)-1, 0), len(k.channels)-1)]}
+	if k.ownChannels {
+		a.channel += ":" + c.owner.id
+	}
+	if r.n >= 0 {
+		a.wait = time.Duration(max(r.n, 1)) * time.Millisecond // 0 is about to end, not unknown
+	}
+	return a, nil
+}
+
+func (k *scripted) extend(ctx context.Context, c callParams) (bool, error) {
+	c.replicas = 0
+	r, err := k.locker.send(ctx, k.prolong, c)
+	return r.done, err
+}
+
+func (k *scripted) release(ctx context.Context, c callParams) (releaseResult, error) {
+	c.replicas = 0
+	r, err := k.locker.send(ctx, k.give, c)
+	if !r.done {
+		return releaseResult{}, err
+	}
+	return releaseResult{held: true, notified: r.n}, err
+}
+
+// send runs the script of a request, with WAIT if c has replicas.
+func (l *Locker) send(ctx context.Context, q request, c callParams) (reply, error) {
+	keys, args := q.keys, make([]any, len(q.args))
+	if q.own != nil {
+		keys = append(slices.Clip(keys), q.own(c))
+	}
+	for i, a := range q.args {
+		var err error
+		if args[i], err = l.value(ctx, a, c); err != nil {
+			return reply{}, err
+		}
+	}
+	if c.replicas > 0 {
+		return q.script.runSynced(ctx, l.rdb, c.replicas, keys, args)
+	}
+	return q.script.run(ctx, l.rdb, keys, args)
+}
+
+// value returns what an argument is in a call.
+func (l *Locker) value(ctx context.Context, argument any, c callParams) (any, error) {
+	switch argument {
+	case ownerID:
+		return c.owner.id, nil
+	case permitID:
+		if raw, err := hex.DecodeString(c.owner.id); err == nil {
+			return raw, nil
+		}
+		return []byte(c.owner.id), nil
+	case holdCount:
+		return c.count, nil
+	case permitCount:
+		return c.permits, nil
+	case leaseTime:
+		return c.lease.Milliseconds(), nil
+	case queueing:
+		if c.willWait {
+			return 1, nil
+		}
+		return 0, nil
+	case publishVerb:
+		return l.publishCommand(ctx)
+	}
+	return argument, nil
+}
+
+// Reentrant returns a reentrant lock, compatible with Redisson's RLock: a hash under name
+// with one field, the owner, whose value is the number of holds.
+func (l *Locker) Reentrant(name string) *Lock {
+	return l.newLock(name, l.reentrant(name), traits{exclusive: true, reentrant: true, publishesForce: true})
+}
+
+func (l *Locker) reentrant(name string) *scripted {
+	keys, channel := []string{name}, prefixedKey("redisson_lock__channel", name)
+	return &scripted{
+		locker: l, channels: []string{channel},
+		take:    l.request("reentrant_lock", keys, ownerID, holdCount, leaseTime),
+		prolong: l.request("reentrant_extend", keys, ownerID, leaseTime),
+		give:    l.request("reentrant_unlock", keys, ownerID, holdCount, publishVerb, channel),
+		look:    l.request("look", keys, ""),
+		force:   l.request("force", keys, publishVerb, channel),
+	}
+}
+
+// Simple returns the lock that libraries of many languages implement: a string under
+// name, created with SET NX PX, whose value is the owner. It is not reentrant, and must
+// not share a name with other kinds. Its release is published on "weir_simple:{name}";
+// programs that do not subscribe to it have to poll.
+func (l *Locker) Simple(name string) *Lock {
+	keys, channel := []string{name}, prefixedKey("weir_simple", name)
+	return l.newLock(name, &scripted{
+		locker: l, channels: []string{channel},
+		take:    l.request("simple_lock", keys, ownerID, leaseTime),
+		prolong: l.request("simple_extend", keys, ownerID, leaseTime),
+		give:    l.request("simple_unlock", keys, ownerID, publishVerb, channel),
+		look:    l.request("look", keys, ""),
+		force:   l.request("force", keys, publishVerb, channel),
+	}, traits{exclusive: true, publishesForce: true})
+}
+
+// fairWaitTime is the time after which Redisson skips a waiter, counted from the time of
+// the waiter before it. This package uses the same, so that both can share a queue.
+const fairWaitTime = 5 * time.Minute
+
+// Fair returns a reentrant lock that is acquired in the order of the requests, across
+// processes. It is compatible with Redisson's RFairLock: the hash of a reentrant lock, a
+// list of waiters, and a sorted set of the times after which each waiter may be skipped.
+//
+// A waiter of this package also records, with every attempt, that it is alive, in the
+// sorted set "weir_lock_alive:{name}". It is skipped if it has not done so for three poll
+// intervals. A waiter of Redisson that died is skipped when its own time is over.
+func (l *Locker) Fair(name string) *Lock {
+	keys := []string{
+		name, prefixedKey("redisson_lock_queue", name), prefixedKey("redisson_lock_timeout", name),
+		prefixedKey("weir_lock_alive", name),
+	}
+	k, skipAfter := l.reentrant(name), fairWaitTime.Milliseconds()
+	k.ownChannels = true
+	k.take = l.request("fair_lock", keys,
+		ownerID, holdCount, leaseTime, queueing, (3 * l.pollInterval).Milliseconds(), skipAfter)
+	k.give = l.request("fair_unlock", keys, ownerID, holdCount, publishVerb, k.channels[0], skipAfter)
+	k.force = l.request("fair_unlock", keys, "", "all", publishVerb, k.channels[0], skipAfter)
+	return l.newLock(name, k, traits{
+		exclusive: true, reentrant: true, publishesForce: true, noLocalQueue: true, queuesInRedis: true,
+	})
+}
+
+// Fenced returns a reentrant lock whose holds have a fencing token, which is larger than
+// that of every earlier hold, across processes and lost leases. The guarded resource must
+// remember the largest token it has seen and reject smaller ones. It is compatible with
+// Redisson's RFencedLock.
+//
+// The last token is stored in "redisson_lock_token:{name}" without expiry. Each token is
+// at least the last one plus one, as in Redisson, and at least the server's clock in
+// microseconds. So tokens keep increasing after the last one was deleted, evicted or lost
+// in a failover, as long as no server's clock is behind it. They are below 2^53.
+func (l *Locker) Fenced(name string) *Lock {
+	k := l.reentrant(name)
+	k.take = l.request("fenced_lock", []string{name, prefixedKey("redisson_lock_token", name)},
+		ownerID, holdCount, leaseTime)
+	return l.newLock(name, k, traits{exclusive: true, reentrant: true, publishesForce: true})
+}
+
+// A ReadWrite is a readers-writer lock: it is held by any number of readers or by one
+// writer. It is compatible with Redisson's RReadWriteLock.
+//
+// A writer may also acquire the read lock, with the same owner ([WithOwner]), and then
+// unlock the write lock. So it becomes a reader without another writer in between. A
+// reader that acquires the write lock would wait for itself; it gets ErrNotReentrant.
+type ReadWrite struct {
+	read, write *Lock
+}
+
+// ReadWrite returns the read-write lock with this name.
+func (l *Locker) ReadWrite(name string) *ReadWrite {
+	keys, channel := []string{name}, prefixedKey("redisson_rwlock", name)
+	prefix := name // of the keys of single read holds
+	if !hasHashTag(name) {
+		prefix = "{" + name + "}"
+	}
+	holdKey := func(o Owner, i int) string { return prefix + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i) }
+	read := &scripted{
+		locker: l, channels: []string{channel},
+		take:    l.request("read_lock", keys, ownerID, holdCount, leaseTime),
+		prolong: l.request("read_extend", keys, ownerID, leaseTime, prefix),
+		give:    l.request("read_unlock", keys, ownerID, holdCount, publishVerb, channel),
+		look:    l.request("look", keys, "read"),
+		force:   l.request("force_mode", keys, "read", publishVerb, channel, "0", prefix),
+	}
+	read.take.own = func(c callParams) string { return holdKey(c.owner, c.count) }
+	read.give.own = func(c callParams) string { return holdKey(c.owner, 1) }
+	write := &scripted{
+		locker: l, channels: []string{channel},
+		take:    l.request("write_lock", keys, ownerID, holdCount, leaseTime),
+		prolong: l.request("write_extend", keys, ownerID, leaseTime),
+		give:    l.request("write_unlock", keys, ownerID, holdCount, publishVerb, channel, prefix),
+		look:    l.request("look", keys, "write"),
+		force:   l.request("force_mode", keys, "write", publishVerb, channel, "1", prefix),
+	}
+	rw := &ReadWrite{
+		read:  l.newLock(name, read, traits{reentrant: true, publishesForce: true}),
+		write: l.newLock(name, write, traits{exclusive: true, reentrant: true, publishesForce: true}),
+	}
+	rw.read.namespace, rw.write.namespace = "read ", "write "
+	return rw
+}
+
+// Read returns the read lock.
+func (r *ReadWrite) Read() *Lock { return r.read }
+
+// Write returns the write lock.
+func (r *ReadWrite) Write() *Lock { return r.write }
+
+// Group returns a lock of some values of a group, which are held together: all or none,
+// in one round trip. Two Groups with the same name exclude each other if they have a
+// value in common. In a cluster they need no hash tag, because a group is one key. It is
+// compatible with Redisson's getMultiLock with a name and values: a hash under name with
+// three fields for each value that is held.
+//
+// A value is the output of the codec of the Java program: the UTF-8 string for
+// StringCodec, the decimal digits for LongCodec. The output of serializing codecs, such
+// as the default Kryo codec, cannot be produced here. The order of values and duplicates
+// do not matter.
+//
+// If a holder dies, its values are free one lease later, by the clock of Redis. Java uses
+// its own clock for the end of a lease: if that clock is ahead by more than two thirds of
+// the lease, Java acquires what is still held here; if it is behind by as much, this
+// package acquires what is still held by Java.
+//
+// One owner can hold several Groups with the same name if they have no value in common.
+func (l *Locker) Group(name string, values ...string) *Lock {
+	fields := make([]string, 0, len(values))
+	for _, v := range values {
+		fields = append(fields, fieldOf(v))
+	}
+	slices.Sort(fields)
+	fields = slices.Compact(fields)
+	keys, channel := []string{name}, prefixedKey("redisson_lock__channel", name)
+	with := func(script string, args ...any) request {
+		for _, f := range fields {
+			args = append(args, f)
+		}
+		return l.request(script, keys, args...)
+	}
+	lk := l.newLock(name, &scripted{
+		locker: l, channels: []string{channel},
+		take:    with("group_lock", ownerID, holdCount, leaseTime),
+		prolong: with("group_extend", ownerID, leaseTime),
+		give:    with("group_unlock", ownerID, holdCount, publishVerb, channel),
+		look:    with("group_look"),
+		force:   with("group_force", publishVerb, channel),
+	}, traits{exclusive: true, reentrant: true})
+	lk.namespace = "group " + strings.Join(fields, "") + " "
+	for _, f := range fields {
+		lk.resources = append(lk.resources, "group "+f+" "+name)
+	}
+	if len(fields) == 0 && lk.err == nil {
+		lk.err = fmt.Errorf("%w: group %q has no values", ErrInvalidName, name)
+	}
+	return lk
+}
+
+// fieldOf returns the field name of a value: its HighwayHash with Redisson's key, both
+// halves in big-endian order as in Java, in base64 without padding.
+func fieldOf(value string) string {
+	var key []byte
+	for _, n := range []uint64{0x9e3779b97f4a7c15, 0xf39cc0605cedc834, 0x1082276bf3a27251, 0xf86c6a11d0c18e95} {
+		key = binary.LittleEndian.AppendUint64(key, n)
+	}
+	sum := highwayhash.Sum128([]byte(value), key)
+	slices.Reverse(sum[:8])
+	slices.Reverse(sum[8:])
+	return base64.RawStdEncoding.EncodeToString(sum[:])
+}

@@ -36,12 +36,8 @@ func (namedHandler) RefuseHTTP1(x *http1.Exchange, _ error) {
 // fixedChallenge answers for one token, as an authority asks for it.
 type fixedChallenge string
 
-func (f fixedChallenge) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
-	if r.URL.Path != challengePrefix+string(f) {
-		return false
-	}
-	io.WriteString(w, "proof")
-	return true
+func (f fixedChallenge) AnswerChallenge(r *http.Request) ([]byte, bool) {
+	return []byte("proof"), r.URL.Path == challengePrefix+string(f)
 }
 
 // An alsoOfNetHTTP can be started like a handler of net/http, but serves by its own.

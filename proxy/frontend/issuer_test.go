@@ -59,7 +59,7 @@ func TestCertificates_OfAnIssuer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+		return sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	}
 	both, alone := serve(pair), serve()
 	if got := certificateAt(t, both, "b.example").DNSNames[0]; got != "a.example" {
@@ -91,7 +91,7 @@ func TestCertificates_Proof(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := startServer(t, "", echo())
-	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "b.example", NextProtos: []string{"acme-tls/1"}})
 	if err != nil {
 		t.Fatal(err)

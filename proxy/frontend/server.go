@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -128,50 +127,25 @@ func fromNetHTTP(h http.Handler) http1.Handler {
 
 // Serve serves connections without TLS from l until Drain: HTTP/1.1, and HTTP/2 with
 // prior knowledge if the configuration allows it. It closes l.
-func (s *Server) Serve(l net.Listener) error {
-	if !s.addListener(l) {
-		return nil
-	}
-	defer s.accepting.Done()
-	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
-		s.resetTracker.delay(s.ctx, c)
-		s.http1.ServeConn(c)
-	})
-}
+func (s *Server) Serve(l net.Listener) error { return s.serve(l, s.http1.ServeConn) }
 
 // ServeTLS serves TLS connections from l until Drain: HTTP/1.1 or HTTP/2, negotiated by
-// ALPN. It closes l.
-func (s *Server) ServeTLS(l net.Listener, c *Certificates) error { return s.serveTLS(l, c.config()) }
-
-// ServeMutualTLS is like ServeTLS, but requires client certificates that are signed by
-// one of roots.
-func (s *Server) ServeMutualTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
-	return s.serveTLS(l, c.mutualConfig(roots))
+// ALPN. With roots, clients must present a certificate that is signed by one of them. It
+// closes l.
+func (s *Server) ServeTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
+	config := c.TLSConfig(roots)
+	if s.http2 == nil {
+		config = withoutHTTP2(config)
+	}
+	return s.serve(l, func(c net.Conn) { s.handshake(c, config) })
 }
 
-func (s *Server) serveTLS(l net.Listener, c *tls.Config) error {
+func (s *Server) serve(l net.Listener, conn func(net.Conn)) error {
 	if !s.addListener(l) {
 		return nil
 	}
 	defer s.accepting.Done()
-	if s.http2 == nil {
-		c = withoutHTTP2(c)
-	}
-	h := &handshaker{
-		config: c, timeout: s.config.Timeouts.Handshake, writeTimeout: s.config.Timeouts.Write, log: s.log,
-		http1: s.http1.ServeConn,
-	}
-	if s.http2 != nil {
-		h.http2 = s.http2.ServeConn
-	}
-	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
-		s.resetTracker.delay(s.ctx, c)
-		h.handshake(s.ctx, c)
-	})
-}
-
-func (s *Server) proxyProtocol(l net.Listener) net.Listener {
-	return proxyProtocol(l, s.config.ProxyProtocol, s.config.Timeouts.Header)
+	return s.accept(s.proxyProtocol(l), conn)
 }
 
 // acceptLogInterval is how often it is logged that connections cannot be accepted.
@@ -190,6 +164,7 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 			go func() {
 				defer s.connections.Add(-1)
 				if s.hasHeader(c) {
+					s.resetTracker.delay(s.ctx, c)
 					serve(c)
 				}
 			}()

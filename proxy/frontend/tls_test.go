@@ -96,7 +96,7 @@ func (t *testServer) certificates() (*Certificates, *tls.Config) {
 func (t *testServer) listenTLS() (addr string, client *http.Client) {
 	t.Helper()
 	certs, trusting := t.certificates()
-	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs) })
+	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs, nil) })
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		TLSClientConfig:   trusting,
@@ -223,7 +223,7 @@ func TestCertificates_ByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := startServer(t, "", echo())
-	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	for asked, want := range map[string]string{"first.example": "first.example", "x.b.example": "*.b.example", "other.example": "first.example", "": "first.example"} {
 		if got := certificateAt(t, addr, asked).DNSNames[0]; got != want {
 			t.Errorf("%q is shown %s; want %s", asked, got, want)
@@ -254,7 +254,7 @@ func TestCertificates_AreReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	replaceFile(t, pair.Key, []byte("nonsense"))
 	certs.Reload()
 	f.waitForLog("certificate not loaded; keeping the previous one")

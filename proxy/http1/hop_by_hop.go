@@ -104,5 +104,8 @@ func (f *Fields) hasToken(n Name, small string) bool {
 	return false
 }
 
+// AllowedInTrailer reports whether DropForbiddenTrailers leaves fields with this name.
+func AllowedInTrailer(name string) bool { return !nameOf(name).in(forbiddenTrailers) }
+
 // DropForbiddenTrailers drops the fields that are not allowed in a trailer section.
 func (f *Fields) DropForbiddenTrailers() { f.DropSet(forbiddenTrailers) }

@@ -65,7 +65,7 @@ func newUnixEndpoint(u *url.URL) (endpoint, error) {
 // an address has been removed, the existing connections complete their requests and are
 // then closed; new connections use the new addresses. A failed lookup changes nothing.
 func (p *Pool) resolve(ctx context.Context, hosts []string) {
-	every := time.NewTicker(p.resolveInterval)
+	every := time.NewTicker(p.config.ResolveInterval)
 	defer every.Stop()
 	known := map[string][]netip.Addr{}
 	for {
@@ -86,7 +86,7 @@ func (p *Pool) resolve(ctx context.Context, hosts []string) {
 func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
 	gone := false
 	for _, host := range hosts {
-		found, err := p.resolver.LookupNetIP(ctx, "ip", host)
+		found, err := p.config.Resolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
 			continue
 		}
@@ -155,14 +155,14 @@ func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
 	for _, m := range p.backends {
 		s := TargetStatus{
 			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: int(m.inFlight.Sum()),
-			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, &p.health),
+			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, &p.config.Health),
 		}
 		switch {
 		case p.unhealthy(m):
 			s.Condition = Unhealthy
 		case now.Before(m.ejectedUntil):
 			s.Condition, s.EjectedUntil = Ejected, m.ejectedUntil
-		case p.ejects() && m.failedConnects >= p.health.FailureThreshold:
+		case p.ejects() && m.failedConnects >= p.config.Health.FailureThreshold:
 			s.Condition = Probing
 		case s.Share < 1:
 			s.Condition = SlowStart

@@ -21,7 +21,7 @@ func openHTTP2(t *testing.T, pool *Pool, change func(*Request)) (*testProxy, *ht
 		if change != nil {
 			change(asked)
 		}
-		res := pool.Forward(r.Context(), asked, NewHTTP2Sink(w))
+		res := pool.Forward(r.Context(), asked, NewHTTP2Sink(r.Context(), w))
 		p.results <- res
 		if res.Kind != OK && res.HeaderSent {
 			panic(http.ErrAbortHandler)

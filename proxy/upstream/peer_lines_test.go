@@ -145,3 +145,30 @@ func TestStripSpoofed_EqualsIsSpoofed(t *testing.T) {
 		}
 	}
 }
+
+// isSpoofed reports whether the client must not set this field, because Weir or the
+// operator sets it. name is in canonical form. The result is also true for a name that
+// differs from such a name only in characters other than letters and digits, since many
+// servers turn all of these into underscores. X-Forwarded-* may be set by a trusted
+// peer.
+func isSpoofed(name string, t *Request) bool {
+	switch name {
+	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setPeer, setHost and setForwarded
+		return true
+	case "Http2-Settings", // belongs to an upgrade to h2c
+		"Proxy": // CGI servers turn it into the variable HTTP_PROXY ("httpoxy", CVE-2016-5385)
+		return true
+	case "X-Request-Id":
+		return t.RequestID != ""
+	}
+	if strings.HasPrefix(name, "X-Forwarded-") {
+		return !t.TrustedPeer
+	}
+	if t.Set[name] != nil {
+		return true
+	}
+	if isHyphenated(name) {
+		return false
+	}
+	return isReserved(http.CanonicalHeaderKey(hyphenated(name)), t)
+}

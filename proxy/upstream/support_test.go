@@ -125,7 +125,7 @@ func (b netBody) Trailer() *http1.Fields     { return fieldsFromHeader(b.Request
 
 // forwardNet forwards a request that net/http has.
 func forwardNet(p *Pool, w http.ResponseWriter, r *http.Request) Result {
-	return p.Forward(r.Context(), netRequestOf(r), NewHTTP2Sink(w))
+	return p.Forward(r.Context(), netRequestOf(r), NewHTTP2Sink(r.Context(), w))
 }
 
 // result is what came of the last request.

@@ -289,7 +289,7 @@ func TestVersions_Probe(t *testing.T) {
 // Nothing that came over HTTP/2 can become anything else.
 func TestHTTP2Sink_SwitchProtocolsFails(t *testing.T) {
 	var w http.ResponseWriter = httptest.NewRecorder()
-	if c, _, err := NewHTTP2Sink(w).SwitchProtocols("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errNoUpgrade) {
+	if c, _, err := NewHTTP2Sink(t.Context(), w).SwitchProtocols("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errNoUpgrade) {
 		t.Errorf("got %v, %v", c, err)
 	}
 }

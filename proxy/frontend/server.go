@@ -102,10 +102,9 @@ func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
 	s := &Server{config: c, log: log, tunnels: new(http1.Tunnels), resetTracker: newResetTracker()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
-		Handler:           h,
-		Limits:            http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
-		Timeouts:          http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
-		FlushAfterHandler: true,
+		Handler:  h,
+		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
+		Timeouts: http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
 		OnPanic: func(v any) {
 			log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
 		},

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // sized answers each request with a body of so many bytes, with as little work as
@@ -25,8 +27,8 @@ func sized(t testing.TB, n int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(func() { s.Close() })
+	go func() { _ = sockettest.Accept(l, s.ServeConn) }()
+	t.Cleanup(func() { l.Close(); s.Close() })
 	return l.Addr().String()
 }
 

@@ -222,7 +222,7 @@ func (b *Body) consumeChunk(buf []byte) ([]byte, error) {
 	if b.skip.bytes > 0 {
 		return nil, b.skipTrailer()
 	}
-	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields, b.limits.lenient})
+	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{maxTrailer, maxTrailerFields, b.limits.lenient})
 	switch {
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooManyFields): // the message is whole without them (RFC 9110 section 6.5.1)
 		b.trailer.Reset()

@@ -77,7 +77,7 @@ func (c *conn) readHead() error {
 			}
 			if n > 0 { // an empty line before a request (RFC 9112 section 2.2)
 				x.in.r += n
-				if empty++; empty > c.server.Limits.EmptyLines {
+				if empty++; empty > maxEmptyLines {
 					return ErrRequestLine
 				}
 				continue
@@ -230,14 +230,14 @@ func (c *conn) canDelayWrite() bool {
 }
 
 // drainBody reads the rest of a body that the handler has not read. It gives up after
-// Limits.Drain bytes.
+// maxDrained bytes.
 func (c *conn) drainBody(b *Body) bool {
 	if b.err != nil || c.x.closeConn || b.maxBytes > 0 && b.received > b.maxBytes {
 		return false
 	}
 	c.bodyUnbounded, b.maxBytes = false, 0
 	c.x.in.discardRest()
-	for read := 0; read <= c.server.Limits.Drain; {
+	for read := 0; read <= maxDrained; {
 		data, err := b.Next()
 		if err != nil {
 			return errors.Is(err, io.EOF)

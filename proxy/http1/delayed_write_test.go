@@ -18,13 +18,10 @@ func fills(x *Exchange) {
 	_ = x.Send([]byte(x.Path()))
 }
 
-// afterHandler delays the end of each response until its handler has returned.
-func afterHandler(s *Server) { s.FlushAfterHandler = true }
-
 // A response that is longer than what the socket accepts arrives whole, and the
 // connection is kept.
 func TestDelayedWrite_BlockedByClient(t *testing.T) {
-	p := serving(t, fills, afterHandler)
+	p := serving(t, fills, nil)
 	w := p.dial(t, "")
 	for _, path := range []string{"/1", "/2"} {
 		w.Send(lined("GET " + path + " HTTP/1.1|Host: a||"))
@@ -37,7 +34,6 @@ func TestDelayedWrite_BlockedByClient(t *testing.T) {
 // A response is sent even if the time for the next request is over at once.
 func TestDelayedWrite_IdleTimeoutPassed(t *testing.T) {
 	p := serving(t, says, func(s *Server) {
-		afterHandler(s)
 		s.Timeouts = Timeouts{Header: time.Minute, Idle: time.Nanosecond}
 	})
 	w := p.dial(t, lined("GET /1 HTTP/1.1|Host: a||"))
@@ -65,7 +61,7 @@ func TestDelayedWrite_DuringShutdown(t *testing.T) {
 						return c.readFirst(fd)
 					}
 				}
-			}, afterHandler)
+			}, nil)
 			w := p.dial(t, lined("GET /1 HTTP/1.1|Host: a||"))
 			await.Value(t, served, "request")
 			w.Send(lined(another))
@@ -93,7 +89,6 @@ func TestDelayedWrite_ClientReset(t *testing.T) {
 		served <- struct{}{}
 		await.Until(t, "reset", func() bool { return socket.StateOf(x.conn.socket) == socket.Reset })
 	}, func(s *Server) {
-		afterHandler(s)
 		s.OnClose = func(_ net.Conn, err error) { closed <- err }
 	})
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
@@ -119,7 +114,6 @@ func TestDelayedWrite_PanicsIfAnotherWrites(t *testing.T) {
 				x.conn.writeGuard.begin() // as a write that has not ended
 				respond(x)
 			}, func(s *Server) {
-				afterHandler(s)
 				s.OnPanic = func(v any) { panics <- v }
 			})
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))

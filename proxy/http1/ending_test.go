@@ -129,35 +129,27 @@ func TestServer_PanicTruncatesTheResponse(t *testing.T) {
 	})
 }
 
-// With FlushAfterHandler what ends an answer comes when its handler has returned, and without
-// it at once.
-func TestFlushAfterHandler(t *testing.T) {
+// What ends an answer comes when its handler has returned.
+func TestEnd_IsSentAfterTheHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
-		for _, late := range []bool{true, false} {
-			answered, let := make(chan struct{}), make(chan struct{})
-			p := serving(t, func(x *Exchange) {
-				says(x)
-				close(answered)
-				<-let
-			}, func(s *Server) { s.FlushAfterHandler = late })
-			w := p.dial(t, lined("GET /late HTTP/1.1|Host: a|Connection: close||"))
-			await.Value(t, answered, "answer")
-			if late {
-				if _, ok := w.Conn.(*net.TCPConn); ok { // a read of TLS that has failed fails for good
-					if got := come(t, w); got != "" {
-						t.Errorf("%q came before the handler had returned", got)
-					}
-				}
-				close(let)
+		answered, let := make(chan struct{}), make(chan struct{})
+		p := serving(t, func(x *Exchange) {
+			says(x)
+			close(answered)
+			<-let
+		}, nil)
+		w := p.dial(t, lined("GET /late HTTP/1.1|Host: a|Connection: close||"))
+		await.Value(t, answered, "answer")
+		if _, ok := w.Conn.(*net.TCPConn); ok { // a read of TLS that has failed fails for good
+			if got := come(t, w); got != "" {
+				t.Errorf("%q came before the handler had returned", got)
 			}
-			if _, body := w.WantStatus(200); body != "/late" {
-				t.Errorf("got %q", body)
-			}
-			if !late {
-				close(let)
-			}
-			w.WantClosed()
 		}
+		close(let)
+		if _, body := w.WantStatus(200); body != "/late" {
+			t.Errorf("got %q", body)
+		}
+		w.WantClosed()
 	})
 }
 

@@ -93,7 +93,7 @@ func (e *Exchange) notWorthDraining() bool {
 	if b == nil || b.done() {
 		return false
 	}
-	return b.err != nil || e.Expects() && !e.continued || b.bytesLeft > int64(e.conn.server.Limits.Drain)
+	return b.err != nil || e.Expects() && !e.continued || b.bytesLeft > maxDrained
 }
 
 // Write writes a part of the response body. Small writes are buffered until Flush or
@@ -179,8 +179,9 @@ func (e *Exchange) flush(now time.Duration) error {
 	return e.err
 }
 
-// End completes the response and sends what is buffered. If the body is shorter than
-// announced, it returns ErrBodyTooShort, and the connection is aborted.
+// End completes the response. What is buffered is sent when the handler has returned, so
+// that a client that has read the whole response can rely on the handler's effects. If the
+// body is shorter than announced, it returns ErrBodyTooShort, and the connection is aborted.
 func (e *Exchange) End() error { return e.EndWith(nil) }
 
 // EndWith is End with trailer fields. They are sent only if the body is chunked. Fields
@@ -212,11 +213,6 @@ func (e *Exchange) endWith(trailer func(h *Head)) error {
 		e.out.buf = append(e.out.buf, lastChunk...)
 		trailer(&e.out)
 		e.out.end()
-	}
-	if !e.conn.server.FlushAfterHandler {
-		if err := e.Flush(); err != nil {
-			return err
-		}
 	}
 	e.stage = responseDone
 	return nil

@@ -221,7 +221,6 @@ type clientConn struct {
 	tls       bool
 	probe     socket.Probe
 	idleRead  idleRead      // used if probe has no socket
-	created   time.Duration // since the epoch of the client
 	maxIdle   time.Duration // how long the upstream keeps the connection open; 0 if it did not say
 	idleSince time.Duration // when it has received the last response
 	reused    bool
@@ -236,7 +235,7 @@ type clientConn struct {
 }
 
 func newClientConn(p *Pool, nc net.Conn) *clientConn {
-	u := &clientConn{pool: p, net: nc, created: p.client.now()}
+	u := &clientConn{pool: p, net: nc}
 	_, u.tls = nc.(*tls.Conn)
 	u.probe.Init(nc)
 	u.attempt.secure = socket.TLSOf(nc)
@@ -252,14 +251,13 @@ func newClientConn(p *Pool, nc net.Conn) *clientConn {
 	return u
 }
 
-// expired reports whether u has been idle for too long, or is too old, to be used
-// again.
+// expired reports whether u has been idle for too long to be used again.
 func (u *clientConn) expired(now time.Duration) bool {
-	c, limit := u.pool.client, u.pool.client.IdleConnTimeout
+	limit := u.pool.client.IdleConnTimeout
 	if u.maxIdle != 0 {
 		limit = min(limit, u.maxIdle)
 	}
-	return now-u.idleSince >= limit || c.MaxConnAge != 0 && now-u.created >= c.MaxConnAge
+	return now-u.idleSince >= limit
 }
 
 // peerState returns the state of the upstream's end of a connection that was idle.

@@ -32,7 +32,7 @@ type proxy struct {
 // proxyTo starts a proxy before an address. set may change its parts.
 func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	t.Helper()
-	p := &proxy{server: &Server{FlushAfterHandler: true}, client: &Client{ConnectTimeout: soon, ResponseTimeout: soon}, faults: make(chan error, 100)}
+	p := &proxy{server: &Server{}, client: &Client{ConnectTimeout: soon, ResponseTimeout: soon}, faults: make(chan error, 100)}
 	p.server.Timeouts = Timeouts{Header: soon, Body: soon, Write: soon, Idle: soon}
 	p.server.Handler = p.handle
 	p.server.OnPanic = func(v any) { t.Errorf("panic: %v", v) }
@@ -49,8 +49,9 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	}
 	p.pool = p.client.NewPool(endpointOf(t, address))
 	served := make(chan error, 1)
-	go func() { served <- p.server.Serve(l) }()
+	go func() { served <- sockettest.Accept(l, p.server.ServeConn) }()
 	t.Cleanup(func() {
+		l.Close()
 		p.server.Close()
 		p.pool.Close()
 		if err := <-served; err != nil {

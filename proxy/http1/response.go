@@ -189,12 +189,12 @@ type interimState struct {
 }
 
 // relayInterim forwards a 1xx response, except 100, and prepares for the next head. It
-// drops those beyond Limits.Interim, which an upstream sends to keep a connection alive.
+// drops those beyond maxInterim, which an upstream sends to keep a connection alive.
 func (c *Call) relayInterim() error {
 	if c.interim.bytes += c.in.r; c.interim.bytes > maxInterimBytes {
 		return ErrTooManyInterim
 	}
-	if c.Response.Status != 100 && c.interim.relayed < c.client.Limits.Interim {
+	if c.Response.Status != 100 && c.interim.relayed < maxInterim {
 		c.interim.relayed++
 		switch {
 		case c.Interim != nil:

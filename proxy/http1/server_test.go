@@ -454,8 +454,7 @@ func TestServer_GracefulShutdown(t *testing.T) {
 		default:
 		}
 		if c, err := net.Dial("tcp", p.addr); err == nil {
-			c.Close()
-			t.Error("it still listens")
+			sockettest.NewClient(t, c).WantClosed() // it serves no new connection
 		}
 		close(release)
 		if res, _ := w.WantStatus(200); !res.Close {

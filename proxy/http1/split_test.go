@@ -12,7 +12,7 @@ import (
 func lined(s string) string { return strings.ReplaceAll(s, "|", "\r\n") }
 
 func limits() *Limits {
-	l := Limits{}.withDefaults()
+	l := Limits{}.forRequests()
 	return &l
 }
 

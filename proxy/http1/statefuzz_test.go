@@ -163,7 +163,7 @@ func FuzzState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		up := &obedient{}
 		p := proxyTo(t, sockettest.Upstream(t, up.serve), func(p *proxy) {
-			p.server.HalfClose, p.server.FlushAfterHandler = AbortOnHalfClose, len(script)%2 == 0
+			p.server.HalfClose = AbortOnHalfClose
 		})
 		c := &client{t: t, p: p}
 		defer c.close()

@@ -34,8 +34,8 @@ func TestTLS_BothSides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { _ = s.Serve(secure(l)) }()
-		t.Cleanup(func() { s.Close() })
+		go func() { _ = sockettest.Accept(secure(l), s.ServeConn) }()
+		t.Cleanup(func() { l.Close(); s.Close() })
 		return l.Addr().String()
 	}
 	upstream := serve(&Server{Handler: func(x *Exchange) {
@@ -182,8 +182,8 @@ func TestTLS_IdleClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { _ = server.Serve(secureListener{l, s.Server}) }()
-		t.Cleanup(func() { server.Close() })
+		go func() { _ = sockettest.Accept(secureListener{l, s.Server}, server.ServeConn) }()
+		t.Cleanup(func() { l.Close(); server.Close() })
 		c, err := tls.Dial("tcp", l.Addr().String(), s.Client)
 		if err != nil {
 			t.Fatal(err)

@@ -69,8 +69,8 @@ func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *test
 	}
 	p.URL = "http://" + l.Addr().String()
 	l = sockettest.Listener(t, l)
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(func() { s.Close(); pool.Close() })
+	go func() { _ = sockettest.Accept(l, s.ServeConn) }()
+	t.Cleanup(func() { l.Close(); s.Close(); pool.Close() })
 	return p
 }
 

@@ -2,6 +2,7 @@ package sockettest
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -50,4 +51,18 @@ func Upstream(tb testing.TB, serve func(c net.Conn, r *bufio.Reader)) (addr stri
 		}
 	}()
 	return l.Addr().String()
+}
+
+// Accept has serve serve each connection of l, until l is closed.
+func Accept(l net.Listener, serve func(net.Conn)) error {
+	for {
+		c, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			return err
+		}
+		go serve(c)
+	}
 }

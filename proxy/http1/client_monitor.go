@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // The clients of exchanges that wait are checked every monitorInterval. The checks of
@@ -221,7 +221,7 @@ func (c *conn) checkClient(now, waited time.Duration) {
 		return
 	}
 	w.nextCheck = now + min(waited, maxMonitorInterval)
-	if p := socket.StateOf(c.socket); c.looksGone(p) || p == socket.HalfClosed && c.clientStalled(now) {
+	if p := c.socket.State(); c.looksGone(p) || p == socket.HalfClosed && c.clientStalled(now) {
 		w.abortLocked()
 	}
 }

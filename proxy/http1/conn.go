@@ -8,10 +8,9 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // A conn is one client connection. Its fields belong to the goroutine that serves the
@@ -19,26 +18,19 @@ import (
 type conn struct {
 	server        *Server
 	net           net.Conn
-	rawConn       syscall.RawConn       // of net; nil if net is not a plain socket (TLS, PROXY protocol)
-	secure        *socket.TLSConn       // below net; nil during the first request, and if net is not TLS over a plain socket
-	socket        syscall.RawConn       // the socket below net, for polling; nil if there is none
+	socket        socket.Conn           // of net
 	readFirstFunc func(fd uintptr) bool // c.readFirst; a method value made once, to avoid an allocation per call
 	tls           bool                  // net is a *tls.Conn
 	peer          netip.AddrPort        // valid if peerKnown
 	peerKnown     bool
 	x             *Exchange // nil while no byte of a request has been read
-	firstRead     struct {
-		n   int
-		err error
-	} // result of readFirst
-	yield        readYield
-	oneByte      [1]byte // buffer for the first byte of a request if rawConn and secure are nil
-	writeOp      socket.WriteOp
-	writeStep    func(fd uintptr) bool // writeOp.Step, made once
-	writeGuard   writeGuard
-	firstRequest bool // the first request of the connection has not ended
-	handedOver   bool // the connection belongs to another owner
-	handlerState any  // see Exchange.ConnState
+	firstReadErr  error     // of readFirst
+	yield         readYield
+	oneByte       [1]byte // buffer for the first byte of a request if the socket cannot be read
+	writeGuard    writeGuard
+	firstRequest  bool // the first request of the connection has not ended
+	handedOver    bool // the connection belongs to another owner
+	handlerState  any  // see Exchange.ConnState
 
 	writeDeadline deadline
 	state         atomic.Uint32 // shared
@@ -64,16 +56,9 @@ const (
 var errIdleEnded = errors.New("idle connection closed")
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, net: nc, firstRequest: true}
-	c.socket = socket.Of(nc)
+	c := &conn{server: s, net: nc, socket: socket.New(nc), firstRequest: true}
 	_, c.tls = nc.(*tls.Conn)
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		if socket.CanPoll {
-			c.rawConn = c.socket
-		}
-	}
-	c.readFirstFunc, c.writeStep = c.readFirst, c.writeOp.Step
+	c.readFirstFunc = c.readFirst
 	return c
 }
 

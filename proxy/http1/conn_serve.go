@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // serve reads requests and calls the handler until the connection ends. Any error ends
@@ -193,7 +193,8 @@ func (c *conn) finishExchange() bool {
 	x := c.x
 	c.monitor.stop()
 	if c.firstRequest {
-		c.firstRequest, c.secure = false, socket.TLSOf(c.net) // the handshake is complete
+		c.firstRequest = false
+		c.socket.FindTLS()
 	}
 	if x.stage == responseDone && !x.aborted && !c.canDelayWrite() {
 		_ = x.Flush() // the error is in x.err
@@ -210,7 +211,7 @@ func (c *conn) finishExchange() bool {
 		x.closeConn = true
 	}
 	if x.closeConn {
-		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || socket.StateOf(c.socket) == socket.Readable {
+		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || c.socket.State() == socket.Readable {
 			c.linger()
 		}
 		return false
@@ -226,7 +227,8 @@ func (c *conn) finishExchange() bool {
 // costs less: there is nothing else to do before that.
 func (c *conn) canDelayWrite() bool {
 	x := c.x
-	return c.rawConn != nil && x.err == nil && !x.hijacked && !x.closeConn && (x.Body() == nil || x.body.done()) && len(x.in.unread()) == 0
+	return c.socket.IsPlain && x.err == nil && !x.hijacked && !x.closeConn && (x.Body() == nil || x.body.done()) &&
+		len(x.in.unread()) == 0
 }
 
 // drainBody reads the rest of a body that the handler has not read. It gives up after

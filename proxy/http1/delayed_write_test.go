@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -54,7 +54,7 @@ func TestDelayedWrite_DuringShutdown(t *testing.T) {
 				if c := x.conn; x.Path() == "/1" {
 					served <- struct{}{}
 					<-sent
-					await.Until(t, "request", func() bool { return another == "" || socket.StateOf(x.conn.socket) == socket.Readable })
+					await.Until(t, "request", func() bool { return another == "" || x.conn.socket.State() == socket.Readable })
 					c.readFirstFunc = func(fd uintptr) bool {
 						c.readFirstFunc = c.readFirst
 						c.endIdleWait()
@@ -87,7 +87,7 @@ func TestDelayedWrite_ClientReset(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		says(x)
 		served <- struct{}{}
-		await.Until(t, "reset", func() bool { return socket.StateOf(x.conn.socket) == socket.Reset })
+		await.Until(t, "reset", func() bool { return x.conn.socket.State() == socket.Reset })
 	}, func(s *Server) {
 		s.OnClose = func(_ net.Conn, err error) { closed <- err }
 	})

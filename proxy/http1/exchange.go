@@ -4,8 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"time"
-
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // An Exchange is one request and its response. Only the goroutine that runs the Handler
@@ -128,4 +126,4 @@ func (e *Exchange) Abort() { e.aborted = true }
 
 // LooksGone reports whether the client is gone, by Server.HalfClose and what the socket shows at this
 // moment. It costs one system call.
-func (e *Exchange) LooksGone() bool { return e.conn.looksGone(socket.StateOf(e.conn.socket)) }
+func (e *Exchange) LooksGone() bool { return e.conn.looksGone(e.conn.socket.State()) }

@@ -7,10 +7,9 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
@@ -219,8 +218,8 @@ type clientConn struct {
 	pool      *Pool
 	net       net.Conn
 	tls       bool
-	probe     socket.Probe
-	idleRead  idleRead      // used if probe has no socket
+	socket    socket.Conn   // of net
+	idleRead  idleRead      // used if the socket cannot be polled
 	maxIdle   time.Duration // how long the upstream keeps the connection open; 0 if it did not say
 	idleSince time.Duration // when it has received the last response
 	reused    bool
@@ -230,24 +229,13 @@ type clientConn struct {
 
 	writeGuard  writeGuard
 	attempt     reuseAttempt
-	rawConn     syscall.RawConn       // of net; nil if net is neither a plain socket nor TLS over one
-	attemptStep func(fd uintptr) bool // attempt.step, made once
+	attemptFunc func(fd uintptr) bool // tryReuse, a method value made once
 }
 
 func newClientConn(p *Pool, nc net.Conn) *clientConn {
-	u := &clientConn{pool: p, net: nc}
+	u := &clientConn{pool: p, net: nc, socket: socket.New(nc)}
 	_, u.tls = nc.(*tls.Conn)
-	u.probe.Init(nc)
-	u.attempt.secure = socket.TLSOf(nc)
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		u.rawConn = u.probe.Raw()
-	default:
-		if u.attempt.secure != nil {
-			u.rawConn = u.probe.Raw()
-		}
-	}
-	u.attemptStep = u.attempt.step
+	u.attemptFunc = u.tryReuse
 	return u
 }
 
@@ -262,21 +250,17 @@ func (u *clientConn) expired(now time.Duration) bool {
 
 // peerState returns the state of the upstream's end of a connection that was idle.
 func (u *clientConn) peerState() socket.State {
-	if u.probe.Raw() == nil {
+	if u.socket.Raw == nil {
 		return u.endIdleRead()
 	}
-	return u.probe.State()
+	return u.socket.State()
 }
 
 // hasBufferedTLS reports whether TLS holds decrypted bytes that have not been read. The
 // state of the socket does not show those. There must be no concurrent read.
 func (u *clientConn) hasBufferedTLS() bool {
-	if !u.tls {
-		return false
-	}
-	if secure := u.attempt.secure; secure != nil {
-		_, err := secure.ReadBuffered(u.oneByte[:])
-		return err != socket.ErrWouldBlock //nolint:errorlint // TLS returns it unwrapped
+	if !u.tls || u.socket.CanReadNow() {
+		return u.socket.HasBuffered()
 	}
 	u.readDeadline.at = 0
 	if u.net.SetReadDeadline(pastTime()) != nil {
@@ -338,15 +322,12 @@ var errStale = errors.New("stale connection")
 // for the response is taken only when there are bytes to read. All waiting calls then
 // share a few buffers, which stay in the CPU cache.
 type reuseAttempt struct {
-	secure   *socket.TLSConn // below the connection; nil without TLS
-	request  []byte          // the bytes to send
-	response *input          // where the response is read to; it gets a buffer when there is something to read
-	oneByte  [1]byte
+	request  []byte // the bytes to send
+	response *input // where the response is read to; it gets a buffer when there is something to read
 
-	stage      reuseAttemptStage
-	written    int // number of bytes of the request
-	err        error
-	failedCall string // the system call that failed with err
+	stage   reuseAttemptStage
+	written int // number of bytes of the request
+	err     error
 }
 
 type reuseAttemptStage uint8
@@ -364,9 +345,9 @@ const (
 // written. If it is the whole request, c.in is not empty.
 func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 	a := &u.attempt
-	a.request, a.response, a.stage, a.written, a.err, a.failedCall = c.out.buf, &c.in, attemptNotSent, 0, nil, ""
+	*a = reuseAttempt{request: c.out.buf, response: &c.in}
 	u.writeGuard.begin()
-	err := u.rawConn.Read(u.attemptStep) // the method value is made once; making it here would allocate
+	err := u.socket.Raw.Read(u.attemptFunc)
 	u.writeGuard.end()
 	a.request, a.response = nil, nil
 	switch {
@@ -374,8 +355,6 @@ func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 		return 0, &CallError{Phase: Dialing, Err: errStale, Reused: true}
 	case err == nil && a.stage == attemptPartial:
 		return a.written, nil
-	case err == nil && a.failedCall != "":
-		err = socket.Error(u.net, a.failedCall, a.err)
 	case err == nil:
 		err = a.err
 	default:
@@ -387,4 +366,40 @@ func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 		return a.written, f
 	}
 	return a.written, nil
+}
+
+// tryReuse is called by the runtime, once at first and then whenever the socket may be
+// readable. It returns true when there is nothing more to wait for.
+func (u *clientConn) tryReuse(fd uintptr) bool {
+	a := &u.attempt
+	if a.stage == attemptNotSent {
+		u.checkAndSend(fd)
+		return a.stage != attemptAwaiting
+	}
+	a.response.ensureBuffer()
+	n, err := u.socket.ReadNow(fd, a.response.buf[a.response.w:])
+	if err == socket.ErrWouldBlock { //nolint:errorlint // it is never wrapped
+		return false
+	}
+	a.response.w += n
+	a.stage, a.err = attemptDone, err
+	return true
+}
+
+// checkAndSend sends the request if the socket has nothing to read.
+func (u *clientConn) checkAndSend(fd uintptr) {
+	a := &u.attempt
+	if !u.socket.IsQuiet(fd) {
+		a.stage = attemptStale
+		return
+	}
+	a.written, a.err = u.socket.WriteNow(fd, a.request)
+	switch a.err {
+	case nil:
+		a.stage = attemptAwaiting
+	case socket.ErrWouldBlock: //nolint:errorlint // it is never wrapped
+		a.stage = attemptPartial
+	default:
+		a.stage = attemptDone
+	}
 }

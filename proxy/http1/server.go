@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // A Handler responds to one request. It is called on the goroutine of the connection.
@@ -271,7 +271,7 @@ func (s *Server) refuseConns() {
 func (s *Server) closeIdleConns() bool {
 	all := s.appendConns(nil)
 	for _, c := range all {
-		if c.state.Load() == stateIdle && socket.StateOf(c.socket) != socket.Readable {
+		if c.state.Load() == stateIdle && c.socket.State() != socket.Readable {
 			c.endIdleWait()
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -367,8 +367,8 @@ func TestServer_HalfClosed(t *testing.T) {
 	release := make(chan struct{})
 	p := serving(t, func(x *Exchange) {
 		<-release
-		if socket.StateOf(x.conn.socket) != socket.HalfClosed {
-			t.Errorf("got %d; want that the client sends no more", socket.StateOf(x.conn.socket))
+		if x.conn.socket.State() != socket.HalfClosed {
+			t.Errorf("got %d; want that the client sends no more", x.conn.socket.State())
 		}
 		reads(x)
 	}, nil)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -55,7 +55,7 @@ func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
 			return c.Read(p)
 		},
 		"to be read": func(c net.Conn, _ []byte) (int, error) {
-			for socket.StateOf(socket.Of(c)) != socket.Readable {
+			for under := socket.New(c); under.State() != socket.Readable; {
 				runtime.Gosched()
 			}
 			return 0, os.ErrDeadlineExceeded

@@ -4,8 +4,8 @@ package socket
 
 import "syscall"
 
-func Read(fd int, p []byte) (int, syscall.Errno)  { return raw(syscall.Read, fd, p) }
-func Write(fd int, p []byte) (int, syscall.Errno) { return raw(syscall.Write, fd, p) }
+func read(fd int, p []byte) (int, syscall.Errno)  { return raw(syscall.Read, fd, p) }
+func write(fd int, p []byte) (int, syscall.Errno) { return raw(syscall.Write, fd, p) }
 
 func raw(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, syscall.Errno) {
 	for {

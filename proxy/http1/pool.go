@@ -229,13 +229,13 @@ type clientConn struct {
 
 	writeGuard  writeGuard
 	attempt     reuseAttempt
-	attemptFunc func(fd uintptr) bool // tryReuse, a method value made once
+	attemptFunc func(fd uintptr) bool // attempt.step, a method value made once
 }
 
 func newClientConn(p *Pool, nc net.Conn) *clientConn {
 	u := &clientConn{pool: p, net: nc, socket: socket.New(nc)}
 	_, u.tls = nc.(*tls.Conn)
-	u.attemptFunc = u.tryReuse
+	u.attemptFunc = u.attempt.step
 	return u
 }
 
@@ -322,6 +322,7 @@ var errStale = errors.New("stale connection")
 // for the response is taken only when there are bytes to read. All waiting calls then
 // share a few buffers, which stay in the CPU cache.
 type reuseAttempt struct {
+	socket   *socket.Conn
 	request  []byte // the bytes to send
 	response *input // where the response is read to; it gets a buffer when there is something to read
 
@@ -345,7 +346,7 @@ const (
 // written. If it is the whole request, c.in is not empty.
 func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 	a := &u.attempt
-	*a = reuseAttempt{request: c.out.buf, response: &c.in}
+	*a = reuseAttempt{socket: &u.socket, request: c.out.buf, response: &c.in}
 	u.writeGuard.begin()
 	err := u.socket.Raw.Read(u.attemptFunc)
 	u.writeGuard.end()
@@ -368,16 +369,15 @@ func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 	return a.written, nil
 }
 
-// tryReuse is called by the runtime, once at first and then whenever the socket may be
+// step is called by the runtime, once at first and then whenever the socket may be
 // readable. It returns true when there is nothing more to wait for.
-func (u *clientConn) tryReuse(fd uintptr) bool {
-	a := &u.attempt
+func (a *reuseAttempt) step(fd uintptr) bool {
 	if a.stage == attemptNotSent {
-		u.checkAndSend(fd)
+		a.checkAndSend(fd)
 		return a.stage != attemptAwaiting
 	}
 	a.response.ensureBuffer()
-	n, err := u.socket.ReadNow(fd, a.response.buf[a.response.w:])
+	n, err := a.socket.ReadNow(fd, a.response.buf[a.response.w:])
 	if err == socket.ErrWouldBlock { //nolint:errorlint // it is never wrapped
 		return false
 	}
@@ -387,13 +387,12 @@ func (u *clientConn) tryReuse(fd uintptr) bool {
 }
 
 // checkAndSend sends the request if the socket has nothing to read.
-func (u *clientConn) checkAndSend(fd uintptr) {
-	a := &u.attempt
-	if !u.socket.IsQuiet(fd) {
+func (a *reuseAttempt) checkAndSend(fd uintptr) {
+	if !a.socket.IsQuiet(fd) {
 		a.stage = attemptStale
 		return
 	}
-	a.written, a.err = u.socket.WriteNow(fd, a.request)
+	a.written, a.err = a.socket.WriteNow(fd, a.request)
 	switch a.err {
 	case nil:
 		a.stage = attemptAwaiting

@@ -25,10 +25,10 @@ func TestReadYield_YieldsWhereItGains(t *testing.T) {
 		end         func(y *readYield)
 		least, most int // of 6,400 responses
 	}{
-		{"a request is there, and the one before waited for an upstream", func(y *readYield) { y.ended(true, true) }, 6400, 6400},
-		{"a request is there, and nothing waits", func(y *readYield) { y.ended(true, false) }, 3200, 3200},
-		{"no request is there", func(y *readYield) { y.ended(false, true) }, 100, 106},
-		{"no request is there, and nothing waits", func(y *readYield) { y.ended(false, false) }, 100, 106},
+		{"a request is there, and the one before waited for an upstream", (*readYield).found, 6400, 6400},
+		{"a request is there, and nothing waits", func(y *readYield) { y.found(); y.skipNext() }, 3200, 3200},
+		{"no request is there", (*readYield).foundNothing, 100, 106},
+		{"no request is there, and nothing waits", func(y *readYield) { y.foundNothing(); y.skipNext() }, 100, 106},
 	} {
 		if got := yieldsOf(6400, c.end); got < c.least || got > c.most {
 			t.Errorf("%s: %d yields, want %d to %d", c.name, got, c.least, c.most)
@@ -41,17 +41,17 @@ func TestReadYield_BeginsAgain(t *testing.T) {
 	var y readYield
 	for range 1000 {
 		if y.due() {
-			y.ended(false, true)
+			y.foundNothing()
 		}
 	}
 	for !y.due() {
 	}
-	y.ended(true, true)
+	y.found()
 	for range 10 {
 		if !y.due() {
 			t.Fatal("no yield after one that has found a request")
 		}
-		y.ended(true, true)
+		y.found()
 	}
 }
 

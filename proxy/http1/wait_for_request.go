@@ -137,7 +137,14 @@ func (c *conn) readFirst(fd uintptr) bool {
 	n, err := c.socket.ReadNow(fd, c.x.in.buf)
 	found := err != socket.ErrWouldBlock //nolint:errorlint // it is never wrapped
 	if yielded {
-		c.yield.ended(found, c.x.waited)
+		if found {
+			c.yield.found()
+		} else {
+			c.yield.foundNothing()
+		}
+		if !c.x.waited {
+			c.yield.skipNext()
+		}
 	}
 	if !found {
 		c.releaseExchange()
@@ -184,16 +191,14 @@ func (y *readYield) due() bool {
 	return true
 }
 
-// ended is called after a yield. found reports that there was something to read, and waited
-// that the request before the yield has waited for an upstream.
-func (y *readYield) ended(found, waited bool) {
-	if found {
-		y.interval = 0
-	} else {
-		y.interval = min(2*y.interval+1, maxYieldInterval)
-		y.skip = y.interval
-	}
-	if !waited {
-		y.skip = max(y.skip, 1)
-	}
+// found is called after a yield if there was something to read.
+func (y *readYield) found() { y.interval = 0 }
+
+// foundNothing is called after a yield if there was nothing to read.
+func (y *readYield) foundNothing() {
+	y.interval = min(2*y.interval+1, maxYieldInterval)
+	y.skip = y.interval
 }
+
+// skipNext is called if the request before the yield has not waited.
+func (y *readYield) skipNext() { y.skip = max(y.skip, 1) }

@@ -70,48 +70,38 @@ type deadline struct {
 	at time.Duration // since the epoch of the server or client; 0 if no deadline is set
 }
 
-// next returns the deadline for an operation that may take until now+timeout. due is
-// false if the current deadline can stay.
-func (d *deadline) next(now, timeout time.Duration) (at time.Duration, due bool) {
+// next returns the deadline to be set for an operation that may take until now+timeout, or
+// the zero Time to remove it if timeout is 0. due is false if the current deadline can stay.
+func (d *deadline) next(epoch time.Time, now, timeout time.Duration) (at time.Time, due bool) {
+	if timeout == 0 {
+		due, d.at = d.at != 0, 0
+		return time.Time{}, due
+	}
 	slack := min(timeout/8, time.Second)
 	want := now + timeout
 	if d.at >= want && d.at <= want+slack {
-		return d.at, false
+		return time.Time{}, false
 	}
-	return want + slack, true
+	d.at = want + slack
+	return epoch.Add(d.at), true
 }
 
 // setReadDeadline sets the deadline for reads to now+timeout, or removes it if timeout
 // is 0. The caller holds c.mu, or no upload is running.
 func (c *conn) setReadDeadline(now, timeout time.Duration) {
-	if timeout == 0 {
-		c.clearReadDeadline()
-		return
-	}
-	if at, due := c.readDeadline.next(now, timeout); due {
-		c.readDeadline.at = at
-		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
+	if at, due := c.readDeadline.next(c.server.epoch, now, timeout); due {
+		_ = c.net.SetReadDeadline(at) // it fails only if the connection is closed, and then the read fails, too
 	}
 }
 
-func (c *conn) clearReadDeadline() {
-	if c.readDeadline.at != 0 {
-		c.readDeadline.at = 0
-		_ = c.net.SetReadDeadline(time.Time{})
-	}
-}
+func (c *conn) clearReadDeadline() { c.setReadDeadline(0, 0) }
 
 // setWriteDeadline sets the deadline for writes according to Timeouts.Write.
 func (c *conn) setWriteDeadline() { c.setWriteDeadlineAt(c.server.now()) }
 
 func (c *conn) setWriteDeadlineAt(now time.Duration) {
-	timeout := c.server.Timeouts.Write
-	if timeout == 0 {
-		return
-	}
-	if at, due := c.writeDeadline.next(now, timeout); due {
-		c.writeDeadline.at = at
-		_ = c.net.SetWriteDeadline(c.server.epoch.Add(at))
+	if at, due := c.writeDeadline.next(c.server.epoch, now, c.server.Timeouts.Write); due {
+		_ = c.net.SetWriteDeadline(at)
 	}
 }
 

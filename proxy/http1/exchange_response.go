@@ -49,7 +49,8 @@ func (e *Exchange) StartBody(f Framing) error {
 	}
 	e.framing = outgoingFraming(recipient{e.Minor, e.Method(), e.status}, f)
 	e.bytesLeft = e.framing.Length
-	e.closeConn = e.closeConn || e.Close || e.framing.Kind == UntilClose || e.conn.server.keepAlivesDisabled.Load() || e.uploading || e.notWorthDraining()
+	e.closeConn = e.closeConn || e.Close || e.framing.Kind == UntilClose || e.conn.server.keepAlivesDisabled.Load() ||
+		e.uploading || e.notWorthDraining()
 	if !e.out.hasDate {
 		e.out.buf = e.conn.server.date.append(e.out.buf)
 	}
@@ -187,17 +188,6 @@ func (e *Exchange) End() error { return e.EndWith(nil) }
 // EndWith is End with trailer fields. They are sent only if the body is chunked. Fields
 // that are not allowed in a trailer section are dropped.
 func (e *Exchange) EndWith(trailer *Fields) error {
-	return e.endWith(func(h *Head) {
-		if trailer != nil {
-			trailer.DropForbiddenTrailers()
-			h.AddFields(trailer)
-		}
-	})
-}
-
-// endWith is EndWith with a function that adds trailer fields. These must be valid in a
-// trailer section.
-func (e *Exchange) endWith(trailer func(h *Head)) error {
 	switch {
 	case e.stage != responseBody:
 		return ErrResponseState
@@ -208,10 +198,12 @@ func (e *Exchange) endWith(trailer func(h *Head)) error {
 	default:
 		e.beforeEnd()
 	}
-	switch {
-	case e.framing.Kind == Chunked:
+	if e.framing.Kind == Chunked {
 		e.out.buf = append(e.out.buf, lastChunk...)
-		trailer(&e.out)
+		if trailer != nil {
+			trailer.DropForbiddenTrailers()
+			e.out.AddFields(trailer)
+		}
 		e.out.end()
 	}
 	e.stage = responseDone

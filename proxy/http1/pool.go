@@ -276,29 +276,16 @@ func (u *clientConn) setReadDeadline(timeout time.Duration) {
 }
 
 func (u *clientConn) setReadDeadlineAt(now, timeout time.Duration) {
-	if timeout == 0 {
-		if u.readDeadline.at != 0 {
-			u.readDeadline.at = 0
-			_ = u.net.SetReadDeadline(time.Time{})
-		}
-		return
-	}
-	c := u.pool.client
-	if at, due := u.readDeadline.next(now, timeout); due {
-		u.readDeadline.at = at
-		_ = u.net.SetReadDeadline(c.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
+	if at, due := u.readDeadline.next(u.pool.client.epoch, now, timeout); due {
+		_ = u.net.SetReadDeadline(at) // it fails only if the connection is closed, and then the read fails, too
 	}
 }
 
 // setWriteDeadline sets the deadline for writes according to Client.ResponseTimeout.
 func (u *clientConn) setWriteDeadline(now time.Duration) {
 	c := u.pool.client
-	if c.ResponseTimeout == 0 {
-		return
-	}
-	if at, due := u.writeDeadline.next(now, c.ResponseTimeout); due {
-		u.writeDeadline.at = at
-		_ = u.net.SetWriteDeadline(c.epoch.Add(at))
+	if at, due := u.writeDeadline.next(c.epoch, now, c.ResponseTimeout); due {
+		_ = u.net.SetWriteDeadline(at)
 	}
 }
 

@@ -109,7 +109,8 @@ func (c *Certificates) TLSConfig(roots *x509.CertPool) *tls.Config {
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			if roots != nil {
 				next := c.current.Load().Clone()
-				next.ClientAuth, next.ClientCAs, next.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, roots, true
+				next.ClientAuth, next.ClientCAs = tls.RequireAndVerifyClientCert, roots
+				next.SessionTicketsDisabled = true
 				return next, nil
 			}
 			if c.issuer != nil && slices.Equal(hello.SupportedProtos, []string{alpnACME}) {

@@ -79,7 +79,8 @@ func (s *Server) proxyProtocol(l net.Listener) net.Listener {
 		Listener:          l,
 		ReadHeaderTimeout: s.config.Timeouts.Header,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmap(peer.Addr())) {
+			peer, err := netip.ParseAddrPort(o.Upstream.String())
+			if err == nil && balancers.Contains(unmap(peer.Addr())) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil
@@ -104,8 +105,8 @@ func (s *Server) hasHeader(c net.Conn) bool {
 		return false
 	}
 	s.badHeaders.Add(1)
-	now := time.Now().Unix()
-	if last := s.badHeaderLogged.Load(); now-last >= int64(acceptLogInterval.Seconds()) && s.badHeaderLogged.CompareAndSwap(last, now) {
+	now, last := time.Now().Unix(), s.badHeaderLogged.Load()
+	if now-last >= int64(acceptLogInterval.Seconds()) && s.badHeaderLogged.CompareAndSwap(last, now) {
 		s.log.Warn().Err(err).Stringer("peer", behind.Raw().RemoteAddr()).Msg("no valid PROXY protocol header")
 	}
 	return false

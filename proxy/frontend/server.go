@@ -75,7 +75,8 @@ func NewServer(h Handler, c config.Listen, log zerolog.Logger) *Server {
 // setHTTP2 makes h serve HTTP/2.
 func (s *Server) setHTTP2(h http2.Handler) {
 	s.http2 = &http2.Server{
-		Handler: h, MaxHeader: int(s.config.MaxHeader), MaxFields: maxHeaderFields, MaxStreams: maxStreams, Timeouts: s.http1.Timeouts,
+		Handler: h, MaxHeader: int(s.config.MaxHeader), MaxFields: maxHeaderFields, MaxStreams: maxStreams,
+		Timeouts:        s.http1.Timeouts,
 		NewResetCounter: s.newResetCounter, OnPanic: s.http1.OnPanic,
 		OnError: func(err error) { s.log.Debug().Err(err).Msg("connection error") },
 	}
@@ -102,9 +103,11 @@ func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
 	s := &Server{config: c, log: log, tunnels: new(http1.Tunnels), resetTracker: newResetTracker()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
-		Handler:  h,
-		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
-		Timeouts: http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
+		Handler: h,
+		Limits:  http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
+		Timeouts: http1.Timeouts{
+			Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle,
+		},
 		OnPanic: func(v any) {
 			log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
 		},
@@ -205,15 +208,16 @@ func (s *Server) AnnounceClose() {
 // Drain shuts the server down gracefully. It accepts the connections in the backlog and
 // no more. It calls AnnounceClose, closes idle connections, and waits for requests in
 // progress until ctx is done; then it closes the connections that are left and returns
-// an error. WebSockets that are left are closed with status 1001, which is no error. A connection is closed only some time after its client was informed, so
-// that no request in transit is lost.
+// an error. WebSockets that are left are closed with status 1001, which is no error. A
+// connection is closed only some time after its client was informed, so that no request in
+// transit is lost.
 func (s *Server) Drain(ctx context.Context) error {
 	s.AnnounceClose()
 	for _, l := range s.markClosed() {
 		s.closeListener(l)
 	}
 	s.accepting.Wait() // afterwards all accepted connections are counted
-	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
+	s.waitForConnections(ctx)
 	s.stop()
 	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer closeStreams()
@@ -237,11 +241,16 @@ func (s *Server) Drain(ctx context.Context) error {
 	defer stop()
 	err := errors.Join(s.http1.Shutdown(streams), <-ended)
 	<-tunnelsEnded
-	waitUntil(context.Background(), lastResponseWait, func() bool { return s.connections.Load() == 0 }) // their requests are logged
-	if err != nil && !errors.Is(err, net.ErrClosed) {                                                   // the listeners are closed
+	s.waitForConnections(context.Background())        // their requests are logged
+	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are closed
 		return fmt.Errorf("requests aborted at the end of the drain timeout: %w", err)
 	}
 	return nil
+}
+
+// waitForConnections waits until no connection is open, at most for lastResponseWait.
+func (s *Server) waitForConnections(ctx context.Context) {
+	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
 }
 
 // closeListener closes l when its accept backlog is empty, because the kernel resets

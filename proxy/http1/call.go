@@ -48,7 +48,7 @@ type Call struct {
 	upgrade        string
 	acceptTrailers bool // send TE: trailers
 
-	lastRead time.Duration // when the head of the final response was read, and thereby the whole response unless waited is set
+	lastRead time.Duration // when the head of the final response was read, and all of the response unless waited is set
 	waited   bool          // more of the body was read after the head
 
 	requestWritten  bool // the whole request was sent

@@ -21,7 +21,7 @@ type Exchange struct {
 
 	conn *conn
 	in   input
-	out  Head // the response, or the part of it that has not been sent; its buffer is that of a call until the call is answered
+	out  Head // the response, or what has not been sent of it; its buffer is that of a call until the call is answered
 	body Body
 
 	headStarted time.Duration // when the first read of an incomplete head began; 0 if the head came with the first read

@@ -113,7 +113,9 @@ func (e *Exchange) abortRelay(c *Call, err error) error {
 // request body has failed, that is the cause: the upstream cannot respond to a body
 // that it did not get.
 func (c *Call) responseBodyError(err error) *CallError {
-	f := &CallError{Phase: ReadingResponseBody, Err: c.abortedOr(err), Reused: c.Reused(), RequestSent: true, ResponseStarted: true}
+	f := &CallError{
+		Phase: ReadingResponseBody, Err: c.abortedOr(err), Reused: c.Reused(), RequestSent: true, ResponseStarted: true,
+	}
 	c.stopUpload()
 	if cause := c.requestBodyErr(); cause != nil {
 		f.Phase, f.Err = ReadingRequestBody, cause

@@ -40,7 +40,8 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 		return 0, err
 	}
 	r.Close = r.Framing.Kind == UntilClose || !persists(&r.Fields, r.Minor)
-	if r.Status == 205 && r.Framing.Kind != NoBody && r.Framing.Length != 0 { // must have none (RFC 9110 section 15.3.6)
+	if r.Status == 205 && r.Framing.Kind != NoBody && r.Framing.Length != 0 {
+		// It must have no body (RFC 9110 section 15.3.6).
 		r.Framing, r.Close = Framing{NoBody, 0}, true
 	}
 	return r.parser.next, nil

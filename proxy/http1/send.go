@@ -153,7 +153,10 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 
 // newError returns the CallError for err while the request is being sent.
 func (c *Call) newError(err error) *CallError {
-	f := &CallError{Phase: SendingRequest, Err: c.abortedOr(err), Reused: c.conn.reused, RequestSent: true, ResponseStarted: c.responseStarted}
+	f := &CallError{
+		Phase: SendingRequest, Err: c.abortedOr(err), Reused: c.conn.reused,
+		RequestSent: true, ResponseStarted: c.responseStarted,
+	}
 	c.stopUpload()
 	f.BodyConsumed = c.bodyConsumed
 	if cause := c.requestBodyErr(); cause != nil {

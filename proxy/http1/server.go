@@ -74,7 +74,7 @@ const (
 	// Continue response. Afterwards it aborts the exchange if it has written nothing
 	// for Timeouts.Write.
 	AllowHalfClose   HalfClosePolicy = iota
-	AbortOnHalfClose                 // the client is taken to be gone, if the exchange has lasted at least monitorInterval
+	AbortOnHalfClose                 // the client is taken to be gone, if the exchange has lasted for monitorInterval
 )
 
 // prepare initializes s before its first connection.
@@ -82,7 +82,8 @@ func (s *Server) prepare() {
 	s.setupOnce.Do(func() {
 		s.Limits = s.Limits.forRequests()
 		s.epoch = time.Now()
-		s.yields = s.yields || runtime.GOMAXPROCS(0) == 1 // others run anyway, and a yield takes a lock of all processors
+		// With more processors others run anyway, and a yield takes a lock of all processors.
+		s.yields = s.yields || runtime.GOMAXPROCS(0) == 1
 		s.conns = map[*conn]struct{}{}
 		s.exchangePool.New = func() any { return new(Exchange) }
 	})

@@ -13,7 +13,8 @@ import (
 // frames, so that the requests of several streams are read at once.
 const inputSize = 16 << 10
 
-// An input reads from a connection. While it waits, it holds no buffer. Only the goroutine that reads the connection uses it.
+// An input reads from a connection. While it waits, it holds no buffer. Only the goroutine that reads the
+// connection uses it.
 type input struct {
 	c       *conn
 	buf     *[inputSize]byte // nil if there are no unread bytes

@@ -19,7 +19,7 @@ type Balance uint8
 const (
 	RoundRobin  Balance = iota // targets take turns
 	LeastLoaded                // the target with the fewest requests in progress
-	HashBy                     // requests with the same Request.HashBy go to the same target; those without one use round robin
+	HashBy                     // requests with the same Request.HashBy go to the same target; others use round robin
 )
 
 // A backend is a target in one pool. The group's mutex guards its mutable fields.
@@ -207,7 +207,8 @@ type peerLines struct {
 // operator may set one of them, or the client does not use HTTP/1.1.
 func (f *forwarding) peerLines() *peerLines {
 	t := f.request
-	if f.http1.duplex == nil || t.TrustedPeer || len(t.Set) > 0 || !t.Client.IsValid() || t.Client != t.Peer.Addr().Unmap() {
+	if f.http1.duplex == nil || t.TrustedPeer || len(t.Set) > 0 ||
+		!t.Client.IsValid() || t.Client != t.Peer.Addr().Unmap() {
 		return nil
 	}
 	state := f.http1.duplex.Exchange().ConnState()

@@ -59,7 +59,8 @@ type echoSender struct {
 func (s *echoSender) send(*backend, time.Time) error {
 	t := s.request
 	e := echoResponse{
-		Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{},
+		Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery,
+		Headers: map[string][]string{},
 	}
 	length, announced := t.Fields.Value(http1.ContentLength)
 	keep := trailerFilter(t)

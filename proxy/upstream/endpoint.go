@@ -91,7 +91,8 @@ func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[str
 			continue
 		}
 		before, asked := known[host]
-		gone = gone || !asked || slices.ContainsFunc(before, func(a netip.Addr) bool { return !slices.Contains(found, a) })
+		isGone := func(a netip.Addr) bool { return !slices.Contains(found, a) }
+		gone = gone || !asked || slices.ContainsFunc(before, isGone)
 		known[host] = found
 	}
 	return gone
@@ -112,7 +113,9 @@ func (p *Pool) hostnames() []string {
 		if err != nil {
 			host = m.host
 		}
-		if _, err := netip.ParseAddr(host); err != nil && m.socket == "" && m.host != echoHost && host[0] != '[' && !slices.Contains(hosts, host) {
+		_, err = netip.ParseAddr(host)
+		isName := err != nil && host[0] != '[' && m.socket == "" && m.host != echoHost
+		if isName && !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
 		}
 	}
@@ -155,7 +158,8 @@ func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
 	for _, m := range p.backends {
 		s := TargetStatus{
 			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: int(m.inFlight.Sum()),
-			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, &p.config.Health),
+			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks,
+			Share: m.slowStartFactor(now, &p.config.Health),
 		}
 		switch {
 		case p.unhealthy(m):

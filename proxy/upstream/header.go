@@ -172,7 +172,9 @@ type forwardedFields struct{ chain, forwarded, host, proto []string }
 
 // trustedForwarded returns the forwarded fields of a trusted peer.
 func trustedForwarded(f *http1.Fields) forwardedFields {
-	return forwardedFields{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
+	return forwardedFields{
+		f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto"),
+	}
 }
 
 // setPeer writes X-Real-Ip, X-Forwarded-For and X-Forwarded-Proto. The values of a
@@ -342,5 +344,6 @@ func trailerAllowed(name string) bool {
 // operator sets a field with this name, or a decision was based on one.
 func trailerForwardable(name string, t *Request) bool {
 	bare := http.CanonicalHeaderKey(hyphenated(name)) // see spoofs
-	return trailerAllowed(bare) && !isReserved(bare, t) && t.Set[name] == nil && (t.Reserved == nil || !t.Reserved(name))
+	return trailerAllowed(bare) && !isReserved(bare, t) && t.Set[name] == nil &&
+		(t.Reserved == nil || !t.Reserved(name))
 }

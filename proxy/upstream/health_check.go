@@ -135,7 +135,8 @@ func (t *targetHealth) recordCheck(now time.Time, h *Health, good bool) {
 // ejected reports whether t is selected only if no other target is available: it is
 // ejected, or its ejection has ended and one request is already probing it.
 func (t *targetHealth) ejected(now time.Time, h *Health) bool {
-	return now.Before(t.ejectedUntil) || h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold && t.inFlight.Sum() > 0
+	return now.Before(t.ejectedUntil) ||
+		h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold && t.inFlight.Sum() > 0
 }
 
 // slowStartFactor returns the share of its weight that t has. It grows linearly after a

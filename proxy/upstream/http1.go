@@ -318,7 +318,8 @@ func upgradeProtocol(t *Request) string {
 		return ""
 	}
 	wish := t.Fields.Values("Upgrade")
-	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && containsToken(t.Fields.Values("Connection"), "upgrade") {
+	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") &&
+		containsToken(t.Fields.Values("Connection"), "upgrade") {
 		return wish[0]
 	}
 	return ""

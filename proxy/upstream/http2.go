@@ -93,7 +93,9 @@ func setURL(u *url.URL, m *backend, path string) {
 // sockets.
 func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
-		Dialer:           net.Dialer{Timeout: cmp.Or(c.ConnectTimeout, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver},
+		Dialer: net.Dialer{
+			Timeout: cmp.Or(c.ConnectTimeout, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver,
+		},
 		writeTimeout:     cmp.Or(c.ResponseTimeout, defaultResponse),
 		handshakeTimeout: c.TLSHandshakeTimeout,
 		sockets:          sockets,
@@ -219,7 +221,9 @@ func (o *http2Transport) sender(f *forwarding) sender {
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	s.cancel = cancel
 	t, h := f.request, http.Header{}
-	s.template = (&http.Request{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length}).WithContext(ctx)
+	s.template = (&http.Request{
+		Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length,
+	}).WithContext(ctx)
 	if t.Length != 0 {
 		s.body = newRequestBody(f)
 		s.template.Body, s.template.Trailer = s.body, s.body.trailer
@@ -276,7 +280,8 @@ const maxInterim = 100
 func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gotFinal || status == http.StatusContinue || s.interim >= maxInterim { // 100 Continue is sent when the body is read
+	if s.gotFinal || status == http.StatusContinue || s.interim >= maxInterim {
+		// 100 Continue is sent when the body is read.
 		return nil
 	}
 	s.interim++

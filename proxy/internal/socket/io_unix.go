@@ -13,7 +13,7 @@ func raw(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, sysca
 		if err == nil {
 			return n, 0
 		}
-		if errno := err.(syscall.Errno); errno != syscall.EINTR { //nolint:errorlint // system calls return unwrapped errors
+		if errno := err.(syscall.Errno); errno != syscall.EINTR { //nolint:errorlint // it is never wrapped
 			return 0, errno
 		}
 	}

@@ -56,7 +56,7 @@ func netError(nc net.Conn, call string, err error) error {
 }
 
 // ErrWouldBlock is the error of reads that would wait. TLS takes it for one after which it can be read again.
-var ErrWouldBlock net.Error = wouldBlock{}
+var ErrWouldBlock error = wouldBlock{}
 
 type wouldBlock struct{}
 

@@ -51,7 +51,7 @@ func (t *testServer) listenTLS() (addr string, client *tls.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs) })
+	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs, nil) })
 	return addr, &tls.Config{RootCAs: roots, ServerName: "example.com"}
 }
 

@@ -41,9 +41,9 @@ func importMap() map[string][]string {
 		"proxy/config/bundle":              {"proxy/config", "proxy/config/internal/form", "proxy/key"},
 		"proxy/config/internal/form":       {"limiter"}, // for durations
 		"proxy/key":                        {"limiter"},
-		"proxy/http1":                      {"proxy/http1/internal/socket", "proxy/stripe"},
-		"proxy/http1/internal/socket":      nil,
-		"proxy/http2":                      {"proxy/http1"},
+		"proxy/http1":                      {"proxy/internal/socket", "proxy/stripe"},
+		"proxy/internal/socket":      nil,
+		"proxy/http2":                      {"proxy/http1", "proxy/internal/socket"},
 		"proxy/upstream":                   {"limiter", "proxy/http1", "proxy/stripe"},
 		"proxy/respond":                    {"limiter"},
 		"limiter":                          nil,

@@ -12,6 +12,7 @@
 package acme
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -237,16 +238,26 @@ func (m *Manager) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	return m.config.GetCertificate(hello)
 }
 
-// ServeChallenge answers an http-01 challenge (RFC 8555 section 8.3), and reports whether
-// r was one. Challenges are not limited and not logged. A request over TLS, or
-// for a challenge that no process with the same storage has started, is not
-// handled.
-func (m *Manager) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, ChallengePrefix) && r.TLS == nil && m.isManaged(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
+// AnswerChallenge returns the answer to an http-01 challenge, which is sent as text/plain (RFC
+// 8555 section 8.3). It returns false if r, a request without TLS, is not a challenge that a
+// process with the same storage has started.
+func (m *Manager) AnswerChallenge(r *http.Request) (answer []byte, ok bool) {
+	w := answerRecorder{header: http.Header{}}
+	ok = m.isManaged(r.Host) && m.issuer.HandleHTTPChallenge(&w, r)
+	return w.Bytes(), ok
 }
 
-// ChallengePrefix is the path prefix of http-01 challenges.
-const ChallengePrefix = "/.well-known/acme-challenge/"
+// An answerRecorder is the http.ResponseWriter to which certmagic writes an answer.
+type answerRecorder struct {
+	header http.Header
+	bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (a *answerRecorder) Header() http.Header { return a.header }
+
+// WriteHeader implements http.ResponseWriter. It is never called: the status is 200.
+func (*answerRecorder) WriteHeader(int) {}
 
 // isManaged reports whether host is a managed domain; only then is the storage read.
 func (m *Manager) isManaged(host string) bool {

@@ -173,7 +173,7 @@ func (a *authority) authorization(w http.ResponseWriter, r *http.Request) {
 // challenge asks the question, as a client that knows nothing but the name.
 func (a *authority) challenge(w http.ResponseWriter, r *http.Request) {
 	o, n := a.order(r), r.PathValue("n")
-	req, err := http.NewRequest(http.MethodGet, "http://"+a.plain+ChallengePrefix+"token"+n, nil)
+	req, err := http.NewRequest(http.MethodGet, "http://"+a.plain+"/.well-known/acme-challenge/token"+n, nil)
 	if err != nil {
 		a.t.Error(err)
 		return

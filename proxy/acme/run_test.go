@@ -42,9 +42,12 @@ func startManager(t *testing.T, a *authority, storage string, names ...string) *
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !m.ServeChallenge(w, r) {
+		answer, ok := m.AnswerChallenge(r)
+		if !ok {
 			http.NotFound(w, r)
+			return
 		}
+		_, _ = w.Write(answer)
 	})}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup

@@ -205,7 +205,8 @@ func (b *Buffer) Release() {
 // Register registers the metric of the memory in use.
 func (b *Budget) Register(r prometheus.Registerer) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_buffered_body_bytes", Help: "Memory used by request bodies that are buffered to read a key from them.",
+		Name: "weir_buffered_body_bytes",
+		Help: "Memory used by request bodies that are buffered to read a key from them.",
 	}, func() float64 { return float64(b.InUse()) }))
 }
 
@@ -281,7 +282,7 @@ func (r *Reader) before(p []byte) ([]byte, error) {
 	if !r.IsStream && r.received > 0 {
 		within = min(within, bodyRateTolerance+time.Duration(r.received)*(time.Second/minBodyRate)-r.waitTime)
 	}
-	_ = r.Deadlines.SetReadDeadline(time.Now().Add(within)) // without support for deadlines there is no connection to protect
+	_ = r.Deadlines.SetReadDeadline(time.Now().Add(within)) // if it fails, there is no connection to protect
 	return p, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 const routes = `
@@ -68,8 +69,8 @@ func listen(t *testing.T, store limiter.AdminStore, decide string) *listener {
 		t.Fatal(err)
 	}
 	s := &http1.Server{Handler: h.ServeHTTP1}
-	go s.Serve(l)
-	t.Cleanup(func() { s.Close() })
+	go sockettest.Accept(l, s.ServeConn)
+	t.Cleanup(func() { l.Close(); s.Close() })
 	return &listener{t, h, "http://" + l.Addr().String()}
 }
 

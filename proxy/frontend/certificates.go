@@ -2,11 +2,11 @@ package frontend
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -100,43 +100,30 @@ func (c *Certificates) fromIssuer(hello *tls.ClientHelloInfo) (*tls.Certificate,
 	return cert, err
 }
 
-// config returns a TLS configuration that always uses the current certificates.
-func (c *Certificates) config() *tls.Config {
+// TLSConfig returns a TLS configuration that always uses the current certificates. With
+// roots, clients must present a certificate that is signed by one of them (mutual TLS).
+// Sessions are not resumed then, so that each connection presents it.
+func (c *Certificates) TLSConfig(roots *x509.CertPool) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if roots != nil {
+				next := c.current.Load().Clone()
+				next.ClientAuth, next.ClientCAs = tls.RequireAndVerifyClientCert, roots
+				next.SessionTicketsDisabled = true
+				return next, nil
+			}
 			if c.issuer != nil && slices.Equal(hello.SupportedProtos, []string{alpnACME}) {
-				return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{alpnACME}, GetCertificate: c.issuer.Certificate}, nil
+				return &tls.Config{
+					MinVersion: tls.VersionTLS12, NextProtos: []string{alpnACME}, GetCertificate: c.issuer.Certificate,
+				}, nil
 			}
 			return c.current.Load(), nil
 		},
 	}
 }
 
-// mutualConfig is config for clients that must present a certificate signed by one of
-// roots (mutual TLS). Session resumption is disabled, so that each connection presents
-// it.
-func (c *Certificates) mutualConfig(roots *x509.CertPool) *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			next := c.current.Load().Clone()
-			next.ClientAuth, next.ClientCAs, next.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, roots, true
-			return next, nil
-		},
-	}
-}
-
-// TLSConfig returns the configuration of a server of another package: with roots, its clients must present a
-// certificate signed by one of them; nil requires none.
-func (c *Certificates) TLSConfig(roots *x509.CertPool) *tls.Config {
-	if roots == nil {
-		return c.config()
-	}
-	return c.mutualConfig(roots)
-}
-
-// withoutHTTP2 returns c, which is from config or mutualConfig, without HTTP/2 among its protocols.
+// withoutHTTP2 returns c, which is from TLSConfig, without HTTP/2 among its protocols.
 func withoutHTTP2(c *tls.Config) *tls.Config {
 	return &tls.Config{
 		MinVersion: c.MinVersion,
@@ -146,7 +133,7 @@ func withoutHTTP2(c *tls.Config) *tls.Config {
 				return nil, err
 			}
 			next = next.Clone()
-			next.NextProtos = slices.DeleteFunc(slices.Clone(next.NextProtos), func(name string) bool { return name == "h2" })
+			next.NextProtos = slices.DeleteFunc(slices.Clone(next.NextProtos), func(p string) bool { return p == "h2" })
 			return next, nil
 		},
 	}
@@ -169,7 +156,8 @@ func (c *Certificates) Reload() {
 	for i, f := range c.files {
 		pair, err := load(f)
 		if err != nil {
-			c.log.Error().Err(err).Time("served_until", c.pairs[i].Leaf.NotAfter).Msg("certificate not loaded; keeping the previous one")
+			c.log.Error().Err(err).Time("served_until", c.pairs[i].Leaf.NotAfter).
+				Msg("certificate not loaded; keeping the previous one")
 			continue
 		}
 		if !bytes.Equal(pair.Certificate[0], c.pairs[i].Certificate[0]) {
@@ -183,15 +171,17 @@ func (c *Certificates) Reload() {
 	c.swapConfig()
 	for _, i := range loaded {
 		f, leaf := c.files[i], c.pairs[i].Leaf
-		c.log.Info().Str("file", f.Cert).Strs("names", leaf.DNSNames).Time("until", leaf.NotAfter).Msg("certificate loaded")
+		c.log.Info().Str("file", f.Cert).Strs("names", leaf.DNSNames).Time("until", leaf.NotAfter).
+			Msg("certificate loaded")
 		c.warnIfInvalid(f, c.pairs[i])
 	}
 }
 
 // warnIfInvalid logs a warning if a certificate has expired or is not yet valid.
 func (c *Certificates) warnIfInvalid(f config.Pair, pair tls.Certificate) {
-	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
-		c.log.Warn().Str("file", f.Cert).Time("from", pair.Leaf.NotBefore).Time("until", pair.Leaf.NotAfter).Msg("certificate not valid now")
+	from, until := pair.Leaf.NotBefore, pair.Leaf.NotAfter
+	if now := time.Now(); now.After(until) || now.Before(from) {
+		c.log.Warn().Str("file", f.Cert).Time("from", from).Time("until", until).Msg("certificate not valid now")
 	}
 }
 
@@ -199,26 +189,40 @@ func (c *Certificates) warnIfInvalid(f config.Pair, pair tls.Certificate) {
 // that this server controls a name (ACME HTTP-01 challenge, RFC 8555 section 8.3).
 const challengePrefix = "/.well-known/acme-challenge/"
 
-// A ChallengeHandler responds to ACME challenges.
-type ChallengeHandler interface {
-	// ServeChallenge reports whether r was a challenge. If so, it has responded.
-	ServeChallenge(w http.ResponseWriter, r *http.Request) bool
+// A Challenger knows the answers to ACME challenges.
+type Challenger interface {
+	// AnswerChallenge returns the body of the response to r. It returns false if r is not a
+	// challenge.
+	AnswerChallenge(r *http.Request) (answer []byte, ok bool)
 }
 
-// WithChallenges returns a Handler that passes ACME challenges to c and all other
-// requests to next.
-func WithChallenges(next Handler, c ChallengeHandler) Handler { return challengeHandler{next, c} }
+// WithChallenges returns a Handler that responds to ACME challenges with the answers of c,
+// and passes all other requests to next.
+func WithChallenges(next Handler, c Challenger) Handler { return challengeHandler{next, c} }
 
 type challengeHandler struct {
 	Handler
-	challenger ChallengeHandler
+	challenger Challenger
+}
+
+// answer returns the answer to a request without TLS, if it is a challenge.
+func (h challengeHandler) answer(method, host, path string, peer netip.AddrPort) (answer []byte, ok bool) {
+	if !strings.HasPrefix(path, challengePrefix) {
+		return nil, false
+	}
+	path, _, _ = strings.Cut(path, "?")
+	return h.challenger.AnswerChallenge(&http.Request{
+		Method: method, Host: strings.Clone(host), URL: &url.URL{Path: strings.Clone(path)},
+		RemoteAddr: peer.String(), Header: http.Header{},
+	})
 }
 
 // ServeHTTP1 implements Handler.
 func (h challengeHandler) ServeHTTP1(x *http1.Exchange) {
-	if strings.HasPrefix(x.Path(), challengePrefix) {
-		x.ServeNetHTTP(context.Background(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.challenger.ServeChallenge(w, r) }))
-		if x.Committed() {
+	if !x.Secure() {
+		if answer, ok := h.answer(x.Method(), x.Host(), x.Path(), x.Peer()); ok {
+			x.Begin(http.StatusOK).Add("Content-Type", "text/plain")
+			_ = x.Send(answer) // fails if the client is gone
 			return
 		}
 	}
@@ -227,40 +231,16 @@ func (h challengeHandler) ServeHTTP1(x *http1.Exchange) {
 
 // BeginHTTP2 implements Handler.
 func (h challengeHandler) BeginHTTP2(s *http2.Stream) bool {
-	if !s.Secure() && strings.HasPrefix(s.Path, challengePrefix) && h.serveHTTP2(s) {
-		return false
+	if !s.Secure() {
+		if answer, ok := h.answer(s.Method, s.Authority, s.Path, s.Peer()); ok {
+			s.Start(http.StatusOK)
+			s.Add("Content-Type", "text/plain")
+			_ = s.Send(answer) // fails if the client is gone
+			return false
+		}
 	}
 	return h.Handler.BeginHTTP2(s)
 }
-
-// serveHTTP2 reports whether the request was a challenge. If so, it has responded.
-func (h challengeHandler) serveHTTP2(s *http2.Stream) bool {
-	path, _, _ := strings.Cut(s.Path, "?")
-	w := &answerRecorder{header: http.Header{}, status: http.StatusOK}
-	r := &http.Request{Method: s.Method, Host: s.Authority, URL: &url.URL{Path: path}, Body: http.NoBody, Header: http.Header{}}
-	if !h.challenger.ServeChallenge(w, r) {
-		return false
-	}
-	s.Start(w.status)
-	for name, values := range w.header {
-		for _, value := range values {
-			s.Add(name, value)
-		}
-	}
-	_ = s.Send(w.body.Bytes()) // fails if the client is gone
-	return true
-}
-
-// An answerRecorder records an answer to a challenge.
-type answerRecorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (a *answerRecorder) Header() http.Header         { return a.header }
-func (a *answerRecorder) WriteHeader(status int)      { a.status = status }
-func (a *answerRecorder) Write(p []byte) (int, error) { return a.body.Write(p) }
 
 // An expiryCollector exports the expiry time of each certificate; if there are several
 // for one name, that of the first one to expire. The label is a name in a certificate

@@ -99,7 +99,7 @@ func (t *testServer) certificates() (*Certificates, *tls.Config) {
 func (t *testServer) listenTLS() (addr string, client *http.Client) {
 	t.Helper()
 	certs, trusting := t.certificates()
-	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs) })
+	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs, nil) })
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		TLSClientConfig:   trusting,
@@ -226,7 +226,7 @@ func TestCertificates_ByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := startServer(t, "", echo())
-	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	for asked, want := range map[string]string{"first.example": "first.example", "x.b.example": "*.b.example", "other.example": "first.example", "": "first.example"} {
 		if got := certificateAt(t, addr, asked).DNSNames[0]; got != want {
 			t.Errorf("%q is shown %s; want %s", asked, got, want)
@@ -257,7 +257,7 @@ func TestCertificates_AreReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	replaceFile(t, pair.Key, []byte("nonsense"))
 	certs.Reload()
 	f.waitForLog("certificate not loaded; keeping the previous one")
@@ -301,12 +301,8 @@ func (namedHandler) RefuseHTTP1(x *http1.Exchange, _ error) {
 // fixedChallenge answers for one token, as an authority asks for it.
 type fixedChallenge string
 
-func (f fixedChallenge) ServeChallenge(w http.ResponseWriter, r *http.Request) bool {
-	if r.URL.Path != challengePrefix+string(f) {
-		return false
-	}
-	io.WriteString(w, "proof")
-	return true
+func (f fixedChallenge) AnswerChallenge(r *http.Request) ([]byte, bool) {
+	return []byte("proof"), r.URL.Path == challengePrefix+string(f)
 }
 
 // An alsoOfNetHTTP can be started like a handler of net/http, but serves by its own.
@@ -380,7 +376,7 @@ func TestCertificates_OfAnIssuer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+		return sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	}
 	both, alone := serve(pair), serve()
 	if got := certificateAt(t, both, "b.example").DNSNames[0]; got != "a.example" {
@@ -412,7 +408,7 @@ func TestCertificates_Proof(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := startServer(t, "", echo())
-	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "b.example", NextProtos: []string{"acme-tls/1"}})
 	if err != nil {
 		t.Fatal(err)

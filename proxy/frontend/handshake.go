@@ -14,32 +14,20 @@ import (
 
 	"github.com/gaissmai/bart"
 	"github.com/pires/go-proxyproto"
-	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A handshaker performs TLS handshakes, and passes the connections to the server for
-// the negotiated protocol (ALPN).
-type handshaker struct {
-	config       *tls.Config
-	timeout      time.Duration // for one handshake
-	writeTimeout time.Duration
-	log          zerolog.Logger
-
-	http1, http2 func(net.Conn)
-}
-
-// handshake performs the handshake on c. It gives up when ctx is done.
-func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
-	handshakeCtx, cancel := context.WithTimeout(ctx, h.timeout)
+// handshake performs the TLS handshake on c, and serves the negotiated protocol (ALPN).
+func (s *Server) handshake(c net.Conn, config *tls.Config) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeouts.Handshake)
 	defer cancel()
-	t := http1.TLSServer(c, h.config)
-	if err := t.HandshakeContext(handshakeCtx); err != nil {
-		h.log.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("tls handshake failed")
+	t := http1.TLSServer(c, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		s.log.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("tls handshake failed")
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && isHTTP1(plain.RecordHeader[:]) {
-			h.replyPlainHTTP(plain.Conn)
+			s.replyPlainHTTP(plain.Conn)
 		}
 		c.Close()
 		return
@@ -49,9 +37,9 @@ func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
 	case alpnACME:
 		t.Close() // the handshake was all that the validation needs
 	case "h2":
-		h.http2(t)
+		s.http2.ServeConn(t)
 	default:
-		h.http1(t)
+		s.http1.ServeConn(t)
 	}
 }
 
@@ -63,8 +51,8 @@ func isHTTP1(begin []byte) bool {
 
 // replyPlainHTTP sends an error response to a client that uses HTTP on a port for
 // HTTPS.
-func (h *handshaker) replyPlainHTTP(c net.Conn) {
-	_ = c.SetWriteDeadline(time.Now().Add(h.writeTimeout)) // if it fails, so does Write
+func (s *Server) replyPlainHTTP(c net.Conn) {
+	_ = c.SetWriteDeadline(time.Now().Add(s.config.Timeouts.Write)) // if it fails, so does Write
 	const text = "This is a port for HTTPS.\n"
 	r := http.Response{
 		StatusCode: http.StatusBadRequest, ProtoMajor: 1, ProtoMinor: 1, Close: true,
@@ -76,22 +64,23 @@ func (h *handshaker) replyPlainHTTP(c net.Conn) {
 
 // proxyProtocol wraps l so that the client address is read from a PROXY protocol
 // header, version 1 or 2, on connections from trusted load balancers. The header is
-// mandatory there, and must arrive within the timeout. On all other connections it is
+// mandatory there, and must arrive within the timeout for a header. On all other connections it is
 // not accepted: it is an invalid HTTP request, which gets 400. Otherwise any client
 // could choose its address.
-func proxyProtocol(l net.Listener, trusted []netip.Prefix, timeout time.Duration) net.Listener {
-	if len(trusted) == 0 {
+func (s *Server) proxyProtocol(l net.Listener) net.Listener {
+	if len(s.config.ProxyProtocol) == 0 {
 		return l
 	}
 	balancers := new(bart.Lite)
-	for _, p := range trusted {
+	for _, p := range s.config.ProxyProtocol {
 		balancers.Insert(p.Masked())
 	}
 	return &proxyproto.Listener{
 		Listener:          l,
-		ReadHeaderTimeout: timeout,
+		ReadHeaderTimeout: s.config.Timeouts.Header,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmap(peer.Addr())) {
+			peer, err := netip.ParseAddrPort(o.Upstream.String())
+			if err == nil && balancers.Contains(unmap(peer.Addr())) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil
@@ -116,8 +105,8 @@ func (s *Server) hasHeader(c net.Conn) bool {
 		return false
 	}
 	s.badHeaders.Add(1)
-	now := time.Now().Unix()
-	if last := s.badHeaderLogged.Load(); now-last >= int64(acceptLogInterval.Seconds()) && s.badHeaderLogged.CompareAndSwap(last, now) {
+	now, last := time.Now().Unix(), s.badHeaderLogged.Load()
+	if now-last >= int64(acceptLogInterval.Seconds()) && s.badHeaderLogged.CompareAndSwap(last, now) {
 		s.log.Warn().Err(err).Stringer("peer", behind.Raw().RemoteAddr()).Msg("no valid PROXY protocol header")
 	}
 	return false

@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -76,7 +75,8 @@ func NewServer(h Handler, c config.Listen, log zerolog.Logger) *Server {
 // setHTTP2 makes h serve HTTP/2.
 func (s *Server) setHTTP2(h http2.Handler) {
 	s.http2 = &http2.Server{
-		Handler: h, MaxHeader: int(s.config.MaxHeader), MaxFields: maxHeaderFields, MaxStreams: maxStreams, Timeouts: s.http1.Timeouts,
+		Handler: h, MaxHeader: int(s.config.MaxHeader), MaxFields: maxHeaderFields, MaxStreams: maxStreams,
+		Timeouts:        s.http1.Timeouts,
 		NewResetCounter: s.newResetCounter, OnPanic: s.http1.OnPanic,
 		OnError: func(err error) { s.log.Debug().Err(err).Msg("connection error") },
 	}
@@ -103,10 +103,11 @@ func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
 	s := &Server{config: c, log: log, tunnels: new(http1.Tunnels), resetTracker: newResetTracker()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
-		Handler:           h,
-		Limits:            http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
-		Timeouts:          http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
-		FlushAfterHandler: true,
+		Handler: h,
+		Limits:  http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
+		Timeouts: http1.Timeouts{
+			Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle,
+		},
 		OnPanic: func(v any) {
 			log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
 		},
@@ -128,50 +129,25 @@ func fromNetHTTP(h http.Handler) http1.Handler {
 
 // Serve serves connections without TLS from l until Drain: HTTP/1.1, and HTTP/2 with
 // prior knowledge if the configuration allows it. It closes l.
-func (s *Server) Serve(l net.Listener) error {
-	if !s.addListener(l) {
-		return nil
-	}
-	defer s.accepting.Done()
-	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
-		s.resetTracker.delay(s.ctx, c)
-		s.http1.ServeConn(c)
-	})
-}
+func (s *Server) Serve(l net.Listener) error { return s.serve(l, s.http1.ServeConn) }
 
 // ServeTLS serves TLS connections from l until Drain: HTTP/1.1 or HTTP/2, negotiated by
-// ALPN. It closes l.
-func (s *Server) ServeTLS(l net.Listener, c *Certificates) error { return s.serveTLS(l, c.config()) }
-
-// ServeMutualTLS is like ServeTLS, but requires client certificates that are signed by
-// one of roots.
-func (s *Server) ServeMutualTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
-	return s.serveTLS(l, c.mutualConfig(roots))
+// ALPN. With roots, clients must present a certificate that is signed by one of them. It
+// closes l.
+func (s *Server) ServeTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
+	config := c.TLSConfig(roots)
+	if s.http2 == nil {
+		config = withoutHTTP2(config)
+	}
+	return s.serve(l, func(c net.Conn) { s.handshake(c, config) })
 }
 
-func (s *Server) serveTLS(l net.Listener, c *tls.Config) error {
+func (s *Server) serve(l net.Listener, conn func(net.Conn)) error {
 	if !s.addListener(l) {
 		return nil
 	}
 	defer s.accepting.Done()
-	if s.http2 == nil {
-		c = withoutHTTP2(c)
-	}
-	h := &handshaker{
-		config: c, timeout: s.config.Timeouts.Handshake, writeTimeout: s.config.Timeouts.Write, log: s.log,
-		http1: s.http1.ServeConn,
-	}
-	if s.http2 != nil {
-		h.http2 = s.http2.ServeConn
-	}
-	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
-		s.resetTracker.delay(s.ctx, c)
-		h.handshake(s.ctx, c)
-	})
-}
-
-func (s *Server) proxyProtocol(l net.Listener) net.Listener {
-	return proxyProtocol(l, s.config.ProxyProtocol, s.config.Timeouts.Header)
+	return s.accept(s.proxyProtocol(l), conn)
 }
 
 // acceptLogInterval is how often it is logged that connections cannot be accepted.
@@ -190,6 +166,7 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 			go func() {
 				defer s.connections.Add(-1)
 				if s.hasHeader(c) {
+					s.resetTracker.delay(s.ctx, c)
 					serve(c)
 				}
 			}()
@@ -231,15 +208,16 @@ func (s *Server) AnnounceClose() {
 // Drain shuts the server down gracefully. It accepts the connections in the backlog and
 // no more. It calls AnnounceClose, closes idle connections, and waits for requests in
 // progress until ctx is done; then it closes the connections that are left and returns
-// an error. WebSockets that are left are closed with status 1001, which is no error. A connection is closed only some time after its client was informed, so
-// that no request in transit is lost.
+// an error. WebSockets that are left are closed with status 1001, which is no error. A
+// connection is closed only some time after its client was informed, so that no request in
+// transit is lost.
 func (s *Server) Drain(ctx context.Context) error {
 	s.AnnounceClose()
 	for _, l := range s.markClosed() {
 		s.closeListener(l)
 	}
 	s.accepting.Wait() // afterwards all accepted connections are counted
-	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
+	s.waitForConnections(ctx)
 	s.stop()
 	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer closeStreams()
@@ -263,11 +241,16 @@ func (s *Server) Drain(ctx context.Context) error {
 	defer stop()
 	err := errors.Join(s.http1.Shutdown(streams), <-ended)
 	<-tunnelsEnded
-	waitUntil(context.Background(), lastResponseWait, func() bool { return s.connections.Load() == 0 }) // their requests are logged
-	if err != nil && !errors.Is(err, net.ErrClosed) {                                                   // the listeners are closed
+	s.waitForConnections(context.Background())        // their requests are logged
+	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are closed
 		return fmt.Errorf("requests aborted at the end of the drain timeout: %w", err)
 	}
 	return nil
+}
+
+// waitForConnections waits until no connection is open, at most for lastResponseWait.
+func (s *Server) waitForConnections(ctx context.Context) {
+	waitUntil(ctx, lastResponseWait, func() bool { return s.connections.Load() == 0 })
 }
 
 // closeListener closes l when its accept backlog is empty, because the kernel resets

@@ -203,7 +203,7 @@ func TestDrain_ServesWhoIsInTheHandshake(t *testing.T) {
 			t.Fatal(err)
 		}
 		var served sync.WaitGroup
-		served.Go(func() { s.ServeTLS(l, certificates) })
+		served.Go(func() { s.ServeTLS(l, certificates, nil) })
 		raw, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)

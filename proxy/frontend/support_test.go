@@ -76,7 +76,7 @@ func plainTransport(f *testServer) { f.serve = f.server.Serve }
 func tlsTransport(f *testServer) {
 	certs, client := f.certificates()
 	f.client = client
-	f.serve = func(l net.Listener) error { return f.server.ServeTLS(l, certs) }
+	f.serve = func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) }
 }
 
 // bounds are what a file says of listen.

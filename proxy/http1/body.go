@@ -222,9 +222,10 @@ func (b *Body) consumeChunk(buf []byte) ([]byte, error) {
 	if b.skip.bytes > 0 {
 		return nil, b.skipTrailer()
 	}
-	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields, b.limits.lenient})
+	done, err := b.parser.parse(buf, &b.trailer, fieldLimits{maxTrailer, maxTrailerFields, b.limits.lenient})
 	switch {
-	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooManyFields): // the message is whole without them (RFC 9110 section 6.5.1)
+	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooManyFields):
+		// The message is whole without them (RFC 9110 section 6.5.1).
 		b.trailer.Reset()
 		return nil, b.skipTrailer()
 	case err != nil:
@@ -290,7 +291,7 @@ func (b *Body) done() bool {
 	if b.err == nil && b.framing.Kind == Chunked && b.chunks.state == atDataCR {
 		b.peekEnd()
 	}
-	return b.err == io.EOF //nolint:errorlint // the error is never wrapped, and done is called several times per exchange
+	return b.err == io.EOF //nolint:errorlint // it is never wrapped, and done is called several times per exchange
 }
 
 // peekEnd consumes the end of a chunked body without trailer fields if it is in the

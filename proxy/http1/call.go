@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -47,7 +48,7 @@ type Call struct {
 	upgrade        string
 	acceptTrailers bool // send TE: trailers
 
-	lastRead time.Duration // when the head of the final response was read, and thereby the whole response unless waited is set
+	lastRead time.Duration // when the head of the final response was read, and all of the response unless waited is set
 	waited   bool          // more of the body was read after the head
 
 	requestWritten  bool // the whole request was sent
@@ -264,10 +265,9 @@ type Client struct {
 	ExpectContinueTimeout time.Duration
 	// MaxIdleConns is the maximum number of idle connections per pool, by default 512.
 	// IdleConnTimeout is how long a connection may be idle before it is closed, by
-	// default 30 s. MaxConnAge is the maximum age of a connection that is used again; 0
-	// means no maximum.
-	MaxIdleConns                int
-	IdleConnTimeout, MaxConnAge time.Duration
+	// default 30 s.
+	MaxIdleConns    int
+	IdleConnTimeout time.Duration
 
 	setupOnce sync.Once
 	buffers   bufferPool
@@ -290,17 +290,8 @@ func (c *Client) prepare() {
 	c.setupOnce.Do(func() {
 		c.Limits = c.Limits.forResponses()
 		c.epoch = time.Now()
-		for _, d := range []struct {
-			field     *time.Duration
-			otherwise time.Duration
-		}{{&c.ExpectContinueTimeout, time.Second}, {&c.IdleConnTimeout, 30 * time.Second}} {
-			if *d.field == 0 {
-				*d.field = d.otherwise
-			}
-		}
-		if c.MaxIdleConns == 0 {
-			c.MaxIdleConns = 512
-		}
+		c.ExpectContinueTimeout = cmp.Or(c.ExpectContinueTimeout, time.Second)
+		c.IdleConnTimeout, c.MaxIdleConns = cmp.Or(c.IdleConnTimeout, 30*time.Second), cmp.Or(c.MaxIdleConns, 512)
 		if c.stripes == nil {
 			c.stripes = stripesOf(runtime.GOMAXPROCS(0), c.MaxIdleConns)
 		}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // The clients of exchanges that wait are checked every monitorInterval. The checks of
@@ -40,13 +40,13 @@ type clientMonitor struct {
 	writes atomic.Uint32 // number of writes of final responses to the client
 
 	mu       sync.Mutex // held during a check; guards the fields below
-	listed   bool       // the connection is in Server.monitored, which it leaves when monitorClients finds that it does not wait
+	listed   bool       // the connection is in Server.monitored, until monitorClients finds that it does not wait
 	aborters []Aborter  // what waits: the Context of the request, a Call, or both
 	// A check uses these fields only if there is an aborter.
 	nextCheck      time.Duration // time of the next check
 	noProbe        bool          // do not probe: HTTP/1.0, or the client waits for a real 100 Continue
 	probed         bool
-	writesBefore   uint32        // value of writes when the request arrived: if it is another one, the response has started
+	writesBefore   uint32        // writes when the request arrived: if they are more, the response has started
 	lastWrites     uint32        // value of writes at the last check
 	unchangedSince time.Duration // time since which writes has been lastWrites; 0 before the first check
 }
@@ -221,7 +221,7 @@ func (c *conn) checkClient(now, waited time.Duration) {
 		return
 	}
 	w.nextCheck = now + min(waited, maxMonitorInterval)
-	if p := socket.StateOf(c.socket); c.looksGone(p) || p == socket.HalfClosed && c.clientStalled(now) {
+	if p := c.socket.State(); c.looksGone(p) || p == socket.HalfClosed && c.clientStalled(now) {
 		w.abortLocked()
 	}
 }

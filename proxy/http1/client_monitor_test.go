@@ -249,7 +249,6 @@ func TestReadYield_OfAConnection(t *testing.T) {
 		requests <- request{x.conn.yield, x.waited, before}
 		says(x)
 	}, func(s *Server) {
-		afterHandler(s)
 		s.yields = true
 	})
 	for path, waits := range map[string]bool{"/": false, "/forward": true} {

@@ -8,10 +8,9 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // A conn is one client connection. Its fields belong to the goroutine that serves the
@@ -19,26 +18,19 @@ import (
 type conn struct {
 	server        *Server
 	net           net.Conn
-	rawConn       syscall.RawConn       // of net; nil if net is not a plain socket (TLS, PROXY protocol)
-	secure        *socket.TLSConn       // below net; nil during the first request, and if net is not TLS over a plain socket
-	socket        syscall.RawConn       // the socket below net, for polling; nil if there is none
+	socket        socket.Conn           // of net
 	readFirstFunc func(fd uintptr) bool // c.readFirst; a method value made once, to avoid an allocation per call
 	tls           bool                  // net is a *tls.Conn
 	peer          netip.AddrPort        // valid if peerKnown
 	peerKnown     bool
 	x             *Exchange // nil while no byte of a request has been read
-	firstRead     struct {
-		n   int
-		err error
-	} // result of readFirst
-	yield        readYield
-	oneByte      [1]byte // buffer for the first byte of a request if rawConn and secure are nil
-	writeOp      socket.WriteOp
-	writeStep    func(fd uintptr) bool // writeOp.Step, made once
-	writeGuard   writeGuard
-	firstRequest bool // the first request of the connection has not ended
-	handedOver   bool // the connection belongs to another owner
-	handlerState any  // see Exchange.ConnState
+	firstReadErr  error     // of readFirst
+	yield         readYield
+	oneByte       [1]byte // buffer for the first byte of a request if the socket cannot be read
+	writeGuard    writeGuard
+	firstRequest  bool // the first request of the connection has not ended
+	handedOver    bool // the connection belongs to another owner
+	handlerState  any  // see Exchange.ConnState
 
 	writeDeadline deadline
 	state         atomic.Uint32 // shared
@@ -64,16 +56,9 @@ const (
 var errIdleEnded = errors.New("idle connection closed")
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, net: nc, firstRequest: true}
-	c.socket = socket.Of(nc)
+	c := &conn{server: s, net: nc, socket: socket.New(nc), firstRequest: true}
 	_, c.tls = nc.(*tls.Conn)
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		if socket.CanPoll {
-			c.rawConn = c.socket
-		}
-	}
-	c.readFirstFunc, c.writeStep = c.readFirst, c.writeOp.Step
+	c.readFirstFunc = c.readFirst
 	return c
 }
 
@@ -85,48 +70,38 @@ type deadline struct {
 	at time.Duration // since the epoch of the server or client; 0 if no deadline is set
 }
 
-// next returns the deadline for an operation that may take until now+timeout. due is
-// false if the current deadline can stay.
-func (d *deadline) next(now, timeout time.Duration) (at time.Duration, due bool) {
+// next returns the deadline to be set for an operation that may take until now+timeout, or
+// the zero Time to remove it if timeout is 0. due is false if the current deadline can stay.
+func (d *deadline) next(epoch time.Time, now, timeout time.Duration) (at time.Time, due bool) {
+	if timeout == 0 {
+		due, d.at = d.at != 0, 0
+		return time.Time{}, due
+	}
 	slack := min(timeout/8, time.Second)
 	want := now + timeout
 	if d.at >= want && d.at <= want+slack {
-		return d.at, false
+		return time.Time{}, false
 	}
-	return want + slack, true
+	d.at = want + slack
+	return epoch.Add(d.at), true
 }
 
 // setReadDeadline sets the deadline for reads to now+timeout, or removes it if timeout
 // is 0. The caller holds c.mu, or no upload is running.
 func (c *conn) setReadDeadline(now, timeout time.Duration) {
-	if timeout == 0 {
-		c.clearReadDeadline()
-		return
-	}
-	if at, due := c.readDeadline.next(now, timeout); due {
-		c.readDeadline.at = at
-		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
+	if at, due := c.readDeadline.next(c.server.epoch, now, timeout); due {
+		_ = c.net.SetReadDeadline(at) // it fails only if the connection is closed, and then the read fails, too
 	}
 }
 
-func (c *conn) clearReadDeadline() {
-	if c.readDeadline.at != 0 {
-		c.readDeadline.at = 0
-		_ = c.net.SetReadDeadline(time.Time{})
-	}
-}
+func (c *conn) clearReadDeadline() { c.setReadDeadline(0, 0) }
 
 // setWriteDeadline sets the deadline for writes according to Timeouts.Write.
 func (c *conn) setWriteDeadline() { c.setWriteDeadlineAt(c.server.now()) }
 
 func (c *conn) setWriteDeadlineAt(now time.Duration) {
-	timeout := c.server.Timeouts.Write
-	if timeout == 0 {
-		return
-	}
-	if at, due := c.writeDeadline.next(now, timeout); due {
-		c.writeDeadline.at = at
-		_ = c.net.SetWriteDeadline(c.server.epoch.Add(at))
+	if at, due := c.writeDeadline.next(c.server.epoch, now, c.server.Timeouts.Write); due {
+		_ = c.net.SetWriteDeadline(at)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // serve reads requests and calls the handler until the connection ends. Any error ends
@@ -77,7 +77,7 @@ func (c *conn) readHead() error {
 			}
 			if n > 0 { // an empty line before a request (RFC 9112 section 2.2)
 				x.in.r += n
-				if empty++; empty > c.server.Limits.EmptyLines {
+				if empty++; empty > maxEmptyLines {
 					return ErrRequestLine
 				}
 				continue
@@ -193,7 +193,8 @@ func (c *conn) finishExchange() bool {
 	x := c.x
 	c.monitor.stop()
 	if c.firstRequest {
-		c.firstRequest, c.secure = false, socket.TLSOf(c.net) // the handshake is complete
+		c.firstRequest = false
+		c.socket.FindTLS()
 	}
 	if x.stage == responseDone && !x.aborted && !c.canDelayWrite() {
 		_ = x.Flush() // the error is in x.err
@@ -210,7 +211,7 @@ func (c *conn) finishExchange() bool {
 		x.closeConn = true
 	}
 	if x.closeConn {
-		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || socket.StateOf(c.socket) == socket.Readable {
+		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || c.socket.State() == socket.Readable {
 			c.linger()
 		}
 		return false
@@ -226,18 +227,19 @@ func (c *conn) finishExchange() bool {
 // costs less: there is nothing else to do before that.
 func (c *conn) canDelayWrite() bool {
 	x := c.x
-	return c.rawConn != nil && x.err == nil && !x.hijacked && !x.closeConn && (x.Body() == nil || x.body.done()) && len(x.in.unread()) == 0
+	return c.socket.IsPlain && x.err == nil && !x.hijacked && !x.closeConn && (x.Body() == nil || x.body.done()) &&
+		len(x.in.unread()) == 0
 }
 
 // drainBody reads the rest of a body that the handler has not read. It gives up after
-// Limits.Drain bytes.
+// maxDrained bytes.
 func (c *conn) drainBody(b *Body) bool {
 	if b.err != nil || c.x.closeConn || b.maxBytes > 0 && b.received > b.maxBytes {
 		return false
 	}
 	c.bodyUnbounded, b.maxBytes = false, 0
 	c.x.in.discardRest()
-	for read := 0; read <= c.server.Limits.Drain; {
+	for read := 0; read <= maxDrained; {
 		data, err := b.Next()
 		if err != nil {
 			return errors.Is(err, io.EOF)

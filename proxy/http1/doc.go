@@ -73,14 +73,14 @@
 //   - The recipient can detect that a message is truncated. The last chunk is not sent,
 //     and a response that is delimited by the end of the connection ends with a reset.
 //   - A client gets at most one 100 Continue, and none after the final response has
-//     begun. It gets the first Limits.Interim other interim responses, and none if it
+//     begun. It gets the first 100 other interim responses, and none if it
 //     uses HTTP/1.0. More of them are dropped. Each one restarts the timeout of the
 //     response, until ten times that timeout have passed.
 //   - Bytes that follow a request for an upgrade are not forwarded before the upstream
 //     has responded with 101 to that request. Without such a response they are the next
 //     request.
 //   - A response never waits for the rest of its request. If the rest is at most
-//     Limits.Drain bytes, it is discarded and the connection is kept. Otherwise the
+//     256 KiB, it is discarded and the connection is kept. Otherwise the
 //     response announces the end of the connection, and the connection lingers so that
 //     the client can read the response.
 //   - Every wait has a timeout: those of Timeouts on the client's side and those of
@@ -130,7 +130,7 @@
 // response of an upstream becomes a CallError. Each reason is an error of its own, so
 // that it can be counted.
 //
-//	ErrRequestLine    more than Limits.EmptyLines empty lines               9112 2.2
+//	ErrRequestLine    more than 4 empty lines                               9112 2.2
 //	ErrMethod         not a token, longer than 32 bytes, other separators   9112 3, 9110 9.1
 //	ErrConnect        CONNECT: tunnels are not supported                    9110 9.3.6
 //	ErrTarget         not /..., http(s)://host..., or * for OPTIONS;        9112 3.2

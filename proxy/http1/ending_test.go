@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -131,35 +131,27 @@ func TestServer_PanicTruncatesTheResponse(t *testing.T) {
 	})
 }
 
-// With FlushAfterHandler what ends an answer comes when its handler has returned, and without
-// it at once.
-func TestFlushAfterHandler(t *testing.T) {
+// What ends an answer comes when its handler has returned.
+func TestEnd_IsSentAfterTheHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
-		for _, late := range []bool{true, false} {
-			answered, let := make(chan struct{}), make(chan struct{})
-			p := serving(t, func(x *Exchange) {
-				says(x)
-				close(answered)
-				<-let
-			}, func(s *Server) { s.FlushAfterHandler = late })
-			w := p.dial(t, lined("GET /late HTTP/1.1|Host: a|Connection: close||"))
-			await.Value(t, answered, "answer")
-			if late {
-				if _, ok := w.Conn.(*net.TCPConn); ok { // a read of TLS that has failed fails for good
-					if got := come(t, w); got != "" {
-						t.Errorf("%q came before the handler had returned", got)
-					}
-				}
-				close(let)
+		answered, let := make(chan struct{}), make(chan struct{})
+		p := serving(t, func(x *Exchange) {
+			says(x)
+			close(answered)
+			<-let
+		}, nil)
+		w := p.dial(t, lined("GET /late HTTP/1.1|Host: a|Connection: close||"))
+		await.Value(t, answered, "answer")
+		if _, ok := w.Conn.(*net.TCPConn); ok { // a read of TLS that has failed fails for good
+			if got := come(t, w); got != "" {
+				t.Errorf("%q came before the handler had returned", got)
 			}
-			if _, body := w.WantStatus(200); body != "/late" {
-				t.Errorf("got %q", body)
-			}
-			if !late {
-				close(let)
-			}
-			w.WantClosed()
 		}
+		close(let)
+		if _, body := w.WantStatus(200); body != "/late" {
+			t.Errorf("got %q", body)
+		}
+		w.WantClosed()
 	})
 }
 
@@ -231,13 +223,10 @@ func fills(x *Exchange) {
 	_ = x.Send([]byte(x.Path()))
 }
 
-// afterHandler delays the end of each response until its handler has returned.
-func afterHandler(s *Server) { s.FlushAfterHandler = true }
-
 // A response that is longer than what the socket accepts arrives whole, and the
 // connection is kept.
 func TestDelayedWrite_BlockedByClient(t *testing.T) {
-	p := serving(t, fills, afterHandler)
+	p := serving(t, fills, nil)
 	w := p.dial(t, "")
 	for _, path := range []string{"/1", "/2"} {
 		w.Send(lined("GET " + path + " HTTP/1.1|Host: a||"))
@@ -250,7 +239,6 @@ func TestDelayedWrite_BlockedByClient(t *testing.T) {
 // A response is sent even if the time for the next request is over at once.
 func TestDelayedWrite_IdleTimeoutPassed(t *testing.T) {
 	p := serving(t, says, func(s *Server) {
-		afterHandler(s)
 		s.Timeouts = Timeouts{Header: time.Minute, Idle: time.Nanosecond}
 	})
 	w := p.dial(t, lined("GET /1 HTTP/1.1|Host: a||"))
@@ -271,14 +259,14 @@ func TestDelayedWrite_DuringShutdown(t *testing.T) {
 				if c := x.conn; x.Path() == "/1" {
 					served <- struct{}{}
 					<-sent
-					await.Until(t, "request", func() bool { return another == "" || socket.StateOf(x.conn.socket) == socket.Readable })
+					await.Until(t, "request", func() bool { return another == "" || x.conn.socket.State() == socket.Readable })
 					c.readFirstFunc = func(fd uintptr) bool {
 						c.readFirstFunc = c.readFirst
 						c.endIdleWait()
 						return c.readFirst(fd)
 					}
 				}
-			}, afterHandler)
+			}, nil)
 			w := p.dial(t, lined("GET /1 HTTP/1.1|Host: a||"))
 			await.Value(t, served, "request")
 			w.Send(lined(another))
@@ -304,9 +292,8 @@ func TestDelayedWrite_ClientReset(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		says(x)
 		served <- struct{}{}
-		await.Until(t, "reset", func() bool { return socket.StateOf(x.conn.socket) == socket.Reset })
+		await.Until(t, "reset", func() bool { return x.conn.socket.State() == socket.Reset })
 	}, func(s *Server) {
-		afterHandler(s)
 		s.OnClose = func(_ net.Conn, err error) { closed <- err }
 	})
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
@@ -332,7 +319,6 @@ func TestDelayedWrite_PanicsIfAnotherWrites(t *testing.T) {
 				x.conn.writeGuard.begin() // as a write that has not ended
 				respond(x)
 			}, func(s *Server) {
-				afterHandler(s)
 				s.OnPanic = func(v any) { panics <- v }
 			})
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))

@@ -84,7 +84,8 @@ type CallError struct {
 }
 
 func (c *CallError) Error() string {
-	return [...]string{"connect", "tls handshake", "send request", "read request body", "read response"}[c.Phase] + ": " + c.Err.Error()
+	phases := [...]string{"connect", "tls handshake", "send request", "read request body", "read response"}
+	return phases[c.Phase] + ": " + c.Err.Error()
 }
 
 // Unwrap returns the underlying error.

@@ -16,7 +16,16 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		go func() { _ = (&http1.Server{Handler: h}).Serve(l) }()
+		s := &http1.Server{Handler: h}
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go s.ServeConn(c)
+			}
+		}()
 		return l.Addr().String()
 	}
 	origin := listen(func(x *http1.Exchange) {

@@ -4,8 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"time"
-
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // An Exchange is one request and its response. Only the goroutine that runs the Handler
@@ -23,7 +21,7 @@ type Exchange struct {
 
 	conn *conn
 	in   input
-	out  Head // the response, or the part of it that has not been sent; its buffer is that of a call until the call is answered
+	out  Head // the response, or what has not been sent of it; its buffer is that of a call until the call is answered
 	body Body
 
 	headStarted time.Duration // when the first read of an incomplete head began; 0 if the head came with the first read
@@ -128,4 +126,4 @@ func (e *Exchange) Abort() { e.aborted = true }
 
 // LooksGone reports whether the client is gone, by Server.HalfClose and what the socket shows at this
 // moment. It costs one system call.
-func (e *Exchange) LooksGone() bool { return e.conn.looksGone(socket.StateOf(e.conn.socket)) }
+func (e *Exchange) LooksGone() bool { return e.conn.looksGone(e.conn.socket.State()) }

@@ -49,7 +49,8 @@ func (e *Exchange) StartBody(f Framing) error {
 	}
 	e.framing = outgoingFraming(recipient{e.Minor, e.Method(), e.status}, f)
 	e.bytesLeft = e.framing.Length
-	e.closeConn = e.closeConn || e.Close || e.framing.Kind == UntilClose || e.conn.server.keepAlivesDisabled.Load() || e.uploading || e.notWorthDraining()
+	e.closeConn = e.closeConn || e.Close || e.framing.Kind == UntilClose || e.conn.server.keepAlivesDisabled.Load() ||
+		e.uploading || e.notWorthDraining()
 	if !e.out.hasDate {
 		e.out.buf = e.conn.server.date.append(e.out.buf)
 	}
@@ -93,7 +94,7 @@ func (e *Exchange) notWorthDraining() bool {
 	if b == nil || b.done() {
 		return false
 	}
-	return b.err != nil || e.Expects() && !e.continued || b.bytesLeft > int64(e.conn.server.Limits.Drain)
+	return b.err != nil || e.Expects() && !e.continued || b.bytesLeft > maxDrained
 }
 
 // Write writes a part of the response body. Small writes are buffered until Flush or
@@ -179,24 +180,14 @@ func (e *Exchange) flush(now time.Duration) error {
 	return e.err
 }
 
-// End completes the response and sends what is buffered. If the body is shorter than
-// announced, it returns ErrBodyTooShort, and the connection is aborted.
+// End completes the response. What is buffered is sent when the handler has returned, so
+// that a client that has read the whole response can rely on the handler's effects. If the
+// body is shorter than announced, it returns ErrBodyTooShort, and the connection is aborted.
 func (e *Exchange) End() error { return e.EndWith(nil) }
 
 // EndWith is End with trailer fields. They are sent only if the body is chunked. Fields
 // that are not allowed in a trailer section are dropped.
 func (e *Exchange) EndWith(trailer *Fields) error {
-	return e.endWith(func(h *Head) {
-		if trailer != nil {
-			trailer.DropForbiddenTrailers()
-			h.AddFields(trailer)
-		}
-	})
-}
-
-// endWith is EndWith with a function that adds trailer fields. These must be valid in a
-// trailer section.
-func (e *Exchange) endWith(trailer func(h *Head)) error {
 	switch {
 	case e.stage != responseBody:
 		return ErrResponseState
@@ -207,16 +198,13 @@ func (e *Exchange) endWith(trailer func(h *Head)) error {
 	default:
 		e.beforeEnd()
 	}
-	switch {
-	case e.framing.Kind == Chunked:
+	if e.framing.Kind == Chunked {
 		e.out.buf = append(e.out.buf, lastChunk...)
-		trailer(&e.out)
-		e.out.end()
-	}
-	if !e.conn.server.FlushAfterHandler {
-		if err := e.Flush(); err != nil {
-			return err
+		if trailer != nil {
+			trailer.DropForbiddenTrailers()
+			e.out.AddFields(trailer)
 		}
+		e.out.end()
 	}
 	e.stage = responseDone
 	return nil

@@ -71,7 +71,8 @@ func (p *fieldParser) lines(f *Fields, limits fieldLimits) (done bool, err error
 			return false, ErrTooManyFields
 		}
 		f.lines = append(f.lines, fieldLine{
-			name: uint32(at), nameEnd: uint32(at + name), value: uint32(value), valueEnd: uint32(end), id: id, generated: generated,
+			name: uint32(at), nameEnd: uint32(at + name), value: uint32(value), valueEnd: uint32(end),
+			id: id, generated: generated,
 		})
 		f.present |= 1 << id
 		if id == Connection {
@@ -118,7 +119,8 @@ func (f *Fields) otherName(b []byte, limits fieldLimits) (id Name, end, colon in
 		return Other, 0, 0, ErrFieldName
 	}
 	f.unusualNames = f.unusualNames || common == 0
-	return nameOf(bufString(b, 0, uint32(end))), end, colon, nil // Other, unless knownName has omitted the end of the buffer
+	id = nameOf(bufString(b, 0, uint32(end))) // Other, unless knownName has omitted the end of the buffer
+	return id, end, colon, nil
 }
 
 // trimBlanks returns the range of b without the SP and HTAB at its ends.

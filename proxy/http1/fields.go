@@ -228,7 +228,7 @@ func (f *Fields) Values(name string) []string {
 func (f *Fields) Add(name, value string) {
 	n := nameOf(name)
 	f.add(n, name, value)
-	f.unusualNames = f.unusualNames || n == Other && !allOf(name, plainChar) // no well-known name has unusual characters
+	f.unusualNames = f.unusualNames || n == Other && !allOf(name, plainChar) // no well-known name is unusual
 }
 
 // add adds a line whose name, in any case, is that of n.
@@ -312,7 +312,9 @@ func (f *Fields) AddHTTP2(name, value string) error {
 	buf = append(buf, ": "...)
 	at := uint32(len(buf))
 	buf = append(buf, value...)
-	f.lines = append(f.lines, fieldLine{name: from, nameEnd: colon, value: at, valueEnd: uint32(len(buf)), id: n, generated: true})
+	f.lines = append(f.lines, fieldLine{
+		name: from, nameEnd: colon, value: at, valueEnd: uint32(len(buf)), id: n, generated: true,
+	})
 	f.buf = append(buf, "\r\n"...)
 	f.present |= 1 << n
 	return nil

@@ -195,7 +195,7 @@ func (c *chunkedReader) next(b []byte, l *Limits) (skip, data int, err error) {
 func (c *chunkedReader) step(b byte, l *Limits) error {
 	switch c.state {
 	case inSize, afterSize, inExtension, inQuoted, inQuotedBy:
-		if c.line++; c.line > l.ChunkLine {
+		if c.line++; c.line > l.chunkLine {
 			return ErrChunkLine
 		}
 		if c.state <= afterSize {
@@ -269,7 +269,7 @@ func (c *chunkedReader) beginChunk(l *Limits) error {
 		return nil
 	}
 	c.overhead = max(c.overhead+c.line-freeOverhead-int(min(c.left, 1<<20)), 0)
-	if c.overhead > l.ChunkOverhead {
+	if c.overhead > l.chunkOverhead {
 		return ErrChunkOverhead
 	}
 	c.state = inData

@@ -299,7 +299,7 @@ func FuzzChunked(f *testing.F) {
 func lined(s string) string { return strings.ReplaceAll(s, "|", "\r\n") }
 
 func limits() *Limits {
-	l := Limits{}.withDefaults()
+	l := Limits{}.forRequests()
 	return &l
 }
 

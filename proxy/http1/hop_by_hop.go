@@ -2,14 +2,16 @@ package http1
 
 // hopByHop is the set of hop-by-hop fields, which concern only one connection (RFC 9110
 // section 7.6.1), and of the fields that define the framing. A proxy generates its own.
-const hopByHop NameSet = 1<<Connection | 1<<KeepAlive | 1<<ProxyConnection | 1<<TE | 1<<Trailer | 1<<TransferEncoding | 1<<Upgrade |
-	1<<ProxyAuthenticate | 1<<ProxyAuthorization | 1<<HTTP2Settings | 1<<ContentLength
+const hopByHop NameSet = 1<<Connection | 1<<KeepAlive | 1<<ProxyConnection | 1<<TE | 1<<Trailer |
+	1<<TransferEncoding | 1<<Upgrade | 1<<ProxyAuthenticate | 1<<ProxyAuthorization |
+	1<<HTTP2Settings | 1<<ContentLength
 
 // forbiddenTrailers is the set of well-known fields that are not allowed in a trailer
 // section: those that concern framing, routing, authentication or the processing of the
 // message (RFC 9110 section 6.5.1).
-const forbiddenTrailers NameSet = hopByHop | 1<<Host | 1<<ContentType | 1<<ContentEncoding | 1<<ContentRange | 1<<Expect | 1<<Via | 1<<MaxForwards | 1<<Forwarded |
-	1<<XForwardedFor | 1<<XForwardedHost | 1<<XForwardedProto | 1<<XRealIP | 1<<XRequestID | 1<<Date | 1<<WWWAuthenticate |
+const forbiddenTrailers NameSet = hopByHop | 1<<Host | 1<<ContentType | 1<<ContentEncoding | 1<<ContentRange |
+	1<<Expect | 1<<Via | 1<<MaxForwards | 1<<Forwarded | 1<<XForwardedFor | 1<<XForwardedHost |
+	1<<XForwardedProto | 1<<XRealIP | 1<<XRequestID | 1<<Date | 1<<WWWAuthenticate |
 	1<<Authorization | 1<<Cookie | 1<<SetCookie | 1<<AltSvc | 1<<RateLimit | 1<<RateLimitPolicy | 1<<RetryAfter |
 	1<<CacheControl | 1<<Age | 1<<Proxy
 
@@ -103,6 +105,9 @@ func (f *Fields) hasToken(n Name, small string) bool {
 	}
 	return false
 }
+
+// AllowedInTrailer reports whether DropForbiddenTrailers leaves fields with this name.
+func AllowedInTrailer(name string) bool { return !nameOf(name).in(forbiddenTrailers) }
 
 // DropForbiddenTrailers drops the fields that are not allowed in a trailer section.
 func (f *Fields) DropForbiddenTrailers() { f.DropSet(forbiddenTrailers) }

@@ -4,7 +4,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // An input holds bytes that were read from a connection and not consumed yet. The head
@@ -182,7 +182,7 @@ type idleRead chan error // receives the result of the read
 // beginIdleRead begins the read, unless the socket of u can be polled. It reports
 // whether u can be kept.
 func (u *clientConn) beginIdleRead() bool {
-	if u.probe.Raw() != nil {
+	if u.socket.Raw != nil {
 		return true
 	}
 	if u.idleRead == nil {

@@ -12,9 +12,9 @@ import (
 
 // ServeNetHTTP serves e with a handler for net/http. It is meant for requests that are
 // rare, and for code that also serves HTTP/2. All strings that the handler gets are
-// copies. The handler cannot hijack the connection, set deadlines, or use trailers and 1xx responses. If it starts the
-// response before it has read the request body, the connection is closed after the
-// response.
+// copies. The handler cannot hijack the connection, set deadlines, or use trailers and
+// 1xx responses. If it starts the response before it has read the request body, the
+// connection is closed after the response.
 func (e *Exchange) ServeNetHTTP(ctx context.Context, h http.Handler) {
 	w := &netHTTPWriter{header: http.Header{}}
 	w.duplex.Open(e)
@@ -28,7 +28,8 @@ func (e *Exchange) ServeNetHTTP(ctx context.Context, h http.Handler) {
 func (e *Exchange) toNetHTTP(ctx context.Context, w *netHTTPWriter) *http.Request {
 	r := (&http.Request{
 		Method: strings.Clone(e.Method()), Proto: e.Proto(), ProtoMajor: 1, ProtoMinor: e.Minor, Header: http.Header{},
-		Host: strings.Clone(e.Host()), RemoteAddr: e.NetConn().RemoteAddr().String(), RequestURI: strings.Clone(e.Target()), Body: http.NoBody,
+		Host: strings.Clone(e.Host()), RemoteAddr: e.NetConn().RemoteAddr().String(),
+		RequestURI: strings.Clone(e.Target()), Body: http.NoBody,
 	}).WithContext(ctx)
 	var err error
 	if r.URL, err = url.ParseRequestURI(r.RequestURI); err != nil {

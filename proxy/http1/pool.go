@@ -7,10 +7,9 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
@@ -219,9 +218,8 @@ type clientConn struct {
 	pool      *Pool
 	net       net.Conn
 	tls       bool
-	probe     socket.Probe
-	idleRead  idleRead      // used if probe has no socket
-	created   time.Duration // since the epoch of the client
+	socket    socket.Conn   // of net
+	idleRead  idleRead      // used if the socket cannot be polled
 	maxIdle   time.Duration // how long the upstream keeps the connection open; 0 if it did not say
 	idleSince time.Duration // when it has received the last response
 	reused    bool
@@ -231,54 +229,38 @@ type clientConn struct {
 
 	writeGuard  writeGuard
 	attempt     reuseAttempt
-	rawConn     syscall.RawConn       // of net; nil if net is neither a plain socket nor TLS over one
-	attemptStep func(fd uintptr) bool // attempt.step, made once
+	attemptFunc func(fd uintptr) bool // attempt.step, a method value made once
 }
 
 func newClientConn(p *Pool, nc net.Conn) *clientConn {
-	u := &clientConn{pool: p, net: nc, created: p.client.now()}
+	u := &clientConn{pool: p, net: nc, socket: socket.New(nc)}
 	_, u.tls = nc.(*tls.Conn)
-	u.probe.Init(nc)
-	u.attempt.secure = socket.TLSOf(nc)
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
-		u.rawConn = u.probe.Raw()
-	default:
-		if u.attempt.secure != nil {
-			u.rawConn = u.probe.Raw()
-		}
-	}
-	u.attemptStep = u.attempt.step
+	u.attemptFunc = u.attempt.step
 	return u
 }
 
-// expired reports whether u has been idle for too long, or is too old, to be used
-// again.
+// expired reports whether u has been idle for too long to be used again.
 func (u *clientConn) expired(now time.Duration) bool {
-	c, limit := u.pool.client, u.pool.client.IdleConnTimeout
+	limit := u.pool.client.IdleConnTimeout
 	if u.maxIdle != 0 {
 		limit = min(limit, u.maxIdle)
 	}
-	return now-u.idleSince >= limit || c.MaxConnAge != 0 && now-u.created >= c.MaxConnAge
+	return now-u.idleSince >= limit
 }
 
 // peerState returns the state of the upstream's end of a connection that was idle.
 func (u *clientConn) peerState() socket.State {
-	if u.probe.Raw() == nil {
+	if u.socket.Raw == nil {
 		return u.endIdleRead()
 	}
-	return u.probe.State()
+	return u.socket.State()
 }
 
 // hasBufferedTLS reports whether TLS holds decrypted bytes that have not been read. The
 // state of the socket does not show those. There must be no concurrent read.
 func (u *clientConn) hasBufferedTLS() bool {
-	if !u.tls {
-		return false
-	}
-	if secure := u.attempt.secure; secure != nil {
-		_, err := secure.ReadBuffered(u.oneByte[:])
-		return err != socket.ErrWouldBlock //nolint:errorlint // TLS returns it unwrapped
+	if !u.tls || u.socket.CanReadNow() {
+		return u.socket.HasBuffered()
 	}
 	u.readDeadline.at = 0
 	if u.net.SetReadDeadline(pastTime()) != nil {
@@ -294,29 +276,16 @@ func (u *clientConn) setReadDeadline(timeout time.Duration) {
 }
 
 func (u *clientConn) setReadDeadlineAt(now, timeout time.Duration) {
-	if timeout == 0 {
-		if u.readDeadline.at != 0 {
-			u.readDeadline.at = 0
-			_ = u.net.SetReadDeadline(time.Time{})
-		}
-		return
-	}
-	c := u.pool.client
-	if at, due := u.readDeadline.next(now, timeout); due {
-		u.readDeadline.at = at
-		_ = u.net.SetReadDeadline(c.epoch.Add(at)) // it fails only if the connection is closed, and then the read fails, too
+	if at, due := u.readDeadline.next(u.pool.client.epoch, now, timeout); due {
+		_ = u.net.SetReadDeadline(at) // it fails only if the connection is closed, and then the read fails, too
 	}
 }
 
 // setWriteDeadline sets the deadline for writes according to Client.ResponseTimeout.
 func (u *clientConn) setWriteDeadline(now time.Duration) {
 	c := u.pool.client
-	if c.ResponseTimeout == 0 {
-		return
-	}
-	if at, due := u.writeDeadline.next(now, c.ResponseTimeout); due {
-		u.writeDeadline.at = at
-		_ = u.net.SetWriteDeadline(c.epoch.Add(at))
+	if at, due := u.writeDeadline.next(c.epoch, now, c.ResponseTimeout); due {
+		_ = u.net.SetWriteDeadline(at)
 	}
 }
 
@@ -340,15 +309,13 @@ var errStale = errors.New("stale connection")
 // for the response is taken only when there are bytes to read. All waiting calls then
 // share a few buffers, which stay in the CPU cache.
 type reuseAttempt struct {
-	secure   *socket.TLSConn // below the connection; nil without TLS
-	request  []byte          // the bytes to send
-	response *input          // where the response is read to; it gets a buffer when there is something to read
-	oneByte  [1]byte
+	socket   *socket.Conn
+	request  []byte // the bytes to send
+	response *input // where the response is read to; it gets a buffer when there is something to read
 
-	stage      reuseAttemptStage
-	written    int // number of bytes of the request
-	err        error
-	failedCall string // the system call that failed with err
+	stage   reuseAttemptStage
+	written int // number of bytes of the request
+	err     error
 }
 
 type reuseAttemptStage uint8
@@ -366,9 +333,9 @@ const (
 // written. If it is the whole request, c.in is not empty.
 func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 	a := &u.attempt
-	a.request, a.response, a.stage, a.written, a.err, a.failedCall = c.out.buf, &c.in, attemptNotSent, 0, nil, ""
+	*a = reuseAttempt{socket: &u.socket, request: c.out.buf, response: &c.in}
 	u.writeGuard.begin()
-	err := u.rawConn.Read(u.attemptStep) // the method value is made once; making it here would allocate
+	err := u.socket.Raw.Read(u.attemptFunc)
 	u.writeGuard.end()
 	a.request, a.response = nil, nil
 	switch {
@@ -376,8 +343,6 @@ func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 		return 0, &CallError{Phase: Dialing, Err: errStale, Reused: true}
 	case err == nil && a.stage == attemptPartial:
 		return a.written, nil
-	case err == nil && a.failedCall != "":
-		err = socket.Error(u.net, a.failedCall, a.err)
 	case err == nil:
 		err = a.err
 	default:
@@ -389,4 +354,38 @@ func (c *Call) sendReused(u *clientConn) (sent int, callErr *CallError) {
 		return a.written, f
 	}
 	return a.written, nil
+}
+
+// step is called by the runtime, once at first and then whenever the socket may be
+// readable. It returns true when there is nothing more to wait for.
+func (a *reuseAttempt) step(fd uintptr) bool {
+	if a.stage == attemptNotSent {
+		a.checkAndSend(fd)
+		return a.stage != attemptAwaiting
+	}
+	a.response.ensureBuffer()
+	n, err := a.socket.ReadNow(fd, a.response.buf[a.response.w:])
+	if err == socket.ErrWouldBlock { //nolint:errorlint // it is never wrapped
+		return false
+	}
+	a.response.w += n
+	a.stage, a.err = attemptDone, err
+	return true
+}
+
+// checkAndSend sends the request if the socket has nothing to read.
+func (a *reuseAttempt) checkAndSend(fd uintptr) {
+	if !a.socket.IsQuiet(fd) {
+		a.stage = attemptStale
+		return
+	}
+	a.written, a.err = a.socket.WriteNow(fd, a.request)
+	switch a.err {
+	case nil:
+		a.stage = attemptAwaiting
+	case socket.ErrWouldBlock: //nolint:errorlint // it is never wrapped
+		a.stage = attemptPartial
+	default:
+		a.stage = attemptDone
+	}
 }

@@ -98,17 +98,6 @@ func TestPool_Bounds(t *testing.T) {
 			t.Errorf("after Close: %q, %v, %d idle", got, err, p.Idle())
 		}
 	}
-	old := &Client{MaxConnAge: time.Nanosecond}
-	p := old.NewPool(Endpoint{Network: "tcp", Address: address})
-	defer p.Close()
-	for range 2 {
-		if _, err := ask(t, p, "/"); err != nil {
-			t.Error(err)
-		}
-	}
-	if u := p.pop(); u == nil || u.reused && !u.expired(old.now()) {
-		t.Error("a connection was used that is too old")
-	}
 }
 
 func TestPool_DialFails(t *testing.T) {

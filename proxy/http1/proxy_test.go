@@ -10,13 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // soon is how long a test waits for what must happen. It is a failure to reach
@@ -37,7 +38,7 @@ type proxy struct {
 // proxyTo starts a proxy before an address. set may change its parts.
 func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	t.Helper()
-	p := &proxy{server: &Server{FlushAfterHandler: true}, client: &Client{ConnectTimeout: soon, ResponseTimeout: soon}, faults: make(chan error, 100)}
+	p := &proxy{server: &Server{}, client: &Client{ConnectTimeout: soon, ResponseTimeout: soon}, faults: make(chan error, 100)}
 	p.server.Timeouts = Timeouts{Header: soon, Body: soon, Write: soon, Idle: soon}
 	p.server.Handler = p.handle
 	p.server.OnPanic = func(v any) { t.Errorf("panic: %v", v) }
@@ -51,8 +52,9 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	}
 	p.pool = p.client.NewPool(endpointOf(t, address))
 	served := make(chan error, 1)
-	go func() { served <- p.server.Serve(l) }()
+	go func() { served <- sockettest.Accept(l, p.server.ServeConn) }()
 	t.Cleanup(func() {
+		l.Close()
 		p.server.Close()
 		p.pool.Close()
 		if err := <-served; err != nil {
@@ -249,8 +251,8 @@ func sized(t testing.TB, n int) string {
 		_ = x.Send(body)
 	}}
 	l := sockettest.Listen(t)
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(func() { s.Close() })
+	go func() { _ = sockettest.Accept(l, s.ServeConn) }()
+	t.Cleanup(func() { l.Close(); s.Close() })
 	return l.Addr().String()
 }
 

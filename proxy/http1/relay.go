@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
 )
 
 // Relay completes the response that was begun with Begin: it sends the body and the
@@ -115,7 +113,9 @@ func (e *Exchange) abortRelay(c *Call, err error) error {
 // request body has failed, that is the cause: the upstream cannot respond to a body
 // that it did not get.
 func (c *Call) responseBodyError(err error) *CallError {
-	f := &CallError{Phase: ReadingResponseBody, Err: c.abortedOr(err), Reused: c.Reused(), RequestSent: true, ResponseStarted: true}
+	f := &CallError{
+		Phase: ReadingResponseBody, Err: c.abortedOr(err), Reused: c.Reused(), RequestSent: true, ResponseStarted: true,
+	}
 	c.stopUpload()
 	if cause := c.requestBodyErr(); cause != nil {
 		f.Phase, f.Err = ReadingRequestBody, cause
@@ -153,22 +153,15 @@ func (g *writeGuard) end() {
 	}
 }
 
-// write writes p to the client. On a plain socket it writes by itself, because that costs
-// less than net.Conn.Write.
+// write writes p to the client.
 func (c *conn) write(p []byte) error {
 	c.writeGuard.begin()
 	defer c.writeGuard.end()
-	if c.rawConn == nil {
-		_, err := c.net.Write(p)
-		return err
+	if c.socket.IsPlain {
+		return c.socket.Write(p)
 	}
-	c.writeOp = socket.WriteOp{Data: p}
-	err := c.rawConn.Write(c.writeStep) // the method value is made once; making it here would allocate
-	c.writeOp.Data = nil
-	if err == nil && c.writeOp.Err != nil {
-		return socket.Error(c.net, "write", c.writeOp.Err)
-	}
-	return socket.TrimRaw(err)
+	_, err := c.net.Write(p)
+	return err
 }
 
 const (

@@ -162,7 +162,7 @@ func TestRequest_HeadLimitIsExact(t *testing.T) {
 		b := []byte(lined(raw) + "body")
 		size := len(lined(raw))
 		for limit := 1; limit <= size; limit++ {
-			l := Limits{Head: limit}.withDefaults()
+			l := Limits{Head: limit}.forRequests()
 			var r Request
 			if n, err := r.Parse(b, &l); (n == size && err == nil) != (limit == size) || limit < size && !errors.Is(err, ErrTooLarge) {
 				t.Errorf("limit %d for %d bytes: got %d, %v", limit, size, n, err)
@@ -173,7 +173,7 @@ func TestRequest_HeadLimitIsExact(t *testing.T) {
 
 func TestRequest_LongFieldsAreKeptWhole(t *testing.T) {
 	value := strings.Repeat("v", 70_000)
-	l := Limits{Head: 1 << 20}.withDefaults()
+	l := Limits{Head: 1 << 20}.forRequests()
 	var r Request
 	if _, err := r.Parse([]byte(lined("GET / HTTP/1.1|Host: a|X: "+value+"||")), &l); err != nil {
 		t.Fatal(err)

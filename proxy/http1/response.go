@@ -40,7 +40,8 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 		return 0, err
 	}
 	r.Close = r.Framing.Kind == UntilClose || !persists(&r.Fields, r.Minor)
-	if r.Status == 205 && r.Framing.Kind != NoBody && r.Framing.Length != 0 { // must have none (RFC 9110 section 15.3.6)
+	if r.Status == 205 && r.Framing.Kind != NoBody && r.Framing.Length != 0 {
+		// It must have no body (RFC 9110 section 15.3.6).
 		r.Framing, r.Close = Framing{NoBody, 0}, true
 	}
 	return r.parser.next, nil
@@ -189,12 +190,12 @@ type interimState struct {
 }
 
 // relayInterim forwards a 1xx response, except 100, and prepares for the next head. It
-// drops those beyond Limits.Interim, which an upstream sends to keep a connection alive.
+// drops those beyond maxInterim, which an upstream sends to keep a connection alive.
 func (c *Call) relayInterim() error {
 	if c.interim.bytes += c.in.r; c.interim.bytes > maxInterimBytes {
 		return ErrTooManyInterim
 	}
-	if c.Response.Status != 100 && c.interim.relayed < c.client.Limits.Interim {
+	if c.Response.Status != 100 && c.interim.relayed < maxInterim {
 		c.interim.relayed++
 		switch {
 		case c.Interim != nil:

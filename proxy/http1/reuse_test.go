@@ -15,11 +15,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/pooltest"
 	"github.com/weir-proxy/weir/test/sockettest"
@@ -396,7 +395,7 @@ func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
 			return c.Read(p)
 		},
 		"to be read": func(c net.Conn, _ []byte) (int, error) {
-			for socket.StateOf(socket.Of(c)) != socket.Readable {
+			for under := socket.New(c); under.State() != socket.Readable; {
 				runtime.Gosched()
 			}
 			return 0, os.ErrDeadlineExceeded
@@ -452,32 +451,16 @@ func TestServer_ShutdownWhileDeadlineIsSet(t *testing.T) {
 	}
 }
 
-// A failingListener cannot accept connections a few times.
-type failingListener struct {
-	net.Listener
-	failures int
-}
-
-func (l *failingListener) Accept() (net.Conn, error) {
-	if l.failures--; l.failures >= 0 {
-		return nil, syscall.EMFILE
-	}
-	return l.Listener.Accept()
-}
-
-// A server that only announces the end of its connections accepts new ones, also after
-// an error of its listener.
-func TestServer_AcceptErrorsAfterDisableKeepAlives(t *testing.T) {
+// A server that only announces the end of its connections serves new ones.
+func TestServer_ServesAfterDisableKeepAlives(t *testing.T) {
 	l := sockettest.Listen(t)
 	s := &Server{Handler: says}
 	s.DisableKeepAlives()
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(&failingListener{l, 3}) }()
+	go func() { served <- sockettest.Accept(l, s.ServeConn) }()
 	sockettest.Dial(t, l.Addr().String(), lined("GET / HTTP/1.1|Host: a||")).WantStatus(200)
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := await.Value(t, served, "end of Serve"); err != nil {
+	l.Close()
+	if err := errors.Join(s.Shutdown(t.Context()), await.Value(t, served, "end of accepting")); err != nil {
 		t.Error(err)
 	}
 }

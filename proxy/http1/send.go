@@ -50,7 +50,7 @@ func (p *Pool) SendAt(c *Call, began time.Time) error {
 // canWriteAtOnce reports whether the request can be sent on u with a reuseAttempt: u is
 // a reused plain socket or TLS over one, and all of the request is in c.out.
 func (c *Call) canWriteAtOnce(u *clientConn) bool {
-	return u.rawConn != nil && u.reused && (c.requestBody == nil || c.upload.sentWithHead)
+	return u.socket.CanReadNow() && u.reused && (c.requestBody == nil || c.upload.sentWithHead)
 }
 
 // prepareRetry clears what is left of an earlier attempt.
@@ -153,7 +153,10 @@ func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 
 // newError returns the CallError for err while the request is being sent.
 func (c *Call) newError(err error) *CallError {
-	f := &CallError{Phase: SendingRequest, Err: c.abortedOr(err), Reused: c.conn.reused, RequestSent: true, ResponseStarted: c.responseStarted}
+	f := &CallError{
+		Phase: SendingRequest, Err: c.abortedOr(err), Reused: c.conn.reused,
+		RequestSent: true, ResponseStarted: c.responseStarted,
+	}
 	c.stopUpload()
 	f.BodyConsumed = c.bodyConsumed
 	if cause := c.requestBodyErr(); cause != nil {

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // A Handler responds to one request. It is called on the goroutine of the connection.
@@ -41,10 +41,6 @@ type Server struct {
 	// OnClose is called when a connection has ended. err is nil if it ended without an
 	// error.
 	OnClose func(c net.Conn, err error)
-	// FlushAfterHandler delays the last bytes of a response until the handler has
-	// returned. A client that has read the whole response can then rely on the
-	// handler's effects.
-	FlushAfterHandler bool
 	// HalfClose defines how to treat a client that has closed its sending side.
 	HalfClose HalfClosePolicy
 
@@ -60,10 +56,9 @@ type Server struct {
 
 	mu           sync.Mutex // guards what follows
 	conns        map[*conn]struct{}
-	listeners    map[net.Listener]struct{}
 	monitorStop  chan struct{} // closed to stop monitorClients; nil if it does not run
 	monitorGroup sync.WaitGroup
-	closed       bool // no new connections are accepted
+	closed       bool // new connections are closed
 }
 
 // A HalfClosePolicy defines what it means if a client closes its sending side while its
@@ -79,17 +74,17 @@ const (
 	// Continue response. Afterwards it aborts the exchange if it has written nothing
 	// for Timeouts.Write.
 	AllowHalfClose   HalfClosePolicy = iota
-	AbortOnHalfClose                 // the client is taken to be gone, if the exchange has lasted at least monitorInterval
+	AbortOnHalfClose                 // the client is taken to be gone, if the exchange has lasted for monitorInterval
 )
 
 // prepare initializes s before its first connection.
 func (s *Server) prepare() {
 	s.setupOnce.Do(func() {
-		s.Limits = s.Limits.withDefaults()
+		s.Limits = s.Limits.forRequests()
 		s.epoch = time.Now()
-		s.yields = s.yields || runtime.GOMAXPROCS(0) == 1 // others run anyway, and a yield takes a lock of all processors
+		// With more processors others run anyway, and a yield takes a lock of all processors.
+		s.yields = s.yields || runtime.GOMAXPROCS(0) == 1
 		s.conns = map[*conn]struct{}{}
-		s.listeners = map[net.Listener]struct{}{}
 		s.exchangePool.New = func() any { return new(Exchange) }
 	})
 }
@@ -99,56 +94,6 @@ func (s *Server) now() time.Duration { return time.Since(s.epoch) }
 
 // Connections returns the number of open connections.
 func (s *Server) Connections() int { return int(s.connCount.Load()) }
-
-// Serve accepts connections from l until Shutdown or Close is called, and then returns
-// nil. It closes l.
-func (s *Server) Serve(l net.Listener) error {
-	s.prepare()
-	if !s.addListener(l) {
-		l.Close()
-		return nil
-	}
-	defer s.removeListener(l)
-	pause := time.Duration(0)
-	for {
-		c, err := l.Accept()
-		switch {
-		case err == nil:
-			pause = 0
-			go s.ServeConn(c)
-		case s.isClosed():
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return err
-		default: // most likely too many open files: wait until other connections end
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			<-time.After(pause)
-		}
-	}
-}
-
-// isClosed reports whether Shutdown or Close was called.
-func (s *Server) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-func (s *Server) addListener(l net.Listener) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.listeners[l] = struct{}{}
-	}
-	return !s.closed
-}
-
-func (s *Server) removeListener(l net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.listeners, l)
-	l.Close()
-}
 
 // TLSServer is tls.Server for a connection that ServeConn serves: if nc is a socket, requests after the first are read
 // with fewer steps.
@@ -218,44 +163,35 @@ func (s *Server) appendConns(to []*conn) []*conn {
 // truncated, except that interim responses and trailer sections beyond their limits are
 // dropped. A field that is 0 has its default.
 type Limits struct {
-	Target        int // bytes of a request target; default 8 KiB
-	Head          int // bytes of a head, including the start line; default 32 KiB
-	Fields        int // field lines of a head; default 128
-	Trailer       int // bytes of a trailer section; default 8 KiB, at most 16 KiB
-	TrailerFields int // field lines of a trailer section; default 32
-	ChunkLine     int // bytes of a chunk line, including extensions; default 256, for responses 4 KiB
-	ChunkOverhead int // bytes of chunk lines in excess of the data; default 16 KiB, for responses 64 KiB
-	Interim       int // 1xx responses that are forwarded, the rest is dropped; default 100
-	Drain         int // bytes of an unread request body that are discarded to keep the connection; default 256 KiB
-	EmptyLines    int // empty lines before a request; default 4
+	Target int // bytes of a request target; default 8 KiB
+	Head   int // bytes of a head, including the start line; default 32 KiB
+	Fields int // field lines of a head; default 128
 
-	lenient bool // the messages are responses
+	chunkLine     int  // bytes of a chunk line, including extensions
+	chunkOverhead int  // bytes of chunk lines in excess of the data
+	lenient       bool // the messages are responses
 }
 
-// maxHead is the largest configurable size of a head. Offsets into a head have 32 bits.
-const maxHead = 1 << 24
+const (
+	maxHead          = 1 << 24   // the largest configurable size of a head, into which offsets have 32 bits
+	maxTrailer       = 8 << 10   // bytes of a trailer section
+	maxTrailerFields = 32        // field lines of a trailer section
+	maxInterim       = 100       // 1xx responses that are forwarded; the rest is dropped
+	maxDrained       = 256 << 10 // bytes of an unread request body that are discarded to keep the connection
+	maxEmptyLines    = 4         // empty lines before a request
+)
 
-// forResponses returns the limits of messages that are read from upstreams.
+// forRequests returns l with its defaults, for messages that are read from clients.
+func (l Limits) forRequests() Limits {
+	l.Target, l.Head, l.Fields = cmp.Or(l.Target, 8<<10), min(cmp.Or(l.Head, 32<<10), maxHead), cmp.Or(l.Fields, 128)
+	l.chunkLine, l.chunkOverhead = 256, 16<<10
+	return l
+}
+
+// forResponses returns l with its defaults, for messages that are read from upstreams.
 func (l Limits) forResponses() Limits {
-	l.ChunkLine, l.ChunkOverhead = cmp.Or(l.ChunkLine, 4<<10), cmp.Or(l.ChunkOverhead, 64<<10)
-	l.lenient = true
-	return l.withDefaults()
-}
-
-// withDefaults replaces zero fields with their defaults.
-func (l Limits) withDefaults() Limits {
-	for _, d := range []struct {
-		field     *int
-		otherwise int
-	}{
-		{&l.Target, 8 << 10}, {&l.Head, 32 << 10}, {&l.Fields, 128}, {&l.Trailer, 8 << 10}, {&l.TrailerFields, 32},
-		{&l.ChunkLine, 256}, {&l.ChunkOverhead, 16 << 10}, {&l.Interim, 100}, {&l.Drain, 256 << 10}, {&l.EmptyLines, 4},
-	} {
-		if *d.field <= 0 {
-			*d.field = d.otherwise
-		}
-	}
-	l.Head, l.Trailer = min(l.Head, maxHead), min(l.Trailer, BodyBufferSize/2)
+	l = l.forRequests()
+	l.chunkLine, l.chunkOverhead, l.lenient = 4<<10, 64<<10, true
 	return l
 }
 
@@ -284,16 +220,16 @@ const (
 )
 
 // DisableKeepAlives makes every response announce the end of its connection from now
-// on. The server still accepts connections.
+// on. The server still serves new connections.
 func (s *Server) DisableKeepAlives() { s.keepAlivesDisabled.Store(true) }
 
-// Shutdown shuts the server down gracefully. It stops accepting connections, calls
+// Shutdown shuts the server down gracefully. It closes new connections, calls
 // DisableKeepAlives, closes idle connections, and waits for exchanges in progress until
 // ctx is done. It then closes the connections that are left and returns an error. It
 // does not wait for connections that were handed over.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.DisableKeepAlives()
-	s.stopListening()
+	s.refuseConns()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -309,11 +245,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close closes all listeners and connections immediately, also those with an exchange
+// Close closes all connections immediately, also those with an exchange
 // in progress.
 func (s *Server) Close() error {
 	s.DisableKeepAlives()
-	s.stopListening()
+	s.refuseConns()
 	for _, c := range s.appendConns(nil) {
 		c.state.Store(stateAborted)
 		_ = c.net.Close()
@@ -323,14 +259,12 @@ func (s *Server) Close() error {
 	return nil
 }
 
-func (s *Server) stopListening() {
+// refuseConns makes ServeConn close connections instead of serving them.
+func (s *Server) refuseConns() {
 	s.prepare()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for l := range s.listeners {
-		_ = l.Close()
-	}
 }
 
 // closeIdleConns ends connections that wait for a request of which no byte has arrived.
@@ -338,7 +272,7 @@ func (s *Server) stopListening() {
 func (s *Server) closeIdleConns() bool {
 	all := s.appendConns(nil)
 	for _, c := range all {
-		if c.state.Load() == stateIdle && socket.StateOf(c.socket) != socket.Readable {
+		if c.state.Load() == stateIdle && c.socket.State() != socket.Readable {
 			c.endIdleWait()
 		}
 	}

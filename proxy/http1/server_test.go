@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -366,8 +366,8 @@ func TestServer_HalfClosed(t *testing.T) {
 	release := make(chan struct{})
 	p := serving(t, func(x *Exchange) {
 		<-release
-		if socket.StateOf(x.conn.socket) != socket.HalfClosed {
-			t.Errorf("got %d; want that the client sends no more", socket.StateOf(x.conn.socket))
+		if x.conn.socket.State() != socket.HalfClosed {
+			t.Errorf("got %d; want that the client sends no more", x.conn.socket.State())
 		}
 		reads(x)
 	}, nil)
@@ -441,8 +441,7 @@ func TestServer_GracefulShutdown(t *testing.T) {
 		default:
 		}
 		if c, err := net.Dial("tcp", p.addr); err == nil {
-			c.Close()
-			t.Error("it still listens")
+			sockettest.NewClient(t, c).WantClosed() // it serves no new connection
 		}
 		close(release)
 		if res, _ := w.WantStatus(200); !res.Close {

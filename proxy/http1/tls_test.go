@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -105,9 +105,12 @@ func TestTLS_IdleClients(t *testing.T) {
 	for closes, idle := range map[bool]time.Duration{false: 50 * time.Millisecond, true: 10 * soon} {
 		ended := make(chan error, 1)
 		server := &Server{Handler: p.handle, Timeouts: Timeouts{Header: soon, Idle: idle}, OnClose: func(_ net.Conn, err error) { ended <- err }}
-		l := sockettest.Listen(t)
-		go func() { _ = server.Serve(secureListener{l, s.Server}) }()
-		t.Cleanup(func() { server.Close() })
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = sockettest.Accept(secureListener{l, s.Server}, server.ServeConn) }()
+		t.Cleanup(func() { l.Close(); server.Close() })
 		c, err := tls.Dial("tcp", l.Addr().String(), s.Client)
 		if err != nil {
 			t.Fatal(err)

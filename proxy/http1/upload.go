@@ -32,7 +32,8 @@ type upload struct {
 // and fits into the buffer.
 func (c *Call) appendBufferedBody() {
 	b := c.requestBody
-	if c.expectsContinue() || b.err != nil && b.err != io.EOF || b.framing.Kind == FixedLength && b.bytesLeft > int64(len(b.in.unread())) {
+	if c.expectsContinue() || b.err != nil && b.err != io.EOF ||
+		b.framing.Kind == FixedLength && b.bytesLeft > int64(len(b.in.unread())) {
 		return
 	}
 	for c.framing.Kind == FixedLength || c.framing.Kind == Chunked {

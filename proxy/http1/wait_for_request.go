@@ -3,9 +3,10 @@ package http1
 import (
 	"io"
 	"os"
+	"runtime"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // acquireExchange gives c an exchange with a buffer, unless c has one.
@@ -70,7 +71,7 @@ func (c *conn) waitForRequest() error {
 // waitForRequest was reading. err is the result of that read. If the first bytes of a
 // request arrived at the same moment, this request is served as the last one.
 func (c *conn) requestDuringShutdown(err error) error {
-	there := err == nil || timedOut(err) && socket.StateOf(c.socket) == socket.Readable
+	there := err == nil || timedOut(err) && c.socket.State() == socket.Readable
 	if !there || !c.state.CompareAndSwap(stateEnded, stateActive) {
 		return errIdleEnded
 	}
@@ -95,12 +96,11 @@ func (c *conn) firstByteTimeout() time.Duration {
 
 // readFirstBytes reads the first bytes of a request into the buffer of an exchange.
 func (c *conn) readFirstBytes() error {
-	if c.rawConn != nil || c.secure != nil {
-		if err := c.socket.Read(c.readFirstFunc); err != nil {
+	if c.socket.CanReadNow() {
+		if err := c.socket.Raw.Read(c.readFirstFunc); err != nil {
 			return err
 		}
-		c.x.in.w += c.firstRead.n
-		return c.firstRead.err
+		return c.firstReadErr
 	}
 	c.releaseExchange()
 	for {
@@ -114,6 +114,55 @@ func (c *conn) readFirstBytes() error {
 			return err
 		}
 	}
+}
+
+// readFirst sends what is left of a response, and then reads the first bytes of the next
+// request. The runtime calls it once at first, and then whenever the socket may be
+// readable. The connection takes a buffer for the duration of the call, and keeps it
+// only if bytes were read. If the socket does not accept the whole response, readFirst
+// reads nothing. Between the response and the read it may yield if there is one processor;
+// see readYield.
+func (c *conn) readFirst(fd uintptr) bool {
+	c.firstReadErr = nil
+	yielded := false
+	if x := c.x; x != nil { // it has responded
+		if len(x.out.buf) > 0 && !c.writeRest(fd) {
+			return true
+		}
+		if yielded = c.server.yields && c.yield.due(); yielded {
+			runtime.Gosched()
+		}
+	}
+	c.acquireExchange()
+	n, err := c.socket.ReadNow(fd, c.x.in.buf)
+	found := err != socket.ErrWouldBlock //nolint:errorlint // it is never wrapped
+	if yielded {
+		if found {
+			c.yield.found()
+		} else {
+			c.yield.foundNothing()
+		}
+		if !c.x.waited {
+			c.yield.skipNext()
+		}
+	}
+	if !found {
+		c.releaseExchange()
+		return false
+	}
+	c.x.in.w += n
+	c.firstReadErr = err
+	return true
+}
+
+// writeRest sends what is left of a response to a plain socket. It reports whether the socket has accepted all of it.
+func (c *conn) writeRest(fd uintptr) bool {
+	x := c.x
+	c.writeGuard.begin()
+	n, _ := c.socket.WriteNow(fd, x.out.buf) // the next write returns the error, if there is one
+	c.writeGuard.end()
+	x.out.buf = x.out.buf[:copy(x.out.buf, x.out.buf[n:])]
+	return len(x.out.buf) == 0
 }
 
 // A readYield decides whether a connection lets other goroutines run after it has sent

@@ -201,9 +201,10 @@ func (c *conn) release(s *Stream) {
 
 // A Request is the head of a request.
 type Request struct {
-	Fields                            http1.Fields // without Host
-	Method, Authority, Path, Protocol string       // Path includes the query; Protocol is that of an extended CONNECT (RFC 8441)
-	Length                            int64        // announced length of the body; 0 for none, -1 if it is unknown
+	Fields http1.Fields // without Host
+	// Path includes the query; Protocol is that of an extended CONNECT (RFC 8441).
+	Method, Authority, Path, Protocol string
+	Length                            int64 // announced length of the body; 0 for none, -1 if it is unknown
 
 	// Err is why the request must be refused: an *http1.Error, or nil. If its status is
 	// 400, the request is malformed, and the stream is reset after the response.

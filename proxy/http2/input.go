@@ -2,28 +2,28 @@ package http2
 
 import (
 	"errors"
-	"io"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // inputSize is the size of the buffer of a connection that is in use. It holds many small
 // frames, so that the requests of several streams are read at once.
 const inputSize = 16 << 10
 
-// An input reads from a connection. While it waits, it holds no buffer. Only the goroutine that reads the connection uses it.
+// An input reads from a connection. While it waits, it holds no buffer. Only the goroutine that reads the
+// connection uses it.
 type input struct {
 	c       *conn
 	buf     *[inputSize]byte // nil if there are no unread bytes
 	r, w    int              // the unread bytes are buf[r:w]
 	oneByte [1]byte
-	more    bool            // the last read was into oneByte
-	raw     syscall.RawConn // nil if the connection is not a TCP socket
-	rawErr  error
-	readRaw func(fd uintptr) bool
+	more    bool // the last read was into oneByte
+	socket  socket.Conn
+	readErr error                 // of tryRead
+	readRaw func(fd uintptr) bool // tryRead, a method value made once
 }
 
 func (i *input) init(c *conn, unread []byte) {
@@ -32,9 +32,7 @@ func (i *input) init(c *conn, unread []byte) {
 		i.acquire()
 		i.w = copy(i.buf[:], unread)
 	}
-	if i.raw = rawConn(c.net); i.raw != nil {
-		i.readRaw = i.tryRead
-	}
+	i.socket, i.readRaw = socket.New(c.net), i.tryRead
 }
 
 func (i *input) acquire() {
@@ -105,17 +103,23 @@ func (i *input) fill() error {
 	}
 }
 
-// read waits without a buffer, and then reads into one. What is not a plain socket is first read
+// read waits without a buffer, and then reads into one. If the socket cannot be read, it first reads
 // into one byte, and the next time into a buffer, because more has mostly arrived together with
 // that byte.
 func (i *input) read() (int, error) {
 	i.release()
 	switch {
-	case i.raw == nil && i.more:
+	case i.socket.CanReadNow():
+		i.w, i.readErr = 0, nil
+		if err := i.socket.Raw.Read(i.readRaw); err != nil {
+			return 0, err
+		}
+		return i.w, i.readErr
+	case i.more:
 		i.more = false
 		i.acquire()
 		return i.c.net.Read(i.buf[:])
-	case i.raw == nil:
+	default:
 		n, err := i.c.net.Read(i.oneByte[:])
 		if n > 0 {
 			i.acquire()
@@ -124,11 +128,6 @@ func (i *input) read() (int, error) {
 		}
 		return n, err
 	}
-	i.w, i.rawErr = 0, nil
-	if err := i.raw.Read(i.readRaw); err != nil {
-		return 0, err
-	}
-	return i.w, i.rawErr
 }
 
 // tryRead reads if the socket is readable. The runtime calls it at first, and then
@@ -136,16 +135,10 @@ func (i *input) read() (int, error) {
 // and keeps it only if bytes were read.
 func (i *input) tryRead(fd uintptr) bool {
 	i.acquire()
-	n, err := readSocket(fd, i.buf[:])
-	switch {
-	case err == syscall.EAGAIN:
+	i.w, i.readErr = i.socket.ReadNow(fd, i.buf[:])
+	if i.readErr == socket.ErrWouldBlock { //nolint:errorlint // it is never wrapped
 		i.release()
 		return false
-	case err != nil:
-		i.rawErr = os.NewSyscallError("read", err)
-	case n == 0:
-		i.rawErr = io.EOF
 	}
-	i.w = max(n, 0)
 	return true
 }

@@ -31,7 +31,9 @@ type response struct {
 
 // emptied returns the response of no request, with the memory of r.
 func (r *response) emptied() response {
-	return response{head: keep(r.head, keptHeader), data: keep(r.data, 2*stageSize), trailer: keep(r.trailer, keptHeader)}
+	return response{
+		head: keep(r.head, keptHeader), data: keep(r.data, 2*stageSize), trailer: keep(r.trailer, keptHeader),
+	}
 }
 
 // keep returns the memory of b if that is not more than so many bytes.

@@ -269,7 +269,8 @@ func (c *conn) beforeReadAt(now time.Time) (timeout time.Duration, err error) {
 		}
 		c.waitForRoom()
 	}
-	if idle := c.server.Timeouts.Idle; c.err == nil && c.ready && idle > 0 && c.isIdle() && now.Sub(c.idleSince) >= idle {
+	idle := c.server.Timeouts.Idle
+	if c.err == nil && c.ready && idle > 0 && c.isIdle() && now.Sub(c.idleSince) >= idle {
 		return 0, errEnded // also if the client sends frames without requests
 	}
 	timeout = c.silenceLocked(now)

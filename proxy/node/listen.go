@@ -87,11 +87,7 @@ func (n *Node) listenForPeers(c config.Listen) (err error) {
 		if n.peerFacing, err = frontend.LoadCertificates(c.Decide.TLS, nil, n.log); err != nil {
 			return err
 		}
-		var roots *x509.CertPool
-		if c.Decide.ClientCA != "" {
-			roots = authorities(c.Decide.ClientCA)
-		}
-		secure = n.peerFacing.TLSConfig(roots)
+		secure = n.peerFacing.TLSConfig(authorities(c.Decide.ClientCA))
 	}
 	h := decide.New(n.proxy, *c.Decide, n.registry)
 	if c.Decide.HTTP != "" {
@@ -120,34 +116,26 @@ func (n *Node) accept(l listener) error {
 	case "admin":
 		return n.admins.Serve(l.Listener)
 	case "admin_https":
-		if ca := n.source.machine.Admin.ClientCA; ca != "" {
-			return n.admins.ServeMutualTLS(l.Listener, n.certificates, authorities(ca))
-		}
-		return n.admins.ServeTLS(l.Listener, n.certificates)
+		return n.admins.ServeTLS(l.Listener, n.certificates, authorities(n.source.machine.Admin.ClientCA))
 	case "decide_grpc":
 		return n.rateLimits.Serve(l.Listener)
 	case "decide":
-		return n.acceptPeers(l.Listener, n.source.machine.Listen.Decide.ClientCA)
+		if n.peerFacing == nil {
+			return n.deciders.Serve(l.Listener)
+		}
+		return n.deciders.ServeTLS(l.Listener, n.peerFacing, authorities(n.source.machine.Listen.Decide.ClientCA))
 	case "https":
-		return n.clients.ServeTLS(l.Listener, n.certificates)
+		return n.clients.ServeTLS(l.Listener, n.certificates, nil)
 	default:
 		return n.clients.Serve(l.Listener)
 	}
 }
 
-// acceptPeers serves the proxies that ask for decisions.
-func (n *Node) acceptPeers(l net.Listener, ca string) error {
-	switch {
-	case n.peerFacing == nil:
-		return n.deciders.Serve(l)
-	case ca == "":
-		return n.deciders.ServeTLS(l, n.peerFacing)
-	}
-	return n.deciders.ServeMutualTLS(l, n.peerFacing, authorities(ca))
-}
-
-// authorities returns the authorities of client certificates.
+// authorities returns the authorities of client certificates, or nil if clients need none.
 func authorities(ca string) *x509.CertPool {
+	if ca == "" {
+		return nil
+	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ca)) // checked when the configuration was loaded
 	return roots

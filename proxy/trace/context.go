@@ -53,10 +53,12 @@ func Parse(text string) (c SpanContext, ok bool) {
 		return SpanContext{}, false
 	}
 	var version, flags [1]byte
-	if !decode(version[:], text[:2]) || !decode(c.Trace[:], text[3:35]) || !decode(c.Span[:], text[36:52]) || !decode(flags[:], text[53:55]) {
+	if !decode(version[:], text[:2]) || !decode(c.Trace[:], text[3:35]) || !decode(c.Span[:], text[36:52]) ||
+		!decode(flags[:], text[53:55]) {
 		return SpanContext{}, false
 	}
-	if version[0] == 0xff || version[0] == 0 && len(text) != parentLength || len(text) > parentLength && text[parentLength] != '-' {
+	if version[0] == 0xff || version[0] == 0 && len(text) != parentLength ||
+		len(text) > parentLength && text[parentLength] != '-' {
 		return SpanContext{}, false
 	}
 	c.flags = flags[0] & (flagSampled | flagRandom)
@@ -151,7 +153,9 @@ func (s *Span) message() *tracepb.Span {
 	m := &tracepb.Span{
 		TraceId: s.Trace[:], SpanId: s.Span[:], TraceState: s.State, Name: validUTF8(s.Name), Flags: uint32(s.flags),
 		StartTimeUnixNano: uint64(s.Start.UnixNano()), EndTimeUnixNano: uint64(s.End.UnixNano()),
-		Kind: [...]tracepb.Span_SpanKind{tracepb.Span_SPAN_KIND_INTERNAL, tracepb.Span_SPAN_KIND_SERVER, tracepb.Span_SPAN_KIND_CLIENT}[s.Kind],
+		Kind: [...]tracepb.Span_SpanKind{
+			tracepb.Span_SPAN_KIND_INTERNAL, tracepb.Span_SPAN_KIND_SERVER, tracepb.Span_SPAN_KIND_CLIENT,
+		}[s.Kind],
 	}
 	if s.Parent != (SpanID{}) {
 		m.ParentSpanId = s.Parent[:]

@@ -62,13 +62,17 @@ type Exporter struct {
 // NewExporter returns an Exporter. It sends nothing before Run.
 func NewExporter(o Options, r prometheus.Registerer) *Exporter {
 	if o.Client == nil {
-		o.Client = &http.Client{Timeout: sendTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		o.Client = &http.Client{Timeout: sendTimeout, CheckRedirect: stay}
 	}
 	e := &Exporter{
 		options: o, wake: make(chan struct{}, 1),
-		exported: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_trace_spans_total", Help: "Spans, by result."}, []string{"result"}),
+		exported: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_trace_spans_total", Help: "Spans, by result.",
+		}, []string{"result"}),
 		resource: &resourcepb.Resource{Attributes: messages([]Attribute{
-			String("service.name", o.Service), String("service.version", o.Version), String("service.instance.id", o.Instance),
+			String("service.name", o.Service), String("service.version", o.Version),
+			String("service.instance.id", o.Instance),
 			String("telemetry.sdk.name", "weir"), String("telemetry.sdk.language", "go"),
 		})},
 	}
@@ -152,8 +156,10 @@ func (e *Exporter) data(spans []*Span) *tracepb.TracesData {
 		messages[i] = s.message()
 	}
 	return &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
-		Resource:   e.resource,
-		ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "weir", Version: e.options.Version}, Spans: messages}},
+		Resource: e.resource,
+		ScopeSpans: []*tracepb.ScopeSpans{{
+			Scope: &commonpb.InstrumentationScope{Name: "weir", Version: e.options.Version}, Spans: messages,
+		}},
 	}}}
 }
 
@@ -234,7 +240,8 @@ func (e *Exporter) send(ctx context.Context, body []byte) (refused int, err erro
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 502 && res.StatusCode <= 504:
 		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
-		return 0, &retryableError{time.Duration(max(seconds, 0)) * time.Second, fmt.Errorf("collector answers %s", res.Status)}
+		after := time.Duration(max(seconds, 0)) * time.Second
+		return 0, &retryableError{after, fmt.Errorf("collector answers %s", res.Status)}
 	case res.StatusCode < 200 || res.StatusCode > 299:
 		return 0, fmt.Errorf("collector answers %s", res.Status)
 	case err != nil:

@@ -19,7 +19,7 @@ type Balance uint8
 const (
 	RoundRobin  Balance = iota // targets take turns
 	LeastLoaded                // the target with the fewest requests in progress
-	HashBy                     // requests with the same Request.HashBy go to the same target; those without one use round robin
+	HashBy                     // requests with the same Request.HashBy go to the same target; others use round robin
 )
 
 // A backend is a target in one pool. The group's mutex guards its mutable fields.
@@ -58,7 +58,7 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 			continue
 		}
 		rank := 1
-		if m.ejected(now, &p.health) {
+		if m.ejected(now, &p.config.Health) {
 			rank++
 		}
 		if a.hasTried(m) {
@@ -77,9 +77,9 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 		return nil, errNoTarget
 	case len(candidates) < 2:
 		return firstOrNil(candidates), nil
-	case p.balance == HashBy && a.hash != "":
+	case p.config.Balance == HashBy && a.hash != "":
 		return rendezvous(candidates, a.hash), nil
-	case p.balance == LeastLoaded:
+	case p.config.Balance == LeastLoaded:
 		candidates = p.leastLoaded(now, candidates)
 	}
 	return p.roundRobin(now, candidates), nil
@@ -99,15 +99,15 @@ func (p *Pool) pickOnly() (*backend, error) {
 
 // hasNoChoice reports whether pick always selects the only backend.
 func (p *Pool) hasNoChoice() bool {
-	return len(p.backends) == 1 && p.maxConnections == 0 && p.health.Path == ""
+	return len(p.backends) == 1 && p.config.MaxConnections == 0 && p.config.Health.Path == ""
 }
 
 // unhealthy reports whether active checks have found m to be unhealthy.
-func (p *Pool) unhealthy(m *backend) bool { return p.health.Path != "" && m.unhealthy }
+func (p *Pool) unhealthy(m *backend) bool { return p.config.Health.Path != "" && m.unhealthy }
 
 // isFull reports whether m is at MaxConnections.
 func (p *Pool) isFull(m *backend) bool {
-	return p.maxConnections > 0 && m.inFlight.Sum() >= int64(p.maxConnections)
+	return p.config.MaxConnections > 0 && m.inFlight.Sum() >= int64(p.config.MaxConnections)
 }
 
 // hasTried reports whether m has failed this request.
@@ -134,7 +134,7 @@ func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
 	var sum float64
 	best := candidates[0]
 	for _, m := range candidates {
-		share := m.weight * m.slowStartFactor(now, &p.health)
+		share := m.weight * m.slowStartFactor(now, &p.config.Health)
 		sum += share
 		m.currentWeight += share
 		if m.currentWeight > best.currentWeight {
@@ -151,7 +151,7 @@ func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
 	least := math.Inf(1)
 	kept := candidates[:0]
 	for _, m := range candidates {
-		load := float64(m.inFlight.Sum()+1) / (m.weight * m.slowStartFactor(now, &p.health))
+		load := float64(m.inFlight.Sum()+1) / (m.weight * m.slowStartFactor(now, &p.config.Health))
 		switch {
 		case load < least:
 			least, kept = load, append(kept[:0], m)
@@ -207,7 +207,8 @@ type peerLines struct {
 // operator may set one of them, or the client does not use HTTP/1.1.
 func (f *forwarding) peerLines() *peerLines {
 	t := f.request
-	if f.http1.duplex == nil || t.TrustedPeer || len(t.Set) > 0 || !t.Client.IsValid() || t.Client != t.Peer.Addr().Unmap() {
+	if f.http1.duplex == nil || t.TrustedPeer || len(t.Set) > 0 ||
+		!t.Client.IsValid() || t.Client != t.Peer.Addr().Unmap() {
 		return nil
 	}
 	state := f.http1.duplex.Exchange().ConnState()

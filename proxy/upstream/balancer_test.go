@@ -121,7 +121,7 @@ func TestPick_HashByMovesOnlyAffectedKeys(t *testing.T) {
 			t.Errorf("%s gets %v of them, want %v", host, got, want)
 		}
 	}
-	p.group.recordConnect(p.backends[0], &p.health, false)
+	p.group.recordConnect(p.backends[0], &p.config.Health, false)
 	for i, was := range before {
 		if now := of(i); now == "a" || was != "a" && now != was {
 			t.Fatalf("user %d moved from %s to %s when a failed", i, was, now)

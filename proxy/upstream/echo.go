@@ -58,7 +58,10 @@ type echoSender struct {
 // send implements sender. It reads the whole body.
 func (s *echoSender) send(*backend, time.Time) error {
 	t := s.request
-	e := echoResponse{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{}}
+	e := echoResponse{
+		Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery,
+		Headers: map[string][]string{},
+	}
 	length, announced := t.Fields.Value(http1.ContentLength)
 	keep := trailerFilter(t)
 	s.writeHeader(mapHeader(e.Headers))

@@ -65,7 +65,7 @@ func newUnixEndpoint(u *url.URL) (endpoint, error) {
 // an address has been removed, the existing connections complete their requests and are
 // then closed; new connections use the new addresses. A failed lookup changes nothing.
 func (p *Pool) resolve(ctx context.Context, hosts []string) {
-	every := time.NewTicker(p.resolveInterval)
+	every := time.NewTicker(p.config.ResolveInterval)
 	defer every.Stop()
 	known := map[string][]netip.Addr{}
 	for {
@@ -86,12 +86,13 @@ func (p *Pool) resolve(ctx context.Context, hosts []string) {
 func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
 	gone := false
 	for _, host := range hosts {
-		found, err := p.resolver.LookupNetIP(ctx, "ip", host)
+		found, err := p.config.Resolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
 			continue
 		}
 		before, asked := known[host]
-		gone = gone || !asked || slices.ContainsFunc(before, func(a netip.Addr) bool { return !slices.Contains(found, a) })
+		isGone := func(a netip.Addr) bool { return !slices.Contains(found, a) }
+		gone = gone || !asked || slices.ContainsFunc(before, isGone)
 		known[host] = found
 	}
 	return gone
@@ -112,7 +113,9 @@ func (p *Pool) hostnames() []string {
 		if err != nil {
 			host = m.host
 		}
-		if _, err := netip.ParseAddr(host); err != nil && m.socket == "" && m.host != echoHost && host[0] != '[' && !slices.Contains(hosts, host) {
+		_, err = netip.ParseAddr(host)
+		isName := err != nil && host[0] != '[' && m.socket == "" && m.host != echoHost
+		if isName && !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
 		}
 	}
@@ -155,14 +158,15 @@ func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
 	for _, m := range p.backends {
 		s := TargetStatus{
 			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: int(m.inFlight.Sum()),
-			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks, Share: m.slowStartFactor(now, &p.health),
+			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks,
+			Share: m.slowStartFactor(now, &p.config.Health),
 		}
 		switch {
 		case p.unhealthy(m):
 			s.Condition = Unhealthy
 		case now.Before(m.ejectedUntil):
 			s.Condition, s.EjectedUntil = Ejected, m.ejectedUntil
-		case p.ejects() && m.failedConnects >= p.health.FailureThreshold:
+		case p.ejects() && m.failedConnects >= p.config.Health.FailureThreshold:
 			s.Condition = Probing
 		case s.Share < 1:
 			s.Condition = SlowStart

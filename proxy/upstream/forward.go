@@ -60,7 +60,7 @@ func (p *Pool) checkRequest(t *Request) (ResultKind, error) {
 		return OK, nil
 	case !printableASCII(firstValue(t.Fields, http1.Upgrade)):
 		return BadRequest, errUpgrade
-	case t.Fields.Has(http1.Via) && viaContains(t.Fields.Values("Via"), p.pseudonym):
+	case t.Fields.Has(http1.Via) && viaContains(t.Fields.Values("Via"), p.config.Pseudonym):
 		return LoopDetected, errLoop
 	case maxForwards(t) == 0:
 		return MaxForwards, errMaxForwards
@@ -267,7 +267,7 @@ func (p *Pool) sendWithRetries(f *forwarding) error {
 	var seen error // the error of a backend that may have received the request
 	var tried []*backend
 	now := f.start
-	if p.retries > 0 {
+	if p.config.Retries > 0 {
 		p.group.deposit()
 	}
 	for {
@@ -276,7 +276,7 @@ func (p *Pool) sendWithRetries(f *forwarding) error {
 			return moreRelevant(seen, err)
 		}
 		f.backend, f.result.Target = m, m.name
-		if p.maxConnections > 0 {
+		if p.config.MaxConnections > 0 {
 			now = time.Now() // acquire may have waited
 		}
 		err = f.send(m, now)
@@ -288,7 +288,7 @@ func (p *Pool) sendWithRetries(f *forwarding) error {
 		if !notSent(err) {
 			seen = err
 		}
-		if f.result.Retries >= p.retries || f.ctx.Err() != nil || !f.canRetry(err) || !p.group.withdraw() {
+		if f.result.Retries >= p.config.Retries || f.ctx.Err() != nil || !f.canRetry(err) || !p.group.withdraw() {
 			return moreRelevant(seen, err)
 		}
 		f.result.Retries++
@@ -318,9 +318,9 @@ func (p *Pool) recordOutcome(f *forwarding, err error) {
 	switch {
 	case !p.ejects():
 	case err == nil:
-		p.group.recordConnect(f.backend, &p.health, true)
+		p.group.recordConnect(f.backend, &p.config.Health, true)
 	case notSent(err) && f.ctx.Err() == nil && !errors.Is(err, http1.ErrAborted):
-		p.group.recordConnect(f.backend, &p.health, false)
+		p.group.recordConnect(f.backend, &p.config.Health, false)
 	}
 }
 

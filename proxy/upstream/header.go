@@ -51,20 +51,23 @@ func (f *forwarding) writeHeader(to header) {
 	if f.maxForwards > 0 && t.Set["Max-Forwards"] == nil {
 		to.Add("Max-Forwards", strconv.Itoa(f.maxForwards-1))
 	}
-	if len(t.Set) > 0 { // iterating over an empty map has a cost
-		for name, values := range t.Set {
-			for _, value := range values {
-				to.Add(name, value)
-			}
+	for name, values := range t.Set {
+		for _, value := range values {
+			to.Add(name, value)
 		}
 	}
 }
 
-// stripSpoofed drops the fields of the client's request that are not forwarded. It
-// drops those for which isSpoofed is true, but is faster if the operator sets no field.
+// spoofed is the set of fields that a client must not set, because Weir sets them (see
+// setPeer, setHost and setForwarded), with HTTP2-Settings, which belongs to an upgrade to
+// h2c, and Proxy: CGI servers turn it into the variable HTTP_PROXY ("httpoxy",
+// CVE-2016-5385).
+const spoofed http1.NameSet = 1<<http1.Forwarded | 1<<http1.XForwardedFor | 1<<http1.XForwardedHost |
+	1<<http1.XForwardedProto | 1<<http1.XRealIP | 1<<http1.HTTP2Settings | 1<<http1.Proxy
+
+// stripSpoofed drops the fields of the client's request that are not forwarded: those that
+// Weir or the operator sets, and those whose names servers may confuse with these.
 func (f *forwarding) stripSpoofed() {
-	const spoofed http1.NameSet = 1<<http1.Forwarded | 1<<http1.XForwardedFor | 1<<http1.XForwardedHost | 1<<http1.XForwardedProto |
-		1<<http1.XRealIP | 1<<http1.HTTP2Settings | 1<<http1.Proxy
 	t := f.request
 	drop := spoofed
 	if t.RequestID != "" {
@@ -77,21 +80,25 @@ func (f *forwarding) stripSpoofed() {
 		drop |= 1 << http1.Expect // HTTP/1.0 has no expectations (RFC 9110 section 10.1.1)
 	}
 	t.Fields.DropSet(drop)
-	if len(t.Set) == 0 {
-		t.Fields.DropOther(t.spoofsOther)
-		return
+	for name, values := range t.Set {
+		if values != nil {
+			t.Fields.Drop(name)
+		}
 	}
-	t.Fields.DropFunc(func(field http1.Field) bool { return isSpoofed(http.CanonicalHeaderKey(field.Name), t) })
+	t.Fields.DropOther(t.spoofs)
 }
 
-// spoofsOther is isSpoofed for a field that is not well known, if the operator sets no
-// field.
-func (r *Request) spoofsOther(field http1.Field) bool {
-	if isHyphenated(field.Name) {
-		const own = "X-Forwarded-"
-		return !r.TrustedPeer && len(field.Name) >= len(own) && strings.EqualFold(field.Name[:len(own)], own)
+// spoofs reports whether a field that is not well known must not be set by the client. The
+// result is true for a name that differs from one that Weir or the operator sets only in
+// characters other than letters and digits, since many servers turn all of these into
+// underscores. X-Forwarded-* may be set by a trusted peer.
+func (r *Request) spoofs(field http1.Field) bool {
+	const own = "X-Forwarded-"
+	name := field.Name
+	if len(name) >= len(own) && strings.EqualFold(name[:len(own)], own) {
+		return !r.TrustedPeer
 	}
-	return isSpoofed(http.CanonicalHeaderKey(field.Name), r)
+	return !isHyphenated(name) && isReserved(http.CanonicalHeaderKey(hyphenated(name)), r)
 }
 
 // firstValue returns the first value of a field, or "".
@@ -110,34 +117,7 @@ func (p *Pool) via(t *Request) string {
 	if t.Proto == "HTTP/1.1" {
 		return p.via11
 	}
-	return strings.TrimPrefix(t.Proto, "HTTP/") + " " + p.pseudonym
-}
-
-// isSpoofed reports whether the client must not set this field, because Weir or the
-// operator sets it. name is in canonical form. The result is also true for a name that
-// differs from such a name only in characters other than letters and digits, since many
-// servers turn all of these into underscores. X-Forwarded-* may be set by a trusted
-// peer.
-func isSpoofed(name string, t *Request) bool {
-	switch name {
-	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setPeer, setHost and setForwarded
-		return true
-	case "Http2-Settings", // belongs to an upgrade to h2c
-		"Proxy": // CGI servers turn it into the variable HTTP_PROXY ("httpoxy", CVE-2016-5385)
-		return true
-	case "X-Request-Id":
-		return t.RequestID != ""
-	}
-	if strings.HasPrefix(name, "X-Forwarded-") {
-		return !t.TrustedPeer
-	}
-	if t.Set[name] != nil {
-		return true
-	}
-	if isHyphenated(name) {
-		return false
-	}
-	return isReserved(http.CanonicalHeaderKey(hyphenated(name)), t)
+	return strings.TrimPrefix(t.Proto, "HTTP/") + " " + p.config.Pseudonym
 }
 
 // isHyphenated reports whether hyphenated(name) equals name.
@@ -192,7 +172,9 @@ type forwardedFields struct{ chain, forwarded, host, proto []string }
 
 // trustedForwarded returns the forwarded fields of a trusted peer.
 func trustedForwarded(f *http1.Fields) forwardedFields {
-	return forwardedFields{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
+	return forwardedFields{
+		f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto"),
+	}
 }
 
 // setPeer writes X-Real-Ip, X-Forwarded-For and X-Forwarded-Proto. The values of a
@@ -354,17 +336,14 @@ func listElements(line string) iter.Seq[string] {
 // concern framing, routing, authentication or the processing of the message are not
 // allowed (RFC 9110 section 6.5.1).
 func trailerAllowed(name string) bool {
-	switch name {
-	case "Upgrade", "Forwarded", "X-Real-Ip", "Via", "Cookie", "Set-Cookie", "Ratelimit", "Ratelimit-Policy":
-		return false
-	}
-	return httpguts.ValidTrailerHeader(name) && !strings.HasPrefix(name, "X-Forwarded-")
+	return http1.AllowedInTrailer(name) && httpguts.ValidTrailerHeader(name) && !strings.HasPrefix(name, "X-Forwarded-")
 }
 
 // trailerForwardable reports whether a trailer field of the request is forwarded. name
 // is in canonical form. It is not forwarded if trailerAllowed excludes it, Weir or the
 // operator sets a field with this name, or a decision was based on one.
 func trailerForwardable(name string, t *Request) bool {
-	bare := http.CanonicalHeaderKey(hyphenated(name)) // see isSpoofed
-	return trailerAllowed(bare) && !isReserved(bare, t) && t.Set[name] == nil && (t.Reserved == nil || !t.Reserved(name))
+	bare := http.CanonicalHeaderKey(hyphenated(name)) // see spoofs
+	return trailerAllowed(bare) && !isReserved(bare, t) && t.Set[name] == nil &&
+		(t.Reserved == nil || !t.Reserved(name))
 }

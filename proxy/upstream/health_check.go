@@ -46,16 +46,16 @@ func (h *Health) accepts(status int) bool {
 
 // checkHealth checks m immediately and then every interval, until ctx is done.
 func (p *Pool) checkHealth(ctx context.Context, m *backend, probe func(context.Context, *backend) error) {
-	every := time.NewTicker(p.health.Interval)
+	every := time.NewTicker(p.config.Health.Interval)
 	defer every.Stop()
 	for {
-		checkCtx, cancel := context.WithTimeout(ctx, p.health.Timeout)
+		checkCtx, cancel := context.WithTimeout(ctx, p.config.Health.Timeout)
 		err := probe(checkCtx, m)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		p.group.recordCheck(m, &p.health, err == nil)
+		p.group.recordCheck(m, &p.config.Health, err == nil)
 		select {
 		case <-ctx.Done():
 			return
@@ -66,14 +66,14 @@ func (p *Pool) checkHealth(ctx context.Context, m *backend, probe func(context.C
 
 // probe sends one active check to m. It returns nil if m is healthy.
 func (p *Pool) probe(ctx context.Context, m *backend) error {
-	status, err := p.transport().probe(ctx, m, p.health.Path, p.via11)
+	status, err := p.transport().probe(ctx, m, p.config.Health.Path, p.via11)
 	if err == nil {
 		err = ctx.Err() // the response came after the timeout
 	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("health check of %s: %w", m.name, err)
-	case !p.health.accepts(status):
+	case !p.config.Health.accepts(status):
 		return fmt.Errorf("health check of %s: status %d", m.name, status)
 	}
 	return nil
@@ -135,7 +135,8 @@ func (t *targetHealth) recordCheck(now time.Time, h *Health, good bool) {
 // ejected reports whether t is selected only if no other target is available: it is
 // ejected, or its ejection has ended and one request is already probing it.
 func (t *targetHealth) ejected(now time.Time, h *Health) bool {
-	return now.Before(t.ejectedUntil) || h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold && t.inFlight.Sum() > 0
+	return now.Before(t.ejectedUntil) ||
+		h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold && t.inFlight.Sum() > 0
 }
 
 // slowStartFactor returns the share of its weight that t has. It grows linearly after a

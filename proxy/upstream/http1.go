@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,8 +33,8 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 	o := &http1Transport{
 		client: http1.Client{
 			Limits:         http1.Limits{Head: maxHeader, Fields: maxFields},
-			ConnectTimeout: orDefault(c.ConnectTimeout, defaultConnect), TLSHandshakeTimeout: c.TLSHandshakeTimeout,
-			ResponseTimeout: orDefault(c.ResponseTimeout, defaultResponse), BodyTimeout: c.BodyTimeout,
+			ConnectTimeout: cmp.Or(c.ConnectTimeout, defaultConnect), TLSHandshakeTimeout: c.TLSHandshakeTimeout,
+			ResponseTimeout: cmp.Or(c.ResponseTimeout, defaultResponse), BodyTimeout: c.BodyTimeout,
 			ExpectContinueTimeout: expectContinueTimeout, MaxIdleConns: maxIdlePerTarget, IdleConnTimeout: idleTimeout,
 		},
 		pools: map[poolKey]*http1.Pool{},
@@ -100,7 +100,13 @@ func (h *http1Transport) CloseIdleConnections() {
 func (h *http1Transport) probe(ctx context.Context, m *backend, path, via string) (status int, err error) {
 	call := h.client.NewCall(nil)
 	defer call.Release()
-	defer abortOnDone(ctx, call).end()
+	aborted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { call.Abort(); close(aborted) })
+	defer func() {
+		if !stop() {
+			<-aborted
+		}
+	}()
 	head := call.Begin("GET", m.authority, m.basePath, path)
 	head.Add("User-Agent", probeUserAgent)
 	head.Add("Via", via)
@@ -123,12 +129,12 @@ type http1Sender struct {
 	body        *http1Source  // nil if duplex is set or there is no body
 	keepTrailer func(http1.Field) bool
 	call        *http1.Call
-	aborter     *contextAborter // aborts the call when the context is done; nil if the call monitors its client, or stream aborts it
-	stream      abortingSink
+	stream      abortingSink // nil if duplex is set
 }
 
-// An abortingSink is a Sink that knows when its client is gone. It then aborts what was set
-// last; when AbortWith(nil) returns, nothing is being aborted any more.
+// An abortingSink is a Sink that knows when its client is gone, as any Sink does that is not
+// an http1.Duplex. It then aborts what was set last; when AbortWith(nil) returns, nothing is
+// being aborted any more.
 type abortingSink interface{ AbortWith(a http1.Aborter) }
 
 // sender implements transport.
@@ -139,11 +145,8 @@ func (h *http1Transport) sender(f *forwarding) sender {
 	if s.duplex == nil {
 		s.call = h.client.NewCall(nil)
 		s.call.Interim = s.relayInterim
-		if s.stream, _ = f.to.(abortingSink); s.stream != nil {
-			s.stream.AbortWith(s.call)
-		} else {
-			s.aborter = abortOnDone(f.ctx, s.call)
-		}
+		s.stream = f.to.(abortingSink)
+		s.stream.AbortWith(s.call)
 	} else {
 		s.call = h.client.NewCall(s.duplex.Exchange())
 	}
@@ -180,7 +183,9 @@ func (s *http1Sender) prepare() {
 func (s *http1Sender) setSource() {
 	t := s.request
 	s.body = &http1Source{Body: t.Body}
-	from := http1.Source{Reader: s.body, Length: t.Length, Stop: s.body.Stop, Trailer: s.addTrailer, Expects: t.expectsContinue()}
+	from := http1.Source{
+		Reader: s.body, Length: t.Length, Stop: s.body.Stop, Trailer: s.addTrailer, Expects: t.expectsContinue(),
+	}
 	if t.BufferedBody != nil {
 		from.Reader, from.Stop = bytes.NewReader(t.BufferedBody), nil
 	}
@@ -226,7 +231,8 @@ func (s *http1Sender) send(m *backend, now time.Time) error {
 // canRetry implements sender.
 func (s *http1Sender) canRetry(err error) bool {
 	var fault *http1.CallError
-	return errors.As(err, &fault) && fault.Retryable(s.request.Method) && (notSent(err) || connectionClosed(err)) && !s.body.isStopped()
+	return errors.As(err, &fault) && fault.Retryable(s.request.Method) && (notSent(err) || connectionClosed(err)) &&
+		!s.body.isStopped()
 }
 
 // response implements sender.
@@ -258,44 +264,11 @@ func (s *http1Sender) switched() (net.Conn, []byte) {
 
 // release implements sender.
 func (s *http1Sender) release() {
-	if s.aborter != nil {
-		s.aborter.end()
-	}
 	if s.stream != nil {
 		s.stream.AbortWith(nil)
 	}
 	s.call.Release()
 	*s = http1Sender{}
-}
-
-// A contextAborter aborts a call when a context is done.
-type contextAborter struct {
-	stop func() bool
-
-	mu   sync.Mutex // guards call
-	call *http1.Call
-}
-
-func abortOnDone(ctx context.Context, c *http1.Call) *contextAborter {
-	a := &contextAborter{call: c}
-	a.stop = context.AfterFunc(ctx, a.abort)
-	return a
-}
-
-func (a *contextAborter) abort() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.call != nil {
-		a.call.Abort()
-	}
-}
-
-// end must be called before the call is released.
-func (a *contextAborter) end() {
-	a.stop()
-	a.mu.Lock() // waits for an abort that is in progress
-	defer a.mu.Unlock()
-	a.call = nil
 }
 
 // An http1Source is the request body of a client that does not use HTTP/1.1.
@@ -331,7 +304,8 @@ func (f *forwarding) tunnel(fields *http1.Fields) error {
 		return err
 	}
 	target, unread := f.switched()
-	f.pool.groups.Tunnels.Run(http1.TunnelEnd{Conn: client, Unread: early}, http1.TunnelEnd{Conn: target, Unread: unread})
+	from, to := http1.TunnelEnd{Conn: client, Unread: early}, http1.TunnelEnd{Conn: target, Unread: unread}
+	f.pool.config.Groups.Tunnels.Run(from, to)
 	return nil
 }
 
@@ -344,7 +318,8 @@ func upgradeProtocol(t *Request) string {
 		return ""
 	}
 	wish := t.Fields.Values("Upgrade")
-	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && containsToken(t.Fields.Values("Connection"), "upgrade") {
+	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") &&
+		containsToken(t.Fields.Values("Connection"), "upgrade") {
 		return wish[0]
 	}
 	return ""

@@ -93,8 +93,10 @@ func setURL(u *url.URL, m *backend, path string) {
 // sockets.
 func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
-		Dialer:           net.Dialer{Timeout: orDefault(c.ConnectTimeout, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver},
-		writeTimeout:     orDefault(c.ResponseTimeout, defaultResponse),
+		Dialer: net.Dialer{
+			Timeout: cmp.Or(c.ConnectTimeout, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver,
+		},
+		writeTimeout:     cmp.Or(c.ResponseTimeout, defaultResponse),
 		handshakeTimeout: c.TLSHandshakeTimeout,
 		sockets:          sockets,
 		tls:              &tls.Config{MinVersion: tls.VersionTLS12},
@@ -121,17 +123,10 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 		MaxIdleConnsPerHost:    maxIdlePerTarget,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval},
 		IdleConnTimeout:        idleTimeout,
-		ResponseHeaderTimeout:  orDefault(c.ResponseTimeout, defaultResponse),
+		ResponseHeaderTimeout:  cmp.Or(c.ResponseTimeout, defaultResponse),
 		ExpectContinueTimeout:  expectContinueTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 	}
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }
 
 // A dialError reports that no connection was established, so that the target has
@@ -209,7 +204,6 @@ type http2Sender struct {
 	template    *http.Request // the request without a target
 	body        *requestBody  // nil if there is none
 	lastAttempt *attempt
-	idleTimer   *idleTimer // nil if there is no timeout between reads of the response body
 	cancel      context.CancelCauseFunc
 
 	httpResponse *http.Response
@@ -226,11 +220,10 @@ func (o *http2Transport) sender(f *forwarding) sender {
 	f.upgrade = "" // HTTP/2 has no Upgrade (RFC 9113 section 8.6)
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	s.cancel = cancel
-	if o.bodyTimeout > 0 {
-		s.idleTimer = newIdleTimer(o.bodyTimeout, cancel)
-	}
 	t, h := f.request, http.Header{}
-	s.template = (&http.Request{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length}).WithContext(ctx)
+	s.template = (&http.Request{
+		Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length,
+	}).WithContext(ctx)
 	if t.Length != 0 {
 		s.body = newRequestBody(f)
 		s.template.Body, s.template.Trailer = s.body, s.body.trailer
@@ -287,7 +280,8 @@ const maxInterim = 100
 func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gotFinal || status == http.StatusContinue || s.interim >= maxInterim { // 100 Continue is sent when the body is read
+	if s.gotFinal || status == http.StatusContinue || s.interim >= maxInterim {
+		// 100 Continue is sent when the body is read.
 		return nil
 	}
 	s.interim++
@@ -331,7 +325,8 @@ func (s *http2Sender) relay(to Sink) error {
 	}
 	// A response that consists of a single HEADERS frame must stay so: for errors of
 	// gRPC, that frame is the trailer section (Trailers-Only).
-	if s.request.Method != http.MethodHead && res.ContentLength != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
+	if s.request.Method != http.MethodHead && res.ContentLength != 0 &&
+		res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
 		if err := to.Flush(); err != nil {
 			return err
 		}
@@ -368,9 +363,10 @@ func (s *http2Sender) relay(to Sink) error {
 
 // readBody reads from the response body.
 func (s *http2Sender) readBody(p []byte) (int, error) {
-	s.idleTimer.begin()
+	if timeout := s.transport.bodyTimeout; timeout > 0 {
+		defer time.AfterFunc(timeout, func() { s.cancel(errBodyTimeout) }).Stop()
+	}
 	n, err := s.httpResponse.Body.Read(p)
-	s.idleTimer.end()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		return n, err

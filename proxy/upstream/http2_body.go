@@ -124,7 +124,8 @@ type attempt struct {
 // of its body may have been read. In addition, either the target has received no part
 // of the request, or its method is idempotent and no byte of a response has arrived.
 func (a *attempt) canRetry(err error) bool {
-	if !notSent(err) && (!http1.Idempotent(a.request.Method) || a.responseStarted.Load() || !connectionClosed(err) || errors.Is(err, context.Canceled)) {
+	if !notSent(err) && (!http1.Idempotent(a.request.Method) || a.responseStarted.Load() ||
+		!connectionClosed(err) || errors.Is(err, context.Canceled)) {
 		return false
 	}
 	return a.body == nil || a.body.revoke()

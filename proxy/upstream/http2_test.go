@@ -29,7 +29,7 @@ func openHTTP2(t *testing.T, pool *Pool, change func(*Request)) (*testProxy, *ht
 		if change != nil {
 			change(asked)
 		}
-		res := pool.Forward(r.Context(), asked, NewHTTP2Sink(w))
+		res := pool.Forward(r.Context(), asked, NewHTTP2Sink(r.Context(), w))
 		p.results <- res
 		if res.Kind != OK && res.HeaderSent {
 			panic(http.ErrAbortHandler)
@@ -128,13 +128,30 @@ var errNoUpgrade = errors.New("HTTP/2 connection cannot be handed over")
 // An HTTP2Sink is a Sink that writes to a server of net/http, with which tests stand for a client that
 // another server than that of HTTP/1.1 serves.
 type HTTP2Sink struct {
+	ctx       context.Context // done when the client is gone
+	stop      func() bool
+	aborted   chan struct{}
 	w         http.ResponseWriter
 	trailers  []string // names of trailer fields that may follow
 	committed bool
 }
 
 // NewHTTP2Sink returns a Sink that writes to w.
-func NewHTTP2Sink(w http.ResponseWriter) *HTTP2Sink { return &HTTP2Sink{w: w} }
+func NewHTTP2Sink(ctx context.Context, w http.ResponseWriter) *HTTP2Sink {
+	return &HTTP2Sink{ctx: ctx, w: w}
+}
+
+// AbortWith makes the end of the context call a.Abort.
+func (s *HTTP2Sink) AbortWith(a http1.Aborter) {
+	if a == nil {
+		if !s.stop() {
+			<-s.aborted
+		}
+		return
+	}
+	s.aborted = make(chan struct{})
+	s.stop = context.AfterFunc(s.ctx, func() { a.Abort(); close(s.aborted) })
+}
 
 // Informational implements Sink.
 func (s *HTTP2Sink) Informational(status int, f *http1.Fields) {

@@ -9,14 +9,15 @@
 // visible as truncated to the client.
 //
 // It does not limit, match, log or generate error responses: it takes a [Request], writes the response to a [Sink],
-// and returns a [Result]. A sender sends a request over HTTP/1.1, over HTTP/2 or to the built-in echo; Pool.sendWithRetries, which
-// is independent of the protocol, selects the backend and retries. It retries on another target if the previous one
-// has certainly not seen the request, or if the request can be repeated safely, and ejects failing targets, as
-// configured by [Config]. A request on a reused connection that the target had closed in the meantime is always
-// retried, if no target has seen it, or if it is idempotent and has no body.
+// and returns a [Result]. A sender sends a request over HTTP/1.1, over HTTP/2 or to the built-in echo;
+// Pool.sendWithRetries, which is independent of the protocol, selects the backend and retries. It retries on another
+// target if the previous one has certainly not seen the request, or if the request can be repeated safely, and ejects
+// failing targets, as configured by [Config]. A request on a reused connection that the target had closed in the
+// meantime is always retried, if no target has seen it, or if it is idempotent and has no body.
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -114,23 +115,12 @@ type Pool struct {
 	config           Config
 	backends         []*backend
 	scratch          []*backend // for pick; guarded by the group
-	groups           *Groups
 	group            *group
 	currentTransport atomic.Pointer[transportRef]
-	resolver         *net.Resolver
 	buffers          *bufferPool
-	pseudonym        string
 
 	via11     string // element of Via for HTTP/1.1
 	via11Line http1.FieldBlock
-
-	balance         Balance
-	maxConnections  int
-	queue           Queue
-	retries         int
-	health          Health
-	resolveInterval time.Duration
-	bodyTimeout     time.Duration
 
 	stop       context.CancelFunc // ends the goroutines of Start
 	background sync.WaitGroup
@@ -155,15 +145,10 @@ type transportRef struct{ transport }
 // New returns a Pool. It does not connect, and starts no goroutines before Start.
 // Errors wrap ErrConfig.
 func New(c Config) (*Pool, error) {
-	p := &Pool{
-		config: c, groups: c.Groups, resolver: c.Resolver,
-		buffers: newBufferPool(), pseudonym: c.Pseudonym,
-		balance: c.Balance, maxConnections: c.MaxConnections, queue: c.Queue, retries: c.Retries, health: c.Health, resolveInterval: c.ResolveInterval, bodyTimeout: c.BodyTimeout,
-	}
-	if p.pseudonym == "" {
-		p.pseudonym = newPseudonym()
-	}
-	p.via11 = "1.1 " + p.pseudonym
+	c.Pseudonym = cmp.Or(c.Pseudonym, newPseudonym())
+	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
+	p := &Pool{config: c, buffers: newBufferPool()}
+	p.via11 = "1.1 " + p.config.Pseudonym
 	err := p.validate()
 	if err == nil {
 		p.via11Line, err = http1.NewFieldBlock("Via", p.via11)
@@ -171,13 +156,10 @@ func New(c Config) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
 	}
-	if p.groups == nil {
-		p.groups = NewGroups(1)
+	if p.config.Groups == nil {
+		p.config.Groups = NewGroups(1)
 	}
-	if p.resolver == nil {
-		p.resolver = net.DefaultResolver
-	}
-	p.group = p.groups.join(c.Name)
+	p.group = p.config.Groups.join(c.Name)
 	for _, m := range p.backends {
 		m.targetHealth = p.group.join(m.name)
 	}
@@ -192,7 +174,10 @@ func New(c Config) (*Pool, error) {
 // validate validates the configuration and creates the backends.
 func (p *Pool) validate() error {
 	c := p.config
-	for _, d := range []time.Duration{c.ConnectTimeout, c.ResponseTimeout, c.TLSHandshakeTimeout, c.BodyTimeout, c.Queue.Timeout, c.ResolveInterval, c.Health.EjectFor, c.Health.SlowStart} {
+	for _, d := range []time.Duration{
+		c.ConnectTimeout, c.ResponseTimeout, c.TLSHandshakeTimeout, c.BodyTimeout, c.Queue.Timeout, c.ResolveInterval,
+		c.Health.EjectFor, c.Health.SlowStart,
+	} {
 		if d < 0 {
 			return errors.New("a duration is negative")
 		}
@@ -200,7 +185,8 @@ func (p *Pool) validate() error {
 	switch {
 	case c.MaxConnections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.FailureThreshold < 0:
 		return errors.New("a number is negative")
-	case c.Health.Path != "" && (c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.FailureThreshold == 0):
+	case c.Health.Path != "" &&
+		(c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.FailureThreshold == 0):
 		return errors.New("health needs a path with a slash, an interval, a timeout and a number of failed checks")
 	case c.Echo && len(c.Targets) > 0:
 		return errors.New("either echo or targets")
@@ -227,7 +213,9 @@ func (p *Pool) validate() error {
 }
 
 func (p *Pool) addBackend(t endpoint, weight int) {
-	p.backends = append(p.backends, &backend{endpoint: t, number: len(p.backends), weight: float64(weight), nameHash: xxhash.Sum64String(t.name)})
+	p.backends = append(p.backends, &backend{
+		endpoint: t, number: len(p.backends), weight: float64(weight), nameHash: xxhash.Sum64String(t.name),
+	})
 }
 
 // Name returns the name of the upstream.
@@ -245,19 +233,19 @@ func (p *Pool) newTransport() transport {
 }
 
 // ejects reports whether the pool ejects failing targets.
-func (p *Pool) ejects() bool { return p.health.FailureThreshold > 0 }
+func (p *Pool) ejects() bool { return p.config.Health.FailureThreshold > 0 }
 
 // Start starts active health checks and the resolution of host names, if they are
 // configured. It must be called at most once. Retire or Close ends both.
 func (p *Pool) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	if p.health.Path != "" && !p.config.Echo {
+	if p.config.Health.Path != "" && !p.config.Echo {
 		for _, m := range p.backends {
 			p.background.Go(func() { p.checkHealth(ctx, m, p.probe) })
 		}
 	}
-	if hosts := p.hostnames(); p.resolveInterval > 0 && len(hosts) > 0 {
+	if hosts := p.hostnames(); p.config.ResolveInterval > 0 && len(hosts) > 0 {
 		p.background.Go(func() { p.resolve(ctx, hosts) })
 	}
 }
@@ -286,7 +274,7 @@ func (p *Pool) Close() {
 		for _, m := range p.backends {
 			p.group.leave(m.name)
 		}
-		p.groups.leave(p.config.Name)
+		p.config.Groups.leave(p.config.Name)
 	})
 }
 
@@ -313,32 +301,3 @@ func (b *bufferPool) Put(buf []byte) {
 // errBodyTimeout reports that a target sent nothing for too long in the middle of a
 // response.
 var errBodyTimeout = errors.New("timeout between reads of the response body")
-
-// An idleTimer cancels a request whose target sends nothing for too long in the middle
-// of its response. It runs only during reads.
-type idleTimer struct {
-	timeout time.Duration
-	timer   *time.Timer
-	cancel  context.CancelCauseFunc
-}
-
-// newIdleTimer returns a stopped timer that calls cancel.
-func newIdleTimer(after time.Duration, cancel context.CancelCauseFunc) *idleTimer {
-	s := &idleTimer{timeout: after, cancel: cancel}
-	s.timer = time.AfterFunc(after, func() { cancel(errBodyTimeout) })
-	s.timer.Stop()
-	return s
-}
-
-// begin and end are called before and after each read. They do nothing if i is nil.
-func (i *idleTimer) begin() {
-	if i != nil {
-		i.timer.Reset(i.timeout)
-	}
-}
-
-func (i *idleTimer) end() {
-	if i != nil {
-		i.timer.Stop()
-	}
-}

@@ -62,8 +62,8 @@ func TestNew_InvalidConfig(t *testing.T) {
 
 func TestNew_PseudonymsDiffer(t *testing.T) {
 	a, b := mustPool(t, Config{Echo: true}), mustPool(t, Config{Echo: true})
-	if a.pseudonym == b.pseudonym || !strings.HasPrefix(a.pseudonym, "weir-") || len(a.pseudonym) != len("weir-")+8 {
-		t.Errorf("pseudonyms %q and %q", a.pseudonym, b.pseudonym)
+	if a.config.Pseudonym == b.config.Pseudonym || !strings.HasPrefix(a.config.Pseudonym, "weir-") || len(a.config.Pseudonym) != len("weir-")+8 {
+		t.Errorf("pseudonyms %q and %q", a.config.Pseudonym, b.config.Pseudonym)
 	}
 }
 

@@ -87,7 +87,7 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backen
 		c.mu.Unlock()
 		return m, err
 	}
-	if len(c.waiting) >= p.queue.Length {
+	if len(c.waiting) >= p.config.Queue.Length {
 		c.mu.Unlock()
 		return nil, errQueueFull
 	}
@@ -101,7 +101,7 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backen
 // wait waits until w gets a backend. If one arrives at the moment of the timeout, it is
 // returned.
 func (g *group) wait(ctx context.Context, w *waiter) (*backend, error) {
-	limit := time.NewTimer(w.pool.queue.Timeout)
+	limit := time.NewTimer(w.pool.config.Queue.Timeout)
 	defer limit.Stop()
 	err := errQueueFull
 	select {

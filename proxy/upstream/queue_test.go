@@ -146,7 +146,7 @@ func TestQueue_ClientGoneInASecondWait(t *testing.T) {
 func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
-		p.group.recordCheck(p.backends[0], &p.health, false)
+		p.group.recordCheck(p.backends[0], &p.config.Health, false)
 		if m, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil || m.host != "b" {
 			t.Fatalf("got %v, %v", m, err)
 		}
@@ -156,7 +156,7 @@ func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {
 			got <- m
 		}()
 		synctest.Wait()
-		p.group.recordCheck(p.backends[0], &p.health, true)
+		p.group.recordCheck(p.backends[0], &p.config.Health, true)
 		if m := <-got; m != p.backends[0] {
 			t.Errorf("got %v, want the one that is back", m)
 		}

@@ -87,7 +87,7 @@ const (
 	OK                ResultKind = iota // the whole response was forwarded
 	ConnectFailed                       // no connection to a target; nothing was sent
 	ConnectTimeout                      // no connection to a target within the timeout; nothing was sent
-	Timeout                             // the target did not accept the request, or did not start the response, within the timeout
+	Timeout                             // the target did not accept the request or begin the response in time
 	ClientGone                          // the client was gone before the response was complete
 	BadRequest                          // the request or its body is invalid; respond with 400
 	BodyTimeout                         // the client did not send its body in time; respond with 408
@@ -98,7 +98,7 @@ const (
 	NoTarget                            // no target is healthy
 	MaxForwards                         // Max-Forwards is 0: the caller must respond to OPTIONS or TRACE itself
 	LoopDetected                        // the request has passed through this process before
-	QueueFull                           // all targets are at MaxConnections, and the queue is full or the wait has timed out
+	QueueFull                           // all targets are at MaxConnections, and the queue is full or the wait too long
 )
 
 // A Result is the outcome of Forward.

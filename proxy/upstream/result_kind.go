@@ -124,12 +124,15 @@ func targetKind(err error) ResultKind {
 
 // connectionClosed reports whether the target closed the connection.
 func connectionClosed(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, http1.ErrTruncated, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+	for _, end := range []error{
+		io.EOF, io.ErrUnexpectedEOF, http1.ErrTruncated, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE,
+	} {
 		if errors.Is(err, end) {
 			return true
 		}
 	}
-	for _, text := range []string{"stream error:", "server sent GOAWAY", "client connection lost"} { // net/http exports no values for these
+	// net/http exports no values for these.
+	for _, text := range []string{"stream error:", "server sent GOAWAY", "client connection lost"} {
 		if strings.Contains(err.Error(), text) {
 			return true
 		}

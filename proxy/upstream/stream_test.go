@@ -362,5 +362,5 @@ func TestForward_CallerPanics(t *testing.T) {
 	}()
 	asked := netRequestOf(request(t, "http://a/"))
 	asked.OnHeader = func(int, *http1.Fields) { panic("mistake") }
-	pool.Forward(t.Context(), asked, NewHTTP2Sink(silent{http.Header{}}))
+	pool.Forward(t.Context(), asked, NewHTTP2Sink(t.Context(), silent{http.Header{}}))
 }

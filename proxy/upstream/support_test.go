@@ -66,8 +66,8 @@ func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *test
 	l := sockettest.Listen(t)
 	p.URL = "http://" + l.Addr().String()
 	l = sockettest.Listener(t, l)
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(func() { s.Close(); pool.Close() })
+	go func() { _ = sockettest.Accept(l, s.ServeConn) }()
+	t.Cleanup(func() { l.Close(); s.Close(); pool.Close() })
 	return p
 }
 
@@ -122,7 +122,7 @@ func (b netBody) Trailer() *http1.Fields     { return fieldsFromHeader(b.Request
 
 // forwardNet forwards a request that net/http has.
 func forwardNet(p *Pool, w http.ResponseWriter, r *http.Request) Result {
-	return p.Forward(r.Context(), netRequestOf(r), NewHTTP2Sink(w))
+	return p.Forward(r.Context(), netRequestOf(r), NewHTTP2Sink(r.Context(), w))
 }
 
 // result is what came of the last request.

@@ -280,7 +280,7 @@ func managed(t *testing.T, a authority, c config.ACME, check time.Duration) (sto
 	s := frontend.NewNetHTTPServer(http.NotFoundHandler(), file.Listen, zerolog.Nop())
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { s.ServeTLS(l, certs) })
+	all.Go(func() { s.ServeTLS(l, certs, nil) })
 	all.Go(func() { m.Run(ctx) })
 	stop = sync.OnceFunc(func() { cancel(); s.Drain(ctx); all.Wait(); m.Close() })
 	t.Cleanup(stop)

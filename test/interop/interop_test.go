@@ -85,7 +85,7 @@ func startProxy(t *testing.T, yaml string) testProxy {
 		return l.Addr().String()
 	}
 	d := testProxy{plain: listen(s.Serve), ca: pair.Cert}
-	_, port, _ := net.SplitHostPort(listen(func(l net.Listener) error { return s.ServeTLS(l, certs) }))
+	_, port, _ := net.SplitHostPort(listen(func(l net.Listener) error { return s.ServeTLS(l, certs, nil) }))
 	d.secure = "localhost:" + port
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -222,3 +222,17 @@ func Scheme(t testing.TB) string {
 	}
 	return "http://"
 }
+
+// Accept has serve serve each connection of l, until l is closed.
+func Accept(l net.Listener, serve func(net.Conn)) error {
+	for {
+		c, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			return err
+		}
+		go serve(c)
+	}
+}

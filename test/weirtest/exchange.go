@@ -31,7 +31,7 @@ func Exchange(h Handler, r *http.Request) *httptest.ResponseRecorder {
 // ServeHTTP is Exchange with a response that is written while it comes.
 func ServeHTTP(h Handler, w http.ResponseWriter, r *http.Request) {
 	client, server := net.Pipe()
-	s := &http1.Server{Handler: h.ServeHTTP1, ErrorHandler: h.RefuseHTTP1, FlushAfterHandler: true, Limits: http1.Limits{Fields: 1024}}
+	s := &http1.Server{Handler: h.ServeHTTP1, ErrorHandler: h.RefuseHTTP1, Limits: http1.Limits{Fields: 1024}}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

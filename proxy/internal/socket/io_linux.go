@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Read is recv(2) for a non-blocking socket, which costs the kernel less than read(2).
+// read is recv(2) for a non-blocking socket, which costs the kernel less than read(2).
 // Unlike syscall.Read it does not inform the Go scheduler. Informing it costs more than
 // the call itself. On a busy machine it costs much more: if the kernel preempts the
 // process during a call that the scheduler knows about, the runtime starts another
@@ -15,13 +15,13 @@ import (
 // knows about, so that race builds use those. A call that was interrupted by a signal is
 // repeated. n is not negative. The result is an Errno, which is 0 if there was no error,
 // because comparing values of type error costs a call each.
-func Read(fd int, p []byte) (n int, err syscall.Errno) {
+func read(fd int, p []byte) (n int, err syscall.Errno) {
 	return raw(syscall.SYS_RECVFROM, fd, p, 0)
 }
 
-// Write is send(2), in the same way as Read. A closed connection is an error, not
+// write is send(2), in the same way as read. A closed connection is an error, not
 // a SIGPIPE.
-func Write(fd int, p []byte) (n int, err syscall.Errno) {
+func write(fd int, p []byte) (n int, err syscall.Errno) {
 	return raw(syscall.SYS_SENDTO, fd, p, syscall.MSG_NOSIGNAL)
 }
 

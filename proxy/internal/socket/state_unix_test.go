@@ -13,7 +13,7 @@ import (
 // Linux, and by peekPeer where poll does not distinguish a half-closed connection from
 // one that was reset. peekPeer does not look behind bytes that have arrived.
 func TestPeerState(t *testing.T) {
-	if got := StateOf(nil); got != Open {
+	if got := (&Conn{}).State(); got != Open {
 		t.Errorf("no socket: got %d", got)
 	}
 	for name, c := range map[string]struct {
@@ -52,11 +52,11 @@ func TestPeerState(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close()
-		raw := Of(ours)
+		conn := New(ours)
 		c.does(theirs.(*net.TCPConn), ours.(*net.TCPConn))
-		await.Until(t, name, func() bool { return StateOf(raw) == c.want })
+		await.Until(t, name, func() bool { return conn.State() == c.want })
 		peeked := Reset
-		_ = raw.Control(func(fd uintptr) { peeked = peekPeer(int(fd)) })
+		_ = conn.Raw.Control(func(fd uintptr) { peeked = peekPeer(int(fd)) })
 		if peeked != c.peeked {
 			t.Errorf("%s: peekPeer says %d; want %d", name, peeked, c.peeked)
 		}

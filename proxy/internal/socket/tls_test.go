@@ -7,7 +7,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/weir-proxy/weir/proxy/http1/internal/socket"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 

@@ -3,6 +3,8 @@
 package socket
 
 import (
+	"io"
+	"net"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -10,18 +12,6 @@ import (
 
 // CanPoll reports whether the state of a connection can be found out without reading.
 const CanPoll = true
-
-// StateOf returns the state of the other end of a socket. It does not read from the
-// socket, and may be called while another goroutine reads. It returns Open if
-// socket is nil.
-func StateOf(socket syscall.RawConn) State {
-	if socket == nil {
-		return Open
-	}
-	p := Reset
-	_ = socket.Control(func(fd uintptr) { p = pollPeer(fd) }) // fails if the socket is closed, which counts as reset
-	return p
-}
 
 func pollPeer(fd uintptr) State {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | pollHangup}}
@@ -55,20 +45,31 @@ func peekPeer(fd int) State {
 	return Readable
 }
 
-// Step is called by the runtime when the socket may be writable. It returns true when there is
-// nothing more to wait for.
-func (w *WriteOp) Step(fd uintptr) bool {
-	for w.n < len(w.Data) {
-		n, err := Write(int(fd), w.Data[w.n:])
-		switch err {
-		case 0:
-			w.n += n
-		case syscall.EAGAIN:
-			return false
-		default:
-			w.Err = err
-			return true
-		}
+// readNow reads what the socket nc has received.
+func readNow(nc net.Conn, fd uintptr, p []byte) (int, error) {
+	n, err := read(int(fd), p)
+	switch {
+	case err == syscall.EAGAIN:
+		return 0, ErrWouldBlock
+	case err != 0:
+		return 0, netError(nc, "read", err)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
 	}
-	return true
+	return n, nil
+}
+
+// writeNow writes as much of p as the socket nc accepts.
+func writeNow(nc net.Conn, fd uintptr, p []byte) (n int, err error) {
+	for n < len(p) {
+		more, errno := write(int(fd), p[n:])
+		switch {
+		case errno == syscall.EAGAIN:
+			return n, ErrWouldBlock
+		case errno != 0:
+			return n, netError(nc, "write", errno)
+		}
+		n += more
+	}
+	return n, nil
 }

@@ -1,9 +1,6 @@
-// Package socket has what HTTP/1.1 does with sockets below package net: it finds the socket
+// Package socket has what HTTP does with sockets below package net: it finds the socket
 // of a connection, reads and writes it without the Go scheduler, and looks at the state of the
 // other end without reading. It knows no HTTP.
-//
-// Read and Write are meant for functions that syscall.RawConn calls, and for non-blocking
-// sockets.
 package socket
 
 import (
@@ -15,9 +12,8 @@ import (
 	"syscall"
 )
 
-// Of returns the socket below nc, which may be wrapped by TLS or by the PROXY protocol. It
-// returns nil if there is none.
-func Of(nc net.Conn) syscall.RawConn {
+// rawConn returns the socket below nc, or nil if there is none.
+func rawConn(nc net.Conn) syscall.RawConn {
 	for nc != nil {
 		switch under := nc.(type) {
 		case syscall.Conn:
@@ -37,13 +33,6 @@ func Of(nc net.Conn) syscall.RawConn {
 	return nil
 }
 
-// A WriteOp writes all of Data to a socket. Step is what syscall.RawConn.Write calls.
-type WriteOp struct {
-	Data []byte
-	Err  error
-	n    int // number of bytes written
-}
-
 // TrimRaw removes the prefix "raw-" from the operation in err, so that errors of raw connections
 // look like those of other connections.
 func TrimRaw(err error) error {
@@ -57,16 +46,17 @@ func TrimRaw(err error) error {
 	return err
 }
 
-// Error returns an error of a system call on the socket of nc in the form that package net
+// netError returns an error of a system call on the socket of nc in the form that package net
 // uses.
-func Error(nc net.Conn, call string, err error) error {
+func netError(nc net.Conn, call string, err error) error {
 	return &net.OpError{
-		Op: call, Net: nc.LocalAddr().Network(), Source: nc.LocalAddr(), Addr: nc.RemoteAddr(), Err: os.NewSyscallError(call, err),
+		Op: call, Net: nc.LocalAddr().Network(), Source: nc.LocalAddr(), Addr: nc.RemoteAddr(),
+		Err: os.NewSyscallError(call, err),
 	}
 }
 
 // ErrWouldBlock is the error of reads that would wait. TLS takes it for one after which it can be read again.
-var ErrWouldBlock net.Error = wouldBlock{}
+var ErrWouldBlock error = wouldBlock{}
 
 type wouldBlock struct{}
 
@@ -79,15 +69,15 @@ type TLSConn struct {
 	net.Conn           // the socket
 	TLS      *tls.Conn // above the socket
 	mode     readMode
-	fd       int // for readNow
+	fd       uintptr // for readNow
 }
 
 // A readMode is how TLS reads the socket.
 type readMode uint8
 
 const (
-	readWaiting readMode = iota // as usual
-	readNow                     // what the socket has received
+	readWaiting  readMode = iota // as usual
+	readReceived                 // what the socket has received
 	readNothing
 )
 
@@ -98,15 +88,20 @@ func TLSServer(nc net.Conn, config *tls.Config) *tls.Conn { return newTLS(nc, co
 func TLSClient(nc net.Conn, config *tls.Config) *tls.Conn { return newTLS(nc, config, tls.Client) }
 
 func newTLS(nc net.Conn, config *tls.Config, make func(net.Conn, *tls.Config) *tls.Conn) *tls.Conn {
+	if !CanPoll || !isSocket(nc) {
+		return make(nc, config)
+	}
+	c := &TLSConn{Conn: nc}
+	c.TLS = make(c, config)
+	return c.TLS
+}
+
+func isSocket(nc net.Conn) bool {
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		if CanPoll {
-			c := &TLSConn{Conn: nc}
-			c.TLS = make(c, config)
-			return c.TLS
-		}
+		return true
 	}
-	return make(nc, config)
+	return false
 }
 
 // TLSOf returns the socket below nc if nc is a TLS connection whose handshake is complete and that was made by this
@@ -126,8 +121,8 @@ func (c *TLSConn) NetConn() net.Conn { return c.Conn }
 // Read implements net.Conn for TLS.
 func (c *TLSConn) Read(p []byte) (int, error) {
 	switch c.mode {
-	case readNow:
-		return c.readSocket(p)
+	case readReceived:
+		return readNow(c.Conn, c.fd, p)
 	case readNothing:
 		return 0, ErrWouldBlock
 	}
@@ -137,8 +132,8 @@ func (c *TLSConn) Read(p []byte) (int, error) {
 // ReadNow reads what TLS holds or the socket has received, in a function that syscall.RawConn.Read of the
 // socket calls. It returns ErrWouldBlock if that is nothing. There must be no concurrent read.
 func (c *TLSConn) ReadNow(fd uintptr, p []byte) (int, error) {
-	c.fd = int(fd)
-	return c.read(readNow, p)
+	c.fd = fd
+	return c.read(readReceived, p)
 }
 
 // ReadBuffered reads what TLS holds. It returns ErrWouldBlock if that is nothing. There must be no concurrent read.

@@ -127,7 +127,7 @@ type Alerts struct {
 // alerts compiles the alerts section.
 func (r *loader) alerts(f *alertsForm) Alerts {
 	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Repeat: time.Duration(f.Repeat)}
-	a.Refused, a.RefusedShare = f.Refused.value()
+	a.Refused, a.RefusedShare = f.Refused.count, f.Refused.share
 	if r.Given(&f.Conversion) {
 		a.Conversion = int64(r.percentage(&f.Conversion, 99))
 	}
@@ -175,23 +175,6 @@ func (r *loader) alerts(f *alertsForm) Alerts {
 	return a
 }
 
-// MarshalYAML writes one percentage as it is usually written, and not as a list.
-func (f alertsForm) MarshalYAML() (any, error) {
-	type several alertsForm
-	if len(f.Used) != 1 {
-		return several(f), nil
-	}
-	return struct {
-		Webhook secretURL `yaml:"webhook"`
-		Secret  secret    `yaml:"secret"`
-		Refused threshold `yaml:"refused"`
-		Used    string    `yaml:"used"`
-
-		Conversion string   `yaml:"conversion,omitempty"`
-		Repeat     duration `yaml:"repeat"`
-	}{f.Webhook, f.Secret, f.Refused, f.Used[0], f.Conversion, f.Repeat}, nil
-}
-
 // loopback reports whether host is this machine.
 func loopback(host string) bool {
 	a, err := netip.ParseAddr(host)
@@ -199,41 +182,36 @@ func loopback(host string) bool {
 }
 
 // A threshold is a number of requests, or a percentage of them.
-type threshold string
-
-// thresholdForm is what a threshold looks like.
-var thresholdForm = regexp.MustCompile(`^(?:[1-9][0-9]{0,8}|(?:[1-9][0-9]?|100)%)$`)
-
-// Check is form.Checked.
-func (threshold) Check(text string) error {
-	if !thresholdForm.MatchString(text) {
-		return errors.New(form.Quote(text) + " is neither a number of requests nor a percentage")
-	}
-	return nil
-}
-
-// Wanted is form.Checked.
-func (threshold) Wanted() (kind, instead string) {
-	return "a number or a percentage", "write for example 100 or 5%"
-}
-
-// MarshalYAML writes t as it is read.
-func (t threshold) MarshalYAML() (any, error) {
-	if n, err := strconv.Atoi(string(t)); err == nil {
-		return n, nil
-	}
-	return string(t), nil
-}
+type threshold struct{ count, share int64 }
 
 // leastShare is the number of refusals below which a percentage says little.
 const leastShare = 10
 
-// value returns the least number of requests, and the percentage, 0 for none.
-func (t threshold) value() (count, percent int64) {
-	text, share := strings.CutSuffix(string(t), "%")
-	n, _ := strconv.ParseInt(text, 10, 64) // checked, or already reported
-	if share {
-		return leastShare, n
+// thresholdForm is what a threshold looks like.
+var thresholdForm = regexp.MustCompile(`^(?:[1-9][0-9]{0,8}|(?:[1-9][0-9]?|100)%)$`)
+
+// Parse is form.Text.
+func (t *threshold) Parse(text string) error {
+	if !thresholdForm.MatchString(text) {
+		return errors.New(form.Quote(text) + " is neither a number of requests nor a percentage")
 	}
-	return n, 0
+	number, isShare := strings.CutSuffix(text, "%")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	if *t = (threshold{count: n}); isShare {
+		*t = threshold{leastShare, n}
+	}
+	return nil
+}
+
+// Wanted is form.Text.
+func (*threshold) Wanted() (kind, instead string) {
+	return "a number or a percentage", "write for example 100 or 5%"
+}
+
+// String is form.Text.
+func (t *threshold) String() string {
+	if t.share > 0 {
+		return strconv.FormatInt(t.share, 10) + "%"
+	}
+	return strconv.FormatInt(t.count, 10)
 }

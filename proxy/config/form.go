@@ -1,15 +1,17 @@
 package config
 
-import "github.com/weir-proxy/weir/proxy/config/internal/form"
+import (
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+)
 
 // The kinds of values in forms.
 type (
-	duration  = form.Duration
+	duration  = time.Duration
 	durations = []duration
 	size      = form.Size
 	list      = form.List
-	secret    = form.Secret
-	secretURL = form.SecretURL
 )
 
 // Problems of a file, and where they are.
@@ -85,9 +87,9 @@ type clientIPForm struct {
 // privacyForm configures the hashing of keys and of addresses in logs.
 type privacyForm struct {
 	// HashSecret is the secret for hashing keys: they leave the process only as HMAC-SHA256.
-	HashSecret secret `yaml:"hash_secret" jsonschema:"default="`
+	HashSecret string `yaml:"hash_secret" jsonschema:"default=" hidden:"true"`
 	// PreviousSecret is the secret that HashSecret replaces, or none if there was none: counts under it stay valid. Keep it for as long as the longest window of all limits.
-	PreviousSecret secret `yaml:"previous_secret" jsonschema:"default="`
+	PreviousSecret string `yaml:"previous_secret" jsonschema:"default=" hidden:"(the former one, hidden as well)"`
 	// LogClient is how client addresses are logged: full, network (the first 24 bits of IPv4 and 48 of IPv6), hashed, or none.
 	LogClient string `yaml:"log_client" jsonschema:"default=full,enum=full,enum=network,enum=hashed,enum=none"`
 }
@@ -287,13 +289,13 @@ func Near(word string, choices []string) string { return form.Near(word, choices
 // alertsForm configures the webhook for exhausted limits.
 type alertsForm struct {
 	// Webhook is the URL to which alerts are sent with POST; no alerts are sent when it is empty. It is treated as a secret.
-	Webhook secretURL `yaml:"webhook" jsonschema:"default="`
+	Webhook string `yaml:"webhook" jsonschema:"default=" hidden:"https://hidden.invalid/"`
 	// Secret signs alerts with HMAC-SHA256.
-	Secret secret `yaml:"secret" jsonschema:"default="`
+	Secret string `yaml:"secret" jsonschema:"default=" hidden:"true"`
 	// Refused raises an alert when a limit refuses this many requests within one minute, on all nodes together, or this part of those that it decides, 5% for example, and at least 10.
 	Refused threshold `yaml:"refused" jsonschema:"default=100"`
 	// Used raises an alert when a key has used this part of a rate whose count is 100 or more, or of a budget. Several parts, such as [50%, 80%, 100%], raise one each, once in the window of the rate.
-	Used list `yaml:"used" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$"`
+	Used list `yaml:"used,single" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$"`
 	// Conversion raises an alert when fewer of the requests of a key than this part, 35% for example, are returned by return_on of the limit: within its longest window, of at least as many as the rate allows. None is raised when not given.
 	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]?%$"`
 	// Repeat is the minimum time between alerts about the same limit.
@@ -325,7 +327,7 @@ type tracesForm struct {
 	// Endpoint is the URL of a collector for OTLP over HTTP; /v1/traces is added if it has no path. Tracing is off when it is empty.
 	Endpoint string `yaml:"endpoint" jsonschema:"default="`
 	// Headers for the collector, an API key for example. Values are treated as secrets.
-	Headers map[string]*secret `yaml:"headers,omitempty"`
+	Headers map[string]*string `yaml:"headers,omitempty" hidden:"true"`
 	// Sample is the part of requests without a parent that is traced.
 	Sample string `yaml:"sample" jsonschema:"default=1%,pattern=^[0-9]+([.][0-9]+)?%$"`
 	// Parent selects whose traceparent is used, which determines whether a request is sampled and the parent of its spans: trusted, that of client_ip.trusted_proxies; any, that of every client; none, each request starts a trace.

@@ -132,7 +132,7 @@ type penaltyForm struct {
 // jwtForm configures the verification of bearer tokens.
 type jwtForm struct {
 	// Secret of at least 32 bytes, for HS256, HS384 and HS512.
-	Secret secret `yaml:"secret" jsonschema:"default="`
+	Secret string `yaml:"secret" jsonschema:"default=" hidden:"true"`
 	// Keys are PEM files with public keys or certificates, relative to this file.
 	Keys list `yaml:"keys"`
 	// JWKS is a set of public keys: an https URL or a file, relative to this file.

@@ -41,7 +41,7 @@ type decideForm struct {
 	// Trusted lists the addresses and networks of the proxies that may ask; those of this machine when it is empty and there is neither client_ca nor token.
 	Trusted list `yaml:"trusted,omitempty"`
 	// Token is what the proxies must send in X-Weir-Token.
-	Token secret `yaml:"token" jsonschema:"default="`
+	Token string `yaml:"token" jsonschema:"default=" hidden:"true"`
 	// TLS is the certificate of the listener.
 	TLS *pairForm `yaml:"tls,omitempty"`
 	// ClientCA is a PEM file with authorities. With it, the proxies must show a certificate signed by one of them.
@@ -51,7 +51,7 @@ type decideForm struct {
 	// WithinOutcome is how long after a decision the outcome of the request may be reported.
 	WithinOutcome duration `yaml:"within_outcome" jsonschema:"default=1m"`
 	// Secret signs the handles by which outcomes are reported, the same on all nodes, at least 16 characters; when it is empty each node makes its own, and a restart makes another.
-	Secret secret `yaml:"secret" jsonschema:"default="`
+	Secret string `yaml:"secret" jsonschema:"default=" hidden:"true"`
 }
 
 // drainForm configures the shutdown.
@@ -125,7 +125,7 @@ type adminForm struct {
 	// ClientCA is a PEM file with authorities. With it, admin.https requires a client certificate signed by one of them, in addition to a token.
 	ClientCA string `yaml:"client_ca" jsonschema:"default="`
 	// Token is the required bearer token. It may be empty, or shorter than 16 characters, on a loopback address only.
-	Token secret `yaml:"token" jsonschema:"default="`
+	Token string `yaml:"token" jsonschema:"default=" hidden:"true"`
 	// Tokens are the tokens of individual operators, each with a name and a role. If there is one, every request needs a token.
 	Tokens []*tokenForm `yaml:"tokens,omitempty"`
 	// Hosts are further host names that requests without a token may use; localhost and loopback addresses are always allowed.
@@ -137,7 +137,7 @@ type tokenForm struct {
 	// Name of the operator in the audit trail.
 	Name string `yaml:"name" jsonschema:"required"`
 	// Token is the bearer token, at least 16 characters. If it is empty, the entry is ignored.
-	Token secret `yaml:"token" jsonschema:"default="`
+	Token string `yaml:"token" jsonschema:"default=" hidden:"(hidden, of {name})"`
 	// Role is read, to view and explain, or write, to make changes as well.
 	Role string `yaml:"role" jsonschema:"default=read,enum=read,enum=write"`
 }
@@ -153,7 +153,7 @@ type redisForm struct {
 	// Username for Redis 6 access lists.
 	Username string `yaml:"username" jsonschema:"default="`
 	// Password for Redis.
-	Password secret `yaml:"password" jsonschema:"default="`
+	Password string `yaml:"password" jsonschema:"default=" hidden:"true"`
 	// Sentinel holds the credentials for the sentinels.
 	Sentinel loginForm `yaml:"sentinel"`
 	// TLS configures TLS for Redis and the sentinels.
@@ -185,7 +185,7 @@ type loginForm struct {
 	// Username for Redis 6 access lists.
 	Username string `yaml:"username" jsonschema:"default="`
 	// Password for it.
-	Password secret `yaml:"password" jsonschema:"default="`
+	Password string `yaml:"password" jsonschema:"default=" hidden:"true"`
 }
 
 // breakerForm configures the circuit breaker for Redis.

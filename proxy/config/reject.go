@@ -291,16 +291,20 @@ type code string
 // codeForm is what a code looks like.
 var codeForm = regexp.MustCompile(`^(?:([1-5])xx|([1-5][0-9][0-9])(?:-([1-5][0-9][0-9]))?)$`)
 
-// Check is form.Checked.
-func (code) Check(text string) error {
+// Parse is form.Text.
+func (c *code) Parse(text string) error {
 	_, _, err := parseCode(text)
+	*c = code(text)
 	return err
 }
 
-// Wanted is form.Checked.
-func (code) Wanted() (kind, instead string) {
+// Wanted is form.Text.
+func (*code) Wanted() (kind, instead string) {
 	return "a status", "write for example 404, 5xx or 500-503"
 }
+
+// String is form.Text.
+func (c *code) String() string { return string(*c) }
 
 // parseCode reads a code as its first and last status.
 func parseCode(s string) (from, to int, err error) {

@@ -87,15 +87,8 @@ func (d *decoder) budget(p Location) bool {
 
 // kind decodes n by the type of v.
 func (d *decoder) kind(n *yaml.Node, p Location, v reflect.Value, t Tag) {
-	switch of := v.Interface().(type) {
-	case Duration:
-		d.duration(n, p, v)
-		return
-	case Size:
-		d.size(n, p, v)
-		return
-	case Checked:
-		d.checked(n, p, v, of)
+	if text := textOf(v); text != nil {
+		d.parsed(n, p, text)
 		return
 	}
 	switch v.Kind() {
@@ -112,7 +105,7 @@ func (d *decoder) kind(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 			d.list(n, p, v, t)
 		}
 	case reflect.Map:
-		d.mapping(n, p, v)
+		d.mapping(n, p, v, t)
 	case reflect.Struct:
 		d.fields(n, p, v)
 	}
@@ -168,10 +161,10 @@ func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 		case t.required && seen != nil && r.meant[at.Path]: // under another name
 		case t.required && seen != nil:
 			r.Add(p, "has no "+name, "write "+name+": below it")
-		case f.Kind() == reflect.Struct:
-			r.absent(at, f, nil)
 		case t.Default != nil:
 			setDefault(f, *t.Default)
+		case f.Kind() == reflect.Struct:
+			r.absent(at, f, nil)
 		}
 	}
 }
@@ -194,7 +187,7 @@ func (d *decoder) slice(n *yaml.Node, p Location, v reflect.Value) {
 }
 
 // mapping decodes a mapping with arbitrary names.
-func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
+func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	if n.Kind != yaml.MappingNode {
 		d.Add(p, "want a mapping, got "+kindName(n), "write NAME: VALUE below it")
 		return
@@ -210,7 +203,7 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
 		if d.odd(pair.key, Location{Position: d.at(pair.key), Path: p.Path}) {
 			name = oddName.ReplaceAllString(name, "")
 		}
-		d.value(pair.value, at, elem, Tag{})
+		d.value(pair.value, at, elem, Tag{hidden: t.hidden})
 		if !elem.IsNil() {
 			v.SetMapIndex(reflect.ValueOf(name), elem)
 		}

@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-
-	"github.com/weir-proxy/weir/limiter"
 )
 
 // A Tag is what a field of a form may be, as its struct tag says.
@@ -14,12 +12,17 @@ type Tag struct {
 	Enum     []string
 	Default  *string // nil for none
 	min, max int     // of a number; 0 and 0 mean any
+	hidden   string  // what is shown instead of a secret, with {name} for the field Name beside it; "" if it is none
+	single   bool    // a list of one is written without brackets
 }
 
 // TagOf reads the tag of f, a field of a form. Words that only the JSON Schema needs
 // are left to it.
 func TagOf(f reflect.StructField) Tag {
-	var t Tag
+	t := Tag{hidden: f.Tag.Get("hidden"), single: strings.HasSuffix(f.Tag.Get("yaml"), ",single")}
+	if t.hidden == "true" {
+		t.hidden = "(hidden by weir check --effective)"
+	}
 	for word := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
@@ -40,17 +43,8 @@ func TagOf(f reflect.StructField) Tag {
 
 // setDefault sets v to the default written in its tag.
 func setDefault(v reflect.Value, text string) {
-	switch v.Interface().(type) {
-	case Duration:
-		d, _ := limiter.ParseDuration(text)
-		v.SetInt(int64(d))
-		return
-	case Size:
-		n, _ := ParseSize(text)
-		v.SetInt(int64(n))
-		return
-	case List:
-		v.Set(reflect.ValueOf(List{text}))
+	if of := textOf(v); of != nil {
+		_ = of.Parse(text) // defaults are valid
 		return
 	}
 	switch v.Kind() {
@@ -61,6 +55,9 @@ func setDefault(v reflect.Value, text string) {
 		v.SetBool(text == "true")
 	case reflect.String:
 		v.SetString(text)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		setDefault(v.Index(0), text)
 	}
 }
 
@@ -90,3 +87,6 @@ func FieldIndex(t reflect.Type, name string) (int, bool) {
 	}
 	return 0, false
 }
+
+// IsHidden reports whether f holds secrets.
+func IsHidden(f reflect.StructField) bool { return f.Tag.Get("hidden") != "" }

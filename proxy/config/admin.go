@@ -35,8 +35,17 @@ func (r *loader) adminTLS(f *file) {
 	r.requireToken(at, secure, &f.Admin)
 }
 
+// admin compiles the admin listener.
+func (r *loader) admin(f *Admin) Admin {
+	made := *f
+	made.HTTPS, made.ClientCA = listenAddress(f.HTTPS), r.clientCA(f)
+	made.Operators, made.Tokens = nil, r.operators(f)
+	r.hosts(f.Hosts)
+	return made
+}
+
 // clientCA loads the authorities for client certificates.
-func (r *loader) clientCA(f *adminForm) string {
+func (r *loader) clientCA(f *Admin) string {
 	if f.ClientCA == "" {
 		return ""
 	}
@@ -59,11 +68,11 @@ const leastToken = 16
 
 // requireToken checks that an address of the admin listener that other machines can reach
 // requires a token of sufficient length.
-func (r *loader) requireToken(at *string, a address, f *adminForm) {
+func (r *loader) requireToken(at *string, a address, f *Admin) {
 	token := &f.Token
 	switch {
 	case a.port == "" || a.loopback() || !r.Valid(token):
-	case *token == "" && slices.ContainsFunc(f.Tokens, func(t *tokenForm) bool { return t.Token != "" }): // whose length is checked separately
+	case *token == "" && slices.ContainsFunc(f.Operators, func(t *tokenForm) bool { return t.Token != "" }): // whose length is checked separately
 	case *token == "":
 		r.Wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
 	case len(*token) < leastToken:
@@ -72,9 +81,9 @@ func (r *loader) requireToken(at *string, a address, f *adminForm) {
 }
 
 // operators returns the tokens of individual operators, without empty ones.
-func (r *loader) operators(f *adminForm) []Token {
+func (r *loader) operators(f *Admin) []Token {
 	var all []Token
-	for _, t := range f.Tokens {
+	for _, t := range f.Operators {
 		if !r.Valid(&t.Name) || !r.Valid(&t.Token) || !r.Valid(&t.Role) {
 			continue
 		}
@@ -91,60 +100,45 @@ func (r *loader) operators(f *adminForm) []Token {
 			continue
 		case len(t.Token) < leastToken:
 			r.Wrong(&t.Token, "is short enough to guess", "use 16 characters or more, made at random")
-		case t.Token == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == string(t.Token) }):
+		case t.Token == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == t.Token }):
 			r.Wrong(&t.Token, "is also the token of another operator", "give each operator a token of its own")
 		}
-		all = append(all, Token{Name: t.Name, Text: string(t.Token), Write: t.Role == "write"})
+		all = append(all, Token{Name: t.Name, Text: t.Token, Write: t.Role == "write"})
 	}
 	return all
 }
 
-// hosts returns the host names that clients may use.
-func (r *loader) hosts(names list) []string {
+// hosts checks the host names that clients may use.
+func (r *loader) hosts(names list) {
 	for i := range names {
 		if names[i] != "" && !form.IsHost(names[i]) {
 			r.Wrong(&names[i], form.Quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	return names
-}
-
-// Alerts configure the alerts about exhausted limits.
-type Alerts struct {
-	Webhook string // a URL; empty: no alerts
-	Secret  string // signs alerts; empty: no signature
-	Refused int64  // refusals of a limit within a minute that cause an alert, at least 1; at least 10 with RefusedShare
-	// RefusedShare is the percentage of a limit's decisions within a minute that must be refusals as well; 0 for any.
-	RefusedShare int64
-	Used         []int64       // percentages of a rate used by a key that cause an alert, 1 to 100, ascending
-	Conversion   int64         // percentage of the requests of a key that return_on must return, or else an alert is due, 1 to 99; 0 for any
-	Repeat       time.Duration // minimum time between alerts about one limit, at least two minutes
 }
 
 // alerts compiles the alerts section.
-func (r *loader) alerts(f *alertsForm) Alerts {
-	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Repeat: time.Duration(f.Repeat)}
-	a.Refused, a.RefusedShare = f.Refused.count, f.Refused.share
-	if r.Given(&f.Conversion) {
-		a.Conversion = int64(r.percentage(&f.Conversion, 99))
+func (r *loader) alerts(f *Alerts) Alerts {
+	a := *f
+	a.Threshold, a.Parts, a.Returned = threshold{}, nil, ""
+	a.Refused, a.RefusedShare = f.Threshold.count, f.Threshold.share
+	if r.Given(&f.Returned) {
+		a.Conversion = int64(r.percentage(&f.Returned, 99))
 	}
-	for i := range f.Used {
-		percent, is := strings.CutSuffix(f.Used[i], "%")
+	for i := range f.Parts {
+		percent, is := strings.CutSuffix(f.Parts[i], "%")
 		n, err := strconv.Atoi(percent)
 		switch {
-		case f.Used[i] == "": // already reported
+		case f.Parts[i] == "": // already reported
 		case !is || err != nil || n < 1 || n > 100 || !form.IsWhole(percent):
-			r.Wrong(&f.Used[i], form.Quote(f.Used[i])+" is not a percentage", "write 1% to 100%")
+			r.Wrong(&f.Parts[i], form.Quote(f.Parts[i])+" is not a percentage", "write 1% to 100%")
 		case slices.Contains(a.Used, int64(n)):
-			r.Wrong(&f.Used[i], f.Used[i]+" is given twice", "write it once")
+			r.Wrong(&f.Parts[i], f.Parts[i]+" is given twice", "write it once")
 		}
 		a.Used = append(a.Used, int64(n))
 	}
-	if len(f.Used) == 0 && r.Valid(&f.Used) {
-		r.Wrong(&f.Used, "there is no percentage", "write for example 80%, or [50%, 80%, 100%]")
+	if len(f.Parts) == 0 && r.Valid(&f.Parts) {
+		r.Wrong(&f.Parts, "there is no percentage", "write for example 80%, or [50%, 80%, 100%]")
 	}
 	slices.Sort(a.Used)
 	if a.Repeat > 0 && a.Repeat < 2*time.Minute {
@@ -156,7 +150,7 @@ func (r *loader) alerts(f *alertsForm) Alerts {
 		}
 		return a
 	}
-	to, err := url.Parse(string(f.Webhook))
+	to, err := url.Parse(f.Webhook)
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
 		r.Wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")

@@ -20,12 +20,12 @@ const many = 100
 
 // mode returns the mode of a limit: its own, that of its route, or the default; shadow and
 // off of the route take precedence.
-func (l *limits) mode(f *limitForm) string {
+func (l *limits) mode(f *limitForm) Mode {
 	own := cmp.Or(f.Mode, l.route.Mode, l.defaults.Mode)
-	if f.Mode == "" && own == string(Enforce) && l.Given(&f.Conversion) {
-		own = string(Shadow) // until its figures have been seen
+	if f.Mode == "" && own == Enforce && l.Given(&f.Conversion) {
+		own = Shadow // until its figures have been seen
 	}
-	rank := []string{string(Enforce), string(Shadow), string(Off)}
+	rank := []Mode{Enforce, Shadow, Off}
 	return rank[max(slices.Index(rank, own), slices.Index(rank, l.route.Mode), 0)]
 }
 
@@ -99,12 +99,6 @@ func (l *limits) cost(f *limitForm) *Cost {
 // progress.
 const Lease = 30 * time.Second
 
-// A Penalty bans the key of a limit that has refused it too often.
-type Penalty struct {
-	Ban   time.Duration // how long
-	After int64         // refusals within the longest window of the limit, at least 1
-}
-
 // concurrent compiles the rate of a limit on concurrent requests.
 func (l *limits) concurrent(f *limitForm, limit *Limit) {
 	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "plans", "plan", "burst", "count", "penalty")
@@ -119,11 +113,10 @@ func (l *limits) penalty(f *limitForm) *Penalty {
 	if f.Penalty == nil {
 		return nil
 	}
-	ban := time.Duration(f.Penalty.Ban)
-	if err := limiter.CheckBan(ban); err != nil {
+	if err := limiter.CheckBan(f.Penalty.Ban); err != nil {
 		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
 	}
-	return &Penalty{Ban: ban, After: int64(f.Penalty.After)}
+	return f.Penalty
 }
 
 // forget is the number of last steps without an allowed request after which a cooldown

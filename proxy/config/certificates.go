@@ -12,10 +12,10 @@ import (
 )
 
 // tls loads the certificates of an upstream.
-func (u *upstreams) tls(from *upstreamForm, targets []Target) UpstreamTLS {
-	f := &from.TLS
+func (u *upstreams) tls(from *Upstream, targets []Target) UpstreamTLS {
+	f := &from.Files
 	secure := func(t Target) bool { return t.URL.Scheme == "https" }
-	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && u.Valid(&from.Targets) {
+	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && u.Valid(&from.Servers) {
 		u.Wrong(f, "no target is https", "write https:// in their URLs, or leave tls out")
 	}
 	return u.trust(trustForm{&f.CA, &f.Cert, &f.Key, &f.ServerName})
@@ -69,23 +69,12 @@ const (
 	challengeALPN = "tls-alpn-01"
 )
 
-// An ACME configures certificates from an authority.
-type ACME struct {
-	Domains   []string // at least one, in lower case, each once
-	Email     string   // may be empty
-	Directory string   // an https URL
-	CA        string   // a PEM file, which has not been opened; "" for what the machine trusts
-	Storage   string   // a directory, which may not exist yet; never empty
-	HTTP      bool     // http-01, on listen.http; at least one of the two is true
-	ALPN      bool     // tls-alpn-01, on listen.https
-}
-
 // acme compiles the ACME section; nil if there is none.
-func (r *loader) acme(f *listenForm) *ACME {
-	if f.TLS == nil || f.TLS.ACME == nil {
+func (r *loader) acme(f *Listen) *ACME {
+	if f.Files == nil || f.Files.ACME == nil {
 		return nil
 	}
-	a := f.TLS.ACME
+	a := f.Files.ACME
 	r.directory(a)
 	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
 		r.Wrong(&a.Email, "is not an email address", "write for example ops@example.com")
@@ -97,17 +86,17 @@ func (r *loader) acme(f *listenForm) *ACME {
 	if listenAddress(f.HTTPS) != "" { // certificates are used by HTTPS only
 		r.outputs = append(r.outputs, output{named{at: r.Location(&a.Storage), path: r.relative(a.Storage)}, true})
 	}
+	made := *a
 	any := len(a.Challenges) == 0
-	return &ACME{
-		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.opens(&a.CA), Storage: r.relative(a.Storage),
-		HTTP: plain && (any || slices.Contains(a.Challenges, challengeHTTP)),
-		ALPN: any || slices.Contains(a.Challenges, challengeALPN),
-	}
+	made.Domains, made.CA, made.Storage, made.Challenges = r.domains(a), r.opens(&a.CA), r.relative(a.Storage), nil
+	made.HTTP = plain && (any || slices.Contains(a.Challenges, challengeHTTP))
+	made.ALPN = any || slices.Contains(a.Challenges, challengeALPN)
+	return &made
 }
 
 // directory checks the URL of the authority. It must be https, because requests signed with
 // the account key are sent there.
-func (r *loader) directory(a *acmeForm) {
+func (r *loader) directory(a *ACME) {
 	u, err := url.Parse(a.Directory)
 	if r.Valid(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
 		r.Wrong(&a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
@@ -115,7 +104,7 @@ func (r *loader) directory(a *acmeForm) {
 }
 
 // domains returns the names of a without duplicates.
-func (r *loader) domains(a *acmeForm) []string {
+func (r *loader) domains(a *ACME) []string {
 	if len(a.Domains) == 0 && r.Valid(&a.Domains) {
 		r.Wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
 	}

@@ -56,7 +56,7 @@ func (l *limits) use(pointer any, name string) *Limit {
 		return nil
 	}
 	here := *made
-	here.Mode = Mode(l.mode(l.common.forms[name]))
+	here.Mode = l.mode(l.common.forms[name])
 	for read := range here.Reads() {
 		for _, parameter := range params(read.Key) {
 			if !slices.Contains(l.params, parameter) {

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"maps"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,20 +12,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
-
-// Decide configures the listener on which other proxies ask for decisions.
-type Decide struct {
-	HTTP          string         // host:port; "" for none
-	GRPC          string         // host:port of Envoy's rate limit service; "" for none
-	Dialect       Dialect        // of requests for /decide
-	Trusted       []netip.Prefix // the peers that may ask
-	Token         string         // that they send; "" for none
-	TLS           []Pair         // one at most; without it there is no TLS
-	ClientCA      string         // authorities of their certificates, in PEM; "" for none
-	Within        time.Duration  // for a decision
-	WithinOutcome time.Duration  // for the report of an outcome; whole milliseconds
-	Secret        string         // of handles; "" for one that this process makes
-}
 
 // A Dialect is how a proxy describes the request that it asks about, and which answers it understands.
 type Dialect string
@@ -44,7 +29,7 @@ const (
 func (d Dialect) SendsBody() bool { return d == Traefik || d == APISIX || d == HAProxy }
 
 // decide makes the listener for other proxies; nil if there is none.
-func (l *loader) decide(f *decideForm) *Decide {
+func (l *loader) decide(f *Decide) *Decide {
 	const least, most, leastOutcome, mostOutcome = duration(time.Millisecond), duration(time.Minute), duration(time.Second), duration(time.Hour)
 	if !f.listens() {
 		return nil
@@ -61,12 +46,11 @@ func (l *loader) decide(f *decideForm) *Decide {
 	if n := len(f.Secret); n > 0 && n < leastToken {
 		l.Wrong(&f.Secret, "is short enough to guess", "use 16 characters or more, made at random")
 	}
-	d := &Decide{
-		HTTP: listenAddress(f.HTTP), GRPC: listenAddress(f.GRPC), Dialect: Dialect(f.Dialect), Trusted: l.networks(f.Trusted), Token: string(f.Token),
-		Within: time.Duration(f.Within), WithinOutcome: time.Duration(f.WithinOutcome), Secret: string(f.Secret),
-	}
-	if f.TLS != nil {
-		d.TLS = []Pair{l.opensPair(&f.TLS.Cert, &f.TLS.Key)}
+	l.warnTrust(f.Trusted)
+	d := *f
+	d.HTTP, d.GRPC, d.Files = listenAddress(f.HTTP), listenAddress(f.GRPC), nil
+	if f.Files != nil {
+		d.TLS = []Pair{l.opensPair(&f.Files.Cert, &f.Files.Key)}
 	}
 	if f.ClientCA != "" {
 		data, ok := l.attach(&f.ClientCA, maxAttached)
@@ -75,7 +59,7 @@ func (l *loader) decide(f *decideForm) *Decide {
 		}
 		d.ClientCA = string(data)
 	}
-	return d
+	return &d
 }
 
 // decideListener checks that the listener for other proxies can stand beside the others, and is not open
@@ -103,7 +87,7 @@ func (l *loader) decideListener(f *file) {
 	if at.clashes(grpc) {
 		l.Wrong(&d.GRPC, "listens where listen.decide.http does", "use another port")
 	}
-	if d.ClientCA != "" && d.TLS == nil {
+	if d.ClientCA != "" && d.Files == nil {
 		l.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
 	}
 	network, where := at.port != "" && !at.loopback(), &d.HTTP
@@ -117,21 +101,21 @@ func (l *loader) decideListener(f *file) {
 	case d.Token != "" && len(d.Token) < leastToken:
 		l.Wrong(&d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
-	if f.Store == string(StoreRedis) && d.Secret == "" && l.Valid(&d.Secret) {
+	if f.Store == StoreRedis && d.Secret == "" && l.Valid(&d.Secret) {
 		l.Warn(d, "only the node that decided accepts the outcome of a request, and only until it ends", `write secret: "${WEIR_DECIDE_SECRET}", the same on all nodes`)
 	}
 }
 
 // listens reports whether other proxies may ask.
-func (f *decideForm) listens() bool {
+func (f *Decide) listens() bool {
 	return f != nil && (f.HTTP != none || listenAddress(f.GRPC) != "")
 }
 
 // decides reports whether other proxies may ask.
-func (f *listenForm) decides() bool { return f.Decide.listens() }
+func (f *Listen) decides() bool { return f.Decide.listens() }
 
 // onlyDecides reports whether requests are decided for other proxies alone, and none is forwarded.
-func (f *listenForm) onlyDecides() bool {
+func (f *Listen) onlyDecides() bool {
 	return f.decides() && listenAddress(f.HTTP) == "" && listenAddress(f.HTTPS) == ""
 }
 
@@ -142,7 +126,7 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 		r.withoutForwarding(f, made)
 	}
 	d := r.served.Decide
-	if !d.listens() || d.Dialect == "" || Dialect(d.Dialect).SendsBody() || !r.Valid(&d.Dialect) {
+	if !d.listens() || d.Dialect == "" || d.Dialect.SendsBody() || !r.Valid(&d.Dialect) {
 		return
 	}
 	report := r.Warn // such a request can be forwarded
@@ -152,13 +136,13 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 	for _, l := range made.Limits {
 		for read := range l.Reads() {
 			if read.Key.InBody() {
-				report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+read.Key.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
+				report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+read.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
 			}
 		}
 	}
 	for _, l := range made.Lists {
 		if l.Key.InBody() {
-			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
+			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
 		}
 	}
 }

@@ -59,13 +59,13 @@ type limitForm struct {
 	// RedissonVersion is the oldest Redisson version of those Java programs. It selects the format of a new limiter: that of 3.17 and later is the default, earlier versions encode entries differently, and up to 3.13.2 a limiter is a fixed window, so that up to twice the rate passes across a window boundary.
 	RedissonVersion string `yaml:"redisson_version,omitempty" jsonschema:"default="`
 	// Penalty bans a key that is refused too often.
-	Penalty *penaltyForm `yaml:"penalty,omitempty"`
+	Penalty *Penalty `yaml:"penalty,omitempty"`
 	// Count selects the outcomes that stay counted; all when not given.
 	Count *countForm `yaml:"count,omitempty"`
 	// Mode of this limit; that of defaults when not given.
-	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
+	Mode Mode `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// OnStoreFailure of this limit; that of defaults when not given.
-	OnStoreFailure string `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
+	OnStoreFailure OnStoreFailure `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
 	// Expose makes this limit visible to clients; that of defaults when not given.
 	Expose *bool `yaml:"expose,omitempty"`
 }
@@ -121,12 +121,12 @@ type countForm struct {
 	Status codes `yaml:"status" jsonschema:"required"`
 }
 
-// penaltyForm bans a key that is refused too often.
-type penaltyForm struct {
+// Penalty bans a key that is refused too often.
+type Penalty struct {
 	// Ban is how long the limit refuses every request of the key.
 	Ban duration `yaml:"ban" jsonschema:"required"`
 	// After is the number of refusals within the longest window of the limit.
-	After int `yaml:"after" jsonschema:"default=1,minimum=1,maximum=1000000"`
+	After int64 `yaml:"after" jsonschema:"default=1,minimum=1,maximum=1000000"`
 }
 
 // jwtForm configures the verification of bearer tokens.

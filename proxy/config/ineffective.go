@@ -26,7 +26,7 @@ func (l *loader) ineffective(f *file) {
 		{l.Given(&f.Redis) && !l.Given(&f.Store), &f.Redis, "redis is not used: store is memory, so each node counts for itself", "write store: redis, or leave redis out"},
 		{l.Given(&f.ClientIP.Header) && len(f.ClientIP.TrustedProxies) == 0 && (f.ClientIP.Header != forwardedFor || !l.Given(&f.ClientIP.TrustedProxies)),
 			&f.ClientIP.Header, "no proxy is trusted to send this field, so all clients behind a proxy share its address", "write trusted_proxies: with the networks of the proxies, or leave header out"},
-		{l.Given(&f.Listen.TLS) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.TLS, "nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
+		{l.Given(&f.Listen.Files) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.Files, "nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
 		{l.Given(&f.Alerts) && !l.Given(&f.Alerts.Webhook) && f.Alerts.Secret == "", &f.Alerts, "no alert is sent: there is no webhook", "write webhook: with a URL, or leave alerts out"},
 		{l.Given(&f.Traces) && !l.Given(&f.Traces.Endpoint), &f.Traces, "nothing is traced: there is no endpoint", "write endpoint: with the URL of a collector, or leave traces out"},
 	} {
@@ -35,7 +35,7 @@ func (l *loader) ineffective(f *file) {
 		}
 	}
 	if l.Given(&f.Defaults.OnStoreFailure) {
-		l.warnNoStore(&f.Defaults.OnStoreFailure, Store(f.Store))
+		l.warnNoStore(&f.Defaults.OnStoreFailure, f.Store)
 	}
 }
 
@@ -52,10 +52,10 @@ func (k *keys) unused(jwt *jwtForm) {
 }
 
 // unconverted warns of an alert about the conversion of limits without a limit that has one.
-func (l *loader) unconverted(f *alertsForm, routes []*Route) {
+func (l *loader) unconverted(f *Alerts, routes []*Route) {
 	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
-	if l.Given(&f.Conversion) && !slices.ContainsFunc(routes, func(r *Route) bool { return slices.ContainsFunc(r.Limits, returns) }) {
-		l.Warn(&f.Conversion, "no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out")
+	if l.Given(&f.Returned) && !slices.ContainsFunc(routes, func(r *Route) bool { return slices.ContainsFunc(r.Limits, returns) }) {
+		l.Warn(&f.Returned, "no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out")
 	}
 }
 
@@ -129,8 +129,8 @@ func (l *Limit) windowsIn(window time.Duration, of limiter.Rate) int64 {
 }
 
 // warnNoStore warns of a policy for an outage of the store, at pointer, without a store that could have one.
-func (l *loader) warnNoStore(pointer *string, store Store) {
-	if *pointer == string(Deny) && store == StoreMemory {
+func (l *loader) warnNoStore(pointer *OnStoreFailure, store Store) {
+	if *pointer == Deny && store == StoreMemory {
 		l.Warn(pointer, "nothing is ever denied by it: with store: memory there is no store that could fail", "write store: redis, or leave it out")
 	}
 }

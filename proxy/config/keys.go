@@ -366,7 +366,7 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 
 // newKeysOf compiles new_keys of a route, and its mode.
 func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
-	mode := Mode(cmp.Or(f.Mode, r.defaults.Mode))
+	mode := cmp.Or(f.Mode, r.defaults.Mode)
 	if !r.Given(&f.NewKeys) {
 		return r.defaultNewKeys, mode
 	}

@@ -85,8 +85,8 @@ func (l *limits) compile(f *limitForm) *Limit {
 		Cost:           l.cost(f),
 		Penalty:        l.penalty(f),
 		Count:          l.count(f.Count),
-		Mode:           Mode(l.mode(f)),
-		OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
+		Mode:           l.mode(f),
+		OnStoreFailure: f.OnStoreFailure,
 		Expose:         *f.Expose,
 		Position:       l.Location(f).Position,
 	}

@@ -8,43 +8,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
-
-// Listen configures the listeners for clients.
-type Listen struct {
-	HTTP          string // host:port; the port may be 0; "" for none
-	HTTPS         string // like HTTP; at least one is not none
-	TLS           []Pair // at least one if HTTPS is set and ACME is nil
-	ACME          *ACME  // nil for none
-	H2C           bool   // HTTP/2 without TLS
-	RedirectHTTPS bool   // of requests without TLS
-	HTTPSPort     int    // the port that clients use; 0: that of HTTPS
-	ProxyProtocol []netip.Prefix
-	Timeouts      ListenTimeouts
-	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
-	MaxBuffered   int64 // bytes of all bodies buffered for keys; at least 1 MiB
-	ReusePort     bool  // SO_REUSEPORT
-	Drain         Drain
-	Decide        *Decide // nil for none
-}
-
-// Drain configures the shutdown: readiness fails for Delay, which may be 0, while
-// connections are still accepted; then requests in progress may take Within, above 0.
-type Drain struct{ Delay, Within time.Duration }
-
-// A Pair is a certificate and its key: paths of PEM files, which have not been
-// opened.
-type Pair struct{ Cert, Key string }
 
 // An address is host:port; the host is empty for all addresses of the machine.
 // The zero address is one that has a problem.
 type address struct{ host, port string }
 
 // listen makes the bounds of what clients may do.
-func (r *loader) listen(f *listenForm) Listen {
+func (r *loader) listen(f *Listen) Listen {
 	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
 	if r.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
 		r.Wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
@@ -52,31 +25,11 @@ func (r *loader) listen(f *listenForm) Listen {
 	if r.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
 		r.Wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
 	}
-	return Listen{
-		HTTP:  listenAddress(f.HTTP),
-		HTTPS: listenAddress(f.HTTPS),
-		TLS:   r.pairs(f),
-		ACME:  r.acme(f),
-		H2C:   f.H2C,
-
-		RedirectHTTPS: f.RedirectHTTPS,
-		HTTPSPort:     f.HTTPSPort,
-
-		ProxyProtocol: r.networks(f.ProxyProtocol),
-
-		MaxHeader:   int64(f.MaxHeader),
-		MaxBuffered: int64(f.MaxBuffered),
-		ReusePort:   f.ReusePort,
-		Decide:      r.decide(f.Decide),
-		Drain:       Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
-		Timeouts: ListenTimeouts{
-			Handshake: time.Duration(f.Timeouts.Handshake),
-			Header:    time.Duration(f.Timeouts.Header),
-			Body:      time.Duration(f.Timeouts.Body),
-			Write:     time.Duration(f.Timeouts.Write),
-			Idle:      time.Duration(f.Timeouts.Idle),
-		},
-	}
+	r.warnTrust(f.ProxyProtocol)
+	made := *f
+	made.HTTP, made.HTTPS, made.Decide = listenAddress(f.HTTP), listenAddress(f.HTTPS), r.decide(f.Decide)
+	made.Files, made.TLS, made.ACME = nil, r.pairs(f), r.acme(f)
+	return made
 }
 
 // none is what is written for an address that is not listened on.
@@ -91,8 +44,8 @@ func listenAddress(addr string) string {
 }
 
 // pairs are the files of all certificates, the one for every client first.
-func (r *loader) pairs(l *listenForm) []Pair {
-	f := l.TLS
+func (r *loader) pairs(l *Listen) []Pair {
+	f := l.Files
 	if f == nil {
 		return nil
 	}
@@ -137,7 +90,7 @@ func (r *loader) listeners(f *file) {
 	switch {
 	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && r.Valid(&f.Listen.Decide):
 		r.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
-	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && !r.Given(&f.Listen.TLS) && r.Valid(&f.Listen.HTTPS):
+	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && !r.Given(&f.Listen.Files) && r.Valid(&f.Listen.HTTPS):
 		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
 	r.httpsRedirect(f)

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -20,31 +19,8 @@ const (
 	RedisCluster  RedisMode = "cluster"  // Redis Cluster
 )
 
-// Redis configures the connection to the shared store.
-type Redis struct {
-	Mode     RedisMode
-	Addrs    []string // host:port; exactly one when Mode is RedisSingle
-	Master   string   // master name in Sentinel; not empty if Mode is RedisSentinel
-	Username string
-	Password string
-	Sentinel Login         // to the sentinels
-	TLS      *UpstreamTLS  // nil: without TLS
-	Prefix   string        // of every key: "weir"
-	Timeout  time.Duration // maximum time for one decision
-	Breaker  Breaker
-}
-
-// A Login holds the credentials for a server.
-type Login struct{ Username, Password string }
-
-// A Breaker configures the circuit breaker.
-type Breaker struct {
-	After int           // consecutive failures that open it, at least 1
-	Rest  time.Duration // how long it stays open
-}
-
 // redis compiles the connection to the shared store.
-func (r *loader) redis(f *redisForm) Redis {
+func (r *loader) redis(f *Redis) Redis {
 	for i := range f.Addrs {
 		if a := r.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
 			r.Wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
@@ -52,18 +28,9 @@ func (r *loader) redis(f *redisForm) Redis {
 	}
 	r.checkMode(f)
 	r.token(&f.Prefix, f.Prefix)
-	made := Redis{
-		Mode:     RedisMode(f.Mode),
-		Addrs:    f.Addrs,
-		Master:   f.Master,
-		Username: f.Username,
-		Password: string(f.Password),
-		Sentinel: Login{f.Sentinel.Username, string(f.Sentinel.Password)},
-		Prefix:   f.Prefix,
-		Timeout:  time.Duration(f.Timeout),
-		Breaker:  Breaker{After: f.Breaker.After, Rest: time.Duration(f.Breaker.Rest)},
-	}
-	t := &f.TLS
+	made := *f
+	made.Files = redisTLSForm{}
+	t := &f.Files
 	trusted := r.trust(trustForm{&t.CA, &t.Cert, &t.Key, &t.ServerName})
 	switch {
 	case t.Enabled:
@@ -75,8 +42,8 @@ func (r *loader) redis(f *redisForm) Redis {
 }
 
 // checkMode checks that the fields fit the mode.
-func (r *loader) checkMode(f *redisForm) {
-	mode := RedisMode(f.Mode)
+func (r *loader) checkMode(f *Redis) {
+	mode := f.Mode
 	if mode == RedisSingle && len(f.Addrs) != 1 && r.Valid(&f.Addrs) {
 		r.Wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")
 	}
@@ -84,7 +51,7 @@ func (r *loader) checkMode(f *redisForm) {
 		if f.Master != "" {
 			r.Wrong(&f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out")
 		}
-		if f.Sentinel != (loginForm{}) {
+		if f.Sentinel != (Login{}) {
 			r.Wrong(&f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out")
 		}
 		return

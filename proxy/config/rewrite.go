@@ -140,14 +140,7 @@ func (r *routes) fields(f *fieldsForm, reserved reserved) Fields {
 	return made
 }
 
-// A Redirect redirects clients.
-type Redirect struct {
-	// To is a URL or a path with the placeholders {host}, {path} and {query}.
-	To     string
-	Status int // 301, 302, 303, 307 or 308
-}
-
-func (r *routes) redirect(f *redirectForm) *Redirect {
+func (r *routes) redirect(f *Redirect) *Redirect {
 	if f == nil {
 		return nil
 	}
@@ -171,7 +164,7 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 		strings.ContainsAny(f.To, " \\\"<>"):
 		r.Wrong(&f.To, form.Quote(f.To)+" is not a URL or a path", "write for example https://www.example.com{path}{query}, or a path such as /new")
 	}
-	return &Redirect{To: f.To, Status: f.Status}
+	return f
 }
 
 // warnLoops warns of redirects that lead back to their own route, which clients follow until they give

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -19,7 +18,7 @@ type routes struct {
 	*loader
 	keys           *keys
 	upstreams      *upstreams
-	defaults       defaultsForm
+	defaults       Defaults
 	defaultNewKeys limiter.Rate // what holds for new keys where a route does not say
 	literals       literals
 	lists          *lists
@@ -27,7 +26,7 @@ type routes struct {
 	priceSection   *map[string]*pricesForm
 	used           map[string]bool // prices that a budget names
 	store          Store
-	served         *listenForm
+	served         *Listen
 	errorTexts     map[int]ErrorText // of the file
 	own            string            // how the keys of Weir itself begin in Redis
 	templates      []template        // of limiters that Java programs share, so far
@@ -67,8 +66,8 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Errors:      r.errorsOf(f),
 			Position:    r.Location(f).Position,
 		}
-		route.CountPreflight, route.LogPath = f.CountPreflight, LogPath(f.LogPath)
-		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery), f.MergeSlashes
+		route.CountPreflight, route.LogPath = f.CountPreflight, f.LogPath
+		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = f.EncodedSlash, f.FormBesideQuery, f.MergeSlashes
 		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
 		r.destination(f)
 		r.descriptor(f, route)
@@ -255,22 +254,17 @@ func params(spec *key.Spec) (names []string) {
 	return names
 }
 
-// An Idempotency lets clients repeat a request without being counted again.
-type Idempotency struct {
-	Header  string        // canonical name of the field with the idempotency key
-	Life    time.Duration // how long a request is remembered
-	Repeats int64         // number of repeats that are not counted, at least 1
-}
-
-func (r *routes) idempotency(f *idempotencyForm) *Idempotency {
+func (r *routes) idempotency(f *Idempotency) *Idempotency {
 	if f == nil {
 		return nil
 	}
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
 		r.Wrong(&f.Header, form.Quote(f.Header)+" is not the name of a header", "write for example Idempotency-Key")
 	}
-	if time.Duration(f.Life) > limiter.MaxWindow {
+	if f.Life > limiter.MaxWindow {
 		r.Wrong(&f.Life, "is longer than can be remembered", "write at most 366d")
 	}
-	return &Idempotency{Header: http.CanonicalHeaderKey(f.Header), Life: time.Duration(f.Life), Repeats: int64(f.Repeats)}
+	made := *f
+	made.Header = http.CanonicalHeaderKey(f.Header)
+	return &made
 }

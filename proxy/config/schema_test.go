@@ -7,10 +7,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"net/netip"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/invopop/jsonschema"
 
@@ -50,8 +52,9 @@ func generate(t *testing.T) []byte {
 		FieldNameTag:               "yaml",
 		RequiredFromJSONSchemaTags: true,
 		Anonymous:                  true,
+		Namer:                      definition,
 		LookupComment: func(rt reflect.Type, field string) string {
-			types[rt.Name()] = rt
+			types[definition(rt)] = rt
 			return comments[rt.Name()+"."+field]
 		},
 		Mapper: func(rt reflect.Type) *jsonschema.Schema {
@@ -64,7 +67,7 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string", Pattern: codeForm.String()} // of one entry; see loosen
 			case reflect.TypeFor[threshold]():
 				return &jsonschema.Schema{Default: 100, AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "999999999"}, {Type: "string", Pattern: thresholdForm.String()}, {Type: "string", Pattern: `\$\{[A-Za-z_]`}}}
-			case reflect.TypeFor[list]():
+			case reflect.TypeFor[list](), reflect.TypeFor[[]netip.Prefix]():
 				return &jsonschema.Schema{Type: "string"} // of one entry; see loosen
 			}
 			return nil
@@ -80,6 +83,22 @@ func generate(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return append(b, '\n')
+}
+
+// definition is what a form is called in the schema: an exported one has the name that it had as a form of its own.
+func definition(of reflect.Type) string {
+	switch name := of.Name(); {
+	case name == "ListenTimeouts":
+		return "timeoutBoundsForm"
+	case of.Kind() != reflect.Struct || !ast.IsExported(name):
+		return name
+	default:
+		first := len(name) - len(strings.TrimLeftFunc(name, unicode.IsUpper))
+		if first > 1 && first < len(name) {
+			first--
+		}
+		return strings.ToLower(name[:first]) + name[first:] + "Form"
+	}
 }
 
 // loosen lets def, of a form, be what the loader takes besides: a list of one
@@ -123,7 +142,7 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	if t == reflect.TypeFor[codes]() {
 		one = append(one, &jsonschema.Schema{Type: "integer", Minimum: "100", Maximum: "599"})
 	}
-	if t == reflect.TypeFor[list]() || t == reflect.TypeFor[codes]() || t == reflect.TypeFor[durations]() {
+	if t == reflect.TypeFor[list]() || t == reflect.TypeFor[[]netip.Prefix]() || t == reflect.TypeFor[codes]() || t == reflect.TypeFor[durations]() {
 		items := &jsonschema.Schema{AnyOf: one}
 		if len(one) == 1 {
 			items = p
@@ -145,7 +164,7 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 func formComments(t *testing.T) map[string]string {
 	t.Helper()
 	var decls []ast.Decl
-	for _, name := range []string{"form.go", "form_limits.go", "form_listen.go"} {
+	for _, name := range mustGlob(t, "*.go") {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -165,6 +184,9 @@ func formComments(t *testing.T) map[string]string {
 		}
 		comments[spec.Name.Name+"."] = sentence(d.Doc, spec.Name.Name)
 		for _, field := range of.Fields.List {
+			if len(field.Names) == 0 {
+				continue // embedded, in no form
+			}
 			comments[spec.Name.Name+"."+field.Names[0].Name] = sentence(field.Doc, "")
 		}
 	}

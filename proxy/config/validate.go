@@ -18,29 +18,26 @@ var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // compile converts forms into a Config, or returns all problems.
 func (r *loader) compile(f *file) (*Config, error) {
-	r.decoded = len(r.Problems())
+	r.decoded = r.Decoded()
+	r.Problems() // of texts are known from here on
 	c := &Config{
-		Version:  f.Version,
-		Listen:   r.listen(&f.Listen),
-		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: listenAddress(f.Admin.HTTPS), ClientCA: r.clientCA(&f.Admin), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts), Tokens: r.operators(&f.Admin)},
-		Store:    Store(f.Store),
-		Redis:    r.redis(&f.Redis),
-		Reload:   r.reload(&f.Reload, f.Store),
-		ClientIP: r.clientIP(&f.ClientIP),
-		Privacy:  r.privacy(&f.Privacy),
-		Defaults: Defaults{
-			Mode:           Mode(f.Defaults.Mode),
-			OnStoreFailure: OnStoreFailure(f.Defaults.OnStoreFailure),
-			Headers:        Headers(f.Defaults.Headers),
-			Expose:         f.Defaults.Expose,
-			NewKeys:        r.newKeys(&f.Defaults.NewKeys),
-		},
+		Version:   f.Version,
+		Listen:    r.listen(&f.Listen),
+		Admin:     r.admin(&f.Admin),
+		Store:     f.Store,
+		Redis:     r.redis(&f.Redis),
+		Reload:    r.reload(&f.Reload, f.Store),
+		ClientIP:  r.clientIP(&f.ClientIP),
+		Privacy:   r.privacy(&f.Privacy),
+		Defaults:  f.Defaults,
 		Errors:    r.errors(f.Errors),
 		Alerts:    r.alerts(&f.Alerts),
 		AccessLog: r.accessLog(&f.AccessLog),
 		Traces:    r.traces(&f.Traces),
 		form:      f,
 	}
+	c.Defaults.NewKeys = r.newKeys(&f.Defaults.Guard)
+	c.Defaults.Guard, c.Defaults.Limits, c.Defaults.Lists = "", nil, nil
 	r.listeners(f)
 	r.decideListener(f)
 	r.ineffective(f)
@@ -80,64 +77,38 @@ func (r *loader) compile(f *file) (*Config, error) {
 	return c, nil
 }
 
-func (r *loader) clientIP(f *clientIPForm) ClientIP {
-	c := ClientIP{Header: http.CanonicalHeaderKey(f.Header), IPv6Prefix: f.IPv6Prefix}
+func (r *loader) clientIP(f *ClientIP) ClientIP {
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
 		r.Wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
 	}
-	c.TrustedProxies = r.networks(f.TrustedProxies)
+	r.warnTrust(f.TrustedProxies)
+	c := *f
+	c.Header = http.CanonicalHeaderKey(f.Header)
 	return c
 }
 
-// networks parses networks, and reports invalid ones.
-func (r *loader) networks(texts list) []netip.Prefix {
-	var all []netip.Prefix
-	for i := range texts {
-		if p, ok := r.network(&texts[i]); ok {
-			all = append(all, p)
+// warnTrust warns of networks that are all addresses.
+func (r *loader) warnTrust(networks []netip.Prefix) {
+	for i := range networks {
+		if p := &networks[i]; p.IsValid() && p.Bits() == 0 {
+			r.Warn(p, "every address is trusted to name the client", "name the networks of your own proxies")
 		}
 	}
-	return all
-}
-
-// network parses 10.0.0.0/8, fd00::/8 or a single address.
-func (r *loader) network(text *string) (netip.Prefix, bool) {
-	if *text == "" {
-		return netip.Prefix{}, false
-	}
-	if a, err := netip.ParseAddr(*text); err == nil && a.Zone() == "" {
-		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), true
-	}
-	p, err := netip.ParsePrefix(*text)
-	switch {
-	case err != nil:
-		r.Wrong(text, form.Quote(*text)+" is not a network", "write for example 10.0.0.0/8, fd00::/8 or 192.0.2.1")
-		return p, false
-	case p.Addr().Is4In6():
-		r.Wrong(text, form.Quote(*text)+" is IPv4 written as IPv6", "write it as IPv4, for example 10.0.0.0/8")
-		return p, false
-	case p != p.Masked():
-		r.Wrong(text, form.Quote(*text)+" has bits set beyond its prefix length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
-		return p, false
-	case p.Bits() == 0:
-		r.Warn(text, "every address is trusted to name the client", "name the networks of your own proxies")
-	}
-	return p, true
 }
 
 // noSecret is the value of the previous secret if there was none.
 const noSecret = "none"
 
-func (r *loader) privacy(f *privacyForm) Privacy {
+func (r *loader) privacy(f *Privacy) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
 		r.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
-	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != "", LogClient: LogClient(f.LogClient)}
-	if p.Previous == noSecret {
+	p := *f
+	if p.Rotates = p.Previous != ""; p.Previous == noSecret {
 		p.Previous = ""
 	}
 	if p.Rotates && p.Previous == p.HashSecret {
-		r.Wrong(&f.PreviousSecret, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
+		r.Wrong(&f.Previous, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
 	}
 	return p
 }

@@ -87,14 +87,18 @@ func (d *decoder) budget(p Location) bool {
 
 // kind decodes n by the type of v.
 func (d *decoder) kind(n *yaml.Node, p Location, v reflect.Value, t Tag) {
-	if text := textOf(v); text != nil {
-		d.parsed(n, p, text)
+	if of := textOf(v); of != nil {
+		if kind, _ := of.Wanted(); kind != "" {
+			d.parsed(n, p, of)
+		} else {
+			d.text(n, p, v, t)
+		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.String:
 		d.text(n, p, v, t)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		d.number(n, p, v, t)
 	case reflect.Bool:
 		d.boolean(n, p, v)

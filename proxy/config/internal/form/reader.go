@@ -45,6 +45,7 @@ type Reader struct {
 	env       Env
 	hint      Hint
 	problems  []Problem
+	late      []Problem // of texts with a syntax of their own, which follow those of the kinds of values
 	warnings  []Problem
 	secrets   []Problem // that are written in a file
 	locations map[any]Location
@@ -106,7 +107,14 @@ func (r *Reader) Warn(pointer any, what, instead string) {
 }
 
 // Problems returns all problems so far, in the order in which they were found.
-func (r *Reader) Problems() []Problem { return r.problems }
+func (r *Reader) Problems() []Problem {
+	r.problems, r.late = append(r.problems, r.late...), nil
+	return r.problems
+}
+
+// Decoded returns how many problems there are with names and kinds of values, from which others may follow. They are the
+// first of Problems.
+func (r *Reader) Decoded() int { return len(r.problems) }
 
 // Warnings returns all warnings so far.
 func (r *Reader) Warnings() []Problem { return r.warnings }

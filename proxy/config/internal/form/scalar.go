@@ -20,14 +20,11 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A List is texts, of which a single one may stand without brackets.
-type List []string
-
-// A Text is a value with a syntax of its own. It need not be in quotes.
+// A Text is a value with a syntax of its own.
 type Text interface {
 	// Parse sets the value. Its error says what is wrong with text and, after a semicolon, what to write instead.
 	Parse(text string) error
-	// Wanted names the kind of value, and says what to write.
+	// Wanted names the kind of value, which need not be in quotes, and says what to write. The kind of a text is empty.
 	Wanted() (kind, instead string)
 	// String returns the value as it is written.
 	String() string
@@ -38,11 +35,15 @@ func textOf(v reflect.Value) Text {
 	if !v.CanAddr() {
 		return nil
 	}
-	if d, ok := v.Addr().Interface().(*time.Duration); ok {
-		return (*duration)(d)
+	switch p := v.Addr().Interface().(type) {
+	case *time.Duration:
+		return (*duration)(p)
+	case *netip.Prefix:
+		return (*network)(p)
+	case Text:
+		return p
 	}
-	text, _ := v.Addr().Interface().(Text)
-	return text
+	return nil
 }
 
 // A duration is written with its units: 50ms, 1h30m, 1d, 2w.
@@ -88,7 +89,13 @@ func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	if t.hidden != "" && s != "" && n.Value == s {
 		d.secrets = append(d.secrets, Problem{p.Position, p.Path, "the file contains a secret in clear text", `write "${NAME}", and set NAME where Weir runs`})
 	}
-	v.SetString(s)
+	of := textOf(v)
+	if of == nil {
+		v.SetString(s)
+	} else if err := of.Parse(s); err != nil {
+		what, instead, _ := strings.Cut(err.Error(), "; ")
+		d.late = append(d.late, d.unfilled(Problem{p.Position, p.Path, what, instead}))
+	}
 }
 
 // string is the text of n, environment filled in.
@@ -182,7 +189,9 @@ func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	if n.Kind == yaml.SequenceNode {
 		nodes = n.Content
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
+	if len(nodes) > 0 {
+		v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
+	}
 	for i, c := range nodes {
 		at := p
 		if n.Kind == yaml.SequenceNode {
@@ -192,7 +201,40 @@ func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	}
 }
 
-// parsed decodes a value with a syntax of its own.
+// A network is written as 10.0.0.0/8, fd00::/8 or a single address.
+type network netip.Prefix
+
+// Parse is Text.
+func (n *network) Parse(text string) error {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		*n = network(netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		return nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return errors.New(Quote(text) + " is not a network; write for example 10.0.0.0/8, fd00::/8 or 192.0.2.1")
+	case p.Addr().Is4In6():
+		return errors.New(Quote(text) + " is IPv4 written as IPv6; write it as IPv4, for example 10.0.0.0/8")
+	case p != p.Masked():
+		return fmt.Errorf("%s has bits set beyond its prefix length; write %s, or %s for the one address", Quote(text), p.Masked(), p.Addr())
+	}
+	*n = network(p)
+	return nil
+}
+
+// Wanted is Text.
+func (*network) Wanted() (kind, instead string) { return "", "" }
+
+// String is Text.
+func (n *network) String() string {
+	if p := netip.Prefix(*n); !p.IsSingleIP() {
+		return p.String()
+	}
+	return netip.Prefix(*n).Addr().String()
+}
+
+// parsed decodes a value that is no text. What is wanted is a kind of value; instead says what to write.
 func (d *decoder) parsed(n *yaml.Node, p Location, of Text) {
 	kind, instead := of.Wanted()
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!str" {

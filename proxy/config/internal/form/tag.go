@@ -48,7 +48,7 @@ func setDefault(v reflect.Value, text string) {
 		return
 	}
 	switch v.Kind() {
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		n, _ := strconv.ParseInt(text, 10, 64)
 		v.SetInt(n)
 	case reflect.Bool:

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/x509"
 	"errors"
 	"net/netip"
 	"net/url"
@@ -13,27 +12,6 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
-
-// adminTLS checks that the admin listener with TLS has certificates, does not collide with
-// other listeners, and requires a token.
-func (r *loader) adminTLS(f *file) {
-	at := &f.Admin.HTTPS
-	secure := r.address(at, listenAddress(*at))
-	if secure.port == "" {
-		return
-	}
-	if listenAddress(f.Listen.HTTPS) == "" && r.Valid(&f.Listen.HTTPS) {
-		r.Wrong(at, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
-	}
-	for _, other := range []struct{ name, text string }{
-		{"listen.http", f.Listen.HTTP}, {"listen.https", f.Listen.HTTPS}, {"admin.http", f.Admin.HTTP},
-	} {
-		if secure.clashes(parseAddress(other.text)) {
-			r.Wrong(at, "listens where "+other.name+" does", "use another port")
-		}
-	}
-	r.requireToken(at, secure, &f.Admin)
-}
 
 // admin compiles the admin listener.
 func (r *loader) admin(f *Admin) Admin {
@@ -56,11 +34,8 @@ func (r *loader) clientCA(f *Admin) string {
 	if plain := parseAddress(f.HTTP); r.Valid(&f.HTTP) && plain.port != "" && !plain.loopback() {
 		r.Wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")
 	}
-	data, ok := r.attach(at, maxAttached)
-	if ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
-		r.Wrong(at, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
-	}
-	return string(data)
+	data, _ := r.authorities(at)
+	return data
 }
 
 // leastToken is the minimum length of a token that is used over the network.

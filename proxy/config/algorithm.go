@@ -70,17 +70,8 @@ func (l *limits) keepable(pointer any, limit *Limit, rate limiter.Rate) {
 
 // cost compiles the origin of a request's cost.
 func (l *limits) cost(f *limitForm) *Cost {
-	if !l.Given(&f.Cost) {
-		if l.Given(&f.MaxCost) {
-			l.Wrong(&f.MaxCost, "there is no cost", "write cost: with header:NAME or query:NAME, or leave max_cost out")
-		}
-		return nil
-	}
-	if !l.Given(&f.MaxCost) {
-		l.Wrong(&f.Cost, "has no bound: one request could take all", "write max_cost: beside it, for example 10")
-	}
 	if f.Cost == "" {
-		return nil // already reported
+		return nil // none, or already reported
 	}
 	from, err := key.ParseOrigin(f.Cost)
 	if err != nil || from.Source != key.Header && from.Source != key.Query {
@@ -101,7 +92,6 @@ const Lease = 30 * time.Second
 
 // concurrent compiles the rate of a limit on concurrent requests.
 func (l *limits) concurrent(f *limitForm, limit *Limit) {
-	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "plans", "plan", "burst", "count", "penalty")
 	limit.Algorithm = limiter.Concurrent
 	if f.Concurrent > 0 {
 		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
@@ -125,7 +115,6 @@ const forget = 2
 
 // cooldown compiles the steps of a limit and its reset_on.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
-	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "plans", "plan", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
 	switch {
 	case len(f.Cooldown) == 0 && l.Valid(&f.Cooldown):
@@ -175,7 +164,6 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 	if f.Distinct == nil {
 		return
 	}
-	l.without(f, "distinct", "cost", "burst", "redisson_name", "redisson_version")
 	limit.Algorithm, limit.Burst = limiter.Distinct, 0
 	limit.Distinct = l.keys.use(f.Distinct)
 	l.parameters(f.Distinct, limit.Distinct)
@@ -193,10 +181,6 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 func (l *limits) conversion(f *limitForm, limit *Limit) {
 	if !l.Given(&f.Conversion) {
 		return
-	}
-	l.without(f, "conversion", "budget", "concurrent", "distinct", "cooldown", "burst", "redisson_name", "redisson_version")
-	if f.ReturnOn == nil {
-		l.Wrong(&f.Conversion, "without return_on no request is confirmed", "write return_on: {route: NAME, key: KEY} beside it")
 	}
 	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, l.percentage(&f.Conversion, 100)
 }

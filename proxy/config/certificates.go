@@ -30,12 +30,7 @@ func (r *loader) trust(f trustForm) UpstreamTLS {
 	if made.ServerName != "" && !form.IsHost(made.ServerName) {
 		r.Wrong(f.serverName, form.Quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
 	}
-	if data, ok := r.attach(f.ca, maxAttached); ok {
-		made.Roots = x509.NewCertPool()
-		if !made.Roots.AppendCertsFromPEM(data) {
-			r.Wrong(f.ca, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
-		}
-	}
+	_, made.Roots = r.authorities(f.ca)
 	switch {
 	case *f.cert == "" && *f.key != "":
 		r.Wrong(f.key, "there is a key and no certificate", "write cert: beside it")
@@ -45,6 +40,19 @@ func (r *loader) trust(f trustForm) UpstreamTLS {
 		made.Certificate = r.pair(f.cert, f.key)
 	}
 	return made
+}
+
+// authorities loads the file of authorities that a field names, in PEM; the pool is nil if there is none.
+func (r *loader) authorities(name *string) (data string, pool *x509.CertPool) {
+	text, ok := r.attach(name, maxAttached)
+	if !ok {
+		return "", nil
+	}
+	pool = x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		r.Wrong(name, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
+	}
+	return string(text), pool
 }
 
 // pair loads a certificate and its private key; nil if there is none.

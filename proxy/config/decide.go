@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/x509"
 	"maps"
 	"net/http"
 	"slices"
@@ -52,13 +51,7 @@ func (l *loader) decide(f *Decide) *Decide {
 	if f.Files != nil {
 		d.TLS = []Pair{l.opensPair(&f.Files.Cert, &f.Files.Key)}
 	}
-	if f.ClientCA != "" {
-		data, ok := l.attach(&f.ClientCA, maxAttached)
-		if ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
-			l.Wrong(&f.ClientCA, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
-		}
-		d.ClientCA = string(data)
-	}
+	d.ClientCA, _ = l.authorities(&f.ClientCA)
 	return &d
 }
 
@@ -73,19 +66,6 @@ func (l *loader) decideListener(f *file) {
 	grpc := l.address(&d.GRPC, listenAddress(d.GRPC))
 	if d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC) {
 		l.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`)
-	}
-	for _, other := range []struct{ name, text string }{
-		{"listen.http", f.Listen.HTTP}, {"listen.https", f.Listen.HTTPS}, {"admin.http", f.Admin.HTTP}, {"admin.https", f.Admin.HTTPS},
-	} {
-		if at.clashes(parseAddress(other.text)) {
-			l.Wrong(&d.HTTP, "listens where "+other.name+" does", "use another port")
-		}
-		if grpc.clashes(parseAddress(other.text)) {
-			l.Wrong(&d.GRPC, "listens where "+other.name+" does", "use another port")
-		}
-	}
-	if at.clashes(grpc) {
-		l.Wrong(&d.GRPC, "listens where listen.decide.http does", "use another port")
 	}
 	if d.ClientCA != "" && d.Files == nil {
 		l.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
@@ -207,22 +187,12 @@ const withoutBody = "read it from a header, the query or a cookie, or let a prox
 
 // entries reads the descriptor of a match; nil if it matches requests.
 func (r *routes) entries(f *matchForm) map[string]string {
+	r.combine(f, matchRules())
 	if f.Domain == "" {
-		if r.Given(&f.Descriptor) {
-			r.Wrong(&f.Descriptor, "there is no domain", "write domain: beside it, with that of Envoy's rate limit filter")
-		}
 		return nil
 	}
 	if len(f.Descriptor) == 0 {
 		r.Wrong(f, "has no descriptor", `write descriptor: {ENTRY: VALUE, ENTRY: "*"} with all entries that Envoy sends`)
-	}
-	for _, other := range []struct {
-		name    string
-		pointer any
-	}{{"path", &f.Path}, {"methods", &f.Methods}, {"scheme", &f.Scheme}, {"host", &f.Host}, {"headers", &f.Headers}, {"query", &f.Query}} {
-		if r.Given(other.pointer) {
-			r.Wrong(other.pointer, "a descriptor has no "+other.name, "leave it out, or write another route for requests")
-		}
 	}
 	made := map[string]string{}
 	for _, name := range form.SortedKeys(f.Descriptor) {
@@ -266,17 +236,7 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 	if made.Match.Domain == "" {
 		return
 	}
-	for _, other := range []struct {
-		name    string
-		pointer any
-	}{
-		{"upstream", &f.Upstream}, {"redirect", &f.Redirect}, {"respond", &f.Respond}, {"rewrite", &f.Rewrite}, {"body", &f.Body},
-		{"idempotency", &f.Idempotency}, {"new_keys", &f.NewKeys},
-	} {
-		if r.Given(other.pointer) {
-			r.Wrong(other.pointer, "a route for descriptors has no "+other.name, "leave it out: Envoy forwards the request")
-		}
-	}
+	r.combine(f, descriptorRules())
 	if r.served.Decide == nil {
 		r.Warn(f, "nobody asks about descriptors: there is no listen.decide.grpc", `write listen: {decide: {grpc: "127.0.0.1:8081"}}`)
 	}
@@ -302,7 +262,6 @@ func (l *limits) rateFrom(f *limitForm, limit *Limit) {
 		return
 	}
 	limit.RateFromDescriptor = true
-	l.apart(f, "rate_from", "concurrent", "distinct", "cooldown", "budget", "overrides", "plans", "burst", "penalty", "return_on", "redisson_name")
 	if len(limit.Rates) > 1 {
 		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -241,25 +242,9 @@ func (c *Config) Names(path string) bool { return c.own[path] }
 // inherit copies sections that belong to the machine from own to main, unless main has
 // them.
 func (r *loader) inherit(main, own *file) {
-	if !r.Given(&main.Listen) {
-		main.Listen = own.Listen
-	}
-	if !r.Given(&main.Admin) {
-		main.Admin = own.Admin
-	}
-	if !r.Given(&main.Store) {
-		main.Store = own.Store
-	}
-	if !r.Given(&main.Redis) {
-		main.Redis = own.Redis
-	}
-	if !r.Given(&main.Reload) {
-		main.Reload = own.Reload
-	}
-	if !r.Given(&main.AccessLog) {
-		main.AccessLog = own.AccessLog
-	}
-	if !r.Given(&main.Traces) {
-		main.Traces = own.Traces
+	for _, name := range []string{"listen", "admin", "store", "redis", "reload", "access_log", "traces"} {
+		if section := form.Field(main, name); !r.Given(section) {
+			reflect.ValueOf(section).Elem().Set(reflect.ValueOf(form.Field(own, name)).Elem())
+		}
 	}
 }

@@ -40,10 +40,7 @@ func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys 
 func (k *keys) all() map[string]*key.Spec {
 	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
 		f := k.forms[name]
-		switch {
-		case !tokenSafe.MatchString(name):
-			k.WrongName(f, form.Quote(name)+" is not a valid name for a key", "begin with a letter, followed by letters, digits, _ . or -")
-		case name == key.ClientIP.String() || name == key.Global.String():
+		if k.checkName(f, name, "a key") && (name == key.ClientIP.String() || name == key.Global.String()) {
 			k.WrongName(f, name+" is a reserved name", "give the key another name")
 		}
 		k.named(name, f)

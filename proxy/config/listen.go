@@ -82,10 +82,10 @@ func (r *loader) relative(path string) string {
 }
 
 // listeners checks that all listeners can stand side by side, that HTTPS has a
-// certificate, and that the admin listener is not open to everybody.
+// certificate, and that the admin listeners are not open to everybody.
 func (r *loader) listeners(f *file) {
-	clients := r.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
-	secure := r.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
+	r.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
+	r.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
 	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && r.Valid(&f.Listen.Decide):
@@ -94,16 +94,35 @@ func (r *loader) listeners(f *file) {
 		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
 	r.httpsRedirect(f)
-	if secure.clashes(clients) {
-		r.Wrong(&f.Listen.HTTPS, "listens where listen.http does", "use another port")
+	adminSecure := r.address(&f.Admin.HTTPS, listenAddress(f.Admin.HTTPS))
+	if adminSecure.port != "" && listenAddress(f.Listen.HTTPS) == "" && r.Valid(&f.Listen.HTTPS) {
+		r.Wrong(&f.Admin.HTTPS, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
 	}
-	switch {
-	case admin.clashes(clients):
-		r.Wrong(&f.Admin.HTTP, "listens where listen.http does", "use another port")
-	case admin.clashes(secure):
-		r.Wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
-	}
+	r.besideEachOther(f)
 	r.requireToken(&f.Admin.HTTP, admin, &f.Admin)
+	r.requireToken(&f.Admin.HTTPS, adminSecure, &f.Admin)
+}
+
+// besideEachOther checks that no two listeners have the same address. The later field is reported.
+func (r *loader) besideEachOther(f *file) {
+	type place struct {
+		name string
+		at   *string
+	}
+	places := []place{{"listen.http", &f.Listen.HTTP}, {"listen.https", &f.Listen.HTTPS}, {"admin.http", &f.Admin.HTTP}, {"admin.https", &f.Admin.HTTPS}}
+	if d := f.Listen.Decide; d.listens() {
+		places = append(places, place{"listen.decide.http", &d.HTTP}, place{"listen.decide.grpc", &d.GRPC})
+	}
+	for i, p := range places {
+		for _, other := range places[:i] {
+			if parseAddress(*p.at).clashes(parseAddress(*other.at)) {
+				r.Wrong(p.at, "listens where "+other.name+" does", "use another port")
+				if p.name == "admin.http" {
+					break // the two others stand in one section
+				}
+			}
+		}
+	}
 }
 
 // httpsRedirect checks that there is something to redirect, and somewhere to redirect it to.

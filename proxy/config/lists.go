@@ -66,9 +66,7 @@ func newLists(r *loader, k *keys, literals literals, section *map[string]*listFo
 }
 
 func (l *lists) make(name string, f *listForm) *List {
-	if !tokenSafe.MatchString(name) {
-		l.WrongName(f, form.Quote(name)+" is not a valid name for a list", "begin with a letter, followed by letters, digits, _ . or -")
-	}
+	l.checkName(f, name, "a list")
 	if l.Given(&f.Values) == (f.File != "") && l.Valid(f) {
 		l.Wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
 	}

@@ -46,8 +46,7 @@ func (l *limits) plans(f *limitForm, limit *Limit) {
 	limit.Plans = map[string][]limiter.Rate{}
 	for _, name := range slices.Sorted(maps.Keys(f.Plans)) {
 		texts := f.Plans[name]
-		if !tokenSafe.MatchString(name) {
-			l.WrongName(texts, form.Quote(name)+" is not a valid name for a plan", "begin with a letter, followed by letters, digits, _ . or -")
+		if !l.checkName(texts, name, "a plan") {
 			continue
 		}
 		if len(*texts) == 1 && (*texts)[0] == unlimited {

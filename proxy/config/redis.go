@@ -88,9 +88,6 @@ func (t UpstreamTLS) equal(other UpstreamTLS) bool {
 // one rate, and its name must contain the key's text as in Java.
 func (l *limits) redisson(f *limitForm, limit *Limit) {
 	name := f.RedissonName
-	if name == "" && f.RedissonVersion != "" {
-		l.Wrong(&f.RedissonVersion, "no limiter is shared with Redisson", "write redisson_name, or leave redisson_version out")
-	}
 	if name == "" || limit.Key == nil {
 		return // none, or already reported
 	}

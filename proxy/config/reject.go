@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -66,11 +64,7 @@ func (l *loader) texts(t texts) Reject {
 	if !l.Given(t.contentType) {
 		l.warnPlain(t.body)
 	}
-	kind, _, err := mime.ParseMediaType(cmp.Or(*t.contentType, "text/plain"))
-	switch {
-	case err != nil || !strings.Contains(kind, "/"):
-		l.Wrong(t.contentType, form.Quote(*t.contentType)+" is not a media type", "write for example application/json")
-	case made.Body != "" && jsonType(kind):
+	if kind := l.mediaType(t.contentType); made.Body != "" && jsonType(kind) {
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a", "{status}", "400").Replace(made.Body)
 		if !json.Valid([]byte(sample)) && l.Valid(t.body) {
 			l.Wrong(t.body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
@@ -78,25 +72,9 @@ func (l *loader) texts(t texts) Reject {
 	}
 	t.placeholders = append(t.placeholders, "{origin}") // which stands in no text for people
 	for _, name := range form.SortedKeys(t.headers) {
-		value := t.headers[name]
-		canonical := http.CanonicalHeaderKey(name)
-		_, doubled := made.Headers[canonical]
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			l.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-Reason")
-		case slices.Contains(ownFields(), canonical):
-			l.WrongName(value, canonical+" is set by Weir itself", "leave it out")
-		case doubled:
-			l.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
-		case !httpguts.ValidHeaderFieldValue(*value):
-			l.Wrong(value, "cannot be sent in a header", "write plain characters")
-		}
-		l.placeholders(t, value, braces)
-		if made.Headers == nil {
-			made.Headers = map[string]string{}
-		}
-		made.Headers[canonical] = *value
+		l.placeholders(t, t.headers[name], braces)
 	}
+	made.Headers = l.headers(t.headers, "X-Reason", reserved{names: ownFields()})
 	return made
 }
 
@@ -120,6 +98,15 @@ func (l *loader) placeholders(t texts, text *string, allowed *regexp.Regexp) {
 	}
 }
 
+// mediaType returns a media type without its parameters; it may be empty.
+func (l *loader) mediaType(text *string) string {
+	kind, _, err := mime.ParseMediaType(*text)
+	if *text != "" && (err != nil || !strings.Contains(kind, "/")) {
+		l.Wrong(text, form.Quote(*text)+" is not a media type", "write for example application/json")
+	}
+	return kind
+}
+
 // jsonType reports whether a media type, without parameters, is JSON.
 func jsonType(kind string) bool {
 	return kind == "application/json" || strings.HasSuffix(kind, "+json")
@@ -140,35 +127,12 @@ func (r *routes) respond(f *respondForm) *Respond {
 	if f.Body != "" && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, f.Status) {
 		r.Wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
 	}
-	if kind, _, err := mime.ParseMediaType(f.ContentType); f.ContentType != "" && (err != nil || !strings.Contains(kind, "/")) {
-		r.Wrong(&f.ContentType, form.Quote(f.ContentType)+" is not a media type", "write for example application/json")
-	}
+	r.mediaType(&f.ContentType)
 	if !r.Given(&f.ContentType) {
 		r.warnPlain(&f.Body)
 	}
-	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
-	for _, name := range form.SortedKeys(f.Headers) {
-		value := f.Headers[name]
-		canonical := http.CanonicalHeaderKey(name)
-		_, doubled := made.Headers[canonical]
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case canonical == "Content-Type":
-			r.WrongName(value, "Content-Type has a field of its own", "write content_type: beside headers:")
-		case responseFields().has(canonical) || canonical == "Date":
-			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
-		case doubled:
-			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
-		case !httpguts.ValidHeaderFieldValue(*value):
-			r.Wrong(value, "cannot be sent in a header", "write plain characters")
-		}
-		if made.Headers == nil {
-			made.Headers = map[string]string{}
-		}
-		made.Headers[canonical] = *value
-	}
-	return made
+	fields := reserved{names: append(connectionFields(), "Date"), elsewhere: map[string]fault{"Content-Type": {"Content-Type has a field of its own", "write content_type: beside headers:"}}}
+	return &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType, Headers: r.headers(f.Headers, "X-App", fields)}
 }
 
 // Respond is a fixed response.

@@ -3,12 +3,9 @@ package config
 import (
 	"cmp"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -37,7 +34,6 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 	if f.ReturnOn == nil {
 		return
 	}
-	l.apart(f, "return_on", "concurrent", "distinct", "cooldown", "redisson_name", "redisson_version")
 	if limit.Scope == limiter.PerClient {
 		l.Wrong(&f.Scope, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
 	}
@@ -292,10 +288,7 @@ func (r *routes) refund(f *refundForm) Refund {
 	if !r.Given(&f.Status) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
 		r.Wrong(f, "says nothing", "write status, errors or header below it")
 	}
-	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
-		r.Wrong(&f.Header, form.Quote(f.Header)+" is not the name of a header", "write for example X-Refund")
-	}
-	made := Refund{Status: f.Status.statuses(), Header: http.CanonicalHeaderKey(f.Header)}
+	made := Refund{Status: f.Status.statuses(), Header: r.header(&f.Header, "X-Refund")}
 	for _, e := range f.Errors {
 		made.Errors = append(made.Errors, Fault(e))
 	}

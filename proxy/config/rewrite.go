@@ -71,9 +71,49 @@ func (r *routes) prefix(text *string) string {
 // A reserved lists header fields that a rewrite may neither set nor remove, and one that it
 // may only set.
 type reserved struct {
-	names  []string
-	prefix string // of names, besides; empty for none
-	kept   string // may be set, but not removed
+	names     []string
+	prefix    string           // of names, besides; empty for none
+	kept      string           // may be set, but not removed
+	elsewhere map[string]fault // what to say of a field that has a place of its own
+}
+
+// fault returns what is wrong with setting a field, by its canonical name.
+func (r reserved) fault(name string) fault {
+	if r.has(name) {
+		return fault{name + " is set by Weir itself", "leave it out"}
+	}
+	return r.elsewhere[name]
+}
+
+// headers compiles header fields by their canonical names; nil if there are none.
+func (l *loader) headers(forms map[string]*string, example string, reserved reserved) map[string]string {
+	var made map[string]string
+	for _, name := range form.SortedKeys(forms) {
+		value, canonical := forms[name], http.CanonicalHeaderKey(name)
+		f := reserved.fault(canonical)
+		if _, doubled := made[canonical]; doubled && f.what == "" {
+			f = fault{canonical + " is given twice, in another spelling", "keep one"}
+		}
+		if !httpguts.ValidHeaderFieldName(name) {
+			f = fault{form.Quote(name) + " is not the name of a header", "write for example " + example}
+		}
+		if f.what != "" {
+			l.WrongName(value, f.what, f.instead)
+		}
+		if made == nil {
+			made = map[string]string{}
+		}
+		made[canonical] = *value
+	}
+	return made
+}
+
+// header compiles the name of a header field; it may be empty.
+func (l *loader) header(name *string, example string) string {
+	if *name != "" && !httpguts.ValidHeaderFieldName(*name) {
+		l.Wrong(name, form.Quote(*name)+" is not the name of a header", "write for example "+example)
+	}
+	return http.CanonicalHeaderKey(*name)
 }
 
 // connectionFields returns fields that belong to the connection, frame the message, or are
@@ -103,25 +143,7 @@ func (r *routes) fields(f *fieldsForm, reserved reserved) Fields {
 	if f == nil {
 		return made
 	}
-	for _, name := range form.SortedKeys(f.Set) {
-		value := f.Set[name]
-		canonical := http.CanonicalHeaderKey(name)
-		_, doubled := made.Set[canonical]
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case reserved.has(canonical):
-			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
-		case doubled:
-			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
-		case !httpguts.ValidHeaderFieldValue(*value):
-			r.Wrong(value, "cannot be sent in a header", "write plain characters")
-		}
-		if made.Set == nil {
-			made.Set = map[string]string{}
-		}
-		made.Set[canonical] = *value
-	}
+	made.Set = r.headers(f.Set, "X-App", reserved)
 	for i, name := range f.Remove {
 		canonical := http.CanonicalHeaderKey(name)
 		_, set := made.Set[canonical]

@@ -1,12 +1,9 @@
 package config
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -169,7 +166,7 @@ func (r *routes) match(f *matchForm, p pattern) Match {
 	if name := strings.TrimPrefix(host, "*."); host != "" && (!form.IsHostname(name) || strings.HasSuffix(name, ".")) {
 		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
 	}
-	return Match{Methods: f.Methods, Scheme: f.Scheme, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query), Domain: f.Domain, Descriptor: r.entries(f)}
+	return Match{Methods: f.Methods, Scheme: f.Scheme, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers, "X-App", reserved{elsewhere: map[string]fault{"Host": {"Host is no header to match", "write host: beside path:"}}}), Query: r.query(f.Query), Domain: f.Domain, Descriptor: r.entries(f)}
 }
 
 func (r *routes) query(forms map[string]*string) map[string]string {
@@ -212,27 +209,6 @@ func (r *routes) destination(f *routeForm) {
 	}
 }
 
-func (r *routes) headers(forms map[string]*string) map[string]string {
-	if len(forms) == 0 {
-		return nil
-	}
-	made := map[string]string{}
-	for _, name := range form.SortedKeys(forms) {
-		canonical := http.CanonicalHeaderKey(name)
-		_, doubled := made[canonical]
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			r.WrongName(forms[name], form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case canonical == "Host":
-			r.WrongName(forms[name], "Host is no header to match", "write host: beside path:")
-		case doubled:
-			r.WrongName(forms[name], canonical+" is given twice, in another spelling", "keep one")
-		}
-		made[canonical] = *forms[name]
-	}
-	return made
-}
-
 // body is how long a body may be, 0 for any length.
 func (r *routes) body(f *bodyForm) int64 {
 	if f == nil {
@@ -258,13 +234,10 @@ func (r *routes) idempotency(f *Idempotency) *Idempotency {
 	if f == nil {
 		return nil
 	}
-	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
-		r.Wrong(&f.Header, form.Quote(f.Header)+" is not the name of a header", "write for example Idempotency-Key")
-	}
 	if f.Life > limiter.MaxWindow {
 		r.Wrong(&f.Life, "is longer than can be remembered", "write at most 366d")
 	}
 	made := *f
-	made.Header = http.CanonicalHeaderKey(f.Header)
+	made.Header = r.header(&f.Header, "Idempotency-Key")
 	return &made
 }

@@ -48,7 +48,6 @@ func (l *limits) stepUp(f *limitForm, limit *Limit) {
 	if f.StepUp == nil {
 		return
 	}
-	l.apart(f, "step_up", "concurrent", "budget", "penalty", "wait", "redisson_name")
 	s := &StepUp{Challenge: cmp.Or(f.StepUp.Challenge, f.Name), Algorithm: limit.Algorithm}
 	if a := limit.Algorithm; a.HasValues() || a.HasSteps() || a.HasConversion() { // which are no rates of requests
 		s.Algorithm, _ = limiter.ParseAlgorithm("sliding_log")

@@ -34,9 +34,7 @@ func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
 	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen, used: map[string]bool{}}
 	for _, name := range u.names {
 		f := forms[name]
-		if !tokenSafe.MatchString(name) {
-			r.WrongName(f, form.Quote(name)+" is not a valid name for an upstream", "begin with a letter, followed by letters, digits, _ . or -")
-		}
+		r.checkName(f, name, "an upstream")
 		u.byName[name] = u.build(name, f)
 	}
 	return u

@@ -41,7 +41,6 @@ func (r *loader) compile(f *file) (*Config, error) {
 	r.listeners(f)
 	r.decideListener(f)
 	r.ineffective(f)
-	r.adminTLS(f)
 	keys := newKeys(r, &f.Keys, r.tokens(f.JWT))
 	c.Keys = keys.all()
 	upstreams := newUpstreams(r, keys, f)
@@ -111,6 +110,15 @@ func (r *loader) privacy(f *Privacy) Privacy {
 		r.Wrong(&f.Previous, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
 	}
 	return p
+}
+
+// checkName checks the name before a value, which is that of a key for example.
+func (r *loader) checkName(pointer any, name, of string) bool {
+	if tokenSafe.MatchString(name) {
+		return true
+	}
+	r.WrongName(pointer, form.Quote(name)+" is not a valid name for "+of, "begin with a letter, followed by letters, digits, _ . or -")
+	return false
 }
 
 // token reports a problem if text is not token-safe. An empty text has been reported

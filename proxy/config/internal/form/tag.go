@@ -90,3 +90,10 @@ func FieldIndex(t reflect.Type, name string) (int, bool) {
 
 // IsHidden reports whether f holds secrets.
 func IsHidden(f reflect.StructField) bool { return f.Tag.Get("hidden") != "" }
+
+// Field returns the pointer to a field of a form, a pointer to a struct, by its name in YAML.
+func Field(form any, name string) any {
+	v := reflect.ValueOf(form).Elem()
+	index, _ := FieldIndex(v.Type(), name)
+	return v.Field(index).Addr().Interface()
+}

@@ -71,13 +71,13 @@ func (r *loader) traces(f *Traces) Traces {
 	}
 	for name, value := range f.Fields {
 		if !httpguts.ValidHeaderFieldName(name) {
-			r.Wrong(value, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
+			r.Wrong(form.Entry{Of: &f.Fields, Name: name}, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
 			continue
 		}
 		if t.Headers == nil {
 			t.Headers = map[string]string{}
 		}
-		t.Headers[http.CanonicalHeaderKey(name)] = *value
+		t.Headers[http.CanonicalHeaderKey(name)] = value
 	}
 	if f.Endpoint != "" {
 		t.Endpoint = r.collector(f)

@@ -47,7 +47,7 @@ func (r *loader) requireToken(at *string, a address, f *Admin) {
 	token := &f.Token
 	switch {
 	case a.port == "" || a.loopback() || !r.Valid(token):
-	case *token == "" && slices.ContainsFunc(f.Operators, func(t *tokenForm) bool { return t.Token != "" }): // whose length is checked separately
+	case *token == "" && slices.ContainsFunc(f.Operators, func(t *Token) bool { return t.Text != "" }): // whose length is checked separately
 	case *token == "":
 		r.Wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
 	case len(*token) < leastToken:
@@ -59,7 +59,7 @@ func (r *loader) requireToken(at *string, a address, f *Admin) {
 func (r *loader) operators(f *Admin) []Token {
 	var all []Token
 	for _, t := range f.Operators {
-		if !r.Valid(&t.Name) || !r.Valid(&t.Token) || !r.Valid(&t.Role) {
+		if !r.Valid(&t.Name) || !r.Valid(&t.Text) || !r.Valid(&t.Role) {
 			continue
 		}
 		switch {
@@ -71,14 +71,16 @@ func (r *loader) operators(f *Admin) []Token {
 			r.Wrong(&t.Name, form.Quote(t.Name)+" is already used", "give each operator a name and a token of its own")
 		}
 		switch {
-		case t.Token == "":
+		case t.Text == "":
 			continue
-		case len(t.Token) < leastToken:
-			r.Wrong(&t.Token, "is short enough to guess", "use 16 characters or more, made at random")
-		case t.Token == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == t.Token }):
-			r.Wrong(&t.Token, "is also the token of another operator", "give each operator a token of its own")
+		case len(t.Text) < leastToken:
+			r.Wrong(&t.Text, "is short enough to guess", "use 16 characters or more, made at random")
+		case t.Text == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == t.Text }):
+			r.Wrong(&t.Text, "is also the token of another operator", "give each operator a token of its own")
 		}
-		all = append(all, Token{Name: t.Name, Text: t.Token, Write: t.Role == "write"})
+		made := *t
+		made.Role, made.Write = "", t.Role == "write"
+		all = append(all, made)
 	}
 	return all
 }

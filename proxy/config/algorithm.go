@@ -123,7 +123,7 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 		l.Wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
 	}
 	for i := range f.Cooldown {
-		step := time.Duration(f.Cooldown[i])
+		step := f.Cooldown[i]
 		switch {
 		case step == 0: // already reported
 		case i > 0 && f.Cooldown[i] < f.Cooldown[i-1]:

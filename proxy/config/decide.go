@@ -186,7 +186,7 @@ func needsBody(s *key.Spec) bool {
 const withoutBody = "read it from a header, the query or a cookie, or let a proxy ask that sends bodies: haproxy, traefik or apisix"
 
 // entries reads the descriptor of a match; nil if it matches requests.
-func (r *routes) entries(f *matchForm) map[string]string {
+func (r *routes) entries(f *Match) map[string]string {
 	r.combine(f, matchRules())
 	if f.Domain == "" {
 		return nil
@@ -194,14 +194,10 @@ func (r *routes) entries(f *matchForm) map[string]string {
 	if len(f.Descriptor) == 0 {
 		r.Wrong(f, "has no descriptor", `write descriptor: {ENTRY: VALUE, ENTRY: "*"} with all entries that Envoy sends`)
 	}
-	made := map[string]string{}
-	for _, name := range form.SortedKeys(f.Descriptor) {
-		if name == "" {
-			r.WrongName(f.Descriptor[name], "an entry has no name", `write ENTRY: VALUE, ENTRY: PREFIX* or ENTRY: "*"`)
-		}
-		made[name] = *f.Descriptor[name]
+	if _, unnamed := f.Descriptor[""]; unnamed {
+		r.WrongName(form.Entry{Of: &f.Descriptor}, "an entry has no name", `write ENTRY: VALUE, ENTRY: PREFIX* or ENTRY: "*"`)
 	}
-	return made
+	return f.Descriptor
 }
 
 // descriptor checks that a route for descriptors uses nothing that only requests have, and a

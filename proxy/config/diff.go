@@ -133,7 +133,7 @@ func CompareParts(before, after Parts) []Change {
 	for i, what := range partNames() {
 		names := maps.Clone(before[i])
 		maps.Copy(names, after[i])
-		for _, name := range slices.Sorted(maps.Keys(names)) {
+		for _, name := range form.SortedKeys(names) {
 			if before[i][name] != after[i][name] {
 				was, is := before[i][name], after[i][name]
 				changes = append(changes, Change{What: what, Name: name, Was: was, Is: is, Fields: fieldChanges(was, is)})

@@ -52,7 +52,7 @@ type file struct {
 	// Defaults apply to limits and routes that do not set these fields.
 	Defaults Defaults `yaml:"defaults"`
 	// Errors are the texts of other errors than refusals by limits, by status: 400 to 599, or 4xx or 5xx for all others of a class. Those of a route come first.
-	Errors map[string]*errorForm `yaml:"errors,omitempty"`
+	Errors map[string]*ErrorText `yaml:"errors,omitempty"`
 	// Alerts configures the webhook for exhausted limits.
 	Alerts Alerts `yaml:"alerts"`
 	// AccessLog configures the access log.
@@ -151,15 +151,15 @@ type routeForm struct {
 	// Name of the route in logs, metrics and the store; derived from the path when not given.
 	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Match selects the requests of the route.
-	Match matchForm `yaml:"match" jsonschema:"required"`
+	Match Match `yaml:"match" jsonschema:"required"`
 	// Upstream is the name of an upstream, or a URL, or echo. A route has this, or redirect, or respond.
 	Upstream string `yaml:"upstream,omitempty"`
 	// Redirect redirects clients to another URL.
 	Redirect *Redirect `yaml:"redirect,omitempty"`
 	// Respond is a fixed response.
-	Respond *respondForm `yaml:"respond,omitempty"`
+	Respond *Respond `yaml:"respond,omitempty"`
 	// Rewrite changes the path and header fields of requests and responses.
-	Rewrite *rewriteForm `yaml:"rewrite,omitempty"`
+	Rewrite *Rewrite `yaml:"rewrite,omitempty"`
 	// WebSocket allows upgrades to websocket; the data of the connection is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
 	// EncodedSlash is the handling of %2F in a path, which some servers treat as a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
@@ -183,13 +183,13 @@ type routeForm struct {
 	// Limits are decided together in one atomic step: a request passes all of them, or takes permits from none. A name stands for a limit at the top of the file, with the count that all routes have which name it. Those of defaults are added, unless one is none.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn lists the outcomes after which the permits of a request are refunded.
-	RefundOn *refundForm `yaml:"refund_on,omitempty"`
+	RefundOn *Refund `yaml:"refund_on,omitempty"`
 	// Idempotency lets clients repeat a request without being counted again.
 	Idempotency *Idempotency `yaml:"idempotency,omitempty"`
 	// Reject is the response to a refused request.
-	Reject rejectForm `yaml:"reject"`
+	Reject Reject `yaml:"reject"`
 	// Errors are the texts of other errors of this route, by status: 400 to 599, 4xx or 5xx.
-	Errors map[string]*errorForm `yaml:"errors,omitempty"`
+	Errors map[string]*ErrorText `yaml:"errors,omitempty"`
 }
 
 // bodyForm limits the size of request bodies.
@@ -198,8 +198,8 @@ type bodyForm struct {
 	Max size `yaml:"max" jsonschema:"required"`
 }
 
-// matchForm selects the requests of a route.
-type matchForm struct {
+// Match selects the requests of a route.
+type Match struct {
 	// Methods are one or several methods in upper case; all when not given.
 	Methods list `yaml:"methods,omitempty" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=PUT,enum=PATCH,enum=DELETE,enum=OPTIONS,enum=TRACE,enum=QUERY"`
 	// Scheme is that by which the client sent the request: that of the listener, or what a trusted proxy says in X-Forwarded-Proto; both when not given.
@@ -209,13 +209,15 @@ type matchForm struct {
 	// Path is exact, or has {parameters}, {parameters:regexp}, or ends with /*.
 	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/"`
 	// Headers that the request must have: the exact value, or * for any.
-	Headers map[string]*string `yaml:"headers,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty"`
 	// Query parameters that the request must have exactly once: the value, or * for any.
-	Query map[string]*string `yaml:"query,omitempty"`
+	Query map[string]string `yaml:"query,omitempty"`
 	// Domain is that of the descriptors that Envoy asks about at listen.decide.grpc, instead of a path.
 	Domain string `yaml:"domain,omitempty"`
 	// Descriptor has all entries of a descriptor of the domain: the exact value, a prefix that ends with *, or * for any.
-	Descriptor map[string]*string `yaml:"descriptor,omitempty"`
+	Descriptor map[string]string `yaml:"descriptor,omitempty"`
+
+	Params []string `yaml:"-"` // the names in Path, in order; "*" for /*
 }
 
 // Redirect is a redirect.
@@ -226,8 +228,8 @@ type Redirect struct {
 	Status int `yaml:"status" jsonschema:"default=307,minimum=301,maximum=308"`
 }
 
-// respondForm is a fixed response.
-type respondForm struct {
+// Respond is a fixed response.
+type Respond struct {
 	// Status of the response.
 	Status int `yaml:"status" jsonschema:"default=200,minimum=200,maximum=599"`
 	// Body of the response.
@@ -235,38 +237,42 @@ type respondForm struct {
 	// ContentType of the body.
 	ContentType string `yaml:"content_type" jsonschema:"default=text/plain; charset=utf-8"`
 	// Additional headers of the response.
-	Headers map[string]*string `yaml:"headers,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty"`
 }
 
-// rewriteForm changes the path and header fields of requests and responses.
-type rewriteForm struct {
+// Rewrite changes the path and header fields of requests and responses.
+type Rewrite struct {
 	// StripPrefix is removed from the beginning of the path, if present.
 	StripPrefix string `yaml:"strip_prefix,omitempty" jsonschema:"pattern=^/"`
 	// AddPrefix is prepended to the path.
 	AddPrefix string `yaml:"add_prefix,omitempty" jsonschema:"pattern=^/"`
 	// Headers changes the header fields of the request to the upstream.
-	Headers *fieldsForm `yaml:"headers,omitempty"`
+	Request Fields `yaml:"headers,omitempty"`
 	// ResponseHeaders changes the header fields of the response to the client.
-	ResponseHeaders *fieldsForm `yaml:"response_headers,omitempty"`
+	Response Fields `yaml:"response_headers,omitempty"`
+
+	Host string `yaml:"-"` // of the forwarded request; empty: that of the client
 }
 
-// fieldsForm sets and removes header fields.
-type fieldsForm struct {
+// Fields sets and removes header fields.
+type Fields struct {
 	// Set headers to these values; existing ones are replaced.
-	Set map[string]*string `yaml:"set,omitempty"`
+	Set map[string]string `yaml:"set,omitempty"`
 	// Remove headers by name.
 	Remove list `yaml:"remove,omitempty"`
 }
 
-// refundForm lists the outcomes after which the permits of a request are
+// Refund lists the outcomes after which the permits of a request are
 // refunded.
-type refundForm struct {
+type Refund struct {
 	// Status of the upstream's response: 404, 5xx, 500-503.
-	Status codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty"`
 	// Errors are kinds of upstream failures.
-	Errors list `yaml:"errors,omitempty" jsonschema:"enum=timeout,enum=connect,enum=reset,enum=cut,enum=bad_response"`
+	Errors []Fault `yaml:"errors,omitempty" jsonschema:"enum=timeout,enum=connect,enum=reset,enum=cut,enum=bad_response"`
 	// Header of the upstream's response whose presence requests the refund; it is not passed on to clients.
 	Header string `yaml:"header,omitempty"`
+
+	Status Statuses `yaml:"-"`
 }
 
 // Idempotency lets clients repeat a request without being counted again. The upstream must support idempotency keys as well, or it
@@ -338,7 +344,7 @@ type Traces struct {
 	// Endpoint is the URL of a collector for OTLP over HTTP; /v1/traces is added if it has no path. Tracing is off when it is empty.
 	Endpoint string `yaml:"endpoint" jsonschema:"default="`
 	// Headers for the collector, an API key for example. Values are treated as secrets.
-	Fields map[string]*string `yaml:"headers,omitempty" hidden:"true"`
+	Fields map[string]string `yaml:"headers,omitempty" hidden:"true"`
 	// Sample is the part of requests without a parent that is traced.
 	Share string `yaml:"sample" jsonschema:"default=1%,pattern=^[0-9]+([.][0-9]+)?%$"`
 	// Parent selects whose traceparent is used, which determines whether a request is sampled and the parent of its spans: trusted, that of client_ip.trusted_proxies; any, that of every client; none, each request starts a trace.

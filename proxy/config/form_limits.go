@@ -1,5 +1,7 @@
 package config
 
+import "github.com/weir-proxy/weir/proxy/key"
+
 // limitForm is a limit: one or more rates for each value of a key.
 type limitForm struct {
 	// Named is the name of a limit at the top of the file, or none to leave out those of defaults.
@@ -179,19 +181,19 @@ type keyForm struct {
 // normalForm lists the steps of the normalization, in order.
 type normalForm struct {
 	// As is one step or several. nfkc and fold unite spellings that databases compare as equal: full-width letters, é in one or two characters, ß and ss.
-	As list `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164"`
+	As []key.Step `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164"`
 	// DefaultRegion is the country of numbers without a country code, for e164: CN.
 	DefaultRegion string `yaml:"default_region,omitempty" jsonschema:"pattern=^[A-Z][A-Z]$"`
 	// Extensions of phone numbers are refused, since they cannot receive SMS, or kept: all extensions of a number are one key; refuse when not given.
-	Extensions string `yaml:"extensions,omitempty" jsonschema:"enum=refuse,enum=keep"`
+	Extensions key.Extensions `yaml:"extensions,omitempty" jsonschema:"enum=refuse,enum=keep"`
 	// AllowTypes are the line types that e164 accepts; all when not given.
-	AllowTypes list `yaml:"allow_types,omitempty" jsonschema:"enum=mobile,enum=fixed,enum=fixed_or_mobile,enum=toll_free,enum=premium,enum=shared_cost,enum=voip,enum=pager,enum=uan,enum=voicemail,enum=personal"`
+	AllowTypes []key.LineType `yaml:"allow_types,omitempty" jsonschema:"enum=mobile,enum=fixed,enum=fixed_or_mobile,enum=toll_free,enum=premium,enum=shared_cost,enum=voip,enum=pager,enum=uan,enum=voicemail,enum=personal"`
 }
 
 // missingForm is the handling of a request without the key.
 type missingForm struct {
 	// Policy is the short form.
-	Policy string `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared"`
+	Policy key.Missing `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared"`
 
 	// Use another key instead: its name or an origin.
 	Use string `yaml:"use" jsonschema:"required"`

@@ -141,21 +141,23 @@ type Admin struct {
 	// Token is the required bearer token. It may be empty, or shorter than 16 characters, on a loopback address only.
 	Token string `yaml:"token" jsonschema:"default=" hidden:"true"`
 	// Tokens are the tokens of individual operators, each with a name and a role. If there is one, every request needs a token.
-	Operators []*tokenForm `yaml:"tokens,omitempty"`
+	Operators []*Token `yaml:"tokens,omitempty"`
 	// Hosts are further host names that requests without a token may use; localhost and loopback addresses are always allowed.
 	Hosts list `yaml:"hosts,omitempty"`
 
 	Tokens []Token `yaml:"-"` // if there is one, Token may be empty, and every request needs a token
 }
 
-// tokenForm is the token of one operator.
-type tokenForm struct {
+// Token is the token of one operator.
+type Token struct {
 	// Name of the operator in the audit trail.
 	Name string `yaml:"name" jsonschema:"required"`
 	// Token is the bearer token, at least 16 characters. If it is empty, the entry is ignored.
-	Token string `yaml:"token" jsonschema:"default=" hidden:"(hidden, of {name})"`
+	Text string `yaml:"token" jsonschema:"default=" hidden:"(hidden, of {name})"`
 	// Role is read, to view and explain, or write, to make changes as well.
 	Role string `yaml:"role" jsonschema:"default=read,enum=read,enum=write"`
+
+	Write bool `yaml:"-"` // whether it may make changes
 }
 
 // Redis configures the connection to Redis.
@@ -214,26 +216,26 @@ type Breaker struct {
 	Rest duration `yaml:"rest" jsonschema:"default=2s"`
 }
 
-// rejectForm is the response to a refused request.
-type rejectForm struct {
+// Reject is the response to a refused request.
+type Reject struct {
 	// Status of the response.
 	Status int `yaml:"status" jsonschema:"default=429,minimum=400,maximum=599"`
 	// Detail is the detail of the problem, a sentence. {retry_after} is replaced by the seconds, {limit} by the name of the limit, {request_id} by the id of the request.
 	Detail string `yaml:"detail" jsonschema:"default=Too many requests. Try again in {retry_after} s."`
 	// Additional headers of the response, with the same placeholders and {origin}: the origin of the page that sent the request, without which the header is left out.
-	Headers map[string]*string `yaml:"headers,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty"`
 	// Body replaces the problem document (RFC 9457); it has the same placeholders.
 	Body string `yaml:"body,omitempty"`
 	// ContentType of the body; text/plain in UTF-8 when not given. The values of placeholders are escaped for JSON and HTML.
 	ContentType string `yaml:"content_type,omitempty"`
 }
 
-// errorForm is what Weir answers with the status of an error.
-type errorForm struct {
+// ErrorText is what Weir answers with the status of an error.
+type ErrorText struct {
 	// Detail is the detail of the problem, a sentence. {request_id} is replaced by the id of the request, {status} by the status, {retry_after} by the seconds of Retry-After, or 0.
 	Detail string `yaml:"detail,omitempty"`
 	// Additional headers of the response, with the same placeholders and {origin}: the origin of the page that sent the request, without which the header is left out.
-	Headers map[string]*string `yaml:"headers,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty"`
 	// Body replaces the problem document (RFC 9457); it has the same placeholders.
 	Body string `yaml:"body,omitempty"`
 	// ContentType of the body; text/plain in UTF-8 when not given. The values of placeholders are escaped for JSON and HTML.
@@ -241,7 +243,7 @@ type errorForm struct {
 }
 
 // Numbered lets a status stand without quotes.
-func (*errorForm) Numbered() {}
+func (*ErrorText) Numbered() {}
 
 // Upstream is an upstream.
 type Upstream struct {

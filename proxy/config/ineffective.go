@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -39,15 +38,12 @@ func (l *loader) ineffective(f *file) {
 	}
 }
 
-// unused remarks keys that nothing refers to, and warns of a section jwt without a key from a token.
-func (k *keys) unused(jwt *jwtForm) {
-	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
-		if !k.used[name] {
-			k.remark(k.forms[name], "nothing uses this key", "name it as key: of a limit or list, or leave it out")
+// unused reports the entries of a section that are not in used.
+func unused[F, U any](section map[string]*F, used map[string]U, report func(pointer any, what, instead string), what, instead string) {
+	for _, name := range form.SortedKeys(section) {
+		if _, ok := used[name]; !ok {
+			report(section[name], what, strings.ReplaceAll(instead, "NAME", name))
 		}
-	}
-	if k.tokens != nil && !k.signed {
-		k.Warn(jwt, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
 	}
 }
 

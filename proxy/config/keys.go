@@ -2,12 +2,10 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -38,7 +36,7 @@ func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys 
 
 // all compiles the named keys.
 func (k *keys) all() map[string]*key.Spec {
-	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
+	for _, name := range form.SortedKeys(k.forms) {
 		f := k.forms[name]
 		if k.checkName(f, name, "a key") && (name == key.ClientIP.String() || name == key.Global.String()) {
 			k.WrongName(f, name+" is a reserved name", "give the key another name")
@@ -119,7 +117,7 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
-	names := append(slices.Sorted(maps.Keys(k.forms)), key.ClientIP.String(), key.Global.String())
+	names := append(form.SortedKeys(k.forms), key.ClientIP.String(), key.Global.String())
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(k.open, name) }) // a key is not made of itself
 	if k.Lacks(k.section, *text) {
 		k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
@@ -198,24 +196,15 @@ func (k *keys) normalize(f *normalForm, spec *key.Spec) (ok bool) {
 	if len(f.As) == 0 && k.Valid(f) {
 		k.Wrong(f, "there is no step", "write e164, trim, lower or digits, or leave normalize out")
 	}
-	for _, step := range f.As {
-		if step != "" {
-			spec.Normalize = append(spec.Normalize, key.Step(step))
-		}
-	}
+	spec.Normalize = slices.DeleteFunc(slices.Clone(f.As), func(s key.Step) bool { return s == "" }) // already reported
 	if !slices.Contains(spec.Normalize, key.E164) {
 		if f.DefaultRegion != "" || f.Extensions != "" || k.Given(&f.AllowTypes) {
 			k.Wrong(f, "default_region, allow_types and extensions are for phone numbers", "write as: e164")
 		}
 		return true
 	}
-	types := make([]key.LineType, 0, len(f.AllowTypes))
-	for _, t := range f.AllowTypes {
-		if t != "" {
-			types = append(types, key.LineType(t))
-		}
-	}
-	phone, err := key.NewPhone(f.DefaultRegion, types, key.Extensions(f.Extensions))
+	types := slices.DeleteFunc(slices.Clone(f.AllowTypes), func(t key.LineType) bool { return t == "" }) // already reported
+	phone, err := key.NewPhone(f.DefaultRegion, types, f.Extensions)
 	if err != nil {
 		k.fault(&f.DefaultRegion, err)
 	}
@@ -226,12 +215,12 @@ func (k *keys) normalize(f *normalForm, spec *key.Spec) (ok bool) {
 // otherwise compiles on_missing or on_invalid; the default is to refuse.
 func (k *keys) otherwise(f **missingForm) (key.Missing, *key.Spec) {
 	if *f == nil {
-		*f = &missingForm{Policy: string(key.Reject)}
+		*f = &missingForm{Policy: key.Reject}
 	}
 	if m := *f; m.Use != "" {
 		return key.Use, k.refer(&m.Use)
 	} else if m.Policy != "" {
-		return key.Missing(m.Policy), nil
+		return m.Policy, nil
 	}
 	return key.Reject, nil
 }
@@ -264,12 +253,6 @@ func (k *keys) part(f *keyForm, name string) *key.Spec {
 		spec.Name = of.Name + "." + f.Part
 	}
 	return k.counted(f, spec, max(1, k.parts[of]))
-}
-
-// fault reports an error of package key, which contains what to write instead.
-func (k *keys) fault(pointer any, err error) {
-	what, instead, _ := strings.Cut(err.Error(), "; ")
-	k.Wrong(pointer, what, instead)
 }
 
 // join compiles a joined key.
@@ -323,7 +306,7 @@ func (r *loader) tokens(f *jwtForm) *key.Tokens {
 	}
 	c := key.TokenConfig{
 		Secret: []byte(f.Secret), Methods: f.Methods, Issuer: f.Issuer, Audience: f.Audience,
-		JWKS: f.JWKS, Leeway: time.Duration(f.Leeway),
+		JWKS: f.JWKS, Leeway: f.Leeway,
 	}
 	for i := range f.Keys {
 		c.Files = append(c.Files, r.opens(&f.Keys[i]))
@@ -333,8 +316,7 @@ func (r *loader) tokens(f *jwtForm) *key.Tokens {
 	}
 	tokens, err := key.NewTokens(c)
 	if err != nil {
-		what, instead, _ := strings.Cut(err.Error(), "; ")
-		r.Wrong(f, what, instead)
+		r.fault(f, err)
 		return nil
 	}
 	r.verifiers = append(r.verifiers, tokens)

@@ -252,8 +252,7 @@ func (l *limits) parse(texts []*string, limit *Limit) []limiter.Rate {
 		}
 		rate, err := limit.rate(*text)
 		if err != nil {
-			what, instead, _ := strings.Cut(err.Error(), "; ")
-			l.Wrong(text, what, instead)
+			l.fault(text, err)
 			continue
 		}
 		if i := slices.IndexFunc(made, func(r limiter.Rate) bool { return r.Window == rate.Window }); i >= 0 {
@@ -293,12 +292,12 @@ func (l *limits) wait(f *limitForm, mode Mode) (most time.Duration, waiting int)
 	case !l.Given(&f.Wait):
 		return 0, 0
 	case l.Given(&f.Concurrent): // already reported
-	case time.Duration(f.Wait) > longestWait:
+	case f.Wait > longestWait:
 		l.Wrong(&f.Wait, "is longer than clients wait", "write at most 1m")
 	case mode != Enforce:
 		l.Warn(&f.Wait, "wait has no effect while mode is "+string(mode), "leave it out until the mode is enforce")
 	}
-	return time.Duration(f.Wait), cmp.Or(f.MaxWaiting, crowd)
+	return f.Wait, cmp.Or(f.MaxWaiting, crowd)
 }
 
 // A Limit is a limit with one or more rates, applied to each value of its key.

@@ -231,20 +231,11 @@ var schema []byte
 // Load accepts is valid under it; what is valid may still be refused.
 func Schema() []byte { return bytes.Clone(schema) }
 
-// An ErrorText is what Weir answers with a status from 400 to 599, other than a refusal by a limit.
-// The placeholders are {retry_after}, {request_id} and {status}, in Headers also {origin}.
-type ErrorText struct {
-	Detail      string            // detail of the problem document, if Body is empty; may be empty
-	Headers     map[string]string // by canonical name
-	Body        string            // instead of a problem document; may be empty
-	ContentType string            // of Body
-}
-
 // errorStatus matches a status or a class of statuses.
 var errorStatus = regexp.MustCompile(`^([45])([0-9]{2}|xx)$`)
 
 // errors compiles the texts of errors by their status. A status comes before a class.
-func (l *loader) errors(forms map[string]*errorForm) map[int]ErrorText {
+func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
 	if len(forms) == 0 {
 		return nil
 	}
@@ -260,8 +251,8 @@ func (l *loader) errors(forms map[string]*errorForm) map[int]ErrorText {
 			l.WrongName(f, "429 is the answer of limits", "write reject: in the route")
 			continue
 		}
-		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
-		text := ErrorText{r.Detail, r.Headers, r.Body, r.ContentType}
+		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
+		text := ErrorText{Detail: r.Detail, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType}
 		if status, err := strconv.Atoi(name); err == nil {
 			made[status] = text
 			continue

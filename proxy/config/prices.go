@@ -3,10 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -52,7 +50,7 @@ func (l *Limit) RateText(r limiter.Rate) string {
 // prices compiles the lists of prices.
 func (l *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Prices {
 	all := map[string]*Prices{}
-	for _, name := range slices.Sorted(maps.Keys(forms)) {
+	for _, name := range form.SortedKeys(forms) {
 		f := forms[name]
 		l.checkName(f, name, "prices")
 		p := &Prices{Name: name, Unit: f.Unit, Decimals: f.Decimals, File: "prices." + name}
@@ -81,12 +79,11 @@ func (l *loader) readPrices(f *pricesForm, p *Prices) {
 		rows := strings.ReplaceAll(strings.Join(f.Rows, "\x00"), "\n", " ") // each in one line
 		p.Table, problems = key.ParsePrices(strings.ReplaceAll(rows, "\x00", "\n"), f.Decimals)
 		for _, problem := range problems {
-			what, instead, _ := strings.Cut(problem.Err.Error(), "; ")
 			if len(f.Rows) == 0 {
-				l.Wrong(&f.Rows, what, instead)
+				l.fault(&f.Rows, problem.Err)
 				return
 			}
-			l.Wrong(&f.Rows[problem.Line-1], what, instead)
+			l.fault(&f.Rows[problem.Line-1], problem.Err)
 		}
 		return
 	}

@@ -17,16 +17,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A Reject is the response to a request refused by a limit. Detail, Body and the values of
-// Headers may contain the placeholders {retry_after}, {limit} and {request_id}, the values of Headers also {origin}.
-type Reject struct {
-	Status      int               // 400 to 599
-	Detail      string            // detail of the problem document, if Body is empty
-	Headers     map[string]string // by canonical name; never one that Weir sets itself
-	Body        string            // instead of a problem document; may be empty
-	ContentType string            // of Body
-}
-
 var (
 	// braces matches placeholders in plain text, and everything that looks like one.
 	braces = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
@@ -37,8 +27,8 @@ var (
 	htmlBegins = regexp.MustCompile(`(?i)^\s*<(!doctype\s+html|html)[\s>]`)
 )
 
-func (r *routes) reject(f *rejectForm) Reject {
-	made := r.texts(texts{&f.Detail, &f.Body, &f.ContentType, f.Headers, []string{"{retry_after}", "{limit}", "{request_id}"}})
+func (r *routes) reject(f *Reject) Reject {
+	made := r.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{limit}", "{request_id}"}})
 	made.Status = f.Status
 	return made
 }
@@ -46,13 +36,13 @@ func (r *routes) reject(f *rejectForm) Reject {
 // texts are the fields of a response with placeholders.
 type texts struct {
 	detail, body, contentType *string
-	headers                   map[string]*string
+	headers                   *map[string]string
 	placeholders              []string // those that it may have
 }
 
 // texts compiles the texts of a response.
 func (l *loader) texts(t texts) Reject {
-	l.placeholders(t, t.detail, braces)
+	l.placeholders(t, t.detail, *t.detail, braces)
 	if *t.body == "" && l.Given(t.contentType) {
 		l.Wrong(t.contentType, "there is no body", "write body: beside it, or leave it out")
 	}
@@ -60,7 +50,7 @@ func (l *loader) texts(t texts) Reject {
 	if made.Body != "" {
 		made.ContentType = cmp.Or(*t.contentType, "text/plain; charset=utf-8")
 	}
-	l.placeholders(t, t.body, words)
+	l.placeholders(t, t.body, *t.body, words)
 	if !l.Given(t.contentType) {
 		l.warnPlain(t.body)
 	}
@@ -71,8 +61,8 @@ func (l *loader) texts(t texts) Reject {
 		}
 	}
 	t.placeholders = append(t.placeholders, "{origin}") // which stands in no text for people
-	for _, name := range form.SortedKeys(t.headers) {
-		l.placeholders(t, t.headers[name], braces)
+	for _, name := range form.SortedKeys(*t.headers) {
+		l.placeholders(t, form.Entry{Of: t.headers, Name: name}, (*t.headers)[name], braces)
 	}
 	made.Headers = l.headers(t.headers, "X-Reason", reserved{names: ownFields()})
 	return made
@@ -89,11 +79,11 @@ func (l *loader) warnPlain(body *string) {
 }
 
 // placeholders checks that all placeholders in a text exist.
-func (l *loader) placeholders(t texts, text *string, allowed *regexp.Regexp) {
-	for _, m := range allowed.FindAllString(*text, -1) {
+func (l *loader) placeholders(t texts, pointer any, text string, allowed *regexp.Regexp) {
+	for _, m := range allowed.FindAllString(text, -1) {
 		if !slices.Contains(t.placeholders, m) {
 			last := len(t.placeholders) - 1
-			l.Wrong(text, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, "+strings.Join(t.placeholders[1:last], ", ")+" or "+t.placeholders[last]+", and no other braces")
+			l.Wrong(pointer, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, "+strings.Join(t.placeholders[1:last], ", ")+" or "+t.placeholders[last]+", and no other braces")
 		}
 	}
 }
@@ -120,7 +110,7 @@ func ownFields() []string {
 	}
 }
 
-func (r *routes) respond(f *respondForm) *Respond {
+func (r *routes) respond(f *Respond) *Respond {
 	if f == nil {
 		return nil
 	}
@@ -132,15 +122,9 @@ func (r *routes) respond(f *respondForm) *Respond {
 		r.warnPlain(&f.Body)
 	}
 	fields := reserved{names: append(connectionFields(), "Date"), elsewhere: map[string]fault{"Content-Type": {"Content-Type has a field of its own", "write content_type: beside headers:"}}}
-	return &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType, Headers: r.headers(f.Headers, "X-App", fields)}
-}
-
-// Respond is a fixed response.
-type Respond struct {
-	Status      int // 200 to 599
-	Body        string
-	ContentType string            // of the body, if there is one
-	Headers     map[string]string // by canonical name
+	made := *f
+	made.Headers = r.headers(&f.Headers, "X-App", fields)
+	return &made
 }
 
 // A template is the parsed name of Redisson limiters.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -103,7 +102,7 @@ func (r *routes) isOf(l *Limit, name string) bool {
 // those that read spec, or a new one.
 func (r *routes) suggest(name string, of *Limit, spec *key.Spec) string {
 	var others, reading []string
-	for _, other := range slices.Sorted(maps.Keys(r.byName)) {
+	for _, other := range form.SortedKeys(r.byName) {
 		if !r.isOf(of, other) {
 			others = append(others, other)
 			if r.byName[other].reads(spec) != nil {
@@ -242,7 +241,7 @@ func (c *Config) caseNote() string {
 // keysThat returns the names of the keys that are so, and of the limits that have such a key of their own.
 func (c *Config) keysThat(are func(*key.Spec) bool) string {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(c.Keys)) {
+	for _, name := range form.SortedKeys(c.Keys) {
 		if are(c.Keys[name]) {
 			names = append(names, name)
 		}
@@ -269,29 +268,19 @@ const (
 	FaultBadResponse Fault = "bad_response" // the response was not valid HTTP
 )
 
-// A Refund selects the outcomes after which the permits of a request are refunded. The zero
-// Refund selects none.
-type Refund struct {
-	Status Statuses // of the upstream's answer
-	Errors []Fault
-	Header string // canonical name of a field of the upstream's response; may be empty
-}
-
 // refund compiles the Refund of a route.
-func (r *routes) refund(f *refundForm) Refund {
+func (r *routes) refund(f *Refund) Refund {
 	if f == nil {
 		return Refund{}
 	}
-	if r.Given(&f.Status) && len(f.Status) == 0 && r.Valid(&f.Status) {
-		r.Wrong(&f.Status, "no status is given", "write for example [5xx], or leave it out")
+	if r.Given(&f.Codes) && len(f.Codes) == 0 && r.Valid(&f.Codes) {
+		r.Wrong(&f.Codes, "no status is given", "write for example [5xx], or leave it out")
 	}
-	if !r.Given(&f.Status) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
+	if !r.Given(&f.Codes) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
 		r.Wrong(f, "says nothing", "write status, errors or header below it")
 	}
-	made := Refund{Status: f.Status.statuses(), Header: r.header(&f.Header, "X-Refund")}
-	for _, e := range f.Errors {
-		made.Errors = append(made.Errors, Fault(e))
-	}
+	made := *f
+	made.Codes, made.Status, made.Header = nil, f.Codes.statuses(), r.header(&f.Header, "X-Refund")
 	return made
 }
 

@@ -12,18 +12,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
-func (r *routes) rewrite(f *rewriteForm, p pattern) Rewrite {
+func (r *routes) rewrite(f *Rewrite, p pattern) Rewrite {
 	if f == nil {
 		return Rewrite{}
 	}
 	made := Rewrite{StripPrefix: r.prefix(&f.StripPrefix), AddPrefix: r.prefix(&f.AddPrefix)}
-	made.Request = r.fields(f.Headers, requestFields())
-	made.Response = r.fields(f.ResponseHeaders, responseFields())
+	made.Request = r.fields(&f.Request, requestFields())
+	made.Response = r.fields(&f.Response, responseFields())
 	if host, ok := made.Request.Set["Host"]; ok {
 		delete(made.Request.Set, "Host")
 		made.Host = host
 		if !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, "/@ ") {
-			r.Wrong(f.Headers, form.Quote(host)+" is not a host", "write for example api.example.com or 10.0.0.1:8080")
+			r.Wrong(&f.Request, form.Quote(host)+" is not a host", "write for example api.example.com or 10.0.0.1:8080")
 		}
 	}
 	if made.StripPrefix != "" && p.text != "" && !begins(p.text, made.StripPrefix) {
@@ -86,10 +86,10 @@ func (r reserved) fault(name string) fault {
 }
 
 // headers compiles header fields by their canonical names; nil if there are none.
-func (l *loader) headers(forms map[string]*string, example string, reserved reserved) map[string]string {
+func (l *loader) headers(forms *map[string]string, example string, reserved reserved) map[string]string {
 	var made map[string]string
-	for _, name := range form.SortedKeys(forms) {
-		value, canonical := forms[name], http.CanonicalHeaderKey(name)
+	for _, name := range form.SortedKeys(*forms) {
+		canonical := http.CanonicalHeaderKey(name)
 		f := reserved.fault(canonical)
 		if _, doubled := made[canonical]; doubled && f.what == "" {
 			f = fault{canonical + " is given twice, in another spelling", "keep one"}
@@ -98,12 +98,12 @@ func (l *loader) headers(forms map[string]*string, example string, reserved rese
 			f = fault{form.Quote(name) + " is not the name of a header", "write for example " + example}
 		}
 		if f.what != "" {
-			l.WrongName(value, f.what, f.instead)
+			l.WrongName(form.Entry{Of: forms, Name: name}, f.what, f.instead)
 		}
 		if made == nil {
 			made = map[string]string{}
 		}
-		made[canonical] = *value
+		made[canonical] = (*forms)[name]
 	}
 	return made
 }
@@ -138,12 +138,9 @@ func (r reserved) has(name string) bool {
 }
 
 // fields compiles changes to header fields that are not reserved.
-func (r *routes) fields(f *fieldsForm, reserved reserved) Fields {
+func (r *routes) fields(f *Fields, reserved reserved) Fields {
 	var made Fields
-	if f == nil {
-		return made
-	}
-	made.Set = r.headers(f.Set, "X-App", reserved)
+	made.Set = r.headers(&f.Set, "X-App", reserved)
 	for i, name := range f.Remove {
 		canonical := http.CanonicalHeaderKey(name)
 		_, set := made.Set[canonical]

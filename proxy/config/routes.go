@@ -137,7 +137,7 @@ func tokenOf(text, prefix string) string {
 	return name
 }
 
-func (r *routes) path(f *matchForm) pattern {
+func (r *routes) path(f *Match) pattern {
 	if f.Path == "" {
 		if f.Domain == "" && r.Given(f) && r.Valid(f) && !r.Given(&f.Path) {
 			r.Wrong(f, "has no path", "write path: below it")
@@ -153,7 +153,7 @@ func (r *routes) path(f *matchForm) pattern {
 	return p
 }
 
-func (r *routes) match(f *matchForm, p pattern) Match {
+func (r *routes) match(f *Match, p pattern) Match {
 	for i, m := range f.Methods {
 		if slices.Index(f.Methods, m) < i && m != "" {
 			r.Wrong(&f.Methods[i], m+" is given twice", "write it once")
@@ -166,20 +166,12 @@ func (r *routes) match(f *matchForm, p pattern) Match {
 	if name := strings.TrimPrefix(host, "*."); host != "" && (!form.IsHostname(name) || strings.HasSuffix(name, ".")) {
 		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
 	}
-	return Match{Methods: f.Methods, Scheme: f.Scheme, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers, "X-App", reserved{elsewhere: map[string]fault{"Host": {"Host is no header to match", "write host: beside path:"}}}), Query: r.query(f.Query), Domain: f.Domain, Descriptor: r.entries(f)}
-}
-
-func (r *routes) query(forms map[string]*string) map[string]string {
-	if len(forms) == 0 {
-		return nil
+	if _, unnamed := f.Query[""]; unnamed {
+		r.WrongName(form.Entry{Of: &f.Query}, "a parameter has no name", "write for example type: sms")
 	}
-	made := map[string]string{}
-	for _, name := range form.SortedKeys(forms) {
-		if name == "" {
-			r.WrongName(forms[name], "a parameter has no name", "write for example type: sms")
-		}
-		made[name] = *forms[name]
-	}
+	made := *f
+	made.Host, made.Path, made.Params, made.Descriptor = host, p.text, p.params, r.entries(f)
+	made.Headers = r.headers(&f.Headers, "X-App", reserved{elsewhere: map[string]fault{"Host": {"Host is no header to match", "write host: beside path:"}}})
 	return made
 }
 

@@ -65,13 +65,6 @@ type Config struct {
 	own     map[string]bool // files named by the configuration
 }
 
-// A Token is the bearer token of one operator.
-type Token struct {
-	Name  string // unique and token-safe
-	Text  string // unique, and also not Admin.Token
-	Write bool   // whether it may make changes
-}
-
 // A Store is where counts are kept.
 type Store string
 
@@ -205,37 +198,4 @@ type Route struct {
 	// FormBesideQuery is the handling of a form in the body if the query is used.
 	FormBesideQuery FormBesideQuery
 	Position        Position
-}
-
-// A Match selects the requests of a route.
-type Match struct {
-	Methods []string // upper case, without duplicates; empty means all
-	Scheme  string   // http or https; empty means both
-	Host    string   // lower case: exact or *.example.com; empty means all
-	// Path is a valid pattern: exact, {param}, {param:regexp} with the regexp anchored at
-	// both ends, /* at the end. It is normalized (RFC 3986 section 6.2.2).
-	Path    string
-	Params  []string          // the names in Path, in order; "*" for /*
-	Headers map[string]string // by canonical name; the value, or "*" for any
-	Query   map[string]string // by name; the value, or "*" for any
-	// Domain is that of the descriptors that are matched instead of requests; then all fields above are
-	// empty. Descriptor has their entries: the value, a prefix that ends with *, or "*" for any.
-	Domain     string
-	Descriptor map[string]string
-}
-
-// A Rewrite changes forwarded requests and responses.
-type Rewrite struct {
-	// StripPrefix and AddPrefix are whole normalized segments: they begin with a slash and
-	// do not end with one, or are empty.
-	StripPrefix, AddPrefix string
-	Request, Response      Fields
-	Host                   string // Host of the forwarded request; empty: that of the client
-}
-
-// Fields are changes to header fields, except those that frame a message or are set by
-// Weir. Names are canonical.
-type Fields struct {
-	Set    map[string]string
-	Remove []string
 }

@@ -67,7 +67,8 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string", Pattern: codeForm.String()} // of one entry; see loosen
 			case reflect.TypeFor[threshold]():
 				return &jsonschema.Schema{Default: 100, AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "999999999"}, {Type: "string", Pattern: thresholdForm.String()}, {Type: "string", Pattern: `\$\{[A-Za-z_]`}}}
-			case reflect.TypeFor[list](), reflect.TypeFor[[]netip.Prefix]():
+			}
+			if isList(rt) {
 				return &jsonschema.Schema{Type: "string"} // of one entry; see loosen
 			}
 			return nil
@@ -90,6 +91,8 @@ func definition(of reflect.Type) string {
 	switch name := of.Name(); {
 	case name == "ListenTimeouts":
 		return "timeoutBoundsForm"
+	case name == "ErrorText":
+		return "errorForm"
 	case of.Kind() != reflect.Struct || !ast.IsExported(name):
 		return name
 	default:
@@ -142,7 +145,7 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	if t == reflect.TypeFor[codes]() {
 		one = append(one, &jsonschema.Schema{Type: "integer", Minimum: "100", Maximum: "599"})
 	}
-	if t == reflect.TypeFor[list]() || t == reflect.TypeFor[[]netip.Prefix]() || t == reflect.TypeFor[codes]() || t == reflect.TypeFor[durations]() {
+	if isList(t) || t == reflect.TypeFor[durations]() {
 		items := &jsonschema.Schema{AnyOf: one}
 		if len(one) == 1 {
 			items = p
@@ -158,6 +161,11 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	}
 	p.Description, p.Default = outer.Description, outer.Default
 	return p
+}
+
+// isList reports whether values of t are texts, of which one may stand without brackets.
+func isList(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && (t.Elem().Kind() == reflect.String || t.Elem() == reflect.TypeFor[netip.Prefix]())
 }
 
 // formComments reads the comments of the forms: of FORM. and FORM.Field.

@@ -80,7 +80,7 @@ func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
 	case l.jwt == nil:
 		l.Wrong(f, "there are no keys to verify tokens with", "write jwt: {secret: \"${WEIR_CHALLENGE_SECRET:-}\"} below it, or a section jwt for all tokens")
 	}
-	if s.MaxAge = cmp.Or(time.Duration(f.MaxAge), tokenAge); s.MaxAge > longestToken {
+	if s.MaxAge = cmp.Or(f.MaxAge, tokenAge); s.MaxAge > longestToken {
 		l.Wrong(&f.MaxAge, "is longer than a token may be valid", "write at most 1d")
 	}
 	if s.Tokens.Leeway() > longestToken {

@@ -3,10 +3,8 @@ package config
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +29,7 @@ type upstreams struct {
 // newUpstreams makes the named upstreams.
 func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
 	forms := all.Upstreams
-	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen, used: map[string]bool{}}
+	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: form.SortedKeys(forms), served: &all.Listen, used: map[string]bool{}}
 	for _, name := range u.names {
 		f := forms[name]
 		r.checkName(f, name, "an upstream")
@@ -122,15 +120,6 @@ func (u *upstreams) refer(text *string) *Upstream {
 	up.Position = u.Location(text).Position
 	u.byName[name] = up
 	return up
-}
-
-// unused remarks upstreams to which nothing is forwarded.
-func (u *upstreams) unused() {
-	for _, name := range u.names {
-		if !u.used[name] {
-			u.remark((*u.section)[name], "no route has this upstream", "write upstream: "+name+" in a route, or leave it out")
-		}
-	}
 }
 
 // parseURL reads the URL of a target: scheme and host, perhaps a port; or unix:

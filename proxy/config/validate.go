@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -52,15 +53,15 @@ func (r *loader) compile(f *file) (*Config, error) {
 		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, priceSection: &f.Prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0, jwt: f.JWT}
 	routes.compileCommon(&f.Limits)
 	c.Routes = routes.all(f.Routes)
-	lists.unused()
-	keys.unused(f.JWT)
-	upstreams.unused()
-	r.unconverted(&f.Alerts, c.Routes)
-	for name, p := range f.Prices {
-		if !routes.used[name] {
-			r.Warn(p, "no budget has these prices", "write price: "+name+" beside budget: of a limit")
-		}
+	unused(f.Limits, routes.common.routes, r.Warn, "no route names this limit", "name it under limits: of a route or of defaults")
+	unused(f.Lists, lists.used, r.Warn, "no route has this list", "name it under lists: of a route or of defaults")
+	unused(f.Prices, routes.used, r.Warn, "no budget has these prices", "write price: NAME beside budget: of a limit")
+	unused(f.Keys, keys.used, r.remark, "nothing uses this key", "name it as key: of a limit or list, or leave it out")
+	unused(f.Upstreams, upstreams.used, r.remark, "no route has this upstream", "write upstream: NAME in a route, or leave it out")
+	if keys.tokens != nil && !keys.signed {
+		r.Warn(f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
 	}
+	r.unconverted(&f.Alerts, c.Routes)
 	if len(f.Routes) == 0 && len(r.Problems()) == 0 {
 		r.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")
 	}
@@ -119,6 +120,12 @@ func (r *loader) checkName(pointer any, name, of string) bool {
 	}
 	r.WrongName(pointer, form.Quote(name)+" is not a valid name for "+of, "begin with a letter, followed by letters, digits, _ . or -")
 	return false
+}
+
+// fault reports an error that says what to write instead after a semicolon.
+func (r *loader) fault(pointer any, err error) {
+	what, instead, _ := strings.Cut(err.Error(), "; ")
+	r.Wrong(pointer, what, instead)
 }
 
 // token reports a problem if text is not token-safe. An empty text has been reported

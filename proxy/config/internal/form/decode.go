@@ -207,8 +207,13 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		if d.odd(pair.key, Location{Position: d.at(pair.key), Path: p.Path}) {
 			name = oddName.ReplaceAllString(name, "")
 		}
+		before, pointer, entry := len(d.problems), elem.Addr().Interface(), Entry{v.Addr().Interface(), name}
 		d.value(pair.value, at, elem, Tag{hidden: t.hidden})
-		if !elem.IsNil() {
+		d.locations[entry] = d.locations[pointer]
+		if text, ok := d.written[pointer]; ok {
+			d.written[entry] = text
+		}
+		if elem.Kind() == reflect.String && len(d.problems) == before || elem.Kind() == reflect.Pointer && !elem.IsNil() {
 			v.SetMapIndex(reflect.ValueOf(name), elem)
 		}
 	}

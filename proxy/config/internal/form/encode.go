@@ -68,7 +68,9 @@ func (e encoder) value(v, of reflect.Value, t Tag) *yaml.Node {
 	default:
 		encode(n, v.Interface())
 	}
-	e.restore(n, of, t)
+	if of.CanAddr() {
+		e.restore(n, of.Addr().Interface(), t)
+	}
 	return n
 }
 
@@ -79,12 +81,9 @@ func encode(n *yaml.Node, value any) {
 	}
 }
 
-// restore replaces a value in n by what was written. Secrets stay hidden.
-func (e encoder) restore(n *yaml.Node, of reflect.Value, t Tag) {
-	if !of.CanAddr() || t.hidden != "" {
-		return
-	}
-	if text, ok := e.written[of.Addr().Interface()]; ok {
+// restore replaces the value in n of the field at pointer by what was written. Secrets stay hidden.
+func (e encoder) restore(n *yaml.Node, pointer any, t Tag) {
+	if text, ok := e.written[pointer]; ok && t.hidden == "" {
 		n.SetString(text)
 		n.Style = yaml.DoubleQuotedStyle
 	}
@@ -99,7 +98,7 @@ func (e encoder) slice(v, of reflect.Value, t Tag) *yaml.Node {
 	if texts := v.Type().Elem().Kind() == reflect.String; texts {
 		encode(n, v.Interface()) // all at once: there may be many
 		for i, c := range n.Content {
-			e.restore(c, of.Index(i), t)
+			e.restore(c, of.Index(i).Addr().Interface(), t)
 		}
 	} else {
 		for i := range v.Len() {
@@ -123,6 +122,9 @@ func (e encoder) mapping(v, of reflect.Value, t Tag) *yaml.Node {
 	for i := 0; i < len(n.Content); i += 2 {
 		name := reflect.ValueOf(n.Content[i].Value)
 		n.Content[i+1] = e.value(v.MapIndex(name), of.MapIndex(name), t)
+		if of.CanAddr() {
+			e.restore(n.Content[i+1], Entry{of.Addr().Interface(), name.String()}, t)
+		}
 	}
 	return n
 }

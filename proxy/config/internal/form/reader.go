@@ -36,6 +36,12 @@ type Location struct {
 	name *yaml.Node // before the value; nil in a list
 }
 
+// An Entry is the place of a text in a mapping at a pointer: it stands for a pointer to the text, which there is none of.
+type Entry struct {
+	Of   any
+	Name string
+}
+
 // A Shorthand has a short form: a value that is not a mapping is decoded into the field that
 // Short names.
 type Shorthand interface{ Short() string }

@@ -103,11 +103,7 @@ func (d *decoder) kind(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	case reflect.Bool:
 		d.boolean(n, p, v)
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Pointer {
-			d.slice(n, p, v)
-		} else {
-			d.list(n, p, v, t)
-		}
+		d.list(n, p, v, t)
 	case reflect.Map:
 		d.mapping(n, p, v, t)
 	case reflect.Struct:
@@ -166,27 +162,40 @@ func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 		case t.required && seen != nil:
 			r.Add(p, "has no "+name, "write "+name+": below it")
 		case t.Default != nil:
-			setDefault(f, *t.Default)
+			standard := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: *t.Default}
+			(&decoder{Reader: r, file: at.File, left: 2}).kind(standard, at, f, t)
 		case f.Kind() == reflect.Struct:
 			r.absent(at, f, nil)
 		}
 	}
 }
 
-// slice decodes a list of mappings, or a single entry in its short form.
-func (d *decoder) slice(n *yaml.Node, p Location, v reflect.Value) {
-	if _, short := reflect.New(v.Type().Elem().Elem()).Interface().(Shorthand); short && n.Kind == yaml.ScalarNode {
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		d.value(n, p, v.Index(0), Tag{})
+// list decodes a list, or a single entry without brackets: a text, or an entry in its short form.
+func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
+	of := v.Type().Elem()
+	isForm := of.Kind() == reflect.Pointer
+	instead := "write [one, two], or one value"
+	if isForm {
+		t, instead = Tag{}, `start each entry with "- "`
+	}
+	nodes := []*yaml.Node{n}
+	_, isShort := reflect.Zero(of).Interface().(Shorthand)
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		nodes = n.Content
+	case n.Kind == yaml.MappingNode, isForm && !isShort:
+		d.Add(p, "want a list, got "+kindName(n), instead)
 		return
 	}
-	if n.Kind != yaml.SequenceNode {
-		d.Add(p, "want a list, got "+kindName(n), `start each entry with "- "`)
-		return
+	if len(nodes) > 0 {
+		v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
-	for i, c := range n.Content {
-		d.value(c, Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}, v.Index(i), Tag{})
+	for i, c := range nodes {
+		at := p
+		if n.Kind == yaml.SequenceNode {
+			at = Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}
+		}
+		d.value(c, at, v.Index(i), t)
 	}
 }
 

@@ -179,28 +179,6 @@ func (d *decoder) boolean(n *yaml.Node, p Location, v reflect.Value) {
 	}
 }
 
-// list decodes a list of texts, or a single one.
-func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
-	if n.Kind == yaml.MappingNode {
-		d.Add(p, "want a list, got a mapping", "write [one, two], or one value")
-		return
-	}
-	nodes := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		nodes = n.Content
-	}
-	if len(nodes) > 0 {
-		v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
-	}
-	for i, c := range nodes {
-		at := p
-		if n.Kind == yaml.SequenceNode {
-			at = Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}
-		}
-		d.value(c, at, v.Index(i), t)
-	}
-}
-
 // A network is written as 10.0.0.0/8, fd00::/8 or a single address.
 type network netip.Prefix
 

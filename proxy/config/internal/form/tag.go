@@ -41,26 +41,6 @@ func TagOf(f reflect.StructField) Tag {
 	return t
 }
 
-// setDefault sets v to the default written in its tag.
-func setDefault(v reflect.Value, text string) {
-	if of := textOf(v); of != nil {
-		_ = of.Parse(text) // defaults are valid
-		return
-	}
-	switch v.Kind() {
-	case reflect.Int, reflect.Int64:
-		n, _ := strconv.ParseInt(text, 10, 64)
-		v.SetInt(n)
-	case reflect.Bool:
-		v.SetBool(text == "true")
-	case reflect.String:
-		v.SetString(text)
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		setDefault(v.Index(0), text)
-	}
-}
-
 // FieldName is what f is called in YAML; "" if it does not stand there.
 func FieldName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")

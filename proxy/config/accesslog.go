@@ -23,25 +23,25 @@ const (
 )
 
 // accessLog compiles the access log.
-func (r *loader) accessLog(f *AccessLog) AccessLog {
+func (l *loader) accessLog(f *AccessLog) AccessLog {
 	a := *f
-	a.File = r.writes(&f.File)
+	a.File = l.writes(&f.File)
 	if len(a.Fields) == 0 {
 		a.Fields = []string{"standard"}
 	}
 	for i, name := range f.Fields {
 		if slices.Contains(f.Fields[:i], name) {
-			r.Wrong(&f.Fields[i], form.Quote(name)+" is given twice", "keep one")
+			l.Wrong(&f.Fields[i], form.Quote(name)+" is given twice", "keep one")
 		}
 	}
-	if !r.Valid(&f.Format) {
+	if !l.Valid(&f.Format) {
 		return a
 	}
 	if a.Format != LogJSON && len(f.Fields) > 0 {
-		r.Wrong(&f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out")
+		l.Wrong(&f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out")
 	}
 	if a.Format == LogNone && f.File != "" {
-		r.Wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
+		l.Wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
 	}
 	return a
 }
@@ -57,21 +57,21 @@ const (
 )
 
 // traces compiles the traces section.
-func (r *loader) traces(f *Traces) Traces {
+func (l *loader) traces(f *Traces) Traces {
 	t := *f
 	t.Fields, t.Share = nil, ""
 	percent, is := strings.CutSuffix(f.Share, "%")
 	share, err := strconv.ParseFloat(percent, 64)
 	if f.Share != "" && (!is || err != nil || share < 0 || share > 100 || strings.Trim(percent, "0123456789.") != "") {
-		r.Wrong(&f.Share, form.Quote(f.Share)+" is not a percentage", "write 0% to 100%, for example 0.1%")
+		l.Wrong(&f.Share, form.Quote(f.Share)+" is not a percentage", "write 0% to 100%, for example 0.1%")
 	}
 	t.Sample = share / 100
-	if f.Service == "" && r.Valid(&f.Service) {
-		r.Wrong(&f.Service, "is empty", "write a name, for example weir")
+	if f.Service == "" && l.Valid(&f.Service) {
+		l.Wrong(&f.Service, "is empty", "write a name, for example weir")
 	}
 	for name, value := range f.Fields {
 		if !httpguts.ValidHeaderFieldName(name) {
-			r.Wrong(form.Entry{Of: &f.Fields, Name: name}, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
+			l.Wrong(form.Entry{Of: &f.Fields, Name: name}, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
 			continue
 		}
 		if t.Headers == nil {
@@ -80,25 +80,25 @@ func (r *loader) traces(f *Traces) Traces {
 		t.Headers[http.CanonicalHeaderKey(name)] = value
 	}
 	if f.Endpoint != "" {
-		t.Endpoint = r.collector(f)
+		t.Endpoint = l.collector(f)
 	}
 	return t
 }
 
 // collector checks the URL of the collector.
-func (r *loader) collector(f *Traces) string {
+func (l *loader) collector(f *Traces) string {
 	to, err := url.Parse(f.Endpoint)
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "" || to.RawQuery != "" || to.Fragment != "":
-		r.Wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
+		l.Wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
 		return ""
 	case to.User != nil:
-		r.Wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
+		l.Wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
 		return ""
 	case to.Port() == "4317":
-		r.Warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
+		l.Warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
 	case to.Scheme == "http" && len(f.Fields) > 0 && !loopback(to.Hostname()):
-		r.Warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
+		l.Warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
 	}
 	if to.Path == "" || to.Path == "/" {
 		to.Path = "/v1/traces"

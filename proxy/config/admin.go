@@ -14,27 +14,27 @@ import (
 )
 
 // admin compiles the admin listener.
-func (r *loader) admin(f *Admin) Admin {
+func (l *loader) admin(f *Admin) Admin {
 	made := *f
-	made.HTTPS, made.ClientCA = listenAddress(f.HTTPS), r.clientCA(f)
-	made.Operators, made.Tokens = nil, r.operators(f)
-	r.hosts(f.Hosts)
+	made.HTTPS, made.ClientCA = listenAddress(f.HTTPS), l.clientCA(f)
+	made.Operators, made.Tokens = nil, l.operators(f)
+	l.hosts(f.Hosts)
 	return made
 }
 
 // clientCA loads the authorities for client certificates.
-func (r *loader) clientCA(f *Admin) string {
+func (l *loader) clientCA(f *Admin) string {
 	if f.ClientCA == "" {
 		return ""
 	}
 	at := &f.ClientCA
-	if listenAddress(f.HTTPS) == "" && r.Valid(&f.HTTPS) {
-		r.Wrong(at, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it")
+	if listenAddress(f.HTTPS) == "" && l.Valid(&f.HTTPS) {
+		l.Wrong(at, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it")
 	}
-	if plain := parseAddress(f.HTTP); r.Valid(&f.HTTP) && plain.port != "" && !plain.loopback() {
-		r.Wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")
+	if plain := parseAddress(f.HTTP); l.Valid(&f.HTTP) && plain.port != "" && !plain.loopback() {
+		l.Wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")
 	}
-	data, _ := r.authorities(at)
+	data, _ := l.authorities(at)
 	return data
 }
 
@@ -43,40 +43,40 @@ const leastToken = 16
 
 // requireToken checks that an address of the admin listener that other machines can reach
 // requires a token of sufficient length.
-func (r *loader) requireToken(at *string, a address, f *Admin) {
+func (l *loader) requireToken(at *string, a address, f *Admin) {
 	token := &f.Token
 	switch {
-	case a.port == "" || a.loopback() || !r.Valid(token):
+	case a.port == "" || a.loopback() || !l.Valid(token):
 	case *token == "" && slices.ContainsFunc(f.Operators, func(t *Token) bool { return t.Text != "" }): // whose length is checked separately
 	case *token == "":
-		r.Wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
+		l.Wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
 	case len(*token) < leastToken:
-		r.Wrong(token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
+		l.Wrong(token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
 }
 
 // operators returns the tokens of individual operators, without empty ones.
-func (r *loader) operators(f *Admin) []Token {
+func (l *loader) operators(f *Admin) []Token {
 	var all []Token
 	for _, t := range f.Operators {
-		if !r.Valid(&t.Name) || !r.Valid(&t.Text) || !r.Valid(&t.Role) {
+		if !l.Valid(&t.Name) || !l.Valid(&t.Text) || !l.Valid(&t.Role) {
 			continue
 		}
 		switch {
 		case !tokenSafe.MatchString(t.Name):
-			r.Wrong(&t.Name, form.Quote(t.Name)+" is not a valid name", "write letters, digits, _, . and -, a letter first")
+			l.Wrong(&t.Name, form.Quote(t.Name)+" is not a valid name", "write letters, digits, _, . and -, a letter first")
 		case t.Name == "admin" || t.Name == "local":
-			r.Wrong(&t.Name, form.Quote(t.Name)+" is what the audit trail calls who uses admin.token, or none", "choose another name")
+			l.Wrong(&t.Name, form.Quote(t.Name)+" is what the audit trail calls who uses admin.token, or none", "choose another name")
 		case slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }):
-			r.Wrong(&t.Name, form.Quote(t.Name)+" is already used", "give each operator a name and a token of its own")
+			l.Wrong(&t.Name, form.Quote(t.Name)+" is already used", "give each operator a name and a token of its own")
 		}
 		switch {
 		case t.Text == "":
 			continue
 		case len(t.Text) < leastToken:
-			r.Wrong(&t.Text, "is short enough to guess", "use 16 characters or more, made at random")
+			l.Wrong(&t.Text, "is short enough to guess", "use 16 characters or more, made at random")
 		case t.Text == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == t.Text }):
-			r.Wrong(&t.Text, "is also the token of another operator", "give each operator a token of its own")
+			l.Wrong(&t.Text, "is also the token of another operator", "give each operator a token of its own")
 		}
 		made := *t
 		made.Role, made.Write = "", t.Role == "write"
@@ -86,21 +86,21 @@ func (r *loader) operators(f *Admin) []Token {
 }
 
 // hosts checks the host names that clients may use.
-func (r *loader) hosts(names list) {
+func (l *loader) hosts(names list) {
 	for i := range names {
 		if names[i] != "" && !form.IsHost(names[i]) {
-			r.Wrong(&names[i], form.Quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")
+			l.Wrong(&names[i], form.Quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")
 		}
 	}
 }
 
 // alerts compiles the alerts section.
-func (r *loader) alerts(f *Alerts) Alerts {
+func (l *loader) alerts(f *Alerts) Alerts {
 	a := *f
 	a.Threshold, a.Parts, a.Returned = threshold{}, nil, ""
 	a.Refused, a.RefusedShare = f.Threshold.count, f.Threshold.share
-	if r.Given(&f.Returned) {
-		a.Conversion = int64(r.percentage(&f.Returned, 99))
+	if l.Given(&f.Returned) {
+		a.Conversion = int64(l.percentage(&f.Returned, 99))
 	}
 	for i := range f.Parts {
 		percent, is := strings.CutSuffix(f.Parts[i], "%")
@@ -108,40 +108,40 @@ func (r *loader) alerts(f *Alerts) Alerts {
 		switch {
 		case f.Parts[i] == "": // already reported
 		case !is || err != nil || n < 1 || n > 100 || !form.IsWhole(percent):
-			r.Wrong(&f.Parts[i], form.Quote(f.Parts[i])+" is not a percentage", "write 1% to 100%")
+			l.Wrong(&f.Parts[i], form.Quote(f.Parts[i])+" is not a percentage", "write 1% to 100%")
 		case slices.Contains(a.Used, int64(n)):
-			r.Wrong(&f.Parts[i], f.Parts[i]+" is given twice", "write it once")
+			l.Wrong(&f.Parts[i], f.Parts[i]+" is given twice", "write it once")
 		}
 		a.Used = append(a.Used, int64(n))
 	}
-	if len(f.Parts) == 0 && r.Valid(&f.Parts) {
-		r.Wrong(&f.Parts, "there is no percentage", "write for example 80%, or [50%, 80%, 100%]")
+	if len(f.Parts) == 0 && l.Valid(&f.Parts) {
+		l.Wrong(&f.Parts, "there is no percentage", "write for example 80%, or [50%, 80%, 100%]")
 	}
 	slices.Sort(a.Used)
 	if a.Repeat > 0 && a.Repeat < 2*time.Minute {
-		r.Wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
+		l.Wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
 	}
 	if f.Webhook == "" {
 		if f.Secret != "" {
-			r.Warn(&f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it")
+			l.Warn(&f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it")
 		}
 		return a
 	}
 	to, err := url.Parse(f.Webhook)
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
-		r.Wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
+		l.Wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
 		return a
 	case to.User != nil:
-		r.Wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
+		l.Wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
 	case to.Scheme == "http" && !loopback(to.Hostname()):
-		r.Warn(&f.Webhook, "alerts are sent without TLS", "write https://")
+		l.Warn(&f.Webhook, "alerts are sent without TLS", "write https://")
 	}
 	if n := len(f.Secret); n > 0 && n < 16 {
-		r.Warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
+		l.Warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	if f.Secret == "" {
-		r.Warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
+		l.Warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
 	}
 	return a
 }

@@ -140,11 +140,11 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 }
 
 // reset compiles reset_on; resetBy resolves the route.
-func (l *limits) reset(f *resetForm) *Reset {
+func (l *limits) reset(f *Reset) *Reset {
 	if f == nil {
 		return nil
 	}
-	return &Reset{Route: f.Route, Status: l.successes(&f.Status)}
+	return &Reset{Route: f.Route, Status: l.successes(&f.Codes)}
 }
 
 // resetBy checks that the route which the reset_on of a limit names can reset its cooldown, and finds the key there.

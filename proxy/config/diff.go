@@ -292,13 +292,13 @@ const (
 )
 
 // reload compiles the reload section.
-func (r *loader) reload(f *Reload, store Store) Reload {
-	made := Reload{f.Source, r.writes(&f.Keep)}
+func (l *loader) reload(f *Reload, store Store) Reload {
+	made := Reload{f.Source, l.writes(&f.Keep)}
 	switch {
-	case made.Source == SourceRedis && store != StoreRedis && r.Valid(&f.Source):
-		r.Wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")
+	case made.Source == SourceRedis && store != StoreRedis && l.Valid(&f.Source):
+		l.Wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")
 	case made.Source == SourceFile && f.Keep != "":
-		r.Wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
+		l.Wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
 	}
 	return made
 }

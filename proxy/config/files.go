@@ -24,15 +24,15 @@ type named struct {
 
 // opens notes that the file that the field at pointer names is opened later, and
 // returns where that is.
-func (r *loader) opens(pointer *string) string {
-	path := r.relative(*pointer)
+func (l *loader) opens(pointer *string) string {
+	path := l.relative(*pointer)
 	if path == "" {
 		return ""
 	}
-	r.later = append(r.later, named{r.Location(pointer), path, nil})
-	r.own[filepath.Clean(path)] = true
-	if r.source.Owner(path) == Foreign {
-		r.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+ErrForeign.Error(), "put it there")
+	l.later = append(l.later, named{l.Location(pointer), path, nil})
+	l.own[filepath.Clean(path)] = true
+	if l.source.Owner(path) == Foreign {
+		l.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+ErrForeign.Error(), "put it there")
 	}
 	return path
 }
@@ -241,9 +241,9 @@ func (c *Config) Names(path string) bool { return c.own[path] }
 
 // inherit copies sections that belong to the machine from own to main, unless main has
 // them.
-func (r *loader) inherit(main, own *file) {
+func (l *loader) inherit(main, own *file) {
 	for _, name := range []string{"listen", "admin", "store", "redis", "reload", "access_log", "traces"} {
-		if section := form.Field(main, name); !r.Given(section) {
+		if section := form.Field(main, name); !l.Given(section) {
 			reflect.ValueOf(section).Elem().Set(reflect.ValueOf(form.Field(own, name)).Elem())
 		}
 	}

@@ -27,9 +27,9 @@ type limitForm struct {
 	// Cooldown is how long a key is refused after its first request, after its second, and so on, instead of a rate. It starts over after twice the last pause without a request.
 	Cooldown durations `yaml:"cooldown,omitempty"`
 	// ResetOn selects the responses of another route that reset the cooldown of the same key.
-	ResetOn *resetForm `yaml:"reset_on,omitempty"`
+	ResetOn *Reset `yaml:"reset_on,omitempty"`
 	// ReturnOn selects the responses of another route that return what was taken for the same value of another key, so that the limit counts only requests without such a response: key: country, return_on: {route: sms-verify, key: phone}.
-	ReturnOn *returnForm `yaml:"return_on,omitempty"`
+	ReturnOn *Return `yaml:"return_on,omitempty"`
 	// Conversion is the part of the requests beyond the rate that return_on must return: 35% grants for each subject with a return in the window 1.86 further requests that need not be returned. The mode is shadow unless it is given.
 	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]*%$"`
 	// StepUp challenges clients instead of refusing them: a request over the rate passes with a signed token, once, and counts at a second rate.
@@ -81,22 +81,29 @@ type planForm struct {
 	List string `yaml:"list" jsonschema:"default="`
 }
 
-// resetForm selects the responses that reset a cooldown.
-type resetForm struct {
+// Reset selects the responses that reset a cooldown.
+type Reset struct {
 	// Route is the name of another route, which uses the same key.
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
-	Status codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty"`
+
+	Status Statuses  `yaml:"-"`
+	Key    *key.Spec `yaml:"-"` // the key as a limit or list of that route reads it
 }
 
-// returnForm selects the responses that return permits.
-type returnForm struct {
+// Return selects the responses that return permits.
+type Return struct {
 	// Route is the name of another route, which has a limit or a list on the same key.
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
-	Status codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty"`
 	// Key says for whom permits were taken, such as the number that a code is sent to: a response returns all permits of its value.
-	Key *keyForm `yaml:"key" jsonschema:"required"`
+	Of *keyForm `yaml:"key" jsonschema:"required"`
+
+	Status  Statuses  `yaml:"-"`
+	Subject *key.Spec `yaml:"-"` // as the route of the limit reads it
+	Key     *key.Spec `yaml:"-"` // the same, as a limit or list of the other route reads it
 }
 
 // stepUpForm lets requests over the rate of a limit pass that prove something.

@@ -19,7 +19,6 @@ const maxParts = 16
 type keys struct {
 	*loader
 	section *map[string]*keyForm
-	forms   map[string]*keyForm
 	done    map[string]*key.Spec // nil for one with a problem
 	parts   map[*key.Spec]int    // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
@@ -31,13 +30,13 @@ type keys struct {
 }
 
 func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys {
-	return &keys{loader: r, tokens: tokens, section: section, forms: *section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
+	return &keys{loader: r, tokens: tokens, section: section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
 }
 
 // all compiles the named keys.
 func (k *keys) all() map[string]*key.Spec {
-	for _, name := range form.SortedKeys(k.forms) {
-		f := k.forms[name]
+	for _, name := range form.SortedKeys(*k.section) {
+		f := (*k.section)[name]
 		if k.checkName(f, name, "a key") && (name == key.ClientIP.String() || name == key.Global.String()) {
 			k.WrongName(f, name+" is a reserved name", "give the key another name")
 		}
@@ -56,7 +55,7 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 		k.Wrong(pointer, "the key depends on itself: "+circle, "take one of them out")
 		return nil
 	}
-	f := k.forms[name]
+	f := (*k.section)[name]
 	if f.Text != "" { // phone: header:X-Phone
 		f.From, f.Text = f.Text, ""
 		if text, ok := k.Written()[&f.Text]; ok {
@@ -87,7 +86,7 @@ func (k *keys) refer(text *string) *key.Spec {
 	if *text == "" {
 		return nil // already reported
 	}
-	if _, ok := k.forms[*text]; ok {
+	if _, ok := (*k.section)[*text]; ok {
 		k.used[*text] = true
 		return k.named(*text, text)
 	}
@@ -104,7 +103,7 @@ func (k *keys) refer(text *string) *key.Spec {
 
 // longName returns the name or origin that text is short for, unless a key has that name.
 func (k *keys) longName(text string) string {
-	if _, named := k.forms[text]; named {
+	if _, named := (*k.section)[text]; named {
 		return text
 	}
 	return key.LongName(text)
@@ -117,7 +116,7 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
-	names := append(form.SortedKeys(k.forms), key.ClientIP.String(), key.Global.String())
+	names := append(form.SortedKeys(*k.section), key.ClientIP.String(), key.Global.String())
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(k.open, name) }) // a key is not made of itself
 	if k.Lacks(k.section, *text) {
 		k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
@@ -132,7 +131,7 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 		return from, true
 	}
 	what, instead, _ := strings.Cut(err.Error(), "; ")
-	if _, ok := k.forms[*text]; ok {
+	if _, ok := (*k.section)[*text]; ok {
 		instead = "write the name without from: to use that key, or where its text comes from"
 	}
 	k.Wrong(text, what, instead)
@@ -300,7 +299,7 @@ func (k *keys) counted(pointer any, spec *key.Spec, parts int) *key.Spec {
 
 // tokens makes what verifies tokens; nil when nothing is said of them.
 // Files are named relative to the main file. Nothing is opened.
-func (r *loader) tokens(f *jwtForm) *key.Tokens {
+func (l *loader) tokens(f *jwtForm) *key.Tokens {
 	if f == nil || f.Secret == "" && len(f.Keys) == 0 && f.JWKS == "" {
 		return nil
 	}
@@ -309,17 +308,17 @@ func (r *loader) tokens(f *jwtForm) *key.Tokens {
 		JWKS: f.JWKS, Leeway: f.Leeway,
 	}
 	for i := range f.Keys {
-		c.Files = append(c.Files, r.opens(&f.Keys[i]))
+		c.Files = append(c.Files, l.opens(&f.Keys[i]))
 	}
 	if f.JWKS != "" && !strings.Contains(f.JWKS, "://") {
-		c.JWKS = r.opens(&f.JWKS)
+		c.JWKS = l.opens(&f.JWKS)
 	}
 	tokens, err := key.NewTokens(c)
 	if err != nil {
-		r.fault(f, err)
+		l.fault(f, err)
 		return nil
 	}
-	r.verifiers = append(r.verifiers, tokens)
+	l.verifiers = append(l.verifiers, tokens)
 	return tokens
 }
 
@@ -327,7 +326,7 @@ func (r *loader) tokens(f *jwtForm) *key.Tokens {
 const unbounded = "none"
 
 // newKeys parses new_keys; the zero Rate means no limit.
-func (r *loader) newKeys(text *string) limiter.Rate {
+func (l *loader) newKeys(text *string) limiter.Rate {
 	if *text == "" || *text == unbounded {
 		return limiter.Rate{} // or already reported
 	}
@@ -337,7 +336,7 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 	}
 	if err != nil {
 		what, instead, _ := strings.Cut(err.Error(), "; ")
-		r.Wrong(text, what, instead+", or "+unbounded)
+		l.Wrong(text, what, instead+", or "+unbounded)
 		return limiter.Rate{}
 	}
 	return rate

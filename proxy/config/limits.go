@@ -338,13 +338,6 @@ type Limit struct {
 	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one
 }
 
-// A Reset selects the responses of a route that reset the cooldown of the same key.
-type Reset struct {
-	Route  string    // another route
-	Key    *key.Spec // the key as a limit or list of that route reads it
-	Status Statuses
-}
-
 // A Cost is the origin of the number of permits that a request takes.
 type Cost struct {
 	*key.Spec       // From is a header field or a query parameter; 1 if it is missing

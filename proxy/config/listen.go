@@ -17,18 +17,18 @@ import (
 type address struct{ host, port string }
 
 // listen makes the bounds of what clients may do.
-func (r *loader) listen(f *Listen) Listen {
+func (l *loader) listen(f *Listen) Listen {
 	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
-	if r.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
-		r.Wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
+	if l.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
+		l.Wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
 	}
-	if r.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
-		r.Wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
+	if l.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
+		l.Wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
 	}
-	r.warnTrust(f.ProxyProtocol)
+	l.warnTrust(f.ProxyProtocol)
 	made := *f
-	made.HTTP, made.HTTPS, made.Decide = listenAddress(f.HTTP), listenAddress(f.HTTPS), r.decide(f.Decide)
-	made.Files, made.TLS, made.ACME = nil, r.pairs(f), r.acme(f)
+	made.HTTP, made.HTTPS, made.Decide = listenAddress(f.HTTP), listenAddress(f.HTTPS), l.decide(f.Decide)
+	made.Files, made.TLS, made.ACME = nil, l.pairs(f), l.acme(f)
 	return made
 }
 
@@ -71,40 +71,40 @@ func (r *loader) pairs(l *Listen) []Pair {
 }
 
 // relative is path, relative to the main file.
-func (r *loader) relative(path string) string {
+func (l *loader) relative(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
-	if r.home != "" {
-		return filepath.Join(r.home, path)
+	if l.home != "" {
+		return filepath.Join(l.home, path)
 	}
-	return filepath.Join(filepath.Dir(r.files[0]), path)
+	return filepath.Join(filepath.Dir(l.files[0]), path)
 }
 
 // listeners checks that all listeners can stand side by side, that HTTPS has a
 // certificate, and that the admin listeners are not open to everybody.
-func (r *loader) listeners(f *file) {
-	r.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
-	r.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
-	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
+func (l *loader) listeners(f *file) {
+	l.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
+	l.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
+	admin := l.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
-	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && r.Valid(&f.Listen.Decide):
-		r.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
-	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && !r.Given(&f.Listen.Files) && r.Valid(&f.Listen.HTTPS):
-		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
+	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && l.Valid(&f.Listen.Decide):
+		l.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
+	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && !l.Given(&f.Listen.Files) && l.Valid(&f.Listen.HTTPS):
+		l.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
-	r.httpsRedirect(f)
-	adminSecure := r.address(&f.Admin.HTTPS, listenAddress(f.Admin.HTTPS))
-	if adminSecure.port != "" && listenAddress(f.Listen.HTTPS) == "" && r.Valid(&f.Listen.HTTPS) {
-		r.Wrong(&f.Admin.HTTPS, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
+	l.httpsRedirect(f)
+	adminSecure := l.address(&f.Admin.HTTPS, listenAddress(f.Admin.HTTPS))
+	if adminSecure.port != "" && listenAddress(f.Listen.HTTPS) == "" && l.Valid(&f.Listen.HTTPS) {
+		l.Wrong(&f.Admin.HTTPS, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
 	}
-	r.besideEachOther(f)
-	r.requireToken(&f.Admin.HTTP, admin, &f.Admin)
-	r.requireToken(&f.Admin.HTTPS, adminSecure, &f.Admin)
+	l.besideEachOther(f)
+	l.requireToken(&f.Admin.HTTP, admin, &f.Admin)
+	l.requireToken(&f.Admin.HTTPS, adminSecure, &f.Admin)
 }
 
 // besideEachOther checks that no two listeners have the same address. The later field is reported.
-func (r *loader) besideEachOther(f *file) {
+func (l *loader) besideEachOther(f *file) {
 	type place struct {
 		name string
 		at   *string
@@ -116,7 +116,7 @@ func (r *loader) besideEachOther(f *file) {
 	for i, p := range places {
 		for _, other := range places[:i] {
 			if parseAddress(*p.at).clashes(parseAddress(*other.at)) {
-				r.Wrong(p.at, "listens where "+other.name+" does", "use another port")
+				l.Wrong(p.at, "listens where "+other.name+" does", "use another port")
 				if p.name == "admin.http" {
 					break // the two others stand in one section
 				}
@@ -143,21 +143,21 @@ func (l *loader) httpsRedirect(f *file) {
 // address checks that text is host:port. It says nothing of an empty text,
 // which is a problem already, and never repeats the text: it may hold a
 // password.
-func (r *loader) address(pointer any, text string) address {
+func (l *loader) address(pointer any, text string) address {
 	if text == "" {
 		return address{}
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || strings.Contains(text, "://") {
-		r.Wrong(pointer, "not host:port", meantAddress(r.Location(pointer).Path, text))
+		l.Wrong(pointer, "not host:port", meantAddress(l.Location(pointer).Path, text))
 		return address{}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		r.Wrong(pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080")
+		l.Wrong(pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080")
 		return address{}
 	}
 	if host != "" && !form.IsHost(host) {
-		r.Wrong(pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080")
+		l.Wrong(pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080")
 		return address{}
 	}
 	return address{host, port}

@@ -20,44 +20,44 @@ const (
 )
 
 // redis compiles the connection to the shared store.
-func (r *loader) redis(f *Redis) Redis {
+func (l *loader) redis(f *Redis) Redis {
 	for i := range f.Addrs {
-		if a := r.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
-			r.Wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
+		if a := l.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
+			l.Wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
 		}
 	}
-	r.checkMode(f)
-	r.token(&f.Prefix, f.Prefix)
+	l.checkMode(f)
+	l.token(&f.Prefix, f.Prefix)
 	made := *f
 	made.Files = redisTLSForm{}
 	t := &f.Files
-	trusted := r.trust(trustForm{&t.CA, &t.Cert, &t.Key, &t.ServerName})
+	trusted := l.trust(trustForm{&t.CA, &t.Cert, &t.Key, &t.ServerName})
 	switch {
 	case t.Enabled:
 		made.TLS = &trusted
 	case *t != (redisTLSForm{}):
-		r.Wrong(t, "TLS is configured, but not enabled", "write enabled: true beside it")
+		l.Wrong(t, "TLS is configured, but not enabled", "write enabled: true beside it")
 	}
 	return made
 }
 
 // checkMode checks that the fields fit the mode.
-func (r *loader) checkMode(f *Redis) {
+func (l *loader) checkMode(f *Redis) {
 	mode := f.Mode
-	if mode == RedisSingle && len(f.Addrs) != 1 && r.Valid(&f.Addrs) {
-		r.Wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")
+	if mode == RedisSingle && len(f.Addrs) != 1 && l.Valid(&f.Addrs) {
+		l.Wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")
 	}
 	if mode != RedisSentinel {
 		if f.Master != "" {
-			r.Wrong(&f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out")
+			l.Wrong(&f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out")
 		}
 		if f.Sentinel != (Login{}) {
-			r.Wrong(&f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out")
+			l.Wrong(&f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out")
 		}
 		return
 	}
-	if f.Master == "" && r.Valid(&f.Master) {
-		r.Wrong(f, "has no master", "write master: with the name that the sentinels know it by")
+	if f.Master == "" && l.Valid(&f.Master) {
+		l.Wrong(f, "has no master", "write master: with the name that the sentinels know it by")
 	}
 }
 

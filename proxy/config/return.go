@@ -11,15 +11,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A Return selects the responses of another route that return the permits which a limit has taken for
-// the same subject: the value of another key than the limit's.
-type Return struct {
-	Route   string
-	Status  Statuses
-	Subject *key.Spec // as the route of the limit reads it
-	Key     *key.Spec // the same, as a limit or list of the other route reads it
-}
-
 // Subject returns the key under whose values permits of l are noted; nil if they are not.
 func (l *Limit) Subject() *key.Spec {
 	if l.Return == nil {
@@ -36,10 +27,10 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 	if limit.Scope == limiter.PerClient {
 		l.Wrong(&f.Scope, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
 	}
-	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Status)}
-	if f.ReturnOn.Key != nil {
-		limit.Return.Subject = l.keys.use(f.ReturnOn.Key)
-		l.parameters(f.ReturnOn.Key, limit.Return.Subject)
+	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Codes)}
+	if f.ReturnOn.Of != nil {
+		limit.Return.Subject = l.keys.use(f.ReturnOn.Of)
+		l.parameters(f.ReturnOn.Of, limit.Return.Subject)
 	}
 }
 

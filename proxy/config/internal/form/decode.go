@@ -2,7 +2,6 @@ package form
 
 import (
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -207,7 +206,11 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	}
 	v.Set(reflect.MakeMap(v.Type()))
 	if v.Type().Elem().Implements(reflect.TypeFor[Numbered]()) {
-		n = textNames(n)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if name := n.Content[i]; name.ShortTag() == "!!int" && whole.MatchString(name.Value) {
+				name.Tag = "!!str"
+			}
+		}
 	}
 	for _, pair := range d.pairs(n, p) {
 		elem := reflect.New(v.Type().Elem()).Elem()
@@ -230,19 +233,6 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 
 // Numbered is a form in a mapping whose names may be whole numbers, such as statuses.
 type Numbered interface{ Numbered() }
-
-// textNames returns the mapping n with its whole numbers as names.
-func textNames(n *yaml.Node) *yaml.Node {
-	named := *n
-	named.Content = slices.Clone(n.Content)
-	for i := 0; i+1 < len(named.Content); i += 2 {
-		if key := *named.Content[i]; key.ShortTag() == "!!int" && whole.MatchString(key.Value) {
-			key.Tag = "!!str"
-			named.Content[i] = &key
-		}
-	}
-	return &named
-}
 
 // A pair is a name and a value of a mapping.
 type pair struct{ key, value *yaml.Node }

@@ -87,16 +87,16 @@ func (l *loader) decideListener(f *file) {
 }
 
 // listens reports whether other proxies may ask.
-func (f *Decide) listens() bool {
-	return f != nil && (f.HTTP != none || listenAddress(f.GRPC) != "")
+func (d *Decide) listens() bool {
+	return d != nil && (d.HTTP != none || listenAddress(d.GRPC) != "")
 }
 
 // decides reports whether other proxies may ask.
-func (f *Listen) decides() bool { return f.Decide.listens() }
+func (l *Listen) decides() bool { return l.Decide.listens() }
 
 // onlyDecides reports whether requests are decided for other proxies alone, and none is forwarded.
-func (f *Listen) onlyDecides() bool {
-	return f.decides() && listenAddress(f.HTTP) == "" && listenAddress(f.HTTPS) == ""
+func (l *Listen) onlyDecides() bool {
+	return l.decides() && listenAddress(l.HTTP) == "" && listenAddress(l.HTTPS) == ""
 }
 
 // decidable checks that a proxy that asks about the requests of a route sends what the route reads, and

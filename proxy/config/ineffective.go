@@ -39,10 +39,10 @@ func (l *loader) ineffective(f *file) {
 }
 
 // unused reports the entries of a section that are not in used.
-func unused[F, U any](section map[string]*F, used map[string]U, report func(pointer any, what, instead string), what, instead string) {
+func unused[F, U any](section map[string]*F, used map[string]U, report func(pointer any, what, instead string), f fault) {
 	for _, name := range form.SortedKeys(section) {
 		if _, ok := used[name]; !ok {
-			report(section[name], what, strings.ReplaceAll(instead, "NAME", name))
+			report(section[name], f.what, strings.ReplaceAll(f.instead, "NAME", name))
 		}
 	}
 }

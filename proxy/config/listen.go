@@ -44,23 +44,23 @@ func listenAddress(addr string) string {
 }
 
 // pairs are the files of all certificates, the one for every client first.
-func (r *loader) pairs(l *Listen) []Pair {
-	f := l.Files
+func (l *loader) pairs(of *Listen) []Pair {
+	f := of.Files
 	if f == nil {
 		return nil
 	}
-	pair := r.opensPair
-	if listenAddress(l.HTTPS) == "" {
-		pair = func(cert, key *string) Pair { return Pair{r.relative(*cert), r.relative(*key)} } // nobody is shown it
+	pair := l.opensPair
+	if listenAddress(of.HTTPS) == "" {
+		pair = func(cert, key *string) Pair { return Pair{l.relative(*cert), l.relative(*key)} } // nobody is shown it
 	}
 	var pairs []Pair
 	switch {
 	case f.Cert != "" && f.Key != "":
 		pairs = append(pairs, pair(&f.Cert, &f.Key))
 	case f.Cert != "" || f.Key != "":
-		r.Wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
-	case f.ACME == nil && r.Valid(f):
-		r.Wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
+		l.Wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
+	case f.ACME == nil && l.Valid(f):
+		l.Wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
 	}
 	for _, p := range f.More {
 		if p != nil {

@@ -53,11 +53,11 @@ func (l *loader) compile(f *file) (*Config, error) {
 		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, priceSection: &f.Prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0, jwt: f.JWT}
 	routes.compileCommon(&f.Limits)
 	c.Routes = routes.all(f.Routes)
-	unused(f.Limits, routes.common.routes, l.Warn, "no route names this limit", "name it under limits: of a route or of defaults")
-	unused(f.Lists, lists.used, l.Warn, "no route has this list", "name it under lists: of a route or of defaults")
-	unused(f.Prices, routes.used, l.Warn, "no budget has these prices", "write price: NAME beside budget: of a limit")
-	unused(f.Keys, keys.used, l.remark, "nothing uses this key", "name it as key: of a limit or list, or leave it out")
-	unused(f.Upstreams, upstreams.used, l.remark, "no route has this upstream", "write upstream: NAME in a route, or leave it out")
+	unused(f.Limits, routes.common.routes, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
+	unused(f.Lists, lists.used, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
+	unused(f.Prices, routes.used, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
+	unused(f.Keys, keys.used, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
+	unused(f.Upstreams, upstreams.used, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
 	if keys.tokens != nil && !keys.signed {
 		l.Warn(f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
 	}

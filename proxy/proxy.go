@@ -137,7 +137,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		agree:        o.Agree,
 		exchanges:    sync.Pool{New: newExchange},
 		guard:        limiter.NewKeyGuard(keys),
-		buffers:      body.NewBudget(o.Config.Listen.MaxBuffered),
+		buffers:      body.NewBudget(int64(o.Config.Listen.MaxBuffered)),
 		admitter:     newAdmitter(o, m),
 		recorder:     newRecorder(o, m),
 		traces:       o.Traces,

@@ -22,33 +22,26 @@ const (
 	LogNone     LogFormat = "none"
 )
 
-// AccessLog configures the access log.
-type AccessLog struct {
-	Format LogFormat
-	File   string   // path; empty: the process log
-	Fields []string // of a JSON line; "standard" stands for the standard ones; never empty
-	Sample int      // one in Sample of the successful requests is logged; at least 1
-}
-
 // accessLog compiles the access log.
-func (r *loader) accessLog(f *accessLogForm) AccessLog {
-	a := AccessLog{Format: LogFormat(f.Format), File: r.writes(&f.File), Fields: f.Fields, Sample: f.Sample}
+func (l *loader) accessLog(f *AccessLog) AccessLog {
+	a := *f
+	a.File = l.writes(&f.File)
 	if len(a.Fields) == 0 {
 		a.Fields = []string{"standard"}
 	}
 	for i, name := range f.Fields {
 		if slices.Contains(f.Fields[:i], name) {
-			r.Wrong(&f.Fields[i], form.Quote(name)+" is given twice", "keep one")
+			l.Wrong(&f.Fields[i], form.Quote(name)+" is given twice", "keep one")
 		}
 	}
-	if !r.Valid(&f.Format) {
+	if !l.Valid(&f.Format) {
 		return a
 	}
 	if a.Format != LogJSON && len(f.Fields) > 0 {
-		r.Wrong(&f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out")
+		l.Wrong(&f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out")
 	}
 	if a.Format == LogNone && f.File != "" {
-		r.Wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
+		l.Wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
 	}
 	return a
 }
@@ -63,57 +56,49 @@ const (
 	ParentNone    TraceParent = "none"    // none
 )
 
-// Traces configures the export of traces.
-type Traces struct {
-	Endpoint string            // URL with its path; empty: tracing is off
-	Headers  map[string]string // header fields for the collector
-	Sample   float64           // share of the requests without a parent that is traced, 0 to 1
-	Parent   TraceParent
-	Service  string
-}
-
 // traces compiles the traces section.
-func (r *loader) traces(f *tracesForm) Traces {
-	t := Traces{Endpoint: f.Endpoint, Parent: TraceParent(f.Parent), Service: f.Service}
-	percent, is := strings.CutSuffix(f.Sample, "%")
+func (l *loader) traces(f *Traces) Traces {
+	t := *f
+	t.Fields, t.Share = nil, ""
+	percent, is := strings.CutSuffix(f.Share, "%")
 	share, err := strconv.ParseFloat(percent, 64)
-	if f.Sample != "" && (!is || err != nil || share < 0 || share > 100 || strings.Trim(percent, "0123456789.") != "") {
-		r.Wrong(&f.Sample, form.Quote(f.Sample)+" is not a percentage", "write 0% to 100%, for example 0.1%")
+	if f.Share != "" && (!is || err != nil || share < 0 || share > 100 || strings.Trim(percent, "0123456789.") != "") {
+		l.Wrong(&f.Share, form.Quote(f.Share)+" is not a percentage", "write 0% to 100%, for example 0.1%")
 	}
 	t.Sample = share / 100
-	if f.Service == "" && r.Valid(&f.Service) {
-		r.Wrong(&f.Service, "is empty", "write a name, for example weir")
+	if f.Service == "" && l.Valid(&f.Service) {
+		l.Wrong(&f.Service, "is empty", "write a name, for example weir")
 	}
-	for name, value := range f.Headers {
-		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(string(*value)) {
-			r.Wrong(value, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
+	for name, value := range f.Fields {
+		if !httpguts.ValidHeaderFieldName(name) {
+			l.Wrong(form.Entry{Of: &f.Fields, Name: name}, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
 			continue
 		}
 		if t.Headers == nil {
 			t.Headers = map[string]string{}
 		}
-		t.Headers[http.CanonicalHeaderKey(name)] = string(*value)
+		t.Headers[http.CanonicalHeaderKey(name)] = value
 	}
 	if f.Endpoint != "" {
-		t.Endpoint = r.collector(f)
+		t.Endpoint = l.collector(f)
 	}
 	return t
 }
 
 // collector checks the URL of the collector.
-func (r *loader) collector(f *tracesForm) string {
+func (l *loader) collector(f *Traces) string {
 	to, err := url.Parse(f.Endpoint)
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "" || to.RawQuery != "" || to.Fragment != "":
-		r.Wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
+		l.Wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
 		return ""
 	case to.User != nil:
-		r.Wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
+		l.Wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
 		return ""
 	case to.Port() == "4317":
-		r.Warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
-	case to.Scheme == "http" && len(f.Headers) > 0 && !loopback(to.Hostname()):
-		r.Warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
+		l.Warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
+	case to.Scheme == "http" && len(f.Fields) > 0 && !loopback(to.Hostname()):
+		l.Warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
 	}
 	if to.Path == "" || to.Path == "/" {
 		to.Path = "/v1/traces"

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/x509"
 	"errors"
 	"net/netip"
 	"net/url"
@@ -14,44 +13,29 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
-// adminTLS checks that the admin listener with TLS has certificates, does not collide with
-// other listeners, and requires a token.
-func (r *loader) adminTLS(f *file) {
-	at := &f.Admin.HTTPS
-	secure := r.address(at, listenAddress(*at))
-	if secure.port == "" {
-		return
-	}
-	if listenAddress(f.Listen.HTTPS) == "" && r.Valid(&f.Listen.HTTPS) {
-		r.Wrong(at, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
-	}
-	for _, other := range []struct{ name, text string }{
-		{"listen.http", f.Listen.HTTP}, {"listen.https", f.Listen.HTTPS}, {"admin.http", f.Admin.HTTP},
-	} {
-		if secure.clashes(parseAddress(other.text)) {
-			r.Wrong(at, "listens where "+other.name+" does", "use another port")
-		}
-	}
-	r.requireToken(at, secure, &f.Admin)
+// admin compiles the admin listener.
+func (l *loader) admin(f *Admin) Admin {
+	made := *f
+	made.HTTPS, made.ClientCA = listenAddress(f.HTTPS), l.clientCA(f)
+	made.Operators, made.Tokens = nil, l.operators(f)
+	l.hosts(f.Hosts)
+	return made
 }
 
 // clientCA loads the authorities for client certificates.
-func (r *loader) clientCA(f *adminForm) string {
+func (l *loader) clientCA(f *Admin) string {
 	if f.ClientCA == "" {
 		return ""
 	}
 	at := &f.ClientCA
-	if listenAddress(f.HTTPS) == "" && r.Valid(&f.HTTPS) {
-		r.Wrong(at, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it")
+	if listenAddress(f.HTTPS) == "" && l.Valid(&f.HTTPS) {
+		l.Wrong(at, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it")
 	}
-	if plain := parseAddress(f.HTTP); r.Valid(&f.HTTP) && plain.port != "" && !plain.loopback() {
-		r.Wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")
+	if plain := parseAddress(f.HTTP); l.Valid(&f.HTTP) && plain.port != "" && !plain.loopback() {
+		l.Wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")
 	}
-	data, ok := r.attach(at, maxAttached)
-	if ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
-		r.Wrong(at, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
-	}
-	return string(data)
+	data, _ := l.authorities(at)
+	return data
 }
 
 // leastToken is the minimum length of a token that is used over the network.
@@ -59,137 +43,107 @@ const leastToken = 16
 
 // requireToken checks that an address of the admin listener that other machines can reach
 // requires a token of sufficient length.
-func (r *loader) requireToken(at *string, a address, f *adminForm) {
+func (l *loader) requireToken(at *string, a address, f *Admin) {
 	token := &f.Token
 	switch {
-	case a.port == "" || a.loopback() || !r.Valid(token):
-	case *token == "" && slices.ContainsFunc(f.Tokens, func(t *tokenForm) bool { return t.Token != "" }): // whose length is checked separately
+	case a.port == "" || a.loopback() || !l.Valid(token):
+	case *token == "" && slices.ContainsFunc(f.Operators, func(t *Token) bool { return t.Text != "" }): // whose length is checked separately
 	case *token == "":
-		r.Wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
+		l.Wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
 	case len(*token) < leastToken:
-		r.Wrong(token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
+		l.Wrong(token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
 }
 
 // operators returns the tokens of individual operators, without empty ones.
-func (r *loader) operators(f *adminForm) []Token {
+func (l *loader) operators(f *Admin) []Token {
 	var all []Token
-	for _, t := range f.Tokens {
-		if !r.Valid(&t.Name) || !r.Valid(&t.Token) || !r.Valid(&t.Role) {
+	for _, t := range f.Operators {
+		if !l.Valid(&t.Name) || !l.Valid(&t.Text) || !l.Valid(&t.Role) {
 			continue
 		}
 		switch {
 		case !tokenSafe.MatchString(t.Name):
-			r.Wrong(&t.Name, form.Quote(t.Name)+" is not a valid name", "write letters, digits, _, . and -, a letter first")
+			l.Wrong(&t.Name, form.Quote(t.Name)+" is not a valid name", "write letters, digits, _, . and -, a letter first")
 		case t.Name == "admin" || t.Name == "local":
-			r.Wrong(&t.Name, form.Quote(t.Name)+" is what the audit trail calls who uses admin.token, or none", "choose another name")
+			l.Wrong(&t.Name, form.Quote(t.Name)+" is what the audit trail calls who uses admin.token, or none", "choose another name")
 		case slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }):
-			r.Wrong(&t.Name, form.Quote(t.Name)+" is already used", "give each operator a name and a token of its own")
+			l.Wrong(&t.Name, form.Quote(t.Name)+" is already used", "give each operator a name and a token of its own")
 		}
 		switch {
-		case t.Token == "":
+		case t.Text == "":
 			continue
-		case len(t.Token) < leastToken:
-			r.Wrong(&t.Token, "is short enough to guess", "use 16 characters or more, made at random")
-		case t.Token == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == string(t.Token) }):
-			r.Wrong(&t.Token, "is also the token of another operator", "give each operator a token of its own")
+		case len(t.Text) < leastToken:
+			l.Wrong(&t.Text, "is short enough to guess", "use 16 characters or more, made at random")
+		case t.Text == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == t.Text }):
+			l.Wrong(&t.Text, "is also the token of another operator", "give each operator a token of its own")
 		}
-		all = append(all, Token{Name: t.Name, Text: string(t.Token), Write: t.Role == "write"})
+		made := *t
+		made.Role, made.Write = "", t.Role == "write"
+		all = append(all, made)
 	}
 	return all
 }
 
-// hosts returns the host names that clients may use.
-func (r *loader) hosts(names list) []string {
+// hosts checks the host names that clients may use.
+func (l *loader) hosts(names list) {
 	for i := range names {
 		if names[i] != "" && !form.IsHost(names[i]) {
-			r.Wrong(&names[i], form.Quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")
+			l.Wrong(&names[i], form.Quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	return names
-}
-
-// Alerts configure the alerts about exhausted limits.
-type Alerts struct {
-	Webhook string // a URL; empty: no alerts
-	Secret  string // signs alerts; empty: no signature
-	Refused int64  // refusals of a limit within a minute that cause an alert, at least 1; at least 10 with RefusedShare
-	// RefusedShare is the percentage of a limit's decisions within a minute that must be refusals as well; 0 for any.
-	RefusedShare int64
-	Used         []int64       // percentages of a rate used by a key that cause an alert, 1 to 100, ascending
-	Conversion   int64         // percentage of the requests of a key that return_on must return, or else an alert is due, 1 to 99; 0 for any
-	Repeat       time.Duration // minimum time between alerts about one limit, at least two minutes
 }
 
 // alerts compiles the alerts section.
-func (r *loader) alerts(f *alertsForm) Alerts {
-	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Repeat: time.Duration(f.Repeat)}
-	a.Refused, a.RefusedShare = f.Refused.value()
-	if r.Given(&f.Conversion) {
-		a.Conversion = int64(r.percentage(&f.Conversion, 99))
+func (l *loader) alerts(f *Alerts) Alerts {
+	a := *f
+	a.Threshold, a.Parts, a.Returned = threshold{}, nil, ""
+	a.Refused, a.RefusedShare = f.Threshold.count, f.Threshold.share
+	if l.Given(&f.Returned) {
+		a.Conversion = int64(l.percentage(&f.Returned, 99))
 	}
-	for i := range f.Used {
-		percent, is := strings.CutSuffix(f.Used[i], "%")
+	for i := range f.Parts {
+		percent, is := strings.CutSuffix(f.Parts[i], "%")
 		n, err := strconv.Atoi(percent)
 		switch {
-		case f.Used[i] == "": // already reported
+		case f.Parts[i] == "": // already reported
 		case !is || err != nil || n < 1 || n > 100 || !form.IsWhole(percent):
-			r.Wrong(&f.Used[i], form.Quote(f.Used[i])+" is not a percentage", "write 1% to 100%")
+			l.Wrong(&f.Parts[i], form.Quote(f.Parts[i])+" is not a percentage", "write 1% to 100%")
 		case slices.Contains(a.Used, int64(n)):
-			r.Wrong(&f.Used[i], f.Used[i]+" is given twice", "write it once")
+			l.Wrong(&f.Parts[i], f.Parts[i]+" is given twice", "write it once")
 		}
 		a.Used = append(a.Used, int64(n))
 	}
-	if len(f.Used) == 0 && r.Valid(&f.Used) {
-		r.Wrong(&f.Used, "there is no percentage", "write for example 80%, or [50%, 80%, 100%]")
+	if len(f.Parts) == 0 && l.Valid(&f.Parts) {
+		l.Wrong(&f.Parts, "there is no percentage", "write for example 80%, or [50%, 80%, 100%]")
 	}
 	slices.Sort(a.Used)
 	if a.Repeat > 0 && a.Repeat < 2*time.Minute {
-		r.Wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
+		l.Wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
 	}
 	if f.Webhook == "" {
 		if f.Secret != "" {
-			r.Warn(&f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it")
+			l.Warn(&f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it")
 		}
 		return a
 	}
-	to, err := url.Parse(string(f.Webhook))
+	to, err := url.Parse(f.Webhook)
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
-		r.Wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
+		l.Wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
 		return a
 	case to.User != nil:
-		r.Wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
+		l.Wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
 	case to.Scheme == "http" && !loopback(to.Hostname()):
-		r.Warn(&f.Webhook, "alerts are sent without TLS", "write https://")
+		l.Warn(&f.Webhook, "alerts are sent without TLS", "write https://")
 	}
 	if n := len(f.Secret); n > 0 && n < 16 {
-		r.Warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
+		l.Warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	if f.Secret == "" {
-		r.Warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
+		l.Warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
 	}
 	return a
-}
-
-// MarshalYAML writes one percentage as it is usually written, and not as a list.
-func (f alertsForm) MarshalYAML() (any, error) {
-	type several alertsForm
-	if len(f.Used) != 1 {
-		return several(f), nil
-	}
-	return struct {
-		Webhook secretURL `yaml:"webhook"`
-		Secret  secret    `yaml:"secret"`
-		Refused threshold `yaml:"refused"`
-		Used    string    `yaml:"used"`
-
-		Conversion string   `yaml:"conversion,omitempty"`
-		Repeat     duration `yaml:"repeat"`
-	}{f.Webhook, f.Secret, f.Refused, f.Used[0], f.Conversion, f.Repeat}, nil
 }
 
 // loopback reports whether host is this machine.
@@ -199,41 +153,36 @@ func loopback(host string) bool {
 }
 
 // A threshold is a number of requests, or a percentage of them.
-type threshold string
-
-// thresholdForm is what a threshold looks like.
-var thresholdForm = regexp.MustCompile(`^(?:[1-9][0-9]{0,8}|(?:[1-9][0-9]?|100)%)$`)
-
-// Check is form.Checked.
-func (threshold) Check(text string) error {
-	if !thresholdForm.MatchString(text) {
-		return errors.New(form.Quote(text) + " is neither a number of requests nor a percentage")
-	}
-	return nil
-}
-
-// Wanted is form.Checked.
-func (threshold) Wanted() (kind, instead string) {
-	return "a number or a percentage", "write for example 100 or 5%"
-}
-
-// MarshalYAML writes t as it is read.
-func (t threshold) MarshalYAML() (any, error) {
-	if n, err := strconv.Atoi(string(t)); err == nil {
-		return n, nil
-	}
-	return string(t), nil
-}
+type threshold struct{ count, share int64 }
 
 // leastShare is the number of refusals below which a percentage says little.
 const leastShare = 10
 
-// value returns the least number of requests, and the percentage, 0 for none.
-func (t threshold) value() (count, percent int64) {
-	text, share := strings.CutSuffix(string(t), "%")
-	n, _ := strconv.ParseInt(text, 10, 64) // checked, or already reported
-	if share {
-		return leastShare, n
+// thresholdForm is what a threshold looks like.
+var thresholdForm = regexp.MustCompile(`^(?:[1-9][0-9]{0,8}|(?:[1-9][0-9]?|100)%)$`)
+
+// Parse is form.Text.
+func (t *threshold) Parse(text string) error {
+	if !thresholdForm.MatchString(text) {
+		return errors.New(form.Quote(text) + " is neither a number of requests nor a percentage")
 	}
-	return n, 0
+	number, isShare := strings.CutSuffix(text, "%")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	if *t = (threshold{count: n}); isShare {
+		*t = threshold{leastShare, n}
+	}
+	return nil
+}
+
+// Wanted is form.Text.
+func (*threshold) Wanted() (kind, instead string) {
+	return "a number or a percentage", "write for example 100 or 5%"
+}
+
+// String is form.Text.
+func (t *threshold) String() string {
+	if t.share > 0 {
+		return strconv.FormatInt(t.share, 10) + "%"
+	}
+	return strconv.FormatInt(t.count, 10)
 }

@@ -20,12 +20,12 @@ const many = 100
 
 // mode returns the mode of a limit: its own, that of its route, or the default; shadow and
 // off of the route take precedence.
-func (l *limits) mode(f *limitForm) string {
+func (l *limits) mode(f *limitForm) Mode {
 	own := cmp.Or(f.Mode, l.route.Mode, l.defaults.Mode)
-	if f.Mode == "" && own == string(Enforce) && l.Given(&f.Conversion) {
-		own = string(Shadow) // until its figures have been seen
+	if f.Mode == "" && own == Enforce && l.Given(&f.Conversion) {
+		own = Shadow // until its figures have been seen
 	}
-	rank := []string{string(Enforce), string(Shadow), string(Off)}
+	rank := []Mode{Enforce, Shadow, Off}
 	return rank[max(slices.Index(rank, own), slices.Index(rank, l.route.Mode), 0)]
 }
 
@@ -70,17 +70,8 @@ func (l *limits) keepable(pointer any, limit *Limit, rate limiter.Rate) {
 
 // cost compiles the origin of a request's cost.
 func (l *limits) cost(f *limitForm) *Cost {
-	if !l.Given(&f.Cost) {
-		if l.Given(&f.MaxCost) {
-			l.Wrong(&f.MaxCost, "there is no cost", "write cost: with header:NAME or query:NAME, or leave max_cost out")
-		}
-		return nil
-	}
-	if !l.Given(&f.MaxCost) {
-		l.Wrong(&f.Cost, "has no bound: one request could take all", "write max_cost: beside it, for example 10")
-	}
 	if f.Cost == "" {
-		return nil // already reported
+		return nil // none, or already reported
 	}
 	from, err := key.ParseOrigin(f.Cost)
 	if err != nil || from.Source != key.Header && from.Source != key.Query {
@@ -99,15 +90,8 @@ func (l *limits) cost(f *limitForm) *Cost {
 // progress.
 const Lease = 30 * time.Second
 
-// A Penalty bans the key of a limit that has refused it too often.
-type Penalty struct {
-	Ban   time.Duration // how long
-	After int64         // refusals within the longest window of the limit, at least 1
-}
-
 // concurrent compiles the rate of a limit on concurrent requests.
 func (l *limits) concurrent(f *limitForm, limit *Limit) {
-	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "plans", "plan", "burst", "count", "penalty")
 	limit.Algorithm = limiter.Concurrent
 	if f.Concurrent > 0 {
 		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
@@ -119,11 +103,10 @@ func (l *limits) penalty(f *limitForm) *Penalty {
 	if f.Penalty == nil {
 		return nil
 	}
-	ban := time.Duration(f.Penalty.Ban)
-	if err := limiter.CheckBan(ban); err != nil {
+	if err := limiter.CheckBan(f.Penalty.Ban); err != nil {
 		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
 	}
-	return &Penalty{Ban: ban, After: int64(f.Penalty.After)}
+	return f.Penalty
 }
 
 // forget is the number of last steps without an allowed request after which a cooldown
@@ -132,7 +115,6 @@ const forget = 2
 
 // cooldown compiles the steps of a limit and its reset_on.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
-	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "plans", "plan", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
 	switch {
 	case len(f.Cooldown) == 0 && l.Valid(&f.Cooldown):
@@ -141,7 +123,7 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 		l.Wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
 	}
 	for i := range f.Cooldown {
-		step := time.Duration(f.Cooldown[i])
+		step := f.Cooldown[i]
 		switch {
 		case step == 0: // already reported
 		case i > 0 && f.Cooldown[i] < f.Cooldown[i-1]:
@@ -158,11 +140,11 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 }
 
 // reset compiles reset_on; resetBy resolves the route.
-func (l *limits) reset(f *resetForm) *Reset {
+func (l *limits) reset(f *Reset) *Reset {
 	if f == nil {
 		return nil
 	}
-	return &Reset{Route: f.Route, Status: l.successes(&f.Status)}
+	return &Reset{Route: f.Route, Status: l.successes(&f.Codes)}
 }
 
 // resetBy checks that the route which the reset_on of a limit names can reset its cooldown, and finds the key there.
@@ -182,7 +164,6 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 	if f.Distinct == nil {
 		return
 	}
-	l.without(f, "distinct", "cost", "burst", "redisson_name", "redisson_version")
 	limit.Algorithm, limit.Burst = limiter.Distinct, 0
 	limit.Distinct = l.keys.use(f.Distinct)
 	l.parameters(f.Distinct, limit.Distinct)
@@ -200,10 +181,6 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 func (l *limits) conversion(f *limitForm, limit *Limit) {
 	if !l.Given(&f.Conversion) {
 		return
-	}
-	l.without(f, "conversion", "budget", "concurrent", "distinct", "cooldown", "burst", "redisson_name", "redisson_version")
-	if f.ReturnOn == nil {
-		l.Wrong(&f.Conversion, "without return_on no request is confirmed", "write return_on: {route: NAME, key: KEY} beside it")
 	}
 	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, l.percentage(&f.Conversion, 100)
 }

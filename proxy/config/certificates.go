@@ -12,10 +12,10 @@ import (
 )
 
 // tls loads the certificates of an upstream.
-func (u *upstreams) tls(from *upstreamForm, targets []Target) UpstreamTLS {
-	f := &from.TLS
+func (u *upstreams) tls(from *Upstream, targets []Target) UpstreamTLS {
+	f := &from.Files
 	secure := func(t Target) bool { return t.URL.Scheme == "https" }
-	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && u.Valid(&from.Targets) {
+	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && u.Valid(&from.Servers) {
 		u.Wrong(f, "no target is https", "write https:// in their URLs, or leave tls out")
 	}
 	return u.trust(trustForm{&f.CA, &f.Cert, &f.Key, &f.ServerName})
@@ -25,39 +25,47 @@ func (u *upstreams) tls(from *upstreamForm, targets []Target) UpstreamTLS {
 type trustForm struct{ ca, cert, key, serverName *string }
 
 // trust loads CAs and the client certificate.
-func (r *loader) trust(f trustForm) UpstreamTLS {
+func (l *loader) trust(f trustForm) UpstreamTLS {
 	made := UpstreamTLS{ServerName: *f.serverName}
 	if made.ServerName != "" && !form.IsHost(made.ServerName) {
-		r.Wrong(f.serverName, form.Quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
+		l.Wrong(f.serverName, form.Quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
 	}
-	if data, ok := r.attach(f.ca, maxAttached); ok {
-		made.Roots = x509.NewCertPool()
-		if !made.Roots.AppendCertsFromPEM(data) {
-			r.Wrong(f.ca, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
-		}
-	}
+	_, made.Roots = l.authorities(f.ca)
 	switch {
 	case *f.cert == "" && *f.key != "":
-		r.Wrong(f.key, "there is a key and no certificate", "write cert: beside it")
+		l.Wrong(f.key, "there is a key and no certificate", "write cert: beside it")
 	case *f.cert != "" && *f.key == "":
-		r.Wrong(f.cert, "there is a certificate and no key", "write key: beside it")
+		l.Wrong(f.cert, "there is a certificate and no key", "write key: beside it")
 	default:
-		made.Certificate = r.pair(f.cert, f.key)
+		made.Certificate = l.pair(f.cert, f.key)
 	}
 	return made
 }
 
+// authorities loads the file of authorities that a field names, in PEM; the pool is nil if there is none.
+func (l *loader) authorities(name *string) (data string, pool *x509.CertPool) {
+	text, ok := l.attach(name, maxAttached)
+	if !ok {
+		return "", nil
+	}
+	pool = x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		l.Wrong(name, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
+	}
+	return string(text), pool
+}
+
 // pair loads a certificate and its private key; nil if there is none.
-func (r *loader) pair(cert, key *string) *tls.Certificate {
-	shown, ok := r.attach(cert, maxAttached)
-	private, also := r.attach(key, maxAttached)
+func (l *loader) pair(cert, key *string) *tls.Certificate {
+	shown, ok := l.attach(cert, maxAttached)
+	private, also := l.attach(key, maxAttached)
 	if !ok || !also {
 		return nil
 	}
 	pair, err := tls.X509KeyPair(shown, private)
 	if err != nil {
 		// The error names neither the files' content nor their place.
-		r.Wrong(cert, "certificate and key do not match: "+err.Error(), "name PEM files that belong together")
+		l.Wrong(cert, "certificate and key do not match: "+err.Error(), "name PEM files that belong together")
 		return nil
 	}
 	return &pair
@@ -69,68 +77,57 @@ const (
 	challengeALPN = "tls-alpn-01"
 )
 
-// An ACME configures certificates from an authority.
-type ACME struct {
-	Domains   []string // at least one, in lower case, each once
-	Email     string   // may be empty
-	Directory string   // an https URL
-	CA        string   // a PEM file, which has not been opened; "" for what the machine trusts
-	Storage   string   // a directory, which may not exist yet; never empty
-	HTTP      bool     // http-01, on listen.http; at least one of the two is true
-	ALPN      bool     // tls-alpn-01, on listen.https
-}
-
 // acme compiles the ACME section; nil if there is none.
-func (r *loader) acme(f *listenForm) *ACME {
-	if f.TLS == nil || f.TLS.ACME == nil {
+func (l *loader) acme(f *Listen) *ACME {
+	if f.Files == nil || f.Files.ACME == nil {
 		return nil
 	}
-	a := f.TLS.ACME
-	r.directory(a)
+	a := f.Files.ACME
+	l.directory(a)
 	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
-		r.Wrong(&a.Email, "is not an email address", "write for example ops@example.com")
+		l.Wrong(&a.Email, "is not an email address", "write for example ops@example.com")
 	}
 	plain := listenAddress(f.HTTP) != ""
 	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
-		r.Wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
+		l.Wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
 	}
 	if listenAddress(f.HTTPS) != "" { // certificates are used by HTTPS only
-		r.outputs = append(r.outputs, output{named{at: r.Location(&a.Storage), path: r.relative(a.Storage)}, true})
+		l.outputs = append(l.outputs, output{named{at: l.Location(&a.Storage), path: l.relative(a.Storage)}, true})
 	}
+	made := *a
 	any := len(a.Challenges) == 0
-	return &ACME{
-		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.opens(&a.CA), Storage: r.relative(a.Storage),
-		HTTP: plain && (any || slices.Contains(a.Challenges, challengeHTTP)),
-		ALPN: any || slices.Contains(a.Challenges, challengeALPN),
-	}
+	made.Domains, made.CA, made.Storage, made.Challenges = l.domains(a), l.opens(&a.CA), l.relative(a.Storage), nil
+	made.HTTP = plain && (any || slices.Contains(a.Challenges, challengeHTTP))
+	made.ALPN = any || slices.Contains(a.Challenges, challengeALPN)
+	return &made
 }
 
 // directory checks the URL of the authority. It must be https, because requests signed with
 // the account key are sent there.
-func (r *loader) directory(a *acmeForm) {
+func (l *loader) directory(a *ACME) {
 	u, err := url.Parse(a.Directory)
-	if r.Valid(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
-		r.Wrong(&a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
+	if l.Valid(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		l.Wrong(&a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
 	}
 }
 
 // domains returns the names of a without duplicates.
-func (r *loader) domains(a *acmeForm) []string {
-	if len(a.Domains) == 0 && r.Valid(&a.Domains) {
-		r.Wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
+func (l *loader) domains(a *ACME) []string {
+	if len(a.Domains) == 0 && l.Valid(&a.Domains) {
+		l.Wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
 	}
 	var names []string
 	for i := range a.Domains {
 		at, name := &a.Domains[i], strings.ToLower(strings.TrimSuffix(a.Domains[i], "."))
 		_, notAddress := netip.ParseAddr(name)
 		switch {
-		case !r.Valid(at):
+		case !l.Valid(at):
 		case strings.HasPrefix(name, "*."):
-			r.Wrong(at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key")
+			l.Wrong(at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key")
 		case notAddress == nil || !form.IsHostname(name) || !strings.Contains(name, "."):
-			r.Wrong(at, form.Quote(name)+" is not a public domain name", "write for example api.example.com")
+			l.Wrong(at, form.Quote(name)+" is not a public domain name", "write for example api.example.com")
 		case slices.Contains(names, name):
-			r.Wrong(at, form.Quote(name)+" is listed twice", "leave one out")
+			l.Wrong(at, form.Quote(name)+" is listed twice", "leave one out")
 		default:
 			names = append(names, name)
 		}

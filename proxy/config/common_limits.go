@@ -57,7 +57,7 @@ func (l *limits) use(pointer any, name string) *Limit {
 		return nil
 	}
 	here := *made
-	here.Mode = Mode(l.mode(l.common.forms[name]))
+	here.Mode = l.mode(l.common.forms[name])
 	for read := range here.Reads() {
 		for _, parameter := range params(read.Key) {
 			if !slices.Contains(l.params, parameter) {
@@ -69,19 +69,13 @@ func (l *limits) use(pointer any, name string) *Limit {
 	return &here
 }
 
-// link tells the limits of made which routes have one count with them, and warns of those
-// that no route names.
+// link tells the limits of made which routes have one count with them.
 func (r *routes) link(made []*Route) {
 	for _, route := range made {
 		for _, l := range route.Limits {
 			if l.IsCommon() {
 				l.Routes = r.common.routes[l.Name]
 			}
-		}
-	}
-	for _, name := range form.SortedKeys(r.common.made) {
-		if len(r.common.routes[name]) == 0 {
-			r.Warn(r.common.forms[name], "no route names this limit", "name it under limits: of a route or of defaults")
 		}
 	}
 }

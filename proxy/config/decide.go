@@ -1,10 +1,8 @@
 package config
 
 import (
-	"crypto/x509"
 	"maps"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,20 +11,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
-
-// Decide configures the listener on which other proxies ask for decisions.
-type Decide struct {
-	HTTP          string         // host:port; "" for none
-	GRPC          string         // host:port of Envoy's rate limit service; "" for none
-	Dialect       Dialect        // of requests for /decide
-	Trusted       []netip.Prefix // the peers that may ask
-	Token         string         // that they send; "" for none
-	TLS           []Pair         // one at most; without it there is no TLS
-	ClientCA      string         // authorities of their certificates, in PEM; "" for none
-	Within        time.Duration  // for a decision
-	WithinOutcome time.Duration  // for the report of an outcome; whole milliseconds
-	Secret        string         // of handles; "" for one that this process makes
-}
 
 // A Dialect is how a proxy describes the request that it asks about, and which answers it understands.
 type Dialect string
@@ -44,7 +28,7 @@ const (
 func (d Dialect) SendsBody() bool { return d == Traefik || d == APISIX || d == HAProxy }
 
 // decide makes the listener for other proxies; nil if there is none.
-func (l *loader) decide(f *decideForm) *Decide {
+func (l *loader) decide(f *Decide) *Decide {
 	const least, most, leastOutcome, mostOutcome = duration(time.Millisecond), duration(time.Minute), duration(time.Second), duration(time.Hour)
 	if !f.listens() {
 		return nil
@@ -61,21 +45,14 @@ func (l *loader) decide(f *decideForm) *Decide {
 	if n := len(f.Secret); n > 0 && n < leastToken {
 		l.Wrong(&f.Secret, "is short enough to guess", "use 16 characters or more, made at random")
 	}
-	d := &Decide{
-		HTTP: listenAddress(f.HTTP), GRPC: listenAddress(f.GRPC), Dialect: Dialect(f.Dialect), Trusted: l.networks(f.Trusted), Token: string(f.Token),
-		Within: time.Duration(f.Within), WithinOutcome: time.Duration(f.WithinOutcome), Secret: string(f.Secret),
+	l.warnTrust(f.Trusted)
+	d := *f
+	d.HTTP, d.GRPC, d.Files = listenAddress(f.HTTP), listenAddress(f.GRPC), nil
+	if f.Files != nil {
+		d.TLS = []Pair{l.opensPair(&f.Files.Cert, &f.Files.Key)}
 	}
-	if f.TLS != nil {
-		d.TLS = []Pair{l.opensPair(&f.TLS.Cert, &f.TLS.Key)}
-	}
-	if f.ClientCA != "" {
-		data, ok := l.attach(&f.ClientCA, maxAttached)
-		if ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
-			l.Wrong(&f.ClientCA, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
-		}
-		d.ClientCA = string(data)
-	}
-	return d
+	d.ClientCA, _ = l.authorities(&f.ClientCA)
+	return &d
 }
 
 // decideListener checks that the listener for other proxies can stand beside the others, and is not open
@@ -90,20 +67,7 @@ func (l *loader) decideListener(f *file) {
 	if d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC) {
 		l.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`)
 	}
-	for _, other := range []struct{ name, text string }{
-		{"listen.http", f.Listen.HTTP}, {"listen.https", f.Listen.HTTPS}, {"admin.http", f.Admin.HTTP}, {"admin.https", f.Admin.HTTPS},
-	} {
-		if at.clashes(parseAddress(other.text)) {
-			l.Wrong(&d.HTTP, "listens where "+other.name+" does", "use another port")
-		}
-		if grpc.clashes(parseAddress(other.text)) {
-			l.Wrong(&d.GRPC, "listens where "+other.name+" does", "use another port")
-		}
-	}
-	if at.clashes(grpc) {
-		l.Wrong(&d.GRPC, "listens where listen.decide.http does", "use another port")
-	}
-	if d.ClientCA != "" && d.TLS == nil {
+	if d.ClientCA != "" && d.Files == nil {
 		l.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
 	}
 	network, where := at.port != "" && !at.loopback(), &d.HTTP
@@ -117,22 +81,22 @@ func (l *loader) decideListener(f *file) {
 	case d.Token != "" && len(d.Token) < leastToken:
 		l.Wrong(&d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
-	if f.Store == string(StoreRedis) && d.Secret == "" && l.Valid(&d.Secret) {
+	if f.Store == StoreRedis && d.Secret == "" && l.Valid(&d.Secret) {
 		l.Warn(d, "only the node that decided accepts the outcome of a request, and only until it ends", `write secret: "${WEIR_DECIDE_SECRET}", the same on all nodes`)
 	}
 }
 
 // listens reports whether other proxies may ask.
-func (f *decideForm) listens() bool {
-	return f != nil && (f.HTTP != none || listenAddress(f.GRPC) != "")
+func (d *Decide) listens() bool {
+	return d != nil && (d.HTTP != none || listenAddress(d.GRPC) != "")
 }
 
 // decides reports whether other proxies may ask.
-func (f *listenForm) decides() bool { return f.Decide.listens() }
+func (l *Listen) decides() bool { return l.Decide.listens() }
 
 // onlyDecides reports whether requests are decided for other proxies alone, and none is forwarded.
-func (f *listenForm) onlyDecides() bool {
-	return f.decides() && listenAddress(f.HTTP) == "" && listenAddress(f.HTTPS) == ""
+func (l *Listen) onlyDecides() bool {
+	return l.decides() && listenAddress(l.HTTP) == "" && listenAddress(l.HTTPS) == ""
 }
 
 // decidable checks that a proxy that asks about the requests of a route sends what the route reads, and
@@ -142,7 +106,7 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 		r.withoutForwarding(f, made)
 	}
 	d := r.served.Decide
-	if !d.listens() || d.Dialect == "" || Dialect(d.Dialect).SendsBody() || !r.Valid(&d.Dialect) {
+	if !d.listens() || d.Dialect == "" || d.Dialect.SendsBody() || !r.Valid(&d.Dialect) {
 		return
 	}
 	report := r.Warn // such a request can be forwarded
@@ -152,13 +116,13 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 	for _, l := range made.Limits {
 		for read := range l.Reads() {
 			if read.Key.InBody() {
-				report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+read.Key.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
+				report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+read.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
 			}
 		}
 	}
 	for _, l := range made.Lists {
 		if l.Key.InBody() {
-			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+d.Dialect+" does not send", withoutBody)
+			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
 		}
 	}
 }
@@ -222,32 +186,18 @@ func needsBody(s *key.Spec) bool {
 const withoutBody = "read it from a header, the query or a cookie, or let a proxy ask that sends bodies: haproxy, traefik or apisix"
 
 // entries reads the descriptor of a match; nil if it matches requests.
-func (r *routes) entries(f *matchForm) map[string]string {
+func (r *routes) entries(f *Match) map[string]string {
+	r.combine(f, matchRules())
 	if f.Domain == "" {
-		if r.Given(&f.Descriptor) {
-			r.Wrong(&f.Descriptor, "there is no domain", "write domain: beside it, with that of Envoy's rate limit filter")
-		}
 		return nil
 	}
 	if len(f.Descriptor) == 0 {
 		r.Wrong(f, "has no descriptor", `write descriptor: {ENTRY: VALUE, ENTRY: "*"} with all entries that Envoy sends`)
 	}
-	for _, other := range []struct {
-		name    string
-		pointer any
-	}{{"path", &f.Path}, {"methods", &f.Methods}, {"scheme", &f.Scheme}, {"host", &f.Host}, {"headers", &f.Headers}, {"query", &f.Query}} {
-		if r.Given(other.pointer) {
-			r.Wrong(other.pointer, "a descriptor has no "+other.name, "leave it out, or write another route for requests")
-		}
+	if _, unnamed := f.Descriptor[""]; unnamed {
+		r.WrongName(form.Entry{Of: &f.Descriptor}, "an entry has no name", `write ENTRY: VALUE, ENTRY: PREFIX* or ENTRY: "*"`)
 	}
-	made := map[string]string{}
-	for _, name := range form.SortedKeys(f.Descriptor) {
-		if name == "" {
-			r.WrongName(f.Descriptor[name], "an entry has no name", `write ENTRY: VALUE, ENTRY: PREFIX* or ENTRY: "*"`)
-		}
-		made[name] = *f.Descriptor[name]
-	}
-	return made
+	return f.Descriptor
 }
 
 // descriptor checks that a route for descriptors uses nothing that only requests have, and a
@@ -282,17 +232,7 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 	if made.Match.Domain == "" {
 		return
 	}
-	for _, other := range []struct {
-		name    string
-		pointer any
-	}{
-		{"upstream", &f.Upstream}, {"redirect", &f.Redirect}, {"respond", &f.Respond}, {"rewrite", &f.Rewrite}, {"body", &f.Body},
-		{"idempotency", &f.Idempotency}, {"new_keys", &f.NewKeys},
-	} {
-		if r.Given(other.pointer) {
-			r.Wrong(other.pointer, "a route for descriptors has no "+other.name, "leave it out: Envoy forwards the request")
-		}
-	}
+	r.combine(f, descriptorRules())
 	if r.served.Decide == nil {
 		r.Warn(f, "nobody asks about descriptors: there is no listen.decide.grpc", `write listen: {decide: {grpc: "127.0.0.1:8081"}}`)
 	}
@@ -318,7 +258,6 @@ func (l *limits) rateFrom(f *limitForm, limit *Limit) {
 		return
 	}
 	limit.RateFromDescriptor = true
-	l.apart(f, "rate_from", "concurrent", "distinct", "cooldown", "budget", "overrides", "plans", "burst", "penalty", "return_on", "redisson_name")
 	if len(limit.Rates) > 1 {
 		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
 	}

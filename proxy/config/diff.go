@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -133,7 +134,7 @@ func CompareParts(before, after Parts) []Change {
 	for i, what := range partNames() {
 		names := maps.Clone(before[i])
 		maps.Copy(names, after[i])
-		for _, name := range slices.Sorted(maps.Keys(names)) {
+		for _, name := range form.SortedKeys(names) {
 			if before[i][name] != after[i][name] {
 				was, is := before[i][name], after[i][name]
 				changes = append(changes, Change{What: what, Name: name, Was: was, Is: is, Fields: fieldChanges(was, is)})
@@ -220,33 +221,22 @@ func brief(once []byte, text string) string {
 // secretsOf returns all secrets in a form, with their positions, as one text; empty if
 // there are none.
 func secretsOf(v reflect.Value) string {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			return secretsOf(v.Elem())
+	v = reflect.Indirect(v)
+	if v.Kind() != reflect.Struct {
+		return ""
+	}
+	var all string
+	for i := range v.NumField() {
+		one := secretsOf(v.Field(i))
+		if form.IsHidden(v.Type().Field(i)) && !v.Field(i).IsZero() {
+			text, _ := json.Marshal(v.Field(i).Interface()) // texts, which can be encoded
+			one = string(text)
 		}
-	case reflect.Struct:
-		var all string
-		for i := range v.NumField() {
-			if one := secretsOf(v.Field(i)); one != "" {
-				all += fmt.Sprintf("%d: %q\n", i, one)
-			}
-		}
-		return all
-	case reflect.Map:
-		var all string
-		for _, name := range slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }) {
-			if one := secretsOf(v.MapIndex(name)); one != "" {
-				all += fmt.Sprintf("%q: %q\n", name, one)
-			}
-		}
-		return all
-	case reflect.String:
-		if form.IsSecret(v.Type()) {
-			return v.String()
+		if one != "" {
+			all += fmt.Sprintf("%d: %q\n", i, one)
 		}
 	}
-	return ""
+	return all
 }
 
 func lines[T any](line func(any) string, all map[string]*T) map[string]string {
@@ -261,23 +251,20 @@ func lines[T any](line func(any) string, all map[string]*T) map[string]string {
 // files merged. Secrets are masked, and values of sensitive keys in lists and overrides are left out; a comment says how
 // many. Loading the result gives the same configuration, except for these.
 func (c *Config) Effective() ([]byte, error) {
-	form := *c.form
-	form.Include, form.Limits = list{}, map[string]*limitForm{}
+	shown := *c.form
+	shown.Include, shown.Limits = list{}, map[string]*limitForm{}
 	for name, l := range c.form.Limits {
 		unnamed := *l
 		unnamed.Name = "" // it stands before the limit
-		form.Limits[name] = &unnamed
+		shown.Limits[name] = &unnamed
 	}
-	var root yaml.Node
-	if err := root.Encode(&form); err != nil {
-		return nil, fmt.Errorf("encode config: %w", err)
-	}
-	c.hideValues(&root)
-	protect(&root)
+	root := form.Encode(&shown)
+	c.hideValues(root)
+	protect(root)
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(&root); err != nil {
+	if err := encoder.Encode(root); err != nil {
 		return nil, fmt.Errorf("encode config: %w", err)
 	}
 	return b.Bytes(), nil
@@ -296,86 +283,6 @@ func protect(n *yaml.Node) {
 	}
 }
 
-// MarshalYAML writes the short form if that was written.
-func (k *keyForm) MarshalYAML() (any, error) {
-	if k.Text != "" {
-		return k.Text, nil
-	}
-	type full keyForm
-	return (*full)(k), nil
-}
-
-// MarshalYAML writes the name alone if that was written.
-func (l *limitForm) MarshalYAML() (any, error) {
-	if l.Named != "" {
-		return l.Named, nil
-	}
-	type full limitForm
-	return (*full)(l), nil
-}
-
-// MarshalYAML writes the steps alone if that says all.
-func (n *normalForm) MarshalYAML() (any, error) {
-	if n.DefaultRegion == "" && n.Extensions == "" && len(n.AllowTypes) == 0 {
-		return n.As, nil
-	}
-	type full normalForm
-	return (*full)(n), nil
-}
-
-// MarshalYAML writes the short form if that was written.
-func (m *missingForm) MarshalYAML() (any, error) {
-	if m.Policy != "" {
-		return m.Policy, nil
-	}
-	type full missingForm
-	return (*full)(m), nil
-}
-
-// MarshalYAML writes the short form if that was written.
-func (p *planForm) MarshalYAML() (any, error) {
-	if p.Text != "" {
-		return p.Text, nil
-	}
-	type full planForm
-	return (*full)(p), nil
-}
-
-// MarshalYAML writes the short form if that was written.
-func (u *upstreamForm) MarshalYAML() (any, error) {
-	if u.Text != "" {
-		return u.Text, nil
-	}
-	type full upstreamForm
-	return (*full)(u), nil
-}
-
-// MarshalYAML hides the two secrets as two, since one must not replace itself.
-func (p privacyForm) MarshalYAML() (any, error) {
-	previous := string(p.PreviousSecret)
-	if previous != "" {
-		previous = "(the former one, hidden as well)"
-	}
-	return struct {
-		HashSecret     secret `yaml:"hash_secret"`
-		PreviousSecret string `yaml:"previous_secret"`
-		LogClient      string `yaml:"log_client"`
-	}{p.HashSecret, previous, p.LogClient}, nil
-}
-
-// MarshalYAML hides the token so that it still differs from those of others.
-func (t *tokenForm) MarshalYAML() (any, error) {
-	hidden := ""
-	if t.Token != "" {
-		hidden = "(hidden, of " + t.Name + ")"
-	}
-	return struct {
-		Name  string `yaml:"name"`
-		Token string `yaml:"token"`
-		Role  string `yaml:"role"`
-	}{t.Name, hidden, t.Role}, nil
-}
-
 // A Source is the source of the configuration.
 type Source string
 
@@ -385,20 +292,14 @@ const (
 	SourceRedis Source = "redis" // what was pushed to all nodes; Store is StoreRedis
 )
 
-// Reload configures the source of the configuration.
-type Reload struct {
-	Source Source
-	Keep   string // path for a copy of the pushed configuration; empty for none
-}
-
 // reload compiles the reload section.
-func (r *loader) reload(f *reloadForm, store string) Reload {
-	made := Reload{Source(f.Source), r.writes(&f.Keep)}
+func (l *loader) reload(f *Reload, store Store) Reload {
+	made := Reload{f.Source, l.writes(&f.Keep)}
 	switch {
-	case made.Source == SourceRedis && Store(store) != StoreRedis && r.Valid(&f.Source):
-		r.Wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")
+	case made.Source == SourceRedis && store != StoreRedis && l.Valid(&f.Source):
+		l.Wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")
 	case made.Source == SourceFile && f.Keep != "":
-		r.Wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
+		l.Wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
 	}
 	return made
 }

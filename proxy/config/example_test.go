@@ -45,7 +45,7 @@ func (e exampleForms) find(of reflect.Type, nodes []*yaml.Node) {
 	for i := range of.NumField() {
 		field := of.Field(i)
 		found := fieldNodes(form.FieldName(field), nodes)
-		if sub := formOf(field.Type); sub != nil && (len(found) > 0 || e[sub] == nil) {
+		if sub := formOf(field); sub != nil && (len(found) > 0 || e[sub] == nil) {
 			e.find(sub, under(field.Type, found))
 		}
 	}
@@ -120,7 +120,11 @@ func is(n *yaml.Node, want string) bool {
 }
 
 // formOf is the form within t, nil if there is none.
-func formOf(t reflect.Type) reflect.Type {
+func formOf(field reflect.StructField) reflect.Type {
+	t := field.Type
+	if form.FieldName(field) == "" {
+		return nil // it does not stand in a file
+	}
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
 	}

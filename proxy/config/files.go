@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -23,15 +24,15 @@ type named struct {
 
 // opens notes that the file that the field at pointer names is opened later, and
 // returns where that is.
-func (r *loader) opens(pointer *string) string {
-	path := r.relative(*pointer)
+func (l *loader) opens(pointer *string) string {
+	path := l.relative(*pointer)
 	if path == "" {
 		return ""
 	}
-	r.later = append(r.later, named{r.Location(pointer), path, nil})
-	r.own[filepath.Clean(path)] = true
-	if r.source.Owner(path) == Foreign {
-		r.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+ErrForeign.Error(), "put it there")
+	l.later = append(l.later, named{l.Location(pointer), path, nil})
+	l.own[filepath.Clean(path)] = true
+	if l.source.Owner(path) == Foreign {
+		l.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+ErrForeign.Error(), "put it there")
 	}
 	return path
 }
@@ -240,26 +241,10 @@ func (c *Config) Names(path string) bool { return c.own[path] }
 
 // inherit copies sections that belong to the machine from own to main, unless main has
 // them.
-func (r *loader) inherit(main, own *file) {
-	if !r.Given(&main.Listen) {
-		main.Listen = own.Listen
-	}
-	if !r.Given(&main.Admin) {
-		main.Admin = own.Admin
-	}
-	if !r.Given(&main.Store) {
-		main.Store = own.Store
-	}
-	if !r.Given(&main.Redis) {
-		main.Redis = own.Redis
-	}
-	if !r.Given(&main.Reload) {
-		main.Reload = own.Reload
-	}
-	if !r.Given(&main.AccessLog) {
-		main.AccessLog = own.AccessLog
-	}
-	if !r.Given(&main.Traces) {
-		main.Traces = own.Traces
+func (l *loader) inherit(main, own *file) {
+	for _, name := range []string{"listen", "admin", "store", "redis", "reload", "access_log", "traces"} {
+		if section := form.Field(main, name); !l.Given(section) {
+			reflect.ValueOf(section).Elem().Set(reflect.ValueOf(form.Field(own, name)).Elem())
+		}
 	}
 }

@@ -1,15 +1,19 @@
 package config
 
-import "github.com/weir-proxy/weir/proxy/config/internal/form"
+import (
+	"net/netip"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+)
 
 // The kinds of values in forms.
 type (
-	duration  = form.Duration
+	duration  = time.Duration
 	durations = []duration
 	size      = form.Size
-	list      = form.List
-	secret    = form.Secret
-	secretURL = form.SecretURL
+	list      = []string
 )
 
 // Problems of a file, and where they are.
@@ -32,29 +36,29 @@ type file struct {
 	// Include names further files, relative to this file, whose keys, lists, limits, upstreams and routes are added to this one; patterns with * are allowed.
 	Include list `yaml:"include"`
 	// Listen configures the listeners for clients.
-	Listen listenForm `yaml:"listen"`
+	Listen Listen `yaml:"listen"`
 	// Admin configures the admin listener.
-	Admin adminForm `yaml:"admin"`
+	Admin Admin `yaml:"admin"`
 	// Store is where counts are kept: in this process, or in a Redis that several proxies share.
-	Store string `yaml:"store" jsonschema:"default=memory,enum=memory,enum=redis"`
+	Store Store `yaml:"store" jsonschema:"default=memory,enum=memory,enum=redis"`
 	// Redis configures the connection to Redis for store: redis.
-	Redis redisForm `yaml:"redis"`
+	Redis Redis `yaml:"redis"`
 	// Reload selects the source of the configuration.
-	Reload reloadForm `yaml:"reload"`
+	Reload Reload `yaml:"reload"`
 	// ClientIP configures how the address of a client is determined behind proxies.
-	ClientIP clientIPForm `yaml:"client_ip"`
+	ClientIP ClientIP `yaml:"client_ip"`
 	// Privacy configures the hashing of keys and of addresses in logs.
-	Privacy privacyForm `yaml:"privacy"`
+	Privacy Privacy `yaml:"privacy"`
 	// Defaults apply to limits and routes that do not set these fields.
-	Defaults defaultsForm `yaml:"defaults"`
+	Defaults Defaults `yaml:"defaults"`
 	// Errors are the texts of other errors than refusals by limits, by status: 400 to 599, or 4xx or 5xx for all others of a class. Those of a route come first.
-	Errors map[string]*errorForm `yaml:"errors,omitempty"`
+	Errors map[string]*ErrorText `yaml:"errors,omitempty"`
 	// Alerts configures the webhook for exhausted limits.
-	Alerts alertsForm `yaml:"alerts"`
+	Alerts Alerts `yaml:"alerts"`
 	// AccessLog configures the access log.
-	AccessLog accessLogForm `yaml:"access_log"`
+	AccessLog AccessLog `yaml:"access_log"`
 	// Traces configures the export of traces (OpenTelemetry).
-	Traces tracesForm `yaml:"traces"`
+	Traces Traces `yaml:"traces"`
 	// JWT configures the verification of bearer tokens for keys from jwt:.
 	JWT *jwtForm `yaml:"jwt,omitempty"`
 	// Keys are the named keys that limits count by.
@@ -66,48 +70,52 @@ type file struct {
 	// Limits are the named limits that have one count for all routes that name them.
 	Limits map[string]*limitForm `yaml:"limits,omitempty"`
 	// Upstreams are the named upstreams.
-	Upstreams map[string]*upstreamForm `yaml:"upstreams,omitempty"`
+	Upstreams map[string]*Upstream `yaml:"upstreams,omitempty"`
 	// Routes are the routes; the most specific match wins.
 	Routes []*routeForm `yaml:"routes,omitempty"`
 }
 
-// clientIPForm configures how the address of a client is determined behind
+// ClientIP configures how the address of a client is determined behind
 // proxies.
-type clientIPForm struct {
+type ClientIP struct {
 	// TrustedProxies are the networks of proxies whose header is trusted.
-	TrustedProxies list `yaml:"trusted_proxies"`
+	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
 	// Header in which trusted proxies send the address of the client.
 	Header string `yaml:"header" jsonschema:"default=X-Forwarded-For"`
 	// IPv6Prefix is the number of bits of an IPv6 address that identify a client.
 	IPv6Prefix int `yaml:"ipv6_prefix" jsonschema:"default=64,minimum=1,maximum=128"`
 }
 
-// privacyForm configures the hashing of keys and of addresses in logs.
-type privacyForm struct {
+// Privacy configures the hashing of keys and of addresses in logs.
+type Privacy struct {
 	// HashSecret is the secret for hashing keys: they leave the process only as HMAC-SHA256.
-	HashSecret secret `yaml:"hash_secret" jsonschema:"default="`
+	HashSecret string `yaml:"hash_secret" jsonschema:"default=" hidden:"true"`
 	// PreviousSecret is the secret that HashSecret replaces, or none if there was none: counts under it stay valid. Keep it for as long as the longest window of all limits.
-	PreviousSecret secret `yaml:"previous_secret" jsonschema:"default="`
+	Previous string `yaml:"previous_secret" jsonschema:"default=" hidden:"(the former one, hidden as well)"`
 	// LogClient is how client addresses are logged: full, network (the first 24 bits of IPv4 and 48 of IPv6), hashed, or none.
-	LogClient string `yaml:"log_client" jsonschema:"default=full,enum=full,enum=network,enum=hashed,enum=none"`
+	LogClient LogClient `yaml:"log_client" jsonschema:"default=full,enum=full,enum=network,enum=hashed,enum=none"`
+
+	Rotates bool `yaml:"-"` // limits are claimed under the keys of both secrets
 }
 
-// defaultsForm holds the defaults of limits and routes.
-type defaultsForm struct {
+// Defaults holds the defaults of limits and routes.
+type Defaults struct {
 	// Mode: enforce refuses requests over a limit, shadow only counts what would be refused, off disables limits.
-	Mode string `yaml:"mode" jsonschema:"default=enforce,enum=enforce,enum=shadow,enum=off"`
+	Mode Mode `yaml:"mode" jsonschema:"default=enforce,enum=enforce,enum=shadow,enum=off"`
 	// OnStoreFailure is the policy while the store is unreachable: local counts this process's share of the limit in memory.
-	OnStoreFailure string `yaml:"on_store_failure" jsonschema:"default=local,enum=allow,enum=deny,enum=local"`
+	OnStoreFailure OnStoreFailure `yaml:"on_store_failure" jsonschema:"default=local,enum=allow,enum=deny,enum=local"`
 	// Headers is the style of the rate limit fields in responses.
-	Headers string `yaml:"headers" jsonschema:"default=ietf,enum=ietf,enum=x-ratelimit,enum=none"`
+	Headers Headers `yaml:"headers" jsonschema:"default=ietf,enum=ietf,enum=x-ratelimit,enum=none"`
 	// Expose makes limits visible to clients in header fields and refusals.
 	Expose bool `yaml:"expose" jsonschema:"default=true"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send to each route, as COUNT/WINDOW: 1000/1m; or none.
-	NewKeys string `yaml:"new_keys" jsonschema:"default=none,pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
+	Guard string `yaml:"new_keys" jsonschema:"default=none,pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
 	// Limits are the names of limits at the top of the file that all routes have, but those with limits: none.
 	Limits list `yaml:"limits,omitempty"`
 	// Lists are the names of lists that all routes have, but those with lists: none.
 	Lists list `yaml:"lists,omitempty"`
+
+	NewKeys limiter.Rate `yaml:"-"` // like that of a Route
 }
 
 // listForm is a list of keys that bypass the limits, are denied, or alone are let through.
@@ -143,31 +151,31 @@ type routeForm struct {
 	// Name of the route in logs, metrics and the store; derived from the path when not given.
 	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Match selects the requests of the route.
-	Match matchForm `yaml:"match" jsonschema:"required"`
+	Match Match `yaml:"match" jsonschema:"required"`
 	// Upstream is the name of an upstream, or a URL, or echo. A route has this, or redirect, or respond.
 	Upstream string `yaml:"upstream,omitempty"`
 	// Redirect redirects clients to another URL.
-	Redirect *redirectForm `yaml:"redirect,omitempty"`
+	Redirect *Redirect `yaml:"redirect,omitempty"`
 	// Respond is a fixed response.
-	Respond *respondForm `yaml:"respond,omitempty"`
+	Respond *Respond `yaml:"respond,omitempty"`
 	// Rewrite changes the path and header fields of requests and responses.
-	Rewrite *rewriteForm `yaml:"rewrite,omitempty"`
+	Rewrite *Rewrite `yaml:"rewrite,omitempty"`
 	// WebSocket allows upgrades to websocket; the data of the connection is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
 	// EncodedSlash is the handling of %2F in a path, which some servers treat as a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
-	EncodedSlash string `yaml:"encoded_slash" jsonschema:"default=refuse,enum=refuse,enum=keep"`
+	EncodedSlash EncodedSlash `yaml:"encoded_slash" jsonschema:"default=refuse,enum=refuse,enum=keep"`
 	// MergeSlashes merges repeated slashes of the path. false forwards them as they were sent, for paths with a URL in them; the path is matched and counted with one slash all the same.
 	MergeSlashes bool `yaml:"merge_slashes" jsonschema:"default=true"`
 	// FormBesideQuery is the handling of a form in the body when the route reads a parameter from the query: refuse answers 400, because servlets, Rack and others would read a parameter of that name from the form as well; ignore is for an upstream that reads only the query. A key with from: query:NAME and must_equal: form:NAME compares the two instead.
-	FormBesideQuery string `yaml:"form_beside_query" jsonschema:"default=refuse,enum=refuse,enum=ignore"`
+	FormBesideQuery FormBesideQuery `yaml:"form_beside_query" jsonschema:"default=refuse,enum=refuse,enum=ignore"`
 	// Mode of the route: shadow and off override the mode of its limits, enforce is the default for limits without a mode.
-	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
+	Mode Mode `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Body limits the size of request bodies.
 	Body *bodyForm `yaml:"body,omitempty"`
 	// Lists to check before the limits; deny and only take precedence over bypass. Those of defaults are added, unless one is none.
 	Lists list `yaml:"lists,omitempty"`
 	// LogPath is how paths are logged: full, except for parameters that are keys; or redacted, without any parameters, numbers and addresses. A path that no route matches is always redacted.
-	LogPath string `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`
+	LogPath LogPath `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`
 	// CountPreflight makes limits count CORS preflights too (OPTIONS with Origin and Access-Control-Request-Method, and only fields that browsers send with them). A preflight that carries a key of the route in its path, or a query parameter with the name of one, is always counted: exclude it by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send, as COUNT/WINDOW, or none; that of defaults when not given. The mode is that of the route.
@@ -175,13 +183,13 @@ type routeForm struct {
 	// Limits are decided together in one atomic step: a request passes all of them, or takes permits from none. A name stands for a limit at the top of the file, with the count that all routes have which name it. Those of defaults are added, unless one is none.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn lists the outcomes after which the permits of a request are refunded.
-	RefundOn *refundForm `yaml:"refund_on,omitempty"`
+	RefundOn *Refund `yaml:"refund_on,omitempty"`
 	// Idempotency lets clients repeat a request without being counted again.
-	Idempotency *idempotencyForm `yaml:"idempotency,omitempty"`
+	Idempotency *Idempotency `yaml:"idempotency,omitempty"`
 	// Reject is the response to a refused request.
-	Reject rejectForm `yaml:"reject"`
+	Reject Reject `yaml:"reject"`
 	// Errors are the texts of other errors of this route, by status: 400 to 599, 4xx or 5xx.
-	Errors map[string]*errorForm `yaml:"errors,omitempty"`
+	Errors map[string]*ErrorText `yaml:"errors,omitempty"`
 }
 
 // bodyForm limits the size of request bodies.
@@ -190,8 +198,8 @@ type bodyForm struct {
 	Max size `yaml:"max" jsonschema:"required"`
 }
 
-// matchForm selects the requests of a route.
-type matchForm struct {
+// Match selects the requests of a route.
+type Match struct {
 	// Methods are one or several methods in upper case; all when not given.
 	Methods list `yaml:"methods,omitempty" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=PUT,enum=PATCH,enum=DELETE,enum=OPTIONS,enum=TRACE,enum=QUERY"`
 	// Scheme is that by which the client sent the request: that of the listener, or what a trusted proxy says in X-Forwarded-Proto; both when not given.
@@ -201,25 +209,27 @@ type matchForm struct {
 	// Path is exact, or has {parameters}, {parameters:regexp}, or ends with /*.
 	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/"`
 	// Headers that the request must have: the exact value, or * for any.
-	Headers map[string]*string `yaml:"headers,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty"`
 	// Query parameters that the request must have exactly once: the value, or * for any.
-	Query map[string]*string `yaml:"query,omitempty"`
+	Query map[string]string `yaml:"query,omitempty"`
 	// Domain is that of the descriptors that Envoy asks about at listen.decide.grpc, instead of a path.
 	Domain string `yaml:"domain,omitempty"`
 	// Descriptor has all entries of a descriptor of the domain: the exact value, a prefix that ends with *, or * for any.
-	Descriptor map[string]*string `yaml:"descriptor,omitempty"`
+	Descriptor map[string]string `yaml:"descriptor,omitempty"`
+
+	Params []string `yaml:"-"` // the names in Path, in order; "*" for /*
 }
 
-// redirectForm is a redirect.
-type redirectForm struct {
+// Redirect is a redirect.
+type Redirect struct {
 	// To is the target, a URL or a path. {host}, {path} and {query} (with its question mark) are replaced by those of the request.
 	To string `yaml:"to" jsonschema:"required"`
 	// Status is 301 or 308 (permanent), 302 or 307 (temporary), or 303 (see other, with GET); 307 and 308 preserve the method.
 	Status int `yaml:"status" jsonschema:"default=307,minimum=301,maximum=308"`
 }
 
-// respondForm is a fixed response.
-type respondForm struct {
+// Respond is a fixed response.
+type Respond struct {
 	// Status of the response.
 	Status int `yaml:"status" jsonschema:"default=200,minimum=200,maximum=599"`
 	// Body of the response.
@@ -227,91 +237,100 @@ type respondForm struct {
 	// ContentType of the body.
 	ContentType string `yaml:"content_type" jsonschema:"default=text/plain; charset=utf-8"`
 	// Additional headers of the response.
-	Headers map[string]*string `yaml:"headers,omitempty"`
+	Headers map[string]string `yaml:"headers,omitempty"`
 }
 
-// rewriteForm changes the path and header fields of requests and responses.
-type rewriteForm struct {
+// Rewrite changes the path and header fields of requests and responses.
+type Rewrite struct {
 	// StripPrefix is removed from the beginning of the path, if present.
 	StripPrefix string `yaml:"strip_prefix,omitempty" jsonschema:"pattern=^/"`
 	// AddPrefix is prepended to the path.
 	AddPrefix string `yaml:"add_prefix,omitempty" jsonschema:"pattern=^/"`
 	// Headers changes the header fields of the request to the upstream.
-	Headers *fieldsForm `yaml:"headers,omitempty"`
+	Request Fields `yaml:"headers,omitempty"`
 	// ResponseHeaders changes the header fields of the response to the client.
-	ResponseHeaders *fieldsForm `yaml:"response_headers,omitempty"`
+	Response Fields `yaml:"response_headers,omitempty"`
+
+	Host string `yaml:"-"` // of the forwarded request; empty: that of the client
 }
 
-// fieldsForm sets and removes header fields.
-type fieldsForm struct {
+// Fields sets and removes header fields.
+type Fields struct {
 	// Set headers to these values; existing ones are replaced.
-	Set map[string]*string `yaml:"set,omitempty"`
+	Set map[string]string `yaml:"set,omitempty"`
 	// Remove headers by name.
 	Remove list `yaml:"remove,omitempty"`
 }
 
-// refundForm lists the outcomes after which the permits of a request are
+// Refund lists the outcomes after which the permits of a request are
 // refunded.
-type refundForm struct {
+type Refund struct {
 	// Status of the upstream's response: 404, 5xx, 500-503.
-	Status codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty"`
 	// Errors are kinds of upstream failures.
-	Errors list `yaml:"errors,omitempty" jsonschema:"enum=timeout,enum=connect,enum=reset,enum=cut,enum=bad_response"`
+	Errors []Fault `yaml:"errors,omitempty" jsonschema:"enum=timeout,enum=connect,enum=reset,enum=cut,enum=bad_response"`
 	// Header of the upstream's response whose presence requests the refund; it is not passed on to clients.
 	Header string `yaml:"header,omitempty"`
+
+	Status Statuses `yaml:"-"`
 }
 
-// idempotencyForm lets clients repeat a request without being counted again. The upstream must support idempotency keys as well, or it
+// Idempotency lets clients repeat a request without being counted again. The upstream must support idempotency keys as well, or it
 // processes the request twice.
-type idempotencyForm struct {
+type Idempotency struct {
 	// Header with the idempotency key, which is the same in a request and its repeats; they have the same target, body and Authorization.
 	Header string `yaml:"header" jsonschema:"default=Idempotency-Key"`
 	// Life is how long a request is remembered.
 	Life duration `yaml:"life" jsonschema:"default=1d"`
 	// Repeats is how many repeats are not counted.
-	Repeats int `yaml:"repeats" jsonschema:"default=5,minimum=1,maximum=1000"`
+	Repeats int64 `yaml:"repeats" jsonschema:"default=5,minimum=1,maximum=1000"`
 }
 
-func (*keyForm) Short() string      { return "Text" }
-func (*limitForm) Short() string    { return "Named" }
-func (*normalForm) Short() string   { return "As" }
-func (*missingForm) Short() string  { return "Policy" }
-func (*planForm) Short() string     { return "Text" }
-func (*upstreamForm) Short() string { return "Text" }
-func (*targetForm) Short() string   { return "URL" }
+func (*keyForm) Short() string     { return "Text" }
+func (*limitForm) Short() string   { return "Named" }
+func (*normalForm) Short() string  { return "As" }
+func (*missingForm) Short() string { return "Policy" }
+func (*planForm) Short() string    { return "Text" }
+func (*Upstream) Short() string    { return "Text" }
+func (*targetForm) Short() string  { return "URL" }
 
 // Near returns "did you mean X?" with the choice that is nearest to word; "" if none is
 // similar.
 func Near(word string, choices []string) string { return form.Near(word, choices) }
 
-// alertsForm configures the webhook for exhausted limits.
-type alertsForm struct {
+// Alerts configures the webhook for exhausted limits.
+type Alerts struct {
 	// Webhook is the URL to which alerts are sent with POST; no alerts are sent when it is empty. It is treated as a secret.
-	Webhook secretURL `yaml:"webhook" jsonschema:"default="`
+	Webhook string `yaml:"webhook" jsonschema:"default=" hidden:"https://hidden.invalid/"`
 	// Secret signs alerts with HMAC-SHA256.
-	Secret secret `yaml:"secret" jsonschema:"default="`
+	Secret string `yaml:"secret" jsonschema:"default=" hidden:"true"`
 	// Refused raises an alert when a limit refuses this many requests within one minute, on all nodes together, or this part of those that it decides, 5% for example, and at least 10.
-	Refused threshold `yaml:"refused" jsonschema:"default=100"`
+	Threshold threshold `yaml:"refused" jsonschema:"default=100"`
 	// Used raises an alert when a key has used this part of a rate whose count is 100 or more, or of a budget. Several parts, such as [50%, 80%, 100%], raise one each, once in the window of the rate.
-	Used list `yaml:"used" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$"`
+	Parts list `yaml:"used,single" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$"`
 	// Conversion raises an alert when fewer of the requests of a key than this part, 35% for example, are returned by return_on of the limit: within its longest window, of at least as many as the rate allows. None is raised when not given.
-	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]?%$"`
+	Returned string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]?%$"`
 	// Repeat is the minimum time between alerts about the same limit.
 	Repeat duration `yaml:"repeat" jsonschema:"default=1h"`
+
+	Refused      int64   `yaml:"-"` // refusals of a limit within a minute that cause an alert, at least 1; at least 10 with RefusedShare
+	RefusedShare int64   `yaml:"-"` // percentage of a limit's decisions within a minute that must be refusals as well; 0 for any
+	Used         []int64 `yaml:"-"` // percentages, 1 to 100, ascending
+	Conversion   int64   `yaml:"-"` // percentage, 1 to 99; 0 for any
 }
 
-// reloadForm selects the source of the configuration.
-type reloadForm struct {
+// Reload selects the source of the configuration.
+type Reload struct {
 	// Source of routes, limits and everything else that can be reloaded: file is this file; redis is the configuration that weir push sends to all Weirs, and this file until something is pushed.
-	Source string `yaml:"source" jsonschema:"default=file,enum=file,enum=redis"`
+	Source Source `yaml:"source" jsonschema:"default=file,enum=file,enum=redis"`
 	// Keep is a file, relative to this one, for a copy of the pushed configuration, which is used at a start while Redis is unreachable. No copy is kept when not given.
 	Keep string `yaml:"keep" jsonschema:"default="`
 }
 
-// accessLogForm configures the access log.
-type accessLogForm struct {
+// AccessLog configures the access log.
+type AccessLog struct {
 	// Format of the lines: json, combined (that of Apache and nginx, without queries), or none.
-	Format string `yaml:"format" jsonschema:"default=json,enum=json,enum=combined,enum=none"`
+	Format LogFormat `yaml:"format" jsonschema:"default=json,enum=json,enum=combined,enum=none"`
 	// File for the access log, relative to this one, instead of standard error. SIGUSR1 reopens it, for log rotation. It does not depend on --log-level.
 	File string `yaml:"file" jsonschema:"default="`
 	// Fields of a JSON line, instead of the standard ones; standard stands for all of these. Time, level and message are always written.
@@ -320,16 +339,19 @@ type accessLogForm struct {
 	Sample int `yaml:"sample" jsonschema:"default=1,minimum=1,maximum=1000000"`
 }
 
-// tracesForm configures the export of traces (OpenTelemetry).
-type tracesForm struct {
+// Traces configures the export of traces (OpenTelemetry).
+type Traces struct {
 	// Endpoint is the URL of a collector for OTLP over HTTP; /v1/traces is added if it has no path. Tracing is off when it is empty.
 	Endpoint string `yaml:"endpoint" jsonschema:"default="`
 	// Headers for the collector, an API key for example. Values are treated as secrets.
-	Headers map[string]*secret `yaml:"headers,omitempty"`
+	Fields map[string]string `yaml:"headers,omitempty" hidden:"true"`
 	// Sample is the part of requests without a parent that is traced.
-	Sample string `yaml:"sample" jsonschema:"default=1%,pattern=^[0-9]+([.][0-9]+)?%$"`
+	Share string `yaml:"sample" jsonschema:"default=1%,pattern=^[0-9]+([.][0-9]+)?%$"`
 	// Parent selects whose traceparent is used, which determines whether a request is sampled and the parent of its spans: trusted, that of client_ip.trusted_proxies; any, that of every client; none, each request starts a trace.
-	Parent string `yaml:"parent" jsonschema:"default=trusted,enum=trusted,enum=any,enum=none"`
+	Parent TraceParent `yaml:"parent" jsonschema:"default=trusted,enum=trusted,enum=any,enum=none"`
 	// Service is the service.name of this Weir.
 	Service string `yaml:"service" jsonschema:"default=weir"`
+
+	Headers map[string]string `yaml:"-"`
+	Sample  float64           `yaml:"-"` // 0 to 1
 }

@@ -1,5 +1,7 @@
 package config
 
+import "github.com/weir-proxy/weir/proxy/key"
+
 // limitForm is a limit: one or more rates for each value of a key.
 type limitForm struct {
 	// Named is the name of a limit at the top of the file, or none to leave out those of defaults.
@@ -25,9 +27,9 @@ type limitForm struct {
 	// Cooldown is how long a key is refused after its first request, after its second, and so on, instead of a rate. It starts over after twice the last pause without a request.
 	Cooldown durations `yaml:"cooldown,omitempty"`
 	// ResetOn selects the responses of another route that reset the cooldown of the same key.
-	ResetOn *resetForm `yaml:"reset_on,omitempty"`
+	ResetOn *Reset `yaml:"reset_on,omitempty"`
 	// ReturnOn selects the responses of another route that return what was taken for the same value of another key, so that the limit counts only requests without such a response: key: country, return_on: {route: sms-verify, key: phone}.
-	ReturnOn *returnForm `yaml:"return_on,omitempty"`
+	ReturnOn *Return `yaml:"return_on,omitempty"`
 	// Conversion is the part of the requests beyond the rate that return_on must return: 35% grants for each subject with a return in the window 1.86 further requests that need not be returned. The mode is shadow unless it is given.
 	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]*%$"`
 	// StepUp challenges clients instead of refusing them: a request over the rate passes with a signed token, once, and counts at a second rate.
@@ -59,13 +61,13 @@ type limitForm struct {
 	// RedissonVersion is the oldest Redisson version of those Java programs. It selects the format of a new limiter: that of 3.17 and later is the default, earlier versions encode entries differently, and up to 3.13.2 a limiter is a fixed window, so that up to twice the rate passes across a window boundary.
 	RedissonVersion string `yaml:"redisson_version,omitempty" jsonschema:"default="`
 	// Penalty bans a key that is refused too often.
-	Penalty *penaltyForm `yaml:"penalty,omitempty"`
+	Penalty *Penalty `yaml:"penalty,omitempty"`
 	// Count selects the outcomes that stay counted; all when not given.
 	Count *countForm `yaml:"count,omitempty"`
 	// Mode of this limit; that of defaults when not given.
-	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
+	Mode Mode `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// OnStoreFailure of this limit; that of defaults when not given.
-	OnStoreFailure string `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
+	OnStoreFailure OnStoreFailure `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
 	// Expose makes this limit visible to clients; that of defaults when not given.
 	Expose *bool `yaml:"expose,omitempty"`
 }
@@ -79,22 +81,29 @@ type planForm struct {
 	List string `yaml:"list" jsonschema:"default="`
 }
 
-// resetForm selects the responses that reset a cooldown.
-type resetForm struct {
+// Reset selects the responses that reset a cooldown.
+type Reset struct {
 	// Route is the name of another route, which uses the same key.
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
-	Status codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty"`
+
+	Status Statuses  `yaml:"-"`
+	Key    *key.Spec `yaml:"-"` // the key as a limit or list of that route reads it
 }
 
-// returnForm selects the responses that return permits.
-type returnForm struct {
+// Return selects the responses that return permits.
+type Return struct {
 	// Route is the name of another route, which has a limit or a list on the same key.
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
-	Status codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty"`
 	// Key says for whom permits were taken, such as the number that a code is sent to: a response returns all permits of its value.
-	Key *keyForm `yaml:"key" jsonschema:"required"`
+	Of *keyForm `yaml:"key" jsonschema:"required"`
+
+	Status  Statuses  `yaml:"-"`
+	Subject *key.Spec `yaml:"-"` // as the route of the limit reads it
+	Key     *key.Spec `yaml:"-"` // the same, as a limit or list of the other route reads it
 }
 
 // stepUpForm lets requests over the rate of a limit pass that prove something.
@@ -121,18 +130,18 @@ type countForm struct {
 	Status codes `yaml:"status" jsonschema:"required"`
 }
 
-// penaltyForm bans a key that is refused too often.
-type penaltyForm struct {
+// Penalty bans a key that is refused too often.
+type Penalty struct {
 	// Ban is how long the limit refuses every request of the key.
 	Ban duration `yaml:"ban" jsonschema:"required"`
 	// After is the number of refusals within the longest window of the limit.
-	After int `yaml:"after" jsonschema:"default=1,minimum=1,maximum=1000000"`
+	After int64 `yaml:"after" jsonschema:"default=1,minimum=1,maximum=1000000"`
 }
 
 // jwtForm configures the verification of bearer tokens.
 type jwtForm struct {
 	// Secret of at least 32 bytes, for HS256, HS384 and HS512.
-	Secret secret `yaml:"secret" jsonschema:"default="`
+	Secret string `yaml:"secret" jsonschema:"default=" hidden:"true"`
 	// Keys are PEM files with public keys or certificates, relative to this file.
 	Keys list `yaml:"keys"`
 	// JWKS is a set of public keys: an https URL or a file, relative to this file.
@@ -179,19 +188,19 @@ type keyForm struct {
 // normalForm lists the steps of the normalization, in order.
 type normalForm struct {
 	// As is one step or several. nfkc and fold unite spellings that databases compare as equal: full-width letters, é in one or two characters, ß and ss.
-	As list `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164"`
+	As []key.Step `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164"`
 	// DefaultRegion is the country of numbers without a country code, for e164: CN.
 	DefaultRegion string `yaml:"default_region,omitempty" jsonschema:"pattern=^[A-Z][A-Z]$"`
 	// Extensions of phone numbers are refused, since they cannot receive SMS, or kept: all extensions of a number are one key; refuse when not given.
-	Extensions string `yaml:"extensions,omitempty" jsonschema:"enum=refuse,enum=keep"`
+	Extensions key.Extensions `yaml:"extensions,omitempty" jsonschema:"enum=refuse,enum=keep"`
 	// AllowTypes are the line types that e164 accepts; all when not given.
-	AllowTypes list `yaml:"allow_types,omitempty" jsonschema:"enum=mobile,enum=fixed,enum=fixed_or_mobile,enum=toll_free,enum=premium,enum=shared_cost,enum=voip,enum=pager,enum=uan,enum=voicemail,enum=personal"`
+	AllowTypes []key.LineType `yaml:"allow_types,omitempty" jsonschema:"enum=mobile,enum=fixed,enum=fixed_or_mobile,enum=toll_free,enum=premium,enum=shared_cost,enum=voip,enum=pager,enum=uan,enum=voicemail,enum=personal"`
 }
 
 // missingForm is the handling of a request without the key.
 type missingForm struct {
 	// Policy is the short form.
-	Policy string `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared"`
+	Policy key.Missing `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared"`
 
 	// Use another key instead: its name or an origin.
 	Use string `yaml:"use" jsonschema:"required"`

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -27,7 +26,7 @@ func (l *loader) ineffective(f *file) {
 		{l.Given(&f.Redis) && !l.Given(&f.Store), &f.Redis, "redis is not used: store is memory, so each node counts for itself", "write store: redis, or leave redis out"},
 		{l.Given(&f.ClientIP.Header) && len(f.ClientIP.TrustedProxies) == 0 && (f.ClientIP.Header != forwardedFor || !l.Given(&f.ClientIP.TrustedProxies)),
 			&f.ClientIP.Header, "no proxy is trusted to send this field, so all clients behind a proxy share its address", "write trusted_proxies: with the networks of the proxies, or leave header out"},
-		{l.Given(&f.Listen.TLS) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.TLS, "nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
+		{l.Given(&f.Listen.Files) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.Files, "nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
 		{l.Given(&f.Alerts) && !l.Given(&f.Alerts.Webhook) && f.Alerts.Secret == "", &f.Alerts, "no alert is sent: there is no webhook", "write webhook: with a URL, or leave alerts out"},
 		{l.Given(&f.Traces) && !l.Given(&f.Traces.Endpoint), &f.Traces, "nothing is traced: there is no endpoint", "write endpoint: with the URL of a collector, or leave traces out"},
 	} {
@@ -36,27 +35,24 @@ func (l *loader) ineffective(f *file) {
 		}
 	}
 	if l.Given(&f.Defaults.OnStoreFailure) {
-		l.warnNoStore(&f.Defaults.OnStoreFailure, Store(f.Store))
+		l.warnNoStore(&f.Defaults.OnStoreFailure, f.Store)
 	}
 }
 
-// unused remarks keys that nothing refers to, and warns of a section jwt without a key from a token.
-func (k *keys) unused(jwt *jwtForm) {
-	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
-		if !k.used[name] {
-			k.remark(k.forms[name], "nothing uses this key", "name it as key: of a limit or list, or leave it out")
+// unused reports the entries of a section that are not in used.
+func unused[F, U any](section map[string]*F, used map[string]U, report func(pointer any, what, instead string), f fault) {
+	for _, name := range form.SortedKeys(section) {
+		if _, ok := used[name]; !ok {
+			report(section[name], f.what, strings.ReplaceAll(f.instead, "NAME", name))
 		}
-	}
-	if k.tokens != nil && !k.signed {
-		k.Warn(jwt, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
 	}
 }
 
 // unconverted warns of an alert about the conversion of limits without a limit that has one.
-func (l *loader) unconverted(f *alertsForm, routes []*Route) {
+func (l *loader) unconverted(f *Alerts, routes []*Route) {
 	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
-	if l.Given(&f.Conversion) && !slices.ContainsFunc(routes, func(r *Route) bool { return slices.ContainsFunc(r.Limits, returns) }) {
-		l.Warn(&f.Conversion, "no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out")
+	if l.Given(&f.Returned) && !slices.ContainsFunc(routes, func(r *Route) bool { return slices.ContainsFunc(r.Limits, returns) }) {
+		l.Warn(&f.Returned, "no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out")
 	}
 }
 
@@ -130,8 +126,8 @@ func (l *Limit) windowsIn(window time.Duration, of limiter.Rate) int64 {
 }
 
 // warnNoStore warns of a policy for an outage of the store, at pointer, without a store that could have one.
-func (l *loader) warnNoStore(pointer *string, store Store) {
-	if *pointer == string(Deny) && store == StoreMemory {
+func (l *loader) warnNoStore(pointer *OnStoreFailure, store Store) {
+	if *pointer == Deny && store == StoreMemory {
 		l.Warn(pointer, "nothing is ever denied by it: with store: memory there is no store that could fail", "write store: redis, or leave it out")
 	}
 }
@@ -277,33 +273,33 @@ const (
 // content is part of the configuration: it is included in the hash, and the file in Files.
 // It reports whether there is content; an empty name has none, and a file that cannot be
 // read is a problem.
-func (r *loader) attach(name *string, most int64) ([]byte, bool) {
+func (l *loader) attach(name *string, most int64) ([]byte, bool) {
 	if *name == "" {
 		return nil, false
 	}
-	if r.sealed {
-		r.Wrong(name, "cannot read files from here", "leave it out")
+	if l.sealed {
+		l.Wrong(name, "cannot read files from here", "leave it out")
 		return nil, false
 	}
 	path := *name
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(r.Location(name).File), path)
+		path = filepath.Join(filepath.Dir(l.Location(name).File), path)
 	}
-	r.own[filepath.Clean(path)] = true
-	data, err := r.source.Read(path, most)
-	r.files = append(r.files, path)
+	l.own[filepath.Clean(path)] = true
+	data, err := l.source.Read(path, most)
+	l.files = append(l.files, path)
 	if errors.Is(err, ErrForeign) {
-		r.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "put it there")
+		l.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "put it there")
 		return nil, false
 	}
 	if err != nil {
-		r.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "name a file that Weir may read")
+		l.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "name a file that Weir may read")
 		return nil, false
 	}
 	if int64(len(data)) > most {
-		r.Wrong(name, fmt.Sprintf("%s is longer than %d MiB", form.Quote(*name), most>>20), "name a shorter file")
+		l.Wrong(name, fmt.Sprintf("%s is longer than %d MiB", form.Quote(*name), most>>20), "name a shorter file")
 		return nil, false
 	}
-	r.count(*name, data)
+	l.count(*name, data)
 	return data, true
 }

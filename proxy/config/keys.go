@@ -2,12 +2,10 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -21,7 +19,6 @@ const maxParts = 16
 type keys struct {
 	*loader
 	section *map[string]*keyForm
-	forms   map[string]*keyForm
 	done    map[string]*key.Spec // nil for one with a problem
 	parts   map[*key.Spec]int    // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
@@ -33,17 +30,14 @@ type keys struct {
 }
 
 func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys {
-	return &keys{loader: r, tokens: tokens, section: section, forms: *section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
+	return &keys{loader: r, tokens: tokens, section: section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
 }
 
 // all compiles the named keys.
 func (k *keys) all() map[string]*key.Spec {
-	for _, name := range slices.Sorted(maps.Keys(k.forms)) {
-		f := k.forms[name]
-		switch {
-		case !tokenSafe.MatchString(name):
-			k.WrongName(f, form.Quote(name)+" is not a valid name for a key", "begin with a letter, followed by letters, digits, _ . or -")
-		case name == key.ClientIP.String() || name == key.Global.String():
+	for _, name := range form.SortedKeys(*k.section) {
+		f := (*k.section)[name]
+		if k.checkName(f, name, "a key") && (name == key.ClientIP.String() || name == key.Global.String()) {
 			k.WrongName(f, name+" is a reserved name", "give the key another name")
 		}
 		k.named(name, f)
@@ -61,7 +55,7 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 		k.Wrong(pointer, "the key depends on itself: "+circle, "take one of them out")
 		return nil
 	}
-	f := k.forms[name]
+	f := (*k.section)[name]
 	if f.Text != "" { // phone: header:X-Phone
 		f.From, f.Text = f.Text, ""
 		if text, ok := k.Written()[&f.Text]; ok {
@@ -92,7 +86,7 @@ func (k *keys) refer(text *string) *key.Spec {
 	if *text == "" {
 		return nil // already reported
 	}
-	if _, ok := k.forms[*text]; ok {
+	if _, ok := (*k.section)[*text]; ok {
 		k.used[*text] = true
 		return k.named(*text, text)
 	}
@@ -109,7 +103,7 @@ func (k *keys) refer(text *string) *key.Spec {
 
 // longName returns the name or origin that text is short for, unless a key has that name.
 func (k *keys) longName(text string) string {
-	if _, named := k.forms[text]; named {
+	if _, named := (*k.section)[text]; named {
 		return text
 	}
 	return key.LongName(text)
@@ -122,7 +116,7 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
-	names := append(slices.Sorted(maps.Keys(k.forms)), key.ClientIP.String(), key.Global.String())
+	names := append(form.SortedKeys(*k.section), key.ClientIP.String(), key.Global.String())
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(k.open, name) }) // a key is not made of itself
 	if k.Lacks(k.section, *text) {
 		k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
@@ -137,7 +131,7 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 		return from, true
 	}
 	what, instead, _ := strings.Cut(err.Error(), "; ")
-	if _, ok := k.forms[*text]; ok {
+	if _, ok := (*k.section)[*text]; ok {
 		instead = "write the name without from: to use that key, or where its text comes from"
 	}
 	k.Wrong(text, what, instead)
@@ -201,24 +195,15 @@ func (k *keys) normalize(f *normalForm, spec *key.Spec) (ok bool) {
 	if len(f.As) == 0 && k.Valid(f) {
 		k.Wrong(f, "there is no step", "write e164, trim, lower or digits, or leave normalize out")
 	}
-	for _, step := range f.As {
-		if step != "" {
-			spec.Normalize = append(spec.Normalize, key.Step(step))
-		}
-	}
+	spec.Normalize = slices.DeleteFunc(slices.Clone(f.As), func(s key.Step) bool { return s == "" }) // already reported
 	if !slices.Contains(spec.Normalize, key.E164) {
 		if f.DefaultRegion != "" || f.Extensions != "" || k.Given(&f.AllowTypes) {
 			k.Wrong(f, "default_region, allow_types and extensions are for phone numbers", "write as: e164")
 		}
 		return true
 	}
-	types := make([]key.LineType, 0, len(f.AllowTypes))
-	for _, t := range f.AllowTypes {
-		if t != "" {
-			types = append(types, key.LineType(t))
-		}
-	}
-	phone, err := key.NewPhone(f.DefaultRegion, types, key.Extensions(f.Extensions))
+	types := slices.DeleteFunc(slices.Clone(f.AllowTypes), func(t key.LineType) bool { return t == "" }) // already reported
+	phone, err := key.NewPhone(f.DefaultRegion, types, f.Extensions)
 	if err != nil {
 		k.fault(&f.DefaultRegion, err)
 	}
@@ -229,12 +214,12 @@ func (k *keys) normalize(f *normalForm, spec *key.Spec) (ok bool) {
 // otherwise compiles on_missing or on_invalid; the default is to refuse.
 func (k *keys) otherwise(f **missingForm) (key.Missing, *key.Spec) {
 	if *f == nil {
-		*f = &missingForm{Policy: string(key.Reject)}
+		*f = &missingForm{Policy: key.Reject}
 	}
 	if m := *f; m.Use != "" {
 		return key.Use, k.refer(&m.Use)
 	} else if m.Policy != "" {
-		return key.Missing(m.Policy), nil
+		return m.Policy, nil
 	}
 	return key.Reject, nil
 }
@@ -267,12 +252,6 @@ func (k *keys) part(f *keyForm, name string) *key.Spec {
 		spec.Name = of.Name + "." + f.Part
 	}
 	return k.counted(f, spec, max(1, k.parts[of]))
-}
-
-// fault reports an error of package key, which contains what to write instead.
-func (k *keys) fault(pointer any, err error) {
-	what, instead, _ := strings.Cut(err.Error(), "; ")
-	k.Wrong(pointer, what, instead)
 }
 
 // join compiles a joined key.
@@ -320,27 +299,26 @@ func (k *keys) counted(pointer any, spec *key.Spec, parts int) *key.Spec {
 
 // tokens makes what verifies tokens; nil when nothing is said of them.
 // Files are named relative to the main file. Nothing is opened.
-func (r *loader) tokens(f *jwtForm) *key.Tokens {
+func (l *loader) tokens(f *jwtForm) *key.Tokens {
 	if f == nil || f.Secret == "" && len(f.Keys) == 0 && f.JWKS == "" {
 		return nil
 	}
 	c := key.TokenConfig{
 		Secret: []byte(f.Secret), Methods: f.Methods, Issuer: f.Issuer, Audience: f.Audience,
-		JWKS: f.JWKS, Leeway: time.Duration(f.Leeway),
+		JWKS: f.JWKS, Leeway: f.Leeway,
 	}
 	for i := range f.Keys {
-		c.Files = append(c.Files, r.opens(&f.Keys[i]))
+		c.Files = append(c.Files, l.opens(&f.Keys[i]))
 	}
 	if f.JWKS != "" && !strings.Contains(f.JWKS, "://") {
-		c.JWKS = r.opens(&f.JWKS)
+		c.JWKS = l.opens(&f.JWKS)
 	}
 	tokens, err := key.NewTokens(c)
 	if err != nil {
-		what, instead, _ := strings.Cut(err.Error(), "; ")
-		r.Wrong(f, what, instead)
+		l.fault(f, err)
 		return nil
 	}
-	r.verifiers = append(r.verifiers, tokens)
+	l.verifiers = append(l.verifiers, tokens)
 	return tokens
 }
 
@@ -348,7 +326,7 @@ func (r *loader) tokens(f *jwtForm) *key.Tokens {
 const unbounded = "none"
 
 // newKeys parses new_keys; the zero Rate means no limit.
-func (r *loader) newKeys(text *string) limiter.Rate {
+func (l *loader) newKeys(text *string) limiter.Rate {
 	if *text == "" || *text == unbounded {
 		return limiter.Rate{} // or already reported
 	}
@@ -358,7 +336,7 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 	}
 	if err != nil {
 		what, instead, _ := strings.Cut(err.Error(), "; ")
-		r.Wrong(text, what, instead+", or "+unbounded)
+		l.Wrong(text, what, instead+", or "+unbounded)
 		return limiter.Rate{}
 	}
 	return rate
@@ -366,7 +344,7 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 
 // newKeysOf compiles new_keys of a route, and its mode.
 func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
-	mode := Mode(cmp.Or(f.Mode, r.defaults.Mode))
+	mode := cmp.Or(f.Mode, r.defaults.Mode)
 	if !r.Given(&f.NewKeys) {
 		return r.defaultNewKeys, mode
 	}

@@ -73,6 +73,8 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 // compile compiles the limit of one form.
 func (l *limits) compile(f *limitForm) *Limit {
 	l.read = nil
+	l.combine(f, limitRules())
+	l.ownAlgorithm(f)
 	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
 	if f.Expose == nil {
 		expose := l.defaults.Expose && !l.Given(&f.Budget) // nobody's money is shown without being asked for
@@ -85,8 +87,8 @@ func (l *limits) compile(f *limitForm) *Limit {
 		Cost:           l.cost(f),
 		Penalty:        l.penalty(f),
 		Count:          l.count(f.Count),
-		Mode:           Mode(l.mode(f)),
-		OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
+		Mode:           l.mode(f),
+		OnStoreFailure: f.OnStoreFailure,
 		Expose:         *f.Expose,
 		Position:       l.Location(f).Position,
 	}
@@ -124,40 +126,11 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 	case l.Given(&f.Budget):
 		l.budget(f, limit)
 	default:
-		if l.Given(&f.Price) {
-			l.Wrong(&f.Price, "there is no budget", "write budget: beside it, for example [400/1d]")
-		}
 		limit.Rates = l.rates(rateFields{f, &f.Rate, &f.Rates}, limit, "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
 		l.algorithm(f, limit)
 		l.distinct(f, limit)
 		l.overrides(f, limit)
 		l.plans(f, limit)
-	}
-	if !l.Given(&f.Cooldown) && l.Given(&f.ResetOn) {
-		l.Wrong(&f.ResetOn, "there is no cooldown to reset", "write cooldown: in place of a rate, or leave reset_on out")
-	}
-}
-
-// without notes a problem for each of the named fields that is given beside what, and for an algorithm:
-// what is one itself.
-func (l *limits) without(f *limitForm, what string, names ...string) {
-	l.apart(f, what, names...)
-	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
-		l.Wrong(&f.Algorithm, what+" is a separate algorithm", "leave algorithm out")
-	}
-}
-
-// apart notes a problem for each of the named fields that is given beside what: a limit cannot have
-// both.
-func (l *limits) apart(f *limitForm, what string, names ...string) {
-	fields := map[string]any{
-		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides, "plans": &f.Plans, "plan": &f.Plan, "budget": &f.Budget,
-		"burst": &f.Burst, "return_on": &f.ReturnOn, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "wait": &f.Wait, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
-	}
-	for _, name := range names {
-		if l.Given(fields[name]) {
-			l.Wrong(fields[name], what+" cannot be combined with "+name, "write a separate limit for it")
-		}
 	}
 }
 
@@ -279,8 +252,7 @@ func (l *limits) parse(texts []*string, limit *Limit) []limiter.Rate {
 		}
 		rate, err := limit.rate(*text)
 		if err != nil {
-			what, instead, _ := strings.Cut(err.Error(), "; ")
-			l.Wrong(text, what, instead)
+			l.fault(text, err)
 			continue
 		}
 		if i := slices.IndexFunc(made, func(r limiter.Rate) bool { return r.Window == rate.Window }); i >= 0 {
@@ -317,18 +289,15 @@ const (
 // wait reads how long requests may wait for a permit, and how many.
 func (l *limits) wait(f *limitForm, mode Mode) (most time.Duration, waiting int) {
 	switch {
-	case !l.Given(&f.Wait) && l.Given(&f.MaxWaiting):
-		l.Wrong(&f.MaxWaiting, "max_waiting needs wait", "write wait: beside it, for example 500ms, or leave max_waiting out")
 	case !l.Given(&f.Wait):
 		return 0, 0
-	case l.Given(&f.Concurrent):
-		l.Wrong(&f.Wait, "it is unknown when requests in progress will end", "write max_connections and queue for the upstream, or leave wait out")
-	case time.Duration(f.Wait) > longestWait:
+	case l.Given(&f.Concurrent): // already reported
+	case f.Wait > longestWait:
 		l.Wrong(&f.Wait, "is longer than clients wait", "write at most 1m")
 	case mode != Enforce:
 		l.Warn(&f.Wait, "wait has no effect while mode is "+string(mode), "leave it out until the mode is enforce")
 	}
-	return time.Duration(f.Wait), cmp.Or(f.MaxWaiting, crowd)
+	return f.Wait, cmp.Or(f.MaxWaiting, crowd)
 }
 
 // A Limit is a limit with one or more rates, applied to each value of its key.
@@ -367,13 +336,6 @@ type Limit struct {
 	Position   Position
 
 	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one
-}
-
-// A Reset selects the responses of a route that reset the cooldown of the same key.
-type Reset struct {
-	Route  string    // another route
-	Key    *key.Spec // the key as a limit or list of that route reads it
-	Status Statuses
 }
 
 // A Cost is the origin of the number of permits that a request takes.

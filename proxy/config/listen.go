@@ -8,75 +8,28 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
-
-// Listen configures the listeners for clients.
-type Listen struct {
-	HTTP          string // host:port; the port may be 0; "" for none
-	HTTPS         string // like HTTP; at least one is not none
-	TLS           []Pair // at least one if HTTPS is set and ACME is nil
-	ACME          *ACME  // nil for none
-	H2C           bool   // HTTP/2 without TLS
-	RedirectHTTPS bool   // of requests without TLS
-	HTTPSPort     int    // the port that clients use; 0: that of HTTPS
-	ProxyProtocol []netip.Prefix
-	Timeouts      ListenTimeouts
-	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
-	MaxBuffered   int64 // bytes of all bodies buffered for keys; at least 1 MiB
-	ReusePort     bool  // SO_REUSEPORT
-	Drain         Drain
-	Decide        *Decide // nil for none
-}
-
-// Drain configures the shutdown: readiness fails for Delay, which may be 0, while
-// connections are still accepted; then requests in progress may take Within, above 0.
-type Drain struct{ Delay, Within time.Duration }
-
-// A Pair is a certificate and its key: paths of PEM files, which have not been
-// opened.
-type Pair struct{ Cert, Key string }
 
 // An address is host:port; the host is empty for all addresses of the machine.
 // The zero address is one that has a problem.
 type address struct{ host, port string }
 
 // listen makes the bounds of what clients may do.
-func (r *loader) listen(f *listenForm) Listen {
+func (l *loader) listen(f *Listen) Listen {
 	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
-	if r.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
-		r.Wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
+	if l.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
+		l.Wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
 	}
-	if r.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
-		r.Wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
+	if l.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
+		l.Wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
 	}
-	return Listen{
-		HTTP:  listenAddress(f.HTTP),
-		HTTPS: listenAddress(f.HTTPS),
-		TLS:   r.pairs(f),
-		ACME:  r.acme(f),
-		H2C:   f.H2C,
-
-		RedirectHTTPS: f.RedirectHTTPS,
-		HTTPSPort:     f.HTTPSPort,
-
-		ProxyProtocol: r.networks(f.ProxyProtocol),
-
-		MaxHeader:   int64(f.MaxHeader),
-		MaxBuffered: int64(f.MaxBuffered),
-		ReusePort:   f.ReusePort,
-		Decide:      r.decide(f.Decide),
-		Drain:       Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
-		Timeouts: ListenTimeouts{
-			Handshake: time.Duration(f.Timeouts.Handshake),
-			Header:    time.Duration(f.Timeouts.Header),
-			Body:      time.Duration(f.Timeouts.Body),
-			Write:     time.Duration(f.Timeouts.Write),
-			Idle:      time.Duration(f.Timeouts.Idle),
-		},
-	}
+	l.warnTrust(f.ProxyProtocol)
+	made := *f
+	made.HTTP, made.HTTPS, made.Decide = listenAddress(f.HTTP), listenAddress(f.HTTPS), l.decide(f.Decide)
+	made.Files, made.TLS, made.ACME = nil, l.pairs(f), l.acme(f)
+	return made
 }
 
 // none is what is written for an address that is not listened on.
@@ -91,23 +44,23 @@ func listenAddress(addr string) string {
 }
 
 // pairs are the files of all certificates, the one for every client first.
-func (r *loader) pairs(l *listenForm) []Pair {
-	f := l.TLS
+func (l *loader) pairs(of *Listen) []Pair {
+	f := of.Files
 	if f == nil {
 		return nil
 	}
-	pair := r.opensPair
-	if listenAddress(l.HTTPS) == "" {
-		pair = func(cert, key *string) Pair { return Pair{r.relative(*cert), r.relative(*key)} } // nobody is shown it
+	pair := l.opensPair
+	if listenAddress(of.HTTPS) == "" {
+		pair = func(cert, key *string) Pair { return Pair{l.relative(*cert), l.relative(*key)} } // nobody is shown it
 	}
 	var pairs []Pair
 	switch {
 	case f.Cert != "" && f.Key != "":
 		pairs = append(pairs, pair(&f.Cert, &f.Key))
 	case f.Cert != "" || f.Key != "":
-		r.Wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
-	case f.ACME == nil && r.Valid(f):
-		r.Wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
+		l.Wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
+	case f.ACME == nil && l.Valid(f):
+		l.Wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
 	}
 	for _, p := range f.More {
 		if p != nil {
@@ -118,39 +71,58 @@ func (r *loader) pairs(l *listenForm) []Pair {
 }
 
 // relative is path, relative to the main file.
-func (r *loader) relative(path string) string {
+func (l *loader) relative(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
-	if r.home != "" {
-		return filepath.Join(r.home, path)
+	if l.home != "" {
+		return filepath.Join(l.home, path)
 	}
-	return filepath.Join(filepath.Dir(r.files[0]), path)
+	return filepath.Join(filepath.Dir(l.files[0]), path)
 }
 
 // listeners checks that all listeners can stand side by side, that HTTPS has a
-// certificate, and that the admin listener is not open to everybody.
-func (r *loader) listeners(f *file) {
-	clients := r.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
-	secure := r.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
-	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
+// certificate, and that the admin listeners are not open to everybody.
+func (l *loader) listeners(f *file) {
+	l.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
+	l.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
+	admin := l.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
-	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && r.Valid(&f.Listen.Decide):
-		r.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
-	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && !r.Given(&f.Listen.TLS) && r.Valid(&f.Listen.HTTPS):
-		r.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
+	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && l.Valid(&f.Listen.Decide):
+		l.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
+	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && !l.Given(&f.Listen.Files) && l.Valid(&f.Listen.HTTPS):
+		l.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
-	r.httpsRedirect(f)
-	if secure.clashes(clients) {
-		r.Wrong(&f.Listen.HTTPS, "listens where listen.http does", "use another port")
+	l.httpsRedirect(f)
+	adminSecure := l.address(&f.Admin.HTTPS, listenAddress(f.Admin.HTTPS))
+	if adminSecure.port != "" && listenAddress(f.Listen.HTTPS) == "" && l.Valid(&f.Listen.HTTPS) {
+		l.Wrong(&f.Admin.HTTPS, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
 	}
-	switch {
-	case admin.clashes(clients):
-		r.Wrong(&f.Admin.HTTP, "listens where listen.http does", "use another port")
-	case admin.clashes(secure):
-		r.Wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
+	l.besideEachOther(f)
+	l.requireToken(&f.Admin.HTTP, admin, &f.Admin)
+	l.requireToken(&f.Admin.HTTPS, adminSecure, &f.Admin)
+}
+
+// besideEachOther checks that no two listeners have the same address. The later field is reported.
+func (l *loader) besideEachOther(f *file) {
+	type place struct {
+		name string
+		at   *string
 	}
-	r.requireToken(&f.Admin.HTTP, admin, &f.Admin)
+	places := []place{{"listen.http", &f.Listen.HTTP}, {"listen.https", &f.Listen.HTTPS}, {"admin.http", &f.Admin.HTTP}, {"admin.https", &f.Admin.HTTPS}}
+	if d := f.Listen.Decide; d.listens() {
+		places = append(places, place{"listen.decide.http", &d.HTTP}, place{"listen.decide.grpc", &d.GRPC})
+	}
+	for i, p := range places {
+		for _, other := range places[:i] {
+			if parseAddress(*p.at).clashes(parseAddress(*other.at)) {
+				l.Wrong(p.at, "listens where "+other.name+" does", "use another port")
+				if p.name == "admin.http" {
+					break // the two others stand in one section
+				}
+			}
+		}
+	}
 }
 
 // httpsRedirect checks that there is something to redirect, and somewhere to redirect it to.
@@ -171,21 +143,21 @@ func (l *loader) httpsRedirect(f *file) {
 // address checks that text is host:port. It says nothing of an empty text,
 // which is a problem already, and never repeats the text: it may hold a
 // password.
-func (r *loader) address(pointer any, text string) address {
+func (l *loader) address(pointer any, text string) address {
 	if text == "" {
 		return address{}
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || strings.Contains(text, "://") {
-		r.Wrong(pointer, "not host:port", meantAddress(r.Location(pointer).Path, text))
+		l.Wrong(pointer, "not host:port", meantAddress(l.Location(pointer).Path, text))
 		return address{}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		r.Wrong(pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080")
+		l.Wrong(pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080")
 		return address{}
 	}
 	if host != "" && !form.IsHost(host) {
-		r.Wrong(pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080")
+		l.Wrong(pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080")
 		return address{}
 	}
 	return address{host, port}

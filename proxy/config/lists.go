@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -59,16 +58,14 @@ type lists struct {
 func newLists(r *loader, k *keys, literals literals, section *map[string]*listForm) *lists {
 	forms := *section
 	l := &lists{loader: r, keys: k, literals: literals, section: section, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
-	for _, name := range slices.Sorted(maps.Keys(forms)) {
+	for _, name := range form.SortedKeys(forms) {
 		l.byName[name] = l.make(name, forms[name])
 	}
 	return l
 }
 
 func (l *lists) make(name string, f *listForm) *List {
-	if !tokenSafe.MatchString(name) {
-		l.WrongName(f, form.Quote(name)+" is not a valid name for a list", "begin with a letter, followed by letters, digits, _ . or -")
-	}
+	l.checkName(f, name, "a list")
 	if l.Given(&f.Values) == (f.File != "") && l.Valid(f) {
 		l.Wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
 	}
@@ -228,22 +225,13 @@ func (l *lists) refer(names list, i int) *List {
 	case name == "":
 		return nil // already reported
 	case !ok && l.Lacks(l.section, name):
-		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, slices.Sorted(maps.Keys(l.byName))), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
+		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.byName)), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
 	case slices.Index(names, name) < i:
 		l.Wrong(&names[i], name+" is given twice", "write it once")
 		found = nil
 	}
 	l.used[name] = true
 	return found
-}
-
-// unused warns of lists that do nothing.
-func (l *lists) unused() {
-	for _, name := range slices.Sorted(maps.Keys(l.forms)) {
-		if !l.used[name] {
-			l.Warn(l.forms[name], "no route has this list", "name it under lists: of a route or of defaults")
-		}
-	}
 }
 
 var (

@@ -142,9 +142,9 @@ func exampleAddress(path string) (host, port string) {
 }
 
 // failed returns all problems, in order: first those of decoding, from which others may follow.
-func (r *loader) failed() Problems {
-	all := r.Problems()
-	return append(form.Arrange(all[:r.decoded], r.files), form.Arrange(all[r.decoded:], r.files)...)
+func (l *loader) failed() Problems {
+	all := l.Problems()
+	return append(form.Arrange(all[:l.decoded], l.files), form.Arrange(all[l.decoded:], l.files)...)
 }
 
 // remark notes something about the value at pointer that does no harm, and may be meant.
@@ -155,37 +155,37 @@ func (l *loader) remark(pointer any, what, instead string) {
 
 // open reads the file at path; id identifies its content in the hash. It returns nil if the
 // file could not be decoded.
-func (r *loader) open(path, id string) *file {
-	data, err := r.source.Read(path, form.MaxSize)
+func (l *loader) open(path, id string) *file {
+	data, err := l.source.Read(path, form.MaxSize)
 	if err != nil {
-		r.files = append(r.files, path)
-		r.Add(form.Location{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
+		l.files = append(l.files, path)
+		l.Add(form.Location{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
 		return nil
 	}
-	return r.read(path, id, data)
+	return l.read(path, id, data)
 }
 
 // read decodes the content of one file. It returns nil if the content is empty or too
 // large.
-func (r *loader) read(name, id string, data []byte) *file {
-	r.files = append(r.files, name)
-	root := r.Parse(name, data)
+func (l *loader) read(name, id string, data []byte) *file {
+	l.files = append(l.files, name)
+	root := l.Parse(name, data)
 	if root == nil {
 		return nil
 	}
-	count(r.hash, id, data)
-	count(r.common, id, shared(root, data))
+	count(l.hash, id, data)
+	count(l.common, id, shared(root, data))
 	main := &file{}
-	if !r.Decode(name, root, main) {
+	if !l.Decode(name, root, main) {
 		return nil
 	}
 	return main
 }
 
 // count adds data to the hashes.
-func (r *loader) count(id string, data []byte) {
-	count(r.hash, id, data)
-	count(r.common, id, data)
+func (l *loader) count(id string, data []byte) {
+	count(l.hash, id, data)
+	count(l.common, id, data)
 }
 
 func count(h hash.Hash, id string, data []byte) {
@@ -231,20 +231,11 @@ var schema []byte
 // Load accepts is valid under it; what is valid may still be refused.
 func Schema() []byte { return bytes.Clone(schema) }
 
-// An ErrorText is what Weir answers with a status from 400 to 599, other than a refusal by a limit.
-// The placeholders are {retry_after}, {request_id} and {status}, in Headers also {origin}.
-type ErrorText struct {
-	Detail      string            // detail of the problem document, if Body is empty; may be empty
-	Headers     map[string]string // by canonical name
-	Body        string            // instead of a problem document; may be empty
-	ContentType string            // of Body
-}
-
 // errorStatus matches a status or a class of statuses.
 var errorStatus = regexp.MustCompile(`^([45])([0-9]{2}|xx)$`)
 
 // errors compiles the texts of errors by their status. A status comes before a class.
-func (l *loader) errors(forms map[string]*errorForm) map[int]ErrorText {
+func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
 	if len(forms) == 0 {
 		return nil
 	}
@@ -260,8 +251,8 @@ func (l *loader) errors(forms map[string]*errorForm) map[int]ErrorText {
 			l.WrongName(f, "429 is the answer of limits", "write reject: in the route")
 			continue
 		}
-		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
-		text := ErrorText{r.Detail, r.Headers, r.Body, r.ContentType}
+		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
+		text := ErrorText{Detail: r.Detail, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType}
 		if status, err := strconv.Atoi(name); err == nil {
 			made[status] = text
 			continue
@@ -366,7 +357,7 @@ func clearNode(n *yaml.Node, size int) {
 
 // include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
 // be read.
-func (r *loader) include(path string, main *file) (whole bool) {
+func (l *loader) include(path string, main *file) (whole bool) {
 	whole = true
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)
@@ -378,15 +369,15 @@ func (r *loader) include(path string, main *file) (whole bool) {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(dir, pattern)
 		}
-		r.globs = append(r.globs, pattern)
-		matches, err := r.source.Glob(pattern)
+		l.globs = append(l.globs, pattern)
+		matches, err := l.source.Glob(pattern)
 		switch {
 		case err != nil:
 			whole = false
-			r.Wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
+			l.Wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
 		case len(matches) == 0 && !strings.ContainsAny(pattern, "*?["):
 			whole = false
-			r.Wrong(&main.Include[i], "there is no such file", "name a file that exists, or a pattern with *")
+			l.Wrong(&main.Include[i], "there is no such file", "name a file that exists, or a pattern with *")
 		}
 		for _, match := range matches {
 			if read[match] {
@@ -397,33 +388,33 @@ func (r *loader) include(path string, main *file) (whole bool) {
 			if err != nil {
 				id = match
 			}
-			part := r.open(match, id)
+			part := l.open(match, id)
 			if part == nil {
 				whole = false
 				continue
 			}
-			r.merge(main, part)
+			l.merge(main, part)
 		}
 	}
 	return whole
 }
 
 // merge adds what an included file has to main.
-func (r *loader) merge(main, part *file) {
+func (l *loader) merge(main, part *file) {
 	v := reflect.ValueOf(part).Elem()
 	for i := range v.NumField() {
 		switch name := form.FieldName(v.Type().Field(i)); name {
 		case "keys", "lists", "limits", "upstreams", "routes":
 		default:
-			if pointer := v.Field(i).Addr().Interface(); r.Given(pointer) {
-				r.WrongName(pointer, "has no place in an included file", "move it to "+r.files[0])
+			if pointer := v.Field(i).Addr().Interface(); l.Given(pointer) {
+				l.WrongName(pointer, "has no place in an included file", "move it to "+l.files[0])
 			}
 		}
 	}
-	add(r, &main.Keys, part.Keys)
-	add(r, &main.Lists, part.Lists)
-	add(r, &main.Limits, part.Limits)
-	add(r, &main.Upstreams, part.Upstreams)
+	add(l, &main.Keys, part.Keys)
+	add(l, &main.Lists, part.Lists)
+	add(l, &main.Limits, part.Limits)
+	add(l, &main.Upstreams, part.Upstreams)
 	main.Routes = append(main.Routes, part.Routes...)
 }
 

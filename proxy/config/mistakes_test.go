@@ -157,7 +157,7 @@ func TestLoad_SaysWhereAFieldBelongs(t *testing.T) {
 	visit = func(of reflect.Type) {
 		for i := range of.NumField() {
 			homes[form.FieldName(of.Field(i))]++
-			if sub := formOf(of.Field(i).Type); sub != nil {
+			if sub := formOf(of.Field(i)); sub != nil {
 				visit(sub)
 			}
 		}

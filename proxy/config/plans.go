@@ -1,7 +1,6 @@
 package config
 
 import (
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -44,10 +43,9 @@ func (l *limits) plans(f *limitForm, limit *Limit) {
 		return
 	}
 	limit.Plans = map[string][]limiter.Rate{}
-	for _, name := range slices.Sorted(maps.Keys(f.Plans)) {
+	for _, name := range form.SortedKeys(f.Plans) {
 		texts := f.Plans[name]
-		if !tokenSafe.MatchString(name) {
-			l.WrongName(texts, form.Quote(name)+" is not a valid name for a plan", "begin with a letter, followed by letters, digits, _ . or -")
+		if !l.checkName(texts, name, "a plan") {
 			continue
 		}
 		if len(*texts) == 1 && (*texts)[0] == unlimited {
@@ -93,7 +91,7 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 	}
 	spec := &key.Spec{Name: "plan", From: from, Tokens: l.keys.tokens, OnMissing: key.Skip, OnInvalid: key.Skip}
 	if err := spec.Check(); err != nil {
-		l.keys.fault(text, err)
+		l.fault(text, err)
 	}
 	return &PlanSource{Name: spec}
 }
@@ -116,7 +114,7 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 	list := l.planLists[i].list
 	for _, name := range list.Names() {
 		if _, ok := limit.Plans[name]; !ok {
-			l.Warn(&f.Plan.List, "keys of the plan "+name+" have the limit's own rates: it is not under plans", form.Near(name, slices.Sorted(maps.Keys(limit.Plans))))
+			l.Warn(&f.Plan.List, "keys of the plan "+name+" have the limit's own rates: it is not under plans", form.Near(name, form.SortedKeys(limit.Plans)))
 		}
 	}
 	return list
@@ -128,7 +126,7 @@ func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
 		slices.ContainsFunc(limit.Key.Origins(), func(o key.Origin) bool { return o.Source.IsSigned() }) {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(limit.Plans)) {
+	for _, name := range form.SortedKeys(limit.Plans) {
 		for _, rate := range limit.Plans[name] {
 			if i := slices.IndexFunc(limit.Rates, func(own limiter.Rate) bool { return own.Window == rate.Window && own.Count > rate.Count }); i >= 0 {
 				l.Warn(&f.Plan.Text, "a client of the plan "+name+" that sends no token has "+limit.Rates[i].String()+" instead of "+rate.String(),
@@ -155,7 +153,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 	}
 	limit.Overrides = map[limiter.Key][]limiter.Rate{}
 	first := map[limiter.Key]string{}
-	for _, value := range slices.Sorted(maps.Keys(f.Overrides)) {
+	for _, value := range form.SortedKeys(f.Overrides) {
 		texts := f.Overrides[value]
 		l.values = append(l.values, Value{limit: f, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
 		own := l.override(texts, limit)

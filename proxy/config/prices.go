@@ -3,10 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -52,11 +50,9 @@ func (l *Limit) RateText(r limiter.Rate) string {
 // prices compiles the lists of prices.
 func (l *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Prices {
 	all := map[string]*Prices{}
-	for _, name := range slices.Sorted(maps.Keys(forms)) {
+	for _, name := range form.SortedKeys(forms) {
 		f := forms[name]
-		if !tokenSafe.MatchString(name) {
-			l.WrongName(f, form.Quote(name)+" is not a valid name for prices", "begin with a letter, followed by letters, digits, _ . or -")
-		}
+		l.checkName(f, name, "prices")
 		p := &Prices{Name: name, Unit: f.Unit, Decimals: f.Decimals, File: "prices." + name}
 		if f.Key != nil {
 			if p.Key = keys.use(f.Key); p.Key != nil && p.Key.Phone == nil {
@@ -83,12 +79,11 @@ func (l *loader) readPrices(f *pricesForm, p *Prices) {
 		rows := strings.ReplaceAll(strings.Join(f.Rows, "\x00"), "\n", " ") // each in one line
 		p.Table, problems = key.ParsePrices(strings.ReplaceAll(rows, "\x00", "\n"), f.Decimals)
 		for _, problem := range problems {
-			what, instead, _ := strings.Cut(problem.Err.Error(), "; ")
 			if len(f.Rows) == 0 {
-				l.Wrong(&f.Rows, what, instead)
+				l.fault(&f.Rows, problem.Err)
 				return
 			}
-			l.Wrong(&f.Rows[problem.Line-1], what, instead)
+			l.fault(&f.Rows[problem.Line-1], problem.Err)
 		}
 		return
 	}
@@ -102,10 +97,6 @@ func (l *loader) readPrices(f *pricesForm, p *Prices) {
 
 // budget compiles a limit of money: its rates are amounts, and its requests cost what their numbers do.
 func (l *limits) budget(f *limitForm, limit *Limit) {
-	l.without(f, "a budget", "rate", "rates", "concurrent", "distinct", "cooldown", "burst", "redisson_name", "redisson_version")
-	if l.Given(&f.ReturnOn) {
-		l.Wrong(&f.ReturnOn, "a budget is spent when the message is sent: a used code returns no money", "leave it out, or write a separate limit for it")
-	}
 	limit.Algorithm, _ = limiter.ParseAlgorithm("sliding_log") // exact, for half of what others cost
 	switch limit.Prices = l.routes.prices[f.Price]; {
 	case f.Price == "":

@@ -12,22 +12,10 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
-
-// A Reject is the response to a request refused by a limit. Detail, Body and the values of
-// Headers may contain the placeholders {retry_after}, {limit} and {request_id}, the values of Headers also {origin}.
-type Reject struct {
-	Status      int               // 400 to 599
-	Detail      string            // detail of the problem document, if Body is empty
-	Headers     map[string]string // by canonical name; never one that Weir sets itself
-	Body        string            // instead of a problem document; may be empty
-	ContentType string            // of Body
-}
 
 var (
 	// braces matches placeholders in plain text, and everything that looks like one.
@@ -39,8 +27,8 @@ var (
 	htmlBegins = regexp.MustCompile(`(?i)^\s*<(!doctype\s+html|html)[\s>]`)
 )
 
-func (r *routes) reject(f *rejectForm) Reject {
-	made := r.texts(texts{&f.Detail, &f.Body, &f.ContentType, f.Headers, []string{"{retry_after}", "{limit}", "{request_id}"}})
+func (r *routes) reject(f *Reject) Reject {
+	made := r.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{limit}", "{request_id}"}})
 	made.Status = f.Status
 	return made
 }
@@ -48,13 +36,13 @@ func (r *routes) reject(f *rejectForm) Reject {
 // texts are the fields of a response with placeholders.
 type texts struct {
 	detail, body, contentType *string
-	headers                   map[string]*string
+	headers                   *map[string]string
 	placeholders              []string // those that it may have
 }
 
 // texts compiles the texts of a response.
 func (l *loader) texts(t texts) Reject {
-	l.placeholders(t, t.detail, braces)
+	l.placeholders(t, t.detail, *t.detail, braces)
 	if *t.body == "" && l.Given(t.contentType) {
 		l.Wrong(t.contentType, "there is no body", "write body: beside it, or leave it out")
 	}
@@ -62,41 +50,21 @@ func (l *loader) texts(t texts) Reject {
 	if made.Body != "" {
 		made.ContentType = cmp.Or(*t.contentType, "text/plain; charset=utf-8")
 	}
-	l.placeholders(t, t.body, words)
+	l.placeholders(t, t.body, *t.body, words)
 	if !l.Given(t.contentType) {
 		l.warnPlain(t.body)
 	}
-	kind, _, err := mime.ParseMediaType(cmp.Or(*t.contentType, "text/plain"))
-	switch {
-	case err != nil || !strings.Contains(kind, "/"):
-		l.Wrong(t.contentType, form.Quote(*t.contentType)+" is not a media type", "write for example application/json")
-	case made.Body != "" && jsonType(kind):
+	if kind := l.mediaType(t.contentType); made.Body != "" && jsonType(kind) {
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a", "{status}", "400").Replace(made.Body)
 		if !json.Valid([]byte(sample)) && l.Valid(t.body) {
 			l.Wrong(t.body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
 		}
 	}
 	t.placeholders = append(t.placeholders, "{origin}") // which stands in no text for people
-	for _, name := range form.SortedKeys(t.headers) {
-		value := t.headers[name]
-		canonical := http.CanonicalHeaderKey(name)
-		_, doubled := made.Headers[canonical]
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			l.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-Reason")
-		case slices.Contains(ownFields(), canonical):
-			l.WrongName(value, canonical+" is set by Weir itself", "leave it out")
-		case doubled:
-			l.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
-		case !httpguts.ValidHeaderFieldValue(*value):
-			l.Wrong(value, "cannot be sent in a header", "write plain characters")
-		}
-		l.placeholders(t, value, braces)
-		if made.Headers == nil {
-			made.Headers = map[string]string{}
-		}
-		made.Headers[canonical] = *value
+	for _, name := range form.SortedKeys(*t.headers) {
+		l.placeholders(t, form.Entry{Of: t.headers, Name: name}, (*t.headers)[name], braces)
 	}
+	made.Headers = l.headers(t.headers, "X-Reason", reserved{names: ownFields()})
 	return made
 }
 
@@ -111,13 +79,22 @@ func (l *loader) warnPlain(body *string) {
 }
 
 // placeholders checks that all placeholders in a text exist.
-func (l *loader) placeholders(t texts, text *string, allowed *regexp.Regexp) {
-	for _, m := range allowed.FindAllString(*text, -1) {
+func (l *loader) placeholders(t texts, pointer any, text string, allowed *regexp.Regexp) {
+	for _, m := range allowed.FindAllString(text, -1) {
 		if !slices.Contains(t.placeholders, m) {
 			last := len(t.placeholders) - 1
-			l.Wrong(text, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, "+strings.Join(t.placeholders[1:last], ", ")+" or "+t.placeholders[last]+", and no other braces")
+			l.Wrong(pointer, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, "+strings.Join(t.placeholders[1:last], ", ")+" or "+t.placeholders[last]+", and no other braces")
 		}
 	}
+}
+
+// mediaType returns a media type without its parameters; it may be empty.
+func (l *loader) mediaType(text *string) string {
+	kind, _, err := mime.ParseMediaType(*text)
+	if *text != "" && (err != nil || !strings.Contains(kind, "/")) {
+		l.Wrong(text, form.Quote(*text)+" is not a media type", "write for example application/json")
+	}
+	return kind
 }
 
 // jsonType reports whether a media type, without parameters, is JSON.
@@ -133,50 +110,21 @@ func ownFields() []string {
 	}
 }
 
-func (r *routes) respond(f *respondForm) *Respond {
+func (r *routes) respond(f *Respond) *Respond {
 	if f == nil {
 		return nil
 	}
 	if f.Body != "" && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, f.Status) {
 		r.Wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
 	}
-	if kind, _, err := mime.ParseMediaType(f.ContentType); f.ContentType != "" && (err != nil || !strings.Contains(kind, "/")) {
-		r.Wrong(&f.ContentType, form.Quote(f.ContentType)+" is not a media type", "write for example application/json")
-	}
+	r.mediaType(&f.ContentType)
 	if !r.Given(&f.ContentType) {
 		r.warnPlain(&f.Body)
 	}
-	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
-	for _, name := range form.SortedKeys(f.Headers) {
-		value := f.Headers[name]
-		canonical := http.CanonicalHeaderKey(name)
-		_, doubled := made.Headers[canonical]
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case canonical == "Content-Type":
-			r.WrongName(value, "Content-Type has a field of its own", "write content_type: beside headers:")
-		case responseFields().has(canonical) || canonical == "Date":
-			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
-		case doubled:
-			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
-		case !httpguts.ValidHeaderFieldValue(*value):
-			r.Wrong(value, "cannot be sent in a header", "write plain characters")
-		}
-		if made.Headers == nil {
-			made.Headers = map[string]string{}
-		}
-		made.Headers[canonical] = *value
-	}
-	return made
-}
-
-// Respond is a fixed response.
-type Respond struct {
-	Status      int // 200 to 599
-	Body        string
-	ContentType string            // of the body, if there is one
-	Headers     map[string]string // by canonical name
+	fields := reserved{names: append(connectionFields(), "Date"), elsewhere: map[string]fault{"Content-Type": {"Content-Type has a field of its own", "write content_type: beside headers:"}}}
+	made := *f
+	made.Headers = r.headers(&f.Headers, "X-App", fields)
+	return &made
 }
 
 // A template is the parsed name of Redisson limiters.
@@ -291,16 +239,20 @@ type code string
 // codeForm is what a code looks like.
 var codeForm = regexp.MustCompile(`^(?:([1-5])xx|([1-5][0-9][0-9])(?:-([1-5][0-9][0-9]))?)$`)
 
-// Check is form.Checked.
-func (code) Check(text string) error {
+// Parse is form.Text.
+func (c *code) Parse(text string) error {
 	_, _, err := parseCode(text)
+	*c = code(text)
 	return err
 }
 
-// Wanted is form.Checked.
-func (code) Wanted() (kind, instead string) {
+// Wanted is form.Text.
+func (*code) Wanted() (kind, instead string) {
 	return "a status", "write for example 404, 5xx or 500-503"
 }
+
+// String is form.Text.
+func (c *code) String() string { return string(*c) }
 
 // parseCode reads a code as its first and last status.
 func parseCode(s string) (from, to int, err error) {

@@ -2,27 +2,14 @@ package config
 
 import (
 	"cmp"
-	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
-
-// A Return selects the responses of another route that return the permits which a limit has taken for
-// the same subject: the value of another key than the limit's.
-type Return struct {
-	Route   string
-	Status  Statuses
-	Subject *key.Spec // as the route of the limit reads it
-	Key     *key.Spec // the same, as a limit or list of the other route reads it
-}
 
 // Subject returns the key under whose values permits of l are noted; nil if they are not.
 func (l *Limit) Subject() *key.Spec {
@@ -37,14 +24,13 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 	if f.ReturnOn == nil {
 		return
 	}
-	l.apart(f, "return_on", "concurrent", "distinct", "cooldown", "redisson_name", "redisson_version")
 	if limit.Scope == limiter.PerClient {
 		l.Wrong(&f.Scope, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
 	}
-	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Status)}
-	if f.ReturnOn.Key != nil {
-		limit.Return.Subject = l.keys.use(f.ReturnOn.Key)
-		l.parameters(f.ReturnOn.Key, limit.Return.Subject)
+	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Codes)}
+	if f.ReturnOn.Of != nil {
+		limit.Return.Subject = l.keys.use(f.ReturnOn.Of)
+		l.parameters(f.ReturnOn.Of, limit.Return.Subject)
 	}
 }
 
@@ -107,7 +93,7 @@ func (r *routes) isOf(l *Limit, name string) bool {
 // those that read spec, or a new one.
 func (r *routes) suggest(name string, of *Limit, spec *key.Spec) string {
 	var others, reading []string
-	for _, other := range slices.Sorted(maps.Keys(r.byName)) {
+	for _, other := range form.SortedKeys(r.byName) {
 		if !r.isOf(of, other) {
 			others = append(others, other)
 			if r.byName[other].reads(spec) != nil {
@@ -246,7 +232,7 @@ func (c *Config) caseNote() string {
 // keysThat returns the names of the keys that are so, and of the limits that have such a key of their own.
 func (c *Config) keysThat(are func(*key.Spec) bool) string {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(c.Keys)) {
+	for _, name := range form.SortedKeys(c.Keys) {
 		if are(c.Keys[name]) {
 			names = append(names, name)
 		}
@@ -273,32 +259,19 @@ const (
 	FaultBadResponse Fault = "bad_response" // the response was not valid HTTP
 )
 
-// A Refund selects the outcomes after which the permits of a request are refunded. The zero
-// Refund selects none.
-type Refund struct {
-	Status Statuses // of the upstream's answer
-	Errors []Fault
-	Header string // canonical name of a field of the upstream's response; may be empty
-}
-
 // refund compiles the Refund of a route.
-func (r *routes) refund(f *refundForm) Refund {
+func (r *routes) refund(f *Refund) Refund {
 	if f == nil {
 		return Refund{}
 	}
-	if r.Given(&f.Status) && len(f.Status) == 0 && r.Valid(&f.Status) {
-		r.Wrong(&f.Status, "no status is given", "write for example [5xx], or leave it out")
+	if r.Given(&f.Codes) && len(f.Codes) == 0 && r.Valid(&f.Codes) {
+		r.Wrong(&f.Codes, "no status is given", "write for example [5xx], or leave it out")
 	}
-	if !r.Given(&f.Status) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
+	if !r.Given(&f.Codes) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
 		r.Wrong(f, "says nothing", "write status, errors or header below it")
 	}
-	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
-		r.Wrong(&f.Header, form.Quote(f.Header)+" is not the name of a header", "write for example X-Refund")
-	}
-	made := Refund{Status: f.Status.statuses(), Header: http.CanonicalHeaderKey(f.Header)}
-	for _, e := range f.Errors {
-		made.Errors = append(made.Errors, Fault(e))
-	}
+	made := *f
+	made.Codes, made.Status, made.Header = nil, f.Codes.statuses(), r.header(&f.Header, "X-Refund")
 	return made
 }
 

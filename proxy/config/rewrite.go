@@ -12,18 +12,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
 
-func (r *routes) rewrite(f *rewriteForm, p pattern) Rewrite {
+func (r *routes) rewrite(f *Rewrite, p pattern) Rewrite {
 	if f == nil {
 		return Rewrite{}
 	}
 	made := Rewrite{StripPrefix: r.prefix(&f.StripPrefix), AddPrefix: r.prefix(&f.AddPrefix)}
-	made.Request = r.fields(f.Headers, requestFields())
-	made.Response = r.fields(f.ResponseHeaders, responseFields())
+	made.Request = r.fields(&f.Request, requestFields())
+	made.Response = r.fields(&f.Response, responseFields())
 	if host, ok := made.Request.Set["Host"]; ok {
 		delete(made.Request.Set, "Host")
 		made.Host = host
 		if !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, "/@ ") {
-			r.Wrong(f.Headers, form.Quote(host)+" is not a host", "write for example api.example.com or 10.0.0.1:8080")
+			r.Wrong(&f.Request, form.Quote(host)+" is not a host", "write for example api.example.com or 10.0.0.1:8080")
 		}
 	}
 	if made.StripPrefix != "" && p.text != "" && !begins(p.text, made.StripPrefix) {
@@ -71,9 +71,49 @@ func (r *routes) prefix(text *string) string {
 // A reserved lists header fields that a rewrite may neither set nor remove, and one that it
 // may only set.
 type reserved struct {
-	names  []string
-	prefix string // of names, besides; empty for none
-	kept   string // may be set, but not removed
+	names     []string
+	prefix    string           // of names, besides; empty for none
+	kept      string           // may be set, but not removed
+	elsewhere map[string]fault // what to say of a field that has a place of its own
+}
+
+// fault returns what is wrong with setting a field, by its canonical name.
+func (r reserved) fault(name string) fault {
+	if r.has(name) {
+		return fault{name + " is set by Weir itself", "leave it out"}
+	}
+	return r.elsewhere[name]
+}
+
+// headers compiles header fields by their canonical names; nil if there are none.
+func (l *loader) headers(forms *map[string]string, example string, reserved reserved) map[string]string {
+	var made map[string]string
+	for _, name := range form.SortedKeys(*forms) {
+		canonical := http.CanonicalHeaderKey(name)
+		f := reserved.fault(canonical)
+		if _, doubled := made[canonical]; doubled && f.what == "" {
+			f = fault{canonical + " is given twice, in another spelling", "keep one"}
+		}
+		if !httpguts.ValidHeaderFieldName(name) {
+			f = fault{form.Quote(name) + " is not the name of a header", "write for example " + example}
+		}
+		if f.what != "" {
+			l.WrongName(form.Entry{Of: forms, Name: name}, f.what, f.instead)
+		}
+		if made == nil {
+			made = map[string]string{}
+		}
+		made[canonical] = (*forms)[name]
+	}
+	return made
+}
+
+// header compiles the name of a header field; it may be empty.
+func (l *loader) header(name *string, example string) string {
+	if *name != "" && !httpguts.ValidHeaderFieldName(*name) {
+		l.Wrong(name, form.Quote(*name)+" is not the name of a header", "write for example "+example)
+	}
+	return http.CanonicalHeaderKey(*name)
 }
 
 // connectionFields returns fields that belong to the connection, frame the message, or are
@@ -98,30 +138,9 @@ func (r reserved) has(name string) bool {
 }
 
 // fields compiles changes to header fields that are not reserved.
-func (r *routes) fields(f *fieldsForm, reserved reserved) Fields {
+func (r *routes) fields(f *Fields, reserved reserved) Fields {
 	var made Fields
-	if f == nil {
-		return made
-	}
-	for _, name := range form.SortedKeys(f.Set) {
-		value := f.Set[name]
-		canonical := http.CanonicalHeaderKey(name)
-		_, doubled := made.Set[canonical]
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			r.WrongName(value, form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case reserved.has(canonical):
-			r.WrongName(value, canonical+" is set by Weir itself", "leave it out")
-		case doubled:
-			r.WrongName(value, canonical+" is given twice, in another spelling", "keep one")
-		case !httpguts.ValidHeaderFieldValue(*value):
-			r.Wrong(value, "cannot be sent in a header", "write plain characters")
-		}
-		if made.Set == nil {
-			made.Set = map[string]string{}
-		}
-		made.Set[canonical] = *value
-	}
+	made.Set = r.headers(&f.Set, "X-App", reserved)
 	for i, name := range f.Remove {
 		canonical := http.CanonicalHeaderKey(name)
 		_, set := made.Set[canonical]
@@ -140,14 +159,7 @@ func (r *routes) fields(f *fieldsForm, reserved reserved) Fields {
 	return made
 }
 
-// A Redirect redirects clients.
-type Redirect struct {
-	// To is a URL or a path with the placeholders {host}, {path} and {query}.
-	To     string
-	Status int // 301, 302, 303, 307 or 308
-}
-
-func (r *routes) redirect(f *redirectForm) *Redirect {
+func (r *routes) redirect(f *Redirect) *Redirect {
 	if f == nil {
 		return nil
 	}
@@ -171,7 +183,7 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 		strings.ContainsAny(f.To, " \\\"<>"):
 		r.Wrong(&f.To, form.Quote(f.To)+" is not a URL or a path", "write for example https://www.example.com{path}{query}, or a path such as /new")
 	}
-	return &Redirect{To: f.To, Status: f.Status}
+	return f
 }
 
 // warnLoops warns of redirects that lead back to their own route, which clients follow until they give

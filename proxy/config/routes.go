@@ -1,13 +1,9 @@
 package config
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -19,7 +15,7 @@ type routes struct {
 	*loader
 	keys           *keys
 	upstreams      *upstreams
-	defaults       defaultsForm
+	defaults       Defaults
 	defaultNewKeys limiter.Rate // what holds for new keys where a route does not say
 	literals       literals
 	lists          *lists
@@ -27,7 +23,7 @@ type routes struct {
 	priceSection   *map[string]*pricesForm
 	used           map[string]bool // prices that a budget names
 	store          Store
-	served         *listenForm
+	served         *Listen
 	errorTexts     map[int]ErrorText // of the file
 	own            string            // how the keys of Weir itself begin in Redis
 	templates      []template        // of limiters that Java programs share, so far
@@ -67,8 +63,8 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Errors:      r.errorsOf(f),
 			Position:    r.Location(f).Position,
 		}
-		route.CountPreflight, route.LogPath = f.CountPreflight, LogPath(f.LogPath)
-		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = EncodedSlash(f.EncodedSlash), FormBesideQuery(f.FormBesideQuery), f.MergeSlashes
+		route.CountPreflight, route.LogPath = f.CountPreflight, f.LogPath
+		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = f.EncodedSlash, f.FormBesideQuery, f.MergeSlashes
 		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
 		r.destination(f)
 		r.descriptor(f, route)
@@ -141,7 +137,7 @@ func tokenOf(text, prefix string) string {
 	return name
 }
 
-func (r *routes) path(f *matchForm) pattern {
+func (r *routes) path(f *Match) pattern {
 	if f.Path == "" {
 		if f.Domain == "" && r.Given(f) && r.Valid(f) && !r.Given(&f.Path) {
 			r.Wrong(f, "has no path", "write path: below it")
@@ -157,7 +153,7 @@ func (r *routes) path(f *matchForm) pattern {
 	return p
 }
 
-func (r *routes) match(f *matchForm, p pattern) Match {
+func (r *routes) match(f *Match, p pattern) Match {
 	for i, m := range f.Methods {
 		if slices.Index(f.Methods, m) < i && m != "" {
 			r.Wrong(&f.Methods[i], m+" is given twice", "write it once")
@@ -170,20 +166,12 @@ func (r *routes) match(f *matchForm, p pattern) Match {
 	if name := strings.TrimPrefix(host, "*."); host != "" && (!form.IsHostname(name) || strings.HasSuffix(name, ".")) {
 		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
 	}
-	return Match{Methods: f.Methods, Scheme: f.Scheme, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query), Domain: f.Domain, Descriptor: r.entries(f)}
-}
-
-func (r *routes) query(forms map[string]*string) map[string]string {
-	if len(forms) == 0 {
-		return nil
+	if _, unnamed := f.Query[""]; unnamed {
+		r.WrongName(form.Entry{Of: &f.Query}, "a parameter has no name", "write for example type: sms")
 	}
-	made := map[string]string{}
-	for _, name := range form.SortedKeys(forms) {
-		if name == "" {
-			r.WrongName(forms[name], "a parameter has no name", "write for example type: sms")
-		}
-		made[name] = *forms[name]
-	}
+	made := *f
+	made.Host, made.Path, made.Params, made.Descriptor = host, p.text, p.params, r.entries(f)
+	made.Headers = r.headers(&f.Headers, "X-App", reserved{elsewhere: map[string]fault{"Host": {"Host is no header to match", "write host: beside path:"}}})
 	return made
 }
 
@@ -213,27 +201,6 @@ func (r *routes) destination(f *routeForm) {
 	}
 }
 
-func (r *routes) headers(forms map[string]*string) map[string]string {
-	if len(forms) == 0 {
-		return nil
-	}
-	made := map[string]string{}
-	for _, name := range form.SortedKeys(forms) {
-		canonical := http.CanonicalHeaderKey(name)
-		_, doubled := made[canonical]
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			r.WrongName(forms[name], form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case canonical == "Host":
-			r.WrongName(forms[name], "Host is no header to match", "write host: beside path:")
-		case doubled:
-			r.WrongName(forms[name], canonical+" is given twice, in another spelling", "keep one")
-		}
-		made[canonical] = *forms[name]
-	}
-	return made
-}
-
 // body is how long a body may be, 0 for any length.
 func (r *routes) body(f *bodyForm) int64 {
 	if f == nil {
@@ -255,22 +222,14 @@ func params(spec *key.Spec) (names []string) {
 	return names
 }
 
-// An Idempotency lets clients repeat a request without being counted again.
-type Idempotency struct {
-	Header  string        // canonical name of the field with the idempotency key
-	Life    time.Duration // how long a request is remembered
-	Repeats int64         // number of repeats that are not counted, at least 1
-}
-
-func (r *routes) idempotency(f *idempotencyForm) *Idempotency {
+func (r *routes) idempotency(f *Idempotency) *Idempotency {
 	if f == nil {
 		return nil
 	}
-	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
-		r.Wrong(&f.Header, form.Quote(f.Header)+" is not the name of a header", "write for example Idempotency-Key")
-	}
-	if time.Duration(f.Life) > limiter.MaxWindow {
+	if f.Life > limiter.MaxWindow {
 		r.Wrong(&f.Life, "is longer than can be remembered", "write at most 366d")
 	}
-	return &Idempotency{Header: http.CanonicalHeaderKey(f.Header), Life: time.Duration(f.Life), Repeats: int64(f.Repeats)}
+	made := *f
+	made.Header = r.header(&f.Header, "Idempotency-Key")
+	return &made
 }

@@ -9,9 +9,7 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net/netip"
 	"net/url"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -67,37 +65,6 @@ type Config struct {
 	own     map[string]bool // files named by the configuration
 }
 
-// ListenTimeouts are the timeouts for clients, all above 0. Uploads and downloads may take
-// any time while data flows.
-type ListenTimeouts struct {
-	Handshake time.Duration // for a TLS handshake
-	Header    time.Duration // for a whole request header
-	Body      time.Duration // without any data of a request body, until the response begins
-	Write     time.Duration // without accepting any data of a response
-	Idle      time.Duration // between requests
-}
-
-// Admin configures the admin listener.
-type Admin struct {
-	HTTP  string // host:port; the port may be 0
-	HTTPS string // as HTTP; "" for none, and none unless there is listen.https
-	// ClientCA are the authorities for client certificates on HTTPS, in PEM (mutual TLS);
-	// "" requires none.
-	ClientCA string
-	Token    string   // empty: none required, allowed only on loopback addresses
-	Hosts    []string // host names allowed without a token, besides loopback
-	// Tokens are the tokens of individual operators. If there is one, Token may be empty,
-	// and every request needs a token.
-	Tokens []Token
-}
-
-// A Token is the bearer token of one operator.
-type Token struct {
-	Name  string // unique and token-safe
-	Text  string // unique, and also not Admin.Token
-	Write bool   // whether it may make changes
-}
-
 // A Store is where counts are kept.
 type Store string
 
@@ -106,21 +73,6 @@ const (
 	StoreMemory Store = "memory" // one process
 	StoreRedis  Store = "redis"  // shared by several processes
 )
-
-// ClientIP configures how the client address is determined.
-type ClientIP struct {
-	TrustedProxies []netip.Prefix // masked; IPv4 as IPv4
-	Header         string         // canonical name
-	IPv6Prefix     int            // bits of an IPv6 address that identify a client, 1 to 128
-}
-
-// Privacy configures the hashing of keys, and of addresses in logs.
-type Privacy struct {
-	HashSecret string // if not empty, keys are HMACs with it
-	Previous   string // the previous secret, if Rotates
-	Rotates    bool   // limits are claimed under the keys of both secrets
-	LogClient  LogClient
-}
 
 // LogClient is how client addresses are logged.
 type LogClient string
@@ -183,37 +135,6 @@ const (
 	HeadersNone       Headers = "none"
 )
 
-// Defaults are the defaults of limits; they are already applied to the limits of a loaded
-// Config.
-type Defaults struct {
-	Mode           Mode
-	OnStoreFailure OnStoreFailure
-	Headers        Headers
-	Expose         bool
-	NewKeys        limiter.Rate // like that of a Route
-}
-
-// An Upstream is a group of targets.
-type Upstream struct {
-	Name     string   // its URL if it is inline
-	Echo     bool     // built in: returns the request; there are no Targets
-	Targets  []Target // at least one unless Echo
-	Balance  Balance
-	HashBy   *key.Spec // not nil exactly when Balance is BalanceHash
-	Health   Health
-	Timeouts Timeouts
-	Retries  int // further targets for one request
-	// MaxConnections is the maximum number of concurrent requests to a target, 0 for no
-	// limit; further requests wait in the Queue.
-	MaxConnections int
-	Queue          Queue
-	Protocol       Protocol
-	TLS            UpstreamTLS
-	Resolve        time.Duration // interval of DNS lookups
-	Forwarded      bool          // whether Forwarded (RFC 7239) is sent
-	Position       Position
-}
-
 // A Balance is a load balancing method.
 type Balance string
 
@@ -223,22 +144,6 @@ const (
 	BalanceLeastLoaded Balance = "least_loaded"
 	BalanceHash        Balance = "hash" // by a key; round robin for requests without it
 )
-
-// Health configures health checks and ejection.
-type Health struct {
-	Path              string // begins with a slash; empty: no active checks
-	Interval, Timeout time.Duration
-	Status            Statuses // of a healthy response
-	After             int      // consecutive failures, at least 1
-	Rest              time.Duration
-	SlowStart         time.Duration // 0: none
-}
-
-// A Queue configures waiting for a target.
-type Queue struct {
-	Length  int // may be 0
-	Timeout time.Duration
-}
 
 // A Protocol is a version of HTTP.
 type Protocol string
@@ -261,14 +166,6 @@ type UpstreamTLS struct {
 type Target struct {
 	URL    *url.URL // http or https, a host, perhaps a port, nothing else; or unix and an absolute path
 	Weight int      // at least 1
-}
-
-// Timeouts are the timeouts for an upstream.
-type Timeouts struct {
-	Connect  time.Duration // to establish a connection; above 0
-	TLS      time.Duration // for the TLS handshake; 0: part of Connect
-	Response time.Duration // from the request's end to the response's header; above 0
-	Idle     time.Duration // without any data of a response; 0: unlimited
 }
 
 // A Route is the handling of requests that match.
@@ -301,37 +198,4 @@ type Route struct {
 	// FormBesideQuery is the handling of a form in the body if the query is used.
 	FormBesideQuery FormBesideQuery
 	Position        Position
-}
-
-// A Match selects the requests of a route.
-type Match struct {
-	Methods []string // upper case, without duplicates; empty means all
-	Scheme  string   // http or https; empty means both
-	Host    string   // lower case: exact or *.example.com; empty means all
-	// Path is a valid pattern: exact, {param}, {param:regexp} with the regexp anchored at
-	// both ends, /* at the end. It is normalized (RFC 3986 section 6.2.2).
-	Path    string
-	Params  []string          // the names in Path, in order; "*" for /*
-	Headers map[string]string // by canonical name; the value, or "*" for any
-	Query   map[string]string // by name; the value, or "*" for any
-	// Domain is that of the descriptors that are matched instead of requests; then all fields above are
-	// empty. Descriptor has their entries: the value, a prefix that ends with *, or "*" for any.
-	Domain     string
-	Descriptor map[string]string
-}
-
-// A Rewrite changes forwarded requests and responses.
-type Rewrite struct {
-	// StripPrefix and AddPrefix are whole normalized segments: they begin with a slash and
-	// do not end with one, or are empty.
-	StripPrefix, AddPrefix string
-	Request, Response      Fields
-	Host                   string // Host of the forwarded request; empty: that of the client
-}
-
-// Fields are changes to header fields, except those that frame a message or are set by
-// Weir. Names are canonical.
-type Fields struct {
-	Set    map[string]string
-	Remove []string
 }

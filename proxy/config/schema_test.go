@@ -7,10 +7,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"net/netip"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/invopop/jsonschema"
 
@@ -50,8 +52,9 @@ func generate(t *testing.T) []byte {
 		FieldNameTag:               "yaml",
 		RequiredFromJSONSchemaTags: true,
 		Anonymous:                  true,
+		Namer:                      definition,
 		LookupComment: func(rt reflect.Type, field string) string {
-			types[rt.Name()] = rt
+			types[definition(rt)] = rt
 			return comments[rt.Name()+"."+field]
 		},
 		Mapper: func(rt reflect.Type) *jsonschema.Schema {
@@ -60,13 +63,12 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w))+$`}
 			case reflect.TypeFor[size]():
 				return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+(B|KiB|MiB|GiB)$`}
-			case reflect.TypeFor[secret](), reflect.TypeFor[secretURL]():
-				return &jsonschema.Schema{Type: "string"}
 			case reflect.TypeFor[codes](), reflect.TypeFor[code]():
 				return &jsonschema.Schema{Type: "string", Pattern: codeForm.String()} // of one entry; see loosen
 			case reflect.TypeFor[threshold]():
 				return &jsonschema.Schema{Default: 100, AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "999999999"}, {Type: "string", Pattern: thresholdForm.String()}, {Type: "string", Pattern: `\$\{[A-Za-z_]`}}}
-			case reflect.TypeFor[list]():
+			}
+			if isList(rt) {
 				return &jsonschema.Schema{Type: "string"} // of one entry; see loosen
 			}
 			return nil
@@ -82,6 +84,24 @@ func generate(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return append(b, '\n')
+}
+
+// definition is what a form is called in the schema: an exported one has the name that it had as a form of its own.
+func definition(of reflect.Type) string {
+	switch name := of.Name(); {
+	case name == "ListenTimeouts":
+		return "timeoutBoundsForm"
+	case name == "ErrorText":
+		return "errorForm"
+	case of.Kind() != reflect.Struct || !ast.IsExported(name):
+		return name
+	default:
+		first := len(name) - len(strings.TrimLeftFunc(name, unicode.IsUpper))
+		if first > 1 && first < len(name) {
+			first--
+		}
+		return strings.ToLower(name[:first]) + name[first:] + "Form"
+	}
 }
 
 // loosen lets def, of a form, be what the loader takes besides: a list of one
@@ -125,7 +145,7 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	if t == reflect.TypeFor[codes]() {
 		one = append(one, &jsonschema.Schema{Type: "integer", Minimum: "100", Maximum: "599"})
 	}
-	if t == reflect.TypeFor[list]() || t == reflect.TypeFor[codes]() || t == reflect.TypeFor[durations]() {
+	if isList(t) || t == reflect.TypeFor[durations]() {
 		items := &jsonschema.Schema{AnyOf: one}
 		if len(one) == 1 {
 			items = p
@@ -143,11 +163,16 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	return p
 }
 
+// isList reports whether values of t are texts, of which one may stand without brackets.
+func isList(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && (t.Elem().Kind() == reflect.String || t.Elem() == reflect.TypeFor[netip.Prefix]())
+}
+
 // formComments reads the comments of the forms: of FORM. and FORM.Field.
 func formComments(t *testing.T) map[string]string {
 	t.Helper()
 	var decls []ast.Decl
-	for _, name := range []string{"form.go", "form_limits.go", "form_listen.go"} {
+	for _, name := range mustGlob(t, "*.go") {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -167,6 +192,9 @@ func formComments(t *testing.T) map[string]string {
 		}
 		comments[spec.Name.Name+"."] = sentence(d.Doc, spec.Name.Name)
 		for _, field := range of.Fields.List {
+			if len(field.Names) == 0 {
+				continue // embedded, in no form
+			}
 			comments[spec.Name.Name+"."+field.Names[0].Name] = sentence(field.Doc, "")
 		}
 	}

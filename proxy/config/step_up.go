@@ -48,7 +48,6 @@ func (l *limits) stepUp(f *limitForm, limit *Limit) {
 	if f.StepUp == nil {
 		return
 	}
-	l.apart(f, "step_up", "concurrent", "budget", "penalty", "wait", "redisson_name")
 	s := &StepUp{Challenge: cmp.Or(f.StepUp.Challenge, f.Name), Algorithm: limit.Algorithm}
 	if a := limit.Algorithm; a.HasValues() || a.HasSteps() || a.HasConversion() { // which are no rates of requests
 		s.Algorithm, _ = limiter.ParseAlgorithm("sliding_log")
@@ -81,7 +80,7 @@ func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
 	case l.jwt == nil:
 		l.Wrong(f, "there are no keys to verify tokens with", "write jwt: {secret: \"${WEIR_CHALLENGE_SECRET:-}\"} below it, or a section jwt for all tokens")
 	}
-	if s.MaxAge = cmp.Or(time.Duration(f.MaxAge), tokenAge); s.MaxAge > longestToken {
+	if s.MaxAge = cmp.Or(f.MaxAge, tokenAge); s.MaxAge > longestToken {
 		l.Wrong(&f.MaxAge, "is longer than a token may be valid", "write at most 1d")
 	}
 	if s.Tokens.Leeway() > longestToken {

@@ -11,7 +11,7 @@ import (
 func TestScalars_EachFaultHasItsAnswer(t *testing.T) {
 	for field, faults := range map[string]map[string]string{
 		"listen: {timeouts: {idle: %s}}": {
-			"5": "5 has no unit", "5x": `"5x" is not a duration`, "0s": "must be longer than 0s", "-1s": `"-1s" is not a duration`, "[1s]": "got a list", "1h30": `"1h30" is not a duration`, "true": `"true" is not a duration`,
+			"5": "5 has no unit", "5x": `"5x" is not a duration`, "0s": "must be longer than 0s", "-1s": `"-1s" is not a duration`, "[1s]": "got a list", "1h30": `"1h30" is not a duration`, "true": "want a duration, got true or false",
 		},
 		"listen: {max_header: %s}": {
 			"64": "64 has no unit", "64KB": `"64KB" is not a size`, "0B": `"0B" is not a size`, "{a: b}": "got a mapping",

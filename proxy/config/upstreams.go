@@ -3,13 +3,10 @@ package config
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -22,41 +19,31 @@ const echo = "echo"
 type upstreams struct {
 	*loader
 	keys    *keys
-	section *map[string]*upstreamForm
+	section *map[string]*Upstream
 	byName  map[string]*Upstream
 	names   []string // under upstreams:, also those with problems
-	served  *listenForm
+	served  *Listen
 	used    map[string]bool // names that a route has
 }
 
 // newUpstreams makes the named upstreams.
 func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
 	forms := all.Upstreams
-	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms)), served: &all.Listen, used: map[string]bool{}}
+	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: form.SortedKeys(forms), served: &all.Listen, used: map[string]bool{}}
 	for _, name := range u.names {
 		f := forms[name]
-		if !tokenSafe.MatchString(name) {
-			r.WrongName(f, form.Quote(name)+" is not a valid name for an upstream", "begin with a letter, followed by letters, digits, _ . or -")
-		}
+		r.checkName(f, name, "an upstream")
 		u.byName[name] = u.build(name, f)
 	}
 	return u
 }
 
 // build makes the upstream of a form.
-func (u *upstreams) build(name string, f *upstreamForm) *Upstream {
-	up := &Upstream{
-		Name:           name,
-		Health:         u.health(&f.Health),
-		Timeouts:       timeouts(&f.Timeouts),
-		Retries:        f.Retries,
-		MaxConnections: f.MaxConnections,
-		Queue:          Queue{f.Queue.Length, time.Duration(f.Queue.Timeout)},
-		Protocol:       Protocol(f.Protocol),
-		Resolve:        time.Duration(f.Resolve),
-		Forwarded:      f.Forwarded,
-		Position:       u.Location(f).Position,
-	}
+func (u *upstreams) build(name string, f *Upstream) *Upstream {
+	whole := *f
+	up := &whole
+	up.Text, up.Servers, up.Files, up.Name, up.Position = "", nil, upstreamTLSForm{}, name, u.Location(f).Position
+	up.Health = u.health(&f.Health)
 	if f.Text == echo {
 		up.Echo, up.Balance = true, BalanceRoundRobin
 		return up
@@ -64,12 +51,12 @@ func (u *upstreams) build(name string, f *upstreamForm) *Upstream {
 	if f.Text != "" { // sms: http://127.0.0.1:9000
 		target := &targetForm{URL: f.Text, Weight: 1}
 		u.Alias(&target.URL, &f.Text)
-		f.Text, f.Targets = "", []*targetForm{target}
-	} else if len(f.Targets) == 0 && u.Valid(f) {
-		u.Wrong(&f.Targets, "there is no target", "name at least one URL")
+		f.Text, f.Servers = "", []*targetForm{target}
+	} else if len(f.Servers) == 0 && u.Valid(f) {
+		u.Wrong(&f.Servers, "there is no target", "name at least one URL")
 	}
 	seen := map[string]bool{}
-	for _, t := range f.Targets {
+	for _, t := range f.Servers {
 		if t == nil || t.URL == "" {
 			continue // already reported
 		}
@@ -126,22 +113,13 @@ func (u *upstreams) refer(text *string) *Upstream {
 	if up, ok := u.byName[name]; ok {
 		return up
 	}
-	f := &upstreamForm{Text: name}
+	f := &Upstream{Text: name}
 	u.SetDefaults(u.Location(text), f)
 	u.Alias(&f.Text, text)
 	up := u.build(name, f)
 	up.Position = u.Location(text).Position
 	u.byName[name] = up
 	return up
-}
-
-// unused remarks upstreams to which nothing is forwarded.
-func (u *upstreams) unused() {
-	for _, name := range u.names {
-		if !u.used[name] {
-			u.remark((*u.section)[name], "no route has this upstream", "write upstream: "+name+" in a route, or leave it out")
-		}
-	}
 }
 
 // parseURL reads the URL of a target: scheme and host, perhaps a port; or unix:
@@ -194,18 +172,18 @@ func parseSocket(from *url.URL) (to *url.URL, what, instead string) {
 }
 
 // balance parses round_robin, least_loaded or hash:KEY.
-func (u *upstreams) balance(f *upstreamForm) (Balance, *key.Spec) {
+func (u *upstreams) balance(f *Upstream) (Balance, *key.Spec) {
 	const choices = "write round_robin, least_loaded or hash:KEY"
-	name, text, hashed := strings.Cut(f.Balance, ":")
+	name, text, hashed := strings.Cut(string(f.Balance), ":")
 	balance := Balance(name)
 	switch {
 	case hashed && balance != BalanceHash,
 		!hashed && balance != BalanceRoundRobin && balance != BalanceLeastLoaded:
 		if f.Balance != "" {
-			u.Wrong(&f.Balance, form.Quote(f.Balance)+" is not a load balancing method", choices)
+			u.Wrong(&f.Balance, form.Quote(string(f.Balance))+" is not a load balancing method", choices)
 		}
 		return BalanceRoundRobin, nil
-	case len(f.Targets) == 1 && u.Given(&f.Balance):
+	case len(f.Servers) == 1 && u.Given(&f.Balance):
 		u.Warn(&f.Balance, "there is one target, so nothing is balanced", "leave it out, or name more targets")
 	}
 	if !hashed {
@@ -243,35 +221,19 @@ func mayMiss(s *key.Spec) bool {
 	return s.From.Source.IsNamed() && s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
 }
 
-func (u *upstreams) health(f *healthForm) Health {
-	h := Health{
-		Path:      f.Path,
-		Interval:  time.Duration(f.Interval),
-		Timeout:   time.Duration(f.Timeout),
-		Status:    f.Status.statuses(),
-		After:     f.After,
-		Rest:      time.Duration(f.Rest),
-		SlowStart: time.Duration(f.SlowStart),
-	}
-	if len(f.Status) == 0 {
+func (u *upstreams) health(f *Health) Health {
+	h := *f
+	h.Status, h.Codes = f.Codes.statuses(), nil
+	if len(f.Codes) == 0 {
 		h.Status.add(200, 299)
 	}
 	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
 		u.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")
 	}
-	if f.Path == "" && u.Valid(&f.Path) && (u.Given(&f.Interval) || u.Given(&f.Timeout) || u.Given(&f.Status)) {
+	if f.Path == "" && u.Valid(&f.Path) && (u.Given(&f.Interval) || u.Given(&f.Timeout) || u.Given(&f.Codes)) {
 		u.Warn(f, "targets are not checked: there is no path", "write path: with the path to request, for example /healthz")
 	}
 	return h
-}
-
-func timeouts(f *timeoutsForm) Timeouts {
-	return Timeouts{
-		Connect:  time.Duration(f.Connect),
-		TLS:      time.Duration(f.TLS),
-		Response: time.Duration(f.Response),
-		Idle:     time.Duration(f.Idle),
-	}
 }
 
 // checkProtocol checks that targets with this scheme support protocol.

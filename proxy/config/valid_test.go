@@ -102,7 +102,7 @@ func textNames(v any) any {
 func collect(forms map[string]reflect.Type, of reflect.Type) {
 	forms[of.Name()] = of
 	for i := range of.NumField() {
-		if sub := formOf(of.Field(i).Type); sub != nil {
+		if sub := formOf(of.Field(i)); sub != nil {
 			collect(forms, sub)
 		}
 	}

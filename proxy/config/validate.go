@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -17,136 +18,121 @@ import (
 var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // compile converts forms into a Config, or returns all problems.
-func (r *loader) compile(f *file) (*Config, error) {
-	r.decoded = len(r.Problems())
+func (l *loader) compile(f *file) (*Config, error) {
+	l.decoded = l.Decoded()
+	l.Problems() // of texts are known from here on
 	c := &Config{
-		Version:  f.Version,
-		Listen:   r.listen(&f.Listen),
-		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: listenAddress(f.Admin.HTTPS), ClientCA: r.clientCA(&f.Admin), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts), Tokens: r.operators(&f.Admin)},
-		Store:    Store(f.Store),
-		Redis:    r.redis(&f.Redis),
-		Reload:   r.reload(&f.Reload, f.Store),
-		ClientIP: r.clientIP(&f.ClientIP),
-		Privacy:  r.privacy(&f.Privacy),
-		Defaults: Defaults{
-			Mode:           Mode(f.Defaults.Mode),
-			OnStoreFailure: OnStoreFailure(f.Defaults.OnStoreFailure),
-			Headers:        Headers(f.Defaults.Headers),
-			Expose:         f.Defaults.Expose,
-			NewKeys:        r.newKeys(&f.Defaults.NewKeys),
-		},
-		Errors:    r.errors(f.Errors),
-		Alerts:    r.alerts(&f.Alerts),
-		AccessLog: r.accessLog(&f.AccessLog),
-		Traces:    r.traces(&f.Traces),
+		Version:   f.Version,
+		Listen:    l.listen(&f.Listen),
+		Admin:     l.admin(&f.Admin),
+		Store:     f.Store,
+		Redis:     l.redis(&f.Redis),
+		Reload:    l.reload(&f.Reload, f.Store),
+		ClientIP:  l.clientIP(&f.ClientIP),
+		Privacy:   l.privacy(&f.Privacy),
+		Defaults:  f.Defaults,
+		Errors:    l.errors(f.Errors),
+		Alerts:    l.alerts(&f.Alerts),
+		AccessLog: l.accessLog(&f.AccessLog),
+		Traces:    l.traces(&f.Traces),
 		form:      f,
 	}
-	r.listeners(f)
-	r.decideListener(f)
-	r.ineffective(f)
-	r.adminTLS(f)
-	keys := newKeys(r, &f.Keys, r.tokens(f.JWT))
+	c.Defaults.NewKeys = l.newKeys(&f.Defaults.Guard)
+	c.Defaults.Guard, c.Defaults.Limits, c.Defaults.Lists = "", nil, nil
+	l.listeners(f)
+	l.decideListener(f)
+	l.ineffective(f)
+	keys := newKeys(l, &f.Keys, l.tokens(f.JWT))
 	c.Keys = keys.all()
-	upstreams := newUpstreams(r, keys, f)
+	upstreams := newUpstreams(l, keys, f)
 	c.Upstreams = upstreams.byName
-	literals := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
-	lists := newLists(r, keys, literals, &f.Lists)
-	prices := r.prices(keys, f.Prices)
-	routes := &routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
+	literals := literals{l, c.Privacy, c.ClientIP.IPv6Prefix}
+	lists := newLists(l, keys, literals, &f.Lists)
+	prices := l.prices(keys, f.Prices)
+	routes := &routes{loader: l, keys: keys, upstreams: upstreams, defaults: f.Defaults,
 		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, priceSection: &f.Prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0, jwt: f.JWT}
 	routes.compileCommon(&f.Limits)
 	c.Routes = routes.all(f.Routes)
-	lists.unused()
-	keys.unused(f.JWT)
-	upstreams.unused()
-	r.unconverted(&f.Alerts, c.Routes)
-	for name, p := range f.Prices {
-		if !routes.used[name] {
-			r.Warn(p, "no budget has these prices", "write price: "+name+" beside budget: of a limit")
-		}
+	unused(f.Limits, routes.common.routes, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
+	unused(f.Lists, lists.used, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
+	unused(f.Prices, routes.used, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
+	unused(f.Keys, keys.used, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
+	unused(f.Upstreams, upstreams.used, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
+	if keys.tokens != nil && !keys.signed {
+		l.Warn(f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
 	}
-	if len(f.Routes) == 0 && len(r.Problems()) == 0 {
-		r.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")
+	l.unconverted(&f.Alerts, c.Routes)
+	if len(f.Routes) == 0 && len(l.Problems()) == 0 {
+		l.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")
 	}
-	if len(r.Problems()) > 0 {
-		return nil, r.failed()
+	if len(l.Problems()) > 0 {
+		return nil, l.failed()
 	}
-	c.Tokens = r.verifiers
-	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
-	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), form.Arrange(r.LiteralSecrets(), r.files), r.later
-	c.outputs = r.outputs
-	c.written, c.values, c.own = r.Written(), r.values, r.own
-	c.Warnings, c.Remarks = form.Arrange(r.Warnings(), r.files), form.Arrange(r.remarks, r.files)
+	c.Tokens = l.verifiers
+	c.Hash, c.Files, c.Globs = hex.EncodeToString(l.common.Sum(nil)), l.files, l.globs
+	c.Sum, c.Bare, c.opened = hex.EncodeToString(l.hash.Sum(nil)), form.Arrange(l.LiteralSecrets(), l.files), l.later
+	c.outputs = l.outputs
+	c.written, c.values, c.own = l.Written(), l.values, l.own
+	c.Warnings, c.Remarks = form.Arrange(l.Warnings(), l.files), form.Arrange(l.remarks, l.files)
 	return c, nil
 }
 
-func (r *loader) clientIP(f *clientIPForm) ClientIP {
-	c := ClientIP{Header: http.CanonicalHeaderKey(f.Header), IPv6Prefix: f.IPv6Prefix}
+func (l *loader) clientIP(f *ClientIP) ClientIP {
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
-		r.Wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
+		l.Wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
 	}
-	c.TrustedProxies = r.networks(f.TrustedProxies)
+	l.warnTrust(f.TrustedProxies)
+	c := *f
+	c.Header = http.CanonicalHeaderKey(f.Header)
 	return c
 }
 
-// networks parses networks, and reports invalid ones.
-func (r *loader) networks(texts list) []netip.Prefix {
-	var all []netip.Prefix
-	for i := range texts {
-		if p, ok := r.network(&texts[i]); ok {
-			all = append(all, p)
+// warnTrust warns of networks that are all addresses.
+func (l *loader) warnTrust(networks []netip.Prefix) {
+	for i := range networks {
+		if p := &networks[i]; p.IsValid() && p.Bits() == 0 {
+			l.Warn(p, "every address is trusted to name the client", "name the networks of your own proxies")
 		}
 	}
-	return all
-}
-
-// network parses 10.0.0.0/8, fd00::/8 or a single address.
-func (r *loader) network(text *string) (netip.Prefix, bool) {
-	if *text == "" {
-		return netip.Prefix{}, false
-	}
-	if a, err := netip.ParseAddr(*text); err == nil && a.Zone() == "" {
-		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), true
-	}
-	p, err := netip.ParsePrefix(*text)
-	switch {
-	case err != nil:
-		r.Wrong(text, form.Quote(*text)+" is not a network", "write for example 10.0.0.0/8, fd00::/8 or 192.0.2.1")
-		return p, false
-	case p.Addr().Is4In6():
-		r.Wrong(text, form.Quote(*text)+" is IPv4 written as IPv6", "write it as IPv4, for example 10.0.0.0/8")
-		return p, false
-	case p != p.Masked():
-		r.Wrong(text, form.Quote(*text)+" has bits set beyond its prefix length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
-		return p, false
-	case p.Bits() == 0:
-		r.Warn(text, "every address is trusted to name the client", "name the networks of your own proxies")
-	}
-	return p, true
 }
 
 // noSecret is the value of the previous secret if there was none.
 const noSecret = "none"
 
-func (r *loader) privacy(f *privacyForm) Privacy {
+func (l *loader) privacy(f *Privacy) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
-		r.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
+		l.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
-	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != "", LogClient: LogClient(f.LogClient)}
-	if p.Previous == noSecret {
+	p := *f
+	if p.Rotates = p.Previous != ""; p.Previous == noSecret {
 		p.Previous = ""
 	}
 	if p.Rotates && p.Previous == p.HashSecret {
-		r.Wrong(&f.PreviousSecret, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
+		l.Wrong(&f.Previous, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
 	}
 	return p
 }
 
+// checkName checks the name before a value, which is that of a key for example.
+func (l *loader) checkName(pointer any, name, of string) bool {
+	if tokenSafe.MatchString(name) {
+		return true
+	}
+	l.WrongName(pointer, form.Quote(name)+" is not a valid name for "+of, "begin with a letter, followed by letters, digits, _ . or -")
+	return false
+}
+
+// fault reports an error that says what to write instead after a semicolon.
+func (l *loader) fault(pointer any, err error) {
+	what, instead, _ := strings.Cut(err.Error(), "; ")
+	l.Wrong(pointer, what, instead)
+}
+
 // token reports a problem if text is not token-safe. An empty text has been reported
 // already.
-func (r *loader) token(pointer any, text string) bool {
+func (l *loader) token(pointer any, text string) bool {
 	if text != "" && !tokenSafe.MatchString(text) {
-		r.Wrong(pointer, form.Quote(text)+" is not a valid name", "begin with a letter, followed by letters, digits, _ . or -")
+		l.Wrong(pointer, form.Quote(text)+" is not a valid name", "begin with a letter, followed by letters, digits, _ . or -")
 		return false
 	}
 	return text != ""

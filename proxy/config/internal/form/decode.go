@@ -2,7 +2,6 @@ package form
 
 import (
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -87,32 +86,25 @@ func (d *decoder) budget(p Location) bool {
 
 // kind decodes n by the type of v.
 func (d *decoder) kind(n *yaml.Node, p Location, v reflect.Value, t Tag) {
-	switch of := v.Interface().(type) {
-	case Duration:
-		d.duration(n, p, v)
-		return
-	case Size:
-		d.size(n, p, v)
-		return
-	case Checked:
-		d.checked(n, p, v, of)
+	if of := textOf(v); of != nil {
+		if kind, _ := of.Wanted(); kind != "" {
+			d.parsed(n, p, of)
+		} else {
+			d.text(n, p, v, t)
+		}
 		return
 	}
 	switch v.Kind() {
 	case reflect.String:
 		d.text(n, p, v, t)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		d.number(n, p, v, t)
 	case reflect.Bool:
 		d.boolean(n, p, v)
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Pointer {
-			d.slice(n, p, v)
-		} else {
-			d.list(n, p, v, t)
-		}
+		d.list(n, p, v, t)
 	case reflect.Map:
-		d.mapping(n, p, v)
+		d.mapping(n, p, v, t)
 	case reflect.Struct:
 		d.fields(n, p, v)
 	}
@@ -168,40 +160,57 @@ func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 		case t.required && seen != nil && r.meant[at.Path]: // under another name
 		case t.required && seen != nil:
 			r.Add(p, "has no "+name, "write "+name+": below it")
+		case t.Default != nil:
+			standard := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: *t.Default}
+			(&decoder{Reader: r, file: at.File, left: 2}).kind(standard, at, f, t)
 		case f.Kind() == reflect.Struct:
 			r.absent(at, f, nil)
-		case t.Default != nil:
-			setDefault(f, *t.Default)
 		}
 	}
 }
 
-// slice decodes a list of mappings, or a single entry in its short form.
-func (d *decoder) slice(n *yaml.Node, p Location, v reflect.Value) {
-	if _, short := reflect.New(v.Type().Elem().Elem()).Interface().(Shorthand); short && n.Kind == yaml.ScalarNode {
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		d.value(n, p, v.Index(0), Tag{})
+// list decodes a list, or a single entry without brackets: a text, or an entry in its short form.
+func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
+	of := v.Type().Elem()
+	isForm := of.Kind() == reflect.Pointer
+	instead := "write [one, two], or one value"
+	if isForm {
+		t, instead = Tag{}, `start each entry with "- "`
+	}
+	nodes := []*yaml.Node{n}
+	_, isShort := reflect.Zero(of).Interface().(Shorthand)
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		nodes = n.Content
+	case n.Kind == yaml.MappingNode, isForm && !isShort:
+		d.Add(p, "want a list, got "+kindName(n), instead)
 		return
 	}
-	if n.Kind != yaml.SequenceNode {
-		d.Add(p, "want a list, got "+kindName(n), `start each entry with "- "`)
-		return
+	if len(nodes) > 0 {
+		v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
-	for i, c := range n.Content {
-		d.value(c, Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}, v.Index(i), Tag{})
+	for i, c := range nodes {
+		at := p
+		if n.Kind == yaml.SequenceNode {
+			at = Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}
+		}
+		d.value(c, at, v.Index(i), t)
 	}
 }
 
 // mapping decodes a mapping with arbitrary names.
-func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
+func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	if n.Kind != yaml.MappingNode {
 		d.Add(p, "want a mapping, got "+kindName(n), "write NAME: VALUE below it")
 		return
 	}
 	v.Set(reflect.MakeMap(v.Type()))
 	if v.Type().Elem().Implements(reflect.TypeFor[Numbered]()) {
-		n = textNames(n)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if name := n.Content[i]; name.ShortTag() == "!!int" && whole.MatchString(name.Value) {
+				name.Tag = "!!str"
+			}
+		}
 	}
 	for _, pair := range d.pairs(n, p) {
 		elem := reflect.New(v.Type().Elem()).Elem()
@@ -210,8 +219,13 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
 		if d.odd(pair.key, Location{Position: d.at(pair.key), Path: p.Path}) {
 			name = oddName.ReplaceAllString(name, "")
 		}
-		d.value(pair.value, at, elem, Tag{})
-		if !elem.IsNil() {
+		before, pointer, entry := len(d.problems), elem.Addr().Interface(), Entry{v.Addr().Interface(), name}
+		d.value(pair.value, at, elem, Tag{hidden: t.hidden})
+		d.locations[entry] = d.locations[pointer]
+		if text, ok := d.written[pointer]; ok {
+			d.written[entry] = text
+		}
+		if elem.Kind() == reflect.String && len(d.problems) == before || elem.Kind() == reflect.Pointer && !elem.IsNil() {
 			v.SetMapIndex(reflect.ValueOf(name), elem)
 		}
 	}
@@ -219,19 +233,6 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value) {
 
 // Numbered is a form in a mapping whose names may be whole numbers, such as statuses.
 type Numbered interface{ Numbered() }
-
-// textNames returns the mapping n with its whole numbers as names.
-func textNames(n *yaml.Node) *yaml.Node {
-	named := *n
-	named.Content = slices.Clone(n.Content)
-	for i := 0; i+1 < len(named.Content); i += 2 {
-		if key := *named.Content[i]; key.ShortTag() == "!!int" && whole.MatchString(key.Value) {
-			key.Tag = "!!str"
-			named.Content[i] = &key
-		}
-	}
-	return &named
-}
 
 // A pair is a name and a value of a mapping.
 type pair struct{ key, value *yaml.Node }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -139,74 +138,6 @@ func (d *decoder) twoColons(lines [][]byte, line int) string {
 // colons matches NAME: NAME: VALUE in a line.
 var colons = regexp.MustCompile(`([A-Za-z_]+):\s+([A-Za-z_]+):\s+([^\s,}\]]+)`)
 
-// Line formats a form as YAML on one line, without defaults.
-func (w Written) Line(form any) string { return w.LineOf(form, form) }
-
-// LineOf is like Line, for a form derived from another one, which has the written values.
-func (w Written) LineOf(form, of any) string {
-	var root yaml.Node
-	if err := root.Encode(form); err != nil {
-		panic(err) // a form can be encoded
-	}
-	w.Restore(&root, reflect.ValueOf(of))
-	dropDefaults(&root, reflect.TypeOf(form))
-	root.Style = yaml.FlowStyle
-	b, err := yaml.Marshal(&root)
-	if err != nil {
-		panic(err)
-	}
-	return strings.Join(strings.Fields(string(b)), " ")
-}
-
-// Fields returns the fields of a mapping in the form of Line, in their order, each as YAML on one line. They are nil
-// if text is no mapping.
-func Fields(text string) (names []string, values map[string]string) {
-	var root yaml.Node
-	if yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
-		return nil, nil
-	}
-	values = map[string]string{}
-	of := root.Content[0].Content
-	for i := 0; i+1 < len(of); i += 2 {
-		b, err := yaml.Marshal(of[i+1])
-		if err != nil {
-			panic(err) // it was just read
-		}
-		names = append(names, of[i].Value)
-		values[of[i].Value] = strings.Join(strings.Fields(string(b)), " ")
-	}
-	return names, values
-}
-
-// dropDefaults removes from n, the encoding of a form of type t, the fields that have their
-// default.
-func dropDefaults(n *yaml.Node, t reflect.Type) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case n.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
-		for _, c := range n.Content {
-			dropDefaults(c, t.Elem())
-		}
-	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
-		var left []*yaml.Node
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			name, value := n.Content[i], n.Content[i+1]
-			index, ok := FieldIndex(t, name.Value)
-			if ok {
-				field := t.Field(index)
-				dropDefaults(value, field.Type)
-				if standard := TagOf(field).Default; standard != nil && value.Value == *standard && value.Kind == yaml.ScalarNode || value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
-					continue
-				}
-			}
-			left = append(left, name, value)
-		}
-		n.Content = left
-	}
-}
-
 // errNotFile reports a pipe, a socket or a device, which may not end and cannot be read
 // again.
 var errNotFile = errors.New("is not a regular file")
@@ -294,28 +225,20 @@ func (s Size) String() string {
 	return "" // a byte divides everything
 }
 
-// MarshalYAML writes s as it is read.
-func (s Size) MarshalYAML() (any, error) { return s.String(), nil }
+// Parse is Text.
+func (s *Size) Parse(text string) (err error) {
+	const units = "with a unit: B, KiB, MiB or GiB, for example 64KiB"
+	if *s, err = ParseSize(text); whole.MatchString(text) {
+		return fmt.Errorf("%s has no unit; write a number %s", text, units)
+	} else if err != nil {
+		return fmt.Errorf("%s is not a size; write a whole number above 0 %s", Quote(text), units)
+	}
+	return nil
+}
 
-// size decodes a number of bytes with its unit.
-func (d *decoder) size(n *yaml.Node, p Location, v reflect.Value) {
-	if n.Kind != yaml.ScalarNode {
-		d.Add(p, "want a size, got "+kindName(n), "write a number with a unit, for example 64KiB")
-		return
-	}
-	text, ok := d.expand(n, p)
-	if !ok {
-		return
-	}
-	s, err := ParseSize(text)
-	switch {
-	case whole.MatchString(text):
-		d.Add(p, text+" has no unit", "write a number with a unit: B, KiB, MiB or GiB, for example 64KiB")
-	case err != nil:
-		d.Add(p, Quote(text)+" is not a size", "write a whole number above 0 with a unit: B, KiB, MiB or GiB, for example 64KiB")
-	default:
-		v.SetInt(int64(s))
-	}
+// Wanted is Text.
+func (*Size) Wanted() (kind, instead string) {
+	return "a size", "write a number with a unit, for example 64KiB"
 }
 
 // A Position is a position in a file. Line and Column count from 1; they are 0 for the

@@ -36,6 +36,12 @@ type Location struct {
 	name *yaml.Node // before the value; nil in a list
 }
 
+// An Entry is the place of a text in a mapping at a pointer: it stands for a pointer to the text, which there is none of.
+type Entry struct {
+	Of   any
+	Name string
+}
+
 // A Shorthand has a short form: a value that is not a mapping is decoded into the field that
 // Short names.
 type Shorthand interface{ Short() string }
@@ -45,6 +51,7 @@ type Reader struct {
 	env       Env
 	hint      Hint
 	problems  []Problem
+	late      []Problem // of texts with a syntax of their own, which follow those of the kinds of values
 	warnings  []Problem
 	secrets   []Problem // that are written in a file
 	locations map[any]Location
@@ -106,7 +113,14 @@ func (r *Reader) Warn(pointer any, what, instead string) {
 }
 
 // Problems returns all problems so far, in the order in which they were found.
-func (r *Reader) Problems() []Problem { return r.problems }
+func (r *Reader) Problems() []Problem {
+	r.problems, r.late = append(r.problems, r.late...), nil
+	return r.problems
+}
+
+// Decoded returns how many problems there are with names and kinds of values, from which others may follow. They are the
+// first of Problems.
+func (r *Reader) Decoded() int { return len(r.problems) }
 
 // Warnings returns all warnings so far.
 func (r *Reader) Warnings() []Problem { return r.warnings }

@@ -2,6 +2,7 @@ package form
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -19,54 +20,57 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A Duration is written with its units: 50ms, 1h30m, 1d, 2w.
-type Duration time.Duration
-
-// MarshalYAML writes d as it is read.
-func (d Duration) MarshalYAML() (any, error) { return limiter.FormatDuration(time.Duration(d)), nil }
-
-// A Secret is text that is never shown.
-type Secret string
-
-// MarshalYAML hides s, but not that it is empty. What stands instead is long
-// enough to be any secret.
-func (s Secret) MarshalYAML() (any, error) {
-	if s == "" {
-		return "", nil
-	}
-	return "(hidden by weir check --effective)", nil
-}
-
-// A SecretURL is a URL that is never shown, but that there is one.
-type SecretURL string
-
-// hiddenURL stands for any SecretURL; nobody can be reached there (RFC 6761).
-const hiddenURL = "https://hidden.invalid/"
-
-// MarshalYAML hides u, but not that it is empty.
-func (u SecretURL) MarshalYAML() (any, error) {
-	if u == "" {
-		return "", nil
-	}
-	return hiddenURL, nil
-}
-
-// A List is texts, of which a single one may stand without brackets.
-type List []string
-
-// A Checked text has a syntax of its own. It need not be in quotes, though it may be a
-// number.
-type Checked interface {
-	// Check returns what is wrong with text; nil if nothing is.
-	Check(text string) error
-	// Wanted names the kind of value, and says what to write.
+// A Text is a value with a syntax of its own.
+type Text interface {
+	// Parse sets the value. Its error says what is wrong with text and, after a semicolon, what to write instead.
+	Parse(text string) error
+	// Wanted names the kind of value, which need not be in quotes, and says what to write. The kind of a text is empty.
 	Wanted() (kind, instead string)
+	// String returns the value as it is written.
+	String() string
 }
 
-// IsSecret reports whether values of t are never shown.
-func IsSecret(t reflect.Type) bool {
-	return t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[SecretURL]()
+// textOf returns v as a Text; nil if it is none.
+func textOf(v reflect.Value) Text {
+	if !v.CanAddr() {
+		return nil
+	}
+	switch p := v.Addr().Interface().(type) {
+	case *time.Duration:
+		return (*duration)(p)
+	case *netip.Prefix:
+		return (*network)(p)
+	case Text:
+		return p
+	}
+	return nil
 }
+
+// A duration is written with its units: 50ms, 1h30m, 1d, 2w.
+type duration time.Duration
+
+// Parse is Text.
+func (d *duration) Parse(text string) error {
+	length, err := limiter.ParseDuration(text)
+	switch {
+	case whole.MatchString(text):
+		return fmt.Errorf("%s has no unit; write a number with a unit: ms, s, m, h, d or w, for example 5s", text)
+	case err != nil:
+		return fmt.Errorf("%q is not a duration; write numbers with units: ms, s, m, h, d or w, for example 1h30m", text)
+	case length <= 0:
+		return errors.New("must be longer than 0s; write for example 1s")
+	}
+	*d = duration(length)
+	return nil
+}
+
+// Wanted is Text.
+func (*duration) Wanted() (kind, instead string) {
+	return "a duration", "write a number with a unit, for example 5s"
+}
+
+// String is Text.
+func (d *duration) String() string { return limiter.FormatDuration(time.Duration(*d)) }
 
 // text decodes a scalar that is text, and one of t.Enum if there are any.
 func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
@@ -82,10 +86,16 @@ func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		d.Add(p, fmt.Sprintf("%q is not an allowed value", s), Suggest(s, t.Enum))
 		return
 	}
-	if IsSecret(v.Type()) && s != "" && n.Value == s {
+	if t.hidden != "" && s != "" && n.Value == s {
 		d.secrets = append(d.secrets, Problem{p.Position, p.Path, "the file contains a secret in clear text", `write "${NAME}", and set NAME where Weir runs`})
 	}
-	v.SetString(s)
+	of := textOf(v)
+	if of == nil {
+		v.SetString(s)
+	} else if err := of.Parse(s); err != nil {
+		what, instead, _ := strings.Cut(err.Error(), "; ")
+		d.late = append(d.late, d.unfilled(Problem{p.Position, p.Path, what, instead}))
+	}
 }
 
 // string is the text of n, environment filled in.
@@ -169,51 +179,41 @@ func (d *decoder) boolean(n *yaml.Node, p Location, v reflect.Value) {
 	}
 }
 
-// duration decodes a duration with units.
-func (d *decoder) duration(n *yaml.Node, p Location, v reflect.Value) {
-	if n.Kind != yaml.ScalarNode {
-		d.Add(p, "want a duration, got "+kindName(n), "write a number with a unit, for example 5s")
-		return
+// A network is written as 10.0.0.0/8, fd00::/8 or a single address.
+type network netip.Prefix
+
+// Parse is Text.
+func (n *network) Parse(text string) error {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		*n = network(netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		return nil
 	}
-	s, ok := d.expand(n, p)
-	if !ok {
-		return
-	}
-	length, err := limiter.ParseDuration(s)
+	p, err := netip.ParsePrefix(text)
 	switch {
-	case whole.MatchString(s):
-		d.Add(p, s+" has no unit", "write a number with a unit: ms, s, m, h, d or w, for example 5s")
 	case err != nil:
-		d.Add(p, fmt.Sprintf("%q is not a duration", s), "write numbers with units: ms, s, m, h, d or w, for example 1h30m")
-	case length <= 0:
-		d.Add(p, "must be longer than 0s", "write for example 1s")
-	default:
-		v.SetInt(int64(length))
+		return errors.New(Quote(text) + " is not a network; write for example 10.0.0.0/8, fd00::/8 or 192.0.2.1")
+	case p.Addr().Is4In6():
+		return errors.New(Quote(text) + " is IPv4 written as IPv6; write it as IPv4, for example 10.0.0.0/8")
+	case p != p.Masked():
+		return fmt.Errorf("%s has bits set beyond its prefix length; write %s, or %s for the one address", Quote(text), p.Masked(), p.Addr())
 	}
+	*n = network(p)
+	return nil
 }
 
-// list decodes a list of texts, or a single one.
-func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
-	if n.Kind == yaml.MappingNode {
-		d.Add(p, "want a list, got a mapping", "write [one, two], or one value")
-		return
+// Wanted is Text.
+func (*network) Wanted() (kind, instead string) { return "", "" }
+
+// String is Text.
+func (n *network) String() string {
+	if p := netip.Prefix(*n); !p.IsSingleIP() {
+		return p.String()
 	}
-	nodes := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		nodes = n.Content
-	}
-	v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
-	for i, c := range nodes {
-		at := p
-		if n.Kind == yaml.SequenceNode {
-			at = Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}
-		}
-		d.value(c, at, v.Index(i), t)
-	}
+	return netip.Prefix(*n).Addr().String()
 }
 
-// checked decodes a text with a syntax of its own.
-func (d *decoder) checked(n *yaml.Node, p Location, v reflect.Value, of Checked) {
+// parsed decodes a value that is no text. What is wanted is a kind of value; instead says what to write.
+func (d *decoder) parsed(n *yaml.Node, p Location, of Text) {
 	kind, instead := of.Wanted()
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!str" {
 		d.Add(p, "want "+kind+", got "+kindName(n), instead)
@@ -223,11 +223,10 @@ func (d *decoder) checked(n *yaml.Node, p Location, v reflect.Value, of Checked)
 	if !ok {
 		return
 	}
-	if err := of.Check(s); err != nil {
-		d.Add(p, err.Error(), instead)
-		return
+	if err := of.Parse(s); err != nil {
+		what, better, _ := strings.Cut(err.Error(), "; ")
+		d.Add(p, what, cmp.Or(better, instead))
 	}
-	v.SetString(s)
 }
 
 // Quote writes a text from a file in a problem, cut short.

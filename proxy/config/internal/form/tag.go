@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-
-	"github.com/weir-proxy/weir/limiter"
 )
 
 // A Tag is what a field of a form may be, as its struct tag says.
@@ -14,12 +12,17 @@ type Tag struct {
 	Enum     []string
 	Default  *string // nil for none
 	min, max int     // of a number; 0 and 0 mean any
+	hidden   string  // what is shown instead of a secret, with {name} for the field Name beside it; "" if it is none
+	single   bool    // a list of one is written without brackets
 }
 
 // TagOf reads the tag of f, a field of a form. Words that only the JSON Schema needs
 // are left to it.
 func TagOf(f reflect.StructField) Tag {
-	var t Tag
+	t := Tag{hidden: f.Tag.Get("hidden"), single: strings.HasSuffix(f.Tag.Get("yaml"), ",single")}
+	if t.hidden == "true" {
+		t.hidden = "(hidden by weir check --effective)"
+	}
 	for word := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
@@ -36,32 +39,6 @@ func TagOf(f reflect.StructField) Tag {
 		}
 	}
 	return t
-}
-
-// setDefault sets v to the default written in its tag.
-func setDefault(v reflect.Value, text string) {
-	switch v.Interface().(type) {
-	case Duration:
-		d, _ := limiter.ParseDuration(text)
-		v.SetInt(int64(d))
-		return
-	case Size:
-		n, _ := ParseSize(text)
-		v.SetInt(int64(n))
-		return
-	case List:
-		v.Set(reflect.ValueOf(List{text}))
-		return
-	}
-	switch v.Kind() {
-	case reflect.Int:
-		n, _ := strconv.ParseInt(text, 10, 64)
-		v.SetInt(n)
-	case reflect.Bool:
-		v.SetBool(text == "true")
-	case reflect.String:
-		v.SetString(text)
-	}
 }
 
 // FieldName is what f is called in YAML; "" if it does not stand there.
@@ -89,4 +66,14 @@ func FieldIndex(t reflect.Type, name string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// IsHidden reports whether f holds secrets.
+func IsHidden(f reflect.StructField) bool { return f.Tag.Get("hidden") != "" }
+
+// Field returns the pointer to a field of a form, a pointer to a struct, by its name in YAML.
+func Field(form any, name string) any {
+	v := reflect.ValueOf(form).Elem()
+	index, _ := FieldIndex(v.Type(), name)
+	return v.Field(index).Addr().Interface()
 }

@@ -173,7 +173,7 @@ func below(of reflect.Type, pair pair) (found []string) {
 				}
 				o := open{inner, o.begin + FieldName(field) + ": " + begin, rest + o.rest}
 				if index, ok := FieldIndex(inner, pair.key.Value); ok {
-					found = append(found, o.begin+pair.key.Value+": "+shown(pair.value, inner.Field(index).Type)+o.rest)
+					found = append(found, o.begin+pair.key.Value+": "+shown(pair.value, TagOf(inner.Field(index)))+o.rest)
 				}
 				next = append(next, o)
 			}
@@ -201,11 +201,11 @@ func within(t reflect.Type) (of reflect.Type, begin, rest string) {
 	return t, begin, rest
 }
 
-// shown returns a short value as it is written, for a field of type t; "..." in place of others.
-func shown(n *yaml.Node, t reflect.Type) string {
+// shown returns a short value as it is written, for a field with the tag t; "..." in place of others.
+func shown(n *yaml.Node, t Tag) string {
 	const most = 40
 	switch {
-	case n.Kind != yaml.ScalarNode || IsSecret(t) || isNull(n) || len(n.Value) > most:
+	case n.Kind != yaml.ScalarNode || t.hidden != "" || isNull(n) || len(n.Value) > most:
 		return "..."
 	case quoted(n):
 		return strconv.Quote(n.Value)

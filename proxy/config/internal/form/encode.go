@@ -1,0 +1,232 @@
+package form
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Written holds the values with environment variables as they are written in the file, by
+// pointer to the field. Comparisons of configurations show these, because the values of
+// variables belong to the machine that answers.
+type Written map[any]string
+
+// An encoder encodes forms as YAML. Values of fields with the tag hidden are not shown.
+type encoder struct {
+	written Written // shown instead of values; may be nil
+	brief   bool    // fields that have their default are left out
+}
+
+// Encode returns a form, a pointer, as YAML with all defaults.
+func Encode(form any) *yaml.Node {
+	v := reflect.ValueOf(form)
+	return encoder{}.value(v, v, Tag{})
+}
+
+// Line formats a form as YAML on one line, without defaults.
+func (w Written) Line(form any) string { return w.LineOf(form, form) }
+
+// LineOf is like Line, for a form derived from another one, which has the written values.
+func (w Written) LineOf(form, of any) string {
+	n := encoder{w, true}.value(reflect.ValueOf(form), reflect.ValueOf(of), Tag{})
+	n.Style = yaml.FlowStyle
+	return oneLine(n)
+}
+
+// oneLine returns n as YAML on one line.
+func oneLine(n *yaml.Node) string {
+	b, err := yaml.Marshal(n)
+	if err != nil {
+		panic(err) // a node can be encoded
+	}
+	return strings.Join(strings.Fields(string(b)), " ")
+}
+
+// value encodes v, a field with the tag t, which may be a copy of the field of: what was written stands for that.
+func (e encoder) value(v, of reflect.Value, t Tag) *yaml.Node {
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		return e.value(v.Elem(), reflect.Indirect(of), t)
+	}
+	if !of.IsValid() {
+		of = v
+	}
+	n := &yaml.Node{}
+	text := textOf(v)
+	switch {
+	case v.Kind() == reflect.Struct && text == nil:
+		return e.fields(v, of)
+	case v.Kind() == reflect.Map:
+		return e.mapping(v, of, t)
+	case v.Kind() == reflect.Slice:
+		return e.slice(v, of, t)
+	case t.hidden != "" && v.String() != "":
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: t.hidden}
+	case text != nil && v.Kind() != reflect.String:
+		n.Kind, n.Value = yaml.ScalarNode, text.String()
+	default:
+		encode(n, v.Interface())
+	}
+	if of.CanAddr() {
+		e.restore(n, of.Addr().Interface(), t)
+	}
+	return n
+}
+
+// encode lets n be a plain value.
+func encode(n *yaml.Node, value any) {
+	if err := n.Encode(value); err != nil {
+		panic(err) // a form can be encoded
+	}
+}
+
+// restore replaces the value in n of the field at pointer by what was written. Secrets stay hidden.
+func (e encoder) restore(n *yaml.Node, pointer any, t Tag) {
+	if text, ok := e.written[pointer]; ok && t.hidden == "" {
+		n.SetString(text)
+		n.Style = yaml.DoubleQuotedStyle
+	}
+}
+
+// slice encodes a list.
+func (e encoder) slice(v, of reflect.Value, t Tag) *yaml.Node {
+	if of.Len() != v.Len() {
+		of = v
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	if texts := v.Type().Elem().Kind() == reflect.String; texts {
+		encode(n, v.Interface()) // all at once: there may be many
+		for i, c := range n.Content {
+			e.restore(c, of.Index(i).Addr().Interface(), t)
+		}
+	} else {
+		for i := range v.Len() {
+			n.Content = append(n.Content, e.value(v.Index(i), of.Index(i), t))
+		}
+	}
+	if t.single && len(n.Content) == 1 {
+		return n.Content[0]
+	}
+	return n
+}
+
+// mapping encodes a mapping with arbitrary names.
+func (e encoder) mapping(v, of reflect.Value, t Tag) *yaml.Node {
+	names := map[string]bool{}
+	for _, name := range v.MapKeys() {
+		names[name.String()] = true
+	}
+	n := &yaml.Node{}
+	encode(n, names)
+	for i := 0; i < len(n.Content); i += 2 {
+		name := reflect.ValueOf(n.Content[i].Value)
+		n.Content[i+1] = e.value(v.MapIndex(name), of.MapIndex(name), t)
+		if of.CanAddr() {
+			e.restore(n.Content[i+1], Entry{of.Addr().Interface(), name.String()}, t)
+		}
+	}
+	return n
+}
+
+// fields encodes a form, in its short form if that says all.
+func (e encoder) fields(v, of reflect.Value) *yaml.Node {
+	if i, ok := shortField(v); ok {
+		return e.value(v.Field(i), of.Field(i), TagOf(v.Type().Field(i)))
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if FieldName(field) == "" || omits(field, v.Field(i)) {
+			continue
+		}
+		t := TagOf(field)
+		if strings.Contains(t.hidden, "{name}") {
+			t.hidden = strings.ReplaceAll(t.hidden, "{name}", v.FieldByName("Name").String())
+		}
+		value := e.value(v.Field(i), of.Field(i), t)
+		isDefault := value.Kind != yaml.ScalarNode && len(value.Content) == 0
+		if value.Kind == yaml.ScalarNode && t.Default != nil {
+			isDefault = value.Value == *t.Default
+		}
+		if !e.brief || !isDefault {
+			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: FieldName(field)}, value)
+		}
+	}
+	return n
+}
+
+// omits reports whether a field with this value is left out.
+func omits(field reflect.StructField, v reflect.Value) bool {
+	isEmpty := v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+	return isEmpty && strings.HasSuffix(field.Tag.Get("yaml"), ",omitempty")
+}
+
+// shortField returns the field that the short form of v has, if v is written so: that field has no name of its own, or no
+// other is given.
+func shortField(v reflect.Value) (index int, ok bool) {
+	s, ok := reflect.New(v.Type()).Interface().(Shorthand)
+	if !ok {
+		return 0, false
+	}
+	short, _ := v.Type().FieldByName(s.Short())
+	index = short.Index[0]
+	if FieldName(short) == "" {
+		return index, !v.Field(index).IsZero()
+	}
+	for i := range v.NumField() {
+		if i != index && !omits(v.Type().Field(i), v.Field(i)) {
+			return 0, false
+		}
+	}
+	return index, true
+}
+
+// Fields returns the fields of a mapping in the form of Line, in their order, each as YAML on one line. They are nil
+// if text is no mapping.
+func Fields(text string) (names []string, values map[string]string) {
+	var root yaml.Node
+	if yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	values = map[string]string{}
+	of := root.Content[0].Content
+	for i := 0; i+1 < len(of); i += 2 {
+		names = append(names, of[i].Value)
+		values[of[i].Value] = oneLine(of[i+1])
+	}
+	return names, values
+}
+
+// Written returns the values with environment variables as they are written.
+func (r *Reader) Written() Written { return r.written }
+
+// HideVariables makes problems show the names of variables instead of their values.
+func (r *Reader) HideVariables() {
+	env := r.env
+	r.variables = map[string]string{}
+	r.env = func(name string) (string, bool) {
+		value, set := env(name)
+		if value != "" {
+			r.variables[value] = "${" + name + "}"
+		}
+		return value, set
+	}
+}
+
+// leastHidden is the minimum length of values that are recognized within a text.
+const leastHidden = 4
+
+// unfilled returns p with the values of variables replaced by their names, for the sender
+// of a pushed configuration.
+func (r *Reader) unfilled(p Problem) Problem {
+	for value, name := range r.variables {
+		for _, text := range []*string{&p.What, &p.Instead} {
+			*text = strings.ReplaceAll(*text, Quote(value), strconv.Quote(name))
+			if len(value) >= leastHidden {
+				*text = strings.ReplaceAll(*text, value, name)
+			}
+		}
+	}
+	return p
+}

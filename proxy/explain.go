@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -41,7 +42,7 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	if x.route != nil {
 		decided := x.decision // the calls below must not change the response
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
-		claims := x.claims.clone()
+		claims := slices.Clone(x.claims)
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
@@ -112,7 +113,7 @@ func (e *explainer) runStages() error {
 func (e *explainer) end(refusal error) {
 	x := e.x
 	e.Decision.Store = string(e.generation.config.Store)
-	e.Decision.Slots = e.generation.slots(x.claims.claims)
+	e.Decision.Slots = e.generation.slots(x.claims)
 	if refusal != nil {
 		e.respond(e.generation.refuse(x, refusal))
 		return

@@ -202,18 +202,14 @@ func (x *exchange) observe(h *metrics.Histogram, d time.Duration, end int64) {
 
 // countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
 // limit without a decision is not counted.
-func (m *proxyMetrics) countDecisions(own int, set claimSet, d *limiter.Decision) {
-	for i := 0; i < len(set.windows); {
-		of, to := set.limitAt(i)
-		result, known := decisionAllowed, false
-		for ; i < to; i++ {
-			known = known || !d.Outcomes[i].Unknown
-			if !d.Outcomes[i].Allowed {
-				result = of.refusal()
-			}
-		}
-		if known {
-			m.decision(of, result).Inc(own)
+func (m *proxyMetrics) countDecisions(own int, set claimSet, outcomes []limiter.Outcome) {
+	for i := 0; i < len(set); {
+		of, to, said := set.decidedAt(i, outcomes)
+		switch i = to; {
+		case !said.Allowed:
+			m.decision(of, of.refusal()).Inc(own)
+		case !said.Unknown:
+			m.decision(of, decisionAllowed).Inc(own)
 		}
 	}
 }

@@ -180,7 +180,7 @@ func RateLimitUnits() [8]time.Duration {
 
 // addUnits adds a window to l for each unit. A count belongs to the name of its window, and so to the unit, whatever
 // the number is. There are no others, so the memory for names is bounded whatever descriptors have.
-func (r *route) addUnits(l *limit, add func(rates []limiter.Rate) []*window) {
+func (l *limit) addUnits(add func(rates []limiter.Rate) []*window) {
 	for _, unit := range RateLimitUnits() {
 		if unit > 0 {
 			l.units = append(l.units, add([]limiter.Rate{{Count: limiter.MaxCount, Window: unit}})...)
@@ -223,7 +223,7 @@ func (l *limit) describedWindows(rate *limiter.Rate) ([]*window, error) {
 // check of it.
 func (w *window) withCount(count int64) *window {
 	own := *w
-	own.Rate.Count = count
+	own.Rate.Count, own.Owner = count, &own
 	own.near = w.of.nearOf(own.Rate)
 	return &own
 }

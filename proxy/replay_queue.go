@@ -38,8 +38,8 @@ func (a *admission) waitQueueOf() (at queueID, first *limit) {
 	if !a.route.waits {
 		return at, nil
 	}
-	for i, c := range a.claims.claims {
-		if l := a.claims.windows[i].of; l.Wait > 0 {
+	for i, c := range a.claims {
+		if l := a.claims.window(i).of; l.Wait > 0 {
 			return queueID{c.Limit.Name, c.Key}, l
 		}
 	}
@@ -48,7 +48,7 @@ func (a *admission) waitQueueOf() (at queueID, first *limit) {
 
 // enqueue adds a request to its queue. Data of the log is not used after that.
 func (r *Replay) enqueue(v *visit, at queueID, first *limit) {
-	v.x.idempotent.firstUse = nil // idempotency is not replayed for requests that wait
+	v.x.firstUse = nil // idempotency is not replayed for requests that wait
 	w := &replayWaiter{visit: v, queue: at, began: r.now}
 	w.WaitOptions, _ = v.x.waitOptions()
 	w.claim = slices.IndexFunc(w.MaxWait, func(d time.Duration) bool { return d > 0 })
@@ -86,7 +86,7 @@ func (r *Replay) enqueue(v *visit, at queueID, first *limit) {
 func (r *Replay) serveFirst(q *replayQueue) {
 	w := q.waiting[0]
 	x := &w.x
-	w.storeErr = r.proxy.admitter.store.Take(context.Background(), x.claims.claims, &x.decision)
+	w.storeErr = r.proxy.admitter.store.Take(context.Background(), x.claims, &x.decision)
 	if w.storeErr != nil || x.decision.Allowed || !w.canWait(r.now) {
 		r.dequeue(q, w)
 		return
@@ -111,7 +111,7 @@ func (w *replayWaiter) canWait(now time.Time) bool {
 // would grant belongs to the requests before it.
 func (r *Replay) timeOut(q *replayQueue, w *replayWaiter) {
 	x := &w.x
-	w.storeErr = r.proxy.admitter.store.Peek(context.Background(), x.claims.claims, &x.decision)
+	w.storeErr = r.proxy.admitter.store.Peek(context.Background(), x.claims, &x.decision)
 	if w.storeErr == nil && x.decision.Allowed {
 		w.refuse(r.now)
 	}
@@ -123,7 +123,7 @@ func (r *Replay) timeOut(q *replayQueue, w *replayWaiter) {
 func (w *replayWaiter) refuse(now time.Time) {
 	d := &w.x.decision
 	*d = limiter.Decision{At: now, Wait: w.MaxWait[w.claim], Outcomes: d.Outcomes[:0]}
-	for i, c := range w.x.claims.claims {
+	for i, c := range w.x.claims {
 		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
 		if i == w.claim {
 			o = limiter.Outcome{Wait: d.Wait}

@@ -107,7 +107,7 @@ func (s *stepsUp) challenge(l *limit, result decisions.Challenge, problem error)
 // applied yet. A ban is final.
 func (a *admission) refusedSteps() (refused []*limit) {
 	for i, o := range a.decision.Outcomes {
-		w := a.claims.windows[i]
+		w := a.claims.window(i)
 		switch {
 		case o.Allowed || slices.Contains(refused, w.of):
 		case w.of.StepUp == nil || w.isStepUp || o.Banned:
@@ -121,11 +121,11 @@ func (a *admission) refusedSteps() (refused []*limit) {
 
 // stepUp returns a new set in which the claims on limits are at the rates of their step_up.
 func (s claimSet) stepUp(limits []*limit) (next claimSet) {
-	for i, w := range s.windows {
-		c := s.claims[i]
-		switch repeated := i > 0 && s.windows[i-1].of == w.of && s.claims[i-1].Key == c.Key; {
+	for i, c := range s {
+		w := s.window(i)
+		switch repeated := i > 0 && s.window(i-1).of == w.of && s[i-1].Key == c.Key; {
 		case w.isStepUp || !slices.Contains(limits, w.of):
-			next.claims, next.windows = append(next.claims, c), append(next.windows, w)
+			next = append(next, c)
 		case !repeated: // one window of each key stands for all
 			if w.of.Return == nil {
 				c.Value = limiter.Key{}
@@ -134,19 +134,6 @@ func (s claimSet) stepUp(limits []*limit) (next claimSet) {
 		}
 	}
 	return next
-}
-
-// withTokens returns a taker that takes the first uses of the tokens as well, and removes their outcomes.
-func (s *stepsUp) withTokens(take taker) taker {
-	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-		if err := take(ctx, slices.Concat(claims, s.tokens), d); err != nil {
-			return err
-		}
-		n := min(len(claims), len(d.Outcomes))
-		s.usedTwice = slices.ContainsFunc(d.Outcomes[n:], func(o limiter.Outcome) bool { return !o.Allowed })
-		d.Outcomes = d.Outcomes[:n]
-		return nil
-	}
 }
 
 // countSteps counts the result of challenges.

@@ -114,9 +114,7 @@ func (a *admitter) conclude(ctx context.Context, q *admission, by decider, err e
 		}
 		a.nearLimits.record(q)
 	}
-	if q.bothSecrets {
-		q.claims.mergePrevious(q.decision.Outcomes)
-	}
+	q.mergePrevious()
 	a.metrics.countDecisions(q.stripe, q.claims, q.decision.Outcomes)
 	if q.steps != nil {
 		a.metrics.countSteps(q.steps)
@@ -126,10 +124,10 @@ func (a *admitter) conclude(ctx context.Context, q *admission, by decider, err e
 		return a.refuse(ctx, q, store)
 	}
 	q.addTaken(store, q.claims, q.decision.Permit, q.firstUse)
-	if q.route.countsSends && err == nil {
-		a.countTaken(q, q.claims)
-	}
 	if err == nil { // an unreachable store is not called again for the same request
+		if !q.isShared {
+			a.countTaken(q, q.claims)
+		}
 		a.decideShadow(ctx, q)
 	}
 	return nil
@@ -196,7 +194,7 @@ func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider
 	case q.route.waits && q.due.IsZero():
 		take = a.waitTaker(client, q)
 	}
-	if !q.route.stepsUp {
+	if len(q.route.tokenFields) == 0 {
 		return a.takeOnce(ctx, q, take)
 	}
 	began := time.Now()
@@ -209,7 +207,7 @@ func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider
 		ctx, cancel = context.WithDeadline(ctx, began.Add(a.timeout))
 		defer cancel()
 	}
-	return a.stepUp(ctx, q, func() error { return a.takeOnce(ctx, q, take) })
+	return a.stepUp(q, func() error { return a.takeOnce(ctx, q, take) })
 }
 
 // isRepeat reports whether the request is a repeat that is not counted.
@@ -284,10 +282,7 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 	if a.timeout == 0 {
 		return a.store.Take(ctx, claims, d)
 	}
-	began := time.Now()
-	err := a.store.Take(ctx, claims, d)
-	a.metrics.observeStoreCall("take", time.Since(began), err)
-	return err
+	return a.metrics.measure("take", func() error { return a.store.Take(ctx, claims, d) })
 }
 
 // peek is take without taking.
@@ -335,9 +330,7 @@ func (a *admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *li
 func (a *admitter) refundLate(claims []limiter.Claim, p limiter.Permit) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	began := time.Now()
-	err := a.sharedStore().Refund(ctx, claims, p) // if it fails, the permits stay taken
-	a.metrics.observeStoreCall("refund", time.Since(began), err)
+	_ = a.metrics.measure("refund", func() error { return a.sharedStore().Refund(ctx, claims, p) }) // if it fails, the permits stay taken
 }
 
 // sharedStore returns the store without the records for its outages on this node.
@@ -368,7 +361,7 @@ type admission struct {
 	bothSecrets  bool            // each claim is made twice, under the current and the previous secret
 	source       uint32          // identifies the client's network where memory for keys is shared; see limiter.Claim
 	firstUse     []limiter.Claim // set by idempotency: the claim on the first use of the idempotency key; empty without a key
-	solver       solver          // set by extract: finds the tokens of challenges; nil if the route has none
+	solver       solver          // set by extract: finds the tokens of challenges
 
 	// Written by admit.
 	decision       limiter.Decision

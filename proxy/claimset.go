@@ -79,6 +79,13 @@ func (s claimSet) mergePrevious(outcomes []limiter.Outcome) {
 	}
 }
 
+// mergePrevious merges the outcomes under the previous secret, if there are any.
+func (a *admission) mergePrevious() {
+	if a.bothSecrets {
+		a.claims.mergePrevious(a.decision.Outcomes)
+	}
+}
+
 // merge makes both what both and o say together.
 func merge(both *limiter.Outcome, o limiter.Outcome) {
 	both.Allowed, both.Banned, both.Unknown = both.Allowed && o.Allowed, both.Banned || o.Banned, both.Unknown && o.Unknown

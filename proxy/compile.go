@@ -64,7 +64,6 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r.describe()
 	g.setLoggedKeys(r)
 	r.findEarlyLimits()
-	r.onlyLimits = len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
 	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
 	fields, err := g.sharing.refusal(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
 	if err != nil {
@@ -118,12 +117,10 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
 	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
-	r.holds = r.holds || l.Algorithm.HasLeases()
-	r.settles = r.settles || r.holds || l.Count != nil
+	r.settles = r.settles || l.Algorithm.HasLeases() || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit, l.shadowNotes = refusalLimit(from), shadowNotes(from)
 	l.sends = newSends(from, l.shadowNotes)
-	r.countsSends = r.countsSends || l.sends != nil && l.Mode == config.Enforce
 	for read := range l.Reads() {
 		if read.Purpose == config.ForPlan {
 			r.addUncounted(read.Key)
@@ -145,9 +142,8 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 		l.addUnits(add)
 		l.nearOf = func(rate limiter.Rate) int64 { return alerts.near(rate, l.Mode) }
 	}
-	r.addPlans(l, add)
+	l.addPlans(add)
 	if s := l.StepUp; s != nil {
-		r.stepsUp = r.stepsUp || l.Mode == config.Enforce
 		r.readFields.add(s.Header)
 		r.tokenFields = append(r.tokenFields, s.Header)
 		r.readsLate = true
@@ -159,8 +155,6 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	for i := range adder.policies[own:] {
 		adder.policies[own+i].Override = true
 	}
-	r.hasBudgets = r.hasBudgets || l.Prices != nil
-	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && (l.StepUpKey() == nil || l.StepUpKey() == l.Key) && l.RedissonName == "" && l.overrides == nil && l.plans == nil && l.units == nil
 	return adder.policies
 }
 

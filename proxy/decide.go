@@ -193,9 +193,8 @@ func (a *admitter) check(ctx context.Context, x *exchange) error {
 		}
 		return nil
 	}
-	if x.decided = true; x.bothSecrets {
-		x.claims.mergePrevious(x.decision.Outcomes)
-	}
+	x.decided = true
+	x.mergePrevious()
 	if !x.decision.Allowed {
 		x.shortenRetry()
 		return errRefused

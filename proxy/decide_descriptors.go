@@ -61,7 +61,7 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		c.exchanges[i] = x
 		err := c.proxy.checkDirectives(x)
 		if err == nil {
-			err = c.proxy.resolveClaims(ctx, g, x)
+			err = c.proxy.resolveClaims(ctx, x)
 		}
 		if err == nil {
 			err = x.charge(max(1, d.Hits))
@@ -165,7 +165,6 @@ func (c *call) add(g *generation, x *exchange) error {
 		}
 	}
 	all.shadowErrors = append(all.shadowErrors, x.shadowErrors...)
-	all.route.holds = all.route.holds || x.route.holds
 	all.route.hasLocalLimit = all.route.hasLocalLimit || x.route.hasLocalLimit
 	all.route.canFallBack = all.route.hasLocalLimit && !all.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny })
 	return nil
@@ -207,9 +206,8 @@ func (c *call) share() {
 				x.decision.Wait = max(x.decision.Wait, o.Wait)
 			}
 		}
-		if x.claims = own; x.bothSecrets {
-			x.claims.mergePrevious(x.decision.Outcomes)
-		}
+		x.claims = own
+		x.mergePrevious()
 		for _, s := range all.shadowRefusals {
 			if x.shadows.index(s.window, s.key) >= 0 {
 				x.shadowRefusals = append(x.shadowRefusals, s)

@@ -33,16 +33,14 @@ type localDenier interface {
 //
 // Limits in shadow mode and limits with wait or step_up are not evaluated. No limit is evaluated if the body
 // may still determine that none applies: by a bypass list, or with an idempotency key.
-func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
-	if err := g.claimEarly(x); err != nil {
+func (p *Proxy) early(ctx context.Context, x *exchange) error {
+	if err := x.generation.claimEarly(x); err != nil {
 		return err
 	}
 	a := p.admitter
 	if len(x.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.refusesEarly(ctx, x) {
 		a.fallback.record(&x.admission)
-		if x.bothSecrets {
-			x.claims.mergePrevious(x.decision.Outcomes)
-		}
+		x.mergePrevious()
 		a.metrics.countDecisions(x.stripe, x.claims, x.decision.Outcomes)
 		x.decided = true
 		ctx, cancel := a.withTimeout(ctx)

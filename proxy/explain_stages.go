@@ -93,18 +93,16 @@ func (e *explainer) peek() error {
 	if err := a.store.Peek(ctx, x.claims, &x.decision); err != nil {
 		return fmt.Errorf("peek limits: %w", err)
 	}
-	if x.route.stepsUp {
+	if len(x.route.tokenFields) > 0 {
 		peek := func() error {
 			_, err := x.ask(ctx, a.peek)
 			return err
 		}
-		if err := a.stepUp(ctx, &x.admission, peek); err != nil {
+		if err := a.stepUp(&x.admission, peek); err != nil {
 			return fmt.Errorf("peek limits: %w", err)
 		}
 	}
-	if x.bothSecrets {
-		x.claims.mergePrevious(x.decision.Outcomes)
-	}
+	x.mergePrevious()
 	if x.decision.Allowed {
 		return nil
 	}

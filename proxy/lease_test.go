@@ -209,7 +209,7 @@ func held(store limiter.AdminStore) (*admitter, *admission) {
 	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	w.Owner = w
-	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}, holds: true, settles: true}}
+	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}, settles: true}}
 	q.claims.add([]*window{w}, &limiter.Claim{Key: limiter.KeyOf("k"), Cost: 1})
 	return a, q
 }

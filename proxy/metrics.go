@@ -225,6 +225,14 @@ func (m *proxyMetrics) decision(of *limit, result decisionResult) *metrics.Count
 	return c
 }
 
+// measure makes a call to the store and records it.
+func (m *proxyMetrics) measure(operation string, call func() error) error {
+	began := time.Now()
+	err := call()
+	m.observeStoreCall(operation, time.Since(began), err)
+	return err
+}
+
 // observeStoreCall records a call to the store.
 func (m *proxyMetrics) observeStoreCall(operation string, duration time.Duration, err error) {
 	o, ok := m.storeSeconds.Get(operation)

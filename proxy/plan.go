@@ -38,13 +38,11 @@ type lookup struct {
 // lookUp looks the last extracted key up in the lists of the limits on it.
 func (x *exchange) lookUp(by *key.Spec) {
 	for _, l := range x.route.limits {
-		if l.Key != by {
+		if l.Key != by || l.Plan == nil || l.Plan.List == nil {
 			continue
 		}
-		if l.Plan != nil && l.Plan.List != nil {
-			if name := l.Plan.List.Name(&x.extracted.value); name != "" {
-				x.extracted.found = append(x.extracted.found, lookup{of: l, plan: name})
-			}
+		if name := l.Plan.List.Name(&x.extracted.value); name != "" {
+			x.extracted.found = append(x.extracted.found, lookup{of: l, plan: name})
 		}
 	}
 }
@@ -155,8 +153,8 @@ func (x *exchange) unlimited() (names []string) {
 	return names
 }
 
-// addPlans compiles the plans of l. add adds windows to the route.
-func (r *route) addPlans(l *limit, add func(rates []limiter.Rate) []*window) {
+// addPlans compiles the plans of l. add adds windows to its route.
+func (l *limit) addPlans(add func(rates []limiter.Rate) []*window) {
 	if l.Plans == nil {
 		return
 	}
@@ -168,7 +166,6 @@ func (r *route) addPlans(l *limit, add func(rates []limiter.Rate) []*window) {
 		}
 		l.plans[name] = p
 	}
-	r.looksUp = r.looksUp || l.Plan != nil && l.Plan.List != nil
 }
 
 // RateLimitUnits returns the length of each unit of Envoy's RateLimitUnit by its number: none, second, minute, hour,

@@ -35,10 +35,7 @@ func (t *takenPermit) isByFallback() bool {
 
 // addTaken adds a permit that store granted for set. firstUse may be nil.
 func (a *admission) addTaken(store limiter.AdminStore, set claimSet, p limiter.Permit, firstUse []limiter.Claim) {
-	a.takenPermits = append(a.takenPermits, takenPermit{store: store, claims: set, permit: p, firstUse: firstUse})
-	if a.route.holds {
-		a.takenPermits[len(a.takenPermits)-1].lease = startLease(store, set, p)
-	}
+	a.takenPermits = append(a.takenPermits, takenPermit{store: store, claims: set, permit: p, firstUse: firstUse, lease: startLease(store, set, p)})
 }
 
 // stopRenewing stops the renewals of all concurrent permits of the request.
@@ -211,10 +208,7 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	began := time.Now()
-	err := t.store.Refund(ctx, q.settled.pending, t.permit)
-	a.metrics.observeStoreCall("refund", time.Since(began), err)
-	if err != nil {
+	if err := a.metrics.measure("refund", func() error { return t.store.Refund(ctx, q.settled.pending, t.permit) }); err != nil {
 		q.fail(fmt.Errorf("refund: %w", err))
 	}
 }

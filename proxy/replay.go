@@ -132,7 +132,7 @@ func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
 	if decided, err := v.repeatLog(q); decided {
 		return err
 	}
-	return r.proxy.resolveClaims(context.Background(), r.generation, x)
+	return r.proxy.resolveClaims(context.Background(), x)
 }
 
 // resolveRoute determines the route of a request. Of a descriptor the log has no entries, but its route.

@@ -220,9 +220,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	}
 	p.admitter.countSends(x.sends)
 	x.stopRenewing()
-	if x.route != nil && x.route.hasBudgets {
-		p.metrics.countSpending(&x.admission)
-	}
+	p.metrics.countSpending(&x.admission)
 	if x.isTraced() {
 		p.endTrace(x)
 	}

@@ -87,9 +87,9 @@ type shadowNote struct {
 func (a *admitter) noteShadowRefusal(ctx context.Context, q *admission, of *limit, c *limiter.Claim) {
 	n := shadowNote{of: of, claims: []limiter.Claim{{Limit: of.shadowNotes, Key: c.Key, Cost: 1, Value: c.Value, Source: q.source}}}
 	var d limiter.Decision
-	began := time.Now()
-	err := a.store.Take(ctx, append(of.sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
-	a.metrics.observeStoreCall("take", time.Since(began), err)
+	err := a.metrics.measure("take", func() error {
+		return a.store.Take(ctx, append(of.sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
+	})
 	if err == nil && d.Allowed {
 		n.permit = d.Permit
 		q.shadowNotes = append(q.shadowNotes, n)

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -34,7 +33,7 @@ type stepsUp struct {
 // as for any request, so that no rate is exceeded and no token is used in vain. A limit that refuses only now is
 // replaced in turn. If a limit needs a token and there is none, or if it was used before, the refusal stays, with a
 // challenge. After an error the claims are those of before.
-func (a *admitter) stepUp(ctx context.Context, q *admission, take func() error) error {
+func (a *admitter) stepUp(q *admission, take func() error) error {
 	first := q.claims
 	for q.canStepUp() {
 		claims, refusal := q.claims, q.decision
@@ -91,7 +90,7 @@ func (a *admission) canStepUp() bool {
 // cannotStepUp reports whether the request could be counted at the rates of step_up, but only the store knows whether
 // its token was used, or what was counted at those rates. It clears the refusal.
 func (a *admission) cannotStepUp() bool {
-	if !a.route.stepsUp || !a.canStepUp() {
+	if len(a.route.tokenFields) == 0 || !a.canStepUp() {
 		return false
 	}
 	a.decision.Outcomes, a.steps = a.decision.Outcomes[:0], nil

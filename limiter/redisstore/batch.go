@@ -73,10 +73,8 @@ func (b *batch) add(c *call) bool {
 		b.addChange(c)
 		return true
 	}
-	var f lookup
 	for i := range c.claims {
-		f = b.index.find(&c.claims[i])
-		if f.window != nil && !sameLimit(f.window.limit, c.claims[i].Limit) {
+		if w := b.index.find(&c.claims[i]).window; w != nil && !sameLimit(w.limit, c.claims[i].Limit) {
 			return false
 		}
 	}
@@ -87,22 +85,15 @@ func (b *batch) add(c *call) bool {
 		b.addRedisson(g, c)
 		return true
 	}
-	if c.groups() > 1 {
-		b.addGroups(g, c)
-		return true
-	}
-	b.addRequest(g, c, c.claims, f)
+	b.addRequests(g, c)
 	return true
 }
 
-// addRequest adds a request of c for claims. f is what the index has of the last of them.
-func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim, f lookup) {
+// addRequest adds a request of c for claims.
+func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim) {
 	g.payload.request(c.id, len(claims))
 	for i := range claims {
-		if len(claims) > 1 { // the claim before may have added a window
-			f = b.index.find(&claims[i])
-		}
-		g.payload.claim(&claims[i], b.window(g, &claims[i], f))
+		g.payload.claim(&claims[i], b.window(g, &claims[i]))
 	}
 	if c.notes {
 		g.payload.note(b.store.names, c.id, claims)
@@ -127,8 +118,9 @@ func (b *batch) addRedisson(g *slotBatch, c *call) {
 	g.redisson.request(c.id, claim.Cost)
 }
 
-// window returns the number of c's window in g. f is what the index has of it.
-func (b *batch) window(g *slotBatch, c *limiter.Claim, f lookup) int {
+// window returns the number of c's window in g.
+func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
+	f := b.index.find(c)
 	if f.window != nil {
 		return f.window.number
 	}

@@ -84,13 +84,14 @@ func (s *Store) isOneCall(own, others []limiter.Claim) bool {
 	return !slices.ContainsFunc(own, isOther) && !slices.ContainsFunc(others, isOther)
 }
 
-// addGroups adds a request for each group of c. Redis decides those behind the first one if that was granted.
-func (b *batch) addGroups(g *slotBatch, c *call) {
-	p, follows := &g.payload, byte(0)
-	for group, others := limiter.CutGroup(c.claims); len(group) > 0; group, others = limiter.CutGroup(others) {
-		b.addRequest(g, c, group, b.index.find(&group[0]))
-		p.follows = append(append(p.follows, make([]byte, p.nRequests-1-len(p.follows))...), follows)
-		follows = 1
+// addRequests adds a request for each group of c. Redis decides those behind the first one if that was granted.
+func (b *batch) addRequests(g *slotBatch, c *call) {
+	group, others := limiter.CutGroup(c.claims)
+	b.addRequest(g, c, group)
+	for p := &g.payload; len(others) > 0; {
+		group, others = limiter.CutGroup(others)
+		p.follows = append(append(p.follows, make([]byte, p.nRequests-len(p.follows))...), 1)
+		b.addRequest(g, c, group)
 	}
 }
 

@@ -182,7 +182,7 @@ func (a *admission) shortenRetry() {
 	}
 }
 
-// takeAll takes all claims of q from the store, at the rates of step_up if limits refuse them.
+// takeAll takes all claims of q from the store.
 func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider) error {
 	take := a.take
 	if !q.due.IsZero() && a.timeout > 0 {
@@ -194,11 +194,16 @@ func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider
 	case q.route.waits && q.due.IsZero():
 		take = a.waitTaker(client, q)
 	}
+	return a.takeBy(ctx, q, take, a.take)
+}
+
+// takeBy takes all claims of q by take, at the rates of step_up if limits refuse them, and free repeats by free.
+func (a *admitter) takeBy(ctx context.Context, q *admission, take, free taker) error {
 	if len(q.route.tokenFields) == 0 {
-		return a.takeOnce(ctx, q, take)
+		return a.takeOnce(ctx, q, take, free)
 	}
 	began := time.Now()
-	err := a.takeOnce(ctx, q, take)
+	err := a.takeOnce(ctx, q, take, free)
 	if err != nil || q.decision.Allowed {
 		return err
 	}
@@ -207,11 +212,11 @@ func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider
 		ctx, cancel = context.WithDeadline(ctx, began.Add(a.timeout))
 		defer cancel()
 	}
-	return a.stepUp(q, func() error { return a.takeOnce(ctx, q, take) })
+	return a.stepUp(q, func() error { return a.takeOnce(ctx, q, take, free) })
 }
 
-// isRepeat reports whether the request is a repeat that is not counted.
-func (a *admitter) isRepeat(ctx context.Context, q *admission, take taker) (bool, error) {
+// isRepeat reports whether the request is a repeat that is not counted, which it takes by free.
+func (a *admitter) isRepeat(ctx context.Context, q *admission, free taker) (bool, error) {
 	if len(q.firstUse) == 0 {
 		return false, nil
 	}
@@ -219,8 +224,8 @@ func (a *admitter) isRepeat(ctx context.Context, q *admission, take taker) (bool
 	if err := a.store.Peek(ctx, q.firstUse, &d); err != nil || d.Allowed {
 		return false, err
 	}
-	free := []limiter.Claim{{Limit: &q.route.idempotency.repeats, Key: q.firstUse[0].Key, Cost: 1, Source: q.source}}
-	if err := take(ctx, free, &d); err != nil || !d.Allowed {
+	repeat := []limiter.Claim{{Limit: &q.route.idempotency.repeats, Key: q.firstUse[0].Key, Cost: 1, Source: q.source}}
+	if err := free(ctx, repeat, &d); err != nil || !d.Allowed {
 		q.firstUse = nil // counted like a request without an idempotency key
 		return false, err
 	}
@@ -232,9 +237,9 @@ func (a *admitter) isRepeat(ctx context.Context, q *admission, take taker) (bool
 
 // takeOnce takes all that q asks for in one step. Of two concurrent requests with the same idempotency key, the second is
 // a repeat.
-func (a *admitter) takeOnce(ctx context.Context, q *admission, take taker) error {
+func (a *admitter) takeOnce(ctx context.Context, q *admission, take, free taker) error {
 	for {
-		if repeated, err := a.isRepeat(ctx, q, a.take); err != nil || repeated {
+		if repeated, err := a.isRepeat(ctx, q, free); err != nil || repeated {
 			return err
 		}
 		if isUsed, err := q.ask(ctx, take); err != nil || !isUsed {

@@ -55,11 +55,11 @@ func (e *explainer) admit() (string, error) {
 		e.Decision.Reason = x.exemptReason()
 		return e.Decision.Reason, nil
 	}
-	if e.Decision.Repeat = e.isRepeat(); e.Decision.Repeat {
-		return "it repeats a counted request, and does not count", nil
-	}
 	err := e.peek()
 	switch {
+	case x.isRepeat:
+		e.Decision.Repeat = true
+		return "it repeats a counted request, and does not count", nil
 	case errors.Is(err, errRefused) && x.canWait():
 		detail := "it waits " + x.decision.Wait.String() + " for a permit, if no other request is waiting"
 		e.Decision.Reason = detail
@@ -81,7 +81,7 @@ func (e *explainer) admit() (string, error) {
 	return e.Decision.Reason, err
 }
 
-// peek peeks all claims of x.
+// peek peeks all claims of x, as admitter.takeAll takes them.
 func (e *explainer) peek() error {
 	a, x := e.proxy.admitter, e.x
 	ctx, cancel := a.withTimeout(e.ctx)
@@ -90,17 +90,8 @@ func (e *explainer) peek() error {
 		x.decision.Allowed = true
 		return nil
 	}
-	if err := a.store.Peek(ctx, x.claims, &x.decision); err != nil {
+	if err := a.takeBy(ctx, &x.admission, a.peek, a.peek); err != nil {
 		return fmt.Errorf("peek limits: %w", err)
-	}
-	if len(x.route.tokenFields) > 0 {
-		peek := func() error {
-			_, err := x.ask(ctx, a.peek)
-			return err
-		}
-		if err := a.stepUp(&x.admission, peek); err != nil {
-			return fmt.Errorf("peek limits: %w", err)
-		}
 	}
 	x.mergePrevious()
 	if x.decision.Allowed {
@@ -109,14 +100,6 @@ func (e *explainer) peek() error {
 	x.shortenRetry()
 	e.Decision.Asked, e.Decision.WaitMS = true, x.decision.Wait.Milliseconds()
 	return errRefused
-}
-
-// isRepeat is admitter.isRepeat without side effects.
-func (e *explainer) isRepeat() bool {
-	ctx, cancel := e.proxy.admitter.withTimeout(e.ctx)
-	defer cancel()
-	repeat, err := e.proxy.admitter.isRepeat(ctx, &e.x.admission, e.proxy.admitter.store.Peek)
-	return repeat && err == nil // admit reports an unreachable store
 }
 
 // canWait reports whether each limit that refuses lets requests wait for as long as necessary.

@@ -238,9 +238,12 @@ func (a *admitter) isRepeat(ctx context.Context, q *admission, free taker) (bool
 // takeOnce takes all that q asks for in one step. Of two concurrent requests with the same idempotency key, the second is
 // a repeat.
 func (a *admitter) takeOnce(ctx context.Context, q *admission, take, free taker) error {
-	for {
+	for isAgain := false; ; isAgain = true {
 		if repeated, err := a.isRepeat(ctx, q, free); err != nil || repeated {
 			return err
+		}
+		if isAgain { // it was used a moment ago, and is not now
+			q.firstUse = nil
 		}
 		if isUsed, err := q.ask(ctx, take); err != nil || !isUsed {
 			return err

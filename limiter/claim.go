@@ -50,6 +50,8 @@ type Limit struct {
 	// Conversion is the percentage, 1 to 100, of the permits beyond Rate.Count that must be
 	// returned. Only the algorithm Conversion uses it.
 	Conversion int
+	// Owner is what the limit belongs to, for the caller. Stores ignore it.
+	Owner any
 
 	prepared *preparedLimit // nil before Prepare
 	whole    *Limit         // of what Share returns, the limit that it is a share of
@@ -119,6 +121,10 @@ type Claim struct {
 	Source uint32
 	// RedissonFormat is the data format of that limiter.
 	RedissonFormat RedissonFormat
+	// Group is the group of the claim. The claims of one decision are in ascending order of
+	// their groups. Those of group 0 decide. Each other group is decided for itself, if group
+	// 0 was granted, and refuses nothing.
+	Group uint8
 }
 
 // Check returns an error that wraps ErrInvalidCost or ErrInvalidLimit if no store could
@@ -197,7 +203,7 @@ func isName(s string) bool {
 	return true
 }
 
-// MaxClaims is the largest number of claims of one decision, and of a request and its shadows together.
+// MaxClaims is the largest number of claims of one decision, all groups together.
 const MaxClaims = 128
 
 // CheckClaims returns the first error of the claims' Check. It returns an error that
@@ -224,12 +230,40 @@ func CheckClaims(claims []Claim) error {
 	return nil
 }
 
+// CutDeciding returns the claims of group 0, which may be none, and those of the other groups.
+func CutDeciding(claims []Claim) (own, others []Claim) {
+	if len(claims) > 0 && claims[0].Group > 0 {
+		return nil, claims
+	}
+	return CutGroup(claims)
+}
+
+// CutGroup returns the claims of the first group, and those of the others.
+func CutGroup(claims []Claim) (group, others []Claim) {
+	n := 0
+	for n < len(claims) && claims[n].Group == claims[0].Group {
+		n++
+	}
+	return claims[:n], claims[n:]
+}
+
+// CheckGroup returns the error of CheckClaims for a group, or one that wraps ErrInvalidLimit if a decision about it and
+// the claims before it, of which there are asked, would have more than MaxClaims.
+func CheckGroup(group []Claim, asked int) error {
+	if n := asked + len(group); n > MaxClaims {
+		return fmt.Errorf("%w: %d claims of all groups; the maximum is %d", ErrInvalidLimit, n, MaxClaims)
+	}
+	return CheckClaims(group)
+}
+
 // A Store counts permits and decides claims. All methods are safe for concurrent use.
 type Store interface {
-	// Take takes the permits of all claims in one atomic step. If every claim is granted,
-	// d.Permit identifies the permits for Refund; otherwise nothing is taken. Take
-	// overwrites d, reusing d.Outcomes. It waits no longer than ctx allows. If it returns
-	// an error, d is not valid.
+	// Take takes the permits of all claims of group 0 in one atomic step. If every one is
+	// granted, d.Permit identifies the permits for Refund; otherwise nothing is taken. Then
+	// it takes those of each other group, all of them or none, under the same permit. No two
+	// claims may be the same limit on the same key. Take overwrites d, reusing d.Outcomes.
+	// It waits no longer than ctx allows. If it returns an error, d is not valid; what fails
+	// of another group than 0 fails that group alone.
 	Take(ctx context.Context, claims []Claim, d *Decision) error
 
 	// Refund returns the permits that the decision with the permit p took for these
@@ -283,9 +317,9 @@ func translated(a netip.Addr) (v4 netip.Addr, ok bool) {
 
 // A Decision is the result for the claims of one request.
 type Decision struct {
-	// Allowed is true if every claim was granted. If it is false, nothing was taken.
+	// Allowed is true if every claim of group 0 was granted. If it is false, nothing was taken.
 	Allowed bool
-	// Wait is the time until all claims would be granted if there were no other
+	// Wait is the time until all claims of group 0 would be granted if there were no other
 	// requests: the longest Wait of the refused outcomes. It is 0 if Allowed.
 	Wait time.Duration
 	// At is the time of the decision, by the store's clock.
@@ -293,7 +327,8 @@ type Decision struct {
 	// Permit identifies the permits that were taken, for Refund. It is the zero
 	// Permit if not Allowed.
 	Permit Permit
-	// Outcomes has one entry for each claim, in the order of the claims.
+	// Outcomes has one entry for each claim, in the order of the claims. If not Allowed, there
+	// are only those of group 0.
 	Outcomes []Outcome
 	// Repeats is not nil if the store did not evaluate the claims again, but repeated its
 	// refusal of one of them. All decisions that repeat it share the Refusal.
@@ -319,9 +354,20 @@ type Outcome struct {
 	// whatever the rate.
 	Banned bool
 	// Unknown is true if this limit was not evaluated because another limit was already
-	// known to refuse. Then Allowed is true, and Remaining and Wait are meaningless.
+	// known to refuse. Then Allowed is true, and Remaining and Wait are meaningless. It is
+	// also true, and Allowed is false, of a group that could not be decided.
 	Unknown bool
 }
+
+// AddFailed adds the outcomes of n claims whose group could not be decided.
+func (d *Decision) AddFailed(n int) {
+	for range n {
+		d.Outcomes = append(d.Outcomes, Outcome{Unknown: true})
+	}
+}
+
+// IsFailed reports whether the group of a claim could not be decided.
+func (o *Outcome) IsFailed() bool { return o.Unknown && !o.Allowed }
 
 // A Permit identifies the permits that one decision took, for a refund. Refunding the
 // zero Permit does nothing.

@@ -15,6 +15,8 @@
 //   - claim: a request for some permits of one limit under one key.
 //   - cost: the number of permits of a claim; 1 by default.
 //   - decision: the result for all claims of one request: all granted, or none.
+//   - group: claims of a decision that are decided for themselves, if the request, which is group 0,
+//     was granted. They refuse nothing.
 //   - outcome: the part of a decision about one claim.
 //   - permit: a unit of a rate; a [Permit] identifies those of one decision, for a
 //     refund. A permit expires when it no longer counts, for example one window after

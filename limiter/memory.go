@@ -90,18 +90,45 @@ func monotonicMillis(start time.Time) func() int64 {
 
 // Take implements Store. It does not block and ignores ctx.
 func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
-	if err := CheckClaims(claims); err != nil {
+	own, others := CutDeciding(claims)
+	if err := CheckClaims(own); err != nil {
 		return err
 	}
-	m.take(claims, d)
-	if d.Allowed {
-		m.note(d.At.UnixMilli(), claims, d.Permit) // without a shard's mutex: Return holds that of the notes first
+	m.takeAndNote(own, Permit{}, d)
+	if d.Allowed && len(others) > 0 {
+		m.takeOthers(others, len(own), d)
 	}
 	return nil
 }
 
-// take is Take without the notes.
-func (m *Memory) take(claims []Claim, d *Decision) {
+// takeOthers takes the permits of the groups besides group 0, which had asked claims and was granted by d.
+func (m *Memory) takeOthers(others []Claim, asked int, d *Decision) {
+	for len(others) > 0 {
+		var group []Claim
+		if group, others = CutGroup(others); CheckGroup(group, asked) != nil {
+			d.AddFailed(len(group))
+			continue
+		}
+		asked += len(group)
+		beside := Decision{Outcomes: d.Outcomes[len(d.Outcomes):]}
+		m.takeAndNote(group, d.Permit, &beside)
+		d.Outcomes = append(d.Outcomes, beside.Outcomes...)
+		if d.Permit.IsZero() {
+			d.Permit = beside.Permit
+		}
+	}
+}
+
+// takeAndNote takes the permits of one group under the permit p, or a new one if it is zero.
+func (m *Memory) takeAndNote(claims []Claim, p Permit, d *Decision) {
+	m.take(claims, p, d)
+	if d.Allowed {
+		m.note(d.At.UnixMilli(), claims, d.Permit) // without a shard's mutex: Return holds that of the notes first
+	}
+}
+
+// take is takeAndNote without the notes.
+func (m *Memory) take(claims []Claim, p Permit, d *Decision) {
 	var buf [inlineClaims]cellRef
 	refs := m.refs(claims, buf[:0])
 	locked := m.lock(refs)
@@ -113,7 +140,9 @@ func (m *Memory) take(claims []Claim, d *Decision) {
 	if !d.Allowed || len(claims) == 0 {
 		return
 	}
-	d.Permit = newPermit(d.At, m.placeOfAll(refs))
+	if d.Permit = p; p.IsZero() {
+		d.Permit = newPermit(d.At, m.placeOfAll(refs))
+	}
 	for i := range claims {
 		s, claim := &m.shards[refs[i].shard], &claims[i]
 		c := s.cells.at(refs[i].index)

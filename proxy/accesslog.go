@@ -291,9 +291,6 @@ const pricePrefix = "price:"
 
 // appendPrices appends what the request costs by the prices of budgets.
 func (x *exchange) appendPrices(b []byte) []byte {
-	if !x.route.hasBudgets {
-		return b
-	}
 	for i, l := range x.route.limits {
 		p := l.Prices
 		if p == nil || slices.ContainsFunc(x.route.limits[:i], func(other *limit) bool { return other.Prices == p }) {

@@ -61,12 +61,12 @@ func newAdmitter(o Options, m *proxyMetrics) *admitter {
 // disconnects meanwhile is counted anyway. All calls to the store together are bounded by the
 // timeout of one decision, except for a request that may wait for a permit: see wait.
 func (a *admitter) admit(client context.Context, q *admission) error {
-	if len(q.claims.claims)+len(q.shadows.claims)+len(q.shadowErrors) == 0 {
+	if len(q.claims)+len(q.shadows)+len(q.shadowErrors) == 0 {
 		return nil
 	}
 	ctx, cancel := a.withTimeoutForAll(client, q)
 	defer cancel()
-	if len(q.claims.claims) == 0 {
+	if len(q.claims) == 0 {
 		a.decideShadow(ctx, q)
 		return nil
 	}
@@ -102,7 +102,7 @@ func (a *admitter) conclude(ctx context.Context, q *admission, by decider, err e
 		if q.cannotStepUp() {
 			return errUndecided
 		}
-		store, q.idempotent.firstUse = reporting{a.fallback.local, a.fallback}, nil
+		store, q.firstUse = reporting{a.fallback.local, a.fallback}, nil
 	} else {
 		switch {
 		case by != decideByBoth:
@@ -112,10 +112,8 @@ func (a *admitter) conclude(ctx context.Context, q *admission, by decider, err e
 		}
 		a.nearLimits.record(q)
 	}
-	if q.bothSecrets {
-		q.mergePrevious()
-	}
-	a.metrics.countDecisions(q.stripe, q.claims, &q.decision)
+	q.mergePrevious()
+	a.metrics.countDecisions(q.stripe, q.claims, q.decision.Outcomes)
 	if q.steps != nil {
 		a.metrics.countSteps(q.steps)
 	}
@@ -123,11 +121,11 @@ func (a *admitter) conclude(ctx context.Context, q *admission, by decider, err e
 	if !q.decision.Allowed {
 		return a.refuse(ctx, q, store)
 	}
-	q.addTaken(store, q.claims, &q.decision, q.idempotent.firstUse)
-	if q.route.countsSends && err == nil {
-		a.countTaken(q, q.claims)
-	}
+	q.addTaken(store, q.claims, q.decision.Permit, q.firstUse)
 	if err == nil { // an unreachable store is not called again for the same request
+		if !q.isShared {
+			a.countTaken(q, q.claims)
+		}
 		a.decideShadow(ctx, q)
 	}
 	return nil
@@ -155,7 +153,7 @@ func (a *admitter) withTimeoutForAll(client context.Context, q *admission) (cont
 	if !q.due.IsZero() && a.timeout > 0 {
 		return context.WithDeadline(context.Background(), q.due) // a store needs none of the client's values
 	}
-	if a.timeout > 0 && !q.route.waits && len(q.idempotent.firstUse)+len(q.shadows.claims) == 0 && !q.hasPenalty() {
+	if a.timeout > 0 && !q.route.waits && len(q.firstUse)+len(q.shadows) == 0 && !q.hasPenalty() {
 		return context.Background(), func() {}
 	}
 	return a.withTimeout(client)
@@ -173,7 +171,7 @@ func (a *admission) shortenRetry() {
 	a.decision.Wait = 0
 	for i := range a.decision.Outcomes {
 		o := &a.decision.Outcomes[i]
-		if concurrent(&a.claims.claims[i]) && !o.Banned {
+		if concurrent(&a.claims[i]) && !o.Banned {
 			o.Wait = min(o.Wait, time.Second)
 		}
 		if !o.Allowed {
@@ -182,20 +180,28 @@ func (a *admission) shortenRetry() {
 	}
 }
 
-// takeAll takes all claims of q from the store, at the rates of step_up if limits refuse them.
+// takeAll takes all claims of q from the store.
 func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider) error {
-	take := a.takerFor(q)
+	take := a.take
+	if !q.due.IsZero() && a.timeout > 0 {
+		take = a.takeInTime
+	}
 	switch {
 	case by == decideByBoth:
 		take = a.fallback.takeWithinShare(q, take)
 	case q.route.waits && q.due.IsZero():
 		take = a.waitInQueue(client, q)
 	}
-	if !q.route.stepsUp {
-		return a.takeOnce(ctx, q, take)
+	return a.takeBy(ctx, q, take, a.take)
+}
+
+// takeBy takes all claims of q by take, at the rates of step_up if limits refuse them, and free repeats by free.
+func (a *admitter) takeBy(ctx context.Context, q *admission, take, free taker) error {
+	if len(q.route.tokenFields) == 0 {
+		return a.takeOnce(ctx, q, take, free)
 	}
 	began := time.Now()
-	err := a.takeOnce(ctx, q, take)
+	err := a.takeOnce(ctx, q, take, free)
 	if err != nil || q.decision.Allowed {
 		return err
 	}
@@ -204,48 +210,74 @@ func (a *admitter) takeAll(ctx, client context.Context, q *admission, by decider
 		ctx, cancel = context.WithDeadline(ctx, began.Add(a.timeout))
 		defer cancel()
 	}
-	return a.stepUp(ctx, q, func() error { return a.takeOnce(ctx, q, q.steps.withTokens(take)) })
+	return a.stepUp(q, func() error { return a.takeOnce(ctx, q, take, free) })
 }
 
-// isRepeat reports whether the request is a repeat that is not counted.
-func (a *admitter) isRepeat(ctx context.Context, q *admission) (bool, error) {
+// isRepeat reports whether the request is a repeat that is not counted, which it takes by free.
+func (a *admitter) isRepeat(ctx context.Context, q *admission, free taker) (bool, error) {
+	if len(q.firstUse) == 0 {
+		return false, nil
+	}
 	var d limiter.Decision
-	if err := a.store.Peek(ctx, q.idempotent.firstUse, &d); err != nil || d.Allowed {
+	if err := a.store.Peek(ctx, q.firstUse, &d); err != nil || d.Allowed {
 		return false, err
 	}
-	free := []limiter.Claim{{Limit: &q.route.idempotency.repeats, Key: q.idempotent.firstUse[0].Key, Cost: 1, Source: q.source}}
-	if err := a.take(ctx, free, &d); err != nil || !d.Allowed {
-		q.idempotent.firstUse = nil // counted like a request without an idempotency key
+	repeat := []limiter.Claim{{Limit: &q.route.idempotency.repeats, Key: q.firstUse[0].Key, Cost: 1, Source: q.source}}
+	if err := free(ctx, repeat, &d); err != nil || !d.Allowed {
+		q.firstUse = nil // counted like a request without an idempotency key
 		return false, err
 	}
 	q.isRepeat = true
-	q.claims = q.claims.empty()
+	q.claims = q.claims[:0]
 	q.decision = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: q.decision.Outcomes[:0]}
 	return true, nil
 }
 
-// takeOnce takes all claims of q and, with an idempotency key, the claim on its first use, in one
-// step. Of two concurrent requests with the same key, the second is a repeat.
-func (a *admitter) takeOnce(ctx context.Context, q *admission, take taker) error {
-	if len(q.idempotent.firstUse) == 0 {
-		return take(ctx, q.claims.claims, &q.decision)
-	}
-	if repeated, err := a.isRepeat(ctx, q); err != nil || repeated {
-		return err
-	}
-	n := len(q.claims.claims)
-	q.idempotent.all = append(append(q.idempotent.all[:0], q.claims.claims...), q.idempotent.firstUse...)
-	if err := take(ctx, q.idempotent.all, &q.decision); err != nil {
-		return err
-	}
-	if n < len(q.decision.Outcomes) && !q.decision.Outcomes[n].Allowed {
-		if repeated, err := a.isRepeat(ctx, q); err != nil || repeated {
+// takeOnce takes all that q asks for in one step. Of two concurrent requests with the same idempotency key, the second is
+// a repeat.
+func (a *admitter) takeOnce(ctx context.Context, q *admission, take, free taker) error {
+	for isAgain := false; ; isAgain = true {
+		if repeated, err := a.isRepeat(ctx, q, free); err != nil || repeated {
 			return err
 		}
-		return take(ctx, q.claims.claims, &q.decision)
+		if isAgain { // it was used a moment ago, and is not now
+			q.firstUse = nil
+		}
+		if isUsed, err := q.ask(ctx, take); err != nil || !isUsed {
+			return err
+		}
 	}
-	q.decision.Outcomes = q.decision.Outcomes[:n]
-	return nil
+}
+
+// ask takes the claims of a by take, and in the same step the first uses of its idempotency key and tokens, which decide
+// with them, and those of each limit in shadow mode as a group. It reports whether the idempotency key has been used.
+func (a *admission) ask(ctx context.Context, take taker) (isUsed bool, err error) {
+	asked, uses := a.claims, a.firstUse
+	if a.steps != nil {
+		uses, a.steps.usedTwice = slices.Concat(uses, a.steps.tokens), false
+	}
+	if len(uses)+len(a.shadows) > 0 {
+		asked = append(append(a.asked[:0], a.claims...), uses...).addGroups(a.shadows)
+		a.asked = asked
+	}
+	if err := take(ctx, asked, &a.decision); err != nil {
+		return false, err
+	}
+	n := min(len(a.claims), len(a.decision.Outcomes))
+	beside := a.decision.Outcomes[n:]
+	a.decision.Outcomes, a.shadowOutcomes = a.decision.Outcomes[:n], a.shadowOutcomes[:0]
+	for i, o := range beside {
+		switch {
+		case i >= len(uses):
+			a.shadowOutcomes = append(a.shadowOutcomes, o)
+		case o.Allowed:
+		case i < len(a.firstUse):
+			isUsed = true
+		default:
+			a.steps.usedTwice = true
+		}
+	}
+	return isUsed, nil
 }
 
 // A taker takes claims, as limiter.Store.Take does.
@@ -256,19 +288,23 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 	if a.timeout == 0 {
 		return a.store.Take(ctx, claims, d)
 	}
-	began := time.Now()
-	err := a.store.Take(ctx, claims, d)
-	a.metrics.observeStoreCall("take", time.Since(began), err)
-	return err
+	return a.metrics.measure("take", func() error { return a.store.Take(ctx, claims, d) })
+}
+
+// peek is take without taking.
+func (a *admitter) peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	own, _ := limiter.CutDeciding(claims)
+	return a.store.Peek(ctx, own, d)
 }
 
 // errLate reports that a decision was not made when it was due.
 var errLate = fmt.Errorf("%w: the decision was late", limiter.ErrUnavailable)
 
-// takeInTime takes claims from the store like take, and returns errLate when ctx is done. If the store
+// takeInTime takes the claims of group 0 from the store like take, and returns errLate when ctx is done. If the store
 // grants the claims after that, within the timeout of a decision, they are refunded.
 func (a *admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	own := slices.Clone(claims) // the caller may be gone when the store reads them
+	own, _ := limiter.CutDeciding(claims)
+	own = slices.Clone(own) // the caller may be gone when the store reads them
 	for i := range own {
 		own[i].RedissonName = strings.Clone(own[i].RedissonName)
 	}
@@ -300,9 +336,7 @@ func (a *admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *li
 func (a *admitter) refundLate(claims []limiter.Claim, p limiter.Permit) {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
-	began := time.Now()
-	err := a.sharedStore().Refund(ctx, claims, p) // if it fails, the permits stay taken
-	a.metrics.observeStoreCall("refund", time.Since(began), err)
+	_ = a.metrics.measure("refund", func() error { return a.sharedStore().Refund(ctx, claims, p) }) // if it fails, the permits stay taken
 }
 
 // sharedStore returns the store without the records for its outages on this node.
@@ -325,41 +359,35 @@ type admission struct {
 	due      time.Time // when the decision must have been made; zero if the store's timeout alone bounds it
 
 	// Written by extract.
-	exempt       bool              // no limit applies to the request
-	claims       claimSet          // claims on limits in enforce mode
-	shadows      claimSet          // claims on limits in shadow mode
-	shadowErrors []*limit          // limits in shadow mode for which the request has no valid claim
-	keepsPermits bool              // no outcome refunds its permits; see keepsPermits
-	bothSecrets  bool              // each claim is made twice, under the current and the previous secret
-	source       uint32            // identifies the client's network where memory for keys is shared; see limiter.Claim
-	idempotent   idempotencyClaims // set by idempotency: the claims that recognize repeated requests
-	solver       solver            // set by extract: finds the tokens of challenges; nil if the route has none
+	exempt       bool            // no limit applies to the request
+	claims       claimSet        // claims on limits in enforce mode
+	shadows      claimSet        // claims on limits in shadow mode
+	shadowErrors []*limit        // limits in shadow mode for which the request has no valid claim
+	keepsPermits bool            // no outcome refunds its permits; see keepsPermits
+	bothSecrets  bool            // each claim is made twice, under the current and the previous secret
+	source       uint32          // identifies the client's network where memory for keys is shared; see limiter.Claim
+	firstUse     []limiter.Claim // set by idempotency: the claim on the first use of the idempotency key; empty without a key
+	solver       solver          // set by extract: finds the tokens of challenges
 
 	// Written by admit.
 	decision       limiter.Decision
-	decided        bool             // decision is valid for claims
-	fallback       string           // the policy that decided while the store was unreachable
-	isRepeat       bool             // the request repeats one that was counted
-	waited         bool             // the request waited for a permit
-	waitTime       time.Duration    // how long it waited
-	banned         bool             // this refusal started a ban
-	shadowSets     []limiter.Shadow // claims on limits in shadow mode by limit, and the decisions about them
-	shadowsTaken   bool             // the call that allowed the request has decided them
-	shadowRefusals []refusal        // what limits in shadow mode would have refused
-	steps          *stepsUp         // nil unless limits with step_up have refused the request; see stepUp
-	shadowNotes    []shadowNote     // what is noted of those for which permits would be returned
-	sends          []limiter.Claim  // what counts the request once it has ended, see countSends
-	ofShare        sharePermit      // what was taken of this node's share besides; see takeWithinShare
-	takenPermits   []takenPermit    // the permits that were taken, with their stores
+	decided        bool              // decision is valid for claims
+	fallback       string            // the policy that decided while the store was unreachable
+	isRepeat       bool              // the request repeats one that was counted
+	waited         bool              // the request waited for a permit
+	waitTime       time.Duration     // how long it waited
+	banned         bool              // this refusal started a ban
+	asked          claimSet          // all claims that are taken in one step, if there are others than claims; see ask
+	shadowOutcomes []limiter.Outcome // of shadows, if the call that allowed the request has decided them
+	shadowRefusals []refusal         // what limits in shadow mode would have refused
+	steps          *stepsUp          // nil unless limits with step_up have refused the request; see stepUp
+	shadowNotes    []shadowNote      // what is noted of those for which permits would be returned
+	sends          []limiter.Claim   // what counts the request once it has ended, see countSends
+	ofShare        sharePermit       // what was taken of this node's share besides; see takeWithinShare
+	takenPermits   []takenPermit     // the permits that were taken, with their stores
 
 	settled settlement // set by settle: what is refunded
 	err     error      // the error for the log
-}
-
-// An idempotencyClaims holds the claims by which repeats of a request are recognized.
-type idempotencyClaims struct {
-	firstUse []limiter.Claim // the claim on the first use of the idempotency key; empty without a key
-	all      []limiter.Claim // all claims that are taken in one step, including first
 }
 
 // A keyNamer returns how the log names the key of a claim: the beginning of its hash and, for a
@@ -371,12 +399,14 @@ type keyNamer interface {
 // reset makes a the admission of no request, with the memory that it names. A composite literal with
 // this memory would be made on the stack and copied.
 func (a *admission) reset() {
-	claims, shadows, errs, all, outcomes := a.claims.empty(), a.shadows.empty(), a.shadowErrors[:0], a.idempotent.all[:0], a.decision.Outcomes[:0]
-	sets, refusals, notes, sends, taken := a.shadowSets[:0], a.shadowRefusals[:0], a.shadowNotes[:0], a.sends[:0], a.takenPermits[:0]
+	claims, shadows, asked, errs := a.claims[:0], a.shadows[:0], a.asked[:0], a.shadowErrors[:0]
+	outcomes, beside := a.decision.Outcomes[:0], a.shadowOutcomes[:0]
+	refusals, notes, sends, taken := a.shadowRefusals[:0], a.shadowNotes[:0], a.sends[:0], a.takenPermits[:0]
 	pending, started := a.settled.pending[:0], a.settled.started[:0]
 	*a = admission{}
-	a.claims, a.shadows, a.shadowErrors, a.idempotent.all, a.decision.Outcomes = claims, shadows, errs, all, outcomes
-	a.shadowSets, a.shadowRefusals, a.shadowNotes, a.sends, a.takenPermits = sets, refusals, notes, sends, taken
+	a.claims, a.shadows, a.asked, a.shadowErrors = claims, shadows, asked, errs
+	a.decision.Outcomes, a.shadowOutcomes = outcomes, beside
+	a.shadowRefusals, a.shadowNotes, a.sends, a.takenPermits = refusals, notes, sends, taken
 	a.settled.pending, a.settled.started = pending, started
 }
 

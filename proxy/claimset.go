@@ -9,77 +9,98 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A claimSet is a list of claims that are taken in one step. Claims on the same limit are adjacent.
-type claimSet struct {
-	claims  []limiter.Claim
-	windows []*window // windows[i] is the window of claims[i]
-}
+// A claimSet is a list of claims of limits. Claims on the same limit are adjacent.
+type claimSet []limiter.Claim
+
+// window returns the window of claim i.
+func (s claimSet) window(i int) *window { return s[i].Limit.Owner.(*window) }
 
 // add adds a claim for each of the windows. The claims differ from c only in their limit.
 func (s *claimSet) add(windows []*window, c *limiter.Claim) {
 	for _, w := range windows {
 		c.Limit = &w.Limit
-		s.claims, s.windows = append(s.claims, *c), append(s.windows, w)
+		*s = append(*s, *c)
 	}
-}
-
-// empty returns an empty set that reuses the memory of a.
-func (s claimSet) empty() claimSet { return claimSet{s.claims[:0], s.windows[:0]} }
-
-func (s claimSet) clone() claimSet { return claimSet{slices.Clone(s.claims), slices.Clone(s.windows)} }
-
-// slice returns the claims from (inclusive) to to (exclusive).
-func (s claimSet) slice(from, to int) claimSet {
-	return claimSet{s.claims[from:to], s.windows[from:to]}
 }
 
 // limitAt returns the limit of the claim at index from, and the index of the first claim of the next
 // limit.
 func (s claimSet) limitAt(from int) (of *limit, to int) {
-	of = s.windows[from].of
-	for to = from + 1; to < len(s.windows) && s.windows[to].of == of; to++ {
+	of = s.window(from).of
+	for to = from + 1; to < len(s) && s.window(to).of == of; to++ {
 	}
 	return of, to
 }
 
 // indexOf returns the index of the first claim on a limit, or -1.
 func (s claimSet) indexOf(of *limit) int {
-	return slices.IndexFunc(s.windows, func(w *window) bool { return w.of == of })
+	for i := range s {
+		if s.window(i).of == of {
+			return i
+		}
+	}
+	return -1
 }
 
 // remove removes the claims on a limit.
 func (s *claimSet) remove(of *limit) {
-	from := s.indexOf(of)
-	if from < 0 {
-		return
+	if from := s.indexOf(of); from >= 0 {
+		_, to := s.limitAt(from)
+		*s = slices.Delete(*s, from, to)
 	}
-	_, to := s.limitAt(from)
-	s.claims, s.windows = slices.Delete(s.claims, from, to), slices.Delete(s.windows, from, to)
 }
 
 // anyLimit reports whether there is a claim on a limit for which such returns true.
 func (s claimSet) anyLimit(such func(*limit) bool) bool {
-	return slices.ContainsFunc(s.windows, func(w *window) bool { return such(w.of) })
+	for i := range s {
+		if such(s.window(i).of) {
+			return true
+		}
+	}
+	return false
 }
 
 // currentIndex returns the index of the claim under the current secret that claim i repeats under the
 // previous one, or i if it repeats none.
-func (s claimSet) currentIndex(i int) int { return slices.Index(s.windows, s.windows[i]) }
+func (s claimSet) currentIndex(i int) (first int) {
+	for s[first].Limit != s[i].Limit {
+		first++
+	}
+	return first
+}
 
 // mergePrevious merges the outcomes under the previous secret into those under the current one. A
 // limit is reached if it is reached under either.
-func (a *admission) mergePrevious() {
-	for i, o := range a.decision.Outcomes {
-		own := a.claims.currentIndex(i)
-		if own == i {
-			continue
+func (s claimSet) mergePrevious(outcomes []limiter.Outcome) {
+	for i, o := range outcomes {
+		if own := s.currentIndex(i); own != i {
+			merge(&outcomes[own], o)
 		}
-		both := &a.decision.Outcomes[own]
-		both.Allowed = both.Allowed && o.Allowed
-		both.Banned = both.Banned || o.Banned
-		both.Remaining, both.Wait = min(both.Remaining, o.Remaining), max(both.Wait, o.Wait)
-		both.Unknown = both.Unknown && o.Unknown
 	}
+}
+
+// mergePrevious merges the outcomes under the previous secret, if there are any.
+func (a *admission) mergePrevious() {
+	if a.bothSecrets {
+		a.claims.mergePrevious(a.decision.Outcomes)
+	}
+}
+
+// merge makes both what both and o say together.
+func merge(both *limiter.Outcome, o limiter.Outcome) {
+	both.Allowed, both.Banned, both.Unknown = both.Allowed && o.Allowed, both.Banned || o.Banned, both.Unknown && o.Unknown
+	both.Remaining, both.Wait = min(both.Remaining, o.Remaining), max(both.Wait, o.Wait)
+}
+
+// decidedAt returns the limit of the claim at index from, the index of the first claim of the next limit, and what the
+// outcomes of the limit say together: allowed and unknown if there are none.
+func (s claimSet) decidedAt(from int, outcomes []limiter.Outcome) (of *limit, to int, all limiter.Outcome) {
+	of, to = s.limitAt(from)
+	all = limiter.Outcome{Allowed: true, Unknown: true, Remaining: limiter.MaxCount}
+	for i := from; i < min(to, len(outcomes)); i++ {
+		merge(&all, outcomes[i])
+	}
+	return of, to, all
 }
 
 // sharesCount reports whether claims on w and o under one key have one count: so do those on one window, and on
@@ -90,27 +111,25 @@ func (w *window) sharesCount(o *window) bool { return w == o || w.Limit.Name == 
 // that wraps errCost, and s may not be used, if no unused key has room for both claims, or if they have two
 // values.
 func (s *claimSet) merge(w *window, claim *limiter.Claim) error {
-	at := len(s.claims)
-	for i := range s.claims {
-		if s.claims[i].Key == claim.Key && s.windows[i].sharesCount(w) {
-			return s.mergeAt(i, w, claim)
-		}
-		if s.windows[i].of == w.of {
-			at = i + 1
-		}
+	if i := s.index(w, claim.Key); i >= 0 {
+		return s.mergeAt(i, w, claim)
 	}
-	s.claims, s.windows = slices.Insert(s.claims, at, *claim), slices.Insert(s.windows, at, w)
+	at := len(*s)
+	if i := s.indexOf(w.of); i >= 0 {
+		_, at = s.limitAt(i)
+	}
+	*s = slices.Insert(*s, at, *claim)
 	return nil
 }
 
 // mergeAt merges a claim into claim i, which has the same count.
-func (s *claimSet) mergeAt(i int, w *window, claim *limiter.Claim) error {
-	own := &s.claims[i]
+func (s claimSet) mergeAt(i int, w *window, claim *limiter.Claim) error {
+	own := &s[i]
 	if own.Value != claim.Value {
 		return fmt.Errorf("%s: %w: one key with two values", w.of.Name, errCost)
 	}
-	if w.Rate.Count < s.windows[i].Rate.Count {
-		s.windows[i], own.Limit = w, &w.Limit
+	if w.Rate.Count < own.Limit.Rate.Count {
+		own.Limit = &w.Limit
 	}
 	if w.Algorithm.HasValues() {
 		return nil
@@ -128,8 +147,8 @@ func exceeds(w *window, hits int64) error {
 
 // index returns the index of a claim, or -1.
 func (s claimSet) index(w *window, k limiter.Key) int {
-	for i := range s.claims {
-		if s.claims[i].Key == k && s.windows[i].sharesCount(w) {
+	for i := range s {
+		if s[i].Key == k && s.window(i).sharesCount(w) {
 			return i
 		}
 	}
@@ -182,7 +201,7 @@ func newNearLimits() *nearLimits { return &nearLimits{byWindow: map[string]Near{
 // record evaluates a decision of the store.
 func (n *nearLimits) record(q *admission) {
 	for i := range q.decision.Outcomes {
-		if w := q.claims.windows[i]; q.decision.Outcomes[i].Remaining < w.near && !q.decision.Outcomes[i].Unknown {
+		if w := q.claims.window(i); q.decision.Outcomes[i].Remaining < w.near && !q.decision.Outcomes[i].Unknown {
 			n.update(q, i, w)
 		}
 	}
@@ -199,7 +218,7 @@ func (n *nearLimits) update(q *admission, i int, w *window) {
 		return
 	}
 	near := Near{Route: w.of.Route, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
-	near.Key, near.Masked = q.keyNamer.logKey(q.claims.claims[i].Key)
+	near.Key, near.Masked = q.keyNamer.logKey(q.claims[i].Key)
 	if p := w.of.Prices; p != nil {
 		near.Money = p.Text(used) + " of " + p.Text(w.Rate.Count)
 	}

@@ -64,7 +64,6 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r.describe()
 	g.setLoggedKeys(r)
 	r.findEarlyLimits()
-	r.onlyLimits = len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
 	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
 	fields, err := g.sharing.refusal(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
 	if err != nil {
@@ -118,12 +117,10 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
 	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
-	r.holds = r.holds || l.Algorithm.HasLeases()
-	r.settles = r.settles || r.holds || l.Count != nil
+	r.settles = r.settles || l.Algorithm.HasLeases() || l.Count != nil
 	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
 	l.refusalLimit, l.shadowNotes = refusalLimit(from), shadowNotes(from)
 	l.sends = newSends(from, l.shadowNotes)
-	r.countsSends = r.countsSends || l.sends != nil && l.Mode == config.Enforce
 	for read := range l.Reads() {
 		if read.Purpose == config.ForPlan {
 			r.addUncounted(read.Key)
@@ -131,31 +128,39 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 			r.addKey(read.Key)
 		}
 	}
-	var policies []respond.Policy
-	l.windows, policies = r.addRates(l, l.Rates, alerts)
-	override := func(rates []limiter.Rate) []*window {
-		windows, others := r.addRates(l, rates, alerts)
-		for i := range others {
-			others[i].Override = true
-		}
-		policies = append(policies, others...)
-		return windows
-	}
+	adder := rateAdder{route: r, limit: l, alerts: alerts}
+	add := func(rates []limiter.Rate) []*window { return adder.add(rates, "", l.countedLimit()) }
+	l.windows = add(l.Rates)
+	own := len(adder.policies)
 	if len(l.Overrides) > 0 {
 		l.overrides = map[limiter.Key][]*window{}
 	}
 	for k, rates := range l.Overrides {
-		l.overrides[k] = override(rates)
+		l.overrides[k] = add(rates)
 	}
 	if l.RateFromDescriptor {
-		r.addUnits(l, override)
+		l.addUnits(add)
 		l.nearOf = func(rate limiter.Rate) int64 { return alerts.near(rate, l.Mode) }
 	}
-	r.addPlans(l, override)
-	policies = append(policies, r.addStepUp(l, alerts)...)
-	r.hasBudgets = r.hasBudgets || l.Prices != nil
-	l.isPlain = l.Mode == config.Enforce && l.Cost == nil && l.Prices == nil && l.Distinct == nil && l.Return == nil && (l.StepUpKey() == nil || l.StepUpKey() == l.Key) && l.RedissonName == "" && l.overrides == nil && l.plans == nil && l.units == nil
-	return policies
+	l.addPlans(add)
+	if s := l.StepUp; s != nil {
+		r.readFields.add(s.Header)
+		r.tokenFields = append(r.tokenFields, s.Header)
+		r.readsLate = true
+		l.stepUps = adder.add(s.Rates, "step_up", limiter.Limit{Algorithm: s.Algorithm, Scope: l.Scope, Noted: l.Return != nil})
+		for _, w := range l.stepUps {
+			w.isStepUp = true
+		}
+	}
+	for i := range adder.policies[own:] {
+		adder.policies[own+i].Override = true
+	}
+	return adder.policies
+}
+
+// countedLimit returns what the limits of all windows of l have in common, but for those of step_up.
+func (l *limit) countedLimit() limiter.Limit {
+	return limiter.Limit{Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion}
 }
 
 // setLimits sets the limits of g.
@@ -197,62 +202,45 @@ func refusalLimit(of *config.Limit) limiter.Limit {
 	return limiter.Limit{Name: of.ID + ":refused", Rate: limiter.Rate{Count: of.Penalty.After, Window: longestWindow(of.Rates)}}
 }
 
-// addRates adds a window to the route for each rate of a limit.
-func (r *route) addRates(l *limit, rates []limiter.Rate, alerts alerts) (windows []*window, policies []respond.Policy) {
+// A rateAdder adds the windows of a limit to its route.
+type rateAdder struct {
+	route    *route
+	limit    *limit
+	alerts   alerts
+	policies []respond.Policy // of the windows
+}
+
+// add adds a window for each of rates. part, if not empty, is in the names of the windows, and counted is what their limits
+// have in common.
+func (a *rateAdder) add(rates []limiter.Rate, part string, counted limiter.Limit) (windows []*window) {
+	l := a.limit
+	between := func(separator string) string {
+		if part == "" {
+			return separator
+		}
+		return separator + part + separator
+	}
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
 		shown := rate
 		switch {
-		case l.Algorithm.HasLeases():
+		case counted.Algorithm.HasLeases():
 			span = "held"
-		case l.Algorithm.HasSteps():
+		case counted.Algorithm.HasSteps():
 			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
-		w := &window{
-			of:     l,
-			number: len(r.windows) + len(windows),
-			rate:   l.Name + "-" + span,
-			near:   alerts.near(rate, l.Mode),
-			Limit:  limiter.Limit{Name: l.ID + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion},
-		}
+		w := &window{of: l, number: len(a.route.windows), rate: l.Name + between("-") + span, near: a.alerts.near(rate, l.Mode), Limit: counted}
+		w.Name, w.Limit.Rate, w.Owner = l.ID+between(":")+span, rate, w
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
-		windows = append(windows, w)
+		windows, a.route.windows = append(windows, w), append(a.route.windows, w)
 		name := l.Name
 		if len(rates) > 1 {
 			name += "-" + span
 		}
-		policies = append(policies, respond.Policy{Name: name, Rate: shown, Limit: l.Name, Concurrent: l.Algorithm.HasLeases(), Expose: l.Expose && l.Mode == config.Enforce})
+		a.policies = append(a.policies, respond.Policy{Name: name, Rate: shown, Limit: l.Name, Concurrent: counted.Algorithm.HasLeases(), Expose: l.Expose && l.Mode == config.Enforce})
 	}
-	r.windows = append(r.windows, windows...)
-	return windows, policies
-}
-
-// addStepUp adds a window to the route for each rate of the step_up of a limit.
-func (r *route) addStepUp(l *limit, alerts alerts) (policies []respond.Policy) {
-	s := l.StepUp
-	if s == nil {
-		return nil
-	}
-	r.stepsUp = r.stepsUp || l.Mode == config.Enforce
-	r.readFields.add(s.Header)
-	r.tokenFields = append(r.tokenFields, s.Header)
-	r.readsLate = true
-	for _, rate := range s.Rates {
-		span := limiter.WindowName(rate.Window)
-		w := &window{
-			of: l, number: len(r.windows), rate: l.Name + "-step_up-" + span, near: alerts.near(rate, l.Mode), isStepUp: true,
-			Limit: limiter.Limit{Name: l.ID + ":step_up:" + span, Rate: rate, Algorithm: s.Algorithm, Scope: l.Scope, Noted: l.Return != nil},
-		}
-		_ = w.Prepare() // as above
-		l.stepUps, r.windows = append(l.stepUps, w), append(r.windows, w)
-		name := l.Name
-		if len(s.Rates) > 1 {
-			name += "-" + span
-		}
-		policies = append(policies, respond.Policy{Name: name, Rate: rate, Limit: l.Name, Expose: l.Expose && l.Mode == config.Enforce, Override: true})
-	}
-	return policies
+	return windows
 }
 
 // addKey records where the key s is read from.

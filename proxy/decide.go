@@ -143,7 +143,7 @@ func (p *Proxy) allow(x *exchange, a *Answer) {
 // allowedResponse returns the response of the answer about an allowed request.
 func (x *exchange) allowedResponse() respond.Response {
 	allowed := respond.Response{Status: http.StatusOK}
-	if len(x.claims.claims) > 0 {
+	if len(x.claims) > 0 {
 		allowed = allowed.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 	}
 	return allowed
@@ -166,7 +166,7 @@ func (x *exchange) upstreamFields() (fields []respond.Field) {
 func (x *exchange) status() DescriptorStatus {
 	s := DescriptorStatus{Shadow: len(x.shadowRefusals)+len(x.shadowErrors) > 0}
 	for i, o := range x.decision.Outcomes {
-		w := x.claims.windows[i]
+		w := x.claims.window(i)
 		if !w.of.Expose || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
 			continue
 		}
@@ -180,12 +180,12 @@ func (x *exchange) status() DescriptorStatus {
 
 // check decides about x, a descriptor that takes nothing. While the store is unreachable, limits that do not deny allow it.
 func (a *admitter) check(ctx context.Context, x *exchange) error {
-	if len(x.claims.claims) == 0 {
+	if len(x.claims) == 0 {
 		return nil
 	}
 	ctx, cancel := a.withTimeoutForAll(ctx, &x.admission)
 	defer cancel()
-	if x.err = a.store.Peek(ctx, x.claims.claims, &x.decision); x.err != nil {
+	if x.err = a.store.Peek(ctx, x.claims, &x.decision); x.err != nil {
 		x.decision.Outcomes = x.decision.Outcomes[:0]
 		if x.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
 			x.fallback = string(config.Deny)
@@ -193,9 +193,8 @@ func (a *admitter) check(ctx context.Context, x *exchange) error {
 		}
 		return nil
 	}
-	if x.decided = true; x.bothSecrets {
-		x.mergePrevious()
-	}
+	x.decided = true
+	x.mergePrevious()
 	if !x.decision.Allowed {
 		x.shortenRetry()
 		return errRefused
@@ -205,7 +204,7 @@ func (a *admitter) check(ctx context.Context, x *exchange) error {
 
 // checkNumber returns an error if there are more claims than one decision may have, and logs it.
 func (c *call) checkNumber() error {
-	n := len(c.all.claims.claims)
+	n := len(c.all.claims)
 	if n <= limiter.MaxClaims {
 		return nil
 	}

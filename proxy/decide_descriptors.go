@@ -61,7 +61,7 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		c.exchanges[i] = x
 		err := c.proxy.checkDirectives(x)
 		if err == nil {
-			err = c.proxy.resolveClaims(ctx, g, x)
+			err = c.proxy.resolveClaims(ctx, x)
 		}
 		if err == nil {
 			err = x.charge(max(1, d.Hits))
@@ -127,12 +127,13 @@ func (x *exchange) charge(hits int64) error {
 
 // charge sets the cost of claims. It returns the window of a claim that no unused key has room for, or nil.
 func (s claimSet) charge(hits int64) *window {
-	for i, w := range s.windows {
-		s.claims[i].Source = 0 // nobody knows the client
+	for i := range s {
+		w := s.window(i)
+		s[i].Source = 0 // nobody knows the client
 		if hits == 1 || w.Algorithm.HasValues() {
 			continue
 		}
-		if s.claims[i].Cost = hits; hits > w.Capacity() {
+		if s[i].Cost = hits; hits > w.Capacity() {
 			return w
 		}
 	}
@@ -153,18 +154,17 @@ func (c *call) add(g *generation, x *exchange) error {
 		c.all.keyNamer, c.all.isShared = c, true
 	}
 	all := c.all
-	for i := range x.claims.claims {
-		if err := all.claims.merge(x.claims.windows[i], &x.claims.claims[i]); err != nil {
+	for i := range x.claims {
+		if err := all.claims.merge(x.claims.window(i), &x.claims[i]); err != nil {
 			return err
 		}
 	}
-	for i := range x.shadows.claims {
-		if w := x.shadows.windows[i]; all.shadows.merge(w, &x.shadows.claims[i]) != nil {
+	for i := range x.shadows {
+		if w := x.shadows.window(i); all.shadows.merge(w, &x.shadows[i]) != nil {
 			x.wouldRefuse(&all.shadows, w.of)
 		}
 	}
 	all.shadowErrors = append(all.shadowErrors, x.shadowErrors...)
-	all.route.holds = all.route.holds || x.route.holds
 	all.route.hasLocalLimit = all.route.hasLocalLimit || x.route.hasLocalLimit
 	all.route.canFallBack = all.route.hasLocalLimit && !all.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny })
 	return nil
@@ -192,13 +192,13 @@ func (c *call) share() {
 		}
 		x.decided, x.fallback, x.err = all.decided, all.fallback, all.err
 		x.decision.Allowed, x.decision.At, x.decision.Permit = true, all.decision.At, all.decision.Permit
-		own := x.claims.empty()
-		for i := range x.claims.claims {
-			at := all.claims.index(x.claims.windows[i], x.claims.claims[i].Key)
+		own := x.claims[:0]
+		for i := range x.claims {
+			at := all.claims.index(x.claims.window(i), x.claims[i].Key)
 			if at < 0 || at >= len(all.decision.Outcomes) {
 				continue // a limit that allows while the store is unreachable
 			}
-			own.claims, own.windows = append(own.claims, x.claims.claims[i]), append(own.windows, x.claims.windows[i])
+			own = append(own, x.claims[i])
 			o := all.decision.Outcomes[at]
 			x.decision.Outcomes = append(x.decision.Outcomes, o)
 			if !o.Allowed {
@@ -206,9 +206,8 @@ func (c *call) share() {
 				x.decision.Wait = max(x.decision.Wait, o.Wait)
 			}
 		}
-		if x.claims = own; x.bothSecrets {
-			x.mergePrevious()
-		}
+		x.claims = own
+		x.mergePrevious()
 		for _, s := range all.shadowRefusals {
 			if x.shadows.index(s.window, s.key) >= 0 {
 				x.shadowRefusals = append(x.shadowRefusals, s)
@@ -230,10 +229,10 @@ func (c *call) countSends() {
 		}
 		for i := range x.takenPermits {
 			t := &x.takenPermits[i]
-			if of := t.claims.windows[0].of; !t.permit.IsZero() {
+			if of := t.claims.window(0).of; !t.permit.IsZero() {
 				x.admitter.countTaken(&x.admission, t.claims)
 			} else if of.shadowNotes != nil {
-				x.admitter.noteShadowRefusal(context.Background(), &x.admission, of, &t.claims.claims[0])
+				x.admitter.noteShadowRefusal(context.Background(), &x.admission, of, &t.claims[0])
 			}
 		}
 	}
@@ -244,15 +243,15 @@ func (c *call) countSends() {
 func (x *exchange) takeOf(all *admission) {
 	for _, t := range all.takenPermits {
 		part := takenPermit{store: t.store, permit: t.permit}
-		for i := range t.claims.claims {
-			w, k := t.claims.windows[i], t.claims.claims[i].Key
-			if w == nil || x.claims.index(w, k) < 0 && x.shadows.index(w, k) < 0 {
+		for i := range t.claims {
+			c := &t.claims[i]
+			if c.Limit == nil || x.claims.index(t.claims.window(i), c.Key) < 0 && x.shadows.index(t.claims.window(i), c.Key) < 0 {
 				continue
 			}
-			part.claims.claims, part.claims.windows = append(part.claims.claims, t.claims.claims[i]), append(part.claims.windows, w)
-			t.claims.windows[i] = nil // given
+			part.claims = append(part.claims, *c)
+			c.Limit = nil // given
 		}
-		if len(part.claims.claims) > 0 {
+		if len(part.claims) > 0 {
 			x.takenPermits = append(x.takenPermits, part)
 		}
 	}

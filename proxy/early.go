@@ -33,32 +33,37 @@ type localDenier interface {
 //
 // Limits in shadow mode and limits with wait or step_up are not evaluated. No limit is evaluated if the body
 // may still determine that none applies: by a bypass list, or with an idempotency key.
-func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
-	r := x.route
+func (p *Proxy) early(ctx context.Context, x *exchange) error {
+	if err := x.generation.claimEarly(x); err != nil {
+		return err
+	}
+	a := p.admitter
+	if len(x.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.refusesEarly(ctx, x) {
+		a.fallback.record(&x.admission)
+		x.mergePrevious()
+		a.metrics.countDecisions(x.stripe, x.claims, x.decision.Outcomes)
+		x.decided = true
+		ctx, cancel := a.withTimeout(ctx)
+		defer cancel()
+		return a.refuse(ctx, &x.admission, a.store)
+	}
+	x.claims, x.bothSecrets = x.claims[:0], false // extract adds the claims again; the keys are kept
+	return nil
+}
+
+// claimEarly makes the claims of the limits that are evaluated before the body of x is read, if any are.
+func (g *generation) claimEarly(x *exchange) error {
 	if !x.hasEarlyLimits() {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
 		return err
 	}
-	for _, l := range r.early {
+	for _, l := range x.route.early {
 		if err := g.claim(x, l); err != nil {
 			return err
 		}
 	}
-	a := p.admitter
-	if len(x.claims.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.refusesEarly(ctx, x) {
-		a.fallback.record(&x.admission)
-		if x.bothSecrets {
-			x.mergePrevious()
-		}
-		a.metrics.countDecisions(x.stripe, x.claims, &x.decision)
-		x.decided = true
-		ctx, cancel := a.withTimeout(ctx)
-		defer cancel()
-		return a.refuse(ctx, &x.admission, a.store)
-	}
-	x.claims, x.bothSecrets = x.claims.empty(), false // extract adds the claims again; the keys are kept
 	return nil
 }
 
@@ -73,7 +78,7 @@ func (x *exchange) hasEarlyLimits() bool {
 
 // refusesEarly reports whether the claims of x would be refused now. If so, it fills the decision of x.
 func (a *admitter) refusesEarly(client context.Context, x *exchange) bool {
-	if a.denier != nil && a.denier.Denied(x.claims.claims, &x.decision) {
+	if a.denier != nil && a.denier.Denied(x.claims, &x.decision) {
 		return true
 	}
 	if a.shared && x.in.length >= 0 && x.in.length < longBody {
@@ -81,7 +86,7 @@ func (a *admitter) refusesEarly(client context.Context, x *exchange) bool {
 	}
 	ctx, cancel := a.withTimeout(client)
 	defer cancel()
-	err := a.store.Peek(ctx, x.claims.claims, &x.decision)
+	err := a.store.Peek(ctx, x.claims, &x.decision)
 	return err == nil && !x.decision.Allowed
 }
 
@@ -206,7 +211,7 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 // an idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
 	i := x.route.idempotency
-	if i == nil || len(x.claims.claims) == 0 {
+	if i == nil || len(x.claims) == 0 {
 		return nil
 	}
 	sent := x.Header(i.Header)
@@ -226,9 +231,9 @@ func (g *generation) idempotency(x *exchange) error {
 	}
 	sum := sha256.Sum256(body.Bytes)
 	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Forwarded, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
-	for _, c := range x.claims.claims {
+	for _, c := range x.claims {
 		parts = append(parts, string(c.Key[:]))
 	}
-	x.idempotent.firstUse = []limiter.Claim{{Limit: &i.firstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
+	x.firstUse = []limiter.Claim{{Limit: &i.firstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -41,7 +42,7 @@ func (p *Proxy) Explain(ctx context.Context, r view.ExplainRequest) (view.Explan
 	if x.route != nil {
 		decided := x.decision // the calls below must not change the response
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
-		claims := x.claims.clone()
+		claims := slices.Clone(x.claims)
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
@@ -65,54 +66,49 @@ type explainer struct {
 // later stages are skipped.
 func (e *explainer) runStages() error {
 	g, x := e.generation, e.x
-	var refusal error
-	stages := []struct {
-		name string
-		run  func() (detail string, err error)
-	}{
-		{"client address", func() (string, error) {
-			g.clientIP.resolve(x)
-			if x.client.trustedPeer {
-				return "the peer is a trusted proxy", nil
-			}
-			return "", nil
-		}},
-		{"normalize", func() (string, error) {
-			if err := normalize(x); err != nil {
-				return "", err
-			}
-			return "", g.requireHTTPS(x)
-		}},
-		{"match route", e.match},
-		{"check header", func() (string, error) {
-			return "", cmp.Or(g.checkConfusable(x), g.checkConnection(x), x.checkBodySize())
-		}},
-		{"check lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
-		{"check limits before the body", e.early},
-		{"check lists of body keys", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
-		{"read keys", func() (string, error) { return "", g.extract(x) }},
-		{"check new keys", e.newKeys},
-		{"idempotency key", func() (string, error) { return "", g.idempotency(x) }},
-		{"check limits", e.admit},
-	}
-	for _, s := range stages {
-		explained := view.ExplainedStage{Name: s.name, Result: view.StageSkipped}
-		if refusal == nil {
-			explained.Result = view.StagePassed
-			if explained.Detail, refusal = s.run(); refusal != nil {
-				explained.Result, explained.Detail = view.StageRefused, refusal.Error()
-			}
+	refusal := e.runStage("client address", func() (string, error) {
+		if g.clientIP.resolve(x); x.client.trustedPeer {
+			return "the peer is a trusted proxy", nil
 		}
-		e.Stages = append(e.Stages, explained)
+		return "", nil
+	}, nil)
+	refusal = e.runStage("normalize", func() (string, error) {
+		if err := normalize(x); err != nil {
+			return "", err
+		}
+		return "", g.requireHTTPS(x)
+	}, refusal)
+	refusal = e.runStage("match route", e.match, refusal)
+	for _, s := range e.proxy.claimStages {
+		refusal = e.runStage(s.name, func() (string, error) {
+			if s.explain != nil {
+				return s.explain(e)
+			}
+			return "", s.run(e.proxy, e.ctx, x)
+		}, refusal)
 	}
-	return refusal
+	return e.runStage("check limits", e.admit, refusal)
+}
+
+// runStage runs a stage and adds it to the explanation. It returns the error with which it refuses the request, or
+// earlier, the error of a stage before, after which it is skipped.
+func (e *explainer) runStage(name string, run func() (detail string, err error), earlier error) error {
+	explained := view.ExplainedStage{Name: name, Result: view.StageSkipped}
+	if earlier == nil {
+		explained.Result = view.StagePassed
+		if explained.Detail, earlier = run(); earlier != nil {
+			explained.Result, explained.Detail = view.StageRefused, earlier.Error()
+		}
+	}
+	e.Stages = append(e.Stages, explained)
+	return earlier
 }
 
 // end adds the response or the forwarded request to the explanation.
 func (e *explainer) end(refusal error) {
 	x := e.x
 	e.Decision.Store = string(e.generation.config.Store)
-	e.Decision.Slots = e.generation.slots(x.claims.claims)
+	e.Decision.Slots = e.generation.slots(x.claims)
 	if refusal != nil {
 		e.respond(e.generation.refuse(x, refusal))
 		return

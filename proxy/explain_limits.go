@@ -135,7 +135,7 @@ func (e *explainer) explainReturns() {
 // explainLimit peeks l, if it applies to the request.
 func (e *explainer) explainLimit(l *limit, explained *view.ExplainedLimit) {
 	x, a := e.x, e.proxy.admitter
-	x.claims, x.shadows = x.claims.empty(), x.shadows.empty()
+	x.claims, x.shadows = x.claims[:0], x.shadows[:0]
 	if x.bypasses() {
 		explained.Reason = x.exemptReason()
 		return
@@ -156,35 +156,33 @@ func (e *explainer) explainLimit(l *limit, explained *view.ExplainedLimit) {
 	case err != nil:
 		explained.Reason = err.Error()
 		return
-	case len(set.claims) == 0 && explained.Plan != "":
+	case len(set) == 0 && explained.Plan != "":
 		explained.Reason = "the plan " + explained.Plan + " has no limit"
 		return
-	case len(set.claims) == 0 && l.Prices != nil:
+	case len(set) == 0 && l.Prices != nil:
 		explained.Reason = "the key is missing, or the number costs nothing"
 		return
-	case len(set.claims) == 0:
+	case len(set) == 0:
 		explained.Reason = "the key is missing, and on_missing or on_invalid is skip"
 		return
 	}
-	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set.claims[0].Cost, set.claims[0].RedissonName
+	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set[0].Cost, set[0].RedissonName
 	explained.Value = e.maskedValue(l.Key)
-	explained.Override = explained.Plan == "" && !slices.Contains(l.windows, set.windows[0])
+	explained.Override = explained.Plan == "" && !slices.Contains(l.windows, set.window(0))
 
 	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
 	var d limiter.Decision
-	if err := a.store.Peek(ctx, set.claims, &d); err != nil {
+	if err := a.store.Peek(ctx, set, &d); err != nil {
 		explained.Asked, explained.Reason = false, ErrorText(err)
 		return
 	}
+	set.mergePrevious(d.Outcomes)
 	for i, o := range d.Outcomes {
-		w := set.windows[i]
+		w := set.window(i)
 		explained.Allowed = explained.Allowed && o.Allowed
-		if first := set.currentIndex(i); first < i { // the same window under the previous secret
-			merged := &explained.Windows[first]
-			merged.Allowed, merged.Banned = merged.Allowed && o.Allowed, merged.Banned || o.Banned
-			merged.Remaining, merged.WaitMS = min(merged.Remaining, o.Remaining), max(merged.WaitMS, o.Wait.Milliseconds())
-			continue
+		if set.currentIndex(i) < i {
+			continue // the same window under the previous secret
 		}
 		explained.Windows = append(explained.Windows, view.ExplainedWindow{
 			Rate: RateText(w.of.Limit, w.Rate), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
@@ -194,7 +192,7 @@ func (e *explainer) explainLimit(l *limit, explained *view.ExplainedLimit) {
 		}
 	}
 	if l.Algorithm.HasConversion() {
-		explainConversion(ctx, a.store, set.claims, explained.Windows)
+		explainConversion(ctx, a.store, set, explained.Windows)
 	}
 }
 

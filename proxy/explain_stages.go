@@ -17,23 +17,15 @@ import (
 
 // early is Proxy.early without side effects.
 func (e *explainer) early() (string, error) {
-	x, r := e.x, e.x.route
-	if !x.hasEarlyLimits() {
-		return "", nil
-	}
-	if err := x.readQuery(); err != nil {
+	x := e.x
+	if err := e.generation.claimEarly(x); err != nil || len(x.claims) == 0 {
 		return "", err
-	}
-	for _, l := range r.early {
-		if err := e.generation.claim(x, l); err != nil {
-			return "", err
-		}
 	}
 	err := e.peek()
 	if errors.Is(err, errRefused) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
-	x.claims, x.bothSecrets = x.claims.empty(), false
+	x.claims, x.bothSecrets = x.claims[:0], false
 	return "", nil // if the store is unreachable, admit decides
 }
 
@@ -59,17 +51,16 @@ func (e *explainer) newKeys() (string, error) {
 // admit is admitter.admit without side effects.
 func (e *explainer) admit() (string, error) {
 	x := e.x
-	e.Decision.Asked, e.Decision.Allowed = len(x.claims.claims) > 0, true
-	if len(x.claims.claims) == 0 {
+	e.Decision.Asked, e.Decision.Allowed = len(x.claims) > 0, true
+	if len(x.claims) == 0 {
 		e.Decision.Reason = x.exemptReason()
 		return e.Decision.Reason, nil
 	}
-	if repeat, err := e.isRepeat(); err != nil || repeat {
-		e.Decision.Repeat = repeat
-		return "it repeats a counted request, and does not count", err
-	}
 	err := e.peek()
 	switch {
+	case x.isRepeat:
+		e.Decision.Repeat = true
+		return "it repeats a counted request, and does not count", nil
 	case errors.Is(err, errRefused) && x.canWait():
 		detail := "it waits " + x.decision.Wait.String() + " for a permit, if no other request is waiting"
 		e.Decision.Reason = detail
@@ -81,7 +72,7 @@ func (e *explainer) admit() (string, error) {
 			e.Decision.Allowed = false
 			return "", errUndecided
 		}
-		x.claims = x.claims.empty()
+		x.claims = x.claims[:0]
 		return e.Decision.Reason, nil
 	}
 	e.Decision.Allowed = err == nil
@@ -91,27 +82,19 @@ func (e *explainer) admit() (string, error) {
 	return e.Decision.Reason, err
 }
 
-// peek peeks all claims of x.
+// peek peeks all claims of x, as admitter.takeAll takes them.
 func (e *explainer) peek() error {
 	a, x := e.proxy.admitter, e.x
 	ctx, cancel := a.withTimeout(e.ctx)
 	defer cancel()
-	if len(x.claims.claims) == 0 {
+	if len(x.claims) == 0 {
 		x.decision.Allowed = true
 		return nil
 	}
-	if err := a.store.Peek(ctx, x.claims.claims, &x.decision); err != nil {
+	if err := a.takeBy(ctx, &x.admission, a.peek, a.peek); err != nil {
 		return fmt.Errorf("peek limits: %w", err)
 	}
-	if x.route.stepsUp {
-		peek := func() error { return x.steps.withTokens(a.store.Peek)(ctx, x.claims.claims, &x.decision) }
-		if err := a.stepUp(ctx, &x.admission, peek); err != nil {
-			return fmt.Errorf("peek limits: %w", err)
-		}
-	}
-	if x.bothSecrets {
-		x.mergePrevious()
-	}
+	x.mergePrevious()
 	if x.decision.Allowed {
 		return nil
 	}
@@ -120,30 +103,10 @@ func (e *explainer) peek() error {
 	return errRefused
 }
 
-// isRepeat is admitter.isRepeat without side effects.
-func (e *explainer) isRepeat() (bool, error) {
-	x, a := e.x, e.proxy.admitter
-	if len(x.idempotent.firstUse) == 0 {
-		return false, nil
-	}
-	ctx, cancel := a.withTimeout(e.ctx)
-	defer cancel()
-	var d limiter.Decision
-	if err := a.store.Peek(ctx, x.idempotent.firstUse, &d); err != nil || d.Allowed {
-		return false, nil //nolint:nilerr // admit reports an unreachable store
-	}
-	free := []limiter.Claim{{Limit: &x.route.idempotency.repeats, Key: x.idempotent.firstUse[0].Key, Cost: 1, Source: x.source}}
-	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
-		return false, nil //nolint:nilerr // as above
-	}
-	x.claims = x.claims.empty()
-	return true, nil
-}
-
 // canWait reports whether each limit that refuses lets requests wait for as long as necessary.
 func (a *admission) canWait() bool {
 	for i, o := range a.decision.Outcomes {
-		if !o.Allowed && o.Wait > a.claims.windows[i].of.Wait {
+		if !o.Allowed && o.Wait > a.claims.window(i).of.Wait {
 			return false
 		}
 	}

@@ -62,15 +62,12 @@ func (e *extracted) memo() *key.Memo {
 // extract makes the claims of the request: one for each window of each limit of its route, under
 // the key that the request has. A key is extracted once, whatever the number of limits that use it.
 func (g *generation) extract(x *exchange) error {
-	x.keyNamer, x.keepsPermits = x, keepsPermits(x.request.Method)
+	x.keyNamer, x.solver, x.keepsPermits = x, x, keepsPermits(x.request.Method)
 	if x.exempt = x.bypasses(); x.exempt {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
 		return err
-	}
-	if x.route.stepsUp {
-		x.solver = x
 	}
 	for _, l := range x.route.limits {
 		err := g.claim(x, l)
@@ -115,15 +112,6 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if x.source == 0 {
 		x.source = g.source(x.client.network)
 	}
-	if !l.isPlain || g.config.Privacy.Rotates {
-		return g.claimFully(x, l, k)
-	}
-	x.claims.add(l.windows, &limiter.Claim{Key: k.Key, Cost: 1, Source: x.source})
-	return nil
-}
-
-// claimFully is claim for any limit; k is its key.
-func (g *generation) claimFully(x *exchange, l *limit, k *extractedKey) (err error) {
 	cost := int64(1)
 	if l.Cost != nil {
 		if cost, err = x.cost(l.Cost); err != nil {
@@ -290,7 +278,7 @@ type extractedKey struct {
 	previous limiter.Key // under the previous secret; zero if there is none
 	unkeyed  limiter.Key // without any secret; only set where new keys are limited, and kept in this process
 	text     string      // the key in the names of shared Redisson limiters
-	number   key.Number  // only on routes with budgets; zero if the key is no phone number
+	number   key.Number  // zero if the key is no phone number
 	skip     bool        // the key is missing, and limits on it do not apply
 	masked   string      // the masked value, for the log; only of a sensitive key
 }
@@ -314,16 +302,12 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	}
 	x.extracted.keys = append(x.extracted.keys, extractedKey{spec: by, skip: value.Skip})
 	k := &x.extracted.keys[len(x.extracted.keys)-1]
-	if x.route.looksUp {
-		x.lookUp(by)
-	}
+	x.lookUp(by)
 	if k.skip {
 		return k, nil
 	}
 	k.text = value.Text()
-	if x.route.hasBudgets {
-		k.number = value.Number()
-	}
+	k.number = value.Number()
 	k.Key = x.extracted.memo().Hash(g.config.Privacy.HashSecret, value.Parts)
 	if g.config.Privacy.Rotates {
 		k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)

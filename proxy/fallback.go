@@ -109,8 +109,8 @@ func (f *fallback) decider(q *admission) decider {
 func (f *fallback) takeWithinShare(q *admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
-		for i, c := range q.claims.claims {
-			if q.claims.windows[i].of.OnStoreFailure == config.Local {
+		for i, c := range q.claims {
+			if q.claims.window(i).of.OnStoreFailure == config.Local {
 				own = append(own, c)
 			}
 		}
@@ -134,7 +134,7 @@ func (f *fallback) takeWithinShare(q *admission, take taker) taker {
 // record records a decision of the shared store in the local store, if that may have to decide later.
 func (f *fallback) record(q *admission) {
 	if f.store != nil && q.route.hasLocalLimit {
-		f.local.Mirror(q.claims.claims, &q.decision, f.nodes())
+		f.local.Mirror(q.claims, &q.decision, f.nodes())
 	}
 }
 
@@ -154,35 +154,35 @@ func (f *fallback) recordBan(claims []limiter.Claim, ban time.Duration) {
 // decide decides about q, each limit by its own policy. A limit with deny refuses the request with
 // errUndecided; a limit with allow is skipped.
 func (f *fallback) decide(q *admission, m *proxyMetrics) error {
-	for i := range q.claims.claims {
-		if q.claims.windows[i].of.OnStoreFailure == config.Deny {
+	for i := range q.claims {
+		if q.claims.window(i).of.OnStoreFailure == config.Deny {
 			q.fallback = string(config.Deny)
 			m.countFallback(q)
-			m.countUnavailable(q, q.claims.windows[i].of)
+			m.countUnavailable(q, q.claims.window(i).of)
 			return errUndecided
 		}
 	}
 	q.fallback = string(config.Allow)
-	left := q.claims.empty()
-	for i, c := range q.claims.claims {
-		if q.claims.windows[i].of.OnStoreFailure == config.Allow {
-			m.countUnavailable(q, q.claims.windows[i].of)
+	left := q.claims[:0]
+	for i, c := range q.claims {
+		if q.claims.window(i).of.OnStoreFailure == config.Allow {
+			m.countUnavailable(q, q.claims.window(i).of)
 			continue
 		}
-		left.add(q.claims.windows[i:i+1], &c)
+		left = append(left, c)
 		q.fallback = string(config.Local)
 	}
 	q.claims = left
 	m.countFallback(q)
-	if len(left.claims) == 0 {
+	if len(left) == 0 {
 		q.decision = limiter.Decision{Allowed: true, Outcomes: q.decision.Outcomes[:0]}
 		return nil
 	}
-	if err := f.local.Take(context.Background(), f.shares(q.claims.claims), &q.decision); err != nil {
+	if err := f.local.Take(context.Background(), f.shares(q.claims), &q.decision); err != nil {
 		return err
 	}
 	if f.store != nil && q.decision.Allowed {
-		f.store.Report(q.claims.claims, q.decision.Permit)
+		f.store.Report(q.claims, q.decision.Permit)
 	}
 	return nil
 }
@@ -214,11 +214,6 @@ func (f *fallback) returnHere(limits []*limiter.Limit, subject limiter.Key) (dec
 type mirrored struct {
 	limiter.AdminStore
 	fallback *fallback
-}
-
-// TakeWithShadows implements limiter.ShadowTaker.
-func (m mirrored) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *limiter.Decision, shadows []limiter.Shadow) error {
-	return limiter.TakeWithShadows(ctx, m.AdminStore, claims, d, shadows)
 }
 
 // Refund implements limiter.Store.

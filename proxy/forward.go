@@ -159,7 +159,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 	if x.outcome.refund || x.route.settlesHead {
 		x.settleHead(status)
 	}
-	if len(x.claims.claims) > 0 {
+	if len(x.claims) > 0 {
 		x.addRefunds(status, &x.outcome)
 		x.rateLimitFields.buffer.Reset()
 		x.route.rateLimitFields.Headers(x.verdict(), (*responseFields)(h))

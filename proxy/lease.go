@@ -221,8 +221,8 @@ func (a *admitter) refundConcurrent(ctx context.Context, q *admission) {
 			continue
 		}
 		q.settled.pending = q.settled.pending[:0]
-		for i := range t.claims.claims {
-			if c := &t.claims.claims[i]; concurrent(c) {
+		for i := range t.claims {
+			if c := &t.claims[i]; concurrent(c) {
 				q.settled.pending = append(q.settled.pending, *c)
 			}
 		}
@@ -241,11 +241,12 @@ const (
 )
 
 // waitInQueue returns a taker that waits after a refusal for as long as each limit allows, first come,
-// first served for each key. A request waits only for limits with wait. It is refused at once if
+// first served for each key. Only group 0 is taken. A request waits only for limits with wait. It is refused at once if
 // the required wait is longer than allowed. If the client disconnects while it waits, as far as the
 // connection shows that, nothing is taken.
 func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
 	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+		claims, _ = limiter.CutDeciding(claims)
 		p, first := q.waitOptions()
 		if first == nil {
 			return a.waitQueue.Wait(context.WithoutCancel(client), claims, d, p)
@@ -274,9 +275,9 @@ func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
 // waitOptions returns how long to wait for each claim. first is the limit in whose queue the
 // request waits, or nil.
 func (a *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
-	p.MaxWait = make([]time.Duration, len(a.claims.claims))
-	for i := range a.claims.claims {
-		of := a.claims.windows[i].of
+	p.MaxWait = make([]time.Duration, len(a.claims))
+	for i := range a.claims {
+		of := a.claims.window(i).of
 		if p.MaxWait[i] = of.Wait; of.Wait > 0 && first == nil {
 			first, p.MaxWaiting = of, of.MaxWaiting
 		}

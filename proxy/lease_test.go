@@ -208,7 +208,8 @@ func held(store limiter.AdminStore) (*admitter, *admission) {
 	a := &admitter{store: store, fallback: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry(), stripe.New())}
 	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
-	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}, holds: true, settles: true}}
+	w.Owner = w
+	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}, settles: true}}
 	q.claims.add([]*window{w}, &limiter.Claim{Key: limiter.KeyOf("k"), Cost: 1})
 	return a, q
 }

@@ -202,18 +202,14 @@ func (x *exchange) observe(h *metrics.Histogram, d time.Duration, end int64) {
 
 // countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
 // limit without a decision is not counted.
-func (m *proxyMetrics) countDecisions(own int, set claimSet, d *limiter.Decision) {
-	for i := 0; i < len(set.windows); {
-		of, to := set.limitAt(i)
-		result, known := decisionAllowed, false
-		for ; i < to; i++ {
-			known = known || !d.Outcomes[i].Unknown
-			if !d.Outcomes[i].Allowed {
-				result = of.refusal()
-			}
-		}
-		if known {
-			m.decision(of, result).Inc(own)
+func (m *proxyMetrics) countDecisions(own int, set claimSet, outcomes []limiter.Outcome) {
+	for i := 0; i < len(set); {
+		of, to, said := set.decidedAt(i, outcomes)
+		switch i = to; {
+		case !said.Allowed:
+			m.decision(of, of.refusal()).Inc(own)
+		case !said.Unknown:
+			m.decision(of, decisionAllowed).Inc(own)
 		}
 	}
 }
@@ -227,6 +223,14 @@ func (m *proxyMetrics) decision(of *limit, result decisionResult) *metrics.Count
 	c := m.decisions.WithLabelValues(of.Route, of.Name, result.String())
 	ref.Store(c)
 	return c
+}
+
+// measure makes a call to the store and records it.
+func (m *proxyMetrics) measure(operation string, call func() error) error {
+	began := time.Now()
+	err := call()
+	m.observeStoreCall(operation, time.Since(began), err)
+	return err
 }
 
 // observeStoreCall records a call to the store.

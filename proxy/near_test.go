@@ -40,12 +40,13 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 // nearing is what leaves so many permits of a limit of 100.
 func nearing(name string, left int64) *admission {
 	w := &window{of: &limit{Limit: &config.Limit{Name: name, Route: "send"}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
+	w.Owner = w
 	x := &exchange{
 		generation: &generation{redact: redactor{privacy: config.Privacy{HashSecret: "a secret"}}},
 		extracted:  extracted{extraction: extraction{keys: []extractedKey{{Key: limiter.KeyOf(name), masked: "+86****"}}}},
 		admission: admission{
 			route:    &route{Route: &config.Route{Name: "send"}, windows: []*window{w}},
-			claims:   claimSet{claims: []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}}, windows: []*window{w}},
+			claims:   claimSet{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
 			decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
 		},
 	}

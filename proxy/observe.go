@@ -80,8 +80,8 @@ func (x *exchange) refusedSource(seed maphash.Seed) uint64 {
 	if source == 0 { // no claim was made
 		source = maphash.Comparable(seed, x.client.network)
 	}
-	if i, found := x.firstRefused(); found && x.isRefused() && i < len(x.claims.claims) {
-		source ^= binary.LittleEndian.Uint64(x.claims.claims[i].Key[:8])
+	if i, found := x.firstRefused(); found && x.isRefused() && i < len(x.claims) {
+		source ^= binary.LittleEndian.Uint64(x.claims[i].Key[:8])
 	}
 	return source
 }
@@ -107,13 +107,13 @@ func (x *exchange) describePath(q *decisions.Request) {
 // describeClaims adds the decision of each rate, with its key.
 func (x *exchange) describeClaims(q *decisions.Request) {
 	if x.decided {
-		for i := range min(len(x.claims.claims), len(x.decision.Outcomes)) {
+		for i := range min(len(x.claims), len(x.decision.Outcomes)) {
 			if x.bothSecrets && x.claims.currentIndex(i) != i {
 				continue // one entry for both secrets
 			}
 			o := &x.decision.Outcomes[i]
 			q.AddClaim(&decisions.Claim{
-				Window: x.claims.windows[i].number, Key: x.claims.claims[i].Key, Flags: flagsOf(o), Remaining: o.Remaining, Wait: o.Wait,
+				Window: x.claims.window(i).number, Key: x.claims[i].Key, Flags: flagsOf(o), Remaining: o.Remaining, Wait: o.Wait,
 			})
 		}
 	}
@@ -126,11 +126,12 @@ func (x *exchange) describeClaims(q *decisions.Request) {
 
 // describeShadow adds the decision of a limit in shadow mode, which has a taken permit of its own.
 func (x *exchange) describeShadow(q *decisions.Request, t *takenPermit) {
-	for i, w := range t.claims.windows {
+	for i := range t.claims {
+		w := t.claims.window(i)
 		if t.claims.currentIndex(i) != i {
 			continue // one entry for both secrets
 		}
-		c := decisions.Claim{Window: w.number, Key: t.claims.claims[i].Key, Flags: decisions.Shadow | decisions.Allowed}
+		c := decisions.Claim{Window: w.number, Key: t.claims[i].Key, Flags: decisions.Shadow | decisions.Allowed}
 		for _, s := range x.shadowRefusals {
 			if s.window == w {
 				c.Flags, c.Wait = decisions.Shadow, s.wait
@@ -190,22 +191,17 @@ func (x *exchange) fillLabel(l *decisions.Label, k *extractedKey) {
 
 // countKeys counts the key of each limit that was evaluated, once for all of its windows and secrets.
 func (x *exchange) countKeys(minute int64) {
-	for from, to := 0, 0; from < len(x.claims.claims); from = to {
+	for from, to := 0, 0; from < len(x.claims); from = to {
 		var of *limit
-		of, to = x.claims.limitAt(from)
-		asked, refused := false, false
-		for i := from; i < min(to, len(x.decision.Outcomes)); i++ {
-			asked = asked || !x.decision.Outcomes[i].Unknown
-			refused = refused || !x.decision.Outcomes[i].Allowed
-		}
-		if !asked {
+		var said limiter.Outcome
+		if of, to, said = x.claims.decidedAt(from, x.decision.Outcomes); said.Unknown {
 			continue
 		}
-		x.countKey(of, minute, x.claims.claims[from].Key)
-		if refused {
-			x.countRefusedKey(of, minute, x.claims.claims[from].Key)
+		x.countKey(of, minute, x.claims[from].Key)
+		if !said.Allowed {
+			x.countRefusedKey(of, minute, x.claims[from].Key)
 		} else if x.decision.Allowed {
-			x.countSend(of, minute, x.claims.claims[from].Key)
+			x.countSend(of, minute, x.claims[from].Key)
 		}
 	}
 }
@@ -216,10 +212,10 @@ func (x *exchange) countShadowKey(t *takenPermit, minute int64) {
 	if of == nil {
 		return
 	}
-	x.countKey(of, minute, t.claims.claims[0].Key)
-	x.countSend(of, minute, t.claims.claims[0].Key)
+	x.countKey(of, minute, t.claims[0].Key)
+	x.countSend(of, minute, t.claims[0].Key)
 	if slices.ContainsFunc(x.shadowRefusals, func(s refusal) bool { return s.window.of == of }) {
-		x.countRefusedKey(of, minute, t.claims.claims[0].Key)
+		x.countRefusedKey(of, minute, t.claims[0].Key)
 	}
 }
 
@@ -254,10 +250,10 @@ func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit) {
 // shadowLimit returns the limit in shadow mode of t, or nil if t is of limits in enforce mode. t has
 // no windows if all limits allowed the request while the store was unreachable.
 func (a *admission) shadowLimit(t *takenPermit) *limit {
-	if len(t.claims.windows) == 0 {
+	if len(t.claims) == 0 {
 		return nil
 	}
-	if of := t.claims.windows[0].of; of.Mode == config.Shadow {
+	if of := t.claims.window(0).of; of.Mode == config.Shadow {
 		return of
 	}
 	return nil

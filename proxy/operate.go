@@ -190,9 +190,7 @@ func (a *admitter) applyToStore(ctx context.Context, c limiter.Change, claims []
 	done.affected = c.Ban > 0 || slices.ContainsFunc(in.Statuses, func(s limiter.KeyStatus) bool {
 		return s.BannedFor > 0 || c.Action != limiter.ActionBan && (s.Used > 0 || s.Unreadable)
 	})
-	began := time.Now()
-	err = c.Apply(ctx, a.store, claims)
-	a.metrics.observeStoreCall(string(c.Action), time.Since(began), err)
+	err = a.metrics.measure(string(c.Action), func() error { return c.Apply(ctx, a.store, claims) })
 	if c.Action != limiter.ActionGrant {
 		return done, err
 	}

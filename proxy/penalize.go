@@ -15,18 +15,10 @@ import (
 // before its ban, and none during it. If the store is unreachable, the refusal is not counted; the
 // request is refused anyway.
 func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminStore) {
-	for from, to := 0, 0; from < len(q.claims.claims); from = to {
+	for from, to := 0, 0; from < len(q.claims); from = to {
 		var of *limit
-		of, to = q.claims.limitAt(from)
-		if of.Penalty == nil {
-			continue
-		}
-		refused, banned := false, false
-		for _, o := range q.decision.Outcomes[from:to] {
-			refused = refused || !o.Allowed
-			banned = banned || o.Banned
-		}
-		if !refused || banned {
+		var said limiter.Outcome
+		if of, to, said = q.claims.decidedAt(from, q.decision.Outcomes); of.Penalty == nil || said.Allowed || said.Banned {
 			continue
 		}
 		if err := a.countRefusal(ctx, q, by, from, to); err != nil {
@@ -38,8 +30,8 @@ func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminS
 // countRefusal counts one refusal by the limit of the claims from (inclusive) to to (exclusive), and
 // bans their key if that was the last one allowed.
 func (a *admitter) countRefusal(ctx context.Context, q *admission, by limiter.AdminStore, from, to int) error {
-	of := q.claims.windows[from].of
-	count := []limiter.Claim{{Limit: &of.refusalLimit, Key: q.claims.claims[from].Key, Cost: 1, Source: q.source}}
+	of := q.claims.window(from).of
+	count := []limiter.Claim{{Limit: &of.refusalLimit, Key: q.claims[from].Key, Cost: 1, Source: q.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {
 		return err
@@ -47,7 +39,7 @@ func (a *admitter) countRefusal(ctx context.Context, q *admission, by limiter.Ad
 	if d.Allowed && d.Outcomes[0].Remaining > 0 {
 		return nil
 	}
-	banned := q.claims.claims[from:to]
+	banned := q.claims[from:to]
 	if err := by.Ban(ctx, banned, of.Penalty.Ban); err != nil {
 		return err
 	}

@@ -85,8 +85,8 @@ func (a *admitter) settleCost(ctx context.Context, q *admission, r *OutcomeRepor
 	for i := range q.takenPermits {
 		t := &q.takenPermits[i]
 		q.settled.pending = q.settled.pending[:0]
-		for j, c := range t.claims.claims {
-			switch tooMuch := r.tooMuch(&c, t.claims.windows[j].of); {
+		for j, c := range t.claims {
+			switch tooMuch := r.tooMuch(&c, t.claims.window(j).of); {
 			case tooMuch > 0:
 				c.Cost = tooMuch
 				q.settled.pending = append(q.settled.pending, c)
@@ -251,9 +251,9 @@ func (w *pendingWriter) permit(t *takenPermit) {
 	for i := range t.firstUse {
 		*w = append(*w, t.firstUse[i].Key[:]...)
 	}
-	w.number(uint64(len(t.claims.claims)))
-	for i := range t.claims.claims {
-		c := &t.claims.claims[i]
+	w.number(uint64(len(t.claims)))
+	for i := range t.claims {
+		c := &t.claims[i]
 		w.text(c.Limit.Name)
 		w.number(uint64(c.Limit.Rate.Count)) // a key with rates of its own has another one
 		w.number(uint64(c.Cost))
@@ -330,7 +330,7 @@ func (r *pendingReader) permit(of *route) (t takenPermit, by grantor) {
 			w = w.withCount(int64(count))
 		}
 		c.Limit, c.RedissonFormat = &w.Limit, w.of.RedissonFormat
-		t.claims.claims, t.claims.windows = append(t.claims.claims, c), append(t.claims.windows, w)
+		t.claims = append(t.claims, c)
 	}
 	return t, by
 }

@@ -39,13 +39,11 @@ type lookup struct {
 // lookUp looks the last extracted key up in the lists of the limits on it.
 func (x *exchange) lookUp(by *key.Spec) {
 	for _, l := range x.route.limits {
-		if l.Key != by {
+		if l.Key != by || l.Plan == nil || l.Plan.List == nil {
 			continue
 		}
-		if l.Plan != nil && l.Plan.List != nil {
-			if name := l.Plan.List.Name(&x.extracted.value); name != "" {
-				x.extracted.found = append(x.extracted.found, lookup{of: l, plan: name})
-			}
+		if name := l.Plan.List.Name(&x.extracted.value); name != "" {
+			x.extracted.found = append(x.extracted.found, lookup{of: l, plan: name})
 		}
 	}
 }
@@ -156,8 +154,8 @@ func (x *exchange) unlimited() (names []string) {
 	return names
 }
 
-// addPlans compiles the plans of l. add adds windows to the route.
-func (r *route) addPlans(l *limit, add func(rates []limiter.Rate) []*window) {
+// addPlans compiles the plans of l. add adds windows to its route.
+func (l *limit) addPlans(add func(rates []limiter.Rate) []*window) {
 	if l.Plans == nil {
 		return
 	}
@@ -169,7 +167,6 @@ func (r *route) addPlans(l *limit, add func(rates []limiter.Rate) []*window) {
 		}
 		l.plans[name] = p
 	}
-	r.looksUp = r.looksUp || l.Plan != nil && l.Plan.List != nil
 }
 
 // RateLimitUnits returns the length of each unit of Envoy's RateLimitUnit by its number: none, second, minute, hour,
@@ -181,7 +178,7 @@ func RateLimitUnits() [8]time.Duration {
 
 // addUnits adds a window to l for each unit. A count belongs to the name of its window, and so to the unit, whatever
 // the number is. There are no others, so the memory for names is bounded whatever descriptors have.
-func (r *route) addUnits(l *limit, add func(rates []limiter.Rate) []*window) {
+func (l *limit) addUnits(add func(rates []limiter.Rate) []*window) {
 	for _, unit := range RateLimitUnits() {
 		if unit > 0 {
 			l.units = append(l.units, add([]limiter.Rate{{Count: limiter.MaxCount, Window: unit}})...)
@@ -224,7 +221,7 @@ func (l *limit) describedWindows(rate *limiter.Rate) ([]*window, error) {
 // check of it.
 func (w *window) withCount(count int64) *window {
 	own := *w
-	own.Rate.Count = count
+	own.Rate.Count, own.Owner = count, &own
 	own.near = w.of.nearOf(own.Rate)
 	return &own
 }

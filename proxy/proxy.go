@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -70,6 +71,7 @@ type Proxy struct {
 	exchanges       sync.Pool
 	guard           *limiter.KeyGuard // the keys seen recently
 	buffers         *body.Budget
+	claimStages     []claimStage
 	admitter        *admitter
 	recorder        *recorder
 	traces          *trace.Exporter // nil disables tracing
@@ -138,6 +140,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		exchanges:    sync.Pool{New: newExchange},
 		guard:        limiter.NewKeyGuard(keys),
 		buffers:      body.NewBudget(int64(o.Config.Listen.MaxBuffered)),
+		claimStages:  claimStages(),
 		admitter:     newAdmitter(o, m),
 		recorder:     newRecorder(o, m),
 		traces:       o.Traces,
@@ -212,7 +215,7 @@ func (p *Proxy) respond(ctx context.Context, x *exchange, d downstream, err erro
 
 // decide runs the stages after resolveRoute that can refuse a request.
 func (p *Proxy) decide(ctx context.Context, x *exchange) error {
-	if err := p.resolveClaims(ctx, x.generation, x); err != nil {
+	if err := p.resolveClaims(ctx, x); err != nil {
 		return err
 	}
 	x.trace.beginDecision()
@@ -224,7 +227,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange) error {
 // decidesAtOnce reports whether decide never waits, and takes little time, for a request of
 // this route.
 func (p *Proxy) decidesAtOnce(r *route) bool {
-	return p.admitter.timeout == 0 && r.onlyLimits && !r.waits && !r.readsLate
+	return p.admitter.timeout == 0 && r.onlyLimits() && !r.waits && !r.readsLate
 }
 
 // resolveRoute determines the client and the route of the request.
@@ -249,36 +252,38 @@ func (p *Proxy) resolveRoute(g *generation, x *exchange) error {
 	return p.checkDirectives(x)
 }
 
+// A claimStage is a stage that determines the claims of a request on limits, or refuses it.
+type claimStage struct {
+	name    string // in explanations
+	run     func(p *Proxy, ctx context.Context, x *exchange) error
+	explain func(e *explainer) (detail string, err error) // run without its side effects; nil if it has none
+}
+
+// claimStages returns the stages between the route of a request and its decision, in their order.
+func claimStages() []claimStage {
+	return []claimStage{
+		{"check header", func(_ *Proxy, _ context.Context, x *exchange) error {
+			return cmp.Or(x.generation.checkConfusable(x), x.generation.checkConnection(x), x.checkBodySize())
+		}, nil},
+		{"check lists", func(_ *Proxy, _ context.Context, x *exchange) error { return x.generation.checkLists(x, x.route.lists) }, nil},
+		{"check limits before the body", (*Proxy).early, (*explainer).early},
+		{"check lists of body keys", func(_ *Proxy, _ context.Context, x *exchange) error {
+			return x.generation.checkLists(x, x.route.bodyLists)
+		}, nil},
+		{"read keys", func(_ *Proxy, _ context.Context, x *exchange) error { return x.generation.extract(x) }, nil},
+		{"check new keys", func(p *Proxy, _ context.Context, x *exchange) error { return p.newKeys(x) }, (*explainer).newKeys},
+		{"idempotency key", func(_ *Proxy, _ context.Context, x *exchange) error { return x.generation.idempotency(x) }, nil},
+	}
+}
+
 // resolveClaims determines the claims of the request on limits.
-func (p *Proxy) resolveClaims(ctx context.Context, g *generation, x *exchange) error {
-	if err := g.checkConfusable(x); err != nil {
-		return err
+func (p *Proxy) resolveClaims(ctx context.Context, x *exchange) error {
+	for i := range p.claimStages {
+		if err := p.claimStages[i].run(p, ctx, x); err != nil {
+			return err
+		}
 	}
-	if err := g.checkConnection(x); err != nil {
-		return err
-	}
-	if err := x.checkBodySize(); err != nil {
-		return err
-	}
-	if x.route.onlyLimits {
-		return g.extract(x)
-	}
-	if err := g.checkLists(x, x.route.lists); err != nil {
-		return err
-	}
-	if err := p.early(ctx, g, x); err != nil {
-		return err
-	}
-	if err := g.checkLists(x, x.route.bodyLists); err != nil {
-		return err
-	}
-	if err := g.extract(x); err != nil {
-		return err
-	}
-	if err := p.newKeys(x); err != nil {
-		return err
-	}
-	return g.idempotency(x)
+	return nil
 }
 
 // install makes g the current generation.

@@ -34,11 +34,8 @@ func (t *takenPermit) isByFallback() bool {
 }
 
 // addTaken adds a permit that store granted for set. firstUse may be nil.
-func (a *admission) addTaken(store limiter.AdminStore, set claimSet, d *limiter.Decision, firstUse []limiter.Claim) {
-	a.takenPermits = append(a.takenPermits, takenPermit{store: store, claims: set, permit: d.Permit, firstUse: firstUse})
-	if a.route.holds {
-		a.takenPermits[len(a.takenPermits)-1].lease = startLease(store, set.claims, d.Permit)
-	}
+func (a *admission) addTaken(store limiter.AdminStore, set claimSet, p limiter.Permit, firstUse []limiter.Claim) {
+	a.takenPermits = append(a.takenPermits, takenPermit{store: store, claims: set, permit: p, firstUse: firstUse, lease: startLease(store, set, p)})
 }
 
 // stopRenewing stops the renewals of all concurrent permits of the request.
@@ -119,8 +116,8 @@ func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) 
 		for i := range q.takenPermits {
 			t := &q.takenPermits[i]
 			a.collectRefunds(q, t, rule)
-			for j := range t.claims.claims {
-				if c := &t.claims.claims[j]; concurrent(c) && !t.released {
+			for j := range t.claims {
+				if c := &t.claims[j]; concurrent(c) && !t.released {
 					q.settled.pending = append(q.settled.pending, *c)
 				}
 			}
@@ -178,20 +175,20 @@ func (s *settlement) start(what string, wait func() error) {
 func (a *admitter) collectRefunds(q *admission, t *takenPermit, rule refundRule) {
 	q.settled.pending = q.settled.pending[:0]
 	var last *limit
-	for i := range t.claims.claims {
-		c, of := &t.claims.claims[i], t.claims.windows[i].of // a claim is too large to copy
+	for i := range t.claims {
+		c, of := &t.claims[i], t.claims.window(i).of // a claim is too large to copy
 		if concurrent(c) || !rule.applies(of) || t.refunded != nil && t.refunded[i] {
 			continue
 		}
 		if t.refunded == nil {
-			t.refunded = make([]bool, len(t.claims.claims))
+			t.refunded = make([]bool, len(t.claims))
 		}
 		t.refunded[i] = true
 		q.settled.pending = append(q.settled.pending, *c)
 		if of != last && !t.permit.IsZero() { // one that shadow mode would have refused has taken nothing
 			q.settled.refunded = true
 			a.metrics.refunds.WithLabelValues(of.Route, of.Name).Inc()
-			if of.sends != nil && !t.isByFallback() && !t.claims.windows[i].isStepUp { // countTaken has counted it
+			if of.sends != nil && !t.isByFallback() && !t.claims.window(i).isStepUp { // countTaken has counted it
 				q.sends = append(q.sends, of.sends.Claims(sends.Refunded, c.Key, c.Cost)...)
 				a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Refunded.String()).Inc()
 			}
@@ -211,10 +208,7 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	began := time.Now()
-	err := t.store.Refund(ctx, q.settled.pending, t.permit)
-	a.metrics.observeStoreCall("refund", time.Since(began), err)
-	if err != nil {
+	if err := a.metrics.measure("refund", func() error { return t.store.Refund(ctx, q.settled.pending, t.permit) }); err != nil {
 		q.fail(fmt.Errorf("refund: %w", err))
 	}
 }
@@ -230,7 +224,7 @@ func (a *admission) addRefunds(status int, o *forwardOutcome) {
 		return // as most
 	}
 	for i := range a.decision.Outcomes {
-		c, of := &a.claims.claims[i], a.claims.windows[i].of
+		c, of := &a.claims[i], a.claims.window(i).of
 		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
 			continue
 		}

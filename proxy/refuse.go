@@ -165,8 +165,8 @@ func (x *exchange) verdict() respond.Verdict {
 // policies maps the outcomes of the decision to the policies of the quota.
 func (x *exchange) policies() []int {
 	x.rateLimitFields.policies = x.rateLimitFields.policies[:0]
-	for i, w := range x.claims.windows {
-		policy := w.number
+	for i := range x.claims {
+		policy := x.claims.window(i).number
 		if x.bothSecrets && x.claims.currentIndex(i) != i {
 			policy = -1 // one policy for both secrets
 		}
@@ -180,9 +180,9 @@ func (x *exchange) counts() []int64 {
 	if x.in.rate == nil {
 		return nil
 	}
-	counts := make([]int64, len(x.claims.windows))
-	for i, w := range x.claims.windows {
-		if w.isUnit {
+	counts := make([]int64, len(x.claims))
+	for i := range x.claims {
+		if w := x.claims.window(i); w.isUnit {
 			counts[i] = w.Rate.Count
 		}
 	}
@@ -313,7 +313,7 @@ type refusal struct {
 
 // refusal returns the refusal of claim i.
 func (a *admission) refusal(i int) refusal {
-	return refusal{a.claims.windows[i], a.claims.claims[i].Key, a.decision.Outcomes[i].Banned, a.decision.Outcomes[i].Wait}
+	return refusal{a.claims.window(i), a.claims[i].Key, a.decision.Outcomes[i].Banned, a.decision.Outcomes[i].Wait}
 }
 
 // logRefusals writes the rates that refused the request, or would have in shadow mode, and reports
@@ -327,7 +327,7 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 		return false
 	}
 	if f.has(logLimit) {
-		e.Str("limit", x.claims.windows[first].of.Name)
+		e.Str("limit", x.claims.window(first).of.Name)
 	}
 	if f.has(logWaitMS) {
 		logMS(e, "wait_ms", x.decision.Wait)
@@ -358,7 +358,7 @@ func (x *exchange) logCachedRefusal(e *zerolog.Event) {
 	var space [64]byte
 	b, last := space[:0], (*limit)(nil)
 	for i := range x.decision.Outcomes {
-		of := x.claims.windows[i].of
+		of := x.claims.window(i).of
 		if x.decision.Outcomes[i].Allowed || of == last {
 			continue
 		}
@@ -390,7 +390,7 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 // alsoRefused reports whether claim i was refused in addition to the first refused claim. A rate is
 // reported once for both secrets.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.decision.Outcomes[i].Allowed && x.claims.windows[i] != x.claims.windows[first] && x.claims.currentIndex(i) == i
+	return i > first && !x.decision.Outcomes[i].Allowed && x.claims.window(i) != x.claims.window(first) && x.claims.currentIndex(i) == i
 }
 
 // otherRefusals are the refusals of an exchange except the first.

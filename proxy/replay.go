@@ -128,7 +128,7 @@ func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
 	if decided, err := v.repeatLog(q); decided {
 		return err
 	}
-	return r.proxy.resolveClaims(context.Background(), r.generation, x)
+	return r.proxy.resolveClaims(context.Background(), x)
 }
 
 // resolveRoute determines the route of a request. Of a descriptor the log has no entries, but its route.
@@ -258,10 +258,10 @@ func (r *Replay) startWaiting(v *visit) bool {
 	if first == nil {
 		return false
 	}
-	v.x.idempotent.firstUse = nil // idempotency is not replayed for requests that wait
+	v.x.firstUse = nil // idempotency is not replayed for requests that wait
 	v.labels = v.x.labels()
 	o.OnWait = func() { v.x.waited = true }
-	v.waiter = r.proxy.admitter.waitQueue.NewWaiter(v.x.claims.claims, o, func() { r.stepWaiting(v) })
+	v.waiter = r.proxy.admitter.waitQueue.NewWaiter(v.x.claims, o, func() { r.stepWaiting(v) })
 	r.stepWaiting(v)
 	return true
 }

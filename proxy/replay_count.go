@@ -262,7 +262,7 @@ func (x *exchange) resultOf(l *limit) int {
 		return result
 	}
 	for i := range x.decision.Outcomes {
-		if i >= len(x.claims.windows) || x.claims.windows[i].of != l {
+		if i >= len(x.claims) || x.claims.window(i).of != l {
 			continue
 		}
 		o := &x.decision.Outcomes[i]
@@ -282,7 +282,7 @@ func (x *exchange) resultOf(l *limit) int {
 func (x *exchange) refusedKey(l *limit) limiter.Key {
 	for _, set := range []claimSet{x.claims, x.shadows} {
 		if i := set.indexOf(l); i >= 0 {
-			return set.claims[i].Key
+			return set[i].Key
 		}
 	}
 	return limiter.Key{}
@@ -312,8 +312,11 @@ func (x *exchange) label(l *limit) string {
 // labels returns the masked keys of all limits of x that apply.
 func (x *exchange) labels() map[*limit]string {
 	all := map[*limit]string{}
-	for _, w := range slices.Concat(x.claims.windows, x.shadows.windows) {
-		all[w.of] = x.label(w.of)
+	for _, set := range []claimSet{x.claims, x.shadows} {
+		for i := range set {
+			of := set.window(i).of
+			all[of] = x.label(of)
+		}
 	}
 	return all
 }

@@ -185,20 +185,20 @@ func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 // refusesAgain reports whether one of the limits that a line names, whose refusal the store repeated, would
 // refuse x now. Then it is the decision, and no other limit is evaluated, as on the node.
 func (r *Replay) refusesAgain(x *exchange, names string) bool {
-	err := r.proxy.admitter.store.Peek(context.Background(), x.claims.claims, &x.decision)
+	err := r.proxy.admitter.store.Peek(context.Background(), x.claims, &x.decision)
 	if err != nil || x.decision.Allowed {
 		return false
 	}
 	refused := false
 	for i := range x.decision.Outcomes {
 		o := &x.decision.Outcomes[i]
-		if !slices.Contains(strings.Fields(names), x.claims.windows[i].of.Name) {
+		if !slices.Contains(strings.Fields(names), x.claims.window(i).of.Name) {
 			*o = limiter.Outcome{Allowed: true, Unknown: true}
 		}
 		refused = refused || !o.Allowed
 	}
 	if refused && x.bothSecrets {
-		x.mergePrevious()
+		x.claims.mergePrevious(x.decision.Outcomes)
 	}
 	x.decided = refused
 	return refused

@@ -36,7 +36,7 @@ func (x *exchange) reply(d downstream) {
 	if to := x.route.Redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.fillTemplate(to.To))
 	}
-	if len(x.claims.claims) > 0 {
+	if len(x.claims) > 0 {
 		x.addRefunds(answer.Status, &x.outcome)
 		answer = answer.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 	}
@@ -220,9 +220,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	}
 	p.admitter.countSends(x.sends)
 	x.stopRenewing()
-	if x.route != nil && x.route.hasBudgets {
-		p.metrics.countSpending(&x.admission)
-	}
+	p.metrics.countSpending(&x.admission)
 	if x.isTraced() {
 		p.endTrace(x)
 	}
@@ -239,16 +237,16 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 func (m *proxyMetrics) countSpending(a *admission) {
 	for i := range a.takenPermits {
 		t := &a.takenPermits[i]
-		for j, to := 0, 0; j < len(t.claims.claims); j = to {
+		for j, to := 0, 0; j < len(t.claims); j = to {
 			var of *limit
 			of, to = t.claims.limitAt(j)
 			if of.Prices != nil && (t.refunded == nil || !t.refunded[j]) {
-				m.spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.claims.claims[j].Cost))
+				m.spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.claims[j].Cost))
 			}
 		}
 	}
-	for i := range min(len(a.decision.Outcomes), len(a.claims.windows)) {
-		w, o := a.claims.windows[i], a.decision.Outcomes[i]
+	for i := range min(len(a.decision.Outcomes), len(a.claims)) {
+		w, o := a.claims.window(i), a.decision.Outcomes[i]
 		if w.of.Prices != nil && w.of.Key.From.Source.IsConstant() && a.decided && !o.Unknown {
 			m.budgetRemaining.WithLabelValues(w.of.Route, w.of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
 		}

@@ -30,19 +30,13 @@ type route struct {
 	windows           []*window
 	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
 	permitReturns     []permitReturn               // permits of other routes that responses of this route return
-	hasBudgets        bool                         // some limit is a budget
-	looksUp           bool                         // some limit has a list of keys with plans
-	countsSends       bool                         // some limit in enforce mode has return_on
-	stepsUp           bool                         // some limit in enforce mode has step_up
 	tokenFields       []string                     // fields with tokens of challenges, which are not forwarded
 	waits             bool                         // some limit lets requests wait for a permit
-	holds             bool                         // some limit is on concurrent requests, whose permits are held until the end of the response
 	settlesHead       bool                         // the head of a response may refund or return permits, or reset cooldowns
 	settles           bool                         // some limit may refund permits of a request that was forwarded, whatever RefundOn says
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
 	matchedFields     []string                     // fields whose values the route matches
 	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
-	onlyLimits        bool                         // it has no lists, early limits, limits on new keys or idempotency
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	rateLimitFields   *respond.RateLimitFields     // renders the rate limit fields
@@ -70,6 +64,11 @@ type reads struct {
 	clientKeys []key.Origin // origins of keys whose values clients can choose; see preflight
 	keyNames   key.NameSet  // query parameters that a server may take for these keys; see preflight
 	readFields fieldNames   // all header fields that the route reads
+}
+
+// onlyLimits reports whether r has no lists, early limits, limits on new keys or idempotency.
+func (r *route) onlyLimits() bool {
+	return len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
 }
 
 // guarded reports whether r has lists, or limits in enforce mode.
@@ -108,7 +107,6 @@ type limit struct {
 	units        []*window                      // for the rates of descriptors, one for each unit; nil without rate_from
 	nearOf       func(limiter.Rate) int64       // of a rate of a descriptor; see window.near
 	hasKeyName   bool                           // RedissonName contains {key}
-	isPlain      bool                           // its claims need only a key, and are the same for all keys; see claim
 	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
 	sends        *sends.Counter                 // counts what becomes of the requests; nil without return_on
 	country      *limit                         // of a limit on ranges of phone numbers: that on their countries, see countryLimit

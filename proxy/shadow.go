@@ -10,45 +10,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/sends"
 )
 
-// takerFor returns what takes the claims of q: in the same call of the store, each limit in shadow
-// mode takes its own if they are allowed. A refusal by one prevents no other from counting.
-func (a *admitter) takerFor(q *admission) taker {
-	switch {
-	case !q.due.IsZero() && a.timeout > 0:
-		return a.takeInTime // those in shadow mode take theirs afterwards
-	case len(q.shadows.claims) == 0:
-		return a.take
-	}
-	return a.takeWithShadows(q)
-}
-
-// takeWithShadows returns a taker that takes the claims of q on limits in shadow mode as well.
-func (a *admitter) takeWithShadows(q *admission) taker {
-	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-		q.splitShadows()
-		began := time.Now()
-		err := limiter.TakeWithShadows(ctx, a.store, claims, d, q.shadowSets)
-		if a.timeout > 0 {
-			a.metrics.observeStoreCall("take", time.Since(began), err)
+// addGroups adds each limit of shadows as a group: it decides for itself if the request is allowed, and a refusal by one
+// prevents no other from counting.
+func (s claimSet) addGroups(shadows claimSet) claimSet {
+	group := uint8(0)
+	for i := range shadows {
+		if i == 0 || shadows.window(i).of != shadows.window(i-1).of {
+			group++
 		}
-		q.shadowsTaken = err == nil && d.Allowed
-		return err
+		shadows[i].Group = group
 	}
-}
-
-// splitShadows splits the claims on limits in shadow mode by their limits.
-func (a *admission) splitShadows() {
-	a.shadowSets = a.shadowSets[:0]
-	for from, to := 0, 0; from < len(a.shadows.claims); from = to {
-		_, to = a.shadows.limitAt(from)
-		if n := len(a.shadowSets); n < cap(a.shadowSets) {
-			a.shadowSets = a.shadowSets[:n+1] // with the memory for outcomes of an earlier request
-		} else {
-			a.shadowSets = append(a.shadowSets, limiter.Shadow{})
-		}
-		s := &a.shadowSets[len(a.shadowSets)-1]
-		s.Claims, s.Err = a.shadows.claims[from:to], nil
-	}
+	return append(s, shadows...)
 }
 
 // decideShadow records what the limits in shadow mode have decided about q, which is allowed. It lets
@@ -57,34 +29,38 @@ func (a *admitter) decideShadow(ctx context.Context, q *admission) {
 	for _, l := range q.shadowErrors {
 		a.metrics.decision(l, decisionShadowRefused).Inc(q.stripe)
 	}
-	if len(q.shadows.claims) == 0 {
-		return
-	}
-	if !q.shadowsTaken {
-		var d limiter.Decision
-		if a.takeWithShadows(q)(ctx, nil, &d) != nil {
-			return
+	permit := q.decision.Permit
+	if len(q.shadows) != len(q.shadowOutcomes) {
+		d := limiter.Decision{Outcomes: q.shadowOutcomes[:0]}
+		q.asked = q.asked[:0].addGroups(q.shadows)
+		if a.take(ctx, q.asked, &d) != nil {
+			d.Outcomes = d.Outcomes[:0]
+			d.AddFailed(len(q.shadows))
 		}
+		q.shadowOutcomes, permit = d.Outcomes, d.Permit
 	}
-	from := 0
-	for i := range q.shadowSets {
-		s := &q.shadowSets[i]
-		of, to := q.shadows.limitAt(from)
-		set := q.shadows.slice(from, to)
-		from = to
-		if s.Err != nil {
+	for from, to := 0, 0; from < len(q.shadows); from = to {
+		var of *limit
+		of, to = q.shadows.limitAt(from)
+		set, outcomes := q.shadows[from:to], q.shadowOutcomes[from:to]
+		_, _, said := set.decidedAt(0, outcomes)
+		if said.IsFailed() {
 			a.metrics.countUnavailable(q, of)
 			continue
 		}
-		a.metrics.countDecisions(q.stripe, set, &s.Decision)
-		q.addShadowRefusals(set, &s.Decision)
-		q.addTaken(a.store, set, &s.Decision, nil)
+		taken := permit
+		if !said.Allowed {
+			taken = limiter.Permit{}
+		}
+		a.metrics.countDecisions(q.stripe, set, outcomes)
+		q.addShadowRefusals(set, outcomes)
+		q.addTaken(a.store, set, taken, nil)
 		switch {
 		case of.shadowNotes == nil || q.isShared:
-		case s.Decision.Allowed:
+		case said.Allowed:
 			a.countTaken(q, set)
 		default:
-			a.noteShadowRefusal(ctx, q, of, &set.claims[0])
+			a.noteShadowRefusal(ctx, q, of, &set[0])
 		}
 	}
 }
@@ -111,9 +87,9 @@ type shadowNote struct {
 func (a *admitter) noteShadowRefusal(ctx context.Context, q *admission, of *limit, c *limiter.Claim) {
 	n := shadowNote{of: of, claims: []limiter.Claim{{Limit: of.shadowNotes, Key: c.Key, Cost: 1, Value: c.Value, Source: q.source}}}
 	var d limiter.Decision
-	began := time.Now()
-	err := a.store.Take(ctx, append(of.sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
-	a.metrics.observeStoreCall("take", time.Since(began), err)
+	err := a.metrics.measure("take", func() error {
+		return a.store.Take(ctx, append(of.sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
+	})
 	if err == nil && d.Allowed {
 		n.permit = d.Permit
 		q.shadowNotes = append(q.shadowNotes, n)
@@ -156,10 +132,10 @@ func newSends(of *config.Limit, notes *limiter.Limit) *sends.Counter {
 
 // countTaken counts a request that has taken the permits of set, once for each limit with return_on.
 func (a *admitter) countTaken(q *admission, set claimSet) {
-	for from, to := 0, 0; from < len(set.claims); from = to {
+	for from, to := 0, 0; from < len(set); from = to {
 		var of *limit
-		if of, to = set.limitAt(from); of.sends != nil && set.currentIndex(from) == from && !set.windows[from].isStepUp {
-			q.sends = append(q.sends, of.sends.Claims(sends.Counted, set.claims[from].Key, set.claims[from].Cost)...)
+		if of, to = set.limitAt(from); of.sends != nil && set.currentIndex(from) == from && !set.window(from).isStepUp {
+			q.sends = append(q.sends, of.sends.Claims(sends.Counted, set[from].Key, set[from].Cost)...)
 			a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Counted.String()).Inc()
 		}
 	}
@@ -180,13 +156,13 @@ func (a *admitter) countSends(claims []limiter.Claim) {
 	}
 }
 
-// addShadowRefusals records what d, the decision about claims on a limit in shadow mode, would have refused. A
+// addShadowRefusals records what claims on a limit in shadow mode would have refused. A
 // key that is counted under two secrets is recorded once.
-func (a *admission) addShadowRefusals(set claimSet, d *limiter.Decision) {
-	for i, o := range d.Outcomes {
-		w := set.windows[i]
+func (a *admission) addShadowRefusals(set claimSet, outcomes []limiter.Outcome) {
+	for i, o := range outcomes {
+		w := set.window(i)
 		if !o.Allowed && !slices.ContainsFunc(a.shadowRefusals, func(s refusal) bool { return s.window == w }) {
-			a.shadowRefusals = append(a.shadowRefusals, refusal{w, set.claims[i].Key, o.Banned, o.Wait})
+			a.shadowRefusals = append(a.shadowRefusals, refusal{w, set[i].Key, o.Banned, o.Wait})
 		}
 	}
 }

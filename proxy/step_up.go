@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -34,7 +33,7 @@ type stepsUp struct {
 // as for any request, so that no rate is exceeded and no token is used in vain. A limit that refuses only now is
 // replaced in turn. If a limit needs a token and there is none, or if it was used before, the refusal stays, with a
 // challenge. After an error the claims are those of before.
-func (a *admitter) stepUp(ctx context.Context, q *admission, take func() error) error {
+func (a *admitter) stepUp(q *admission, take func() error) error {
 	first := q.claims
 	for q.canStepUp() {
 		claims, refusal := q.claims, q.decision
@@ -91,7 +90,7 @@ func (a *admission) canStepUp() bool {
 // cannotStepUp reports whether the request could be counted at the rates of step_up, but only the store knows whether
 // its token was used, or what was counted at those rates. It clears the refusal.
 func (a *admission) cannotStepUp() bool {
-	if !a.route.stepsUp || !a.canStepUp() {
+	if len(a.route.tokenFields) == 0 || !a.canStepUp() {
 		return false
 	}
 	a.decision.Outcomes, a.steps = a.decision.Outcomes[:0], nil
@@ -107,7 +106,7 @@ func (s *stepsUp) challenge(l *limit, result decisions.Challenge, problem error)
 // applied yet. A ban is final.
 func (a *admission) refusedSteps() (refused []*limit) {
 	for i, o := range a.decision.Outcomes {
-		w := a.claims.windows[i]
+		w := a.claims.window(i)
 		switch {
 		case o.Allowed || slices.Contains(refused, w.of):
 		case w.of.StepUp == nil || w.isStepUp || o.Banned:
@@ -121,11 +120,11 @@ func (a *admission) refusedSteps() (refused []*limit) {
 
 // stepUp returns a new set in which the claims on limits are at the rates of their step_up.
 func (s claimSet) stepUp(limits []*limit) (next claimSet) {
-	for i, w := range s.windows {
-		c := s.claims[i]
-		switch repeated := i > 0 && s.windows[i-1].of == w.of && s.claims[i-1].Key == c.Key; {
+	for i, c := range s {
+		w := s.window(i)
+		switch repeated := i > 0 && s.window(i-1).of == w.of && s[i-1].Key == c.Key; {
 		case w.isStepUp || !slices.Contains(limits, w.of):
-			next.claims, next.windows = append(next.claims, c), append(next.windows, w)
+			next = append(next, c)
 		case !repeated: // one window of each key stands for all
 			if w.of.Return == nil {
 				c.Value = limiter.Key{}
@@ -134,19 +133,6 @@ func (s claimSet) stepUp(limits []*limit) (next claimSet) {
 		}
 	}
 	return next
-}
-
-// withTokens returns a taker that takes the first uses of the tokens as well, and removes their outcomes.
-func (s *stepsUp) withTokens(take taker) taker {
-	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-		if err := take(ctx, slices.Concat(claims, s.tokens), d); err != nil {
-			return err
-		}
-		n := min(len(claims), len(d.Outcomes))
-		s.usedTwice = slices.ContainsFunc(d.Outcomes[n:], func(o limiter.Outcome) bool { return !o.Allowed })
-		d.Outcomes = d.Outcomes[:n]
-		return nil
-	}
 }
 
 // countSteps counts the result of challenges.

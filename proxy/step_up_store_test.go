@@ -134,10 +134,10 @@ func TestStepUp_StoreFailsInBetween(t *testing.T) {
 	q.claims.add(unused.windows, &limiter.Claim{Cost: 1})
 	q.decision.Outcomes = []limiter.Outcome{{}, {Allowed: true}}
 	failure := errors.New("gone")
-	if err := w.admitter.stepUp(t.Context(), q, func() error { return failure }); !errors.Is(err, failure) {
+	if err := w.admitter.stepUp(q, func() error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("stepUp = %v; want the error of the store", err)
 	}
-	if q.claims.windows[0] != unused.windows[0] || q.steps != nil {
+	if q.claims.window(0) != unused.windows[0] || q.steps != nil {
 		t.Error("the claims are not those of before")
 	}
 	w.sendsCode(200, "1", token)

@@ -103,7 +103,7 @@ func (x *exchange) traceID() string {
 func (p *Proxy) endTrace(x *exchange) {
 	t := x.trace
 	spans := []*trace.Span{t.requestSpan(x)}
-	if !t.decisionStart.IsZero() && len(x.claims.claims)+len(x.shadows.claims) > 0 {
+	if !t.decisionStart.IsZero() && len(x.claims)+len(x.shadows) > 0 {
 		spans = append(spans, t.decisionSpan(x))
 	}
 	if !t.forwardStart.IsZero() {
@@ -166,7 +166,7 @@ func (t *tracing) decisionSpan(x *exchange) *trace.Span {
 	switch {
 	case isRefused:
 		result = refused
-		s.Attributes = append(s.Attributes, trace.String("weir.limit", x.claims.windows[first].of.Name), trace.String("weir.rate", x.claims.windows[first].rate))
+		s.Attributes = append(s.Attributes, trace.String("weir.limit", x.claims.window(first).of.Name), trace.String("weir.rate", x.claims.window(first).rate))
 	case errors.Is(x.err, errUndecided), errors.Is(x.err, limiter.ErrUnavailable) && x.fallback == "":
 		result, s.Failed = unavailable, true
 	case len(x.shadowRefusals)+len(x.shadowErrors) > 0:

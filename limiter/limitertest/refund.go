@@ -225,11 +225,9 @@ func returned(t *testing.T, s *suite) {
 		s.returns(append(slices.Clone(limits), wide...), bob, 7)
 		s.left(claimsOf(wide, one, bob), 90)
 
-		beside := []limiter.Shadow{{Claims: claimsOf(limits, other, bob)}}
 		for range 5 {
-			var d limiter.Decision
-			if err := limiter.TakeWithShadows(t.Context(), s.Store, claimsOf(limits, one, ann)[:1], &d, beside); err != nil || beside[0].Err != nil {
-				t.Fatal(err, beside[0].Err)
+			if d, beside, err := TakeGroups(t.Context(), s.Store, claimsOf(limits, one, ann)[:1], claimsOf(limits, other, bob)); err != nil || d.Allowed && beside[0].Failed {
+				t.Fatal(err, beside)
 			}
 		}
 		s.returns(limits, bob, 4)

@@ -37,7 +37,7 @@ func (s *Store) Reset(_ context.Context, claims []limiter.Claim) error { return 
 
 // Grant implements limiter.AdminStore.
 func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
-	return s.changeParts(ctx, "grant", claims, func(p *part) error {
+	return s.changeParts("grant", claims, func(p *part) error {
 		if c := p.claims[0]; c.RedissonName != "" {
 			return s.grantRedisson(ctx, c)
 		}
@@ -58,7 +58,7 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 	if slices.ContainsFunc(claims, func(c limiter.Claim) bool { return c.RedissonName != "" }) {
 		return fmt.Errorf("%w: a limiter shared with Redisson cannot be banned", limiter.ErrInvalidLimit)
 	}
-	return s.changeParts(ctx, "ban", claims, func(p *part) error {
+	return s.changeParts("ban", claims, func(p *part) error {
 		_, err := s.change(ctx, s.scripts.ban, p.claims, d.Milliseconds())
 		return err
 	})
@@ -75,7 +75,7 @@ func (s *Store) grantRedisson(ctx context.Context, c limiter.Claim) error {
 }
 
 // changeParts calls change for each part of claims. verb is for errors.
-func (s *Store) changeParts(ctx context.Context, verb string, claims []limiter.Claim, change func(p *part) error) error {
+func (s *Store) changeParts(verb string, claims []limiter.Claim, change func(p *part) error) error {
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
@@ -47,19 +48,26 @@ func TestBatch_BadDecisionFailsAlone(t *testing.T) {
 				}
 				return replyOf(numbers...)
 			})
-			errs, shadows := takeThree(t, s.store(t, Options{MaxInFlight: 1}, ClientConfig{}), held)
-			got := [6]error{errs[0], errs[1], shadows[0].Err, shadows[1].Err, shadows[2].Err, errs[2]}
-			for i, err := range got {
-				if i == place && !errors.Is(err, wire.ErrReply) || i != place && err != nil {
-					t.Errorf("%s at %d: the error of %d is %v", name, place, i, err)
+			errs, beside := takeThree(t, s.store(t, Options{MaxInFlight: 1}, ClientConfig{}), held)
+			for i, err := range errs {
+				if at := []int{0, 1, 5}[i]; at == place && !errors.Is(err, wire.ErrReply) || at != place && err != nil {
+					t.Errorf("%s at %d: the error of call %d is %v", name, place, i, err)
+				}
+			}
+			if errs[1] == nil && len(beside) != 3 {
+				t.Errorf("%s at %d: %d groups are decided", name, place, len(beside))
+			}
+			for i, b := range beside {
+				if b.Failed != (2+i == place) {
+					t.Errorf("%s at %d: group %d is %+v", name, place, i, b)
 				}
 			}
 		}
 	}
 }
 
-// takeThree has three calls go in one batch, behind one that is held, and returns their errors, and the shadows of the second.
-func takeThree(t *testing.T, store *Store, held chan struct{}) (errs [3]error, shadows [3]limiter.Shadow) {
+// takeThree has three calls go in one batch, behind one that is held, and returns their errors, and the groups of the second.
+func takeThree(t *testing.T, store *Store, held chan struct{}) (errs [3]error, beside []limitertest.Beside) {
 	t.Helper()
 	var all sync.WaitGroup
 	waiting := func(n int) func() bool {
@@ -80,15 +88,12 @@ func takeThree(t *testing.T, store *Store, held chan struct{}) (errs [3]error, s
 		}
 	})
 	eventually(t, "a batch is under way", waiting(0))
-	for i := range shadows {
-		shadows[i].Claims = own(fmt.Sprint("shadow", i))
-	}
 	for i := range errs {
 		all.Go(func() {
-			var d limiter.Decision
 			if i == 1 {
-				errs[i] = store.TakeWithShadows(t.Context(), own("own1"), &d, shadows[:])
+				_, beside, errs[i] = limitertest.TakeGroups(t.Context(), store, own("own1"), own("shadow0"), own("shadow1"), own("shadow2"))
 			} else {
+				var d limiter.Decision
 				errs[i] = store.Take(t.Context(), own(fmt.Sprint("own", i)), &d)
 			}
 		})
@@ -96,5 +101,5 @@ func takeThree(t *testing.T, store *Store, held chan struct{}) (errs [3]error, s
 	}
 	close(held)
 	all.Wait()
-	return errs, shadows
+	return errs, beside
 }

@@ -73,10 +73,8 @@ func (b *batch) add(c *call) bool {
 		b.addChange(c)
 		return true
 	}
-	var f lookup
 	for i := range c.claims {
-		f = b.index.find(&c.claims[i])
-		if f.window != nil && !sameLimit(f.window.limit, c.claims[i].Limit) {
+		if w := b.index.find(&c.claims[i]).window; w != nil && !sameLimit(w.limit, c.claims[i].Limit) {
 			return false
 		}
 	}
@@ -87,22 +85,15 @@ func (b *batch) add(c *call) bool {
 		b.addRedisson(g, c)
 		return true
 	}
-	if len(c.shadows) > 0 {
-		b.addWithShadows(g, c)
-		return true
-	}
-	b.addRequest(g, c, c.claims, f)
+	b.addRequests(g, c)
 	return true
 }
 
-// addRequest adds a request of c for claims. f is what the index has of the last of them.
-func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim, f lookup) {
+// addRequest adds a request of c for claims.
+func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim) {
 	g.payload.request(c.id, len(claims))
 	for i := range claims {
-		if len(claims) > 1 { // the claim before may have added a window
-			f = b.index.find(&claims[i])
-		}
-		g.payload.claim(&claims[i], b.window(g, &claims[i], f))
+		g.payload.claim(&claims[i], b.window(g, &claims[i]))
 	}
 	if c.notes {
 		g.payload.note(b.store.names, c.id, claims)
@@ -127,8 +118,9 @@ func (b *batch) addRedisson(g *slotBatch, c *call) {
 	g.redisson.request(c.id, claim.Cost)
 }
 
-// window returns the number of c's window in g. f is what the index has of it.
-func (b *batch) window(g *slotBatch, c *limiter.Claim, f lookup) int {
+// window returns the number of c's window in g.
+func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
+	f := b.index.find(c)
 	if f.window != nil {
 		return f.window.number
 	}
@@ -193,7 +185,7 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 	}
 	want := 0
 	for _, c := range calls {
-		want += 1 + len(c.shadows) + 2*len(c.claims)
+		want += c.groups() + 2*len(c.claims)
 	}
 	if err == nil && len(rest) != want {
 		err = wire.ErrReply
@@ -209,13 +201,7 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		}
 		own := err
 		if err == nil {
-			rest, own = b.readDecision(rest, at, c.request(), d)
-			late, granted := len(b.late), own == nil && d.Allowed
-			b.addLate(c, c.request(), at)
-			rest = b.readShadows(rest, at, c)
-			if !granted {
-				b.late = b.late[:late]
-			}
+			rest, own = b.readCall(rest, at, c, d)
 		}
 		if c.state == callAnswered {
 			c.finish(own)
@@ -283,9 +269,7 @@ func (s *Store) isSinglePart(claims []limiter.Claim) bool {
 // A call is one request to Redis, which is sent in a batch with others. It has copies of
 // its arguments, because its caller may return while it is in progress.
 type call struct {
-	claims   []limiter.Claim // of the request, then of its shadows
-	own      int             // how many of claims are the request's
-	shadows  []shadowCall
+	claims   []limiter.Claim
 	id       [16]byte
 	change   *changeCommand // instead of a request; nil for a request
 	notes    bool           // permits of Noted limits are noted by the call that takes them
@@ -318,7 +302,7 @@ func (s *Store) newCall(claims []limiter.Claim, id [16]byte) *call {
 	if !ok {
 		c = &call{done: make(chan struct{}, 1)}
 	}
-	c.claims, c.own, c.id, c.deadline = append(c.claims, claims...), len(claims), id, time.Now().Add(s.timeout)
+	c.claims, c.id, c.deadline = append(c.claims, claims...), id, time.Now().Add(s.timeout)
 	return c
 }
 
@@ -331,20 +315,13 @@ func (s *Store) reuseCall(c *call) {
 // reset makes c the call of nobody. It names all that is kept for the next one, which may be of another client.
 func (c *call) reset() {
 	clear(c.claims)
-	clear(c.shadows)
-	*c = call{
-		claims: c.claims[:0], shadows: c.shadows[:0], done: c.done,
-		decision: limiter.Decision{Outcomes: c.decision.Outcomes[:0]},
-	}
+	*c = call{claims: c.claims[:0], done: c.done, decision: limiter.Decision{Outcomes: c.decision.Outcomes[:0]}}
 }
 
-// request returns the claims of the request itself.
-func (c *call) request() []limiter.Claim { return c.claims[:c.own] }
-
-// readInto copies the decision from, which c keeps for reuse, to d.
-func (c *call) readInto(d, from *limiter.Decision) {
-	outcomes := append(d.Outcomes[:0], from.Outcomes...)
-	*d = *from
+// readInto copies the decision, which c keeps for reuse, to d.
+func (c *call) readInto(d *limiter.Decision) {
+	outcomes := append(d.Outcomes[:0], c.decision.Outcomes...)
+	*d = c.decision
 	d.Outcomes = outcomes
 	if d.Allowed {
 		d.Permit = limiter.Permit{ID: c.id, At: d.At}

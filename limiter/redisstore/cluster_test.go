@@ -51,14 +51,6 @@ func (c *clocked) Take(ctx context.Context, claims []limiter.Claim, d *limiter.D
 	return c.Store.Take(ctx, claims, d)
 }
 
-func (c *clocked) TakeWithShadows(ctx context.Context, claims []limiter.Claim, d *limiter.Decision, shadows []limiter.Shadow) error {
-	c.tell(ctx, claims)
-	for i := range shadows {
-		c.tell(ctx, shadows[i].Claims)
-	}
-	return c.Store.TakeWithShadows(ctx, claims, d, shadows)
-}
-
 func (c *clocked) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	c.tell(ctx, claims)
 	return c.Store.Peek(ctx, claims, d)

@@ -47,7 +47,7 @@
 //	             the reader: writes the replies directly into the calls
 //	late.go      refunds of what was granted after the caller had given up; retries through
 //	             the client: an unknown script, a slot that has moved
-//	shadow.go    claims that are decided beside those of a request, if it is allowed
+//	groups.go    groups of claims that are decided beside group 0, if it is granted
 //	internal/wire  connections, the encoding of commands and the RESP2 and RESP3 parser
 //
 // Calls and batches are reused, so that a usual decision does not allocate. Calls have no

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -39,9 +40,9 @@ func newLateStore(t *testing.T, c redisstore.ClientConfig, o redisstore.Options)
 	return s
 }
 
-// warm opens the connection for calls like that of claims and shadows, and has Redis learn their script.
-func (s *lateStore) warm(claims []limiter.Claim, shadows []limiter.Shadow) {
-	others := func(claims []limiter.Claim) []limiter.Claim {
+// warm opens the connection for calls like that of claims and others, and has Redis learn their script.
+func (s *lateStore) warm(claims []limiter.Claim, others ...[]limiter.Claim) {
+	warmed := func(claims []limiter.Claim) []limiter.Claim {
 		all := slices.Clone(claims)
 		for i := range all {
 			if all[i].Key = limiter.KeyOf("warm"); all[i].RedissonName != "" {
@@ -50,12 +51,14 @@ func (s *lateStore) warm(claims []limiter.Claim, shadows []limiter.Shadow) {
 		}
 		return all
 	}
-	shadows = slices.Clone(shadows)
-	for i := range shadows {
-		shadows[i].Claims = others(shadows[i].Claims)
+	others = slices.Clone(others)
+	for i := range others {
+		others[i] = warmed(others[i])
 	}
-	var d limiter.Decision
-	eventually(s.t, "a connection stands", func() bool { return s.TakeWithShadows(s.t.Context(), others(claims), &d, shadows) == nil })
+	eventually(s.t, "a connection stands", func() bool {
+		_, _, err := limitertest.TakeGroups(s.t.Context(), s, warmed(claims), others...)
+		return err == nil
+	})
 }
 
 func (s *lateStore) used(claims []limiter.Claim) (all int64) {
@@ -71,16 +74,12 @@ func (s *lateStore) used(claims []limiter.Claim) (all int64) {
 }
 
 // takesTooLate has Redis grant claims after their caller has given up, and wants that all come back.
-func (s *lateStore) takesTooLate(claims []limiter.Claim, shadows []limiter.Shadow) {
+func (s *lateStore) takesTooLate(claims []limiter.Claim, others ...[]limiter.Claim) {
 	s.t.Helper()
-	s.warm(claims, shadows)
-	all := claims
-	for _, h := range shadows {
-		all = append(all[:len(all):len(all)], h.Claims...)
-	}
+	s.warm(claims, others...)
+	all := slices.Concat(claims, slices.Concat(others...))
 	s.proxy.Hold()
-	var d limiter.Decision
-	if err := s.TakeWithShadows(s.t.Context(), claims, &d, shadows); !errors.Is(err, limiter.ErrUnavailable) {
+	if _, _, err := limitertest.TakeGroups(s.t.Context(), s, claims, others...); !errors.Is(err, limiter.ErrUnavailable) {
 		s.t.Fatalf("take: %v; want that Redis does not reply", err)
 	}
 	eventually(s.t, "Redis has granted", func() bool { return s.used(all) == int64(len(all)) })
@@ -107,21 +106,21 @@ func TestLate_ComesBack(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newLateStore(t, impatient, options)
-			s.takesTooLate([]limiter.Claim{{Limit: limitOf(a), Key: limiter.KeyOf("k"), Cost: 1, Value: limiter.KeyOf("v")}}, nil)
+			s.takesTooLate([]limiter.Claim{{Limit: limitOf(a), Key: limiter.KeyOf("k"), Cost: 1, Value: limiter.KeyOf("v")}})
 		})
 	}
 	redisson := []limiter.Claim{{Limit: limitOf(limiter.TokenBucket), Key: limiter.KeyOf("k"), Cost: 1, RedissonName: "shared"}}
 	for name, test := range map[string]struct {
-		claims  []limiter.Claim
-		shadows []limiter.Shadow
+		claims []limiter.Claim
+		others [][]limiter.Claim
 	}{
 		"shared with Redisson": {redisson, nil},
 		"several limits":       {[]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}, {Limit: limitOf(limiter.SlidingLog), Cost: 1}}, nil},
-		"shadows":              {[]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}}, []limiter.Shadow{{Claims: []limiter.Claim{{Limit: limitOf(limiter.FixedWindow), Cost: 1}}}}},
+		"shadows":              {[]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}}, [][]limiter.Claim{{{Limit: limitOf(limiter.FixedWindow), Cost: 1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			newLateStore(t, impatient, options).takesTooLate(test.claims, test.shadows)
+			newLateStore(t, impatient, options).takesTooLate(test.claims, test.others...)
 		})
 	}
 }
@@ -131,7 +130,7 @@ func TestLate_ComesBackAfterTheBreaker(t *testing.T) {
 	t.Parallel()
 	c := redisstore.ClientConfig{Timeout: 100 * time.Millisecond, BreakAfter: 1, BreakRest: time.Second}
 	s := newLateStore(t, c, redisstore.Options{Timeout: 100 * time.Millisecond})
-	s.takesTooLate([]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}}, nil)
+	s.takesTooLate([]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}})
 }
 
 // A caller whose context ends is charged nothing, on a connection that is well.

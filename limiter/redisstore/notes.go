@@ -98,10 +98,10 @@ func (s *Store) notesApart(claims []limiter.Claim) bool {
 }
 
 // takeAndNote takes claims and then notes what was taken, in the time of one call.
-func (s *Store) takeAndNote(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (s *Store) takeAndNote(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.takeParts(ctx, claims, d); err != nil || !d.Allowed {
+	if err := s.takeParts(ctx, claims, id, d); err != nil || !d.Allowed {
 		return err
 	}
 	s.noteTaken(ctx, claims, d.Permit)

@@ -227,13 +227,11 @@ func (r *reports) startSending(claims []limiter.Claim, partSlot func(*limiter.Cl
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []*report
-	add := func(found *report) bool {
-		if len(out) > 0 && (partSlot(&out[0].claim) != partSlot(&found.claim) || len(out) == windowsPerReport) {
-			return false
+	add := func(found *report) {
+		if len(out) == 0 || len(out) < windowsPerReport && partSlot(&out[0].claim) == partSlot(&found.claim) {
+			found.sending = len(found.grants)
+			out = append(out, found)
 		}
-		found.sending = len(found.grants)
-		out = append(out, found)
-		return true
 	}
 	for _, c := range claims {
 		if found := r.byWindow[windowIDOf(&c)]; found != nil && found.sending == 0 {

@@ -13,10 +13,10 @@ import (
 // after part, and if one refuses, it refunds the permits of the parts before. In between,
 // other requests may be refused permits that become available a moment later, but no
 // limit is exceeded. If this process dies in between, the permits expire.
-func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	id, parts := newID(), s.parts(claims)
+	parts := s.parts(claims)
 	for i, p := range parts {
 		if err := s.takePart(ctx, s.newCall(p.claims, id), &p.Decision); err != nil {
 			s.cancel(id, parts[:i+1]) // the outcome of the last one is unknown

@@ -136,24 +136,31 @@ func (s *Store) Close() error {
 // were sent one by one. A claim that is known to be refused for some time is refused
 // without a call.
 func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if err := limiter.CheckClaims(claims); err != nil {
+	own, others := limiter.CutDeciding(claims)
+	if err := limiter.CheckClaims(own); err != nil {
 		return err
 	}
-	if len(claims) == 0 {
+	switch {
+	case len(claims) == 0:
 		return s.decide(ctx, s.scripts.take, claims, [16]byte{}, d)
+	case s.refusals.decide(refusalTTL, own, d):
+		return nil
+	case len(others) > 0:
+		return s.orRepeat(s.takeGroups(ctx, own, others, newID(), d), own, d)
 	}
-	if s.refusals.decide(refusalTTL, claims, d) {
+	return s.orRepeat(s.takeAfterReports(ctx, own, newID(), d), own, d)
+}
+
+// orRepeat returns nil if err, of a call that takes claims, is nil, or if a concurrent call has received a refusal of them
+// meanwhile, which it repeats.
+func (s *Store) orRepeat(err error, claims []limiter.Claim, d *limiter.Decision) error {
+	if err == nil {
 		return nil
 	}
-	if err := s.takeAfterReports(ctx, claims, d); err != nil {
-		s.recordFailure(err)
-		// A concurrent call may have received a refusal meanwhile.
-		if s.refusals.decide(noExpiry, claims, d) {
-			return nil
-		}
-		return fmt.Errorf("decide by %d limits: %w: %w", len(claims), limiter.ErrUnavailable, err)
+	if s.recordFailure(err); s.refusals.decide(noExpiry, claims, d) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("decide by %d limits: %w: %w", len(claims), limiter.ErrUnavailable, err)
 }
 
 // Denied reports whether one of claims is known to be refused now, and fills d if so. It
@@ -164,7 +171,7 @@ func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
 
 // takeAfterReports sends the pending reports about the claims' windows, and then takes
 // the claims, within the timeout of one call.
-func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	if s.reports.windows.Load() > 0 && s.reports.hasAny(claims) {
 		reportCtx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
@@ -174,22 +181,17 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 		ctx = reportCtx
 	}
 	if s.notesApart(claims) {
-		return s.takeAndNote(ctx, claims, d)
+		return s.takeAndNote(ctx, claims, id, d)
 	}
-	return s.takeParts(ctx, claims, d)
+	return s.takeParts(ctx, claims, id, d)
 }
 
 // takeParts takes claims, which may have several parts.
-func (s *Store) takeParts(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (s *Store) takeParts(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	if len(claims) > 1 && !s.isSinglePart(claims) {
-		return s.reserve(ctx, claims, d)
+		return s.reserve(ctx, claims, id, d)
 	}
-	return s.takeTogether(ctx, claims, d)
-}
-
-// takeTogether takes claims that one script call can decide.
-func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	c := s.newCall(claims, newID())
+	c := s.newCall(claims, id)
 	c.notes = !s.isCluster
 	return s.takePart(ctx, c, d)
 }
@@ -203,7 +205,7 @@ func (s *Store) takePart(ctx context.Context, c *call, d *limiter.Decision) erro
 	if err := p.do(ctx, c); err != nil {
 		return err
 	}
-	c.readInto(d, &c.decision)
+	c.readInto(d)
 	s.reuseCall(c)
 	return nil
 }

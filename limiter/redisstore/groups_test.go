@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 )
 
 // A request and its shadows are one script call, among requests without any.
-func TestTakeWithShadows_IsOneCall(t *testing.T) {
+func TestGroups_IsOneCall(t *testing.T) {
 	s := newClockedTestStore(t)
 	own, other := claim(2, time.Hour, 1), claim(9, time.Hour, 1)
 	other[0].Key = limiter.KeyOf("other")
@@ -21,20 +22,18 @@ func TestTakeWithShadows_IsOneCall(t *testing.T) {
 		c[0].Limit.Name, c[0].Limit.Algorithm, c[0].Key = name, a, limiter.KeyOf(key)
 		return c
 	}
-	var first limiter.Decision // Redis does not know the script yet
-	if err := s.store.TakeWithShadows(t.Context(), other, &first, []limiter.Shadow{{Claims: shadow("a", limiter.GCRA, "other")}}); err != nil {
+	if _, _, err := limitertest.TakeGroups(t.Context(), s.store, other, shadow("a", limiter.GCRA, "other")); err != nil { // Redis does not know the script yet
 		t.Fatal(err)
 	}
 	for i, want := range []bool{true, true, false} {
 		s.do("config", "resetstat")
-		var d limiter.Decision
-		shadows := []limiter.Shadow{{Claims: shadow("a", limiter.GCRA, "x")}, {Claims: shadow("b", limiter.TokenBucket, "y")}, {Claims: shadow("c", limiter.SlidingLog, "x")}}
-		if err := s.store.TakeWithShadows(t.Context(), own, &d, shadows); err != nil || d.Allowed != want {
+		d, beside, err := limitertest.TakeGroups(t.Context(), s.store, own, shadow("a", limiter.GCRA, "x"), shadow("b", limiter.TokenBucket, "y"), shadow("c", limiter.SlidingLog, "x"))
+		if err != nil || d.Allowed != want || want && len(beside) != 3 {
 			t.Fatalf("%d: %v, allowed %v", i, err, d.Allowed)
 		}
-		for j := range shadows {
-			if h := &shadows[j]; want && (h.Err != nil || h.Decision.Allowed != (i == 0)) {
-				t.Errorf("%d, shadow %d: %v, allowed %v", i, j, h.Err, h.Decision.Allowed)
+		for j, b := range beside {
+			if b.Failed || b.Allowed != (i == 0) {
+				t.Errorf("%d, group %d: %+v", i, j, b)
 			}
 		}
 		if got := s.commands(); got["evalsha"]+got["eval"] != 1 {
@@ -44,7 +43,7 @@ func TestTakeWithShadows_IsOneCall(t *testing.T) {
 }
 
 // Of many requests at a time, with shadows and without, each limit grants what it has.
-func TestTakeWithShadows_ManyAtATime(t *testing.T) {
+func TestGroups_ManyAtATime(t *testing.T) {
 	s := newTestStore(t)
 	named := func(name string, count int64) []limiter.Claim {
 		c := claim(count, time.Hour, 1)
@@ -57,22 +56,21 @@ func TestTakeWithShadows_ManyAtATime(t *testing.T) {
 	for i := range 300 {
 		all.Go(func() {
 			var d limiter.Decision
-			shadows := []limiter.Shadow{{Claims: narrow}}
-			var err error
 			if i%3 == 0 {
-				err = s.store.Take(t.Context(), plain, &d)
-			} else {
-				err = s.store.TakeWithShadows(t.Context(), own, &d, shadows)
+				if err := s.store.Take(t.Context(), plain, &d); err != nil {
+					t.Error(err)
+				} else if d.Allowed {
+					without.Add(1)
+				}
+				return
 			}
+			d, others, err := limitertest.TakeGroups(t.Context(), s.store, own, narrow)
 			switch {
-			case err != nil || shadows[0].Err != nil:
-				t.Error(err, shadows[0].Err)
-			case !d.Allowed:
-			case i%3 == 0:
-				without.Add(1)
-			default:
+			case err != nil || d.Allowed && others[0].Failed:
+				t.Error(err, others)
+			case d.Allowed:
 				allowed.Add(1)
-				if shadows[0].Decision.Allowed {
+				if others[0].Allowed {
 					beside.Add(1)
 				}
 			}
@@ -86,24 +84,22 @@ func TestTakeWithShadows_ManyAtATime(t *testing.T) {
 
 // A shadow whose key is of another type fails alone; a request whose own key is takes nothing
 // from its shadows.
-func TestTakeWithShadows_BadKey(t *testing.T) {
+func TestGroups_BadKey(t *testing.T) {
 	s := newClockedTestStore(t)
 	own, bad, good := claim(2, time.Hour, 1), claim(1, time.Hour, 1), claim(5, time.Hour, 1)
 	bad[0].Limit.Name, good[0].Limit.Name = "bad", "good"
 	s.do("sadd", name(bad)+":value", "x")
-	var d limiter.Decision
-	shadows := []limiter.Shadow{{Claims: bad}, {Claims: good}}
-	if err := s.store.TakeWithShadows(t.Context(), own, &d, shadows); err != nil || !d.Allowed {
+	d, beside, err := limitertest.TakeGroups(t.Context(), s.store, own, bad, good)
+	if err != nil || !d.Allowed {
 		t.Fatalf("%v, allowed %v", err, d.Allowed)
 	}
-	if err := shadows[0].Err; err == nil || !strings.Contains(err.Error(), "of another type than its limit keeps there; reset it: bad") {
-		t.Errorf("the bad shadow: %v", err)
+	if !beside[0].Failed {
+		t.Errorf("the bad group: %+v", beside[0])
 	}
-	if shadows[1].Err != nil || !shadows[1].Decision.Allowed {
-		t.Errorf("the good shadow: %+v", shadows[1])
+	if beside[1].Failed || !beside[1].Allowed {
+		t.Errorf("the good group: %+v", beside[1])
 	}
-	shadows = []limiter.Shadow{{Claims: good}, {Claims: own}}
-	if err := s.store.TakeWithShadows(t.Context(), bad, &d, shadows); err == nil || !strings.Contains(err.Error(), "reset it: bad") {
+	if _, _, err := limitertest.TakeGroups(t.Context(), s.store, bad, good, own); err == nil || !strings.Contains(err.Error(), "of another type than its limit keeps there; reset it: bad") {
 		t.Errorf("the bad request: %v", err)
 	}
 	s.left(good, 4)
@@ -111,16 +107,17 @@ func TestTakeWithShadows_BadKey(t *testing.T) {
 }
 
 // A shadow that is known to be refused is not asked for.
-func TestTakeWithShadows_KnownRefusal(t *testing.T) {
+func TestGroups_KnownRefusal(t *testing.T) {
 	s := newTestStore(t)
 	own, known := claim(9, time.Hour, 1), claim(1, time.Hour, 1)
 	known[0].Limit.Name = "known"
 	store := s.hearing()
 	store.Deny(known[0], time.Hour)
-	var d limiter.Decision
-	shadows := []limiter.Shadow{{Claims: known}}
-	if err := store.TakeWithShadows(t.Context(), own, &d, shadows); err != nil || !d.Allowed || shadows[0].Err != nil || shadows[0].Decision.Allowed {
-		t.Errorf("%v, %+v, %+v", err, d, shadows)
+	asked := claim(9, time.Hour, 1)
+	asked[0].Limit.Name = "asked"
+	d, beside, err := limitertest.TakeGroups(t.Context(), store, own, known, asked)
+	if err != nil || !d.Allowed || beside[0].Failed || beside[0].Allowed || !beside[1].Allowed || beside[1].Outcomes[0].Remaining != 8 {
+		t.Errorf("%v, %+v, %+v", err, d, beside)
 	}
 	if got := s.do("exists", name(known)+":value"); got != int64(0) {
 		t.Error("the shadow is asked for")

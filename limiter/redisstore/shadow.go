@@ -122,7 +122,7 @@ func (s *Store) takeInOneCall(ctx context.Context, claims []limiter.Claim, d *li
 func (b *batch) addWithShadows(g *slotBatch, c *call) {
 	b.addRequest(g, c, c.request(), b.index.find(&c.claims[0]))
 	p := &g.payload
-	p.follows = append(p.follows, make([]byte, p.nRequests-len(p.follows))...)
+	p.follows = append(p.follows, make([]byte, p.requestCount-len(p.follows))...)
 	from := c.own
 	for i := range c.shadows {
 		to := from + c.shadows[i].size

@@ -11,7 +11,8 @@ local function grants(text, w)
   for i = 1, #text, w.algorithm.valued and 26 or 18 do
     local age = number(text, i + 12, 6)
     if age < w.l.horizon then
-      list[#list + 1] = { id = sub(text, i, i + 7), n = number(text, i + 8, 4), at = NOW - age, value = sub(text, i + 18, i + 25) }
+      local id, n = sub(text, i, i + 7), number(text, i + 8, 4)
+      list[#list + 1] = { id = id, n = n, at = NOW - age, value = sub(text, i + 18, i + 25) }
     end
   end
   return list

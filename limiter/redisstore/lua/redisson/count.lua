@@ -19,7 +19,7 @@ end
 -- count reads all entries.
 local function count(w)
   local all, sum = ask('ZRANGE', w.log, 0, -1, 'WITHSCORES'), 0
-  w.at, w.n, w.gone, w.whole, w.future, w.expired = {}, {}, 0, true, nil, false
+  w.at, w.n, w.gone, w.complete, w.future, w.expired = {}, {}, 0, true, nil, false
   for i = 1, #all, 2 do
     local at, n = tonumber(all[i + 1]), permits_of(w, all[i])
     if at <= NOW - w.length then
@@ -75,10 +75,10 @@ local function merge(w)
   for i = 1, #part, 2 do
     local score, n = math.min(NOW, tonumber(part[i + 1])), permits_of(w, part[i])
     if score > NOW - w.length then
-      local its = floor(score / math.ceil(w.length / SLOTS))
-      if its ~= slot then
+      local slot_at = floor(score / math.ceil(w.length / SLOTS))
+      if slot_at ~= slot then
         flush()
-        slot, sum = its, 0
+        slot, sum = slot_at, 0
       end
       at, sum = score, sum + n
     end
@@ -95,15 +95,15 @@ local function open(w, need)
   for i = 1, #last, 2 do permits_of(w, last[i]) end
   local latest = tonumber(last[#last])
   if w.size == 0 or latest <= NOW - w.length then
-    w.left, w.gone, w.at, w.n, w.whole = w.rate, w.size, {}, {}, true
+    w.left, w.gone, w.at, w.n, w.complete = w.rate, w.size, {}, {}, true
     return
   end
   if w.size <= SMALL or w.size <= MOST and (not w.value or w.value > w.rate) then return count(w) end
   if not w.value then return merge(w) end
   if w.value > w.rate then w.left = math.min(w.value, w.rate - w.size) end
   if tonumber(first[2]) <= NOW - w.length then expired(w, need) end
-  if w.left < need and w.size - w.gone <= SOME and not w.whole then return count(w) end
-  if latest > NOW and not w.whole then
+  if w.left < need and w.size - w.gone <= SOME and not w.complete then return count(w) end
+  if latest > NOW and not w.complete then
     local ahead = ask('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf', 'LIMIT', 0, MOST)
     for i = 1, #ahead do later(w, ahead[i]) end
   end

@@ -25,9 +25,12 @@ end
 -- the highest bit set was a negative number, and counts as nothing.
 local function permits_of(w, member)
   local packing = packing_of(member)
-  if not packing then refuse('UNSHARED ' .. w.log .. ': holds an entry of ' .. #member .. ' bytes, which no Redisson has packed') end
+  if not packing then
+    refuse('UNSHARED ' .. w.log .. ': holds an entry of ' .. #member .. ' bytes, which no Redisson has packed')
+  end
   if w.found and w.found ~= packing then
-    refuse(format('UNSHARED %s: Redisson %s and %s have packed entries here; let all use one of them, then reset it', w.log, PACKED_BY[w.found], PACKED_BY[packing]))
+    refuse(format('UNSHARED %s: Redisson %s and %s have packed entries here; let all use one of them, then reset it',
+      w.log, PACKED_BY[w.found], PACKED_BY[packing]))
   end
   w.found, w.packing = packing, packing
   local a, b, c, d = byte(member, -4, -1)

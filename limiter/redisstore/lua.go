@@ -73,7 +73,8 @@ func (s *scriptSet) get(name string, algorithms uint16) *script {
 func (s *scriptSet) choose(p *payload) *script {
 	a := bits.TrailingZeros16(p.algorithms)
 	switch {
-	case bits.OnesCount16(p.algorithms) != 1, len(p.follows)+len(p.notes) > 0, p.repeated && !isPacked(limiter.Algorithm(a)):
+	case bits.OnesCount16(p.algorithms) != 1, len(p.follows)+len(p.notes) > 0,
+		p.repeated && !isPacked(limiter.Algorithm(a)):
 		return s.get("take", p.algorithms)
 	case p.windowCount == 1 && !p.repeated:
 		return s.get("one", p.algorithms)

@@ -18,7 +18,7 @@ local function use_limit()
   field, steps = fields[limit], all_steps[limit]
 end
 
-local alike = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
+local single_limit = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
 local strings, reply, replied = call('MGET', unpack(KEYS)), { NOW }, 1
 local unwritten = {} -- by the number of a key, how long it lives
 -- The request: where it begins, how many claims it has, whether all are granted. A string that

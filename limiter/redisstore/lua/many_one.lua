@@ -25,7 +25,7 @@ local function decide_one()
       release()
     end
     key_number = window_number
-    if not alike then
+    if not single_limit then
       limit, c, d = byte(windows, 3 * window_number - 2, 3 * window_number)
       if limit ~= limit_in_use then
         use_limit()

@@ -25,3 +25,22 @@ local function little(n, width)
   end
   return table.concat(out)
 end
+
+-- permits_of reads the count at the end of a member of a sorted set. One of others with the highest
+-- bit set was a negative number, and counts as nothing.
+local function permits_of(member)
+  local a, b, c, d = byte(member, -4, -1)
+  if not d or d > 127 then return 0 end
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
+-- read_grants reads the grants of a report that are younger than `horizon`, oldest first, of `size`
+-- bytes each: ID (8), permits (4), age in ms (6); and the value (8) where values are counted.
+local function read_grants(text, size, horizon)
+  local list = {}
+  for i = 1, #text, size do
+    local id, n, age = sub(text, i, i + 7), number(text, i + 8, 4), number(text, i + 12, 6)
+    if age < horizon then list[#list + 1] = { id = id, n = n, at = NOW - age, value = sub(text, i + 18, i + 25) } end
+  end
+  return list
+end

@@ -8,8 +8,8 @@
 --                    Or "ban:until".
 -- Value and permits live until the last permit has come back, so without both nothing has to be
 -- read. Times are read one at a time: Redis writes them as text, which costs more than the
--- permits of ten entries. A log of more than MOST_USUAL entries is general's.
-local CLAIM_SIZE, MOST_USUAL = 6, 12
+-- permits of ten entries. A log of more than MOST_ENTRIES entries is general's.
+local CLAIM_SIZE, MOST_ENTRIES = 6, 12
 local entries -- false of a new window
 
 local function open()
@@ -35,7 +35,7 @@ local function open()
 end
 
 local function take()
-  fast, left = not entries or #entries < MOST_USUAL, left - cost
+  fast, left = not entries or #entries < MOST_ENTRIES, left - cost
   if claim == id + 8 then
     state = sub(requests, id - 1, claim + 3)
   else

@@ -17,14 +17,6 @@ local function is_merged(member)
   return (size == 6 or size == 14) and #member == size + 5
 end
 
--- permits_of reads the count of a member. One of others with the highest bit set was a negative
--- number, and counts as nothing.
-local function permits_of(member)
-  local a, b, c, d = byte(member, -4, -1)
-  if not d or d > 127 then return 0 end
-  return a + b * 256 + c * 65536 + d * 16777216
-end
-
 -- total is the sum of members' counts.
 local function total(members)
   local sum = 0

@@ -72,15 +72,15 @@ local function write_state(w, life)
   save_state(w, text, life)
 end
 
-local function whole_life(w) return math.max(w.l.ttl, w.ban - NOW + SLACK) end
-local function life(w) return not KEEPS_TTL and whole_life(w) or nil end
+local function full_life(w) return math.max(w.l.ttl, w.ban - NOW + SLACK) end
+local function life(w) return not KEEPS_TTL and full_life(w) or nil end
 
 -- keep also writes what a clock that was set back has moved: otherwise the key would count as
 -- taken now at each look, until the clock has caught up.
 function functions.keep(w)
   if not w.changed and not w.moved then return end
   use(w)
-  write_state(w, w.changed and whole_life(w) or life(w))
+  write_state(w, w.changed and full_life(w) or life(w))
 end
 
 local function load(w) functions.open(w, load_state(w)) end
@@ -103,20 +103,20 @@ function functions.reset(w)
   forget_state(w)
   functions.open(w, false)
   w.refund_horizon = NOW
-  write_state(w, whole_life(w))
+  write_state(w, full_life(w))
 end
 
 -- ban refuses the key until a time; what is counted stays.
 function functions.ban(w, till)
   load(w)
   w.ban = till
-  write_state(w, whole_life(w))
+  write_state(w, full_life(w))
 end
 
 function functions.report(w, grants)
   load(w)
   enter(grants, w)
-  write_state(w, whole_life(w))
+  write_state(w, full_life(w))
 end
 
 -- confirm counts a subject whose permits were given back, if the algorithm counts them: see note.lua.
@@ -124,7 +124,7 @@ function functions.confirm(w, at)
   if not confirm then return false end
   load(w)
   confirm(at)
-  write_state(w, whole_life(w))
+  write_state(w, full_life(w))
   return true
 end
 

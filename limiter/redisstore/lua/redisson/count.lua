@@ -21,7 +21,7 @@ local function count(w)
   local all, sum = ask('ZRANGE', w.log, 0, -1, 'WITHSCORES'), 0
   w.at, w.n, w.gone, w.complete, w.future, w.expired = {}, {}, 0, true, nil, false
   for i = 1, #all, 2 do
-    local at, n = tonumber(all[i + 1]), permits_of(w, all[i])
+    local at, n = tonumber(all[i + 1]), checked_permits(w, all[i])
     if at <= NOW - w.length then
       w.gone = w.gone + 1
     else
@@ -45,7 +45,7 @@ local function expired(w, need)
   local sum, gone = 0, 0
   repeat
     local part = ask('ZRANGEBYSCORE', w.log, '-inf', int(NOW - w.length), 'LIMIT', gone, PIECE)
-    for i = 1, #part do sum = sum + permits_of(w, part[i]) end
+    for i = 1, #part do sum = sum + checked_permits(w, part[i]) end
     gone = gone + #part
     w.expired = #part == PIECE -- and perhaps more
   until not w.expired or gone >= MOST or w.left + sum >= need
@@ -73,7 +73,7 @@ local function merge(w)
     w.merged[#w.merged + 1] = pack(w.packing, little(at, 8), math.min(sum, MOST_COUNT))
   end
   for i = 1, #part, 2 do
-    local score, n = math.min(NOW, tonumber(part[i + 1])), permits_of(w, part[i])
+    local score, n = math.min(NOW, tonumber(part[i + 1])), checked_permits(w, part[i])
     if score > NOW - w.length then
       local slot_at = floor(score / math.ceil(w.length / SLOTS))
       if slot_at ~= slot then
@@ -91,8 +91,8 @@ local function open(w, need)
   w.value, w.size, w.gone = value(w), ask('ZCARD', w.log), 0
   w.left = w.value
   local first, last = ask('ZRANGE', w.log, 0, 0, 'WITHSCORES'), ask('ZRANGE', w.log, -4, -1, 'WITHSCORES')
-  if w.size > 0 then permits_of(w, first[1]) end
-  for i = 1, #last, 2 do permits_of(w, last[i]) end
+  if w.size > 0 then checked_permits(w, first[1]) end
+  for i = 1, #last, 2 do checked_permits(w, last[i]) end
   local latest = tonumber(last[#last])
   if w.size == 0 or latest <= NOW - w.length then
     w.left, w.gone, w.at, w.n, w.complete = w.rate, w.size, {}, {}, true

@@ -9,7 +9,7 @@ local function more(w)
   if w.complete then return false end
   local part = ask('ZRANGE', w.log, w.read, w.read + 63, 'WITHSCORES')
   for i = 1, #part, 2 do
-    local n = permits_of(w, part[i])
+    local n = checked_permits(w, part[i])
     if n > 0 then w.at[#w.at + 1], w.n[#w.n + 1] = tonumber(part[i + 1]), n end
   end
   w.read, w.complete = w.read + #part / 2, #part < 128
@@ -88,7 +88,7 @@ local function refund(w, id, n)
   value(w)
   local first = ask('ZRANGE', w.log, 0, 0)[1]
   if not first then return 0 end
-  permits_of(w, first)
+  checked_permits(w, first)
   if call('ZREM', w.log, pack(w.packing, id, n)) == 0 then return 0 end
   credit(w, n)
   return n
@@ -102,7 +102,7 @@ local function grant(w, n)
   local part, out, some = ask('ZRANGE', w.log, -MOST, -1, 'WITHSCORES'), {}, 0
   local rest, i = n, #part - 1
   while i > 0 and rest > 0 do
-    local had = permits_of(w, part[i])
+    local had = checked_permits(w, part[i])
     some = math.min(rest, had)
     if some > 0 then out[#out + 1], rest = { part[i], part[i + 1], had - some }, rest - some end
     i = i - 2

@@ -25,6 +25,8 @@ local function number(text, i, width)
   return n
 end
 
+
+
 -- The local variables through which scripts and algorithms pass values to each other. Functions
 -- without parameters that are called on a line of their own are inlined, see doc.go.
 
@@ -376,15 +378,15 @@ local function write_state(w, life)
   save_state(w, text, life)
 end
 
-local function whole_life(w) return math.max(w.l.ttl, w.ban - NOW + SLACK) end
-local function life(w) return not KEEPS_TTL and whole_life(w) or nil end
+local function full_life(w) return math.max(w.l.ttl, w.ban - NOW + SLACK) end
+local function life(w) return not KEEPS_TTL and full_life(w) or nil end
 
 -- keep also writes what a clock that was set back has moved: otherwise the key would count as
 -- taken now at each look, until the clock has caught up.
 function functions.keep(w)
   if not w.changed and not w.moved then return end
   use(w)
-  write_state(w, w.changed and whole_life(w) or life(w))
+  write_state(w, w.changed and full_life(w) or life(w))
 end
 
 local function load(w) functions.open(w, load_state(w)) end
@@ -396,7 +398,7 @@ local function load(w) functions.open(w, load_state(w)) end
 function functions.ban(w, till)
   load(w)
   w.ban = till
-  write_state(w, whole_life(w))
+  write_state(w, full_life(w))
 end
 
 
@@ -430,6 +432,8 @@ local byte, char, sub, format = string.byte, string.char, string.sub, string.for
 -- int writes a whole number as text. The type that %d takes has 64 bits on most machines; it
 -- needs a sixth of the time of %.0f there.
 local int_format
+
+
 
 
 -- The local variables through which scripts and algorithms pass values to each other. Functions
@@ -497,7 +501,7 @@ end
 local windows, limit_in_use = ARGV[2], #rates
 limit = #rates
 
-local alike = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
+local single_limit = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
 local strings, reply, replied = call('MGET', unpack(KEYS)), { NOW }, 1
 local unwritten = {} -- by the number of a key, how long it lives
 -- The request: where it begins, how many claims it has, whether all are granted. A string that
@@ -557,7 +561,7 @@ while from <= #requests do
           end
         end
         key_number = window_number
-        if not alike then
+        if not single_limit then
           limit, c, d = byte(windows, 3 * window_number - 2, 3 * window_number)
           if limit ~= limit_in_use then
             do

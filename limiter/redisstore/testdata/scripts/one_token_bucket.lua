@@ -33,6 +33,15 @@ local function little(n, width)
   end
   return table.concat(out)
 end
+
+-- permits_of reads the count at the end of a member of a sorted set. One of others with the highest
+-- bit set was a negative number, and counts as nothing.
+local function permits_of(member)
+  local a, b, c, d = byte(member, -4, -1)
+  if not d or d > 127 then return 0 end
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
 -- The local variables through which scripts and algorithms pass values to each other. Functions
 -- without parameters that are called on a line of their own are inlined, see doc.go.
 
@@ -261,14 +270,6 @@ local function merged(at, n) return char(6) .. little(at, 6) .. little(n, 4) end
 local function is_merged(member)
   local size = byte(member, 1)
   return (size == 6 or size == 14) and #member == size + 5
-end
-
--- permits_of reads the count of a member. One of others with the highest bit set was a negative
--- number, and counts as nothing.
-local function permits_of(member)
-  local a, b, c, d = byte(member, -4, -1)
-  if not d or d > 127 then return 0 end
-  return a + b * 256 + c * 65536 + d * 16777216
 end
 
 -- total is the sum of members' counts.
@@ -574,6 +575,8 @@ local function int(n)
 end
 
 
+
+
 -- The local variables through which scripts and algorithms pass values to each other. Functions
 -- without parameters that are called on a line of their own are inlined, see doc.go.
 
@@ -616,8 +619,8 @@ local now, old, old_length = int(NOW), nil, nil
 --                    Or "ban:until".
 -- Value and permits live until the last permit has come back, so without both nothing has to be
 -- read. Times are read one at a time: Redis writes them as text, which costs more than the
--- permits of ten entries. A log of more than MOST_USUAL entries is general's.
-local CLAIM_SIZE, MOST_USUAL = 6, 12
+-- permits of ten entries. A log of more than MOST_ENTRIES entries is general's.
+local CLAIM_SIZE, MOST_ENTRIES = 6, 12
 local entries -- false of a new window
 
 
@@ -672,7 +675,7 @@ end
 if fast and cost <= left then
   allowed = 1
   do
-    fast, left = not entries or #entries < MOST_USUAL, left - cost
+    fast, left = not entries or #entries < MOST_ENTRIES, left - cost
     if claim == id + 8 then
       state = sub(requests, id - 1, claim + 3)
     else

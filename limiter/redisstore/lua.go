@@ -69,13 +69,15 @@ func (s *scriptSet) get(name string, algorithms uint16) *script {
 	return made
 }
 
+const allAlgorithms = 1<<limiter.NumAlgorithms - 1
+
 // choose returns the fastest script that takes what p asks for.
 func (s *scriptSet) choose(p *payload) *script {
 	a := bits.TrailingZeros16(p.algorithms)
 	switch {
 	case bits.OnesCount16(p.algorithms) != 1, len(p.follows)+len(p.notes) > 0,
 		p.repeated && !isPacked(limiter.Algorithm(a)):
-		return s.get("take", p.algorithms)
+		return s.get("take", allAlgorithms) // one for all, which Redis knows after the first
 	case p.windowCount == 1 && !p.repeated:
 		return s.get("one", p.algorithms)
 	}

@@ -110,15 +110,16 @@ func (s Source) general(algorithms uint16) string {
 		if !f.has(algorithms) {
 			continue
 		}
-		text += "do\n"
+		var asked, defined string
+		for _, a := range f.algorithms {
+			asked += fmt.Sprintf(" or asked_for[%d]", a)
+			defined += fmt.Sprintf("algorithms[%d] = functions\n", a)
+		}
+		text += "if" + strings.TrimPrefix(asked, " or") + " then\n"
 		if f.isPacked { // the others read keys in another way
 			text += s.read("struct " + f.files)
 		}
-		text += s.read(f.general)
-		for _, a := range f.algorithms {
-			text += fmt.Sprintf("algorithms[%d] = functions\n", a)
-		}
-		text += "end\n"
+		text += s.read(f.general) + defined + "end\n"
 	}
 	return text
 }

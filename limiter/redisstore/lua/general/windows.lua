@@ -5,10 +5,12 @@
 local SLACK, SLOTS, TOMBSTONES, MOST_COUNT = 1000, 64, 32, 4294967295
 local CONCURRENT, DISTINCT = 4, 5 -- numbers of algorithms
 
--- algorithms are tables of functions by the algorithms' numbers.
-local algorithms, limits = {}, {}
+-- algorithms are tables of functions by the algorithms' numbers; those that no limit of the call
+-- asks for are not defined.
+local algorithms, asked_for, limits = {}, {}, {}
 while limit_at <= #limits_text do
   read_limit()
+  asked_for[algorithm] = true
   limits[#limits + 1] = {
     number = #limits + 1, algorithm = algorithm, rate = rate, length = length, most = most, steps = steps, ttl = ttl,
     field = field, horizon = algorithm == 0 and length or ttl - SLACK, old = false,

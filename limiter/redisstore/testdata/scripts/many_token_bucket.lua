@@ -84,10 +84,12 @@ end
 local SLACK, SLOTS, TOMBSTONES, MOST_COUNT = 1000, 64, 32, 4294967295
 local CONCURRENT, DISTINCT = 4, 5 -- numbers of algorithms
 
--- algorithms are tables of functions by the algorithms' numbers.
-local algorithms, limits = {}, {}
+-- algorithms are tables of functions by the algorithms' numbers; those that no limit of the call
+-- asks for are not defined.
+local algorithms, asked_for, limits = {}, {}, {}
 while limit_at <= #limits_text do
   read_limit()
+  asked_for[algorithm] = true
   limits[#limits + 1] = {
     number = #limits + 1, algorithm = algorithm, rate = rate, length = length, most = most, steps = steps, ttl = ttl,
     field = field, horizon = algorithm == 0 and length or ttl - SLACK, old = false,
@@ -242,7 +244,7 @@ local function decide(windows, from, reply, to, dry)
   return from, to + 2 * n + 1
 end
 
-do
+if asked_for[0] or asked_for[4] then
 -- What windows of three keys have, of which the second is a sorted set: see doc.go.
 local FULL, REFUND_HORIZON = 128, char(5) .. 'floor' .. char(0, 0, 0, 0)
 local now_text = int(NOW)

@@ -34,7 +34,7 @@ type script struct {
 	call       string // what begins a command that runs it, as it is sent
 }
 
-// scriptSet has the scripts of a Store. Each is made when it is first asked for.
+// scriptSet has the scripts of a Store. Those of commands are made when they are first asked for.
 type scriptSet struct {
 	source scripts.Source
 	mu     sync.Mutex // guards made
@@ -48,7 +48,13 @@ type scriptName struct {
 }
 
 func newScriptSet(source scripts.Source) *scriptSet {
-	return &scriptSet{source: source, made: map[scriptName]*script{}}
+	s := &scriptSet{source: source, made: map[scriptName]*script{}}
+	s.get("take", allAlgorithms) // now, for requests do not wait long
+	for a := range limiter.NumAlgorithms {
+		s.get("one", 1<<a)
+		s.get("many", 1<<a)
+	}
+	return s
 }
 
 // get returns the script of a name, for all algorithms that have a bit.

@@ -140,9 +140,9 @@
 // back, a key of another type or too many entries need more than that. Then nothing of the
 // request is written, and the function general decides it, which the files of the folder
 // general define. Requests that ask several algorithms at once, and the commands of the
-// folder command, are general scripts too. A script is made when it is first sent: a command
-// for the algorithms that its windows have, but take for all of them, so that no request waits
-// for another mixture. Functions that a script never calls are left out, so the rest of an
+// folder command, are general scripts too. A command is made when it is first sent,
+// for the algorithms that its windows have; what decides requests is made at the start, and
+// take for all algorithms, so that no request waits for another mixture. Functions that a script never calls are left out, so the rest of an
 // algorithm's file costs a fast script nothing.
 //
 // Redis knows a script by its hash: testdata/scripts shows in review when one changes. What

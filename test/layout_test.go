@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -152,6 +154,38 @@ func TestLayout_RetiredWordsStayAway(t *testing.T) {
 		})
 	}
 	found.check(t, nil)
+}
+
+// retiredLua are words that names in Lua do not have any more, and what to say instead.
+func retiredLua() map[string]string {
+	return map[string]string{
+		"alike": "single_limit", "base": "cached_sum", "box": "packed", "faded": "expired", "frame": "prelude", "fresh": "new", "its": "what it is of",
+		"lone": "one", "mark": "tombstone", "marks": "tombstones", "own": "what it is of", "pause": "step", "record": "note", "settle": "refund",
+		"shape": "variant", "standing": "current", "straight": "one", "tag": "field", "tell": "publish_change", "usual": "fast", "whole": "complete",
+	}
+}
+
+func TestLayout_RetiredWordsOfLuaStayAway(t *testing.T) {
+	beside := regexp.MustCompile(`--.*|'[^']*'`) // comments and strings
+	words := retiredLua()
+	err := filepath.WalkDir("../limiter/redisstore/lua", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".lua" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		names := regexp.MustCompile(`\w+`).FindAllString(filepath.Base(path)+" "+beside.ReplaceAllString(string(text), ""), -1)
+		for _, name := range names {
+			for _, word := range wordsOf(name) {
+				if instead, gone := words[word]; gone {
+					t.Errorf("%s: %s: %q is retired; say %s", path, name, word, instead)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // wordsOf are the words of a name in camel case or with underscores, in small

@@ -16,7 +16,7 @@ func TestAlgorithms_AreNamedInTheirRooms(t *testing.T) {
 	rooms{
 		dir: "limiter",
 		// The second is the table of their Lua, the third that of their oracles.
-		tables: []string{"limiter/algorithm.go", "limiter/redisstore/lua.go", "limiter/limitertest/oracle.go"},
+		tables: []string{"limiter/algorithm.go", "limiter/redisstore/internal/scripts/scripts.go", "limiter/limitertest/oracle.go"},
 		own: map[string][]string{
 			"TokenBucket": {"permit_log", "token_bucket"}, "SlidingLog": {"permit_log", "sliding_log"}, "FixedWindow": {"sliding_window"},
 			"SlidingWindow": {"sliding_window"}, "GCRA": {"gcra"}, "Concurrent": {"algorithm", "algorithms"}, "Distinct": {"distinct", "algorithm", "algorithms"}, "Cooldown": {"cooldown", "algorithm"},

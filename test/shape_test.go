@@ -97,7 +97,7 @@ func TestLayout_NoParameterIsBool(t *testing.T) {
 		}
 	})
 	found.check(t, map[string]int{
-		"limiter/redisstore": 4, "proxy/http1": 1, "proxy/upstream": 3,
+		"limiter/redisstore": 3, "proxy/http1": 1, "proxy/upstream": 3,
 	})
 }
 

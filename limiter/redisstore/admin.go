@@ -21,7 +21,7 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 		return err
 	}
 	return s.forEachPart(claims, func(part *part) error {
-		held, err := s.change(ctx, s.scripts.renew, part.claims, refundArgs(part.claims, p)...)
+		held, err := s.change(ctx, "renew", part.claims, refundArgs(part.claims, p)...)
 		if err != nil {
 			return fmt.Errorf("renew permits of %d limits: %w", len(part.claims), err)
 		}
@@ -45,7 +45,7 @@ func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
 		for i, c := range p.claims {
 			costs[i] = c.Cost
 		}
-		_, err := s.change(ctx, s.scripts.grant, p.claims, costs...)
+		_, err := s.change(ctx, "grant", p.claims, costs...)
 		return err
 	})
 }
@@ -59,7 +59,7 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 		return fmt.Errorf("%w: a limiter shared with Redisson cannot be banned", limiter.ErrInvalidLimit)
 	}
 	return s.changeParts("ban", claims, func(p *part) error {
-		_, err := s.change(ctx, s.scripts.ban, p.claims, d.Milliseconds())
+		_, err := s.change(ctx, "ban", p.claims, d.Milliseconds())
 		return err
 	})
 }
@@ -69,7 +69,7 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 func (s *Store) grantRedisson(ctx context.Context, c limiter.Claim) error {
 	rest, err := c.Cost, error(nil)
 	for rest > 0 && err == nil {
-		rest, err = s.changeRedisson(ctx, s.redisson(c.RedissonFormat).grant, c, rest)
+		rest, err = s.changeRedisson(ctx, s.redissonScript(c.RedissonFormat, "grant"), c, rest)
 	}
 	return err
 }
@@ -122,7 +122,7 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (in limiter
 		return s.inspectRedisson(ctx, claims[0])
 	}
 	b := newPayload(s.names, claims)
-	reply, repeated, err := s.runPatiently(ctx, &s.scripts.inspect, b.keyNames(), b.args())
+	reply, repeated, err := s.runPatiently(ctx, s.scripts.get("inspect", b.algorithms), b.keyNames(), b.args())
 	if err != nil {
 		s.reloadCluster()
 		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
@@ -198,7 +198,7 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 // inspectRedisson returns the status of a limiter shared with Redisson. One that cannot be
 // used is Unreadable; that is not an error.
 func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (in limiter.Inspection, err error) {
-	reply, err := s.runRedisson(ctx, s.redisson(c.RedissonFormat).inspect, c)
+	reply, err := s.runRedisson(ctx, s.redissonScript(c.RedissonFormat, "inspect"), c)
 	if errors.Is(err, ErrRedisson) {
 		in.At, in.Statuses = time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}
 		return in, nil

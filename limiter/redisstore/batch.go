@@ -166,7 +166,7 @@ func (b *slotBatch) command(s *Store) (*script, []string, []any) {
 		return c.script, c.keys, c.args
 	}
 	if r := b.redisson; r != nil {
-		return &s.redisson(r.claim.RedissonFormat).take, s.names.keys(r.claim), redissonArgs(r.claim, r.requests)
+		return s.redissonScript(r.claim.RedissonFormat, "take"), s.names.keys(r.claim), redissonArgs(r.claim, r.requests)
 	}
 	return s.scripts.choose(&b.payload), b.payload.keyNames(), b.payload.args()
 }

@@ -42,9 +42,9 @@ func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 func (s *Store) startRefund(claims []limiter.Claim, p limiter.Permit) (wait func() (int64, error)) {
 	return s.startChange("refund", claims, func(part []limiter.Claim) changeCommand {
 		if c := part[0]; c.RedissonName != "" {
-			return s.changeOfRedisson(&s.redisson(c.RedissonFormat).refund, c, refundArgs(part, p)...)
+			return s.changeOfRedisson(s.redissonScript(c.RedissonFormat, "refund"), c, refundArgs(part, p)...)
 		}
-		return s.changeOf(&s.scripts.refund, part, refundArgs(part, p)...)
+		return s.changeOf("refund", part, refundArgs(part, p)...)
 	})
 }
 
@@ -53,9 +53,9 @@ func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 	s.reports.removeWindows(claims)
 	reset := s.startChange("reset", claims, func(part []limiter.Claim) changeCommand {
 		if c := part[0]; c.RedissonName != "" {
-			return s.changeOfRedisson(&s.redisson(c.RedissonFormat).reset, c)
+			return s.changeOfRedisson(s.redissonScript(c.RedissonFormat, "reset"), c)
 		}
-		return s.changeOf(&s.scripts.reset, part)
+		return s.changeOf("reset", part)
 	})
 	return func() error {
 		_, err := reset()
@@ -63,9 +63,9 @@ func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 	}
 }
 
-func (s *Store) changeOf(sc *script, claims []limiter.Claim, rest ...any) changeCommand {
+func (s *Store) changeOf(name string, claims []limiter.Claim, rest ...any) changeCommand {
 	b := newPayload(s.names, claims, rest...)
-	return changeCommand{sc, b.keyNames(), b.args()}
+	return changeCommand{s.scripts.get(name, b.algorithms), b.keyNames(), b.args()}
 }
 
 func (s *Store) changeOfRedisson(sc *script, c limiter.Claim, rest ...any) changeCommand {

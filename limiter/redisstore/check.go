@@ -70,7 +70,7 @@ func (s *Store) probeWrite(ctx context.Context, node runner, k limiter.Key) erro
 	b := newPayload(s.names, []limiter.Claim{claim})
 	b.request(newID(), 1)
 	b.claim(&claim, 1)
-	_, err := s.scripts.one[claim.Limit.Algorithm].run(ctx, node, b.keyNames(), b.args())
+	_, err := s.scripts.get("one", b.algorithms).run(ctx, node, b.keyNames(), b.args())
 	return err
 }
 

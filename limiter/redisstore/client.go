@@ -295,20 +295,20 @@ func (s *Store) unnote(ctx context.Context, key string, args []any) ([]any, erro
 
 // unnoteOnMaster returns the reply, and the connection on which it came: nil while the slot moves.
 func (s *Store) unnoteOnMaster(ctx context.Context, key string, args []any) (reply any, conn *redis.Conn, err error) {
-	keys := []string{key}
+	keys, unnote := []string{key}, s.scripts.get("unnote", 0)
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		node, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
 			return nil, nil, err
 		}
 		conn = node.Conn()
-		reply, err = s.scripts.unnote.run(ctx, conn, keys, args)
+		reply, err = unnote.run(ctx, conn, keys, args)
 		if !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
 			return reply, conn, err
 		}
 		conn.Close()
 	}
-	reply, err = s.scripts.unnote.run(ctx, s.client, keys, args)
+	reply, err = unnote.run(ctx, s.client, keys, args)
 	return reply, nil, err
 }
 

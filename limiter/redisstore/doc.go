@@ -119,24 +119,31 @@
 //
 // # Scripts
 //
-// The folder lua has their files; lua.go joins them. What decides usual requests of one
-// algorithm is made of three parts:
+// The folder lua has their files, each of which is Lua by itself; package internal/scripts says
+// which of them a script has, one after another. Print one as Redis runs it:
 //
-//	frame.lua           local variables through which the others pass values to each other
+//	go run ./limiter/redisstore/lua many gcra
+//	go run ./limiter/redisstore/lua refund gcra sliding_log
+//
+// What decides most requests of one algorithm is made of three parts:
+//
+//	limit.lua           local variables through which the others pass values to each other
 //	algorithm/NAME.lua  open reads what is left, take takes from it, save makes the new state
 //	                    (write, with three keys), wait says how long until enough is left
 //	one.lua, many.lua   one request of one claim; several requests, or several claims
 //	                    (with three keys one_set.lua and many_set.lua)
 //
-// Functions without parameters, called on a line of their own, are sections: lua.go puts
-// their bodies in place of the calls, which is all that it does for speed. So a section sees
-// the locals around it, must not return, and no local may hide one that files share
-// (lua_test.go). An algorithm sets usual to false if a ban, a refund, a clock that was set
-// back, a key of another type or too many entries need more than that. Then nothing of it is
-// written, and the function general decides that request by what stands below the line
-// "--@ general" in the algorithm's file, and the files of the folder general. Requests that
-// ask several algorithms at once, and the commands of the folder command, are general
-// scripts too; they define only the algorithms that a call asks for.
+// In these scripts the functions without parameters that are called on a line of their own
+// are inlined, because a call that passes values costs as much as the work that it does. So
+// they see the locals around the call, and no local may hide one that files share
+// (lua_test.go). An algorithm sets fast to false if a ban, a refund, a clock that was set
+// back, a key of another type or too many entries need more than that. Then nothing of the
+// request is written, and the function general decides it, which the files of the folder
+// general define. Requests that ask several algorithms at once, and the commands of the
+// folder command, are general scripts too. A command is made when it is first sent,
+// for the algorithms that its windows have; what decides requests is made at the start, and
+// take for all algorithms, so that no request waits for another mixture. Functions that a script never calls are left out, so the rest of an
+// algorithm's file costs a fast script nothing.
 //
 // Redis knows a script by its hash: testdata/scripts shows in review when one changes. What
 // a decision costs is measured in test/bench/redis.

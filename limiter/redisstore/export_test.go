@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io/fs"
-	"path"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,61 +27,28 @@ func NewWithTestClock(client redis.UniversalClient, o Options) *Store {
 // NewWithoutStruct is New for a Redis whose Lua has no struct, as miniredis has none:
 // scripts get one that does what they need of it.
 func NewWithoutStruct(client redis.UniversalClient, o Options) *Store {
-	return newStore(client, o, structLua+luaFiles("clock"))
+	return newStore(client, o, structLua+text("clock"))
 }
 
-// NewWithoutInline is NewWithTestClock with scripts whose sections stay functions.
+// text is a file of the folder lua.
+func text(name string) string {
+	all, err := fs.ReadFile(luaFolder(), name+".lua")
+	if err != nil {
+		panic(err)
+	}
+	return string(all)
+}
+
+// NewWithoutInline is NewWithTestClock with scripts in which nothing is inlined.
 func NewWithoutInline(client redis.UniversalClient, o Options) *Store {
 	s := NewWithTestClock(client, o)
-	for _, f := range families() {
-		for _, a := range f.algorithms {
-			s.scripts.one[a] = newScript(testClock, setNow, f.withGeneral(f.shape(f.one)))
-			s.scripts.many[a] = newScript(testClock, setNow, f.withGeneral(f.shape(f.many)))
-		}
-	}
+	s.scripts.source.Plain = true
+	s.scripts = newScriptSet(s.scripts.source)
 	return s
 }
 
 // LuaFolder has the files of which scripts are made.
-func LuaFolder() fs.FS { return luaFolder }
-
-// ShapeTexts are the scripts of the shapes as they are written, without the function general, by the
-// last file of the shape and of the algorithm.
-func ShapeTexts() map[string]string {
-	all := map[string]string{}
-	for _, f := range families() {
-		for _, files := range [][]string{f.one, f.many} {
-			all[files[len(files)-1]+"_"+path.Base(f.algorithm[len(f.algorithm)-1])] = f.shape(files)
-		}
-	}
-	return all
-}
-
-// Inline is what Redis runs of a text of ShapeTexts.
-func Inline(text string) string { return inline(text) }
-
-// ScriptTexts are all scripts of a Store by names.
-func ScriptTexts() map[string]string {
-	s := newScripts(luaFiles("clock"), DefaultPrefix)
-	all := map[string]string{
-		"take": s.take.text, "peek": s.peek.text, "refund": s.refund.text, "renew": s.renew.text, "grant": s.grant.text,
-		"reset": s.reset.text, "ban": s.ban.text, "report": s.report.text, "inspect": s.inspect.text, "note": s.note.text, "return": s.returnNoted.text, "unnote": s.unnote.text, "confirm": s.confirm.text,
-	}
-	for a := range limiter.NumAlgorithms {
-		name := a.String()
-		all["one "+name], all["many "+name] = s.one[a].text, s.many[a].text
-	}
-	for form, format := range map[string]limiter.RedissonFormat{"redisson log": limiter.RedissonByte, "redisson window": limiter.RedissonWindow} {
-		r := newRedissonScripts(luaFiles("clock"), DefaultPrefix, format)
-		for name, script := range map[string]script{
-			"take": r.take, "peek": r.peek, "refund": r.refund, "grant": r.grant, "reset": r.reset, "report": r.report,
-			"inspect": r.inspect, "available": r.left, "set_rate": r.set,
-		} {
-			all[form+" "+name] = script.text
-		}
-	}
-	return all
-}
+func LuaFolder() fs.FS { return luaFolder() }
 
 //go:embed testdata/struct.lua
 var structLua string
@@ -150,7 +116,7 @@ func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs 
 
 // TakePlain is Take without company, memory or queue: one script call.
 func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.decide(ctx, s.scripts.take, claims, newID(), d)
+	return s.decide(ctx, "take", claims, newID(), d)
 }
 
 // Deny makes s remember that c was refused for so long.

@@ -90,7 +90,7 @@ func (b *batch) addRequests(g *slotBatch, c *call) {
 	b.addRequest(g, c, group)
 	for p := &g.payload; len(others) > 0; {
 		group, others = limiter.CutGroup(others)
-		p.follows = append(append(p.follows, make([]byte, p.nRequests-len(p.follows))...), 1)
+		p.follows = append(append(p.follows, make([]byte, p.requestCount-len(p.follows))...), 1)
 		b.addRequest(g, c, group)
 	}
 }

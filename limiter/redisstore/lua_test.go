@@ -18,8 +18,10 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 	"github.com/yuin/gopher-lua/parse"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/scripts"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
@@ -58,11 +60,10 @@ func globals() []string {
 	}
 }
 
-// A name that no local stands for is one of Redis's: of no section that is called otherwise
-// than on a line of its own, and of no local of another script.
+// A name that no local stands for is one of Redis's.
 func TestLua_ScriptsUseNoGlobals(t *testing.T) {
 	t.Parallel()
-	for name, text := range redisstore.ScriptTexts() {
+	for name, text := range scriptTexts(t) {
 		chunk, err := parse.Parse(strings.NewReader(text), name)
 		if err != nil {
 			t.Fatal(err)
@@ -92,34 +93,104 @@ func checkGlobals(t *testing.T, name string, f *lua.FunctionProto) {
 	}
 }
 
-// The body of a section sees the locals of the place where it is put. So no local of a block
-// or section has the name of one that the files share, and no section returns.
-func TestLua_SectionsMayStandAnywhere(t *testing.T) {
-	for name, text := range redisstore.ShapeTexts() {
-		chunk, err := parse.Parse(strings.NewReader(text), name)
+// scriptTexts are all scripts by names, those of commands for each algorithm and for all of them.
+func scriptTexts(t *testing.T) map[string]string {
+	t.Helper()
+	source := scripts.Source{Files: redisstore.LuaFolder(), Channel: "weir:freed"}
+	all := map[string]string{}
+	add := func(name, file string, algorithms uint16) {
+		text, err := source.Text(file, algorithms)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := scope{t: t, name: name}
-		for _, statement := range chunk {
-			if locals, ok := statement.(*ast.LocalAssignStmt); ok {
-				s.declare(locals.Line(), locals.Names)
-				s.shared = append(s.shared, locals.Names...)
+		all[name] = text
+	}
+	for _, file := range luaFiles(t, "redisson") {
+		if !slices.Contains([]string{"limiter", "pack", "count", "log", "window", "decide"}, file) {
+			add("redisson "+file, "redisson/"+file, 0)
+			add("redisson_window "+file, "redisson_window/"+file, 0)
+		}
+	}
+	for _, c := range luaFiles(t, "command") {
+		add(c, c, 0)
+		add(c+" all", c, 1<<limiter.NumAlgorithms-1)
+	}
+	for _, c := range append(luaFiles(t, "command"), "one", "many") {
+		for a := range limiter.NumAlgorithms {
+			add(c+" "+a.String(), c, 1<<a)
+		}
+	}
+	return all
+}
+
+// luaFiles are the names of the files of a folder, without their ends.
+func luaFiles(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	entries, err := fs.ReadDir(redisstore.LuaFolder(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".lua"))
+	}
+	return names
+}
+
+// A script is sent once to each Redis: it has what its algorithm needs, and no more.
+func TestLua_ScriptsAreShort(t *testing.T) {
+	for name, text := range scriptTexts(t) {
+		most := 30_000
+		switch kind, of, _ := strings.Cut(name, " "); {
+		case kind == "one" || kind == "many": // with all that is inlined, and general scripts for what is unusual
+			most = 54_000
+		case of == "all":
+			most = 84_000
+		}
+		if len(text) > most {
+			t.Errorf("%s has %d bytes, more than %d", name, len(text), most)
+		}
+	}
+}
+
+// The body of a function that is inlined sees the locals of the place where it is put. So no local of a block
+// or of such a function has the name of one that the files share.
+func TestLua_InlinedFunctionsMayStandAnywhere(t *testing.T) {
+	source := scripts.Source{Files: redisstore.LuaFolder(), Plain: true}
+	for a := range limiter.NumAlgorithms {
+		for _, name := range []string{"one", "many"} {
+			text, err := source.Text(name, 1<<a)
+			if err != nil {
+				t.Fatal(err)
 			}
+			checkNames(t, name+" "+a.String(), text)
 		}
-		s.shared = append(s.shared, globals()...)
-		for _, statement := range chunk {
-			s.top(statement)
+	}
+}
+
+func checkNames(t *testing.T, name, text string) {
+	t.Helper()
+	chunk, err := parse.Parse(strings.NewReader(text), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := scope{t: t, name: name}
+	for _, statement := range chunk {
+		if locals, ok := statement.(*ast.LocalAssignStmt); ok {
+			s.declare(locals.Line(), locals.Names)
+			s.shared = append(s.shared, locals.Names...)
 		}
+	}
+	s.shared = append(s.shared, globals()...)
+	for _, statement := range chunk {
+		s.top(statement)
 	}
 }
 
 // A scope checks the blocks of one script.
 type scope struct {
-	t       *testing.T
-	name    string
-	shared  []string
-	section bool // the block is one of a section
+	t      *testing.T
+	name   string
+	shared []string
 }
 
 func (s *scope) declare(line int, names []string) {
@@ -138,7 +209,6 @@ func (s scope) top(statement ast.Stmt) {
 	if !ok {
 		s.block([]ast.Stmt{statement})
 	} else if f, ok := function(locals); ok && len(f.ParList.Names) == 0 {
-		s.section = true
 		s.block(f.Stmts)
 	}
 }
@@ -165,10 +235,6 @@ func (s *scope) block(statements []ast.Stmt) {
 		case *ast.GenericForStmt:
 			s.declare(st.Line(), st.Names)
 			s.block(st.Stmts)
-		case *ast.ReturnStmt:
-			if s.section {
-				s.t.Errorf("%s, line %d: a section returns", s.name, st.Line())
-			}
 		}
 	}
 }
@@ -185,17 +251,15 @@ func function(st *ast.LocalAssignStmt) (*ast.FunctionExpr, bool) {
 // Redis knows a script by its hash, and its errors name lines of its text: a change of either
 // is seen in review.
 func TestLua_ScriptsAreAsTheyWere(t *testing.T) {
-	scripts := redisstore.ScriptTexts()
+	texts := scriptTexts(t)
 	var list strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(scripts)) {
-		text := scripts[name]
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[name]
 		fmt.Fprintf(&list, "%x  %s, %d lines\n", sha1.Sum([]byte(text)), name, 1+strings.Count(text, "\n"))
 	}
 	want := map[string]string{"hashes.txt": list.String()}
-	for name, text := range redisstore.ShapeTexts() {
-		if strings.HasSuffix(name, "_gcra") || strings.HasSuffix(name, "_token_bucket") {
-			want[name+".lua"] = redisstore.Inline(text)
-		}
+	for _, name := range []string{"one gcra", "many gcra", "one token_bucket", "many token_bucket"} {
+		want[strings.ReplaceAll(name, " ", "_")+".lua"] = texts[name]
 	}
 	for name, text := range want {
 		path := filepath.Join("testdata", "scripts", name)
@@ -211,8 +275,8 @@ func TestLua_ScriptsAreAsTheyWere(t *testing.T) {
 	}
 }
 
-// A script decides the same if its sections stay functions.
-func TestLua_SectionsAreFunctions(t *testing.T) {
+// A script decides the same if nothing is inlined.
+func TestLua_InliningChangesNothing(t *testing.T) {
 	t.Parallel()
 	client := connect(t, redistest.Start(t).Addr)
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {

@@ -79,10 +79,10 @@ func (p *payload) note(n names, id [16]byte, claims []limiter.Claim) {
 	for group, rest := noteGroup(claims); len(group) > 0; group, rest = noteGroup(rest) {
 		p.name = n.appendNote(p.name[:0], group[0].Limit, group[0].Value)
 		p.keys = wire.AppendBulk(p.keys, p.name)
-		p.nKeys++
+		p.keyCount++
 		noted, ttl := appendNoted(nil, group)
 		p.notes = binary.LittleEndian.AppendUint16(p.notes, uint16(p.current.result))
-		p.notes = appendTime(binary.LittleEndian.AppendUint16(p.notes, uint16(p.nKeys)), ttl)
+		p.notes = appendTime(binary.LittleEndian.AppendUint16(p.notes, uint16(p.keyCount)), ttl)
 		p.notes = append(append(append(p.notes, id[:idBytes]...), byte(len(group))), noted...)
 	}
 }
@@ -120,7 +120,7 @@ func (s *Store) startNotes(claims []limiter.Claim, p limiter.Permit) (calls []*c
 		noted, ttl := appendNoted(nil, group)
 		name := string(s.names.appendNote(nil, group[0].Limit, group[0].Value))
 		args := []any{"", ttl.Milliseconds(), string(p.ID[:idBytes]), p.At.UnixMilli(), noted}
-		if c, err := s.queueChange(subjectClaim(group[0].Limit, group[0].Value), changeCommand{&s.scripts.note, []string{name}, args}); err == nil {
+		if c, err := s.queueChange(subjectClaim(group[0].Limit, group[0].Value), changeCommand{s.scripts.get("note", 0), []string{name}, args}); err == nil {
 			calls = append(calls, c)
 		}
 	}
@@ -239,22 +239,20 @@ func returnError(err error) error {
 	return fmt.Errorf("return permits of a subject: %w: %w", limiter.ErrUnavailable, err)
 }
 
-// returnCommand returns the script call that returns what is noted under subject.
+// "return" returns the script call that returns what is noted under subject.
 func (s *Store) returnCommand(limits []*limiter.Limit, subject limiter.Key) changeCommand {
 	var packed []byte
+	algorithms := uint16(0)
 	args := []any{nil, s.names.prefix + ":{"}
 	for _, l := range limits {
-		_, tag := splitName(l.Name)
-		if !isPacked(l.Algorithm) {
-			tag = ""
-		}
-		packed = appendLimit(packed, l, tag)
+		packed = appendLimit(packed, l)
+		algorithms |= 1 << l.Algorithm
 		_, name, _ := strings.Cut(string(s.names.append(nil, &limiter.Claim{Limit: l}, 0)), "{")
 		_, name, _ = strings.Cut(name, "}")
 		args = append(args, "}"+strings.TrimSuffix(name, windowKey(0)))
 	}
 	args[0] = packed
-	return changeCommand{&s.scripts.returnNoted, []string{string(s.names.appendNote(nil, limits[0], subject))}, args}
+	return changeCommand{s.scripts.get("return", algorithms), []string{string(s.names.appendNote(nil, limits[0], subject))}, args}
 }
 
 // startReturnInSlots is queueReturn in a cluster.
@@ -302,7 +300,7 @@ func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids 
 		if n > 0 && text[noteBytes] > 0 {
 			before := readTime6([]byte(text[noteBytes+1:]))
 			_, confirmErr := s.startChange("confirm", claim, func(part []limiter.Claim) changeCommand {
-				return s.changeOf(&s.scripts.confirm, part, before)
+				return s.changeOf("confirm", part, before)
 			})()
 			err = errors.Join(err, confirmErr)
 		}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,57 +18,63 @@ const idBytes = 8
 // valueBytes of a value tell it apart from the others of its key.
 const valueBytes = 8
 
-// A payload is what one script call asks: the windows that it touches, and what is
-// to be done with them. Keys and arguments are written once, as Redis reads them.
+// A payload has the keys and arguments of one script call, in the bytes that Redis reads. It is filled in this order: a
+// request begins, then for each of its claims window appends what names the window, if it is new, and claim appends
+// what is asked of it.
 type payload struct {
-	keys        []byte // of the windows, in their order, as commands carry them
-	nKeys       int
-	limits      []byte    // one after another: see lua/frame.lua
-	numbered    []limitOf // the limits that have a number, counted from 1
-	windows     []byte    // of each the number of its limit, and of its first key, counted from 1
-	requests    []byte    // one after another
-	nRequests   int
-	results     int       // numbers in the reply behind the time
-	rest        []any     // what else the script is told
-	algorithms  uint16    // the algorithms of all windows, a bit each
-	windowCount int       // windows
-	follows     []byte    // of each request 1 if it is taken only if the one before was; nil if none is
-	notes       []byte    // what granted requests note: see lua/general/note.lua
-	repeated    bool      // a request asks for a key that an earlier one has
-	current     beginning // of the request that is written
-	name        []byte    // of one key, while it is written
+	keys     []byte // as commands carry them: those of the first window, of the second, and so on
+	keyCount int
+
+	limits     []byte          // ARGV[1], read by lua/limit.lua
+	numbered   []numberedLimit // the limits in it, which windows name by their numbers from 1
+	algorithms uint16          // of these, a bit each
+
+	windows     []byte // ARGV[2], 3 bytes each: the number of its limit, and that of its first key (2 bytes), from 1
+	windowCount int
+
+	requests []byte // ARGV[3], read by lua/general/decide.lua
+	follows  []byte // ARGV[4], a byte for each request: 1 if it is taken only if the one before was; nil if none is
+	notes    []byte // ARGV[5], what granted requests note, read by lua/general/note.lua
+	rest     []any  // arguments of other commands, in place of requests
+
+	requestCount int
+	resultCount  int       // numbers in the reply, without the time
+	repeated     bool      // a request asks for a key that an earlier one has
+	current      beginning // of the request that is written
+	name         []byte    // scratch for the name of one key
 }
 
-// A beginning is what is counted before a request. result is the place of its result in the reply, from 1.
+// A beginning has what was counted before a request, and the position of its result in the reply, from 1.
 type beginning struct{ keys, windows, result int }
 
-// A limitOf is a limit as scripts are told of it.
-type limitOf struct {
+// A numberedLimit is a limit and what tells its windows from others in the same packed string.
+type numberedLimit struct {
 	limit *limiter.Limit
-	tag   string
+	field string
 }
 
-// slack is how long keys outlive what they must remember. Those of a token bucket live
-// until the last permit has come back, so that without them there is nothing to read: TIME
-// and the time by which keys expire may be read in two milliseconds.
+// Keys outlive what they must remember. Those of a token bucket live until the last permit
+// has come back, so that without them there is nothing to read: TIME and the time by which
+// keys expire may be read in two milliseconds.
 const (
 	keyTTLMargin = time.Second
 	bucketSlack  = 2 * time.Millisecond
 )
 
-// newPayload makes a payload of the windows of claims, in their order.
+// newPayload returns a payload of the windows of claims, in their order. Claims of limits that
+// share a packed string share its key.
 func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
 	p := &payload{rest: rest}
-	firsts := make([]int, len(claims))
+	firstKeys := make([]int, len(claims))
 	for i := range claims {
 		c := &claims[i]
-		for j := range claims[:i] {
-			if e := &claims[j]; c.RedissonName == "" && e.RedissonName == "" && e.Key == c.Key && sameBox(e.Limit, c.Limit) {
-				firsts[i] = firsts[j]
-				break
-			}
+		j := slices.IndexFunc(claims[:i], func(other limiter.Claim) bool {
+			return c.RedissonName == "" && other.RedissonName == "" && other.Key == c.Key && sameBox(other.Limit, c.Limit)
+		})
+		if j >= 0 {
+			firstKeys[i] = firstKeys[j]
 		}
-		_, firsts[i] = p.window(n, c, firsts[i])
+		_, firstKeys[i] = p.window(n, c, firstKeys[i])
 	}
 	return p
 }
@@ -81,71 +88,75 @@ func (p *payload) emptied() payload {
 	}
 }
 
-// window appends the window of c, which lies in the key of number first; 0: in keys
-// of its own. It returns its number and that of its first key.
-func (p *payload) window(n names, c *limiter.Claim, first int) (int, int) {
-	if first == 0 {
-		first = p.nKeys + 1
-		p.key(n, c)
+// window appends the window of c. Its packed string is the key with the number firstKey; with 0
+// the keys of the window are appended. It returns the number of the window and that of its first key.
+func (p *payload) window(n names, c *limiter.Claim, firstKey int) (int, int) {
+	if firstKey == 0 {
+		firstKey = p.keyCount + 1
+		for i := range n.keyCount(c) {
+			p.name = n.append(p.name[:0], c, i)
+			p.keys = wire.AppendBulk(p.keys, p.name)
+			p.keyCount++
+		}
 	}
-	p.repeated = p.repeated || first <= p.current.keys
-	p.windows = binary.LittleEndian.AppendUint16(append(p.windows, p.limit(c.Limit)), uint16(first))
+	p.repeated = p.repeated || firstKey <= p.current.keys
+	p.windows = binary.LittleEndian.AppendUint16(append(p.windows, p.limit(c.Limit)), uint16(firstKey))
 	p.windowCount++
-	return p.windowCount, first
+	return p.windowCount, firstKey
 }
 
-// key appends the keys of the window of c.
-func (p *payload) key(n names, c *limiter.Claim) {
-	for i := range n.keyCount(c) {
-		p.name = n.append(p.name[:0], c, i)
-		p.keys = wire.AppendBulk(p.keys, p.name)
-		p.nKeys++
-	}
-}
-
-// limit appends l, unless one that scripts cannot tell from it is there, and returns
-// its number.
+// limit returns the number of l. It appends l, unless a limit that is the same to scripts is there.
 func (p *payload) limit(l *limiter.Limit) byte {
 	for i := range p.numbered {
 		if p.numbered[i].limit == l {
 			return byte(i + 1)
 		}
 	}
-	tag := ""
-	if isPacked(l.Algorithm) {
-		_, tag = splitName(l.Name)
-	}
+	field := fieldOf(l)
 	for i := range p.numbered {
-		if o := &p.numbered[i]; o.limit.Algorithm == l.Algorithm && o.tag == tag && sameLimit(o.limit, l) {
+		if o := &p.numbered[i]; o.limit.Algorithm == l.Algorithm && o.field == field && sameLimit(o.limit, l) {
 			return byte(i + 1)
 		}
 	}
-	p.numbered = append(p.numbered, limitOf{l, tag})
-	p.limits = appendLimit(p.limits, l, tag)
+	p.numbered = append(p.numbered, numberedLimit{l, field})
+	p.limits = appendLimit(p.limits, l)
 	p.algorithms |= 1 << l.Algorithm
 	return byte(len(p.numbered))
 }
 
-// appendLimit appends what lua/frame.lua reads.
-func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
+// fieldOf returns the name of the windows of l in packed strings; empty if they lie in keys of their own.
+func fieldOf(l *limiter.Limit) string {
+	if !isPacked(l.Algorithm) {
+		return ""
+	}
+	_, field := splitName(l.Name)
+	return field
+}
+
+// appendLimit appends what lua/limit.lua reads.
+func appendLimit(out []byte, l *limiter.Limit) []byte {
 	out = append(out, byte(l.Algorithm))
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Rate.Count))
 	out = appendTime(out, l.Rate.Window)
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Capacity()))
-	ttl := len(out)
+
+	lengthAt := len(out)
 	out = strconv.AppendInt(append(out, 0), timeToLive(l).Milliseconds(), 10)
-	out[ttl] = byte(len(out) - ttl - 1)
-	out = append(out, byte(len(tag)+1), byte(len(tag)))
-	out = append(out, tag...)
-	at := len(out)
-	out = append(out, 0, 0) // how long the steps are
+	out[lengthAt] = byte(len(out) - lengthAt - 1)
+
+	field := fieldOf(l)
+	out = append(out, byte(len(field)+1), byte(len(field))) // the second begins the field in the string
+	out = append(out, field...)
+
+	lengthAt = len(out)
+	out = append(out, 0, 0)
 	for _, s := range l.Steps {
 		out = appendTime(out, s)
 	}
 	if l.Algorithm.HasConversion() {
 		out = append(out, byte(l.Conversion))
 	}
-	binary.LittleEndian.PutUint16(out[at:], uint16(len(out)-at-2))
+	binary.LittleEndian.PutUint16(out[lengthAt:], uint16(len(out)-lengthAt-2))
 	return out
 }
 
@@ -163,17 +174,17 @@ func appendTime(out []byte, d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(out, uint64(d.Milliseconds()))[:n+6]
 }
 
-// request begins a request of take or peek: the number of its claims, and what begins
-// the entry that records each in Redis, which is a length and the id. Its claims follow.
+// request begins a request of take or peek with the number of its claims, and the first half of the entries that record
+// them in Redis: the length of the ID, and the ID. Its claims follow.
 func (p *payload) request(id [16]byte, claims int) {
-	p.nRequests++
-	p.current = beginning{keys: p.nKeys, windows: p.windowCount, result: p.results + 2}
-	p.results += 1 + 2*claims
+	p.requestCount++
+	p.current = beginning{keys: p.keyCount, windows: p.windowCount, result: p.resultCount + 2}
+	p.resultCount += 1 + 2*claims
 	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
 }
 
-// claim appends what ends the entry of c, which is the cost, the number of its window,
-// and the value where values are counted.
+// claim appends the second half of the entry of c, which is the cost; then the number of its window, and the value
+// where values are counted.
 func (p *payload) claim(c *limiter.Claim, window int) {
 	p.repeated = p.repeated || window <= p.current.windows
 	p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(c.Cost))
@@ -183,51 +194,43 @@ func (p *payload) claim(c *limiter.Claim, window int) {
 	}
 }
 
-// args are all arguments: the limits, the windows, the requests and the rest.
-func (p *payload) args() []any {
-	args := append(make([]any, 0, 3+len(p.rest)), p.limits, p.windows)
-	if len(p.requests) > 0 {
-		args = append(args, p.requests)
+// packed returns the arguments that are bytes, without those at the end that no request has.
+func (p *payload) packed() (all [5][]byte, n int) {
+	all = [5][]byte{p.limits, p.windows, p.requests, p.follows, p.notes}
+	switch {
+	case len(p.notes) > 0:
+		return all, 5
+	case len(p.follows) > 0:
+		return all, 4
+	case len(p.requests) > 0:
+		return all, 3
 	}
-	if len(p.follows)+len(p.notes) > 0 {
-		args = append(args, p.follows)
-	}
-	if len(p.notes) > 0 {
-		args = append(args, p.notes)
+	return all, 2
+}
+
+// args returns all arguments.
+func (p *payload) args() (args []any) {
+	packed, n := p.packed()
+	for _, a := range packed[:n] {
+		args = append(args, a)
 	}
 	return append(args, p.rest...)
 }
 
-// appendCall appends the command that runs sc on p.
+// appendCall appends the command that runs sc on p, which has no other arguments.
 func (p *payload) appendCall(out []byte, sc *script) []byte {
-	n := 5 + p.nKeys // EVALSHA, hash, number of keys, limits, windows
-	if len(p.requests) > 0 {
-		n++
-	}
-	if len(p.follows)+len(p.notes) > 0 {
-		n++
-	}
-	if len(p.notes) > 0 {
-		n++
-	}
-	out = append(wire.AppendHeader(out, '*', n), sc.call...)
-	out = append(wire.AppendCount(out, p.nKeys), p.keys...)
-	out = wire.AppendBulk(wire.AppendBulk(out, p.limits), p.windows)
-	if len(p.requests) > 0 {
-		out = wire.AppendBulk(out, p.requests)
-	}
-	if len(p.follows)+len(p.notes) > 0 {
-		out = wire.AppendBulk(out, p.follows)
-	}
-	if len(p.notes) > 0 {
-		out = wire.AppendBulk(out, p.notes)
+	packed, n := p.packed()
+	out = append(wire.AppendHeader(out, '*', 3+p.keyCount+n), sc.call...) // EVALSHA, hash, number of keys
+	out = append(wire.AppendCount(out, p.keyCount), p.keys...)
+	for _, a := range packed[:n] {
+		out = wire.AppendBulk(out, a)
 	}
 	return out
 }
 
-// keyNames are the names of all keys of p.
+// keyNames returns the names of all keys of p.
 func (p *payload) keyNames() []string {
-	all := make([]string, 0, p.nKeys)
+	all := make([]string, 0, p.keyCount)
 	for rest := p.keys; len(rest) > 0; {
 		end := bytes.IndexByte(rest, '\r')
 		n, _ := strconv.Atoi(string(rest[1:end]))

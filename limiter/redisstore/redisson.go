@@ -130,7 +130,7 @@ func (r *RateLimiter) set(ctx context.Context, how string, c RateConfig) (bool, 
 	if c.PerClient {
 		kind = 1
 	}
-	n, err := r.number(ctx, "set rate", r.scripts().set,
+	n, err := r.number(ctx, "set rate", r.script("set_rate"),
 		how, c.Rate.Count, c.Rate.Window.Milliseconds(), kind, c.KeepAlive.Milliseconds())
 	r.invalidate()
 	return n == 1, err
@@ -168,7 +168,7 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	}
 	var b redissonBatch
 	b.request(newID(), n)
-	reply, err := r.run(ctx, "take", r.scripts().take, b.requests)
+	reply, err := r.run(ctx, "take", r.script("take"), b.requests)
 	if redis.HasErrorPrefix(err, "COST") {
 		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s, which has %s", limiter.ErrInvalidCost, n, r.name, strings.TrimPrefix(err.Error(), "COST "))
 	}
@@ -215,7 +215,7 @@ func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 
 // Available returns the number of available permits. It changes nothing.
 func (r *RateLimiter) Available(ctx context.Context) (int64, error) {
-	return r.number(ctx, "count", r.scripts().left)
+	return r.number(ctx, "count", r.script("available"))
 }
 
 // Release returns the last n taken permits. There are never more than the rate allows.
@@ -225,7 +225,7 @@ func (r *RateLimiter) Release(ctx context.Context, n int64) error {
 	}
 	var err error
 	for n > 0 && err == nil {
-		n, err = r.number(ctx, "release", r.scripts().grant, n)
+		n, err = r.number(ctx, "release", r.script("grant"), n)
 	}
 	r.invalidate()
 	return err
@@ -262,7 +262,7 @@ func (r *RateLimiter) Expire(ctx context.Context, d time.Duration) (bool, error)
 }
 
 // number runs a script whose reply is a number. verb is for errors.
-func (r *RateLimiter) number(ctx context.Context, verb string, sc script, args ...any) (int64, error) {
+func (r *RateLimiter) number(ctx context.Context, verb string, sc *script, args ...any) (int64, error) {
 	reply, err := r.run(ctx, verb, sc, args...)
 	if err != nil {
 		return 0, err
@@ -274,7 +274,7 @@ func (r *RateLimiter) number(ctx context.Context, verb string, sc script, args .
 	return n, nil
 }
 
-func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...any) (any, error) {
+func (r *RateLimiter) run(ctx context.Context, verb string, sc *script, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
 	reply, err := sc.run(withRedissonCall(ctx), r.store.client, r.keys, append([]any{"", "", "", r.format.String()}, args...))
@@ -289,8 +289,8 @@ func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...a
 	return reply, nil
 }
 
-// scripts returns the scripts for the format of the limiter.
-func (r *RateLimiter) scripts() *redissonScripts { return r.store.redisson(r.format) }
+// script returns the script of a file of lua/redisson.
+func (r *RateLimiter) script(file string) *script { return r.store.redissonScript(r.format, file) }
 
 // invalidate removes the store's cached refusals for the limiter.
 func (r *RateLimiter) invalidate() {
@@ -305,40 +305,14 @@ func (r *RateLimiter) invalidate() {
 // no evidence about the health of Redis.
 var ErrRedisson = errors.New("limiter shared with Redisson cannot be used")
 
-// redissonScripts are the scripts for a limiter shared with Redisson. Such a limiter has a
-// script call of its own, because other programs write its keys, and their errors must
-// not affect other claims.
-type redissonScripts struct {
-	take, peek, refund, grant, reset, report, inspect script
-	left, set                                         script // for handles
-}
-
-// newRedissonScripts returns the scripts for limiters with a log, or for those of the
-// oldest format, which count a window.
-func newRedissonScripts(clock, prefix string, f limiter.RedissonFormat) redissonScripts {
-	full := func(dry bool, last string) script {
-		parts := []string{fmt.Sprintf("local FREED, DRY = %s, %t", quote(invalidationChannel(prefix)), dry), clock, setNow, luaFiles("base", "redisson/limiter", "number_bytes")}
-		if f == limiter.RedissonWindow {
-			parts = append(parts, luaFiles("redisson/window"))
-		} else {
-			parts = append(parts, luaFiles("redisson/pack", "redisson/count", "redisson/log"))
-		}
-		return newScript(append(parts, last)...)
-	}
-	return redissonScripts{
-		take: full(false, luaFiles("redisson/decide")), peek: full(true, luaFiles("redisson/decide")), refund: full(false, luaFiles("redisson/refund")),
-		grant: full(false, luaFiles("redisson/grant")), reset: full(false, luaFiles("redisson/reset")), report: full(false, luaFiles("redisson/report")),
-		inspect: full(true, luaFiles("redisson/inspect")),
-		left:    full(true, luaFiles("redisson/available")), set: full(false, luaFiles("redisson/set_rate")),
-	}
-}
-
-// redisson returns the scripts for a format.
-func (s *Store) redisson(f limiter.RedissonFormat) *redissonScripts {
+// redissonScript returns the script of a file of lua/redisson, for a format. A limiter shared
+// with Redisson has a script call of its own, because other programs write its keys, and
+// their errors must not affect other claims.
+func (s *Store) redissonScript(f limiter.RedissonFormat, file string) *script {
 	if f == limiter.RedissonWindow {
-		return &s.redissonWindow
+		return s.scripts.get("redisson_window/"+file, 0)
 	}
-	return &s.redissonLog
+	return s.scripts.get("redisson/"+file, 0)
 }
 
 // redissonKeys is the number of keys of a Redisson limiter.
@@ -374,7 +348,7 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 	c := claims[0]
 	b := redissonBatch{claim: c}
 	b.request([16]byte{}, c.Cost)
-	reply, err := s.runRedisson(ctx, s.redisson(c.RedissonFormat).peek, c, b.requests)
+	reply, err := s.runRedisson(ctx, s.redissonScript(c.RedissonFormat, "peek"), c, b.requests)
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
@@ -386,7 +360,7 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 
 // changeRedisson runs a script that changes the limiter of c, and returns its reply, a
 // number that is not negative.
-func (s *Store) changeRedisson(ctx context.Context, sc script, c limiter.Claim, rest ...any) (int64, error) {
+func (s *Store) changeRedisson(ctx context.Context, sc *script, c limiter.Claim, rest ...any) (int64, error) {
 	reply, err := s.runRedisson(ctx, sc, c, rest...)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
@@ -398,7 +372,7 @@ func (s *Store) changeRedisson(ctx context.Context, sc script, c limiter.Claim, 
 	return n, nil
 }
 
-func (s *Store) runRedisson(ctx context.Context, sc script, c limiter.Claim, rest ...any) (any, error) {
+func (s *Store) runRedisson(ctx context.Context, sc *script, c limiter.Claim, rest ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	reply, err := sc.run(withRedissonCall(ctx), s.client, s.names.keys(c), redissonArgs(c, rest...))

@@ -391,7 +391,7 @@ func (s *Store) sendReport(ctx context.Context, reports []*report, now time.Time
 	}
 	s.reports.mu.Unlock()
 	if c := claims[0]; c.RedissonName != "" {
-		return s.changeRedisson(ctx, s.redisson(c.RedissonFormat).report, c, encoded...)
+		return s.changeRedisson(ctx, s.redissonScript(c.RedissonFormat, "report"), c, encoded...)
 	}
-	return s.change(ctx, s.scripts.report, claims, encoded...)
+	return s.change(ctx, "report", claims, encoded...)
 }

@@ -41,7 +41,7 @@ func (s *Store) cancelAndPeek(ctx context.Context, id [16]byte, parts []*part, r
 	wg.Go(func() { s.cancel(id, parts[:refused]) })
 	for _, p := range parts[refused+1:] {
 		wg.Go(func() {
-			if s.decide(ctx, s.scripts.peek, p.claims, id, &p.Decision) != nil {
+			if s.decide(ctx, "peek", p.claims, id, &p.Decision) != nil {
 				p.Decision = unknownDecision(p.claims)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore/internal/scripts"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
@@ -55,25 +56,23 @@ const DefaultCachedRefusals = 100_000
 // wait for Redis no longer than the context and Options.Timeout allow. Errors of Redis
 // wrap limiter.ErrUnavailable.
 type Store struct {
-	client  redis.UniversalClient
-	names   names
-	timeout time.Duration
-	scripts scripts
-	// scripts for limiters shared with Redisson, with a log and with a fixed window
-	redissonLog, redissonWindow redissonScripts
-	maxInFlight                 int
-	idleLimit                   time.Duration
-	pipelines                   *pipelines
-	calls                       sync.Pool      // of *call
-	isCluster                   bool           // the scripts of a call need all keys in one slot
-	background                  sync.WaitGroup // returns in several slots
-	grace                       time.Duration
-	reports                     *reports
-	outage                      *outage
-	breaker                     *breaker       // nil if the client has none, or one for each node
-	refusals                    *refusalCache  // nil if disabled
-	invalidations               *invalidations // nil if refusals is nil
-	changes                     *changes
+	client        redis.UniversalClient
+	names         names
+	timeout       time.Duration
+	scripts       *scriptSet
+	maxInFlight   int
+	idleLimit     time.Duration
+	pipelines     *pipelines
+	calls         sync.Pool      // of *call
+	isCluster     bool           // the scripts of a call need all keys in one slot
+	background    sync.WaitGroup // returns in several slots
+	grace         time.Duration
+	reports       *reports
+	outage        *outage
+	breaker       *breaker       // nil if the client has none, or one for each node
+	refusals      *refusalCache  // nil if disabled
+	invalidations *invalidations // nil if refusals is nil
+	changes       *changes
 }
 
 // New returns a Store that uses client, a *redis.Client or a *redis.ClusterClient, and
@@ -82,7 +81,7 @@ type Store struct {
 // connections of its own with the client's options, which Close closes. Hooks of the
 // client are not called for Take.
 func New(client redis.UniversalClient, o Options) *Store {
-	return newStore(client, o, luaFiles("clock"))
+	return newStore(client, o, "")
 }
 
 func newStore(client redis.UniversalClient, o Options, clock string) *Store {
@@ -96,12 +95,11 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		o.MaxInFlight = DefaultInFlight
 	}
 	s := &Store{
-		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix),
+		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout,
 		grace: o.Grace, reports: newReports(), outage: newOutage(),
 	}
 	s.changes = newChanges(s.reports)
-	s.redissonLog = newRedissonScripts(clock, o.Prefix, limiter.RedissonByte)
-	s.redissonWindow = newRedissonScripts(clock, o.Prefix, limiter.RedissonWindow)
+	s.scripts = newScriptSet(scripts.Source{Files: luaFolder(), Clock: clock, Channel: invalidationChannel(o.Prefix)})
 	s.maxInFlight, s.idleLimit = o.MaxInFlight, defaultIdleLimit
 	_, s.isCluster = client.(*redis.ClusterClient)
 	if single, ok := client.(*redis.Client); ok {
@@ -142,7 +140,7 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	}
 	switch {
 	case len(claims) == 0:
-		return s.decide(ctx, s.scripts.take, claims, [16]byte{}, d)
+		return s.decide(ctx, "take", claims, [16]byte{}, d)
 	case s.refusals.decide(refusalTTL, own, d):
 		return nil
 	case len(others) > 0:
@@ -216,7 +214,7 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		return err
 	}
 	if s.isSinglePart(claims) {
-		return s.decide(ctx, s.scripts.peek, claims, [16]byte{}, d)
+		return s.decide(ctx, "peek", claims, [16]byte{}, d)
 	}
 	var parts []*part
 	var mu sync.Mutex
@@ -224,7 +222,7 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		mu.Lock()
 		parts = append(parts, p)
 		mu.Unlock()
-		return s.decide(ctx, s.scripts.peek, p.claims, [16]byte{}, &p.Decision)
+		return s.decide(ctx, "peek", p.claims, [16]byte{}, &p.Decision)
 	})
 	if err != nil {
 		return err
@@ -234,7 +232,7 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 }
 
 // decide makes one decision in a call of its own, without a batch.
-func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
+func (s *Store) decide(ctx context.Context, name string, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	if len(claims) > 0 && claims[0].RedissonName != "" {
 		return s.peekRedisson(ctx, claims, d)
 	}
@@ -245,7 +243,7 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := sc.run(ctx, s.client, b.keyNames(), b.args())
+	reply, err := s.scripts.get(name, b.algorithms).run(ctx, s.client, b.keyNames(), b.args())
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
@@ -277,11 +275,11 @@ func refundArgs(claims []limiter.Claim, p limiter.Permit) []any {
 
 // change runs a script that changes the windows of claims and returns its reply, a number
 // that is not negative. Errors wrap limiter.ErrUnavailable.
-func (s *Store) change(ctx context.Context, sc script, claims []limiter.Claim, rest ...any) (int64, error) {
+func (s *Store) change(ctx context.Context, name string, claims []limiter.Claim, rest ...any) (int64, error) {
 	b := newPayload(s.names, claims, rest...)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := sc.run(ctx, s.client, b.keyNames(), b.args())
+	reply, err := s.scripts.get(name, b.algorithms).run(ctx, s.client, b.keyNames(), b.args())
 	if err != nil {
 		s.reloadCluster()
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)

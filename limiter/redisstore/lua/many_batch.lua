@@ -2,21 +2,23 @@
 -- before all decisions and written after them. So a key that many requests ask for is read and
 -- written once.
 local MANY = char(255)
-local rates, lengths, mosts, ttls, tags, all_steps, lives = {}, {}, {}, {}, {}, {}, {}
+local rates, lengths, mosts, ttls, fields, all_steps, lives = {}, {}, {}, {}, {}, {}, {}
 while limit_at <= #limits_text do
   read_limit()
   local n = #rates + 1
-  rates[n], lengths[n], mosts[n], ttls[n], tags[n], all_steps[n], lives[n] = rate, length, most, ttl, tag, steps, tonumber(ttl)
+  rates[n], lengths[n], mosts[n], fields[n], all_steps[n] = rate, length, most, field, steps
+  ttls[n], lives[n] = ttl, tonumber(ttl)
 end
 
 -- use_limit makes the limit of the number `limit` the one in use; nobody asks for its ttl.
 local windows, limit_in_use = ARGV[2], #rates
 limit = #rates
 local function use_limit()
-  rate, length, most, tag, steps, limit_in_use = rates[limit], lengths[limit], mosts[limit], tags[limit], all_steps[limit], limit
+  rate, length, most, limit_in_use = rates[limit], lengths[limit], mosts[limit], limit
+  field, steps = fields[limit], all_steps[limit]
 end
 
-local alike = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
+local single_limit = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
 local strings, reply, replied = call('MGET', unpack(KEYS)), { NOW }, 1
 local unwritten = {} -- by the number of a key, how long it lives
 -- The request: where it begins, how many claims it has, whether all are granted. A string that
@@ -27,13 +29,17 @@ local key_number, text, life
 -- write_string writes text. The first time Redis must not have a key of another type there,
 -- which looks like none in an MGET.
 local function write_string()
-  if strings[key_number] then unwritten[key_number] = life else usual = call('SET', KEYS[key_number], text, 'PX', life, 'NX') end
+  if strings[key_number] then
+    unwritten[key_number] = life
+  else
+    fast = call('SET', KEYS[key_number], text, 'PX', life, 'NX')
+  end
   strings[key_number] = text
 end
 
 local function write_all()
-  for number, its_life in pairs(unwritten) do
-    call('SET', KEYS[number], strings[number], 'PX', its_life)
-    unwritten[number] = nil
+  for i, text_life in pairs(unwritten) do
+    call('SET', KEYS[i], strings[i], 'PX', text_life)
+    unwritten[i] = nil
   end
 end

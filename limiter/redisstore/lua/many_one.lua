@@ -1,5 +1,5 @@
 -- How many.lua decides a request of one claim, whose window is alone in its packed string or new.
--- Of a request that is not usual nothing is written.
+-- Of a request for which fast is false nothing is written.
 
 -- Requests for one key often follow each other. Then the algorithm still knows the window of the
 -- request before, the one of the number `held`; its state is saved when another is asked for.
@@ -25,7 +25,7 @@ local function decide_one()
       release()
     end
     key_number = window_number
-    if not alike then
+    if not single_limit then
       limit, c, d = byte(windows, 3 * window_number - 2, 3 * window_number)
       if limit ~= limit_in_use then
         use_limit()
@@ -34,21 +34,21 @@ local function decide_one()
     end
     packed, held = strings[key_number], window_number
     if packed then
-      first, last = #tag + 1, #packed
-      usual = sub(packed, 1, #tag) == tag
+      first, last = #field + 1, #packed
+      fast = sub(packed, 1, #field) == field
     end
-    if usual then
+    if fast then
       open()
     end
   end
-  if usual and cost <= left then
+  if fast and cost <= left then
     allowed = 1
     take()
   end
-  if usual and cost > left then
+  if fast and cost > left then
     wait()
   end
-  if usual and allowed == 1 then
+  if fast and allowed == 1 then
     if strings[key_number] then
       unsaved = true
     else -- the first time something of another type may be there
@@ -57,5 +57,5 @@ local function decide_one()
       write_string()
     end
   end
-  if usual then reply[replied + 1], reply[replied + 2], reply[replied + 3] = allowed, left < 0 and 0 or left, later end
+  if fast then reply[replied + 1], reply[replied + 2], reply[replied + 3] = allowed, left < 0 and 0 or left, later end
 end

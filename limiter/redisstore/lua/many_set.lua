@@ -15,7 +15,7 @@ local from, limit_in_use, decide_unusual = 1, 0, nil
 local keys, limits, lefts, states, trims = {}, {}, {}, {}, {}
 while from <= #requests do
   local claims, allowed, to = byte(requests, from), 1, replied + 1
-  usual, id, claim, reply[to] = true, from + 2, from + 10, 1
+  fast, id, claim, reply[to] = true, from + 2, from + 10, 1
   for j = 1, claims do
     local c, d, e, x, y
     cost, c, d, e, x, y = byte(requests, claim, claim + 5)
@@ -24,11 +24,11 @@ while from <= #requests do
     local k = 3 * x - 2 -- of its first key, and of what windows says of it
     limit = byte(windows, k)
     if limit ~= limit_in_use then rate, length, ttl, limit_in_use = rates[limit], lengths[limit], ttls[limit], limit end
-    key, log, value, usual, later = KEYS[k], KEYS[k + 1], got[2 * x - 1], not got[2 * x], 0
-    if usual then
+    key, log, value, fast, later = KEYS[k], KEYS[k + 1], got[2 * x - 1], not got[2 * x], 0
+    if fast then
       open()
     end
-    if not usual then break end
+    if not fast then break end
     if claims > 1 then lefts[j], keys[j] = left, false end
     if cost > left then
       allowed = 0
@@ -36,14 +36,14 @@ while from <= #requests do
       take()
       if claims > 1 then keys[j], limits[j], states[j], trims[j] = k, limit, state, trim end
     end
-    if usual and cost > left then
+    if fast and cost > left then
       wait()
     end
-    if not usual then break end
+    if not fast then break end
     reply[to + 1], reply[to + 2] = left < 0 and 0 or left, later
     to, claim = to + 2, claim + CLAIM_SIZE
   end
-  if not usual then
+  if not fast then
     decide_unusual = decide_unusual or general(NOW)
     replied = decide_unusual(from, reply, replied)
   else

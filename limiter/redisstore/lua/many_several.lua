@@ -1,5 +1,5 @@
 -- How many.lua decides a request of several claims, on packed strings that hold nothing but its
--- windows, in its order. Of a request that is not usual nothing is written.
+-- windows, in its order. Of a request for which fast is false nothing is written.
 
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
 -- state after it.
@@ -21,7 +21,7 @@ end
 -- write_states packs the states of each key into its string.
 local function write_states()
   local j = 1
-  while j <= claims and usual do
+  while j <= claims and fast do
     key_number, limit = keys[j], limits[j]
     if j == claims or keys[j + 1] ~= key_number then
       text, life, j = states[j], ttls[limit], j + 1
@@ -52,36 +52,38 @@ local function decide_several()
       use_limit()
     end
     if keys[j] ~= key_number then
-      usual = next > size and keys[j] > key_number -- the string before has no other windows, and is not met again
+      fast = next > size and keys[j] > key_number -- the string before has no other windows, and is not met again
       key_number = keys[j]
       packed = strings[key_number]
       next, size, several = 1, packed and #packed or 0, packed and byte(packed) == 255
       if several then next = 2 end
-      if usual and not packed and keys[1] ~= keys[claims] then usual = call('EXISTS', KEYS[key_number]) == 0 end -- all or none
+      if fast and not packed and keys[1] ~= keys[claims] then -- all or none
+        fast = call('EXISTS', KEYS[key_number]) == 0
+      end
     elseif packed and not several then
-      usual = false
+      fast = false
     end
-    if packed and usual then
+    if packed and fast then
       last = size
       if several then
         local x, y, z = byte(packed, next + 6, next + 8)
         next = next + 9
         last = z and next - 1 + x + y * 256 + z * 65536 or size + 1
       end
-      usual, first = last <= size and sub(packed, next, next + #tag - 1) == tag, next + #tag
+      fast, first = last <= size and sub(packed, next, next + #field - 1) == field, next + #field
       next = last + 1
     end
-    if usual then
+    if fast then
       open()
     end
-    if not usual then break end
+    if not fast then break end
     lefts[j], later = left, 0
     if cost > left then
       allowed = 0
       wait()
     elseif allowed == 1 then
       take()
-      if not usual then break end
+      if not fast then break end
       save()
       states[j] = state
       if cost > left then
@@ -91,10 +93,10 @@ local function decide_several()
     reply[to + 1], reply[to + 2] = left < 0 and 0 or left, later
     to = to + 2
   end
-  usual = usual and next > size
-  if usual and allowed == 1 then
+  fast = fast and next > size
+  if fast and allowed == 1 then
     write_states()
-  elseif usual then -- what was taken is not
+  elseif fast then -- what was taken is not
     reply[replied + 1] = 0
     for j = 1, claims do
       if costs[j] <= lefts[j] then reply[replied + 2 * j], reply[replied + 2 * j + 1] = lefts[j], 0 end

@@ -1,33 +1,33 @@
 -- one decides one request of one claim, whose window is alone in its packed string or new. If
--- something is not usual, nothing is written, and general decides.
+-- something is unusual, nothing is written, and general decides.
 -- KEYS, ARGV, reply  as for command/take.lua
 read_limit()
 read_cost()
 local key, allowed = KEYS[1], 0
-packed, usual, later = call('MGET', key)[1], true, 0
+packed, fast, later = call('MGET', key)[1], true, 0
 if packed then
-  first, last = #tag + 1, #packed
-  usual = sub(packed, 1, #tag) == tag
+  first, last = #field + 1, #packed
+  fast = sub(packed, 1, #field) == field
 end
-if usual then
+if fast then
   open()
 end
-if usual and cost <= left then
+if fast and cost <= left then
   allowed = 1
   take()
 end
-if usual and cost > left then
+if fast and cost > left then
   wait()
 end
-if usual and allowed == 1 then
+if fast and allowed == 1 then
   save()
   if packed then
     call('SET', key, state, 'PX', ttl)
   else -- a key of another type looks like none in an MGET
-    usual = call('SET', key, state, 'PX', ttl, 'NX')
+    fast = call('SET', key, state, 'PX', ttl, 'NX')
   end
 end
-if usual then return { NOW, allowed, left < 0 and 0 or left, later } end
+if fast then return { NOW, allowed, left < 0 and 0 or left, later } end
 local reply = { NOW }
 general(NOW)(1, reply, 1)
 return reply

@@ -5,7 +5,7 @@
 --          permits and subjects; then each bucket, '<BI4I4': its number less that of the one before,
 --          permits, subjects
 --   steps  the percentage (1 byte)
-local width, front, back, taken, confirmed, body, faded, fresh, today
+local width, front, back, taken, confirmed, body, front_expired, new_permits, today
 
 -- find_left sets left: what may be taken beyond what is taken, at most `rate`.
 local function find_left()
@@ -15,12 +15,12 @@ local function find_left()
 end
 
 -- drop_buckets leaves out what has left the window. Of the first bucket the subjects may have
--- left, but not yet the permits: it is faded.
+-- left, but not yet the permits: front_expired is true then.
 local function drop_buckets()
   while body <= last do
     local _, n, c = unpack_at('<BI4I4', packed, body)
-    faded = front * width + length <= NOW
-    if faded then confirmed = confirmed - c end
+    front_expired = front * width + length <= NOW
+    if front_expired then confirmed = confirmed - c end
     if front * width + width - 1 + length > NOW then break end
     taken, body = taken - n, body + 9
     if body <= last then front = front + byte(packed, body) end
@@ -30,14 +30,14 @@ end
 local function open()
   width = floor((length + 59) / 60)
   today = floor(NOW / width)
-  front, back, taken, confirmed, body, faded, fresh = today, today, 0, 0, first or 1, false, 0
+  front, back, taken, confirmed, body, front_expired, new_permits = today, today, 0, 0, first or 1, false, 0
   if packed then
-    usual = last - first >= 20
-    if usual then
+    fast = last - first >= 20
+    if fast then
       local form
       form, front, back, taken, confirmed, body = unpack_at('<BI6I6I4I4', packed, first)
-      usual = form == 1 and (last - body) % 9 == 8 and back <= today
-      if usual then
+      fast = form == 1 and (last - body) % 9 == 8 and back <= today
+      if fast then
         drop_buckets()
       end
     end
@@ -46,52 +46,52 @@ local function open()
 end
 
 local function take()
-  taken, fresh = taken + cost, fresh + cost
+  taken, new_permits = taken + cost, new_permits + cost
   find_left()
 end
 
--- buckets is the text of all buckets, of which that of now has `fresh` permits and `more` subjects more.
+-- buckets is the text of all buckets, of which that of now has `new_permits` permits and `more` subjects more.
 local function buckets(more)
   local out = packed and sub(packed, body, last) or ''
-  if out ~= '' and faded then
+  if out ~= '' and front_expired then
     local delta, n = unpack_at('<BI4I4', out, 1)
     out = pack('<BI4I4', delta, n, 0) .. sub(out, 10)
   end
-  if fresh + more == 0 then return out end
+  if new_permits + more == 0 then return out end
   if out == '' then
     front, back = today, today
-    return pack('<BI4I4', 0, fresh, more)
+    return pack('<BI4I4', 0, new_permits, more)
   end
   if back < today then
-    out = out .. pack('<BI4I4', today - back, fresh, more)
+    out = out .. pack('<BI4I4', today - back, new_permits, more)
     back = today
     return out
   end
   local delta, n, c = unpack_at('<BI4I4', out, #out - 8)
-  return sub(out, 1, -10) .. pack('<BI4I4', delta, n + fresh, c + more)
+  return sub(out, 1, -10) .. pack('<BI4I4', delta, n + new_permits, c + more)
 end
 
 local function state_of(out) return pack('<BI6I6I4I4', 1, front, back, taken, confirmed) .. out end
 
 local function save()
   local out = buckets(0)
-  state = tag .. state_of(out)
+  state = field .. state_of(out)
 end
 
 -- wait: until enough permits have left the window, less what subjects have taken along.
 local function wait()
-  local percent, number, n, c = byte(steps), front, taken, confirmed
+  local percent, bucket, n, c = byte(steps), front, taken, confirmed
   later = length + width
   for i = body, packed and last or 0, 9 do
     local delta, permits, subjects = unpack_at('<BI4I4', packed, i)
-    if i > body then number = number + delta end
-    if i > body or not faded then c = c - subjects end
+    if i > body then bucket = bucket + delta end
+    if i > body or not front_expired then c = c - subjects end
     n = n - permits
-    if number == today then n = n - fresh end
+    if bucket == today then n = n - new_permits end
     if n + cost <= rate + floor(c * (100 - percent) / percent) then
-      later = number * width + width - 1 + length - NOW
+      later = bucket * width + width - 1 + length - NOW
       break
     end
   end
-  if later == length + width and fresh > 0 then later = today * width + width - 1 + length - NOW end
+  if later == length + width and new_permits > 0 then later = today * width + width - 1 + length - NOW end
 end

@@ -2,48 +2,47 @@
 -- one length after the last. limiter's cooldown.go is the same.
 local MOST_ENTRIES = 32 -- the first ones become one without an ID
 
--- find_pause sets pause: how many ms after the last of the permits the next may come. A step is
+-- find_step sets step: how many ms after the last of the permits the next may come. A step is
 -- 6 bytes, and the last one stands for all that follow.
-local pauses, pause = {}, 0
-local function find_pause()
+local known_steps, step = {}, 0
+local function find_step()
   local permits = taken + added
-  pause = pauses[limit + permits * 256]
-  if not pause then
+  step = known_steps[limit + permits * 256]
+  if not step then
     local a, b, c, d, e, f = byte(steps, 6 * permits - 5, 6 * permits)
     if not f then a, b, c, d, e, f = byte(steps, -6, -1) end
-    pause = a + b * 256 + c * 65536 + (d + e * 256 + f * 65536) * 16777216
-    pauses[limit + permits * 256] = pause
+    step = a + b * 256 + c * 65536 + (d + e * 256 + f * 65536) * 16777216
+    known_steps[limit + permits * 256] = step
   end
 end
 
 local function open()
   open_log()
-  if packed and usual and newest <= NOW - length then
+  if packed and fast and newest <= NOW - length then
     taken, count, first = 0, 0, last + 1
   end
   left = 1
-  if usual and taken > 0 then
-    find_pause()
-    if newest + pause > NOW then left = 0 end
+  if fast and taken > 0 then
+    find_step()
+    if newest + step > NOW then left = 0 end
   end
 end
 
 local function take()
-  usual = count < MOST_ENTRIES
-  if usual then
+  fast = count < MOST_ENTRIES
+  if fast then
     add()
     left = 0
   end
 end
 
 local function wait()
-  find_pause()
-  later = (added > 0 and NOW or newest) + pause - NOW
+  find_step()
+  later = (added > 0 and NOW or newest) + step - NOW
 end
 
---@ general
 local ONLY_BANNED = true -- form 2 says nothing but until when
-local function put_few(all, most)
+local function write_merged(all, most)
   while #all > most do
     local oldest = table.remove(all, 1)
     all[1].n, all[1].id = all[1].n + oldest.n, false
@@ -51,9 +50,8 @@ local function put_few(all, most)
   put_entries(all)
 end
 
-local function merge() put_few(list_entries(), MOST_ENTRIES - 1) end
+local function merge() write_merged(list_entries(), MOST_ENTRIES - 1) end
 
---@ change
 local function refund(_, id)
   local all = list_entries()
   for i = #all, 1, -1 do
@@ -81,8 +79,8 @@ end
 local function enter(grants)
   local all = list_entries()
   insert_grants(all, grants)
-  put_few(all, MOST_ENTRIES)
+  write_merged(all, MOST_ENTRIES)
 end
 
--- standing is what was taken, and when that is forgotten.
-local function standing() return taken, taken > 0 and newest + length - NOW or 0 end
+-- current is what was taken, and when that is forgotten.
+local function current() return taken, taken > 0 and newest + length - NOW or 0 end

@@ -13,12 +13,12 @@ local used
 local function open()
   set_old()
   local size = redis.pcall('ZCARD', log)
-  usual, left, trim, used = size == redis.pcall('HLEN', key), rate, false, false
-  if usual and size > 0 then
-    local standing = call('ZCOUNT', log, '(' .. old, now)
+  fast, left, trim, used = size == redis.pcall('HLEN', key), rate, false, false
+  if fast and size > 0 then
+    local current = call('ZCOUNT', log, '(' .. old, now)
     used = call('ZSCORE', log, sub(requests, claim + 6, claim + 13))
-    left, trim = rate - standing, size > standing and old
-    usual = not trim or call('ZCOUNT', log, '(' .. now, '+inf') == 0
+    left, trim = rate - current, size > current and old
+    fast = not trim or call('ZCOUNT', log, '(' .. now, '+inf') == 0
     if used and tonumber(used) > NOW - length then cost, left = 0, math.max(0, left) end
   end
 end
@@ -29,7 +29,8 @@ local function take()
 end
 
 local function wait()
-  later = tonumber(call('ZRANGEBYSCORE', log, '(' .. old, '+inf', 'WITHSCORES', 'LIMIT', cost - left - 1, 1)[2]) + length - NOW
+  local found = call('ZRANGEBYSCORE', log, '(' .. old, '+inf', 'WITHSCORES', 'LIMIT', cost - left - 1, 1)
+  later = tonumber(found[2]) + length - NOW
 end
 
 local function write()

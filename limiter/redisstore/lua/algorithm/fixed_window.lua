@@ -1,15 +1,16 @@
 -- A fixed window: `taken` permits since `start`, when the first of them was taken; 0 if none was.
---   state  '<BI6I4': form 1, start, taken
+--   state  form 1, start, taken
+local FORMAT, HEAD = '<BI6I4', 11
 local start, taken
 
 local function open()
   start, taken = 0, 0
   if packed then
-    usual = last - first == 10
-    if usual then
+    fast = last - first == HEAD - 1
+    if fast then
       local form
-      form, start, taken = unpack_at('<BI6I4', packed, first)
-      usual = form == 1 and start <= NOW
+      form, start, taken = unpack_at(FORMAT, packed, first)
+      fast = form == 1 and start <= NOW
       if NOW - start >= length then start, taken = 0, 0 end
     end
   end
@@ -21,21 +22,12 @@ local function take()
   taken, left = taken + cost, left - cost
 end
 
-local function save() state = tag .. pack('<BI6I4', 1, start, taken) end
+local function save() state = field .. pack(FORMAT, 1, start, taken) end
 
 local function wait() later = start + length - NOW end
 
---@ general
-local LAYOUT = '<BI6I4'
-local function packed_state() return pack(LAYOUT, 1, start, math.min(taken, MOST_COUNT)) end
+local function begin_now() start = NOW end
 
-local function settle()
-  local _
-  _, _, taken = unpack_at(LAYOUT, packed)
-  start = NOW
-end
-
---@ change
 local function holds(at) return start > 0 and at >= start and taken > 0 end
 
 local function give(n)
@@ -48,6 +40,6 @@ end
 local function enter(grants)
   for _, g in ipairs(grants) do
     if start == 0 then start = g.at end
-    taken = taken + g.n
+    taken = math.min(taken + g.n, MOST_COUNT)
   end
 end

@@ -1,19 +1,22 @@
 -- GCRA: `debt` permits are owed now and come back evenly; `free_at` is when none were owed for
 -- the last time. limiter's gcra.go is the same arithmetic, in the same order.
---   state  '<BI6I6d': form 1, the time for which debt is known, free_at, debt
-local TINY = 1e-6
+--   state  form 1, the time for which debt is known, free_at, debt
+local FORMAT, HEAD, TINY = '<BI6I6d', 21, 1e-6
 local free_at, debt
 
 local function open()
   free_at, debt = NOW, 0
   if packed then
-    usual = last - first == 20
-    if usual then
+    fast = last - first == HEAD - 1
+    if fast then
       local form, known_at
-      form, known_at, free_at, debt = unpack_at('<BI6I6d', packed, first)
-      if debt > most then debt = most end -- of a higher limit
-      usual, debt = form == 1 and known_at <= NOW, debt - (NOW - known_at) * rate / length
-      if not (debt > 0) then free_at, debt = NOW, 0 end -- also if it is no number
+      form, known_at, free_at, debt = unpack_at(FORMAT, packed, first)
+      fast = form == 1 and known_at <= NOW
+      if fast then
+        if debt > most then debt = most end -- of a higher limit
+        debt = debt - (NOW - known_at) * rate / length
+        if not (debt > 0) then free_at, debt = NOW, 0 end -- also if it is no number
+      end
     end
   end
   left = floor(most - debt + TINY)
@@ -24,25 +27,17 @@ local function take()
   left = floor(most - debt + TINY)
 end
 
-local function save() state = tag .. pack('<BI6I6d', 1, NOW, free_at, debt) end
+local function save() state = field .. pack(FORMAT, 1, NOW, free_at, debt) end
 
 -- What is short says about when; the loops make it exact, whatever was rounded.
 local function wait()
   later = math.max(1, math.ceil((debt + cost - most - TINY) * length / rate))
-  while later > 1 and floor(most - math.max(0, debt - (later - 1) * rate / length) + TINY) >= cost do later = later - 1 end
+  while later > 1 and floor(most - math.max(0, debt - (later - 1) * rate / length) + TINY) >= cost do
+    later = later - 1
+  end
   while floor(most - math.max(0, debt - later * rate / length) + TINY) < cost do later = later + 1 end
 end
 
---@ general
-local LAYOUT = '<BI6I6d'
-local function packed_state() return pack(LAYOUT, 1, NOW, free_at, debt) end
-
-local function settle()
-  local _
-  _, _, free_at, debt = unpack_at(LAYOUT, packed)
-end
-
---@ change
 local function holds(at) return debt > 0 and at >= free_at end
 
 local function give(n)

@@ -44,19 +44,19 @@ end
 
 -- open_log reads the head. Then the entries begin at `first`.
 local function open_log()
-  added, given = 0, 0
+  added, given, new_entries = 0, 0, ''
   if not packed then
     before, newest, taken, count, first, last = NOW, NOW, 0, 0, 1, 0
   elseif last - first == 16 and byte(packed, first) == 3 then
     local _
     _, before, _, taken, first = unpack_at('<BI6BB', packed, first)
-    newest, count, first, usual = before, 1, first - 2, before <= NOW
+    newest, count, first, fast = before, 1, first - 2, before <= NOW
   else
-    usual = last - first > 17 and byte(packed, first) == 1
-    if usual then
+    fast = last - first > 17 and byte(packed, first) == 1
+    if fast then
       local _
       _, before, newest, taken, count, first = unpack_at('<BI6I6I4I2', packed, first)
-      usual = newest <= NOW
+      fast = newest <= NOW
     end
   end
 end
@@ -93,7 +93,7 @@ end
 
 local function save()
   if added == 1 and count == 0 and one_cost < 256 then
-    state = tag .. pack('<BI6BBc8', 3, NOW, 16, one_cost, sub(requests, one_id, one_id + 7))
+    state = field .. pack('<BI6BBc8', 3, NOW, 16, one_cost, sub(requests, one_id, one_id + 7))
   else
     local n = added
     if n == 1 then
@@ -101,6 +101,7 @@ local function save()
     elseif n > HOT and rate > FULL then
       n, new_entries = 1, entry_text(NOW - newest, given)
     end
-    state = tag .. pack('<BI6I6I4I2', 1, before, NOW, taken + given, count + n) .. (packed and sub(packed, first, last) or '') .. new_entries
+    state = field .. pack('<BI6I6I4I2', 1, before, n > 0 and NOW or newest, taken + given, count + n)
+      .. (packed and sub(packed, first, last) or '') .. new_entries
   end
 end

@@ -2,7 +2,7 @@
 
 local function open()
   open_log()
-  if packed and usual and before <= NOW - length then
+  if packed and fast and before <= NOW - length then
     local old = NOW - length
     if newest <= old then -- everything has come back
       before, taken, count, first = newest, 0, 0, last + 1
@@ -15,12 +15,12 @@ local function open()
       before, taken, count, first = before + after, taken - n, count - 1, next
     end
   end
-  if usual then left = rate - taken end
+  if fast then left = rate - taken end
 end
 
 local function take()
-  usual = count + added < FULL or added >= HOT and rate > FULL
-  if usual then
+  fast = count + added < FULL or added >= HOT and rate > FULL
+  if fast then
     add()
     left = left - cost
   end
@@ -40,19 +40,22 @@ local function wait()
   end
 end
 
---@ general
 local KEEPS_TTL = true -- a refund or grant does not make it live longer
 
 -- merge_entries makes one entry of all whose times lie in one of SLOTS parts of the length, and
--- keeps the latest MARKS of what was given back.
+-- keeps the latest TOMBSTONES of what was given back.
 local function merge_entries(w, all)
-  local width, marks, kept, previous = math.ceil(length / SLOTS), 0, {}, nil
+  local width, tombstones, kept, previous = math.ceil(length / SLOTS), 0, {}, nil
   for _, e in ipairs(all) do
-    if e.id and e.n == 0 then marks = marks + 1 end
+    if e.id and e.n == 0 then tombstones = tombstones + 1 end
   end
   for _, e in ipairs(all) do
     if e.id and e.n == 0 then
-      if marks <= MARKS then insert_entry(kept, e) else w.floor, marks = math.max(w.floor, e.at), marks - 1 end
+      if tombstones <= TOMBSTONES then
+        insert_entry(kept, e)
+      else
+        w.refund_horizon, tombstones = math.max(w.refund_horizon, e.at), tombstones - 1
+      end
     elseif e.n > 0 and previous and floor(previous.at / width) == floor(e.at / width) then
       for i = #kept, 1, -1 do
         if kept[i] == previous then table.remove(kept, i) break end
@@ -69,32 +72,31 @@ end
 
 local function merge(w) put_entries(merge_entries(w, list_entries())) end
 
---@ change
-local function put_few(w, all) put_entries(#all > FULL and merge_entries(w, all) or all) end
+local function write_merged(w, all) put_entries(#all > FULL and merge_entries(w, all) or all) end
 
 -- refund_part gives back n permits of e. What is left of it is not given back by its ID any more.
 local function refund_part(w, all, e, n)
   if rate <= FULL then
-    w.floor = math.max(w.floor, e.at)
+    w.refund_horizon = math.max(w.refund_horizon, e.at)
   else
     insert_entry(all, { at = e.at, n = 0, id = e.id })
   end
   e.n, e.id = e.n - n, false
-  put_few(w, all)
+  write_merged(w, all)
   return n
 end
 
 -- refund gives back n of what id took. Of what was merged it is in the first merged entry that is
--- not older; then a mark remains.
+-- not older; then a tombstone remains.
 local function refund(w, id, n, at)
-  local all, merged = list_entries(), at > NOW - length and at > w.floor
+  local all, merged = list_entries(), at > NOW - length and at > w.refund_horizon
   for i = #all, 1, -1 do
     local e = all[i]
     if e.id == id then
       if n < e.n then return refund_part(w, all, e, n) end
       n, e.n = e.n, 0
       if n > 0 and rate <= FULL then
-        w.floor = math.max(w.floor, e.at)
+        w.refund_horizon = math.max(w.refund_horizon, e.at)
         table.remove(all, i)
       end
       put_entries(all)
@@ -106,7 +108,7 @@ local function refund(w, id, n, at)
       n = math.min(n, e.n)
       e.n = e.n - n
       insert_entry(all, { at = at, n = 0, id = id })
-      put_few(w, all)
+      write_merged(w, all)
       return n
     end
   end
@@ -128,5 +130,5 @@ end
 local function enter(grants, w)
   local all = list_entries()
   insert_grants(all, grants)
-  put_few(w, all)
+  write_merged(w, all)
 end

@@ -1,18 +1,19 @@
 -- A sliding window of two counters: what was taken in the window of now, whose number is
 -- `window`, and in the one before. Of that the part counts that is less than a length ago,
 -- rounded up. limiter's sliding_window.go is the same arithmetic, in the same order.
---   state  '<BI6I4I4': form 1, window, taken, before
+--   state  form 1, window, taken, before
+local FORMAT, HEAD = '<BI6I4I4', 15
 local window, taken, before
 
 local function open()
   window, taken, before = floor(NOW / length), 0, 0
   if packed then
-    usual = last - first == 14
-    if usual then
+    fast = last - first == HEAD - 1
+    if fast then
       local form, written
-      form, written, taken, before = unpack_at('<BI6I4I4', packed, first)
-      usual = form == 1 and written <= window
-      if written ~= window then
+      form, written, taken, before = unpack_at(FORMAT, packed, first)
+      fast = form == 1 and written <= window
+      if fast and written ~= window then
         before = written == window - 1 and taken or 0
         taken = 0
       end
@@ -24,7 +25,7 @@ end
 
 local function take() taken, left = taken + cost, left - cost end
 
-local function save() state = tag .. pack('<BI6I4I4', 1, window, taken, before) end
+local function save() state = field .. pack(FORMAT, 1, window, taken, before) end
 
 -- wait: in this window while the one before fades, or in the next while this one does. The
 -- loops make it exact, whatever was rounded.
@@ -37,38 +38,27 @@ local function wait()
   later = at - NOW
 end
 
---@ general
-local LAYOUT = '<BI6I4I4'
-local function packed_state() return pack(LAYOUT, 1, window, math.min(taken, MOST_COUNT), math.min(before, MOST_COUNT)) end
-
--- What was counted in a window to come is in the window of now.
-local function settle()
-  local _
-  _, _, taken, before = unpack_at(LAYOUT, packed)
-end
-
---@ change
 local function holds(at)
-  local its = floor(at / length)
-  return its == window and taken > 0 or its == window - 1 and before > 0
+  local number_at = floor(at / length)
+  return number_at == window and taken > 0 or number_at == window - 1 and before > 0
 end
 
 -- give takes n permits out of the window of `at`, or without one out of the youngest.
 local function give(n, at)
-  local its, some, more = at and floor(at / length), 0, 0
-  if its ~= window - 1 then some = math.min(n, taken) end
-  if its ~= window then more = math.min(n - some, before) end
+  local number_at, some, more = at and floor(at / length), 0, 0
+  if number_at ~= window - 1 then some = math.min(n, taken) end
+  if number_at ~= window then more = math.min(n - some, before) end
   taken, before = taken - some, before - more
   return some + more
 end
 
 local function enter(grants)
   for _, g in ipairs(grants) do
-    local its = floor(g.at / length)
-    if its == window then
-      taken = taken + g.n
-    elseif its == window - 1 then
-      before = before + g.n
+    local number_at = floor(g.at / length)
+    if number_at == window then
+      taken = math.min(taken + g.n, MOST_COUNT)
+    elseif number_at == window - 1 then
+      before = math.min(before + g.n, MOST_COUNT)
     end
   end
 end

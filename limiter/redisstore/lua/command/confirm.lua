@@ -2,7 +2,7 @@
 -- KEYS, ARGV  as for take, but for requests when it was confirmed before, in ms
 -- reply       1
 for _, w in ipairs(list_windows()) do
-  if w.algorithm.confirm then w.algorithm.confirm(w, tonumber(ARGV[3])) end
+  w.algorithm.confirm(w, tonumber(ARGV[3]))
   publish_change(w)
 end
 return 1

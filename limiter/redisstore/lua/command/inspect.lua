@@ -5,25 +5,20 @@
 --             be taken at a time, and how many subjects were confirmed; or eight times 0 if it
 --             cannot be read
 
--- standing is what the reply says of w.
-local function standing(w)
+-- status_of is what the reply says of w.
+local function status_of(w)
   local most, wait = w.l.most, w.algorithm.wait
   local full = wait(w, most) -- first: it reads most, and may correct what is left
   local left = math.max(0, w.left)
   local next, taken = left < most and wait(w, left + 1) or 0, most - w.left
-  local own, allowed, confirmed = w.algorithm.standing, most, 0
-  if own then
-    local later
-    taken, later, allowed, confirmed = own(w)
-    full, allowed, confirmed = later or full, allowed or most, confirmed or 0
-  end
-  return { left, taken, next, full, w.banned or 0, allowed, confirmed }
+  local taken_now, later, allowed, confirmed = w.algorithm.current(w)
+  return { left, taken_now or taken, next, later or full, w.banned or 0, allowed or most, confirmed or 0 }
 end
 
 local reply = { NOW }
 for _, w in ipairs(read_windows()) do
   local k, ok, numbers = #reply, false, {}
-  if not w.bad then ok, numbers = pcall(standing, w) end
+  if not w.bad then ok, numbers = pcall(status_of, w) end
   reply[k + 1] = ok and 1 or 0
   for i = 1, 7 do reply[k + 1 + i] = ok and numbers[i] or 0 end
 end

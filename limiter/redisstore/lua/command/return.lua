@@ -1,6 +1,6 @@
 -- return gives back all permits that are noted under a subject, each as refund does, once.
 -- KEYS   the note
--- ARGV   limits, see frame.lua; what names of windows begin with, up to the key; then for each
+-- ARGV   limits, see limit.lua; what names of windows begin with, up to the key; then for each
 --        limit what follows the key: in the name of the packed string, or of the three keys up
 --        to the last colon; and an ID if only what it took is given back
 -- reply  of how many decisions something was given back, and MORE besides if another call has to give back the rest
@@ -43,11 +43,9 @@ end
 
 local function confirm(part, at)
   local w = window_of_part(part)
-  if not w.algorithm.confirm then return false end
-  w.algorithm.confirm(w, at)
-  return true
+  return w.algorithm.confirm(w, at)
 end
 
 local MORE, MOST_PARTS = 1048576, 8
-local decisions, is_more = give_back(KEYS[1], ARGV[3 + #limits], MOST_PARTS, give, confirm)
+local decisions, is_more = refund_note(KEYS[1], ARGV[3 + #limits], MOST_PARTS, give, confirm)
 return decisions + (is_more and MORE or 0)

@@ -1,6 +1,6 @@
 -- take decides requests one after another, each wholly or not at all.
--- KEYS   those of each window: a packed string, or value, permits and base
--- ARGV   limits, see frame.lua; windows, see windows.lua; requests, see decide.lua; which of
+-- KEYS   those of each window: a packed string, or value, permits and cached sum
+-- ARGV   limits, see limit.lua; windows, see windows.lua; requests, see decide.lua; which of
 --        them follow another, if some do; what is noted, see note.lua, if something is
 -- reply  time (ms); then for each request 1 or 0, and for each of its claims what is left
 --        (-1: banned) and the wait (ms). 2 for 1 or 0: something is of another type than it

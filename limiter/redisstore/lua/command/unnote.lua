@@ -24,5 +24,5 @@ local function confirm(part, at)
   return true
 end
 
-give_back(KEYS[1], ARGV[3], MOST_NOTED, give, converts and confirm or nil)
+refund_note(KEYS[1], ARGV[3], MOST_NOTED, give, converts and confirm or nil)
 return parts

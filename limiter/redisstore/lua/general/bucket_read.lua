@@ -1,8 +1,8 @@
--- A token bucket, or a limit of concurrent permits, for all that is beside the usual path: what
+-- A token bucket, or a limit of concurrent permits, for all that is beside the fast path: what
 -- is left, and how long to wait; see token_bucket.lua. A member is one byte L, an ID of L bytes, and
 -- the count as 4 bytes, lowest first. L = 8 is one decision (count 0: it was given back), L = 6
 -- several that were merged (the ID is their score), L = 14 several of one script call (the score and
--- the ID of the first). FLOOR says that nothing merged until its score is given back any more.
+-- the ID of the first). REFUND_HORIZON says that nothing merged until its score is given back any more.
 -- Members of others have any L. Functions that read are called before any that writes.
 local SMALL, HOT, PART, MOST_COUNTED = 12, 4, 64, 1000
 local NONE = {} -- is never written to
@@ -15,14 +15,6 @@ local function merged(at, n) return char(6) .. little(at, 6) .. little(n, 4) end
 local function is_merged(member)
   local size = byte(member, 1)
   return (size == 6 or size == 14) and #member == size + 5
-end
-
--- permits_of reads the count of a member. One of others with the highest bit set was a negative
--- number, and counts as nothing.
-local function permits_of(member)
-  local a, b, c, d = byte(member, -4, -1)
-  if not d or d > 127 then return 0 end
-  return a + b * 256 + c * 65536 + d * 16777216
 end
 
 -- total is the sum of members' counts.
@@ -38,7 +30,9 @@ end
 -- has_future tells whether something was taken before the clock was set back.
 local function has_future(w) return call('ZCOUNT', w.log, '(' .. now_text, '+inf') > 0 end
 
-local function is_mark(member) return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0 end
+local function is_tombstone(member)
+  return member ~= REFUND_HORIZON and byte(member, 1) == 8 and permits_of(member) == 0
+end
 
 -- count learns what is left from the entries alone, for to read their times costs as much
 -- again. If value does not fit them, or there are more, some have expired.
@@ -46,7 +40,7 @@ local function count(w, value)
   local live = call('ZRANGEBYSCORE', w.log, '(' .. w.l.old, '+inf')
   local left, size = w.l.rate - total(live), #live
   w.left, w.size = left, size
-  if size == 0 then w.at, w.n, w.whole, w.fresh = NONE, NONE, true, true end
+  if size == 0 then w.at, w.n, w.complete, w.recounted = NONE, NONE, true, true end
   if value ~= left or call('ZCARD', w.log) > size then w.gone = 1 end
 end
 
@@ -70,18 +64,19 @@ local function recount(w)
       end
     end
   end
-  w.at, w.n, w.gone, w.whole, w.fresh, w.oldest = ats, ns, gone, true, true, ats[1]
+  w.at, w.n, w.gone, w.complete, w.recounted, w.oldest = ats, ns, gone, true, true, ats[1]
   w.left, w.size = w.l.rate - sum - w.given, #all / 2 - gone
 end
 
 -- trusts tells whether value was counted for this rate, less than a length ago, or of very many entries. If so,
 -- only what has expired since is read.
 local function trusts(w, value)
-  local rate, oldest, counted = string.match(w.had_base, '^(%d+):(%d+):(%d+)$')
+  local rate, oldest, counted = string.match(w.had_cached_sum, '^(%d+):(%d+):(%d+)$')
   oldest, counted = tonumber(oldest), tonumber(counted)
   if not value or value > w.l.rate or tonumber(rate) ~= w.l.rate then return false end
   local size = call('ZCARD', w.log) -- an error now, if it is of another type, rather than while it is written
-  if oldest > NOW or counted > NOW or has_future(w) or counted <= NOW - w.l.length and size <= MOST_COUNTED then return false end
+  if oldest > NOW or counted > NOW or has_future(w) then return false end
+  if counted <= NOW - w.l.length and size <= MOST_COUNTED then return false end
   w.at, w.n, w.left = {}, {}, value
   if oldest > NOW - w.l.length then return true end
   local gone = call('ZRANGEBYSCORE', w.log, '-inf', w.l.old)
@@ -91,16 +86,16 @@ end
 
 -- open learns how many permits are left, with as little reading as is exact. When it looks like
 -- a refusal, it reads the times at once.
-function functions.open(w, value, base)
+function functions.open(w, value, cached_sum)
   if not value then
-    if not base and call('EXISTS', w.state, w.log) == 0 then
-      w.at, w.n, w.whole, w.fresh, w.left, w.size = NONE, NONE, true, true, w.l.rate, 0
+    if not cached_sum and call('EXISTS', w.state, w.log) == 0 then
+      w.at, w.n, w.complete, w.recounted, w.left, w.size = NONE, NONE, true, true, w.l.rate, 0
       return
     end
     if call('EXISTS', w.state) == 1 then error('value is no string') end
   end
-  value, w.had_base = tonumber(value), base or nil
-  if base and trusts(w, value) then return end
-  if base or not value or value < 1 or has_future(w) then return recount(w) end
+  value, w.had_cached_sum = tonumber(value), cached_sum or nil
+  if cached_sum and trusts(w, value) then return end
+  if cached_sum or not value or value < 1 or has_future(w) then return recount(w) end
   count(w, value)
 end

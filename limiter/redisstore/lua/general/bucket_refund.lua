@@ -1,4 +1,3 @@
---@ change
 -- How a token bucket gives back: to who took, to the holder of a lease, or to an operator's key;
 -- and what others granted.
 
@@ -9,18 +8,18 @@ local function credit(w, n)
 end
 
 -- An id that is still by itself is exactly what was taken. Where entries are
--- merged each refund leaves a mark; elsewhere one floor for all will do. The new
+-- merged each refund leaves a tombstone; elsewhere one refund horizon for all will do. The new
 -- member comes first: an empty set would lose its time to live.
-local function mark_refund(w, id, at)
+local function add_tombstone(w, id, at)
   if w.l.rate > FULL then
     call('ZADD', w.log, at, single(id, 0))
   else
-    call('ZADD', w.log, 'GT', at, FLOOR)
+    call('ZADD', w.log, 'GT', at, REFUND_HORIZON)
   end
 end
 
 local function refund_single(w, id, cost, at)
-  mark_refund(w, id, at)
+  add_tombstone(w, id, at)
   call('ZREM', w.log, single(id, cost))
   credit(w, cost)
   return cost
@@ -35,7 +34,7 @@ local function refund_part(w, id, cost, at)
     local member, score = near[i], near[i + 1]
     local had = permits_of(member)
     if sub(member, 2, -5) == id and had > cost and tonumber(score) > NOW - w.l.length then
-      mark_refund(w, id, score)
+      add_tombstone(w, id, score)
       call('ZADD', w.log, score, single(char(255 - byte(id)) .. sub(id, 2), had - cost))
       call('ZREM', w.log, member)
       credit(w, cost)
@@ -44,10 +43,10 @@ local function refund_part(w, id, cost, at)
   end
 end
 
--- What was merged lies in the first merged entry that is not older. Marks and the
--- floor tell whether it was given back before.
+-- What was merged lies in the first merged entry that is not older. Tombstones and the
+-- refund horizon tell whether it was given back before.
 local function refund_merged(w, id, cost, at)
-  local limit = call('ZSCORE', w.log, FLOOR)
+  local limit = call('ZSCORE', w.log, REFUND_HORIZON)
   if at <= NOW - w.l.length or limit and at <= tonumber(limit) then return 0 end
   local after = call('ZRANGEBYSCORE', w.log, int(at), '+inf', 'WITHSCORES')
   for i = 1, #after, 2 do
@@ -84,7 +83,7 @@ function functions.renew(w, id, cost)
   local score = call('ZSCORE', w.log, single(id, cost))
   if not score or tonumber(score) <= NOW - w.l.length then return 0 end
   call('ZADD', w.log, int(NOW), single(id, cost))
-  for _, key in ipairs({ w.state, w.log, w.base }) do call('PEXPIRE', key, w.l.ttl) end
+  for _, key in ipairs({ w.state, w.log, w.cached_sum }) do call('PEXPIRE', key, w.l.ttl) end
   return 1
 end
 
@@ -113,12 +112,12 @@ function functions.grant(w, n)
   end
 end
 
--- report takes what was granted off value, if that is to be trusted, and says how old it is; or it counts value anew from
--- the entries. Then what says for when value was counted is deleted, unless it is a ban.
+-- report takes what was granted off value, if that is to be trusted, and says how old it is; or it counts value
+-- anew from the entries. Then what says for when value was counted is deleted, unless it is a ban.
 function functions.report(w, grants)
-  w.had_base = call('GET', w.base) or ''
+  w.had_cached_sum = call('GET', w.cached_sum) or ''
   local trusted = trusts(w, tonumber(call('GET', w.state) or nil))
-  local oldest, counted = string.match(w.had_base, ':(%d+):(%d+)$')
+  local oldest, counted = string.match(w.had_cached_sum, ':(%d+):(%d+)$')
   for _, g in ipairs(grants) do
     if call('ZADD', w.log, 'NX', int(g.at), single(g.id, g.n)) == 1 then
       w.left, oldest = w.left - g.n, math.min(g.at, tonumber(oldest or g.at))
@@ -129,8 +128,8 @@ function functions.report(w, grants)
   call('PEXPIRE', w.log, w.l.ttl)
   if trusted then
     call('ZREMRANGEBYSCORE', w.log, '-inf', w.l.old)
-    call('SET', w.base, int(w.l.rate) .. ':' .. int(oldest) .. ':' .. counted, 'PX', w.l.ttl)
-  elseif sub(w.had_base, 1, 4) ~= 'ban:' then
-    call('DEL', w.base)
+    call('SET', w.cached_sum, int(w.l.rate) .. ':' .. int(oldest) .. ':' .. counted, 'PX', w.l.ttl)
+  elseif sub(w.had_cached_sum, 1, 4) ~= 'ban:' then
+    call('DEL', w.cached_sum)
   end
 end

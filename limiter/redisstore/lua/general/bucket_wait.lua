@@ -1,12 +1,12 @@
--- How long a token bucket, or a limit of concurrent permits, has to be waited for, beside the usual path.
+-- How long a token bucket, or a limit of concurrent permits, has to be waited for, beside the fast path.
 -- more reads the next few entries, oldest first; false when there are none.
 local function more(w)
-  if w.whole then return false end
+  if w.complete then return false end
   local read = w.read or w.gone
   local size = math.max(8, read - w.gone)
   local part = call('ZRANGE', w.log, read, read + size - 1, 'WITHSCORES')
   w.read = read + #part / 2
-  w.whole = #part < 2 * size
+  w.complete = #part < 2 * size
   for i = 1, #part, 2 do
     local at, n = tonumber(part[i + 1]), permits_of(part[i])
     if at > NOW then
@@ -35,7 +35,7 @@ end
 function functions.wait(w, cost)
   local short = cost - w.left
   if short <= 0 then return 0 end
-  if cost >= w.l.rate and w.given == 0 and not w.whole then -- all of very many
+  if cost >= w.l.rate and w.given == 0 and not w.complete then -- all of very many
     local last = last_expires(w)
     if last > 0 then return last end
   end
@@ -47,7 +47,7 @@ function functions.wait(w, cost)
   while true do
     while i > #w.at do
       if not more(w) then break end
-      if w.fresh then return functions.wait(w, cost) end
+      if w.recounted then return functions.wait(w, cost) end
     end
     if i > #w.at then break end
     short = short - w.n[i]
@@ -55,7 +55,7 @@ function functions.wait(w, cost)
     i = i + 1
   end
   -- What is still missing was taken just now, or value lies: count again.
-  if short > w.given and not w.fresh then
+  if short > w.given and not w.recounted then
     recount(w)
     return functions.wait(w, cost)
   end

@@ -1,4 +1,4 @@
--- How a token bucket is written, beside the usual path: keep writes everything at the end.
+-- How a token bucket is written, beside the fast path: keep writes everything at the end.
 
 -- take takes cost permits, which member records. Of many that will be merged,
 -- only the first few are kept one by one.
@@ -34,9 +34,9 @@ local function merge(w)
     all[#all + 1], all[#all + 2] = w.members[i + 1], w.members[i]
   end
   local width = math.ceil(w.l.length / SLOTS)
-  local marks, out = 0, {}
+  local tombstones, out = 0, {}
   for i = 1, #all, 2 do
-    if is_mark(all[i]) then marks = marks + 1 end
+    if is_tombstone(all[i]) then tombstones = tombstones + 1 end
   end
   local slot, score, member, sum, dropped
   local function flush()
@@ -47,13 +47,13 @@ local function merge(w)
   for i = 1, #all, 2 do
     local m, s = all[i], all[i + 1]
     local n = permits_of(m)
-    if m == FLOOR then
+    if m == REFUND_HORIZON then
       dropped = math.max(dropped or 0, tonumber(s))
     elseif n == 0 then
-      if is_mark(m) and marks <= MARKS then
+      if is_tombstone(m) and tombstones <= TOMBSTONES then
         out[#out + 1], out[#out + 2] = s, m
-      elseif is_mark(m) then
-        dropped, marks = math.max(dropped or 0, tonumber(s)), marks - 1
+      elseif is_tombstone(m) then
+        dropped, tombstones = math.max(dropped or 0, tonumber(s)), tombstones - 1
       end
     elseif slot == floor(tonumber(s) / width) then
       sum, score = sum + n, s
@@ -65,7 +65,7 @@ local function merge(w)
     end
   end
   flush()
-  if dropped then out[#out + 1], out[#out + 2] = int(dropped), FLOOR end
+  if dropped then out[#out + 1], out[#out + 2] = int(dropped), REFUND_HORIZON end
   call('DEL', w.log)
   add(w.log, out)
 end
@@ -85,7 +85,8 @@ function functions.keep(w)
   if w.future then add(log, w.future, 'XX') end
   if w.given == 0 then return end
   -- What is to be trusted from now on must hold nothing that has expired.
-  if size and not w.fresh and size + #members / 2 > SMALL or w.gone > 0 then call('ZREMRANGEBYSCORE', log, '-inf', l.old) end
+  local is_long = size and size + #members / 2 > SMALL
+  if is_long and not w.recounted or w.gone > 0 then call('ZREMRANGEBYSCORE', log, '-inf', l.old) end
   if l.merges and #members > 2 * HOT then members = together(w) end
   if l.merges and (size or call('ZCARD', log)) + #members / 2 > FULL then
     merge(w)
@@ -95,12 +96,12 @@ function functions.keep(w)
     add(log, members)
   end
   call('PEXPIRE', log, ttl)
-  call('SET', w.state, count_text(w.left), 'PX', ttl)
+  call('SET', w.state, int(w.left), 'PX', ttl)
   if not size then return end -- value was trusted, and is as long as it was
   if size + #members / 2 > SMALL then
     local oldest = w.oldest or call('ZRANGE', log, 0, 0, 'WITHSCORES')[2]
-    call('SET', w.base, count_text(l.rate) .. ':' .. int(oldest) .. ':' .. now_text, 'PX', ttl)
-  elseif w.had_base then -- quickly read again
-    call('DEL', w.base)
+    call('SET', w.cached_sum, int(l.rate) .. ':' .. int(oldest) .. ':' .. now_text, 'PX', ttl)
+  elseif w.had_cached_sum then -- quickly read again
+    call('DEL', w.cached_sum)
   end
 end

@@ -1,36 +1,33 @@
--- What GCRA, fixed windows and sliding windows do alike beside the usual path. They keep no
--- entries; so what was given back is known by marks of 14 bytes each: time and ID, oldest first.
-local HEAD = #pack(LAYOUT, 1, 0, 0, 0)
-
+-- What GCRA, fixed windows and sliding windows do alike beside the fast path. They keep no
+-- entries; so what was given back is known by tombstones of 14 bytes each: time and ID, oldest first.
 local function check_form()
   if #packed ~= HEAD or byte(packed) ~= 1 then error('a state of another form') end
 end
 
---@ change
--- mark_refund marks id as given back. It is false if it is already, may be, or has expired.
--- Of too many marks the oldest is forgotten for the floor.
-local function mark_refund(w, id, at)
+-- add_tombstone tombstones id as given back. It is false if it is already, may be, or has expired.
+-- Of too many tombstones the oldest is forgotten for the refund horizon.
+local function add_tombstone(w, id, at)
   local oldest = NOW - w.l.horizon
-  if at <= oldest or at <= w.floor then return false end
-  local kept, own = {}, pack('<I6', at) .. id
-  for i = 1, #w.marks, 14 do
-    local mark = sub(w.marks, i, i + 13)
-    local its = unpack_at('<I6', mark)
-    if sub(mark, 7) == id then return false end
-    if own and its > at then
-      kept[#kept + 1] = own -- by itself: the Lua of miniredis would write nil
-      own = nil
+  if at <= oldest or at <= w.refund_horizon then return false end
+  local kept, tombstone = {}, pack('<I6', at) .. id
+  for i = 1, #w.tombstones, 14 do
+    local other = sub(w.tombstones, i, i + 13)
+    local other_at = unpack_at('<I6', other)
+    if sub(other, 7) == id then return false end
+    if tombstone and other_at > at then
+      kept[#kept + 1] = tombstone -- by itself: the Lua of miniredis would write nil
+      tombstone = nil
     end
-    if its > oldest then kept[#kept + 1] = mark end
+    if other_at > oldest then kept[#kept + 1] = other end
   end
-  kept[#kept + 1] = own
-  if #kept > SLOTS then w.floor = math.max(w.floor, (unpack_at('<I6', table.remove(kept, 1)))) end
-  w.marks = table.concat(kept)
+  kept[#kept + 1] = tombstone
+  if #kept > SLOTS then w.refund_horizon = math.max(w.refund_horizon, (unpack_at('<I6', table.remove(kept, 1)))) end
+  w.tombstones = table.concat(kept)
   return true
 end
 
 local function refund(w, id, n, at)
-  if not holds(at) or not mark_refund(w, id, at) then return 0 end
+  if not holds(at) or not add_tombstone(w, id, at) then return 0 end
   return give(n, at)
 end
 

@@ -1,21 +1,21 @@
--- read_state learns of w what its strings say: packed or, with three keys, value and base.
-local function read_state(w, value, base)
-  if not w.base then
+-- read_state learns of w what its strings say: packed or, with three keys, value and cached_sum.
+local function read_state(w, value, cached_sum)
+  if not w.cached_sum then
     inside(w, value)
     return w.algorithm.open(w, load_state(w))
   end
-  if base and byte(base) == 98 then -- b of ban
-    local ban = tonumber(string.match(base, '^ban:(%d+)$'))
+  if cached_sum and byte(cached_sum) == 98 then -- b of ban
+    local ban = tonumber(string.match(cached_sum, '^ban:(%d+)$'))
     if ban and ban > NOW then w.banned = ban - NOW end
   end
-  w.algorithm.open(w, value, base)
+  w.algorithm.open(w, value, cached_sum)
 end
 
 -- read_window is read_state that makes w bad if something of it is of another type, which looks
 -- like nothing in an MGET, or cannot be read. Reading changes nothing, so only requests that ask
 -- for w fail.
-local function read_window(w, value, base)
-  if not pcall(read_state, w, value, base) then w.bad, w.left = true, 0 end
+local function read_window(w, value, cached_sum)
+  if not pcall(read_state, w, value, cached_sum) then w.bad, w.left = true, 0 end
 end
 
 -- read_windows is list_windows that also reads their state, with one MGET.
@@ -24,15 +24,15 @@ local function read_windows()
   if #windows == 0 then return windows end
   for i = 1, #windows do
     local w = windows[i]
-    keys[n + 1], keys[n + 2] = w.state, w.base
-    n = w.base and n + 2 or n + 1
+    keys[n + 1], keys[n + 2] = w.state, w.cached_sum
+    n = w.cached_sum and n + 2 or n + 1
   end
   local got = call('MGET', unpack(keys))
   n = 1
   for i = 1, #windows do
     local w = windows[i]
-    read_window(w, got[n], w.base and got[n + 1])
-    n = w.base and n + 2 or n + 1
+    read_window(w, got[n], w.cached_sum and got[n + 1])
+    n = w.cached_sum and n + 2 or n + 1
   end
   return windows
 end

@@ -1,10 +1,12 @@
--- A limit of distinct values, for all that is beside the usual path: see algorithm/distinct.lua.
+-- A limit of distinct values, for all that is beside the fast path: see algorithm/distinct.lua.
 functions.valued = true
 
 -- uses_of lists the uses in a text, none of them later than now.
 local function uses_of(text)
   local list = {}
-  for i = 1, #text - 13, 14 do list[#list + 1] = { id = sub(text, i, i + 7), at = math.min(NOW, number(text, i + 8, 6)) } end
+  for i = 1, #text - 13, 14 do
+    list[#list + 1] = { id = sub(text, i, i + 7), at = math.min(NOW, number(text, i + 8, 6)) }
+  end
   return list
 end
 
@@ -45,8 +47,8 @@ local function convert(w)
   live_on(w)
 end
 
--- whole lets there be uses of each value.
-local function whole(w)
+-- ensure_uses lets there be uses of each value.
+local function ensure_uses(w)
   if call('ZCARD', w.log) ~= call('HLEN', w.state) then convert(w) end
 end
 
@@ -56,8 +58,9 @@ local function last_use(w, value)
 end
 
 function functions.open(w)
-  whole(w)
-  w.left, w.moved = w.l.rate - call('ZCOUNT', w.log, '(' .. w.l.old, '+inf'), call('ZCOUNT', w.log, '(' .. now_text, '+inf') > 0
+  ensure_uses(w)
+  w.left = w.l.rate - call('ZCOUNT', w.log, '(' .. w.l.old, '+inf')
+  w.moved = call('ZCOUNT', w.log, '(' .. now_text, '+inf') > 0
 end
 
 function functions.wait(w, cost, value)
@@ -82,10 +85,9 @@ function functions.take(w, _, entry, value)
   add_use(w.state, w.log, value, sub(entry, 2, 9), true, w.l.old, w.l.ttl)
 end
 
---@ change
 -- refund forgets the use of id, wherever it is.
 function functions.refund(w, id)
-  whole(w)
+  ensure_uses(w)
   local all = call('HGETALL', w.state)
   for i = 2, #all, 2 do
     local at = string.find(all[i], id, 1, true)
@@ -99,15 +101,15 @@ end
 
 -- grant forgets the n values that were used last.
 function functions.grant(w, n)
-  whole(w)
+  ensure_uses(w)
   forget(w.state, w.log, call('ZREVRANGE', w.log, 0, n - 1))
 end
 
-function functions.reset(w) call('DEL', w.state, w.log, w.base) end
+function functions.reset(w) call('DEL', w.state, w.log, w.cached_sum) end
 
 -- report counts values that were used elsewhere.
 function functions.report(w, grants)
-  whole(w)
+  ensure_uses(w)
   for _, g in ipairs(grants) do
     local uses = uses_of(call('HGET', w.state, g.value) or '')
     uses[#uses + 1] = { id = g.id, at = g.at }

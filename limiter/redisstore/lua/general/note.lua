@@ -3,7 +3,7 @@
 -- (6) and rate (4) of the limit. Of too much the oldest is forgotten, which stays taken.
 local NOTED, MOST_NOTED = 44, 64 * 44
 
--- shortened leaves `over` bytes out of a note: the oldest of what was taken, but no records of confirmed
+-- shortened leaves `over` bytes out of a note: the oldest of what was taken, but no confirmations of confirmed
 -- subjects, which have taken nothing.
 local function shortened(text, over)
   local kept = {}
@@ -36,35 +36,37 @@ local function note_granted(reply)
   while at <= #text do
     local noted = 30 * byte(text, at + 18)
     if reply[number(text, at, 2)] == 1 then
-      note(KEYS[number(text, at + 2, 2)], number(text, at + 4, 6), sub(text, at + 10, at + 17), NOW, sub(text, at + 19, at + 18 + noted))
+      local key, ttl = KEYS[number(text, at + 2, 2)], number(text, at + 4, 6)
+      note(key, ttl, sub(text, at + 10, at + 17), NOW, sub(text, at + 19, at + 18 + noted))
     end
     at = at + 19 + noted
   end
 end
 
--- A record holds for the length of its window: until then its subject counts as confirmed. A window that was not written since
--- counts the subject again if the clock is set back, so the record stays: for a length more, at most SPARE ms, and for two if it
--- is seen then. In place of an ID it has zeros.
+-- A confirmation holds for the length of its window: until then its subject counts as confirmed. A window that was
+-- not written since counts the subject again if the clock is set back, so the confirmation stays: for a length
+-- more, at most SPARE ms, and for two if it is seen then. In place of an ID it has zeros.
 local SPARE = 3600000
 
--- give_back takes parts out of the note `key`, all or those of the ID `only`. It hands each to `give`, which
--- says whether something was given back, and then to `confirm`, with when its subject was confirmed before, 0
--- for never. A part that took nothing is a record. It returns of how many decisions something was given back.
--- What is left in the note of more than `most` parts, to the end of a decision, is for another call: then it also returns true.
-local function give_back(key, only, most, give, confirm)
-  local text, known, recorded, kept, decisions, lives = redis.pcall('GET', key), {}, {}, {}, 0, 1
+-- refund_note takes parts out of the note `key`, all or those of the ID `only`. It hands each to `give`, which says
+-- whether something was given back, and then to `confirm`, with when its subject was confirmed before, 0 for never.
+-- A part that took nothing is a confirmation. It returns of how many decisions something was given back. What is
+-- left in the note of more than `most` parts, to the end of a decision, is for another call: then it also returns
+-- true.
+local function refund_note(key, only, most, give, confirm)
+  local text, known, confirmed, kept, decisions, lives = redis.pcall('GET', key), {}, {}, {}, 0, 1
   if type(text) ~= 'string' then return 0 end
   local function keep(part, ends)
     kept[#kept + 1], lives = part, math.max(lives, ends - NOW)
   end
-  local given, over, records, is_more = {}, {}, 0, false
+  local given, over, confirmations, is_more = {}, {}, 0, false
   for i = 1, #text - NOTED + 1, NOTED do
     local part = sub(text, i, i + NOTED - 1)
     local name, length = sub(part, 19, 40), number(part, 35, 6)
     local ends = number(part, 9, 6) + length
     if number(part, 15, 4) == 0 then
       if ends > NOW then
-        recorded[name], records = part, records + 1
+        confirmed[name], confirmations = part, confirmations + 1
       elseif ends + 2 * length > NOW then
         over[name] = part
       end
@@ -81,16 +83,17 @@ local function give_back(key, only, most, give, confirm)
     if give(part, id) then
       if not known[id] then decisions = decisions + 1 end
       known[id], over[name] = true, nil
-      local was = recorded[name]
-      if confirm and not only and (was or records < MOST_NOTED / NOTED) then -- what cannot be recorded is not confirmed
+      local was = confirmed[name]
+      local has_room = was or confirmations < MOST_NOTED / NOTED
+      if confirm and not only and has_room then -- what cannot be written is not confirmed
         if confirm(part, was and number(was, 9, 6) or 0) then
-          recorded[name] = little(0, 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19)
-          if not was then records = records + 1 end
+          confirmed[name] = little(0, 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19)
+          if not was then confirmations = confirmations + 1 end
         end
       end
     end
   end
-  for _, part in pairs(recorded) do
+  for _, part in pairs(confirmed) do
     local length = number(part, 35, 6)
     keep(part, number(part, 9, 6) + length + math.min(length, SPARE))
   end

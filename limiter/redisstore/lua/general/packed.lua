@@ -1,14 +1,15 @@
 -- A packed string is what one key holds: the states of all windows that a key has of limits
--- whose names differ in their tags only, which follow the last colon.
---   one window   its tag, beginning with the tag's length, and its state
+-- whose names differ in their fields only, which follow the last colon.
+--   one window   its field, beginning with the field's length, and its state
 --   several      a byte 255; then of each the ms until which it lives (6 bytes), the
---                length of what follows (3), its tag, and its state
+--                length of what follows (3), its field, and its state
 -- Together they cost about what one of them costs: one string is read and written.
 local MANY = char(255)
-local strings = {} -- of keys that were read: a list of { tag, text, dies }
+local strings = {} -- of keys that were read: a list of { field, text, dies }
 
--- What the file of an algorithm may set otherwise, see packed_algorithm.lua.
-local LOGGED, KEEPS_TTL, ONLY_BANNED, merge, standing, confirm, known_id = false, false, false, nil, nil, nil, nil
+-- What the files of an algorithm may define, see packed_algorithm.lua.
+local LOGGED, KEEPS_TTL, ONLY_BANNED = false, false, false
+local merge, begin_now, current, confirm, known_id = nil, nil, nil, nil, nil
 
 -- unpacked lists the windows in raw that still live.
 local function unpacked(raw)
@@ -16,7 +17,7 @@ local function unpacked(raw)
   if not raw then return list end
   if byte(raw) ~= 255 then
     if #raw < byte(raw) + 2 then error('a packed string that is cut') end
-    list[1] = { tag = sub(raw, 1, byte(raw) + 1), text = raw, dies = false }
+    list[1] = { field = sub(raw, 1, byte(raw) + 1), text = raw, dies = false }
     return list
   end
   while at <= #raw do
@@ -24,7 +25,7 @@ local function unpacked(raw)
     at = from + size
     if at > #raw + 1 then error('a packed string that is cut') end
     local text = sub(raw, from, at - 1)
-    if dies > NOW then list[#list + 1] = { tag = sub(text, 1, byte(text) + 1), text = text, dies = dies } end
+    if dies > NOW then list[#list + 1] = { field = sub(text, 1, byte(text) + 1), text = text, dies = dies } end
   end
   return list
 end
@@ -38,28 +39,28 @@ local function inside(w, raw)
     strings[w.state] = list
   end
   for i = 1, #list do
-    if list[i].tag == w.l.tag then return list[i] end
+    if list[i].field == w.l.field then return list[i] end
   end
 end
 
 -- load_state is the state of w, nil if there is none.
 local function load_state(w)
-  local own = inside(w, not strings[w.state] and call('GET', w.state))
-  return own and sub(own.text, #w.l.tag + 1)
+  local found = inside(w, not strings[w.state] and call('GET', w.state))
+  return found and sub(found.text, #w.l.field + 1)
 end
 
 -- save_state writes the state of w, to live for so many ms, or as long as it had.
 local function save_state(w, state, life)
-  local key, own = w.state, inside(w)
+  local key, found = w.state, inside(w)
   local list = strings[key]
-  if not own then
-    own = { tag = w.l.tag }
-    table.insert(list, own)
+  if not found then
+    found = { field = w.l.field }
+    table.insert(list, found)
   end
-  own.text = own.tag .. state
-  if life then own.dies = NOW + life end
+  found.text = found.field .. state
+  if life then found.dies = NOW + life end
   if #list == 1 then
-    if life then call('SET', key, own.text, 'PX', int(life)) else call('SET', key, own.text, 'KEEPTTL') end
+    if life then call('SET', key, found.text, 'PX', int(life)) else call('SET', key, found.text, 'KEEPTTL') end
     return
   end
   local parts, last = { MANY }, 0
@@ -74,11 +75,11 @@ end
 
 -- forget_state forgets the state of w, and the whole string if it cannot be read.
 local function forget_state(w)
-  local ok, own = pcall(function() return inside(w, call('GET', w.state)) end)
+  local ok, found = pcall(function() return inside(w, call('GET', w.state)) end)
   if not ok then
     call('DEL', w.state)
     strings[w.state] = {}
-  elseif own then
-    own.text = own.tag
+  elseif found then
+    found.text = found.field
   end
 end

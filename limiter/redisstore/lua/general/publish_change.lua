@@ -1,5 +1,6 @@
 -- publish_change says to all processes that a window may have room. A user who may not publish
 -- may still give back.
 local function publish_change(w)
-  redis.pcall('PUBLISH', FREED, int(w.l.algorithm) .. ':' .. w.state .. (w.base and '' or ' ' .. sub(w.l.tag, 2)))
+  local field = w.cached_sum and '' or ' ' .. sub(w.l.field, 2)
+  redis.pcall('PUBLISH', FREED, int(w.l.algorithm) .. ':' .. w.state .. field)
 end

@@ -1,31 +1,38 @@
 -- General scripts decide whatever is asked, whatever the keys hold. This is how they read the
 -- limits and windows of a call.
--- SLACK is how many ms keys outlive what they must remember. More refunds than SLOTS or MARKS
+-- SLACK is how many ms keys outlive what they must remember. More refunds than SLOTS or TOMBSTONES
 -- are remembered by one time alone; logs are merged into SLOTS parts of their length.
-local SLACK, SLOTS, MARKS, MOST_COUNT = 1000, 64, 32, 4294967295
+local SLACK, SLOTS, TOMBSTONES, MOST_COUNT = 1000, 64, 32, 4294967295
 local CONCURRENT, DISTINCT = 4, 5 -- numbers of algorithms
 
--- algorithms are tables of functions by the algorithms' numbers; each file enters its own.
--- asked_for says which of them the call has limits of: only those are defined.
+-- algorithms are tables of functions by the algorithms' numbers; those that no limit of the call
+-- asks for are not defined.
 local algorithms, asked_for, limits = {}, {}, {}
 while limit_at <= #limits_text do
   read_limit()
   asked_for[algorithm] = true
   limits[#limits + 1] = {
-    number = #limits + 1, algorithm = algorithm, rate = rate, length = length, most = most, steps = steps, ttl = ttl, tag = tag,
-    horizon = algorithm == 0 and length or ttl - SLACK, merges = rate > 128 and algorithm ~= CONCURRENT, old = false,
+    number = #limits + 1, algorithm = algorithm, rate = rate, length = length, most = most, steps = steps, ttl = ttl,
+    field = field, horizon = algorithm == 0 and length or ttl - SLACK, old = false,
+    merges = rate > 128 and algorithm ~= CONCURRENT,
   }
 end
 
 -- new_window makes a table of a window of the limit l and its keys, one or three. The table has
 -- from the beginning what most windows need, because a table that grows costs much more.
-local function new_window(l, state, log, base)
+local function new_window(l, state, log, cached_sum)
   local functions = algorithms[l.algorithm]
   if functions.keys == 1 then
-    return { l = l, algorithm = functions, state = state, left = 0, raw = false, ban = 0, floor = 0, marks = '', banned = nil }
+    return {
+      l = l, algorithm = functions, state = state, left = 0, raw = false, ban = 0, banned = nil, refund_horizon = 0,
+      tombstones = '',
+    }
   end
   if not l.old then l.old = int(NOW - l.length) end
-  return { l = l, algorithm = functions, state = state, log = log, base = base, left = 0, given = 0, gone = 0, size = false, members = false }
+  return {
+    l = l, algorithm = functions, state = state, log = log, cached_sum = cached_sum, left = 0, given = 0, gone = 0,
+    size = false, members = false,
+  }
 end
 
 -- window makes a table of the i-th window, of which ARGV[2] has three bytes: the number of its

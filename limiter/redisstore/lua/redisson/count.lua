@@ -19,9 +19,9 @@ end
 -- count reads all entries.
 local function count(w)
   local all, sum = ask('ZRANGE', w.log, 0, -1, 'WITHSCORES'), 0
-  w.at, w.n, w.gone, w.whole, w.future, w.expired = {}, {}, 0, true, nil, false
+  w.at, w.n, w.gone, w.complete, w.future, w.expired = {}, {}, 0, true, nil, false
   for i = 1, #all, 2 do
-    local at, n = tonumber(all[i + 1]), permits_of(w, all[i])
+    local at, n = tonumber(all[i + 1]), checked_permits(w, all[i])
     if at <= NOW - w.length then
       w.gone = w.gone + 1
     else
@@ -45,7 +45,7 @@ local function expired(w, need)
   local sum, gone = 0, 0
   repeat
     local part = ask('ZRANGEBYSCORE', w.log, '-inf', int(NOW - w.length), 'LIMIT', gone, PIECE)
-    for i = 1, #part do sum = sum + permits_of(w, part[i]) end
+    for i = 1, #part do sum = sum + checked_permits(w, part[i]) end
     gone = gone + #part
     w.expired = #part == PIECE -- and perhaps more
   until not w.expired or gone >= MOST or w.left + sum >= need
@@ -73,12 +73,12 @@ local function merge(w)
     w.merged[#w.merged + 1] = pack(w.packing, little(at, 8), math.min(sum, MOST_COUNT))
   end
   for i = 1, #part, 2 do
-    local score, n = math.min(NOW, tonumber(part[i + 1])), permits_of(w, part[i])
+    local score, n = math.min(NOW, tonumber(part[i + 1])), checked_permits(w, part[i])
     if score > NOW - w.length then
-      local its = floor(score / math.ceil(w.length / SLOTS))
-      if its ~= slot then
+      local slot_at = floor(score / math.ceil(w.length / SLOTS))
+      if slot_at ~= slot then
         flush()
-        slot, sum = its, 0
+        slot, sum = slot_at, 0
       end
       at, sum = score, sum + n
     end
@@ -91,19 +91,19 @@ local function open(w, need)
   w.value, w.size, w.gone = value(w), ask('ZCARD', w.log), 0
   w.left = w.value
   local first, last = ask('ZRANGE', w.log, 0, 0, 'WITHSCORES'), ask('ZRANGE', w.log, -4, -1, 'WITHSCORES')
-  if w.size > 0 then permits_of(w, first[1]) end
-  for i = 1, #last, 2 do permits_of(w, last[i]) end
+  if w.size > 0 then checked_permits(w, first[1]) end
+  for i = 1, #last, 2 do checked_permits(w, last[i]) end
   local latest = tonumber(last[#last])
   if w.size == 0 or latest <= NOW - w.length then
-    w.left, w.gone, w.at, w.n, w.whole = w.rate, w.size, {}, {}, true
+    w.left, w.gone, w.at, w.n, w.complete = w.rate, w.size, {}, {}, true
     return
   end
   if w.size <= SMALL or w.size <= MOST and (not w.value or w.value > w.rate) then return count(w) end
   if not w.value then return merge(w) end
   if w.value > w.rate then w.left = math.min(w.value, w.rate - w.size) end
   if tonumber(first[2]) <= NOW - w.length then expired(w, need) end
-  if w.left < need and w.size - w.gone <= SOME and not w.whole then return count(w) end
-  if latest > NOW and not w.whole then
+  if w.left < need and w.size - w.gone <= SOME and not w.complete then return count(w) end
+  if latest > NOW and not w.complete then
     local ahead = ask('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf', 'LIMIT', 0, MOST)
     for i = 1, #ahead do later(w, ahead[i]) end
   end

@@ -3,6 +3,6 @@
 -- reply  how many of them another call must give: each does a bounded part
 return run(function()
   local rest = grant(limiter(), tonumber(ARGV[5]))
-  tell()
+  publish_change()
   return rest
 end)

@@ -11,8 +11,7 @@
 -- anything is written, and each read is guarded: what cannot be used is refused
 -- with UNSHARED and the reason, and stays as it was.
 
-local MOST_COUNT, MOST_LENGTH, format = 2147483647, 31622400000, string.format
-local function int(n) return format('%.0f', n) end
+local MOST_COUNT, MOST_LENGTH = 2147483647, 31622400000
 local NOW_TEXT, refused = int(NOW), nil
 
 local function refuse(text)
@@ -54,8 +53,8 @@ end
 
 -- placed lets w be what its type counts.
 local function placed(w)
-  local own = w.type == 1 and 1 or 0
-  w.state, w.log, w.packing, w.given = KEYS[2 + own], KEYS[4 + own], ARGV[4], 0
+  local by_client = w.type == 1 and 1 or 0
+  w.state, w.log, w.packing, w.given = KEYS[2 + by_client], KEYS[4 + by_client], ARGV[4], 0
   return w
 end
 
@@ -65,14 +64,15 @@ local function limiter()
   local w = {}
   if not configured(w) then
     if ARGV[1] == '' then refuse('UNSET rate limiter is not initialized') end
-    w.rate, w.length, w.type, w.fresh = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), true
+    w.rate, w.length, w.type, w.is_new = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), true
     w.keep_alive = w.length
   end
   return placed(w)
 end
 
 local function configure(w)
-  call('HSET', KEYS[1], 'rate', int(w.rate), 'interval', int(w.length), 'type', int(w.type), 'keepAliveTime', int(w.keep_alive))
+  local rate, length, alive = int(w.rate), int(w.length), int(w.keep_alive)
+  call('HSET', KEYS[1], 'rate', rate, 'interval', length, 'type', int(w.type), 'keepAliveTime', alive)
 end
 
 -- value is the number in value, if there is one.
@@ -90,6 +90,6 @@ local function expire(w)
   for _, key in ipairs({ KEYS[1], w.state, w.log }) do call('PEXPIRE', key, int(ttl)) end
 end
 
--- tell lets all proxies know that there may be room. Who may not publish still may
+-- publish_change lets all proxies know that there may be room. Who may not publish still may
 -- make some.
-local function tell() redis.pcall('PUBLISH', FREED, 'shared:' .. KEYS[1]) end
+local function publish_change() redis.pcall('PUBLISH', FREED, 'shared:' .. KEYS[1]) end

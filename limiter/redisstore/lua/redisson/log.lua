@@ -6,13 +6,13 @@ local function bounded(w, at) return math.min(w.length, math.max(1, at + w.lengt
 -- more reads the next entries, oldest first.
 local function more(w)
   if not w.at then w.at, w.n, w.read = {}, {}, w.gone end
-  if w.whole then return false end
+  if w.complete then return false end
   local part = ask('ZRANGE', w.log, w.read, w.read + 63, 'WITHSCORES')
   for i = 1, #part, 2 do
-    local n = permits_of(w, part[i])
+    local n = checked_permits(w, part[i])
     if n > 0 then w.at[#w.at + 1], w.n[#w.n + 1] = tonumber(part[i + 1]), n end
   end
-  w.read, w.whole = w.read + #part / 2, #part < 128
+  w.read, w.complete = w.read + #part / 2, #part < 128
   return true
 end
 
@@ -28,7 +28,7 @@ local function wait(w, n)
   local i = 1
   while true do
     while not w.at or i > #w.at do
-      if w.read and not w.whole and w.read - w.gone >= MOST then
+      if w.read and not w.complete and w.read - w.gone >= MOST then
         local at = ask('ZRANGE', w.log, int(w.read + short - 1), int(w.read + short - 1), 'WITHSCORES')[2]
         return at and bounded(w, tonumber(at)) or w.length
       end
@@ -73,7 +73,7 @@ local function keep(w)
   if w.future then call('ZADD', w.log, 'XX', unpack(w.future)) end
   for i = 1, w.ids and #w.ids or 0 do enter(w, NOW_TEXT, w.ids[i], w.costs[i]) end
   call('SET', w.state, int(w.left), 'KEEPTTL')
-  if w.fresh and w.given > 0 then configure(w) end
+  if w.is_new and w.given > 0 then configure(w) end
   if w.given > 0 or not w.value then expire(w) end
 end
 
@@ -88,7 +88,7 @@ local function refund(w, id, n)
   value(w)
   local first = ask('ZRANGE', w.log, 0, 0)[1]
   if not first then return 0 end
-  permits_of(w, first)
+  checked_permits(w, first)
   if call('ZREM', w.log, pack(w.packing, id, n)) == 0 then return 0 end
   credit(w, n)
   return n
@@ -102,7 +102,7 @@ local function grant(w, n)
   local part, out, some = ask('ZRANGE', w.log, -MOST, -1, 'WITHSCORES'), {}, 0
   local rest, i = n, #part - 1
   while i > 0 and rest > 0 do
-    local had = permits_of(w, part[i])
+    local had = checked_permits(w, part[i])
     some = math.min(rest, had)
     if some > 0 then out[#out + 1], rest = { part[i], part[i + 1], had - some }, rest - some end
     i = i - 2
@@ -122,7 +122,7 @@ local function report(w, list)
   for _, g in ipairs(list) do
     if enter(w, int(g.at), g.id, g.n) == 1 then w.left = w.left - g.n end
   end
-  if w.fresh then configure(w) end
+  if w.is_new then configure(w) end
   if not w.counting then call('SET', w.state, int(w.left), 'KEEPTTL') end
   expire(w)
 end

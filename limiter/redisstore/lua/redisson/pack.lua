@@ -21,16 +21,16 @@ local function packing_of(member)
   if size >= 12 and number(member, 1, 8) == size - 12 then return 'long' end
 end
 
--- permits_of reads an entry's count, and lets w go by its packing. A count with
--- the highest bit set was a negative number, and counts as nothing.
-local function permits_of(w, member)
+-- checked_permits reads an entry's count, and lets w go by its packing.
+local function checked_permits(w, member)
   local packing = packing_of(member)
-  if not packing then refuse('UNSHARED ' .. w.log .. ': holds an entry of ' .. #member .. ' bytes, which no Redisson has packed') end
+  if not packing then
+    refuse('UNSHARED ' .. w.log .. ': holds an entry of ' .. #member .. ' bytes, which no Redisson has packed')
+  end
   if w.found and w.found ~= packing then
-    refuse(format('UNSHARED %s: Redisson %s and %s have packed entries here; let all use one of them, then reset it', w.log, PACKED_BY[w.found], PACKED_BY[packing]))
+    refuse(format('UNSHARED %s: Redisson %s and %s have packed entries here; let all use one of them, then reset it',
+      w.log, PACKED_BY[w.found], PACKED_BY[packing]))
   end
   w.found, w.packing = packing, packing
-  local a, b, c, d = byte(member, -4, -1)
-  if d > 127 then return 0 end
-  return a + b * 256 + c * 65536 + d * 16777216
+  return permits_of(member)
 end

@@ -3,6 +3,6 @@
 -- reply  how many permits were given back
 return run(function()
   local given = refund(limiter(), ARGV[5], tonumber(ARGV[7]), tonumber(ARGV[6]))
-  if given > 0 then tell() end
+  if given > 0 then publish_change() end
   return given
 end)

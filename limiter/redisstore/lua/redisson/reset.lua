@@ -8,6 +8,6 @@ return run(function()
   if not usable or not found then w.type = tonumber(ARGV[3]) end
   placed(w)
   call('UNLINK', w.state, w.log)
-  tell()
+  publish_change()
   return 1
 end)

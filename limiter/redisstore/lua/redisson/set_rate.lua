@@ -7,7 +7,8 @@ local function set()
   local how, before = ARGV[5], {}
   local had = how ~= 'set' and configured(before)
   if how == 'try' and had or how == 'update' and not had then return 0 end
-  local w = placed({ rate = tonumber(ARGV[6]), length = tonumber(ARGV[7]), type = tonumber(ARGV[8]), keep_alive = tonumber(ARGV[9]) })
+  local rate, length, kind, alive = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+  local w = placed({ rate = rate, length = length, type = kind, keep_alive = alive })
   if had and before.type == w.type then
     open(placed(before), before.rate)
     keep(before)
@@ -23,7 +24,7 @@ local function set()
   for _, key in ipairs({ KEYS[1], w.state, w.log }) do call('PERSIST', key) end
   configure(w)
   if w.keep_alive > 0 then expire(w) end
-  tell()
+  publish_change()
   return 1
 end
 

@@ -27,7 +27,7 @@ local function take(w, _, n) w.left, w.given = w.left - n, w.given + n end
 local function keep(w)
   if w.given == 0 then return end
   call('SET', w.state, int(w.left), 'PX', int(remains(w)))
-  if w.fresh then configure(w) end
+  if w.is_new then configure(w) end
   if w.keep_alive > 0 then call('PEXPIRE', KEYS[1], int(math.max(w.keep_alive, w.length))) end
 end
 

@@ -1,6 +1,5 @@
--- The buckets of a conversion, see algorithm/conversion.lua, beside the usual path.
+-- The buckets of a conversion, see algorithm/conversion.lua, beside the fast path.
 local HEAD, LOGGED = 21, true
-local function packed_state() return state_of(buckets(0)) end
 
 local function check_form()
   if byte(packed) ~= 1 or #packed < HEAD or (#packed - HEAD) % 9 ~= 0 then error('a state of another form') end
@@ -21,7 +20,7 @@ end
 -- put_buckets makes all, in their order, those that count.
 local function put_buckets(all)
   local texts, before = {}, all[1] and all[1].number or today
-  front, taken, confirmed, faded, fresh = before, 0, 0, false, 0
+  front, taken, confirmed, front_expired, new_permits = before, 0, 0, false, 0
   for i, b in ipairs(all) do
     texts[i] = pack('<BI4I4', b.number - before, b.n, b.c)
     before, taken, confirmed = b.number, taken + b.n, confirmed + b.c
@@ -30,13 +29,14 @@ local function put_buckets(all)
   first, last, body = 1, #packed, 1
 end
 
--- settle moves buckets after the clock was set back, as settleConversion of limiter's conversion.go does.
-local function settle(w)
+-- begin_now moves buckets after the clock was set back, as settleConversion of limiter's conversion.go does.
+local function begin_now(w)
   local all, kept = list_buckets(), {}
-  w.floor = math.max(w.floor, back * width + width - 1) -- also of what has left: a bucket of the same time may come
+  -- also of what has left: a bucket of the same time may come
+  w.refund_horizon = math.max(w.refund_horizon, back * width + width - 1)
   for _, b in ipairs(all) do
     if b.number > today then
-      w.floor = math.max(w.floor, b.number * width + width - 1)
+      w.refund_horizon = math.max(w.refund_horizon, b.number * width + width - 1)
       b.number, b.c = today, 0
     end
     local before = kept[#kept]
@@ -49,7 +49,6 @@ local function settle(w)
   put_buckets(kept)
 end
 
---@ change
 -- live lists the buckets that count, after open.
 local function live()
   packed = state_of(buckets(0))
@@ -58,7 +57,7 @@ end
 
 -- refund takes n permits out of the bucket of `at`. The caller knows that they were not given back.
 local function refund(w, _, n, at)
-  if not w.raw or at <= w.floor then return 0 end
+  if not w.raw or at <= w.refund_horizon then return 0 end
   local all, given = live(), 0
   for _, b in ipairs(all) do
     if b.number == floor(at / width) then
@@ -78,7 +77,7 @@ local function grant(n, w)
     all[i].n, n = all[i].n - some, n - some
   end
   put_buckets(all)
-  w.floor = NOW
+  w.refund_horizon = NOW
 end
 
 local function add(all, number, n, c)
@@ -97,7 +96,8 @@ local function enter(grants)
   put_buckets(all)
 end
 
--- confirm counts a subject from now on; one that was confirmed `at`, less than a length ago, counts no more from then on.
+-- confirm counts a subject from now on; one that was confirmed `at`, less than a length ago, counts no more from
+-- then on.
 local function confirm(at)
   local all = live()
   for _, b in ipairs(all) do
@@ -107,8 +107,8 @@ local function confirm(at)
   put_buckets(all)
 end
 
--- standing is what was taken, and, after its end, what may be taken, and the subjects that were confirmed.
-local function standing()
+-- current is what was taken, and, after its end, what may be taken, and the subjects that were confirmed.
+local function current()
   local percent = byte(steps)
   return taken, nil, rate + floor(confirmed * (100 - percent) / percent), confirmed
 end

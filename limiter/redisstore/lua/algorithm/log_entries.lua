@@ -1,23 +1,19 @@
---@ general
--- The entries of sliding logs and cooldowns, see algorithm/log.lua, beside the usual path.
+-- The entries of a log as tables, for whatever changes them: see log.lua.
 local HEAD, HEAD_OF_ONE, LOGGED = 19, 17, true
-
-local function packed_state()
-  return pack('<BI6I6I4I2', 1, before, newest, taken, count) .. (packed and sub(packed, first, last) or '')
-end
 
 local function check_form()
   local form = byte(packed)
-  if not (form == 1 and #packed >= HEAD or form == 3 and #packed == HEAD_OF_ONE) then error('a state of another form') end
+  local known = form == 1 and #packed >= HEAD or form == 3 and #packed == HEAD_OF_ONE
+  if not known then error('a state of another form') end
 end
 
 -- list_entries makes a table of each entry that counts, oldest first.
 local function list_entries()
   local all, at, i = {}, before, first
   while i <= last do
-    local after, n, next, its_id = entry(packed, i)
+    local after, n, next, id_at = entry(packed, i)
     at, i = at + after, next
-    all[#all + 1] = { at = at, n = n, id = its_id and sub(packed, its_id, its_id + 7) }
+    all[#all + 1] = { at = at, n = n, id = id_at and sub(packed, id_at, id_at + 7) }
   end
   return all
 end
@@ -41,13 +37,12 @@ local function insert_entry(all, e)
   table.insert(all, i, e)
 end
 
-local function settle()
+local function begin_now()
   local all = list_entries()
   for _, e in ipairs(all) do e.at = math.min(e.at, NOW) end
   put_entries(all)
 end
 
---@ change
 -- insert_grants puts each grant there once.
 local function insert_grants(all, grants)
   local known = {}

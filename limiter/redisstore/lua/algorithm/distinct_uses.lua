@@ -1,5 +1,5 @@
--- The uses of the values of a distinct limit, see algorithm/distinct.lua. An ID of zeros is of uses that are not given back
--- any more.
+-- The uses of the values of a distinct limit, see algorithm/distinct.lua. An ID of zeros is of uses that are not
+-- given back any more.
 local BEFORE, MOST_EXPIRED = string.rep(char(0), 8), 32
 
 -- few leaves of a text of uses the last two, and when the last one before was.
@@ -7,8 +7,8 @@ local function few(text) return #text < 42 and text or BEFORE .. sub(text, -34) 
 
 -- time_text writes a time in 6 bytes, lowest first.
 local function time_text(at)
-  local high = floor(at / 16777216)
-  return char(at % 256, floor(at / 256) % 256, floor(at / 65536) % 256, high % 256, floor(high / 256) % 256, floor(high / 65536) % 256)
+  local mid, high = floor(at / 65536), floor(at / 4294967296)
+  return char(at % 256, floor(at / 256) % 256, mid % 256, floor(mid / 256) % 256, high % 256, floor(high / 256) % 256)
 end
 
 -- forget removes values.
@@ -21,7 +21,9 @@ end
 -- add_use adds a use of a value, now, which may have others if it is known. If values have expired since a time, it
 -- removes a few.
 local function add_use(uses, log, value, id, known, expired_since, ttl)
-  if expired_since then forget(uses, log, call('ZRANGEBYSCORE', log, '-inf', expired_since, 'LIMIT', 0, MOST_EXPIRED)) end
+  if expired_since then
+    forget(uses, log, call('ZRANGEBYSCORE', log, '-inf', expired_since, 'LIMIT', 0, MOST_EXPIRED))
+  end
   call('HSET', uses, value, few((known and call('HGET', uses, value) or '') .. id .. time_text(NOW)))
   call('ZADD', log, int(NOW), value)
   call('PEXPIRE', uses, ttl)

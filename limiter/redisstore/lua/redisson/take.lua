@@ -1,0 +1,2 @@
+-- take decides requests, see decide.lua.
+return run(function() return decide(false) end)

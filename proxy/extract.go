@@ -112,18 +112,9 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if x.source == 0 {
 		x.source = g.source(x.client.network)
 	}
-	cost := int64(1)
-	if l.Cost != nil {
-		if cost, err = x.cost(l.Cost); err != nil {
-			return err
-		}
-	}
-	if l.Prices != nil {
-		price, _, err := g.price(x, l.Prices)
-		if err != nil || price.Amount == 0 {
-			return err
-		}
-		cost *= price.Amount
+	cost, err := g.permits(x, l)
+	if err != nil || cost == 0 {
+		return err
 	}
 	var value, previousValue limiter.Key
 	if l.Distinct != nil {
@@ -172,6 +163,24 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		set.add(windows, &limiter.Claim{Key: k.previous, Cost: cost, Value: previousValue, Source: x.source})
 	}
 	return nil
+}
+
+// permits returns how many permits of l the request takes, 0 if it is free.
+func (g *generation) permits(x *exchange, l *limit) (cost int64, err error) {
+	cost = 1
+	if l.Cost != nil {
+		if cost, err = x.cost(l.Cost); err != nil {
+			return 0, err
+		}
+	}
+	if l.Prices != nil {
+		price, _, err := g.price(x, l.Prices)
+		if err != nil {
+			return 0, err
+		}
+		cost *= price.Amount
+	}
+	return cost, nil
 }
 
 // price returns what the number of the request costs. found is false if the list has no price for it, or

@@ -12,11 +12,11 @@ import (
 // recipes are the configurations below a heading of the reference.
 func recipes(t *testing.T, heading string) []string {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile("docs/listeners.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n### "+heading+"\n")
+	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("the reference has no section %q", heading)
 	}

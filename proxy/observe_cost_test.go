@@ -3,6 +3,7 @@ package proxy
 import (
 	"math/rand/v2"
 	"net/netip"
+	"net/textproto"
 	"os"
 	"strconv"
 	"testing"
@@ -25,7 +26,7 @@ func BenchmarkObserveShare(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			p := benchProxy(b, `{name: key, key: "header:X-Api-Key", rate: `+rate+`}, {name: address, key: client_ip, rate: 1000000000/1m}`)
 			q := &LoggedRequest{Method: "GET", Target: "/some/path?a=b", Client: netip.MustParseAddr("192.0.2.1"), Fields: []LoggedField{{key.Origin{Source: key.Header, Name: "X-Api-Key"}, "somebody"}}}
-			one := &replayed{x: *newExchange().(*exchange)}
+			one := &replayed{x: *newExchange().(*exchange), header: textproto.MIMEHeader{}}
 			x := &one.x
 			g := p.current.Load()
 			decide := func() {
@@ -61,7 +62,7 @@ func BenchmarkStages(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			p := benchProxy(b, limits)
 			b.RunParallel(func(pb *testing.PB) {
-				one := &replayed{x: *newExchange().(*exchange)}
+				one := &replayed{x: *newExchange().(*exchange), header: textproto.MIMEHeader{}}
 				one.x.reused = true
 				q := &LoggedRequest{Method: "GET", Target: "/some/path?a=b", Client: netip.MustParseAddr("192.0.2.1"), Fields: []LoggedField{{key.Origin{Source: key.Header, Name: "X-Api-Key"}, ""}}}
 				for n := rand.IntN(10_000); pb.Next(); n++ {

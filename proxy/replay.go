@@ -443,6 +443,9 @@ func (b *loggedBody) readAll(maxBytes int64) ([]byte, error) {
 
 // build builds a body from fields: a JSON document if there is a JSON field, otherwise a form.
 func (b loggedBody) build(fields []LoggedField) loggedBody {
+	if !slices.ContainsFunc(fields, func(f LoggedField) bool { return f.Origin.Source.IsBody() }) {
+		return b[:0]
+	}
 	form, document := url.Values{}, map[string]any{}
 	for _, f := range fields {
 		switch {

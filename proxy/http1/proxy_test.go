@@ -17,7 +17,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // soon is how long a test waits for what must happen. It is a failure to reach

@@ -3,7 +3,6 @@ package route
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 )
 
@@ -18,6 +17,9 @@ const maxHost = 253 + len(".:65535")
 // Everything else that RFC 3986 allows (escapes, commas, userinfo), and a second port,
 // is refused, because servers parse it in different ways and would see another host.
 func normalizeHost(authority string) (string, error) {
+	if host, ok := plainHost(authority); ok {
+		return host, nil
+	}
 	if len(authority) > maxHost {
 		return "", fmt.Errorf("%w: a host that is too long", ErrTarget)
 	}
@@ -37,10 +39,41 @@ func normalizeHost(authority string) (string, error) {
 	return host, nil
 }
 
+// plainHost is normalizeHost in one pass for what most clients send: a name that is in lower case
+// already, and maybe a port.
+func plainHost(authority string) (host string, ok bool) {
+	if len(authority) > maxHost {
+		return "", false
+	}
+	for i := range len(authority) {
+		c := authority[i]
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+		case i == 0 || authority[i-1] == '.': // an empty label
+			return "", false
+		case c == ':':
+			return authority[:i], isPort(authority[i+1:])
+		case c != '.':
+			return "", false
+		}
+	}
+	return authority, authority != "" && authority[len(authority)-1] != '.'
+}
+
 // isPort reports whether s is a port number or empty, which RFC 3986 allows.
 func isPort(s string) bool {
-	_, err := strconv.ParseUint(s, 10, 16)
-	return s == "" || err == nil && len(s) <= len("65535")
+	if len(s) > len("65535") {
+		return false
+	}
+	port := 0
+	for i := range len(s) {
+		c := s[i]
+		if c < '0' || c > '9' {
+			return false
+		}
+		port = port*10 + int(c-'0')
+	}
+	return port <= 65535
 }
 
 // isName reports whether s is a sequence of labels separated by dots, or an

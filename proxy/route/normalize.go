@@ -55,13 +55,16 @@ func (r *Request) Normalize() (err error) {
 	if len(r.RequestTarget) > maxTarget {
 		return ErrTargetTooLong
 	}
-	if err := r.Target.parse(&r.RawTarget); err != nil {
-		return err
+	plain := r.parsePlain(r.RequestTarget)
+	if !plain || r.Authority == "" {
+		if err := r.Target.parse(&r.RawTarget); err != nil {
+			return err
+		}
 	}
 	if r.Host, err = normalizeHost(r.Authority); err != nil {
 		return err
 	}
-	if r.SentPath == "*" && r.Method == "OPTIONS" {
+	if plain || r.SentPath == "*" && r.Method == "OPTIONS" {
 		r.Path = r.SentPath
 		return nil
 	}
@@ -156,20 +159,23 @@ func hidesDotSegment(path string) bool {
 
 // isNormalized detects the common case without allocating: no escapes, no empty
 // segments, no dot segments.
-func isNormalized(s string) bool {
+func isNormalized(s string) bool { return normalizedLen(s) == len(s) }
+
+// normalizedLen returns the length of the beginning of s that is a normalized path.
+func normalizedLen(s string) int {
 	for i := range len(s) {
 		c := s[i]
 		switch {
 		case 'a' <= c && c <= 'z', c == ';':
 		case c == '/' || c == '.':
 			if i > 0 && s[i-1] == '/' {
-				return false
+				return i
 			}
 		case !needsNoEscape(c):
-			return false
+			return i
 		}
 	}
-	return true
+	return len(s)
 }
 
 // A spelling is a way to write the characters of a path.

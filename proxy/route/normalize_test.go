@@ -147,3 +147,53 @@ func TestNormalize_TakesTargetsApart(t *testing.T) {
 		}
 	}
 }
+
+// Every short host of some characters, beside the rule for all others.
+func TestNormalizeHost_PlainHosts(t *testing.T) {
+	hosts := []string{""}
+	for from := 0; len(hosts[from]) < 6; from++ {
+		for _, c := range "az_.:9" {
+			hosts = append(hosts, hosts[from]+string(c))
+		}
+	}
+	for _, h := range hosts {
+		name, port, _ := strings.Cut(h, ":")
+		got, ok := plainHost(h)
+		if want := isName(name) && isPort(port); ok != want || ok && got != name {
+			t.Errorf("plainHost(%q) = %q, %t; want %q, %t", h, got, ok, name, want)
+		}
+	}
+}
+
+// Every short target of some characters: one pass over it finds what the plain rules find.
+func TestTarget_ParsePlainAgreesWithParse(t *testing.T) {
+	plain := 0
+	targets := []string{""}
+	for from := 0; len(targets[from]) < 5; from++ {
+		for _, c := range []byte("aZ/.;?#%\x00\xc3") {
+			targets = append(targets, targets[from]+string([]byte{c}))
+		}
+	}
+	for _, s := range targets {
+		var one, two Target
+		isPlain := one.parsePlain(s)
+		if isPlain {
+			plain++
+		} else if one != (Target{}) {
+			t.Fatalf("parsePlain(%q) set %+v, but reports false", s, one)
+		}
+		two.Authority = "a"
+		err := two.parse(&RawTarget{RequestTarget: s})
+		path := ""
+		if err == nil {
+			path, err = normalizePath(two.SentPath)
+		}
+		want := err == nil && s[0] == '/' && path == two.SentPath && !strings.Contains(path, "/.")
+		if isPlain != want || isPlain && (one.SentPath != two.SentPath || one.RawQuery != two.RawQuery) {
+			t.Fatalf("parsePlain(%q) = %v with %q and %q; want %v with %q and %q", s, isPlain, one.SentPath, one.RawQuery, want, two.SentPath, two.RawQuery)
+		}
+	}
+	if plain < 1000 {
+		t.Errorf("%d targets are plain; want more", plain)
+	}
+}

@@ -108,6 +108,10 @@ func (r *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 	if len(b.query) == 0 {
 		return true, nil
 	}
+	return r.holdInQuery(b, e)
+}
+
+func (r *Request) holdInQuery(b *branch, e *entry) (bool, error) {
 	if !e.IgnoresForms && r.Message.HasForm() {
 		return false, fmt.Errorf("%w: the query selects the route, and the body is a form, in which some servers "+
 			"look for the parameter too", ErrQuery)
@@ -116,10 +120,8 @@ func (r *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for name := range query {
-		if found := b.names.Confused(nil, name); len(found) > 0 {
-			return false, fmt.Errorf("%w: some servers read another parameter as %s", ErrQuery, found[0])
-		}
+	if err := b.checkConfusable(query); err != nil {
+		return false, err
 	}
 	for _, c := range b.query {
 		values := query[c.name]
@@ -131,4 +133,15 @@ func (r *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// checkConfusable returns ErrQuery if the name of a parameter is confusable with one
+// that the conditions use.
+func (b *branch) checkConfusable(query url.Values) error {
+	for name := range query {
+		if found := b.names.Confused(nil, name); len(found) > 0 {
+			return fmt.Errorf("%w: some servers read another parameter as %s", ErrQuery, found[0])
+		}
+	}
+	return nil
 }

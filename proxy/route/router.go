@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -71,10 +71,15 @@ func (t *Table[R]) match(q *Request) error {
 // find finds the entry of q without the checks against lenient servers.
 func (t *index) find(q *Request) error {
 	q.found = nil
-	for s := range t.candidates(q.Host) {
-		if found, err := s.match(q); found || err != nil {
-			return err
-		}
+	var found bool
+	var err error
+	if len(t.exact)+len(t.wildcard) == 0 {
+		found, err = t.any.match(q)
+	} else {
+		found, err = t.matchHosts(q)
+	}
+	if found || err != nil {
+		return err
 	}
 	if len(t.allowed(q)) > 0 {
 		return ErrMethod
@@ -82,9 +87,20 @@ func (t *index) find(q *Request) error {
 	return ErrNone
 }
 
+// matchHosts calls match for the hostEntries whose host pattern matches, until one
+// finds an entry.
+func (t *index) matchHosts(q *Request) (bool, error) {
+	for s := range t.candidates(q.Host) {
+		if found, err := s.match(q); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
 // candidates yields the hostEntries whose host pattern matches, the most
 // specific first.
-func (t *index) candidates(host string) iter.Seq[*hostEntries] {
+func (t *index) candidates(host string) func(yield func(*hostEntries) bool) {
 	return func(yield func(*hostEntries) bool) {
 		if s := t.exact[host]; s != nil && !yield(s) {
 			return
@@ -256,13 +272,11 @@ func (t *index) hostEntries(host string) *hostEntries {
 // necessary.
 func (h *hostEntries) branch(method string, e *entry) *branch {
 	for _, b := range h.branches {
-		if b.method == method && b.scheme == e.Scheme && slices.Equal(b.headers, e.headers) &&
-			slices.Equal(b.query, e.query) {
+		if b.method == method && b.scheme == e.Scheme && slices.Equal(b.headers, e.headers) && slices.Equal(b.query, e.query) {
 			return b
 		}
 	}
-	b := &branch{method: method, scheme: e.Scheme, headers: e.headers, query: e.query}
-	b.paths.exact = map[string]*entry{}
+	b := &branch{method: method, scheme: e.Scheme, headers: e.headers, query: e.query, paths: paths{exact: map[string]*entry{}}}
 	for _, c := range b.query {
 		b.names = b.names.With(c.name)
 	}
@@ -272,11 +286,12 @@ func (h *hostEntries) branch(method string, e *entry) *branch {
 
 // admits reports whether q could match here with this method.
 func (b *branch) admits(method string, q *Request) bool {
-	if b.method != "" && b.method != method || b.scheme != "" && b.scheme != q.Scheme {
-		return false
-	}
+	return (b.method == "" || b.method == method) && (b.scheme == "" || b.scheme == q.Scheme) && (len(b.headers) == 0 || b.admitsHeader(q.Message))
+}
+
+func (b *branch) admitsHeader(m Message) bool {
 	for _, c := range b.headers {
-		if !c.holds(q.Message.Header(c.name)) {
+		if !c.holds(m.Header(c.name)) {
 			return false
 		}
 	}
@@ -308,6 +323,11 @@ func conditions(written map[string]string, spelling func(string) string) []condi
 	}
 	slices.SortFunc(all, func(a, b condition) int { return cmp.Compare(a.name, b.name) })
 	return all
+}
+
+// headerConditions returns conditions on header fields, with canonical names.
+func headerConditions(written map[string]string) []condition {
+	return conditions(written, http.CanonicalHeaderKey)
 }
 
 // Mismatches describes each condition of a pattern that q does not meet; number is the

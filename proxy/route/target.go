@@ -43,6 +43,24 @@ func parseTarget(s string) (requestTarget, error) {
 	return t, nil
 }
 
+// parsePlain parses what most clients send, in one pass: the origin form with a path that is
+// normalized already. It reports false for anything else, of which it sets nothing.
+func (t *Target) parsePlain(s string) bool {
+	if s == "" || s[0] != '/' {
+		return false
+	}
+	n := normalizedLen(s)
+	if n == len(s) {
+		t.SentPath = s
+		return true
+	}
+	if s[n] != '?' || strings.IndexByte(s[n:], '#') >= 0 {
+		return false
+	}
+	t.SentPath, t.RawQuery = s[:n], s[n+1:]
+	return true
+}
+
 // parse sets the parts of the target. The authority of the absolute form takes
 // precedence over Host (RFC 9112 section 3.2.2). An HTTP/1.0 request may have
 // neither; its host is then the address that the client connected to. Other
@@ -102,6 +120,7 @@ type paths struct {
 type level struct {
 	slashes int
 	groups  map[string]*prefixGroup // by prefix
+	single  *prefixGroup            // if there is only one
 }
 
 // A prefixGroup holds the patterns with the same literal prefix. Most prefixes have one
@@ -171,6 +190,9 @@ func (p *paths) group(plain string) *prefixGroup {
 	if s == nil {
 		s = &prefixGroup{plain: plain}
 		l.groups[plain] = s
+		if l.single = nil; len(l.groups) == 1 {
+			l.single = s
+		}
 	}
 	return s
 }
@@ -185,7 +207,7 @@ func (p *paths) find(q *Request, path string) *entry {
 		}
 	}
 	for i := range p.levels {
-		s := p.levels[i].groups[prefixOf(path, p.levels[i].slashes)]
+		s := p.levels[i].find(path)
 		if s == nil {
 			continue
 		}
@@ -213,6 +235,17 @@ func (r *rests) find(q *Request, rest string) *entry {
 		q.values = append(q.values, q.tree.URLParams.Values...)
 	}
 	return e
+}
+
+// find returns the group whose prefix path has, or nil.
+func (l *level) find(path string) *prefixGroup {
+	if s := l.single; s != nil {
+		if strings.HasPrefix(path, s.plain) {
+			return s
+		}
+		return nil
+	}
+	return l.groups[prefixOf(path, l.slashes)]
 }
 
 // prefixOf returns path up to and including its n-th slash, "" if it has fewer.

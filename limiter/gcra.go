@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The state of a GCRA limit is debt, the permits that are not available again at the time
+// GCRA is a leaky bucket used as a meter. The state of such a limit is debt, the permits that are not available again at the time
 // start, and before, the last time at which it was 0. A debt from a higher limit counts as the
 // capacity, so that no wait is longer than the horizon.
 

@@ -227,6 +227,14 @@ func TestLayout_TermsOfTheFieldLeadToTheirFiles(t *testing.T) {
 		"edit distance": "proxy/config/internal/form/unknown.go", "fencing token": "lock/kinds.go", "garbage collection": "proxy/cluster/sweep.go", "heartbeat": "proxy/cluster/node.go",
 		"JSON Pointer": "proxy/key/json.go", "JSON Web Key Set": "proxy/key/jwks.go", "leader election": "proxy/cluster/leader.go", "normalization": "proxy/key/normalize.go",
 		"readers-writer lock": "lock/kinds.go", "redaction": "proxy/key/mask.go", "Redlock": "lock/multi.go", "secret rotation": "proxy/key/mask.go",
+		"ext_authz": "proxy/decide/handler.go", "auth_request": "proxy/decide/handler.go", "forward auth": "proxy/decide/handler.go",
+		"allowlist": "proxy/config/lists.go", "denylist": "proxy/config/lists.go", "access control list": "proxy/config/lists.go",
+		"Too Many Requests": "proxy/respond/refusal.go", "problem details": "proxy/respond/problem.go", "RateLimit-Policy": "proxy/respond/ratelimit_headers.go",
+		"thundering herd": "proxy/respond/ratelimit_headers.go", "consistent hash": "proxy/upstream/balancer.go", "health check": "proxy/upstream/health_check.go",
+		"connection pool": "proxy/http1/pool.go", "keep-alive": "proxy/http1/conn.go", "request smuggling": "proxy/http1/framing.go", "slowloris": "proxy/http1/server.go",
+		"graceful shutdown": "proxy/frontend/server.go", "PROXY protocol": "proxy/frontend/handshake.go", "rapid reset": "proxy/frontend/reset_tracker.go",
+		"circuit breaker": "limiter/redisstore/breaker.go", "hot key": "limiter/redisstore/refusal_cache.go", "leaky bucket": "limiter/gcra.go",
+		"sliding window": "limiter/sliding_window.go", "preflight": "proxy/preflight.go", "exemplar": "proxy/metrics/histogram.go", "traceparent": "proxy/trace/context.go",
 		"token bucket": "limiter/doc.go", "two-phase commit": "proxy/cluster/push.go", "watchdog": "lock/hold.go", "hop-by-hop": "proxy/http1/hop_by_hop.go",
 	}
 	texts := map[string]string{}

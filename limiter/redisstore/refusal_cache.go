@@ -41,7 +41,7 @@ type refusalCache struct {
 // noticed. A key that is refused all the time causes ten calls a second.
 const redissonRefusalTTL = 100 * time.Millisecond
 
-// A cachedRefusal is the refusal of cost permits of limit. It is immutable.
+// A cachedRefusal is the refusal of cost permits of limit, so that a hot key costs no calls. It is immutable.
 type cachedRefusal struct {
 	limit     *limiter.Limit
 	cost      int64

@@ -35,7 +35,7 @@ func (a Action) Refuses() bool { return a != Bypass }
 // prefixes is the value of match for a list of prefixes.
 const prefixes = "prefix"
 
-// A List is a named list of keys with an action.
+// A List is a named list of keys with an action: an allowlist, a denylist, an access control list (ACL).
 type List struct {
 	Name     string // token-safe
 	Key      *key.Spec

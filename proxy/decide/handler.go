@@ -1,5 +1,6 @@
 // Package decide answers other proxies, the peers, that ask over HTTP about requests which they
-// forward themselves:
+// forward themselves, as auth_request of nginx and forward auth of Traefik and Caddy do. Envoy asks
+// by its rate limit service (envoy.go), not by ext_authz:
 //
 //	GET or POST /decide            in the configured dialect
 //	GET or POST /decide/DIALECT    in another one

@@ -205,7 +205,7 @@ func (s *Server) AnnounceClose() {
 	}
 }
 
-// Drain shuts the server down gracefully. It accepts the connections in the backlog and
+// Drain shuts the server down gracefully (graceful shutdown). It accepts the connections in the backlog and
 // no more. It calls AnnounceClose, closes idle connections, and waits for requests in
 // progress until ctx is done; then it closes the connections that are left and returns
 // an error. WebSockets that are left are closed with status 1001, which is no error. A

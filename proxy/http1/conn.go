@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
-// A conn is one client connection. Its fields belong to the goroutine that serves the
+// A conn is one client connection, kept alive (keep-alive) between requests. Its fields belong to the goroutine that serves the
 // connection, except those that are marked as shared.
 type conn struct {
 	server        *Server

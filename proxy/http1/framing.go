@@ -1,6 +1,7 @@
 package http1
 
-// A FramingKind is the way in which the end of a body is found (RFC 9112 section 6.3).
+// A FramingKind is the way in which the end of a body is found (RFC 9112 section 6.3). Whatever two servers could
+// read differently is refused, which prevents request smuggling.
 type FramingKind uint8
 
 // The kinds of framing.

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
-// A Pool holds the idle connections to one endpoint. It reuses the most recently used
+// A Pool is a connection pool: it holds the idle connections to one endpoint. It reuses the most recently used
 // connection first, so that connections that are not needed reach their idle timeout.
 // It never holds a connection with an incomplete exchange, or one that is known to have
 // unread bytes.

@@ -195,7 +195,7 @@ func (l Limits) forResponses() Limits {
 	return l
 }
 
-// Timeouts bound waiting for a client. A field that is 0 means no timeout.
+// Timeouts bound waiting for a client, also for one that sends slowly on purpose (slowloris). A field that is 0 means no timeout.
 type Timeouts struct {
 	Header time.Duration // for a whole head, from its first byte or from the start of the connection; default Idle
 	Body   time.Duration // between reads of a body; a body that takes longer in total must also reach minBodyRate

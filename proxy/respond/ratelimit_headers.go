@@ -295,7 +295,7 @@ const (
 	maxJitter = 30 * time.Second
 )
 
-// Jitter returns the extension of a wait; luck returns a random number in [0, 1). It is in whole
+// Jitter returns the extension of a wait, against a thundering herd of retries; luck returns a random number in [0, 1). It is in whole
 // seconds like Retry-After, so that rounding up adds nothing. A wait shorter than 10 s is not extended.
 func Jitter(wait time.Duration, luck func() float64) time.Duration {
 	most := min(time.Duration(jitterShare*float64(wait)), maxJitter)

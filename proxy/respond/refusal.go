@@ -10,7 +10,7 @@ import (
 )
 
 // A Reject describes the refusals of a route. The zero Reject is a problem
-// document with status 429 and a default detail. In Detail, Body and the values
+// document with status 429 (Too Many Requests) and a default detail. In Detail, Body and the values
 // of Fields {retry_after} is replaced by the seconds of Retry-After, {limit} by
 // the first exposed policy that refused ("" if there is none), {request_id} by
 // the id of the request, and {status} by the status. {origin} in the value of a

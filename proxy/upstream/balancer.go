@@ -162,7 +162,7 @@ func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
 	return kept
 }
 
-// rendezvous selects by rendezvous hashing (highest random weight): each candidate gets
+// rendezvous selects by rendezvous hashing (highest random weight), a consistent hash: each candidate gets
 // a score from its name and hashBy, and the highest score wins. If a target is removed,
 // only its own requests move, in proportion to the weights. The score is that of
 // Schindelhauer and Schomaker, weight/-ln(u) with u uniformly distributed between 0 and

@@ -173,12 +173,12 @@ func (l *Limit) Capacity() int64 {
 // Horizon returns how long after its last permit a key certainly has no state left. No
 // claim has to wait longer, unless the key is banned.
 func (l *Limit) Horizon() time.Duration {
-	switch l.Algorithm {
-	case SlidingWindow:
+	switch a := l.Algorithm.traits(); {
+	case a.isNumbered: // two windows count
 		return l.horizonSlidingWindow()
-	case GCRA:
-		return l.horizonGCRA()
-	case Conversion:
+	case a.hasBurst:
+		return l.horizonBurst()
+	case a.hasBuckets:
 		return l.horizonConversion()
 	}
 	return l.Rate.Window
@@ -188,26 +188,24 @@ func windowMillis(l *Limit) int64 { return l.Rate.Window.Milliseconds() }
 
 // checkAlgorithm checks the fields that depend on the algorithm. The rate must be valid.
 func (l *Limit) checkAlgorithm() error {
-	switch a := l.Algorithm; {
-	case a >= NumAlgorithms:
-		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, a)
-	case l.Burst != 0 && !a.HasBurst():
+	switch a := l.Algorithm.traits(); {
+	case l.Algorithm >= NumAlgorithms:
+		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, l.Algorithm)
+	case l.Burst != 0 && !a.hasBurst:
 		return fmt.Errorf("%w: %s has a burst; only gcra uses one", ErrInvalidLimit, l.Name)
-	case len(l.Steps) > 0 && !a.HasSteps():
+	case len(l.Steps) > 0 && !a.hasSteps:
 		return fmt.Errorf("%w: %s has steps; only cooldown uses them", ErrInvalidLimit, l.Name)
-	case l.Conversion != 0 && !a.HasConversion():
+	case l.Conversion != 0 && !a.hasBuckets:
 		return fmt.Errorf("%w: %s has a conversion; only the algorithm conversion uses one", ErrInvalidLimit, l.Name)
-	}
-	switch l.Algorithm {
-	case GCRA:
-		return l.checkGCRA()
-	case Concurrent:
+	case a.hasBurst:
+		return l.checkBurst()
+	case a.hasLeases:
 		return l.checkConcurrent()
-	case Distinct:
+	case a.hasValues:
 		return l.checkDistinct()
-	case Cooldown:
+	case a.hasSteps:
 		return l.checkCooldown()
-	case Conversion:
+	case a.hasBuckets:
 		return l.checkConversion()
 	}
 	return nil

@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -46,4 +47,28 @@ func TestAlgorithm_Traits(t *testing.T) {
 	if _, err := limiter.ParseAlgorithm(""); err == nil {
 		t.Error("an empty name is parsed")
 	}
+}
+
+// Whoever adds an algorithm is told where it must be named: in the error for an unknown one, and in the tables of the
+// package's document and of README.md.
+func TestAlgorithm_IsNamedInEachTable(t *testing.T) {
+	_, err := limiter.ParseAlgorithm("leaky")
+	document, readme := mustRead(t, "doc.go"), strings.ToLower(mustRead(t, "README.md"))
+	for a := range limiter.NumAlgorithms {
+		if name := a.String(); !strings.Contains(err.Error(), name) || !strings.Contains(document, "//\t"+name+" ") {
+			t.Errorf("%s is not in the error %v, or not in the table of doc.go", name, err)
+		}
+		if row := "\n| `" + strings.ReplaceAll(a.String(), "_", "") + "` |"; !strings.Contains(readme, row) {
+			t.Errorf("README.md has no row of %s", a)
+		}
+	}
+}
+
+func mustRead(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

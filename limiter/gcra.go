@@ -12,8 +12,8 @@ import (
 // start, and before, the last time at which it was 0. A debt from a higher limit counts as the
 // capacity, so that no wait is longer than the horizon.
 
-// checkGCRA checks the burst.
-func (l *Limit) checkGCRA() error {
+// checkBurst checks the burst.
+func (l *Limit) checkBurst() error {
 	switch {
 	case l.Burst < 0 || l.Burst > MaxCount:
 		return fmt.Errorf("%w: %s has a burst of %d; it is 1 to %d", ErrInvalidLimit, l.Name, l.Burst, int64(MaxCount))
@@ -23,15 +23,15 @@ func (l *Limit) checkGCRA() error {
 	return nil
 }
 
-// horizonGCRA returns the time in which all permits become available.
-func (l *Limit) horizonGCRA() time.Duration {
+// horizonBurst returns the time in which all permits become available.
+func (l *Limit) horizonBurst() time.Duration {
 	ms := math.Ceil(float64(l.Capacity()) * float64(l.Rate.Window.Milliseconds()) / float64(l.Rate.Count))
 	return time.Duration(ms) * time.Millisecond
 }
 
 // advanceGCRA removes expired marks.
 func (s *keyState) advanceGCRA(now int64, l *Limit) {
-	s.permitLog.advance(now, l.horizonGCRA().Milliseconds())
+	s.permitLog.advance(now, l.horizonBurst().Milliseconds())
 	s.start = min(s.start, now)
 }
 
@@ -66,7 +66,7 @@ func (s *keyState) takeGCRA(now int64, l *Limit, cost int64) {
 // taken: permits that were taken last become available last.
 func (s *keyState) refundGCRA(now int64, p Permit, c *Claim) int64 {
 	owed := s.debtAt(now, c.Limit)
-	if owed == 0 || p.At.UnixMilli() < s.before || !s.holds(now, c.Limit.horizonGCRA().Milliseconds(), p) {
+	if owed == 0 || p.At.UnixMilli() < s.before || !s.holds(now, c.Limit.horizonBurst().Milliseconds(), p) {
 		return 0
 	}
 	s.debt, s.start = max(0, owed-float64(c.Cost)), now

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -208,6 +209,19 @@ func TestReset_WarnsOfARouteForAllMethods(t *testing.T) {
 		c := mustParse(t, strings.Replace(file, " METHODS", methods, 1))
 		if len(c.Warnings) != want || want == 1 && !strings.Contains(c.Warnings[0].String(), "limits[0].reset_on.route: route verify has no methods") {
 			t.Errorf("with%s: warns %v; want %d", methods, c.Warnings, want)
+		}
+	}
+}
+
+// An algorithm that no field of its own says is one of the field algorithm.
+func TestAlgorithm_CanBeWritten(t *testing.T) {
+	for a := range limiter.NumAlgorithms {
+		if a.HasLeases() || a.HasValues() || a.HasSteps() || a.HasConversion() {
+			continue
+		}
+		c := mustParse(t, "routes: [{name: r, match: {path: /}, upstream: echo, limits: [{key: client_ip, rate: 100/1m, algorithm: "+a.String()+"}]}]")
+		if got := c.Routes[0].Limits[0].Algorithm; got != a {
+			t.Errorf("%s is read as %s", a, got)
 		}
 	}
 }

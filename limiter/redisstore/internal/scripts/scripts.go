@@ -29,31 +29,33 @@ type Source struct {
 // A family is what algorithms have in common that differ in nothing but their number.
 type family struct {
 	algorithms []limiter.Algorithm
-	isPacked   bool
 	files      string // of the algorithm
 	general    string // what general scripts need besides
 }
 
-func families() []family {
+// families returns all families: first the counters, each of which is the file with its name.
+func families() (all []family) {
 	one := func(a limiter.Algorithm) []limiter.Algorithm { return []limiter.Algorithm{a} }
-	const log, counter = "general/packed_algorithm", "general/counter general/packed_algorithm"
-	return []family{
-		{one(limiter.FixedWindow), true, "algorithm/fixed_window", counter},
-		{one(limiter.SlidingWindow), true, "algorithm/sliding_window", counter},
-		{one(limiter.GCRA), true, "algorithm/gcra", counter},
-		{one(limiter.SlidingLog), true, "algorithm/log algorithm/log_entries algorithm/sliding_log", log},
-		{one(limiter.Conversion), true, "algorithm/conversion algorithm/conversion_buckets", log},
-		{one(limiter.Cooldown), true, "algorithm/log algorithm/log_entries algorithm/cooldown", log},
+	for a := range limiter.NumAlgorithms {
+		if a.IsPacked() && !a.HasLog() {
+			all = append(all, family{one(a), "algorithm/" + a.String(), "general/counter general/packed_algorithm"})
+		}
+	}
+	const log = "general/packed_algorithm"
+	return append(all, []family{
+		{one(limiter.SlidingLog), "algorithm/log algorithm/log_entries algorithm/sliding_log", log},
+		{one(limiter.Conversion), "algorithm/conversion algorithm/conversion_buckets", log},
+		{one(limiter.Cooldown), "algorithm/log algorithm/log_entries algorithm/cooldown", log},
 		{
-			[]limiter.Algorithm{limiter.TokenBucket, limiter.Concurrent}, false, "algorithm/token_bucket",
+			[]limiter.Algorithm{limiter.TokenBucket, limiter.Concurrent}, "algorithm/token_bucket",
 			"general/set general/bucket_read general/bucket_wait general/bucket_write general/bucket_refund",
 		},
-		{
-			one(limiter.Distinct), false, "algorithm/distinct_uses algorithm/distinct",
-			"general/set algorithm/distinct_uses general/distinct",
-		},
-	}
+		{one(limiter.Distinct), "algorithm/distinct_uses algorithm/distinct", "general/set algorithm/distinct_uses general/distinct"},
+	}...)
 }
+
+// isPacked reports whether the algorithms of f have packed strings.
+func (f family) isPacked() bool { return f.algorithms[0].IsPacked() }
 
 // Text returns a script by its name: one or many, which decide requests of one algorithm, as lua/one.lua and
 // lua/many.lua say; or a file of lua/command, for all algorithms that have a bit; or redisson/FILE for limiters of
@@ -93,7 +95,7 @@ func (s Source) fast(name string, algorithms uint16) string {
 		}
 	}
 	more := "struct "
-	if !f.isPacked {
+	if !f.isPacked() {
 		more, files = "limit_set ", name+"_set"
 	}
 	text := s.read("prelude limit " + more + f.files + " " + files)
@@ -116,7 +118,7 @@ func (s Source) general(algorithms uint16) string {
 			defined += fmt.Sprintf("algorithms[%d] = functions\n", a)
 		}
 		text += "if" + strings.TrimPrefix(asked, " or") + " then\n"
-		if f.isPacked { // the others read keys in another way
+		if f.isPacked() { // the others read keys in another way
 			text += s.read("struct " + f.files)
 		}
 		text += s.read(f.general) + defined + "end\n"

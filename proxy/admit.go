@@ -33,27 +33,44 @@ type admitter struct {
 	// announcer notifies other nodes of changes; nil if there are no other nodes.
 	announcer  announcer
 	waitQueue  *limiter.WaitQueue // waits for permits of store
-	metrics    *proxyMetrics
+	metrics    *limitMetrics
 	nearLimits *nearLimits
 
-	held     heldLeases
-	late     sync.WaitGroup // decisions that nobody waits for any more; see takeInTime
-	deferred deferredChanges
-	settling atomic.Int64 // requests that are being settled after their responses
+	held heldLeases
+	late sync.WaitGroup // decisions that nobody waits for any more; see takeInTime
 }
 
-func newAdmitter(o Options, m *proxyMetrics) *admitter {
-	a := &admitter{store: o.Store, fallback: newFallback(o.Store, o.Nodes), metrics: m, nearLimits: newNearLimits()}
-	a.denier, _ = o.Store.(localDenier)
-	a.announcer, _ = o.Store.(announcer)
+// newAdmitter returns an admitter by a store of the given configuration, which so many nodes share.
+func newAdmitter(c *config.Config, store limiter.AdminStore, nodes func() int, m *limitMetrics) *admitter {
+	a := &admitter{store: store, fallback: newFallback(store, nodes), metrics: m, nearLimits: newNearLimits()}
+	a.denier, _ = store.(localDenier)
+	a.announcer, _ = store.(announcer)
 	if a.fallback.store != nil {
-		a.store = mirrored{o.Store, a.fallback}
+		a.store = mirrored{store, a.fallback}
 	}
-	if a.shared = o.Config.Store == config.StoreRedis; a.shared {
-		a.timeout = o.Config.Redis.Timeout
+	if a.shared = c.Store == config.StoreRedis; a.shared {
+		a.timeout = c.Redis.Timeout
 	}
-	a.waitQueue = limiter.NewWaitQueue(o.Store, cmp.Or(a.timeout, settleTimeout)) // refunds by the queue are not recorded elsewhere
+	a.waitQueue = limiter.NewWaitQueue(store, cmp.Or(a.timeout, settleTimeout)) // refunds by the queue are not recorded elsewhere
 	return a
+}
+
+// memory returns the counts in this process: those of the store if it is in memory, otherwise of the fallback.
+func (a *admitter) memory() interface {
+	Keys() (keys int, bytes int64)
+} {
+	if m, is := a.store.(interface {
+		Keys() (keys int, bytes int64)
+	}); is {
+		return m
+	}
+	return a.fallback.local
+}
+
+// close refunds the permits of held leases, and waits for late decisions.
+func (a *admitter) close() {
+	a.held.close()
+	a.late.Wait()
 }
 
 // admit takes all claims of q in one step. It returns errRefused if a limit refused them, and
@@ -347,93 +364,62 @@ func (a *admitter) sharedStore() limiter.AdminStore {
 	return a.store
 }
 
-// An admission is the part of a request that concerns the limits of its route: the claims and the
-// decision about them. The stages that call a store take an admission instead of the exchange,
-// except early and new keys.
-type admission struct {
-	admitter *admitter // set by serve
-	route    *route    // set by match
-	keyNamer keyNamer  // set by extract; names keys in the log and in events
-	stripe   int       // where the request is counted; set by serve
-	isShared bool      // it decides for several descriptors, which count what was sent by themselves
-	due      time.Time // when the decision must have been made; zero if the store's timeout alone bounds it
+// An effort says whether a shared store may be called.
+type effort int
 
-	// Written by extract.
-	exempt       bool            // no limit applies to the request
-	claims       claimSet        // claims on limits in enforce mode
-	shadows      claimSet        // claims on limits in shadow mode
-	shadowErrors []*limit        // limits in shadow mode for which the request has no valid claim
-	keepsPermits bool            // no outcome refunds its permits; see keepsPermits
-	bothSecrets  bool            // each claim is made twice, under the current and the previous secret
-	source       uint32          // identifies the client's network where memory for keys is shared; see limiter.Claim
-	firstUse     []limiter.Claim // set by idempotency: the claim on the first use of the idempotency key; empty without a key
-	solver       solver          // set by extract: finds the tokens of challenges
+const (
+	askStore   effort = iota
+	askLocally        // only its local cache of refusals is asked
+)
 
-	// Written by admit.
-	decision       limiter.Decision
-	decided        bool              // decision is valid for claims
-	fallback       string            // the policy that decided while the store was unreachable
-	isRepeat       bool              // the request repeats one that was counted
-	waited         bool              // the request waited for a permit
-	waitTime       time.Duration     // how long it waited
-	banned         bool              // this refusal started a ban
-	asked          claimSet          // all claims that are taken in one step, if there are others than claims; see ask
-	shadowOutcomes []limiter.Outcome // of shadows, if the call that allowed the request has decided them
-	shadowRefusals []refusal         // what limits in shadow mode would have refused
-	steps          *stepsUp          // nil unless limits with step_up have refused the request; see stepUp
-	shadowNotes    []shadowNote      // what is noted of those for which permits would be returned
-	sends          []limiter.Claim   // what counts the request once it has ended, see countSends
-	ofShare        sharePermit       // what was taken of this node's share besides; see takeWithinShare
-	takenPermits   []takenPermit     // the permits that were taken, with their stores
-
-	settled settlement // set by settle: what is refunded
-	err     error      // the error for the log
-}
-
-// A keyNamer returns how the log names the key of a claim: the beginning of its hash and, for a
-// sensitive key, its masked value.
-type keyNamer interface {
-	logKey(k limiter.Key) (hash, masked string)
-}
-
-// reset makes a the admission of no request, with the memory that it names. A composite literal with
-// this memory would be made on the stack and copied.
-func (a *admission) reset() {
-	claims, shadows, asked, errs := a.claims[:0], a.shadows[:0], a.asked[:0], a.shadowErrors[:0]
-	outcomes, beside := a.decision.Outcomes[:0], a.shadowOutcomes[:0]
-	refusals, notes, sends, taken := a.shadowRefusals[:0], a.shadowNotes[:0], a.sends[:0], a.takenPermits[:0]
-	pending, started := a.settled.pending[:0], a.settled.started[:0]
-	*a = admission{}
-	a.claims, a.shadows, a.asked, a.shadowErrors = claims, shadows, asked, errs
-	a.decision.Outcomes, a.shadowOutcomes = outcomes, beside
-	a.shadowRefusals, a.shadowNotes, a.sends, a.takenPermits = refusals, notes, sends, taken
-	a.settled.pending, a.settled.started = pending, started
-}
-
-// isRefused reports whether the limits have refused the request: the stage that decided has returned
-// errRefused.
-func (a *admission) isRefused() bool { return a.decided && !a.decision.Allowed }
-
-// firstRefused returns the index of the first claim that a limit refused.
-func (a *admission) firstRefused() (i int, found bool) {
-	if a.decision.Allowed {
-		return -1, false
+// refuseEarly returns errRefused if the claims of q would be refused now. Nothing is taken.
+func (a *admitter) refuseEarly(client context.Context, q *admission, e effort) error {
+	if len(q.claims) == 0 || a.fallback.decider(q) == decideByShare || !a.refusesNow(client, q, e) {
+		return nil
 	}
-	for i := range a.decision.Outcomes {
-		if !a.decision.Outcomes[i].Allowed {
-			return i, true
+	a.fallback.record(q)
+	q.mergePrevious()
+	a.metrics.countDecisions(q.stripe, q.claims, q.decision.Outcomes)
+	q.decided = true
+	ctx, cancel := a.withTimeout(client)
+	defer cancel()
+	return a.refuse(ctx, q, a.store)
+}
+
+// refusesNow reports whether the claims of q would be refused now. If so, it fills the decision of q.
+func (a *admitter) refusesNow(client context.Context, q *admission, e effort) bool {
+	if a.denier != nil && a.denier.Denied(q.claims, &q.decision) {
+		return true
+	}
+	if a.shared && e == askLocally {
+		return false
+	}
+	ctx, cancel := a.withTimeout(client)
+	defer cancel()
+	err := a.store.Peek(ctx, q.claims, &q.decision)
+	return err == nil && !q.decision.Allowed
+}
+
+// check decides about q, of a descriptor that takes nothing. While the store is unreachable, limits that do not deny allow it.
+func (a *admitter) check(ctx context.Context, q *admission) error {
+	if len(q.claims) == 0 {
+		return nil
+	}
+	ctx, cancel := a.withTimeoutForAll(ctx, q)
+	defer cancel()
+	if q.err = a.store.Peek(ctx, q.claims, &q.decision); q.err != nil {
+		q.decision.Outcomes = q.decision.Outcomes[:0]
+		if q.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
+			q.fallback = string(config.Deny)
+			return errUndecided
 		}
+		return nil
 	}
-	return -1, false
-}
-
-// fail records an error for the log. It is joined with earlier errors.
-func (a *admission) fail(err error) {
-	switch {
-	case err == nil:
-	case a.err == nil:
-		a.err = err
-	default:
-		a.err = errors.Join(a.err, err)
+	q.decided = true
+	q.mergePrevious()
+	if !q.decision.Allowed {
+		q.shortenRetry()
+		return errRefused
 	}
+	return nil
 }

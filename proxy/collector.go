@@ -32,12 +32,7 @@ func (m *proxyMetrics) registerHealth(r prometheus.Registerer, p *Proxy) {
 // registerMemory registers the metrics of the keys counted in this process: by the store if it is in
 // memory, otherwise by the local fallback.
 func (m *proxyMetrics) registerMemory(r prometheus.Registerer, a *admitter) {
-	counts, here := a.store.(interface {
-		Keys() (keys int, bytes int64)
-	})
-	if !here {
-		counts = a.fallback.local
-	}
+	counts := a.memory()
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
 	}

@@ -7,15 +7,16 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
+	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
 // A Question is a request that another proxy, the peer, has received, and about which it asks before it
@@ -129,14 +130,14 @@ func (x *exchange) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	x.response.status, x.outcome, x.keepsPermits = respond.ClientGone.Status(), forwardOutcome{known: true, refund: true}, false
-	x.admitter.settle(ctx, &x.admission, &x.outcome)
+	x.admitter.settle(ctx, &x.admission, x.settledOutcome())
 }
 
 // allow completes the answer about an allowed request.
 func (p *Proxy) allow(x *exchange, a *Answer) {
 	a.Response = x.allowedResponse()
 	a.Upstream = x.upstreamFields()
-	a.Pending = x.pending(p.shared.pseudonym)
+	a.Pending = x.pending(p.shared.pseudonym, x.extracted.keys)
 	x.outcome.known = true
 }
 
@@ -176,30 +177,6 @@ func (x *exchange) status() DescriptorStatus {
 		}
 	}
 	return s
-}
-
-// check decides about x, a descriptor that takes nothing. While the store is unreachable, limits that do not deny allow it.
-func (a *admitter) check(ctx context.Context, x *exchange) error {
-	if len(x.claims) == 0 {
-		return nil
-	}
-	ctx, cancel := a.withTimeoutForAll(ctx, &x.admission)
-	defer cancel()
-	if x.err = a.store.Peek(ctx, x.claims, &x.decision); x.err != nil {
-		x.decision.Outcomes = x.decision.Outcomes[:0]
-		if x.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
-			x.fallback = string(config.Deny)
-			return errUndecided
-		}
-		return nil
-	}
-	x.decided = true
-	x.mergePrevious()
-	if !x.decision.Allowed {
-		x.shortenRetry()
-		return errRefused
-	}
-	return nil
 }
 
 // checkNumber returns an error if there are more claims than one decision may have, and logs it.
@@ -278,4 +255,80 @@ func (q *questionBody) readAll(maxBytes int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
 	}
 	return read, nil
+}
+
+var (
+	// ErrSettled reports that the outcome of a request was reported before.
+	ErrSettled = errors.New("the outcome of this request is known already")
+	// ErrNotPending reports that Settle was called with something else than a Pending, or that the
+	// configuration has no such route any more.
+	ErrNotPending = errors.New("no outcome of this request is expected")
+)
+
+// An OutcomeReport is what a peer, or the application behind it, reports about a request that Decide allowed.
+type OutcomeReport struct {
+	Pending []byte        // of the Answer
+	Status  int           // the status of the response
+	Refund  bool          // the permits are refunded, whatever the status; it may be 0
+	Cost    int64         // what the request has cost after all, or 0; then the status may be 0
+	Less    int64         // how much less than Decide took for it, or 0; then the status may be 0
+	Valid   time.Duration // the time for which the caller accepts reports of a request; whole milliseconds
+}
+
+// Settle does what the status of a response does: it refunds by refund_on and count, resets cooldowns,
+// returns permits by return_on, and releases concurrent permits. Any node of a cluster can do so, once
+// for each Pending: the store remembers that for r.Valid. Other errors than ErrSettled and ErrNotPending
+// wrap limiter.ErrUnavailable; then r may be repeated.
+//
+// With r.Refund the request did not happen: all its permits are refunded, and nothing else is done. With r.Cost or r.Less
+// each of its limits that counts requests gets back what is too much, or gives what is missing as far as it has it; of
+// what takes a price all is refunded with r.Less. Concurrent permits are released.
+func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
+	x := p.exchanges.Get().(*exchange)
+	p.enter(x)
+	defer func() {
+		x.generation.release(x.enteredBy)
+		x.reset()
+		p.exchanges.Put(x)
+	}()
+	if !x.restorePending(r.Pending, p.shared.pseudonym) {
+		return ErrNotPending
+	}
+	once := &limiter.Limit{Name: "decide.outcome:once", Rate: limiter.Rate{Count: 1, Window: r.Valid}}
+	first := []limiter.Claim{{Limit: once, Key: limiter.KeyOf("outcome", string(r.Pending)), Cost: 1}}
+	var d limiter.Decision
+	store := p.admitter.sharedStore()
+	if err := store.Take(ctx, first, &d); err != nil {
+		return err
+	}
+	if !d.Allowed {
+		return ErrSettled
+	}
+	if r.Cost > 0 || r.Less > 0 {
+		return p.admitter.settleCost(ctx, &x.admission, correction{r.Cost, r.Less}, func() error { return store.Refund(context.WithoutCancel(ctx), first, d.Permit) })
+	}
+	x.outcome = forwardOutcome{known: true, refund: r.Refund, result: upstream.Result{Target: "peer", Status: r.Status}}
+	if !r.Refund {
+		x.settleHead(r.Status)
+	}
+	p.admitter.settle(ctx, &x.admission, x.settledOutcome())
+	p.admitter.countSends(x.sends)
+	if x.err != nil { // what was refunded is not refunded again
+		return errors.Join(limiter.ErrUnavailable, x.err, store.Refund(context.WithoutCancel(ctx), first, d.Permit))
+	}
+	return nil
+}
+
+// restorePending sets what settling a request needs. It reports false if b is not of a route of this generation.
+func (x *exchange) restorePending(b []byte, node string) bool {
+	keys, restored := x.restore(b, node, func(name string) *limitRoute {
+		i := slices.IndexFunc(x.generation.routes, func(r *route) bool { return r.Name == name })
+		if i < 0 {
+			return nil
+		}
+		x.setRoute(x.generation.routes[i])
+		return &x.route.limitRoute
+	})
+	x.extracted.keys = append(x.extracted.keys, keys...)
+	return restored
 }

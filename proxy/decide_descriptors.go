@@ -86,7 +86,7 @@ func (c *call) check(ctx context.Context) (err error) {
 		if x == nil || !c.isCheck(i) {
 			continue
 		}
-		if failed := c.proxy.admitter.check(ctx, x); failed != nil {
+		if failed := c.proxy.admitter.check(ctx, &x.admission); failed != nil {
 			if err = cmp.Or(err, failed); !x.decided {
 				c.failed = x
 			}
@@ -102,7 +102,8 @@ func (c *call) begin(g *generation, r *route, d *AskedDescriptor) *exchange {
 	x.stripe = c.proxy.shared.stripes.Own()
 	x.enteredBy = x.stripe
 	g.users.Add(x.stripe, 1)
-	x.generation, x.admitter, x.route, x.due = g, c.proxy.admitter, r, c.question.Deadline
+	x.generation, x.admitter, x.due = g, c.proxy.admitter, c.question.Deadline
+	x.setRoute(r)
 	x.in.listener, x.in.scheme, x.in.header, x.in.descriptor = c.question.Listener, "http", noFields{}, d.Descriptor
 	x.in.rate = d.Rate
 	x.request.Method, x.request.Host, x.request.Proto = c.question.Method, c.question.Domain, "HTTP/2.0"
@@ -150,7 +151,7 @@ func (x *exchange) wouldRefuse(from *claimSet, of *limit) {
 // claim, with the cost of both.
 func (c *call) add(g *generation, x *exchange) error {
 	if c.all == nil {
-		c.all = c.begin(g, &route{Route: x.route.Route, reads: x.route.reads}, &AskedDescriptor{})
+		c.all = c.begin(g, &route{limitRoute: limitRoute{Route: x.route.Route}, reads: x.route.reads}, &AskedDescriptor{})
 		c.all.keyNamer, c.all.isShared = c, true
 	}
 	all := c.all
@@ -274,7 +275,7 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 		if a.Allowed {
 			x.outcome.known = true
 			a.Upstream = append(a.Upstream, x.upstreamFields()...)
-			if pending := x.pending(c.proxy.shared.pseudonym); pending != nil && !c.isCheck(i) {
+			if pending := x.pending(c.proxy.shared.pseudonym, x.extracted.keys); pending != nil && !c.isCheck(i) {
 				a.Pendings = append(a.Pendings, pending)
 			}
 		}

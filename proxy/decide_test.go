@@ -243,7 +243,7 @@ func FuzzPending(f *testing.F) {
 		p := newProxy(t, decideYAML)
 		x := newExchange().(*exchange)
 		x.generation, x.admitter = p.current.Load(), p.admitter
-		x.restore(b, "")
+		x.restorePending(b, "")
 	})
 }
 

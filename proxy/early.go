@@ -17,12 +17,6 @@ import (
 // refuse a request before its body is read.
 const longBody = 4 << 10
 
-// A localDenier is a store that can refuse some claims without I/O, from a local cache of refusals.
-// See redisstore.Store.
-type localDenier interface {
-	Denied(claims []limiter.Claim, d *limiter.Decision) bool
-}
-
 // early refuses a request before its body is read, if a limit whose key is not in the body would
 // refuse it anyway. A client that is over a limit by address then sends no body in vain, and uses
 // no memory. Nothing is taken: admit decides about all limits at once.
@@ -37,15 +31,12 @@ func (p *Proxy) early(ctx context.Context, x *exchange) error {
 	if err := x.generation.claimEarly(x); err != nil {
 		return err
 	}
-	a := p.admitter
-	if len(x.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.refusesEarly(ctx, x) {
-		a.fallback.record(&x.admission)
-		x.mergePrevious()
-		a.metrics.countDecisions(x.stripe, x.claims, x.decision.Outcomes)
-		x.decided = true
-		ctx, cancel := a.withTimeout(ctx)
-		defer cancel()
-		return a.refuse(ctx, &x.admission, a.store)
+	effort := askStore
+	if x.in.length >= 0 && x.in.length < longBody {
+		effort = askLocally
+	}
+	if err := p.admitter.refuseEarly(ctx, &x.admission, effort); err != nil {
+		return err
 	}
 	x.claims, x.bothSecrets = x.claims[:0], false // extract adds the claims again; the keys are kept
 	return nil
@@ -74,20 +65,6 @@ func (x *exchange) hasEarlyLimits() bool {
 		return false
 	}
 	return r.Idempotency == nil || len(x.Header(r.Idempotency.Header)) == 0
-}
-
-// refusesEarly reports whether the claims of x would be refused now. If so, it fills the decision of x.
-func (a *admitter) refusesEarly(client context.Context, x *exchange) bool {
-	if a.denier != nil && a.denier.Denied(x.claims, &x.decision) {
-		return true
-	}
-	if a.shared && x.in.length >= 0 && x.in.length < longBody {
-		return false
-	}
-	ctx, cancel := a.withTimeout(client)
-	defer cancel()
-	err := a.store.Peek(ctx, x.claims, &x.decision)
-	return err == nil && !x.decision.Allowed
 }
 
 // findEarlyLimits sets the limits that can be evaluated before a body is read. There are none if no key is
@@ -185,25 +162,6 @@ const maxIdempotencyKey = 255
 
 // errIdempotencyKey reports that the idempotency key of a request is not valid.
 var errIdempotencyKey = errors.New("idempotency key not acceptable")
-
-// An idempotency lets a client repeat a request whose response it did not receive: repeats of a
-// counted request are not counted. The number of free repeats is limited, because an upstream that
-// ignores the key repeats its work each time. Both limits are kept in the store of the route's
-// limits.
-type idempotency struct {
-	*config.Idempotency
-	firstUse, repeats limiter.Limit
-}
-
-func newIdempotency(route string, c *config.Idempotency) *idempotency {
-	if c == nil {
-		return nil
-	}
-	limit := func(name string, count int64) limiter.Limit {
-		return limiter.Limit{Name: route + ".idempotency:" + name, Rate: limiter.Rate{Count: count, Window: c.Life}}
-	}
-	return &idempotency{Idempotency: c, firstUse: limit("once", 1), repeats: limit("repeats", c.Repeats)}
-}
 
 // idempotency makes the claims that recognize repeats of the request: requests with the same
 // idempotency key, method, target, body and Authorization, and the same keys of limits: upstreams

@@ -35,6 +35,7 @@ type exchange struct {
 	in              inbound         // downstream: the received request
 	request         routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
 	client          client          // address: the client
+	route           *route          // match: the route, set by setRoute
 	list            *config.List    // lists: the list that refused the request or let it bypass limits
 	extracted       extracted       // extract: the keys, and the data from which they are read
 	newKeys         string          // new keys: the result for too many of them; empty if there were not
@@ -98,7 +99,7 @@ func (x *exchange) reset() {
 	x.generation, x.enteredBy, x.id, x.idGiven, x.began, x.duration = nil, 0, "", false, time.Time{}, 0
 	x.in = inbound{notPlain: x.in.notPlain[:0]}
 	x.request.Reset()
-	x.client, x.list = client{}, nil
+	x.client, x.route, x.list = client{}, nil, nil
 	x.extracted.reset()
 	x.newKeys = ""
 	x.admission.reset()
@@ -107,6 +108,9 @@ func (x *exchange) reset() {
 	x.rateLimitFields.reset()
 	x.response, x.trace = clientResponse{}, nil
 }
+
+// setRoute sets the route of x.
+func (x *exchange) setRoute(r *route) { x.route, x.admission.route = r, &r.limitRoute }
 
 func newExchange() any {
 	x := &exchange{in: inbound{header: noFields{}}}

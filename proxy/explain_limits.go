@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -229,12 +228,4 @@ func permits(w *window) string {
 		return "limit of the descriptor per " + limiter.WindowName(w.Rate.Window)
 	}
 	return RateText(w.of.Limit, w.Rate)
-}
-
-// longestWindow returns the longest window of rates.
-func longestWindow(rates []limiter.Rate) (window time.Duration) {
-	for _, r := range rates {
-		window = max(window, r.Window)
-	}
-	return window
 }

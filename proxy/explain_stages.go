@@ -103,16 +103,6 @@ func (e *explainer) peek() error {
 	return errRefused
 }
 
-// canWait reports whether each limit that refuses lets requests wait for as long as necessary.
-func (a *admission) canWait() bool {
-	for i, o := range a.decision.Outcomes {
-		if !o.Allowed && o.Wait > a.claims.window(i).of.Wait {
-			return false
-		}
-	}
-	return true
-}
-
 // exemptReason returns why no limit in enforce mode applies to x.
 func (x *exchange) exemptReason() string {
 	switch {

@@ -17,12 +17,6 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
-// errCost reports that the cost of a request is not valid.
-var errCost = errors.New("cost not acceptable")
-
-// errPrice reports that the price of a request alone exceeds a budget.
-var errPrice = errors.New("the price exceeds the budget")
-
 // An extracted holds the keys of a request, and the data from which they are read.
 type extracted struct {
 	value key.Value // the last key that was read
@@ -137,7 +131,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		}
 	}
 	windows := l.windows
-	if len(l.overrides)+len(l.plans)+len(l.units)+len(x.extracted.found) > 0 {
+	if l.hasOtherRates() || len(x.extracted.found) > 0 {
 		if windows, err = g.windows(x, l, k); err != nil {
 			return err
 		}
@@ -199,28 +193,6 @@ func (g *generation) price(x *exchange, p *config.Prices) (price key.Price, foun
 	return price, found, nil
 }
 
-// checkCost returns errCost, or errPrice of a budget, if a request of this cost could never be allowed.
-func (l *limit) checkCost(windows []*window, cost int64) error {
-	for _, w := range windows {
-		if cost > w.Capacity() {
-			if l.Prices != nil {
-				return fmt.Errorf("%s: %w", l.Name, errPrice)
-			}
-			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
-		}
-	}
-	return nil
-}
-
-// redissonName returns the name of the Redisson limiter that counts a key.
-func (l *limit) redissonName(k *extractedKey) (string, error) {
-	name := strings.ReplaceAll(l.RedissonName, "{key}", k.text)
-	if l.hasKeyName && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(name) != nil {
-		return "", fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
-	}
-	return name, nil
-}
-
 // source identifies a client's network; see limiter.Claim.
 func (g *generation) source(network netip.Prefix) uint32 {
 	return uint32(maphash.Comparable(g.seed, network)) | 1 // never 0, which means no source
@@ -280,18 +252,6 @@ func (x *exchange) solution(l *limit) (use limiter.Claim, err error) {
 	return limiter.Claim{Limit: &x.generation.tokenUse, Key: limiter.KeyOf("token", solved.Challenge, solved.ID), Cost: 1, Source: x.source}, nil
 }
 
-// An extractedKey is the key of the request for one key.Spec.
-type extractedKey struct {
-	spec *key.Spec
-	limiter.Key
-	previous limiter.Key // under the previous secret; zero if there is none
-	unkeyed  limiter.Key // without any secret; only set where new keys are limited, and kept in this process
-	text     string      // the key in the names of shared Redisson limiters
-	number   key.Number  // zero if the key is no phone number
-	skip     bool        // the key is missing, and limits on it do not apply
-	masked   string      // the masked value, for the log; only of a sensitive key
-}
-
 // key returns the key of the request for a key.Spec. It must not be changed.
 func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	for i := range x.extracted.keys {
@@ -339,8 +299,11 @@ func normalize(x *exchange) error {
 
 // match sets the route of a request and the parameters of its path. A request that is refused may
 // still have a route, for the log; see routing.Table.Find.
-func (g *generation) match(x *exchange) (err error) {
-	x.route, err = g.table.Find(g.matchable(x))
+func (g *generation) match(x *exchange) error {
+	r, err := g.table.Find(g.matchable(x))
+	if r != nil {
+		x.setRoute(r)
+	}
 	return err
 }
 
@@ -351,4 +314,18 @@ func (g *generation) matchable(x *exchange) *routing.Request {
 		x.request.Scheme = x.scheme()
 	}
 	return &x.request
+}
+
+// keepsPermits reports whether requests with a method are refunded nothing, and reset no cooldown,
+// whatever is answered: many servers answer it by themselves, without a look at the request.
+func keepsPermits(method string) bool {
+	switch method {
+	case "GET", "POST", "PUT", "PATCH", "DELETE":
+		return false
+	}
+	switch strings.ToUpper(method) { // as lenient servers read it
+	case "OPTIONS", "HEAD", "TRACE":
+		return true
+	}
+	return false
 }

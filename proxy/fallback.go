@@ -153,7 +153,7 @@ func (f *fallback) recordBan(claims []limiter.Claim, ban time.Duration) {
 
 // decide decides about q, each limit by its own policy. A limit with deny refuses the request with
 // errUndecided; a limit with allow is skipped.
-func (f *fallback) decide(q *admission, m *proxyMetrics) error {
+func (f *fallback) decide(q *admission, m *limitMetrics) error {
 	for i := range q.claims {
 		if q.claims.window(i).of.OnStoreFailure == config.Deny {
 			q.fallback = string(config.Deny)

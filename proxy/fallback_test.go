@@ -275,7 +275,7 @@ func TestFallback_TheEndOfSettlingIsNoAbsence(t *testing.T) {
 	h.absent.Store(true)
 	h.back.Store(true)
 	s := newFallback(settledStore{h}, func() int { return 1 })
-	if got := s.decider(&admission{route: &route{canFallBack: true}}); got == decideByShare {
+	if got := s.decider(&admission{route: &limitRoute{canFallBack: true}}); got == decideByShare {
 		t.Error("the share decides alone")
 	}
 }

@@ -69,7 +69,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		x.admitter.hold(&x.admission, x.route.Upstream.Timeouts.Response)
 	}
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
-		x.admitter.settleHead(&x.admission, x.refundRule(&x.outcome))
+		x.admitter.settleHead(&x.admission, x.settledOutcome())
 		d.respond(x.route.errorTexts.Replace(forwardErrorResponse(x), x.id, x.origin()))
 	}
 	if x.response.status == 0 { // a connection that was handed over writes no status
@@ -117,12 +117,23 @@ func (x *exchange) hasToken() bool {
 	return slices.ContainsFunc(x.route.tokenFields, func(name string) bool { return len(x.in.header.Values(name)) > 0 })
 }
 
+// settledOutcome returns what settling needs to know of the outcome of x.
+func (x *exchange) settledOutcome() settledOutcome {
+	r := &x.outcome.result
+	return settledOutcome{
+		unsent:      r.Target == "" && x.route.pool != nil,
+		refunded:    x.outcome.refund || x.route.refunds[r.Kind],
+		unprocessed: r.Kind == upstream.ConnectFailed || r.Kind == upstream.ConnectTimeout,
+		status:      r.Status,
+	}
+}
+
 // settleHead starts what the status of the response decides about the permits of the request.
 func (x *exchange) settleHead(status int) {
 	if x.keepsPermits {
 		return
 	}
-	x.admitter.settleHead(&x.admission, refundRule{x.outcome.refund || x.route.RefundOn.Status.Has(status), &upstream.Result{Status: status}})
+	x.admitter.settleHead(&x.admission, settledOutcome{refunded: x.outcome.refund, status: status})
 	x.admitter.settleOthers(&x.admission, x.extracted.keys, status)
 }
 
@@ -160,7 +171,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		x.settleHead(status)
 	}
 	if len(x.claims) > 0 {
-		x.addRefunds(status, &x.outcome)
+		x.addRefunds(settledOutcome{refunded: x.outcome.refund, status: status})
 		x.rateLimitFields.buffer.Reset()
 		x.route.rateLimitFields.Headers(x.verdict(), (*responseFields)(h))
 	}
@@ -229,4 +240,35 @@ func (r *rewrite) editResponse(h *http1.Fields) {
 	for name, value := range r.Response.Set {
 		h.Set(name, value)
 	}
+}
+
+// refunds returns the kinds of errors after which a route refunds its requests.
+func refunds(c config.Refund) map[upstream.ResultKind]bool {
+	if len(c.Errors) == 0 {
+		return nil
+	}
+	all := map[upstream.ResultKind]bool{}
+	for _, e := range c.Errors {
+		for _, kind := range kinds(e) {
+			all[kind] = true
+		}
+	}
+	return all
+}
+
+// kinds returns the kinds of results for a value of refund_on.errors.
+func kinds(e config.Fault) []upstream.ResultKind {
+	switch e {
+	case config.FaultTimeout:
+		return []upstream.ResultKind{upstream.Timeout, upstream.ConnectTimeout}
+	case config.FaultConnect:
+		return []upstream.ResultKind{upstream.ConnectFailed, upstream.ConnectTimeout}
+	case config.FaultReset:
+		return []upstream.ResultKind{upstream.ConnectionReset}
+	case config.FaultCut:
+		return []upstream.ResultKind{upstream.ResponseTruncated}
+	case config.FaultBadResponse:
+		return []upstream.ResultKind{upstream.BadResponse}
+	}
+	return nil
 }

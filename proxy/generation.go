@@ -93,7 +93,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	if name := http.CanonicalHeaderKey(c.ClientIP.Header); name != "X-Forwarded-For" { // which Weir sets anew
 		g.clientFields.add(name)
 	}
-	made := make(map[string]*route, len(c.Routes))
+	made := make(map[string]*limitRoute, len(c.Routes))
 	var entries []routing.Entry[*route]
 	var described []routing.DescriptorEntry[*route]
 	for _, from := range c.Routes {
@@ -115,34 +115,20 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			r.order = len(entries)
 			entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
 		}
-		made[r.Name] = r
+		made[r.Name] = &r.limitRoute
 		g.routes = append(g.routes, r)
 	}
 	g.sharing = sharing{}
 	g.table, g.descriptors = routing.NewTable(entries), routing.NewDescriptors(described)
 	g.setLimits()
-	g.setTokenUse()
+	g.tokenUse = tokenUseOf(g.limits)
 	g.setCounters(l.observer)
-	g.addCooldownResets(made)
-	g.addPermitReturns(made)
+	linkLimits(g.limits, made)
 	g.protectFields(c.Routes)
 	g.users = stripe.NewUsers(l.stripes.Count())
 	g.users.Add(0, 1)
 	g.onClosed = func() {} // until it is installed
 	return g, nil
-}
-
-// setTokenUse sets the limit on the uses of a token. Its window is longer than two nodes, whose clocks differ by the leeway
-// of issuers and a minute, can accept a token after each other.
-func (g *generation) setTokenUse() {
-	rate := limiter.Rate{Count: 1, Window: time.Minute}
-	for _, l := range g.limits {
-		if s := l.StepUp; s != nil {
-			rate.Window = max(rate.Window, s.MaxAge+3*s.Tokens.Leeway()+time.Minute)
-		}
-	}
-	g.tokenUse = limiter.Limit{Name: "step_up.token:once", Rate: rate}
-	_ = g.tokenUse.Prepare() // it is valid; otherwise stores would refuse each claim
 }
 
 // acquire adds a user to the current generation, in the stripe of the processor, and returns it. The

@@ -41,18 +41,17 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 func nearing(name string, left int64) *admission {
 	w := &window{of: &limit{Limit: &config.Limit{Name: name, Route: "send"}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
 	w.Owner = w
-	x := &exchange{
-		generation: &generation{redact: redactor{privacy: config.Privacy{HashSecret: "a secret"}}},
-		extracted:  extracted{extraction: extraction{keys: []extractedKey{{Key: limiter.KeyOf(name), masked: "+86****"}}}},
-		admission: admission{
-			route:    &route{Route: &config.Route{Name: "send"}, windows: []*window{w}},
-			claims:   claimSet{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
-			decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
-		},
+	return &admission{
+		keyNamer: maskedNamer{},
+		claims:   claimSet{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
+		decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
 	}
-	x.keyNamer = x
-	return &x.admission
 }
+
+// A maskedNamer names each key as the log does.
+type maskedNamer struct{}
+
+func (maskedNamer) logKey(k limiter.Key) (hash, masked string) { return k.String()[:12], "+86****" }
 
 func TestNear_RemembersWhoHasUsedMost(t *testing.T) {
 	n := newNearLimits()

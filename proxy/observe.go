@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -245,18 +244,6 @@ func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit) {
 			l.AddPart(k.text, 0)
 		}
 	}
-}
-
-// shadowLimit returns the limit in shadow mode of t, or nil if t is of limits in enforce mode. t has
-// no windows if all limits allowed the request while the store was unreachable.
-func (a *admission) shadowLimit(t *takenPermit) *limit {
-	if len(t.claims) == 0 {
-		return nil
-	}
-	if of := t.claims.window(0).of; of.Mode == config.Shadow {
-		return of
-	}
-	return nil
 }
 
 // Decisions returns recent decisions of this node, newest first; see decisions.Observer.Find.

@@ -239,12 +239,3 @@ func (a *admitter) sendsOfKey(ctx context.Context, l *limit, id limiter.Key) (k 
 	k.Counts = l.sends.ReadKey(open, statuses[len(t.windows):])
 	return k, nil
 }
-
-// readSends returns the statuses of claims.
-func (a *admitter) readSends(ctx context.Context, claims []limiter.Claim) ([]limiter.KeyStatus, error) {
-	in, err := a.sharedStore().Inspect(ctx, claims)
-	if err != nil {
-		return nil, fmt.Errorf("read what was sent: %w", err)
-	}
-	return in.Statuses, nil
-}

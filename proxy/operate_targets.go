@@ -381,7 +381,7 @@ func latest(a, b time.Time) time.Time {
 // as their time is not over: a ban lasts as long as it would have. It returns at once if nothing waits or another
 // call applies them, and at the first failure; it is to be called again then.
 func (p *Proxy) ApplyDeferred(ctx context.Context) {
-	d := &p.admitter.deferred
+	d := &p.deferred
 	if !d.applying.TryLock() {
 		return
 	}
@@ -454,7 +454,7 @@ func (g *generation) configured(claims []limiter.Claim) (all []limiter.Claim) {
 
 // logLostChanges logs the changes that still wait.
 func (p *Proxy) logLostChanges() {
-	d := &p.admitter.deferred
+	d := &p.deferred
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.waiting {

@@ -476,13 +476,13 @@ routes:
 	near.changes(view.KeyChange{Action: view.KeyGrant, Permits: 2}, "header:X-User=granted")
 	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Millisecond)}, "header:X-User=short")
 	near.ApplyDeferred(t.Context())
-	if n := len(near.admitter.deferred.waiting); n != 6 {
+	if n := len(near.deferred.waiting); n != 6 {
 		t.Fatalf("%d changes wait, want 6", n)
 	}
 	way.Redirect(server.Addr)
 	await.Until(t, "nothing waits", func() bool {
 		near.ApplyDeferred(t.Context())
-		return len(near.admitter.deferred.waiting) == 0
+		return len(near.deferred.waiting) == 0
 	})
 	left := near.stands("header:X-User=banned")["a.l"].BannedUntil
 	if rest := time.Until(left); rest < 58*time.Minute || rest > time.Hour {

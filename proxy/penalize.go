@@ -77,8 +77,8 @@ type cooldownReset struct {
 
 // addCooldownResets adds the cooldown resets to the routes whose responses trigger them. A limit with mode off
 // has no cooldown to reset.
-func (g *generation) addCooldownResets(made map[string]*route) {
-	for _, l := range g.limits {
+func addCooldownResets(limits []*limit, made map[string]*limitRoute) {
+	for _, l := range limits {
 		if l.Reset == nil {
 			continue
 		}

@@ -9,77 +9,17 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
-	"github.com/weir-proxy/weir/proxy/upstream"
-)
-
-var (
-	// ErrSettled reports that the outcome of a request was reported before.
-	ErrSettled = errors.New("the outcome of this request is known already")
-	// ErrNotPending reports that Settle was called with something else than a Pending, or that the
-	// configuration has no such route any more.
-	ErrNotPending = errors.New("no outcome of this request is expected")
 )
 
 // pendingVersion is the first byte of a Pending. Nodes of another version refuse it.
 const pendingVersion = 1
 
-// An OutcomeReport is what a peer, or the application behind it, reports about a request that Decide allowed.
-type OutcomeReport struct {
-	Pending []byte        // of the Answer
-	Status  int           // the status of the response
-	Refund  bool          // the permits are refunded, whatever the status; it may be 0
-	Cost    int64         // what the request has cost after all, or 0; then the status may be 0
-	Less    int64         // how much less than Decide took for it, or 0; then the status may be 0
-	Valid   time.Duration // the time for which the caller accepts reports of a request; whole milliseconds
-}
-
-// Settle does what the status of a response does: it refunds by refund_on and count, resets cooldowns,
-// returns permits by return_on, and releases concurrent permits. Any node of a cluster can do so, once
-// for each Pending: the store remembers that for r.Valid. Other errors than ErrSettled and ErrNotPending
-// wrap limiter.ErrUnavailable; then r may be repeated.
-//
-// With r.Refund the request did not happen: all its permits are refunded, and nothing else is done. With r.Cost or r.Less
-// each of its limits that counts requests gets back what is too much, or gives what is missing as far as it has it; of
-// what takes a price all is refunded with r.Less. Concurrent permits are released.
-func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
-	x := p.exchanges.Get().(*exchange)
-	p.enter(x)
-	defer func() {
-		x.generation.release(x.enteredBy)
-		x.reset()
-		p.exchanges.Put(x)
-	}()
-	if !x.restore(r.Pending, p.shared.pseudonym) {
-		return ErrNotPending
-	}
-	once := &limiter.Limit{Name: "decide.outcome:once", Rate: limiter.Rate{Count: 1, Window: r.Valid}}
-	first := []limiter.Claim{{Limit: once, Key: limiter.KeyOf("outcome", string(r.Pending)), Cost: 1}}
-	var d limiter.Decision
-	store := p.admitter.sharedStore()
-	if err := store.Take(ctx, first, &d); err != nil {
-		return err
-	}
-	if !d.Allowed {
-		return ErrSettled
-	}
-	if r.Cost > 0 || r.Less > 0 {
-		return p.admitter.settleCost(ctx, &x.admission, &r, func() error { return store.Refund(context.WithoutCancel(ctx), first, d.Permit) })
-	}
-	x.outcome = forwardOutcome{known: true, refund: r.Refund, result: upstream.Result{Target: "peer", Status: r.Status}}
-	if !r.Refund {
-		x.settleHead(r.Status)
-	}
-	p.admitter.settle(ctx, &x.admission, &x.outcome)
-	p.admitter.countSends(x.sends)
-	if x.err != nil { // what was refunded is not refunded again
-		return errors.Join(limiter.ErrUnavailable, x.err, store.Refund(context.WithoutCancel(ctx), first, d.Permit))
-	}
-	return nil
-}
+// A correction is what a request has cost after all, or how much less than was taken for it. One of both is 0.
+type correction struct{ cost, less int64 }
 
 // settleCost makes the permits of q as many as r says. If a refund fails, mayRepeat allows r again; what was refunded is
 // not refunded again. What is missing is not taken twice.
-func (a *admitter) settleCost(ctx context.Context, q *admission, r *OutcomeReport, mayRepeat func() error) error {
+func (a *admitter) settleCost(ctx context.Context, q *admission, r correction, mayRepeat func() error) error {
 	var missing []limiter.Claim
 	var from []limiter.AdminStore
 	for i := range q.takenPermits {
@@ -107,16 +47,16 @@ func (a *admitter) settleCost(ctx context.Context, q *admission, r *OutcomeRepor
 }
 
 // tooMuch returns how many permits of a claim are too many; below 0 some are missing.
-func (r *OutcomeReport) tooMuch(c *limiter.Claim, of *limit) int64 {
+func (r correction) tooMuch(c *limiter.Claim, of *limit) int64 {
 	switch counts := of.Prices == nil && !c.Limit.Algorithm.HasValues() && !c.Limit.Algorithm.HasSteps(); {
-	case concurrent(c), r.Less > 0 && !counts:
+	case concurrent(c), r.less > 0 && !counts:
 		return c.Cost
-	case r.Less > 0:
-		return min(r.Less, c.Cost)
+	case r.less > 0:
+		return min(r.less, c.Cost)
 	case !counts:
 		return 0
 	}
-	return c.Cost - r.Cost
+	return c.Cost - r.cost
 }
 
 // takeUpTo takes what one claim costs, or as much of it as there is.
@@ -135,30 +75,29 @@ func takeUpTo(ctx context.Context, from limiter.Store, one []limiter.Claim) erro
 	return nil
 }
 
-// pending returns what restore needs to settle x on any node, nil if its outcome changes nothing. Keys
-// are in it as stores have them.
-func (x *exchange) pending(node string) []byte {
-	r := x.route
-	others := len(r.cooldownResets)+len(r.permitReturns) > 0 && !x.exempt && !x.isRepeat
-	settles := len(x.takenPermits) > 0 && (r.settles || !r.RefundOn.Status.Empty())
-	if x.keepsPermits || !others && !settles {
+// pending returns what restore needs to settle a, whose request has these keys, on any node; nil if its outcome changes
+// nothing. Keys are in it as stores have them.
+func (a *admission) pending(node string, all []extractedKey) []byte {
+	r := a.route
+	settles := len(a.takenPermits) > 0 && (r.settles || !r.RefundOn.Status.Empty())
+	if a.keepsPermits || !a.settlesOthers() && !settles {
 		return nil
 	}
 	w := pendingWriter{pendingVersion}
 	w.text(node)
 	w.text(r.Name)
 	secrets := uint64(1)
-	if x.bothSecrets {
+	if a.bothSecrets {
 		secrets = 2
 	}
 	w.number(secrets)
-	w.number(uint64(len(x.takenPermits)))
-	for i := range x.takenPermits {
-		w.permit(&x.takenPermits[i])
+	w.number(uint64(len(a.takenPermits)))
+	for i := range a.takenPermits {
+		w.permit(&a.takenPermits[i])
 	}
 	var keys []*extractedKey
-	for i := range x.extracted.keys {
-		if k := &x.extracted.keys[i]; !k.skip && r.settlesBy(k.spec) {
+	for i := range all {
+		if k := &all[i]; !k.skip && r.settlesBy(k.spec) {
 			keys = append(keys, k)
 		}
 	}
@@ -170,44 +109,41 @@ func (x *exchange) pending(node string) []byte {
 	return w
 }
 
-// restore sets what settling a request needs. It reports false if b is not of a route of this generation.
-// Permits of a window that is not configured any more stay taken.
-func (x *exchange) restore(b []byte, node string) bool {
+// restore sets what settling a request needs, and returns its keys. It reports false if b is not of a route that find
+// finds by its name. Permits of a window that is not configured any more stay taken.
+func (a *admission) restore(b []byte, node string, find func(route string) *limitRoute) (keys []extractedKey, restored bool) {
 	r := pendingReader{rest: b}
 	if len(r.bytes(1)) == 0 || b[0] != pendingVersion {
-		return false
+		return nil, false
 	}
 	here := r.text() == node
-	name := r.text()
-	i := slices.IndexFunc(x.generation.routes, func(r *route) bool { return r.Name == name })
-	if i < 0 {
-		return false
+	if a.route = find(r.text()); a.route == nil {
+		return nil, false
 	}
-	x.route, x.bothSecrets = x.generation.routes[i], r.number() == 2
+	a.bothSecrets = r.number() == 2
 	for range r.count() {
-		t, by := r.permit(x.route)
-		switch a := x.admitter; {
+		t, by := r.permit(a.route)
+		switch own := a.admitter; {
 		case by == grantedByFallback:
-			t.store = reporting{a.fallback.local, a.fallback}
+			t.store = reporting{own.fallback.local, own.fallback}
 		case here:
-			t.store = a.store
+			t.store = own.store
 		default: // this node has not recorded the permit for outages of the store
-			t.store = a.sharedStore()
+			t.store = own.sharedStore()
 		}
-		x.takenPermits = append(x.takenPermits, t)
+		a.takenPermits = append(a.takenPermits, t)
 	}
 	for range r.count() {
-		k := extractedKey{spec: x.route.settlingKey(r.text()), Key: r.key(), previous: r.key()}
-		x.extracted.keys = append(x.extracted.keys, k)
+		keys = append(keys, extractedKey{spec: a.route.settlingKey(r.text()), Key: r.key(), previous: r.key()})
 	}
-	return !r.failed && len(r.rest) == 0
+	return keys, !r.failed && len(r.rest) == 0
 }
 
 // settlesBy reports whether responses of r decide about permits or cooldowns of other routes under a key.
-func (r *route) settlesBy(s *key.Spec) bool { return r.settlingKey(s.Name) == s }
+func (r *limitRoute) settlesBy(s *key.Spec) bool { return r.settlingKey(s.Name) == s }
 
 // settlingKey returns the key with this name by which responses of r decide about other routes, or nil.
-func (r *route) settlingKey(name string) *key.Spec {
+func (r *limitRoute) settlingKey(name string) *key.Spec {
 	for i := range r.cooldownResets {
 		if s := r.cooldownResets[i].key; s.Name == name {
 			return s
@@ -307,7 +243,7 @@ func (r *pendingReader) key() (k limiter.Key) {
 }
 
 // permit decodes a permit of a route, except for its store.
-func (r *pendingReader) permit(of *route) (t takenPermit, by grantor) {
+func (r *pendingReader) permit(of *limitRoute) (t takenPermit, by grantor) {
 	for _, b := range r.bytes(1) {
 		by = grantor(b)
 	}

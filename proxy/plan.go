@@ -15,12 +15,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// A plan is the compiled form of one entry under plans of a limit: the rates of the keys that have it.
-type plan struct {
-	name    string
-	windows []*window // none: the limit does not apply
-}
-
 // A keyPlan is the plan of the request's key under a limit.
 type keyPlan struct {
 	of   *limit
@@ -48,18 +42,11 @@ func (x *exchange) lookUp(by *key.Spec) {
 	}
 }
 
-// windows returns the windows of l for a key: that of the descriptor's rate, those that the key has of its own, those
-// of its plan, or those of all keys. A plan without a limit has none. Another plan, or other rates, keep what is used: a
-// count belongs to the name of its window.
+// windows returns the windows of l for a key: those that limit.windowsOf returns, or those of its plan. A plan without a
+// limit has none. Another plan, or other rates, keep what is used: a count belongs to the name of its window.
 func (g *generation) windows(x *exchange, l *limit, k *extractedKey) ([]*window, error) {
-	if l.units != nil {
-		return l.describedWindows(x.in.rate)
-	}
-	if own, ok := l.overrides[k.Key]; ok {
-		return own, nil
-	}
-	if l.plans == nil {
-		return l.windows, nil
+	if windows, found, err := l.windowsOf(k.Key, x.in.rate); found {
+		return windows, err
 	}
 	p, err := g.plan(x, l, k)
 	if err != nil || p == nil {
@@ -154,76 +141,9 @@ func (x *exchange) unlimited() (names []string) {
 	return names
 }
 
-// addPlans compiles the plans of l. add adds windows to its route.
-func (l *limit) addPlans(add func(rates []limiter.Rate) []*window) {
-	if l.Plans == nil {
-		return
-	}
-	l.plans = map[string]*plan{}
-	for name, rates := range l.Plans {
-		p := &plan{name, add(rates)}
-		for _, w := range p.windows {
-			w.plan = name
-		}
-		l.plans[name] = p
-	}
-}
-
-// RateLimitUnits returns the length of each unit of Envoy's RateLimitUnit by its number: none, second, minute, hour,
-// day, month, year, week. Months and years are those of envoyproxy/ratelimit.
-func RateLimitUnits() [8]time.Duration {
-	const day = 24 * time.Hour
-	return [8]time.Duration{0, time.Second, time.Minute, time.Hour, day, 30 * day, 365 * day, 7 * day}
-}
-
-// addUnits adds a window to l for each unit. A count belongs to the name of its window, and so to the unit, whatever
-// the number is. There are no others, so the memory for names is bounded whatever descriptors have.
-func (l *limit) addUnits(add func(rates []limiter.Rate) []*window) {
-	for _, unit := range RateLimitUnits() {
-		if unit > 0 {
-			l.units = append(l.units, add([]limiter.Rate{{Count: limiter.MaxCount, Window: unit}})...)
-		}
-	}
-	for _, w := range l.units {
-		w.isUnit = true
-	}
-}
-
 // takesRate reports whether the rate of a descriptor replaces that of a limit of r.
 func (r *route) takesRate(rate *limiter.Rate) bool {
 	return slices.ContainsFunc(r.limits, func(l *limit) bool { return l.unit(rate.Window) != nil })
-}
-
-// unit returns the window of l for the rates of descriptors over this length, nil if there is none.
-func (l *limit) unit(length time.Duration) *window {
-	if i := slices.IndexFunc(l.units, func(w *window) bool { return w.Rate.Window == length }); i >= 0 {
-		return l.units[i]
-	}
-	return nil
-}
-
-// describedWindows returns the window for the rate of a descriptor; those of l if it has none, or none that can be used.
-func (l *limit) describedWindows(rate *limiter.Rate) ([]*window, error) {
-	if rate == nil {
-		return l.windows, nil
-	}
-	unit := l.unit(rate.Window)
-	switch {
-	case unit == nil:
-		return l.windows, nil
-	case rate.Count == 0:
-		return nil, fmt.Errorf("%s: %w: its descriptor has a limit of 0", l.Name, errCost)
-	}
-	return []*window{unit.withCount(rate.Count)}, nil
-}
-
-// withCount returns a copy of w, a unit, with the count of a descriptor. It is not prepared: that costs more than one
-// check of it.
-func (w *window) withCount(count int64) *window {
-	own := *w
-	own.Rate.Count, own.Owner = count, &own
-	own.near = w.of.nearOf(own.Rate)
-	return &own
 }
 
 // assignment returns the plan that an operator has assigned to the key of the request, if l has it. It costs

@@ -82,6 +82,8 @@ type Proxy struct {
 	ignoredRate     sync.Once      // logs the first limit of a descriptor that is ignored
 	tooManyLogged   atomic.Int64   // when a call with too many descriptors was logged, in seconds since 1970
 	timeouts        config.ListenTimeouts
+	deferred        deferredChanges
+	settling        atomic.Int64 // requests that are being settled after their responses
 
 	reloading   sync.Mutex // one reload at a time; guards what follows
 	needsRejoin bool       // the other nodes have not agreed on the current configuration
@@ -141,7 +143,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		guard:        limiter.NewKeyGuard(keys),
 		buffers:      body.NewBudget(int64(o.Config.Listen.MaxBuffered)),
 		claimStages:  claimStages(),
-		admitter:     newAdmitter(o, m),
+		admitter:     newAdmitter(o.Config, o.Store, o.Nodes, m.limitMetrics),
 		recorder:     newRecorder(o, m),
 		traces:       o.Traces,
 		log:          o.Log,
@@ -305,8 +307,7 @@ func (p *Proxy) setCurrent(g *generation) {
 // an upstream may still be working. Changes of keys that still wait for the store are tried once more, and logged
 // if they are lost.
 func (p *Proxy) Close() {
-	p.admitter.held.close()
-	p.admitter.late.Wait()
+	p.admitter.close()
 	p.ApplyDeferred(context.Background())
 	p.logLostChanges()
 	last := p.current.Load()

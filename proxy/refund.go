@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/sends"
-	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
 // settleTimeout bounds the duration of a refund.
@@ -86,23 +84,31 @@ func startReset(store limiter.AdminStore, claims []limiter.Claim) (wait func() e
 	return func() error { return err }
 }
 
+// A settledOutcome is what settling needs to know of what became of a request.
+type settledOutcome struct {
+	unsent      bool // it was not forwarded, although its route has an upstream
+	refunded    bool // the upstream asked for that, or failed in a way for which the route refunds its requests
+	unprocessed bool // the connection to its target failed
+	status      int  // 0 if there was none
+}
+
 // A refundRule is what is known of the outcome of a request when permits are refunded.
 type refundRule struct {
-	all    bool             // all permits are refunded
-	result *upstream.Result // decides about the limits that do not count every outcome
+	all bool           // all permits are refunded
+	of  settledOutcome // decides about the limits that do not count every outcome
 }
 
 // refundRule returns the rule for an outcome. Of a request that keeps its permits the outcome is taken
 // for unknown, unless it was not forwarded.
-func (a *admission) refundRule(o *forwardOutcome) refundRule {
+func (a *admission) refundRule(o settledOutcome) refundRule {
 	if a.keepsPermits {
-		return refundRule{a.refundsAll(o), &upstream.Result{}}
+		return refundRule{all: a.refundsAll(o)}
 	}
-	return refundRule{a.refundsAll(o), &o.result}
+	return refundRule{a.refundsAll(o), o}
 }
 
 // applies reports whether the permits of l are refunded.
-func (r refundRule) applies(l *limit) bool { return r.all || l.refunds(r.result) }
+func (r refundRule) applies(l *limit) bool { return r.all || l.refunds(r.of) }
 
 // settle refunds the permits of an admitted request according to its outcome. All are refunded if
 // the request was not forwarded, or if the route refunds this outcome. Otherwise only those of
@@ -110,7 +116,7 @@ func (r refundRule) applies(l *limit) bool { return r.all || l.refunds(r.result)
 // request has ended. With an unknown outcome the request stays counted, because the upstream may
 // have processed it. A refund is not cancelled when the client disconnects. Limits in shadow mode
 // are settled like others. What settleHead has started is not repeated.
-func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) {
+func (a *admitter) settle(ctx context.Context, q *admission, o settledOutcome) {
 	if len(q.takenPermits) > 0 && (q.route.settles || q.refundsAll(o)) {
 		rule := q.refundRule(o)
 		for i := range q.takenPermits {
@@ -137,7 +143,7 @@ func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) 
 }
 
 // needsRefund reports whether settling a needs a call to a store, or waits for one.
-func (a *admission) needsRefund(o *forwardOutcome) bool {
+func (a *admission) needsRefund(o settledOutcome) bool {
 	if len(a.settled.started)+len(a.sends) > 0 {
 		return true
 	}
@@ -154,7 +160,8 @@ func (a *admission) needsRefund(o *forwardOutcome) bool {
 // settleHead starts the refunds and cooldown resets that the head of a response decides, before it is
 // sent: a client that acts on the response is not refused because of the request. Nothing waits for
 // the reply of the store. What the head does not decide is left to settle.
-func (a *admitter) settleHead(q *admission, rule refundRule) {
+func (a *admitter) settleHead(q *admission, o settledOutcome) {
+	rule := q.refundRule(o)
 	for i := range q.takenPermits {
 		t := &q.takenPermits[i]
 		a.collectRefunds(q, t, rule)
@@ -218,14 +225,14 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 // excluded, because the value may have been counted before; so are concurrent limits, whose permits
 // are held until the end of the response. A failure after the header, such as cut of refund_on, can
 // no longer be reported.
-func (a *admission) addRefunds(status int, o *forwardOutcome) {
-	all := o.refund || a.route.RefundOn.Status.Has(status)
+func (a *admission) addRefunds(o settledOutcome) {
+	all := o.refunded || a.route.RefundOn.Status.Has(o.status)
 	if a.keepsPermits || !all && !a.route.settles {
 		return // as most
 	}
 	for i := range a.decision.Outcomes {
 		c, of := &a.claims[i], a.claims.window(i).of
-		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
+		if !all && (of.Count == nil || of.Count.Has(o.status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
 			continue
 		}
 		left := &a.decision.Outcomes[i]
@@ -233,67 +240,19 @@ func (a *admission) addRefunds(status int, o *forwardOutcome) {
 	}
 }
 
-// keepsPermits reports whether requests with a method are refunded nothing, and reset no cooldown,
-// whatever is answered: many servers answer it by themselves, without a look at the request.
-func keepsPermits(method string) bool {
-	switch method {
-	case "GET", "POST", "PUT", "PATCH", "DELETE":
-		return false
-	}
-	switch strings.ToUpper(method) { // as lenient servers read it
-	case "OPTIONS", "HEAD", "TRACE":
-		return true
-	}
-	return false
-}
-
 // refundsAll reports whether all permits of the request are refunded.
-func (a *admission) refundsAll(o *forwardOutcome) bool {
-	if o.result.Target == "" && a.route.pool != nil {
-		return true // the request was not forwarded
-	}
-	return !a.keepsPermits && (o.refund || a.route.RefundOn.Status.Has(o.result.Status) || a.route.refunds[o.result.Kind])
+func (a *admission) refundsAll(o settledOutcome) bool {
+	return o.unsent || !a.keepsPermits && (o.refunded || a.route.RefundOn.Status.Has(o.status))
 }
 
 // refunds reports whether the outcome is known and the limit does not count it. If the connection
 // to the target failed, the request is known not to be processed.
-func (l *limit) refunds(r *upstream.Result) bool {
+func (l *limit) refunds(o settledOutcome) bool {
 	switch {
 	case l.Count == nil:
 		return false
-	case r.Status != 0:
-		return !l.Count.Has(r.Status)
+	case o.status != 0:
+		return !l.Count.Has(o.status)
 	}
-	return r.Kind == upstream.ConnectFailed || r.Kind == upstream.ConnectTimeout
-}
-
-// refunds returns the kinds of errors after which a route refunds its requests.
-func refunds(c config.Refund) map[upstream.ResultKind]bool {
-	if len(c.Errors) == 0 {
-		return nil
-	}
-	all := map[upstream.ResultKind]bool{}
-	for _, e := range c.Errors {
-		for _, kind := range kinds(e) {
-			all[kind] = true
-		}
-	}
-	return all
-}
-
-// kinds returns the kinds of results for a value of refund_on.errors.
-func kinds(e config.Fault) []upstream.ResultKind {
-	switch e {
-	case config.FaultTimeout:
-		return []upstream.ResultKind{upstream.Timeout, upstream.ConnectTimeout}
-	case config.FaultConnect:
-		return []upstream.ResultKind{upstream.ConnectFailed, upstream.ConnectTimeout}
-	case config.FaultReset:
-		return []upstream.ResultKind{upstream.ConnectionReset}
-	case config.FaultCut:
-		return []upstream.ResultKind{upstream.ResponseTruncated}
-	case config.FaultBadResponse:
-		return []upstream.ResultKind{upstream.BadResponse}
-	}
-	return nil
+	return o.unprocessed
 }

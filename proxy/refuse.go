@@ -303,19 +303,6 @@ func (x *exchange) HasForm() bool {
 	return strings.EqualFold(x.request.Method, "POST") && strings.Join(types, "") == ""
 }
 
-// A refusal is a rate that refused the request, or would have in shadow mode.
-type refusal struct {
-	window *window
-	key    limiter.Key
-	banned bool
-	wait   time.Duration
-}
-
-// refusal returns the refusal of claim i.
-func (a *admission) refusal(i int) refusal {
-	return refusal{a.claims.window(i), a.claims[i].Key, a.decision.Outcomes[i].Banned, a.decision.Outcomes[i].Wait}
-}
-
 // logRefusals writes the rates that refused the request, or would have in shadow mode, and reports
 // whether any did refuse it.
 func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {

@@ -113,8 +113,8 @@ func (p *Prepared) Config() *config.Config { return p.config }
 // keys are refused, except those that are served now as they are. It excludes limits shared with other
 // programs, limits counted by each node separately, and limits with overrides.
 func (p *Prepared) ChangedLimits() (changed []limiter.Limit) {
-	now := p.proxy.current.Load().plainLimits()
-	for _, l := range p.plainLimits() {
+	now := plainLimits(p.proxy.current.Load().limits)
+	for _, l := range plainLimits(p.limits) {
 		same := func(n limiter.Limit) bool {
 			return n.Name == l.Name && n.Rate == l.Rate && n.Algorithm == l.Algorithm && n.Burst == l.Burst
 		}

@@ -138,7 +138,7 @@ func (r *Replay) resolveRoute(q *LoggedRequest, x *exchange) error {
 	}
 	for _, of := range r.generation.routes {
 		if of.Match.Domain != "" && of.Name == q.Route {
-			x.route = of
+			x.setRoute(of)
 			return nil
 		}
 	}
@@ -155,7 +155,7 @@ func (r *Replay) finish(v *visit) {
 	}
 	x.stopRenewing() // they use the real clock
 	x.outcome.result = v.result()
-	ends := len(x.route.cooldownResets)+len(x.route.permitReturns) > 0 || x.needsRefund(&x.outcome)
+	ends := len(x.route.cooldownResets)+len(x.route.permitReturns) > 0 || x.needsRefund(x.settledOutcome())
 	switch {
 	case !ends:
 		r.freeVisit(v)
@@ -171,7 +171,7 @@ func (r *Replay) finish(v *visit) {
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
 	r.proxy.admitter.settleOthers(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
-	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
+	r.proxy.admitter.settle(ctx, &v.x.admission, v.x.settledOutcome())
 	if v.x.settled.refunded {
 		r.tally.route(v.x.route).Returned++
 	}

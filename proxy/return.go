@@ -3,14 +3,11 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
-	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A permitReturn returns what a limit of another route has taken for the subject of a request: see
@@ -22,9 +19,15 @@ type permitReturn struct {
 	limits [][]*limiter.Limit // the windows of the limit, also those of keys with rates of their own; then those of step_up
 }
 
+// linkLimits adds to each of the routes what its responses do to limits, by the names of the routes.
+func linkLimits(limits []*limit, made map[string]*limitRoute) {
+	addCooldownResets(limits, made)
+	addPermitReturns(limits, made)
+}
+
 // addPermitReturns adds returns to the routes whose responses trigger them. A limit with mode off has taken nothing.
-func (g *generation) addPermitReturns(made map[string]*route) {
-	for _, l := range g.limits {
+func addPermitReturns(limits []*limit, made map[string]*limitRoute) {
+	for _, l := range limits {
 		if l.Return == nil {
 			continue
 		}
@@ -44,12 +47,17 @@ func (g *generation) addPermitReturns(made map[string]*route) {
 	}
 }
 
+// settlesOthers reports whether a response may decide about limits of other routes; see settleOthers.
+func (a *admission) settlesOthers() bool {
+	return len(a.route.cooldownResets)+len(a.route.permitReturns) > 0 && !a.exempt && !a.isRepeat && !a.keepsPermits
+}
+
 // settleOthers starts what the status of a response decides about limits of other routes. Nothing is decided by
 // a request that was not counted: otherwise a client that may send any number of such requests could
 // reset cooldowns and return permits at will. Nor is it after a method that servers answer by
 // themselves (keepsPermits).
 func (a *admitter) settleOthers(q *admission, keys []extractedKey, status int) {
-	if q.exempt || q.isRepeat || q.keepsPermits {
+	if !q.settlesOthers() {
 		return
 	}
 	for i := range q.route.cooldownResets {
@@ -64,16 +72,6 @@ func (a *admitter) settleOthers(q *admission, keys []extractedKey, status int) {
 			a.returnPermits(q, r, k)
 		}
 	}
-}
-
-// keyOf returns the key that a request has for s, or nil.
-func keyOf(keys []extractedKey, s *key.Spec) *extractedKey {
-	for i := range keys {
-		if keys[i].spec == s && !keys[i].skip {
-			return &keys[i]
-		}
-	}
-	return nil
 }
 
 // A returner is a store over a network whose returns are effective for later calls of this process as soon as
@@ -136,95 +134,4 @@ func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func(
 		a.countSends(r.of.sends.AllClaims(sends.Returned, int64(counted)))
 		return returned, failed
 	}
-}
-
-// An Outcome tells what became of the subject of earlier requests, for an application whose requests to verify do not pass
-// Weir: it returns permits as a response of the route that return_on names does.
-type Outcome struct {
-	Key     string `json:"key"`     // name of a key that return_on names
-	Value   string `json:"value"`   // its value, as in a request
-	Outcome string `json:"outcome"` // verified
-}
-
-// Verified is the outcome that returns permits: the code was used, the order was paid.
-const Verified = "verified"
-
-// An OutcomeResult is the result of an Outcome. It does not contain the value.
-type OutcomeResult struct {
-	Key      string          `json:"key"`
-	Masked   string          `json:"masked"`   // phone=+86138****8000, or as it is if the key is not sensitive
-	Logged   string          `json:"-"`        // as the log and the audit trail have it: masked in any case
-	Hash     string          `json:"hash"`     // the hash of the key in the log
-	Returned []ReturnedLimit `json:"returned"` // by limit
-	At       time.Time       `json:"at"`
-}
-
-// A ReturnedLimit tells of how many requests a limit has returned the permits.
-type ReturnedLimit struct {
-	Route    string `json:"route"`
-	Limit    string `json:"limit"`
-	Requests int    `json:"requests"`
-}
-
-// ApplyOutcome returns the permits that all limits have noted under the subject of o. Errors wrap ErrKeyQuery or
-// limiter.ErrUnavailable; then some permits may have been returned, and o may be repeated.
-func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error) {
-	if o.Outcome != Verified {
-		return OutcomeResult{}, fmt.Errorf("%w: there is no outcome %q; write verified", view.ErrKeyQuery, o.Outcome)
-	}
-	g := p.current.Load()
-	given, err := g.given(view.KeyQuery{Pairs: []view.KeyPair{{Key: o.Key, Value: o.Value}}})
-	if err != nil {
-		return OutcomeResult{}, err
-	}
-	result := OutcomeResult{Key: o.Key, Returned: []ReturnedLimit{}, At: time.Now()}
-	for _, r := range g.routes {
-		for i := range r.permitReturns {
-			if err := p.admitter.settleSubject(g, &r.permitReturns[i], given, &result); err != nil {
-				return result, err
-			}
-		}
-	}
-	if len(result.Returned) == 0 {
-		return OutcomeResult{}, fmt.Errorf("%w: no return_on has the key %q; write one of %s", view.ErrKeyQuery, o.Key, joinNames(g.subjectNames()))
-	}
-	return result, nil
-}
-
-// settleSubject returns the permits that the limit of r has noted under the given key, and adds them to
-// result, unless the subject of r is another key.
-func (a *admitter) settleSubject(g *generation, r *permitReturn, given key.Input, result *OutcomeResult) error {
-	var v key.Value
-	read, err := r.key.Read(given, &v)
-	switch {
-	case errors.Is(err, key.ErrMissing), err == nil && (read.Derived || len(read.Names) != len(given.Texts)):
-		return nil
-	case err != nil:
-		return fmt.Errorf("%w: %w", view.ErrKeyQuery, err)
-	}
-	subjects := []limiter.Key{g.config.Privacy.Hash(v.Parts)}
-	if previous, rotates := g.config.Privacy.PreviousHash(v.Parts); rotates {
-		subjects = append(subjects, previous)
-	}
-	result.Masked, result.Logged, result.Hash = g.display().Value(&v), g.logDisplay().Value(&v), g.redact.KeyHash(subjects[0])
-	returned := ReturnedLimit{Route: r.of.Route, Limit: r.of.Name}
-	for _, subject := range subjects {
-		n, err := a.startReturn(r, subject)()
-		returned.Requests += n
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.of.FullName(), err)
-		}
-	}
-	result.Returned = append(result.Returned, returned)
-	return nil
-}
-
-// subjectNames returns the names of the keys that return_on names.
-func (g *generation) subjectNames() (names []string) {
-	for _, r := range g.routes {
-		for _, p := range r.permitReturns {
-			names = append(names, p.key.Name)
-		}
-	}
-	return names
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/decisions"
@@ -10,6 +11,20 @@ import (
 
 // errNoToken reports that a request has no token for the challenge of a limit.
 var errNoToken = errors.New("no token")
+
+// tokenUseOf returns the limit on the uses of a token of a challenge of limits: one, for as long as any is accepted. Its window
+// is longer than two nodes, whose clocks differ by the leeway of issuers and a minute, can accept a token after each other.
+func tokenUseOf(limits []*limit) limiter.Limit {
+	rate := limiter.Rate{Count: 1, Window: time.Minute}
+	for _, l := range limits {
+		if s := l.StepUp; s != nil {
+			rate.Window = max(rate.Window, s.MaxAge+3*s.Tokens.Leeway()+time.Minute)
+		}
+	}
+	use := limiter.Limit{Name: "step_up.token:once", Rate: rate}
+	_ = use.Prepare() // it is valid; otherwise stores would refuse each claim
+	return use
+}
 
 // A solver finds the token by which a request may pass a limit that has refused it.
 type solver interface {
@@ -133,17 +148,4 @@ func (s claimSet) stepUp(limits []*limit) (next claimSet) {
 		}
 	}
 	return next
-}
-
-// countSteps counts the result of challenges.
-func (m *proxyMetrics) countSteps(s *stepsUp) {
-	if s.by != nil {
-		m.challenges.WithLabelValues(s.by.Route, s.by.Name, s.result.String()).Inc()
-		return
-	}
-	for _, l := range s.limits {
-		if s.result == decisions.ChallengePassed {
-			m.challenges.WithLabelValues(l.Route, l.Name, s.result.String()).Inc()
-		}
-	}
 }

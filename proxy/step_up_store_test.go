@@ -129,7 +129,7 @@ func TestStepUp_StoreFailsInBetween(t *testing.T) {
 	w.sendsCode(200, "1", "")
 	w.sendsCode(200, "1", "")
 	token := solved{phone: "1"}.token(t)
-	q := &admission{route: w.current.Load().routes[0], solver: acceptAll{}}
+	q := &admission{route: &w.current.Load().routes[0].limitRoute, solver: acceptAll{}}
 	unused := q.route.limits[0]
 	q.claims.add(unused.windows, &limiter.Claim{Cost: 1})
 	q.decision.Outcomes = []limiter.Outcome{{}, {Allowed: true}}

@@ -7,13 +7,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
 // compileRoute compiles the configuration of a route.
 func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r := &route{
-		limitRoute:    newLimitRoute(from, alerts(g.config.Alerts)),
+		Route:         limit.NewRoute(from, limit.Alerts(g.config.Alerts)),
 		reads:         &reads{},
 		metrics:       &routeMetrics{},
 		fixedResponse: newRespond(from.Respond),
@@ -51,11 +52,11 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	if by := r.hashBy(); by != nil {
 		r.addUncounted(by)
 	}
-	for _, l := range r.limits {
+	for _, l := range r.Active {
 		r.addReads(l)
 	}
-	r.readFields.add(r.tokenFields...)
-	r.readsLate = r.readsLate || len(r.tokenFields) > 0
+	r.readFields.add(r.TokenFields...)
+	r.readsLate = r.readsLate || len(r.TokenFields) > 0
 	r.reads = g.sharing.readsLike(r.reads)
 	r.describe()
 	g.setLoggedKeys(r)
@@ -107,7 +108,7 @@ func newFields(headers map[string]string) []respond.Field {
 }
 
 // addReads records where the keys that a limit reads are read from.
-func (r *route) addReads(l *limit) {
+func (r *route) addReads(l *limit.Limit) {
 	for read := range l.Reads() {
 		if read.Purpose == config.ForPlan {
 			r.addUncounted(read.Key)
@@ -119,9 +120,9 @@ func (r *route) addReads(l *limit) {
 
 // policies returns the policies of the windows of r for the RateLimit-Policy field.
 func (r *route) policies() (all []respond.Policy) {
-	for _, w := range r.windows {
+	for _, w := range r.Windows {
 		all = append(all, respond.Policy{
-			Name: w.policy, Rate: w.shown, Limit: w.of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.of.isShown(), Override: w.isOther,
+			Name: w.Policy, Rate: w.Shown, Limit: w.Of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.Of.IsShown(), Override: w.IsOther,
 		})
 	}
 	return all
@@ -129,9 +130,9 @@ func (r *route) policies() (all []respond.Policy) {
 
 // setLimits sets the limits of g.
 func (g *generation) setLimits() {
-	compiled := map[*config.Limit]*limit{}
+	compiled := map[*config.Limit]*limit.Limit{}
 	for _, r := range g.routes {
-		for _, l := range r.limits {
+		for _, l := range r.Active {
 			compiled[l.Limit] = l
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -117,7 +118,7 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 	switch {
 	case !a.Allowed:
 	case received:
-		p.admitter.hold(&x.admission, q.Hold)
+		p.admitter.Hold(&x.Admission, q.Hold)
 	default:
 		x.giveBack()
 	}
@@ -127,24 +128,24 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 // giveBack refunds the permits of an allowed x, for which the peer has not waited. If the store cannot be reached, they
 // stay taken.
 func (x *exchange) giveBack() {
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit.SettleTimeout)
 	defer cancel()
-	x.response.status, x.outcome, x.keepsPermits = respond.ClientGone.Status(), forwardOutcome{known: true, refund: true}, false
-	x.admitter.settle(ctx, &x.admission, x.settledOutcome())
+	x.response.status, x.outcome, x.KeepsPermits = respond.ClientGone.Status(), forwardOutcome{known: true, refund: true}, false
+	x.Admitter.Settle(ctx, &x.Admission, x.settledOutcome())
 }
 
 // allow completes the answer about an allowed request.
 func (p *Proxy) allow(x *exchange, a *Answer) {
 	a.Response = x.allowedResponse()
 	a.Upstream = x.upstreamFields()
-	a.Pending = x.pending(p.shared.pseudonym, x.extracted.keys)
+	a.Pending = x.Pending(p.shared.pseudonym, x.extracted.keys)
 	x.outcome.known = true
 }
 
 // allowedResponse returns the response of the answer about an allowed request.
 func (x *exchange) allowedResponse() respond.Response {
 	allowed := respond.Response{Status: http.StatusOK}
-	if len(x.claims) > 0 {
+	if len(x.Claims) > 0 {
 		allowed = allowed.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 	}
 	return allowed
@@ -165,13 +166,13 @@ func (x *exchange) upstreamFields() (fields []respond.Field) {
 
 // status returns the decision about a descriptor.
 func (x *exchange) status() DescriptorStatus {
-	s := DescriptorStatus{Shadow: len(x.shadowRefusals)+len(x.shadowErrors) > 0}
-	for i, o := range x.decision.Outcomes {
-		w := x.claims.window(i)
-		if !w.of.Expose || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
+	s := DescriptorStatus{Shadow: len(x.ShadowRefusals)+len(x.ShadowErrors) > 0}
+	for i, o := range x.Decision.Outcomes {
+		w := x.Claims.Window(i)
+		if !w.Of.Expose || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
 			continue
 		}
-		s.Limit, s.Rate, s.Remaining, s.Reset = w.of.Name, w.Rate, o.Remaining, o.Wait
+		s.Limit, s.Rate, s.Remaining, s.Reset = w.Of.Name, w.Rate, o.Remaining, o.Wait
 		if !o.Allowed {
 			break
 		}
@@ -181,11 +182,11 @@ func (x *exchange) status() DescriptorStatus {
 
 // checkNumber returns an error if there are more claims than one decision may have, and logs it.
 func (c *call) checkNumber() error {
-	n := len(c.all.claims)
+	n := len(c.all.Claims)
 	if n <= limiter.MaxClaims {
 		return nil
 	}
-	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", errCost, n, limiter.MaxClaims)
+	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", limit.ErrCost, n, limiter.MaxClaims)
 	logged, now := &c.proxy.tooManyLogged, time.Now().Unix()
 	if last := logged.Load(); now-last >= int64(faultInterval/time.Second) && logged.CompareAndSwap(last, now) {
 		c.proxy.log.Warn().Err(err).Str("domain", c.question.Domain).Int("descriptors", len(c.exchanges)).Msg("call with too many descriptors refused")
@@ -200,8 +201,8 @@ func (p *Proxy) endDecision(ctx context.Context, x *exchange) {
 		x.saveUserAgent()
 	}
 	p.shared.observe(x)
-	x.stopRenewing()
-	x.takenPermits = x.takenPermits[:0]
+	x.StopRenewing()
+	x.TakenPermits = x.TakenPermits[:0]
 	p.end(ctx, x)
 }
 
@@ -211,7 +212,7 @@ func (q *Question) fill(x *exchange) {
 	x.in.listener, x.in.scheme, x.in.peer = q.Listener, q.Scheme, netip.AddrPortFrom(q.Client, 0)
 	x.in.header, x.in.length = q.Fields, q.Length
 	x.readFieldNames(q.Fields)
-	x.due = q.Deadline
+	x.Due = q.Deadline
 	if !isPrintable(q.Target) {
 		x.in.parseErr = http1.ErrTarget
 	}
@@ -297,7 +298,7 @@ func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	once := &limiter.Limit{Name: "decide.outcome:once", Rate: limiter.Rate{Count: 1, Window: r.Valid}}
 	first := []limiter.Claim{{Limit: once, Key: limiter.KeyOf("outcome", string(r.Pending)), Cost: 1}}
 	var d limiter.Decision
-	store := p.admitter.sharedStore()
+	store := p.admitter.SharedStore()
 	if err := store.Take(ctx, first, &d); err != nil {
 		return err
 	}
@@ -305,29 +306,29 @@ func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 		return ErrSettled
 	}
 	if r.Cost > 0 || r.Less > 0 {
-		return p.admitter.settleCost(ctx, &x.admission, correction{r.Cost, r.Less}, func() error { return store.Refund(context.WithoutCancel(ctx), first, d.Permit) })
+		return p.admitter.SettleCost(ctx, &x.Admission, limit.Correction{r.Cost, r.Less}, func() error { return store.Refund(context.WithoutCancel(ctx), first, d.Permit) })
 	}
 	x.outcome = forwardOutcome{known: true, refund: r.Refund, result: upstream.Result{Target: "peer", Status: r.Status}}
 	if !r.Refund {
 		x.settleHead(r.Status)
 	}
-	p.admitter.settle(ctx, &x.admission, x.settledOutcome())
-	p.admitter.countSends(x.sends)
-	if x.err != nil { // what was refunded is not refunded again
-		return errors.Join(limiter.ErrUnavailable, x.err, store.Refund(context.WithoutCancel(ctx), first, d.Permit))
+	p.admitter.Settle(ctx, &x.Admission, x.settledOutcome())
+	p.admitter.CountSends(x.Sends)
+	if x.Err != nil { // what was refunded is not refunded again
+		return errors.Join(limiter.ErrUnavailable, x.Err, store.Refund(context.WithoutCancel(ctx), first, d.Permit))
 	}
 	return nil
 }
 
 // restorePending sets what settling a request needs. It reports false if b is not of a route of this generation.
 func (x *exchange) restorePending(b []byte, node string) bool {
-	keys, restored := x.restore(b, node, func(name string) *limitRoute {
+	keys, restored := x.Restore(b, node, func(name string) *limit.Route {
 		i := slices.IndexFunc(x.generation.routes, func(r *route) bool { return r.Name == name })
 		if i < 0 {
 			return nil
 		}
 		x.setRoute(x.generation.routes[i])
-		return &x.route.limitRoute
+		return &x.route.Route
 	})
 	x.extracted.keys = append(x.extracted.keys, keys...)
 	return restored

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // longBody is the length in bytes from which it is worth a separate call to a shared store to
@@ -31,14 +32,14 @@ func (p *Proxy) early(ctx context.Context, x *exchange) error {
 	if err := x.generation.claimEarly(x); err != nil {
 		return err
 	}
-	effort := askStore
+	effort := limit.AskStore
 	if x.in.length >= 0 && x.in.length < longBody {
-		effort = askLocally
+		effort = limit.AskLocally
 	}
-	if err := p.admitter.refuseEarly(ctx, &x.admission, effort); err != nil {
+	if err := p.admitter.RefuseEarly(ctx, &x.Admission, effort); err != nil {
 		return err
 	}
-	x.claims, x.bothSecrets = x.claims[:0], false // extract adds the claims again; the keys are kept
+	x.Claims, x.BothSecrets = x.Claims[:0], false // extract adds the claims again; the keys are kept
 	return nil
 }
 
@@ -61,7 +62,7 @@ func (g *generation) claimEarly(x *exchange) error {
 // hasEarlyLimits reports whether there is a limit to evaluate before the body of x is read.
 func (x *exchange) hasEarlyLimits() bool {
 	r := x.route
-	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || !x.due.IsZero() || x.bypasses() {
+	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || !x.Due.IsZero() || x.bypasses() {
 		return false
 	}
 	return r.Idempotency == nil || len(x.Header(r.Idempotency.Header)) == 0
@@ -77,8 +78,8 @@ func (r *route) findEarlyLimits() {
 		}
 		body = body || l.Key.InBody()
 	}
-	var early []*limit
-	for _, l := range r.limits {
+	var early []*limit.Limit
+	for _, l := range r.Active {
 		late := false
 		for read := range l.Reads() {
 			late = late || read.Key.InBody()
@@ -121,7 +122,7 @@ func limitedNewKeys(from *config.Route) (of []*key.Spec) {
 // this process and outlive generations. Requests on a bypass list are not checked.
 func (p *Proxy) newKeys(x *exchange) error {
 	r := x.route
-	if len(r.newKeys) == 0 || x.exempt {
+	if len(r.newKeys) == 0 || x.Exempt {
 		return nil
 	}
 	var buf [8]limiter.Key
@@ -134,24 +135,24 @@ func (p *Proxy) newKeys(x *exchange) error {
 	case !a.New:
 		return nil
 	case !a.Refused:
-		p.metrics.newKeys.WithLabelValues(r.Name, allowed).Inc()
+		p.metrics.newKeys.WithLabelValues(r.Name, limit.Allowed).Inc()
 		return nil
 	case r.NewKeysMode == config.Shadow:
-		x.newKeys = shadowRefused
-		p.metrics.newKeys.WithLabelValues(r.Name, shadowRefused).Inc()
+		x.newKeys = limit.ShadowRefused
+		p.metrics.newKeys.WithLabelValues(r.Name, limit.ShadowRefused).Inc()
 		return nil
 	}
-	x.newKeys = refused
-	p.metrics.newKeys.WithLabelValues(r.Name, refused).Inc()
-	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
+	x.newKeys = limit.Refused
+	p.metrics.newKeys.WithLabelValues(r.Name, limit.Refused).Inc()
+	x.Decision = limiter.Decision{Wait: a.Wait, Outcomes: x.Decision.Outcomes[:0]}
 	return errNewKeys
 }
 
 // appendLimitedKeys appends the keys of x for which new values are limited.
 func (x *exchange) appendLimitedKeys(keys []limiter.Key) []limiter.Key {
 	for _, k := range x.extracted.keys {
-		if !k.skip && slices.Contains(x.route.newKeys, k.spec) {
-			keys = append(keys, k.unkeyed)
+		if !k.Skip && slices.Contains(x.route.newKeys, k.Spec) {
+			keys = append(keys, k.Unkeyed)
 		}
 	}
 	return keys
@@ -168,8 +169,8 @@ var errIdempotencyKey = errors.New("idempotency key not acceptable")
 // keep idempotency keys by account. Cookies may differ, because they are renewed. A request without
 // an idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
-	i := x.route.idempotency
-	if i == nil || len(x.claims) == 0 {
+	i := x.route.Repeats
+	if i == nil || len(x.Claims) == 0 {
 		return nil
 	}
 	sent := x.Header(i.Header)
@@ -189,9 +190,9 @@ func (g *generation) idempotency(x *exchange) error {
 	}
 	sum := sha256.Sum256(body.Bytes)
 	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Forwarded, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
-	for _, c := range x.claims {
+	for _, c := range x.Claims {
 		parts = append(parts, string(c.Key[:]))
 	}
-	x.firstUse = []limiter.Claim{{Limit: &i.firstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
+	x.FirstUse = []limiter.Claim{{Limit: &i.FirstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.Source}}
 	return nil
 }

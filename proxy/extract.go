@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
@@ -29,13 +30,13 @@ type extraction struct {
 	queryRead  bool         // query has been parsed and its names have been checked
 	body       *content     // nil unless a key is read from the body
 	confusable []key.Origin // origins for which other names of the request may be taken
-	keys       []extractedKey
+	keys       []limit.Key
 	memos      []key.Memo     // of each of keys; they outlive the request
 	found      []lookup       // what lists of rates and plans have about keys
 	plans      []keyPlan      // the plans of keys under limits that have plans
 	assigned   *directive.Set // the plans that operators have assigned; nil if there are none
 	logged     lineKeys       // of a Replay: the keys that the log has instead of values
-	unknown    []*limit       // of a Replay: the limits that are skipped, because the log lacks what they read
+	unknown    []*limit.Limit // of a Replay: the limits that are skipped, because the log lacks what they read
 	unlisted   []*key.Spec    // of a Replay: the keys of the lists that are skipped
 }
 
@@ -56,17 +57,17 @@ func (e *extracted) memo() *key.Memo {
 // extract makes the claims of the request: one for each window of each limit of its route, under
 // the key that the request has. A key is extracted once, whatever the number of limits that use it.
 func (g *generation) extract(x *exchange) error {
-	x.keyNamer, x.solver, x.keepsPermits = x, x, keepsPermits(x.request.Method)
-	if x.exempt = x.bypasses(); x.exempt {
+	x.KeyNamer, x.Solver, x.KeepsPermits = x, x, keepsPermits(x.request.Method)
+	if x.Exempt = x.bypasses(); x.Exempt {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
 		return err
 	}
-	for _, l := range x.route.limits {
+	for _, l := range x.route.Active {
 		err := g.claim(x, l)
 		if err != nil && l.Mode == config.Shadow {
-			x.shadowErrors = append(x.shadowErrors, l) // a limit in shadow mode refuses no request
+			x.ShadowErrors = append(x.ShadowErrors, l) // a limit in shadow mode refuses no request
 			continue
 		}
 		if err != nil {
@@ -95,16 +96,16 @@ func (x *exchange) parseQuery() error {
 
 // claim adds a claim for each window of l. Claims on limits in shadow mode are kept separately,
 // because they never refuse.
-func (g *generation) claim(x *exchange, l *limit) error {
+func (g *generation) claim(x *exchange, l *limit.Limit) error {
 	if slices.Contains(x.extracted.unknown, l) {
 		return nil
 	}
 	k, err := g.key(x, l.Key)
-	if err != nil || k.skip {
+	if err != nil || k.Skip {
 		return err
 	}
-	if x.source == 0 {
-		x.source = g.source(x.client.network)
+	if x.Source == 0 {
+		x.Source = g.source(x.client.network)
 	}
 	cost, err := g.permits(x, l)
 	if err != nil || cost == 0 {
@@ -113,10 +114,10 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	var value, previousValue limiter.Key
 	if l.Distinct != nil {
 		used, err := g.key(x, l.Distinct)
-		if err != nil || used.skip {
+		if err != nil || used.Skip {
 			return err
 		}
-		value, previousValue = used.Key, used.previous
+		value, previousValue = used.Key, used.Previous
 	}
 	if s := l.Subject(); s != nil {
 		of, err := g.key(x, s)
@@ -130,37 +131,37 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return err
 		}
 	}
-	windows := l.windows
-	if l.hasOtherRates() || len(x.extracted.found) > 0 {
+	windows := l.Windows
+	if l.HasOtherRates() || len(x.extracted.found) > 0 {
 		if windows, err = g.windows(x, l, k); err != nil {
 			return err
 		}
 	}
 	if cost > 1 {
-		if err := l.checkCost(windows, cost); err != nil {
+		if err := l.CheckCost(windows, cost); err != nil {
 			return err
 		}
 	}
 	shared := ""
 	if l.RedissonName != "" {
-		if shared, err = l.redissonName(k); err != nil {
+		if shared, err = l.SharedName(k); err != nil {
 			return err
 		}
 	}
-	set := &x.claims
+	set := &x.Claims
 	if l.Mode == config.Shadow {
-		set = &x.shadows
+		set = &x.Shadows
 	}
-	set.add(windows, &limiter.Claim{Key: k.Key, Cost: cost, Value: value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source})
+	set.Add(windows, &limiter.Claim{Key: k.Key, Cost: cost, Value: value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.Source})
 	if g.config.Privacy.Rotates && shared == "" { // counts under the previous secret count as well
-		x.bothSecrets = true
-		set.add(windows, &limiter.Claim{Key: k.previous, Cost: cost, Value: previousValue, Source: x.source})
+		x.BothSecrets = true
+		set.Add(windows, &limiter.Claim{Key: k.Previous, Cost: cost, Value: previousValue, Source: x.Source})
 	}
 	return nil
 }
 
 // permits returns how many permits of l the request takes, 0 if it is free.
-func (g *generation) permits(x *exchange, l *limit) (cost int64, err error) {
+func (g *generation) permits(x *exchange, l *limit.Limit) (cost int64, err error) {
 	cost = 1
 	if l.Cost != nil {
 		if cost, err = x.cost(l.Cost); err != nil {
@@ -189,7 +190,7 @@ func (g *generation) price(x *exchange, p *config.Prices) (price key.Price, foun
 	if err != nil {
 		return key.Price{}, false, err
 	}
-	price, found = p.Table.Of(k.number)
+	price, found = p.Table.Of(k.Number)
 	return price, found, nil
 }
 
@@ -218,17 +219,17 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	if err != nil || n < 1 || n > c.Max || values[0][0] == '+' || values[0][0] == '0' { // a leading 0 makes it octal for some servers
-		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, errCost, c.Max)
+		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, limit.ErrCost, c.Max)
 	}
 	return n, nil
 }
 
-// solution implements solver. A token is accepted if it answers the challenge of l, for the key of this request.
-func (x *exchange) solution(l *limit) (use limiter.Claim, err error) {
+// Solution implements the solver of an admission. A token is accepted if it answers the challenge of l, for the key of this request.
+func (x *exchange) Solution(l *limit.Limit) (use limiter.Claim, err error) {
 	s, lines := l.StepUp, x.Header(l.StepUp.Header)
 	switch len(lines) {
 	case 0:
-		return use, errNoToken
+		return use, limit.ErrNoToken
 	case 1:
 	default:
 		return use, errors.New(s.Header + " is repeated")
@@ -241,7 +242,7 @@ func (x *exchange) solution(l *limit) (use limiter.Claim, err error) {
 		return use, errors.New("the token is for another challenge")
 	}
 	own, err := x.generation.key(x, s.Key)
-	if err != nil || own.skip {
+	if err != nil || own.Skip {
 		return use, errors.New("the request has no " + s.Key.Name + " that a token could be for")
 	}
 	var v key.Value
@@ -249,13 +250,13 @@ func (x *exchange) solution(l *limit) (use limiter.Claim, err error) {
 	if _, err := s.Key.Read(given, &v); err != nil || x.generation.config.Privacy.Hash(v.Parts) != own.Key {
 		return use, errors.New("the token is for another " + s.Key.Name)
 	}
-	return limiter.Claim{Limit: &x.generation.tokenUse, Key: limiter.KeyOf("token", solved.Challenge, solved.ID), Cost: 1, Source: x.source}, nil
+	return limiter.Claim{Limit: &x.generation.tokenUse, Key: limiter.KeyOf("token", solved.Challenge, solved.ID), Cost: 1, Source: x.Source}, nil
 }
 
 // key returns the key of the request for a key.Spec. It must not be changed.
-func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
+func (g *generation) key(x *exchange, by *key.Spec) (*limit.Key, error) {
 	for i := range x.extracted.keys {
-		if k := &x.extracted.keys[i]; k.spec == by {
+		if k := &x.extracted.keys[i]; k.Spec == by {
 			return k, nil
 		}
 	}
@@ -269,23 +270,23 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	if err := by.Extract(x, value); err != nil {
 		return nil, err
 	}
-	x.extracted.keys = append(x.extracted.keys, extractedKey{spec: by, skip: value.Skip})
+	x.extracted.keys = append(x.extracted.keys, limit.Key{Spec: by, Skip: value.Skip})
 	k := &x.extracted.keys[len(x.extracted.keys)-1]
 	x.lookUp(by)
-	if k.skip {
+	if k.Skip {
 		return k, nil
 	}
-	k.text = value.Text()
-	k.number = value.Number()
+	k.Text = value.Text()
+	k.Number = value.Number()
 	k.Key = x.extracted.memo().Hash(g.config.Privacy.HashSecret, value.Parts)
 	if g.config.Privacy.Rotates {
-		k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)
+		k.Previous, _ = g.config.Privacy.PreviousHash(value.Parts)
 	}
 	if len(x.route.newKeys) > 0 && slices.Contains(x.route.newKeys, by) {
-		k.unkeyed = config.Privacy{}.Hash(value.Parts)
+		k.Unkeyed = config.Privacy{}.Hash(value.Parts)
 	}
 	if by.Sensitive {
-		k.masked = value.Shown()
+		k.Masked = value.Shown()
 	}
 	return k, nil
 }

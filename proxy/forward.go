@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -56,7 +57,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(&x.request.Target), x.request.RawQuery, x.in.length
 	to.Host, to.SetHost = x.request.Authority, x.route.rewrite.Host
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
-	to.HashBy, to.Forwarded, to.WebSocket, to.Stripe = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket, x.stripe
+	to.HashBy, to.Forwarded, to.WebSocket, to.Stripe = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket, x.Stripe
 	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.isReservedTrailer, x.forwarded.edit
 	if x.trace != nil {
 		to.Set = x.trace.beginForward(began, to.Set)
@@ -64,12 +65,12 @@ func (g *generation) forward(x *exchange, d downstream) {
 	x.outcome.result = d.forward(x.route.pool, to)
 	x.duration = time.Since(x.began)
 	x.outcome.duration = x.duration - before
-	x.fail(x.outcome.result.Err)
+	x.Fail(x.outcome.result.Err)
 	if x.leftUpstreamWorking() {
-		x.admitter.hold(&x.admission, x.route.Upstream.Timeouts.Response)
+		x.Admitter.Hold(&x.Admission, x.route.Upstream.Timeouts.Response)
 	}
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
-		x.admitter.settleHead(&x.admission, x.settledOutcome())
+		x.Admitter.SettleHead(&x.Admission, x.settledOutcome())
 		d.respond(x.route.errorTexts.Replace(forwardErrorResponse(x), x.id, x.origin()))
 	}
 	if x.response.status == 0 { // a connection that was handed over writes no status
@@ -101,7 +102,7 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 	for _, name := range g.keyFields {
 		set[name] = []string{}
 	}
-	for _, name := range x.route.tokenFields {
+	for _, name := range x.route.TokenFields {
 		set[name] = []string{}
 	}
 	for _, f := range x.extracted.value.Set {
@@ -114,27 +115,27 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 
 // hasToken reports whether the request has a token of a challenge.
 func (x *exchange) hasToken() bool {
-	return slices.ContainsFunc(x.route.tokenFields, func(name string) bool { return len(x.in.header.Values(name)) > 0 })
+	return slices.ContainsFunc(x.route.TokenFields, func(name string) bool { return len(x.in.header.Values(name)) > 0 })
 }
 
 // settledOutcome returns what settling needs to know of the outcome of x.
-func (x *exchange) settledOutcome() settledOutcome {
+func (x *exchange) settledOutcome() limit.Outcome {
 	r := &x.outcome.result
-	return settledOutcome{
-		unsent:      r.Target == "" && x.route.pool != nil,
-		refunded:    x.outcome.refund || x.route.refunds[r.Kind],
-		unprocessed: r.Kind == upstream.ConnectFailed || r.Kind == upstream.ConnectTimeout,
-		status:      r.Status,
+	return limit.Outcome{
+		Unsent:      r.Target == "" && x.route.pool != nil,
+		Refunded:    x.outcome.refund || x.route.refunds[r.Kind],
+		Unprocessed: r.Kind == upstream.ConnectFailed || r.Kind == upstream.ConnectTimeout,
+		Status:      r.Status,
 	}
 }
 
 // settleHead starts what the status of the response decides about the permits of the request.
 func (x *exchange) settleHead(status int) {
-	if x.keepsPermits {
+	if x.KeepsPermits {
 		return
 	}
-	x.admitter.settleHead(&x.admission, settledOutcome{refunded: x.outcome.refund, status: status})
-	x.admitter.settleOthers(&x.admission, x.extracted.keys, status)
+	x.Admitter.SettleHead(&x.Admission, limit.Outcome{Refunded: x.outcome.refund, Status: status})
+	x.Admitter.SettleOthers(&x.Admission, x.extracted.keys, status)
 }
 
 // responseFields are the fields of a response, to which package respond adds. Its own ones need no lookup of their names.
@@ -167,11 +168,11 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		h.Del(name)
 	}
 	x.route.rewrite.response(h)
-	if x.outcome.refund || x.route.settlesHead {
+	if x.outcome.refund || x.route.SettlesHead {
 		x.settleHead(status)
 	}
-	if len(x.claims) > 0 {
-		x.addRefunds(settledOutcome{refunded: x.outcome.refund, status: status})
+	if len(x.Claims) > 0 {
+		x.AddRefunds(limit.Outcome{Refunded: x.outcome.refund, Status: status})
 		x.rateLimitFields.buffer.Reset()
 		x.route.rateLimitFields.Headers(x.verdict(), (*responseFields)(h))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/stripe"
@@ -44,8 +45,8 @@ type generation struct {
 	seed            maphash.Seed // see lasting
 	pools           map[*config.Upstream]*upstream.Pool
 	groups          *upstream.Groups
-	limits          []*limit // that are not off, each common one once; see config.Config.Limits
-	sharing         sharing  // until it is compiled
+	limits          []*limit.Limit // that are not off, each common one once; see config.Config.Limits
+	sharing         sharing        // until it is compiled
 	refusals        *respond.Cache[http1.FieldBlock]
 	httpsAddress    func() string       // see Options
 	readsScheme     bool                // some route matches a scheme
@@ -93,7 +94,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	if name := http.CanonicalHeaderKey(c.ClientIP.Header); name != "X-Forwarded-For" { // which Weir sets anew
 		g.clientFields.add(name)
 	}
-	made := make(map[string]*limitRoute, len(c.Routes))
+	made := make(map[string]*limit.Route, len(c.Routes))
 	var entries []routing.Entry[*route]
 	var described []routing.DescriptorEntry[*route]
 	for _, from := range c.Routes {
@@ -115,15 +116,15 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			r.order = len(entries)
 			entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
 		}
-		made[r.Name] = &r.limitRoute
+		made[r.Name] = &r.Route
 		g.routes = append(g.routes, r)
 	}
 	g.sharing = sharing{}
 	g.table, g.descriptors = routing.NewTable(entries), routing.NewDescriptors(described)
 	g.setLimits()
-	g.tokenUse = tokenUseOf(g.limits)
+	g.tokenUse = limit.TokenUse(g.limits)
 	g.setCounters(l.observer)
-	linkLimits(g.limits, made)
+	limit.Link(g.limits, made)
 	g.protectFields(c.Routes)
 	g.users = stripe.NewUsers(l.stripes.Count())
 	g.users.Add(0, 1)
@@ -205,7 +206,7 @@ func offline(c *config.Config, memory limiter.MemoryOptions, warm func(*generati
 	if err != nil {
 		return nil, err
 	}
-	p.admitter.timeout = 0 // a memory store does not block
+	p.admitter.Timeout = 0 // a memory store does not block
 	return p, nil
 }
 
@@ -314,7 +315,7 @@ func (g *generation) hash(x *exchange, by *key.Spec) string {
 		return ""
 	}
 	k, err := g.key(x, by)
-	if err != nil || k.skip {
+	if err != nil || k.Skip {
 		return ""
 	}
 	return k.Key.String()

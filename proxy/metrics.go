@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -21,7 +22,7 @@ const notAsked = "not_asked"
 // proxyMetrics are the metrics of one proxy. Label values are names from the configuration and small
 // fixed sets of words, never data sent by clients.
 type proxyMetrics struct {
-	*limitMetrics
+	*limit.Metrics
 	requests         *metrics.Counters
 	outcomes         *metrics.Counters
 	durations        *metrics.Histograms
@@ -59,7 +60,7 @@ func newMetrics(r prometheus.Registerer, stripes *stripe.Numbers) *proxyMetrics 
 		return h
 	}
 	m := &proxyMetrics{
-		limitMetrics:     newLimitMetrics(r, stripes, cells),
+		Metrics:          limit.NewMetrics(r, stripes, cells),
 		requests:         perRequest("requests_total", "Requests answered, by route and status.", "route", "code"),
 		outcomes:         perRequest("request_outcomes_total", "Requests answered, by what limits decided about each: a request that several limits refused counts once.", "route", "outcome"),
 		durations:        durations("request_duration_seconds", "Time from the header of a request until its response was written.", "route"),
@@ -95,7 +96,7 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 	if !ok {
 		requests = f.requests.Keep(x.response.status, m.requests.WithLabelValues(name, strconv.Itoa(x.response.status)))
 	}
-	requests.Inc(x.stripe)
+	requests.Inc(x.Stripe)
 	m.countOutcome(x, name, f)
 	m.observeDurations(x, name, f)
 	return name
@@ -105,7 +106,7 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 // without the store is unavailable.
 func (m *proxyMetrics) countOutcome(x *exchange, name string, f *routeMetrics) {
 	outcome := outcomeOf(x)
-	without := (x.fallback == string(config.Allow) || x.fallback == string(config.Deny)) && outcome != decisions.RefusedByLimits
+	without := (x.Fallback == string(config.Allow) || x.Fallback == string(config.Deny)) && outcome != decisions.RefusedByLimits
 	ref := &f.outcomes[outcome]
 	if without {
 		ref = &f.unavailable
@@ -114,12 +115,12 @@ func (m *proxyMetrics) countOutcome(x *exchange, name string, f *routeMetrics) {
 	if c == nil {
 		label := outcome.String()
 		if without {
-			label = unavailable
+			label = limit.Unavailable
 		}
 		c = m.outcomes.WithLabelValues(name, label)
 		ref.Store(c)
 	}
-	c.Inc(x.stripe)
+	c.Inc(x.Stripe)
 }
 
 // observeDurations records the duration of x and its parts.
@@ -130,15 +131,15 @@ func (m *proxyMetrics) observeDurations(x *exchange, name string, f *routeMetric
 	if x.outcome.duration > 0 {
 		x.observe(f.upstream.Of(m.upstream, name), x.outcome.duration, end)
 	}
-	if x.waitTime > 0 {
-		x.observe(f.wait.Of(m.wait, name), x.waitTime, end)
+	if x.WaitTime > 0 {
+		x.observe(f.wait.Of(m.wait, name), x.WaitTime, end)
 	}
 }
 
 // observe records the duration d of x, which ended at end, in nanoseconds since 1970. At intervals x
 // becomes an exemplar.
 func (x *exchange) observe(h *metrics.Histogram, d time.Duration, end int64) {
-	if bucket := h.Observe(x.stripe, d); h.ExemplarDue(bucket, end) || x.isTraced() {
+	if bucket := h.Observe(x.Stripe, d); h.ExemplarDue(bucket, end) || x.isTraced() {
 		h.SetExemplar(bucket, metrics.Exemplar{Duration: d, At: x.began.Add(x.duration), TraceID: x.traceID(), RequestID: x.id})
 	}
 }
@@ -206,7 +207,7 @@ func (p *Proxy) Counts() map[Series]int64 {
 	eachSeries(p.metrics.outcomes, func(label map[string]string, n int64) {
 		counts[Series{Route: label["route"], Result: label["outcome"]}] += n
 	})
-	eachSeries(p.metrics.decisions, func(label map[string]string, n int64) {
+	eachSeries(p.metrics.Decisions, func(label map[string]string, n int64) {
 		counts[Series{label["route"], label["limit"], label["result"]}] += n
 	})
 	return counts
@@ -232,9 +233,12 @@ func eachSeries(v prometheus.Collector, do func(label map[string]string, n int64
 	}
 }
 
+// A Near is a key that has used most of a limit.
+type Near = limit.Near
+
 // Near returns, for each limit and window, the key that has used most of it since the last call. It
 // returns none if no alerts are configured.
-func (p *Proxy) Near() []Near { return p.admitter.nearLimits.drain() }
+func (p *Proxy) Near() []Near { return p.admitter.NearLimits.Drain() }
 
 // Alerts returns the configuration of alerts of the current generation.
 func (p *Proxy) Alerts() config.Alerts { return p.current.Load().config.Alerts }

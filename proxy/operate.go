@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
@@ -65,8 +66,8 @@ func (p *Proxy) Change(ctx context.Context, c view.KeyChange) (view.KeyResult, e
 			wrong = errors.Join(wrong, fmt.Errorf("%s %s: %w", c.Action, t.limit.FullName(), err))
 			continue
 		}
-		r.Everywhere, r.Later = r.Everywhere && done.everywhere, r.Later || done.later
-		t.granted, t.repeated, t.unaffected = done.granted, done.repeated, !done.affected
+		r.Everywhere, r.Later = r.Everywhere && done.Everywhere, r.Later || done.Later
+		t.granted, t.repeated, t.unaffected = done.Granted, done.Repeated, !done.Affected
 		changed = append(changed, t)
 	}
 	if len(changed) == 0 {
@@ -109,11 +110,11 @@ func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	if c.Action != limiter.ActionGrant {
 		claims = t.claimsOn(t.allWindows())
 	}
-	if t.limit.sends != nil && c.Action == limiter.ActionReset { // what was sent is forgotten with what is open
-		claims = append(claims, t.limit.sends.OfKey(t.key)...)
+	if t.limit.Sends != nil && c.Action == limiter.ActionReset { // what was sent is forgotten with what is open
+		claims = append(claims, t.limit.Sends.OfKey(t.key)...)
 	}
 	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
-		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusalLimit })
+		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.RefusalLimit })
 	}
 	return claims
 }
@@ -122,33 +123,33 @@ func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 // unreachable, c applies on this node, if it decides by itself, and waits for the store.
 func (p *Proxy) applyChange(
 	ctx context.Context, g *generation, t *keyTarget, c limiter.Change, waits *deferral,
-) (done appliedChange, err error) {
+) (done limit.AppliedChange, err error) {
 	a, claims := p.admitter, t.changeClaims(c)
-	if err = errStoreUnreachable; !t.away {
-		done, err = a.applyToStore(ctx, c, claims)
+	if err = limit.ErrStoreUnreachable; !t.away {
+		done, err = a.ApplyToStore(ctx, c, claims)
 	}
 	t.away = errors.Is(err, limiter.ErrUnavailable)
 	if err != nil && !t.away {
 		return done, err
 	}
-	if n := t.mostGranted(done.granted); n > 0 && t.limit.sends != nil {
-		a.countSends(t.limit.sends.Claims(sends.Refunded, t.key, n))
+	if n := t.mostGranted(done.Granted); n > 0 && t.limit.Sends != nil {
+		a.CountSends(t.limit.Sends.Claims(sends.Refunded, t.key, n))
 	}
 	if t.away {
-		done.later = p.deferred.add(g.deferChange(t, c, claims), waits)
-		done.affected = true // nobody knows
+		done.Later = p.deferred.add(g.deferChange(t, c, claims), waits)
+		done.Affected = true // nobody knows
 		if t.limit.OnStoreFailure != config.Local {
-			if done.later {
+			if done.Later {
 				err = nil
 			}
 			return done, err
 		}
 	}
-	if err := a.fallback.applyChange(ctx, c, claims); err != nil || t.away {
+	if err := a.Fallback.ApplyChange(ctx, c, claims); err != nil || t.away {
 		return done, err
 	}
 	// If it cannot be announced, the store has the change; other nodes miss it only in their fallbacks.
-	done.everywhere = a.announcer == nil || a.announce(ctx, c, claims) == nil
+	done.Everywhere = a.Announcer == nil || a.Announce(ctx, c, claims) == nil
 	return done, nil
 }
 
@@ -171,14 +172,14 @@ func (p *Proxy) onChange(c limiter.Change) {
 		return
 	}
 	if c.Automatic {
-		p.admitter.fallback.recordBan(claims, c.Ban)
+		p.admitter.Fallback.RecordBan(claims, c.Ban)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit.SettleTimeout)
 	defer cancel()
-	err := p.admitter.fallback.applyChange(ctx, c, claims)
+	err := p.admitter.Fallback.ApplyChange(ctx, c, claims)
 	if len(own) > 0 {
-		err = errors.Join(err, c.Apply(ctx, p.admitter.store, own))
+		err = errors.Join(err, c.Apply(ctx, p.admitter.Store, own))
 	}
 	if err != nil {
 		p.log.Warn().Err(err).Msg("key change not applied")
@@ -189,10 +190,10 @@ func (p *Proxy) onChange(c limiter.Change) {
 // its own store.
 func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 	for _, l := range g.limits {
-		t := keyTarget{limit: l, key: c.Key, windows: l.windows}
+		t := keyTarget{limit: l, key: c.Key, windows: l.Windows}
 		t.override()
 		t.windows = t.allWindows()
-		if !slices.ContainsFunc(t.windows, func(w *window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
+		if !slices.ContainsFunc(t.windows, func(w *limit.Window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
 			continue
 		}
 		for _, claim := range t.claims() {
@@ -297,7 +298,7 @@ func (p *Proxy) findPlan(g *generation, t *keyTarget) {
 // the rates of an override. The value is that of a recent request on this node; if there was none, or if
 // it was too long to be kept, t stays as the id alone determines it.
 func (p *Proxy) complete(g *generation, t *keyTarget) {
-	l, found := p.shared.observer.LabelOf(t.key, t.limit.top)
+	l, found := p.shared.observer.LabelOf(t.key, t.limit.Top)
 	if !found {
 		return
 	}
@@ -307,7 +308,7 @@ func (p *Proxy) complete(g *generation, t *keyTarget) {
 	for i := range min(len(leaves), len(texts)) {
 		given.Texts[leaves[i].Name] = texts[i]
 	}
-	same := keyTarget{limit: t.limit, windows: t.limit.windows}
+	same := keyTarget{limit: t.limit, windows: t.limit.Windows}
 	if found, err := g.matchValue(&same, given); found && err == nil && same.key == t.key {
 		*t = same
 	}
@@ -354,8 +355,8 @@ func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error
 	}
 	result := OutcomeResult{Key: o.Key, Returned: []ReturnedLimit{}, At: time.Now()}
 	for _, r := range g.routes {
-		for i := range r.permitReturns {
-			if err := p.admitter.settleSubject(g, &r.permitReturns[i], given, &result); err != nil {
+		for i := range r.PermitReturns {
+			if err := p.settleSubject(g, &r.PermitReturns[i], given, &result); err != nil {
 				return result, err
 			}
 		}
@@ -368,9 +369,9 @@ func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error
 
 // settleSubject returns the permits that the limit of r has noted under the given key, and adds them to
 // result, unless the subject of r is another key.
-func (a *admitter) settleSubject(g *generation, r *permitReturn, given key.Input, result *OutcomeResult) error {
+func (p *Proxy) settleSubject(g *generation, r *limit.PermitReturn, given key.Input, result *OutcomeResult) error {
 	var v key.Value
-	read, err := r.key.Read(given, &v)
+	read, err := r.Key.Read(given, &v)
 	switch {
 	case errors.Is(err, key.ErrMissing), err == nil && (read.Derived || len(read.Names) != len(given.Texts)):
 		return nil
@@ -382,12 +383,12 @@ func (a *admitter) settleSubject(g *generation, r *permitReturn, given key.Input
 		subjects = append(subjects, previous)
 	}
 	result.Masked, result.Logged, result.Hash = g.display().Value(&v), g.logDisplay().Value(&v), g.redact.KeyHash(subjects[0])
-	returned := ReturnedLimit{Route: r.of.Route, Limit: r.of.Name}
+	returned := ReturnedLimit{Route: r.Of.Route, Limit: r.Of.Name}
 	for _, subject := range subjects {
-		n, err := a.startReturn(r, subject)()
+		n, err := p.admitter.StartReturn(r, subject)()
 		returned.Requests += n
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.of.FullName(), err)
+			return fmt.Errorf("%s: %w", r.Of.FullName(), err)
 		}
 	}
 	result.Returned = append(result.Returned, returned)
@@ -397,8 +398,8 @@ func (a *admitter) settleSubject(g *generation, r *permitReturn, given key.Input
 // subjectNames returns the names of the keys that return_on names.
 func (g *generation) subjectNames() (names []string) {
 	for _, r := range g.routes {
-		for _, p := range r.permitReturns {
-			names = append(names, p.key.Name)
+		for _, p := range r.PermitReturns {
+			names = append(names, p.Key.Name)
 		}
 	}
 	return names

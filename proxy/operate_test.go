@@ -404,8 +404,8 @@ routes:
 
 			near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=b")
 			await.Until(far.T, "the ban is known without Redis", func() bool {
-				w := far.current.Load().routes[0].windows[0]
-				in, err := far.admitter.fallback.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
+				w := far.current.Load().routes[0].Windows[0]
+				in, err := far.admitter.Fallback.Local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
 				return err == nil && in.Statuses[0].BannedFor > 59*time.Minute
 			})
 			await.Until(far.T, "and by what far counts by itself", func() bool {

@@ -150,7 +150,7 @@ func (g *generation) textsOf(q view.KeyQuery, targets []keyTarget) map[string]st
 func (p *Proxy) denialsOf(g *generation, q view.KeyQuery, targets []keyTarget) (all []string) {
 	in := key.Input{Texts: g.textsOf(q, targets), IPv6Prefix: g.config.ClientIP.IPv6Prefix}
 	for _, r := range g.routes {
-		if !slices.ContainsFunc(targets, func(t keyTarget) bool { return t.limit.isOf(r.Name) }) {
+		if !slices.ContainsFunc(targets, func(t keyTarget) bool { return t.limit.IsOf(r.Name) }) {
 			continue
 		}
 		if s := p.directives.Load(); s != nil {

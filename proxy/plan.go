@@ -12,27 +12,28 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A keyPlan is the plan of the request's key under a limit.
 type keyPlan struct {
-	of   *limit
-	name string // as it was read; empty if the key has none
-	plan *plan  // nil if the limit has none of this name; its own rates apply
+	of   *limit.Limit
+	name string      // as it was read; empty if the key has none
+	plan *limit.Plan // nil if the limit has none of this name; its own rates apply
 
 	until time.Time // when it ends, if an operator has assigned it
 }
 
 // A lookup is the name of the plan that a list has for the key of a limit.
 type lookup struct {
-	of   *limit
+	of   *limit.Limit
 	plan string
 }
 
 // lookUp looks the last extracted key up in the lists of the limits on it.
 func (x *exchange) lookUp(by *key.Spec) {
-	for _, l := range x.route.limits {
+	for _, l := range x.route.Active {
 		if l.Key != by || l.Plan == nil || l.Plan.List == nil {
 			continue
 		}
@@ -44,25 +45,25 @@ func (x *exchange) lookUp(by *key.Spec) {
 
 // windows returns the windows of l for a key: those that limit.windowsOf returns, or those of its plan. A plan without a
 // limit has none. Another plan, or other rates, keep what is used: a count belongs to the name of its window.
-func (g *generation) windows(x *exchange, l *limit, k *extractedKey) ([]*window, error) {
-	if windows, found, err := l.windowsOf(k.Key, x.in.rate); found {
+func (g *generation) windows(x *exchange, l *limit.Limit, k *limit.Key) ([]*limit.Window, error) {
+	if windows, found, err := l.WindowsOf(k.Key, x.in.rate); found {
 		return windows, err
 	}
 	p, err := g.plan(x, l, k)
 	if err != nil || p == nil {
-		return l.windows, err
+		return l.Windows, err
 	}
-	return p.windows, nil
+	return p.Windows, nil
 }
 
 // plan returns the plan of a key under l, nil if it has none that l has. That which an operator has assigned
 // takes precedence.
-func (g *generation) plan(x *exchange, l *limit, k *extractedKey) (*plan, error) {
+func (g *generation) plan(x *exchange, l *limit.Limit, k *limit.Key) (*limit.Plan, error) {
 	if i := slices.IndexFunc(x.extracted.plans, func(p keyPlan) bool { return p.of == l }); i >= 0 {
 		return x.extracted.plans[i].plan, nil // the limit was evaluated before the body was read
 	}
 	if d, found := x.assignment(l, k); found {
-		p := l.plans[d.Plan]
+		p := l.ByPlan[d.Plan]
 		x.extracted.plans = append(x.extracted.plans, keyPlan{l, d.Plan, p, d.Until})
 		return p, nil
 	}
@@ -70,7 +71,7 @@ func (g *generation) plan(x *exchange, l *limit, k *extractedKey) (*plan, error)
 	if err != nil {
 		return nil, err
 	}
-	p := l.plans[name]
+	p := l.ByPlan[name]
 	x.extracted.plans = append(x.extracted.plans, keyPlan{of: l, name: name, plan: p})
 	return p, nil
 }
@@ -78,7 +79,7 @@ func (g *generation) plan(x *exchange, l *limit, k *extractedKey) (*plan, error)
 // planName returns the name of the plan that the source of l has, "" if it has none. A client that is
 // not a trusted proxy has none in a header field. A field that is repeated is an error: a proxy may have
 // added its own to that of a client.
-func (g *generation) planName(x *exchange, l *limit) (string, error) {
+func (g *generation) planName(x *exchange, l *limit.Limit) (string, error) {
 	if name, found := x.extracted.logged.line.plan(l); found {
 		return name, nil
 	}
@@ -98,25 +99,25 @@ func (g *generation) planName(x *exchange, l *limit) (string, error) {
 	if errors.Is(err, key.ErrNoVerificationKeys) {
 		return "", nil
 	}
-	if err != nil || read.skip {
+	if err != nil || read.Skip {
 		return "", err
 	}
-	return read.text, nil
+	return read.Text, nil
 }
 
 // planOf returns the name of the plan whose rates apply to the request's key under l, "" if the limit's
 // own rates do.
-func (x *exchange) planOf(l *limit) string {
+func (x *exchange) planOf(l *limit.Limit) string {
 	for _, p := range x.extracted.plans {
 		if p.of == l && p.plan != nil {
-			return p.plan.name
+			return p.plan.Name
 		}
 	}
 	return ""
 }
 
 // planFrom says where the plan of the request's key under l comes from, "" if the limit's own rates apply.
-func (x *exchange) planFrom(l *limit) string {
+func (x *exchange) planFrom(l *limit.Limit) string {
 	i := slices.IndexFunc(x.extracted.plans, func(p keyPlan) bool { return p.of == l && p.plan != nil })
 	switch {
 	case i < 0:
@@ -134,7 +135,7 @@ func (x *exchange) planFrom(l *limit) string {
 // unlimited returns the limits that do not apply because of a plan.
 func (x *exchange) unlimited() (names []string) {
 	for _, p := range x.extracted.plans {
-		if p.plan != nil && len(p.plan.windows) == 0 {
+		if p.plan != nil && len(p.plan.Windows) == 0 {
 			names = append(names, p.of.Name)
 		}
 	}
@@ -143,16 +144,16 @@ func (x *exchange) unlimited() (names []string) {
 
 // takesRate reports whether the rate of a descriptor replaces that of a limit of r.
 func (r *route) takesRate(rate *limiter.Rate) bool {
-	return slices.ContainsFunc(r.limits, func(l *limit) bool { return l.unit(rate.Window) != nil })
+	return slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Unit(rate.Window) != nil })
 }
 
 // assignment returns the plan that an operator has assigned to the key of the request, if l has it. It costs
 // one comparison while no plan is assigned.
-func (x *exchange) assignment(l *limit, k *extractedKey) (directive.Directive, bool) {
+func (x *exchange) assignment(l *limit.Limit, k *limit.Key) (directive.Directive, bool) {
 	if x.extracted.assigned == nil {
 		return directive.Directive{}, false
 	}
-	return l.assigned(x.extracted.assigned, k.Key, k.previous, x.route.Name)
+	return assignedPlan(l, x.extracted.assigned, k.Key, k.Previous, x.route.Name)
 }
 
 // assignment returns the plan that an operator has assigned to the key of t.
@@ -161,16 +162,16 @@ func (p *Proxy) assignment(t *keyTarget) (directive.Directive, bool) {
 	if !set.HasPlans() || t.overridden {
 		return directive.Directive{}, false
 	}
-	return t.limit.assigned(set, t.key, t.previous, append([]string{t.limit.Route}, t.limit.Routes...)...)
+	return assignedPlan(t.limit, set, t.key, t.previous, append([]string{t.limit.Route}, t.limit.Routes...)...)
 }
 
-// assigned returns the plan of a key, under either secret, if l has it.
-func (l *limit) assigned(set *directive.Set, current, previous limiter.Key, routes ...string) (directive.Directive, bool) {
+// assignedPlan returns the plan of a key, under either secret, if l has it.
+func assignedPlan(l *limit.Limit, set *directive.Set, current, previous limiter.Key, routes ...string) (directive.Directive, bool) {
 	now := time.Now()
 	for _, k := range [...]limiter.Key{current, previous} {
 		var text [2 * len(k)]byte
 		hex.Encode(text[:], k[:])
-		if d, found := set.Plan(l.Key.Name, text[:], now, routes...); found && l.plans[d.Plan] != nil {
+		if d, found := set.Plan(l.Key.Name, text[:], now, routes...); found && l.ByPlan[d.Plan] != nil {
 			return d, true
 		}
 	}
@@ -203,12 +204,12 @@ func (p *Proxy) Assignments(c view.KeyChange) (all []directive.Directive, err er
 		case t.derived:
 		case c.Action == view.KeyUnassign:
 			all = append(all, t.assignments(c)...)
-		case t.limit.plans[c.Plan] != nil && t.overridden:
+		case t.limit.ByPlan[c.Plan] != nil && t.overridden:
 			overridden = true
-		case t.limit.plans[c.Plan] != nil:
+		case t.limit.ByPlan[c.Plan] != nil:
 			all = append(all, t.assignments(c)...)
 		default:
-			names = slices.AppendSeq(names, maps.Keys(t.limit.plans))
+			names = slices.AppendSeq(names, maps.Keys(t.limit.ByPlan))
 		}
 	}
 	slices.SortFunc(all, func(a, b directive.Directive) int { return strings.Compare(a.Name(), b.Name()) })

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -35,12 +36,12 @@ func (x *exchange) reply(d downstream) {
 	if to := x.route.Redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.fillTemplate(to.To))
 	}
-	if len(x.claims) > 0 {
-		x.addRefunds(settledOutcome{refunded: x.outcome.refund, status: answer.Status})
+	if len(x.Claims) > 0 {
+		x.AddRefunds(limit.Outcome{Refunded: x.outcome.refund, Status: answer.Status})
 		answer = answer.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 	}
 	x.outcome.result.Status = answer.Status
-	if x.route.settlesHead {
+	if x.route.SettlesHead {
 		x.settleHead(answer.Status)
 	}
 	d.respond(answer)
@@ -194,9 +195,9 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.generation.accessLog.needsUserAgent {
 		x.saveUserAgent()
 	}
-	x.stripe = p.shared.stripes.Own() // another processor may have continued after a lock
+	x.Stripe = p.shared.stripes.Own() // another processor may have continued after a lock
 	p.shared.observe(x)
-	if p.admitter.timeout > 0 && x.outcome.known && x.needsRefund(x.settledOutcome()) {
+	if p.admitter.Timeout > 0 && x.outcome.known && x.NeedsRefund(x.settledOutcome()) {
 		if p.settling.Add(1) <= maxSettling {
 			x.detach()
 			go func() { // #nosec G118 -- the request's context ends with its handler
@@ -214,11 +215,11 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 // before there was an outcome stays counted.
 func (p *Proxy) end(ctx context.Context, x *exchange) {
 	if x.outcome.known {
-		p.admitter.settle(ctx, &x.admission, x.settledOutcome())
+		p.admitter.Settle(ctx, &x.Admission, x.settledOutcome())
 	}
-	p.admitter.countSends(x.sends)
-	x.stopRenewing()
-	p.metrics.countSpending(&x.admission)
+	p.admitter.CountSends(x.Sends)
+	x.StopRenewing()
+	p.metrics.CountSpending(&x.Admission)
 	if x.isTraced() {
 		p.endTrace(x)
 	}

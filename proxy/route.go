@@ -8,6 +8,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -16,14 +17,14 @@ import (
 // A route is the compiled form of one entry under routes. It is immutable, except for the caches of
 // metrics.
 type route struct {
-	limitRoute
+	limit.Route
 	*reads
 	order   int // index in the table of routes; of no meaning for descriptors
 	metrics *routeMetrics
 
 	lists             []listLookup
 	bodyLists         []listLookup                 // lists whose keys are in the body
-	early             []*limit                     // limits that are evaluated before the body is read
+	early             []*limit.Limit               // limits that are evaluated before the body is read
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
 	matchedFields     []string                     // fields whose values the route matches
 	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
@@ -55,12 +56,12 @@ type reads struct {
 
 // onlyLimits reports whether r has no lists, early limits, limits on new keys or idempotency.
 func (r *route) onlyLimits() bool {
-	return len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
+	return len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.Repeats == nil
 }
 
 // guarded reports whether r has lists, or limits in enforce mode.
 func (r *route) guarded() bool {
-	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce })
+	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Mode == config.Enforce })
 }
 
 // pattern returns the pattern of the requests that r matches.

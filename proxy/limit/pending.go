@@ -1,4 +1,4 @@
-package proxy
+package limit
 
 import (
 	"context"
@@ -14,54 +14,54 @@ import (
 // pendingVersion is the first byte of a Pending. Nodes of another version refuse it.
 const pendingVersion = 1
 
-// A correction is what a request has cost after all, or how much less than was taken for it. One of both is 0.
-type correction struct{ cost, less int64 }
+// A Correction is what a request has cost after all, or how much less than was taken for it. One of both is 0.
+type Correction struct{ Cost, Less int64 }
 
-// settleCost makes the permits of q as many as r says. If a refund fails, mayRepeat allows r again; what was refunded is
+// SettleCost makes the permits of q as many as r says. If a refund fails, mayRepeat allows r again; what was refunded is
 // not refunded again. What is missing is not taken twice.
-func (a *admitter) settleCost(ctx context.Context, q *admission, r correction, mayRepeat func() error) error {
+func (a *Admitter) SettleCost(ctx context.Context, q *Admission, r Correction, mayRepeat func() error) error {
 	var missing []limiter.Claim
 	var from []limiter.AdminStore
-	for i := range q.takenPermits {
-		t := &q.takenPermits[i]
-		q.settled.pending = q.settled.pending[:0]
-		for j, c := range t.claims {
-			switch tooMuch := r.tooMuch(&c, t.claims.window(j).of); {
+	for i := range q.TakenPermits {
+		t := &q.TakenPermits[i]
+		q.Settled.pending = q.Settled.pending[:0]
+		for j, c := range t.Claims {
+			switch tooMuch := r.tooMuch(&c, t.Claims.Window(j).Of); {
 			case tooMuch > 0:
 				c.Cost = tooMuch
-				q.settled.pending = append(q.settled.pending, c)
+				q.Settled.pending = append(q.Settled.pending, c)
 			case tooMuch < 0:
 				c.Cost = min(-tooMuch, c.Limit.Capacity())
-				missing, from = append(missing, c), append(from, t.store)
+				missing, from = append(missing, c), append(from, t.Store)
 			}
 		}
 		a.refund(ctx, q, t)
 	}
-	if q.err != nil {
-		return errors.Join(limiter.ErrUnavailable, q.err, mayRepeat())
+	if q.Err != nil {
+		return errors.Join(limiter.ErrUnavailable, q.Err, mayRepeat())
 	}
 	for i := range missing {
-		q.fail(takeUpTo(ctx, from[i], missing[i:i+1]))
+		q.Fail(takeUpTo(ctx, from[i], missing[i:i+1]))
 	}
-	return q.err
+	return q.Err
 }
 
 // tooMuch returns how many permits of a claim are too many; below 0 some are missing.
-func (r correction) tooMuch(c *limiter.Claim, of *limit) int64 {
+func (r Correction) tooMuch(c *limiter.Claim, of *Limit) int64 {
 	switch counts := of.Prices == nil && !c.Limit.Algorithm.HasValues() && !c.Limit.Algorithm.HasSteps(); {
-	case concurrent(c), r.less > 0 && !counts:
+	case concurrent(c), r.Less > 0 && !counts:
 		return c.Cost
-	case r.less > 0:
-		return min(r.less, c.Cost)
+	case r.Less > 0:
+		return min(r.Less, c.Cost)
 	case !counts:
 		return 0
 	}
-	return c.Cost - r.cost
+	return c.Cost - r.Cost
 }
 
 // takeUpTo takes what one claim costs, or as much of it as there is.
 func takeUpTo(ctx context.Context, from limiter.Store, one []limiter.Claim) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
 	defer cancel()
 	var d limiter.Decision
 	for range 3 { // others take meanwhile
@@ -75,82 +75,82 @@ func takeUpTo(ctx context.Context, from limiter.Store, one []limiter.Claim) erro
 	return nil
 }
 
-// pending returns what restore needs to settle a, whose request has these keys, on any node; nil if its outcome changes
+// Pending returns what restore needs to settle a, whose request has these keys, on any node; nil if its outcome changes
 // nothing. Keys are in it as stores have them.
-func (a *admission) pending(node string, all []extractedKey) []byte {
-	r := a.route
-	settles := len(a.takenPermits) > 0 && (r.settles || !r.RefundOn.Status.Empty())
-	if a.keepsPermits || !a.settlesOthers() && !settles {
+func (a *Admission) Pending(node string, all []Key) []byte {
+	r := a.Route
+	settles := len(a.TakenPermits) > 0 && (r.settles || !r.RefundOn.Status.Empty())
+	if a.KeepsPermits || !a.settlesOthers() && !settles {
 		return nil
 	}
 	w := pendingWriter{pendingVersion}
 	w.text(node)
 	w.text(r.Name)
 	secrets := uint64(1)
-	if a.bothSecrets {
+	if a.BothSecrets {
 		secrets = 2
 	}
 	w.number(secrets)
-	w.number(uint64(len(a.takenPermits)))
-	for i := range a.takenPermits {
-		w.permit(&a.takenPermits[i])
+	w.number(uint64(len(a.TakenPermits)))
+	for i := range a.TakenPermits {
+		w.permit(&a.TakenPermits[i])
 	}
-	var keys []*extractedKey
+	var keys []*Key
 	for i := range all {
-		if k := &all[i]; !k.skip && r.settlesBy(k.spec) {
+		if k := &all[i]; !k.Skip && r.settlesBy(k.Spec) {
 			keys = append(keys, k)
 		}
 	}
 	w.number(uint64(len(keys)))
 	for _, k := range keys {
-		w.text(k.spec.Name)
-		w = append(append(w, k.Key[:]...), k.previous[:]...)
+		w.text(k.Spec.Name)
+		w = append(append(w, k.Key[:]...), k.Previous[:]...)
 	}
 	return w
 }
 
-// restore sets what settling a request needs, and returns its keys. It reports false if b is not of a route that find
+// Restore sets what settling a request needs, and returns its keys. It reports false if b is not of a route that find
 // finds by its name. Permits of a window that is not configured any more stay taken.
-func (a *admission) restore(b []byte, node string, find func(route string) *limitRoute) (keys []extractedKey, restored bool) {
+func (a *Admission) Restore(b []byte, node string, find func(route string) *Route) (keys []Key, restored bool) {
 	r := pendingReader{rest: b}
 	if len(r.bytes(1)) == 0 || b[0] != pendingVersion {
 		return nil, false
 	}
 	here := r.text() == node
-	if a.route = find(r.text()); a.route == nil {
+	if a.Route = find(r.text()); a.Route == nil {
 		return nil, false
 	}
-	a.bothSecrets = r.number() == 2
+	a.BothSecrets = r.number() == 2
 	for range r.count() {
-		t, by := r.permit(a.route)
-		switch own := a.admitter; {
+		t, by := r.permit(a.Route)
+		switch own := a.Admitter; {
 		case by == grantedByFallback:
-			t.store = reporting{own.fallback.local, own.fallback}
+			t.Store = reporting{own.Fallback.Local, own.Fallback}
 		case here:
-			t.store = own.store
+			t.Store = own.Store
 		default: // this node has not recorded the permit for outages of the store
-			t.store = own.sharedStore()
+			t.Store = own.SharedStore()
 		}
-		a.takenPermits = append(a.takenPermits, t)
+		a.TakenPermits = append(a.TakenPermits, t)
 	}
 	for range r.count() {
-		keys = append(keys, extractedKey{spec: a.route.settlingKey(r.text()), Key: r.key(), previous: r.key()})
+		keys = append(keys, Key{Spec: a.Route.settlingKey(r.text()), Key: r.key(), Previous: r.key()})
 	}
 	return keys, !r.failed && len(r.rest) == 0
 }
 
 // settlesBy reports whether responses of r decide about permits or cooldowns of other routes under a key.
-func (r *limitRoute) settlesBy(s *key.Spec) bool { return r.settlingKey(s.Name) == s }
+func (r *Route) settlesBy(s *key.Spec) bool { return r.settlingKey(s.Name) == s }
 
 // settlingKey returns the key with this name by which responses of r decide about other routes, or nil.
-func (r *limitRoute) settlingKey(name string) *key.Spec {
-	for i := range r.cooldownResets {
-		if s := r.cooldownResets[i].key; s.Name == name {
+func (r *Route) settlingKey(name string) *key.Spec {
+	for i := range r.CooldownResets {
+		if s := r.CooldownResets[i].key; s.Name == name {
 			return s
 		}
 	}
-	for i := range r.permitReturns {
-		if s := r.permitReturns[i].key; s.Name == name {
+	for i := range r.PermitReturns {
+		if s := r.PermitReturns[i].Key; s.Name == name {
 			return s
 		}
 	}
@@ -176,20 +176,20 @@ func (w *pendingWriter) text(s string) {
 }
 
 // permit encodes a permit and its claims.
-func (w *pendingWriter) permit(t *takenPermit) {
+func (w *pendingWriter) permit(t *TakenPermit) {
 	by := grantedByStore
 	if t.isByFallback() {
 		by = grantedByFallback
 	}
-	*w = append(append(*w, byte(by)), t.permit.ID[:]...)
-	w.number(uint64(t.permit.At.UnixMilli()))
+	*w = append(append(*w, byte(by)), t.Permit.ID[:]...)
+	w.number(uint64(t.Permit.At.UnixMilli()))
 	w.number(uint64(len(t.firstUse)))
 	for i := range t.firstUse {
 		*w = append(*w, t.firstUse[i].Key[:]...)
 	}
-	w.number(uint64(len(t.claims)))
-	for i := range t.claims {
-		c := &t.claims[i]
+	w.number(uint64(len(t.Claims)))
+	for i := range t.Claims {
+		c := &t.Claims[i]
 		w.text(c.Limit.Name)
 		w.number(uint64(c.Limit.Rate.Count)) // a key with rates of its own has another one
 		w.number(uint64(c.Cost))
@@ -243,30 +243,30 @@ func (r *pendingReader) key() (k limiter.Key) {
 }
 
 // permit decodes a permit of a route, except for its store.
-func (r *pendingReader) permit(of *limitRoute) (t takenPermit, by grantor) {
+func (r *pendingReader) permit(of *Route) (t TakenPermit, by grantor) {
 	for _, b := range r.bytes(1) {
 		by = grantor(b)
 	}
-	copy(t.permit.ID[:], r.bytes(len(t.permit.ID)))
-	t.permit.At = time.UnixMilli(int64(r.number()))
+	copy(t.Permit.ID[:], r.bytes(len(t.Permit.ID)))
+	t.Permit.At = time.UnixMilli(int64(r.number()))
 	for range r.count() {
-		if k := r.key(); of.idempotency != nil {
-			t.firstUse = append(t.firstUse, limiter.Claim{Limit: &of.idempotency.firstUse, Key: k, Cost: 1})
+		if k := r.key(); of.Repeats != nil {
+			t.firstUse = append(t.firstUse, limiter.Claim{Limit: &of.Repeats.FirstUse, Key: k, Cost: 1})
 		}
 	}
 	for range r.count() {
 		name, count := r.text(), r.number()
 		c := limiter.Claim{Cost: int64(r.number()), Key: r.key(), Value: r.key(), RedissonName: r.text()}
-		i := slices.IndexFunc(of.windows, func(w *window) bool { return w.Name == name && (uint64(w.Limit.Rate.Count) == count || w.isUnit) })
+		i := slices.IndexFunc(of.Windows, func(w *Window) bool { return w.Name == name && (uint64(w.Limit.Rate.Count) == count || w.IsUnit) })
 		if i < 0 {
 			continue
 		}
-		w := of.windows[i]
-		if w.isUnit {
+		w := of.Windows[i]
+		if w.IsUnit {
 			w = w.withCount(int64(count))
 		}
-		c.Limit, c.RedissonFormat = &w.Limit, w.of.RedissonFormat
-		t.claims = append(t.claims, c)
+		c.Limit, c.RedissonFormat = &w.Limit, w.Of.RedissonFormat
+		t.Claims = append(t.Claims, c)
 	}
 	return t, by
 }

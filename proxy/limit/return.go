@@ -1,4 +1,4 @@
-package proxy
+package limit
 
 import (
 	"context"
@@ -10,29 +10,29 @@ import (
 	"github.com/weir-proxy/weir/proxy/sends"
 )
 
-// A permitReturn returns what a limit of another route has taken for the subject of a request: see
+// A PermitReturn returns what a limit of another route has taken for the subject of a request: see
 // return_on. The limit notes its permits under the subject (limiter.Limit.Noted).
-type permitReturn struct {
-	key    *key.Spec // the subject, as the route whose responses return permits reads it
-	status config.Statuses
-	of     *limit
+type PermitReturn struct {
+	Key    *key.Spec // the subject, as the route whose responses return permits reads it
+	Status config.Statuses
+	Of     *Limit
 	limits [][]*limiter.Limit // the windows of the limit, also those of keys with rates of their own; then those of step_up
 }
 
-// linkLimits adds to each of the routes what its responses do to limits, by the names of the routes.
-func linkLimits(limits []*limit, made map[string]*limitRoute) {
+// Link adds to each of the routes what its responses do to limits, by the names of the routes.
+func Link(limits []*Limit, made map[string]*Route) {
 	addCooldownResets(limits, made)
 	addPermitReturns(limits, made)
 }
 
 // addPermitReturns adds returns to the routes whose responses trigger them. A limit with mode off has taken nothing.
-func addPermitReturns(limits []*limit, made map[string]*limitRoute) {
+func addPermitReturns(limits []*Limit, made map[string]*Route) {
 	for _, l := range limits {
 		if l.Return == nil {
 			continue
 		}
-		p := permitReturn{key: l.Return.Key, status: l.Return.Status, of: l}
-		for _, windows := range [][]*window{l.allWindows(), l.stepUps} { // a store has a note for each
+		p := PermitReturn{Key: l.Return.Key, Status: l.Return.Status, Of: l}
+		for _, windows := range [][]*Window{l.allWindows(), l.StepUps} { // a store has a note for each
 			var limits []*limiter.Limit
 			for _, w := range windows {
 				limits = append(limits, &w.Limit)
@@ -42,33 +42,33 @@ func addPermitReturns(limits []*limit, made map[string]*limitRoute) {
 			}
 		}
 		by := made[l.Return.Route]
-		by.settlesHead = true
-		by.permitReturns = append(by.permitReturns, p)
+		by.SettlesHead = true
+		by.PermitReturns = append(by.PermitReturns, p)
 	}
 }
 
 // settlesOthers reports whether a response may decide about limits of other routes; see settleOthers.
-func (a *admission) settlesOthers() bool {
-	return len(a.route.cooldownResets)+len(a.route.permitReturns) > 0 && !a.exempt && !a.isRepeat && !a.keepsPermits
+func (a *Admission) settlesOthers() bool {
+	return len(a.Route.CooldownResets)+len(a.Route.PermitReturns) > 0 && !a.Exempt && !a.IsRepeat && !a.KeepsPermits
 }
 
-// settleOthers starts what the status of a response decides about limits of other routes. Nothing is decided by
+// SettleOthers starts what the status of a response decides about limits of other routes. Nothing is decided by
 // a request that was not counted: otherwise a client that may send any number of such requests could
 // reset cooldowns and return permits at will. Nor is it after a method that servers answer by
 // themselves (keepsPermits).
-func (a *admitter) settleOthers(q *admission, keys []extractedKey, status int) {
+func (a *Admitter) SettleOthers(q *Admission, keys []Key, status int) {
 	if !q.settlesOthers() {
 		return
 	}
-	for i := range q.route.cooldownResets {
-		r := &q.route.cooldownResets[i]
-		if k := keyOf(keys, r.key); k != nil && r.status.Has(status) {
+	for i := range q.Route.CooldownResets {
+		r := &q.Route.CooldownResets[i]
+		if k := KeyOf(keys, r.key); k != nil && r.status.Has(status) {
 			a.resetCooldown(q, r, k)
 		}
 	}
-	for i := range q.route.permitReturns {
-		r := &q.route.permitReturns[i]
-		if k := keyOf(keys, r.key); k != nil && r.status.Has(status) {
+	for i := range q.Route.PermitReturns {
+		r := &q.Route.PermitReturns[i]
+		if k := KeyOf(keys, r.Key); k != nil && r.Status.Has(status) {
 			a.returnPermits(q, r, k)
 		}
 	}
@@ -80,7 +80,7 @@ type returner interface {
 	StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error))
 }
 
-// startReturn starts a return, and makes it if the store is in memory.
+// StartReturn starts a return, and makes it if the store is in memory.
 func startReturn(store limiter.AdminStore, limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
 	if s, ok := store.(returner); ok {
 		return s.StartReturn(limits, subject)
@@ -92,32 +92,32 @@ func startReturn(store limiter.AdminStore, limits []*limiter.Limit, subject limi
 // returnPermits starts to return the permits that the limit of r has noted under k. What this node granted
 // while the store was unreachable is noted here too, and in the store since that was told of it. If the store is
 // unreachable now, its permits stay taken, until another response returns them or they expire.
-func (a *admitter) returnPermits(q *admission, r *permitReturn, k *extractedKey) {
+func (a *Admitter) returnPermits(q *Admission, r *PermitReturn, k *Key) {
 	subjects := []limiter.Key{k.Key}
-	if q.bothSecrets {
-		subjects = append(subjects, k.previous)
+	if q.BothSecrets {
+		subjects = append(subjects, k.Previous)
 	}
 	for _, subject := range subjects {
-		wait := a.startReturn(r, subject)
-		q.settled.start("return permits", func() error {
+		wait := a.StartReturn(r, subject)
+		q.Settled.start("return permits", func() error {
 			_, err := wait()
 			return err
 		})
 	}
 }
 
-// startReturn starts to return the permits of one subject on this node and in the store.
-func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func() (int, error)) {
+// StartReturn starts to return the permits of one subject on this node and in the store.
+func (a *Admitter) StartReturn(r *PermitReturn, subject limiter.Key) (wait func() (int, error)) {
 	returned, inStore := 0, []func() (int, error){}
 	for _, limits := range r.limits {
-		here, err := a.fallback.returnHere(limits, subject)
+		here, err := a.Fallback.returnHere(limits, subject)
 		if err != nil {
 			return func() (int, error) { return 0, err }
 		}
 		returned += here
-		inStore = append(inStore, startReturn(a.store, limits, subject))
+		inStore = append(inStore, startReturn(a.Store, limits, subject))
 	}
-	wrong := a.countWrong(r.of, subject)
+	wrong := a.countWrong(r.Of, subject)
 	return func() (int, error) {
 		var failed error
 		counted := 0 // without those of step_up
@@ -129,9 +129,9 @@ func (a *admitter) startReturn(r *permitReturn, subject limiter.Key) (wait func(
 			}
 		}
 		failed = errors.Join(failed, wrong())
-		a.metrics.returns.WithLabelValues(r.of.Route, r.of.Name).Add(float64(returned))
-		a.metrics.sends.WithLabelValues(r.of.Route, r.of.Name, "verified").Add(float64(counted))
-		a.countSends(r.of.sends.AllClaims(sends.Returned, int64(counted)))
+		a.metrics.Returns.WithLabelValues(r.Of.Route, r.Of.Name).Add(float64(returned))
+		a.metrics.sends.WithLabelValues(r.Of.Route, r.Of.Name, "verified").Add(float64(counted))
+		a.CountSends(r.Of.Sends.AllClaims(sends.Returned, int64(counted)))
 		return returned, failed
 	}
 }

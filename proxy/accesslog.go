@@ -293,8 +293,12 @@ const pricePrefix = "price:"
 // appendPrices appends what the request costs by the prices of budgets.
 func (x *exchange) appendPrices(b []byte) []byte {
 	for i, l := range x.route.Active {
-		p := l.Prices
-		if p == nil || slices.ContainsFunc(x.route.Active[:i], func(other *limit.Limit) bool { return other.Prices == p }) {
+		_, p := l.Charges()
+		isAlike := func(other *limit.Limit) bool {
+			_, o := other.Charges()
+			return o == p
+		}
+		if p == nil || slices.ContainsFunc(x.route.Active[:i], isAlike) {
 			continue
 		}
 		k := slices.IndexFunc(x.extracted.keys, func(k limit.Key) bool { return k.Spec == p.Key })

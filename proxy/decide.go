@@ -169,7 +169,7 @@ func (x *exchange) status() DescriptorStatus {
 	s := DescriptorStatus{Shadow: len(x.ShadowRefusals)+len(x.ShadowErrors) > 0}
 	for i, o := range x.Decision.Outcomes {
 		w := x.Claims.Window(i)
-		if !w.Of.Expose || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
+		if !w.Of.IsShown() || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
 			continue
 		}
 		s.Limit, s.Rate, s.Remaining, s.Reset = w.Of.Name, w.Rate, o.Remaining, o.Wait
@@ -306,7 +306,7 @@ func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 		return ErrSettled
 	}
 	if r.Cost > 0 || r.Less > 0 {
-		return p.admitter.SettleCost(ctx, &x.Admission, limit.Correction{r.Cost, r.Less}, func() error { return store.Refund(context.WithoutCancel(ctx), first, d.Permit) })
+		return p.admitter.SettleCost(ctx, &x.Admission, limit.Correction{Cost: r.Cost, Less: r.Less}, func() error { return store.Refund(context.WithoutCancel(ctx), first, d.Permit) })
 	}
 	x.outcome = forwardOutcome{known: true, refund: r.Refund, result: upstream.Result{Target: "peer", Status: r.Status}}
 	if !r.Refund {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/limit"
 )
 
@@ -153,7 +152,7 @@ func (c *call) add(g *generation, x *exchange) error {
 	}
 	all.ShadowErrors = append(all.ShadowErrors, x.ShadowErrors...)
 	all.route.HasLocalLimit = all.route.HasLocalLimit || x.route.HasLocalLimit
-	all.route.CanFallBack = all.route.HasLocalLimit && !all.Claims.AnyLimit(func(l *limit.Limit) bool { return l.OnStoreFailure == config.Deny })
+	all.route.CanFallBack = all.route.HasLocalLimit && !all.Claims.Denies()
 	return nil
 }
 

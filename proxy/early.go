@@ -87,7 +87,7 @@ func (r *route) findEarlyLimits() {
 		switch {
 		case late:
 			body = true
-		case l.Mode == config.Enforce && l.Wait == 0 && l.StepUp == nil:
+		case l.IsEarly():
 			early = append(early, l)
 		}
 	}

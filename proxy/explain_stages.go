@@ -69,7 +69,7 @@ func (e *explainer) admit() (string, error) {
 	case err != nil && !errors.Is(err, limit.ErrRefused):
 		e.Decision.Asked = false
 		e.Decision.Reason = "the store is unreachable; each limit follows its on_store_failure"
-		if x.Claims.AnyLimit(func(l *limit.Limit) bool { return l.OnStoreFailure == config.Deny }) {
+		if x.Claims.Denies() {
 			e.Decision.Allowed = false
 			return "", limit.ErrUndecided
 		}

@@ -66,7 +66,7 @@ func (g *generation) extract(x *exchange) error {
 	}
 	for _, l := range x.route.Active {
 		err := g.claim(x, l)
-		if err != nil && l.Mode == config.Shadow {
+		if err != nil && l.IsShadow() {
 			x.ShadowErrors = append(x.ShadowErrors, l) // a limit in shadow mode refuses no request
 			continue
 		}
@@ -94,8 +94,7 @@ func (x *exchange) parseQuery() error {
 	return nil
 }
 
-// claim adds a claim for each window of l. Claims on limits in shadow mode are kept separately,
-// because they never refuse.
+// claim adds a claim for each window of l.
 func (g *generation) claim(x *exchange, l *limit.Limit) error {
 	if slices.Contains(x.extracted.unknown, l) {
 		return nil
@@ -112,8 +111,8 @@ func (g *generation) claim(x *exchange, l *limit.Limit) error {
 		return err
 	}
 	var value, previousValue limiter.Key
-	if l.Distinct != nil {
-		used, err := g.key(x, l.Distinct)
+	if s := l.Distinct; s != nil {
+		used, err := g.key(x, s)
 		if err != nil || used.Skip {
 			return err
 		}
@@ -137,39 +136,20 @@ func (g *generation) claim(x *exchange, l *limit.Limit) error {
 			return err
 		}
 	}
-	if cost > 1 {
-		if err := l.CheckCost(windows, cost); err != nil {
-			return err
-		}
-	}
-	shared := ""
-	if l.RedissonName != "" {
-		if shared, err = l.SharedName(k); err != nil {
-			return err
-		}
-	}
-	set := &x.Claims
-	if l.Mode == config.Shadow {
-		set = &x.Shadows
-	}
-	set.Add(windows, &limiter.Claim{Key: k.Key, Cost: cost, Value: value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.Source})
-	if g.config.Privacy.Rotates && shared == "" { // counts under the previous secret count as well
-		x.BothSecrets = true
-		set.Add(windows, &limiter.Claim{Key: k.Previous, Cost: cost, Value: previousValue, Source: x.Source})
-	}
-	return nil
+	return x.Claim(l, windows, &limit.Use{Key: k, Cost: cost, Value: value, PreviousValue: previousValue, Rotates: g.config.Privacy.Rotates})
 }
 
 // permits returns how many permits of l the request takes, 0 if it is free.
 func (g *generation) permits(x *exchange, l *limit.Limit) (cost int64, err error) {
 	cost = 1
-	if l.Cost != nil {
-		if cost, err = x.cost(l.Cost); err != nil {
+	said, prices := l.Charges()
+	if said != nil {
+		if cost, err = x.cost(said); err != nil {
 			return 0, err
 		}
 	}
-	if l.Prices != nil {
-		price, _, err := g.price(x, l.Prices)
+	if prices != nil {
+		price, _, err := g.price(x, prices)
 		if err != nil {
 			return 0, err
 		}
@@ -226,7 +206,8 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 
 // Solution implements the solver of an admission. A token is accepted if it answers the challenge of l, for the key of this request.
 func (x *exchange) Solution(l *limit.Limit) (use limiter.Claim, err error) {
-	s, lines := l.StepUp, x.Header(l.StepUp.Header)
+	s := l.StepUp
+	lines := x.Header(s.Header)
 	switch len(lines) {
 	case 0:
 		return use, limit.ErrNoToken

@@ -290,7 +290,7 @@ func (g *generation) setCounters(o *decisions.Observer) {
 		made[l.ID] = o.Counter(l.ID, l.Key)
 		if l.Sends != nil {
 			made[l.ID] = made[l.ID].WithSends(limit.LongestWindow(l.Rates))
-			l.Country = g.countryLimit(l)
+			l.Country = limit.CountryOf(l, g.limits)
 		}
 	}
 	for _, r := range g.routes {
@@ -314,7 +314,7 @@ func (g *generation) counters() (all []*decisions.Counter) {
 func (r *route) describe() {
 	r.description = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.Windows))}
 	for i, w := range r.Windows {
-		r.description.Windows[i] = decisions.Window{Limit: w.Of.Name, Common: w.Of.IsCommon(), Rate: w.LogName, Permits: permits(w), Amount: amountText(w.Of.Limit), Plan: w.Plan, Key: w.Of.Key.Name, Shapes: w.Of.Key.Shapes()}
+		r.description.Windows[i] = decisions.Window{Limit: w.Of.Name, Common: w.Of.IsCommon(), Rate: w.LogName, Permits: permits(w), Amount: w.Of.AmountText(), Plan: w.Plan, Key: w.Of.Key.Name, Shapes: w.Of.Key.Shapes()}
 		if w.Of.Key.Join == nil {
 			continue
 		}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/limit"
 
 	"github.com/weir-proxy/weir/proxy/key"
@@ -113,7 +112,7 @@ func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	if t.limit.Sends != nil && c.Action == limiter.ActionReset { // what was sent is forgotten with what is open
 		claims = append(claims, t.limit.Sends.OfKey(t.key)...)
 	}
-	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
+	if c.Action != limiter.ActionReset {
 		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.RefusalLimit })
 	}
 	return claims
@@ -138,7 +137,7 @@ func (p *Proxy) applyChange(
 	if t.away {
 		done.Later = p.deferred.add(g.deferChange(t, c, claims), waits)
 		done.Affected = true // nobody knows
-		if t.limit.OnStoreFailure != config.Local {
+		if !t.limit.IsLocal() {
 			if done.Later {
 				err = nil
 			}
@@ -201,7 +200,7 @@ func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 				continue
 			}
 			claims = append(claims, claim)
-			if claim.Limit.Scope == limiter.PerClient && l.RedissonName == "" {
+			if claim.Limit.Scope == limiter.PerClient && !l.IsShared() {
 				own = append(own, claim)
 			}
 		}
@@ -273,7 +272,7 @@ func (p *Proxy) findTargets(g *generation, q view.KeyQuery) ([]keyTarget, error)
 			t.assign(d)
 			continue
 		}
-		if t.limit.Plan != nil && t.limit.Plan.Name != nil && !t.overridden {
+		if t.limit.PlanKey() != nil && !t.overridden {
 			p.findPlan(g, t)
 		}
 	}

@@ -140,13 +140,7 @@ func (p *Proxy) Sends(ctx context.Context, q sends.Query, top view.Top) ([]sends
 		if err != nil {
 			return nil, err
 		}
-		out := sends.LimitCounts{
-			Route: l.Route, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode), ReturnOn: l.Return.Route, Subject: l.Return.Subject.Name,
-			Conversion: l.Conversion, Window: limiter.WindowName(limit.LongestWindow(l.Rates)), StepUp: l.StepUp != nil, All: l.Sends.ReadAll(counted), Keys: []sends.KeyCounts{},
-		}
-		if l.ByPlan != nil {
-			out.Note = "of keys with a plan the rates are those of the limit itself"
-		}
+		out := l.Counts(counted)
 		for _, list := range top.Limits {
 			if list.Route != l.Route || list.Limit != l.Name {
 				continue
@@ -172,19 +166,6 @@ func (p *Proxy) Sends(ctx context.Context, q sends.Query, top view.Top) ([]sends
 		all = append(all, out)
 	}
 	return all, nil
-}
-
-// countryLimit returns the limit with a conversion on the countries of phone numbers that counts the same requests as l, which
-// has one on their ranges; nil if there is none, or l is another.
-func (g *generation) countryLimit(l *limit.Limit) *limit.Limit {
-	of := func(o *limit.Limit, part key.PartKind) bool {
-		return o.Key.Of != nil && o.Key.Part.Kind == part && o.Conversion > 0 && o.Route == l.Route && o.Key.Of.Name == l.Key.Of.Name &&
-			o.Return.Route == l.Return.Route && o.Return.Subject.Name == l.Return.Subject.Name
-	}
-	if i := slices.IndexFunc(g.limits, func(o *limit.Limit) bool { return of(l, key.Prefix) && of(o, key.Country) }); i >= 0 {
-		return g.limits[i]
-	}
-	return nil
 }
 
 // compareRanges compares keys of l, if they are ranges of phone numbers, with their countries.
@@ -215,7 +196,7 @@ func (p *Proxy) compareRanges(ctx context.Context, g *generation, l *limit.Limit
 func (p *Proxy) sendsOfKey(ctx context.Context, l *limit.Limit, id limiter.Key) (k sends.KeyCounts, err error) {
 	t := keyTarget{limit: l, key: id, windows: l.Windows}
 	t.override()
-	claims := t.claimsUnder(id, t.windows)[:len(t.windows)] // without that of a penalty
+	claims := l.ClaimsUnder(id, t.windows, t.redissonName)[:len(t.windows)] // without that of a penalty
 	statuses, err := p.admitter.ReadSends(ctx, append(claims, l.Sends.OfKey(id)...))
 	if err != nil {
 		return k, err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
@@ -99,7 +98,7 @@ func (g *generation) describe(t *keyTarget) view.LimitStanding {
 		Route: t.limit.Route, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
 		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan, PlanUntil: t.planUntil,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
-		Java: t.limit.RedissonName != "", Windows: []view.WindowStanding{},
+		Java: t.limit.IsShared(), Windows: []view.WindowStanding{},
 	}
 }
 
@@ -131,7 +130,7 @@ func (t *keyTarget) fill(to *view.LimitStanding, in limiter.Inspection) {
 		if i < len(t.granted) {
 			shown.Granted = t.granted[i]
 		}
-		shown.Amounts = amountsOf(*shown, w.Of.Limit)
+		shown.Amounts = amountsOf(*shown, w.Of)
 	}
 	to.BannedUntil = after(in.At, banned)
 	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {
@@ -167,8 +166,7 @@ func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
 // inspectHere returns the state of a key in the local store while the shared store is unreachable.
 func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget, to *view.LimitStanding) (limiter.Inspection, error) {
 	to.Store = "local"
-	switch t.limit.OnStoreFailure {
-	case config.Allow, config.Deny:
+	if !t.limit.IsLocal() {
 		to.Store, to.Unknown = "", "the store is unreachable; meanwhile the limit follows on_store_failure: "+string(t.limit.OnStoreFailure)
 		return limiter.Inspection{At: time.Now()}, nil
 	}
@@ -188,10 +186,10 @@ func (p *Proxy) notes(g *generation, targets []keyTarget, limits []view.LimitSta
 	}
 	for _, t := range targets {
 		if t.planUnknown {
-			notes = append(notes, fmt.Sprintf("under %s a request says its plan, by %s; none with this key is known to this node, so these are the rates without a plan", t.limit.FullName(), t.limit.Plan.Name.From))
+			notes = append(notes, fmt.Sprintf("under %s a request says its plan, by %s; none with this key is known to this node, so these are the rates without a plan", t.limit.FullName(), t.limit.PlanKey().From))
 		}
 	}
-	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && t.limit.RedissonName == "" }) {
+	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && !t.limit.IsShared() }) {
 		notes = append(notes, "privacy.previous_secret is set: counts under the previous secret are shown and changed only if the key is given by its value")
 	}
 	return notes

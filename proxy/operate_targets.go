@@ -129,14 +129,12 @@ func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 	t.spec, t.derived, t.masked, t.logged = t.limit.Key, r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()
-	if t.limit.Plan != nil {
-		t.setPlan(t.limit.Plan.List.Name(&v))
+	t.setPlan(t.limit.PlanList().Name(&v))
+	var valid bool
+	if t.redissonName, valid = t.limit.SharedName(v.Text()); !valid {
+		return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
 	}
-	if t.limit.RedissonName != "" {
-		t.redissonName = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
-		if t.limit.HasKeyName && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.redissonName) != nil {
-			return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
-		}
+	if t.limit.IsShared() {
 		return true, nil
 	}
 	t.previous, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
@@ -188,22 +186,9 @@ func (t *keyTarget) allWindows() []*limit.Window {
 func (t *keyTarget) claims() []limiter.Claim { return t.claimsOn(t.windows) }
 
 func (t *keyTarget) claimsOn(windows []*limit.Window) []limiter.Claim {
-	claims := t.claimsUnder(t.key, windows)
+	claims := t.limit.ClaimsUnder(t.key, windows, t.redissonName)
 	if t.rotates {
-		claims = append(claims, t.claimsUnder(t.previous, windows)...)
-	}
-	return claims
-}
-
-func (t *keyTarget) claimsUnder(k limiter.Key, windows []*limit.Window) []limiter.Claim {
-	var claims []limiter.Claim
-	for _, w := range windows {
-		claims = append(claims, limiter.Claim{
-			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.redissonName, RedissonFormat: t.limit.RedissonFormat,
-		})
-	}
-	if t.limit.Penalty != nil {
-		claims = append(claims, limiter.Claim{Limit: &t.limit.RefusalLimit, Key: k, Cost: 1})
+		claims = append(claims, t.limit.ClaimsUnder(t.previous, windows, t.redissonName)...)
 	}
 	return claims
 }

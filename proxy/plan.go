@@ -34,10 +34,11 @@ type lookup struct {
 // lookUp looks the last extracted key up in the lists of the limits on it.
 func (x *exchange) lookUp(by *key.Spec) {
 	for _, l := range x.route.Active {
-		if l.Key != by || l.Plan == nil || l.Plan.List == nil {
+		list := l.PlanList()
+		if l.Key != by || list == nil {
 			continue
 		}
-		if name := l.Plan.List.Name(&x.extracted.value); name != "" {
+		if name := list.Name(&x.extracted.value); name != "" {
 			x.extracted.found = append(x.extracted.found, lookup{of: l, plan: name})
 		}
 	}
@@ -83,19 +84,18 @@ func (g *generation) planName(x *exchange, l *limit.Limit) (string, error) {
 	if name, found := x.extracted.logged.line.plan(l); found {
 		return name, nil
 	}
-	switch from := l.Plan; {
-	case from == nil:
-		return "", nil
-	case from.List != nil:
+	by := l.PlanKey()
+	switch {
+	case l.PlanList() != nil:
 		i := slices.IndexFunc(x.extracted.found, func(f lookup) bool { return f.of == l })
 		if i < 0 {
 			return "", nil
 		}
 		return x.extracted.found[i].plan, nil
-	case from.Name.From.Source.IsField() && !x.client.trustedPeer:
+	case by == nil || by.From.Source.IsField() && !x.client.trustedPeer:
 		return "", nil
 	}
-	read, err := g.key(x, l.Plan.Name)
+	read, err := g.key(x, by)
 	if errors.Is(err, key.ErrNoVerificationKeys) {
 		return "", nil
 	}
@@ -124,12 +124,12 @@ func (x *exchange) planFrom(l *limit.Limit) string {
 		return ""
 	case !x.extracted.plans[i].until.IsZero():
 		return "assigned by an operator until " + x.extracted.plans[i].until.UTC().Format(time.RFC3339)
-	case l.Plan == nil:
-		return "the log"
-	case l.Plan.List != nil:
+	case l.PlanList() != nil:
 		return "its list"
+	case l.PlanKey() == nil:
+		return "the log"
 	}
-	return l.Plan.Name.From.String()
+	return l.PlanKey().From.String()
 }
 
 // unlimited returns the limits that do not apply because of a plan.
@@ -153,7 +153,7 @@ func (x *exchange) assignment(l *limit.Limit, k *limit.Key) (directive.Directive
 	if x.extracted.assigned == nil {
 		return directive.Directive{}, false
 	}
-	return assignedPlan(l, x.extracted.assigned, k.Key, k.Previous, x.route.Name)
+	return assignedPlan(l, x.extracted.assigned, [2]limiter.Key{k.Key, k.Previous}, x.route.Name)
 }
 
 // assignment returns the plan that an operator has assigned to the key of t.
@@ -162,13 +162,13 @@ func (p *Proxy) assignment(t *keyTarget) (directive.Directive, bool) {
 	if !set.HasPlans() || t.overridden {
 		return directive.Directive{}, false
 	}
-	return assignedPlan(t.limit, set, t.key, t.previous, append([]string{t.limit.Route}, t.limit.Routes...)...)
+	return assignedPlan(t.limit, set, [2]limiter.Key{t.key, t.previous}, append([]string{t.limit.Route}, t.limit.Routes...)...)
 }
 
 // assignedPlan returns the plan of a key, under either secret, if l has it.
-func assignedPlan(l *limit.Limit, set *directive.Set, current, previous limiter.Key, routes ...string) (directive.Directive, bool) {
+func assignedPlan(l *limit.Limit, set *directive.Set, keys [2]limiter.Key, routes ...string) (directive.Directive, bool) {
 	now := time.Now()
-	for _, k := range [...]limiter.Key{current, previous} {
+	for _, k := range keys {
 		var text [2 * len(k)]byte
 		hex.Encode(text[:], k[:])
 		if d, found := set.Plan(l.Key.Name, text[:], now, routes...); found && l.ByPlan[d.Plan] != nil {

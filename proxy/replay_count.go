@@ -69,12 +69,12 @@ func newLimitTally(l *limit.Limit) *limitTally {
 		tally.Algorithm = w.Algorithm.String()
 		tally.Rates = append(tally.Rates, RateText(w.Of.Limit, w.Rate))
 	}
-	if !l.LooksPlansUp() {
+	if l.PlanKey() != nil {
 		tally.origins = append(tally.origins, planPrefix+l.Name)
 	}
 	for read := range l.Reads() {
 		if read.Purpose == config.ForPlan {
-			continue // see LooksPlansUp
+			continue // see above
 		}
 		for _, o := range read.Key.Required() {
 			tally.origins = append(tally.origins, o.String())
@@ -158,11 +158,11 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 		if slices.Contains(x.extracted.unknown, l.of) {
 			if evaluated && !x.Exempt {
 				l.countUnknown()
-				unknown = unknown || l.of.Mode == config.Enforce
+				unknown = unknown || l.of.Enforces()
 			}
 			continue
 		}
-		if !evaluated || l.of.Mode == config.Shadow && v.err != nil { // a refused request is not evaluated by limits in shadow mode
+		if !evaluated || l.of.IsShadow() && v.err != nil { // a refused request is not evaluated by limits in shadow mode
 			continue
 		}
 		switch result := x.resultOf(l.of); {
@@ -175,7 +175,7 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 			l.Passed++
 			l.Series.pass(step)
 			continue
-		case l.of.Mode == config.Shadow:
+		case l.of.IsShadow():
 			l.Shadowed++
 		default:
 			l.Refused++
@@ -253,7 +253,7 @@ const (
 // resultOf returns the result of l for x.
 func (x *exchange) resultOf(l *limit.Limit) int {
 	result := resultNone
-	if l.Mode == config.Shadow {
+	if l.IsShadow() {
 		switch refuses := func(s limit.Refusal) bool { return s.Window.Of == l }; {
 		case slices.Contains(x.ShadowErrors, l), slices.ContainsFunc(x.ShadowRefusals, refuses):
 			result = resultRefused

@@ -109,13 +109,14 @@ func (l *LoggedRequest) findUnknown(x *exchange, overridden overriddenKeys) {
 // knowsLimit reports whether a line has what is needed to evaluate a limit: of each key the values, or what
 // identifies it.
 func (l *LoggedRequest) knowsLimit(of *limit.Limit, x *exchange) bool {
-	if of.Plan != nil && !l.knowsPlan(of, x) {
+	if (of.PlanKey() != nil || of.PlanList() != nil) && !l.knowsPlan(of, x) {
 		return false
 	}
+	_, prices := of.Charges()
 	for read := range of.Reads() {
 		switch p := read.Purpose; {
 		case p == config.ForPlan: // see above
-		case p == config.ForPrice && l.knowsPrice(of.Prices, x), p == config.ForCost && l.knows(read.Key.From, x):
+		case p == config.ForPrice && l.knowsPrice(prices, x), p == config.ForCost && l.knows(read.Key.From, x):
 		case p == config.ForPrice, p == config.ForCost, !l.knowsKey(read.Key, x):
 			return false
 		}
@@ -127,7 +128,7 @@ func (l *LoggedRequest) knowsLimit(of *limit.Limit, x *exchange) bool {
 // list.
 func (l *LoggedRequest) knowsPlan(of *limit.Limit, x *exchange) bool {
 	_, found := x.extracted.logged.line.plan(of)
-	return found || of.LooksPlansUp() && l.knowsUnhashed(of.Key, x)
+	return found || of.PlanKey() == nil && l.knowsUnhashed(of.Key, x)
 }
 
 // knowsPrice reports whether a line has what the request costs, or its number: no price is known of a hash.
@@ -163,7 +164,7 @@ func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 		}
 	}
 	for _, l := range x.extracted.unknown {
-		if q.Limit == l.Name && l.Mode == config.Enforce {
+		if q.Limit == l.Name && l.Enforces() {
 			v.refusedBy = l
 			return true, limit.ErrRefused
 		}

@@ -61,7 +61,7 @@ func (r *route) onlyLimits() bool {
 
 // guarded reports whether r has lists, or limits in enforce mode.
 func (r *route) guarded() bool {
-	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Mode == config.Enforce })
+	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.Active, (*limit.Limit).Enforces)
 }
 
 // pattern returns the pattern of the requests that r matches.

@@ -409,7 +409,7 @@ func (a *Admitter) Check(ctx context.Context, q *Admission) error {
 	defer cancel()
 	if q.Err = a.Store.Peek(ctx, q.Claims, &q.Decision); q.Err != nil {
 		q.Decision.Outcomes = q.Decision.Outcomes[:0]
-		if q.Claims.AnyLimit(func(l *Limit) bool { return l.OnStoreFailure == config.Deny }) {
+		if q.Claims.Denies() {
 			q.Fallback = string(config.Deny)
 			return ErrUndecided
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // A ClaimSet is a list of claims of limits. Claims on the same limit are adjacent.
@@ -166,4 +168,54 @@ func (s ClaimSet) Charge(hits int64) *Window {
 		}
 	}
 	return nil
+}
+
+// A Use is what a request uses of a limit.
+type Use struct {
+	Key                  *Key
+	Cost                 int64
+	Value, PreviousValue limiter.Key // the value that is counted, or the subject of return_on; also under the previous secret
+	Rotates              bool        // counts under the previous secret count as well, unless the limiter is shared with Redisson
+}
+
+// Claim adds a claim on each of some windows of l. Claims on limits in shadow mode are kept separately, because they never
+// refuse.
+func (a *Admission) Claim(l *Limit, windows []*Window, u *Use) error {
+	if u.Cost > 1 {
+		if err := l.checkCost(windows, u.Cost); err != nil {
+			return err
+		}
+	}
+	shared, valid := l.SharedName(u.Key.Text)
+	if !valid {
+		return fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
+	}
+	set := &a.Claims
+	if l.IsShadow() {
+		set = &a.Shadows
+	}
+	set.Add(windows, &limiter.Claim{Key: u.Key.Key, Cost: u.Cost, Value: u.Value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: a.Source})
+	if u.Rotates && shared == "" {
+		a.BothSecrets = true
+		set.Add(windows, &limiter.Claim{Key: u.Key.Previous, Cost: u.Cost, Value: u.PreviousValue, Source: a.Source})
+	}
+	return nil
+}
+
+// checkCost returns ErrCost, or ErrPrice of a budget, if a request of this cost could never be allowed.
+func (l *Limit) checkCost(windows []*Window, cost int64) error {
+	for _, w := range windows {
+		if cost > w.Capacity() {
+			if l.Prices != nil {
+				return fmt.Errorf("%s: %w", l.Name, ErrPrice)
+			}
+			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, ErrCost, cost)
+		}
+	}
+	return nil
+}
+
+// Denies reports whether a limit refuses all requests while the store is unreachable.
+func (s ClaimSet) Denies() bool {
+	return s.AnyLimit(func(l *Limit) bool { return l.OnStoreFailure == config.Deny })
 }

@@ -34,28 +34,6 @@ var ErrCost = errors.New("cost not acceptable")
 // ErrPrice reports that the price of a request alone exceeds a budget.
 var ErrPrice = errors.New("the price exceeds the budget")
 
-// CheckCost returns errCost, or errPrice of a budget, if a request of this cost could never be allowed.
-func (l *Limit) CheckCost(windows []*Window, cost int64) error {
-	for _, w := range windows {
-		if cost > w.Capacity() {
-			if l.Prices != nil {
-				return fmt.Errorf("%s: %w", l.Name, ErrPrice)
-			}
-			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, ErrCost, cost)
-		}
-	}
-	return nil
-}
-
-// SharedName returns the name of the Redisson limiter that counts a key.
-func (l *Limit) SharedName(k *Key) (string, error) {
-	name := strings.ReplaceAll(l.RedissonName, "{key}", k.Text)
-	if l.HasKeyName && limiter.CheckRedissonKey(k.Text) != nil || limiter.CheckRedissonName(name) != nil {
-		return "", fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
-	}
-	return name, nil
-}
-
 // A Route is what a route has of limits. It is immutable, except for the counters of its limits.
 type Route struct {
 	*config.Route
@@ -131,6 +109,70 @@ func (l *Limit) allWindows() []*Window {
 
 // IsOf reports whether l is a limit of the route, alone or with others.
 func (l *Limit) IsOf(route string) bool { return l.Route == route || slices.Contains(l.Routes, route) }
+
+// IsShadow reports whether l refuses nothing, and only tells what it would refuse.
+func (l *Limit) IsShadow() bool { return l.Mode == config.Shadow }
+
+// Enforces reports whether l refuses requests.
+func (l *Limit) Enforces() bool { return l.Mode == config.Enforce }
+
+// IsEarly reports whether l may refuse a request before all is known of it: nothing but its rates matters.
+func (l *Limit) IsEarly() bool { return l.Enforces() && l.Wait == 0 && l.StepUp == nil }
+
+// IsLocal reports whether this node decides by its share of l while the store is unreachable.
+func (l *Limit) IsLocal() bool { return l.OnStoreFailure == config.Local }
+
+// IsShared reports whether programs with Redisson share l.
+func (l *Limit) IsShared() bool { return l.RedissonName != "" }
+
+// SharedName returns the name of the Redisson limiter that counts a key with this text, "" if l is not shared. It is not
+// valid if the text cannot be part of a name.
+func (l *Limit) SharedName(text string) (name string, valid bool) {
+	if !l.IsShared() {
+		return "", true
+	}
+	name = strings.ReplaceAll(l.RedissonName, "{key}", text)
+	return name, (!l.HasKeyName || limiter.CheckRedissonKey(text) == nil) && limiter.CheckRedissonName(name) == nil
+}
+
+// PlanList returns the list that has the plans of keys, nil if there is none.
+func (l *Limit) PlanList() *key.List {
+	if l.Plan == nil {
+		return nil
+	}
+	return l.Plan.List
+}
+
+// PlanKey returns what each request says its plan by, nil if none does.
+func (l *Limit) PlanKey() *key.Spec {
+	if l.Plan == nil {
+		return nil
+	}
+	return l.Plan.Name
+}
+
+// Charges returns what determines the cost of a request: what it says, and its price. Nil is 1.
+func (l *Limit) Charges() (said *config.Cost, prices *config.Prices) { return l.Cost, l.Prices }
+
+// AmountText returns how numbers of permits of l are shown; nil if they are plain numbers.
+func (l *Limit) AmountText() func(n int64) string {
+	if l.Prices == nil {
+		return nil
+	}
+	return l.Prices.Text
+}
+
+// ClaimsUnder returns claims under a key on some windows of l and, if it has a penalty, on its count of refusals. shared is
+// the name of the key's Redisson limiter.
+func (l *Limit) ClaimsUnder(k limiter.Key, windows []*Window, shared string) (claims []limiter.Claim) {
+	for _, w := range windows {
+		claims = append(claims, limiter.Claim{Limit: &w.Limit, Key: k, Cost: 1, RedissonName: shared, RedissonFormat: l.RedissonFormat})
+	}
+	if l.Penalty != nil {
+		claims = append(claims, limiter.Claim{Limit: &l.RefusalLimit, Key: k, Cost: 1})
+	}
+	return claims
+}
 
 // IsShown reports whether clients may see l.
 func (l *Limit) IsShown() bool { return l.Expose && l.Mode == config.Enforce }
@@ -362,6 +404,3 @@ func LongestWindow(rates []limiter.Rate) (window time.Duration) {
 	}
 	return window
 }
-
-// LooksPlansUp reports whether the plans of keys under l, if it has any, are all in its list.
-func (l *Limit) LooksPlansUp() bool { return l.Plan == nil || l.Plan.List != nil }

@@ -47,16 +47,16 @@ func (a *Admitter) SettleCost(ctx context.Context, q *Admission, r Correction, m
 }
 
 // tooMuch returns how many permits of a claim are too many; below 0 some are missing.
-func (r Correction) tooMuch(c *limiter.Claim, of *Limit) int64 {
-	switch counts := of.Prices == nil && !c.Limit.Algorithm.HasValues() && !c.Limit.Algorithm.HasSteps(); {
-	case concurrent(c), r.Less > 0 && !counts:
-		return c.Cost
-	case r.Less > 0:
-		return min(r.Less, c.Cost)
+func (c Correction) tooMuch(claim *limiter.Claim, of *Limit) int64 {
+	switch counts := of.Prices == nil && !claim.Limit.Algorithm.HasValues() && !claim.Limit.Algorithm.HasSteps(); {
+	case concurrent(claim), c.Less > 0 && !counts:
+		return claim.Cost
+	case c.Less > 0:
+		return min(c.Less, claim.Cost)
 	case !counts:
 		return 0
 	}
-	return c.Cost - r.Cost
+	return claim.Cost - c.Cost
 }
 
 // takeUpTo takes what one claim costs, or as much of it as there is.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
 )
 
@@ -165,4 +166,29 @@ func (a *Admission) addShadowRefusals(set ClaimSet, outcomes []limiter.Outcome) 
 			a.ShadowRefusals = append(a.ShadowRefusals, Refusal{w, set[i].Key, o.Banned, o.Wait})
 		}
 	}
+}
+
+// CountryOf returns that one of limits with a conversion on the countries of phone numbers that counts the same requests as l, which
+// has one on their ranges; nil if there is none, or l is another.
+func CountryOf(l *Limit, limits []*Limit) *Limit {
+	of := func(o *Limit, part key.PartKind) bool {
+		return o.Key.Of != nil && o.Key.Part.Kind == part && o.Conversion > 0 && o.Route == l.Route && o.Key.Of.Name == l.Key.Of.Name &&
+			o.Return.Route == l.Return.Route && o.Return.Subject.Name == l.Return.Subject.Name
+	}
+	if i := slices.IndexFunc(limits, func(o *Limit) bool { return of(l, key.Prefix) && of(o, key.Country) }); i >= 0 {
+		return limits[i]
+	}
+	return nil
+}
+
+// Counts returns what became of all requests of l, which has return_on, by the statuses of Sends.OfAll.
+func (l *Limit) Counts(statuses []limiter.KeyStatus) sends.LimitCounts {
+	all := sends.LimitCounts{
+		Route: l.Route, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode), ReturnOn: l.Return.Route, Subject: l.Return.Subject.Name,
+		Conversion: l.Conversion, Window: limiter.WindowName(LongestWindow(l.Rates)), StepUp: l.StepUp != nil, All: l.Sends.ReadAll(statuses), Keys: []sends.KeyCounts{},
+	}
+	if l.ByPlan != nil {
+		all.Note = "of keys with a plan the rates are those of the limit itself"
+	}
+	return all
 }

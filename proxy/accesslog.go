@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // A logField is one field of a line of the access log.
@@ -112,7 +113,7 @@ func newAccessLog(c config.AccessLog) accessLog {
 // isSampled reports whether x belongs to the requests of which only a sample is written: it was
 // allowed, and there was no error.
 func (l *accessLog) isSampled(x *exchange) bool {
-	return l.sample > 1 && x.err == nil && x.fallback == "" && x.response.status < 500 && outcomeOf(x) == decisions.Passed
+	return l.sample > 1 && x.Err == nil && x.Fallback == "" && x.response.status < 500 && outcomeOf(x) == decisions.Passed
 }
 
 // saveUserAgent stores the User-Agent and Referer for the log, because the request's header does not
@@ -221,10 +222,10 @@ const absentKey = "-"
 
 // writeKeys writes the field keys.
 func (x *exchange) writeKeys(e *zerolog.Event) {
-	if x.route == nil || len(x.route.limits) == 0 || !x.generation.accessLog.fields.has(logKeys) {
+	if x.route == nil || len(x.route.Active) == 0 || !x.generation.accessLog.fields.has(logKeys) {
 		return
 	}
-	if x.exempt {
+	if x.Exempt {
 		e.Str("keys", absentKey)
 		return
 	}
@@ -238,19 +239,19 @@ func (x *exchange) writeKeys(e *zerolog.Event) {
 func (x *exchange) appendKeys(b []byte) []byte {
 	for i := range x.extracted.keys {
 		k := &x.extracted.keys[i]
-		if !slices.Contains(x.route.loggedKeys, k.spec) {
+		if !slices.Contains(x.route.loggedKeys, k.Spec) {
 			continue
 		}
 		if len(b) > 0 {
 			b = append(b, ' ')
 		}
-		b = append(append(b, k.spec.Name...), '=')
-		if k.skip {
+		b = append(append(b, k.Spec.Name...), '=')
+		if k.Skip {
 			b = append(b, absentKey...)
 			continue
 		}
-		if k.spec.Part.Kind == key.Country && isCountry(k.text) {
-			b = append(b, k.text...)
+		if k.Spec.Part.Kind == key.Country && isCountry(k.Text) {
+			b = append(b, k.Text...)
 			continue
 		}
 		id := x.generation.redact.keyBytes(k.Key)
@@ -273,8 +274,8 @@ const planPrefix = "plan:"
 
 // appendPlans appends the plan under each limit that has plans.
 func (x *exchange) appendPlans(b []byte) []byte {
-	for _, l := range x.route.limits {
-		if l.plans == nil {
+	for _, l := range x.route.Active {
+		if l.ByPlan == nil {
 			continue
 		}
 		if len(b) > 0 {
@@ -291,28 +292,32 @@ const pricePrefix = "price:"
 
 // appendPrices appends what the request costs by the prices of budgets.
 func (x *exchange) appendPrices(b []byte) []byte {
-	for i, l := range x.route.limits {
-		p := l.Prices
-		if p == nil || slices.ContainsFunc(x.route.limits[:i], func(other *limit) bool { return other.Prices == p }) {
+	for i, l := range x.route.Active {
+		_, p := l.Charges()
+		isAlike := func(other *limit.Limit) bool {
+			_, o := other.Charges()
+			return o == p
+		}
+		if p == nil || slices.ContainsFunc(x.route.Active[:i], isAlike) {
 			continue
 		}
-		k := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == p.Key })
+		k := slices.IndexFunc(x.extracted.keys, func(k limit.Key) bool { return k.Spec == p.Key })
 		if k < 0 {
 			continue
 		}
 		if len(b) > 0 {
 			b = append(b, ' ')
 		}
-		price, _ := p.Table.Of(x.extracted.keys[k].number)
+		price, _ := p.Table.Of(x.extracted.keys[k].Number)
 		b = append(append(append(append(b, pricePrefix...), p.Name...), '='), key.FormatAmount(price.Amount, p.Decimals)...)
 	}
 	return b
 }
 
 // overrides reports whether a limit of r has rates of its own for a key.
-func (r *route) overrides(k *extractedKey) bool {
-	for _, l := range r.limits {
-		if _, found := l.overrides[k.Key]; found && l.Key.Name == k.spec.Name { // limits have keys of their own for one origin
+func (r *route) overrides(k *limit.Key) bool {
+	for _, l := range r.Active {
+		if _, found := l.ByKey[k.Key]; found && l.Key.Name == k.Spec.Name { // limits have keys of their own for one origin
 			return true
 		}
 	}
@@ -326,7 +331,7 @@ func overrideTag(k limiter.Key) string { return hex.EncodeToString(k[len(k)-1:])
 // setLoggedKeys sets the keys of r that the field keys has: those that its limits read, and of which the rest
 // of a line does not show all. Costs are not logged; prices and plans have entries of their own.
 func (g *generation) setLoggedKeys(r *route) {
-	for _, l := range r.limits {
+	for _, l := range r.Active {
 		for read := range l.Reads() {
 			s := read.Key
 			switch read.Purpose {
@@ -370,7 +375,7 @@ func (l loggedKeys) find(name string) (hash, tag string, found bool) {
 }
 
 // plan returns the name of the plan under a limit, "" if its own rates applied.
-func (l loggedKeys) plan(of *limit) (name string, found bool) {
+func (l loggedKeys) plan(of *limit.Limit) (name string, found bool) {
 	if l == "" {
 		return "", false
 	}

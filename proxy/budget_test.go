@@ -64,10 +64,10 @@ func TestBudget_IsExact(t *testing.T) {
 		w.sends(200, "POST", "/a", austrian)
 		w.sends(429, "POST", "/a", american)
 		w.sends(403, "POST", "/a", satellite) // more than the budget
-		if got := testutil.ToFloat64(w.metrics.spend.WithLabelValues("a", "spend", "EUR")); got < 0.9949 || got > 0.9951 {
+		if got := testutil.ToFloat64(w.metrics.Spend.WithLabelValues("a", "spend", "EUR")); got < 0.9949 || got > 0.9951 {
 			t.Errorf("weir_spend_total = %v; want 0.995", got)
 		}
-		if got := testutil.ToFloat64(w.metrics.budgetRemaining.WithLabelValues("a", "spend", "1h")); got < 0.0049 || got > 0.0051 {
+		if got := testutil.ToFloat64(w.metrics.BudgetRemaining.WithLabelValues("a", "spend", "1h")); got < 0.0049 || got > 0.0051 {
 			t.Errorf("weir_budget_remaining_ratio = %v; want 0.005", got)
 		}
 	})
@@ -85,7 +85,7 @@ func TestBudget_IsRefunded(t *testing.T) {
 		w.sends(200, "POST", "/a", german)
 		w.sends(429, "POST", "/a?status=503", german)
 		w.sends(200, "POST", "/a", american) // another country
-		if got := testutil.ToFloat64(w.metrics.spend.WithLabelValues("a", "spend", "EUR")); got < 0.1599 || got > 0.1601 {
+		if got := testutil.ToFloat64(w.metrics.Spend.WithLabelValues("a", "spend", "EUR")); got < 0.1599 || got > 0.1601 {
 			t.Errorf("weir_spend_total = %v; want 0.16", got)
 		}
 	})

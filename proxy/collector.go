@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -31,13 +32,8 @@ func (m *proxyMetrics) registerHealth(r prometheus.Registerer, p *Proxy) {
 
 // registerMemory registers the metrics of the keys counted in this process: by the store if it is in
 // memory, otherwise by the local fallback.
-func (m *proxyMetrics) registerMemory(r prometheus.Registerer, a *admitter) {
-	counts, here := a.store.(interface {
-		Keys() (keys int, bytes int64)
-	})
-	if !here {
-		counts = a.fallback.local
-	}
+func (m *proxyMetrics) registerMemory(r prometheus.Registerer, a *limit.Admitter) {
+	counts := a.Memory()
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
 	}
@@ -168,7 +164,7 @@ func (m *proxyMetrics) countForwarded(x *exchange) {
 	if !ok {
 		trips = x.route.metrics.upstreamRequests.Keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, upstreamOutcome(t.kind)))
 	}
-	trips.Inc(x.stripe)
+	trips.Inc(x.Stripe)
 	if x.outcome.result.Retries > 0 {
 		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.outcome.result.Retries))
 	}

@@ -3,25 +3,23 @@ package proxy
 import (
 	"maps"
 	"slices"
-	"strings"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
 // compileRoute compiles the configuration of a route.
 func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r := &route{
-		Route:         from,
+		Route:         limit.NewRoute(from, limit.Alerts(g.config.Alerts)),
 		reads:         &reads{},
 		metrics:       &routeMetrics{},
 		fixedResponse: newRespond(from.Respond),
 		rewrite:       newRewrite(&from.Rewrite),
 		refunds:       refunds(from.RefundOn),
-		idempotency:   newIdempotency(from.Name, from.Idempotency),
 		newKeys:       limitedNewKeys(from),
 		matchedFields: matchedFields(from.Match),
 		noFormBeside:  from.Besides(),
@@ -54,18 +52,16 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	if by := r.hashBy(); by != nil {
 		r.addUncounted(by)
 	}
-	var policies []respond.Policy
-	for _, l := range from.Limits {
-		if l.Mode != config.Off {
-			policies = append(policies, r.addLimit(l, alerts(g.config.Alerts))...)
-		}
+	for _, l := range r.Active {
+		r.addReads(l)
 	}
+	r.readFields.add(r.TokenFields...)
+	r.readsLate = r.readsLate || len(r.TokenFields) > 0
 	r.reads = g.sharing.readsLike(r.reads)
 	r.describe()
 	g.setLoggedKeys(r)
 	r.findEarlyLimits()
-	r.canFallBack = r.hasLocalLimit && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
-	fields, err := g.sharing.refusal(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
+	fields, err := g.sharing.refusal(r.policies(), respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
 	if err != nil {
 		return nil, err
 	}
@@ -111,16 +107,8 @@ func newFields(headers map[string]string) []respond.Field {
 	return fields
 }
 
-// addLimit adds a limit to the route and returns its policies for the RateLimit-Policy field.
-func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
-	l := &limit{Limit: from, hasKeyName: strings.Contains(from.RedissonName, "{key}")}
-	r.limits = append(r.limits, l)
-	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
-	r.hasLocalLimit = r.hasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
-	r.settles = r.settles || l.Algorithm.HasLeases() || l.Count != nil
-	r.settlesHead = r.settlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
-	l.refusalLimit, l.shadowNotes = refusalLimit(from), shadowNotes(from)
-	l.sends = newSends(from, l.shadowNotes)
+// addReads records where the keys that a limit reads are read from.
+func (r *route) addReads(l *limit.Limit) {
 	for read := range l.Reads() {
 		if read.Purpose == config.ForPlan {
 			r.addUncounted(read.Key)
@@ -128,46 +116,23 @@ func (r *route) addLimit(from *config.Limit, alerts alerts) []respond.Policy {
 			r.addKey(read.Key)
 		}
 	}
-	adder := rateAdder{route: r, limit: l, alerts: alerts}
-	add := func(rates []limiter.Rate) []*window { return adder.add(rates, "", l.countedLimit()) }
-	l.windows = add(l.Rates)
-	own := len(adder.policies)
-	if len(l.Overrides) > 0 {
-		l.overrides = map[limiter.Key][]*window{}
-	}
-	for k, rates := range l.Overrides {
-		l.overrides[k] = add(rates)
-	}
-	if l.RateFromDescriptor {
-		l.addUnits(add)
-		l.nearOf = func(rate limiter.Rate) int64 { return alerts.near(rate, l.Mode) }
-	}
-	l.addPlans(add)
-	if s := l.StepUp; s != nil {
-		r.readFields.add(s.Header)
-		r.tokenFields = append(r.tokenFields, s.Header)
-		r.readsLate = true
-		l.stepUps = adder.add(s.Rates, "step_up", limiter.Limit{Algorithm: s.Algorithm, Scope: l.Scope, Noted: l.Return != nil})
-		for _, w := range l.stepUps {
-			w.isStepUp = true
-		}
-	}
-	for i := range adder.policies[own:] {
-		adder.policies[own+i].Override = true
-	}
-	return adder.policies
 }
 
-// countedLimit returns what the limits of all windows of l have in common, but for those of step_up.
-func (l *limit) countedLimit() limiter.Limit {
-	return limiter.Limit{Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion}
+// policies returns the policies of the windows of r for the RateLimit-Policy field.
+func (r *route) policies() (all []respond.Policy) {
+	for _, w := range r.Windows {
+		all = append(all, respond.Policy{
+			Name: w.Policy, Rate: w.Shown, Limit: w.Of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.Of.IsShown(), Override: w.IsOther,
+		})
+	}
+	return all
 }
 
 // setLimits sets the limits of g.
 func (g *generation) setLimits() {
-	compiled := map[*config.Limit]*limit{}
+	compiled := map[*config.Limit]*limit.Limit{}
 	for _, r := range g.routes {
-		for _, l := range r.limits {
+		for _, l := range r.Active {
 			compiled[l.Limit] = l
 		}
 	}
@@ -176,71 +141,6 @@ func (g *generation) setLimits() {
 			g.limits = append(g.limits, l)
 		}
 	}
-}
-
-// plainLimits returns the limits of g whose counts alone determine which keys would be refused.
-func (g *generation) plainLimits() []limiter.Limit {
-	var all []limiter.Limit
-	for _, l := range g.limits {
-		plain := !l.Algorithm.HasValues() && !l.Algorithm.HasSteps() && l.Scope == limiter.Overall
-		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || len(l.overrides)+len(l.plans)+len(l.units) > 0 {
-			continue
-		}
-		for _, w := range l.windows {
-			all = append(all, w.Limit)
-		}
-	}
-	return all
-}
-
-// refusalLimit returns the limit that counts the refusals of a limit with a penalty, over its longest
-// window.
-func refusalLimit(of *config.Limit) limiter.Limit {
-	if of.Penalty == nil {
-		return limiter.Limit{}
-	}
-	return limiter.Limit{Name: of.ID + ":refused", Rate: limiter.Rate{Count: of.Penalty.After, Window: longestWindow(of.Rates)}}
-}
-
-// A rateAdder adds the windows of a limit to its route.
-type rateAdder struct {
-	route    *route
-	limit    *limit
-	alerts   alerts
-	policies []respond.Policy // of the windows
-}
-
-// add adds a window for each of rates. part, if not empty, is in the names of the windows, and counted is what their limits
-// have in common.
-func (a *rateAdder) add(rates []limiter.Rate, part string, counted limiter.Limit) (windows []*window) {
-	l := a.limit
-	between := func(separator string) string {
-		if part == "" {
-			return separator
-		}
-		return separator + part + separator
-	}
-	for _, rate := range rates {
-		span := limiter.WindowName(rate.Window)
-		shown := rate
-		switch {
-		case counted.Algorithm.HasLeases():
-			span = "held"
-		case counted.Algorithm.HasSteps():
-			span = "cooldown" // one name whatever the steps are
-			shown.Window = l.Steps[len(l.Steps)-1]
-		}
-		w := &window{of: l, number: len(a.route.windows), rate: l.Name + between("-") + span, near: a.alerts.near(rate, l.Mode), Limit: counted}
-		w.Name, w.Limit.Rate, w.Owner = l.ID+between(":")+span, rate, w
-		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
-		windows, a.route.windows = append(windows, w), append(a.route.windows, w)
-		name := l.Name
-		if len(rates) > 1 {
-			name += "-" + span
-		}
-		a.policies = append(a.policies, respond.Policy{Name: name, Rate: shown, Limit: l.Name, Concurrent: counted.Algorithm.HasLeases(), Expose: l.Expose && l.Mode == config.Enforce})
-	}
-	return windows
 }
 
 // addKey records where the key s is read from.

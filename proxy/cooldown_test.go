@@ -38,7 +38,7 @@ func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
 			w.sends(200, method, "/verify", "X-Phone: 2")
 			w.sends(429, "POST", "/send", "X-Phone: 2")
 		}
-		if got := testutil.ToFloat64(w.metrics.resets.WithLabelValues("send", "backoff")); got != 2 {
+		if got := testutil.ToFloat64(w.metrics.Resets.WithLabelValues("send", "backoff")); got != 2 {
 			t.Errorf("weir_cooldown_resets_total = %v; want 2", got)
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
@@ -187,24 +186,5 @@ func BenchmarkPath(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// A decision by a single call of the store gets a context that costs nothing, and that does not end
-// with the client.
-func TestCost_NoContextForASingleCall(t *testing.T) {
-	a, q := &admitter{timeout: time.Second}, &admission{route: &route{}}
-	client, leave := context.WithCancel(t.Context())
-	if n := testing.AllocsPerRun(100, func() {
-		_, cancel := a.withTimeoutForAll(client, q)
-		cancel()
-	}); n > 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
-	ctx, cancel := a.withTimeoutForAll(client, q)
-	defer cancel()
-	leave()
-	if ctx.Err() != nil {
-		t.Errorf("the decision ends with its client: %v", ctx.Err())
 	}
 }

@@ -7,15 +7,17 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
+	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
 // A Question is a request that another proxy, the peer, has received, and about which it asks before it
@@ -116,7 +118,7 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 	switch {
 	case !a.Allowed:
 	case received:
-		p.admitter.hold(&x.admission, q.Hold)
+		p.admitter.Hold(&x.Admission, q.Hold)
 	default:
 		x.giveBack()
 	}
@@ -126,24 +128,24 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 // giveBack refunds the permits of an allowed x, for which the peer has not waited. If the store cannot be reached, they
 // stay taken.
 func (x *exchange) giveBack() {
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit.SettleTimeout)
 	defer cancel()
-	x.response.status, x.outcome, x.keepsPermits = respond.ClientGone.Status(), forwardOutcome{known: true, refund: true}, false
-	x.admitter.settle(ctx, &x.admission, &x.outcome)
+	x.response.status, x.outcome, x.KeepsPermits = respond.ClientGone.Status(), forwardOutcome{known: true, refund: true}, false
+	x.Admitter.Settle(ctx, &x.Admission, x.settledOutcome())
 }
 
 // allow completes the answer about an allowed request.
 func (p *Proxy) allow(x *exchange, a *Answer) {
 	a.Response = x.allowedResponse()
 	a.Upstream = x.upstreamFields()
-	a.Pending = x.pending(p.shared.pseudonym)
+	a.Pending = x.Pending(p.shared.pseudonym, x.extracted.keys)
 	x.outcome.known = true
 }
 
 // allowedResponse returns the response of the answer about an allowed request.
 func (x *exchange) allowedResponse() respond.Response {
 	allowed := respond.Response{Status: http.StatusOK}
-	if len(x.claims) > 0 {
+	if len(x.Claims) > 0 {
 		allowed = allowed.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 	}
 	return allowed
@@ -164,13 +166,13 @@ func (x *exchange) upstreamFields() (fields []respond.Field) {
 
 // status returns the decision about a descriptor.
 func (x *exchange) status() DescriptorStatus {
-	s := DescriptorStatus{Shadow: len(x.shadowRefusals)+len(x.shadowErrors) > 0}
-	for i, o := range x.decision.Outcomes {
-		w := x.claims.window(i)
-		if !w.of.Expose || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
+	s := DescriptorStatus{Shadow: len(x.ShadowRefusals)+len(x.ShadowErrors) > 0}
+	for i, o := range x.Decision.Outcomes {
+		w := x.Claims.Window(i)
+		if !w.Of.IsShown() || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
 			continue
 		}
-		s.Limit, s.Rate, s.Remaining, s.Reset = w.of.Name, w.Rate, o.Remaining, o.Wait
+		s.Limit, s.Rate, s.Remaining, s.Reset = w.Of.Name, w.Rate, o.Remaining, o.Wait
 		if !o.Allowed {
 			break
 		}
@@ -178,37 +180,13 @@ func (x *exchange) status() DescriptorStatus {
 	return s
 }
 
-// check decides about x, a descriptor that takes nothing. While the store is unreachable, limits that do not deny allow it.
-func (a *admitter) check(ctx context.Context, x *exchange) error {
-	if len(x.claims) == 0 {
-		return nil
-	}
-	ctx, cancel := a.withTimeoutForAll(ctx, &x.admission)
-	defer cancel()
-	if x.err = a.store.Peek(ctx, x.claims, &x.decision); x.err != nil {
-		x.decision.Outcomes = x.decision.Outcomes[:0]
-		if x.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
-			x.fallback = string(config.Deny)
-			return errUndecided
-		}
-		return nil
-	}
-	x.decided = true
-	x.mergePrevious()
-	if !x.decision.Allowed {
-		x.shortenRetry()
-		return errRefused
-	}
-	return nil
-}
-
 // checkNumber returns an error if there are more claims than one decision may have, and logs it.
 func (c *call) checkNumber() error {
-	n := len(c.all.claims)
+	n := len(c.all.Claims)
 	if n <= limiter.MaxClaims {
 		return nil
 	}
-	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", errCost, n, limiter.MaxClaims)
+	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", limit.ErrCost, n, limiter.MaxClaims)
 	logged, now := &c.proxy.tooManyLogged, time.Now().Unix()
 	if last := logged.Load(); now-last >= int64(faultInterval/time.Second) && logged.CompareAndSwap(last, now) {
 		c.proxy.log.Warn().Err(err).Str("domain", c.question.Domain).Int("descriptors", len(c.exchanges)).Msg("call with too many descriptors refused")
@@ -223,8 +201,8 @@ func (p *Proxy) endDecision(ctx context.Context, x *exchange) {
 		x.saveUserAgent()
 	}
 	p.shared.observe(x)
-	x.stopRenewing()
-	x.takenPermits = x.takenPermits[:0]
+	x.StopRenewing()
+	x.TakenPermits = x.TakenPermits[:0]
 	p.end(ctx, x)
 }
 
@@ -234,7 +212,7 @@ func (q *Question) fill(x *exchange) {
 	x.in.listener, x.in.scheme, x.in.peer = q.Listener, q.Scheme, netip.AddrPortFrom(q.Client, 0)
 	x.in.header, x.in.length = q.Fields, q.Length
 	x.readFieldNames(q.Fields)
-	x.due = q.Deadline
+	x.Due = q.Deadline
 	if !isPrintable(q.Target) {
 		x.in.parseErr = http1.ErrTarget
 	}
@@ -278,4 +256,80 @@ func (q *questionBody) readAll(maxBytes int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
 	}
 	return read, nil
+}
+
+var (
+	// ErrSettled reports that the outcome of a request was reported before.
+	ErrSettled = errors.New("the outcome of this request is known already")
+	// ErrNotPending reports that Settle was called with something else than a Pending, or that the
+	// configuration has no such route any more.
+	ErrNotPending = errors.New("no outcome of this request is expected")
+)
+
+// An OutcomeReport is what a peer, or the application behind it, reports about a request that Decide allowed.
+type OutcomeReport struct {
+	Pending []byte        // of the Answer
+	Status  int           // the status of the response
+	Refund  bool          // the permits are refunded, whatever the status; it may be 0
+	Cost    int64         // what the request has cost after all, or 0; then the status may be 0
+	Less    int64         // how much less than Decide took for it, or 0; then the status may be 0
+	Valid   time.Duration // the time for which the caller accepts reports of a request; whole milliseconds
+}
+
+// Settle does what the status of a response does: it refunds by refund_on and count, resets cooldowns,
+// returns permits by return_on, and releases concurrent permits. Any node of a cluster can do so, once
+// for each Pending: the store remembers that for r.Valid. Other errors than ErrSettled and ErrNotPending
+// wrap limiter.ErrUnavailable; then r may be repeated.
+//
+// With r.Refund the request did not happen: all its permits are refunded, and nothing else is done. With r.Cost or r.Less
+// each of its limits that counts requests gets back what is too much, or gives what is missing as far as it has it; of
+// what takes a price all is refunded with r.Less. Concurrent permits are released.
+func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
+	x := p.exchanges.Get().(*exchange)
+	p.enter(x)
+	defer func() {
+		x.generation.release(x.enteredBy)
+		x.reset()
+		p.exchanges.Put(x)
+	}()
+	if !x.restorePending(r.Pending, p.shared.pseudonym) {
+		return ErrNotPending
+	}
+	once := &limiter.Limit{Name: "decide.outcome:once", Rate: limiter.Rate{Count: 1, Window: r.Valid}}
+	first := []limiter.Claim{{Limit: once, Key: limiter.KeyOf("outcome", string(r.Pending)), Cost: 1}}
+	var d limiter.Decision
+	store := p.admitter.SharedStore()
+	if err := store.Take(ctx, first, &d); err != nil {
+		return err
+	}
+	if !d.Allowed {
+		return ErrSettled
+	}
+	if r.Cost > 0 || r.Less > 0 {
+		return p.admitter.SettleCost(ctx, &x.Admission, limit.Correction{Cost: r.Cost, Less: r.Less}, func() error { return store.Refund(context.WithoutCancel(ctx), first, d.Permit) })
+	}
+	x.outcome = forwardOutcome{known: true, refund: r.Refund, result: upstream.Result{Target: "peer", Status: r.Status}}
+	if !r.Refund {
+		x.settleHead(r.Status)
+	}
+	p.admitter.Settle(ctx, &x.Admission, x.settledOutcome())
+	p.admitter.CountSends(x.Sends)
+	if x.Err != nil { // what was refunded is not refunded again
+		return errors.Join(limiter.ErrUnavailable, x.Err, store.Refund(context.WithoutCancel(ctx), first, d.Permit))
+	}
+	return nil
+}
+
+// restorePending sets what settling a request needs. It reports false if b is not of a route of this generation.
+func (x *exchange) restorePending(b []byte, node string) bool {
+	keys, restored := x.Restore(b, node, func(name string) *limit.Route {
+		i := slices.IndexFunc(x.generation.routes, func(r *route) bool { return r.Name == name })
+		if i < 0 {
+			return nil
+		}
+		x.setRoute(x.generation.routes[i])
+		return &x.route.Route
+	})
+	x.extracted.keys = append(x.extracted.keys, keys...)
+	return restored
 }

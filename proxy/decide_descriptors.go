@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // A call is the state of deciding about several descriptors. Each that a route matches has an
@@ -34,7 +34,7 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 		err = c.checkNumber()
 	}
 	if err == nil && c.all != nil {
-		err = p.admitter.admit(ctx, &c.all.admission)
+		err = p.admitter.Admit(ctx, &c.all.Admission)
 		c.share()
 		c.countSends()
 	}
@@ -86,8 +86,8 @@ func (c *call) check(ctx context.Context) (err error) {
 		if x == nil || !c.isCheck(i) {
 			continue
 		}
-		if failed := c.proxy.admitter.check(ctx, x); failed != nil {
-			if err = cmp.Or(err, failed); !x.decided {
+		if failed := c.proxy.admitter.Check(ctx, &x.Admission); failed != nil {
+			if err = cmp.Or(err, failed); !x.Decided {
 				c.failed = x
 			}
 		}
@@ -99,10 +99,11 @@ func (c *call) check(ctx context.Context) (err error) {
 func (c *call) begin(g *generation, r *route, d *AskedDescriptor) *exchange {
 	x := c.proxy.exchanges.Get().(*exchange)
 	c.proxy.recorder.start(x)
-	x.stripe = c.proxy.shared.stripes.Own()
-	x.enteredBy = x.stripe
-	g.users.Add(x.stripe, 1)
-	x.generation, x.admitter, x.route, x.due = g, c.proxy.admitter, r, c.question.Deadline
+	x.Stripe = c.proxy.shared.stripes.Own()
+	x.enteredBy = x.Stripe
+	g.users.Add(x.Stripe, 1)
+	x.generation, x.Admitter, x.Due = g, c.proxy.admitter, c.question.Deadline
+	x.setRoute(r)
 	x.in.listener, x.in.scheme, x.in.header, x.in.descriptor = c.question.Listener, "http", noFields{}, d.Descriptor
 	x.in.rate = d.Rate
 	x.request.Method, x.request.Host, x.request.Proto = c.question.Method, c.question.Domain, "HTTP/2.0"
@@ -113,70 +114,55 @@ func (c *call) begin(g *generation, r *route, d *AskedDescriptor) *exchange {
 
 // charge sets the cost of the claims of x. A distinct limit counts its value, whatever that costs.
 func (x *exchange) charge(hits int64) error {
-	if w := x.claims.charge(hits); w != nil {
-		return exceeds(w, hits)
+	if w := x.Claims.Charge(hits); w != nil {
+		return limit.Exceeds(w, hits)
 	}
 	for {
-		w := x.shadows.charge(hits)
+		w := x.Shadows.Charge(hits)
 		if w == nil {
 			return nil
 		}
-		x.wouldRefuse(&x.shadows, w.of)
+		x.wouldRefuse(&x.Shadows, w.Of)
 	}
-}
-
-// charge sets the cost of claims. It returns the window of a claim that no unused key has room for, or nil.
-func (s claimSet) charge(hits int64) *window {
-	for i := range s {
-		w := s.window(i)
-		s[i].Source = 0 // nobody knows the client
-		if hits == 1 || w.Algorithm.HasValues() {
-			continue
-		}
-		if s[i].Cost = hits; hits > w.Capacity() {
-			return w
-		}
-	}
-	return nil
 }
 
 // wouldRefuse records that a limit in shadow mode would refuse x, whatever is used of it, and removes its claims.
-func (x *exchange) wouldRefuse(from *claimSet, of *limit) {
-	from.remove(of)
-	x.shadowErrors = append(x.shadowErrors, of)
+func (x *exchange) wouldRefuse(from *limit.ClaimSet, of *limit.Limit) {
+	from.Remove(of)
+	x.ShadowErrors = append(x.ShadowErrors, of)
 }
 
 // add adds the claims of x to those that are decided together. The same key under the same limit is one
 // claim, with the cost of both.
 func (c *call) add(g *generation, x *exchange) error {
 	if c.all == nil {
-		c.all = c.begin(g, &route{Route: x.route.Route, reads: x.route.reads}, &AskedDescriptor{})
-		c.all.keyNamer, c.all.isShared = c, true
+		c.all = c.begin(g, &route{Route: limit.Route{Route: x.route.Route.Route}, reads: x.route.reads}, &AskedDescriptor{})
+		c.all.KeyNamer, c.all.IsShared = c, true
 	}
 	all := c.all
-	for i := range x.claims {
-		if err := all.claims.merge(x.claims.window(i), &x.claims[i]); err != nil {
+	for i := range x.Claims {
+		if err := all.Claims.Merge(x.Claims.Window(i), &x.Claims[i]); err != nil {
 			return err
 		}
 	}
-	for i := range x.shadows {
-		if w := x.shadows.window(i); all.shadows.merge(w, &x.shadows[i]) != nil {
-			x.wouldRefuse(&all.shadows, w.of)
+	for i := range x.Shadows {
+		if w := x.Shadows.Window(i); all.Shadows.Merge(w, &x.Shadows[i]) != nil {
+			x.wouldRefuse(&all.Shadows, w.Of)
 		}
 	}
-	all.shadowErrors = append(all.shadowErrors, x.shadowErrors...)
-	all.route.hasLocalLimit = all.route.hasLocalLimit || x.route.hasLocalLimit
-	all.route.canFallBack = all.route.hasLocalLimit && !all.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny })
+	all.ShadowErrors = append(all.ShadowErrors, x.ShadowErrors...)
+	all.route.HasLocalLimit = all.route.HasLocalLimit || x.route.HasLocalLimit
+	all.route.CanFallBack = all.route.HasLocalLimit && !all.Claims.Denies()
 	return nil
 }
 
-// logKey implements keyNamer.
-func (c *call) logKey(k limiter.Key) (hash, masked string) {
+// LogKey implements the keyNamer of an admission.
+func (c *call) LogKey(k limiter.Key) (hash, masked string) {
 	for _, x := range c.exchanges {
 		if x == nil {
 			continue
 		}
-		if hash, masked = x.logKey(k); masked != "" {
+		if hash, masked = x.LogKey(k); masked != "" {
 			break
 		}
 	}
@@ -185,32 +171,32 @@ func (c *call) logKey(k limiter.Key) (hash, masked string) {
 
 // share gives each exchange its part of the decision.
 func (c *call) share() {
-	all := &c.all.admission
+	all := &c.all.Admission
 	for i, x := range c.exchanges {
 		if x == nil || c.isCheck(i) {
 			continue
 		}
-		x.decided, x.fallback, x.err = all.decided, all.fallback, all.err
-		x.decision.Allowed, x.decision.At, x.decision.Permit = true, all.decision.At, all.decision.Permit
-		own := x.claims[:0]
-		for i := range x.claims {
-			at := all.claims.index(x.claims.window(i), x.claims[i].Key)
-			if at < 0 || at >= len(all.decision.Outcomes) {
+		x.Decided, x.Fallback, x.Err = all.Decided, all.Fallback, all.Err
+		x.Decision.Allowed, x.Decision.At, x.Decision.Permit = true, all.Decision.At, all.Decision.Permit
+		own := x.Claims[:0]
+		for i := range x.Claims {
+			at := all.Claims.Index(x.Claims.Window(i), x.Claims[i].Key)
+			if at < 0 || at >= len(all.Decision.Outcomes) {
 				continue // a limit that allows while the store is unreachable
 			}
-			own = append(own, x.claims[i])
-			o := all.decision.Outcomes[at]
-			x.decision.Outcomes = append(x.decision.Outcomes, o)
+			own = append(own, x.Claims[i])
+			o := all.Decision.Outcomes[at]
+			x.Decision.Outcomes = append(x.Decision.Outcomes, o)
 			if !o.Allowed {
-				x.decision.Allowed, x.banned = false, all.banned
-				x.decision.Wait = max(x.decision.Wait, o.Wait)
+				x.Decision.Allowed, x.Banned = false, all.Banned
+				x.Decision.Wait = max(x.Decision.Wait, o.Wait)
 			}
 		}
-		x.claims = own
-		x.mergePrevious()
-		for _, s := range all.shadowRefusals {
-			if x.shadows.index(s.window, s.key) >= 0 {
-				x.shadowRefusals = append(x.shadowRefusals, s)
+		x.Claims = own
+		x.MergePrevious()
+		for _, s := range all.ShadowRefusals {
+			if x.Shadows.Index(s.Window, s.Key) >= 0 {
+				x.ShadowRefusals = append(x.ShadowRefusals, s)
 			}
 		}
 	}
@@ -224,15 +210,15 @@ func (c *call) share() {
 // countSends counts, for limits with return_on, what each descriptor has taken, and what it would not have in shadow mode.
 func (c *call) countSends() {
 	for _, x := range c.exchanges {
-		if x == nil || x.err != nil {
+		if x == nil || x.Err != nil {
 			continue
 		}
-		for i := range x.takenPermits {
-			t := &x.takenPermits[i]
-			if of := t.claims.window(0).of; !t.permit.IsZero() {
-				x.admitter.countTaken(&x.admission, t.claims)
-			} else if of.shadowNotes != nil {
-				x.admitter.noteShadowRefusal(context.Background(), &x.admission, of, &t.claims[0])
+		for i := range x.TakenPermits {
+			t := &x.TakenPermits[i]
+			if of := t.Claims.Window(0).Of; !t.Permit.IsZero() {
+				x.Admitter.CountTaken(&x.Admission, t.Claims)
+			} else if of.ShadowNotes != nil {
+				x.Admitter.NoteShadowRefusal(context.Background(), &x.Admission, of, &t.Claims[0])
 			}
 		}
 	}
@@ -240,19 +226,19 @@ func (c *call) countSends() {
 
 // takeOf gives x its part of the permits in all. Each claim is of one exchange: the first one that has
 // it, as it is one claim there.
-func (x *exchange) takeOf(all *admission) {
-	for _, t := range all.takenPermits {
-		part := takenPermit{store: t.store, permit: t.permit}
-		for i := range t.claims {
-			c := &t.claims[i]
-			if c.Limit == nil || x.claims.index(t.claims.window(i), c.Key) < 0 && x.shadows.index(t.claims.window(i), c.Key) < 0 {
+func (x *exchange) takeOf(all *limit.Admission) {
+	for _, t := range all.TakenPermits {
+		part := limit.TakenPermit{Store: t.Store, Permit: t.Permit}
+		for i := range t.Claims {
+			c := &t.Claims[i]
+			if c.Limit == nil || x.Claims.Index(t.Claims.Window(i), c.Key) < 0 && x.Shadows.Index(t.Claims.Window(i), c.Key) < 0 {
 				continue
 			}
-			part.claims = append(part.claims, *c)
+			part.Claims = append(part.Claims, *c)
 			c.Limit = nil // given
 		}
-		if len(part.claims) > 0 {
-			x.takenPermits = append(x.takenPermits, part)
+		if len(part.Claims) > 0 {
+			x.TakenPermits = append(x.TakenPermits, part)
 		}
 	}
 }
@@ -267,14 +253,14 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 			continue
 		}
 		a.Statuses[i] = x.status()
-		a.Statuses[i].Refused = x == c.failed || x.isRefused()
-		if speaker == nil || !a.Allowed && c.failed == nil && !speaker.isRefused() && x.isRefused() {
+		a.Statuses[i].Refused = x == c.failed || x.IsRefused()
+		if speaker == nil || !a.Allowed && c.failed == nil && !speaker.IsRefused() && x.IsRefused() {
 			speaker = x
 		}
 		if a.Allowed {
 			x.outcome.known = true
 			a.Upstream = append(a.Upstream, x.upstreamFields()...)
-			if pending := x.pending(c.proxy.shared.pseudonym); pending != nil && !c.isCheck(i) {
+			if pending := x.Pending(c.proxy.shared.pseudonym, x.extracted.keys); pending != nil && !c.isCheck(i) {
 				a.Pendings = append(a.Pendings, pending)
 			}
 		}
@@ -289,7 +275,7 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 	default:
 		a.Response = speaker.allowedResponse()
 		if c.all != nil {
-			c.proxy.admitter.hold(&c.all.admission, c.question.Hold)
+			c.proxy.admitter.Hold(&c.all.Admission, c.question.Hold)
 		}
 	}
 	if speaker != nil {
@@ -303,7 +289,7 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 		if x == nil {
 			continue
 		}
-		if (!a.Allowed || c.isCheck(i)) && x != c.failed && !x.isRefused() {
+		if (!a.Allowed || c.isCheck(i)) && x != c.failed && !x.IsRefused() {
 			c.drop(x)
 			continue
 		}
@@ -317,7 +303,7 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 		c.proxy.endDecision(ctx, x)
 	}
 	if c.all != nil {
-		c.all.stopRenewing()
+		c.all.StopRenewing()
 		c.drop(c.all)
 	}
 }

@@ -238,12 +238,12 @@ func TestDecide_LateDecisionIsRefundedAndDecidedWithoutTheStore(t *testing.T) {
 
 // What a peer reports is checked by its MAC before; a mistake there must not end the process.
 func FuzzPending(f *testing.F) {
-	f.Add([]byte{pendingVersion, 0, 4, 's', 'e', 'n', 'd', 1, 1})
+	f.Add([]byte{1, 0, 4, 's', 'e', 'n', 'd', 1, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := newProxy(t, decideYAML)
 		x := newExchange().(*exchange)
-		x.generation, x.admitter = p.current.Load(), p.admitter
-		x.restore(b, "")
+		x.generation, x.Admitter = p.current.Load(), p.admitter
+		x.restorePending(b, "")
 	})
 }
 

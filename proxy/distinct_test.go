@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // fan is a route on which an address may use two phones, and fail to.
@@ -81,7 +83,7 @@ func TestDistinct_CountPenaltyAndShadow(t *testing.T) {
 		for i := range 5 {
 			w.phone(200, fmt.Sprint(i))
 		}
-		if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("a", "fan", shadowRefused)); got != 3 {
+		if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("a", "fan", limit.ShadowRefused)); got != 3 {
 			t.Errorf("%v would have been refused; want 3", got)
 		}
 	})

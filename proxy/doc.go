@@ -15,23 +15,21 @@
 //	extract                               reads the keys
 //	newkeys                               limits new keys
 //	idempotency                           reads the idempotency key
-//	admit                                 decides the limits
+//	limit/admit                           decides the limits
 //	forward                               forwards to the upstream
-//	settle                                refunds permits by the outcome
+//	limit/refund                          refunds permits by the outcome
 //
 // The downstream turns a request into an exchange; the stages between downstream and
 // forward depend on nothing else, so that all HTTP servers share them. A stage refuses a
 // request by returning an error; refuse generates the response. Only record logs, only
-// package respond selects status codes, only newkeys, early, admit and settle call the
+// package respond selects status codes, and only newkeys and package limit call the
 // limiter.
 //
 // An exchange (exchange.go) consists of parts, each written by one stage: the incoming
 // request, its target, the client, the keys, the claims on limits, the forwarded request,
 // the response. State private to a stage is in the part that its file declares. The part
-// about limits is an admission (admit.go). The stages that call a store take an
-// admission instead of the exchange, which a test enforces. They are not a package of their
-// own, because routes, limits and windows would then exist twice: for the decision, and for
-// extract, the log, explain and the operators' queries.
+// about limits is an Admission of package limit, which decides about it, and settles it by its outcome; it
+// knows nothing else of a request. What a route has of limits is a limit.Route.
 //
 // # Lists and preflights
 //
@@ -99,22 +97,22 @@
 // (early.go). A full refund removes the record as well. While the store is
 // unreachable every request counts.
 //
-// Concurrent limits use permits that a request holds until its end and renews meanwhile (lease.go); those of a dead process
+// Concurrent limits use permits that a request holds until its end and renews meanwhile (limit/lease.go); those of a dead process
 // return when their lease ends. They are released before the end of the response is sent, so that a client that sends one
 // request after the other is not refused because of its previous one; the header and the available part of the body do not wait
-// for a slow store (lease.go). If a client leaves before the upstream has responded, its permits are held for the response
-// timeout of the upstream, which may still be working (heldLeases). Refunds, cooldown resets and returns that the
+// for a slow store (limit/lease.go). If a client leaves before the upstream has responded, its permits are held for the response
+// timeout of the upstream, which may still be working (heldLeases there). Refunds, cooldown resets and returns that the
 // status of the response decides are started before its head is sent, over the connection of later decisions (settleHead): a
 // client of this node that repeats its request at once is not refused because of it. Others are made after the response. The rate limit fields show the quota after the refund, as far as the status
 // decides it; they cannot reflect failures after the header, or refunds of distinct limits. A limit with return_on notes its permits
-// under a second key, the subject; a response of another route returns all that is noted under the same subject (return.go). A limit with a penalty counts its
-// refusals in the same store and bans a key that was refused too often (penalize.go).
+// under a second key, the subject; a response of another route returns all that is noted under the same subject (limit/return.go). A limit with a penalty counts its
+// refusals in the same store and bans a key that was refused too often (limit/penalize.go).
 //
 // # Decisions for other proxies
 //
 // Proxy.Decide (decide.go) passes a request that another proxy has received through the stages up to
 // admit, on an exchange like any other, and returns the decision as a value: allowed or not, the response
-// for the client, and what an outcome needs later (pending.go). Nothing is forwarded; the permits stay taken until
+// for the client, and what an outcome needs later (limit/pending.go). Nothing is forwarded; the permits stay taken until
 // Proxy.Settle is told the status of the response, on any node and once, and then does what settle
 // does. The log, the metrics and the records of these requests are those of others, with the listener they came by. A decision
 // has a deadline: one that the store makes later is refunded, and on_store_failure decides instead
@@ -181,9 +179,9 @@
 //   - the pool of exchanges
 //   - the source of request ids (exchange.go)
 //   - the numbering plans loaded so far (key/phone.go)
-//   - the metrics (metrics.go), and the time series that a route has looked up (route_metrics.go)
-//   - the limiter's store, and the local store used while it is unreachable (admit.go)
-//   - the concurrent permits of requests whose clients left (lease.go)
+//   - the metrics (metrics.go), and the time series that a route has looked up (metrics.go)
+//   - the limiter's store, and the local store used while it is unreachable (limit/admit.go)
+//   - the concurrent permits of requests whose clients left (limit/lease.go)
 //   - the keys seen recently (early.go)
 //   - the directives of operators (lists.go), and their changes of keys that wait for the store
 //     (operate_targets.go)

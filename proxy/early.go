@@ -11,17 +11,12 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // longBody is the length in bytes from which it is worth a separate call to a shared store to
 // refuse a request before its body is read.
 const longBody = 4 << 10
-
-// A localDenier is a store that can refuse some claims without I/O, from a local cache of refusals.
-// See redisstore.Store.
-type localDenier interface {
-	Denied(claims []limiter.Claim, d *limiter.Decision) bool
-}
 
 // early refuses a request before its body is read, if a limit whose key is not in the body would
 // refuse it anyway. A client that is over a limit by address then sends no body in vain, and uses
@@ -37,17 +32,14 @@ func (p *Proxy) early(ctx context.Context, x *exchange) error {
 	if err := x.generation.claimEarly(x); err != nil {
 		return err
 	}
-	a := p.admitter
-	if len(x.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.refusesEarly(ctx, x) {
-		a.fallback.record(&x.admission)
-		x.mergePrevious()
-		a.metrics.countDecisions(x.stripe, x.claims, x.decision.Outcomes)
-		x.decided = true
-		ctx, cancel := a.withTimeout(ctx)
-		defer cancel()
-		return a.refuse(ctx, &x.admission, a.store)
+	effort := limit.AskStore
+	if x.in.length >= 0 && x.in.length < longBody {
+		effort = limit.AskLocally
 	}
-	x.claims, x.bothSecrets = x.claims[:0], false // extract adds the claims again; the keys are kept
+	if err := p.admitter.RefuseEarly(ctx, &x.Admission, effort); err != nil {
+		return err
+	}
+	x.Claims, x.BothSecrets = x.Claims[:0], false // extract adds the claims again; the keys are kept
 	return nil
 }
 
@@ -70,24 +62,10 @@ func (g *generation) claimEarly(x *exchange) error {
 // hasEarlyLimits reports whether there is a limit to evaluate before the body of x is read.
 func (x *exchange) hasEarlyLimits() bool {
 	r := x.route
-	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || !x.due.IsZero() || x.bypasses() {
+	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || !x.Due.IsZero() || x.bypasses() {
 		return false
 	}
 	return r.Idempotency == nil || len(x.Header(r.Idempotency.Header)) == 0
-}
-
-// refusesEarly reports whether the claims of x would be refused now. If so, it fills the decision of x.
-func (a *admitter) refusesEarly(client context.Context, x *exchange) bool {
-	if a.denier != nil && a.denier.Denied(x.claims, &x.decision) {
-		return true
-	}
-	if a.shared && x.in.length >= 0 && x.in.length < longBody {
-		return false
-	}
-	ctx, cancel := a.withTimeout(client)
-	defer cancel()
-	err := a.store.Peek(ctx, x.claims, &x.decision)
-	return err == nil && !x.decision.Allowed
 }
 
 // findEarlyLimits sets the limits that can be evaluated before a body is read. There are none if no key is
@@ -100,8 +78,8 @@ func (r *route) findEarlyLimits() {
 		}
 		body = body || l.Key.InBody()
 	}
-	var early []*limit
-	for _, l := range r.limits {
+	var early []*limit.Limit
+	for _, l := range r.Active {
 		late := false
 		for read := range l.Reads() {
 			late = late || read.Key.InBody()
@@ -109,7 +87,7 @@ func (r *route) findEarlyLimits() {
 		switch {
 		case late:
 			body = true
-		case l.Mode == config.Enforce && l.Wait == 0 && l.StepUp == nil:
+		case l.IsEarly():
 			early = append(early, l)
 		}
 	}
@@ -144,7 +122,7 @@ func limitedNewKeys(from *config.Route) (of []*key.Spec) {
 // this process and outlive generations. Requests on a bypass list are not checked.
 func (p *Proxy) newKeys(x *exchange) error {
 	r := x.route
-	if len(r.newKeys) == 0 || x.exempt {
+	if len(r.newKeys) == 0 || x.Exempt {
 		return nil
 	}
 	var buf [8]limiter.Key
@@ -157,24 +135,24 @@ func (p *Proxy) newKeys(x *exchange) error {
 	case !a.New:
 		return nil
 	case !a.Refused:
-		p.metrics.newKeys.WithLabelValues(r.Name, allowed).Inc()
+		p.metrics.newKeys.WithLabelValues(r.Name, limit.Allowed).Inc()
 		return nil
 	case r.NewKeysMode == config.Shadow:
-		x.newKeys = shadowRefused
-		p.metrics.newKeys.WithLabelValues(r.Name, shadowRefused).Inc()
+		x.newKeys = limit.ShadowRefused
+		p.metrics.newKeys.WithLabelValues(r.Name, limit.ShadowRefused).Inc()
 		return nil
 	}
-	x.newKeys = refused
-	p.metrics.newKeys.WithLabelValues(r.Name, refused).Inc()
-	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
+	x.newKeys = limit.Refused
+	p.metrics.newKeys.WithLabelValues(r.Name, limit.Refused).Inc()
+	x.Decision = limiter.Decision{Wait: a.Wait, Outcomes: x.Decision.Outcomes[:0]}
 	return errNewKeys
 }
 
 // appendLimitedKeys appends the keys of x for which new values are limited.
 func (x *exchange) appendLimitedKeys(keys []limiter.Key) []limiter.Key {
 	for _, k := range x.extracted.keys {
-		if !k.skip && slices.Contains(x.route.newKeys, k.spec) {
-			keys = append(keys, k.unkeyed)
+		if !k.Skip && slices.Contains(x.route.newKeys, k.Spec) {
+			keys = append(keys, k.Unkeyed)
 		}
 	}
 	return keys
@@ -186,32 +164,13 @@ const maxIdempotencyKey = 255
 // errIdempotencyKey reports that the idempotency key of a request is not valid.
 var errIdempotencyKey = errors.New("idempotency key not acceptable")
 
-// An idempotency lets a client repeat a request whose response it did not receive: repeats of a
-// counted request are not counted. The number of free repeats is limited, because an upstream that
-// ignores the key repeats its work each time. Both limits are kept in the store of the route's
-// limits.
-type idempotency struct {
-	*config.Idempotency
-	firstUse, repeats limiter.Limit
-}
-
-func newIdempotency(route string, c *config.Idempotency) *idempotency {
-	if c == nil {
-		return nil
-	}
-	limit := func(name string, count int64) limiter.Limit {
-		return limiter.Limit{Name: route + ".idempotency:" + name, Rate: limiter.Rate{Count: count, Window: c.Life}}
-	}
-	return &idempotency{Idempotency: c, firstUse: limit("once", 1), repeats: limit("repeats", c.Repeats)}
-}
-
 // idempotency makes the claims that recognize repeats of the request: requests with the same
 // idempotency key, method, target, body and Authorization, and the same keys of limits: upstreams
 // keep idempotency keys by account. Cookies may differ, because they are renewed. A request without
 // an idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
-	i := x.route.idempotency
-	if i == nil || len(x.claims) == 0 {
+	i := x.route.Repeats
+	if i == nil || len(x.Claims) == 0 {
 		return nil
 	}
 	sent := x.Header(i.Header)
@@ -231,9 +190,9 @@ func (g *generation) idempotency(x *exchange) error {
 	}
 	sum := sha256.Sum256(body.Bytes)
 	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Forwarded, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
-	for _, c := range x.claims {
+	for _, c := range x.Claims {
 		parts = append(parts, string(c.Key[:]))
 	}
-	x.firstUse = []limiter.Claim{{Limit: &i.firstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
+	x.FirstUse = []limiter.Claim{{Limit: &i.FirstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.Source}}
 	return nil
 }

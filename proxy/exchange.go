@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
@@ -35,10 +36,11 @@ type exchange struct {
 	in              inbound         // downstream: the received request
 	request         routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
 	client          client          // address: the client
+	route           *route          // match: the route, set by setRoute
 	list            *config.List    // lists: the list that refused the request or let it bypass limits
 	extracted       extracted       // extract: the keys, and the data from which they are read
 	newKeys         string          // new keys: the result for too many of them; empty if there were not
-	admission                       // extract, admit, settle: the claims on limits and the decision
+	limit.Admission                 // extract, admit, settle: the claims on limits and the decision
 	forwarded       forwardRequest  // forward: the forwarded request
 	outcome         forwardOutcome  // forward: its result
 	rateLimitFields rateLimitFields // refuse, forward: the rate limit fields of the response
@@ -98,15 +100,18 @@ func (x *exchange) reset() {
 	x.generation, x.enteredBy, x.id, x.idGiven, x.began, x.duration = nil, 0, "", false, time.Time{}, 0
 	x.in = inbound{notPlain: x.in.notPlain[:0]}
 	x.request.Reset()
-	x.client, x.list = client{}, nil
+	x.client, x.route, x.list = client{}, nil, nil
 	x.extracted.reset()
 	x.newKeys = ""
-	x.admission.reset()
+	x.Admission.Reset()
 	x.forwarded.request.Reset()
 	x.outcome = forwardOutcome{}
 	x.rateLimitFields.reset()
 	x.response, x.trace = clientResponse{}, nil
 }
+
+// setRoute sets the route of x.
+func (x *exchange) setRoute(r *route) { x.route, x.Admission.Route = r, &r.Route }
 
 func newExchange() any {
 	x := &exchange{in: inbound{header: noFields{}}}

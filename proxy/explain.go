@@ -40,14 +40,14 @@ func (p *Proxy) Explain(ctx context.Context, r view.ExplainRequest) (view.Explan
 	refusal := e.runStages()
 	e.Host, e.Path, e.Client = x.request.Host, x.request.Path, x.client.addr.String()
 	if x.route != nil {
-		decided := x.decision // the calls below must not change the response
+		decided := x.Decision // the calls below must not change the response
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
-		claims := slices.Clone(x.claims)
+		claims := slices.Clone(x.Claims)
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
 		e.explainReturns()
-		x.decision, x.claims = decided, claims
+		x.Decision, x.Claims = decided, claims
 	}
 	e.end(refusal)
 	return e.Explanation, nil
@@ -108,7 +108,7 @@ func (e *explainer) runStage(name string, run func() (detail string, err error),
 func (e *explainer) end(refusal error) {
 	x := e.x
 	e.Decision.Store = string(e.generation.config.Store)
-	e.Decision.Slots = e.generation.slots(x.claims)
+	e.Decision.Slots = e.generation.slots(x.Claims)
 	if refusal != nil {
 		e.respond(e.generation.refuse(x, refusal))
 		return
@@ -144,8 +144,8 @@ func (e *explainer) respond(a respond.Response) {
 	for _, f := range a.Fields {
 		explained.Header[f.Name] = append(explained.Header[f.Name], f.Value)
 	}
-	if e.x.err != nil {
-		explained.Why = e.x.err.Error()
+	if e.x.Err != nil {
+		explained.Why = e.x.Err.Error()
 	}
 	e.Answer, e.Upstream = explained, nil
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -37,7 +37,7 @@ func (e *explainer) explainKey(s *key.Spec) view.ExplainedKey {
 	switch {
 	case err != nil:
 		explained.Error = err.Error()
-	case k.skip:
+	case k.Skip:
 		explained.Skipped = true
 	default:
 		explained.Hash = e.x.generation.redact.KeyHash(k.Key)
@@ -103,14 +103,14 @@ func (e *explainer) explainLimits() {
 		if from.Penalty != nil {
 			explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " at the next refusal"
 			if from.Penalty.After > 1 {
-				explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after refusals at the rate " + limiter.Rate{Count: from.Penalty.After, Window: longestWindow(from.Rates)}.String()
+				explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after refusals at the rate " + limiter.Rate{Count: from.Penalty.After, Window: limit.LongestWindow(from.Rates)}.String()
 			}
 		}
-		i := slices.IndexFunc(x.route.limits, func(l *limit) bool { return l.Name == from.Name })
+		i := slices.IndexFunc(x.route.Active, func(l *limit.Limit) bool { return l.Name == from.Name })
 		if i < 0 {
 			explained.Reason = "its mode is off"
 		} else {
-			e.explainLimit(x.route.limits[i], &explained)
+			e.explainLimit(x.route.Active[i], &explained)
 		}
 		e.Limits = append(e.Limits, explained)
 	}
@@ -127,15 +127,15 @@ func stepUpText(s *config.StepUp) string {
 
 // explainReturns adds each limit of another route whose permits a response returns.
 func (e *explainer) explainReturns() {
-	for _, r := range e.x.route.permitReturns {
-		e.Returns = append(e.Returns, view.ExplainedReturn{Route: r.of.Route, Limit: r.of.Name, Key: r.key.Name, Status: r.status.Ranges()})
+	for _, r := range e.x.route.PermitReturns {
+		e.Returns = append(e.Returns, view.ExplainedReturn{Route: r.Of.Route, Limit: r.Of.Name, Key: r.Key.Name, Status: r.Status.Ranges()})
 	}
 }
 
 // explainLimit peeks l, if it applies to the request.
-func (e *explainer) explainLimit(l *limit, explained *view.ExplainedLimit) {
+func (e *explainer) explainLimit(l *limit.Limit, explained *view.ExplainedLimit) {
 	x, a := e.x, e.proxy.admitter
-	x.claims, x.shadows = x.claims[:0], x.shadows[:0]
+	x.Claims, x.Shadows = x.Claims[:0], x.Shadows[:0]
 	if x.bypasses() {
 		explained.Reason = x.exemptReason()
 		return
@@ -144,9 +144,9 @@ func (e *explainer) explainLimit(l *limit, explained *view.ExplainedLimit) {
 	if err == nil {
 		err = e.generation.claim(x, l)
 	}
-	set := x.claims
+	set := x.Claims
 	if l.Mode == config.Shadow {
-		set = x.shadows
+		set = x.Shadows
 	}
 	explained.Plan, explained.PlanFrom = x.planOf(l), x.planFrom(l)
 	if l.Prices != nil {
@@ -168,31 +168,31 @@ func (e *explainer) explainLimit(l *limit, explained *view.ExplainedLimit) {
 	}
 	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set[0].Cost, set[0].RedissonName
 	explained.Value = e.maskedValue(l.Key)
-	explained.Override = explained.Plan == "" && !slices.Contains(l.windows, set.window(0))
+	explained.Override = explained.Plan == "" && !slices.Contains(l.Windows, set.Window(0))
 
-	ctx, cancel := a.withTimeout(e.ctx)
+	ctx, cancel := a.WithTimeout(e.ctx)
 	defer cancel()
 	var d limiter.Decision
-	if err := a.store.Peek(ctx, set, &d); err != nil {
+	if err := a.Store.Peek(ctx, set, &d); err != nil {
 		explained.Asked, explained.Reason = false, ErrorText(err)
 		return
 	}
-	set.mergePrevious(d.Outcomes)
+	set.MergePrevious(d.Outcomes)
 	for i, o := range d.Outcomes {
-		w := set.window(i)
+		w := set.Window(i)
 		explained.Allowed = explained.Allowed && o.Allowed
-		if set.currentIndex(i) < i {
+		if set.CurrentIndex(i) < i {
 			continue // the same window under the previous secret
 		}
 		explained.Windows = append(explained.Windows, view.ExplainedWindow{
-			Rate: RateText(w.of.Limit, w.Rate), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
+			Rate: RateText(w.Of.Limit, w.Rate), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
 		if l.Prices != nil {
 			explained.Windows[len(explained.Windows)-1].Left = l.Prices.Text(o.Remaining)
 		}
 	}
 	if l.Algorithm.HasConversion() {
-		explainConversion(ctx, a.store, set, explained.Windows)
+		explainConversion(ctx, a.Store, set, explained.Windows)
 	}
 }
 
@@ -221,20 +221,12 @@ func (e *explainer) explainPrice(p *config.Prices) string {
 }
 
 // permits describes what a rate of a limit allows: 20/10m.
-func permits(w *window) string {
+func permits(w *limit.Window) string {
 	switch {
 	case w.Algorithm.HasSteps():
 		return "cooldown"
-	case w.isUnit:
+	case w.IsUnit:
 		return "limit of the descriptor per " + limiter.WindowName(w.Rate.Window)
 	}
-	return RateText(w.of.Limit, w.Rate)
-}
-
-// longestWindow returns the longest window of rates.
-func longestWindow(rates []limiter.Rate) (window time.Duration) {
-	for _, r := range rates {
-		window = max(window, r.Window)
-	}
-	return window
+	return RateText(w.Of.Limit, w.Rate)
 }

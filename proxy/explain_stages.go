@@ -11,6 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/upstream"
 	"github.com/weir-proxy/weir/proxy/view"
 )
@@ -18,21 +19,21 @@ import (
 // early is Proxy.early without side effects.
 func (e *explainer) early() (string, error) {
 	x := e.x
-	if err := e.generation.claimEarly(x); err != nil || len(x.claims) == 0 {
+	if err := e.generation.claimEarly(x); err != nil || len(x.Claims) == 0 {
 		return "", err
 	}
 	err := e.peek()
-	if errors.Is(err, errRefused) {
+	if errors.Is(err, limit.ErrRefused) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
-	x.claims, x.bothSecrets = x.claims[:0], false
+	x.Claims, x.BothSecrets = x.Claims[:0], false
 	return "", nil // if the store is unreachable, admit decides
 }
 
 // newKeys is Proxy.newKeys without side effects.
 func (e *explainer) newKeys() (string, error) {
 	x, r := e.x, e.x.route
-	if len(r.newKeys) == 0 || x.exempt {
+	if len(r.newKeys) == 0 || x.Exempt {
 		return "", nil
 	}
 	a := e.proxy.guard.Peek(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), x.appendLimitedKeys(nil)...)
@@ -44,39 +45,39 @@ func (e *explainer) newKeys() (string, error) {
 	case r.NewKeysMode == config.Shadow:
 		return "too many new keys from this client (shadow)", nil
 	}
-	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
+	x.Decision = limiter.Decision{Wait: a.Wait, Outcomes: x.Decision.Outcomes[:0]}
 	return "", errNewKeys
 }
 
 // admit is admitter.admit without side effects.
 func (e *explainer) admit() (string, error) {
 	x := e.x
-	e.Decision.Asked, e.Decision.Allowed = len(x.claims) > 0, true
-	if len(x.claims) == 0 {
+	e.Decision.Asked, e.Decision.Allowed = len(x.Claims) > 0, true
+	if len(x.Claims) == 0 {
 		e.Decision.Reason = x.exemptReason()
 		return e.Decision.Reason, nil
 	}
 	err := e.peek()
 	switch {
-	case x.isRepeat:
+	case x.IsRepeat:
 		e.Decision.Repeat = true
 		return "it repeats a counted request, and does not count", nil
-	case errors.Is(err, errRefused) && x.canWait():
-		detail := "it waits " + x.decision.Wait.String() + " for a permit, if no other request is waiting"
+	case errors.Is(err, limit.ErrRefused) && x.CanWait():
+		detail := "it waits " + x.Decision.Wait.String() + " for a permit, if no other request is waiting"
 		e.Decision.Reason = detail
 		return detail, nil
-	case err != nil && !errors.Is(err, errRefused):
+	case err != nil && !errors.Is(err, limit.ErrRefused):
 		e.Decision.Asked = false
 		e.Decision.Reason = "the store is unreachable; each limit follows its on_store_failure"
-		if x.claims.anyLimit(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
+		if x.Claims.Denies() {
 			e.Decision.Allowed = false
-			return "", errUndecided
+			return "", limit.ErrUndecided
 		}
-		x.claims = x.claims[:0]
+		x.Claims = x.Claims[:0]
 		return e.Decision.Reason, nil
 	}
 	e.Decision.Allowed = err == nil
-	if err == nil && x.steps != nil {
+	if err == nil && x.Steps != nil {
 		e.Decision.Reason = "it is over a rate, and passes by step_up"
 	}
 	return e.Decision.Reason, err
@@ -85,32 +86,22 @@ func (e *explainer) admit() (string, error) {
 // peek peeks all claims of x, as admitter.takeAll takes them.
 func (e *explainer) peek() error {
 	a, x := e.proxy.admitter, e.x
-	ctx, cancel := a.withTimeout(e.ctx)
+	ctx, cancel := a.WithTimeout(e.ctx)
 	defer cancel()
-	if len(x.claims) == 0 {
-		x.decision.Allowed = true
+	if len(x.Claims) == 0 {
+		x.Decision.Allowed = true
 		return nil
 	}
-	if err := a.takeBy(ctx, &x.admission, a.peek, a.peek); err != nil {
+	if err := a.TakeBy(ctx, &x.Admission, a.Peek, a.Peek); err != nil {
 		return fmt.Errorf("peek limits: %w", err)
 	}
-	x.mergePrevious()
-	if x.decision.Allowed {
+	x.MergePrevious()
+	if x.Decision.Allowed {
 		return nil
 	}
-	x.shortenRetry()
-	e.Decision.Asked, e.Decision.WaitMS = true, x.decision.Wait.Milliseconds()
-	return errRefused
-}
-
-// canWait reports whether each limit that refuses lets requests wait for as long as necessary.
-func (a *admission) canWait() bool {
-	for i, o := range a.decision.Outcomes {
-		if !o.Allowed && o.Wait > a.claims.window(i).of.Wait {
-			return false
-		}
-	}
-	return true
+	x.ShortenRetry()
+	e.Decision.Asked, e.Decision.WaitMS = true, x.Decision.Wait.Milliseconds()
+	return limit.ErrRefused
 }
 
 // exemptReason returns why no limit in enforce mode applies to x.
@@ -118,9 +109,9 @@ func (x *exchange) exemptReason() string {
 	switch {
 	case x.list != nil && x.list.Action == config.Bypass:
 		return "the list " + x.list.Name + " bypasses limits"
-	case x.exempt:
+	case x.Exempt:
 		return "CORS preflight"
-	case len(x.route.limits) == 0:
+	case len(x.route.Active) == 0:
 		return "the route has no limits"
 	}
 	return "no enforced limit applies"
@@ -211,9 +202,9 @@ func (e *explainer) explainForward(p *upstream.Pool, t *upstream.Request) upstre
 // maskKeys masks the fields by which sensitive keys are sent to the upstream.
 func (e *explainer) maskKeys(h map[string][]string) {
 	for _, k := range e.x.extracted.keys {
-		if !k.spec.Sensitive || k.spec.SetHeader == "" || len(h[k.spec.SetHeader]) == 0 {
+		if !k.Spec.Sensitive || k.Spec.SetHeader == "" || len(h[k.Spec.SetHeader]) == 0 {
 			continue
 		}
-		h[k.spec.SetHeader] = []string{key.Mask(h[k.spec.SetHeader][0], 0)}
+		h[k.Spec.SetHeader] = []string{key.Mask(h[k.Spec.SetHeader][0], 0)}
 	}
 }

@@ -14,14 +14,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
-
-// errCost reports that the cost of a request is not valid.
-var errCost = errors.New("cost not acceptable")
-
-// errPrice reports that the price of a request alone exceeds a budget.
-var errPrice = errors.New("the price exceeds the budget")
 
 // An extracted holds the keys of a request, and the data from which they are read.
 type extracted struct {
@@ -35,13 +30,13 @@ type extraction struct {
 	queryRead  bool         // query has been parsed and its names have been checked
 	body       *content     // nil unless a key is read from the body
 	confusable []key.Origin // origins for which other names of the request may be taken
-	keys       []extractedKey
+	keys       []limit.Key
 	memos      []key.Memo     // of each of keys; they outlive the request
 	found      []lookup       // what lists of rates and plans have about keys
 	plans      []keyPlan      // the plans of keys under limits that have plans
 	assigned   *directive.Set // the plans that operators have assigned; nil if there are none
 	logged     lineKeys       // of a Replay: the keys that the log has instead of values
-	unknown    []*limit       // of a Replay: the limits that are skipped, because the log lacks what they read
+	unknown    []*limit.Limit // of a Replay: the limits that are skipped, because the log lacks what they read
 	unlisted   []*key.Spec    // of a Replay: the keys of the lists that are skipped
 }
 
@@ -62,17 +57,17 @@ func (e *extracted) memo() *key.Memo {
 // extract makes the claims of the request: one for each window of each limit of its route, under
 // the key that the request has. A key is extracted once, whatever the number of limits that use it.
 func (g *generation) extract(x *exchange) error {
-	x.keyNamer, x.solver, x.keepsPermits = x, x, keepsPermits(x.request.Method)
-	if x.exempt = x.bypasses(); x.exempt {
+	x.KeyNamer, x.Solver, x.KeepsPermits = x, x, keepsPermits(x.request.Method)
+	if x.Exempt = x.bypasses(); x.Exempt {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
 		return err
 	}
-	for _, l := range x.route.limits {
+	for _, l := range x.route.Active {
 		err := g.claim(x, l)
-		if err != nil && l.Mode == config.Shadow {
-			x.shadowErrors = append(x.shadowErrors, l) // a limit in shadow mode refuses no request
+		if err != nil && l.IsShadow() {
+			x.ShadowErrors = append(x.ShadowErrors, l) // a limit in shadow mode refuses no request
 			continue
 		}
 		if err != nil {
@@ -99,30 +94,29 @@ func (x *exchange) parseQuery() error {
 	return nil
 }
 
-// claim adds a claim for each window of l. Claims on limits in shadow mode are kept separately,
-// because they never refuse.
-func (g *generation) claim(x *exchange, l *limit) error {
+// claim adds a claim for each window of l.
+func (g *generation) claim(x *exchange, l *limit.Limit) error {
 	if slices.Contains(x.extracted.unknown, l) {
 		return nil
 	}
 	k, err := g.key(x, l.Key)
-	if err != nil || k.skip {
+	if err != nil || k.Skip {
 		return err
 	}
-	if x.source == 0 {
-		x.source = g.source(x.client.network)
+	if x.Source == 0 {
+		x.Source = g.source(x.client.network)
 	}
 	cost, err := g.permits(x, l)
 	if err != nil || cost == 0 {
 		return err
 	}
 	var value, previousValue limiter.Key
-	if l.Distinct != nil {
-		used, err := g.key(x, l.Distinct)
-		if err != nil || used.skip {
+	if s := l.Distinct; s != nil {
+		used, err := g.key(x, s)
+		if err != nil || used.Skip {
 			return err
 		}
-		value, previousValue = used.Key, used.previous
+		value, previousValue = used.Key, used.Previous
 	}
 	if s := l.Subject(); s != nil {
 		of, err := g.key(x, s)
@@ -136,45 +130,26 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return err
 		}
 	}
-	windows := l.windows
-	if len(l.overrides)+len(l.plans)+len(l.units)+len(x.extracted.found) > 0 {
+	windows := l.Windows
+	if l.HasOtherRates() || len(x.extracted.found) > 0 {
 		if windows, err = g.windows(x, l, k); err != nil {
 			return err
 		}
 	}
-	if cost > 1 {
-		if err := l.checkCost(windows, cost); err != nil {
-			return err
-		}
-	}
-	shared := ""
-	if l.RedissonName != "" {
-		if shared, err = l.redissonName(k); err != nil {
-			return err
-		}
-	}
-	set := &x.claims
-	if l.Mode == config.Shadow {
-		set = &x.shadows
-	}
-	set.add(windows, &limiter.Claim{Key: k.Key, Cost: cost, Value: value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source})
-	if g.config.Privacy.Rotates && shared == "" { // counts under the previous secret count as well
-		x.bothSecrets = true
-		set.add(windows, &limiter.Claim{Key: k.previous, Cost: cost, Value: previousValue, Source: x.source})
-	}
-	return nil
+	return x.Claim(l, windows, &limit.Use{Key: k, Cost: cost, Value: value, PreviousValue: previousValue, Rotates: g.config.Privacy.Rotates})
 }
 
 // permits returns how many permits of l the request takes, 0 if it is free.
-func (g *generation) permits(x *exchange, l *limit) (cost int64, err error) {
+func (g *generation) permits(x *exchange, l *limit.Limit) (cost int64, err error) {
 	cost = 1
-	if l.Cost != nil {
-		if cost, err = x.cost(l.Cost); err != nil {
+	said, prices := l.Charges()
+	if said != nil {
+		if cost, err = x.cost(said); err != nil {
 			return 0, err
 		}
 	}
-	if l.Prices != nil {
-		price, _, err := g.price(x, l.Prices)
+	if prices != nil {
+		price, _, err := g.price(x, prices)
 		if err != nil {
 			return 0, err
 		}
@@ -195,30 +170,8 @@ func (g *generation) price(x *exchange, p *config.Prices) (price key.Price, foun
 	if err != nil {
 		return key.Price{}, false, err
 	}
-	price, found = p.Table.Of(k.number)
+	price, found = p.Table.Of(k.Number)
 	return price, found, nil
-}
-
-// checkCost returns errCost, or errPrice of a budget, if a request of this cost could never be allowed.
-func (l *limit) checkCost(windows []*window, cost int64) error {
-	for _, w := range windows {
-		if cost > w.Capacity() {
-			if l.Prices != nil {
-				return fmt.Errorf("%s: %w", l.Name, errPrice)
-			}
-			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
-		}
-	}
-	return nil
-}
-
-// redissonName returns the name of the Redisson limiter that counts a key.
-func (l *limit) redissonName(k *extractedKey) (string, error) {
-	name := strings.ReplaceAll(l.RedissonName, "{key}", k.text)
-	if l.hasKeyName && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(name) != nil {
-		return "", fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
-	}
-	return name, nil
 }
 
 // source identifies a client's network; see limiter.Claim.
@@ -246,17 +199,18 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	if err != nil || n < 1 || n > c.Max || values[0][0] == '+' || values[0][0] == '0' { // a leading 0 makes it octal for some servers
-		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, errCost, c.Max)
+		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, limit.ErrCost, c.Max)
 	}
 	return n, nil
 }
 
-// solution implements solver. A token is accepted if it answers the challenge of l, for the key of this request.
-func (x *exchange) solution(l *limit) (use limiter.Claim, err error) {
-	s, lines := l.StepUp, x.Header(l.StepUp.Header)
+// Solution implements the solver of an admission. A token is accepted if it answers the challenge of l, for the key of this request.
+func (x *exchange) Solution(l *limit.Limit) (use limiter.Claim, err error) {
+	s := l.StepUp
+	lines := x.Header(s.Header)
 	switch len(lines) {
 	case 0:
-		return use, errNoToken
+		return use, limit.ErrNoToken
 	case 1:
 	default:
 		return use, errors.New(s.Header + " is repeated")
@@ -269,7 +223,7 @@ func (x *exchange) solution(l *limit) (use limiter.Claim, err error) {
 		return use, errors.New("the token is for another challenge")
 	}
 	own, err := x.generation.key(x, s.Key)
-	if err != nil || own.skip {
+	if err != nil || own.Skip {
 		return use, errors.New("the request has no " + s.Key.Name + " that a token could be for")
 	}
 	var v key.Value
@@ -277,25 +231,13 @@ func (x *exchange) solution(l *limit) (use limiter.Claim, err error) {
 	if _, err := s.Key.Read(given, &v); err != nil || x.generation.config.Privacy.Hash(v.Parts) != own.Key {
 		return use, errors.New("the token is for another " + s.Key.Name)
 	}
-	return limiter.Claim{Limit: &x.generation.tokenUse, Key: limiter.KeyOf("token", solved.Challenge, solved.ID), Cost: 1, Source: x.source}, nil
-}
-
-// An extractedKey is the key of the request for one key.Spec.
-type extractedKey struct {
-	spec *key.Spec
-	limiter.Key
-	previous limiter.Key // under the previous secret; zero if there is none
-	unkeyed  limiter.Key // without any secret; only set where new keys are limited, and kept in this process
-	text     string      // the key in the names of shared Redisson limiters
-	number   key.Number  // zero if the key is no phone number
-	skip     bool        // the key is missing, and limits on it do not apply
-	masked   string      // the masked value, for the log; only of a sensitive key
+	return limiter.Claim{Limit: &x.generation.tokenUse, Key: limiter.KeyOf("token", solved.Challenge, solved.ID), Cost: 1, Source: x.Source}, nil
 }
 
 // key returns the key of the request for a key.Spec. It must not be changed.
-func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
+func (g *generation) key(x *exchange, by *key.Spec) (*limit.Key, error) {
 	for i := range x.extracted.keys {
-		if k := &x.extracted.keys[i]; k.spec == by {
+		if k := &x.extracted.keys[i]; k.Spec == by {
 			return k, nil
 		}
 	}
@@ -309,23 +251,23 @@ func (g *generation) key(x *exchange, by *key.Spec) (*extractedKey, error) {
 	if err := by.Extract(x, value); err != nil {
 		return nil, err
 	}
-	x.extracted.keys = append(x.extracted.keys, extractedKey{spec: by, skip: value.Skip})
+	x.extracted.keys = append(x.extracted.keys, limit.Key{Spec: by, Skip: value.Skip})
 	k := &x.extracted.keys[len(x.extracted.keys)-1]
 	x.lookUp(by)
-	if k.skip {
+	if k.Skip {
 		return k, nil
 	}
-	k.text = value.Text()
-	k.number = value.Number()
+	k.Text = value.Text()
+	k.Number = value.Number()
 	k.Key = x.extracted.memo().Hash(g.config.Privacy.HashSecret, value.Parts)
 	if g.config.Privacy.Rotates {
-		k.previous, _ = g.config.Privacy.PreviousHash(value.Parts)
+		k.Previous, _ = g.config.Privacy.PreviousHash(value.Parts)
 	}
 	if len(x.route.newKeys) > 0 && slices.Contains(x.route.newKeys, by) {
-		k.unkeyed = config.Privacy{}.Hash(value.Parts)
+		k.Unkeyed = config.Privacy{}.Hash(value.Parts)
 	}
 	if by.Sensitive {
-		k.masked = value.Shown()
+		k.Masked = value.Shown()
 	}
 	return k, nil
 }
@@ -339,8 +281,11 @@ func normalize(x *exchange) error {
 
 // match sets the route of a request and the parameters of its path. A request that is refused may
 // still have a route, for the log; see routing.Table.Find.
-func (g *generation) match(x *exchange) (err error) {
-	x.route, err = g.table.Find(g.matchable(x))
+func (g *generation) match(x *exchange) error {
+	r, err := g.table.Find(g.matchable(x))
+	if r != nil {
+		x.setRoute(r)
+	}
 	return err
 }
 
@@ -351,4 +296,18 @@ func (g *generation) matchable(x *exchange) *routing.Request {
 		x.request.Scheme = x.scheme()
 	}
 	return &x.request
+}
+
+// keepsPermits reports whether requests with a method are refunded nothing, and reset no cooldown,
+// whatever is answered: many servers answer it by themselves, without a look at the request.
+func keepsPermits(method string) bool {
+	switch method {
+	case "GET", "POST", "PUT", "PATCH", "DELETE":
+		return false
+	}
+	switch strings.ToUpper(method) { // as lenient servers read it
+	case "OPTIONS", "HEAD", "TRACE":
+		return true
+	}
+	return false
 }

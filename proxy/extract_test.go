@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 func TestExtract_OverridesByValue(t *testing.T) {
@@ -147,7 +148,7 @@ func TestExtract_ShadowRefusesNobody(t *testing.T) {
 	w.sends(200, "GET", "/a", "X-User: a", "X-User: b")
 	w.sends(200, "GET", "/a?n=2", "X-User: a")
 	for name, want := range map[string]float64{"k": 2, "c": 1} {
-		if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("a", name, shadowRefused)); got != want {
+		if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("a", name, limit.ShadowRefused)); got != want {
 			t.Errorf("%s would have refused %v; want %v", name, got, want)
 		}
 	}
@@ -179,7 +180,7 @@ func TestRoute_ModeGoesBeforeThatOfItsLimits(t *testing.T) {
 		if got := w.send("GET", "/a").Code; got != c.want {
 			t.Errorf("%+v: second request = %d", c, got)
 		}
-		shadow := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("a", "l", shadowRefused))
+		shadow := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("a", "l", "shadow_refused"))
 		if want := c.want == 200 && c.route != "off" && c.defaults != "off"; (shadow == 1) != want {
 			t.Errorf("%+v: %v refused in shadow", c, shadow)
 		}

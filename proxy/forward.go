@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -56,7 +57,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(&x.request.Target), x.request.RawQuery, x.in.length
 	to.Host, to.SetHost = x.request.Authority, x.route.rewrite.Host
 	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
-	to.HashBy, to.Forwarded, to.WebSocket, to.Stripe = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket, x.stripe
+	to.HashBy, to.Forwarded, to.WebSocket, to.Stripe = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket, x.Stripe
 	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.isReservedTrailer, x.forwarded.edit
 	if x.trace != nil {
 		to.Set = x.trace.beginForward(began, to.Set)
@@ -64,12 +65,12 @@ func (g *generation) forward(x *exchange, d downstream) {
 	x.outcome.result = d.forward(x.route.pool, to)
 	x.duration = time.Since(x.began)
 	x.outcome.duration = x.duration - before
-	x.fail(x.outcome.result.Err)
+	x.Fail(x.outcome.result.Err)
 	if x.leftUpstreamWorking() {
-		x.admitter.hold(&x.admission, x.route.Upstream.Timeouts.Response)
+		x.Admitter.Hold(&x.Admission, x.route.Upstream.Timeouts.Response)
 	}
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.HeaderSent {
-		x.admitter.settleHead(&x.admission, x.refundRule(&x.outcome))
+		x.Admitter.SettleHead(&x.Admission, x.settledOutcome())
 		d.respond(x.route.errorTexts.Replace(forwardErrorResponse(x), x.id, x.origin()))
 	}
 	if x.response.status == 0 { // a connection that was handed over writes no status
@@ -101,7 +102,7 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 	for _, name := range g.keyFields {
 		set[name] = []string{}
 	}
-	for _, name := range x.route.tokenFields {
+	for _, name := range x.route.TokenFields {
 		set[name] = []string{}
 	}
 	for _, f := range x.extracted.value.Set {
@@ -114,16 +115,27 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 
 // hasToken reports whether the request has a token of a challenge.
 func (x *exchange) hasToken() bool {
-	return slices.ContainsFunc(x.route.tokenFields, func(name string) bool { return len(x.in.header.Values(name)) > 0 })
+	return slices.ContainsFunc(x.route.TokenFields, func(name string) bool { return len(x.in.header.Values(name)) > 0 })
+}
+
+// settledOutcome returns what settling needs to know of the outcome of x.
+func (x *exchange) settledOutcome() limit.Outcome {
+	r := &x.outcome.result
+	return limit.Outcome{
+		Unsent:      r.Target == "" && x.route.pool != nil,
+		Refunded:    x.outcome.refund || x.route.refunds[r.Kind],
+		Unprocessed: r.Kind == upstream.ConnectFailed || r.Kind == upstream.ConnectTimeout,
+		Status:      r.Status,
+	}
 }
 
 // settleHead starts what the status of the response decides about the permits of the request.
 func (x *exchange) settleHead(status int) {
-	if x.keepsPermits {
+	if x.KeepsPermits {
 		return
 	}
-	x.admitter.settleHead(&x.admission, refundRule{x.outcome.refund || x.route.RefundOn.Status.Has(status), &upstream.Result{Status: status}})
-	x.admitter.settleOthers(&x.admission, x.extracted.keys, status)
+	x.Admitter.SettleHead(&x.Admission, limit.Outcome{Refunded: x.outcome.refund, Status: status})
+	x.Admitter.SettleOthers(&x.Admission, x.extracted.keys, status)
 }
 
 // responseFields are the fields of a response, to which package respond adds. Its own ones need no lookup of their names.
@@ -156,11 +168,11 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		h.Del(name)
 	}
 	x.route.rewrite.response(h)
-	if x.outcome.refund || x.route.settlesHead {
+	if x.outcome.refund || x.route.SettlesHead {
 		x.settleHead(status)
 	}
-	if len(x.claims) > 0 {
-		x.addRefunds(status, &x.outcome)
+	if len(x.Claims) > 0 {
+		x.AddRefunds(limit.Outcome{Refunded: x.outcome.refund, Status: status})
 		x.rateLimitFields.buffer.Reset()
 		x.route.rateLimitFields.Headers(x.verdict(), (*responseFields)(h))
 	}
@@ -229,4 +241,35 @@ func (r *rewrite) editResponse(h *http1.Fields) {
 	for name, value := range r.Response.Set {
 		h.Set(name, value)
 	}
+}
+
+// refunds returns the kinds of errors after which a route refunds its requests.
+func refunds(c config.Refund) map[upstream.ResultKind]bool {
+	if len(c.Errors) == 0 {
+		return nil
+	}
+	all := map[upstream.ResultKind]bool{}
+	for _, e := range c.Errors {
+		for _, kind := range kinds(e) {
+			all[kind] = true
+		}
+	}
+	return all
+}
+
+// kinds returns the kinds of results for a value of refund_on.errors.
+func kinds(e config.Fault) []upstream.ResultKind {
+	switch e {
+	case config.FaultTimeout:
+		return []upstream.ResultKind{upstream.Timeout, upstream.ConnectTimeout}
+	case config.FaultConnect:
+		return []upstream.ResultKind{upstream.ConnectFailed, upstream.ConnectTimeout}
+	case config.FaultReset:
+		return []upstream.ResultKind{upstream.ConnectionReset}
+	case config.FaultCut:
+		return []upstream.ResultKind{upstream.ResponseTruncated}
+	case config.FaultBadResponse:
+		return []upstream.ResultKind{upstream.BadResponse}
+	}
+	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/stripe"
@@ -44,8 +45,8 @@ type generation struct {
 	seed            maphash.Seed // see lasting
 	pools           map[*config.Upstream]*upstream.Pool
 	groups          *upstream.Groups
-	limits          []*limit // that are not off, each common one once; see config.Config.Limits
-	sharing         sharing  // until it is compiled
+	limits          []*limit.Limit // that are not off, each common one once; see config.Config.Limits
+	sharing         sharing        // until it is compiled
 	refusals        *respond.Cache[http1.FieldBlock]
 	httpsAddress    func() string       // see Options
 	readsScheme     bool                // some route matches a scheme
@@ -93,7 +94,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	if name := http.CanonicalHeaderKey(c.ClientIP.Header); name != "X-Forwarded-For" { // which Weir sets anew
 		g.clientFields.add(name)
 	}
-	made := make(map[string]*route, len(c.Routes))
+	made := make(map[string]*limit.Route, len(c.Routes))
 	var entries []routing.Entry[*route]
 	var described []routing.DescriptorEntry[*route]
 	for _, from := range c.Routes {
@@ -115,34 +116,20 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			r.order = len(entries)
 			entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
 		}
-		made[r.Name] = r
+		made[r.Name] = &r.Route
 		g.routes = append(g.routes, r)
 	}
 	g.sharing = sharing{}
 	g.table, g.descriptors = routing.NewTable(entries), routing.NewDescriptors(described)
 	g.setLimits()
-	g.setTokenUse()
+	g.tokenUse = limit.TokenUse(g.limits)
 	g.setCounters(l.observer)
-	g.addCooldownResets(made)
-	g.addPermitReturns(made)
+	limit.Link(g.limits, made)
 	g.protectFields(c.Routes)
 	g.users = stripe.NewUsers(l.stripes.Count())
 	g.users.Add(0, 1)
 	g.onClosed = func() {} // until it is installed
 	return g, nil
-}
-
-// setTokenUse sets the limit on the uses of a token. Its window is longer than two nodes, whose clocks differ by the leeway
-// of issuers and a minute, can accept a token after each other.
-func (g *generation) setTokenUse() {
-	rate := limiter.Rate{Count: 1, Window: time.Minute}
-	for _, l := range g.limits {
-		if s := l.StepUp; s != nil {
-			rate.Window = max(rate.Window, s.MaxAge+3*s.Tokens.Leeway()+time.Minute)
-		}
-	}
-	g.tokenUse = limiter.Limit{Name: "step_up.token:once", Rate: rate}
-	_ = g.tokenUse.Prepare() // it is valid; otherwise stores would refuse each claim
 }
 
 // acquire adds a user to the current generation, in the stripe of the processor, and returns it. The
@@ -219,7 +206,7 @@ func offline(c *config.Config, memory limiter.MemoryOptions, warm func(*generati
 	if err != nil {
 		return nil, err
 	}
-	p.admitter.timeout = 0 // a memory store does not block
+	p.admitter.Timeout = 0 // a memory store does not block
 	return p, nil
 }
 
@@ -328,7 +315,7 @@ func (g *generation) hash(x *exchange, by *key.Spec) string {
 		return ""
 	}
 	k, err := g.key(x, by)
-	if err != nil || k.skip {
+	if err != nil || k.Skip {
 		return ""
 	}
 	return k.Key.String()

@@ -8,18 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"golang.org/x/net/http2"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/stripe"
-	"github.com/weir-proxy/weir/proxy/upstream"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -52,7 +46,7 @@ func TestHold_BoundsWhatIsUnderWay(t *testing.T) {
 		for range 5 {
 			w.sends(200, "GET", "/a", "X-User: alice") // one after the other is one at a time
 		}
-		if got := testutil.ToFloat64(w.metrics.refunds.WithLabelValues("a", "inflight")); got != 0 {
+		if got := testutil.ToFloat64(w.metrics.Refunds.WithLabelValues("a", "inflight")); got != 0 {
 			t.Errorf("weir_refunds_total = %v; a request that is over is no refund", got)
 		}
 	})
@@ -84,9 +78,9 @@ func TestHold_EndsWithTheRequest(t *testing.T) {
 // inUse returns how many permits of the limit l of route a are taken.
 func (p *testProxy) inUse() int64 {
 	p.Helper()
-	l := p.current.Load().routes[0].windows[0].Limit
+	l := p.current.Load().routes[0].Windows[0].Limit
 	var d limiter.Decision
-	if err := p.admitter.store.Peek(p.Context(), []limiter.Claim{{Limit: &l, Key: p.current.Load().config.Privacy.Hash([]string{"global", ""}), Cost: 1}}, &d); err != nil {
+	if err := p.admitter.Store.Peek(p.Context(), []limiter.Claim{{Limit: &l, Key: p.current.Load().config.Privacy.Hash([]string{"global", ""}), Cost: 1}}, &d); err != nil {
 		p.Fatal(err)
 	}
 	return l.Capacity() - d.Outcomes[0].Remaining
@@ -191,113 +185,6 @@ func TestHold_ReturnsAfterTheResponseTimeout(t *testing.T) {
 				return u.came.Load() > i
 			})
 		}
-		f.until(func() bool { return f.inUse() == 0 && f.held() == 0 })
-	})
-}
-
-// held returns the number of held leases.
-func (p *testProxy) held() int {
-	h := &p.admitter.held
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.leases)
-}
-
-// held makes an admitter and an admission that asks for one of one permit.
-func held(store limiter.AdminStore) (*admitter, *admission) {
-	a := &admitter{store: store, fallback: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry(), stripe.New())}
-	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
-	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
-	w.Owner = w
-	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}, settles: true}}
-	q.claims.add([]*window{w}, &limiter.Claim{Key: limiter.KeyOf("k"), Cost: 1})
-	return a, q
-}
-
-// A request that lasts much longer than the lease holds its permit all the time,
-// and one whose process is gone loses it with the lease.
-func TestHold_RenewsTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := limiter.NewMemory(limiter.MemoryOptions{})
-		a, q := held(store)
-		if err := a.admit(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-		for range 20 {
-			<-time.After(config.Lease / 2)
-			_, other := held(store)
-			if err := a.admit(t.Context(), other); err == nil {
-				t.Fatal("a second request passed while the first was under way")
-			}
-		}
-		a.settle(t.Context(), q, &forwardOutcome{result: upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}})
-		q.stopRenewing()
-		_, next := held(store)
-		if err := a.admit(t.Context(), next); err != nil {
-			t.Errorf("after the first request has ended: %v", err)
-		}
-		next.stopRenewing() // as if this process had died: nobody renews, nobody gives back
-		<-time.After(config.Lease - time.Second)
-		_, other := held(store)
-		if err := a.admit(t.Context(), other); err == nil {
-			t.Error("passed before the lease ran out")
-		}
-		<-time.After(2 * time.Second)
-		if err := a.admit(t.Context(), other); err != nil {
-			t.Errorf("after the lease: %v", err)
-		}
-		other.stopRenewing()
-	})
-}
-
-// A held permit is renewed while it is held, and returned once.
-func TestHold_LongerThanTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := limiter.NewMemory(limiter.MemoryOptions{})
-		a, q := held(store)
-		if err := a.admit(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-		const during = 2*config.Lease + time.Second
-		a.hold(q, during)
-		a.settle(t.Context(), q, &forwardOutcome{result: upstream.Result{Kind: upstream.ClientGone, Target: "t", Sent: true}})
-		q.stopRenewing()
-		_, other := held(store)
-		<-time.After(during - time.Millisecond)
-		if err := a.admit(t.Context(), other); err == nil {
-			t.Error("passed before the permit was held long enough")
-		}
-		<-time.After(2 * time.Millisecond)
-		if err := a.admit(t.Context(), other); err != nil {
-			t.Errorf("after the time to hold: %v", err)
-		}
-		<-time.After(during) // the first lease does not return the permit of the other
-		_, third := held(store)
-		if err := a.admit(t.Context(), third); err == nil {
-			t.Error("passed while the other request was in progress")
-		}
-		other.stopRenewing()
-	})
-}
-
-// The memory for held leases is bounded, and none are held when the proxy closes.
-func TestHold_Bounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var all heldLeases
-		l := startLease(limiter.NewMemory(limiter.MemoryOptions{}), []limiter.Claim{{Limit: &limiter.Limit{Algorithm: limiter.Concurrent}}}, limiter.Permit{})
-		for range maxHeldLeases {
-			if !all.add(&lease{timer: l.timer}, time.Hour, time.Now()) {
-				t.Fatal("a lease is not held below the bound")
-			}
-		}
-		if all.add(l, time.Hour, time.Now()) {
-			t.Error("more leases are held than the bound")
-		}
-		l.end()
-		all = heldLeases{}
-		all.close()
-		if all.add(l, time.Hour, time.Now()) {
-			t.Error("a lease is held after close")
-		}
+		f.until(func() bool { return f.inUse() == 0 })
 	})
 }

@@ -8,76 +8,38 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// The results of a decision, as label values.
-const (
-	allowed       = "allowed"
-	refused       = "refused"
-	shadowRefused = "shadow_refused"
-	unavailable   = "unavailable"
-	notAsked      = "not_asked" // of decisions that are shown, not of metrics
-)
-
-// A decisionResult is the result of a decision about a limit.
-type decisionResult uint8
-
-const (
-	decisionAllowed decisionResult = iota
-	decisionRefused
-	decisionShadowRefused
-	decisionUnavailable
-	numDecisionResults
-)
-
-// String returns the label value.
-func (r decisionResult) String() string {
-	return [...]string{allowed, refused, shadowRefused, unavailable}[r]
-}
+// notAsked is the result of a limit that was not evaluated, in decisions that are shown.
+const notAsked = "not_asked"
 
 // proxyMetrics are the metrics of one proxy. Label values are names from the configuration and small
 // fixed sets of words, never data sent by clients.
 type proxyMetrics struct {
-	stripes          *stripe.Numbers
+	*limit.Metrics
 	requests         *metrics.Counters
 	outcomes         *metrics.Counters
 	durations        *metrics.Histograms
 	own              *metrics.Histograms
 	upstream         *metrics.Histograms
 	wait             *metrics.Histograms
-	decisions        *metrics.Counters
-	store            *metrics.Histograms
-	storeErrors      *prometheus.CounterVec
-	fallbacks        *prometheus.CounterVec
-	refunds          *prometheus.CounterVec
 	repeats          *prometheus.CounterVec
-	bans             *prometheus.CounterVec
 	upstreamRequests *metrics.Counters
 	retries          *prometheus.CounterVec
 	listMatches      *prometheus.CounterVec
-	resets           *prometheus.CounterVec
-	returns          *prometheus.CounterVec
-	shadowWrong      *prometheus.CounterVec
-	sends            *prometheus.CounterVec
-	waits            *prometheus.CounterVec
-	challenges       *prometheus.CounterVec
-	waiting          *prometheus.GaugeVec
 	newKeys          *prometheus.CounterVec
 	unknownPlans     *prometheus.CounterVec
-	spend            *prometheus.CounterVec
-	budgetRemaining  *prometheus.GaugeVec
 	reloads          *prometheus.CounterVec
 	generation       prometheus.Gauge
 	unloggedResets   prometheus.Counter
 
-	unrouted     routeMetrics                              // of requests without a route
-	storeSeconds metrics.Cache[string, *metrics.Histogram] // by operation
+	unrouted routeMetrics // of requests without a route
 }
 
 func newMetrics(r prometheus.Registerer, stripes *stripe.Numbers) *proxyMetrics {
@@ -98,21 +60,15 @@ func newMetrics(r prometheus.Registerer, stripes *stripe.Numbers) *proxyMetrics 
 		return h
 	}
 	m := &proxyMetrics{
-		stripes:          stripes,
+		Metrics:          limit.NewMetrics(r, stripes, cells),
 		requests:         perRequest("requests_total", "Requests answered, by route and status.", "route", "code"),
 		outcomes:         perRequest("request_outcomes_total", "Requests answered, by what limits decided about each: a request that several limits refused counts once.", "route", "outcome"),
 		durations:        durations("request_duration_seconds", "Time from the header of a request until its response was written.", "route"),
 		own:              durations("own_duration_seconds", "Time spent in Weir itself: without the upstream and without waiting for a permit.", "route"),
 		upstream:         durations("upstream_duration_seconds", "Time from the start of forwarding until the response was relayed or forwarding failed.", "route"),
 		wait:             durations("wait_duration_seconds", "Time that requests waited for a permit, of those that waited.", "route"),
-		decisions:        perRequest("decisions_total", "Decisions of limits, by result. The route of a limit of several routes is empty.", "route", "limit", "result"),
-		store:            durations("store_duration_seconds", "Duration of calls to a shared store.", "operation"),
-		storeErrors:      counter("store_errors_total", "Calls to a shared store that failed or timed out.", "operation"),
-		fallbacks:        counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
 		listMatches:      counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
-		bans:             counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
 		repeats:          counter("repeats_total", "Repeats of idempotent requests, which are not counted by limits.", "route"),
-		refunds:          counter("refunds_total", "Requests whose permits a limit has refunded because of their outcome.", "route", "limit"),
 		upstreamRequests: perRequest("upstream_requests_total", "Requests to upstreams, by last target and result.", "upstream", "target", "result"),
 		retries:          counter("upstream_retries_total", "Retries on another target.", "upstream"),
 		reloads:          counter("reloads_total", "Configuration reloads, by result.", "result"),
@@ -120,24 +76,12 @@ func newMetrics(r prometheus.Registerer, stripes *stripe.Numbers) *proxyMetrics 
 	}
 	m.newKeys = counter("new_keys_total", "Requests with keys not seen recently, by result.", "route", "result")
 	m.unknownPlans = counter("plan_unknown_total", "Requests to which the own rates of a limit with plans applied, because the key had no plan or one that the limit does not have.", "route", "limit", "reason")
-	m.resets = counter("cooldown_resets_total", "Cooldowns reset by a response on another route.", "route", "limit")
-	m.returns = counter("returns_total", "Requests whose permits a limit has returned because of a response on another route.", "route", "limit")
-	m.shadowWrong = counter("shadow_wrong_total", "Requests that a limit in shadow mode would have refused, and whose permits a response on another route would have returned later.", "route", "limit")
-	m.sends = counter("sends_total", "Requests that a limit with return_on counted on this node, and of these the ones that were refunded, and whose permits a response returned (verified).", "route", "limit", "outcome")
-	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
-	m.challenges = counter("challenges_total", "Requests over the rate of a limit with step_up, by result: a challenge was issued, its token was invalid or used, or it passed.", "route", "limit", "result")
-	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
-	m.spend = counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit")
-	m.budgetRemaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_budget_remaining_ratio", Help: "What is left of a budget with key: global, at its last decision."}, []string{"route", "limit", "window"})
 	m.unloggedResets = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})
-	r.MustRegister(m.generation, m.waiting, m.budgetRemaining, m.unloggedResets)
+	r.MustRegister(m.generation, m.unloggedResets)
 	// Prometheus sees no increase if a counter first appears with value 1, so counters that alerts
 	// use start at 0.
 	for _, result := range []string{"ok", "unchanged", "refused"} {
 		m.reloads.WithLabelValues(result)
-	}
-	for _, policy := range []config.OnStoreFailure{config.Local, config.Allow, config.Deny} {
-		m.fallbacks.WithLabelValues(string(policy))
 	}
 	return m
 }
@@ -152,7 +96,7 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 	if !ok {
 		requests = f.requests.Keep(x.response.status, m.requests.WithLabelValues(name, strconv.Itoa(x.response.status)))
 	}
-	requests.Inc(x.stripe)
+	requests.Inc(x.Stripe)
 	m.countOutcome(x, name, f)
 	m.observeDurations(x, name, f)
 	return name
@@ -162,21 +106,21 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 // without the store is unavailable.
 func (m *proxyMetrics) countOutcome(x *exchange, name string, f *routeMetrics) {
 	outcome := outcomeOf(x)
-	without := (x.fallback == string(config.Allow) || x.fallback == string(config.Deny)) && outcome != decisions.RefusedByLimits
+	without := (x.Fallback == string(config.Allow) || x.Fallback == string(config.Deny)) && outcome != decisions.RefusedByLimits
 	ref := &f.outcomes[outcome]
 	if without {
 		ref = &f.unavailable
 	}
-	c := ref.cached.Load()
+	c := ref.Load()
 	if c == nil {
 		label := outcome.String()
 		if without {
-			label = unavailable
+			label = limit.Unavailable
 		}
 		c = m.outcomes.WithLabelValues(name, label)
-		ref.cached.Store(c)
+		ref.Store(c)
 	}
-	c.Inc(x.stripe)
+	c.Inc(x.Stripe)
 }
 
 // observeDurations records the duration of x and its parts.
@@ -187,72 +131,17 @@ func (m *proxyMetrics) observeDurations(x *exchange, name string, f *routeMetric
 	if x.outcome.duration > 0 {
 		x.observe(f.upstream.Of(m.upstream, name), x.outcome.duration, end)
 	}
-	if x.waitTime > 0 {
-		x.observe(f.wait.Of(m.wait, name), x.waitTime, end)
+	if x.WaitTime > 0 {
+		x.observe(f.wait.Of(m.wait, name), x.WaitTime, end)
 	}
 }
 
 // observe records the duration d of x, which ended at end, in nanoseconds since 1970. At intervals x
 // becomes an exemplar.
 func (x *exchange) observe(h *metrics.Histogram, d time.Duration, end int64) {
-	if bucket := h.Observe(x.stripe, d); h.ExemplarDue(bucket, end) || x.isTraced() {
+	if bucket := h.Observe(x.Stripe, d); h.ExemplarDue(bucket, end) || x.isTraced() {
 		h.SetExemplar(bucket, metrics.Exemplar{Duration: d, At: x.began.Add(x.duration), TraceID: x.traceID(), RequestID: x.id})
 	}
-}
-
-// countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
-// limit without a decision is not counted.
-func (m *proxyMetrics) countDecisions(own int, set claimSet, outcomes []limiter.Outcome) {
-	for i := 0; i < len(set); {
-		of, to, said := set.decidedAt(i, outcomes)
-		switch i = to; {
-		case !said.Allowed:
-			m.decision(of, of.refusal()).Inc(own)
-		case !said.Unknown:
-			m.decision(of, decisionAllowed).Inc(own)
-		}
-	}
-}
-
-// decision returns the counter of a result of a limit.
-func (m *proxyMetrics) decision(of *limit, result decisionResult) *metrics.Counter {
-	ref := &of.decisions[result].cached
-	if c := ref.Load(); c != nil {
-		return c
-	}
-	c := m.decisions.WithLabelValues(of.Route, of.Name, result.String())
-	ref.Store(c)
-	return c
-}
-
-// measure makes a call to the store and records it.
-func (m *proxyMetrics) measure(operation string, call func() error) error {
-	began := time.Now()
-	err := call()
-	m.observeStoreCall(operation, time.Since(began), err)
-	return err
-}
-
-// observeStoreCall records a call to the store.
-func (m *proxyMetrics) observeStoreCall(operation string, duration time.Duration, err error) {
-	o, ok := m.storeSeconds.Get(operation)
-	if !ok {
-		o = m.storeSeconds.Keep(operation, m.store.Of(operation))
-	}
-	o.Observe(m.stripes.Own(), duration)
-	if err != nil {
-		m.storeErrors.WithLabelValues(operation).Inc()
-	}
-}
-
-// countFallback counts a request that was decided without the store.
-func (m *proxyMetrics) countFallback(q *admission) {
-	m.fallbacks.WithLabelValues(q.fallback).Inc()
-}
-
-// countUnavailable counts a limit that could not be evaluated.
-func (m *proxyMetrics) countUnavailable(q *admission, of *limit) {
-	m.decision(of, decisionUnavailable).Inc(q.stripe)
 }
 
 func (m *proxyMetrics) countReload(r Report, err error) {
@@ -284,19 +173,14 @@ func (m *proxyMetrics) countUnknownPlans(x *exchange) {
 // labels once, because the lookup costs more than the update. The zero value is ready to use. A
 // series is created when it is first updated.
 type routeMetrics struct {
-	requests         metrics.Cache[int, *metrics.Counter] // by status
-	outcomes         [decisions.NumOutcomes]counterRef
-	unavailable      counterRef
+	requests         metrics.Cache[int, *metrics.Counter]                   // by status
+	outcomes         [decisions.NumOutcomes]atomic.Pointer[metrics.Counter] // looked up once
+	unavailable      atomic.Pointer[metrics.Counter]
 	durations        metrics.HistogramRef
 	own              metrics.HistogramRef
 	upstream         metrics.HistogramRef
 	wait             metrics.HistogramRef
 	upstreamRequests metrics.Cache[upstreamResult, *metrics.Counter]
-}
-
-// A counterRef is a counter that is looked up once.
-type counterRef struct {
-	cached atomic.Pointer[metrics.Counter]
 }
 
 // An upstreamResult is the result of a request that was to be forwarded.
@@ -323,7 +207,7 @@ func (p *Proxy) Counts() map[Series]int64 {
 	eachSeries(p.metrics.outcomes, func(label map[string]string, n int64) {
 		counts[Series{Route: label["route"], Result: label["outcome"]}] += n
 	})
-	eachSeries(p.metrics.decisions, func(label map[string]string, n int64) {
+	eachSeries(p.metrics.Decisions, func(label map[string]string, n int64) {
 		counts[Series{label["route"], label["limit"], label["result"]}] += n
 	})
 	return counts
@@ -348,3 +232,13 @@ func eachSeries(v prometheus.Collector, do func(label map[string]string, n int64
 		do(label, int64(m.GetCounter().GetValue()))
 	}
 }
+
+// A Near is a key that has used most of a limit.
+type Near = limit.Near
+
+// Near returns, for each limit and window, the key that has used most of it since the last call. It
+// returns none if no alerts are configured.
+func (p *Proxy) Near() []Near { return p.admitter.NearLimits.Drain() }
+
+// Alerts returns the configuration of alerts of the current generation.
+func (p *Proxy) Alerts() config.Alerts { return p.current.Load().config.Alerts }

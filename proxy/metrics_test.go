@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
@@ -83,7 +84,7 @@ func TestMetrics_ExemplarOfALongID(t *testing.T) {
 func TestMetrics_WhoTookHowLong(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry(), stripe.New())
 	x := &exchange{began: time.Now(), duration: 10 * time.Second, outcome: forwardOutcome{duration: 6 * time.Second}}
-	x.route, x.waitTime = &route{Route: &config.Route{Name: "a"}, metrics: &routeMetrics{}}, 3*time.Second
+	x.route, x.WaitTime = &route{Route: limit.Route{Route: &config.Route{Name: "a"}}, metrics: &routeMetrics{}}, 3*time.Second
 	m.countResponse(x)
 	m.countResponse(&exchange{began: time.Now(), duration: time.Second, response: clientResponse{status: 404}})
 	for _, c := range []struct {

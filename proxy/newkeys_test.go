@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // novel is a route that lets an address bring three new phones a minute.
@@ -67,11 +69,11 @@ func TestNewKeys_RefusesWhoInventsKeys(t *testing.T) {
 	w.sends(200, "GET", "/a", bob, phone(3)) // brings it in
 	w.sends(200, "GET", "/a", mallory, phone(3))
 	w.sends(429, "GET", "/a", mallory, phone(4))
-	if a, r := w.newKeyCount(allowed), w.newKeyCount(refused); a != 4 || r != 2 {
+	if a, r := w.newKeyCount(limit.Allowed), w.newKeyCount(limit.Refused); a != 4 || r != 2 {
 		t.Errorf("weir_new_keys_total: %v allowed, %v refused; want 4 and 2", a, r)
 	}
 	lines := w.lines("request")
-	if lines[3]["new_keys"] != refused || lines[4]["new_keys"] != nil || lines[3]["error"] != errNewKeys.Error() {
+	if lines[3]["new_keys"] != limit.Refused || lines[4]["new_keys"] != nil || lines[3]["error"] != errNewKeys.Error() {
 		t.Errorf("the log says %v, then %v", lines[3], lines[4])
 	}
 	for _, line := range lines {
@@ -106,7 +108,7 @@ func TestNewKeys_ListsLetPass(t *testing.T) {
 	for i := range 9 {
 		w.sends(200, "GET", "/a", from("198.51.100.7"), phone(i))
 	}
-	if got := w.newKeyCount(allowed); got != 0 {
+	if got := w.newKeyCount(limit.Allowed); got != 0 {
 		t.Errorf("%v keys of a client that is let pass were looked at", got)
 	}
 }
@@ -116,17 +118,17 @@ func TestNewKeys_ShadowOnlyReports(t *testing.T) {
 	for i := range 5 {
 		w.sends(200, "GET", "/a", from("203.0.113.1"), phone(i))
 	}
-	if got := w.newKeyCount(shadowRefused); got != 2 {
+	if got := w.newKeyCount(limit.ShadowRefused); got != 2 {
 		t.Errorf("%v shadow refusals; want 2", got)
 	}
-	if line := w.lines("request")[4]; line["new_keys"] != shadowRefused || line["status"] != 200.0 {
+	if line := w.lines("request")[4]; line["new_keys"] != limit.ShadowRefused || line["status"] != 200.0 {
 		t.Errorf("the log says %v", line)
 	}
 	w = newProxy(t, novel("mode: off"))
 	for i := range 5 {
 		w.sends(200, "GET", "/a", from("203.0.113.1"), phone(i))
 	}
-	if got := w.newKeyCount(shadowRefused) + w.newKeyCount(allowed); got != 0 {
+	if got := w.newKeyCount(limit.ShadowRefused) + w.newKeyCount(limit.Allowed); got != 0 {
 		t.Errorf("%v looked at in mode off", got)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -24,26 +24,26 @@ func (s *shared) observe(x *exchange) {
 		x.describe(&q)
 		o.Record(&q)
 	}
-	if !x.decided && len(x.takenPermits) == 0 {
+	if !x.Decided && len(x.TakenPermits) == 0 {
 		return
 	}
 	minute := o.Minute(x.began)
-	if x.decided {
+	if x.Decided {
 		x.countKeys(minute)
 	}
-	for i := range x.takenPermits {
-		x.countShadowKey(&x.takenPermits[i], minute)
+	for i := range x.TakenPermits {
+		x.countShadowKey(&x.TakenPermits[i], minute)
 	}
 }
 
 // outcomeOf returns the outcome of x.
 func outcomeOf(x *exchange) decisions.Outcome {
 	switch {
-	case x.isRefused(), x.newKeys == refused:
+	case x.IsRefused(), x.newKeys == limit.Refused:
 		return decisions.RefusedByLimits
 	case !x.outcome.known:
 		return decisions.Rejected
-	case len(x.shadowRefusals)+len(x.shadowErrors) > 0, x.newKeys == shadowRefused:
+	case len(x.ShadowRefusals)+len(x.ShadowErrors) > 0, x.newKeys == limit.ShadowRefused:
 		return decisions.ShadowRefused
 	}
 	return decisions.Passed
@@ -52,20 +52,20 @@ func outcomeOf(x *exchange) decisions.Outcome {
 // describe sets what is recorded of x, except for what observe sets.
 func (x *exchange) describe(q *decisions.Request) {
 	q.ID, q.Method, q.Took, q.Status = x.id, x.request.Method, x.duration, x.response.status
-	q.NewKeys, q.Fallback, q.Upstream, q.Listener, q.Labels = x.newKeys, x.fallback, x.outcome.result.Target, x.in.listener, x
+	q.NewKeys, q.Fallback, q.Upstream, q.Listener, q.Labels = x.newKeys, x.Fallback, x.outcome.result.Target, x.in.listener, x
 	if x.route != nil {
 		q.Route = x.route.description
 	}
-	if x.steps != nil {
-		q.Challenge = x.steps.result
+	if x.Steps != nil {
+		q.Challenge = x.Steps.Result
 	}
 	if x.list != nil {
 		q.List = x.list.Name
 	}
-	if x.err != nil && !x.isRefused() {
-		q.Err = x.err
+	if x.Err != nil && !x.IsRefused() {
+		q.Err = x.Err
 	}
-	for flag, is := range [...]bool{x.isRepeat, x.waited, x.exempt, x.banned, x.route == nil || x.route.redactsPaths()} {
+	for flag, is := range [...]bool{x.IsRepeat, x.Waited, x.Exempt, x.Banned, x.route == nil || x.route.redactsPaths()} {
 		if is {
 			q.Flags |= decisions.Repeated << flag
 		}
@@ -76,12 +76,12 @@ func (x *exchange) describe(q *decisions.Request) {
 
 // refusedSource returns a hash of the client and, if a limit refused x, of the key.
 func (x *exchange) refusedSource(seed maphash.Seed) uint64 {
-	source := uint64(x.source)
+	source := uint64(x.Source)
 	if source == 0 { // no claim was made
 		source = maphash.Comparable(seed, x.client.network)
 	}
-	if i, found := x.firstRefused(); found && x.isRefused() && i < len(x.claims) {
-		source ^= binary.LittleEndian.Uint64(x.claims[i].Key[:8])
+	if i, found := x.FirstRefused(); found && x.IsRefused() && i < len(x.Claims) {
+		source ^= binary.LittleEndian.Uint64(x.Claims[i].Key[:8])
 	}
 	return source
 }
@@ -106,36 +106,36 @@ func (x *exchange) describePath(q *decisions.Request) {
 
 // describeClaims adds the decision of each rate, with its key.
 func (x *exchange) describeClaims(q *decisions.Request) {
-	if x.decided {
-		for i := range min(len(x.claims), len(x.decision.Outcomes)) {
-			if x.bothSecrets && x.claims.currentIndex(i) != i {
+	if x.Decided {
+		for i := range min(len(x.Claims), len(x.Decision.Outcomes)) {
+			if x.BothSecrets && x.Claims.CurrentIndex(i) != i {
 				continue // one entry for both secrets
 			}
-			o := &x.decision.Outcomes[i]
+			o := &x.Decision.Outcomes[i]
 			q.AddClaim(&decisions.Claim{
-				Window: x.claims.window(i).number, Key: x.claims[i].Key, Flags: flagsOf(o), Remaining: o.Remaining, Wait: o.Wait,
+				Window: x.Claims.Window(i).Number, Key: x.Claims[i].Key, Flags: flagsOf(o), Remaining: o.Remaining, Wait: o.Wait,
 			})
 		}
 	}
-	for i := range x.takenPermits {
-		if t := &x.takenPermits[i]; x.shadowLimit(t) != nil {
+	for i := range x.TakenPermits {
+		if t := &x.TakenPermits[i]; x.ShadowLimit(t) != nil {
 			x.describeShadow(q, t)
 		}
 	}
 }
 
 // describeShadow adds the decision of a limit in shadow mode, which has a taken permit of its own.
-func (x *exchange) describeShadow(q *decisions.Request, t *takenPermit) {
-	for i := range t.claims {
-		w := t.claims.window(i)
-		if t.claims.currentIndex(i) != i {
+func (x *exchange) describeShadow(q *decisions.Request, t *limit.TakenPermit) {
+	for i := range t.Claims {
+		w := t.Claims.Window(i)
+		if t.Claims.CurrentIndex(i) != i {
 			continue // one entry for both secrets
 		}
-		c := decisions.Claim{Window: w.number, Key: t.claims[i].Key, Flags: decisions.Shadow | decisions.Allowed}
-		for _, s := range x.shadowRefusals {
-			if s.window == w {
-				c.Flags, c.Wait = decisions.Shadow, s.wait
-				if s.banned {
+		c := decisions.Claim{Window: w.Number, Key: t.Claims[i].Key, Flags: decisions.Shadow | decisions.Allowed}
+		for _, s := range x.ShadowRefusals {
+			if s.Window == w {
+				c.Flags, c.Wait = decisions.Shadow, s.Wait
+				if s.Banned {
 					c.Flags |= decisions.Banned
 				}
 			}
@@ -161,24 +161,24 @@ func flagsOf(o *limiter.Outcome) (f decisions.ClaimFlags) {
 // FillLabel fills l with the texts of a key of x. It implements decisions.Labeller.
 func (x *exchange) FillLabel(l *decisions.Label, k limiter.Key) {
 	for i := range x.extracted.keys {
-		if own := &x.extracted.keys[i]; own.Key == k && !own.skip {
+		if own := &x.extracted.keys[i]; own.Key == k && !own.Skip {
 			x.fillLabel(l, own)
 			return
 		}
 	}
 }
 
-func (x *exchange) fillLabel(l *decisions.Label, k *extractedKey) {
-	if k.spec.Join == nil {
-		l.AddPart(k.text, 0)
+func (x *exchange) fillLabel(l *decisions.Label, k *limit.Key) {
+	if k.Spec.Join == nil {
+		l.AddPart(k.Text, 0)
 		return
 	}
-	leaves := x.route.leaves[k.spec]
+	leaves := x.route.leaves[k.Spec]
 	for n, leaf := range leaves {
 		text := "*" // not known
 		for i := range x.extracted.keys {
-			if x.extracted.keys[i].spec == leaf {
-				text = x.extracted.keys[i].text
+			if x.extracted.keys[i].Spec == leaf {
+				text = x.extracted.keys[i].Text
 				break
 			}
 		}
@@ -191,72 +191,60 @@ func (x *exchange) fillLabel(l *decisions.Label, k *extractedKey) {
 
 // countKeys counts the key of each limit that was evaluated, once for all of its windows and secrets.
 func (x *exchange) countKeys(minute int64) {
-	for from, to := 0, 0; from < len(x.claims); from = to {
-		var of *limit
+	for from, to := 0, 0; from < len(x.Claims); from = to {
+		var of *limit.Limit
 		var said limiter.Outcome
-		if of, to, said = x.claims.decidedAt(from, x.decision.Outcomes); said.Unknown {
+		if of, to, said = x.Claims.DecidedAt(from, x.Decision.Outcomes); said.Unknown {
 			continue
 		}
-		x.countKey(of, minute, x.claims[from].Key)
+		x.countKey(of, minute, x.Claims[from].Key)
 		if !said.Allowed {
-			x.countRefusedKey(of, minute, x.claims[from].Key)
-		} else if x.decision.Allowed {
-			x.countSend(of, minute, x.claims[from].Key)
+			x.countRefusedKey(of, minute, x.Claims[from].Key)
+		} else if x.Decision.Allowed {
+			x.countSend(of, minute, x.Claims[from].Key)
 		}
 	}
 }
 
 // countShadowKey counts the key of a limit in shadow mode, which has a taken permit of its own.
-func (x *exchange) countShadowKey(t *takenPermit, minute int64) {
-	of := x.shadowLimit(t)
+func (x *exchange) countShadowKey(t *limit.TakenPermit, minute int64) {
+	of := x.ShadowLimit(t)
 	if of == nil {
 		return
 	}
-	x.countKey(of, minute, t.claims[0].Key)
-	x.countSend(of, minute, t.claims[0].Key)
-	if slices.ContainsFunc(x.shadowRefusals, func(s refusal) bool { return s.window.of == of }) {
-		x.countRefusedKey(of, minute, t.claims[0].Key)
+	x.countKey(of, minute, t.Claims[0].Key)
+	x.countSend(of, minute, t.Claims[0].Key)
+	if slices.ContainsFunc(x.ShadowRefusals, func(s limit.Refusal) bool { return s.Window.Of == of }) {
+		x.countRefusedKey(of, minute, t.Claims[0].Key)
 	}
 }
 
-func (x *exchange) countKey(of *limit, minute int64, k limiter.Key) {
-	of.top.Count(x.stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+func (x *exchange) countKey(of *limit.Limit, minute int64, k limiter.Key) {
+	of.Top.Count(x.Stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
 }
 
 // countSend counts a request by its key for a limit with return_on.
-func (x *exchange) countSend(of *limit, minute int64, k limiter.Key) {
-	if of.sends != nil {
-		of.top.CountSend(x.stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+func (x *exchange) countSend(of *limit.Limit, minute int64, k limiter.Key) {
+	if of.Sends != nil {
+		of.Top.CountSend(x.Stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
 	}
 }
 
-func (x *exchange) countRefusedKey(of *limit, minute int64, k limiter.Key) {
-	of.top.CountRefused(x.stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+func (x *exchange) countRefusedKey(of *limit.Limit, minute int64, k limiter.Key) {
+	of.Top.CountRefused(x.Stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
 }
 
-func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit) {
+func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit.Limit) {
 	l.Reset()
-	i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.spec == of.Key })
+	i := slices.IndexFunc(x.extracted.keys, func(k limit.Key) bool { return k.Spec == of.Key })
 	if i >= 0 {
 		x.fillLabel(l, &x.extracted.keys[i])
 	}
-	if i >= 0 && of.country != nil {
-		if k := keyOf(x.extracted.keys, of.country.Key); k != nil {
-			l.AddPart(k.text, 0)
+	if i >= 0 && of.Country != nil {
+		if k := limit.KeyOf(x.extracted.keys, of.Country.Key); k != nil {
+			l.AddPart(k.Text, 0)
 		}
 	}
-}
-
-// shadowLimit returns the limit in shadow mode of t, or nil if t is of limits in enforce mode. t has
-// no windows if all limits allowed the request while the store was unreachable.
-func (a *admission) shadowLimit(t *takenPermit) *limit {
-	if len(t.claims) == 0 {
-		return nil
-	}
-	if of := t.claims.window(0).of; of.Mode == config.Shadow {
-		return of
-	}
-	return nil
 }
 
 // Decisions returns recent decisions of this node, newest first; see decisions.Observer.Find.
@@ -274,10 +262,10 @@ func (p *Proxy) Top(q view.TopQuery) view.Top {
 	now := p.shared.observer.Minute(time.Now())
 	t := view.Top{Minutes: q.Minutes, Limits: []view.TopLimit{}}
 	for _, l := range g.limits {
-		if q.Route != "" && !l.isOf(q.Route) || q.Limit != "" && l.Name != q.Limit || l.top == nil {
+		if q.Route != "" && !l.IsOf(q.Route) || q.Limit != "" && l.Name != q.Limit || l.Top == nil {
 			continue
 		}
-		list := l.top.Top(now, q, g.naming())
+		list := l.Top.Top(now, q, g.naming())
 		list.Route, list.Limit, list.Key, list.Mode = l.Route, l.Name, l.Key.Name, string(l.Mode)
 		t.Limits = append(t.Limits, list)
 	}
@@ -300,14 +288,14 @@ func (g *generation) setCounters(o *decisions.Observer) {
 	made := map[string]*decisions.Counter{}
 	for _, l := range g.limits[:min(len(g.limits), decisions.MaxCounters)] {
 		made[l.ID] = o.Counter(l.ID, l.Key)
-		if l.sends != nil {
-			made[l.ID] = made[l.ID].WithSends(longestWindow(l.Rates))
-			l.country = g.countryLimit(l)
+		if l.Sends != nil {
+			made[l.ID] = made[l.ID].WithSends(limit.LongestWindow(l.Rates))
+			l.Country = limit.CountryOf(l, g.limits)
 		}
 	}
 	for _, r := range g.routes {
-		for _, l := range r.limits {
-			l.top = made[l.ID]
+		for _, l := range r.Active {
+			l.Top = made[l.ID]
 		}
 	}
 }
@@ -315,8 +303,8 @@ func (g *generation) setCounters(o *decisions.Observer) {
 // counters returns the counters of the limits.
 func (g *generation) counters() (all []*decisions.Counter) {
 	for _, l := range g.limits {
-		if l.top != nil {
-			all = append(all, l.top)
+		if l.Top != nil {
+			all = append(all, l.Top)
 		}
 	}
 	return all
@@ -324,15 +312,15 @@ func (g *generation) counters() (all []*decisions.Counter) {
 
 // describe sets the description of r for records, and the parts of its joined keys.
 func (r *route) describe() {
-	r.description = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.windows))}
-	for i, w := range r.windows {
-		r.description.Windows[i] = decisions.Window{Limit: w.of.Name, Common: w.of.IsCommon(), Rate: w.rate, Permits: permits(w), Amount: amountText(w.of.Limit), Plan: w.plan, Key: w.of.Key.Name, Shapes: w.of.Key.Shapes()}
-		if w.of.Key.Join == nil {
+	r.description = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.Windows))}
+	for i, w := range r.Windows {
+		r.description.Windows[i] = decisions.Window{Limit: w.Of.Name, Common: w.Of.IsCommon(), Rate: w.LogName, Permits: permits(w), Amount: w.Of.AmountText(), Plan: w.Plan, Key: w.Of.Key.Name, Shapes: w.Of.Key.Shapes()}
+		if w.Of.Key.Join == nil {
 			continue
 		}
 		if r.leaves == nil {
 			r.leaves = map[*key.Spec][]*key.Spec{}
 		}
-		r.leaves[w.of.Key] = w.of.Key.Components()
+		r.leaves[w.Of.Key] = w.Of.Key.Components()
 	}
 }

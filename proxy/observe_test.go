@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // finishedExchange is a request over three limits that has come to its end.
@@ -20,14 +21,14 @@ func finishedExchange(p *Proxy, user string, d limiter.Decision) *exchange {
 	x := newExchange().(*exchange)
 	x.generation, x.route = g, g.routes[0]
 	x.id, x.request.Method, x.request.Path, x.response.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
-	x.began, x.duration, x.source, x.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
-	x.decision.Allowed = d.Allowed
-	for _, l := range x.route.limits {
-		k := extractedKey{spec: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
+	x.began, x.duration, x.Source, x.Decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
+	x.Decision.Allowed = d.Allowed
+	for _, l := range x.route.Active {
+		k := limit.Key{Spec: l.Key, Key: limiter.KeyOf(l.Key.Name, user), Text: user}
 		x.extracted.keys = append(x.extracted.keys, k)
-		x.claims.add(l.windows, &limiter.Claim{Key: k.Key, Cost: 1})
-		for range l.windows {
-			x.decision.Outcomes = append(x.decision.Outcomes, limiter.Outcome{Allowed: d.Allowed, Remaining: 3, Wait: time.Second})
+		x.Claims.Add(l.Windows, &limiter.Claim{Key: k.Key, Cost: 1})
+		for range l.Windows {
+			x.Decision.Outcomes = append(x.Decision.Outcomes, limiter.Outcome{Allowed: d.Allowed, Remaining: 3, Wait: time.Second})
 		}
 	}
 	return x

@@ -13,19 +13,12 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/view"
 )
-
-// An announcer is a store that notifies other processes of changes, and receives their
-// notifications. See redisstore.Store.
-type announcer interface {
-	Announce(ctx context.Context, c limiter.Change) error
-	OnChange(f func(limiter.Change))
-}
 
 // Change applies c to the store, to the fallback of this node, and, by notifications, to those of
 // all other nodes; cached refusals of the key are removed as well. Limits that count by a part of
@@ -65,15 +58,15 @@ func (p *Proxy) Change(ctx context.Context, c view.KeyChange) (view.KeyResult, e
 	var wrong error
 	changed, waits := targets[:0], &deferral{}
 	for _, t := range targets {
-		t.away = p.isAway(changed, t.key) || p.admitter.deferred.has(t.key)
+		t.away = p.isAway(changed, t.key) || p.deferred.has(t.key)
 		done, err := p.applyChange(within, g, &t, change, waits)
 		if err != nil {
 			r.Skipped = append(r.Skipped, view.SkippedLimit{Route: t.limit.Route, Limit: t.limit.Name, Why: ErrorText(err)})
 			wrong = errors.Join(wrong, fmt.Errorf("%s %s: %w", c.Action, t.limit.FullName(), err))
 			continue
 		}
-		r.Everywhere, r.Later = r.Everywhere && done.everywhere, r.Later || done.later
-		t.granted, t.repeated, t.unaffected = done.granted, done.repeated, !done.affected
+		r.Everywhere, r.Later = r.Everywhere && done.Everywhere, r.Later || done.Later
+		t.granted, t.repeated, t.unaffected = done.Granted, done.Repeated, !done.Affected
 		changed = append(changed, t)
 	}
 	if len(changed) == 0 {
@@ -116,55 +109,46 @@ func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	if c.Action != limiter.ActionGrant {
 		claims = t.claimsOn(t.allWindows())
 	}
-	if t.limit.sends != nil && c.Action == limiter.ActionReset { // what was sent is forgotten with what is open
-		claims = append(claims, t.limit.sends.OfKey(t.key)...)
+	if t.limit.Sends != nil && c.Action == limiter.ActionReset { // what was sent is forgotten with what is open
+		claims = append(claims, t.limit.Sends.OfKey(t.key)...)
 	}
-	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
-		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusalLimit })
+	if c.Action != limiter.ActionReset {
+		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.RefusalLimit })
 	}
 	return claims
-}
-
-// An appliedChange is what became of a change of one limit.
-type appliedChange struct {
-	everywhere bool
-	affected   bool    // there was something to change
-	later      bool    // it waits for the store
-	granted    []int64 // for each claim: the permits that a grant has given back
-	repeated   bool    // the store timed out and was asked again
 }
 
 // applyChange applies c to the counts of t, on this node and on the nodes that are notified. While the store is
 // unreachable, c applies on this node, if it decides by itself, and waits for the store.
 func (p *Proxy) applyChange(
 	ctx context.Context, g *generation, t *keyTarget, c limiter.Change, waits *deferral,
-) (done appliedChange, err error) {
+) (done limit.AppliedChange, err error) {
 	a, claims := p.admitter, t.changeClaims(c)
-	if err = errStoreUnreachable; !t.away {
-		done, err = a.applyToStore(ctx, c, claims)
+	if err = limit.ErrStoreUnreachable; !t.away {
+		done, err = a.ApplyToStore(ctx, c, claims)
 	}
 	t.away = errors.Is(err, limiter.ErrUnavailable)
 	if err != nil && !t.away {
 		return done, err
 	}
-	if n := t.mostGranted(done.granted); n > 0 && t.limit.sends != nil {
-		a.countSends(t.limit.sends.Claims(sends.Refunded, t.key, n))
+	if n := t.mostGranted(done.Granted); n > 0 && t.limit.Sends != nil {
+		a.CountSends(t.limit.Sends.Claims(sends.Refunded, t.key, n))
 	}
 	if t.away {
-		done.later = a.deferred.add(g.deferChange(t, c, claims), waits)
-		done.affected = true // nobody knows
-		if t.limit.OnStoreFailure != config.Local {
-			if done.later {
+		done.Later = p.deferred.add(g.deferChange(t, c, claims), waits)
+		done.Affected = true // nobody knows
+		if !t.limit.IsLocal() {
+			if done.Later {
 				err = nil
 			}
 			return done, err
 		}
 	}
-	if err := a.fallback.applyChange(ctx, c, claims); err != nil || t.away {
+	if err := a.Fallback.ApplyChange(ctx, c, claims); err != nil || t.away {
 		return done, err
 	}
 	// If it cannot be announced, the store has the change; other nodes miss it only in their fallbacks.
-	done.everywhere = a.announcer == nil || a.announce(ctx, c, claims) == nil
+	done.Everywhere = a.Announcer == nil || a.Announce(ctx, c, claims) == nil
 	return done, nil
 }
 
@@ -179,65 +163,6 @@ func (t *keyTarget) mostGranted(granted []int64) (n int64) {
 	return n
 }
 
-// applyToStore applies c to the store. It looks first whether the store answers: one that hangs would carry out
-// later what it was sent, however long after. The permits that a grant gives back are those as of then.
-func (a *admitter) applyToStore(ctx context.Context, c limiter.Change, claims []limiter.Claim) (done appliedChange, err error) {
-	in, err := a.store.Inspect(ctx, claims)
-	if err != nil {
-		return done, err
-	}
-	done.repeated = in.Repeated
-	done.affected = c.Ban > 0 || slices.ContainsFunc(in.Statuses, func(s limiter.KeyStatus) bool {
-		return s.BannedFor > 0 || c.Action != limiter.ActionBan && (s.Used > 0 || s.Unreadable)
-	})
-	err = a.metrics.measure(string(c.Action), func() error { return c.Apply(ctx, a.store, claims) })
-	if c.Action != limiter.ActionGrant {
-		return done, err
-	}
-	if errors.Is(err, limiter.ErrUnavailable) {
-		return done, fmt.Errorf("no answer in time, it is not known whether the permits were granted; weir keys get tells: %v", err)
-	}
-	for _, s := range in.Statuses {
-		done.granted = append(done.granted, min(c.Grant, max(s.Used, 0)))
-	}
-	return done, err
-}
-
-// announce notifies the other nodes that c was applied to claims.
-func (a *admitter) announce(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
-	for _, k := range keysOf(claims) {
-		c.Key, c.Limits = k, nil
-		for _, claim := range claims {
-			if claim.Key == k {
-				c.Limits = append(c.Limits, claim.Limit.Name)
-			}
-		}
-		if err := a.announcer.Announce(ctx, c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// keysOf returns the keys of claims without duplicates.
-func keysOf(claims []limiter.Claim) (keys []limiter.Key) {
-	for _, c := range claims {
-		if !slices.Contains(keys, c.Key) {
-			keys = append(keys, c.Key)
-		}
-	}
-	return keys
-}
-
-// applyChange applies c to the local store. Granted permits are divided by the number of nodes.
-func (f *fallback) applyChange(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
-	if n := int64(f.nodes()); c.Action == limiter.ActionGrant {
-		c.Grant = (c.Grant + n - 1) / n
-		claims = f.shares(claims)
-	}
-	return c.Apply(ctx, f.local, claims)
-}
-
 // onChange applies a change made on another node to the counts of this node: its share for outages of
 // the store, and limits of scope per_instance. Limits that are not configured here are ignored.
 func (p *Proxy) onChange(c limiter.Change) {
@@ -246,14 +171,14 @@ func (p *Proxy) onChange(c limiter.Change) {
 		return
 	}
 	if c.Automatic {
-		p.admitter.fallback.recordBan(claims, c.Ban)
+		p.admitter.Fallback.RecordBan(claims, c.Ban)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit.SettleTimeout)
 	defer cancel()
-	err := p.admitter.fallback.applyChange(ctx, c, claims)
+	err := p.admitter.Fallback.ApplyChange(ctx, c, claims)
 	if len(own) > 0 {
-		err = errors.Join(err, c.Apply(ctx, p.admitter.store, own))
+		err = errors.Join(err, c.Apply(ctx, p.admitter.Store, own))
 	}
 	if err != nil {
 		p.log.Warn().Err(err).Msg("key change not applied")
@@ -264,10 +189,10 @@ func (p *Proxy) onChange(c limiter.Change) {
 // its own store.
 func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 	for _, l := range g.limits {
-		t := keyTarget{limit: l, key: c.Key, windows: l.windows}
+		t := keyTarget{limit: l, key: c.Key, windows: l.Windows}
 		t.override()
 		t.windows = t.allWindows()
-		if !slices.ContainsFunc(t.windows, func(w *window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
+		if !slices.ContainsFunc(t.windows, func(w *limit.Window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
 			continue
 		}
 		for _, claim := range t.claims() {
@@ -275,7 +200,7 @@ func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 				continue
 			}
 			claims = append(claims, claim)
-			if claim.Limit.Scope == limiter.PerClient && l.RedissonName == "" {
+			if claim.Limit.Scope == limiter.PerClient && !l.IsShared() {
 				own = append(own, claim)
 			}
 		}
@@ -347,7 +272,7 @@ func (p *Proxy) findTargets(g *generation, q view.KeyQuery) ([]keyTarget, error)
 			t.assign(d)
 			continue
 		}
-		if t.limit.Plan != nil && t.limit.Plan.Name != nil && !t.overridden {
+		if t.limit.PlanKey() != nil && !t.overridden {
 			p.findPlan(g, t)
 		}
 	}
@@ -372,7 +297,7 @@ func (p *Proxy) findPlan(g *generation, t *keyTarget) {
 // the rates of an override. The value is that of a recent request on this node; if there was none, or if
 // it was too long to be kept, t stays as the id alone determines it.
 func (p *Proxy) complete(g *generation, t *keyTarget) {
-	l, found := p.shared.observer.LabelOf(t.key, t.limit.top)
+	l, found := p.shared.observer.LabelOf(t.key, t.limit.Top)
 	if !found {
 		return
 	}
@@ -382,8 +307,99 @@ func (p *Proxy) complete(g *generation, t *keyTarget) {
 	for i := range min(len(leaves), len(texts)) {
 		given.Texts[leaves[i].Name] = texts[i]
 	}
-	same := keyTarget{limit: t.limit, windows: t.limit.windows}
+	same := keyTarget{limit: t.limit, windows: t.limit.Windows}
 	if found, err := g.matchValue(&same, given); found && err == nil && same.key == t.key {
 		*t = same
 	}
+}
+
+// An Outcome tells what became of the subject of earlier requests, for an application whose requests to verify do not pass
+// Weir: it returns permits as a response of the route that return_on names does.
+type Outcome struct {
+	Key     string `json:"key"`     // name of a key that return_on names
+	Value   string `json:"value"`   // its value, as in a request
+	Outcome string `json:"outcome"` // verified
+}
+
+// Verified is the outcome that returns permits: the code was used, the order was paid.
+const Verified = "verified"
+
+// An OutcomeResult is the result of an Outcome. It does not contain the value.
+type OutcomeResult struct {
+	Key      string          `json:"key"`
+	Masked   string          `json:"masked"`   // phone=+86138****8000, or as it is if the key is not sensitive
+	Logged   string          `json:"-"`        // as the log and the audit trail have it: masked in any case
+	Hash     string          `json:"hash"`     // the hash of the key in the log
+	Returned []ReturnedLimit `json:"returned"` // by limit
+	At       time.Time       `json:"at"`
+}
+
+// A ReturnedLimit tells of how many requests a limit has returned the permits.
+type ReturnedLimit struct {
+	Route    string `json:"route"`
+	Limit    string `json:"limit"`
+	Requests int    `json:"requests"`
+}
+
+// ApplyOutcome returns the permits that all limits have noted under the subject of o. Errors wrap ErrKeyQuery or
+// limiter.ErrUnavailable; then some permits may have been returned, and o may be repeated.
+func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error) {
+	if o.Outcome != Verified {
+		return OutcomeResult{}, fmt.Errorf("%w: there is no outcome %q; write verified", view.ErrKeyQuery, o.Outcome)
+	}
+	g := p.current.Load()
+	given, err := g.given(view.KeyQuery{Pairs: []view.KeyPair{{Key: o.Key, Value: o.Value}}})
+	if err != nil {
+		return OutcomeResult{}, err
+	}
+	result := OutcomeResult{Key: o.Key, Returned: []ReturnedLimit{}, At: time.Now()}
+	for _, r := range g.routes {
+		for i := range r.PermitReturns {
+			if err := p.settleSubject(g, &r.PermitReturns[i], given, &result); err != nil {
+				return result, err
+			}
+		}
+	}
+	if len(result.Returned) == 0 {
+		return OutcomeResult{}, fmt.Errorf("%w: no return_on has the key %q; write one of %s", view.ErrKeyQuery, o.Key, joinNames(g.subjectNames()))
+	}
+	return result, nil
+}
+
+// settleSubject returns the permits that the limit of r has noted under the given key, and adds them to
+// result, unless the subject of r is another key.
+func (p *Proxy) settleSubject(g *generation, r *limit.PermitReturn, given key.Input, result *OutcomeResult) error {
+	var v key.Value
+	read, err := r.Key.Read(given, &v)
+	switch {
+	case errors.Is(err, key.ErrMissing), err == nil && (read.Derived || len(read.Names) != len(given.Texts)):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", view.ErrKeyQuery, err)
+	}
+	subjects := []limiter.Key{g.config.Privacy.Hash(v.Parts)}
+	if previous, rotates := g.config.Privacy.PreviousHash(v.Parts); rotates {
+		subjects = append(subjects, previous)
+	}
+	result.Masked, result.Logged, result.Hash = g.display().Value(&v), g.logDisplay().Value(&v), g.redact.KeyHash(subjects[0])
+	returned := ReturnedLimit{Route: r.Of.Route, Limit: r.Of.Name}
+	for _, subject := range subjects {
+		n, err := p.admitter.StartReturn(r, subject)()
+		returned.Requests += n
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.Of.FullName(), err)
+		}
+	}
+	result.Returned = append(result.Returned, returned)
+	return nil
+}
+
+// subjectNames returns the names of the keys that return_on names.
+func (g *generation) subjectNames() (names []string) {
+	for _, r := range g.routes {
+		for _, p := range r.PermitReturns {
+			names = append(names, p.Key.Name)
+		}
+	}
+	return names
 }

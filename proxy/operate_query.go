@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/limit"
 
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/sends"
@@ -103,9 +104,9 @@ func (g *generation) keyName(text string) string {
 }
 
 // countingSends returns the limits with return_on that q selects.
-func (g *generation) countingSends(q sends.Query) (all []*limit) {
+func (g *generation) countingSends(q sends.Query) (all []*limit.Limit) {
 	for _, l := range g.limits {
-		if l.sends != nil && (q.Route == "" || l.isOf(q.Route)) && (q.Limit == "" || l.Name == q.Limit) {
+		if l.Sends != nil && (q.Route == "" || l.IsOf(q.Route)) && (q.Limit == "" || l.Name == q.Limit) {
 			all = append(all, l)
 		}
 	}
@@ -121,7 +122,7 @@ func (p *Proxy) TopSends(q sends.Query) view.Top {
 		names.Display = key.Display{Address: g.redact.shownAddress, All: true, Ranges: true}
 	}
 	for _, l := range g.countingSends(q) {
-		list := l.top.TopSends(now, q.N, names)
+		list := l.Top.TopSends(now, q.N, names)
 		list.Route, list.Limit = l.Route, l.Name
 		top.Limits = append(top.Limits, list)
 	}
@@ -135,17 +136,11 @@ func (p *Proxy) Sends(ctx context.Context, q sends.Query, top view.Top) ([]sends
 	defer cancel()
 	g, all := p.current.Load(), []sends.LimitCounts{}
 	for _, l := range g.countingSends(q) {
-		counted, err := p.admitter.readSends(ctx, l.sends.OfAll())
+		counted, err := p.admitter.ReadSends(ctx, l.Sends.OfAll())
 		if err != nil {
 			return nil, err
 		}
-		out := sends.LimitCounts{
-			Route: l.Route, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode), ReturnOn: l.Return.Route, Subject: l.Return.Subject.Name,
-			Conversion: l.Conversion, Window: limiter.WindowName(longestWindow(l.Rates)), StepUp: l.StepUp != nil, All: l.sends.ReadAll(counted), Keys: []sends.KeyCounts{},
-		}
-		if l.plans != nil {
-			out.Note = "of keys with a plan the rates are those of the limit itself"
-		}
+		out := l.Counts(counted)
 		for _, list := range top.Limits {
 			if list.Route != l.Route || list.Limit != l.Name {
 				continue
@@ -156,7 +151,7 @@ func (p *Proxy) Sends(ctx context.Context, q sends.Query, top view.Top) ([]sends
 				if err != nil || !found {
 					continue // of a node that has not got the salt of the cluster yet
 				}
-				k, err := p.admitter.sendsOfKey(ctx, l, id)
+				k, err := p.sendsOfKey(ctx, l, id)
 				if err != nil {
 					return nil, err
 				}
@@ -164,7 +159,7 @@ func (p *Proxy) Sends(ctx context.Context, q sends.Query, top view.Top) ([]sends
 				out.Keys = append(out.Keys, k)
 			}
 		}
-		if err := p.admitter.compareRanges(ctx, g, l, out.Keys); err != nil {
+		if err := p.compareRanges(ctx, g, l, out.Keys); err != nil {
 			return nil, err
 		}
 		slices.SortStableFunc(out.Keys, func(a, b sends.KeyCounts) int { return cmp.Compare(b.Sent, a.Sent) })
@@ -173,56 +168,43 @@ func (p *Proxy) Sends(ctx context.Context, q sends.Query, top view.Top) ([]sends
 	return all, nil
 }
 
-// countryLimit returns the limit with a conversion on the countries of phone numbers that counts the same requests as l, which
-// has one on their ranges; nil if there is none, or l is another.
-func (g *generation) countryLimit(l *limit) *limit {
-	of := func(o *limit, part key.PartKind) bool {
-		return o.Key.Of != nil && o.Key.Part.Kind == part && o.Conversion > 0 && o.Route == l.Route && o.Key.Of.Name == l.Key.Of.Name &&
-			o.Return.Route == l.Return.Route && o.Return.Subject.Name == l.Return.Subject.Name
-	}
-	if i := slices.IndexFunc(g.limits, func(o *limit) bool { return of(l, key.Prefix) && of(o, key.Country) }); i >= 0 {
-		return g.limits[i]
-	}
-	return nil
-}
-
 // compareRanges compares keys of l, if they are ranges of phone numbers, with their countries.
-func (a *admitter) compareRanges(ctx context.Context, g *generation, l *limit, keys []sends.KeyCounts) error {
+func (p *Proxy) compareRanges(ctx context.Context, g *generation, l *limit.Limit, keys []sends.KeyCounts) error {
 	countries := map[string]sends.KeyCounts{}
 	for i := range keys {
 		k := &keys[i]
-		if l.country == nil || k.Country == "" {
+		if l.Country == nil || k.Country == "" {
 			continue
 		}
 		if _, isRead := countries[k.Country]; !isRead {
 			var v key.Value
-			if _, err := l.country.Key.Read(key.Input{Texts: map[string]string{l.country.Key.Name: k.Country}}, &v); err != nil {
+			if _, err := l.Country.Key.Read(key.Input{Texts: map[string]string{l.Country.Key.Name: k.Country}}, &v); err != nil {
 				return fmt.Errorf("read the country of a range: %w", err)
 			}
-			country, err := a.sendsOfKey(ctx, l.country, g.config.Privacy.Hash(v.Parts))
+			country, err := p.sendsOfKey(ctx, l.Country, g.config.Privacy.Hash(v.Parts))
 			if err != nil {
 				return err
 			}
 			countries[k.Country] = country
 		}
-		k.OfCountry = sends.ShareOf(l.country.Name, k.Rates, countries[k.Country].Rates)
+		k.OfCountry = sends.ShareOf(l.Country.Name, k.Rates, countries[k.Country].Rates)
 	}
 	return nil
 }
 
 // sendsOfKey returns the numbers of a key of a limit.
-func (a *admitter) sendsOfKey(ctx context.Context, l *limit, id limiter.Key) (k sends.KeyCounts, err error) {
-	t := keyTarget{limit: l, key: id, windows: l.windows}
+func (p *Proxy) sendsOfKey(ctx context.Context, l *limit.Limit, id limiter.Key) (k sends.KeyCounts, err error) {
+	t := keyTarget{limit: l, key: id, windows: l.Windows}
 	t.override()
-	claims := t.claimsUnder(id, t.windows)[:len(t.windows)] // without that of a penalty
-	statuses, err := a.readSends(ctx, append(claims, l.sends.OfKey(id)...))
+	claims := l.ClaimsUnder(id, t.windows, t.redissonName)[:len(t.windows)] // without that of a penalty
+	statuses, err := p.admitter.ReadSends(ctx, append(claims, l.Sends.OfKey(id)...))
 	if err != nil {
 		return k, err
 	}
 	longest, open := time.Duration(0), int64(0)
 	for i, w := range t.windows {
 		s := statuses[i]
-		k.Rates = append(k.Rates, sends.RateCounts{Rate: RateText(w.of.Limit, w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
+		k.Rates = append(k.Rates, sends.RateCounts{Rate: RateText(w.Of.Limit, w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
 		if w.Rate.Window > longest {
 			longest, open, k.Rated = w.Rate.Window, s.Used, w.Rate.Count
 		}
@@ -236,15 +218,6 @@ func (a *admitter) sendsOfKey(ctx context.Context, l *limit, id limiter.Key) (k 
 	if k.Unknown != "" {
 		return sends.KeyCounts{Rates: []sends.RateCounts{}, Unknown: k.Unknown}, nil
 	}
-	k.Counts = l.sends.ReadKey(open, statuses[len(t.windows):])
+	k.Counts = l.Sends.ReadKey(open, statuses[len(t.windows):])
 	return k, nil
-}
-
-// readSends returns the statuses of claims.
-func (a *admitter) readSends(ctx context.Context, claims []limiter.Claim) ([]limiter.KeyStatus, error) {
-	in, err := a.sharedStore().Inspect(ctx, claims)
-	if err != nil {
-		return nil, fmt.Errorf("read what was sent: %w", err)
-	}
-	return in.Statuses, nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -48,14 +48,14 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 			continue
 		}
 		standing.Store = string(g.config.Store)
-		in, err := limiter.Inspection{}, error(errStoreUnreachable)
+		in, err := limiter.Inspection{}, error(limit.ErrStoreUnreachable)
 		if t.away = t.away || p.isAway(targets[:i], t.key); !t.away {
-			in, err = a.store.Inspect(ctx, t.claims())
+			in, err = a.Store.Inspect(ctx, t.claims())
 		}
 		repeated = repeated || in.Repeated || t.repeated
 		if errors.Is(err, limiter.ErrUnavailable) {
 			t.away = true
-			in, err = a.fallback.inspect(ctx, t, &standing)
+			in, err = p.inspectHere(ctx, t, &standing)
 		}
 		if err != nil {
 			return view.KeyStanding{}, fmt.Errorf("inspect key: %w", err)
@@ -84,7 +84,7 @@ func (p *Proxy) isAway(targets []keyTarget, k limiter.Key) bool {
 
 // storeAway reports whether the store is known to be unreachable.
 func (p *Proxy) storeAway() bool {
-	s := p.admitter.fallback.store
+	s := p.admitter.Fallback.Store
 	return s != nil && !s.Available() && !s.Settling()
 }
 
@@ -93,12 +93,12 @@ const operateTimeout = 5 * time.Second
 
 // describe returns the configured properties of t.
 func (g *generation) describe(t *keyTarget) view.LimitStanding {
-	w := t.limit.windows[0]
+	w := t.limit.Windows[0]
 	return view.LimitStanding{
 		Route: t.limit.Route, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
 		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan, PlanUntil: t.planUntil,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
-		Java: t.limit.RedissonName != "", Windows: []view.WindowStanding{},
+		Java: t.limit.IsShared(), Windows: []view.WindowStanding{},
 	}
 }
 
@@ -120,7 +120,7 @@ func (t *keyTarget) fill(to *view.LimitStanding, in limiter.Inspection) {
 		s := own[i]
 		banned = max(banned, s.BannedFor)
 		to.Windows = append(to.Windows, view.WindowStanding{
-			Name: w.rate, Rate: RateText(w.of.Limit, s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
+			Name: w.LogName, Rate: RateText(w.Of.Limit, s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
 		shown := &to.Windows[i]
@@ -130,7 +130,7 @@ func (t *keyTarget) fill(to *view.LimitStanding, in limiter.Inspection) {
 		if i < len(t.granted) {
 			shown.Granted = t.granted[i]
 		}
-		shown.Amounts = amountsOf(*shown, w.of.Limit)
+		shown.Amounts = amountsOf(*shown, w.Of)
 	}
 	to.BannedUntil = after(in.At, banned)
 	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {
@@ -163,15 +163,14 @@ func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
 	return a
 }
 
-// inspect returns the state of a key in the local store while the shared store is unreachable.
-func (f *fallback) inspect(ctx context.Context, t *keyTarget, to *view.LimitStanding) (limiter.Inspection, error) {
+// inspectHere returns the state of a key in the local store while the shared store is unreachable.
+func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget, to *view.LimitStanding) (limiter.Inspection, error) {
 	to.Store = "local"
-	switch t.limit.OnStoreFailure {
-	case config.Allow, config.Deny:
+	if !t.limit.IsLocal() {
 		to.Store, to.Unknown = "", "the store is unreachable; meanwhile the limit follows on_store_failure: "+string(t.limit.OnStoreFailure)
 		return limiter.Inspection{At: time.Now()}, nil
 	}
-	return f.local.Inspect(ctx, f.shares(t.claims()))
+	return p.admitter.InspectHere(ctx, t.claims())
 }
 
 // notes returns hints that apply to more than one limit.
@@ -179,7 +178,7 @@ func (p *Proxy) notes(g *generation, targets []keyTarget, limits []view.LimitSta
 	if slices.ContainsFunc(limits, func(l view.LimitStanding) bool { return l.Store == "local" }) {
 		notes = append(notes, "redis is unreachable: this is the state in this node's fallback, with its share of each limit")
 	}
-	if store := p.admitter.fallback.store; store != nil && !store.Available() {
+	if store := p.admitter.Fallback.Store; store != nil && !store.Available() {
 		notes = append(notes, "redis was unreachable: nodes decide by their shares until all have reported")
 	}
 	if slices.ContainsFunc(limits, func(l view.LimitStanding) bool { return l.Scope == limiter.PerClient.String() }) {
@@ -187,10 +186,10 @@ func (p *Proxy) notes(g *generation, targets []keyTarget, limits []view.LimitSta
 	}
 	for _, t := range targets {
 		if t.planUnknown {
-			notes = append(notes, fmt.Sprintf("under %s a request says its plan, by %s; none with this key is known to this node, so these are the rates without a plan", t.limit.FullName(), t.limit.Plan.Name.From))
+			notes = append(notes, fmt.Sprintf("under %s a request says its plan, by %s; none with this key is known to this node, so these are the rates without a plan", t.limit.FullName(), t.limit.PlanKey().From))
 		}
 	}
-	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && t.limit.RedissonName == "" }) {
+	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && !t.limit.IsShared() }) {
 		notes = append(notes, "privacy.previous_secret is set: counts under the previous secret are shown and changed only if the key is given by its value")
 	}
 	return notes

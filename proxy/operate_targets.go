@@ -13,12 +13,13 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A keyTarget is one limit that counts by the key an operator has named.
 type keyTarget struct {
-	limit        *limit
+	limit        *limit.Limit
 	spec         *key.Spec // the key of the limit, or its replacement
 	key          limiter.Key
 	previous     limiter.Key // under the previous secret, if rotates
@@ -27,7 +28,7 @@ type keyTarget struct {
 	byID         bool
 	masked       string // for operators
 	logged       string // for the log and the audit trail
-	windows      []*window
+	windows      []*limit.Window
 	overridden   bool      // windows are those of an override
 	plan         string    // the plan whose windows they are; empty if they are not of one
 	planUntil    time.Time // when the plan ends, if an operator has assigned it
@@ -55,10 +56,10 @@ func (g *generation) findTargets(q view.KeyQuery, known func(hash string) (limit
 	var all []keyTarget
 	var wrong error
 	for _, l := range g.limits {
-		if q.Route != "" && !l.isOf(q.Route) || q.Limit != "" && l.Name != q.Limit {
+		if q.Route != "" && !l.IsOf(q.Route) || q.Limit != "" && l.Name != q.Limit {
 			continue
 		}
-		t := keyTarget{limit: l, windows: l.windows}
+		t := keyTarget{limit: l, windows: l.Windows}
 		found := false
 		if byID {
 			found = g.matchID(&t, g.keyName(q.Pairs[0].Key), id)
@@ -105,7 +106,7 @@ func (g *generation) matchID(t *keyTarget, name string, k limiter.Key) bool {
 		return false
 	}
 	t.spec, t.key, t.masked, t.logged, t.byID = specs[i], k, specs[i].Name, specs[i].Name, true
-	if t.limit.hasKeyName {
+	if t.limit.HasKeyName {
 		t.reason = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
 	}
 	t.redissonName = t.limit.RedissonName
@@ -128,14 +129,12 @@ func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 	t.spec, t.derived, t.masked, t.logged = t.limit.Key, r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()
-	if t.limit.Plan != nil {
-		t.setPlan(t.limit.Plan.List.Name(&v))
+	t.setPlan(t.limit.PlanList().Name(&v))
+	var valid bool
+	if t.redissonName, valid = t.limit.SharedName(v.Text()); !valid {
+		return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
 	}
-	if t.limit.RedissonName != "" {
-		t.redissonName = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
-		if t.limit.hasKeyName && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.redissonName) != nil {
-			return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
-		}
+	if t.limit.IsShared() {
 		return true, nil
 	}
 	t.previous, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
@@ -143,41 +142,41 @@ func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
 }
 
 func (t *keyTarget) override() {
-	if others, ok := t.limit.overrides[t.key]; ok {
+	if others, ok := t.limit.ByKey[t.key]; ok {
 		t.windows, t.overridden = others, true
 	}
 }
 
 // setPlan sets the plan of the key, unless its rates are overridden.
 func (t *keyTarget) setPlan(name string) {
-	p := t.limit.plans[name]
+	p := t.limit.ByPlan[name]
 	if p == nil || t.overridden {
 		return
 	}
-	t.plan, t.windows, t.reason = name, p.windows, ""
-	if len(p.windows) == 0 {
+	t.plan, t.windows, t.reason = name, p.Windows, ""
+	if len(p.Windows) == 0 {
 		t.reason = "its plan " + name + " has no limit"
 	}
 }
 
 // allWindows returns the windows of t, and those under which the key counts by step_up, by the rates of descriptors, or
 // if its plan changes.
-func (t *keyTarget) allWindows() []*window {
+func (t *keyTarget) allWindows() []*limit.Window {
 	all := slices.Clone(t.windows)
-	add := func(windows []*window) {
+	add := func(windows []*limit.Window) {
 		for _, w := range windows {
-			if !slices.ContainsFunc(all, func(o *window) bool { return o.Limit.Name == w.Limit.Name }) {
+			if !slices.ContainsFunc(all, func(o *limit.Window) bool { return o.Limit.Name == w.Limit.Name }) {
 				all = append(all, w)
 			}
 		}
 	}
-	add(t.limit.stepUps)
-	add(t.limit.units)
-	if t.limit.plans != nil {
-		add(t.limit.windows)
+	add(t.limit.StepUps)
+	add(t.limit.Units)
+	if t.limit.ByPlan != nil {
+		add(t.limit.Windows)
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.limit.plans)) {
-		add(t.limit.plans[name].windows)
+	for _, name := range slices.Sorted(maps.Keys(t.limit.ByPlan)) {
+		add(t.limit.ByPlan[name].Windows)
 	}
 	return all
 }
@@ -186,23 +185,10 @@ func (t *keyTarget) allWindows() []*window {
 // refusals; then the same under the previous secret.
 func (t *keyTarget) claims() []limiter.Claim { return t.claimsOn(t.windows) }
 
-func (t *keyTarget) claimsOn(windows []*window) []limiter.Claim {
-	claims := t.claimsUnder(t.key, windows)
+func (t *keyTarget) claimsOn(windows []*limit.Window) []limiter.Claim {
+	claims := t.limit.ClaimsUnder(t.key, windows, t.redissonName)
 	if t.rotates {
-		claims = append(claims, t.claimsUnder(t.previous, windows)...)
-	}
-	return claims
-}
-
-func (t *keyTarget) claimsUnder(k limiter.Key, windows []*window) []limiter.Claim {
-	var claims []limiter.Claim
-	for _, w := range windows {
-		claims = append(claims, limiter.Claim{
-			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.redissonName, RedissonFormat: t.limit.RedissonFormat,
-		})
-	}
-	if t.limit.Penalty != nil {
-		claims = append(claims, limiter.Claim{Limit: &t.limit.refusalLimit, Key: k, Cost: 1})
+		claims = append(claims, t.limit.ClaimsUnder(t.previous, windows, t.redissonName)...)
 	}
 	return claims
 }
@@ -223,7 +209,7 @@ func (g *generation) noTargetError(q view.KeyQuery, given key.Input) error {
 		routes = append(routes, r.Name)
 	}
 	for _, l := range g.limits {
-		if q.Route != "" && !l.isOf(q.Route) {
+		if q.Route != "" && !l.IsOf(q.Route) {
 			continue
 		}
 		limits = append(limits, l.Name)
@@ -343,7 +329,7 @@ func (d *deferredChanges) first() (c deferredChange, found bool) {
 func (d *deferredChanges) has(k limiter.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.waiting, func(c deferredChange) bool { return slices.Contains(keysOf(c.claims), k) })
+	return slices.ContainsFunc(d.waiting, func(c deferredChange) bool { return slices.Contains(limit.KeysOf(c.claims), k) })
 }
 
 // removeFirst removes the oldest change.
@@ -381,7 +367,7 @@ func latest(a, b time.Time) time.Time {
 // as their time is not over: a ban lasts as long as it would have. It returns at once if nothing waits or another
 // call applies them, and at the first failure; it is to be called again then.
 func (p *Proxy) ApplyDeferred(ctx context.Context) {
-	d := &p.admitter.deferred
+	d := &p.deferred
 	if !d.applying.TryLock() {
 		return
 	}
@@ -423,18 +409,18 @@ func (p *Proxy) applyDeferred(ctx context.Context, c deferredChange, rest time.D
 	if len(claims) == 0 {
 		return nil
 	}
-	if _, err := p.admitter.applyToStore(ctx, c.Change, claims); err != nil {
+	if _, err := p.admitter.ApplyToStore(ctx, c.Change, claims); err != nil {
 		return err
 	}
-	if p.admitter.announcer != nil {
-		_ = p.admitter.announce(ctx, c.Change, claims) // on failure other nodes miss it only in their fallbacks
+	if p.admitter.Announcer != nil {
+		_ = p.admitter.Announce(ctx, c.Change, claims) // on failure other nodes miss it only in their fallbacks
 	}
 	return nil
 }
 
 // configured returns claims with the limits of g in place of those of an earlier generation.
 func (g *generation) configured(claims []limiter.Claim) (all []limiter.Claim) {
-	for _, k := range keysOf(claims) {
+	for _, k := range limit.KeysOf(claims) {
 		c := limiter.Change{Key: k}
 		for _, claim := range claims {
 			c.Limits = append(c.Limits, claim.Limit.Name)
@@ -454,7 +440,7 @@ func (g *generation) configured(claims []limiter.Claim) (all []limiter.Claim) {
 
 // logLostChanges logs the changes that still wait.
 func (p *Proxy) logLostChanges() {
-	d := &p.admitter.deferred
+	d := &p.deferred
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.waiting {

@@ -404,8 +404,8 @@ routes:
 
 			near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=b")
 			await.Until(far.T, "the ban is known without Redis", func() bool {
-				w := far.current.Load().routes[0].windows[0]
-				in, err := far.admitter.fallback.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
+				w := far.current.Load().routes[0].Windows[0]
+				in, err := far.admitter.Fallback.Local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
 				return err == nil && in.Statuses[0].BannedFor > 59*time.Minute
 			})
 			await.Until(far.T, "and by what far counts by itself", func() bool {
@@ -476,13 +476,13 @@ routes:
 	near.changes(view.KeyChange{Action: view.KeyGrant, Permits: 2}, "header:X-User=granted")
 	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Millisecond)}, "header:X-User=short")
 	near.ApplyDeferred(t.Context())
-	if n := len(near.admitter.deferred.waiting); n != 6 {
+	if n := len(near.deferred.waiting); n != 6 {
 		t.Fatalf("%d changes wait, want 6", n)
 	}
 	way.Redirect(server.Addr)
 	await.Until(t, "nothing waits", func() bool {
 		near.ApplyDeferred(t.Context())
-		return len(near.admitter.deferred.waiting) == 0
+		return len(near.deferred.waiting) == 0
 	})
 	left := near.stands("header:X-User=banned")["a.l"].BannedUntil
 	if rest := time.Until(left); rest < 58*time.Minute || rest > time.Hour {

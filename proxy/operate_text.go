@@ -15,6 +15,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -44,26 +45,19 @@ func RateTexts(l *config.Limit) []string {
 }
 
 // amountsOf returns the numbers of w under l; nil if they are plain ones.
-func amountsOf(w view.WindowStanding, l *config.Limit) *view.Amounts {
+func amountsOf(w view.WindowStanding, l *limit.Limit) *view.Amounts {
+	text := l.AmountText()
 	switch {
 	case l.Algorithm.HasSteps() && !w.Unreadable:
 		return &view.Amounts{Used: "step " + strconv.FormatInt(w.Used, 10), Left: strconv.FormatInt(w.Left, 10)}
-	case l.Prices == nil:
+	case text == nil:
 		return nil
 	}
-	a := &view.Amounts{Most: l.Prices.Text(w.Most), Used: l.Prices.Text(w.Used), Left: l.Prices.Text(w.Left)}
+	a := &view.Amounts{Most: text(w.Most), Used: text(w.Used), Left: text(w.Left)}
 	if w.Granted > 0 {
-		a.Granted = l.Prices.Text(w.Granted)
+		a.Granted = text(w.Granted)
 	}
 	return a
-}
-
-// amountText returns how numbers of permits of l are shown; nil if they are plain numbers.
-func amountText(l *config.Limit) func(n int64) string {
-	if l.Prices == nil {
-		return nil
-	}
-	return l.Prices.Text
 }
 
 // ErrorText returns err for operators. Of an error about a store that cannot be reached it says what was to be done,
@@ -150,7 +144,7 @@ func (g *generation) textsOf(q view.KeyQuery, targets []keyTarget) map[string]st
 func (p *Proxy) denialsOf(g *generation, q view.KeyQuery, targets []keyTarget) (all []string) {
 	in := key.Input{Texts: g.textsOf(q, targets), IPv6Prefix: g.config.ClientIP.IPv6Prefix}
 	for _, r := range g.routes {
-		if !slices.ContainsFunc(targets, func(t keyTarget) bool { return t.limit.isOf(r.Name) }) {
+		if !slices.ContainsFunc(targets, func(t keyTarget) bool { return t.limit.IsOf(r.Name) }) {
 			continue
 		}
 		if s := p.directives.Load(); s != nil {

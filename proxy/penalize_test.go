@@ -29,7 +29,7 @@ func TestPenalize_BansAfterSoManyRefusals(t *testing.T) {
 			}
 		}
 		w.sends(200, "GET", "/a", "X-User: bob")
-		if got := testutil.ToFloat64(w.metrics.bans.WithLabelValues("a", "l")); got != 1 {
+		if got := testutil.ToFloat64(w.metrics.Bans.WithLabelValues("a", "l")); got != 1 {
 			t.Errorf("weir_bans_total = %v; want 1", got)
 		}
 		lines := w.lines("request")
@@ -79,7 +79,7 @@ func TestPenalize_CountsOnlyItsOwn(t *testing.T) {
 		now = now.Add(time.Second)
 		w.sends(429, "GET", "/a", "X-User: alice")
 	}
-	if got := testutil.ToFloat64(w.metrics.bans.WithLabelValues("a", "l")); got != 0 {
+	if got := testutil.ToFloat64(w.metrics.Bans.WithLabelValues("a", "l")); got != 0 {
 		t.Errorf("weir_bans_total = %v; want none", got)
 	}
 }

@@ -12,70 +12,59 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// A plan is the compiled form of one entry under plans of a limit: the rates of the keys that have it.
-type plan struct {
-	name    string
-	windows []*window // none: the limit does not apply
-}
-
 // A keyPlan is the plan of the request's key under a limit.
 type keyPlan struct {
-	of   *limit
-	name string // as it was read; empty if the key has none
-	plan *plan  // nil if the limit has none of this name; its own rates apply
+	of   *limit.Limit
+	name string      // as it was read; empty if the key has none
+	plan *limit.Plan // nil if the limit has none of this name; its own rates apply
 
 	until time.Time // when it ends, if an operator has assigned it
 }
 
 // A lookup is the name of the plan that a list has for the key of a limit.
 type lookup struct {
-	of   *limit
+	of   *limit.Limit
 	plan string
 }
 
 // lookUp looks the last extracted key up in the lists of the limits on it.
 func (x *exchange) lookUp(by *key.Spec) {
-	for _, l := range x.route.limits {
-		if l.Key != by || l.Plan == nil || l.Plan.List == nil {
+	for _, l := range x.route.Active {
+		list := l.PlanList()
+		if l.Key != by || list == nil {
 			continue
 		}
-		if name := l.Plan.List.Name(&x.extracted.value); name != "" {
+		if name := list.Name(&x.extracted.value); name != "" {
 			x.extracted.found = append(x.extracted.found, lookup{of: l, plan: name})
 		}
 	}
 }
 
-// windows returns the windows of l for a key: that of the descriptor's rate, those that the key has of its own, those
-// of its plan, or those of all keys. A plan without a limit has none. Another plan, or other rates, keep what is used: a
-// count belongs to the name of its window.
-func (g *generation) windows(x *exchange, l *limit, k *extractedKey) ([]*window, error) {
-	if l.units != nil {
-		return l.describedWindows(x.in.rate)
-	}
-	if own, ok := l.overrides[k.Key]; ok {
-		return own, nil
-	}
-	if l.plans == nil {
-		return l.windows, nil
+// windows returns the windows of l for a key: those that limit.windowsOf returns, or those of its plan. A plan without a
+// limit has none. Another plan, or other rates, keep what is used: a count belongs to the name of its window.
+func (g *generation) windows(x *exchange, l *limit.Limit, k *limit.Key) ([]*limit.Window, error) {
+	if windows, found, err := l.WindowsOf(k.Key, x.in.rate); found {
+		return windows, err
 	}
 	p, err := g.plan(x, l, k)
 	if err != nil || p == nil {
-		return l.windows, err
+		return l.Windows, err
 	}
-	return p.windows, nil
+	return p.Windows, nil
 }
 
 // plan returns the plan of a key under l, nil if it has none that l has. That which an operator has assigned
 // takes precedence.
-func (g *generation) plan(x *exchange, l *limit, k *extractedKey) (*plan, error) {
+func (g *generation) plan(x *exchange, l *limit.Limit, k *limit.Key) (*limit.Plan, error) {
 	if i := slices.IndexFunc(x.extracted.plans, func(p keyPlan) bool { return p.of == l }); i >= 0 {
 		return x.extracted.plans[i].plan, nil // the limit was evaluated before the body was read
 	}
 	if d, found := x.assignment(l, k); found {
-		p := l.plans[d.Plan]
+		p := l.ByPlan[d.Plan]
 		x.extracted.plans = append(x.extracted.plans, keyPlan{l, d.Plan, p, d.Until})
 		return p, nil
 	}
@@ -83,7 +72,7 @@ func (g *generation) plan(x *exchange, l *limit, k *extractedKey) (*plan, error)
 	if err != nil {
 		return nil, err
 	}
-	p := l.plans[name]
+	p := l.ByPlan[name]
 	x.extracted.plans = append(x.extracted.plans, keyPlan{of: l, name: name, plan: p})
 	return p, nil
 }
@@ -91,148 +80,80 @@ func (g *generation) plan(x *exchange, l *limit, k *extractedKey) (*plan, error)
 // planName returns the name of the plan that the source of l has, "" if it has none. A client that is
 // not a trusted proxy has none in a header field. A field that is repeated is an error: a proxy may have
 // added its own to that of a client.
-func (g *generation) planName(x *exchange, l *limit) (string, error) {
+func (g *generation) planName(x *exchange, l *limit.Limit) (string, error) {
 	if name, found := x.extracted.logged.line.plan(l); found {
 		return name, nil
 	}
-	switch from := l.Plan; {
-	case from == nil:
-		return "", nil
-	case from.List != nil:
+	by := l.PlanKey()
+	switch {
+	case l.PlanList() != nil:
 		i := slices.IndexFunc(x.extracted.found, func(f lookup) bool { return f.of == l })
 		if i < 0 {
 			return "", nil
 		}
 		return x.extracted.found[i].plan, nil
-	case from.Name.From.Source.IsField() && !x.client.trustedPeer:
+	case by == nil || by.From.Source.IsField() && !x.client.trustedPeer:
 		return "", nil
 	}
-	read, err := g.key(x, l.Plan.Name)
+	read, err := g.key(x, by)
 	if errors.Is(err, key.ErrNoVerificationKeys) {
 		return "", nil
 	}
-	if err != nil || read.skip {
+	if err != nil || read.Skip {
 		return "", err
 	}
-	return read.text, nil
+	return read.Text, nil
 }
 
 // planOf returns the name of the plan whose rates apply to the request's key under l, "" if the limit's
 // own rates do.
-func (x *exchange) planOf(l *limit) string {
+func (x *exchange) planOf(l *limit.Limit) string {
 	for _, p := range x.extracted.plans {
 		if p.of == l && p.plan != nil {
-			return p.plan.name
+			return p.plan.Name
 		}
 	}
 	return ""
 }
 
 // planFrom says where the plan of the request's key under l comes from, "" if the limit's own rates apply.
-func (x *exchange) planFrom(l *limit) string {
+func (x *exchange) planFrom(l *limit.Limit) string {
 	i := slices.IndexFunc(x.extracted.plans, func(p keyPlan) bool { return p.of == l && p.plan != nil })
 	switch {
 	case i < 0:
 		return ""
 	case !x.extracted.plans[i].until.IsZero():
 		return "assigned by an operator until " + x.extracted.plans[i].until.UTC().Format(time.RFC3339)
-	case l.Plan == nil:
-		return "the log"
-	case l.Plan.List != nil:
+	case l.PlanList() != nil:
 		return "its list"
+	case l.PlanKey() == nil:
+		return "the log"
 	}
-	return l.Plan.Name.From.String()
+	return l.PlanKey().From.String()
 }
 
 // unlimited returns the limits that do not apply because of a plan.
 func (x *exchange) unlimited() (names []string) {
 	for _, p := range x.extracted.plans {
-		if p.plan != nil && len(p.plan.windows) == 0 {
+		if p.plan != nil && len(p.plan.Windows) == 0 {
 			names = append(names, p.of.Name)
 		}
 	}
 	return names
 }
 
-// addPlans compiles the plans of l. add adds windows to its route.
-func (l *limit) addPlans(add func(rates []limiter.Rate) []*window) {
-	if l.Plans == nil {
-		return
-	}
-	l.plans = map[string]*plan{}
-	for name, rates := range l.Plans {
-		p := &plan{name, add(rates)}
-		for _, w := range p.windows {
-			w.plan = name
-		}
-		l.plans[name] = p
-	}
-}
-
-// RateLimitUnits returns the length of each unit of Envoy's RateLimitUnit by its number: none, second, minute, hour,
-// day, month, year, week. Months and years are those of envoyproxy/ratelimit.
-func RateLimitUnits() [8]time.Duration {
-	const day = 24 * time.Hour
-	return [8]time.Duration{0, time.Second, time.Minute, time.Hour, day, 30 * day, 365 * day, 7 * day}
-}
-
-// addUnits adds a window to l for each unit. A count belongs to the name of its window, and so to the unit, whatever
-// the number is. There are no others, so the memory for names is bounded whatever descriptors have.
-func (l *limit) addUnits(add func(rates []limiter.Rate) []*window) {
-	for _, unit := range RateLimitUnits() {
-		if unit > 0 {
-			l.units = append(l.units, add([]limiter.Rate{{Count: limiter.MaxCount, Window: unit}})...)
-		}
-	}
-	for _, w := range l.units {
-		w.isUnit = true
-	}
-}
-
 // takesRate reports whether the rate of a descriptor replaces that of a limit of r.
 func (r *route) takesRate(rate *limiter.Rate) bool {
-	return slices.ContainsFunc(r.limits, func(l *limit) bool { return l.unit(rate.Window) != nil })
-}
-
-// unit returns the window of l for the rates of descriptors over this length, nil if there is none.
-func (l *limit) unit(length time.Duration) *window {
-	if i := slices.IndexFunc(l.units, func(w *window) bool { return w.Rate.Window == length }); i >= 0 {
-		return l.units[i]
-	}
-	return nil
-}
-
-// describedWindows returns the window for the rate of a descriptor; those of l if it has none, or none that can be used.
-func (l *limit) describedWindows(rate *limiter.Rate) ([]*window, error) {
-	if rate == nil {
-		return l.windows, nil
-	}
-	unit := l.unit(rate.Window)
-	switch {
-	case unit == nil:
-		return l.windows, nil
-	case rate.Count == 0:
-		return nil, fmt.Errorf("%s: %w: its descriptor has a limit of 0", l.Name, errCost)
-	}
-	return []*window{unit.withCount(rate.Count)}, nil
-}
-
-// withCount returns a copy of w, a unit, with the count of a descriptor. It is not prepared: that costs more than one
-// check of it.
-func (w *window) withCount(count int64) *window {
-	own := *w
-	own.Rate.Count, own.Owner = count, &own
-	own.near = w.of.nearOf(own.Rate)
-	return &own
+	return slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Unit(rate.Window) != nil })
 }
 
 // assignment returns the plan that an operator has assigned to the key of the request, if l has it. It costs
 // one comparison while no plan is assigned.
-func (x *exchange) assignment(l *limit, k *extractedKey) (directive.Directive, bool) {
+func (x *exchange) assignment(l *limit.Limit, k *limit.Key) (directive.Directive, bool) {
 	if x.extracted.assigned == nil {
 		return directive.Directive{}, false
 	}
-	return l.assigned(x.extracted.assigned, k.Key, k.previous, x.route.Name)
+	return assignedPlan(l, x.extracted.assigned, [2]limiter.Key{k.Key, k.Previous}, x.route.Name)
 }
 
 // assignment returns the plan that an operator has assigned to the key of t.
@@ -241,16 +162,16 @@ func (p *Proxy) assignment(t *keyTarget) (directive.Directive, bool) {
 	if !set.HasPlans() || t.overridden {
 		return directive.Directive{}, false
 	}
-	return t.limit.assigned(set, t.key, t.previous, append([]string{t.limit.Route}, t.limit.Routes...)...)
+	return assignedPlan(t.limit, set, [2]limiter.Key{t.key, t.previous}, append([]string{t.limit.Route}, t.limit.Routes...)...)
 }
 
-// assigned returns the plan of a key, under either secret, if l has it.
-func (l *limit) assigned(set *directive.Set, current, previous limiter.Key, routes ...string) (directive.Directive, bool) {
+// assignedPlan returns the plan of a key, under either secret, if l has it.
+func assignedPlan(l *limit.Limit, set *directive.Set, keys [2]limiter.Key, routes ...string) (directive.Directive, bool) {
 	now := time.Now()
-	for _, k := range [...]limiter.Key{current, previous} {
+	for _, k := range keys {
 		var text [2 * len(k)]byte
 		hex.Encode(text[:], k[:])
-		if d, found := set.Plan(l.Key.Name, text[:], now, routes...); found && l.plans[d.Plan] != nil {
+		if d, found := set.Plan(l.Key.Name, text[:], now, routes...); found && l.ByPlan[d.Plan] != nil {
 			return d, true
 		}
 	}
@@ -283,12 +204,12 @@ func (p *Proxy) Assignments(c view.KeyChange) (all []directive.Directive, err er
 		case t.derived:
 		case c.Action == view.KeyUnassign:
 			all = append(all, t.assignments(c)...)
-		case t.limit.plans[c.Plan] != nil && t.overridden:
+		case t.limit.ByPlan[c.Plan] != nil && t.overridden:
 			overridden = true
-		case t.limit.plans[c.Plan] != nil:
+		case t.limit.ByPlan[c.Plan] != nil:
 			all = append(all, t.assignments(c)...)
 		default:
-			names = slices.AppendSeq(names, maps.Keys(t.limit.plans))
+			names = slices.AppendSeq(names, maps.Keys(t.limit.ByPlan))
 		}
 	}
 	slices.SortFunc(all, func(a, b directive.Directive) int { return strings.Compare(a.Name(), b.Name()) })

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/trace"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -72,7 +73,7 @@ type Proxy struct {
 	guard           *limiter.KeyGuard // the keys seen recently
 	buffers         *body.Budget
 	claimStages     []claimStage
-	admitter        *admitter
+	admitter        *limit.Admitter
 	recorder        *recorder
 	traces          *trace.Exporter // nil disables tracing
 	log             zerolog.Logger
@@ -82,6 +83,8 @@ type Proxy struct {
 	ignoredRate     sync.Once      // logs the first limit of a descriptor that is ignored
 	tooManyLogged   atomic.Int64   // when a call with too many descriptors was logged, in seconds since 1970
 	timeouts        config.ListenTimeouts
+	deferred        deferredChanges
+	settling        atomic.Int64 // requests that are being settled after their responses
 
 	reloading   sync.Mutex // one reload at a time; guards what follows
 	needsRejoin bool       // the other nodes have not agreed on the current configuration
@@ -141,7 +144,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		guard:        limiter.NewKeyGuard(keys),
 		buffers:      body.NewBudget(int64(o.Config.Listen.MaxBuffered)),
 		claimStages:  claimStages(),
-		admitter:     newAdmitter(o, m),
+		admitter:     limit.NewAdmitter(o.Config, o.Store, o.Nodes, m.Metrics),
 		recorder:     newRecorder(o, m),
 		traces:       o.Traces,
 		log:          o.Log,
@@ -151,8 +154,8 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		needsRejoin:  unagreed,
 	}
 	p.setCurrent(first)
-	if p.admitter.announcer != nil {
-		p.admitter.announcer.OnChange(p.onChange)
+	if p.admitter.Announcer != nil {
+		p.admitter.Announcer.OnChange(p.onChange)
 	}
 	m.registerHealth(o.Registry, p)
 	m.registerMemory(o.Registry, p.admitter)
@@ -190,9 +193,9 @@ func (p *Proxy) accept(x *exchange) error {
 
 // enter lets the current generation serve x. finish releases it.
 func (p *Proxy) enter(x *exchange) {
-	x.stripe = p.shared.stripes.Own()
-	x.enteredBy = x.stripe
-	x.generation, x.admitter = p.acquire(x.stripe), p.admitter
+	x.Stripe = p.shared.stripes.Own()
+	x.enteredBy = x.Stripe
+	x.generation, x.Admitter = p.acquire(x.Stripe), p.admitter
 }
 
 // respond forwards the request, or refuses it because of err.
@@ -201,11 +204,11 @@ func (p *Proxy) respond(ctx context.Context, x *exchange, d downstream, err erro
 		d.respond(x.generation.refuse(x, err))
 		return
 	}
-	if x.hasConcurrent() {
-		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
+	if x.HasConcurrent() {
+		d.beforeEnd(func(flush func()) { p.admitter.Release(ctx, &x.Admission, flush) })
 	}
 	x.generation.forward(x, d)
-	x.stripe = p.shared.stripes.Own() // another processor may have continued when the response came
+	x.Stripe = p.shared.stripes.Own() // another processor may have continued when the response came
 	p.metrics.countForwarded(x)
 	if x.outcome.result.Err != nil && x.route.pool != nil {
 		p.badResponses.record(x.route.pool.Name(), &x.outcome.result, time.Now())
@@ -219,7 +222,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange) error {
 		return err
 	}
 	x.trace.beginDecision()
-	err := p.admitter.admit(ctx, &x.admission)
+	err := p.admitter.Admit(ctx, &x.Admission)
 	x.trace.endDecision()
 	return err
 }
@@ -227,7 +230,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange) error {
 // decidesAtOnce reports whether decide never waits, and takes little time, for a request of
 // this route.
 func (p *Proxy) decidesAtOnce(r *route) bool {
-	return p.admitter.timeout == 0 && r.onlyLimits() && !r.waits && !r.readsLate
+	return p.admitter.Timeout == 0 && r.onlyLimits() && !r.Waits && !r.readsLate
 }
 
 // resolveRoute determines the client and the route of the request.
@@ -305,8 +308,7 @@ func (p *Proxy) setCurrent(g *generation) {
 // an upstream may still be working. Changes of keys that still wait for the store are tried once more, and logged
 // if they are lost.
 func (p *Proxy) Close() {
-	p.admitter.held.close()
-	p.admitter.late.Wait()
+	p.admitter.Close()
 	p.ApplyDeferred(context.Background())
 	p.logLostChanges()
 	last := p.current.Load()
@@ -319,6 +321,6 @@ func (p *Proxy) Close() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(2 * settleTimeout):
+	case <-time.After(2 * limit.SettleTimeout):
 	}
 }

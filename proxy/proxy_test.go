@@ -119,7 +119,7 @@ func TestAdmit_WithoutStore(t *testing.T) {
 			if got := w.lines("request")[0]; got["fallback"] != c.policy || !strings.Contains(fmt.Sprint(got["error"]), "away") {
 				t.Errorf("log line %v; want fallback %s and the error", got, c.policy)
 			}
-			if got := testutil.ToFloat64(w.metrics.fallbacks.WithLabelValues(c.policy)); got != float64(len(c.want)) {
+			if got := testutil.ToFloat64(w.metrics.Fallbacks.WithLabelValues(c.policy)); got != float64(len(c.want)) {
 				t.Errorf("weir_store_fallback_total = %v; want %d", got, len(c.want))
 			}
 			w.store.err.Store(nil)
@@ -158,7 +158,7 @@ func TestAdmit_ShadowRefusesNobody(t *testing.T) {
 	}
 	w.sends(429, "GET", "/a")
 	for result, want := range map[string]float64{"allowed": 1, "shadow_refused": 2} {
-		if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("a", "watch", result)); got != want {
+		if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("a", "watch", result)); got != want {
 			t.Errorf("decisions of watch, %s = %v; want %v", result, got, want)
 		}
 	}

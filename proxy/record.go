@@ -80,7 +80,7 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 // record updates the metrics of a request and writes its log line.
 func (r *recorder) record(x *exchange) {
 	name := r.metrics.countResponse(x)
-	if x.isRepeat {
+	if x.IsRepeat {
 		r.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	r.metrics.countUnknownPlans(x)
@@ -111,12 +111,12 @@ func (r *recorder) json(x *exchange, name string) {
 	logRequest(e, x, name)
 	refused := x.logRefusals(e, l.fields)
 	logOutcome(e, x)
-	if x.err != nil && !refused && l.fields.has(logError) {
-		e.AnErr("error", x.err)
+	if x.Err != nil && !refused && l.fields.has(logError) {
+		e.AnErr("error", x.Err)
 	}
 	x.writeKeys(e)
-	if x.decided && x.fallback == "" && x.generation.config.Store == config.StoreRedis && l.fields.has(logDecidedAt) {
-		e.Int64("decided_at", x.decision.At.UnixMilli()) // by the clock that all nodes share
+	if x.Decided && x.Fallback == "" && x.generation.config.Store == config.StoreRedis && l.fields.has(logDecidedAt) {
+		e.Int64("decided_at", x.Decision.At.UnixMilli()) // by the clock that all nodes share
 	}
 	if id := x.traceID(); id != "" && l.fields.has(logTraceID) {
 		e.Str("trace_id", id)
@@ -174,20 +174,20 @@ func logOutcome(e *zerolog.Event, x *exchange) {
 	if x.newKeys != "" && f.has(logNewKeys) {
 		e.Str("new_keys", x.newKeys)
 	}
-	if x.isRepeat && f.has(logRepeated) {
+	if x.IsRepeat && f.has(logRepeated) {
 		e.Bool("repeated", true)
 	}
 	if x.list != nil && f.has(logList) {
 		e.Str("list", x.list.Name)
 	}
-	if x.settled.refunded && f.has(logRefunded) {
+	if x.Settled.Refunded && f.has(logRefunded) {
 		e.Bool("refunded", true)
 	}
-	if x.steps != nil && x.steps.result != decisions.NoChallenge && f.has(logChallenge) {
-		e.Str("challenge", x.steps.result.String())
+	if x.Steps != nil && x.Steps.Result != decisions.NoChallenge && f.has(logChallenge) {
+		e.Str("challenge", x.Steps.Result.String())
 	}
-	if x.fallback != "" && f.has(logFallback) {
-		e.Str("fallback", x.fallback)
+	if x.Fallback != "" && f.has(logFallback) {
+		e.Str("fallback", x.Fallback)
 	}
 }
 
@@ -206,8 +206,8 @@ func logOptional(e *zerolog.Event, x *exchange) {
 	if f.has(logOwnMS) {
 		logMS(e, "own_ms", x.ownDuration())
 	}
-	if f.has(logWaitedMS) && x.waited {
-		logMS(e, "waited_ms", x.waitTime)
+	if f.has(logWaitedMS) && x.Waited {
+		logMS(e, "waited_ms", x.WaitTime)
 	}
 	if f.has(logUserAgent) && x.in.userAgent != "" {
 		e.Str("user_agent", x.in.userAgent)
@@ -218,7 +218,7 @@ func logOptional(e *zerolog.Event, x *exchange) {
 }
 
 // ownDuration returns the time spent on x without the upstream and without waiting for a permit.
-func (x *exchange) ownDuration() time.Duration { return x.duration - x.outcome.duration - x.waitTime }
+func (x *exchange) ownDuration() time.Duration { return x.duration - x.outcome.duration - x.WaitTime }
 
 // logMS writes d in milliseconds.
 func logMS(e *zerolog.Event, name string, d time.Duration) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // logKeyBytes is the number of bytes of a key's hash that are logged, and keyDigits that of their
@@ -116,10 +117,10 @@ func networkOf(addr netip.Addr) string {
 	return network.String()
 }
 
-// logKey returns the name of a key in the log and, if the key is sensitive, its masked value.
-func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
-	if i := slices.IndexFunc(x.extracted.keys, func(c extractedKey) bool { return !c.skip && (c.Key == k || c.previous == k) }); i >= 0 {
-		masked = x.extracted.keys[i].masked
+// LogKey returns the name of a key in the log and, if the key is sensitive, its masked value.
+func (x *exchange) LogKey(k limiter.Key) (hash, masked string) {
+	if i := slices.IndexFunc(x.extracted.keys, func(c limit.Key) bool { return !c.Skip && (c.Key == k || c.Previous == k) }); i >= 0 {
+		masked = x.extracted.keys[i].Masked
 	}
 	return x.generation.redact.KeyHash(k), masked
 }

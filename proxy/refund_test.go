@@ -89,7 +89,7 @@ func TestSettle_RefundOn(t *testing.T) {
 				t.Errorf("the client reads X-Refund: %s; that is between the upstream and Weir", got)
 			}
 		}
-		if got := testutil.ToFloat64(w.metrics.refunds.WithLabelValues("a", "l")); got != 10 {
+		if got := testutil.ToFloat64(w.metrics.Refunds.WithLabelValues("a", "l")); got != 10 {
 			t.Errorf("weir_refunds_total = %v; want 4 and one for each of 6 questions", got)
 		}
 	})

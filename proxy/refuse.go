@@ -20,6 +20,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -39,11 +40,11 @@ func (r *rateLimitFields) reset() {
 
 // refuse returns the response to a request that a stage has refused with err.
 func (g *generation) refuse(x *exchange, err error) respond.Response {
-	x.fail(err)
-	if x.steps != nil && x.steps.by != nil && errors.Is(err, errRefused) {
+	x.Fail(err)
+	if x.Steps != nil && x.Steps.By != nil && errors.Is(err, limit.ErrRefused) {
 		return x.challenge()
 	}
-	if x.isRefused() || errors.Is(err, errRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
+	if x.IsRefused() || errors.Is(err, limit.ErrRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
 		return g.refuseByLimit(x)
 	}
 	return x.errorTexts(g).Replace(g.refuseError(x, err), x.id, x.origin())
@@ -51,7 +52,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 
 // refuseByLimit returns the response to a request that a limit has refused.
 func (g *generation) refuseByLimit(x *exchange) (answer respond.Response) {
-	l, r := x.route.rateLimitFields, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.decision.Wait, rand.Float64), RequestID: x.id}
+	l, r := x.route.rateLimitFields, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.Decision.Wait, rand.Float64), RequestID: x.id}
 	if l.HasOrigin() {
 		r.Origin = x.origin()
 	}
@@ -68,12 +69,12 @@ func (g *generation) refuseByLimit(x *exchange) (answer respond.Response) {
 
 // challenge returns the response to a request that may pass by step_up.
 func (x *exchange) challenge() respond.Response {
-	s := x.steps.by.StepUp
+	s := x.Steps.By.StepUp
 	c := respond.Challenge{Name: s.Challenge, Detail: "Solve the challenge " + s.Challenge + ", and repeat the request with its token in " + s.Header + "."}
-	if x.steps.result != decisions.ChallengeIssued {
-		c.Detail += " Refused: " + x.steps.problem.Error() + "."
+	if x.Steps.Result != decisions.ChallengeIssued {
+		c.Detail += " Refused: " + x.Steps.Problem.Error() + "."
 	}
-	return x.route.rateLimitFields.Challenge(c, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.decision.Wait, rand.Float64), RequestID: x.id, Origin: x.origin()})
+	return x.route.rateLimitFields.Challenge(c, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.Decision.Wait, rand.Float64), RequestID: x.id, Origin: x.origin()})
 }
 
 // origin returns the field Origin of the request, "" if it does not have exactly one.
@@ -102,11 +103,11 @@ func (g *generation) refuseError(x *exchange, err error) respond.Response {
 		return g.redirectHTTPS(x)
 	case errors.Is(err, http1.ErrConnect):
 		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
-	case errors.Is(err, errUndecided):
+	case errors.Is(err, limit.ErrUndecided):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, body.ErrFull):
 		return respond.Unavailable(respond.BuffersFull, time.Second, "", x.id)
-	case errors.Is(err, errDenied), errors.Is(err, errPrice):
+	case errors.Is(err, errDenied), errors.Is(err, limit.ErrPrice):
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, routing.ErrMethod):
 		return respond.NotAllowed(g.table.Allowed(&x.request), x.id)
@@ -121,7 +122,7 @@ func (g *generation) refuseError(x *exchange, err error) respond.Response {
 	case errors.Is(err, key.ErrNoVerificationKeys):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, key.ErrInvalid), errors.Is(err, key.ErrMismatch),
-		errors.Is(err, routing.ErrQuery), errors.Is(err, errCost), errors.Is(err, errIdempotencyKey):
+		errors.Is(err, routing.ErrQuery), errors.Is(err, limit.ErrCost), errors.Is(err, errIdempotencyKey):
 		return refuseKey(x, respond.KeyInvalid, err)
 	case errors.Is(err, routing.ErrTargetTooLong):
 		return respond.Problem(respond.TargetTooLong, "", x.id)
@@ -159,15 +160,15 @@ func bodyErrorKind(err error) respond.Kind {
 
 // verdict returns the decision in the form of package respond.
 func (x *exchange) verdict() respond.Verdict {
-	return respond.Verdict{Decision: &x.decision, Policies: x.policies(), Counts: x.counts(), Without: x.unlimited(), Buffer: &x.rateLimitFields.buffer}
+	return respond.Verdict{Decision: &x.Decision, Policies: x.policies(), Counts: x.counts(), Without: x.unlimited(), Buffer: &x.rateLimitFields.buffer}
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.
 func (x *exchange) policies() []int {
 	x.rateLimitFields.policies = x.rateLimitFields.policies[:0]
-	for i := range x.claims {
-		policy := x.claims.window(i).number
-		if x.bothSecrets && x.claims.currentIndex(i) != i {
+	for i := range x.Claims {
+		policy := x.Claims.Window(i).Number
+		if x.BothSecrets && x.Claims.CurrentIndex(i) != i {
 			policy = -1 // one policy for both secrets
 		}
 		x.rateLimitFields.policies = append(x.rateLimitFields.policies, policy)
@@ -180,9 +181,9 @@ func (x *exchange) counts() []int64 {
 	if x.in.rate == nil {
 		return nil
 	}
-	counts := make([]int64, len(x.claims))
-	for i := range x.claims {
-		if w := x.claims.window(i); w.isUnit {
+	counts := make([]int64, len(x.Claims))
+	for i := range x.Claims {
+		if w := x.Claims.Window(i); w.IsUnit {
 			counts[i] = w.Rate.Count
 		}
 	}
@@ -303,40 +304,27 @@ func (x *exchange) HasForm() bool {
 	return strings.EqualFold(x.request.Method, "POST") && strings.Join(types, "") == ""
 }
 
-// A refusal is a rate that refused the request, or would have in shadow mode.
-type refusal struct {
-	window *window
-	key    limiter.Key
-	banned bool
-	wait   time.Duration
-}
-
-// refusal returns the refusal of claim i.
-func (a *admission) refusal(i int) refusal {
-	return refusal{a.claims.window(i), a.claims[i].Key, a.decision.Outcomes[i].Banned, a.decision.Outcomes[i].Wait}
-}
-
 // logRefusals writes the rates that refused the request, or would have in shadow mode, and reports
 // whether any did refuse it.
 func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
-	if len(x.shadowRefusals)+len(x.shadowErrors) > 0 && f.has(logShadow) {
+	if len(x.ShadowRefusals)+len(x.ShadowErrors) > 0 && f.has(logShadow) {
 		e.Array("shadow", shadowRefusalsOf{x})
 	}
-	first, refused := x.firstRefused()
+	first, refused := x.FirstRefused()
 	if !refused {
 		return false
 	}
 	if f.has(logLimit) {
-		e.Str("limit", x.claims.window(first).of.Name)
+		e.Str("limit", x.Claims.Window(first).Of.Name)
 	}
 	if f.has(logWaitMS) {
-		logMS(e, "wait_ms", x.decision.Wait)
+		logMS(e, "wait_ms", x.Decision.Wait)
 	}
-	x.logRefusal(e, x.refusal(first), f)
-	if x.banned && f.has(logBanBegan) {
+	x.logRefusal(e, x.Refusal(first), f)
+	if x.Banned && f.has(logBanBegan) {
 		e.Bool("ban_began", true)
 	}
-	for i := first + 1; i < len(x.decision.Outcomes) && f.has(logAlso); i++ {
+	for i := first + 1; i < len(x.Decision.Outcomes) && f.has(logAlso); i++ {
 		if x.alsoRefused(first, i) {
 			e.Array("also", otherRefusals{x, first})
 			break
@@ -352,14 +340,14 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 // not evaluate the others: a Replay must not evaluate them either.
 func (x *exchange) logCachedRefusal(e *zerolog.Event) {
 	isUnknown := func(o limiter.Outcome) bool { return o.Unknown }
-	if !slices.ContainsFunc(x.decision.Outcomes, isUnknown) {
+	if !slices.ContainsFunc(x.Decision.Outcomes, isUnknown) {
 		return
 	}
 	var space [64]byte
-	b, last := space[:0], (*limit)(nil)
-	for i := range x.decision.Outcomes {
-		of := x.claims.window(i).of
-		if x.decision.Outcomes[i].Allowed || of == last {
+	b, last := space[:0], (*limit.Limit)(nil)
+	for i := range x.Decision.Outcomes {
+		of := x.Claims.Window(i).Of
+		if x.Decision.Outcomes[i].Allowed || of == last {
 			continue
 		}
 		if last = of; len(b) > 0 {
@@ -371,10 +359,10 @@ func (x *exchange) logCachedRefusal(e *zerolog.Event) {
 }
 
 // logRefusal writes one rate that refused: its name, the key, and whether the key is banned.
-func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
-	hash, masked := x.logKey(r.key)
+func (x *exchange) logRefusal(e *zerolog.Event, r limit.Refusal, f logFields) {
+	hash, masked := x.LogKey(r.Key)
 	if f.has(logRate) {
-		e.Str("rate", r.window.rate)
+		e.Str("rate", r.Window.LogName)
 	}
 	if f.has(logKey) {
 		e.Str("key", hash)
@@ -382,7 +370,7 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 	if masked != "" && f.has(logMasked) {
 		e.Str("masked", masked)
 	}
-	if r.banned && f.has(logBanned) {
+	if r.Banned && f.has(logBanned) {
 		e.Bool("banned", true)
 	}
 }
@@ -390,7 +378,7 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 // alsoRefused reports whether claim i was refused in addition to the first refused claim. A rate is
 // reported once for both secrets.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.decision.Outcomes[i].Allowed && x.claims.window(i) != x.claims.window(first) && x.claims.currentIndex(i) == i
+	return i > first && !x.Decision.Outcomes[i].Allowed && x.Claims.Window(i) != x.Claims.Window(first) && x.Claims.CurrentIndex(i) == i
 }
 
 // otherRefusals are the refusals of an exchange except the first.
@@ -401,10 +389,10 @@ type otherRefusals struct {
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
 func (o otherRefusals) MarshalZerologArray(a *zerolog.Array) {
-	for i := range o.decision.Outcomes {
+	for i := range o.Decision.Outcomes {
 		if o.alsoRefused(o.first, i) {
 			e := zerolog.Dict()
-			o.logRefusal(e, o.refusal(i), allFields)
+			o.logRefusal(e, o.Refusal(i), allFields)
 			a.Dict(e)
 		}
 	}
@@ -415,12 +403,12 @@ type shadowRefusalsOf struct{ *exchange }
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
 func (r shadowRefusalsOf) MarshalZerologArray(a *zerolog.Array) {
-	for _, s := range r.shadowRefusals {
+	for _, s := range r.ShadowRefusals {
 		e := zerolog.Dict()
 		r.logRefusal(e, s, allFields)
 		a.Dict(e)
 	}
-	for _, l := range r.shadowErrors {
+	for _, l := range r.ShadowErrors {
 		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // A Report is the result of a reload.
@@ -113,8 +114,8 @@ func (p *Prepared) Config() *config.Config { return p.config }
 // keys are refused, except those that are served now as they are. It excludes limits shared with other
 // programs, limits counted by each node separately, and limits with overrides.
 func (p *Prepared) ChangedLimits() (changed []limiter.Limit) {
-	now := p.proxy.current.Load().plainLimits()
-	for _, l := range p.plainLimits() {
+	now := limit.Plain(p.proxy.current.Load().limits)
+	for _, l := range limit.Plain(p.limits) {
 		same := func(n limiter.Limit) bool {
 			return n.Name == l.Name && n.Rate == l.Rate && n.Algorithm == l.Algorithm && n.Burst == l.Burst
 		}

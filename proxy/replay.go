@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -68,8 +69,8 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	r.proxy, r.generation = p, p.current.Load()
 	r.tally = newTallies(r.generation, o.Top)
 	for _, rt := range r.generation.routes {
-		for _, l := range rt.limits {
-			l.sends = nil // nobody asks for them
+		for _, l := range rt.Active {
+			l.Sends = nil // nobody asks for them
 		}
 		r.overridden[rt] = newOverriddenKeys(rt, &c.Privacy)
 	}
@@ -94,13 +95,13 @@ func (r *Replay) Request(q *LoggedRequest) {
 		return
 	}
 	switch {
-	case x.isRepeat:
-	case x.route.waits && r.startWaiting(v):
+	case x.IsRepeat:
+	case x.route.Waits && r.startWaiting(v):
 		return
 	case q.CachedRefusal != "" && r.refusesAgain(x, q.CachedRefusal):
-		v.err = r.proxy.admitter.refuse(context.Background(), &x.admission, r.proxy.admitter.store)
+		v.err = r.proxy.admitter.Refuse(context.Background(), &x.Admission, r.proxy.admitter.Store)
 	default:
-		v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
+		v.err = r.proxy.admitter.Admit(context.Background(), &x.Admission)
 	}
 	r.finish(v)
 }
@@ -110,12 +111,12 @@ type visit struct {
 	*replayed
 	duration  time.Duration
 	status    int
-	err       error             // why a stage refused the request
-	waiter    *limiter.Waiter   // nil if it does not wait
-	next      time.Time         // of the waiter's next step
-	labels    map[*limit]string // labels of its keys, made before it waits; nil if it does not wait
-	refusedBy *limit            // the limit with an unknown key that refused the request in the log
-	own       bool              // the line is of Weir's own log, and tells which list decided
+	err       error                   // why a stage refused the request
+	waiter    *limiter.Waiter         // nil if it does not wait
+	next      time.Time               // of the waiter's next step
+	labels    map[*limit.Limit]string // labels of its keys, made before it waits; nil if it does not wait
+	refusedBy *limit.Limit            // the limit with an unknown key that refused the request in the log
+	own       bool                    // the line is of Weir's own log, and tells which list decided
 }
 
 // runStages runs the stages before admit.
@@ -138,7 +139,7 @@ func (r *Replay) resolveRoute(q *LoggedRequest, x *exchange) error {
 	}
 	for _, of := range r.generation.routes {
 		if of.Match.Domain != "" && of.Name == q.Route {
-			x.route = of
+			x.setRoute(of)
 			return nil
 		}
 	}
@@ -153,9 +154,9 @@ func (r *Replay) finish(v *visit) {
 		r.freeVisit(v)
 		return
 	}
-	x.stopRenewing() // they use the real clock
+	x.StopRenewing() // they use the real clock
 	x.outcome.result = v.result()
-	ends := len(x.route.cooldownResets)+len(x.route.permitReturns) > 0 || x.needsRefund(&x.outcome)
+	ends := len(x.route.CooldownResets)+len(x.route.PermitReturns) > 0 || x.NeedsRefund(x.settledOutcome())
 	switch {
 	case !ends:
 		r.freeVisit(v)
@@ -170,9 +171,9 @@ func (r *Replay) finish(v *visit) {
 // settle settles a request at its end.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
-	r.proxy.admitter.settleOthers(&v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
-	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
-	if v.x.settled.refunded {
+	r.proxy.admitter.SettleOthers(&v.x.Admission, v.x.extracted.keys, v.x.outcome.result.Status)
+	r.proxy.admitter.Settle(ctx, &v.x.Admission, v.x.settledOutcome())
+	if v.x.Settled.Refunded {
 		r.tally.route(v.x.route).Returned++
 	}
 	r.freeVisit(v)
@@ -180,16 +181,12 @@ func (r *Replay) settle(v *visit) {
 
 // renew schedules the renewals of the concurrent permits of a request while it is in progress.
 func (r *Replay) renew(v *visit, until time.Time) {
-	next := r.now.Add(renewInterval)
-	if !next.Before(until) || !v.x.hasConcurrent() {
+	next := r.now.Add(limit.RenewInterval)
+	if !next.Before(until) || !v.x.HasConcurrent() {
 		return
 	}
 	r.events.add(next, func() {
-		for _, t := range v.x.takenPermits {
-			if t.hasConcurrent() {
-				t.lease.renew()
-			}
-		}
+		v.x.RenewPermits()
 		r.renew(v, until)
 	})
 }
@@ -238,7 +235,7 @@ func (r *Replay) Finish() ReplayTally {
 		r.advance(r.events[0].at)
 	}
 	out := r.tally.result()
-	if m, ok := r.proxy.admitter.store.(*limiter.Memory); ok {
+	if m, ok := r.proxy.admitter.Store.(*limiter.Memory); ok {
 		out.Keys, _ = m.Keys()
 	}
 	return out
@@ -254,14 +251,14 @@ func (r *Replay) freeVisit(v *visit) {
 // startWaiting begins to take the claims of a request from the wait queue. It reports false if no limit lets
 // the request wait. Data of the log is not used after that.
 func (r *Replay) startWaiting(v *visit) bool {
-	o, first := v.x.waitOptions()
+	o, first := v.x.WaitOptions()
 	if first == nil {
 		return false
 	}
-	v.x.firstUse = nil // idempotency is not replayed for requests that wait
+	v.x.FirstUse = nil // idempotency is not replayed for requests that wait
 	v.labels = v.x.labels()
-	o.OnWait = func() { v.x.waited = true }
-	v.waiter = r.proxy.admitter.waitQueue.NewWaiter(v.x.claims, o, func() { r.stepWaiting(v) })
+	o.OnWait = func() { v.x.Waited = true }
+	v.waiter = r.proxy.admitter.WaitQueue.NewWaiter(v.x.Claims, o, func() { r.stepWaiting(v) })
 	r.stepWaiting(v)
 	return true
 }
@@ -269,7 +266,7 @@ func (r *Replay) startWaiting(v *visit) bool {
 // stepWaiting continues with a request that waits, until it is decided.
 func (r *Replay) stepWaiting(v *visit) {
 	w := v.waiter
-	next, err := w.Step(context.Background(), r.clock, &v.x.decision)
+	next, err := w.Step(context.Background(), r.clock, &v.x.Decision)
 	if err == nil && !next.IsZero() {
 		v.next = next
 		r.events.add(next, func() {
@@ -280,7 +277,7 @@ func (r *Replay) stepWaiting(v *visit) {
 		return
 	}
 	v.waiter = nil
-	v.err = r.proxy.admitter.conclude(context.Background(), &v.x.admission, decideByStore, err)
+	v.err = r.proxy.admitter.Conclude(context.Background(), &v.x.Admission, limit.DecideByStore, err)
 	r.finish(v)
 	w.Leave()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // maxReasons is the maximum number of reasons that are counted separately.
@@ -29,7 +30,7 @@ type routeTally struct {
 
 // A routeLimitTally is the tally of a limit of a route, which other routes may have too.
 type routeLimitTally struct {
-	of *limit
+	of *limit.Limit
 	*limitTally
 }
 
@@ -50,7 +51,7 @@ func (t *tallies) route(r *route) *routeTally {
 		return made
 	}
 	made := &routeTally{RouteTally: RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}, Limits: []LimitTally{}, Series: newSeries()}}
-	for _, l := range r.limits {
+	for _, l := range r.Active {
 		tally := t.limits[l.ID]
 		if tally == nil {
 			tally = newLimitTally(l)
@@ -62,18 +63,18 @@ func (t *tallies) route(r *route) *routeTally {
 	return made
 }
 
-func newLimitTally(l *limit) *limitTally {
+func newLimitTally(l *limit.Limit) *limitTally {
 	tally := &limitTally{top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}, Series: newSeries()}}
-	for _, w := range l.windows {
+	for _, w := range l.Windows {
 		tally.Algorithm = w.Algorithm.String()
-		tally.Rates = append(tally.Rates, RateText(w.of.Limit, w.Rate))
+		tally.Rates = append(tally.Rates, RateText(w.Of.Limit, w.Rate))
 	}
-	if !l.looksPlansUp() {
+	if l.PlanKey() != nil {
 		tally.origins = append(tally.origins, planPrefix+l.Name)
 	}
 	for read := range l.Reads() {
 		if read.Purpose == config.ForPlan {
-			continue // see looksPlansUp
+			continue // see above
 		}
 		for _, o := range read.Key.Required() {
 			tally.origins = append(tally.origins, o.String())
@@ -106,7 +107,7 @@ func (t *tallies) count(now time.Time, v *visit) {
 		t.Passed++
 		rt.Passed++
 		rt.Series.pass(step)
-	case errors.Is(v.err, errRefused):
+	case errors.Is(v.err, limit.ErrRefused):
 		t.Refused++
 		rt.Refused++
 		rt.Series.refuse(step)
@@ -127,16 +128,16 @@ func (t *tallies) count(now time.Time, v *visit) {
 
 // countFlags counts the other properties of a request.
 func (r *routeTally) countFlags(x *exchange, err error) {
-	if x.exempt && err == nil {
+	if x.Exempt && err == nil {
 		r.Exempt++
 	}
-	if x.waited {
+	if x.Waited {
 		r.Waited++
 	}
-	if x.isRepeat {
+	if x.IsRepeat {
 		r.Repeated++
 	}
-	if x.banned {
+	if x.Banned {
 		r.Banned++
 	}
 }
@@ -145,7 +146,7 @@ func (r *routeTally) countFlags(x *exchange, err error) {
 // might have refused the request.
 func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool) {
 	x := &v.x
-	evaluated := !x.isRepeat && (v.err == nil || errors.Is(v.err, errRefused))
+	evaluated := !x.IsRepeat && (v.err == nil || errors.Is(v.err, limit.ErrRefused))
 	for _, l := range rt.limits {
 		if v.refusedBy != nil {
 			if l.of == v.refusedBy {
@@ -155,13 +156,13 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 			continue
 		}
 		if slices.Contains(x.extracted.unknown, l.of) {
-			if evaluated && !x.exempt {
+			if evaluated && !x.Exempt {
 				l.countUnknown()
-				unknown = unknown || l.of.Mode == config.Enforce
+				unknown = unknown || l.of.Enforces()
 			}
 			continue
 		}
-		if !evaluated || l.of.Mode == config.Shadow && v.err != nil { // a refused request is not evaluated by limits in shadow mode
+		if !evaluated || l.of.IsShadow() && v.err != nil { // a refused request is not evaluated by limits in shadow mode
 			continue
 		}
 		switch result := x.resultOf(l.of); {
@@ -174,7 +175,7 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 			l.Passed++
 			l.Series.pass(step)
 			continue
-		case l.of.Mode == config.Shadow:
+		case l.of.IsShadow():
 			l.Shadowed++
 		default:
 			l.Refused++
@@ -250,22 +251,22 @@ const (
 )
 
 // resultOf returns the result of l for x.
-func (x *exchange) resultOf(l *limit) int {
+func (x *exchange) resultOf(l *limit.Limit) int {
 	result := resultNone
-	if l.Mode == config.Shadow {
-		switch refuses := func(s refusal) bool { return s.window.of == l }; {
-		case slices.Contains(x.shadowErrors, l), slices.ContainsFunc(x.shadowRefusals, refuses):
+	if l.IsShadow() {
+		switch refuses := func(s limit.Refusal) bool { return s.Window.Of == l }; {
+		case slices.Contains(x.ShadowErrors, l), slices.ContainsFunc(x.ShadowRefusals, refuses):
 			result = resultRefused
-		case x.shadows.indexOf(l) >= 0:
+		case x.Shadows.IndexOf(l) >= 0:
 			result = resultAllowed
 		}
 		return result
 	}
-	for i := range x.decision.Outcomes {
-		if i >= len(x.claims) || x.claims.window(i).of != l {
+	for i := range x.Decision.Outcomes {
+		if i >= len(x.Claims) || x.Claims.Window(i).Of != l {
 			continue
 		}
-		o := &x.decision.Outcomes[i]
+		o := &x.Decision.Outcomes[i]
 		switch {
 		case !o.Allowed:
 			return resultRefused
@@ -279,9 +280,9 @@ func (x *exchange) resultOf(l *limit) int {
 }
 
 // refusedKey returns the key for which l refused x, or would have.
-func (x *exchange) refusedKey(l *limit) limiter.Key {
-	for _, set := range []claimSet{x.claims, x.shadows} {
-		if i := set.indexOf(l); i >= 0 {
+func (x *exchange) refusedKey(l *limit.Limit) limiter.Key {
+	for _, set := range []limit.ClaimSet{x.Claims, x.Shadows} {
+		if i := set.IndexOf(l); i >= 0 {
 			return set[i].Key
 		}
 	}
@@ -289,19 +290,19 @@ func (x *exchange) refusedKey(l *limit) limiter.Key {
 }
 
 // label returns the masked key of l.
-func (v *visit) label(l *limit) string {
+func (v *visit) label(l *limit.Limit) string {
 	if v.labels != nil {
 		return v.labels[l]
 	}
 	return v.x.label(l)
 }
 
-func (x *exchange) label(l *limit) string {
+func (x *exchange) label(l *limit.Limit) string {
 	if k, found := x.extracted.logged.find(l.Key); found {
-		if hashAlone.MatchString(k.text) { // as in the field keys of the log
-			return l.Key.Name + "=hash:" + k.text
+		if hashAlone.MatchString(k.Text) { // as in the field keys of the log
+			return l.Key.Name + "=hash:" + k.Text
 		}
-		return l.Key.Name + "=" + k.text
+		return l.Key.Name + "=" + k.Text
 	}
 	if err := l.Key.Extract(x, &x.extracted.value); err != nil {
 		return "no valid key"
@@ -310,11 +311,11 @@ func (x *exchange) label(l *limit) string {
 }
 
 // labels returns the masked keys of all limits of x that apply.
-func (x *exchange) labels() map[*limit]string {
-	all := map[*limit]string{}
-	for _, set := range []claimSet{x.claims, x.shadows} {
+func (x *exchange) labels() map[*limit.Limit]string {
+	all := map[*limit.Limit]string{}
+	for _, set := range []limit.ClaimSet{x.Claims, x.Shadows} {
 		for i := range set {
-			of := set.window(i).of
+			of := set.Window(i).Of
 			all[of] = x.label(of)
 		}
 	}

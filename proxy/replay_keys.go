@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 )
 
 // errLoggedRejection reports that a request was rejected before its limits were evaluated, for a reason
@@ -41,8 +42,8 @@ func newOverriddenKeys(r *route, privacy *config.Privacy) overriddenKeys {
 	if secret != "" {
 		all.byHash = map[limiter.Key]limiter.Key{}
 	}
-	for _, l := range r.limits {
-		for k := range l.overrides {
+	for _, l := range r.Active {
+		for k := range l.ByKey {
 			if secret != "" {
 				var id limiter.Key
 				copy(id[:logKeyBytes], k[:])
@@ -55,19 +56,19 @@ func newOverriddenKeys(r *route, privacy *config.Privacy) overriddenKeys {
 }
 
 // find returns the key that the line has for s.
-func (l *lineKeys) find(s *key.Spec) (k extractedKey, found bool) {
+func (l *lineKeys) find(s *key.Spec) (k limit.Key, found bool) {
 	hash, tag, found := l.line.find(s.Name)
 	if !found || hash == absentKey {
-		return extractedKey{spec: s, skip: true}, found
+		return limit.Key{Spec: s, Skip: true}, found
 	}
 	if isCountry(hash) {
 		return l.country(s, hash)
 	}
 	id, ok := parseLogKey(hash)
 	if !ok {
-		return extractedKey{}, false
+		return limit.Key{}, false
 	}
-	k = extractedKey{spec: s, Key: id, previous: id, unkeyed: id, text: logName(id)}
+	k = limit.Key{Spec: s, Key: id, Previous: id, Unkeyed: id, Text: logName(id)}
 	if l.byHash != nil {
 		if full, is := l.byHash[id]; is {
 			k.Key = full
@@ -79,13 +80,13 @@ func (l *lineKeys) find(s *key.Spec) (k extractedKey, found bool) {
 }
 
 // country returns the key of a country, which a line has as it is.
-func (l *lineKeys) country(s *key.Spec, code string) (k extractedKey, found bool) {
+func (l *lineKeys) country(s *key.Spec, code string) (k limit.Key, found bool) {
 	var v key.Value
 	if _, err := s.Read(key.Input{Texts: map[string]string{s.Name: code}}, &v); err != nil {
-		return extractedKey{}, false
+		return limit.Key{}, false
 	}
-	k = extractedKey{spec: s, Key: l.privacy.Hash(v.Parts), unkeyed: config.Privacy{}.Hash(v.Parts), text: code}
-	k.previous, _ = l.privacy.PreviousHash(v.Parts)
+	k = limit.Key{Spec: s, Key: l.privacy.Hash(v.Parts), Unkeyed: config.Privacy{}.Hash(v.Parts), Text: code}
+	k.Previous, _ = l.privacy.PreviousHash(v.Parts)
 	return k, true
 }
 
@@ -93,10 +94,10 @@ func (l *lineKeys) country(s *key.Spec, code string) (k extractedKey, found bool
 // line identifies it unless the line has the values of all.
 func (l *LoggedRequest) findUnknown(x *exchange, overridden overriddenKeys) {
 	e := &x.extracted
-	known := func(of *limit) bool { return e.logged.line.hasNone() || l.knowsLimit(of, x) }
-	if e.unknown = slices.DeleteFunc(append(e.unknown, x.route.limits...), known); len(e.unknown) > 0 && l.Keys != "" {
+	known := func(of *limit.Limit) bool { return e.logged.line.hasNone() || l.knowsLimit(of, x) }
+	if e.unknown = slices.DeleteFunc(append(e.unknown, x.route.Active...), known); len(e.unknown) > 0 && l.Keys != "" {
 		e.logged = lineKeys{loggedKeys(l.Keys), overridden}
-		e.unknown = slices.DeleteFunc(append(e.unknown[:0], x.route.limits...), known)
+		e.unknown = slices.DeleteFunc(append(e.unknown[:0], x.route.Active...), known)
 	}
 	for _, list := range x.route.Lists {
 		if !l.knowsValues(list.Key, x) {
@@ -107,14 +108,15 @@ func (l *LoggedRequest) findUnknown(x *exchange, overridden overriddenKeys) {
 
 // knowsLimit reports whether a line has what is needed to evaluate a limit: of each key the values, or what
 // identifies it.
-func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
-	if of.Plan != nil && !l.knowsPlan(of, x) {
+func (l *LoggedRequest) knowsLimit(of *limit.Limit, x *exchange) bool {
+	if (of.PlanKey() != nil || of.PlanList() != nil) && !l.knowsPlan(of, x) {
 		return false
 	}
+	_, prices := of.Charges()
 	for read := range of.Reads() {
 		switch p := read.Purpose; {
 		case p == config.ForPlan: // see above
-		case p == config.ForPrice && l.knowsPrice(of.Prices, x), p == config.ForCost && l.knows(read.Key.From, x):
+		case p == config.ForPrice && l.knowsPrice(prices, x), p == config.ForCost && l.knows(read.Key.From, x):
 		case p == config.ForPrice, p == config.ForCost, !l.knowsKey(read.Key, x):
 			return false
 		}
@@ -122,14 +124,11 @@ func (l *LoggedRequest) knowsLimit(of *limit, x *exchange) bool {
 	return true
 }
 
-// looksPlansUp reports whether the plans of keys under l, if it has any, are all in its list.
-func (l *limit) looksPlansUp() bool { return l.Plan == nil || l.Plan.List != nil }
-
 // knowsPlan reports whether a line has the plan under a limit, or the values of a key whose plan is in a
 // list.
-func (l *LoggedRequest) knowsPlan(of *limit, x *exchange) bool {
+func (l *LoggedRequest) knowsPlan(of *limit.Limit, x *exchange) bool {
 	_, found := x.extracted.logged.line.plan(of)
-	return found || of.looksPlansUp() && l.knowsUnhashed(of.Key, x)
+	return found || of.PlanKey() == nil && l.knowsUnhashed(of.Key, x)
 }
 
 // knowsPrice reports whether a line has what the request costs, or its number: no price is known of a hash.
@@ -165,9 +164,9 @@ func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 		}
 	}
 	for _, l := range x.extracted.unknown {
-		if q.Limit == l.Name && l.Mode == config.Enforce {
+		if q.Limit == l.Name && l.Enforces() {
 			v.refusedBy = l
-			return true, errRefused
+			return true, limit.ErrRefused
 		}
 	}
 	switch {
@@ -176,7 +175,7 @@ func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 	case q.Rejected && x.route.Redirect == nil && x.route.Respond == nil:
 		return true, fmt.Errorf("%w, with status %d", errLoggedRejection, q.Status)
 	case q.Repeated && x.route.Idempotency != nil:
-		x.isRepeat = true
+		x.IsRepeat = true
 		return true, nil
 	}
 	return false, nil
@@ -185,22 +184,22 @@ func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 // refusesAgain reports whether one of the limits that a line names, whose refusal the store repeated, would
 // refuse x now. Then it is the decision, and no other limit is evaluated, as on the node.
 func (r *Replay) refusesAgain(x *exchange, names string) bool {
-	err := r.proxy.admitter.store.Peek(context.Background(), x.claims, &x.decision)
-	if err != nil || x.decision.Allowed {
+	err := r.proxy.admitter.Store.Peek(context.Background(), x.Claims, &x.Decision)
+	if err != nil || x.Decision.Allowed {
 		return false
 	}
 	refused := false
-	for i := range x.decision.Outcomes {
-		o := &x.decision.Outcomes[i]
-		if !slices.Contains(strings.Fields(names), x.claims.window(i).of.Name) {
+	for i := range x.Decision.Outcomes {
+		o := &x.Decision.Outcomes[i]
+		if !slices.Contains(strings.Fields(names), x.Claims.Window(i).Of.Name) {
 			*o = limiter.Outcome{Allowed: true, Unknown: true}
 		}
 		refused = refused || !o.Allowed
 	}
-	if refused && x.bothSecrets {
-		x.claims.mergePrevious(x.decision.Outcomes)
+	if refused && x.BothSecrets {
+		x.Claims.MergePrevious(x.Decision.Outcomes)
 	}
-	x.decided = refused
+	x.Decided = refused
 	return refused
 }
 

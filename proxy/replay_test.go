@@ -21,6 +21,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -217,7 +218,7 @@ func compareCounts(t *testing.T, got ReplayTally, want map[Series]int64) {
 			t.Errorf("%s: %d requests; served %d", rt.Name, rt.Requests, n)
 		}
 		for _, l := range rt.Limits {
-			for result, n := range map[string]int64{allowed: l.Passed, refused: l.Refused, shadowRefused: l.Shadowed} {
+			for result, n := range map[string]int64{limit.Allowed: l.Passed, limit.Refused: l.Refused, limit.ShadowRefused: l.Shadowed} {
 				if served := want[Series{rt.Name, l.Name, result}]; n != served {
 					t.Errorf("%s.%s: %d %s; served %d", rt.Name, l.Name, n, result, served)
 				}

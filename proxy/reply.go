@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -36,12 +36,12 @@ func (x *exchange) reply(d downstream) {
 	if to := x.route.Redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.fillTemplate(to.To))
 	}
-	if len(x.claims) > 0 {
-		x.addRefunds(answer.Status, &x.outcome)
+	if len(x.Claims) > 0 {
+		x.AddRefunds(limit.Outcome{Refunded: x.outcome.refund, Status: answer.Status})
 		answer = answer.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 	}
 	x.outcome.result.Status = answer.Status
-	if x.route.settlesHead {
+	if x.route.SettlesHead {
 		x.settleHead(answer.Status)
 	}
 	d.respond(answer)
@@ -195,19 +195,18 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.generation.accessLog.needsUserAgent {
 		x.saveUserAgent()
 	}
-	x.stripe = p.shared.stripes.Own() // another processor may have continued after a lock
+	x.Stripe = p.shared.stripes.Own() // another processor may have continued after a lock
 	p.shared.observe(x)
-	a := p.admitter
-	if a.timeout > 0 && x.outcome.known && x.needsRefund(&x.outcome) {
-		if a.settling.Add(1) <= maxSettling {
+	if p.admitter.Timeout > 0 && x.outcome.known && x.NeedsRefund(x.settledOutcome()) {
+		if p.settling.Add(1) <= maxSettling {
 			x.detach()
 			go func() { // #nosec G118 -- the request's context ends with its handler
-				defer a.settling.Add(-1)
+				defer p.settling.Add(-1)
 				p.end(context.Background(), x)
 			}()
 			return
 		}
-		a.settling.Add(-1)
+		p.settling.Add(-1)
 	}
 	p.end(ctx, x)
 }
@@ -216,11 +215,11 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 // before there was an outcome stays counted.
 func (p *Proxy) end(ctx context.Context, x *exchange) {
 	if x.outcome.known {
-		p.admitter.settle(ctx, &x.admission, &x.outcome)
+		p.admitter.Settle(ctx, &x.Admission, x.settledOutcome())
 	}
-	p.admitter.countSends(x.sends)
-	x.stopRenewing()
-	p.metrics.countSpending(&x.admission)
+	p.admitter.CountSends(x.Sends)
+	x.StopRenewing()
+	p.metrics.CountSpending(&x.Admission)
 	if x.isTraced() {
 		p.endTrace(x)
 	}
@@ -229,26 +228,5 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	x.reset()
 	if !x.reused {
 		p.exchanges.Put(x)
-	}
-}
-
-// countSpending counts what a request has cost that was not refunded, once for each limit, and shows what is
-// left of budgets that all requests share.
-func (m *proxyMetrics) countSpending(a *admission) {
-	for i := range a.takenPermits {
-		t := &a.takenPermits[i]
-		for j, to := 0, 0; j < len(t.claims); j = to {
-			var of *limit
-			of, to = t.claims.limitAt(j)
-			if of.Prices != nil && (t.refunded == nil || !t.refunded[j]) {
-				m.spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.claims[j].Cost))
-			}
-		}
-	}
-	for i := range min(len(a.decision.Outcomes), len(a.claims)) {
-		w, o := a.claims.window(i), a.decision.Outcomes[i]
-		if w.of.Prices != nil && w.of.Key.From.Source.IsConstant() && a.decided && !o.Unknown {
-			m.budgetRemaining.WithLabelValues(w.of.Route, w.of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
-		}
 	}
 }

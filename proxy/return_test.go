@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -78,10 +79,10 @@ func TestReturn_ByAnotherKey(t *testing.T) {
 		for range 6 {
 			send(200, "DE", "9")
 		}
-		if got := testutil.ToFloat64(w.metrics.returns.WithLabelValues("send", "unused")); got != 9 {
+		if got := testutil.ToFloat64(w.metrics.Returns.WithLabelValues("send", "unused")); got != 9 {
 			t.Errorf("weir_returns_total = %v; want 9", got)
 		}
-		if got := testutil.ToFloat64(w.metrics.returns.WithLabelValues("send", "quiet")); got == 0 {
+		if got := testutil.ToFloat64(w.metrics.Returns.WithLabelValues("send", "quiet")); got == 0 {
 			t.Error("a limit in shadow mode returned nothing")
 		}
 	})
@@ -156,7 +157,7 @@ func TestReturn_InFallback(t *testing.T) {
 	}
 	h.broken.Store(false)
 	w.sends(200, "POST", "/verify", "X-Phone: 1") // noted in the store
-	if got := testutil.ToFloat64(w.metrics.returns.WithLabelValues("send", "unused")); got != 2 {
+	if got := testutil.ToFloat64(w.metrics.Returns.WithLabelValues("send", "unused")); got != 2 {
 		t.Errorf("weir_returns_total = %v; want 2", got)
 	}
 }
@@ -270,10 +271,10 @@ routes:
 		verify := func(phone string) { t.Helper(); w.sends(200, "POST", "/verify", "X-Phone: "+phone) }
 		wants := func(refused, wrong float64) {
 			t.Helper()
-			if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("send", "unused", shadowRefused)); got != refused {
+			if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("send", "unused", limit.ShadowRefused)); got != refused {
 				t.Errorf("%v would have been refused; want %v", got, refused)
 			}
-			if got := testutil.ToFloat64(w.metrics.shadowWrong.WithLabelValues("send", "unused")); got != wrong {
+			if got := testutil.ToFloat64(w.metrics.ShadowWrong.WithLabelValues("send", "unused")); got != wrong {
 				t.Errorf("%v of them wrongly; want %v", got, wrong)
 			}
 		}

@@ -4,36 +4,27 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
-	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
 // A route is the compiled form of one entry under routes. It is immutable, except for the caches of
 // metrics.
 type route struct {
-	*config.Route
+	limit.Route
 	*reads
 	order   int // index in the table of routes; of no meaning for descriptors
 	metrics *routeMetrics
 
 	lists             []listLookup
-	bodyLists         []listLookup // lists whose keys are in the body
-	limits            []*limit     // the limits that are not off
-	early             []*limit     // limits that are evaluated before the body is read
-	windows           []*window
-	cooldownResets    []cooldownReset              // cooldowns of other routes that responses of this route reset
-	permitReturns     []permitReturn               // permits of other routes that responses of this route return
-	tokenFields       []string                     // fields with tokens of challenges, which are not forwarded
-	waits             bool                         // some limit lets requests wait for a permit
-	settlesHead       bool                         // the head of a response may refund or return permits, or reset cooldowns
-	settles           bool                         // some limit may refund permits of a request that was forwarded, whatever RefundOn says
+	bodyLists         []listLookup                 // lists whose keys are in the body
+	early             []*limit.Limit               // limits that are evaluated before the body is read
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
 	matchedFields     []string                     // fields whose values the route matches
 	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
@@ -46,9 +37,6 @@ type route struct {
 	fixedResponse     respond.Response             // the response of Respond
 	rewrite           rewrite                      // the rewriting of requests and responses
 	pool              *upstream.Pool               // nil if there is no Upstream
-	idempotency       *idempotency                 // nil if repeats are counted
-	hasLocalLimit     bool                         // some limit uses this node's share while the store is unreachable
-	canFallBack       bool                         // local, and no limit has on_store_failure: deny
 	description       *decisions.Route             // its description in records
 	leaves            map[*key.Spec][]*key.Spec    // the parts of its joined keys
 	loggedKeys        []*key.Spec                  // the keys in the field keys of its lines
@@ -68,12 +56,12 @@ type reads struct {
 
 // onlyLimits reports whether r has no lists, early limits, limits on new keys or idempotency.
 func (r *route) onlyLimits() bool {
-	return len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.idempotency == nil
+	return len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.Repeats == nil
 }
 
 // guarded reports whether r has lists, or limits in enforce mode.
 func (r *route) guarded() bool {
-	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce })
+	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.Active, (*limit.Limit).Enforces)
 }
 
 // pattern returns the pattern of the requests that r matches.
@@ -95,59 +83,6 @@ func (r *route) hashBy() *key.Spec {
 
 // redactsPaths reports whether personal data in paths is hidden in the log.
 func (r *route) redactsPaths() bool { return r.LogPath == config.PathRedacted }
-
-// A limit is the compiled form of one entry under limits of a route.
-type limit struct {
-	*config.Limit
-	top          *decisions.Counter // counts the most frequent keys; nil if they are not counted
-	windows      []*window
-	stepUps      []*window                      // the rates of step_up
-	overrides    map[limiter.Key][]*window      // windows of keys that have rates of their own
-	plans        map[string]*plan               // by name; nil without plans
-	units        []*window                      // for the rates of descriptors, one for each unit; nil without rate_from
-	nearOf       func(limiter.Rate) int64       // of a rate of a descriptor; see window.near
-	hasKeyName   bool                           // RedissonName contains {key}
-	shadowNotes  *limiter.Limit                 // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
-	sends        *sends.Counter                 // counts what becomes of the requests; nil without return_on
-	country      *limit                         // of a limit on ranges of phone numbers: that on their countries, see countryLimit
-	refusalLimit limiter.Limit                  // the limit on the number of refusals before a penalty
-	decisions    [numDecisionResults]counterRef // by result
-}
-
-// A window is one rate of a limit, on which claims are made.
-type window struct {
-	of       *limit
-	number   int    // index among the route's windows and its rate limit fields' policies
-	rate     string // name in the log: phone-1h
-	plan     string // the name of the plan; empty if it is of none
-	isStepUp bool   // a rate of step_up
-	isUnit   bool   // its count is that of a descriptor, and the greatest one in the units of its limit
-	near     int64  // an alert is due if fewer permits than this remain; 0 for none
-	limiter.Limit
-}
-
-// allWindows returns the windows of l, also those of keys with rates of their own, but not those of step_up.
-func (l *limit) allWindows() []*window {
-	all := slices.Clone(l.windows)
-	for _, windows := range l.overrides {
-		all = append(all, windows...)
-	}
-	for _, p := range l.plans {
-		all = append(all, p.windows...)
-	}
-	return all
-}
-
-// isOf reports whether l is a limit of the route, alone or with others.
-func (l *limit) isOf(route string) bool { return l.Route == route || slices.Contains(l.Routes, route) }
-
-// refusal returns the result of a refusal by l.
-func (l *limit) refusal() decisionResult {
-	if l.Mode == config.Shadow {
-		return decisionShadowRefused
-	}
-	return decisionRefused
-}
 
 // A sharing lets routes that are compiled together share what is the same for them. Of many routes most read the
 // same fields and refuse requests in the same words.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -50,11 +51,11 @@ func TestShadow_IsNoFurtherCall(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{"a": 1, "b": 0, "c": 0} {
-		if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("a", name, shadowRefused)); got != want {
+		if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("a", name, limit.ShadowRefused)); got != want {
 			t.Errorf("%s: %v refused in shadow, want %v", name, got, want)
 		}
 	}
-	if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("a", "a", allowed)); got != 2 {
+	if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("a", "a", limit.Allowed)); got != 2 {
 		t.Errorf("%v allowed in shadow, want 2", got)
 	}
 }

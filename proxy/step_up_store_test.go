@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -22,7 +21,7 @@ func TestStepUp_NeverGrantsTooMuch(t *testing.T) {
 			yaml := strings.NewReplacer("name: send", fmt.Sprint("name: send", seed), "name: verify", fmt.Sprint("name: verify", seed), "route: verify", fmt.Sprint("route: verify", seed),
 				"[2/1h, 9/1d]", "[3/1h, 9/1d]", "[3/1h, 20/1d]", "[5/1h, 20/1d]").Replace(steppingUp)
 			a := newFor(t, yaml, use)
-			b := newFor(t, yaml, func(o *Options) { o.Store = a.admitter.sharedStore() })
+			b := newFor(t, yaml, func(o *Options) { o.Store = a.admitter.SharedStore() })
 			r := rand.New(rand.NewPCG(seed, 7))
 			tokens := make([]string, 5)
 			for i := range tokens {
@@ -122,31 +121,6 @@ func TestStepUp_StoreUnavailable(t *testing.T) {
 		}
 	}
 }
-
-// The store may fail between the refusal and the token.
-func TestStepUp_StoreFailsInBetween(t *testing.T) {
-	w := newFor(t, steppingUp, func(*Options) {})
-	w.sendsCode(200, "1", "")
-	w.sendsCode(200, "1", "")
-	token := solved{phone: "1"}.token(t)
-	q := &admission{route: w.current.Load().routes[0], solver: acceptAll{}}
-	unused := q.route.limits[0]
-	q.claims.add(unused.windows, &limiter.Claim{Cost: 1})
-	q.decision.Outcomes = []limiter.Outcome{{}, {Allowed: true}}
-	failure := errors.New("gone")
-	if err := w.admitter.stepUp(q, func() error { return failure }); !errors.Is(err, failure) {
-		t.Errorf("stepUp = %v; want the error of the store", err)
-	}
-	if q.claims.window(0) != unused.windows[0] || q.steps != nil {
-		t.Error("the claims are not those of before")
-	}
-	w.sendsCode(200, "1", token)
-}
-
-// acceptAll accepts any request.
-type acceptAll struct{}
-
-func (acceptAll) solution(*limit) (limiter.Claim, error) { return limiter.Claim{}, nil }
 
 // Over days of requests at any times, no hour has more than the rates allow, and a token passes once.
 func TestStepUp_NoWindowHasTooMuch(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -79,7 +80,7 @@ func (p *testProxy) sendsCode(want int, phone, token string, more ...string) (pr
 }
 
 func (p *testProxy) challenges(limit string, result decisions.Challenge) float64 {
-	return testutil.ToFloat64(p.metrics.challenges.WithLabelValues("send", limit, result.String()))
+	return testutil.ToFloat64(p.metrics.Challenges.WithLabelValues("send", limit, result.String()))
 }
 
 func TestStepUp_ATokenPassesOnce(t *testing.T) {
@@ -216,7 +217,7 @@ func TestStepUp_Shadow(t *testing.T) {
 		w.sendsCode(200, "1", token)
 	}
 	w.sendsCode(429, "1", token)
-	if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("send", "unused", shadowRefused)); got != 5 {
+	if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("send", "unused", limit.ShadowRefused)); got != 5 {
 		t.Errorf("%v would have been refused; want 5", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/trace"
 )
 
@@ -103,7 +104,7 @@ func (x *exchange) traceID() string {
 func (p *Proxy) endTrace(x *exchange) {
 	t := x.trace
 	spans := []*trace.Span{t.requestSpan(x)}
-	if !t.decisionStart.IsZero() && len(x.claims)+len(x.shadows) > 0 {
+	if !t.decisionStart.IsZero() && len(x.Claims)+len(x.Shadows) > 0 {
 		spans = append(spans, t.decisionSpan(x))
 	}
 	if !t.forwardStart.IsZero() {
@@ -161,23 +162,23 @@ func (x *exchange) monotonicTime(t time.Time) time.Time { return x.began.Add(t.S
 // decisionSpan returns the span of the decision, including the wait for a permit.
 func (t *tracing) decisionSpan(x *exchange) *trace.Span {
 	s := &trace.Span{SpanContext: t.Child(), Parent: t.Span, State: t.state, Name: "decide", Start: x.monotonicTime(t.decisionStart), End: x.monotonicTime(t.decisionEnd)}
-	result := allowed
-	first, isRefused := x.firstRefused()
+	result := limit.Allowed
+	first, isRefused := x.FirstRefused()
 	switch {
 	case isRefused:
-		result = refused
-		s.Attributes = append(s.Attributes, trace.String("weir.limit", x.claims.window(first).of.Name), trace.String("weir.rate", x.claims.window(first).rate))
-	case errors.Is(x.err, errUndecided), errors.Is(x.err, limiter.ErrUnavailable) && x.fallback == "":
-		result, s.Failed = unavailable, true
-	case len(x.shadowRefusals)+len(x.shadowErrors) > 0:
-		result = shadowRefused
+		result = limit.Refused
+		s.Attributes = append(s.Attributes, trace.String("weir.limit", x.Claims.Window(first).Of.Name), trace.String("weir.rate", x.Claims.Window(first).LogName))
+	case errors.Is(x.Err, limit.ErrUndecided), errors.Is(x.Err, limiter.ErrUnavailable) && x.Fallback == "":
+		result, s.Failed = limit.Unavailable, true
+	case len(x.ShadowRefusals)+len(x.ShadowErrors) > 0:
+		result = limit.ShadowRefused
 	}
 	s.Attributes = append(s.Attributes, trace.String("weir.decision", result))
-	if x.fallback != "" {
-		s.Attributes = append(s.Attributes, trace.String("weir.fallback", x.fallback))
+	if x.Fallback != "" {
+		s.Attributes = append(s.Attributes, trace.String("weir.fallback", x.Fallback))
 	}
-	if x.waited {
-		s.Attributes = append(s.Attributes, trace.Int64("weir.waited_ms", x.waitTime.Milliseconds()))
+	if x.Waited {
+		s.Attributes = append(s.Attributes, trace.Int64("weir.waited_ms", x.WaitTime.Milliseconds()))
 	}
 	return s
 }

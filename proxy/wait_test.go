@@ -45,13 +45,13 @@ func (p *testProxy) crowd(n int) []string {
 func (p *testProxy) waits(want ...float64) {
 	p.Helper()
 	var got []float64
-	for _, how := range []string{waitPassed, waitRefused, waitQueueFull, waitGone} {
-		got = append(got, testutil.ToFloat64(p.metrics.waits.WithLabelValues("a", "l", how)))
+	for _, how := range []string{"passed", "refused", "crowded", "gone"} {
+		got = append(got, testutil.ToFloat64(p.metrics.Waits.WithLabelValues("a", "l", how)))
 	}
 	if !slices.Equal(got, want) {
 		p.Errorf("weir_waits_total passed, refused, crowded, gone = %v; want %v", got, want)
 	}
-	if got := testutil.ToFloat64(p.metrics.waiting.WithLabelValues("a", "l")); got != 0 {
+	if got := testutil.ToFloat64(p.metrics.Waiting.WithLabelValues("a", "l")); got != 0 {
 		p.Errorf("weir_waiting_requests = %v; want none any more", got)
 	}
 }

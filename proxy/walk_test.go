@@ -79,7 +79,7 @@ func TestServe_ARequestEntersEachPackageOnce(t *testing.T) {
 			w := f.dial("POST /sms HTTP/1.1\r\nHost: a\r\nX-Phone: +8613800138000\r\nContent-Length: 0\r\n\r\n")
 			answer, _ := w.ReadResponse("POST")
 			return answer.StatusCode
-		}, "proxy/frontend", "proxy/http1", "proxy", "limiter/redisstore")
+		}, "proxy/frontend", "proxy/http1", "proxy", "proxy/limit", "limiter/redisstore")
 	})
 	t.Run("http2", func(t *testing.T) {
 		f, faults := transport(plainTransport).startWalked(t)
@@ -94,6 +94,6 @@ func TestServe_ARequestEntersEachPackageOnce(t *testing.T) {
 			}
 			defer answer.Body.Close()
 			return answer.StatusCode
-		}, "proxy/frontend", "proxy/http2", "proxy", "limiter/redisstore")
+		}, "proxy/frontend", "proxy/http2", "proxy", "proxy/limit", "limiter/redisstore")
 	})
 }

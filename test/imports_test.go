@@ -1,8 +1,6 @@
 package test
 
 import (
-	"go/ast"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -17,14 +15,15 @@ func importMap() map[string][]string {
 		"":                                    {"proxy/cli"},
 		"proxy/cli":                           {"proxy/view", "proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/ratelimit", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
 		"proxy/node":                          {"proxy/view", "proxy/decide", "proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/sends", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
-		"proxy/decide":                        {"proxy", "proxy/config", "proxy/http1", "proxy/protobuf", "proxy/respond", "proxy/route", "limiter"},
+		"proxy/decide":                        {"proxy", "proxy/limit", "proxy/config", "proxy/http1", "proxy/protobuf", "proxy/respond", "proxy/route", "limiter"},
 		"proxy/frontend":                      {"proxy/http1", "proxy/http2", "proxy/config", "limiter"},
 		"proxy/acme":                          {"proxy/config"},
 		"proxy/admin":                         {"proxy/view", "proxy", "proxy/directive", "proxy/sends", "proxy/config", "proxy/config/bundle", "limiter"},
 		"proxy/admin/dashboard":               {"proxy/view", "proxy/admin", "proxy", "proxy/directive", "proxy/sends", "proxy/config", "limiter"},
 		"proxy/cluster":                       slices.Concat([]string{"proxy/view", "proxy", "proxy/decisions", "proxy/directive", "proxy/sends", "proxy/config/bundle"}, stages, redis),
 		"proxy/simulate":                      slices.Concat([]string{"proxy/view", "proxy"}, stages),
-		"proxy":                               slices.Concat([]string{"proxy/view", "proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/protobuf", "proxy/sends"}, stages),
+		"proxy":                               slices.Concat([]string{"proxy/view", "proxy/limit", "proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/protobuf", "proxy/sends"}, stages),
+		"proxy/limit":                         {"proxy/config", "proxy/decisions", "proxy/key", "proxy/metrics", "proxy/sends", "proxy/stripe", "limiter"}, // no request, no HTTP
 		"proxy/convert":                       nil,
 		"proxy/ratelimit":                     {"proxy/config", "proxy/convert", "proxy/protobuf"},
 		"proxy/protobuf":                      nil,
@@ -125,35 +124,6 @@ func TestImports_FencesHold(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// The stages that ask a store know what is asked, and nothing else of a request: neither
-// its exchange nor HTTP.
-func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
-	stages := []string{
-		"admit", "shadow", "claimset", "penalize", "step_up", "fallback", "lease", "refund",
-	}
-	for _, s := range sources(t) {
-		name := strings.TrimSuffix(path.Base(s.path), ".go")
-		if s.dir != "proxy" || !slices.Contains(stages, name) {
-			continue
-		}
-		stages = slices.DeleteFunc(stages, func(stage string) bool { return stage == name })
-		for _, other := range []string{"net/http", module + "/proxy/http1", module + "/proxy/respond", module + "/proxy/route"} {
-			if slices.Contains(s.imports(), other) {
-				t.Errorf("%s imports %s", s.path, other)
-			}
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok && id.Name == "exchange" {
-				t.Errorf("%s:%d knows an exchange; an admission has what it may know", s.path, s.files.Position(id.Pos()).Line)
-			}
-			return true
-		})
-	}
-	if len(stages) > 0 {
-		t.Errorf("%q are not there any more", stages)
 	}
 }
 

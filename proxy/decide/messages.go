@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/route"
@@ -132,7 +132,7 @@ func (d *limitDescriptor) unmarshal(data []byte) error {
 		case 2:
 			d.limit = &limiter.Rate{}
 			return protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
-				switch units := proxy.RateLimitUnits(); {
+				switch units := limit.RateLimitUnits(); {
 				case f.Number == 1:
 					d.limit.Count = int64(min(f.Varint, limiter.MaxCount))
 				case f.Number == 2 && f.Varint < uint64(len(units)):
@@ -207,7 +207,7 @@ func (s *descriptorStatus) append(b []byte) []byte {
 // multiple of none.
 func unitOf(window time.Duration) (unit, multiplier uint64) {
 	longest := time.Duration(0)
-	for number, length := range proxy.RateLimitUnits() {
+	for number, length := range limit.RateLimitUnits() {
 		if length > longest && window%length == 0 {
 			unit, longest = uint64(number), length
 		}

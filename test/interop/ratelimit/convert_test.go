@@ -32,6 +32,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/convert"
 	"github.com/weir-proxy/weir/proxy/route"
@@ -246,7 +247,7 @@ routes:
 		asked := proxy.AskedDescriptor{Descriptor: d, Hits: 1}
 		if unit := random.IntN(7); unit > 1 { // a second would be over
 			sent.Limit = &envoy.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(1 + random.IntN(60)), Unit: units.RateLimitUnit(unit)}
-			asked.Rate = &limiter.Rate{Count: int64(sent.Limit.RequestsPerUnit), Window: proxy.RateLimitUnits()[unit]}
+			asked.Rate = &limiter.Rate{Count: int64(sent.Limit.RequestsPerUnit), Window: limit.RateLimitUnits()[unit]}
 		}
 		l := service.GetLimit(t.Context(), domain, sent)
 		k := service.keys.GenerateCacheKey(domain, sent, l, at).Key

@@ -1,4 +1,4 @@
-package proxy
+package limit
 
 import (
 	"context"
@@ -12,18 +12,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// errStoreUnreachable reports that the store was not called, because it has been unreachable and
+// ErrStoreUnreachable reports that the store was not called, because it has been unreachable and
 // not all proxies have reported yet what they granted meanwhile.
-var errStoreUnreachable = fmt.Errorf("%w: it was unreachable, and permits granted meanwhile are reported first", limiter.ErrUnavailable)
+var ErrStoreUnreachable = fmt.Errorf("%w: it was unreachable, and permits granted meanwhile are reported first", limiter.ErrUnavailable)
 
-// A fallback decides while the shared store is unreachable: each limit by its own policy, and those
+// A Fallback decides while the shared store is unreachable: each limit by its own policy, and those
 // with on_store_failure: local in this process, with this node's share of the limit. The local
-// store records what the shared store granted to this node recently; what is granted locally is
+// Store records what the shared store granted to this node recently; what is granted locally is
 // reported to the shared store afterwards.
-type fallback struct {
-	local     *limiter.Memory
+type Fallback struct {
+	Local     *limiter.Memory
 	nodeCount func() int // returns the number of proxies that are known to share the limits
-	store     reporter   // nil if the store is never unreachable, or accepts no reports
+	Store     reporter   // nil if the store is never unreachable, or accepts no reports
 
 	lastNodes       atomic.Int64 // as live; while the store recovers, at least the number before the outage
 	lastUnreachable atomic.Int64 // when the store was last found unreachable, in nanoseconds since 1970
@@ -53,22 +53,22 @@ type reporter interface {
 	RenewReported(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error
 }
 
-func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
-	s := &fallback{local: limiter.NewMemory(limiter.MemoryOptions{}), nodeCount: nodes}
-	s.store, _ = store.(reporter)
+func NewFallback(store limiter.AdminStore, nodes func() int) *Fallback {
+	s := &Fallback{Local: limiter.NewMemory(limiter.MemoryOptions{}), nodeCount: nodes}
+	s.Store, _ = store.(reporter)
 	return s
 }
 
-// nodes returns the number of proxies that share the limits, at least 1. After an outage nodes
+// Nodes returns the number of proxies that share the limits, at least 1. After an outage nodes
 // register again one by one. For a while nodes therefore returns at least the number before the
 // outage: a node that cannot reach the store at that time would otherwise take too large a share.
-func (f *fallback) nodes() int {
+func (f *Fallback) Nodes() int {
 	n, before := int64(max(f.nodeCount(), 1)), f.lastNodes.Load()
 	switch {
-	case f.store == nil || n == before:
+	case f.Store == nil || n == before:
 		return int(n)
 	case n > before:
-	case !f.store.Available():
+	case !f.Store.Available():
 		f.lastUnreachable.Store(time.Now().UnixNano())
 		return int(before)
 	case time.Now().UnixNano()-f.lastUnreachable.Load() < int64(memberGrace):
@@ -82,7 +82,7 @@ func (f *fallback) nodes() int {
 type decider int
 
 const (
-	decideByStore decider = iota
+	DecideByStore decider = iota
 	decideByShare         // the local store, without calling the shared store
 	decideByBoth
 )
@@ -90,14 +90,14 @@ const (
 // decider returns what decides about q. While the store is Settling, both stores do: permits
 // granted by other nodes may not have been reported yet, so that no node may exceed its share; and
 // as soon as one node uses only the shared store, the others must use it as well.
-func (f *fallback) decider(q *admission) decider {
-	if f.store == nil || !q.route.canFallBack {
-		return decideByStore
+func (f *Fallback) decider(q *Admission) decider {
+	if f.Store == nil || !q.Route.CanFallBack {
+		return DecideByStore
 	}
-	settling := f.store.Settling() // first: when settling ends, the store is available already
+	settling := f.Store.Settling() // first: when settling ends, the store is available already
 	switch {
-	case f.store.Available():
-		return decideByStore
+	case f.Store.Available():
+		return DecideByStore
 	case settling:
 		return decideByBoth
 	}
@@ -106,92 +106,92 @@ func (f *fallback) decider(q *admission) decider {
 
 // takeWithinShare returns a taker that takes the claims of q by take, but no more than this node's share. It
 // returns errStoreUnreachable if the share is used up. What it takes of the share is recorded in q.ofShare.
-func (f *fallback) takeWithinShare(q *admission, take taker) taker {
+func (f *Fallback) takeWithinShare(q *Admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
-		for i, c := range q.claims {
-			if q.claims.window(i).of.OnStoreFailure == config.Local {
+		for i, c := range q.Claims {
+			if q.Claims.Window(i).Of.OnStoreFailure == config.Local {
 				own = append(own, c)
 			}
 		}
-		own = f.shares(own)
+		own = f.Shares(own)
 		var share limiter.Decision
-		if err := f.local.Take(ctx, own, &share); err != nil {
+		if err := f.Local.Take(ctx, own, &share); err != nil {
 			return err
 		}
 		if !share.Allowed {
-			return errStoreUnreachable
+			return ErrStoreUnreachable
 		}
 		err := take(ctx, claims, d)
 		if err != nil || !d.Allowed {
-			return errors.Join(err, f.local.Refund(ctx, own, share.Permit))
+			return errors.Join(err, f.Local.Refund(ctx, own, share.Permit))
 		}
-		q.ofShare = sharePermit{own, share.Permit}
+		q.ofShare = SharePermit{own, share.Permit}
 		return nil
 	}
 }
 
 // record records a decision of the shared store in the local store, if that may have to decide later.
-func (f *fallback) record(q *admission) {
-	if f.store != nil && q.route.hasLocalLimit {
-		f.local.Mirror(q.claims, &q.decision, f.nodes())
+func (f *Fallback) record(q *Admission) {
+	if f.Store != nil && q.Route.HasLocalLimit {
+		f.Local.Mirror(q.Claims, &q.Decision, f.Nodes())
 	}
 }
 
-// recordBan records that the shared store has banned the keys of claims. Memory for it is bounded as
+// RecordBan records that the shared store has banned the keys of claims. Memory for it is bounded as
 // for decisions: a ban is not recorded while half of the capacity for keys is in use.
-func (f *fallback) recordBan(claims []limiter.Claim, ban time.Duration) {
-	if f.store == nil {
+func (f *Fallback) RecordBan(claims []limiter.Claim, ban time.Duration) {
+	if f.Store == nil {
 		return
 	}
 	d := limiter.Decision{Outcomes: make([]limiter.Outcome, len(claims))}
 	for i := range d.Outcomes {
 		d.Outcomes[i] = limiter.Outcome{Banned: true, Wait: ban}
 	}
-	f.local.Mirror(claims, &d, f.nodes())
+	f.Local.Mirror(claims, &d, f.Nodes())
 }
 
 // decide decides about q, each limit by its own policy. A limit with deny refuses the request with
 // errUndecided; a limit with allow is skipped.
-func (f *fallback) decide(q *admission, m *proxyMetrics) error {
-	for i := range q.claims {
-		if q.claims.window(i).of.OnStoreFailure == config.Deny {
-			q.fallback = string(config.Deny)
+func (f *Fallback) decide(q *Admission, m *Metrics) error {
+	for i := range q.Claims {
+		if q.Claims.Window(i).Of.OnStoreFailure == config.Deny {
+			q.Fallback = string(config.Deny)
 			m.countFallback(q)
-			m.countUnavailable(q, q.claims.window(i).of)
-			return errUndecided
+			m.countUnavailable(q, q.Claims.Window(i).Of)
+			return ErrUndecided
 		}
 	}
-	q.fallback = string(config.Allow)
-	left := q.claims[:0]
-	for i, c := range q.claims {
-		if q.claims.window(i).of.OnStoreFailure == config.Allow {
-			m.countUnavailable(q, q.claims.window(i).of)
+	q.Fallback = string(config.Allow)
+	left := q.Claims[:0]
+	for i, c := range q.Claims {
+		if q.Claims.Window(i).Of.OnStoreFailure == config.Allow {
+			m.countUnavailable(q, q.Claims.Window(i).Of)
 			continue
 		}
 		left = append(left, c)
-		q.fallback = string(config.Local)
+		q.Fallback = string(config.Local)
 	}
-	q.claims = left
+	q.Claims = left
 	m.countFallback(q)
 	if len(left) == 0 {
-		q.decision = limiter.Decision{Allowed: true, Outcomes: q.decision.Outcomes[:0]}
+		q.Decision = limiter.Decision{Allowed: true, Outcomes: q.Decision.Outcomes[:0]}
 		return nil
 	}
-	if err := f.local.Take(context.Background(), f.shares(q.claims), &q.decision); err != nil {
+	if err := f.Local.Take(context.Background(), f.Shares(q.Claims), &q.Decision); err != nil {
 		return err
 	}
-	if f.store != nil && q.decision.Allowed {
-		f.store.Report(q.claims, q.decision.Permit)
+	if f.Store != nil && q.Decision.Allowed {
+		f.Store.Report(q.Claims, q.Decision.Permit)
 	}
 	return nil
 }
 
-// shares returns claims on this node's share of their limits.
-func (f *fallback) shares(claims []limiter.Claim) []limiter.Claim {
+// Shares returns claims on this node's share of their limits.
+func (f *Fallback) Shares(claims []limiter.Claim) []limiter.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
-		share := out[i].Limit.Share(f.nodes())
+		share := out[i].Limit.Share(f.Nodes())
 		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Capacity())
 	}
 	return out
@@ -199,10 +199,10 @@ func (f *fallback) shares(claims []limiter.Claim) []limiter.Claim {
 
 // returnHere returns on this node the permits that limits, which are of one subject, have granted in place of the store.
 // It returns of how many decisions the store need not know any more; what was reported, the store returns itself.
-func (f *fallback) returnHere(limits []*limiter.Limit, subject limiter.Key) (decisions int, err error) {
+func (f *Fallback) returnHere(limits []*limiter.Limit, subject limiter.Key) (decisions int, err error) {
 	withdrawn := map[[16]byte]bool{}
-	err = f.local.ReturnEach(limits, subject, func(c limiter.Claim, p limiter.Permit) {
-		if f.store != nil && len(f.store.Withdraw([]limiter.Claim{c}, p)) == 0 {
+	err = f.Local.ReturnEach(limits, subject, func(c limiter.Claim, p limiter.Permit) {
+		if f.Store != nil && len(f.Store.Withdraw([]limiter.Claim{c}, p)) == 0 {
 			withdrawn[p.ID] = true
 		}
 	})
@@ -213,18 +213,18 @@ func (f *fallback) returnHere(limits []*limiter.Limit, subject limiter.Key) (dec
 // the fallback as well.
 type mirrored struct {
 	limiter.AdminStore
-	fallback *fallback
+	fallback *Fallback
 }
 
 // Refund implements limiter.Store.
 func (m mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	m.fallback.local.MirrorRefund(claims, p, m.fallback.nodes())
+	m.fallback.Local.MirrorRefund(claims, p, m.fallback.Nodes())
 	return m.AdminStore.Refund(ctx, claims, p)
 }
 
 // StartRefund implements starter.
 func (m mirrored) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	m.fallback.local.MirrorRefund(claims, p, m.fallback.nodes())
+	m.fallback.Local.MirrorRefund(claims, p, m.fallback.Nodes())
 	return startRefund(m.AdminStore, claims, p)
 }
 
@@ -235,20 +235,20 @@ func (m mirrored) StartReset(claims []limiter.Claim) (wait func() error) {
 
 // Renew implements limiter.AdminStore.
 func (m mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	_ = m.fallback.local.Renew(ctx, claims, p) // fails if the permit was not recorded there
+	_ = m.fallback.Local.Renew(ctx, claims, p) // fails if the permit was not recorded there
 	return m.AdminStore.Renew(ctx, claims, p)
 }
 
-// A sharePermit is a permit of the local store, with its claims on this node's share of the limits.
-type sharePermit struct {
-	claims []limiter.Claim
+// A SharePermit is a permit of the local store, with its claims on this node's share of the limits.
+type SharePermit struct {
+	Claims []limiter.Claim
 	permit limiter.Permit
 }
 
-// of returns the claims of p on the share of the limits of claims.
-func (p *sharePermit) of(claims []limiter.Claim) (own []limiter.Claim) {
-	for i := range p.claims {
-		c := &p.claims[i]
+// Of returns the claims of p on the share of the limits of claims.
+func (p *SharePermit) Of(claims []limiter.Claim) (own []limiter.Claim) {
+	for i := range p.Claims {
+		c := &p.Claims[i]
 		if slices.ContainsFunc(claims, func(of limiter.Claim) bool { return of.Limit.Name == c.Limit.Name && of.Key == c.Key }) {
 			own = append(own, *c)
 		}
@@ -261,20 +261,20 @@ func (p *sharePermit) of(claims []limiter.Claim) (own []limiter.Claim) {
 type bothStores struct {
 	limiter.AdminStore
 	local *limiter.Memory
-	share sharePermit
+	share SharePermit
 }
 
 // both returns the store of the permits that takeWithinShare has taken for q.
-func (f *fallback) both(q *admission) bothStores { return bothStores{f.store, f.local, q.ofShare} }
+func (f *Fallback) both(q *Admission) bothStores { return bothStores{f.Store, f.Local, q.ofShare} }
 
 // Refund implements limiter.Store.
 func (b bothStores) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return errors.Join(b.local.Refund(ctx, b.share.of(claims), b.share.permit), b.AdminStore.Refund(ctx, claims, p))
+	return errors.Join(b.local.Refund(ctx, b.share.Of(claims), b.share.permit), b.AdminStore.Refund(ctx, claims, p))
 }
 
 // StartRefund implements starter.
 func (b bothStores) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	err := b.local.Refund(context.Background(), b.share.of(claims), b.share.permit)
+	err := b.local.Refund(context.Background(), b.share.Of(claims), b.share.permit)
 	refunded := startRefund(b.AdminStore, claims, p)
 	return func() error { return errors.Join(err, refunded()) }
 }
@@ -286,14 +286,14 @@ func (b bothStores) StartReset(claims []limiter.Claim) (wait func() error) {
 
 // Renew implements limiter.AdminStore.
 func (b bothStores) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return errors.Join(b.local.Renew(ctx, b.share.of(claims), b.share.permit), b.AdminStore.Renew(ctx, claims, p))
+	return errors.Join(b.local.Renew(ctx, b.share.Of(claims), b.share.permit), b.AdminStore.Renew(ctx, claims, p))
 }
 
 // A reporting is the fallback for permits that it granted. Refunds and renewals are applied to the
 // shared store as well, if the permit was reported to it.
 type reporting struct {
 	*limiter.Memory
-	fallback *fallback
+	fallback *Fallback
 }
 
 // Refund implements limiter.Store.
@@ -303,18 +303,18 @@ func (r reporting) Refund(_ context.Context, claims []limiter.Claim, p limiter.P
 
 // StartRefund implements starter.
 func (r reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	err := r.Memory.Refund(context.Background(), r.fallback.shares(claims), p)
-	if r.fallback.store == nil {
+	err := r.Memory.Refund(context.Background(), r.fallback.Shares(claims), p)
+	if r.fallback.Store == nil {
 		return func() error { return err }
 	}
-	refunded := r.fallback.store.StartRefundReported(claims, p)
+	refunded := r.fallback.Store.StartRefundReported(claims, p)
 	return func() error { return errors.Join(err, refunded()) }
 }
 
 // Renew implements limiter.AdminStore.
 func (r reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := r.Memory.Renew(ctx, claims, p); err != nil || r.fallback.store == nil {
+	if err := r.Memory.Renew(ctx, claims, p); err != nil || r.fallback.Store == nil {
 		return err
 	}
-	return r.fallback.store.RenewReported(ctx, claims, p)
+	return r.fallback.Store.RenewReported(ctx, claims, p)
 }

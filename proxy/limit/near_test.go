@@ -1,4 +1,4 @@
-package proxy
+package limit
 
 import (
 	"testing"
@@ -24,7 +24,7 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 		{100, 80, "", config.Enforce, 0}, // nobody is told
 		{100, 80, "x", config.Shadow, 0}, // on trial
 	} {
-		near := alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}.near(limiter.Rate{Count: row.count, Window: time.Hour}, row.mode)
+		near := Alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}.near(limiter.Rate{Count: row.count, Window: time.Hour}, row.mode)
 		told := int64(0)
 		for used := int64(1); used <= row.count && told == 0; used++ {
 			if row.count-used < near {
@@ -38,21 +38,20 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 }
 
 // nearing is what leaves so many permits of a limit of 100.
-func nearing(name string, left int64) *admission {
-	w := &window{of: &limit{Limit: &config.Limit{Name: name, Route: "send"}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
+func nearing(name string, left int64) *Admission {
+	w := &Window{Of: &Limit{Limit: &config.Limit{Name: name, Route: "send"}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
 	w.Owner = w
-	x := &exchange{
-		generation: &generation{redact: redactor{privacy: config.Privacy{HashSecret: "a secret"}}},
-		extracted:  extracted{extraction: extraction{keys: []extractedKey{{Key: limiter.KeyOf(name), masked: "+86****"}}}},
-		admission: admission{
-			route:    &route{Route: &config.Route{Name: "send"}, windows: []*window{w}},
-			claims:   claimSet{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
-			decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
-		},
+	return &Admission{
+		KeyNamer: maskedNamer{},
+		Claims:   ClaimSet{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
+		Decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
 	}
-	x.keyNamer = x
-	return &x.admission
 }
+
+// A maskedNamer names each key as the log does.
+type maskedNamer struct{}
+
+func (maskedNamer) LogKey(k limiter.Key) (hash, masked string) { return k.String()[:12], "+86****" }
 
 func TestNear_RemembersWhoHasUsedMost(t *testing.T) {
 	n := newNearLimits()
@@ -61,14 +60,14 @@ func TestNear_RemembersWhoHasUsedMost(t *testing.T) {
 	}
 	n.record(nearing("banned", -1))
 	got := map[string]Near{}
-	for _, near := range n.drain() {
+	for _, near := range n.Drain() {
 		got[near.Limit] = near
 	}
 	want := Near{Route: "send", Limit: "phone", Window: "1h", Used: 97, Of: 100, Key: limiter.KeyOf("phone").String()[:12], Masked: "+86****"}
 	if len(got) != 2 || got["phone"] != want || got["banned"].Used != 100 {
 		t.Errorf("told are %+v; want %+v, and 100 of a banned key", got, want)
 	}
-	if again := n.drain(); len(again) != 0 {
+	if again := n.Drain(); len(again) != 0 {
 		t.Errorf("told again are %+v", again)
 	}
 }
@@ -78,13 +77,13 @@ func TestNear_IsBoundedAndNeverWaits(t *testing.T) {
 	for i := range 2 * maxNear {
 		n.record(nearing(string(rune('A'+i)), 0))
 	}
-	if got := len(n.drain()); got != maxNear {
+	if got := len(n.Drain()); got != maxNear {
 		t.Errorf("%d limits are told of; want %d", got, maxNear)
 	}
 	n.mu.Lock() // another request writes
 	n.record(nearing("phone", 0))
 	n.mu.Unlock()
-	if got := n.drain(); len(got) != 0 {
+	if got := n.Drain(); len(got) != 0 {
 		t.Errorf("told are %+v by a request that should not have waited", got)
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package limit
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// renewInterval is the interval at which the concurrent permits of a request are renewed. Two
+// RenewInterval is the interval at which the concurrent permits of a request are renewed. Two
 // renewals may fail before the lease ends.
-const renewInterval = config.Lease / 3
+const RenewInterval = config.Lease / 3
 
 // A lease renews the concurrent permits of one request while it is in progress, and while its
 // upstream may still be working on it. A request that ends before the first renewal costs only a
@@ -43,7 +43,7 @@ func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Perm
 	h := &lease{store: store, claims: held, permit: p}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.timer = time.AfterFunc(renewInterval, h.renew)
+	h.timer = time.AfterFunc(RenewInterval, h.renew)
 	return h
 }
 
@@ -56,7 +56,7 @@ func (l *lease) renew() {
 		l.refund()
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), SettleTimeout)
 	defer cancel()
 	_ = l.store.Renew(ctx, l.claims, l.permit) // a permit that has expired stays lost; the request continues
 	l.mu.Lock()
@@ -68,7 +68,7 @@ func (l *lease) renew() {
 
 // setTimerLocked sets the timer to the next renewal or the refund.
 func (l *lease) setTimerLocked() {
-	next := renewInterval
+	next := RenewInterval
 	if l.held != nil {
 		next = max(0, min(next, time.Until(l.until)))
 	}
@@ -97,7 +97,7 @@ func (l *lease) refund() {
 	if !l.held.remove(l) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), SettleTimeout)
 	defer cancel()
 	_ = l.store.Refund(ctx, l.claims, l.permit) // otherwise the permits return when the lease ends
 }
@@ -164,26 +164,35 @@ func (l *heldLeases) close() {
 // so that header and body are sent together if the store is as fast as usual.
 const headerDelay = 5 * time.Millisecond
 
-// hasConcurrent reports whether a has concurrent permits to release.
-func (a *admission) hasConcurrent() bool {
-	for i := range a.takenPermits {
-		if a.takenPermits[i].hasConcurrent() {
+// HasConcurrent reports whether a has concurrent permits to release.
+func (a *Admission) HasConcurrent() bool {
+	for i := range a.TakenPermits {
+		if a.TakenPermits[i].hasConcurrent() {
 			return true
 		}
 	}
 	return false
 }
 
-// hasConcurrent reports whether t has concurrent permits to release.
-func (t *takenPermit) hasConcurrent() bool { return t.lease != nil && !t.released }
+// RenewPermits renews the concurrent permits of a now.
+func (a *Admission) RenewPermits() {
+	for i := range a.TakenPermits {
+		if t := &a.TakenPermits[i]; t.hasConcurrent() {
+			t.lease.renew()
+		}
+	}
+}
 
-// release releases the concurrent permits of q, whatever its outcome, before the end of its
+// HasConcurrent reports whether t has concurrent permits to release.
+func (t *TakenPermit) hasConcurrent() bool { return t.lease != nil && !t.released }
+
+// Release releases the concurrent permits of q, whatever its outcome, before the end of its
 // response is sent. A client that has received the complete response and sends its next request is
 // then not refused because of the previous one. Only the end of the response waits for the store.
 // If the store is slow, flush is called to send what is available. The end of a response without a
 // body is its header.
-func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
-	if a.timeout == 0 { // a store in memory does not block
+func (a *Admitter) Release(ctx context.Context, q *Admission, flush func()) {
+	if a.Timeout == 0 { // a store in memory does not block
 		a.refundConcurrent(ctx, q)
 		return
 	}
@@ -202,28 +211,28 @@ func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	}
 }
 
-// hold keeps the concurrent permits of q for some time after the request, whose client has left while
+// Hold keeps the concurrent permits of q for some time after the request, whose client has left while
 // the upstream may be working on it.
-func (a *admitter) hold(q *admission, during time.Duration) {
+func (a *Admitter) Hold(q *Admission, during time.Duration) {
 	now := time.Now()
-	for i := range q.takenPermits {
-		if t := &q.takenPermits[i]; t.hasConcurrent() && a.held.add(t.lease, during, now) {
+	for i := range q.TakenPermits {
+		if t := &q.TakenPermits[i]; t.hasConcurrent() && a.held.add(t.lease, during, now) {
 			t.lease, t.released = nil, true
 		}
 	}
 }
 
 // refundConcurrent refunds the concurrent permits of q.
-func (a *admitter) refundConcurrent(ctx context.Context, q *admission) {
-	for i := range q.takenPermits {
-		t := &q.takenPermits[i]
+func (a *Admitter) refundConcurrent(ctx context.Context, q *Admission) {
+	for i := range q.TakenPermits {
+		t := &q.TakenPermits[i]
 		if !t.hasConcurrent() {
 			continue
 		}
-		q.settled.pending = q.settled.pending[:0]
-		for i := range t.claims {
-			if c := &t.claims[i]; concurrent(c) {
-				q.settled.pending = append(q.settled.pending, *c)
+		q.Settled.pending = q.Settled.pending[:0]
+		for i := range t.Claims {
+			if c := &t.Claims[i]; concurrent(c) {
+				q.Settled.pending = append(q.Settled.pending, *c)
 			}
 		}
 		t.lease.end()
@@ -244,40 +253,40 @@ const (
 // first served for each key. Only group 0 is taken. A request waits only for limits with wait. It is refused at once if
 // the required wait is longer than allowed. If the client disconnects while it waits, as far as the
 // connection shows that, nothing is taken.
-func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
+func (a *Admitter) waitInQueue(client context.Context, q *Admission) taker {
 	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		claims, _ = limiter.CutDeciding(claims)
-		p, first := q.waitOptions()
+		p, first := q.WaitOptions()
 		if first == nil {
-			return a.waitQueue.Wait(context.WithoutCancel(client), claims, d, p)
+			return a.WaitQueue.Wait(context.WithoutCancel(client), claims, d, p)
 		}
-		waiting := a.metrics.waiting.WithLabelValues(first.Route, first.Name)
+		waiting := a.metrics.Waiting.WithLabelValues(first.Route, first.Name)
 		var since time.Time
 		p.OnWait = func() {
-			q.waited, since = true, time.Now()
+			q.Waited, since = true, time.Now()
 			waiting.Inc()
 		}
 		began := time.Now()
-		err := a.waitQueue.Wait(client, claims, d, p)
-		if q.waited {
+		err := a.WaitQueue.Wait(client, claims, d, p)
+		if q.Waited {
 			waiting.Dec()
-			q.waitTime = time.Since(since)
-		} else if a.timeout > 0 {
+			q.WaitTime = time.Since(since)
+		} else if a.Timeout > 0 {
 			a.metrics.observeStoreCall("take", time.Since(began), err)
 		}
 		if how := q.waitResult(err, d); how != "" {
-			a.metrics.waits.WithLabelValues(first.Route, first.Name, how).Inc()
+			a.metrics.Waits.WithLabelValues(first.Route, first.Name, how).Inc()
 		}
 		return err
 	}
 }
 
-// waitOptions returns how long to wait for each claim. first is the limit in whose queue the
+// WaitOptions returns how long to wait for each claim. first is the limit in whose queue the
 // request waits, or nil.
-func (a *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
-	p.MaxWait = make([]time.Duration, len(a.claims))
-	for i := range a.claims {
-		of := a.claims.window(i).of
+func (a *Admission) WaitOptions() (p limiter.WaitOptions, first *Limit) {
+	p.MaxWait = make([]time.Duration, len(a.Claims))
+	for i := range a.Claims {
+		of := a.Claims.Window(i).Of
 		if p.MaxWait[i] = of.Wait; of.Wait > 0 && first == nil {
 			first, p.MaxWaiting = of, of.MaxWaiting
 		}
@@ -286,11 +295,11 @@ func (a *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
 }
 
 // waitResult returns the result of waiting as a label value, or "" if the request did not wait.
-func (a *admission) waitResult(err error, d *limiter.Decision) string {
+func (a *Admission) waitResult(err error, d *limiter.Decision) string {
 	switch {
 	case errors.Is(err, limiter.ErrQueueFull):
 		return waitQueueFull
-	case !a.waited || errors.Is(err, limiter.ErrUnavailable):
+	case !a.Waited || errors.Is(err, limiter.ErrUnavailable):
 		return ""
 	case err != nil:
 		return waitGone

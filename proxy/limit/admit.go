@@ -1,0 +1,425 @@
+package limit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+var (
+	// ErrRefused reports that a limit refused the request. The decision is in the admission.
+	ErrRefused = errors.New("refused by a limit")
+	// ErrUndecided reports that the store is unreachable and that a limit of the route refuses all
+	// requests in that case.
+	ErrUndecided = errors.New("limits cannot be decided")
+)
+
+// An Admitter decides by the limits whether a request is allowed. It is shared by all generations.
+type Admitter struct {
+	Store    limiter.AdminStore
+	Timeout  time.Duration // maximum duration of a decision; 0 for a store in memory, which never blocks
+	shared   bool          // the store is shared; a call costs a network round trip
+	Fallback *Fallback
+	denier   localDenier // nil if the store has no local cache of refusals
+	// Announcer notifies other nodes of changes; nil if there are no other nodes.
+	Announcer  announcer
+	WaitQueue  *limiter.WaitQueue // waits for permits of store
+	metrics    *Metrics
+	NearLimits *nearLimits
+
+	held heldLeases
+	late sync.WaitGroup // decisions that nobody waits for any more; see takeInTime
+}
+
+// NewAdmitter returns an admitter by a store of the given configuration, which so many nodes share.
+func NewAdmitter(c *config.Config, store limiter.AdminStore, nodes func() int, m *Metrics) *Admitter {
+	a := &Admitter{Store: store, Fallback: NewFallback(store, nodes), metrics: m, NearLimits: newNearLimits()}
+	a.denier, _ = store.(localDenier)
+	a.Announcer, _ = store.(announcer)
+	if a.Fallback.Store != nil {
+		a.Store = mirrored{store, a.Fallback}
+	}
+	if a.shared = c.Store == config.StoreRedis; a.shared {
+		a.Timeout = c.Redis.Timeout
+	}
+	a.WaitQueue = limiter.NewWaitQueue(store, cmp.Or(a.Timeout, SettleTimeout)) // refunds by the queue are not recorded elsewhere
+	return a
+}
+
+// Memory returns the counts in this process: those of the store if it is in memory, otherwise of the fallback.
+func (a *Admitter) Memory() interface {
+	Keys() (keys int, bytes int64)
+} {
+	if m, is := a.Store.(interface {
+		Keys() (keys int, bytes int64)
+	}); is {
+		return m
+	}
+	return a.Fallback.Local
+}
+
+// Close refunds the permits of held leases, and waits for late decisions.
+func (a *Admitter) Close() {
+	a.held.close()
+	a.late.Wait()
+}
+
+// Admit takes all claims of q in one step. It returns errRefused if a limit refused them, and
+// ErrUndecided if the store is unreachable and a limit has on_store_failure: deny. A client that
+// disconnects meanwhile is counted anyway. All calls to the store together are bounded by the
+// Timeout of one decision, except for a request that may wait for a permit: see wait.
+func (a *Admitter) Admit(client context.Context, q *Admission) error {
+	if len(q.Claims)+len(q.Shadows)+len(q.ShadowErrors) == 0 {
+		return nil
+	}
+	ctx, cancel := a.withTimeoutForAll(client, q)
+	defer cancel()
+	if len(q.Claims) == 0 {
+		a.decideShadow(ctx, q)
+		return nil
+	}
+	by, err := a.Fallback.decider(q), ErrStoreUnreachable
+	if by != decideByShare {
+		err = a.takeAll(ctx, client, q, by)
+	}
+	if q.IsRepeat {
+		return nil
+	}
+	if q.Waited { // further calls have their own timeout
+		ctx, cancel := a.WithTimeout(client)
+		defer cancel()
+		return a.Conclude(ctx, q, by, err)
+	}
+	return a.Conclude(ctx, q, by, err)
+}
+
+// Conclude does what follows a decision by the given decider, or its error.
+func (a *Admitter) Conclude(ctx context.Context, q *Admission, by decider, err error) error {
+	store := a.Store
+	if err != nil && errors.Is(err, limiter.ErrQueueFull) {
+		err = nil // the decision is a refusal
+	}
+	if err != nil {
+		if !errors.Is(err, limiter.ErrUnavailable) {
+			return err
+		}
+		q.Err = err
+		if err := a.Fallback.decide(q, a.metrics); err != nil {
+			return err
+		}
+		if q.cannotStepUp() {
+			return ErrUndecided
+		}
+		store, q.FirstUse = reporting{a.Fallback.Local, a.Fallback}, nil
+	} else {
+		switch {
+		case by != decideByBoth:
+			a.Fallback.record(q)
+		case q.Decision.Allowed:
+			store = a.Fallback.both(q) // it has recorded the decision already
+		}
+		a.NearLimits.record(q)
+	}
+	q.MergePrevious()
+	a.metrics.countDecisions(q.Stripe, q.Claims, q.Decision.Outcomes)
+	if q.Steps != nil {
+		a.metrics.countSteps(q.Steps)
+	}
+	q.Decided = true
+	if !q.Decision.Allowed {
+		return a.Refuse(ctx, q, store)
+	}
+	q.addTaken(store, q.Claims, q.Decision.Permit, q.FirstUse)
+	if err == nil { // an unreachable store is not called again for the same request
+		if !q.IsShared {
+			a.CountTaken(q, q.Claims)
+		}
+		a.decideShadow(ctx, q)
+	}
+	return nil
+}
+
+// Refuse does what follows a refusal by the store by: it counts penalties and sets Retry-After.
+func (a *Admitter) Refuse(ctx context.Context, q *Admission, by limiter.AdminStore) error {
+	a.penalize(ctx, q, by)
+	q.ShortenRetry()
+	return ErrRefused
+}
+
+// WithTimeout returns a context with the timeout of one decision. It is not cancelled when the client
+// disconnects.
+func (a *Admitter) WithTimeout(client context.Context) (context.Context, context.CancelFunc) {
+	if a.Timeout == 0 {
+		return client, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(client), a.Timeout)
+}
+
+// withTimeoutForAll returns a context for all store calls of admit. A single call needs no timer of its own:
+// the store bounds each call by the timeout of a decision.
+func (a *Admitter) withTimeoutForAll(client context.Context, q *Admission) (context.Context, context.CancelFunc) {
+	if !q.Due.IsZero() && a.Timeout > 0 {
+		return context.WithDeadline(context.Background(), q.Due) // a store needs none of the client's values
+	}
+	if a.Timeout > 0 && !q.Route.Waits && len(q.FirstUse)+len(q.Shadows) == 0 && !q.hasPenalty() {
+		return context.Background(), func() {}
+	}
+	return a.WithTimeout(client)
+}
+
+// hasPenalty reports whether a refusal of a may have to be counted for a penalty.
+func (a *Admission) hasPenalty() bool {
+	return a.Claims.AnyLimit(func(l *Limit) bool { return l.Penalty != nil })
+}
+
+// ShortenRetry sets the wait of refusals by concurrent limits to at most one second. A permit of a
+// concurrent limit may be released at any moment, long before the lease on which the store bases
+// its wait ends.
+func (a *Admission) ShortenRetry() {
+	a.Decision.Wait = 0
+	for i := range a.Decision.Outcomes {
+		o := &a.Decision.Outcomes[i]
+		if concurrent(&a.Claims[i]) && !o.Banned {
+			o.Wait = min(o.Wait, time.Second)
+		}
+		if !o.Allowed {
+			a.Decision.Wait = max(a.Decision.Wait, o.Wait)
+		}
+	}
+}
+
+// takeAll takes all claims of q from the store.
+func (a *Admitter) takeAll(ctx, client context.Context, q *Admission, by decider) error {
+	take := a.take
+	if !q.Due.IsZero() && a.Timeout > 0 {
+		take = a.takeInTime
+	}
+	switch {
+	case by == decideByBoth:
+		take = a.Fallback.takeWithinShare(q, take)
+	case q.Route.Waits && q.Due.IsZero():
+		take = a.waitInQueue(client, q)
+	}
+	return a.TakeBy(ctx, q, take, a.take)
+}
+
+// TakeBy takes all claims of q by take, at the rates of step_up if limits refuse them, and free repeats by free.
+func (a *Admitter) TakeBy(ctx context.Context, q *Admission, take, free taker) error {
+	if len(q.Route.TokenFields) == 0 {
+		return a.takeOnce(ctx, q, take, free)
+	}
+	began := time.Now()
+	err := a.takeOnce(ctx, q, take, free)
+	if err != nil || q.Decision.Allowed {
+		return err
+	}
+	if _, bounded := ctx.Deadline(); !bounded && a.Timeout > 0 { // the calls together are bounded as the first is by the store
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, began.Add(a.Timeout))
+		defer cancel()
+	}
+	return a.stepUp(q, func() error { return a.takeOnce(ctx, q, take, free) })
+}
+
+// isRepeat reports whether the request is a repeat that is not counted, which it takes by free.
+func (a *Admitter) isRepeat(ctx context.Context, q *Admission, free taker) (bool, error) {
+	if len(q.FirstUse) == 0 {
+		return false, nil
+	}
+	var d limiter.Decision
+	if err := a.Store.Peek(ctx, q.FirstUse, &d); err != nil || d.Allowed {
+		return false, err
+	}
+	repeat := []limiter.Claim{{Limit: &q.Route.Repeats.repeats, Key: q.FirstUse[0].Key, Cost: 1, Source: q.Source}}
+	if err := free(ctx, repeat, &d); err != nil || !d.Allowed {
+		q.FirstUse = nil // counted like a request without an idempotency key
+		return false, err
+	}
+	q.IsRepeat = true
+	q.Claims = q.Claims[:0]
+	q.Decision = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: q.Decision.Outcomes[:0]}
+	return true, nil
+}
+
+// takeOnce takes all that q asks for in one step. Of two concurrent requests with the same idempotency key, the second is
+// a repeat.
+func (a *Admitter) takeOnce(ctx context.Context, q *Admission, take, free taker) error {
+	for isAgain := false; ; isAgain = true {
+		if repeated, err := a.isRepeat(ctx, q, free); err != nil || repeated {
+			return err
+		}
+		if isAgain { // it was used a moment ago, and is not now
+			q.FirstUse = nil
+		}
+		if isUsed, err := q.ask(ctx, take); err != nil || !isUsed {
+			return err
+		}
+	}
+}
+
+// ask takes the claims of a by take, and in the same step the first uses of its idempotency key and tokens, which decide
+// with them, and those of each limit in shadow mode as a group. It reports whether the idempotency key has been used.
+func (a *Admission) ask(ctx context.Context, take taker) (isUsed bool, err error) {
+	asked, uses := a.Claims, a.FirstUse
+	if a.Steps != nil {
+		uses, a.Steps.usedTwice = slices.Concat(uses, a.Steps.tokens), false
+	}
+	if len(uses)+len(a.Shadows) > 0 {
+		asked = append(append(a.asked[:0], a.Claims...), uses...).addGroups(a.Shadows)
+		a.asked = asked
+	}
+	if err := take(ctx, asked, &a.Decision); err != nil {
+		return false, err
+	}
+	n := min(len(a.Claims), len(a.Decision.Outcomes))
+	beside := a.Decision.Outcomes[n:]
+	a.Decision.Outcomes, a.shadowOutcomes = a.Decision.Outcomes[:n], a.shadowOutcomes[:0]
+	for i, o := range beside {
+		switch {
+		case i >= len(uses):
+			a.shadowOutcomes = append(a.shadowOutcomes, o)
+		case o.Allowed:
+		case i < len(a.FirstUse):
+			isUsed = true
+		default:
+			a.Steps.usedTwice = true
+		}
+	}
+	return isUsed, nil
+}
+
+// A taker takes claims, as limiter.Store.Take does.
+type taker func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error
+
+// take takes claims from the store.
+func (a *Admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	if a.Timeout == 0 {
+		return a.Store.Take(ctx, claims, d)
+	}
+	return a.metrics.measure("take", func() error { return a.Store.Take(ctx, claims, d) })
+}
+
+// Peek is take without taking.
+func (a *Admitter) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	own, _ := limiter.CutDeciding(claims)
+	return a.Store.Peek(ctx, own, d)
+}
+
+// errLate reports that a decision was not made when it was due.
+var errLate = fmt.Errorf("%w: the decision was late", limiter.ErrUnavailable)
+
+// takeInTime takes the claims of group 0 from the store like take, and returns errLate when ctx is done. If the store
+// grants the claims after that, within the timeout of a decision, they are refunded.
+func (a *Admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	own, _ := limiter.CutDeciding(claims)
+	own = slices.Clone(own) // the caller may be gone when the store reads them
+	for i := range own {
+		own[i].RedissonName = strings.Clone(own[i].RedissonName)
+	}
+	var made limiter.Decision
+	var ended atomic.Bool // by the store, or by the caller who waits no longer
+	result := make(chan error, 1)
+	a.late.Go(func() {
+		err := a.take(context.Background(), own, &made) // the store bounds each call by the timeout of a decision
+		if ended.CompareAndSwap(false, true) {
+			result <- err
+		} else if err == nil && made.Allowed {
+			a.refundLate(own, made.Permit)
+		}
+	})
+	var err error
+	select {
+	case err = <-result:
+	case <-ctx.Done():
+		if ended.CompareAndSwap(false, true) {
+			return errLate
+		}
+		err = <-result // it comes now
+	}
+	*d = made
+	return err
+}
+
+// refundLate refunds what a late decision has taken. It is not recorded for outages of the store.
+func (a *Admitter) refundLate(claims []limiter.Claim, p limiter.Permit) {
+	ctx, cancel := context.WithTimeout(context.Background(), SettleTimeout)
+	defer cancel()
+	_ = a.metrics.measure("refund", func() error { return a.SharedStore().Refund(ctx, claims, p) }) // if it fails, the permits stay taken
+}
+
+// SharedStore returns the store without the records for its outages on this node.
+func (a *Admitter) SharedStore() limiter.AdminStore {
+	if m, is := a.Store.(mirrored); is {
+		return m.AdminStore
+	}
+	return a.Store
+}
+
+// An effort says whether a shared store may be called.
+type effort int
+
+const (
+	AskStore   effort = iota
+	AskLocally        // only its local cache of refusals is asked
+)
+
+// RefuseEarly returns errRefused if the claims of q would be refused now. Nothing is taken.
+func (a *Admitter) RefuseEarly(client context.Context, q *Admission, e effort) error {
+	if len(q.Claims) == 0 || a.Fallback.decider(q) == decideByShare || !a.refusesNow(client, q, e) {
+		return nil
+	}
+	a.Fallback.record(q)
+	q.MergePrevious()
+	a.metrics.countDecisions(q.Stripe, q.Claims, q.Decision.Outcomes)
+	q.Decided = true
+	ctx, cancel := a.WithTimeout(client)
+	defer cancel()
+	return a.Refuse(ctx, q, a.Store)
+}
+
+// refusesNow reports whether the claims of q would be refused now. If so, it fills the decision of q.
+func (a *Admitter) refusesNow(client context.Context, q *Admission, e effort) bool {
+	if a.denier != nil && a.denier.Denied(q.Claims, &q.Decision) {
+		return true
+	}
+	if a.shared && e == AskLocally {
+		return false
+	}
+	ctx, cancel := a.WithTimeout(client)
+	defer cancel()
+	err := a.Store.Peek(ctx, q.Claims, &q.Decision)
+	return err == nil && !q.Decision.Allowed
+}
+
+// Check decides about q, of a descriptor that takes nothing. While the store is unreachable, limits that do not deny allow it.
+func (a *Admitter) Check(ctx context.Context, q *Admission) error {
+	if len(q.Claims) == 0 {
+		return nil
+	}
+	ctx, cancel := a.withTimeoutForAll(ctx, q)
+	defer cancel()
+	if q.Err = a.Store.Peek(ctx, q.Claims, &q.Decision); q.Err != nil {
+		q.Decision.Outcomes = q.Decision.Outcomes[:0]
+		if q.Claims.Denies() {
+			q.Fallback = string(config.Deny)
+			return ErrUndecided
+		}
+		return nil
+	}
+	q.Decided = true
+	q.MergePrevious()
+	if !q.Decision.Allowed {
+		q.ShortenRetry()
+		return ErrRefused
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/metrics"
+	"github.com/weir-proxy/weir/proxy/stripe"
+)
+
+// held makes an admitter and an admission that asks for one of one permit.
+func held(store limiter.AdminStore) (*Admitter, *Admission) {
+	a := &Admitter{Store: store, Fallback: NewFallback(store, func() int { return 1 }), metrics: newTestMetrics()}
+	l := &Limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
+	w := &Window{Of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
+	w.Owner = w
+	q := &Admission{Route: &Route{Route: &config.Route{Name: "a"}, Windows: []*Window{w}, settles: true}}
+	q.Claims.Add([]*Window{w}, &limiter.Claim{Key: limiter.KeyOf("k"), Cost: 1})
+	return a, q
+}
+
+// A request that lasts much longer than the lease holds its permit all the time,
+// and one whose process is gone loses it with the lease.
+func TestHold_RenewsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := limiter.NewMemory(limiter.MemoryOptions{})
+		a, q := held(store)
+		if err := a.Admit(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			<-time.After(config.Lease / 2)
+			_, other := held(store)
+			if err := a.Admit(t.Context(), other); err == nil {
+				t.Fatal("a second request passed while the first was under way")
+			}
+		}
+		a.Settle(t.Context(), q, Outcome{Status: 200})
+		q.StopRenewing()
+		_, next := held(store)
+		if err := a.Admit(t.Context(), next); err != nil {
+			t.Errorf("after the first request has ended: %v", err)
+		}
+		next.StopRenewing() // as if this process had died: nobody renews, nobody gives back
+		<-time.After(config.Lease - time.Second)
+		_, other := held(store)
+		if err := a.Admit(t.Context(), other); err == nil {
+			t.Error("passed before the lease ran out")
+		}
+		<-time.After(2 * time.Second)
+		if err := a.Admit(t.Context(), other); err != nil {
+			t.Errorf("after the lease: %v", err)
+		}
+		other.StopRenewing()
+	})
+}
+
+// A held permit is renewed while it is held, and returned once.
+func TestHold_LongerThanTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := limiter.NewMemory(limiter.MemoryOptions{})
+		a, q := held(store)
+		if err := a.Admit(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		const during = 2*config.Lease + time.Second
+		a.Hold(q, during)
+		a.Settle(t.Context(), q, Outcome{})
+		q.StopRenewing()
+		_, other := held(store)
+		<-time.After(during - time.Millisecond)
+		if err := a.Admit(t.Context(), other); err == nil {
+			t.Error("passed before the permit was held long enough")
+		}
+		<-time.After(2 * time.Millisecond)
+		if err := a.Admit(t.Context(), other); err != nil {
+			t.Errorf("after the time to hold: %v", err)
+		}
+		if n := len(a.held.leases); n > 0 {
+			t.Errorf("%d leases are held after that", n)
+		}
+		<-time.After(during) // the first lease does not return the permit of the other
+		_, third := held(store)
+		if err := a.Admit(t.Context(), third); err == nil {
+			t.Error("passed while the other request was in progress")
+		}
+		other.StopRenewing()
+	})
+}
+
+// The memory for held leases is bounded, and none are held when the proxy closes.
+func TestHold_Bounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all heldLeases
+		l := startLease(limiter.NewMemory(limiter.MemoryOptions{}), []limiter.Claim{{Limit: &limiter.Limit{Algorithm: limiter.Concurrent}}}, limiter.Permit{})
+		for range maxHeldLeases {
+			if !all.add(&lease{timer: l.timer}, time.Hour, time.Now()) {
+				t.Fatal("a lease is not held below the bound")
+			}
+		}
+		if all.add(l, time.Hour, time.Now()) {
+			t.Error("more leases are held than the bound")
+		}
+		l.end()
+		all = heldLeases{}
+		all.close()
+		if all.add(l, time.Hour, time.Now()) {
+			t.Error("a lease is held after close")
+		}
+	})
+}
+
+// A decision by a single call of the store gets a context that costs nothing, and that does not end
+// with the client.
+func TestCost_NoContextForASingleCall(t *testing.T) {
+	a, q := &Admitter{Timeout: time.Second}, &Admission{Route: &Route{}}
+	client, leave := context.WithCancel(t.Context())
+	if n := testing.AllocsPerRun(100, func() {
+		_, cancel := a.withTimeoutForAll(client, q)
+		cancel()
+	}); n > 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+	ctx, cancel := a.withTimeoutForAll(client, q)
+	defer cancel()
+	leave()
+	if ctx.Err() != nil {
+		t.Errorf("the decision ends with its client: %v", ctx.Err())
+	}
+}
+
+func newTestMetrics() *Metrics {
+	stripes := stripe.New()
+	return NewMetrics(prometheus.NewRegistry(), stripes, metrics.NewBuckets(stripes.Count()))
+}
+
+// A settledStore has settled as soon as somebody has looked at whether it has.
+type settledStore struct {
+	reporter
+	settled bool
+}
+
+func (s *settledStore) Available() bool {
+	defer s.settle()
+	return s.settled
+}
+
+func (s *settledStore) Settling() bool {
+	defer s.settle()
+	return !s.settled
+}
+
+func (s *settledStore) settle() { s.settled = true }
+
+// A request that comes just when the store has settled is not decided without it: others
+// go by the store alone already.
+func TestFallback_TheEndOfSettlingIsNoAbsence(t *testing.T) {
+	s := NewFallback(&settledStore{}, func() int { return 1 })
+	if got := s.decider(&Admission{Route: &Route{CanFallBack: true}}); got == decideByShare {
+		t.Error("the share decides alone")
+	}
+}
+
+// The store may fail between the refusal and the token.
+func TestStepUp_StoreFailsInBetween(t *testing.T) {
+	r := NewRoute(&config.Route{Name: "send", Limits: []*config.Limit{{
+		Name: "unused", ID: "send.unused", Rates: []limiter.Rate{{Count: 2, Window: time.Hour}, {Count: 9, Window: 24 * time.Hour}},
+		StepUp: &config.StepUp{Header: "X-Challenge-Token", Rates: []limiter.Rate{{Count: 3, Window: time.Hour}, {Count: 20, Window: 24 * time.Hour}}},
+	}}}, Alerts{})
+	q := &Admission{Route: &r, Solver: acceptAll{}}
+	unused := q.Route.Active[0]
+	q.Claims.Add(unused.Windows, &limiter.Claim{Cost: 1})
+	q.Decision.Outcomes = []limiter.Outcome{{}, {Allowed: true}}
+	failure := errors.New("gone")
+	asked := 0
+	err := (&Admitter{}).stepUp(q, func() error {
+		asked++
+		return failure
+	})
+	if asked != 1 || !errors.Is(err, failure) {
+		t.Errorf("stepUp = %v after %d calls; want the error of the store", err, asked)
+	}
+	if q.Claims.Window(0) != unused.Windows[0] || q.Steps != nil {
+		t.Error("the claims are not those of before")
+	}
+}
+
+// acceptAll accepts any request.
+type acceptAll struct{}
+
+func (acceptAll) Solution(*Limit) (limiter.Claim, error) { return limiter.Claim{}, nil }

@@ -1,0 +1,264 @@
+package limit
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/metrics"
+	"github.com/weir-proxy/weir/proxy/stripe"
+)
+
+// The results of a decision, as label values.
+const (
+	Allowed       = "allowed"
+	Refused       = "refused"
+	ShadowRefused = "shadow_refused"
+	Unavailable   = "unavailable"
+)
+
+// Metrics are the metrics of limits and of their store.
+type Metrics struct {
+	stripes         *stripe.Numbers
+	Decisions       *metrics.Counters
+	store           *metrics.Histograms
+	storeErrors     *prometheus.CounterVec
+	Fallbacks       *prometheus.CounterVec
+	Refunds         *prometheus.CounterVec
+	Bans            *prometheus.CounterVec
+	Resets          *prometheus.CounterVec
+	Returns         *prometheus.CounterVec
+	ShadowWrong     *prometheus.CounterVec
+	sends           *prometheus.CounterVec
+	Waits           *prometheus.CounterVec
+	Challenges      *prometheus.CounterVec
+	Waiting         *prometheus.GaugeVec
+	Spend           *prometheus.CounterVec
+	BudgetRemaining *prometheus.GaugeVec
+
+	storeSeconds metrics.Cache[string, *metrics.Histogram] // by operation
+}
+
+// NewMetrics registers the metrics, whose histograms have the given cells.
+func NewMetrics(r prometheus.Registerer, stripes *stripe.Numbers, cells *metrics.Buckets) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_" + name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	m := &Metrics{
+		stripes:     stripes,
+		Decisions:   metrics.NewCounters(stripes.Count(), "decisions_total", "Decisions of limits, by result. The route of a limit of several routes is empty.", "route", "limit", "result"),
+		store:       metrics.NewHistograms(cells, "store_duration_seconds", "Duration of calls to a shared store.", "operation"),
+		storeErrors: counter("store_errors_total", "Calls to a shared store that failed or timed out.", "operation"),
+		Fallbacks:   counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
+		Refunds:     counter("refunds_total", "Requests whose permits a limit has refunded because of their outcome.", "route", "limit"),
+		Bans:        counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
+		Resets:      counter("cooldown_resets_total", "Cooldowns reset by a response on another route.", "route", "limit"),
+		Returns:     counter("returns_total", "Requests whose permits a limit has returned because of a response on another route.", "route", "limit"),
+		ShadowWrong: counter("shadow_wrong_total", "Requests that a limit in shadow mode would have refused, and whose permits a response on another route would have returned later.", "route", "limit"),
+		sends:       counter("sends_total", "Requests that a limit with return_on counted on this node, and of these the ones that were refunded, and whose permits a response returned (verified).", "route", "limit", "outcome"),
+		Waits:       counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result"),
+		Challenges:  counter("challenges_total", "Requests over the rate of a limit with step_up, by result: a challenge was issued, its token was invalid or used, or it passed.", "route", "limit", "result"),
+		Spend:       counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit"),
+	}
+	m.Waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
+	m.BudgetRemaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_budget_remaining_ratio", Help: "What is left of a budget with key: global, at its last decision."}, []string{"route", "limit", "window"})
+	r.MustRegister(m.Decisions, m.store, m.Waiting, m.BudgetRemaining)
+	for _, policy := range []config.OnStoreFailure{config.Local, config.Allow, config.Deny} {
+		m.Fallbacks.WithLabelValues(string(policy)) // alerts use it; see newMetrics of package proxy
+	}
+	return m
+}
+
+// A decisionResult is the result of a decision about a limit.
+type decisionResult uint8
+
+const (
+	decisionAllowed decisionResult = iota
+	decisionRefused
+	decisionShadowRefused
+	decisionUnavailable
+	numDecisionResults
+)
+
+// String returns the label value.
+func (r decisionResult) String() string {
+	return [...]string{Allowed, Refused, ShadowRefused, Unavailable}[r]
+}
+
+// countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
+// limit without a decision is not counted.
+func (m *Metrics) countDecisions(own int, set ClaimSet, outcomes []limiter.Outcome) {
+	for i := 0; i < len(set); {
+		of, to, said := set.DecidedAt(i, outcomes)
+		switch i = to; {
+		case !said.Allowed:
+			m.decision(of, of.refusal()).Inc(own)
+		case !said.Unknown:
+			m.decision(of, decisionAllowed).Inc(own)
+		}
+	}
+}
+
+// decision returns the counter of a result of a limit.
+func (m *Metrics) decision(of *Limit, result decisionResult) *metrics.Counter {
+	known := &of.decisions[result]
+	if c := known.Load(); c != nil {
+		return c
+	}
+	c := m.Decisions.WithLabelValues(of.Route, of.Name, result.String())
+	known.Store(c)
+	return c
+}
+
+// measure makes a call to the store and records it.
+func (m *Metrics) measure(operation string, call func() error) error {
+	began := time.Now()
+	err := call()
+	m.observeStoreCall(operation, time.Since(began), err)
+	return err
+}
+
+// observeStoreCall records a call to the store.
+func (m *Metrics) observeStoreCall(operation string, duration time.Duration, err error) {
+	o, ok := m.storeSeconds.Get(operation)
+	if !ok {
+		o = m.storeSeconds.Keep(operation, m.store.Of(operation))
+	}
+	o.Observe(m.stripes.Own(), duration)
+	if err != nil {
+		m.storeErrors.WithLabelValues(operation).Inc()
+	}
+}
+
+// countFallback counts a request that was decided without the store.
+func (m *Metrics) countFallback(q *Admission) {
+	m.Fallbacks.WithLabelValues(q.Fallback).Inc()
+}
+
+// countUnavailable counts a limit that could not be evaluated.
+func (m *Metrics) countUnavailable(q *Admission, of *Limit) {
+	m.decision(of, decisionUnavailable).Inc(q.Stripe)
+}
+
+// countSteps counts the result of challenges.
+func (m *Metrics) countSteps(s *stepsUp) {
+	if s.By != nil {
+		m.Challenges.WithLabelValues(s.By.Route, s.By.Name, s.Result.String()).Inc()
+		return
+	}
+	for _, l := range s.limits {
+		if s.Result == decisions.ChallengePassed {
+			m.Challenges.WithLabelValues(l.Route, l.Name, s.Result.String()).Inc()
+		}
+	}
+}
+
+// CountSpending counts what a request has cost that was not refunded, once for each limit, and shows what is
+// left of budgets that all requests share.
+func (m *Metrics) CountSpending(a *Admission) {
+	for i := range a.TakenPermits {
+		t := &a.TakenPermits[i]
+		for j, to := 0, 0; j < len(t.Claims); j = to {
+			var of *Limit
+			of, to = t.Claims.limitAt(j)
+			if of.Prices != nil && (t.refunded == nil || !t.refunded[j]) {
+				m.Spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.Claims[j].Cost))
+			}
+		}
+	}
+	for i := range min(len(a.Decision.Outcomes), len(a.Claims)) {
+		w, o := a.Claims.Window(i), a.Decision.Outcomes[i]
+		if w.Of.Prices != nil && w.Of.Key.From.Source.IsConstant() && a.Decided && !o.Unknown {
+			m.BudgetRemaining.WithLabelValues(w.Of.Route, w.Of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
+		}
+	}
+}
+
+const (
+	// nearFrom is the minimum count of a rate for which alerts are sent. Using up a smaller one is
+	// not unusual.
+	nearFrom = 100
+	// maxNear is the maximum number of limits in one report.
+	maxNear = 50
+)
+
+// A Near is a key that has used most of a limit.
+type Near struct {
+	Route  string `json:"route"`
+	Limit  string `json:"limit"`
+	Window string `json:"window"`
+	Used   int64  `json:"used"`
+	Of     int64  `json:"of"`
+	Key    string `json:"key"`              // the beginning of the key's hash, as in the log
+	Masked string `json:"masked,omitempty"` // of a sensitive key
+	Money  string `json:"money,omitempty"`  // of a budget, what is used of it: 320 EUR of 400 EUR
+}
+
+// Alerts is the configuration of alerts.
+type Alerts config.Alerts
+
+// near returns the number of remaining permits of a rate below which a key has used most of it; 0
+// if there are no alerts. There are none for limits in shadow mode.
+func (a Alerts) near(rate limiter.Rate, mode config.Mode) int64 {
+	if a.Webhook == "" || len(a.Used) == 0 || rate.Count < nearFrom || mode != config.Enforce {
+		return 0
+	}
+	used := (rate.Count*a.Used[0] + 99) / 100
+	return rate.Count - used + 1
+}
+
+// A nearLimits records, for each window, the key that has used most of it since the last report. It
+// never blocks a request: if another request is writing, the update is skipped, and a later request
+// makes it.
+type nearLimits struct {
+	mu       sync.Mutex      // guards what follows
+	byWindow map[string]Near // by the window's name
+}
+
+func newNearLimits() *nearLimits { return &nearLimits{byWindow: map[string]Near{}} }
+
+// record evaluates a decision of the store.
+func (n *nearLimits) record(q *Admission) {
+	for i := range q.Decision.Outcomes {
+		if w := q.Claims.Window(i); q.Decision.Outcomes[i].Remaining < w.near && !q.Decision.Outcomes[i].Unknown {
+			n.update(q, i, w)
+		}
+	}
+}
+
+func (n *nearLimits) update(q *Admission, i int, w *Window) {
+	if !n.mu.TryLock() {
+		return
+	}
+	defer n.mu.Unlock()
+	used := w.Rate.Count - max(q.Decision.Outcomes[i].Remaining, 0)
+	known, found := n.byWindow[w.Name]
+	if used <= known.Used || !found && len(n.byWindow) >= maxNear {
+		return
+	}
+	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
+	near.Key, near.Masked = q.KeyNamer.LogKey(q.Claims[i].Key)
+	if p := w.Of.Prices; p != nil {
+		near.Money = p.Text(used) + " of " + p.Text(w.Rate.Count)
+	}
+	n.byWindow[w.Name] = near
+}
+
+// Drain returns the recorded keys and removes them.
+func (n *nearLimits) Drain() []Near {
+	n.mu.Lock()
+	most := n.byWindow
+	n.byWindow = map[string]Near{}
+	n.mu.Unlock()
+	all := make([]Near, 0, len(most))
+	for _, near := range most {
+		all = append(all, near)
+	}
+	return all
+}

@@ -1,0 +1,272 @@
+package limit
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// pendingVersion is the first byte of a Pending. Nodes of another version refuse it.
+const pendingVersion = 1
+
+// A Correction is what a request has cost after all, or how much less than was taken for it. One of both is 0.
+type Correction struct{ Cost, Less int64 }
+
+// SettleCost makes the permits of q as many as r says. If a refund fails, mayRepeat allows r again; what was refunded is
+// not refunded again. What is missing is not taken twice.
+func (a *Admitter) SettleCost(ctx context.Context, q *Admission, r Correction, mayRepeat func() error) error {
+	var missing []limiter.Claim
+	var from []limiter.AdminStore
+	for i := range q.TakenPermits {
+		t := &q.TakenPermits[i]
+		q.Settled.pending = q.Settled.pending[:0]
+		for j, c := range t.Claims {
+			switch tooMuch := r.tooMuch(&c, t.Claims.Window(j).Of); {
+			case tooMuch > 0:
+				c.Cost = tooMuch
+				q.Settled.pending = append(q.Settled.pending, c)
+			case tooMuch < 0:
+				c.Cost = min(-tooMuch, c.Limit.Capacity())
+				missing, from = append(missing, c), append(from, t.Store)
+			}
+		}
+		a.refund(ctx, q, t)
+	}
+	if q.Err != nil {
+		return errors.Join(limiter.ErrUnavailable, q.Err, mayRepeat())
+	}
+	for i := range missing {
+		q.Fail(takeUpTo(ctx, from[i], missing[i:i+1]))
+	}
+	return q.Err
+}
+
+// tooMuch returns how many permits of a claim are too many; below 0 some are missing.
+func (c Correction) tooMuch(claim *limiter.Claim, of *Limit) int64 {
+	switch counts := of.Prices == nil && !claim.Limit.Algorithm.HasValues() && !claim.Limit.Algorithm.HasSteps(); {
+	case concurrent(claim), c.Less > 0 && !counts:
+		return claim.Cost
+	case c.Less > 0:
+		return min(c.Less, claim.Cost)
+	case !counts:
+		return 0
+	}
+	return claim.Cost - c.Cost
+}
+
+// takeUpTo takes what one claim costs, or as much of it as there is.
+func takeUpTo(ctx context.Context, from limiter.Store, one []limiter.Claim) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
+	defer cancel()
+	var d limiter.Decision
+	for range 3 { // others take meanwhile
+		if err := from.Take(ctx, one, &d); err != nil || d.Allowed {
+			return err
+		}
+		if one[0].Cost = min(one[0].Cost, d.Outcomes[0].Remaining); one[0].Cost < 1 {
+			break
+		}
+	}
+	return nil
+}
+
+// Pending returns what restore needs to settle a, whose request has these keys, on any node; nil if its outcome changes
+// nothing. Keys are in it as stores have them.
+func (a *Admission) Pending(node string, all []Key) []byte {
+	r := a.Route
+	settles := len(a.TakenPermits) > 0 && (r.settles || !r.RefundOn.Status.Empty())
+	if a.KeepsPermits || !a.settlesOthers() && !settles {
+		return nil
+	}
+	w := pendingWriter{pendingVersion}
+	w.text(node)
+	w.text(r.Name)
+	secrets := uint64(1)
+	if a.BothSecrets {
+		secrets = 2
+	}
+	w.number(secrets)
+	w.number(uint64(len(a.TakenPermits)))
+	for i := range a.TakenPermits {
+		w.permit(&a.TakenPermits[i])
+	}
+	var keys []*Key
+	for i := range all {
+		if k := &all[i]; !k.Skip && r.settlesBy(k.Spec) {
+			keys = append(keys, k)
+		}
+	}
+	w.number(uint64(len(keys)))
+	for _, k := range keys {
+		w.text(k.Spec.Name)
+		w = append(append(w, k.Key[:]...), k.Previous[:]...)
+	}
+	return w
+}
+
+// Restore sets what settling a request needs, and returns its keys. It reports false if b is not of a route that find
+// finds by its name. Permits of a window that is not configured any more stay taken.
+func (a *Admission) Restore(b []byte, node string, find func(route string) *Route) (keys []Key, restored bool) {
+	r := pendingReader{rest: b}
+	if len(r.bytes(1)) == 0 || b[0] != pendingVersion {
+		return nil, false
+	}
+	here := r.text() == node
+	if a.Route = find(r.text()); a.Route == nil {
+		return nil, false
+	}
+	a.BothSecrets = r.number() == 2
+	for range r.count() {
+		t, by := r.permit(a.Route)
+		switch own := a.Admitter; {
+		case by == grantedByFallback:
+			t.Store = reporting{own.Fallback.Local, own.Fallback}
+		case here:
+			t.Store = own.Store
+		default: // this node has not recorded the permit for outages of the store
+			t.Store = own.SharedStore()
+		}
+		a.TakenPermits = append(a.TakenPermits, t)
+	}
+	for range r.count() {
+		keys = append(keys, Key{Spec: a.Route.settlingKey(r.text()), Key: r.key(), Previous: r.key()})
+	}
+	return keys, !r.failed && len(r.rest) == 0
+}
+
+// settlesBy reports whether responses of r decide about permits or cooldowns of other routes under a key.
+func (r *Route) settlesBy(s *key.Spec) bool { return r.settlingKey(s.Name) == s }
+
+// settlingKey returns the key with this name by which responses of r decide about other routes, or nil.
+func (r *Route) settlingKey(name string) *key.Spec {
+	for i := range r.CooldownResets {
+		if s := r.CooldownResets[i].key; s.Name == name {
+			return s
+		}
+	}
+	for i := range r.PermitReturns {
+		if s := r.PermitReturns[i].Key; s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// A grantor is what granted a permit.
+type grantor uint8
+
+const (
+	grantedByStore grantor = iota
+	grantedByFallback
+)
+
+// A pendingWriter encodes a Pending: numbers as varints, texts with their lengths.
+type pendingWriter []byte
+
+func (w *pendingWriter) number(n uint64) { *w = binary.AppendUvarint(*w, n) }
+
+func (w *pendingWriter) text(s string) {
+	w.number(uint64(len(s)))
+	*w = append(*w, s...)
+}
+
+// permit encodes a permit and its claims.
+func (w *pendingWriter) permit(t *TakenPermit) {
+	by := grantedByStore
+	if t.isByFallback() {
+		by = grantedByFallback
+	}
+	*w = append(append(*w, byte(by)), t.Permit.ID[:]...)
+	w.number(uint64(t.Permit.At.UnixMilli()))
+	w.number(uint64(len(t.firstUse)))
+	for i := range t.firstUse {
+		*w = append(*w, t.firstUse[i].Key[:]...)
+	}
+	w.number(uint64(len(t.Claims)))
+	for i := range t.Claims {
+		c := &t.Claims[i]
+		w.text(c.Limit.Name)
+		w.number(uint64(c.Limit.Rate.Count)) // a key with rates of its own has another one
+		w.number(uint64(c.Cost))
+		*w = append(append(*w, c.Key[:]...), c.Value[:]...)
+		w.text(c.RedissonName)
+	}
+}
+
+// A pendingReader decodes what a pendingWriter encoded.
+type pendingReader struct {
+	rest   []byte
+	failed bool
+}
+
+// bytes returns the next n bytes, none if there are fewer.
+func (r *pendingReader) bytes(n int) []byte {
+	if n < 0 || n > len(r.rest) {
+		r.failed, r.rest = true, nil
+		return nil
+	}
+	next := r.rest[:n]
+	r.rest = r.rest[n:]
+	return next
+}
+
+func (r *pendingReader) number() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.failed, r.rest = true, nil
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+// count returns the number of entries that follow. Each has at least one byte.
+func (r *pendingReader) count() int {
+	n := r.number()
+	if n > uint64(len(r.rest)) {
+		r.failed, r.rest = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+func (r *pendingReader) text() string { return string(r.bytes(r.count())) }
+
+func (r *pendingReader) key() (k limiter.Key) {
+	copy(k[:], r.bytes(len(k)))
+	return k
+}
+
+// permit decodes a permit of a route, except for its store.
+func (r *pendingReader) permit(of *Route) (t TakenPermit, by grantor) {
+	for _, b := range r.bytes(1) {
+		by = grantor(b)
+	}
+	copy(t.Permit.ID[:], r.bytes(len(t.Permit.ID)))
+	t.Permit.At = time.UnixMilli(int64(r.number()))
+	for range r.count() {
+		if k := r.key(); of.Repeats != nil {
+			t.firstUse = append(t.firstUse, limiter.Claim{Limit: &of.Repeats.FirstUse, Key: k, Cost: 1})
+		}
+	}
+	for range r.count() {
+		name, count := r.text(), r.number()
+		c := limiter.Claim{Cost: int64(r.number()), Key: r.key(), Value: r.key(), RedissonName: r.text()}
+		i := slices.IndexFunc(of.Windows, func(w *Window) bool { return w.Name == name && (uint64(w.Limit.Rate.Count) == count || w.IsUnit) })
+		if i < 0 {
+			continue
+		}
+		w := of.Windows[i]
+		if w.IsUnit {
+			w = w.withCount(int64(count))
+		}
+		c.Limit, c.RedissonFormat = &w.Limit, w.Of.RedissonFormat
+		t.Claims = append(t.Claims, c)
+	}
+	return t, by
+}

@@ -1,0 +1,258 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/sends"
+)
+
+// SettleTimeout bounds the duration of a refund.
+const SettleTimeout = time.Second
+
+// A TakenPermit is a permit with its claims and the store that granted it.
+type TakenPermit struct {
+	Store    limiter.AdminStore
+	Claims   ClaimSet
+	Permit   limiter.Permit
+	lease    *lease          // nil unless some claims are concurrent
+	firstUse []limiter.Claim // the claim on the first use of an idempotency key; refunded only with all others
+
+	released bool   // the concurrent permits have been refunded, or are held by their lease
+	refunded []bool // by claim: its refund was started; nil if none was
+}
+
+// isByFallback reports whether the local store has granted t, while the shared one was unreachable.
+func (t *TakenPermit) isByFallback() bool {
+	_, is := t.Store.(reporting)
+	return is
+}
+
+// addTaken adds a permit that store granted for set. firstUse may be nil.
+func (a *Admission) addTaken(store limiter.AdminStore, set ClaimSet, p limiter.Permit, firstUse []limiter.Claim) {
+	a.TakenPermits = append(a.TakenPermits, TakenPermit{Store: store, Claims: set, Permit: p, firstUse: firstUse, lease: startLease(store, set, p)})
+}
+
+// StopRenewing stops the renewals of all concurrent permits of the request.
+func (a *Admission) StopRenewing() {
+	for i := range a.TakenPermits {
+		if l := a.TakenPermits[i].lease; l != nil {
+			l.end()
+		}
+	}
+}
+
+// A settlement is the state of refunding a request's permits.
+type settlement struct {
+	pending  []limiter.Claim // claims to refund, of one taken permit
+	Refunded bool            // something was refunded
+	started  []startedCall   // calls whose replies nobody has waited for
+}
+
+// A startedCall is a call to the store that was started before the head of the response was sent.
+type startedCall struct {
+	what  string // refund or reset cooldown
+	since time.Time
+	wait  func() error
+}
+
+// A starter is a store over a network whose refunds and resets are effective for later calls of this
+// process as soon as they are started; wait returns their result. See redisstore.Store.
+type starter interface {
+	StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error)
+	StartReset(claims []limiter.Claim) (wait func() error)
+}
+
+// startRefund starts a refund, and makes it if the store is in memory.
+func startRefund(store limiter.Store, claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	if s, ok := store.(starter); ok {
+		return s.StartRefund(claims, p)
+	}
+	err := store.Refund(context.Background(), claims, p)
+	return func() error { return err }
+}
+
+// startReset starts a reset, and makes it if the store is in memory.
+func startReset(store limiter.AdminStore, claims []limiter.Claim) (wait func() error) {
+	if s, ok := store.(starter); ok {
+		return s.StartReset(claims)
+	}
+	err := store.Reset(context.Background(), claims)
+	return func() error { return err }
+}
+
+// A Outcome is what settling needs to know of what became of a request.
+type Outcome struct {
+	Unsent      bool // it was not forwarded, although its route has an upstream
+	Refunded    bool // the upstream asked for that, or failed in a way for which the route refunds its requests
+	Unprocessed bool // the connection to its target failed
+	Status      int  // 0 if there was none
+}
+
+// A refundRule is what is known of the outcome of a request when permits are refunded.
+type refundRule struct {
+	all bool    // all permits are refunded
+	of  Outcome // decides about the limits that do not count every outcome
+}
+
+// refundRule returns the rule for an outcome. Of a request that keeps its permits the outcome is taken
+// for unknown, unless it was not forwarded.
+func (a *Admission) refundRule(o Outcome) refundRule {
+	if a.KeepsPermits {
+		return refundRule{all: a.refundsAll(o)}
+	}
+	return refundRule{a.refundsAll(o), o}
+}
+
+// applies reports whether the permits of l are refunded.
+func (r refundRule) applies(l *Limit) bool { return r.all || l.refunds(r.of) }
+
+// Settle refunds the permits of an admitted request according to its outcome. All are refunded if
+// the request was not forwarded, or if the route refunds this outcome. Otherwise only those of
+// limits that do not count this outcome are. Concurrent permits are always released, because their
+// request has ended. With an unknown outcome the request stays counted, because the upstream may
+// have processed it. A refund is not cancelled when the client disconnects. Limits in shadow mode
+// are settled like others. What settleHead has started is not repeated.
+func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
+	if len(q.TakenPermits) > 0 && (q.Route.settles || q.refundsAll(o)) {
+		rule := q.refundRule(o)
+		for i := range q.TakenPermits {
+			t := &q.TakenPermits[i]
+			a.collectRefunds(q, t, rule)
+			for j := range t.Claims {
+				if c := &t.Claims[j]; concurrent(c) && !t.released {
+					q.Settled.pending = append(q.Settled.pending, *c)
+				}
+			}
+			a.refund(ctx, q, t)
+		}
+		a.refundShadowNotes(q, rule)
+	}
+	for _, c := range q.Settled.started {
+		err := c.wait()
+		a.metrics.observeStoreCall(strings.Fields(c.what)[0], time.Since(c.since), err)
+		if err != nil {
+			q.Fail(fmt.Errorf("%s: %w", c.what, err))
+		}
+	}
+	clear(q.Settled.started)
+	q.Settled.started = q.Settled.started[:0]
+}
+
+// NeedsRefund reports whether settling a needs a call to a store, or waits for one.
+func (a *Admission) NeedsRefund(o Outcome) bool {
+	if len(a.Settled.started)+len(a.Sends) > 0 {
+		return true
+	}
+	rule := a.refundRule(o)
+	for i := range a.TakenPermits {
+		t := &a.TakenPermits[i]
+		if t.Claims.AnyLimit(rule.applies) || t.hasConcurrent() {
+			return true
+		}
+	}
+	return false
+}
+
+// SettleHead starts the refunds and cooldown resets that the head of a response decides, before it is
+// sent: a client that acts on the response is not refused because of the request. Nothing waits for
+// the reply of the store. What the head does not decide is left to settle.
+func (a *Admitter) SettleHead(q *Admission, o Outcome) {
+	rule := q.refundRule(o)
+	for i := range q.TakenPermits {
+		t := &q.TakenPermits[i]
+		a.collectRefunds(q, t, rule)
+		if len(q.Settled.pending) > 0 {
+			q.Settled.start("refund", startRefund(t.Store, q.Settled.pending, t.Permit))
+		}
+	}
+	a.refundShadowNotes(q, rule)
+}
+
+// start records a call that was started.
+func (s *settlement) start(what string, wait func() error) {
+	s.started = append(s.started, startedCall{what, time.Now(), wait})
+}
+
+// collectRefunds sets q.settled.pending to the claims of one taken permit that the rule refunds and
+// that have not been refunded, except concurrent ones.
+func (a *Admitter) collectRefunds(q *Admission, t *TakenPermit, rule refundRule) {
+	q.Settled.pending = q.Settled.pending[:0]
+	var last *Limit
+	for i := range t.Claims {
+		c, of := &t.Claims[i], t.Claims.Window(i).Of // a claim is too large to copy
+		if concurrent(c) || !rule.applies(of) || t.refunded != nil && t.refunded[i] {
+			continue
+		}
+		if t.refunded == nil {
+			t.refunded = make([]bool, len(t.Claims))
+		}
+		t.refunded[i] = true
+		q.Settled.pending = append(q.Settled.pending, *c)
+		if of != last && !t.Permit.IsZero() { // one that shadow mode would have refused has taken nothing
+			q.Settled.Refunded = true
+			a.metrics.Refunds.WithLabelValues(of.Route, of.Name).Inc()
+			if of.Sends != nil && !t.isByFallback() && !t.Claims.Window(i).isStepUp { // countTaken has counted it
+				q.Sends = append(q.Sends, of.Sends.Claims(sends.Refunded, c.Key, c.Cost)...)
+				a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Refunded.String()).Inc()
+			}
+			last = of
+		}
+	}
+	if rule.all {
+		q.Settled.pending = append(q.Settled.pending, t.firstUse...)
+		t.firstUse = nil
+	}
+}
+
+// refund refunds q.settled.pending, which are claims of t.
+func (a *Admitter) refund(ctx context.Context, q *Admission, t *TakenPermit) {
+	if len(q.Settled.pending) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
+	defer cancel()
+	if err := a.metrics.measure("refund", func() error { return t.Store.Refund(ctx, q.Settled.pending, t.Permit) }); err != nil {
+		q.Fail(fmt.Errorf("refund: %w", err))
+	}
+}
+
+// AddRefunds adds the permits that will be refunded for this status to the remaining permits of the
+// decision, because the rate limit fields are sent before the refund. Limits on distinct values are
+// excluded, because the value may have been counted before; so are concurrent limits, whose permits
+// are held until the end of the response. A failure after the header, such as cut of refund_on, can
+// no longer be reported.
+func (a *Admission) AddRefunds(o Outcome) {
+	all := o.Refunded || a.Route.RefundOn.Status.Has(o.Status)
+	if a.KeepsPermits || !all && !a.Route.settles {
+		return // as most
+	}
+	for i := range a.Decision.Outcomes {
+		c, of := &a.Claims[i], a.Claims.Window(i).Of
+		if !all && (of.Count == nil || of.Count.Has(o.Status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
+			continue
+		}
+		left := &a.Decision.Outcomes[i]
+		left.Remaining, left.Wait = min(left.Remaining+c.Cost, c.Limit.Capacity()), 0
+	}
+}
+
+// refundsAll reports whether all permits of the request are refunded.
+func (a *Admission) refundsAll(o Outcome) bool {
+	return o.Unsent || !a.KeepsPermits && (o.Refunded || a.Route.RefundOn.Status.Has(o.Status))
+}
+
+// refunds reports whether the outcome is known and the limit does not count it. If the connection
+// to the target failed, the request is known not to be processed.
+func (l *Limit) refunds(o Outcome) bool {
+	switch {
+	case l.Count == nil:
+		return false
+	case o.Status != 0:
+		return !l.Count.Has(o.Status)
+	}
+	return o.Unprocessed
+}

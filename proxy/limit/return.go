@@ -1,0 +1,137 @@
+package limit
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/sends"
+)
+
+// A PermitReturn returns what a limit of another route has taken for the subject of a request: see
+// return_on. The limit notes its permits under the subject (limiter.Limit.Noted).
+type PermitReturn struct {
+	Key    *key.Spec // the subject, as the route whose responses return permits reads it
+	Status config.Statuses
+	Of     *Limit
+	limits [][]*limiter.Limit // the windows of the limit, also those of keys with rates of their own; then those of step_up
+}
+
+// Link adds to each of the routes what its responses do to limits, by the names of the routes.
+func Link(limits []*Limit, made map[string]*Route) {
+	addCooldownResets(limits, made)
+	addPermitReturns(limits, made)
+}
+
+// addPermitReturns adds returns to the routes whose responses trigger them. A limit with mode off has taken nothing.
+func addPermitReturns(limits []*Limit, made map[string]*Route) {
+	for _, l := range limits {
+		if l.Return == nil {
+			continue
+		}
+		p := PermitReturn{Key: l.Return.Key, Status: l.Return.Status, Of: l}
+		for _, windows := range [][]*Window{l.allWindows(), l.StepUps} { // a store has a note for each
+			var limits []*limiter.Limit
+			for _, w := range windows {
+				limits = append(limits, &w.Limit)
+			}
+			if len(limits) > 0 {
+				p.limits = append(p.limits, limits)
+			}
+		}
+		by := made[l.Return.Route]
+		by.SettlesHead = true
+		by.PermitReturns = append(by.PermitReturns, p)
+	}
+}
+
+// settlesOthers reports whether a response may decide about limits of other routes; see settleOthers.
+func (a *Admission) settlesOthers() bool {
+	return len(a.Route.CooldownResets)+len(a.Route.PermitReturns) > 0 && !a.Exempt && !a.IsRepeat && !a.KeepsPermits
+}
+
+// SettleOthers starts what the status of a response decides about limits of other routes. Nothing is decided by
+// a request that was not counted: otherwise a client that may send any number of such requests could
+// reset cooldowns and return permits at will. Nor is it after a method that servers answer by
+// themselves (keepsPermits).
+func (a *Admitter) SettleOthers(q *Admission, keys []Key, status int) {
+	if !q.settlesOthers() {
+		return
+	}
+	for i := range q.Route.CooldownResets {
+		r := &q.Route.CooldownResets[i]
+		if k := KeyOf(keys, r.key); k != nil && r.status.Has(status) {
+			a.resetCooldown(q, r, k)
+		}
+	}
+	for i := range q.Route.PermitReturns {
+		r := &q.Route.PermitReturns[i]
+		if k := KeyOf(keys, r.Key); k != nil && r.Status.Has(status) {
+			a.returnPermits(q, r, k)
+		}
+	}
+}
+
+// A returner is a store over a network whose returns are effective for later calls of this process as soon as
+// they are started; wait returns their result. See redisstore.Store.
+type returner interface {
+	StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error))
+}
+
+// StartReturn starts a return, and makes it if the store is in memory.
+func startReturn(store limiter.AdminStore, limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
+	if s, ok := store.(returner); ok {
+		return s.StartReturn(limits, subject)
+	}
+	n, err := store.Return(context.Background(), limits, subject)
+	return func() (int, error) { return n, err }
+}
+
+// returnPermits starts to return the permits that the limit of r has noted under k. What this node granted
+// while the store was unreachable is noted here too, and in the store since that was told of it. If the store is
+// unreachable now, its permits stay taken, until another response returns them or they expire.
+func (a *Admitter) returnPermits(q *Admission, r *PermitReturn, k *Key) {
+	subjects := []limiter.Key{k.Key}
+	if q.BothSecrets {
+		subjects = append(subjects, k.Previous)
+	}
+	for _, subject := range subjects {
+		wait := a.StartReturn(r, subject)
+		q.Settled.start("return permits", func() error {
+			_, err := wait()
+			return err
+		})
+	}
+}
+
+// StartReturn starts to return the permits of one subject on this node and in the store.
+func (a *Admitter) StartReturn(r *PermitReturn, subject limiter.Key) (wait func() (int, error)) {
+	returned, inStore := 0, []func() (int, error){}
+	for _, limits := range r.limits {
+		here, err := a.Fallback.returnHere(limits, subject)
+		if err != nil {
+			return func() (int, error) { return 0, err }
+		}
+		returned += here
+		inStore = append(inStore, startReturn(a.Store, limits, subject))
+	}
+	wrong := a.countWrong(r.Of, subject)
+	return func() (int, error) {
+		var failed error
+		counted := 0 // without those of step_up
+		for i, wait := range inStore {
+			n, err := wait()
+			returned, failed = returned+n, errors.Join(failed, err)
+			if i == 0 {
+				counted = n
+			}
+		}
+		failed = errors.Join(failed, wrong())
+		a.metrics.Returns.WithLabelValues(r.Of.Route, r.Of.Name).Add(float64(returned))
+		a.metrics.sends.WithLabelValues(r.Of.Route, r.Of.Name, "verified").Add(float64(counted))
+		a.CountSends(r.Of.Sends.AllClaims(sends.Returned, int64(counted)))
+		return returned, failed
+	}
+}

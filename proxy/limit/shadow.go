@@ -1,0 +1,194 @@
+package limit
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/sends"
+)
+
+// addGroups adds each limit of shadows as a group: it decides for itself if the request is allowed, and a refusal by one
+// prevents no other from counting.
+func (s ClaimSet) addGroups(shadows ClaimSet) ClaimSet {
+	group := uint8(0)
+	for i := range shadows {
+		if i == 0 || shadows.Window(i).Of != shadows.Window(i-1).Of {
+			group++
+		}
+		shadows[i].Group = group
+	}
+	return append(s, shadows...)
+}
+
+// decideShadow records what the limits in shadow mode have decided about q, which is allowed. It lets
+// them decide if the call that decided about q did not, as for a request that could wait.
+func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
+	for _, l := range q.ShadowErrors {
+		a.metrics.decision(l, decisionShadowRefused).Inc(q.Stripe)
+	}
+	permit := q.Decision.Permit
+	if len(q.Shadows) != len(q.shadowOutcomes) {
+		d := limiter.Decision{Outcomes: q.shadowOutcomes[:0]}
+		q.asked = q.asked[:0].addGroups(q.Shadows)
+		if a.take(ctx, q.asked, &d) != nil {
+			d.Outcomes = d.Outcomes[:0]
+			d.AddFailed(len(q.Shadows))
+		}
+		q.shadowOutcomes, permit = d.Outcomes, d.Permit
+	}
+	for from, to := 0, 0; from < len(q.Shadows); from = to {
+		var of *Limit
+		of, to = q.Shadows.limitAt(from)
+		set, outcomes := q.Shadows[from:to], q.shadowOutcomes[from:to]
+		_, _, said := set.DecidedAt(0, outcomes)
+		if said.IsFailed() {
+			a.metrics.countUnavailable(q, of)
+			continue
+		}
+		taken := permit
+		if !said.Allowed {
+			taken = limiter.Permit{}
+		}
+		a.metrics.countDecisions(q.Stripe, set, outcomes)
+		q.addShadowRefusals(set, outcomes)
+		q.addTaken(a.Store, set, taken, nil)
+		switch {
+		case of.ShadowNotes == nil || q.IsShared:
+		case said.Allowed:
+			a.CountTaken(q, set)
+		default:
+			a.NoteShadowRefusal(ctx, q, of, &set[0])
+		}
+	}
+}
+
+// shadowNotes returns the limit under which the requests are noted that a limit in shadow mode would have refused, under
+// their subjects, over the longest window. It refuses nothing.
+func shadowNotes(of *config.Limit) *limiter.Limit {
+	if of.Return == nil || of.Mode != config.Shadow {
+		return nil
+	}
+	notes := sends.Unlimited(of.ID+":shadow:refused", LongestWindow(of.Rates))
+	return &notes
+}
+
+// A shadowNote is a request that a limit in shadow mode would have refused.
+type shadowNote struct {
+	of     *Limit
+	claims []limiter.Claim
+	permit limiter.Permit
+}
+
+// NoteShadowRefusal notes, and counts, that of would have refused the request with a claim. If a response returns permits of the
+// subject later, the refusal would have been wrong: see countWrong.
+func (a *Admitter) NoteShadowRefusal(ctx context.Context, q *Admission, of *Limit, c *limiter.Claim) {
+	n := shadowNote{of: of, claims: []limiter.Claim{{Limit: of.ShadowNotes, Key: c.Key, Cost: 1, Value: c.Value, Source: q.Source}}}
+	var d limiter.Decision
+	err := a.metrics.measure("take", func() error {
+		return a.Store.Take(ctx, append(of.Sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
+	})
+	if err == nil && d.Allowed {
+		n.permit = d.Permit
+		q.shadowNotes = append(q.shadowNotes, n)
+	}
+}
+
+// refundShadowNotes withdraws the notes of a request whose permits the rule refunds: no code of it can be used.
+func (a *Admitter) refundShadowNotes(q *Admission, rule refundRule) {
+	q.shadowNotes = slices.DeleteFunc(q.shadowNotes, func(n shadowNote) bool {
+		if !rule.applies(n.of) {
+			return false
+		}
+		q.Settled.start("refund", startRefund(a.Store, n.claims, n.permit))
+		q.Sends = append(q.Sends, n.of.Sends.Claims(sends.Withdrawn, n.claims[0].Key, 1)...)
+		return true
+	})
+}
+
+// countWrong counts the requests of a subject that a limit in shadow mode would have refused, and whose code was used.
+func (a *Admitter) countWrong(of *Limit, subject limiter.Key) (wait func() error) {
+	if of.ShadowNotes == nil {
+		return func() error { return nil }
+	}
+	returned := startReturn(a.Store, []*limiter.Limit{of.ShadowNotes}, subject)
+	return func() error {
+		n, err := returned()
+		a.metrics.ShadowWrong.WithLabelValues(of.Route, of.Name).Add(float64(n))
+		a.CountSends(of.Sends.AllClaims(sends.Wrong, int64(n)))
+		return err
+	}
+}
+
+// newSends returns what counts the requests of a limit with return_on, or nil.
+func newSends(of *config.Limit, notes *limiter.Limit) *sends.Counter {
+	if of.Return == nil {
+		return nil
+	}
+	return sends.NewCounter(sends.Options{ID: of.ID, Window: LongestWindow(of.Rates), Buckets: of.Algorithm.HasConversion(), Notes: notes})
+}
+
+// CountTaken counts a request that has taken the permits of set, once for each limit with return_on.
+func (a *Admitter) CountTaken(q *Admission, set ClaimSet) {
+	for from, to := 0, 0; from < len(set); from = to {
+		var of *Limit
+		if of, to = set.limitAt(from); of.Sends != nil && set.CurrentIndex(from) == from && !set.Window(from).isStepUp {
+			q.Sends = append(q.Sends, of.Sends.Claims(sends.Counted, set[from].Key, set[from].Cost)...)
+			a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Counted.String()).Inc()
+		}
+	}
+}
+
+// CountSends takes claims that count requests; no client waits for it. Nothing is counted while the store is unreachable.
+func (a *Admitter) CountSends(claims []limiter.Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), SettleTimeout)
+	defer cancel()
+	var d limiter.Decision
+	began := time.Now()
+	err := a.SharedStore().Take(ctx, claims, &d)
+	if a.Timeout > 0 {
+		a.metrics.observeStoreCall("count", time.Since(began), err)
+	}
+}
+
+// addShadowRefusals records what claims on a limit in shadow mode would have refused. A
+// key that is counted under two secrets is recorded once.
+func (a *Admission) addShadowRefusals(set ClaimSet, outcomes []limiter.Outcome) {
+	for i, o := range outcomes {
+		w := set.Window(i)
+		if !o.Allowed && !slices.ContainsFunc(a.ShadowRefusals, func(s Refusal) bool { return s.Window == w }) {
+			a.ShadowRefusals = append(a.ShadowRefusals, Refusal{w, set[i].Key, o.Banned, o.Wait})
+		}
+	}
+}
+
+// CountryOf returns that one of limits with a conversion on the countries of phone numbers that counts the same requests as l, which
+// has one on their ranges; nil if there is none, or l is another.
+func CountryOf(l *Limit, limits []*Limit) *Limit {
+	of := func(o *Limit, part key.PartKind) bool {
+		return o.Key.Of != nil && o.Key.Part.Kind == part && o.Conversion > 0 && o.Route == l.Route && o.Key.Of.Name == l.Key.Of.Name &&
+			o.Return.Route == l.Return.Route && o.Return.Subject.Name == l.Return.Subject.Name
+	}
+	if i := slices.IndexFunc(limits, func(o *Limit) bool { return of(l, key.Prefix) && of(o, key.Country) }); i >= 0 {
+		return limits[i]
+	}
+	return nil
+}
+
+// Counts returns what became of all requests of l, which has return_on, by the statuses of Sends.OfAll.
+func (l *Limit) Counts(statuses []limiter.KeyStatus) sends.LimitCounts {
+	all := sends.LimitCounts{
+		Route: l.Route, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode), ReturnOn: l.Return.Route, Subject: l.Return.Subject.Name,
+		Conversion: l.Conversion, Window: limiter.WindowName(LongestWindow(l.Rates)), StepUp: l.StepUp != nil, All: l.Sends.ReadAll(statuses), Keys: []sends.KeyCounts{},
+	}
+	if l.ByPlan != nil {
+		all.Note = "of keys with a plan the rates are those of the limit itself"
+	}
+	return all
+}

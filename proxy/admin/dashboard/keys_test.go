@@ -282,6 +282,11 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	if n := strings.Count(p.text, "Nothing is used."); n != 1 || strings.Contains(p.text, "7\u202f123\u202f500") {
 		t.Errorf("nothing is used %d times, want once, and amounts as money, in\n%s", n, p.text)
 	}
+	one.Limits[0].Store = "local"
+	one.Limits = append(one.Limits, view.LimitStanding{Mode: "enforce", Unknown: "the store is unreachable"})
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>",
+		`<p class="banner warn" id="verdict"><strong>Not known: 1 of 2 limits cannot be read.`)
+	one.Limits = one.Limits[:1]
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "unban", "reason", "asked")
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24 until <time")
 	result.Changed[0].Unaffected, result.Everywhere, result.Behind = false, false, []string{"node-b"}
@@ -310,5 +315,5 @@ func TestPages_SayWhyInWords(t *testing.T) {
 		return admin.Nodes{}, fmt.Errorf("read nodes: %w: %w", errors.New("redis circuit breaker open"), context.DeadlineExceeded)
 	}
 	b := open(t, o)
-	b.get("/dashboard/nodes").shows(t, http.StatusOK, failed("Nodes cannot be listed", "read nodes: redis is unreachable: no answer in time"))
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, failed("Nodes cannot be listed", "redis is unreachable: no answer in time"))
 }

@@ -129,7 +129,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v page) {
 // storeFault returns why the shared store is unreachable; empty if it is not.
 func (d *dashboard) storeFault(ctx context.Context) string {
 	if said := d.Ready(ctx).Checks["store"]; said != "ok" {
-		return said
+		return causeOf(said)
 	}
 	return ""
 }
@@ -144,6 +144,14 @@ func (d *dashboard) notFoundView(r *http.Request) page {
 
 // A fault is why a part of a page is missing; empty if it is not.
 type fault string
+
+// causeOf returns what an operator can do something about: not what the program did when it met that.
+func causeOf(said string) string {
+	if i := strings.Index(said, "redis is unreachable"); i > 0 {
+		return said[i:]
+	}
+	return strings.TrimPrefix(said, view.ErrKeyQuery.Error()+": ")
+}
 
 // What says what failed.
 func (f fault) What() string {
@@ -175,7 +183,7 @@ func faultOf(what string, err error) fault {
 		}
 		return fault(what + ": " + strings.Join(lines, "; "))
 	}
-	return fault(what + ": " + proxy.ErrorText(err))
+	return fault(what + ": " + causeOf(proxy.ErrorText(err)))
 }
 
 // statusOf returns the status of a page that says why what a form asks for was not done.
@@ -223,6 +231,7 @@ func templateFuncs() template.FuncMap {
 		"silent":  silentNodes,
 		"told":    repliedNodes,
 		"whole":   sentence,
+		"cause":   causeOf,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 		"limit":   view.LimitName,
 		"join":    func(all []string) string { return strings.Join(all, ", ") },

@@ -130,10 +130,13 @@ func Run(ctx context.Context, args []string, w Env) int {
 
 // usageError returns what is wrong with a command line.
 func usageError(err error) string {
-	flag, _, ended := strings.Cut(err.Error(), ": expected string value but got \"EOL\"")
+	flag, rest, _ := strings.Cut(err.Error(), ": expected ")
+	argument, missing := strings.CutPrefix(err.Error(), "expected \"")
 	switch {
-	case !ended:
-		return err.Error()
+	case missing:
+		return "write " + strings.TrimSuffix(argument, "\"")
+	case !strings.Contains(rest, "but got \"EOL\""):
+		return strings.Replace(err.Error(), `one of "",`, "one of ", 1)
 	case flag == "--config":
 		return "-c needs a file"
 	}

@@ -191,6 +191,9 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 	if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, c.Method) {
 		return fmt.Errorf("explain %s: write the URL after it, for example weir explain %s /v1/search", c.Method, c.Method)
 	}
+	if strings.ContainsAny(c.Method, "/:") {
+		return fmt.Errorf("explain %s: the method comes first, for example weir explain GET %s", c.Method, c.Method)
+	}
 	found, err := c.client().Decisions(ctx, view.DecisionQuery{RequestID: c.Method})
 	if err != nil || c.JSON {
 		return printJSON(w, found, err)
@@ -307,11 +310,7 @@ func (e explainText) route(t *tabwriter.Writer) {
 
 // matchers returns the conditions of a route in one line.
 func matchers(r *view.ExplainedRoute) string {
-	words := []string{strings.Join(r.Methods, ","), r.Host + r.Path}
-	if words[0] == "" {
-		words = words[1:]
-	}
-	return strings.Join(words, " ")
+	return strings.Join(nonEmpty(strings.Join(r.Methods, ","), r.Host+r.Path), " ")
 }
 
 func (e explainText) keys(t *tabwriter.Writer) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -316,8 +317,11 @@ func (k *keysText) notes(notes []string) {
 // limits writes a table for each key, with one line for each rate.
 func (k *keysText) limits(all []view.LimitStanding) {
 	last := ""
+	first := func(l view.LimitStanding) int {
+		return slices.IndexFunc(all, func(o view.LimitStanding) bool { return o.ID == l.ID })
+	}
 	t := tabwriter.NewWriter(k.w, 0, 0, 2, ' ', 0)
-	for _, l := range all {
+	for _, l := range slices.SortedStableFunc(slices.Values(all), func(a, b view.LimitStanding) int { return first(a) - first(b) }) {
 		if l.ID != last {
 			t.Flush() // each key has its own columns
 			last = l.ID

@@ -245,10 +245,10 @@ func TestKeys_StandingInText(t *testing.T) {
 	odd := view.WindowStanding{Rate: "5/1h", Left: 5, Overflow: true, Unreadable: true}
 	s := view.KeyStanding{At: at, Notes: []string{"one", "two"}, Limits: []view.LimitStanding{
 		{Route: "sms", Limit: "phone", Mode: "enforce", ID: "id:a", Masked: "phone=1**", Hash: "ab", BannedUntil: at.Add(time.Hour), Windows: []view.WindowStanding{window, odd}, Penalty: &view.PenaltyStanding{Refused: 2, After: 3, Ban: view.Span(time.Hour)}},
-		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
 		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []view.WindowStanding{{Rate: "1/1m", Left: 1}, {Rate: "3/1h", Used: 9, Left: 5, Conversion: &view.ConversionStanding{Confirmed: 2, Allowed: 14}}}},
+		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
 	}}
-	want := `refused now by sms.phone (banned), passes 04:04:05 UTC (60 min)
+	want := `refused now by sms.phone (banned) until 04:04:05 UTC (60 min)
 
 phone=1**  hash ab  id:a
   LIMIT      RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  

@@ -94,7 +94,7 @@ func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 	if err != nil || c.JSON {
 		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
 	}
-	fmt.Fprintf(w.Stdout, "back to generation %d\n", done.From)
+	fmt.Fprintf(w.Stdout, "%sback to generation %d\n", map[bool]string{true: "would go "}[c.DryRun], done.From)
 	return printPushed(w.Stdout, done)
 }
 

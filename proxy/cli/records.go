@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,13 +149,8 @@ func auditReason(e view.AuditEntry) string {
 }
 
 // nonEmpty returns texts without the empty ones.
-func nonEmpty(texts ...string) (all []string) {
-	for _, text := range texts {
-		if text != "" {
-			all = append(all, text)
-		}
-	}
-	return all
+func nonEmpty(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
 // decisionsCommand lists recent decisions.

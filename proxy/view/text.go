@@ -7,7 +7,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,45 +44,36 @@ func LimitName(route, limit string) string {
 	return route + "." + limit
 }
 
-// Verdict returns what the limits of s that are enforced do with the next request of the key. A route passes
-// when the last of its limits does. Limits that count by other keys are not part of it.
+// Verdict returns what the limits of s that are enforced do with the next request of the key: each that refuses it,
+// and until when. Limits that count by other keys are not part of it.
 func (s KeyStanding) Verdict() KeyVerdict {
 	var refusing []string
+	refuses := func(by string, until time.Time) {
+		if !until.IsZero() {
+			by += " until " + Moment(s.At, until)
+		}
+		refusing = append(refusing, by)
+	}
 	for _, d := range s.Networks {
 		text := "the ban of " + d.Network.String()
 		if d.Route != "" {
 			text += " on " + d.Route
 		}
-		refusing = append(refusing, text+", passes "+Moment(s.At, d.Until))
+		refuses(text, d.Until)
 	}
 	refusing = append(refusing, s.Denied...)
 	var asked, unknown int
-	for _, route := range s.routes() {
-		var by []string
-		var until time.Time
-		for _, l := range s.Limits {
-			if l.Route != route || l.Mode != "enforce" {
-				continue
-			}
-			asked++
-			if l.Unknown != "" {
-				unknown++
-			}
-			if why, at := l.refuses(); why != "" {
-				by = append(by, LimitName(route, why))
-				if at.After(until) {
-					until = at
-				}
-			}
-		}
-		if len(by) == 0 {
+	for _, l := range s.Limits {
+		if l.Mode != "enforce" {
 			continue
 		}
-		text := strings.Join(by, " and ")
-		if !until.IsZero() {
-			text += ", passes " + Moment(s.At, until)
+		asked++
+		if l.Unknown != "" {
+			unknown++
 		}
-		refusing = append(refusing, text)
+		if by, until := l.refuses(); by != "" {
+			refuses(LimitName(l.Route, by), until)
+		}
 	}
 	switch {
 	case len(refusing) > 0:
@@ -96,16 +86,6 @@ func (s KeyStanding) Verdict() KeyVerdict {
 		return KeyVerdict{Text: "passes now: the only limit by this key has permits left"}
 	}
 	return KeyVerdict{Text: fmt.Sprintf("passes now: all %d limits by this key have permits left", asked)}
-}
-
-// routes returns the routes of the limits of s, in their order.
-func (s KeyStanding) routes() (all []string) {
-	for _, l := range s.Limits {
-		if !slices.Contains(all, l.Route) {
-			all = append(all, l.Route)
-		}
-	}
-	return all
 }
 
 // refuses returns by which rate l refuses the next request of the key, and until when; "" if it does not.

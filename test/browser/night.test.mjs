@@ -92,7 +92,7 @@ test("a night by the pages alone: what refuses, whom, why, until when, unblocked
   await row.getByText(id).waitFor();
   await row.getByRole("button", { name: "phone=+86138****8000" }).first().click();
   await page.getByText("2 of 2 used, 0 left").waitFor();
-  await page.getByText(/One more in (1 h|\d+ min)/).first().waitFor();
+  await page.getByText(/(One more|All back) at [0-9:]+ UTC \(\d+ min\)/).first().waitFor();
 
   // Unblocked, it passes on every node. The traffic would use what it is given up.
   await traffic.end();

@@ -70,14 +70,9 @@ func (d *dashboard) configuration(r *http.Request, v configView) page {
 
 func diffLines(diff string) (lines []diffLine) {
 	for line := range strings.Lines(diff) {
-		kind := "same"
-		switch {
-		case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "@@"), strings.HasPrefix(line, "diff "):
+		kind := map[byte]string{'+': "added", '-': "removed", ' ': "same"}[line[0]]
+		if kind == "" || strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---") {
 			kind = "place"
-		case line[0] == '+':
-			kind = "added"
-		case line[0] == '-':
-			kind = "removed"
 		}
 		lines = append(lines, diffLine{kind, strings.TrimRight(line, "\n")})
 	}

@@ -40,9 +40,9 @@ func TestConfig_PushesWhatWasChecked(t *testing.T) {
 		t.Errorf("pushed %+v; want one dry run and one push", h.pushed)
 	}
 	h.refuse = &admin.Problem{Status: http.StatusUnprocessableEntity, Problems: []string{"weir.yaml:1:9: no route", "weir.yaml:2:1: no key"}}
-	b.post("/dashboard/config/push", form).shows(t, http.StatusUnprocessableEntity, "nothing was changed: weir.yaml:1:9: no route; weir.yaml:2:1: no key")
+	b.post("/dashboard/config/push", form).shows(t, http.StatusUnprocessableEntity, failed("Nothing was changed", "weir.yaml:1:9: no route; weir.yaml:2:1: no key"))
 	form.Set("do", "check")
-	b.post("/dashboard/config/push", form).shows(t, http.StatusUnprocessableEntity, "it cannot be pushed: weir.yaml:1:9: no route", ">routes: []")
+	b.post("/dashboard/config/push", form).shows(t, http.StatusUnprocessableEntity, failed("It cannot be pushed", "weir.yaml:1:9: no route"), ">routes: []")
 	form.Set("other", "")
 	b.post("/dashboard/config/push", form).shows(t, http.StatusUnprocessableEntity, "there is no configuration")
 }
@@ -56,7 +56,7 @@ func TestConfig_SaysThatSomebodyElseHasPushed(t *testing.T) {
 	o.Config = func(context.Context) (view.Config, error) { return served, nil }
 	b := open(t, o)
 	push := b.form("/dashboard/config", "other", "routes: []", "do", "push", "served", "6")
-	b.post("/dashboard/config/push", push).shows(t, http.StatusConflict, "nothing was changed: ann pushed generation 7 at")
+	b.post("/dashboard/config/push", push).shows(t, http.StatusConflict, failed("Nothing was changed", "ann pushed generation 7 at"))
 	b.post("/dashboard/config/rollback", b.form("/dashboard/config", "generation", "5", "served", "6")).shows(t, http.StatusConflict, "ann pushed generation 7 at")
 	if len(h.pushed) > 0 || h.back.Generation != 0 {
 		t.Errorf("pushed %+v, rolled back to %d; want neither", h.pushed, h.back.Generation)
@@ -96,7 +96,7 @@ func simulatingOptions(asked *admin.SimulateQuery) admin.Options {
 			}
 		}
 		limit := proxy.LimitTally{Name: "phone", Key: "phone", Rates: []string{"5/1h"}, Mode: "enforce", Refused: 7, Series: proxy.ReplaySeries{Refused: []int64{3, 4}}, Top: []proxy.ReplayKey{{Key: "+86138****8000", Refused: 7}}}
-		s := admin.Simulation{Requests: 1234, Lines: 1234, Notes: []string{"the log does not tell <b>"}, Result: proxy.ReplayTally{Requests: 1234, Refused: 7, Routes: []proxy.RouteTally{{Name: "sms", Refused: 7, Limits: []proxy.LimitTally{limit}}}}}
+		s := admin.Simulation{Requests: 1234, Lines: 1234, Notes: []string{"The log does not tell <b>"}, Result: proxy.ReplayTally{Requests: 1234, Refused: 7, Routes: []proxy.RouteTally{{Name: "sms", Refused: 7, Limits: []proxy.LimitTally{limit}}}}}
 		if q.Other != "" {
 			limit.Refused, limit.Rates = 19, []string{"1/1h"}
 			s.Against = &proxy.ReplayTally{Requests: 1234, Refused: 19, Routes: []proxy.RouteTally{{Name: "sms", Limits: []proxy.LimitTally{limit}}}}
@@ -137,7 +137,7 @@ func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 	b.get("/dashboard/simulate").shows(t, http.StatusOK, "Access log", "/var/log/weir/access.log", "at most 32 MiB", "Upload an access log")
 	token := b.form("/dashboard/keys").Get("form")
 	p := b.upload("a log", "session", token, "other", "routes: <mine>", "host", "a.example", "fields", " header:X-Phone=phone\n\n uri=path ", "own_log", "false")
-	p.shows(t, http.StatusOK, "1\u202f234 requests replayed", "Side by side", "&#43;12", ">19<", "the log does not tell &lt;b&gt;", "&#43;86138****8000", "routes: &lt;mine&gt;", `<svg class="spark"`)
+	p.shows(t, http.StatusOK, "1\u202f234 requests replayed", "Side by side", "&#43;12", ">19<", "The log does not tell &lt;b&gt;", "&#43;86138****8000", "routes: &lt;mine&gt;", `<svg class="spark"`)
 	if asked.Host != "a.example" || strings.Join(asked.Fields, " ") != "header:X-Phone=phone uri=path" || asked.Log == nil {
 		t.Errorf("asked %+v", asked)
 	}

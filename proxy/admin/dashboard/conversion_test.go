@@ -69,7 +69,7 @@ func TestConversion_SaysWhatEnforcingWouldDo(t *testing.T) {
 	}
 	p.shows(t, http.StatusOK, `over half of EE</span> <span class="dim-text">28 of 31 verified in 1d`, "Over half: most of what was verified in a country")
 	fails = errors.New("redis is away")
-	b.get("/dashboard/conversion").shows(t, http.StatusOK, "what was sent cannot be told: redis is away")
+	b.get("/dashboard/conversion").shows(t, http.StatusOK, failed("What was sent cannot be told", "redis is away"))
 	o.Conversion = func(context.Context, sends.Query) (admin.Conversion, error) { return admin.Conversion{}, nil }
 	open(t, o).get("/dashboard/conversion").shows(t, http.StatusOK, "No limit has return_on")
 }
@@ -126,7 +126,7 @@ func TestTop_APageIsBounded(t *testing.T) {
 		return top, nil
 	}
 	p := open(t, o).get("/dashboard/top")
-	p.shows(t, http.StatusOK, "And 1\u202f450 keys less")
+	p.shows(t, http.StatusOK, "1\u202f450 more keys")
 	if n, rows := len(element.FindAllString(p.text, -1)), strings.Count(p.text, `data-label="Requests"`); n > 3000 || rows != 50 {
 		t.Errorf("%d elements in %d rows; want at most 3000 in 50", n, rows)
 	}
@@ -174,7 +174,7 @@ func (p page) cells() (all []string) {
 	return all
 }
 
-const storeBanner = "<strong>The store is unreachable</strong>: redis is away"
+const storeBanner = "<strong>The store is unreachable.</strong>"
 
 // What is not known is –, and never 0: in every cell of every page.
 func TestDashboard_UnknownIsNotZero(t *testing.T) {
@@ -239,7 +239,7 @@ func TestDashboard_TheBannerComesWithTheNumbers(t *testing.T) {
 	}
 	live().shows(t, http.StatusOK, `<div id="store" hx-swap-oob="true"></div>`)
 	cut()
-	live().shows(t, http.StatusOK, `<div id="store" hx-swap-oob="true"><p class="banner bad"`, storeBanner)
+	live().shows(t, http.StatusOK, `<div id="store" hx-swap-oob="true"><div class="banner bad"`, storeBanner, `<p class="cause">redis is away</p>`)
 }
 
 // A node always knows of itself.

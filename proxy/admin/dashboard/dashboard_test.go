@@ -27,7 +27,7 @@ func TestDashboard_ShowsEveryPage(t *testing.T) {
 	b.get("/dashboard/keys").shows(t, http.StatusOK, `<option value="phone">`)
 	b.get("/dashboard/explain").shows(t, http.StatusOK, "Method")
 	b.get("/dashboard/nodes").shows(t, http.StatusOK, "1 of 2 nodes serve a different configuration", "sweep")
-	b.get("/dashboard/config").shows(t, http.StatusOK, "version: 1", "ann", "Roll back to 6")
+	b.get("/dashboard/config").shows(t, http.StatusOK, "<b>version</b>: 1", "ann", "Roll back to 6")
 	b.get("/dashboard/config?diff=7").shows(t, http.StatusOK, `<span class="removed">-rate: 5/1h</span>`, "&lt;b&gt;9")
 	b.get("/dashboard/nothing").shows(t, http.StatusNotFound, "there is no page")
 }
@@ -96,8 +96,8 @@ func TestDashboard_SaysWhatCannotBeKnown(t *testing.T) {
 		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "no answer"}}
 	}
 	b := open(t, o)
-	b.get("/").shows(t, http.StatusOK, "statistics cannot be read: redis is away", "the leader is not known", `data-state="Degraded; store: no answer"`)
-	b.get("/dashboard/nodes").shows(t, http.StatusOK, "nodes cannot be listed: redis is away")
+	b.get("/").shows(t, http.StatusOK, "Statistics cannot be read. Redis is away.", "The leader is not known.", `data-state="Degraded; store: no answer"`)
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, "Nodes cannot be listed. Redis is away.")
 	b.get("/dashboard/series").shows(t, http.StatusServiceUnavailable, "redis is away")
 }
 
@@ -220,7 +220,7 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	said.Upstreams = nil
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "No route forwards to an upstream")
 	o.Upstreams = func(context.Context) (view.Upstreams, error) { return view.Upstreams{}, errors.New("redis is away") }
-	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, "upstreams cannot be told of: redis is away")
+	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, failed("Upstreams cannot be told of", "redis is away"))
 }
 
 // A limit of several routes is one row, with its routes and what it decided for all of them.
@@ -281,12 +281,12 @@ func (p page) routesOn() (all []string) {
 func TestRoutes_APageIsBounded(t *testing.T) {
 	b := open(t, manyRoutes())
 	p := b.get("/dashboard/routes")
-	p.shows(t, http.StatusOK, "500 routes", "page 1 of 20", `href="/dashboard/routes?page=2"`)
+	p.shows(t, http.StatusOK, "500 routes", "page 1 of 32", `href="/dashboard/routes?page=2"`)
 	if n, bytes := len(element.FindAllString(p.text, -1)), len(p.text); n > 3000 || bytes > 150<<10 {
 		t.Errorf("the page has %d elements in %d bytes; want at most 3000 in 150 KiB", n, bytes)
 	}
 	seen := map[string]bool{}
-	for i := range 20 {
+	for i := range 32 {
 		for _, name := range b.get(fmt.Sprint("/dashboard/routes?page=", i+1)).routesOn() {
 			seen[name] = true
 		}

@@ -17,7 +17,7 @@ import (
 
 // maxDirectives is how many directives a page lists, and maxNamed how many the banner names.
 const (
-	maxDirectives = 100
+	maxDirectives = 50
 	maxNamed      = 3
 )
 

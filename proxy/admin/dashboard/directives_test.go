@@ -136,13 +136,13 @@ func TestDirectives_AreAskedAboutThenDone(t *testing.T) {
 func TestDirectives_SayWhyNothingWasChanged(t *testing.T) {
 	s, _, b := ordering(t)
 	for says, form := range map[string][]string{
-		"not a network; write one such as":    {"kind", "ban", "network", "203.0.113.7", "for", "1h", "reason", "r"},
-		"a duration needs a unit":             {"kind", "ban", "network", "203.0.113.0/24", "for", "", "reason", "r"},
-		"nothing was changed: a duration":     {"kind", "maintenance", "for", "soon", "reason", "typed before"},
-		"a reason is missing":                 {"kind", "maintenance", "for", "1h", "sure", "yes"},
-		"a reason is missing; write one, for": {"kind", "maintenance", "do", "end"},
+		"not a network; write one such as":          {"kind", "ban", "network", "203.0.113.7", "for", "1h", "reason", "r"},
+		"a duration needs a unit":                   {"kind", "ban", "network", "203.0.113.0/24", "for", "", "reason", "r"},
+		failed("Nothing was changed", "a duration"): {"kind", "maintenance", "for", "soon", "reason", "typed before"},
+		"a reason is missing":                       {"kind", "maintenance", "for", "1h", "sure", "yes"},
+		"a reason is missing; write one, for":       {"kind", "maintenance", "do", "end"},
 	} {
-		b.post("/dashboard/directives", b.form("/dashboard/keys", form...)).shows(t, http.StatusUnprocessableEntity, says, "<details open>")
+		b.post("/dashboard/directives", b.form("/dashboard/keys", form...)).shows(t, http.StatusUnprocessableEntity, says, `<details class="act" open>`)
 	}
 	p := b.post("/dashboard/directives", b.form("/dashboard/keys", "kind", "ban", "network", "203.0.113.7", "route", "sms", "for", "2h", "reason", "typed"))
 	p.shows(t, http.StatusUnprocessableEntity, `value="203.0.113.7"`, "<option selected>sms</option>", `value="2h"`, `value="typed"`)
@@ -159,7 +159,7 @@ func TestDirectives_OfSomebodyElse(t *testing.T) {
 		b.post("/dashboard/directives", sure).shows(t, http.StatusOK, "1h")
 		end := b.form("/dashboard/keys", append(row, "do", "end", "reason", "r", "at", s.at(0))...)
 		s.on[0].At, s.on[0].Who = s.on[0].At.Add(time.Second), "ben"
-		b.post("/dashboard/directives", end).shows(t, http.StatusConflict, "nothing was changed: ben set it again at")
+		b.post("/dashboard/directives", end).shows(t, http.StatusConflict, failed("Nothing was changed", "ben set it again at"))
 		if len(s.on) != 1 {
 			t.Fatalf("%v was ended", row)
 		}

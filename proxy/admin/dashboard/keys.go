@@ -85,20 +85,9 @@ func (v keysView) own() []view.LimitStanding {
 	return slices.DeleteFunc(slices.Clone(v.State.Limits), func(l view.LimitStanding) bool { return l.Derived })
 }
 
-// Masked returns the key, masked.
-func (v keysView) Masked() string {
-	if own := v.own(); len(own) > 0 {
-		return own[0].Masked
-	}
-	return "the key"
-}
-
-// Hash returns the hash of the key in the log; empty if no limit counts by it.
-func (v keysView) Hash() string {
-	if own := v.own(); len(own) > 0 {
-		return own[0].Hash
-	}
-	return ""
+// Own returns what names the key itself: the first limit that counts by it, or one without a hash.
+func (v keysView) Own() view.LimitStanding {
+	return append(v.own(), view.LimitStanding{Masked: "the key"})[0]
 }
 
 // Changeable returns the names of the limits that a change applies to.

@@ -19,12 +19,12 @@ import (
 func TestKeys_ShowsHowAKeyStands(t *testing.T) {
 	b := open(t, options())
 	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "+8613800138000")).shows(t, http.StatusOK,
-		"sms.phone", "phone=&#43;86138****8000", "5 of 5 used, 0 left", "One more in 1 min 30 s", "all back in 1 h 0 min", `value="&#43;8613800138000"`, "Reset")
+		"sms.phone", "phone=&#43;86138****8000", "5 of 5 used, 0 left", "One more at <time", "UTC</time> (90 s); all back at <time", "UTC</time> (60 min).", `value="&#43;8613800138000"`, "Reset")
 }
 
 func TestKeys_SaysWhatIsWrongWithAKey(t *testing.T) {
 	b := open(t, options())
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "fone", "value", "1")).shows(t, http.StatusUnprocessableEntity, "the key cannot be looked up: no limit counts by that")
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "fone", "value", "1")).shows(t, http.StatusUnprocessableEntity, failed("The key cannot be looked up", "no limit counts by that"))
 }
 
 func TestKeys_ChangesWhatIsAsked(t *testing.T) {
@@ -75,7 +75,7 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		{[]string{"action", "plan", "for", "30d", "reason", "r"}, "no plan is chosen"},
 		{[]string{"action", "grant", "permits", "many", "reason", "r"}, "a whole number"},
 		{[]string{"action", "unban"}, "a reason is missing"},
-		{[]string{"action", "reset", "reason", "r", "sure", "yes"}, "nothing was changed: redis is away"},
+		{[]string{"action", "reset", "reason", "r", "sure", "yes"}, failed("Nothing was changed", "redis is away")},
 	} {
 		o := options()
 		o.Change = func(context.Context, view.KeyChange) (view.KeyResult, error) {
@@ -203,7 +203,7 @@ func TestKeys_SaysWhatSomebodyElseHasDone(t *testing.T) {
 	}
 	*trail = []view.AuditEntry{{ID: "7", At: time.Now().Add(-150 * time.Second), Who: "ben", Action: "ban", For: "1h", Reason: "a flood", Hash: "0123456789abcdef", Limits: []string{"sms.phone"}}}
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "reset", "reason", "asked", "sure", "yes", "version", version[1])
-	b.post("/dashboard/keys/change", form).shows(t, http.StatusConflict, "nothing was changed: ben banned it for 1h, 2 min ago (a flood), after you looked", "How it stands", "<p>Last change: ben banned it", `<option value="a flood">`, `name="version" value="7"`)
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusConflict, failed("Nothing was changed", "ben banned it for 1h, 2 min ago (a flood), after you looked"), "How it stands", "<p>Last change: ben banned it", `<option value="a flood">`, `name="version" value="7"`)
 	if len(*done) > 0 {
 		t.Errorf("%v was done", *done)
 	}
@@ -220,12 +220,12 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 	b := open(t, o)
 	look := func() page { return b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")) }
 	p := look()
-	p.shows(t, http.StatusOK, `<p class="banner warn" id="verdict"><strong>Refused now by sms.phone 5/1h, passes <time datetime="2026-01-31T07:27:30Z">07:27:30 UTC</time> (90 s).</strong>`)
+	p.shows(t, http.StatusOK, `<p class="banner warn" id="verdict"><strong>Refused now by sms.phone 5/1h until <time datetime="2026-01-31T07:27:30Z">07:27:30 UTC</time> (90 s).</strong>`)
 	if strings.Contains(p.text, `id="do-unban"`) {
 		t.Error("a key that is not banned can be unbanned")
 	}
 	one.Limits[0].BannedUntil = at.Add(38 * time.Minute)
-	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h (banned), passes <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
+	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h (banned) until <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
 	one.Limits[0].BannedUntil, one.Limits[0].Windows[0].Left = time.Time{}, 3
 	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: the only limit by this key has permits left.</strong>`)
 }
@@ -273,17 +273,22 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 		{Name: "d", Rate: "4 at a time", Most: 4, Left: 4},
 	}
 	o.Standing = func(context.Context, view.KeyQuery) (view.KeyStanding, error) { return one, nil }
-	result := view.KeyResult{At: at, Everywhere: true, Now: view.KeyVerdict{Refused: true, Text: "still refused by the ban of 203.0.113.0/24, passes 08:04:00 UTC (38 min)"}, Changed: []view.LimitStanding{{Unaffected: true}}}
+	result := view.KeyResult{At: at, Everywhere: true, Now: view.KeyVerdict{Refused: true, Text: "still refused by the ban of 203.0.113.0/24 until 08:04:00 UTC (38 min)"}, Changed: []view.LimitStanding{{Unaffected: true}}}
 	o.Change = func(context.Context, view.KeyChange) (view.KeyResult, error) { return result, nil }
 	b := open(t, o)
 	p := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
 	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "It allows 1191: 1181 confirmed in the window.",
-		"<span>71.235 EUR of 400 EUR spent, 328.765 EUR left</span>", "<span>step 2, 1 left</span>", "<span>0 of 4 used, 4 left</span>", "hash <span")
+		"<span>71.235 EUR of 400 EUR spent, 328.765 EUR left</span>", "<span>step 2, passes</span>", "<span>0 of 4 used, 4 left</span>", "hash <span")
 	if n := strings.Count(p.text, "Nothing is used."); n != 1 || strings.Contains(p.text, "7\u202f123\u202f500") {
 		t.Errorf("nothing is used %d times, want once, and amounts as money, in\n%s", n, p.text)
 	}
+	one.Limits[0].Store = "local"
+	one.Limits = append(one.Limits, view.LimitStanding{Mode: "enforce", Unknown: "the store is unreachable"})
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>",
+		`<p class="banner warn" id="verdict"><strong>Not known: 1 of 2 limits cannot be read.`)
+	one.Limits = one.Limits[:1]
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "unban", "reason", "asked")
-	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24, passes <time")
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24 until <time")
 	result.Changed[0].Unaffected, result.Everywhere, result.Behind = false, false, []string{"node-b"}
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "Unbanned: what was counted stays</strong>, under 1 limit, on all nodes but node-b, not heard from")
 }
@@ -310,5 +315,5 @@ func TestPages_SayWhyInWords(t *testing.T) {
 		return admin.Nodes{}, fmt.Errorf("read nodes: %w: %w", errors.New("redis circuit breaker open"), context.DeadlineExceeded)
 	}
 	b := open(t, o)
-	b.get("/dashboard/nodes").shows(t, http.StatusOK, "nodes cannot be listed: read nodes: redis is unreachable: no answer in time")
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, failed("Nodes cannot be listed", "redis is unreachable: no answer in time"))
 }

@@ -235,7 +235,7 @@ func TestLogin_ReadersChangeNothing(t *testing.T) {
 	if *back != (admin.Rollback{Generation: 6, Author: "bob"}) {
 		t.Errorf("got %+v", *back)
 	}
-	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "x")).shows(t, http.StatusUnprocessableEntity, "nothing was changed")
+	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "x")).shows(t, http.StatusUnprocessableEntity, "Nothing was changed.")
 }
 
 // Wrong tokens of the form and of the API slow the address alike; a session goes on.

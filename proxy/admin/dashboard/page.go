@@ -129,7 +129,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v page) {
 // storeFault returns why the shared store is unreachable; empty if it is not.
 func (d *dashboard) storeFault(ctx context.Context) string {
 	if said := d.Ready(ctx).Checks["store"]; said != "ok" {
-		return said
+		return causeOf(said)
 	}
 	return ""
 }
@@ -144,6 +144,26 @@ func (d *dashboard) notFoundView(r *http.Request) page {
 
 // A fault is why a part of a page is missing; empty if it is not.
 type fault string
+
+// causeOf returns what an operator can do something about: not what the program did when it met that.
+func causeOf(said string) string {
+	if i := strings.Index(said, "redis is unreachable"); i > 0 {
+		return said[i:]
+	}
+	return strings.TrimPrefix(said, view.ErrKeyQuery.Error()+": ")
+}
+
+// What says what failed.
+func (f fault) What() string {
+	what, _, _ := strings.Cut(string(f), ": ")
+	return sentence(what)
+}
+
+// Cause says why it failed; empty if What says all.
+func (f fault) Cause() string {
+	_, cause, _ := strings.Cut(string(f), ": ")
+	return cause
+}
 
 // faultOf returns err as the API would report it.
 func faultOf(what string, err error) fault {
@@ -163,7 +183,7 @@ func faultOf(what string, err error) fault {
 		}
 		return fault(what + ": " + strings.Join(lines, "; "))
 	}
-	return fault(what + ": " + proxy.ErrorText(err))
+	return fault(what + ": " + causeOf(proxy.ErrorText(err)))
 }
 
 // statusOf returns the status of a page that says why what a form asks for was not done.
@@ -195,12 +215,14 @@ func templateFuncs() template.FuncMap {
 		"many":    func(n any, word string) string { return plural(reflect.ValueOf(n).Int(), word) },
 		"seconds": formatDuration,
 		"between": formatBetween,
+		"moment":  view.Moment,
 		"signed":  formatDiff,
 		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
 		"took":    func(ms float64) string { return strconv.FormatFloat(ms, 'f', 1, 64) + " ms" },
 		"short":   short,
 		"share":   percentage,
 		"spark":   spark,
+		"yaml":    colored,
 		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
 		"used":    func(w view.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
 		"actions": actions,
@@ -209,6 +231,7 @@ func templateFuncs() template.FuncMap {
 		"silent":  silentNodes,
 		"told":    repliedNodes,
 		"whole":   sentence,
+		"cause":   causeOf,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 		"limit":   view.LimitName,
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
@@ -336,6 +359,14 @@ func formatDuration(d time.Duration) string {
 		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
 	}
 	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
+}
+
+// yamlKey matches a key of YAML, escaped, where a line or a flow mapping begins with it.
+var yamlKey = regexp.MustCompile(`(?m)(^[ -]*|[{,] ?)([\w.*-]+|&#34;[^\n]*?&#34;):( |$)`)
+
+// colored returns a configuration with its keys as elements.
+func colored(text string) template.HTML {
+	return template.HTML(yamlKey.ReplaceAllString(template.HTMLEscapeString(text), `$1<b>$2</b>:$3`)) // #nosec G203 -- it is escaped
 }
 
 // short returns the beginning of a hash.

@@ -57,10 +57,11 @@ type nearest struct {
 	view.WindowStanding
 	Masked string
 	Banned bool
+	Share  bool // it is this node's, while the store is unreachable
 }
 
 // Full reports whether the key has no permits left.
-func (n nearest) Full() bool { return n.Used >= n.Most || n.Banned }
+func (n nearest) Full() bool { return n.Left <= 0 || n.Banned }
 
 func (d *dashboard) showRoutes(r *http.Request) page {
 	ctx, now := r.Context(), time.Now()
@@ -206,7 +207,7 @@ func nearestOf(s view.KeyStanding, masked string) *nearest {
 	for _, l := range s.Limits {
 		for _, w := range l.Windows {
 			if w.Most > 0 && (most == nil || w.Used*most.Most > most.Used*w.Most) {
-				most = &nearest{w, masked, !l.BannedUntil.IsZero()}
+				most = &nearest{w, masked, !l.BannedUntil.IsZero(), l.Store == "local"}
 			}
 		}
 	}
@@ -215,7 +216,7 @@ func nearestOf(s view.KeyStanding, masked string) *nearest {
 
 // maxRouteRows is how many routes and limits a page shows; a route with more limits than that is a page of
 // its own.
-const maxRouteRows = 80
+const maxRouteRows = 50
 
 // routeOrders are the orders of routes; the first is that of the configuration.
 func routeOrders() []string { return []string{"", "requests", "refused", "name"} }

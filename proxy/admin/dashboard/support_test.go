@@ -214,3 +214,8 @@ func (p page) shows(t *testing.T, status int, texts ...string) {
 		}
 	}
 }
+
+// failed is how a page says that something failed, and why.
+func failed(what, cause string) string {
+	return "<strong>" + what + `.</strong></p><p class="cause">` + cause
+}

@@ -148,7 +148,6 @@ type refuser struct {
 // refusersSince returns the limits that refused most since that time, first those that refused most.
 func refusersSince(s view.Statistics, since time.Time) []refuser {
 	by := map[[2]string]*refuser{}
-	var all []*refuser
 	for _, m := range s.Minutes {
 		part := partSince(m, since)
 		for _, r := range m.Routes {
@@ -157,7 +156,6 @@ func refusersSince(s view.Statistics, since time.Time) []refuser {
 				if at == nil {
 					at = &refuser{Route: r.Route, Limit: l.Limit}
 					by[[2]string{r.Route, l.Limit}] = at
-					all = append(all, at)
 				}
 				at.Refused += int64(math.Round(part * float64(l.Refused)))
 				at.Shadow += int64(math.Round(part * float64(l.ShadowRefused)))
@@ -165,7 +163,7 @@ func refusersSince(s view.Statistics, since time.Time) []refuser {
 		}
 	}
 	var most []refuser
-	for _, r := range all {
+	for _, r := range by {
 		if r.Refused+r.Shadow > 0 {
 			most = append(most, *r)
 		}

@@ -32,9 +32,9 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/convert"
+	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/test/redistest"
 )

@@ -1,0 +1,82 @@
+package test
+
+import (
+	"go/ast"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A feature of a limit, and the words by which code knows it: identifiers and tags of fields that match.
+type feature struct {
+	name  string
+	word  string // a regular expression over identifiers
+	own   string // a regular expression over the base names of its own files
+	known int    // files that know it besides its own, those of config and of the decisions about it left out; may only fall
+}
+
+// features returns the rows of a table that -v prints. Each number may only fall, to 8.
+func features() []feature {
+	return []feature{
+		{"refund_on, count, settle", `(?i)refundon|settle`, `^(refund|settle)`, 29},
+		{"fallback, share, mirror", `(?i)fallback|mirror|outofshare|shareof`, `^(fallback|mirror|outage)`, 34},
+		{"return_on, notes, sends", `(?i)returnon|shadownote|sends\b|notes?\b`, `^(return|notes|report)`, 60},
+		{"shadow", `(?i)shadow`, `^shadow`, 33},
+		{"penalty, ban", `(?i)penal|\bbans?\b|banned`, `^(penal|ban)`, 54},
+		{"plans", `(?i)\bplans?\b|plansource|assign`, `^plan`, 39},
+		{"budget, prices", `(?i)budget|prices?`, `^prices`, 21},
+		{"Redisson names, scope", `(?i)redisson|\bscope`, `^(redisson|scope)`, 39},
+		{"conversion", `(?i)conversion`, `^conversion`, 30},
+		{"step_up", `(?i)stepup|stepsup|solver`, `^(step_up|challenge)`, 23},
+		{"descriptors, handles", `(?i)descriptor`, `^(decide|descriptor|messages|handler|envoy|dialect)`, 7},
+		{"concurrent", `(?i)concurrent|lease`, `^(lease|concurrent)`, 66},
+		{"idempotency", `(?i)idempoten`, `^(idempotency|early)`, 9},
+		{"lists", `(?i)\blists?\b|listed|allowlist|denylist`, `^list`, 58},
+		{"cooldown", `(?i)cooldown`, `^(cooldown|penalize)`, 8},
+		{"overrides", `(?i)override`, `^(overrides|plans)`, 15},
+		{"rotation of two secrets", `(?i)previoussecret|bothsecrets|previouskey`, `^$`, 10},
+		{"rate_from", `(?i)ratefrom`, `^$`, 1},
+		{"distinct", `(?i)distinct`, `^distinct`, 10},
+		{"wait", `(?i)waitqueue|maxwaiting|waited|waittime`, `^(wait|waitqueue)`, 24},
+		{"explain", `(?i)explain`, `^explain`, 10},
+	}
+}
+
+// A feature of a limit has a file of its own; what else must know it is a cost for each further
+// feature. -v prints the table.
+func TestShape_FeaturesAreKnownInFewFiles(t *testing.T) {
+	for _, f := range features() {
+		word, own := regexp.MustCompile(f.word), regexp.MustCompile(f.own)
+		var found []string
+		for _, s := range sources(t) {
+			if s.isTest() || strings.HasPrefix(s.dir, "test") || s.dir == "limiter/limitertest" || strings.HasPrefix(s.dir, "proxy/config") || own.MatchString(path.Base(s.path)) {
+				continue
+			}
+			if names(s.file, word) > 0 {
+				found = append(found, s.path)
+			}
+		}
+		if t.Logf("%3d %s", len(found), f.name); len(found) > f.known {
+			t.Errorf("%s is known in %d files besides its own, at most %d:\n%s", f.name, len(found), f.known, strings.Join(found, "\n"))
+		}
+	}
+}
+
+// names counts the identifiers and tags in a file that match word.
+func names(file *ast.File, word *regexp.Regexp) (n int) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.Ident:
+			if word.MatchString(node.Name) {
+				n++
+			}
+		case *ast.Field:
+			if node.Tag != nil && word.MatchString(node.Tag.Value) {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}

@@ -104,6 +104,9 @@ func (w *netHTTPWriter) FlushError() error {
 	return w.duplex.Flush()
 }
 
+// Flush implements http.Flusher, for middleware that knows nothing else and would not flush at all.
+func (w *netHTTPWriter) Flush() { _ = w.FlushError() } // Write returns the error again
+
 // finish completes a response that was started. If none was, the caller has to respond.
 func (w *netHTTPWriter) finish() {
 	x := w.duplex.x

@@ -107,28 +107,35 @@ func TestServeNetHTTP_Response(t *testing.T) {
 	})
 }
 
-// What is flushed comes at once.
+// What is flushed comes at once, also through middleware that knows http.Flusher alone.
 func TestServeNetHTTP_Flush(t *testing.T) {
-	let := make(chan struct{})
-	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "first")
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Error(err)
-		}
-		<-let
-	}), nil)
-	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	res, err := http.ReadResponse(w.Reader, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := make([]byte, 5)
-	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "first" {
-		t.Errorf("got %q, %v", first, err)
-	}
-	close(let)
-	if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
-		t.Errorf("got %q, %v", rest, err)
+	for name, flush := range map[string]func(http.ResponseWriter) error{
+		"controller": func(w http.ResponseWriter) error { return http.NewResponseController(w).Flush() },
+		"flusher":    func(w http.ResponseWriter) error { w.(http.Flusher).Flush(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			let := make(chan struct{})
+			p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "first")
+				if err := flush(w); err != nil {
+					t.Error(err)
+				}
+				<-let
+			}), nil)
+			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+			res, err := http.ReadResponse(w.Reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := make([]byte, 5)
+			if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "first" {
+				t.Errorf("got %q, %v", first, err)
+			}
+			close(let)
+			if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
+				t.Errorf("got %q, %v", rest, err)
+			}
+		})
 	}
 }
 

@@ -301,7 +301,7 @@ func TestQuickStart_SixLines(t *testing.T) {
 }
 
 // The quick start with Redis is followed as it is written, but for the ports
-// and the patience with Redis of a busy machine: its file, its two processes with their environment, its questions.
+// and the timeout of Redis for a busy machine: its file, its two processes with their environment, its questions.
 func TestQuickStart_WithRedis(t *testing.T) {
 	t.Parallel()
 	part := doc(t, "README.md").section(t, "Quick start with Redis")

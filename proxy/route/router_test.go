@@ -257,7 +257,7 @@ func TestStricter_PatternsInLowerCase(t *testing.T) {
 
 // Of patterns that differ in case alone, a spelling that neither has means the guarded
 // one, wherever it stands.
-func TestStricter_TheGuardedOneOfTwins(t *testing.T) {
+func TestStricter_TheGuardedOneOfTwo(t *testing.T) {
 	for _, tb := range []*Table[string]{newTable("open - - /page", "guarded! - - /PAGE", "rest - - /*"), newTable("guarded! - - /PAGE", "open - - /page", "rest - - /*")} {
 		for path, want := range map[string]string{"/page": "open", "/PAGE": "guarded", "/Page": "guarded", "/page/": "guarded", "/pages": "rest"} {
 			if found, err := tb.Find(newRequest("GET", "a", path)); found != want || err != nil {

@@ -197,12 +197,12 @@ func TestHealth_EjectsAfterConsecutiveFailures(t *testing.T) {
 	s.connectSucceeded(now, &h)
 	s.connectFailed(now, &h, 0)
 	if s.ejected(now, &h) || !s.recoveredAt.IsZero() {
-		t.Fatal("tired after failures that were not in a row")
+		t.Fatal("ejected after failures that were not in a row")
 	}
 	s.connectFailed(now, &h, 0.5)
 	for after, want := range map[time.Duration]bool{0: true, 8 * time.Second: true, 9*time.Second - 1: true, 9 * time.Second: false} {
 		if got := s.ejected(now.Add(after), &h); got != want {
-			t.Errorf("%v later tired is %v, want %v: it rests 8 s and half of a quarter", after, got, want)
+			t.Errorf("%v later ejected is %v, want %v: it rests 8 s and half of a quarter", after, got, want)
 		}
 	}
 	later := now.Add(time.Minute)

@@ -61,6 +61,7 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r.describe()
 	g.setLoggedKeys(r)
 	r.findEarlyLimits()
+	r.setClaimSteps()
 	fields, err := g.sharing.refusal(r.policies(), respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
 	if err != nil {
 		return nil, err

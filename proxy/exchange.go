@@ -19,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/proxy/reuse"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
@@ -98,7 +99,7 @@ func (noFields) Values(string) []string { return nil }
 // is reset by one assignment.
 func (x *exchange) reset() {
 	x.generation, x.enteredBy, x.id, x.idGiven, x.began, x.duration = nil, 0, "", false, time.Time{}, 0
-	x.in = inbound{notPlain: x.in.notPlain[:0]}
+	x.in = inbound{notPlain: reuse.Memory(x.in.notPlain)}
 	x.request.Reset()
 	x.client, x.route, x.list = client{}, nil, nil
 	x.extracted.reset()

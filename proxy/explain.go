@@ -79,9 +79,12 @@ func (e *explainer) runStages() error {
 		return "", g.requireHTTPS(x)
 	}, refusal)
 	refusal = e.runStage("match route", e.match, refusal)
-	for _, s := range e.proxy.claimStages {
+	for _, s := range claimStages() {
 		refusal = e.runStage(s.name, func() (string, error) {
-			if s.explain != nil {
+			switch {
+			case !x.route.passes(&s):
+				return "", nil
+			case s.explain != nil:
 				return s.explain(e)
 			}
 			return "", s.run(e.proxy, e.ctx, x)

@@ -33,7 +33,7 @@ func (e *explainer) early() (string, error) {
 // newKeys is Proxy.newKeys without side effects.
 func (e *explainer) newKeys() (string, error) {
 	x, r := e.x, e.x.route
-	if len(r.newKeys) == 0 || x.Exempt {
+	if x.Exempt {
 		return "", nil
 	}
 	a := e.proxy.guard.Peek(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), x.appendLimitedKeys(nil)...)

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/proxy/reuse"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
@@ -43,7 +44,10 @@ type extraction struct {
 // reset makes e what was extracted of no request, with the memory that it names.
 func (e *extracted) reset() {
 	e.value.Reset()
-	e.extraction = extraction{confusable: e.confusable[:0], keys: e.keys[:0], memos: e.memos, found: e.found[:0], plans: e.plans[:0], unknown: e.unknown[:0], unlisted: e.unlisted[:0]}
+	e.extraction = extraction{
+		confusable: reuse.Memory(e.confusable), keys: reuse.Memory(e.keys), memos: e.memos, found: reuse.Memory(e.found),
+		plans: reuse.Memory(e.plans), unknown: reuse.Memory(e.unknown), unlisted: reuse.Memory(e.unlisted),
+	}
 }
 
 // memo returns the Memo of the last key.

@@ -93,9 +93,6 @@ func actionOrder(a config.Action) int {
 // list. A preflight has no key that clients choose, and passes such lists. The cost does not depend on the
 // length of the lists.
 func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
-	if len(lookups) == 0 {
-		return nil
-	}
 	if err := x.readQuery(); err != nil {
 		return err
 	}

@@ -72,7 +72,6 @@ type Proxy struct {
 	exchanges       sync.Pool
 	guard           *limiter.KeyGuard // the keys seen recently
 	buffers         *body.Budget
-	claimStages     []claimStage
 	admitter        *limit.Admitter
 	recorder        *recorder
 	traces          *trace.Exporter // nil disables tracing
@@ -143,7 +142,6 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		exchanges:    sync.Pool{New: newExchange},
 		guard:        limiter.NewKeyGuard(keys),
 		buffers:      body.NewBudget(int64(o.Config.Listen.MaxBuffered)),
-		claimStages:  claimStages(),
 		admitter:     limit.NewAdmitter(o.Config, o.Store, o.Nodes, m.Metrics),
 		recorder:     newRecorder(o, m),
 		traces:       o.Traces,
@@ -257,32 +255,53 @@ func (p *Proxy) resolveRoute(g *generation, x *exchange) error {
 
 // A claimStage is a stage that determines the claims of a request on limits, or refuses it.
 type claimStage struct {
-	name    string // in explanations
-	run     func(p *Proxy, ctx context.Context, x *exchange) error
+	name    string              // in explanations
+	isOf    func(r *route) bool // reports whether requests of r pass it; nil: all do
+	run     claimStep
 	explain func(e *explainer) (detail string, err error) // run without its side effects; nil if it has none
 }
+
+type claimStep func(p *Proxy, ctx context.Context, x *exchange) error
 
 // claimStages returns the stages between the route of a request and its decision, in their order.
 func claimStages() []claimStage {
 	return []claimStage{
-		{"check header", func(_ *Proxy, _ context.Context, x *exchange) error {
+		{"check header", nil, func(_ *Proxy, _ context.Context, x *exchange) error {
 			return cmp.Or(x.generation.checkConfusable(x), x.generation.checkConnection(x), x.checkBodySize())
 		}, nil},
-		{"check lists", func(_ *Proxy, _ context.Context, x *exchange) error { return x.generation.checkLists(x, x.route.lists) }, nil},
-		{"check limits before the body", (*Proxy).early, (*explainer).early},
-		{"check lists of body keys", func(_ *Proxy, _ context.Context, x *exchange) error {
+		{"check lists", func(r *route) bool { return len(r.lists) > 0 }, func(_ *Proxy, _ context.Context, x *exchange) error {
+			return x.generation.checkLists(x, x.route.lists)
+		}, nil},
+		{"check limits before the body", func(r *route) bool { return len(r.early) > 0 }, (*Proxy).early, (*explainer).early},
+		{"check lists of body keys", func(r *route) bool { return len(r.bodyLists) > 0 }, func(_ *Proxy, _ context.Context, x *exchange) error {
 			return x.generation.checkLists(x, x.route.bodyLists)
 		}, nil},
-		{"read keys", func(_ *Proxy, _ context.Context, x *exchange) error { return x.generation.extract(x) }, nil},
-		{"check new keys", func(p *Proxy, _ context.Context, x *exchange) error { return p.newKeys(x) }, (*explainer).newKeys},
-		{"idempotency key", func(_ *Proxy, _ context.Context, x *exchange) error { return x.generation.idempotency(x) }, nil},
+		{"read keys", nil, func(_ *Proxy, _ context.Context, x *exchange) error { return x.generation.extract(x) }, nil},
+		{"check new keys", func(r *route) bool { return len(r.newKeys) > 0 }, func(p *Proxy, _ context.Context, x *exchange) error {
+			return p.newKeys(x)
+		}, (*explainer).newKeys},
+		{"idempotency key", func(r *route) bool { return r.Repeats != nil }, func(_ *Proxy, _ context.Context, x *exchange) error {
+			return x.generation.idempotency(x)
+		}, nil},
+	}
+}
+
+// passes reports whether requests of r pass s.
+func (r *route) passes(s *claimStage) bool { return s.isOf == nil || s.isOf(r) }
+
+// setClaimSteps sets the stages that requests of r pass.
+func (r *route) setClaimSteps() {
+	for _, s := range claimStages() {
+		if r.passes(&s) {
+			r.claimSteps = append(r.claimSteps, s.run)
+		}
 	}
 }
 
 // resolveClaims determines the claims of the request on limits.
 func (p *Proxy) resolveClaims(ctx context.Context, x *exchange) error {
-	for i := range p.claimStages {
-		if err := p.claimStages[i].run(p, ctx, x); err != nil {
+	for _, step := range x.route.claimSteps {
+		if err := step(p, ctx, x); err != nil {
 			return err
 		}
 	}

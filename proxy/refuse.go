@@ -22,6 +22,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
+	"github.com/weir-proxy/weir/proxy/reuse"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -34,8 +35,8 @@ type rateLimitFields struct {
 }
 
 func (r *rateLimitFields) reset() {
-	r.buffer.Discard(http1.RecycleBuffer)
-	*r = rateLimitFields{policies: r.policies[:0], buffer: r.buffer}
+	r.buffer.Discard()
+	*r = rateLimitFields{policies: reuse.Memory(r.policies), buffer: r.buffer}
 }
 
 // refuse returns the response to a request that a stage has refused with err.

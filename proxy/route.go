@@ -29,6 +29,7 @@ type route struct {
 	matchedFields     []string                     // fields whose values the route matches
 	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
+	claimSteps        []claimStep                  // the stages between the route and the decision that its requests pass
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	rateLimitFields   *respond.RateLimitFields     // renders the rate limit fields
 	refusalFields     *http1.FieldBlock            // the fields with which most refusals of the route begin; nil if they cannot be sent

@@ -50,6 +50,7 @@ func (b *batch) reset() {
 	free := append(b.freeGroups, b.groups...)
 	clear(b.groups)
 	clear(b.index)
+	clear(b.scratch.Outcomes)
 	*b = batch{
 		store: b.store, index: b.index[:0], groups: b.groups[:0], freeGroups: free,
 		scratch: limiter.Decision{Outcomes: b.scratch.Outcomes[:0]},
@@ -315,6 +316,7 @@ func (s *Store) reuseCall(c *call) {
 // reset makes c the call of nobody. It names all that is kept for the next one, which may be of another client.
 func (c *call) reset() {
 	clear(c.claims)
+	clear(c.decision.Outcomes)
 	*c = call{claims: c.claims[:0], done: c.done, decision: limiter.Decision{Outcomes: c.decision.Outcomes[:0]}}
 }
 

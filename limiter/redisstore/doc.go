@@ -145,7 +145,7 @@
 // take for all algorithms, so that no request waits for another mixture. Functions that a script never calls are left out, so the rest of an
 // algorithm's file costs a fast script nothing.
 //
-// Redis knows a script by its hash: testdata/scripts shows in review when one changes. What
+// Redis knows a script by its hash: testdata/scripts.txt shows in review when one changes. What
 // a decision costs is measured in test/bench/redis.
 //
 // # Faults of such limiters, and what keeps them out

@@ -11,12 +11,12 @@ func TestPools_ResetsLeaveNothing(t *testing.T) {
 	var c call
 	pooltest.Fill(t, &c)
 	c.reset()
-	pooltest.Empty(t, &c, "call.done")
+	pooltest.Cleared(t, &c, "call.done")
 
 	var g slotBatch
 	pooltest.Fill(t, &g)
 	g.reset()
-	pooltest.Empty(t, &g)
+	pooltest.Cleared(t, &g)
 
 	var b batch
 	pooltest.Fill(t, &b)
@@ -26,7 +26,7 @@ func TestPools_ResetsLeaveNothing(t *testing.T) {
 		t.Errorf("%d of %d groups are kept", len(b.freeGroups), groups)
 	}
 	for _, g := range b.freeGroups[len(b.freeGroups)-groups:] {
-		pooltest.Empty(t, g)
+		pooltest.Cleared(t, g)
 	}
-	pooltest.Empty(t, &b, "batch.store", "batch.freeGroups")
+	pooltest.Cleared(t, &b, "batch.store", "batch.freeGroups")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // ErrFull reports that buffered bodies use all the memory that is configured for them.
@@ -98,7 +99,7 @@ func (b *Budget) newBuffer(size int64) []byte {
 
 // recycle takes back a buffer that nobody else has seen.
 func (b *Budget) recycle(buffer []byte) {
-	if buffer = http1.RecycleBuffer(buffer); cap(buffer) == initialBuffer {
+	if buffer = reuse.Memory(buffer); cap(buffer) == initialBuffer {
 		b.initial.Put((*[initialBuffer]byte)(buffer[:initialBuffer]))
 	}
 }

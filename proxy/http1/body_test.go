@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -50,7 +51,7 @@ func TestBody_ReadTakesNoBuffer(t *testing.T) {
 		if _, body := w.WantStatus(200); body != "again" {
 			t.Errorf("got %q", body)
 		}
-		if n := taken.Load(); n > 0 && !poisoned {
+		if n := taken.Load(); n > 0 && !reuse.Poisoned {
 			t.Errorf("%d buffers taken, want none", n)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/internal/socket"
+	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -323,10 +324,10 @@ func TestDelayedWrite_PanicsIfAnotherWrites(t *testing.T) {
 			})
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 			got, err := http.ReadResponse(w.Reader, nil)
-			if (err != nil) != poisoned {
+			if (err != nil) != reuse.Poisoned {
 				t.Errorf("%s: got %v, %v", topic, got, err)
 			}
-			if poisoned {
+			if reuse.Poisoned {
 				await.Value(t, panics, "panic")
 			}
 		}
@@ -343,7 +344,7 @@ func TestReuseAttempt_PanicsIfAnotherWrites(t *testing.T) {
 	}
 	p.kept()[0].writeGuard.begin() // as a write that has not ended
 	defer func() {
-		if v := recover(); (v != nil) != poisoned {
+		if v := recover(); (v != nil) != reuse.Poisoned {
 			t.Errorf("got %v", v)
 		}
 	}()

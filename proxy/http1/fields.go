@@ -3,6 +3,8 @@ package http1
 import (
 	"iter"
 	"unsafe"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // A Field is one field line. Its strings refer to the buffer of a connection; see the
@@ -203,7 +205,7 @@ func (f *Fields) allEqual(n Name, value string) bool {
 // emptied returns fields without lines that reuse the memory of f, which must not be used
 // any more.
 func (f *Fields) emptied() Fields {
-	return Fields{added: RecycleBuffer(f.added), lines: f.lines[:0], scratch: f.scratch[:0]}
+	return Fields{added: reuse.Memory(f.added), lines: reuse.Memory(f.lines), scratch: reuse.Memory(f.scratch)}
 }
 
 // equalFold compares names of equal length, ignoring ASCII case.
@@ -324,7 +326,7 @@ func (f *Fields) AddHTTP2(name, value string) error {
 // AddHTTP2: at most max bytes of it. f must not be used any more.
 func (f *Fields) Emptied(max int) Fields {
 	empty := f.emptied()
-	if buf := RecycleBuffer(f.buf); cap(buf) <= max {
+	if buf := reuse.Memory(f.buf); cap(buf) <= max {
 		empty.buf = buf
 	}
 	return empty

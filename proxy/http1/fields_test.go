@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // fieldsOf parses field lines.
@@ -226,7 +228,7 @@ func TestFields_OfHTTP2(t *testing.T) {
 	for range f.All() {
 		t.Error("a line after a reset")
 	}
-	if memory := f.buf; !poisoned && cap(memory) == 0 {
+	if memory := f.buf; !reuse.Poisoned && cap(memory) == 0 {
 		t.Error("no memory is kept")
 	}
 	if f = f.Emptied(0); f.buf != nil {

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"strconv"
 	"unsafe"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // A Head is the head of a message that is being written. It has a start line, and
@@ -35,7 +37,7 @@ func (h *Head) takeBuffer(other *Head) {
 
 // recycle clears h for reuse. It keeps one buffer of the usual size.
 func (h *Head) recycle(m *bufferPool) {
-	if poisoned || cap(h.buf) != headBufferSize {
+	if reuse.Poisoned || cap(h.buf) != headBufferSize {
 		h.release(m)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/internal/socket"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // An input holds bytes that were read from a connection and not consumed yet. The head
@@ -115,10 +116,10 @@ func (i *input) nextMessage() {
 	rest := i.unread()
 	i.discarding = false
 	switch {
-	case poisoned && len(rest) == 0:
+	case reuse.Poisoned && len(rest) == 0:
 		i.release()
 		return
-	case poisoned:
+	case reuse.Poisoned:
 		moved := append(make([]byte, 0, max(headBufferSize, len(rest))), rest...)
 		i.release()
 		i.headBuf, i.buf, i.w = moved[:cap(moved)], moved[:cap(moved)], len(moved)
@@ -151,7 +152,7 @@ func (i *input) discardRest() {
 // recycle clears i for reuse on another connection. It keeps one buffer of the usual size.
 func (i *input) recycle() {
 	kept := i.headBuf
-	if poisoned || len(kept) != headBufferSize {
+	if reuse.Poisoned || len(kept) != headBufferSize {
 		kept = nil
 	} else {
 		i.headBuf = nil

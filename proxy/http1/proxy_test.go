@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/test/sockettest"
 	"net/http/httputil"
 	"net/url"
@@ -331,7 +332,7 @@ func TestProxy_AllocatesNothingPerRequest(t *testing.T) {
 		}
 	}
 	ask()
-	if allocs := testing.AllocsPerRun(2000, ask); allocs >= 1 && !poisoned && !raced {
+	if allocs := testing.AllocsPerRun(2000, ask); allocs >= 1 && !reuse.Poisoned && !raced {
 		t.Errorf("got %v allocations per request; want none", allocs)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // Relay completes the response that was begun with Begin: it sends the body and the
@@ -142,13 +144,13 @@ func (c *Call) UpgradedConn() (nc net.Conn, unread []byte, ok bool) {
 type writeGuard struct{ writing atomic.Bool }
 
 func (g *writeGuard) begin() {
-	if poisoned && g.writing.Swap(true) {
+	if reuse.Poisoned && g.writing.Swap(true) {
 		panic("http1: two goroutines write to a connection")
 	}
 }
 
 func (g *writeGuard) end() {
-	if poisoned {
+	if reuse.Poisoned {
 		g.writing.Store(false)
 	}
 }
@@ -194,7 +196,7 @@ func (p *bufferPool) getBody() []byte {
 
 // put returns a buffer of either size to the pool. Buffers of other sizes are dropped.
 func (p *bufferPool) put(b []byte) {
-	if b = RecycleBuffer(b); b == nil {
+	if b = reuse.Memory(b); b == nil {
 		return
 	}
 	switch b = b[:cap(b)]; len(b) {
@@ -202,24 +204,5 @@ func (p *bufferPool) put(b []byte) {
 		p.heads.Put((*[headBufferSize]byte)(b))
 	case BodyBufferSize:
 		p.bodies.Put((*[BodyBufferSize]byte)(b))
-	}
-}
-
-// RecycleBuffer ends the use of b, whose content was valid only during an exchange. It
-// returns b with length 0, for reuse. With the build tag poison it overwrites b
-// and returns nil.
-func RecycleBuffer(b []byte) []byte {
-	if poisoned {
-		poison(b)
-		return nil
-	}
-	return b[:0]
-}
-
-// poison overwrites b, so that a later use of its content is noticed.
-func poison(b []byte) {
-	b = b[:cap(b)]
-	for i := range b {
-		b[i] = 0xDB
 	}
 }

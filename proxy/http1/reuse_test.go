@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/internal/socket"
+	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/pooltest"
 	"github.com/weir-proxy/weir/test/sockettest"
@@ -338,7 +339,7 @@ func TestReset_ExchangeOfAnotherClient(t *testing.T) {
 	if c.x != nil {
 		t.Error("the connection keeps its exchange")
 	}
-	if poisoned != (x.in.headBuf == nil) {
+	if reuse.Poisoned != (x.in.headBuf == nil) {
 		t.Errorf("a buffer of %d bytes is kept", len(x.in.headBuf))
 	}
 	x.in.headBuf = nil // it is read into before it is read from

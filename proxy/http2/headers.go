@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 const (
@@ -135,7 +136,7 @@ func (c *conn) decode(block []byte) error {
 		}
 		block = append(*shared, block...)
 		defer func() {
-			*shared = http1.RecycleBuffer(block)
+			*shared = reuse.Memory(block)
 			c.server.blocks.Put(shared)
 		}()
 	}

@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/internal/socket"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // inputSize is the size of the buffer of a connection that is in use. It holds many small
@@ -48,7 +48,7 @@ func (i *input) acquire() {
 
 // release returns the buffer to the pool. Unread bytes are lost.
 func (i *input) release() {
-	if i.buf != nil && http1.RecycleBuffer(i.buf[:]) != nil {
+	if i.buf != nil && reuse.Memory(i.buf[:]) != nil {
 		i.c.server.inputs.Put(i.buf)
 	}
 	i.buf = nil

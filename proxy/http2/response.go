@@ -7,6 +7,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // stageSize is how much of a response body waits in its stream for the end of the
@@ -41,7 +42,7 @@ func keep(b []byte, most int) []byte {
 	if cap(b) > most {
 		return nil
 	}
-	return http1.RecycleBuffer(b)
+	return reuse.Memory(b)
 }
 
 // Start begins the final response, whose fields are added by Add. A response that was

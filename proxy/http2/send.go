@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // minPiece is the smallest part of a body that is sent because there is no room for more.
@@ -208,7 +208,7 @@ func (o *output) ensureBuffer() {
 
 // recycle returns a buffer to the pool. One that had to grow is dropped.
 func (o *output) recycle(b []byte) {
-	if b = http1.RecycleBuffer(b); cap(b) == outputSize {
+	if b = reuse.Memory(b); cap(b) == outputSize {
 		o.server.outputs.Put((*[outputSize]byte)(b[:outputSize]))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // An Admission is the part of a request that concerns the limits of its route: the claims and the
@@ -52,7 +53,7 @@ type Admission struct {
 	Err     error      // the error for the log
 }
 
-// A KeyNamer returns how the log names the key of a claim: the beginning of its hash and, for a
+// A keyNamer returns how the log names the key of a claim: the beginning of its hash and, for a
 // sensitive key, its masked value.
 type keyNamer interface {
 	LogKey(k limiter.Key) (hash, masked string)
@@ -61,10 +62,10 @@ type keyNamer interface {
 // Reset makes a the admission of no request, with the memory that it names. A composite literal with
 // this memory would be made on the stack and copied.
 func (a *Admission) Reset() {
-	claims, shadows, asked, errs := a.Claims[:0], a.Shadows[:0], a.asked[:0], a.ShadowErrors[:0]
-	outcomes, beside := a.Decision.Outcomes[:0], a.shadowOutcomes[:0]
-	refusals, notes, sends, taken := a.ShadowRefusals[:0], a.shadowNotes[:0], a.Sends[:0], a.TakenPermits[:0]
-	pending, started := a.Settled.pending[:0], a.Settled.started[:0]
+	claims, shadows, asked, errs := reuse.Memory(a.Claims), reuse.Memory(a.Shadows), reuse.Memory(a.asked), reuse.Memory(a.ShadowErrors)
+	outcomes, beside := reuse.Memory(a.Decision.Outcomes), reuse.Memory(a.shadowOutcomes)
+	refusals, notes, sends, taken := reuse.Memory(a.ShadowRefusals), reuse.Memory(a.shadowNotes), reuse.Memory(a.Sends), reuse.Memory(a.TakenPermits)
+	pending, started := reuse.Memory(a.Settled.pending), reuse.Memory(a.Settled.started)
 	*a = Admission{}
 	a.Claims, a.Shadows, a.asked, a.ShadowErrors = claims, shadows, asked, errs
 	a.Decision.Outcomes, a.shadowOutcomes = outcomes, beside

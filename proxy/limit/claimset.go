@@ -72,9 +72,9 @@ func (s ClaimSet) CurrentIndex(i int) (first int) {
 // MergePrevious merges the outcomes under the previous secret into those under the current one. A
 // limit is reached if it is reached under either.
 func (s ClaimSet) MergePrevious(outcomes []limiter.Outcome) {
-	for i, o := range outcomes {
+	for i := range outcomes {
 		if own := s.CurrentIndex(i); own != i {
-			merge(&outcomes[own], o)
+			merge(&outcomes[own], &outcomes[i])
 		}
 	}
 }
@@ -86,8 +86,8 @@ func (a *Admission) MergePrevious() {
 	}
 }
 
-// Merge makes both what both and o say together.
-func merge(both *limiter.Outcome, o limiter.Outcome) {
+// merge makes both what both and o say together.
+func merge(both, o *limiter.Outcome) {
 	both.Allowed, both.Banned, both.Unknown = both.Allowed && o.Allowed, both.Banned || o.Banned, both.Unknown && o.Unknown
 	both.Remaining, both.Wait = min(both.Remaining, o.Remaining), max(both.Wait, o.Wait)
 }
@@ -98,7 +98,7 @@ func (s ClaimSet) DecidedAt(from int, outcomes []limiter.Outcome) (of *Limit, to
 	of, to = s.limitAt(from)
 	all = limiter.Outcome{Allowed: true, Unknown: true, Remaining: limiter.MaxCount}
 	for i := from; i < min(to, len(outcomes)); i++ {
-		merge(&all, outcomes[i])
+		merge(&all, &outcomes[i])
 	}
 	return of, to, all
 }

@@ -183,7 +183,7 @@ func (a *Admission) RenewPermits() {
 	}
 }
 
-// HasConcurrent reports whether t has concurrent permits to release.
+// hasConcurrent reports whether t has concurrent permits to release.
 func (t *TakenPermit) hasConcurrent() bool { return t.lease != nil && !t.released }
 
 // Release releases the concurrent permits of q, whatever its outcome, before the end of its

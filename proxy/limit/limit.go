@@ -227,7 +227,7 @@ func (l *Limit) countedLimit() limiter.Limit {
 	return limiter.Limit{Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion}
 }
 
-// RefusalLimit returns the limit that counts the refusals of a limit with a penalty, over its longest
+// refusalLimit returns the limit that counts the refusals of a limit with a penalty, over its longest
 // window.
 func refusalLimit(of *config.Limit) limiter.Limit {
 	if of.Penalty == nil {
@@ -378,7 +378,7 @@ func Plain(limits []*Limit) []limiter.Limit {
 	return all
 }
 
-// An Repeats lets a client repeat a request whose response it did not receive: repeats of a
+// An idempotency lets a client repeat a request whose response it did not receive: repeats of a
 // counted request are not counted. The number of free repeats is limited, because an upstream that
 // ignores the key repeats its work each time. Both limits are kept in the store of the route's
 // limits.

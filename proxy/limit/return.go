@@ -80,7 +80,7 @@ type returner interface {
 	StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error))
 }
 
-// StartReturn starts a return, and makes it if the store is in memory.
+// startReturn starts a return, and makes it if the store is in memory.
 func startReturn(store limiter.AdminStore, limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
 	if s, ok := store.(returner); ok {
 		return s.StartReturn(limits, subject)

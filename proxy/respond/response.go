@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // A Field is a header field line.
@@ -81,11 +83,10 @@ func (b *Buffer) Reset() {
 	b.fields, b.text, b.body = b.fields[:0], b.text[:0], b.body[:0]
 }
 
-// Discard is like Reset, but passes each buffer to a function and keeps what it
-// returns.
-func (b *Buffer) Discard(buffer func([]byte) []byte) {
+// Discard is like Reset, for the next client.
+func (b *Buffer) Discard() {
 	clear(b.fields)
-	b.fields, b.text, b.body, b.state = b.fields[:0], buffer(b.text), buffer(b.body), b.state[:0]
+	b.fields, b.text, b.body, b.state = reuse.Memory(b.fields), reuse.Memory(b.text), reuse.Memory(b.body), reuse.Memory(b.state)
 }
 
 // textFrom returns what was appended to b.text after its first n bytes.

@@ -1,5 +1,6 @@
 //go:build !poison
 
-package http1
+package reuse
 
-const poisoned = false
+// Poisoned reports that memory is overwritten instead of reused.
+const Poisoned = false

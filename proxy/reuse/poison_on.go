@@ -1,6 +1,6 @@
 //go:build poison
 
-package http1
+package reuse
 
-// poisoned makes the package overwrite buffers instead of reusing them; see bufferPool.
-const poisoned = true
+// Poisoned reports that memory is overwritten instead of reused.
+const Poisoned = true

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // A Request holds the parts of an HTTP request that routing depends on: the request as it
@@ -36,7 +38,7 @@ type Message interface {
 }
 
 // Reset clears the request.
-func (r *Request) Reset() { *r = Request{values: r.values[:0], tree: r.tree} }
+func (r *Request) Reset() { *r = Request{values: reuse.Memory(r.values), tree: r.tree} }
 
 // Param returns a decoded path parameter; "" if no entry was found, or if it has no
 // such parameter.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // Errors of requests that are not sent to any target.
@@ -150,7 +151,7 @@ func (f *forwarding) end() {
 
 // reset makes f the forwarding of no request. It keeps the memory of the writer.
 func (f *forwarding) reset() {
-	*f = forwarding{writer: fieldWriter{buf: http1.RecycleBuffer(f.writer.buf)}}
+	*f = forwarding{writer: fieldWriter{buf: reuse.Memory(f.writer.buf)}}
 }
 
 // relayResponse sends the response to the client.

@@ -34,6 +34,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // ErrConfig reports that a Config is invalid.
@@ -293,7 +294,7 @@ func (b *bufferPool) Get() []byte { return b.pool.Get().(*[bufferSize]byte)[:] }
 
 // Put returns a buffer to the pool.
 func (b *bufferPool) Put(buf []byte) {
-	if buf = http1.RecycleBuffer(buf); buf != nil {
+	if buf = reuse.Memory(buf); buf != nil {
 		b.pool.Put((*[bufferSize]byte)(buf[:bufferSize]))
 	}
 }

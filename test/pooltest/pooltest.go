@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // maxDepth is how deep Fill goes. What lies deeper belongs to something else.
@@ -100,32 +102,60 @@ func (f *filler) fill(v reflect.Value, path string, depth int) {
 }
 
 // Empty fails the test for each field of the value at p that is neither zero nor named in kept
-// by its path, such as "Stream.State". A slice may keep its memory if its length is 0.
+// by its path, such as "Stream.State". A slice may keep its memory if its length is 0. With the build
+// tag poison nothing may lie in that.
 func Empty(t testing.TB, p any, kept ...string) {
 	t.Helper()
-	unused := map[string]bool{}
+	e := &emptiness{TB: t, looks: reuse.Poisoned}
+	e.checkAll(p, kept)
+}
+
+// Cleared is Empty for what overwrites the memory that it keeps in every build, but for bytes.
+func Cleared(t testing.TB, p any, kept ...string) {
+	t.Helper()
+	e := &emptiness{TB: t, looks: true}
+	e.checkAll(p, kept)
+}
+
+// An emptiness finds what is left in a value.
+type emptiness struct {
+	testing.TB
+	looks bool            // into the memory of slices
+	kept  map[string]bool // what may be left, and was not found yet
+}
+
+func (e *emptiness) checkAll(p any, kept []string) {
+	e.Helper()
+	e.kept = map[string]bool{}
 	for _, path := range kept {
-		unused[path] = true
+		e.kept[path] = true
 	}
-	empty(t, reflect.ValueOf(p).Elem(), reflect.TypeOf(p).Elem().Name(), unused)
-	for path := range unused {
-		t.Errorf("%s is not kept; do not name it", path)
+	e.check(reflect.ValueOf(p).Elem(), reflect.TypeOf(p).Elem().Name())
+	for path := range e.kept {
+		e.Errorf("%s is not kept; do not name it", path)
 	}
 }
 
-func empty(t testing.TB, v reflect.Value, path string, kept map[string]bool) {
-	t.Helper()
+func (e *emptiness) check(v reflect.Value, path string) {
+	e.Helper()
 	v = settable(v)
 	switch {
-	case isKept(kept, path), v.IsZero(), v.Kind() == reflect.Slice && v.Len() == 0:
-		return
+	case isKept(e.kept, path), v.IsZero():
+	case v.Kind() == reflect.Slice && v.Len() == 0:
+		if e.looks && v.Type().Elem().Kind() != reflect.Uint8 {
+			for i := range v.Cap() {
+				if one := v.Slice(0, v.Cap()).Index(i); !one.IsZero() {
+					e.Errorf("%s has %v in its memory after the reset", path, one)
+				}
+			}
+		}
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
-			empty(t, v.Field(i), path+"."+v.Type().Field(i).Name, kept)
+			e.check(v.Field(i), path+"."+v.Type().Field(i).Name)
 		}
-		return
+	default:
+		e.Errorf("%s is %v after the reset", path, v)
 	}
-	t.Errorf("%s is %v after the reset", path, v)
 }
 
 // isKept reports whether path is named, and notes that it was.

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 const careless = `
@@ -125,7 +127,7 @@ func TestMatch_CostsNoAllocation(t *testing.T) {
 			if err := g.match(x); err != nil {
 				t.Error(err)
 			}
-		}); n > 0 {
+		}); n > 0 && !reuse.Poisoned {
 			t.Errorf("%s: %v allocations; want none", path, n)
 		}
 	}

@@ -135,8 +135,12 @@ func (m *Memory) take(claims []Claim, p Permit, d *Decision) {
 	defer m.unlock(locked)
 
 	now := m.now()
-	m.findOrAddLocked(claims, refs, now)
-	m.evaluateLocked(claims, refs, now, d)
+	for i := range refs {
+		r, s := &refs[i], &m.shards[refs[i].shard]
+		r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
+		s.expandMirroredLocked(r, &claims[i], now)
+	}
+	t := m.evaluateLocked(claims, refs, now, d)
 	if !d.Allowed || len(claims) == 0 {
 		return
 	}
@@ -146,9 +150,10 @@ func (m *Memory) take(claims []Claim, p Permit, d *Decision) {
 	for i := range claims {
 		s, claim := &m.shards[refs[i].shard], &claims[i]
 		c := s.cells.at(refs[i].index)
-		var t keyState
-		s.loadLocked(c, &t)
-		t.advance(now, claim.Limit) // another claim may count in this cell, under another version of the limit
+		if len(claims) > 1 {
+			s.loadLocked(c, &t)
+			t.advance(now, claim.Limit) // another claim may count in this cell, under another version of the limit
+		}
 		s.takeLocked(c, &t, stamp{now, d.Permit.ID}, claim)
 		t.updateOutcome(&d.Outcomes[i], now, claim)
 		s.saveLocked(c, &t, claim.Limit)
@@ -194,14 +199,19 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	return nil
 }
 
-// evaluateLocked fills d with the outcomes of the claims before anything is taken.
-func (m *Memory) evaluateLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
+// evaluateLocked fills d with the outcomes of the claims before anything is taken. It returns the state of the last key.
+func (m *Memory) evaluateLocked(claims []Claim, refs []cellRef, now int64, d *Decision) (t keyState) {
 	*d = Decision{Allowed: true, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
 	for i := range claims {
-		c, r := &claims[i], &refs[i]
-		o := Outcome{Allowed: true, Remaining: c.Limit.Capacity()}
+		claim, r := &claims[i], &refs[i]
+		o := Outcome{Allowed: true, Remaining: claim.Limit.Capacity()}
 		if r.index != noCell {
-			o = m.shards[r.shard].evaluateLocked(r.index, now, c, earlierCost(claims[:i], refs[:i], *r))
+			s := &m.shards[r.shard]
+			c := s.cells.at(r.index)
+			s.loadLocked(c, &t)
+			t.advance(now, claim.Limit)
+			s.saveLocked(c, &t, claim.Limit)
+			o = t.outcome(now, claim, earlierCost(claims[:i], refs[:i], r))
 		}
 		if !o.Allowed {
 			d.Allowed = false
@@ -209,17 +219,7 @@ func (m *Memory) evaluateLocked(claims []Claim, refs []cellRef, now int64, d *De
 		}
 		d.Outcomes = append(d.Outcomes, o)
 	}
-}
-
-// evaluateLocked returns the outcome of a claim in cell i. before is the cost of the
-// earlier claims of the same decision that are counted in the same cell.
-func (s *shard) evaluateLocked(i uint32, now int64, claim *Claim, before int64) Outcome {
-	var t keyState
-	c := s.cells.at(i)
-	s.loadLocked(c, &t)
-	t.advance(now, claim.Limit)
-	s.saveLocked(c, &t, claim.Limit)
-	return t.outcome(now, claim, before)
+	return t
 }
 
 // outcome returns the outcome of a claim at now. before is the cost of the earlier claims of the same decision that
@@ -243,9 +243,9 @@ func (s *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
 
 // earlierCost returns the sum of the costs of those earlier claims that are counted in
 // the same cell as r: two keys of one limit may share its overflow cell.
-func earlierCost(claims []Claim, refs []cellRef, r cellRef) (cost int64) {
-	for i, other := range refs {
-		if other.shard == r.shard && other.index == r.index {
+func earlierCost(claims []Claim, refs []cellRef, r *cellRef) (cost int64) {
+	for i := range refs {
+		if refs[i].shard == r.shard && refs[i].index == r.index {
 			cost += claims[i].Cost
 		}
 	}

@@ -296,15 +296,6 @@ func (m *Memory) unlock(locked shardSet) {
 	}
 }
 
-// findOrAddLocked finds or adds the cells of refs.
-func (m *Memory) findOrAddLocked(claims []Claim, refs []cellRef, now int64) {
-	for i := range refs {
-		r, s := &refs[i], &m.shards[refs[i].shard]
-		r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
-		s.expandMirroredLocked(r, &claims[i], now)
-	}
-}
-
 // An agingMap is a bounded map that keeps each entry for at least ttl after its last use,
 // unless it is full. It has two generations. When the young generation is full or ttl has
 // passed, it becomes the old one, and the previous old one is dropped as a whole. So

@@ -99,7 +99,7 @@ func (noFields) Values(string) []string { return nil }
 // is reset by one assignment.
 func (x *exchange) reset() {
 	x.generation, x.enteredBy, x.id, x.idGiven, x.began, x.duration = nil, 0, "", false, time.Time{}, 0
-	x.in = inbound{notPlain: reuse.Memory(x.in.notPlain)}
+	x.in, x.in.notPlain = inbound{}, reuse.Memory(x.in.notPlain)
 	x.request.Reset()
 	x.client, x.route, x.list = client{}, nil, nil
 	x.extracted.reset()

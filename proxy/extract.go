@@ -44,10 +44,10 @@ type extraction struct {
 // reset makes e what was extracted of no request, with the memory that it names.
 func (e *extracted) reset() {
 	e.value.Reset()
-	e.extraction = extraction{
-		confusable: reuse.Memory(e.confusable), keys: reuse.Memory(e.keys), memos: e.memos, found: reuse.Memory(e.found),
-		plans: reuse.Memory(e.plans), unknown: reuse.Memory(e.unknown), unlisted: reuse.Memory(e.unlisted),
-	}
+	confusable, keys, memos, found := reuse.Memory(e.confusable), reuse.Memory(e.keys), e.memos, reuse.Memory(e.found)
+	plans, unknown, unlisted := reuse.Memory(e.plans), reuse.Memory(e.unknown), reuse.Memory(e.unlisted)
+	e.extraction = extraction{}
+	e.confusable, e.keys, e.memos, e.found, e.plans, e.unknown, e.unlisted = confusable, keys, memos, found, plans, unknown, unlisted
 }
 
 // memo returns the Memo of the last key.

@@ -178,9 +178,11 @@ func (c *Call) Release() {
 // client; its buffers were recycled before. A composite literal with what is kept would be made on
 // the stack, which grows for it, and copied.
 func (c *Call) reset() {
-	fields, out, trailer, done := c.Response.Fields.emptied(), c.out, c.body.trailer.emptied(), c.upload.done
+	fields, out, trailer, done := c.Response.Fields, c.out, c.body.trailer, c.upload.done
 	*c = Call{}
 	c.Response.Fields, c.out, c.body.trailer, c.upload.done = fields, out, trailer, done
+	c.Response.Fields.Reset()
+	c.body.trailer.Reset()
 }
 
 // releaseConn puts the connection into the pool or closes it.

@@ -58,10 +58,11 @@ const (
 // reset makes e the exchange of no request. It names all that is kept for the next one, which is of
 // another client if the connection, the input and the output are taken away.
 func (e *Exchange) reset() {
-	fields, state, conn, in, out := e.Request.Fields.emptied(), e.State, e.conn, e.in, e.out
-	trailer, call := e.body.trailer.emptied(), e.call
+	fields, state, conn, in, out, trailer, call := e.Request.Fields, e.State, e.conn, e.in, e.out, e.body.trailer, e.call
 	*e = Exchange{} // not a literal with these: see Call.reset
 	e.Request.Fields, e.State, e.conn, e.in, e.out, e.body.trailer, e.call = fields, state, conn, in, out, trailer, call
+	e.Request.Fields.Reset()
+	e.body.trailer.Reset()
 }
 
 // Body returns the body of the request, or nil if there is none. Reading it sends 100

@@ -202,12 +202,6 @@ func (f *Fields) allEqual(n Name, value string) bool {
 	return true
 }
 
-// emptied returns fields without lines that reuse the memory of f, which must not be used
-// any more.
-func (f *Fields) emptied() Fields {
-	return Fields{added: reuse.Memory(f.added), lines: reuse.Memory(f.lines), scratch: reuse.Memory(f.scratch)}
-}
-
 // equalFold compares names of equal length, ignoring ASCII case.
 func equalFold(a []byte, b string) bool {
 	for i := range a {
@@ -265,7 +259,11 @@ func (f *Fields) Del(name string) { f.Drop(name) }
 
 // Reset removes all lines and keeps their memory. Strings that were looked up before
 // are no longer valid.
-func (f *Fields) Reset() { *f = f.emptied() }
+func (f *Fields) Reset() {
+	added, lines, scratch := reuse.Memory(f.added), reuse.Memory(f.lines), reuse.Memory(f.scratch)
+	*f = Fields{} // in place: what was written by words and is copied by blocks waits for both
+	f.added, f.lines, f.scratch = added, lines, scratch
+}
 
 // Grow allocates space for more lines with a total of so many bytes.
 func (f *Fields) Grow(lines, bytes int) {
@@ -325,8 +323,8 @@ func (f *Fields) AddHTTP2(name, value string) error {
 // Emptied returns fields without lines that reuse the memory of f, if f was filled by
 // AddHTTP2: at most max bytes of it. f must not be used any more.
 func (f *Fields) Emptied(max int) Fields {
-	empty := f.emptied()
-	if buf := reuse.Memory(f.buf); cap(buf) <= max {
+	empty, buf := *f, reuse.Memory(f.buf)
+	if empty.Reset(); cap(buf) <= max {
 		empty.buf = buf
 	}
 	return empty

@@ -127,7 +127,10 @@ func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 }
 
 // Reset prepares r for another head.
-func (r *Request) Reset() { *r = Request{Fields: r.Fields.emptied()} }
+func (r *Request) Reset() {
+	*r = Request{Fields: r.Fields}
+	r.Fields.Reset()
+}
 
 // startLine parses the request line and returns its length, or 0 if it is incomplete.
 func (r *Request) startLine(b []byte, l *Limits) (int, error) {

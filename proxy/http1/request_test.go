@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 const host = "|Host: a||"
@@ -213,7 +215,7 @@ func TestRequest_ParsingAllocatesNothing(t *testing.T) {
 		_, _, _, _ = r.Method(), r.Path(), r.Host(), r.Expects()
 		r.Fields.StripHopByHop()
 	})
-	if allocs != 0 {
+	if allocs != 0 && !reuse.Poisoned {
 		t.Errorf("got %v allocations; want none", allocs)
 	}
 }

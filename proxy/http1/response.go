@@ -70,7 +70,10 @@ func (r *Response) keepAliveTimeout() time.Duration {
 }
 
 // Reset prepares r for another head.
-func (r *Response) Reset() { *r = Response{Fields: r.Fields.emptied()} }
+func (r *Response) Reset() {
+	*r = Response{Fields: r.Fields}
+	r.Fields.Reset()
+}
 
 // startLine parses the status line and returns its length, or 0 if it is incomplete. An
 // empty line may precede it. The space before an empty reason phrase may be missing. Some

@@ -96,8 +96,11 @@ func merge(both, o *limiter.Outcome) {
 // outcomes of the limit say together: allowed and unknown if there are none.
 func (s ClaimSet) DecidedAt(from int, outcomes []limiter.Outcome) (of *Limit, to int, all limiter.Outcome) {
 	of, to = s.limitAt(from)
-	all = limiter.Outcome{Allowed: true, Unknown: true, Remaining: limiter.MaxCount}
-	for i := from; i < min(to, len(outcomes)); i++ {
+	if from >= len(outcomes) {
+		return of, to, limiter.Outcome{Allowed: true, Unknown: true}
+	}
+	all = outcomes[from]
+	for i := from + 1; i < min(to, len(outcomes)); i++ {
 		merge(&all, &outcomes[i])
 	}
 	return of, to, all

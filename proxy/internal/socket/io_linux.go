@@ -12,28 +12,17 @@ import (
 // the call itself. On a busy machine it costs much more: if the kernel preempts the
 // process during a call that the scheduler knows about, the runtime starts another
 // thread. The race detector derives happens-before relations from the calls that it
-// knows about, so that race builds use those. A call that was interrupted by a signal is
-// repeated. n is not negative. The result is an Errno, which is 0 if there was no error,
-// because comparing values of type error costs a call each.
+// knows about, so that race builds use those. n is meant only without an error. The error is an
+// Errno, which is 0 if there was none, because comparing values of type error costs a call each.
+// Both are inlined: each return after a call of the kernel is mispredicted.
 func read(fd int, p []byte) (n int, err syscall.Errno) {
-	return raw(syscall.SYS_RECVFROM, fd, p, 0)
+	got, _, err := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
+	return int(got), err
 }
 
 // write is send(2), in the same way as read. A closed connection is an error, not
 // a SIGPIPE.
 func write(fd int, p []byte) (n int, err syscall.Errno) {
-	return raw(syscall.SYS_SENDTO, fd, p, syscall.MSG_NOSIGNAL)
-}
-
-func raw(call uintptr, fd int, p []byte, flags uintptr) (int, syscall.Errno) {
-	for {
-		n, _, err := syscall.RawSyscall6(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
-		switch err {
-		case 0:
-			return int(n), 0
-		case syscall.EINTR:
-			continue
-		}
-		return 0, err
-	}
+	sent, _, err := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), syscall.MSG_NOSIGNAL, 0, 0)
+	return int(sent), err
 }

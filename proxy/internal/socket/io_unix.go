@@ -8,13 +8,9 @@ func read(fd int, p []byte) (int, syscall.Errno)  { return raw(syscall.Read, fd,
 func write(fd int, p []byte) (int, syscall.Errno) { return raw(syscall.Write, fd, p) }
 
 func raw(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, syscall.Errno) {
-	for {
-		n, err := call(fd, p)
-		if err == nil {
-			return n, 0
-		}
-		if errno := err.(syscall.Errno); errno != syscall.EINTR { //nolint:errorlint // it is never wrapped
-			return 0, errno
-		}
+	n, err := call(fd, p)
+	if err != nil {
+		return 0, err.(syscall.Errno) //nolint:errorlint // it is never wrapped
 	}
+	return n, 0
 }

@@ -47,29 +47,33 @@ func peekPeer(fd int) State {
 
 // readNow reads what the socket nc has received.
 func readNow(nc net.Conn, fd uintptr, p []byte) (int, error) {
-	n, err := read(int(fd), p)
-	switch {
-	case err == syscall.EAGAIN:
-		return 0, ErrWouldBlock
-	case err != 0:
-		return 0, netError(nc, "read", err)
-	case n == 0 && len(p) > 0:
-		return 0, io.EOF
+	for {
+		switch n, err := read(int(fd), p); {
+		case err == syscall.EINTR: // by a signal
+		case err == syscall.EAGAIN:
+			return 0, ErrWouldBlock
+		case err != 0:
+			return 0, netError(nc, "read", err)
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
 	}
-	return n, nil
 }
 
 // writeNow writes as much of p as the socket nc accepts.
 func writeNow(nc net.Conn, fd uintptr, p []byte) (n int, err error) {
 	for n < len(p) {
-		more, errno := write(int(fd), p[n:])
-		switch {
+		switch more, errno := write(int(fd), p[n:]); {
+		case errno == syscall.EINTR: // by a signal
 		case errno == syscall.EAGAIN:
 			return n, ErrWouldBlock
 		case errno != 0:
 			return n, netError(nc, "write", errno)
+		default:
+			n += more
 		}
-		n += more
 	}
 	return n, nil
 }

@@ -151,8 +151,6 @@ func (c *call) add(g *generation, x *exchange) error {
 		}
 	}
 	all.ShadowErrors = append(all.ShadowErrors, x.ShadowErrors...)
-	all.route.HasLocalLimit = all.route.HasLocalLimit || x.route.HasLocalLimit
-	all.route.CanFallBack = all.route.HasLocalLimit && !all.Claims.Denies()
 	return nil
 }
 

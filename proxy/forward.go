@@ -168,7 +168,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		h.Del(name)
 	}
 	x.route.rewrite.response(h)
-	if x.outcome.refund || x.route.SettlesHead {
+	if x.outcome.refund || x.route.SettlesHead() {
 		x.settleHead(status)
 	}
 	if len(x.Claims) > 0 {

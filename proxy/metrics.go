@@ -16,9 +16,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// notAsked is the result of a limit that was not evaluated, in decisions that are shown.
-const notAsked = "not_asked"
-
 // proxyMetrics are the metrics of one proxy. Label values are names from the configuration and small
 // fixed sets of words, never data sent by clients.
 type proxyMetrics struct {

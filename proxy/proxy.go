@@ -228,7 +228,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange) error {
 // decidesAtOnce reports whether decide never waits, and takes little time, for a request of
 // this route.
 func (p *Proxy) decidesAtOnce(r *route) bool {
-	return p.admitter.Timeout == 0 && r.onlyLimits() && !r.Waits && !r.readsLate
+	return p.admitter.Timeout == 0 && r.onlyLimits() && r.MaxWait == 0 && !r.readsLate
 }
 
 // resolveRoute determines the client and the route of the request.

@@ -96,7 +96,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 	}
 	switch {
 	case x.IsRepeat:
-	case x.route.Waits && r.startWaiting(v):
+	case x.route.MaxWait > 0 && r.startWaiting(v):
 		return
 	case q.CachedRefusal != "" && r.refusesAgain(x, q.CachedRefusal):
 		v.err = r.proxy.admitter.Refuse(context.Background(), &x.Admission, r.proxy.admitter.Store)

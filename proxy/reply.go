@@ -41,7 +41,7 @@ func (x *exchange) reply(d downstream) {
 		answer = answer.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 	}
 	x.outcome.result.Status = answer.Status
-	if x.route.SettlesHead {
+	if x.route.SettlesHead() {
 		x.settleHead(answer.Status)
 	}
 	d.respond(answer)

@@ -37,11 +37,10 @@ func boundedLimits() (all []*limiter.Limit) {
 // A bounded is one key at its bounds.
 type bounded struct {
 	*testStore
-	limit    *limiter.Limit
-	key      limiter.Key
-	subjects int
-	permits  []limiter.Permit // of the latest requests
-	values   []limiter.Key
+	limit   *limiter.Limit
+	key     limiter.Key
+	permits []limiter.Permit // of the latest requests
+	values  []limiter.Key
 }
 
 func (b *bounded) claim(value limiter.Key) []limiter.Claim {

@@ -236,7 +236,7 @@ func TestAgree_RedisRefusesWrites(t *testing.T) {
 	for code, refuse := range map[string]func(c redis.UniversalClient) error{
 		"OOM": func(c redis.UniversalClient) error { return c.ConfigSet(t.Context(), "maxmemory", "1").Err() },
 		"READONLY": func(c redis.UniversalClient) error {
-			return c.(*redis.Client).SlaveOf(t.Context(), "127.0.0.1", "1").Err()
+			return c.(*redis.Client).ReplicaOf(t.Context(), "127.0.0.1", "1").Err()
 		},
 	} {
 		t.Run(code, func(t *testing.T) {

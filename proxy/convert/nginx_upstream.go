@@ -19,9 +19,9 @@ type nginxDestination struct {
 
 // destination returns where the requests of a location go.
 func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
-	for _, d := range slices.Concat(find(l.context.rewrites, "return"), find(l.block, "return")) {
-		if fields := nginxAnswer(d, l.context.hosts[0]); fields != nil {
-			use(d)
+	if answers := slices.Concat(find(l.context.rewrites, "return"), find(l.block, "return")); len(answers) > 0 {
+		if fields := nginxAnswer(answers[0], l.context.hosts[0]); fields != nil {
+			use(answers[0])
 			return nginxDestination{fields: fields, isReturn: true}
 		}
 		return c.stays(l)

@@ -170,7 +170,7 @@ func (a *Admitter) withTimeoutForAll(client context.Context, q *Admission) (cont
 	if !q.Due.IsZero() && a.Timeout > 0 {
 		return context.WithDeadline(context.Background(), q.Due) // a store needs none of the client's values
 	}
-	if a.Timeout > 0 && !q.Route.Waits && len(q.FirstUse)+len(q.Shadows) == 0 && !q.hasPenalty() {
+	if a.Timeout > 0 && q.Route.MaxWait == 0 && len(q.FirstUse)+len(q.Shadows) == 0 && !q.hasPenalty() {
 		return context.Background(), func() {}
 	}
 	return a.WithTimeout(client)
@@ -206,7 +206,7 @@ func (a *Admitter) takeAll(ctx, client context.Context, q *Admission, by decider
 	switch {
 	case by == decideByBoth:
 		take = a.Fallback.takeWithinShare(q, take)
-	case q.Route.Waits && q.Due.IsZero():
+	case q.Route.MaxWait > 0 && q.Due.IsZero():
 		take = a.waitInQueue(client, q)
 	}
 	return a.TakeBy(ctx, q, take, a.take)

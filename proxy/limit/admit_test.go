@@ -18,10 +18,10 @@ import (
 // held makes an admitter and an admission that asks for one of one permit.
 func held(store limiter.AdminStore) (*Admitter, *Admission) {
 	a := &Admitter{Store: store, Fallback: NewFallback(store, func() int { return 1 }), metrics: newTestMetrics()}
-	l := &Limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
+	l := &Limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce, Algorithm: limiter.Concurrent}}
 	w := &Window{Of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	w.Owner = w
-	q := &Admission{Route: &Route{Route: &config.Route{Name: "a"}, Windows: []*Window{w}, settles: true}}
+	q := &Admission{Route: &Route{Route: &config.Route{Name: "a"}, Active: []*Limit{l}, Windows: []*Window{w}}}
 	q.Claims.Add([]*Window{w}, &limiter.Claim{Key: limiter.KeyOf("k"), Cost: 1})
 	return a, q
 }
@@ -163,7 +163,9 @@ func (s *settledStore) settle() { s.settled = true }
 // go by the store alone already.
 func TestFallback_TheEndOfSettlingIsNoAbsence(t *testing.T) {
 	s := NewFallback(&settledStore{}, func() int { return 1 })
-	if got := s.decider(&Admission{Route: &Route{CanFallBack: true}}); got == decideByShare {
+	_, q := held(nil)
+	q.Claims.Window(0).Of.OnStoreFailure = config.Local
+	if got := s.decider(q); got == decideByShare {
 		t.Error("the share decides alone")
 	}
 }

@@ -91,7 +91,7 @@ const (
 // granted by other nodes may not have been reported yet, so that no node may exceed its share; and
 // as soon as one node uses only the shared store, the others must use it as well.
 func (f *Fallback) decider(q *Admission) decider {
-	if f.Store == nil || !q.Route.CanFallBack {
+	if f.Store == nil || !q.Claims.AnyLimit((*Limit).IsLocal) || q.Claims.Denies() {
 		return DecideByStore
 	}
 	settling := f.Store.Settling() // first: when settling ends, the store is available already
@@ -110,7 +110,7 @@ func (f *Fallback) takeWithinShare(q *Admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
 		for i, c := range q.Claims {
-			if q.Claims.Window(i).Of.OnStoreFailure == config.Local {
+			if q.Claims.Window(i).Of.IsLocal() {
 				own = append(own, c)
 			}
 		}
@@ -133,7 +133,7 @@ func (f *Fallback) takeWithinShare(q *Admission, take taker) taker {
 
 // record records a decision of the shared store in the local store, if that may have to decide later.
 func (f *Fallback) record(q *Admission) {
-	if f.Store != nil && q.Route.HasLocalLimit {
+	if f.Store != nil && q.Claims.AnyLimit((*Limit).IsLocal) {
 		f.Local.Mirror(q.Claims, &q.Decision, f.Nodes())
 	}
 }

@@ -43,11 +43,7 @@ type Route struct {
 	PermitReturns  []PermitReturn  // permits of other routes that responses of this route return
 	TokenFields    []string        // fields with tokens of challenges, which are not forwarded
 	Repeats        *idempotency    // nil if repeats are counted
-	Waits          bool            // some limit lets requests wait for a permit
-	SettlesHead    bool            // the head of a response may refund or return permits, or reset cooldowns
-	settles        bool            // some limit may refund permits of a request that was forwarded, whatever RefundOn says
-	HasLocalLimit  bool            // some limit uses this node's share while the store is unreachable
-	CanFallBack    bool            // local, and no limit has on_store_failure: deny
+	MaxWait        time.Duration   // the longest that a limit lets a request wait for a permit
 }
 
 // NewRoute compiles what a route has of limits.
@@ -58,8 +54,18 @@ func NewRoute(from *config.Route, a Alerts) Route {
 			r.addLimit(l, a)
 		}
 	}
-	r.CanFallBack = r.HasLocalLimit && !slices.ContainsFunc(r.Active, func(l *Limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
 	return r
+}
+
+// SettlesHead reports whether the head of a response may refund or return permits, or reset cooldowns.
+func (r *Route) SettlesHead() bool {
+	return len(r.CooldownResets)+len(r.PermitReturns) > 0 || len(r.Active) > 0 && !r.RefundOn.Status.Empty() ||
+		slices.ContainsFunc(r.Active, func(l *Limit) bool { return l.Count != nil })
+}
+
+// settles reports whether permits of a request that was forwarded may be refunded, whatever RefundOn says.
+func (r *Route) settles() bool {
+	return slices.ContainsFunc(r.Active, func(l *Limit) bool { return l.Count != nil || l.Algorithm.HasLeases() })
 }
 
 // A Limit is the compiled form of one entry under limits of a route.
@@ -189,10 +195,9 @@ func (l *Limit) refusal() decisionResult {
 func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	l := &Limit{Limit: from, HasKeyName: strings.Contains(from.RedissonName, "{key}")}
 	r.Active = append(r.Active, l)
-	r.Waits = r.Waits || l.Wait > 0 && l.Mode == config.Enforce
-	r.HasLocalLimit = r.HasLocalLimit || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
-	r.settles = r.settles || l.Algorithm.HasLeases() || l.Count != nil
-	r.SettlesHead = r.SettlesHead || l.Count != nil || !r.RefundOn.Status.Empty()
+	if l.Enforces() {
+		r.MaxWait = max(r.MaxWait, l.Wait)
+	}
 	l.RefusalLimit, l.ShadowNotes = refusalLimit(from), shadowNotes(from)
 	l.Sends = newSends(from, l.ShadowNotes)
 	adder := windowAdder{route: r, limit: l, alerts: alerts}

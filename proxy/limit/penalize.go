@@ -53,7 +53,7 @@ func (a *Admitter) countRefusal(ctx context.Context, q *Admission, by limiter.Ad
 		q.Decision.Wait = max(q.Decision.Wait, o.Wait)
 	}
 	err := by.Reset(ctx, count)
-	if _, isFallback := by.(reporting); a.Announcer != nil && !isFallback && of.OnStoreFailure == config.Local {
+	if _, isFallback := by.(reporting); a.Announcer != nil && !isFallback && of.IsLocal() {
 		a.spreadBan(ctx, banned, of.Penalty.Ban)
 	}
 	return err
@@ -85,7 +85,6 @@ func addCooldownResets(limits []*Limit, made map[string]*Route) {
 			continue
 		}
 		by := made[l.Reset.Route]
-		by.SettlesHead = true
 		by.CooldownResets = append(by.CooldownResets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, window: l.Windows[0]})
 	}
 }

@@ -42,7 +42,6 @@ func addPermitReturns(limits []*Limit, made map[string]*Route) {
 			}
 		}
 		by := made[l.Return.Route]
-		by.SettlesHead = true
 		by.PermitReturns = append(by.PermitReturns, p)
 	}
 }

@@ -91,7 +91,7 @@ func (s Seal) Pack(b Bundle) []byte {
 	if s.current == nil {
 		return packed.Bytes()
 	}
-	return s.current.Seal([]byte(sealedHead), nil, packed.Bytes(), []byte(b.Hash()))
+	return append([]byte(sealedHead), s.current.Seal(nil, nil, packed.Bytes(), []byte(b.Hash()))...)
 }
 
 // Open reads what Pack has made of a Bundle with that version. The error wraps ErrSecret or ErrInvalid.

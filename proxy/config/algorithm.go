@@ -21,7 +21,7 @@ const many = 100
 // mode returns the mode of a limit: its own, that of its route, or the default; shadow and
 // off of the route take precedence.
 func (l *limits) mode(f *limitForm) Mode {
-	own := cmp.Or(f.Mode, l.route.Mode, l.defaults.Mode)
+	own := cmp.Or(f.Mode, l.route.Mode, l.main.Defaults.Mode)
 	if f.Mode == "" && own == Enforce && l.Given(&f.Conversion) {
 		own = Shadow // until its figures have been seen
 	}
@@ -49,7 +49,7 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 // warnExpensive warns of a limit with many permits in Redis for which another algorithm has
 // the same guarantees at a lower cost.
 func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
-	if !limit.Algorithm.IsRedisson() || l.store != StoreRedis || l.Given(&f.RedissonName) || l.Given(&f.Conversion) {
+	if !limit.Algorithm.IsRedisson() || l.main.Store != StoreRedis || l.Given(&f.RedissonName) || l.Given(&f.Conversion) {
 		return
 	}
 	i := slices.IndexFunc(limit.Rates, func(r limiter.Rate) bool { return r.Count > many })

@@ -102,15 +102,15 @@ func (l *Listen) onlyDecides() bool {
 // decidable checks that a proxy that asks about the requests of a route sends what the route reads, and
 // does what the route asks for.
 func (r *routes) decidable(f *routeForm, made *Route) {
-	if r.served.onlyDecides() || made.Match.Domain != "" {
+	if r.main.Listen.onlyDecides() || made.Match.Domain != "" {
 		r.withoutForwarding(f, made)
 	}
-	d := r.served.Decide
+	d := r.main.Listen.Decide
 	if !d.listens() || d.Dialect == "" || d.Dialect.SendsBody() || !r.Valid(&d.Dialect) {
 		return
 	}
 	report := r.Warn // such a request can be forwarded
-	if r.served.onlyDecides() {
+	if r.main.Listen.onlyDecides() {
 		report = r.Wrong
 	}
 	for _, l := range made.Limits {
@@ -233,7 +233,7 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 		return
 	}
 	r.combine(f, descriptorRules())
-	if r.served.Decide == nil {
+	if r.main.Listen.Decide == nil {
 		r.Warn(f, "nobody asks about descriptors: there is no listen.decide.grpc", `write listen: {decide: {grpc: "127.0.0.1:8081"}}`)
 	}
 }

@@ -35,7 +35,7 @@ func (l *loader) ineffective(f *file) {
 		}
 	}
 	if l.Given(&f.Defaults.OnStoreFailure) {
-		l.warnNoStore(&f.Defaults.OnStoreFailure, f.Store)
+		l.warnNoStore(&f.Defaults.OnStoreFailure)
 	}
 }
 
@@ -80,7 +80,7 @@ func (u *upstreams) warnItself(pointer any, to *url.URL) {
 	if target.port == "" {
 		target.port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
 	}
-	for _, own := range []struct{ name, addr string }{{"listen.http", u.served.HTTP}, {"listen.https", u.served.HTTPS}} {
+	for _, own := range []struct{ name, addr string }{{"listen.http", u.main.Listen.HTTP}, {"listen.https", u.main.Listen.HTTPS}} {
 		at := parseAddress(listenAddress(own.addr))
 		if at.port != "" && at.port == target.port && (at.host == target.host || target.loopback() && at.meets(target)) {
 			u.Warn(pointer, "this is Weir itself, its "+own.name+": every request would come back and end with 508", "write the address of the server behind Weir")
@@ -126,8 +126,8 @@ func (l *Limit) windowsIn(window time.Duration, of limiter.Rate) int64 {
 }
 
 // warnNoStore warns of a policy for an outage of the store, at pointer, without a store that could have one.
-func (l *loader) warnNoStore(pointer *OnStoreFailure, store Store) {
-	if *pointer == Deny && store == StoreMemory {
+func (l *loader) warnNoStore(pointer *OnStoreFailure) {
+	if *pointer == Deny && l.main.Store == StoreMemory {
 		l.Warn(pointer, "nothing is ever denied by it: with store: memory there is no store that could fail", "write store: redis, or leave it out")
 	}
 }

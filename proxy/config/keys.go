@@ -18,9 +18,8 @@ const maxParts = 16
 // keys compiles keys, each named one once.
 type keys struct {
 	*loader
-	section *map[string]*keyForm
-	done    map[string]*key.Spec // nil for one with a problem
-	parts   map[*key.Spec]int    // maximum number of texts of each
+	done  map[string]*key.Spec // nil for one with a problem
+	parts map[*key.Spec]int    // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
 	tokens *key.Tokens
 	open   []string        // names being compiled
@@ -29,14 +28,14 @@ type keys struct {
 	warned []*key.Spec     // possible phone numbers without normalization
 }
 
-func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys {
-	return &keys{loader: r, tokens: tokens, section: section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
+func newKeys(l *loader, tokens *key.Tokens) *keys {
+	return &keys{loader: l, tokens: tokens, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
 }
 
 // all compiles the named keys.
 func (k *keys) all() map[string]*key.Spec {
-	for _, name := range form.SortedKeys(*k.section) {
-		f := (*k.section)[name]
+	for _, name := range form.SortedKeys(k.main.Keys) {
+		f := k.main.Keys[name]
 		if k.checkName(f, name, "a key") && (name == key.ClientIP.String() || name == key.Global.String()) {
 			k.WrongName(f, name+" is a reserved name", "give the key another name")
 		}
@@ -55,7 +54,7 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 		k.Wrong(pointer, "the key depends on itself: "+circle, "take one of them out")
 		return nil
 	}
-	f := (*k.section)[name]
+	f := k.main.Keys[name]
 	if f.Text != "" { // phone: header:X-Phone
 		f.From, f.Text = f.Text, ""
 		if text, ok := k.Written()[&f.Text]; ok {
@@ -86,7 +85,7 @@ func (k *keys) refer(text *string) *key.Spec {
 	if *text == "" {
 		return nil // already reported
 	}
-	if _, ok := (*k.section)[*text]; ok {
+	if _, ok := k.main.Keys[*text]; ok {
 		k.used[*text] = true
 		return k.named(*text, text)
 	}
@@ -103,7 +102,7 @@ func (k *keys) refer(text *string) *key.Spec {
 
 // longName returns the name or origin that text is short for, unless a key has that name.
 func (k *keys) longName(text string) string {
-	if _, named := (*k.section)[text]; named {
+	if _, named := k.main.Keys[text]; named {
 		return text
 	}
 	return key.LongName(text)
@@ -116,9 +115,9 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
-	names := append(form.SortedKeys(*k.section), key.ClientIP.String(), key.Global.String())
+	names := append(form.SortedKeys(k.main.Keys), key.ClientIP.String(), key.Global.String())
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(k.open, name) }) // a key is not made of itself
-	if k.Lacks(k.section, *text) {
+	if k.Lacks(&k.main.Keys, *text) {
 		k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
 	}
 	return from, false
@@ -131,7 +130,7 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 		return from, true
 	}
 	what, instead, _ := strings.Cut(err.Error(), "; ")
-	if _, ok := (*k.section)[*text]; ok {
+	if _, ok := k.main.Keys[*text]; ok {
 		instead = "write the name without from: to use that key, or where its text comes from"
 	}
 	k.Wrong(text, what, instead)
@@ -344,9 +343,9 @@ func (l *loader) newKeys(text *string) limiter.Rate {
 
 // newKeysOf compiles new_keys of a route, and its mode.
 func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
-	mode := cmp.Or(f.Mode, r.defaults.Mode)
+	mode := cmp.Or(f.Mode, r.main.Defaults.Mode)
 	if !r.Given(&f.NewKeys) {
-		return r.defaultNewKeys, mode
+		return r.made.Defaults.NewKeys, mode
 	}
 	clientChosen := slices.ContainsFunc(limits, func(l *Limit) bool {
 		for read := range l.Reads() {

@@ -44,7 +44,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			made = append(made, limit)
 		}
 	}
-	defaults := l.defaults.Limits
+	defaults := l.main.Defaults.Limits
 	named := map[string]bool{}
 	l.name(forms)
 	for _, f := range forms {
@@ -75,9 +75,9 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.read = nil
 	l.combine(f, limitRules())
 	l.ownAlgorithm(f)
-	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
+	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.main.Defaults.OnStoreFailure)
 	if f.Expose == nil {
-		expose := l.defaults.Expose && !l.Given(&f.Budget) // nobody's money is shown without being asked for
+		expose := l.main.Defaults.Expose && !l.Given(&f.Budget) // nobody's money is shown without being asked for
 		f.Expose = &expose
 	}
 	limit := &Limit{
@@ -107,7 +107,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.warnRedundant(limit)
 	l.warnBans(f, limit)
 	if l.Given(&f.OnStoreFailure) {
-		l.warnNoStore(&f.OnStoreFailure, l.store)
+		l.warnNoStore(&f.OnStoreFailure)
 	}
 	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
 		f.Algorithm = "" // another field says it
@@ -212,7 +212,7 @@ func (l *limits) name(forms []*limitForm) {
 
 // notCommon checks that a limit of the route is not called as a common one is.
 func (l *limits) notCommon(pointer any, name string) {
-	if other := l.common.forms[name]; other != nil {
+	if other := l.main.Limits[name]; other != nil {
 		l.Wrong(pointer, "is called "+name+", as the limit at "+l.NameAt(other).String()+" is", "give one of them another name, or write "+name+" alone for the count that other routes have too")
 	}
 }
@@ -270,7 +270,7 @@ func (l *limits) scope(f *limitForm) limiter.Scope {
 	scope, _ := limiter.ParseScope(f.Scope) // one of the enum, or already reported
 	switch {
 	case scope == limiter.Overall:
-	case l.store != StoreRedis:
+	case l.main.Store != StoreRedis:
 		l.Warn(&f.Scope, "with store: memory each node counts for itself anyway", "leave it out")
 	default:
 		l.Warn(&f.Scope, "each node allows the full rate, so N nodes allow N times the rate", "write overall, which limits all nodes together")

@@ -47,19 +47,15 @@ type List struct {
 // lists compiles lists, each once.
 type lists struct {
 	*loader
-	keys     *keys
-	literals literals
-	section  *map[string]*listForm
-	forms    map[string]*listForm
-	byName   map[string]*List // nil for one with a problem
-	used     map[string]bool
+	keys   *keys
+	byName map[string]*List // nil for one with a problem
+	used   map[string]bool
 }
 
-func newLists(r *loader, k *keys, literals literals, section *map[string]*listForm) *lists {
-	forms := *section
-	l := &lists{loader: r, keys: k, literals: literals, section: section, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
-	for _, name := range form.SortedKeys(forms) {
-		l.byName[name] = l.make(name, forms[name])
+func newLists(r *loader, k *keys) *lists {
+	l := &lists{loader: r, keys: k, byName: map[string]*List{}, used: map[string]bool{}}
+	for _, name := range form.SortedKeys(l.main.Lists) {
+		l.byName[name] = l.make(name, l.main.Lists[name])
 	}
 	return l
 }
@@ -73,7 +69,7 @@ func (l *lists) make(name string, f *listForm) *List {
 		return nil // already reported
 	}
 	spec := l.keys.use(f.Key)
-	if !l.literals.oneText(f.Key, spec) {
+	if !l.oneText(f.Key, spec) {
 		return nil
 	}
 	if f.Match == prefixes && !spec.HasPrefixes() {
@@ -201,9 +197,9 @@ func (r *routes) listsOf(f *routeForm, p pattern) []*List {
 			made = append(made, found)
 		}
 	}
-	defaults := r.defaults.Lists
+	defaults := r.main.Defaults.Lists
 	for i, name := range f.Lists {
-		if name == noDefaults && r.lists.forms[name] == nil {
+		if name == noDefaults && r.main.Lists[name] == nil {
 			defaults = nil
 			continue
 		}
@@ -224,7 +220,7 @@ func (l *lists) refer(names list, i int) *List {
 	switch {
 	case name == "":
 		return nil // already reported
-	case !ok && l.Lacks(l.section, name):
+	case !ok && l.Lacks(&l.main.Lists, name):
 		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.byName)), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
 	case slices.Index(names, name) < i:
 		l.Wrong(&names[i], name+" is given twice", "write it once")

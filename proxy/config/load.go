@@ -82,6 +82,8 @@ type loader struct {
 	values  []Value
 	own     map[string]bool // files named by the configuration of this machine
 
+	main    *file     // what is compiled, with all that it includes
+	made    *Config   // what is compiled of it so far
 	decoded int       // number of problems of decoding
 	remarks []Problem // about what does no harm
 
@@ -274,7 +276,7 @@ func (r *routes) errorsOf(f *routeForm) map[int]ErrorText {
 		return nil
 	}
 	all := map[int]ErrorText{}
-	maps.Copy(all, r.errorTexts)
+	maps.Copy(all, r.made.Errors)
 	maps.Copy(all, r.errors(f.Errors))
 	return all
 }

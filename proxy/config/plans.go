@@ -85,7 +85,7 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 	case !httpguts.ValidTrailerHeader(from.Name):
 		l.Wrong(text, from.Name+" has a meaning in HTTP", "write another header, for example header:X-Plan")
 		return nil
-	case !l.trusts:
+	case len(l.main.ClientIP.TrustedProxies) == 0:
 		l.Wrong(text, chosenPlan+": there are no trusted proxies", "write their networks under client_ip.trusted_proxies; from others the header is removed; or write jwt:CLAIM or {list: FILE}")
 		return nil
 	}
@@ -98,7 +98,7 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 
 // planList reads the list of plans of a limit, once for all limits on the same key.
 func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
-	if !l.literals.oneText(&f.Plan.List, limit.Key) {
+	if !l.oneText(&f.Plan.List, limit.Key) {
 		return nil
 	}
 	read := planList{limit.Key, f.Plan.List, filepath.Dir(l.Location(&f.Plan.List).File), nil}
@@ -148,7 +148,7 @@ func (l *loader) attachPlans(limits ...*limitForm) {
 
 // overrides compiles the rates for some values of the key.
 func (l *limits) overrides(f *limitForm, limit *Limit) {
-	if len(f.Overrides) == 0 || !l.literals.oneText(&f.Overrides, limit.Key) {
+	if len(f.Overrides) == 0 || !l.oneText(&f.Overrides, limit.Key) {
 		return
 	}
 	limit.Overrides = map[limiter.Key][]limiter.Rate{}
@@ -157,7 +157,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 		texts := f.Overrides[value]
 		l.values = append(l.values, Value{limit: f, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
 		own := l.override(texts, limit)
-		k, ok := l.literals.key(texts, limit.Key, value)
+		k, ok := l.literal(texts, limit.Key, value)
 		if !ok {
 			continue
 		}

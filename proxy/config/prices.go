@@ -103,7 +103,7 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 		if !l.Given(&f.Price) {
 			l.Wrong(f, "a budget has no price", "write price: with the name of a list under prices")
 		}
-	case limit.Prices == nil && l.Lacks(l.priceSection, f.Price):
+	case limit.Prices == nil && l.Lacks(&l.main.Prices, f.Price):
 		l.Wrong(&f.Price, "there are no prices "+form.Quote(f.Price), cmp.Or(form.Near(f.Price, form.SortedKeys(l.routes.prices)), "write prices: {"+f.Price+": {file: prices.csv, key: KEY, unit: EUR}} at the top"))
 	}
 	if limit.Prices == nil || limit.Prices.Table == nil || limit.Prices.Key == nil {
@@ -127,7 +127,7 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 
 // warnBudget warns of what a budget does not promise.
 func (l *limits) warnBudget(f *limitForm, limit *Limit) {
-	if limit.OnStoreFailure != Deny && l.store == StoreRedis {
+	if limit.OnStoreFailure != Deny && l.main.Store == StoreRedis {
 		l.Warn(l.given(f, &f.OnStoreFailure), "with on_store_failure: "+string(limit.OnStoreFailure)+" more than the budget may be spent while Redis is unreachable", "write on_store_failure: deny")
 	}
 	dearest := limit.Prices.Table.Dearest()

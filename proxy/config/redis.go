@@ -108,10 +108,10 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 		wrong("the key is global: it has no text", "leave {key} out")
 	case !global && !keyed:
 		wrong("all keys would be counted together", "write {key} for the key's text in the name")
-	case l.literals.privacy.HashSecret != "" || limit.Key.Sensitive:
+	case l.made.Privacy.HashSecret != "" || limit.Key.Sensitive:
 		wrong("the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out")
 	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
-	case l.store != StoreRedis:
+	case l.main.Store != StoreRedis:
 		l.Warn(&f.RedissonName, "with store: memory nothing is shared with Redisson", "write store: redis")
 	}
 }
@@ -135,7 +135,7 @@ func (l *limits) nameable(f *limitForm) bool {
 		return wrong("braces in the name put its keys into several slots of a cluster", "write no braces but {key}, or one pair more: limit:{{key}}")
 	case strings.Trim(start, "{:")+strings.Trim(end, "}:") == "":
 		return wrong("a client could choose any key in Redis", "write a name of its own beside {key}: limit:{key}")
-	case strings.HasPrefix(name, l.own):
+	case strings.HasPrefix(name, l.main.Redis.Prefix+":"):
 		return wrong("names that begin with redis.prefix are reserved for Weir", "use another beginning")
 	}
 	return true

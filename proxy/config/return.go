@@ -86,7 +86,7 @@ func (r *routes) other(pointer *string, of *Limit, spec *key.Spec, e effect) *Ro
 
 // isOf reports whether the route called name has the limit.
 func (r *routes) isOf(l *Limit, name string) bool {
-	return name == l.Route || l.IsCommon() && slices.Contains(r.common.routes[l.Name], name)
+	return name == l.Route || l.IsCommon() && slices.Contains(r.naming[l.Name], name)
 }
 
 // suggest returns what to write instead of name, which is not another route than those of the limit: the nearest one,

@@ -194,7 +194,7 @@ func (r *routes) warnLoops(forms []*routeForm, made []*Route) {
 		if route.Redirect != nil && r.leadsBack(route) {
 			r.Warn(&forms[i].Redirect.To, "leads back to this route, for ever", "write another path or host; for http to https write listen: {redirect_https: true}, or match: {scheme: http}")
 		}
-		if route.Match.Scheme == "http" && r.served.RedirectHTTPS {
+		if route.Match.Scheme == "http" && r.main.Listen.RedirectHTTPS {
 			r.Warn(&forms[i].Match.Scheme, "this route never matches: listen.redirect_https comes first", "leave one of them out")
 		}
 	}
@@ -232,7 +232,7 @@ func splitRedirect(to string) redirectTarget {
 
 // servesScheme reports whether requests to a target reach a route by their scheme.
 func (r *routes) servesScheme(to redirectTarget, m Match) bool {
-	listener := map[string]string{"http": r.served.HTTP, "https": r.served.HTTPS}
+	listener := map[string]string{"http": r.main.Listen.HTTP, "https": r.main.Listen.HTTPS}
 	return to.scheme == "" || listenAddress(listener[to.scheme]) != "" && (m.Scheme == "" || m.Scheme == to.scheme)
 }
 

@@ -13,27 +13,18 @@ import (
 // routes makes routes.
 type routes struct {
 	*loader
-	keys           *keys
-	upstreams      *upstreams
-	defaults       Defaults
-	defaultNewKeys limiter.Rate // what holds for new keys where a route does not say
-	literals       literals
-	lists          *lists
-	prices         map[string]*Prices
-	priceSection   *map[string]*pricesForm
-	used           map[string]bool // prices that a budget names
-	store          Store
-	served         *Listen
-	errorTexts     map[int]ErrorText // of the file
-	own            string            // how the keys of Weir itself begin in Redis
-	templates      []template        // of limiters that Java programs share, so far
-	trusts         bool              // there are trusted proxies
-	jwt            *jwtForm          // nil without a section jwt
-	planLists      []planList        // so far
-	common         commonLimits
-	compiled       []compiledLimit // so far
-	byName         map[string]*Route
-	formOf         map[*Route]*routeForm
+	keys      *keys
+	upstreams *upstreams
+	lists     *lists
+	prices    map[string]*Prices
+	used      map[string]bool     // prices that a budget names
+	templates []template          // of limiters that Java programs share, so far
+	planLists []planList          // so far
+	common    map[string]*Limit   // the limits at the top, which have one count for all routes that name them
+	naming    map[string][]string // the routes that name a common limit
+	compiled  []compiledLimit     // so far
+	byName    map[string]*Route
+	formOf    map[*Route]*routeForm
 }
 
 // all makes the routes of all files, in their order.
@@ -185,7 +176,7 @@ func (r *routes) destination(f *routeForm) {
 		}
 	}
 	switch {
-	case places == 0 && (r.served.onlyDecides() || f.Match.Domain != ""):
+	case places == 0 && (r.main.Listen.onlyDecides() || f.Match.Domain != ""):
 	case places == 0 && (r.Given(&f.Match) || r.Given(&f.Name)): // or it is no route at all
 		r.Wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
 	case places > 1:

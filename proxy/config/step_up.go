@@ -77,7 +77,7 @@ func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
 	switch {
 	case f.JWT != nil:
 		s.Tokens = l.tokens(f.JWT)
-	case l.jwt == nil:
+	case l.main.JWT == nil:
 		l.Wrong(f, "there are no keys to verify tokens with", "write jwt: {secret: \"${WEIR_CHALLENGE_SECRET:-}\"} below it, or a section jwt for all tokens")
 	}
 	if s.MaxAge = cmp.Or(f.MaxAge, tokenAge); s.MaxAge > longestToken {

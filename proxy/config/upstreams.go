@@ -18,21 +18,17 @@ const echo = "echo"
 // upstreams makes each upstream once, those written in place by their URL.
 type upstreams struct {
 	*loader
-	keys    *keys
-	section *map[string]*Upstream
-	byName  map[string]*Upstream
-	names   []string // under upstreams:, also those with problems
-	served  *Listen
-	used    map[string]bool // names that a route has
+	keys   *keys
+	byName map[string]*Upstream
+	used   map[string]bool // names that a route has
 }
 
 // newUpstreams makes the named upstreams.
-func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
-	forms := all.Upstreams
-	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: form.SortedKeys(forms), served: &all.Listen, used: map[string]bool{}}
-	for _, name := range u.names {
-		f := forms[name]
-		r.checkName(f, name, "an upstream")
+func newUpstreams(l *loader, keys *keys) *upstreams {
+	u := &upstreams{loader: l, keys: keys, byName: map[string]*Upstream{}, used: map[string]bool{}}
+	for _, name := range form.SortedKeys(l.main.Upstreams) {
+		f := l.main.Upstreams[name]
+		l.checkName(f, name, "an upstream")
 		u.byName[name] = u.build(name, f)
 	}
 	return u
@@ -91,12 +87,12 @@ func (u *upstreams) refer(text *string) *Upstream {
 		return nil // already reported
 	}
 	if *text != echo && !strings.Contains(*text, "://") && !strings.HasPrefix(*text, "unix:") {
-		instead := form.Near(*text, append(u.names, echo))
+		instead := form.Near(*text, append(form.SortedKeys(u.main.Upstreams), echo))
 		if _, _, err := net.SplitHostPort(*text); err == nil {
 			instead = "write a URL: http://" + *text
 		}
 		instead = cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000")
-		if u.Lacks(u.section, *text) {
+		if u.Lacks(&u.main.Upstreams, *text) {
 			u.Wrong(text, "there is no upstream "+form.Quote(*text), instead)
 		}
 		return nil

@@ -37,23 +37,21 @@ func (l *loader) compile(f *file) (*Config, error) {
 		Traces:    l.traces(&f.Traces),
 		form:      f,
 	}
+	l.main, l.made = f, c
 	c.Defaults.NewKeys = l.newKeys(&f.Defaults.Guard)
 	c.Defaults.Guard, c.Defaults.Limits, c.Defaults.Lists = "", nil, nil
 	l.listeners(f)
 	l.decideListener(f)
 	l.ineffective(f)
-	keys := newKeys(l, &f.Keys, l.tokens(f.JWT))
+	keys := newKeys(l, l.tokens(f.JWT))
 	c.Keys = keys.all()
-	upstreams := newUpstreams(l, keys, f)
+	upstreams := newUpstreams(l, keys)
 	c.Upstreams = upstreams.byName
-	literals := literals{l, c.Privacy, c.ClientIP.IPv6Prefix}
-	lists := newLists(l, keys, literals, &f.Lists)
-	prices := l.prices(keys, f.Prices)
-	routes := &routes{loader: l, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, priceSection: &f.Prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0, jwt: f.JWT}
-	routes.compileCommon(&f.Limits)
+	lists := newLists(l, keys)
+	routes := &routes{loader: l, keys: keys, upstreams: upstreams, lists: lists, prices: l.prices(keys, f.Prices), used: map[string]bool{}}
+	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
-	unused(f.Limits, routes.common.routes, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
+	unused(f.Limits, routes.naming, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
 	unused(f.Lists, lists.used, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
 	unused(f.Prices, routes.used, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
 	unused(f.Keys, keys.used, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})

@@ -116,10 +116,7 @@ const forget = 2
 // cooldown compiles the steps of a limit and its reset_on.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	limit.Algorithm = limiter.Cooldown
-	switch {
-	case len(f.Cooldown) == 0 && l.Valid(&f.Cooldown):
-		l.Wrong(&f.Cooldown, "there is no pause", "write for example [1m, 5m, 1h]")
-	case len(f.Cooldown) > limiter.MaxSteps:
+	if len(f.Cooldown) > limiter.MaxSteps {
 		l.Wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
 	}
 	for i := range f.Cooldown {
@@ -182,15 +179,18 @@ func (l *limits) conversion(f *limitForm, limit *Limit) {
 	if !l.Given(&f.Conversion) {
 		return
 	}
-	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, l.percentage(&f.Conversion, 100)
+	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, int(l.percentage(&f.Conversion, 100, ", for example 35%"))
 }
 
-// percentage parses 1% to that of most; other texts are reported.
-func (l *loader) percentage(text *string, most int) int {
+// percentage parses 1% to that of most; for others, which are reported, it returns 0.
+func (l *loader) percentage(text *string, most int, example string) int64 {
 	percent, is := strings.CutSuffix(*text, "%")
 	n, err := strconv.Atoi(percent)
-	if *text != "" && (!is || err != nil || n < 1 || n > most || !form.IsWhole(percent)) {
-		l.Wrong(text, form.Quote(*text)+" is not a percentage", "write 1% to "+strconv.Itoa(most)+"%, for example 35%")
+	if is && err == nil && n >= 1 && n <= most && form.IsWhole(percent) {
+		return int64(n)
 	}
-	return n
+	if *text != "" {
+		l.Wrong(text, form.Quote(*text)+" is not a percentage", "write 1% to "+strconv.Itoa(most)+"%"+example)
+	}
+	return 0
 }

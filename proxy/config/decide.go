@@ -29,22 +29,15 @@ func (d Dialect) SendsBody() bool { return d == Traefik || d == APISIX || d == H
 
 // decide makes the listener for other proxies; nil if there is none.
 func (l *loader) decide(f *Decide) *Decide {
-	const least, most, leastOutcome, mostOutcome = duration(time.Millisecond), duration(time.Minute), duration(time.Second), duration(time.Hour)
 	if !f.listens() {
 		return nil
 	}
-	if f.Dialect == "" && l.Valid(&f.Dialect) && listenAddress(f.HTTP) != "" {
-		l.Wrong(f, "has no dialect", "write dialect: below it")
-	}
-	if l.Valid(&f.Within) && (f.Within < least || f.Within > most) {
-		l.Wrong(&f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits")
-	}
-	if l.Valid(&f.WithinOutcome) && (f.WithinOutcome < leastOutcome || f.WithinOutcome > mostOutcome) {
-		l.Wrong(&f.WithinOutcome, "is out of range", "write 1s to 1h")
-	}
-	if n := len(f.Secret); n > 0 && n < leastToken {
-		l.Wrong(&f.Secret, "is short enough to guess", "use 16 characters or more, made at random")
-	}
+	l.refuse([]finding{
+		{f.Dialect == "" && l.Valid(&f.Dialect) && listenAddress(f.HTTP) != "", f, "has no dialect", "write dialect: below it"},
+		{l.Valid(&f.Within) && (f.Within < time.Millisecond || f.Within > time.Minute), &f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits"},
+		{l.Valid(&f.WithinOutcome) && (f.WithinOutcome < time.Second || f.WithinOutcome > time.Hour), &f.WithinOutcome, "is out of range", "write 1s to 1h"},
+		{f.Secret != "" && len(f.Secret) < leastToken, &f.Secret, "is short enough to guess", "use 16 characters or more, made at random"},
+	})
 	l.warnTrust(f.Trusted)
 	d := *f
 	d.HTTP, d.GRPC, d.Files = listenAddress(f.HTTP), listenAddress(f.GRPC), nil
@@ -64,23 +57,16 @@ func (l *loader) decideListener(f *file) {
 	d := f.Listen.Decide
 	at := l.address(&d.HTTP, listenAddress(d.HTTP))
 	grpc := l.address(&d.GRPC, listenAddress(d.GRPC))
-	if d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC) {
-		l.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`)
-	}
-	if d.ClientCA != "" && d.Files == nil {
-		l.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
-	}
 	network, where := at.port != "" && !at.loopback(), &d.HTTP
 	if !network {
 		network, where = grpc.port != "" && !grpc.loopback(), &d.GRPC
 	}
-	switch {
-	case !network:
-	case len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token):
-		l.Wrong(where, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1")
-	case d.Token != "" && len(d.Token) < leastToken:
-		l.Wrong(&d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
-	}
+	l.refuse([]finding{
+		{d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC), d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`},
+		{d.ClientCA != "" && d.Files == nil, &d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it"},
+		{network && len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token), where, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1"},
+		{network && d.Token != "" && len(d.Token) < leastToken, &d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1"},
+	})
 	if f.Store == StoreRedis && d.Secret == "" && l.Valid(&d.Secret) {
 		l.Warn(d, "only the node that decided accepts the outcome of a request, and only until it ends", `write secret: "${WEIR_DECIDE_SECRET}", the same on all nodes`)
 	}
@@ -134,11 +120,11 @@ func (r *routes) withoutForwarding(f *routeForm, made *Route) {
 			r.Warn(f.limitNamed(l.Name), "limit "+l.Name+" does not wait: a proxy that asks gets the refusal at once", "leave wait out")
 		}
 	}
-	if f.RefundOn != nil && len(f.RefundOn.Errors) > 0 {
-		r.Warn(&f.RefundOn.Errors, "a proxy that asks reports the status of the response, and no error", "write status: [5xx] instead")
-	}
-	if f.RefundOn != nil && f.RefundOn.Header != "" {
-		r.Warn(&f.RefundOn.Header, "a proxy that asks reports the status of the response, and no field", "write status: [5xx] instead")
+	if on := f.RefundOn; on != nil {
+		r.warn([]finding{
+			{len(on.Errors) > 0, &on.Errors, "a proxy that asks reports the status of the response, and no error", "write status: [5xx] instead"},
+			{on.Header != "", &on.Header, "a proxy that asks reports the status of the response, and no field", "write status: [5xx] instead"},
+		})
 	}
 }
 
@@ -211,15 +197,11 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 				keys[read.Key] = at
 			}
 		}
-		if made.Match.Domain != "" && l.Cost != nil {
-			r.Wrong(at, "the cost of a descriptor is hits_addend", "leave cost out")
-		}
-		if made.Match.Domain == "" && l.RateFromDescriptor {
-			r.Wrong(at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}")
-		}
-		if made.Match.Domain != "" && l.StepUp != nil {
-			r.Wrong(at, "a descriptor has no token for step_up", "leave step_up out")
-		}
+		r.refuse([]finding{
+			{made.Match.Domain != "" && l.Cost != nil, at, "the cost of a descriptor is hits_addend", "leave cost out"},
+			{made.Match.Domain == "" && l.RateFromDescriptor, at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}"},
+			{made.Match.Domain != "" && l.StepUp != nil, at, "a descriptor has no token for step_up", "leave step_up out"},
+		})
 	}
 	for _, l := range made.Lists {
 		keys[l.Key] = f
@@ -242,14 +224,11 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 func (r *routes) described(at any, s *key.Spec, o key.Origin, m *Match) {
 	isEntry := o.Source.IsEntry()
 	_, has := m.Descriptor[o.Name]
-	switch {
-	case m.Domain == "" && isEntry:
-		r.Wrong(at, "the key "+s.Name+" is read from a descriptor, which requests do not have", "write match: {domain: NAME, descriptor: {"+o.Name+`: "*"}}`)
-	case m.Domain != "" && isEntry && !has:
-		r.Wrong(at, "the key "+s.Name+" is read from "+o.String()+", but the route's descriptor has no "+o.Name, "write "+o.Name+`: "*" in match.descriptor`)
-	case m.Domain != "" && !isEntry && !o.Source.IsConstant():
-		r.Wrong(at, "the key "+s.Name+" is read from "+o.String()+", which a descriptor does not have", "read it from descriptor:ENTRY, and let Envoy send it as an entry")
-	}
+	r.refuse([]finding{
+		{m.Domain == "" && isEntry, at, "the key " + s.Name + " is read from a descriptor, which requests do not have", "write match: {domain: NAME, descriptor: {" + o.Name + `: "*"}}`},
+		{m.Domain != "" && isEntry && !has, at, "the key " + s.Name + " is read from " + o.String() + ", but the route's descriptor has no " + o.Name, "write " + o.Name + `: "*" in match.descriptor`},
+		{m.Domain != "" && !isEntry && !o.Source.IsConstant(), at, "the key " + s.Name + " is read from " + o.String() + ", which a descriptor does not have", "read it from descriptor:ENTRY, and let Envoy send it as an entry"},
+	})
 }
 
 // rateFrom lets a descriptor replace the rate of a limit. What belongs to the rate cannot be given beside it.

@@ -91,7 +91,7 @@ type tlsForm struct {
 // you agree to the authority's terms of service.
 type ACME struct {
 	// Domains are the names, with one certificate each; the first one is the default.
-	Domains list `yaml:"domains" jsonschema:"required"`
+	Domains list `yaml:"domains" jsonschema:"required" empty:"names no domain; write for example [api.example.com]"`
 	// Email is the contact address for the authority.
 	Email string `yaml:"email" jsonschema:"default="`
 	// Directory is the URL of the authority's ACME directory.
@@ -251,7 +251,7 @@ type Upstream struct {
 	Text string `yaml:"-"`
 
 	// Targets are the servers.
-	Servers []*targetForm `yaml:"targets" jsonschema:"required,minItems=1"`
+	Servers []*targetForm `yaml:"targets" jsonschema:"required,minItems=1" empty:"there is no target; name at least one URL"`
 	// Balance is the load balancing policy: round_robin, least_loaded, or hash:KEY, which sends all requests with the same key to the same target.
 	Balance Balance `yaml:"balance" jsonschema:"default=round_robin,pattern=^(round_robin|least_loaded|hash:.+)$"`
 	// Health configures active health checks and passive ejection (outlier detection).

@@ -232,14 +232,17 @@ func (l *limits) rates(f rateFields, limit *Limit, instead string) []limiter.Rat
 		l.Wrong(f.one, "has both rate and rates", "write all of them under rates")
 	case !one && !several:
 		l.Wrong(f.form, "has no rate", instead)
-	case several && len(*f.more) == 0 && l.Valid(f.more):
-		l.Wrong(f.more, "there is no rate", "write for example [5/1m, 20/1h]")
 	}
-	texts := []*string{f.one}
-	for i := range *f.more {
-		texts = append(texts, &(*f.more)[i])
+	return l.parse(append([]*string{f.one}, pointers(*f.more)...), limit)
+}
+
+// pointers returns those to all texts of a list.
+func pointers(texts list) []*string {
+	all := make([]*string, len(texts))
+	for i := range texts {
+		all[i] = &texts[i]
 	}
-	return l.parse(texts, limit)
+	return all
 }
 
 // parse reads rates, no two of one window.

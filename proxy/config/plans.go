@@ -170,13 +170,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 
 // override compiles the rates for one value.
 func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
-	var each []*string
-	for i := range *texts {
-		each = append(each, &(*texts)[i])
-	}
-	if len(each) == 0 && l.Valid(texts) {
-		l.Wrong(texts, "there is no rate", "write for example [20000/1h]")
-	}
+	each := pointers(*texts)
 	rates := l.parse(each, limit)
 	for i, rate := range rates {
 		l.keepable(each[min(i, len(each)-1)], limit, rate)

@@ -112,14 +112,7 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 	l.used[f.Price] = true
 	l.parameters(&f.Price, limit.Prices.Key)
 	limit.ID += fmt.Sprintf(".e%d", limit.Prices.Decimals) // other decimals are other counts
-	var texts []*string
-	for i := range f.Budget {
-		texts = append(texts, &f.Budget[i])
-	}
-	if len(texts) == 0 && l.Valid(&f.Budget) {
-		l.Wrong(&f.Budget, "there is no amount", "write for example [400/1d, 6000/31d]")
-	}
-	limit.Rates = l.parse(texts, limit)
+	limit.Rates = l.parse(pointers(f.Budget), limit)
 	l.overrides(f, limit)
 	l.plans(f, limit)
 	l.warnBudget(f, limit)

@@ -36,9 +36,6 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 
 // successes compiles the statuses of responses that have an effect on another route; 2xx if none are given.
 func (l *limits) successes(f *codes) Statuses {
-	if l.Given(f) && len(*f) == 0 && l.Valid(f) {
-		l.Wrong(f, "no status is given", "write for example [2xx], or leave it out")
-	}
 	status := f.statuses()
 	if !l.Given(f) {
 		status.add(200, 299)
@@ -263,9 +260,6 @@ const (
 func (r *routes) refund(f *Refund) Refund {
 	if f == nil {
 		return Refund{}
-	}
-	if r.Given(&f.Codes) && len(f.Codes) == 0 && r.Valid(&f.Codes) {
-		r.Wrong(&f.Codes, "no status is given", "write for example [5xx], or leave it out")
 	}
 	if !r.Given(&f.Codes) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
 		r.Wrong(f, "says nothing", "write status, errors or header below it")

@@ -150,9 +150,6 @@ func (r *routes) match(f *Match, p pattern) Match {
 			r.Wrong(&f.Methods[i], m+" is given twice", "write it once")
 		}
 	}
-	if len(f.Methods) == 0 && r.Given(&f.Methods) && r.Valid(&f.Methods) {
-		r.Wrong(&f.Methods, "no method is given", "write for example [GET, POST], or leave it out for all")
-	}
 	host := strings.ToLower(f.Host)
 	if name := strings.TrimPrefix(host, "*."); host != "" && (!form.IsHostname(name) || strings.HasSuffix(name, ".")) {
 		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")

@@ -48,8 +48,6 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 		target := &targetForm{URL: f.Text, Weight: 1}
 		u.Alias(&target.URL, &f.Text)
 		f.Text, f.Servers = "", []*targetForm{target}
-	} else if len(f.Servers) == 0 && u.Valid(f) {
-		u.Wrong(&f.Servers, "there is no target", "name at least one URL")
 	}
 	seen := map[string]bool{}
 	for _, t := range f.Servers {

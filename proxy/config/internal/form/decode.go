@@ -173,7 +173,7 @@ func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	of := v.Type().Elem()
 	isForm := of.Kind() == reflect.Pointer
-	instead := "write [one, two], or one value"
+	instead, empty := "write [one, two], or one value", t.empty
 	if isForm {
 		t, instead = Tag{}, `start each entry with "- "`
 	}
@@ -188,6 +188,8 @@ func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	}
 	if len(nodes) > 0 {
 		v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
+	} else if empty != "" {
+		d.addLate(p, empty)
 	}
 	for i, c := range nodes {
 		at := p
@@ -220,7 +222,7 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 			name = oddName.ReplaceAllString(name, "")
 		}
 		before, pointer, entry := len(d.problems), elem.Addr().Interface(), Entry{v.Addr().Interface(), name}
-		d.value(pair.value, at, elem, Tag{hidden: t.hidden})
+		d.value(pair.value, at, elem, Tag{hidden: t.hidden, empty: t.empty})
 		d.locations[entry] = d.locations[pointer]
 		if text, ok := d.written[pointer]; ok {
 			d.written[entry] = text

@@ -120,16 +120,13 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 		l.Wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
 	}
 	for i := range f.Cooldown {
-		step := f.Cooldown[i]
-		switch {
-		case step == 0: // already reported
-		case i > 0 && f.Cooldown[i] < f.Cooldown[i-1]:
-			l.Wrong(&f.Cooldown[i], "is shorter than the step before", "write them in ascending order")
-		case step > limiter.MaxWindow/forget:
-			l.Wrong(&f.Cooldown[i], "is longer than can be remembered", "write at most 183d")
-		}
-		limit.Steps = append(limit.Steps, step)
+		step := &f.Cooldown[i]
+		l.refuseFirst([]finding{
+			{*step != 0 && i > 0 && *step < f.Cooldown[i-1], step, "is shorter than the step before", "write them in ascending order"},
+			{*step > limiter.MaxWindow/forget, step, "is longer than can be remembered", "write at most 183d"},
+		})
 	}
+	limit.Steps = slices.Clone(f.Cooldown)
 	if len(limit.Steps) > 0 {
 		limit.Rates = []limiter.Rate{{Count: 1, Window: forget * slices.Max(limit.Steps)}}
 	}

@@ -18,25 +18,15 @@ import (
 // ineffective warns of sections that change nothing, because what would use them is not
 // configured. Whoever writes that as well, store: memory for example, knows it.
 func (l *loader) ineffective(f *file) {
-	for _, s := range []struct {
-		given         bool
-		at            any
-		what, instead string
-	}{
+	l.warn([]finding{
 		{l.Given(&f.Redis) && !l.Given(&f.Store), &f.Redis, "redis is not used: store is memory, so each node counts for itself", "write store: redis, or leave redis out"},
 		{l.Given(&f.ClientIP.Header) && len(f.ClientIP.TrustedProxies) == 0 && (f.ClientIP.Header != forwardedFor || !l.Given(&f.ClientIP.TrustedProxies)),
 			&f.ClientIP.Header, "no proxy is trusted to send this field, so all clients behind a proxy share its address", "write trusted_proxies: with the networks of the proxies, or leave header out"},
 		{l.Given(&f.Listen.Files) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.Files, "nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
 		{l.Given(&f.Alerts) && !l.Given(&f.Alerts.Webhook) && f.Alerts.Secret == "", &f.Alerts, "no alert is sent: there is no webhook", "write webhook: with a URL, or leave alerts out"},
 		{l.Given(&f.Traces) && !l.Given(&f.Traces.Endpoint), &f.Traces, "nothing is traced: there is no endpoint", "write endpoint: with the URL of a collector, or leave traces out"},
-	} {
-		if s.given {
-			l.Warn(s.at, s.what, s.instead)
-		}
-	}
-	if l.Given(&f.Defaults.OnStoreFailure) {
-		l.warnNoStore(&f.Defaults.OnStoreFailure)
-	}
+	})
+	l.warnNoStore(&f.Defaults.OnStoreFailure)
 }
 
 // unused reports the entries of a section that are not in used.
@@ -127,7 +117,7 @@ func (l *Limit) windowsIn(window time.Duration, of limiter.Rate) int64 {
 
 // warnNoStore warns of a policy for an outage of the store, at pointer, without a store that could have one.
 func (l *loader) warnNoStore(pointer *OnStoreFailure) {
-	if *pointer == Deny && l.main.Store == StoreMemory {
+	if l.Given(pointer) && *pointer == Deny && l.main.Store == StoreMemory {
 		l.Warn(pointer, "nothing is ever denied by it: with store: memory there is no store that could fail", "write store: redis, or leave it out")
 	}
 }

@@ -106,9 +106,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.rateFrom(f, limit)
 	l.warnRedundant(limit)
 	l.warnBans(f, limit)
-	if l.Given(&f.OnStoreFailure) {
-		l.warnNoStore(&f.OnStoreFailure)
-	}
+	l.warnNoStore(&f.OnStoreFailure)
 	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
 		f.Algorithm = "" // another field says it
 	}

@@ -11,17 +11,10 @@ import (
 
 // oneText reports whether a value of the key is one text, and says so otherwise.
 func (l *loader) oneText(pointer any, spec *key.Spec) bool {
-	switch {
-	case spec == nil:
-		return false // already reported
-	case spec.Join != nil:
-		l.Wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
-		return false
-	case spec.From.Source.IsConstant():
-		l.Wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
-		return false
-	}
-	return true
+	return spec != nil && !l.refuseFirst([]finding{
+		{spec.Join != nil, pointer, "the key " + spec.Name + " is joined of several, which no single value can name", "use a key that is not joined"},
+		{spec.From.Source.IsConstant(), pointer, "the key is global: it has no values", "use a key that tells clients apart"},
+	})
 }
 
 // literal returns the key of a text that stands in the configuration, exactly as it is made of requests that carry this

@@ -70,25 +70,17 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 	}
 	text := &f.Plan.Text
 	from, err := key.ParseOrigin(*text)
-	switch {
-	case err != nil:
-		l.Wrong(text, form.Quote(*text)+" is no place of a plan", planOrigins)
-		return nil
-	case from.Source.IsSigned():
-		l.keys.signed = true
-	case !from.Source.IsField() && from.Source.IsNamed():
-		l.Wrong(text, chosenPlan, planOrigins)
-		return nil
-	case !from.Source.IsField():
-		l.Wrong(text, form.Quote(*text)+" has no plan", planOrigins)
-		return nil
-	case !httpguts.ValidTrailerHeader(from.Name):
-		l.Wrong(text, from.Name+" has a meaning in HTTP", "write another header, for example header:X-Plan")
-		return nil
-	case len(l.main.ClientIP.TrustedProxies) == 0:
-		l.Wrong(text, chosenPlan+": there are no trusted proxies", "write their networks under client_ip.trusted_proxies; from others the header is removed; or write jwt:CLAIM or {list: FILE}")
+	signed, field := from.Source.IsSigned(), from.Source.IsField()
+	if l.refuseFirst([]finding{
+		{err != nil, text, form.Quote(*text) + " is no place of a plan", planOrigins},
+		{!signed && !field && from.Source.IsNamed(), text, chosenPlan, planOrigins},
+		{!signed && !field, text, form.Quote(*text) + " has no plan", planOrigins},
+		{!signed && !httpguts.ValidTrailerHeader(from.Name), text, from.Name + " has a meaning in HTTP", "write another header, for example header:X-Plan"},
+		{!signed && len(l.main.ClientIP.TrustedProxies) == 0, text, chosenPlan + ": there are no trusted proxies", "write their networks under client_ip.trusted_proxies; from others the header is removed; or write jwt:CLAIM or {list: FILE}"},
+	}) {
 		return nil
 	}
+	l.keys.signed = l.keys.signed || signed
 	spec := &key.Spec{Name: "plan", From: from, Tokens: l.keys.tokens, OnMissing: key.Skip, OnInvalid: key.Skip}
 	if err := spec.Check(); err != nil {
 		l.fault(text, err)

@@ -54,15 +54,11 @@ func (r *routes) prefix(text *string) string {
 		return "" // absent, or already reported
 	}
 	p, f := parsePath(strings.TrimSuffix(*text, "/"))
-	switch {
-	case strings.Trim(*text, "/") == "":
-		r.Wrong(text, "is not a path", "write for example /api, or leave it out")
-		return ""
-	case f != (fault{}):
-		r.Wrong(text, f.what, f.instead)
-		return ""
-	case len(p.params) > 0:
-		r.Wrong(text, "has a parameter", "write plain segments, for example /api/v1")
+	if r.refuseFirst([]finding{
+		{strings.Trim(*text, "/") == "", text, "is not a path", "write for example /api, or leave it out"},
+		{f != (fault{}), text, f.what, f.instead},
+		{len(p.params) > 0, text, "has a parameter", "write plain segments, for example /api/v1"},
+	}) {
 		return ""
 	}
 	return p.text
@@ -144,16 +140,14 @@ func (r *routes) fields(f *Fields, reserved reserved) Fields {
 	for i, name := range f.Remove {
 		canonical := http.CanonicalHeaderKey(name)
 		_, set := made.Set[canonical]
-		switch {
-		case name == "":
+		if name == "" {
 			continue // already reported
-		case !httpguts.ValidHeaderFieldName(name):
-			r.Wrong(&f.Remove[i], form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case reserved.has(canonical) || canonical == reserved.kept:
-			r.Wrong(&f.Remove[i], canonical+" is set by Weir itself", "leave it out")
-		case set:
-			r.Wrong(&f.Remove[i], canonical+" is set and removed", "keep one: what is set replaces what was there")
 		}
+		r.refuseFirst([]finding{
+			{!httpguts.ValidHeaderFieldName(name), &f.Remove[i], form.Quote(name) + " is not the name of a header", "write for example X-App"},
+			{reserved.has(canonical) || canonical == reserved.kept, &f.Remove[i], canonical + " is set by Weir itself", "leave it out"},
+			{set, &f.Remove[i], canonical + " is set and removed", "keep one: what is set replaces what was there"},
+		})
 		made.Remove = append(made.Remove, canonical)
 	}
 	return made

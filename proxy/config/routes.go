@@ -167,26 +167,20 @@ func (r *routes) match(f *Match, p pattern) Match {
 // another kind of place could use.
 func (r *routes) destination(f *routeForm) {
 	places := 0
-	for _, given := range []bool{r.Given(&f.Upstream), r.Given(&f.Redirect), r.Given(&f.Respond)} {
-		if given {
+	for _, place := range []any{&f.Upstream, &f.Redirect, &f.Respond} {
+		if r.Given(place) {
 			places++
 		}
 	}
-	switch {
-	case places == 0 && (r.main.Listen.onlyDecides() || f.Match.Domain != ""):
-	case places == 0 && (r.Given(&f.Match) || r.Given(&f.Name)): // or it is no route at all
-		r.Wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
-	case places > 1:
-		r.Wrong(f, "has more than one destination", "keep one of upstream, redirect and respond")
-	case r.Given(&f.Upstream):
-		return
-	}
-	if f.Rewrite != nil {
-		r.Wrong(f.Rewrite, "there is no upstream", "leave it out")
-	}
-	if f.WebSocket {
-		r.Wrong(&f.WebSocket, "there is no upstream for websocket", "leave it out")
-	}
+	needsNone := r.main.Listen.onlyDecides() || f.Match.Domain != ""
+	isRoute := r.Given(&f.Match) || r.Given(&f.Name)
+	forwards := places == 1 && r.Given(&f.Upstream)
+	r.refuse([]finding{
+		{places == 0 && !needsNone && isRoute, f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it"},
+		{places > 1, f, "has more than one destination", "keep one of upstream, redirect and respond"},
+		{!forwards && f.Rewrite != nil, f.Rewrite, "there is no upstream", "leave it out"},
+		{!forwards && f.WebSocket, &f.WebSocket, "there is no upstream for websocket", "leave it out"},
+	})
 }
 
 // body is how long a body may be, 0 for any length.

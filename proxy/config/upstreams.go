@@ -54,18 +54,17 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 		if t == nil || t.URL == "" {
 			continue // already reported
 		}
-		to, what, instead := parseURL(t.URL)
-		switch {
-		case what != "":
-			u.Wrong(&t.URL, what, instead)
-		case seen[to.String()]:
-			u.Wrong(&t.URL, to.String()+" is given twice", "keep one, and give it weight: 2 for a double share")
-		default:
-			seen[to.String()] = true
-			up.Targets = append(up.Targets, Target{to, t.Weight})
-			u.checkProtocol(&t.URL, up.Protocol, to.Scheme)
-			u.warnItself(&t.URL, to)
+		to := u.url(&t.URL)
+		if to == nil || u.refuseFirst([]finding{
+			{seen[to.String()], &t.URL, to.String() + " is given twice", "keep one, and give it weight: 2 for a double share"},
+			{up.Protocol == ProtocolH2 && to.Scheme != "https", &t.URL, "h2 needs https, and this target is " + to.Scheme, "write https://, or protocol: h2c"},
+			{up.Protocol == ProtocolH2C && to.Scheme == "https", &t.URL, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2"},
+		}) {
+			continue
 		}
+		seen[to.String()] = true
+		up.Targets = append(up.Targets, Target{to, t.Weight})
+		u.warnItself(&t.URL, to)
 	}
 	up.Balance, up.HashBy = u.balance(f)
 	up.TLS = u.tls(f, up.Targets)
@@ -97,9 +96,8 @@ func (u *upstreams) refer(text *string) *Upstream {
 	}
 	name := *text
 	if name != echo {
-		to, what, instead := parseURL(*text)
-		if what != "" {
-			u.Wrong(text, what, instead)
+		to := u.url(text)
+		if to == nil {
 			return nil
 		}
 		name = to.String()
@@ -116,53 +114,50 @@ func (u *upstreams) refer(text *string) *Upstream {
 	return up
 }
 
-// parseURL reads the URL of a target: scheme and host, perhaps a port; or unix:
-// and a path. What is wrong never repeats the text, which may hold a password.
-func parseURL(text string) (to *url.URL, what, instead string) {
+// url reads the URL of a target: scheme and host, perhaps a port; or unix: and a path. It returns nil after a problem, which
+// never repeats the text: it may hold a password.
+func (u *upstreams) url(text *string) *url.URL {
 	const example = "write for example http://127.0.0.1:9000"
-	to, err := url.Parse(text)
+	to, err := url.Parse(*text)
 	if err != nil {
-		if ue := (*url.Error)(nil); errors.As(err, &ue) && !strings.Contains(text, "@") {
-			return nil, "not a URL: " + ue.Err.Error(), example
+		what := "not a URL"
+		if ue := (*url.Error)(nil); errors.As(err, &ue) && !strings.Contains(*text, "@") {
+			what += ": " + ue.Err.Error()
 		}
-		return nil, "not a URL", example
+		u.Wrong(text, what, example)
+		return nil
 	}
 	if to.Scheme == "unix" {
-		return parseSocket(to)
+		return u.socket(text, to)
 	}
 	port, err := strconv.ParseUint(to.Port(), 10, 16)
-	switch {
-	case to.Scheme != "http" && to.Scheme != "https":
-		return nil, "the scheme is none of http, https and unix", example
-	case to.User != nil:
-		return nil, "the URL has a user name or password", "write it without, and let clients send the Authorization header"
-	case !form.IsHost(to.Hostname()):
-		return nil, "the URL has no host", example
-	case to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"):
-		return nil, "the port is not a number from 1 to 65535", example
-	case to.Path != "" && to.Path != "/":
-		return nil, "the URL has a path", "write it without, and below the route rewrite: {add_prefix: " + strings.TrimSuffix(to.Path, "/") + "}: the path of the request is forwarded as it is"
-	case to.RawQuery != "" || to.ForceQuery || to.Fragment != "" || strings.Contains(text, "#"):
-		return nil, "the URL has a query or a fragment", "write it without"
+	if u.refuseFirst([]finding{
+		{to.Scheme != "http" && to.Scheme != "https", text, "the scheme is none of http, https and unix", example},
+		{to.User != nil, text, "the URL has a user name or password", "write it without, and let clients send the Authorization header"},
+		{!form.IsHost(to.Hostname()), text, "the URL has no host", example},
+		{to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"), text, "the port is not a number from 1 to 65535", example},
+		{to.Path != "" && to.Path != "/", text, "the URL has a path", "write it without, and below the route rewrite: {add_prefix: " + strings.TrimSuffix(to.Path, "/") + "}: the path of the request is forwarded as it is"},
+		{to.RawQuery != "" || to.ForceQuery || to.Fragment != "" || strings.Contains(*text, "#"), text, "the URL has a query or a fragment", "write it without"},
+	}) {
+		return nil
 	}
-	return &url.URL{Scheme: to.Scheme, Host: strings.ToLower(to.Host)}, "", ""
+	return &url.URL{Scheme: to.Scheme, Host: strings.ToLower(to.Host)}
 }
 
 // maxSocket is how long the path of a unix socket may be, in bytes.
 const maxSocket = 107
 
-// parseSocket reads unix:/path or unix:///path.
-func parseSocket(from *url.URL) (to *url.URL, what, instead string) {
+// socket reads unix:/path or unix:///path.
+func (u *upstreams) socket(text *string, from *url.URL) *url.URL {
 	const example = "write for example unix:/run/app.sock"
-	switch {
-	case from.User != nil || from.Host != "" || from.RawQuery != "" || from.ForceQuery || from.Fragment != "":
-		return nil, "the URL of a socket has more than a path", example
-	case !strings.HasPrefix(from.Path, "/") || strings.HasSuffix(from.Path, "/"):
-		return nil, "the path of the socket does not begin at the root, or is that of a directory", example
-	case len(from.Path) > maxSocket:
-		return nil, "the path of the socket is longer than " + strconv.Itoa(maxSocket) + " bytes", "put the socket into a directory with a shorter name"
+	if u.refuseFirst([]finding{
+		{from.User != nil || from.Host != "" || from.RawQuery != "" || from.ForceQuery || from.Fragment != "", text, "the URL of a socket has more than a path", example},
+		{!strings.HasPrefix(from.Path, "/") || strings.HasSuffix(from.Path, "/"), text, "the path of the socket does not begin at the root, or is that of a directory", example},
+		{len(from.Path) > maxSocket, text, "the path of the socket is longer than " + strconv.Itoa(maxSocket) + " bytes", "put the socket into a directory with a shorter name"},
+	}) {
+		return nil
 	}
-	return &url.URL{Scheme: "unix", Path: from.Path, OmitHost: true}, "", ""
+	return &url.URL{Scheme: "unix", Path: from.Path, OmitHost: true}
 }
 
 // balance parses round_robin, least_loaded or hash:KEY.
@@ -228,14 +223,4 @@ func (u *upstreams) health(f *Health) Health {
 		u.Warn(f, "targets are not checked: there is no path", "write path: with the path to request, for example /healthz")
 	}
 	return h
-}
-
-// checkProtocol checks that targets with this scheme support protocol.
-func (u *upstreams) checkProtocol(pointer *string, protocol Protocol, scheme string) {
-	switch {
-	case protocol == ProtocolH2 && scheme != "https":
-		u.Wrong(pointer, "h2 needs https, and this target is "+scheme, "write https://, or protocol: h2c")
-	case protocol == ProtocolH2C && scheme == "https":
-		u.Wrong(pointer, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2")
-	}
 }

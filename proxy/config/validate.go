@@ -98,7 +98,7 @@ func (l *loader) warnTrust(networks []netip.Prefix) {
 const noSecret = "none"
 
 func (l *loader) privacy(f *Privacy) Privacy {
-	if n := len(f.HashSecret); n > 0 && n < 16 {
+	if n := len(f.HashSecret); n > 0 && n < leastToken {
 		l.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	p := *f

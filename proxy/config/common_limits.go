@@ -9,9 +9,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// noDefaults among the limits or lists of a route leaves out those of defaults.
-const noDefaults = "none"
-
 // commonName matches names of common limits. They have no dot, so none is counted as
 // ROUTE.LIMIT is.
 var commonName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
@@ -26,7 +23,7 @@ func (r *routes) compileCommon(forms map[string]*limitForm) {
 		case f.Named != "":
 			l.Wrong(f, "want a mapping, got text", "write key: and rate: below it")
 			continue
-		case name == noDefaults || !commonName.MatchString(name):
+		case name == none || !commonName.MatchString(name):
 			l.WrongName(f, form.Quote(name)+" is not a valid name for a limit of several routes", "begin with a letter, followed by letters, digits, _ or -")
 		case l.Given(&f.Name):
 			l.Wrong(&f.Name, "the limit is called "+name+" already", "leave it out")

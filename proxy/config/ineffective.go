@@ -122,9 +122,8 @@ func (l *loader) warnNoStore(pointer *OnStoreFailure) {
 	}
 }
 
-// scopeNote names the limits that say per_client, which is the old name of per_instance.
-func (c *Config) scopeNote() string {
-	var names []string
+// oldScopes returns the limits that say per_client, which is the old name of per_instance.
+func (c *Config) oldScopes() (names []string) {
 	add := func(route string, l *limitForm) {
 		if l.Scope == limiter.OldPerClient {
 			names = append(names, view.LimitName(route, l.Name))
@@ -138,10 +137,7 @@ func (c *Config) scopeNote() string {
 			add(r.Name, l)
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "scope: " + limiter.OldPerClient + " is the old name of " + limiter.PerClient.String() + ", which counts for each instance of Weir; write that at " + strings.Join(names, ", ")
+	return names
 }
 
 // An EncodedSlash is the handling of %2F in a path.

@@ -321,12 +321,9 @@ func (l *loader) tokens(f *jwtForm) *key.Tokens {
 	return tokens
 }
 
-// unbounded means no limit.
-const unbounded = "none"
-
 // newKeys parses new_keys; the zero Rate means no limit.
 func (l *loader) newKeys(text *string) limiter.Rate {
-	if *text == "" || *text == unbounded {
+	if *text == "" || *text == none {
 		return limiter.Rate{} // or already reported
 	}
 	rate, err := limiter.ParseRate(*text)
@@ -335,7 +332,7 @@ func (l *loader) newKeys(text *string) limiter.Rate {
 	}
 	if err != nil {
 		what, instead, _ := strings.Cut(err.Error(), "; ")
-		l.Wrong(text, what, instead+", or "+unbounded)
+		l.Wrong(text, what, instead+", or "+none)
 		return limiter.Rate{}
 	}
 	return rate

@@ -50,7 +50,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 	for _, f := range forms {
 		switch {
 		case f == nil: // already reported
-		case f.Named == noDefaults:
+		case f.Named == none:
 			defaults = nil
 		case named[f.Named]:
 			l.Wrong(f, f.Named+" is given twice", "write it once")

@@ -30,7 +30,7 @@ func (l *loader) listen(f *Listen) Listen {
 	return made
 }
 
-// none is what is written for an address that is not listened on.
+// none is what is written for no address, no limit, no former secret and nothing of defaults.
 const none = "none"
 
 // listenAddress is addr, or "" for none.

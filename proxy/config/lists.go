@@ -199,7 +199,7 @@ func (r *routes) listsOf(f *routeForm, p pattern) []*List {
 	}
 	defaults := r.main.Defaults.Lists
 	for i, name := range f.Lists {
-		if name == noDefaults && r.main.Lists[name] == nil {
+		if name == none && r.main.Lists[name] == nil {
 			defaults = nil
 			continue
 		}

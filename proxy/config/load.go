@@ -305,56 +305,19 @@ func (v *Value) IsVariable() bool { return strings.Contains(v.Written, "${") }
 // Where returns the name of the file that contains v.
 func (v *Value) Where() string { return cmp.Or(v.File, v.Position.File) }
 
-// hideValues removes the values of sensitive keys from the lists and overrides of root, the form of c, and says how many
-// there are.
-func (c *Config) hideValues(root *yaml.Node) {
-	hidden := map[*limitForm]bool{}
+// concealed returns pointers to the lists and overrides in the form of c whose values are those of sensitive keys.
+func (c *Config) concealed() map[any]bool {
+	all := map[any]bool{}
 	for _, v := range c.values {
-		if !v.IsConcealed() {
-			continue
-		}
-		hidden[v.limit] = true
-		clearNode(child(root, "lists", v.List, "values"), 1)
-	}
-	for name, f := range c.form.Limits {
-		if hidden[f] {
-			clearNode(child(root, "limits", name, "overrides"), 2)
+		switch {
+		case !v.IsConcealed():
+		case v.limit != nil:
+			all[&v.limit.Overrides] = true
+		default:
+			all[&c.form.Lists[v.List].Values] = true
 		}
 	}
-	routes := child(root, "routes")
-	for i, r := range c.form.Routes {
-		for j, f := range r.Limits {
-			if hidden[f] {
-				clearNode(child(child(routes.Content[i], "limits").Content[j], "overrides"), 2)
-			}
-		}
-	}
-}
-
-// child returns what a mapping has at the path of names; nil if it has nothing there.
-func child(n *yaml.Node, names ...string) *yaml.Node {
-	for _, name := range names {
-		if n == nil || n.Kind != yaml.MappingNode {
-			return nil
-		}
-		i := 0
-		for i < len(n.Content) && n.Content[i].Value != name {
-			i += 2
-		}
-		if i >= len(n.Content) {
-			return nil
-		}
-		n = n.Content[i+1]
-	}
-	return n
-}
-
-// clearNode empties a sequence or mapping, whose entries are of so many nodes.
-func clearNode(n *yaml.Node, size int) {
-	if n != nil && len(n.Content) > 0 {
-		n.LineComment = fmt.Sprintf("%d, not shown", len(n.Content)/size)
-		n.Content, n.Style = nil, yaml.FlowStyle
-	}
+	return all
 }
 
 // include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could

@@ -12,9 +12,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// unlimited is what stands for the rates of a plan without a limit.
-const unlimited = "none"
-
 // A PlanSource is where the name of a key's plan is read from: exactly one of its fields is set.
 type PlanSource struct {
 	Name *key.Spec // a claim of a token, or a header field, which only trusted proxies may set
@@ -48,7 +45,7 @@ func (l *limits) plans(f *limitForm, limit *Limit) {
 		if !l.checkName(texts, name, "a plan") {
 			continue
 		}
-		if len(*texts) == 1 && (*texts)[0] == unlimited {
+		if len(*texts) == 1 && (*texts)[0] == none {
 			limit.Plans[name] = nil
 			continue
 		}

@@ -156,9 +156,18 @@ func (c *Config) Notes() []string {
 	case c.hasSensitiveKeys():
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
-	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.caseNote(), c.scopeNote()} {
-		if note != "" {
-			notes = append(notes, note)
+	for _, n := range []struct {
+		of   []string // names of what it is about
+		note string   // NAMES stands for them
+	}{
+		{c.refusesForms(), "a form in the body is refused with 400 at NAMES: keys, costs or matches are read from the query, and some servers find the same parameters in a form; write must_equal: form:NAME for a key, or form_beside_query: ignore for a route whose upstream reads the query alone"},
+		{c.endWithKeys(), "a dot in the key at the end of the path is refused with 400 at NAMES: some servers, such as Rails, read 7.json as 7; write a regexp, {" + "id:[^/]+} for example, if the upstream reads the whole text"},
+		{c.keysThat(dependOnPlus), "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for NAMES, and read the number from that field"},
+		{c.keysThat(areOnlyLower), "with lower alone, full-width letters, the two forms of é and ſ are other keys than b, é and s, although many databases find the same record by them; write normalize: [trim, nfkc, fold] for NAMES, unless the upstream compares bytes"},
+		{c.oldScopes(), "scope: " + limiter.OldPerClient + " is the old name of " + limiter.PerClient.String() + ", which counts for each instance of Weir; write that at NAMES"},
+	} {
+		if len(n.of) > 0 {
+			notes = append(notes, strings.ReplaceAll(n.note, "NAMES", strings.Join(n.of, ", ")))
 		}
 	}
 	return notes
@@ -189,46 +198,29 @@ func (r *Route) LastKey() string {
 	return ""
 }
 
-// formatNote describes routes at which a dot in a key at the end of the path is refused, and
-// what to write instead; "" if there are none.
-func (c *Config) formatNote() string {
-	var names []string
+// endWithKeys returns the routes at which a dot in a key at the end of the path is refused.
+func (c *Config) endWithKeys() (names []string) {
 	for _, r := range c.Routes {
 		if last := r.LastKey(); last != "" && strings.HasSuffix(strings.TrimSuffix(r.Match.Path, "/"), "/{"+last+"}") {
 			names = append(names, r.Name)
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "a dot in the key at the end of the path is refused with 400 at " + strings.Join(names, ", ") + ": some servers, such as Rails, read 7.json as 7; write a regexp, {" + "id:[^/]+} for example, if the upstream reads the whole text"
+	return names
 }
 
-// regionNote describes keys whose numbers an upstream may take for others, and what to write; "" if
-// there are none.
-func (c *Config) regionNote() string {
-	names := c.keysThat(func(s *key.Spec) bool { return s.Phone != nil && s.Phone.HasRegion() && s.SetHeader == "" })
-	if names == "" {
-		return ""
-	}
-	return "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for " + names + ", and read the number from that field"
+// dependOnPlus reports whether an upstream may take numbers under s for others.
+func dependOnPlus(s *key.Spec) bool {
+	return s.Phone != nil && s.Phone.HasRegion() && s.SetHeader == ""
 }
 
-// caseNote describes keys whose spellings lower leaves apart, and what to write; "" if there are none.
-func (c *Config) caseNote() string {
-	names := c.keysThat(func(s *key.Spec) bool {
-		has := func(step key.Step) bool { return slices.Contains(s.Normalize, step) }
-		return has(key.Lower) && !has(key.NFKC) && !has(key.Fold) && s.From.Source.IsSpelled() && !s.From.Source.IsField()
-	})
-	if names == "" {
-		return ""
-	}
-	return "with lower alone, full-width letters, the two forms of é and ſ are other keys than b, é and s, although many databases find the same record by them; write normalize: [trim, nfkc, fold] for " + names + ", unless the upstream compares bytes"
+// areOnlyLower reports whether s leaves spellings apart that databases do not.
+func areOnlyLower(s *key.Spec) bool {
+	has := func(step key.Step) bool { return slices.Contains(s.Normalize, step) }
+	return has(key.Lower) && !has(key.NFKC) && !has(key.Fold) && s.From.Source.IsSpelled() && !s.From.Source.IsField()
 }
 
 // keysThat returns the names of the keys that are so, and of the limits that have such a key of their own.
-func (c *Config) keysThat(are func(*key.Spec) bool) string {
-	var names []string
+func (c *Config) keysThat(are func(*key.Spec) bool) (names []string) {
 	for _, name := range form.SortedKeys(c.Keys) {
 		if are(c.Keys[name]) {
 			names = append(names, name)
@@ -241,7 +233,7 @@ func (c *Config) keysThat(are func(*key.Spec) bool) string {
 			}
 		}
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // A Fault is a kind of failure of an upstream.

@@ -94,15 +94,12 @@ func (l *loader) warnTrust(networks []netip.Prefix) {
 	}
 }
 
-// noSecret is the value of the previous secret if there was none.
-const noSecret = "none"
-
 func (l *loader) privacy(f *Privacy) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < leastToken {
 		l.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	p := *f
-	if p.Rotates = p.Previous != ""; p.Previous == noSecret {
+	if p.Rotates = p.Previous != ""; p.Previous == none {
 		p.Previous = ""
 	}
 	if p.Rotates && p.Previous == p.HashSecret {

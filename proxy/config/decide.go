@@ -99,18 +99,31 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 	if r.main.Listen.onlyDecides() {
 		report = r.Wrong
 	}
+	for _, p := range f.places(made) {
+		if p.Key.InBody() {
+			report(p.at, p.of+" reads "+p.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
+		}
+	}
+}
+
+// A place is where a route reads a key: of is the limit or list.
+type place struct {
+	Read
+	at any
+	of string
+}
+
+// places returns where the limits and lists of made, the route of f, read keys.
+func (f *routeForm) places(made *Route) (all []place) {
 	for _, l := range made.Limits {
 		for read := range l.Reads() {
-			if read.Key.InBody() {
-				report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+read.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
-			}
+			all = append(all, place{read, f.limitNamed(l.Name), "limit " + l.Name})
 		}
 	}
 	for _, l := range made.Lists {
-		if l.Key.InBody() {
-			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
-		}
+		all = append(all, place{Read{l.Key, ForList, Enforce}, f, "list " + l.Name})
 	}
+	return all
 }
 
 // withoutForwarding warns of what only a proxy that forwards can do.
@@ -130,7 +143,7 @@ func (r *routes) withoutForwarding(f *routeForm, made *Route) {
 
 // limitNamed returns the limit of a route with this name, or the route if the limit stands elsewhere.
 func (f *routeForm) limitNamed(name string) any {
-	if i := slices.IndexFunc(f.Limits, func(own *limitForm) bool { return own != nil && own.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(f.Limits, func(own *limitForm) bool { return own.Name == name }); i >= 0 {
 		return f.Limits[i]
 	}
 	return f
@@ -142,22 +155,12 @@ func (r *routes) withoutBodies(f *routeForm, made *Route) {
 	if len(with) == len(made.Match.Methods) {
 		return
 	}
-	warn := func(at any, s *key.Spec, mode Mode) {
-		switch {
-		case s == nil || mode == Off || !s.InBody():
-		case len(with) == 0:
-			r.Warn(at, "requests with GET and HEAD have no body to read "+s.Name+" from", "write methods: [POST], or read the key from a header, the query or a cookie")
-		case mode == Enforce && needsBody(s):
-			r.Warn(at, "requests with GET and HEAD are refused with 400: they have no body to read "+s.Name+" from", "write another route for them, or on_missing: skip for the key")
-		}
-	}
-	for _, l := range made.Limits {
-		for read := range l.Reads() {
-			warn(f.limitNamed(l.Name), read.Key, l.Mode)
-		}
-	}
-	for _, l := range made.Lists {
-		warn(f, l.Key, Enforce)
+	for _, p := range f.places(made) {
+		inBody := p.Mode != Off && p.Key.InBody()
+		r.warn([]finding{
+			{inBody && len(with) == 0, p.at, "requests with GET and HEAD have no body to read " + p.Key.Name + " from", "write methods: [POST], or read the key from a header, the query or a cookie"},
+			{inBody && len(with) > 0 && p.Mode == Enforce && needsBody(p.Key), p.at, "requests with GET and HEAD are refused with 400: they have no body to read " + p.Key.Name + " from", "write another route for them, or on_missing: skip for the key"},
+		})
 	}
 }
 
@@ -190,21 +193,18 @@ func (r *routes) entries(f *Match) map[string]string {
 // route for requests no descriptor.
 func (r *routes) descriptor(f *routeForm, made *Route) {
 	keys := map[*key.Spec]any{}
+	for _, p := range f.places(made) {
+		if p.Purpose != ForCost && p.Purpose != ForStepUp {
+			keys[p.Key] = p.at
+		}
+	}
 	for _, l := range made.Limits {
 		at := f.limitNamed(l.Name)
-		for read := range l.Reads() {
-			if read.Purpose != ForCost && read.Purpose != ForStepUp {
-				keys[read.Key] = at
-			}
-		}
 		r.refuse([]finding{
 			{made.Match.Domain != "" && l.Cost != nil, at, "the cost of a descriptor is hits_addend", "leave cost out"},
 			{made.Match.Domain == "" && l.RateFromDescriptor, at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}"},
 			{made.Match.Domain != "" && l.StepUp != nil, at, "a descriptor has no token for step_up", "leave step_up out"},
 		})
-	}
-	for _, l := range made.Lists {
-		keys[l.Key] = f
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(keys), func(a, b *key.Spec) int { return strings.Compare(a.Name, b.Name) }) {
 		for _, o := range s.Origins() {

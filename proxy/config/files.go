@@ -207,9 +207,7 @@ func Visit(s FileSource, name string) (problems Problems, ok bool) {
 		r.attachPlans(main.Limits[name])
 	}
 	for _, route := range main.Routes {
-		if route != nil {
-			r.attachPlans(route.Limits...)
-		}
+		r.attachPlans(route.Limits...)
 	}
 	return r.failed(), true
 }

@@ -153,13 +153,8 @@ const (
 // catch-all without limits that receives variations of paths with limits, "/", which
 // matches only the path "/", and /api/, which does not match what is below it.
 func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
-	i := 0
-	for _, form := range forms {
-		if form == nil {
-			continue // already reported
-		}
+	for i, form := range forms {
 		route := made[i]
-		i++
 		below, open := strings.CutSuffix(route.Match.Path, "*")
 		switch {
 		case open && len(route.Limits) == 0 && route.Upstream != nil:
@@ -198,27 +193,17 @@ func limitedBelow(all *Route, below string, made []*Route) *Route {
 
 // catches reports whether a route matches all paths of host.
 func catches(host string, made []*Route) bool {
-	for _, r := range made {
-		if r.Match.Path == "/*" && (r.Match.Host == "" || r.Match.Host == host) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(made, func(r *Route) bool { return r.Match.Path == "/*" && (r.Match.Host == "" || r.Match.Host == host) })
 }
 
 // unreachable finds routes that can never match. If two routes match the same request, the
 // more specific one wins: by host, path, method, number of headers and query parameters,
 // then the order of the files. So a route is unreachable only because of earlier ones with
 // the same scheme, host, path, headers and query that match all its methods.
-type unreachable struct {
-	seen map[string][]*Route
-}
+type unreachable map[string][]*Route
 
 // add returns an earlier route that makes this one unreachable, or nil.
-func (u *unreachable) add(route *Route, shape string) *Route {
-	if u.seen == nil {
-		u.seen = map[string][]*Route{}
-	}
+func (u unreachable) add(route *Route, shape string) *Route {
 	id := []string{route.Match.Scheme, route.Match.Host, shape}
 	for _, name := range form.SortedKeys(route.Match.Headers) {
 		id = append(id, name, route.Match.Headers[name])
@@ -228,8 +213,8 @@ func (u *unreachable) add(route *Route, shape string) *Route {
 		id = append(id, name, route.Match.Query[name])
 	}
 	place := strings.Join(id, "\x00") // no text of a file has a control character
-	earlier := u.seen[place]
-	u.seen[place] = append(earlier, route)
+	earlier := u[place]
+	u[place] = append(earlier, route)
 
 	var by *Route
 	left := slices.Clone(route.Match.Methods)

@@ -49,7 +49,6 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 	l.name(forms)
 	for _, f := range forms {
 		switch {
-		case f == nil: // already reported
 		case f.Named == none:
 			defaults = nil
 		case named[f.Named]:
@@ -182,7 +181,7 @@ func (l *Limit) allRates() [][]limiter.Rate {
 func (l *limits) name(forms []*limitForm) {
 	taken := map[string]bool{}
 	for _, f := range forms {
-		if f == nil || f.Named != "" || !l.token(&f.Name, f.Name) {
+		if f.Named != "" || !l.token(&f.Name, f.Name) {
 			continue
 		}
 		if taken[f.Name] {
@@ -192,7 +191,7 @@ func (l *limits) name(forms []*limitForm) {
 		l.notCommon(&f.Name, f.Name)
 	}
 	for _, f := range forms {
-		if f == nil || f.Named != "" || f.Name != "" || f.Key == nil {
+		if f.Named != "" || f.Name != "" || f.Key == nil {
 			continue
 		}
 		base := tokenOf(cmp.Or(l.keys.longName(f.Key.Text), f.Key.From, strings.Join(f.Key.Join, "-")), "limit")

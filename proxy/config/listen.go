@@ -61,9 +61,7 @@ func (l *loader) pairs(of *Listen) []Pair {
 		l.Wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
 	}
 	for _, p := range f.More {
-		if p != nil {
-			pairs = append(pairs, pair(&p.Cert, &p.Key))
-		}
+		pairs = append(pairs, pair(&p.Cert, &p.Key))
 	}
 	return pairs
 }

@@ -88,21 +88,19 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	if f.File != "" {
 		return l.file(name, f, spec)
 	}
-	parse := func(values []string) (*key.List, []key.Problem) { return key.ListOf(spec, values) }
-	what, instead := " is not a value of the key ", "write it as clients send it"
+	parse, what, instead := key.ListOf, " is not a value of the key ", "write it as clients send it"
 	if f.Match == prefixes {
-		parse = func(values []string) (*key.List, []key.Problem) { return key.PrefixesOf(spec, values) }
-		what, instead = " is not a prefix of the key ", "write the first characters of keys; for numbers the calling code and further digits, as +4915"
+		parse, what, instead = key.PrefixesOf, " is not a prefix of the key ", "write the first characters of keys; for numbers the calling code and further digits, as +4915"
 	}
 	for i := range f.Values {
-		one, problems := parse(f.Values[i : i+1])
+		one, problems := parse(spec, f.Values[i:i+1])
 		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
 			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, cmp.Or(insteadOf(problems), instead))
 		}
 		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]], Prefix: f.Match == prefixes})
 	}
-	all, _ := parse(f.Values)
+	all, _ := parse(spec, f.Values)
 	return all
 }
 
@@ -121,14 +119,12 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 	if !ok {
 		return nil
 	}
-	at := form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "lists." + name}
+	parse, what := key.ParseList, "not a value of the key "
 	if f.Match == prefixes {
-		members, problems := key.ParsePrefixes(spec, text)
-		l.faults(at, "not a prefix of the key "+spec.Name, text, problems)
-		return members
+		parse, what = key.ParsePrefixes, "not a prefix of the key "
 	}
-	members, problems := key.ParseList(spec, text)
-	l.faults(at, "not a value of the key "+spec.Name, text, problems)
+	members, problems := parse(spec, text)
+	l.faults("lists."+name, what+spec.Name, text, problems)
 	return members
 }
 
@@ -164,12 +160,13 @@ func (l *loader) text(name *string, instead string) (text string, ok bool) {
 	return string(data), true
 }
 
-// faults tells that lines of a list's file are wrong, and where.
-func (l *loader) faults(p form.Location, what, text string, problems []key.Problem) {
-	var lines []string
-	if len(problems) > 0 {
-		lines = strings.Split(text, "\n")
+// faults tells that lines of the last of l.files, which has the text for the field at path, are wrong, and where.
+func (l *loader) faults(path, what, text string, problems []key.Problem) {
+	if len(problems) == 0 {
+		return
 	}
+	p := form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: path}
+	lines := strings.Split(text, "\n")
 	for i, fault := range problems {
 		p.Line = fault.Line
 		if i == maxFaults {

@@ -96,7 +96,7 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 		if text, ok := l.listed(&f.Plan.List, Value{limit: f, Spec: limit.Key}); ok {
 			var problems []key.Problem
 			read.list, problems = key.ParseNames(limit.Key, text)
-			l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "plan.list"}, "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
+			l.faults("plan.list", "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
 		}
 		i, l.planLists = len(l.planLists), append(l.planLists, read)
 	}
@@ -129,7 +129,7 @@ func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
 // attachPlans reads the lists of plans of limits.
 func (l *loader) attachPlans(limits ...*limitForm) {
 	for _, f := range limits {
-		if f != nil && f.Plan != nil {
+		if f.Plan != nil {
 			l.attach(&f.Plan.List, maxList)
 		}
 	}

@@ -91,7 +91,7 @@ func (l *loader) readPrices(f *pricesForm, p *Prices) {
 		var problems []key.Problem
 		p.File = filepath.Base(f.File)
 		p.Table, problems = key.ParsePrices(text, f.Decimals)
-		l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "prices." + p.Name}, "", text, problems)
+		l.faults("prices."+p.Name, "", text, problems)
 	}
 }
 

@@ -49,7 +49,6 @@ type effect struct{ own, get string }
 // others resolves the routes whose responses reset cooldowns or return permits. Such a route must read
 // the key that says whose.
 func (r *routes) others(forms []*routeForm, made []*Route) {
-	forms = slices.DeleteFunc(slices.Clone(forms), func(f *routeForm) bool { return f == nil })
 	r.byName, r.formOf = map[string]*Route{}, map[*Route]*routeForm{}
 	for i, route := range made {
 		r.byName[route.Name], r.formOf[route] = route, forms[i]

@@ -183,7 +183,6 @@ func (r *routes) redirect(f *Redirect) *Redirect {
 // warnLoops warns of redirects that lead back to their own route, which clients follow until they give
 // up, as far as the file tells.
 func (r *routes) warnLoops(forms []*routeForm, made []*Route) {
-	forms = slices.DeleteFunc(slices.Clone(forms), func(f *routeForm) bool { return f == nil })
 	for i, route := range made {
 		if route.Redirect != nil && r.leadsBack(route) {
 			r.Warn(&forms[i].Redirect.To, "leads back to this route, for ever", "write another path or host; for http to https write listen: {redirect_https: true}, or match: {scheme: http}")

@@ -31,11 +31,8 @@ type routes struct {
 func (r *routes) all(forms []*routeForm) []*Route {
 	r.name(forms)
 	var made []*Route
-	var seen unreachable
+	seen := unreachable{}
 	for _, f := range forms {
-		if f == nil {
-			continue // already reported
-		}
 		p := r.path(&f.Match)
 		route := &Route{
 			Name:        f.Name,
@@ -87,7 +84,7 @@ func (r *routes) upgrades(f *routeForm, route *Route) {
 func (r *routes) name(forms []*routeForm) {
 	taken := map[string]*routeForm{}
 	for _, f := range forms {
-		if f == nil || !r.token(&f.Name, f.Name) {
+		if !r.token(&f.Name, f.Name) {
 			continue
 		}
 		if first, ok := taken[f.Name]; ok {
@@ -98,7 +95,7 @@ func (r *routes) name(forms []*routeForm) {
 	}
 	number := map[string]int{} // the last that was tried, by what the path makes
 	for _, f := range forms {
-		if f == nil || f.Name != "" || !r.Valid(&f.Name) {
+		if f.Name != "" || !r.Valid(&f.Name) {
 			continue
 		}
 		base := tokenOf(f.Match.Path, "route")

@@ -51,7 +51,7 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 	}
 	seen := map[string]bool{}
 	for _, t := range f.Servers {
-		if t == nil || t.URL == "" {
+		if t.URL == "" {
 			continue // already reported
 		}
 		to := u.url(&t.URL)

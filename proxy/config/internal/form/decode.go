@@ -198,6 +198,15 @@ func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		}
 		d.value(c, at, v.Index(i), t)
 	}
+	if isForm { // entries with a problem as a whole are nil
+		kept := v.Slice(0, 0)
+		for i := range v.Len() {
+			if !v.Index(i).IsNil() {
+				kept = reflect.Append(kept, v.Index(i))
+			}
+		}
+		v.Set(kept)
+	}
 }
 
 // mapping decodes a mapping with arbitrary names.

@@ -82,18 +82,17 @@ func (l *loader) traces(f *Traces) Traces {
 // collector checks the URL of the collector.
 func (l *loader) collector(f *Traces) string {
 	to, isURL := webURL(f.Endpoint)
-	switch {
-	case !isURL || to.RawQuery != "" || to.Fragment != "":
-		l.Wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
+	if l.refuseFirst([]finding{
+		{!isURL || to.RawQuery != "" || to.Fragment != "", &f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318"},
+		{isURL && to.User != nil, &f.Endpoint, "has a password", "write it into headers, as Authorization"},
+	}) {
 		return ""
-	case to.User != nil:
-		l.Wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
-		return ""
-	case to.Port() == "4317":
-		l.Warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
-	case to.Scheme == "http" && len(f.Fields) > 0 && !loopback(to.Hostname()):
-		l.Warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
 	}
+	isPortOfGRPC := to.Port() == "4317"
+	l.warn([]finding{
+		{isPortOfGRPC, &f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318"},
+		{!isPortOfGRPC && to.Scheme == "http" && len(f.Fields) > 0 && !address{host: to.Hostname()}.loopback(), &f.Endpoint, "what headers says travels without TLS", "write https://"},
+	})
 	if to.Path == "" || to.Path == "/" {
 		to.Path = "/v1/traces"
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -112,7 +111,7 @@ func (l *loader) alerts(f *Alerts) Alerts {
 	})
 	l.warn([]finding{
 		{f.Webhook == "" && f.Secret != "", &f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it"},
-		{isURL && to.User == nil && to.Scheme == "http" && !loopback(to.Hostname()), &f.Webhook, "alerts are sent without TLS", "write https://"},
+		{isURL && to.User == nil && to.Scheme == "http" && !address{host: to.Hostname()}.loopback(), &f.Webhook, "alerts are sent without TLS", "write https://"},
 		{isURL && f.Secret != "" && len(f.Secret) < leastToken, &f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random"},
 		{isURL && f.Secret == "", &f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random"},
 	})
@@ -123,12 +122,6 @@ func (l *loader) alerts(f *Alerts) Alerts {
 func webURL(text string) (to *url.URL, ok bool) {
 	to, err := url.Parse(text)
 	return to, err == nil && (to.Scheme == "http" || to.Scheme == "https") && to.Hostname() != ""
-}
-
-// loopback reports whether host is this machine.
-func loopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 // A threshold is a number of requests, or a percentage of them.

@@ -98,17 +98,6 @@ func (l *limits) concurrent(f *limitForm, limit *Limit) {
 	}
 }
 
-// penalty compiles the penalty of a limit.
-func (l *limits) penalty(f *limitForm) *Penalty {
-	if f.Penalty == nil {
-		return nil
-	}
-	if err := limiter.CheckBan(f.Penalty.Ban); err != nil {
-		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
-	}
-	return f.Penalty
-}
-
 // forget is the number of last steps without an allowed request after which a cooldown
 // starts over.
 const forget = 2

@@ -286,11 +286,9 @@ const (
 // reload compiles the reload section.
 func (l *loader) reload(f *Reload, store Store) Reload {
 	made := Reload{f.Source, l.writes(&f.Keep)}
-	switch {
-	case made.Source == SourceRedis && store != StoreRedis && l.Valid(&f.Source):
-		l.Wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")
-	case made.Source == SourceFile && f.Keep != "":
-		l.Wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
-	}
+	l.refuse([]finding{
+		{made.Source == SourceRedis && store != StoreRedis && l.Valid(&f.Source), &f.Source, "there is no Redis to load it from", "write store: redis, or source: file"},
+		{made.Source == SourceFile && f.Keep != "", &f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out"},
+	})
 	return made
 }

@@ -38,14 +38,6 @@ func unused[F, U any](section map[string]*F, used map[string]U, report func(poin
 	}
 }
 
-// unconverted warns of an alert about the conversion of limits without a limit that has one.
-func (l *loader) unconverted(f *Alerts, routes []*Route) {
-	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
-	if l.Given(&f.Returned) && !slices.ContainsFunc(routes, func(r *Route) bool { return slices.ContainsFunc(r.Limits, returns) }) {
-		l.Warn(&f.Returned, "no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out")
-	}
-}
-
 // forwardedFor is the default of client_ip.header.
 const forwardedFor = "X-Forwarded-For"
 

@@ -84,7 +84,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 		Route:          l.route.Name,
 		ID:             l.id(f),
 		Cost:           l.cost(f),
-		Penalty:        l.penalty(f),
+		Penalty:        f.Penalty,
 		Count:          l.count(f.Count),
 		Mode:           l.mode(f),
 		OnStoreFailure: f.OnStoreFailure,
@@ -104,7 +104,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.redisson(f, limit)
 	l.rateFrom(f, limit)
 	l.warnRedundant(limit)
-	l.warnBans(f, limit)
+	l.penalty(f, limit)
 	l.warnNoStore(&f.OnStoreFailure)
 	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
 		f.Algorithm = "" // another field says it
@@ -224,12 +224,10 @@ type rateFields struct {
 // rates reads rate or rates of a limit; without either it reports what to write instead.
 func (l *limits) rates(f rateFields, limit *Limit, instead string) []limiter.Rate {
 	one, several := l.Given(f.one), l.Given(f.more)
-	switch {
-	case one && several:
-		l.Wrong(f.one, "has both rate and rates", "write all of them under rates")
-	case !one && !several:
-		l.Wrong(f.form, "has no rate", instead)
-	}
+	l.refuse([]finding{
+		{one && several, f.one, "has both rate and rates", "write all of them under rates"},
+		{!one && !several, f.form, "has no rate", instead},
+	})
 	return l.parse(append([]*string{f.one}, pointers(*f.more)...), limit)
 }
 

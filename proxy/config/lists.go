@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
@@ -261,10 +262,17 @@ func conceal(spec *key.Spec) {
 	spec.Secret = isSecret(spec.From) || slices.ContainsFunc(spec.Equal, isSecret)
 }
 
-// warnBans warns of bans by nothing but a phone number or an e-mail address, which anybody can send for others.
-func (l *limits) warnBans(f *limitForm, limit *Limit) {
-	if limit.Penalty == nil || limit.Key == nil {
+// penalty checks the bans of a limit. It warns of those by nothing but a phone number or an e-mail address, which anybody can
+// send for others.
+func (l *limits) penalty(f *limitForm, limit *Limit) {
+	if f.Penalty == nil {
 		return
+	}
+	if err := limiter.CheckBan(f.Penalty.Ban); err != nil {
+		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
+	}
+	if limit.Key == nil {
+		return // already reported
 	}
 	ofOthers := func(s *key.Spec) bool {
 		return s.Of != nil || !s.From.Source.IsSigned() && (s.Phone != nil || phoneName.MatchString(s.From.Name) || mailName.MatchString(s.From.Name))

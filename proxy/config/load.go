@@ -40,8 +40,8 @@ func (l *loader) whole(name string, main *file) (*Config, error) {
 	if main == nil {
 		return nil, l.failed()
 	}
-	if !l.include(name, main) {
-		return nil, l.failed() // what else is missing may be in a file that could not be read
+	if !l.include(name, main) || l.Exhausted() { // what else is missing may be in a file that could not be read
+		return nil, l.failed()
 	}
 	return l.compile(main)
 }
@@ -57,14 +57,7 @@ func LoadText(name string, data []byte) (*Config, error) {
 func Parse(name string, data []byte, env Env) (*Config, error) {
 	r := newLoader(env)
 	r.sealed = true
-	main := r.read(name, "", data)
-	if main == nil {
-		return nil, r.failed()
-	}
-	if len(main.Include) > 0 {
-		r.Wrong(&main.Include, "cannot include files from here", "write all into one file")
-	}
-	return r.compile(main)
+	return r.whole(name, r.read(name, "", data))
 }
 
 // A loader is the state of loading one Config.
@@ -323,6 +316,10 @@ func (c *Config) concealed() map[any]bool {
 // include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
 // be read.
 func (l *loader) include(path string, main *file) (whole bool) {
+	if l.sealed && len(main.Include) > 0 {
+		l.Wrong(&main.Include, "cannot include files from here", "write all into one file")
+		return true
+	}
 	whole = true
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)

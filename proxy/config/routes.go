@@ -46,10 +46,12 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Lists:       r.listsOf(f, p),
 			RefundOn:    r.refund(f.RefundOn),
 			Idempotency: r.idempotency(f.Idempotency),
-			MaxBody:     r.body(f.Body),
 			Reject:      r.reject(&f.Reject),
 			Errors:      r.errorsOf(f),
 			Position:    r.Location(f).Position,
+		}
+		if f.Body != nil {
+			route.MaxBody = int64(f.Body.Max)
 		}
 		route.CountPreflight, route.LogPath = f.CountPreflight, f.LogPath
 		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = f.EncodedSlash, f.FormBesideQuery, f.MergeSlashes
@@ -178,14 +180,6 @@ func (r *routes) destination(f *routeForm) {
 		{!forwards && f.Rewrite != nil, f.Rewrite, "there is no upstream", "leave it out"},
 		{!forwards && f.WebSocket, &f.WebSocket, "there is no upstream for websocket", "leave it out"},
 	})
-}
-
-// body is how long a body may be, 0 for any length.
-func (r *routes) body(f *bodyForm) int64 {
-	if f == nil {
-		return 0
-	}
-	return int64(f.Max)
 }
 
 // params are the path parameters that a key is read from. spec is nil after a problem.

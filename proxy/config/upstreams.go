@@ -183,17 +183,14 @@ func (u *upstreams) balance(f *Upstream) (Balance, *key.Spec) {
 		u.Wrong(&text, "has no key", choices)
 	}
 	by := u.keys.refer(&text)
-	switch {
-	case by == nil:
+	if by == nil {
 		return BalanceRoundRobin, nil // already reported
-	case by.From.Source.IsConstant():
-		u.Warn(&f.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients")
-	case mayMiss(by):
-		u.Warn(&f.Balance, "requests without "+by.Name+" are spread by round robin", "use a key that every request has, or set on_missing: {use: client_ip}")
 	}
-	if f.Health.SlowStart > 0 {
-		u.Warn(&f.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way")
-	}
+	u.warn([]finding{
+		{by.From.Source.IsConstant(), &f.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients"},
+		{mayMiss(by), &f.Balance, "requests without " + by.Name + " are spread by round robin", "use a key that every request has, or set on_missing: {use: client_ip}"},
+		{f.Health.SlowStart > 0, &f.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way"},
+	})
 	return BalanceHash, by
 }
 

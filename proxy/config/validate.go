@@ -56,10 +56,11 @@ func (l *loader) compile(f *file) (*Config, error) {
 	unused(f.Prices, routes.used, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
 	unused(f.Keys, keys.used, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
 	unused(f.Upstreams, upstreams.used, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
-	if keys.tokens != nil && !keys.signed {
-		l.Warn(f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
-	}
-	l.unconverted(&f.Alerts, c.Routes)
+	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
+	l.warn([]finding{
+		{keys.tokens != nil && !keys.signed, f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out"},
+		{l.Given(&f.Alerts.Returned) && !slices.ContainsFunc(c.Limits(), returns), &f.Alerts.Returned, "no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out"},
+	})
 	if len(f.Routes) == 0 && len(l.Problems()) == 0 {
 		l.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")
 	}

@@ -191,22 +191,18 @@ func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	} else if empty != "" {
 		d.addLate(p, empty)
 	}
+	kept := v.Slice(0, 0)
 	for i, c := range nodes {
 		at := p
 		if n.Kind == yaml.SequenceNode {
 			at = Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}
 		}
 		d.value(c, at, v.Index(i), t)
-	}
-	if isForm { // entries with a problem as a whole are nil
-		kept := v.Slice(0, 0)
-		for i := range v.Len() {
-			if !v.Index(i).IsNil() {
-				kept = reflect.Append(kept, v.Index(i))
-			}
+		if !isForm || !v.Index(i).IsNil() { // of a form with a problem as a whole nothing is left
+			kept = reflect.Append(kept, v.Index(i))
 		}
-		v.Set(kept)
 	}
+	v.Set(kept)
 }
 
 // mapping decodes a mapping with arbitrary names.

@@ -130,18 +130,6 @@ func (l *limits) reset(f *Reset) *Reset {
 	return &Reset{Route: f.Route, Status: l.successes(&f.Codes)}
 }
 
-// resetBy checks that the route which the reset_on of a limit names can reset its cooldown, and finds the key there.
-func (r *routes) resetBy(l compiledLimit) {
-	pointer := &l.form.ResetOn.Route
-	other := r.other(pointer, l.limit, l.limit.Key, effect{"the cooldown would be reset", "resets the cooldown"})
-	if other == nil || !r.Valid(r.formOf[other]) {
-		return
-	}
-	if l.limit.Reset.Key = other.reads(l.limit.Key); l.limit.Reset.Key == nil {
-		r.Wrong(pointer, "route "+other.Name+" does not look at the key "+l.limit.Key.Name+", so it is unknown whose cooldown to reset", "give it a limit or a list on that key")
-	}
-}
-
 // distinct compiles the key whose values are counted.
 func (l *limits) distinct(f *limitForm, limit *Limit) {
 	if f.Distinct == nil {

@@ -339,19 +339,15 @@ func (l *loader) newKeys(text *string) limiter.Rate {
 }
 
 // newKeysOf compiles new_keys of a route, and its mode.
-func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
+func (r *routes) newKeysOf(f *routeForm, made *Route) (limiter.Rate, Mode) {
 	mode := cmp.Or(f.Mode, r.main.Defaults.Mode)
 	if !r.Given(&f.NewKeys) {
 		return r.made.Defaults.NewKeys, mode
 	}
-	clientChosen := slices.ContainsFunc(limits, func(l *Limit) bool {
-		for read := range l.Reads() {
-			if read.Purpose.Counts() && read.Key.ClientChosen() {
-				return true
-			}
-		}
-		return false
-	})
+	clientChosen := false
+	for read := range made.Reads() {
+		clientChosen = clientChosen || read.Purpose.Counts() && read.Key.ClientChosen()
+	}
 	rate := r.newKeys(&f.NewKeys)
 	if rate.Count > 0 && !clientChosen {
 		r.Warn(&f.NewKeys, "no limit of this route has a key that clients choose", "leave it out")

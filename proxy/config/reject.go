@@ -162,24 +162,16 @@ func (t template) overlaps(other template) bool {
 		text, end := strings.CutSuffix(text, t.end)
 		return ok && end && t.accepts(text)
 	}
-	return t.opens(other) && t.closes(other)
+	return t.covers(other, t.start, other.start, strings.CutPrefix) && t.covers(other, t.end, other.end, strings.CutSuffix)
 }
 
-// opens reports whether the names of both can begin in the same way: the longer start is
-// then a part of the other's key.
-func (t template) opens(other template) bool {
-	if len(t.start) > len(other.start) {
-		t, other = other, t
+// covers reports whether the names of both can begin, or end, in the same way, of which own and their are the texts: what
+// the longer one has in addition is then a part of the other's key.
+func (t template) covers(other template, own, their string, cut func(text, less string) (string, bool)) bool {
+	if len(own) > len(their) {
+		t, own, their = other, their, own
 	}
-	more, ok := strings.CutPrefix(other.start, t.start)
-	return ok && t.accepts(more)
-}
-
-func (t template) closes(other template) bool {
-	if len(t.end) > len(other.end) {
-		t, other = other, t
-	}
-	more, ok := strings.CutSuffix(other.end, t.end)
+	more, ok := cut(their, own)
 	return ok && t.accepts(more)
 }
 

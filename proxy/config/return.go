@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (l *limits) successes(f *codes) Statuses {
 }
 
 // An effect is how a problem names what responses of another route do.
-type effect struct{ own, get string }
+type effect struct{ own, get, whose string }
 
 // others resolves the routes whose responses reset cooldowns or return permits. Such a route must read
 // the key that says whose.
@@ -54,11 +55,11 @@ func (r *routes) others(forms []*routeForm, made []*Route) {
 		r.byName[route.Name], r.formOf[route] = route, forms[i]
 	}
 	for _, l := range r.compiled {
-		if l.limit.Reset != nil && l.form.ResetOn.Route != "" && l.limit.Key != nil {
-			r.resetBy(l)
+		if to := l.limit.Reset; to != nil && to.Route != "" && l.limit.Key != nil {
+			to.Key = r.keyThere(&l.form.ResetOn.Route, l.limit, l.limit.Key, effect{"the cooldown would be reset", "resets the cooldown", "whose cooldown to reset"})
 		}
-		if l.limit.Return != nil && l.form.ReturnOn.Route != "" && l.limit.Return.Subject != nil {
-			r.returnBy(l)
+		if to := l.limit.Return; to != nil && to.Route != "" && to.Subject != nil {
+			to.Key = r.keyThere(&l.form.ReturnOn.Route, l.limit, to.Subject, effect{"the permits would be returned", "returns permits", "whose permits to return"})
 		}
 	}
 }
@@ -101,22 +102,19 @@ func (r *routes) suggest(name string, of *Limit, spec *key.Spec) string {
 	return cmp.Or(form.Near(name, others), form.Suggest(name, reading), route)
 }
 
-// returnBy checks that the route which the return_on of a limit names can return its permits, and finds
-// the subject there.
-func (r *routes) returnBy(l compiledLimit) {
-	pointer, to := &l.form.ReturnOn.Route, l.limit.Return
-	other := r.other(pointer, l.limit, to.Subject, effect{"the permits would be returned", "returns permits"})
+// keyThere checks that the route that pointer names can have effect e on the limit of, and finds spec there; nil after a
+// problem.
+func (r *routes) keyThere(pointer *string, of *Limit, spec *key.Spec, e effect) *key.Spec {
+	other := r.other(pointer, of, spec, e)
 	if other == nil || !r.Valid(r.formOf[other]) {
-		return
+		return nil
 	}
-	if to.Key = other.reads(to.Subject); to.Key != nil {
-		return
-	}
-	if other.readsOtherwise(to.Subject) {
-		r.Wrong(pointer, "route "+other.Name+" reads the key "+to.Subject.Name+" in another way, so that one subject may have two values", "define the key under keys, and write its name on both routes")
-		return
-	}
-	r.Wrong(pointer, "route "+other.Name+" does not look at the key "+to.Subject.Name+", so it is unknown whose permits to return", "give it a limit or a list on that key")
+	found := other.reads(spec)
+	r.refuseFirst([]finding{
+		{found == nil && of.Return != nil && other.readsOtherwise(spec), pointer, "route " + other.Name + " reads the key " + spec.Name + " in another way, so that one subject may have two values", "define the key under keys, and write its name on both routes"},
+		{found == nil, pointer, "route " + other.Name + " does not look at the key " + spec.Name + ", so it is unknown " + e.whose, "give it a limit or a list on that key"},
+	})
+	return found
 }
 
 // reads returns the key of a limit or list of the r that equals spec, or nil.
@@ -152,7 +150,7 @@ func (c *Config) Notes() []string {
 	case c.Privacy.HashSecret != "":
 	case c.Store == StoreRedis:
 		notes = append(notes, "anyone who can read Redis can recover keys such as phone numbers by brute force; set privacy.hash_secret")
-	case c.hasSensitiveKeys():
+	case slices.ContainsFunc(slices.Collect(maps.Values(c.Keys)), func(s *key.Spec) bool { return s.Sensitive }):
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
 	for _, n := range []struct {
@@ -170,16 +168,6 @@ func (c *Config) Notes() []string {
 		}
 	}
 	return notes
-}
-
-// hasSensitiveKeys reports whether a key is sensitive, so that operators go by its hash.
-func (c *Config) hasSensitiveKeys() bool {
-	for _, s := range c.Keys {
-		if s.Sensitive {
-			return true
-		}
-	}
-	return false
 }
 
 // LastKey returns the last parameter of the path of r, if a list or a limit in enforce mode

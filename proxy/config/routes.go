@@ -55,7 +55,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		}
 		route.CountPreflight, route.LogPath = f.CountPreflight, f.LogPath
 		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = f.EncodedSlash, f.FormBesideQuery, f.MergeSlashes
-		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
+		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route)
 		r.destination(f)
 		r.descriptor(f, route)
 		r.decidable(f, route)

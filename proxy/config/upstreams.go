@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,25 +78,22 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 // refer finds the upstream of a route by its name, or makes one of its URL.
 func (u *upstreams) refer(text *string) *Upstream {
 	u.used[*text] = true
-	if up, ok := u.byName[*text]; ok {
-		return up
-	}
-	if *text == "" {
-		return nil // already reported
-	}
-	if *text != echo && !strings.Contains(*text, "://") && !strings.HasPrefix(*text, "unix:") {
-		instead := form.Near(*text, append(form.SortedKeys(u.main.Upstreams), echo))
-		if _, _, err := net.SplitHostPort(*text); err == nil {
-			instead = "write a URL: http://" + *text
-		}
-		instead = cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000")
-		if u.Lacks(&u.main.Upstreams, *text) {
-			u.Wrong(text, "there is no upstream "+form.Quote(*text), instead)
-		}
-		return nil
+	if up, ok := u.byName[*text]; ok || *text == "" {
+		return up // nil if already reported
 	}
 	name := *text
-	if name != echo {
+	switch {
+	case name == echo:
+	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "unix:"):
+		instead := form.Near(name, append(form.SortedKeys(u.main.Upstreams), echo))
+		if _, _, err := net.SplitHostPort(name); err == nil {
+			instead = "write a URL: http://" + name
+		}
+		if u.Lacks(&u.main.Upstreams, name) {
+			u.Wrong(text, "there is no upstream "+form.Quote(name), cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000"))
+		}
+		return nil
+	default:
 		to := u.url(text)
 		if to == nil {
 			return nil
@@ -196,15 +194,10 @@ func (u *upstreams) balance(f *Upstream) (Balance, *key.Spec) {
 
 // mayMiss reports whether requests without the key are accepted.
 func mayMiss(s *key.Spec) bool {
-	for _, part := range s.Join {
-		if mayMiss(part) {
-			return true
-		}
-	}
 	if s.Of != nil {
 		return mayMiss(s.Of)
 	}
-	return s.From.Source.IsNamed() && s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
+	return slices.ContainsFunc(s.Join, mayMiss) || s.From.Source.IsNamed() && s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
 }
 
 func (u *upstreams) health(f *Health) Health {

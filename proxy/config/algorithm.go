@@ -119,15 +119,9 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	if len(limit.Steps) > 0 {
 		limit.Rates = []limiter.Rate{{Count: 1, Window: forget * slices.Max(limit.Steps)}}
 	}
-	limit.Reset = l.reset(f.ResetOn)
-}
-
-// reset compiles reset_on; resetBy resolves the route.
-func (l *limits) reset(f *Reset) *Reset {
-	if f == nil {
-		return nil
+	if f.ResetOn != nil { // others resolves the route
+		limit.Reset = &Reset{Route: f.ResetOn.Route, Status: l.successes(&f.ResetOn.Codes)}
 	}
-	return &Reset{Route: f.Route, Status: l.successes(&f.Codes)}
 }
 
 // distinct compiles the key whose values are counted.
@@ -146,14 +140,6 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 			l.Wrong(f.Distinct, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
 		}
 	}
-}
-
-// conversion compiles the conversion of a limit, which is an algorithm.
-func (l *limits) conversion(f *limitForm, limit *Limit) {
-	if !l.Given(&f.Conversion) {
-		return
-	}
-	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, int(l.percentage(&f.Conversion, 100, ", for example 35%"))
 }
 
 // percentage parses 1% to that of most; for others, which are reported, it returns 0.

@@ -286,14 +286,6 @@ type Idempotency struct {
 	Repeats int64 `yaml:"repeats" jsonschema:"default=5,minimum=1,maximum=1000"`
 }
 
-func (*keyForm) Short() string     { return "Text" }
-func (*limitForm) Short() string   { return "Named" }
-func (*normalForm) Short() string  { return "As" }
-func (*missingForm) Short() string { return "Policy" }
-func (*planForm) Short() string    { return "Text" }
-func (*Upstream) Short() string    { return "Text" }
-func (*targetForm) Short() string  { return "URL" }
-
 // Near returns "did you mean X?" with the choice that is nearest to word; "" if none is
 // similar.
 func Near(word string, choices []string) string { return form.Near(word, choices) }

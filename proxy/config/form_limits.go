@@ -5,7 +5,7 @@ import "github.com/weir-proxy/weir/proxy/key"
 // limitForm is a limit: one or more rates for each value of a key.
 type limitForm struct {
 	// Named is the name of a limit at the top of the file, or none to leave out those of defaults.
-	Named string `yaml:"-"`
+	Named string `yaml:"-" short:"true"`
 	// Name of the limit in responses, metrics and the store; that of the key when not given.
 	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Was is the name under which the limit was counted before, ROUTE.LIMIT or that of a limit at the top of the file: it keeps the counts of that.
@@ -75,7 +75,7 @@ type limitForm struct {
 // planForm is where the name of a plan is read from.
 type planForm struct {
 	// Text is the short form.
-	Text string `yaml:"-"`
+	Text string `yaml:"-" short:"true"`
 
 	// List is a file with one KEY=PLAN per line, relative to this file; # begins a comment. It is reloaded when it changes.
 	List string `yaml:"list" jsonschema:"default="`
@@ -159,7 +159,7 @@ type jwtForm struct {
 // keyForm defines a key: where its value is read from, or which keys it joins.
 type keyForm struct {
 	// Text is the short form: an origin or, in a limit, the name of a key.
-	Text string `yaml:"-"`
+	Text string `yaml:"-" short:"true"`
 
 	// From is the origin of the value: header:NAME, query:NAME, cookie:NAME, path:NAME, form:NAME, json:/POINTER, jwt:CLAIM, client_ip, host, method or global.
 	From string `yaml:"from,omitempty"`
@@ -188,7 +188,7 @@ type keyForm struct {
 // normalForm lists the steps of the normalization, in order.
 type normalForm struct {
 	// As is one step or several. nfkc and fold unite spellings that databases compare as equal: full-width letters, é in one or two characters, ß and ss.
-	As []key.Step `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164"`
+	As []key.Step `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164" short:"true"`
 	// DefaultRegion is the country of numbers without a country code, for e164: CN.
 	DefaultRegion string `yaml:"default_region,omitempty" jsonschema:"pattern=^[A-Z][A-Z]$"`
 	// Extensions of phone numbers are refused, since they cannot receive SMS, or kept: all extensions of a number are one key; refuse when not given.
@@ -200,7 +200,7 @@ type normalForm struct {
 // missingForm is the handling of a request without the key.
 type missingForm struct {
 	// Policy is the short form.
-	Policy key.Missing `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared"`
+	Policy key.Missing `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared" short:"true"`
 
 	// Use another key instead: its name or an origin.
 	Use string `yaml:"use" jsonschema:"required"`

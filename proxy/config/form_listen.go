@@ -248,7 +248,7 @@ func (*ErrorText) Numbered() {}
 // Upstream is an upstream.
 type Upstream struct {
 	// Text is the short form: echo, or a URL.
-	Text string `yaml:"-"`
+	Text string `yaml:"-" short:"true"`
 
 	// Targets are the servers.
 	Servers []*targetForm `yaml:"targets" jsonschema:"required,minItems=1" empty:"there is no target; name at least one URL"`
@@ -324,7 +324,7 @@ type upstreamTLSForm struct {
 // targetForm is one server of an upstream.
 type targetForm struct {
 	// URL of the server: http or https, host, optional port; or unix: and the path of a socket.
-	URL string `yaml:"url" jsonschema:"required"`
+	URL string `yaml:"url" jsonschema:"required" short:"true"`
 	// Weight is its share of the requests.
 	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000"`
 }

@@ -251,16 +251,11 @@ func (l *loader) attach(name *string, most int64) ([]byte, bool) {
 	l.own[filepath.Clean(path)] = true
 	data, err := l.source.Read(path, most)
 	l.files = append(l.files, path)
-	if errors.Is(err, ErrForeign) {
-		l.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "put it there")
-		return nil, false
-	}
-	if err != nil {
-		l.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "name a file that Weir may read")
-		return nil, false
-	}
-	if int64(len(data)) > most {
-		l.Wrong(name, fmt.Sprintf("%s is longer than %d MiB", form.Quote(*name), most>>20), "name a shorter file")
+	if l.refuseFirst([]finding{
+		{errors.Is(err, ErrForeign), name, fmt.Sprintf("%s cannot be read: %v", form.Quote(*name), err), "put it there"},
+		{err != nil, name, fmt.Sprintf("%s cannot be read: %v", form.Quote(*name), err), "name a file that Weir may read"},
+		{int64(len(data)) > most, name, fmt.Sprintf("%s is longer than %d MiB", form.Quote(*name), most>>20), "name a shorter file"},
+	}) {
 		return nil, false
 	}
 	l.count(*name, data)

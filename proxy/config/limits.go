@@ -99,7 +99,9 @@ func (l *limits) compile(f *limitForm) *Limit {
 	}
 	l.kind(f, limit)
 	l.returnOn(f, limit)
-	l.conversion(f, limit)
+	if l.Given(&f.Conversion) {
+		limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, int(l.percentage(&f.Conversion, 100, ", for example 35%"))
+	}
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
 	l.rateFrom(f, limit)

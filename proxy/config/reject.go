@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/bits"
 	"mime"
 	"net/http"
 	"regexp"
@@ -54,7 +53,7 @@ func (l *loader) texts(t texts) Reject {
 	if !l.Given(t.contentType) {
 		l.warnPlain(t.body)
 	}
-	if kind := l.mediaType(t.contentType); made.Body != "" && jsonType(kind) {
+	if kind := l.mediaType(t.contentType); made.Body != "" && (kind == "application/json" || strings.HasSuffix(kind, "+json")) {
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a", "{status}", "400").Replace(made.Body)
 		if !json.Valid([]byte(sample)) && l.Valid(t.body) {
 			l.Wrong(t.body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
@@ -95,11 +94,6 @@ func (l *loader) mediaType(text *string) string {
 		l.Wrong(text, form.Quote(*text)+" is not a media type", "write for example application/json")
 	}
 	return kind
-}
-
-// jsonType reports whether a media type, without parameters, is JSON.
-func jsonType(kind string) bool {
-	return kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
 // ownFields returns fields that are set in every refusal, or that belong to the connection.
@@ -184,13 +178,7 @@ func (s *Statuses) Has(status int) bool {
 }
 
 // Empty reports whether s has no status.
-func (s *Statuses) Empty() bool {
-	n := 0
-	for _, b := range s.bits {
-		n += bits.OnesCount64(b)
-	}
-	return n == 0
-}
+func (s *Statuses) Empty() bool { return *s == Statuses{} }
 
 // Ranges returns the statuses of s as they are written: 2xx, 404, 500-503.
 func (s *Statuses) Ranges() (all []string) {

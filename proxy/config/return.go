@@ -20,7 +20,7 @@ func (l *Limit) Subject() *key.Spec {
 	return l.Return.Subject
 }
 
-// returnOn compiles return_on; returnBy resolves the route.
+// returnOn compiles return_on; others resolves the route.
 func (l *limits) returnOn(f *limitForm, limit *Limit) {
 	if f.ReturnOn == nil {
 		return

@@ -54,9 +54,8 @@ func (d *decoder) decode(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	if n.Kind == yaml.ScalarNode && quoted(n) && strings.Contains(n.Value, "${") {
 		d.written[v.Addr().Interface()] = n.Value // of a short form too, before its field
 	}
-	if s, ok := v.Addr().Interface().(Shorthand); ok && n.Kind != yaml.MappingNode {
-		field, _ := v.Type().FieldByName(s.Short())
-		d.value(n, p, v.FieldByIndex(field.Index), TagOf(field))
+	if short, ok := ShortOf(v.Type()); ok && n.Kind != yaml.MappingNode {
+		d.value(n, p, v.Field(short), TagOf(v.Type().Field(short)))
 		d.absent(p, v, nil)
 		return
 	}
@@ -178,7 +177,7 @@ func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		t, instead = Tag{}, `start each entry with "- "`
 	}
 	nodes := []*yaml.Node{n}
-	_, isShort := reflect.Zero(of).Interface().(Shorthand)
+	_, isShort := ShortOf(of)
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		nodes = n.Content

@@ -169,13 +169,10 @@ func omits(field reflect.StructField, v reflect.Value) bool {
 // shortField returns the field that the short form of v has, if v is written so: that field has no name of its own, or no
 // other is given.
 func shortField(v reflect.Value) (index int, ok bool) {
-	s, ok := reflect.New(v.Type()).Interface().(Shorthand)
-	if !ok {
+	if index, ok = ShortOf(v.Type()); !ok {
 		return 0, false
 	}
-	short, _ := v.Type().FieldByName(s.Short())
-	index = short.Index[0]
-	if FieldName(short) == "" {
+	if FieldName(v.Type().Field(index)) == "" {
 		return index, !v.Field(index).IsZero()
 	}
 	for i := range v.NumField() {

@@ -334,6 +334,20 @@ func FieldIndex(t reflect.Type, name string) (int, bool) {
 	return 0, false
 }
 
+// ShortOf returns the field of t, a form or a pointer to one, with the tag short: a value that is not a mapping is
+// decoded into it.
+func ShortOf(t reflect.Type) (index int, ok bool) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
+		if t.Field(i).Tag.Get("short") != "" {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
 // IsHidden reports whether f holds secrets.
 func IsHidden(f reflect.StructField) bool { return f.Tag.Get("hidden") != "" }
 

@@ -139,11 +139,12 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 
 // build compiles a form; name is empty for an inline key.
 func (k *keys) build(f *keyForm, name string) *key.Spec {
+	spec := &key.Spec{Name: name, Sensitive: isTrue(f.Sensitive), SetHeader: http.CanonicalHeaderKey(f.SetHeader), OnMissing: key.Reject}
 	switch {
 	case k.Given(&f.Join):
-		return k.join(f, name)
+		return k.join(f, spec)
 	case f.Of != "":
-		return k.part(f, name)
+		return k.part(f, spec)
 	case (f.Part != "" || f.DropLast != 0) && !k.Given(&f.Of):
 		k.Wrong(f, "is a part without a key", "write of: with the name of a key that has normalize: e164")
 	}
@@ -155,13 +156,7 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 	}
 	from, ok := k.origin(&f.From)
 	k.warnForged(&f.From, from)
-	spec := &key.Spec{
-		Name: name, From: from, Tokens: k.tokens, Sensitive: isTrue(f.Sensitive),
-		SetHeader: http.CanonicalHeaderKey(f.SetHeader),
-	}
-	if name == "" {
-		spec.Name = from.String()
-	}
+	spec.Name, spec.From, spec.Tokens = cmp.Or(name, from.String()), from, k.tokens
 	ok = k.normalize(f.Normalize, spec) && ok
 	for i := range f.MustEqual {
 		if equal, found := k.origin(&f.MustEqual[i]); found {
@@ -224,7 +219,7 @@ func (k *keys) otherwise(f **missingForm) (key.Missing, *key.Spec) {
 }
 
 // part compiles a key that is a part of a phone number.
-func (k *keys) part(f *keyForm, name string) *key.Spec {
+func (k *keys) part(f *keyForm, spec *key.Spec) *key.Spec {
 	if f.From != "" || f.Normalize != nil || f.OnMissing != nil || f.OnInvalid != nil || len(f.MustEqual) > 0 {
 		k.Wrong(f, "a part has no from, normalize, must_equal, on_missing or on_invalid of its own", "write them for the key it is a part of")
 	}
@@ -243,18 +238,12 @@ func (k *keys) part(f *keyForm, name string) *key.Spec {
 	if of == nil {
 		return nil
 	}
-	spec := &key.Spec{
-		Name: name, Of: of, Part: part, Sensitive: isTrue(f.Sensitive), SetHeader: http.CanonicalHeaderKey(f.SetHeader),
-		OnMissing: key.Reject,
-	}
-	if name == "" {
-		spec.Name = of.Name + "." + f.Part
-	}
+	spec.Name, spec.Of, spec.Part = cmp.Or(spec.Name, of.Name+"."+f.Part), of, part
 	return k.counted(f, spec, max(1, k.parts[of]))
 }
 
 // join compiles a joined key.
-func (k *keys) join(f *keyForm, name string) *key.Spec {
+func (k *keys) join(f *keyForm, spec *key.Spec) *key.Spec {
 	if f.From != "" || f.Of != "" || f.Normalize != nil || f.OnMissing != nil || f.OnInvalid != nil ||
 		f.SetHeader != "" || isTrue(f.Sensitive) || len(f.MustEqual) > 0 {
 		k.Wrong(f, "a joined key has no from, of, normalize, must_equal, on_missing, on_invalid, set_header or sensitive of its own", "write them for its parts")
@@ -263,10 +252,7 @@ func (k *keys) join(f *keyForm, name string) *key.Spec {
 		k.Wrong(&f.Join, "joins fewer than two keys", "name two or more, for example [ip, phone]")
 		return nil
 	}
-	spec := &key.Spec{Name: name, OnMissing: key.Reject}
-	if name == "" {
-		spec.Name = strings.Join(f.Join, "+")
-	}
+	spec.Name = cmp.Or(spec.Name, strings.Join(f.Join, "+"))
 	parts := 0
 	for i := range f.Join {
 		part := k.refer(&f.Join[i])

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -227,19 +228,18 @@ var schema []byte
 func Schema() []byte { return bytes.Clone(schema) }
 
 // errorStatus matches a status or a class of statuses.
-var errorStatus = regexp.MustCompile(`^([45])([0-9]{2}|xx)$`)
+var errorStatus = regexp.MustCompile(`^[45]([0-9]{2}|xx)$`)
 
-// errors compiles the texts of errors by their status. A status comes before a class.
+// errors compiles the texts of errors by their status. A status overrides its class, which is sorted behind it.
 func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
 	if len(forms) == 0 {
 		return nil
 	}
-	classes, made := map[int]ErrorText{}, map[int]ErrorText{}
-	for _, name := range form.SortedKeys(forms) {
+	made := map[int]ErrorText{}
+	for _, name := range slices.Backward(form.SortedKeys(forms)) {
 		f := forms[name]
-		m := errorStatus.FindStringSubmatch(name)
 		switch {
-		case m == nil:
+		case !errorStatus.MatchString(name):
 			l.WrongName(f, form.Quote(name)+" is not the status of an error", "write for example 404, 4xx or 5xx")
 			continue
 		case name == "429":
@@ -247,19 +247,13 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
 			continue
 		}
 		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
-		text := ErrorText{Detail: r.Detail, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType}
-		if status, err := strconv.Atoi(name); err == nil {
-			made[status] = text
-			continue
-		}
-		first, _ := strconv.Atoi(m[1])
-		for status := 100 * first; status < 100*first+100; status++ {
-			classes[status] = text
+		from, to, _ := parseCode(name)
+		for status := from; status <= to; status++ {
+			made[status] = ErrorText{Detail: r.Detail, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType}
 		}
 	}
-	delete(classes, 429)
-	maps.Copy(classes, made)
-	return classes
+	delete(made, 429)
+	return made
 }
 
 // errorsOf compiles the texts of a route, which come before those of the file; nil if it has none of

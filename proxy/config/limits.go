@@ -268,13 +268,11 @@ func (l *limits) parse(texts []*string, limit *Limit) []limiter.Rate {
 // scope parses the scope of a limit.
 func (l *limits) scope(f *limitForm) limiter.Scope {
 	scope, _ := limiter.ParseScope(f.Scope) // one of the enum, or already reported
-	switch {
-	case scope == limiter.Overall:
-	case l.main.Store != StoreRedis:
-		l.Warn(&f.Scope, "with store: memory each node counts for itself anyway", "leave it out")
-	default:
-		l.Warn(&f.Scope, "each node allows the full rate, so N nodes allow N times the rate", "write overall, which limits all nodes together")
-	}
+	apart, inMemory := scope != limiter.Overall, l.main.Store != StoreRedis
+	l.warn([]finding{
+		{apart && inMemory, &f.Scope, "with store: memory each node counts for itself anyway", "leave it out"},
+		{apart && !inMemory, &f.Scope, "each node allows the full rate, so N nodes allow N times the rate", "write overall, which limits all nodes together"},
+	})
 	return scope
 }
 

@@ -50,9 +50,7 @@ func (l *loader) texts(t texts) Reject {
 		made.ContentType = cmp.Or(*t.contentType, "text/plain; charset=utf-8")
 	}
 	l.placeholders(t, t.body, *t.body, words)
-	if !l.Given(t.contentType) {
-		l.warnPlain(t.body)
-	}
+	l.warnPlain(t.contentType, t.body)
 	if kind := l.mediaType(t.contentType); made.Body != "" && (kind == "application/json" || strings.HasSuffix(kind, "+json")) {
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a", "{status}", "400").Replace(made.Body)
 		if !json.Valid([]byte(sample)) && l.Valid(t.body) {
@@ -68,13 +66,12 @@ func (l *loader) texts(t texts) Reject {
 }
 
 // warnPlain warns of a body in JSON or HTML that is sent as plain text.
-func (l *loader) warnPlain(body *string) {
-	switch {
-	case jsonBegins.MatchString(*body):
-		l.Warn(body, "is JSON, and sent as text/plain", "write content_type: application/json beside it")
-	case htmlBegins.MatchString(*body):
-		l.Warn(body, "is HTML, and sent as text/plain", `write content_type: "text/html; charset=utf-8" beside it`)
-	}
+func (l *loader) warnPlain(contentType, body *string) {
+	plain := !l.Given(contentType)
+	l.warn([]finding{
+		{plain && jsonBegins.MatchString(*body), body, "is JSON, and sent as text/plain", "write content_type: application/json beside it"},
+		{plain && htmlBegins.MatchString(*body), body, "is HTML, and sent as text/plain", `write content_type: "text/html; charset=utf-8" beside it`},
+	})
 }
 
 // placeholders checks that all placeholders in a text exist.
@@ -112,9 +109,7 @@ func (r *routes) respond(f *Respond) *Respond {
 		r.Wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
 	}
 	r.mediaType(&f.ContentType)
-	if !r.Given(&f.ContentType) {
-		r.warnPlain(&f.Body)
-	}
+	r.warnPlain(&f.ContentType, &f.Body)
 	fields := reserved{names: append(connectionFields(), "Date"), elsewhere: map[string]fault{"Content-Type": {"Content-Type has a field of its own", "write content_type: beside headers:"}}}
 	made := *f
 	made.Headers = r.headers(&f.Headers, "X-App", fields)

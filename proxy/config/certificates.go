@@ -84,9 +84,11 @@ func (l *loader) acme(f *Listen) *ACME {
 	plain := listenAddress(f.HTTP) != ""
 	to, err := url.Parse(a.Directory) // requests signed with the account key are sent there
 	l.refuse([]finding{
-		{l.Valid(&a.Directory) && (err != nil || to.Scheme != "https" || to.Host == "" || to.User != nil), &a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory"},
+		{l.Valid(&a.Directory) && (err != nil || to.Scheme != "https" || to.Host == "" || to.User != nil), &a.Directory,
+			"is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory"},
 		{a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@"), &a.Email, "is not an email address", "write for example ops@example.com"},
-		{!plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP, &a.Challenges, challengeHTTP + " needs listen.http, which is none", "write " + challengeALPN + ", or an address in listen.http"},
+		{!plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP, &a.Challenges,
+			challengeHTTP + " needs listen.http, which is none", "write " + challengeALPN + ", or an address in listen.http"},
 	})
 	if listenAddress(f.HTTPS) != "" { // certificates are used by HTTPS only
 		l.outputs = append(l.outputs, output{named{at: l.Location(&a.Storage), path: l.relative(a.Storage)}, true})

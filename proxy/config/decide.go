@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -62,9 +61,11 @@ func (l *loader) decideListener(f *file) {
 		network, where = grpc.port != "" && !grpc.loopback(), &d.GRPC
 	}
 	l.refuse([]finding{
-		{d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC), d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`},
+		{d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC), d,
+			"nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`},
 		{d.ClientCA != "" && d.Files == nil, &d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it"},
-		{network && len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token), where, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1"},
+		{network && len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token), where,
+			"anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1"},
 		{network && d.Token != "" && len(d.Token) < leastToken, &d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1"},
 	})
 	if f.Store == StoreRedis && d.Secret == "" && l.Valid(&d.Secret) {
@@ -159,7 +160,8 @@ func (r *routes) withoutBodies(f *routeForm, made *Route) {
 		inBody := p.Mode != Off && p.Key.InBody()
 		r.warn([]finding{
 			{inBody && len(with) == 0, p.at, "requests with GET and HEAD have no body to read " + p.Key.Name + " from", "write methods: [POST], or read the key from a header, the query or a cookie"},
-			{inBody && len(with) > 0 && p.Mode == Enforce && needsBody(p.Key), p.at, "requests with GET and HEAD are refused with 400: they have no body to read " + p.Key.Name + " from", "write another route for them, or on_missing: skip for the key"},
+			{inBody && len(with) > 0 && p.Mode == Enforce && needsBody(p.Key), p.at,
+				"requests with GET and HEAD are refused with 400: they have no body to read " + p.Key.Name + " from", "write another route for them, or on_missing: skip for the key"},
 		})
 	}
 }
@@ -227,17 +229,7 @@ func (r *routes) described(at any, s *key.Spec, o key.Origin, m *Match) {
 	r.refuse([]finding{
 		{m.Domain == "" && isEntry, at, "the key " + s.Name + " is read from a descriptor, which requests do not have", "write match: {domain: NAME, descriptor: {" + o.Name + `: "*"}}`},
 		{m.Domain != "" && isEntry && !has, at, "the key " + s.Name + " is read from " + o.String() + ", but the route's descriptor has no " + o.Name, "write " + o.Name + `: "*" in match.descriptor`},
-		{m.Domain != "" && !isEntry && !o.Source.IsConstant(), at, "the key " + s.Name + " is read from " + o.String() + ", which a descriptor does not have", "read it from descriptor:ENTRY, and let Envoy send it as an entry"},
+		{m.Domain != "" && !isEntry && !o.Source.IsConstant(), at,
+			"the key " + s.Name + " is read from " + o.String() + ", which a descriptor does not have", "read it from descriptor:ENTRY, and let Envoy send it as an entry"},
 	})
-}
-
-// rateFrom lets a descriptor replace the rate of a limit. What belongs to the rate cannot be given beside it.
-func (l *limits) rateFrom(f *limitForm, limit *Limit) {
-	if !l.Given(&f.RateFrom) {
-		return
-	}
-	limit.RateFromDescriptor = true
-	if len(limit.Rates) > 1 {
-		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
-	}
 }

@@ -22,7 +22,8 @@ func (l *loader) ineffective(f *file) {
 		{l.Given(&f.Redis) && !l.Given(&f.Store), &f.Redis, "redis is not used: store is memory, so each node counts for itself", "write store: redis, or leave redis out"},
 		{l.Given(&f.ClientIP.Header) && len(f.ClientIP.TrustedProxies) == 0 && (f.ClientIP.Header != forwardedFor || !l.Given(&f.ClientIP.TrustedProxies)),
 			&f.ClientIP.Header, "no proxy is trusted to send this field, so all clients behind a proxy share its address", "write trusted_proxies: with the networks of the proxies, or leave header out"},
-		{l.Given(&f.Listen.Files) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.Files, "nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
+		{l.Given(&f.Listen.Files) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.Files,
+			"nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
 		{l.Given(&f.Alerts) && !l.Given(&f.Alerts.Webhook) && f.Alerts.Secret == "", &f.Alerts, "no alert is sent: there is no webhook", "write webhook: with a URL, or leave alerts out"},
 		{l.Given(&f.Traces) && !l.Given(&f.Traces.Endpoint), &f.Traces, "nothing is traced: there is no endpoint", "write endpoint: with the URL of a collector, or leave traces out"},
 	})

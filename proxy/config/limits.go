@@ -90,6 +90,8 @@ func (l *limits) compile(f *limitForm) *Limit {
 		OnStoreFailure: f.OnStoreFailure,
 		Expose:         *f.Expose,
 		Position:       l.Location(f).Position,
+
+		RateFromDescriptor: l.Given(&f.RateFrom),
 	}
 	limit.Wait, limit.MaxWaiting = l.wait(f, limit.Mode)
 	limit.Scope = l.scope(f)
@@ -104,7 +106,9 @@ func (l *limits) compile(f *limitForm) *Limit {
 	}
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
-	l.rateFrom(f, limit)
+	if limit.RateFromDescriptor && len(limit.Rates) > 1 {
+		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
+	}
 	l.warnRedundant(limit)
 	l.penalty(f, limit)
 	l.warnNoStore(&f.OnStoreFailure)
@@ -174,9 +178,7 @@ func (l *limits) policies(pointer any, limit *Limit, shown map[string]*Limit) {
 
 // allRates returns the rates of l, then those of its overrides.
 func (l *Limit) allRates() [][]limiter.Rate {
-	all := append([][]limiter.Rate{l.Rates}, slices.Collect(maps.Values(l.Overrides))...)
-	all = append(all, slices.Collect(maps.Values(l.Plans))...)
-	return all
+	return slices.Concat([][]limiter.Rate{l.Rates}, slices.Collect(maps.Values(l.Overrides)), slices.Collect(maps.Values(l.Plans)))
 }
 
 // name gives each limit of the route without a name that of its key.

@@ -88,8 +88,10 @@ func (l *loader) listeners(f *file) {
 	l.refuse([]finding{
 		{f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && l.Valid(&f.Listen.Decide), &f.Listen.HTTP, "there is no listener", "write an address here or in https"},
 		{secure && !l.Given(&f.Listen.Files) && l.Valid(&f.Listen.HTTPS), &f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it"},
-		{adminSecure.port != "" && !secure && l.Valid(&f.Listen.HTTPS), &f.Admin.HTTPS, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here"},
-		{f.Listen.RedirectHTTPS && !secure && len(f.ClientIP.TrustedProxies) == 0, &f.Listen.RedirectHTTPS, "there is no listen.https to redirect to", `write https: ":8443" and tls: beside it, or client_ip.trusted_proxies for a proxy that terminates TLS`},
+		{adminSecure.port != "" && !secure && l.Valid(&f.Listen.HTTPS), &f.Admin.HTTPS,
+			"has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here"},
+		{f.Listen.RedirectHTTPS && !secure && len(f.ClientIP.TrustedProxies) == 0, &f.Listen.RedirectHTTPS,
+			"there is no listen.https to redirect to", `write https: ":8443" and tls: beside it, or client_ip.trusted_proxies for a proxy that terminates TLS`},
 	})
 	l.warn([]finding{
 		{!l.Given(&f.Listen.RedirectHTTPS) && l.Given(&f.Listen.HTTPSPort), &f.Listen.HTTPSPort, "nothing is redirected to this port", "write redirect_https: true beside it, or leave it out"},

@@ -111,7 +111,8 @@ func (r *routes) keyThere(pointer *string, of *Limit, spec *key.Spec, e effect) 
 	}
 	found := other.reads(spec)
 	r.refuseFirst([]finding{
-		{found == nil && of.Return != nil && other.readsOtherwise(spec), pointer, "route " + other.Name + " reads the key " + spec.Name + " in another way, so that one subject may have two values", "define the key under keys, and write its name on both routes"},
+		{found == nil && of.Return != nil && other.readsOtherwise(spec), pointer,
+			"route " + other.Name + " reads the key " + spec.Name + " in another way, so that one subject may have two values", "define the key under keys, and write its name on both routes"},
 		{found == nil, pointer, "route " + other.Name + " does not look at the key " + spec.Name + ", so it is unknown " + e.whose, "give it a limit or a list on that key"},
 	})
 	return found

@@ -56,14 +56,18 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 			continue // already reported
 		}
 		to := u.url(&t.URL)
-		if to == nil || u.refuseFirst([]finding{
-			{seen[to.String()], &t.URL, to.String() + " is given twice", "keep one, and give it weight: 2 for a double share"},
+		if to == nil {
+			continue // already reported
+		}
+		twice := seen[to.String()]
+		seen[to.String()] = true
+		if u.refuseFirst([]finding{
+			{twice, &t.URL, to.String() + " is given twice", "keep one, and give it weight: 2 for a double share"},
 			{up.Protocol == ProtocolH2 && to.Scheme != "https", &t.URL, "h2 needs https, and this target is " + to.Scheme, "write https://, or protocol: h2c"},
 			{up.Protocol == ProtocolH2C && to.Scheme == "https", &t.URL, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2"},
 		}) {
 			continue
 		}
-		seen[to.String()] = true
 		up.Targets = append(up.Targets, Target{to, t.Weight})
 		u.warnItself(&t.URL, to)
 	}
@@ -134,7 +138,8 @@ func (u *upstreams) url(text *string) *url.URL {
 		{to.User != nil, text, "the URL has a user name or password", "write it without, and let clients send the Authorization header"},
 		{!form.IsHost(to.Hostname()), text, "the URL has no host", example},
 		{to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"), text, "the port is not a number from 1 to 65535", example},
-		{to.Path != "" && to.Path != "/", text, "the URL has a path", "write it without, and below the route rewrite: {add_prefix: " + strings.TrimSuffix(to.Path, "/") + "}: the path of the request is forwarded as it is"},
+		{to.Path != "" && to.Path != "/", text,
+			"the URL has a path", "write it without, and below the route rewrite: {add_prefix: " + strings.TrimSuffix(to.Path, "/") + "}: the path of the request is forwarded as it is"},
 		{to.RawQuery != "" || to.ForceQuery || to.Fragment != "" || strings.Contains(*text, "#"), text, "the URL has a query or a fragment", "write it without"},
 	}) {
 		return nil

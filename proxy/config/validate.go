@@ -59,7 +59,8 @@ func (l *loader) compile(f *file) (*Config, error) {
 	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
 	l.warn([]finding{
 		{keys.tokens != nil && !keys.signed, f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out"},
-		{l.Given(&f.Alerts.Returned) && !slices.ContainsFunc(c.Limits(), returns), &f.Alerts.Returned, "no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out"},
+		{l.Given(&f.Alerts.Returned) && !slices.ContainsFunc(c.Limits(), returns), &f.Alerts.Returned,
+			"no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out"},
 	})
 	if len(f.Routes) == 0 && len(l.Problems()) == 0 {
 		l.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")

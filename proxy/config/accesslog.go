@@ -2,7 +2,6 @@ package config
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,12 +36,10 @@ func (l *loader) accessLog(f *AccessLog) AccessLog {
 	if !l.Valid(&f.Format) {
 		return a
 	}
-	if a.Format != LogJSON && len(f.Fields) > 0 {
-		l.Wrong(&f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out")
-	}
-	if a.Format == LogNone && f.File != "" {
-		l.Wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
-	}
+	l.refuse([]finding{
+		{a.Format != LogJSON && len(f.Fields) > 0, &f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out"},
+		{a.Format == LogNone && f.File != "", &f.File, "nothing is written to it", "write format: json, or leave it out"},
+	})
 	return a
 }
 
@@ -66,9 +63,6 @@ func (l *loader) traces(f *Traces) Traces {
 		l.Wrong(&f.Share, form.Quote(f.Share)+" is not a percentage", "write 0% to 100%, for example 0.1%")
 	}
 	t.Sample = share / 100
-	if f.Service == "" && l.Valid(&f.Service) {
-		l.Wrong(&f.Service, "is empty", "write a name, for example weir")
-	}
 	for name, value := range f.Fields {
 		if !httpguts.ValidHeaderFieldName(name) {
 			l.Wrong(form.Entry{Of: &f.Fields, Name: name}, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
@@ -87,19 +81,18 @@ func (l *loader) traces(f *Traces) Traces {
 
 // collector checks the URL of the collector.
 func (l *loader) collector(f *Traces) string {
-	to, err := url.Parse(f.Endpoint)
-	switch {
-	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "" || to.RawQuery != "" || to.Fragment != "":
-		l.Wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
+	to, isURL := webURL(f.Endpoint)
+	if l.refuseFirst([]finding{
+		{!isURL || to.RawQuery != "" || to.Fragment != "", &f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318"},
+		{isURL && to.User != nil, &f.Endpoint, "has a password", "write it into headers, as Authorization"},
+	}) {
 		return ""
-	case to.User != nil:
-		l.Wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
-		return ""
-	case to.Port() == "4317":
-		l.Warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
-	case to.Scheme == "http" && len(f.Fields) > 0 && !loopback(to.Hostname()):
-		l.Warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
 	}
+	isPortOfGRPC := to.Port() == "4317"
+	l.warn([]finding{
+		{isPortOfGRPC, &f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318"},
+		{!isPortOfGRPC && to.Scheme == "http" && len(f.Fields) > 0 && !address{host: to.Hostname()}.loopback(), &f.Endpoint, "what headers says travels without TLS", "write https://"},
+	})
 	if to.Path == "" || to.Path == "/" {
 		to.Path = "/v1/traces"
 	}

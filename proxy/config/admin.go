@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,14 +26,12 @@ func (l *loader) clientCA(f *Admin) string {
 	if f.ClientCA == "" {
 		return ""
 	}
-	at := &f.ClientCA
-	if listenAddress(f.HTTPS) == "" && l.Valid(&f.HTTPS) {
-		l.Wrong(at, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it")
-	}
-	if plain := parseAddress(f.HTTP); l.Valid(&f.HTTP) && plain.port != "" && !plain.loopback() {
-		l.Wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")
-	}
-	data, _ := l.authorities(at)
+	plain := parseAddress(f.HTTP)
+	l.refuse([]finding{
+		{listenAddress(f.HTTPS) == "" && l.Valid(&f.HTTPS), &f.ClientCA, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it"},
+		{l.Valid(&f.HTTP) && plain.port != "" && !plain.loopback(), &f.ClientCA, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1"},
+	})
+	data, _ := l.authorities(&f.ClientCA)
 	return data
 }
 
@@ -62,22 +59,18 @@ func (l *loader) operators(f *Admin) []Token {
 		if !l.Valid(&t.Name) || !l.Valid(&t.Text) || !l.Valid(&t.Role) {
 			continue
 		}
-		switch {
-		case !tokenSafe.MatchString(t.Name):
-			l.Wrong(&t.Name, form.Quote(t.Name)+" is not a valid name", "write letters, digits, _, . and -, a letter first")
-		case t.Name == "admin" || t.Name == "local":
-			l.Wrong(&t.Name, form.Quote(t.Name)+" is what the audit trail calls who uses admin.token, or none", "choose another name")
-		case slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }):
-			l.Wrong(&t.Name, form.Quote(t.Name)+" is already used", "give each operator a name and a token of its own")
-		}
-		switch {
-		case t.Text == "":
+		l.refuseFirst([]finding{
+			{!tokenSafe.MatchString(t.Name), &t.Name, form.Quote(t.Name) + " is not a valid name", "write letters, digits, _, . and -, a letter first"},
+			{t.Name == "admin" || t.Name == "local", &t.Name, form.Quote(t.Name) + " is what the audit trail calls who uses admin.token, or none", "choose another name"},
+			{slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }), &t.Name, form.Quote(t.Name) + " is already used", "give each operator a name and a token of its own"},
+		})
+		if t.Text == "" {
 			continue
-		case len(t.Text) < leastToken:
-			l.Wrong(&t.Text, "is short enough to guess", "use 16 characters or more, made at random")
-		case t.Text == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == t.Text }):
-			l.Wrong(&t.Text, "is also the token of another operator", "give each operator a token of its own")
 		}
+		l.refuseFirst([]finding{
+			{len(t.Text) < leastToken, &t.Text, "is short enough to guess", "use 16 characters or more, made at random"},
+			{t.Text == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == t.Text }), &t.Text, "is also the token of another operator", "give each operator a token of its own"},
+		})
 		made := *t
 		made.Role, made.Write = "", t.Role == "write"
 		all = append(all, made)
@@ -100,56 +93,35 @@ func (l *loader) alerts(f *Alerts) Alerts {
 	a.Threshold, a.Parts, a.Returned = threshold{}, nil, ""
 	a.Refused, a.RefusedShare = f.Threshold.count, f.Threshold.share
 	if l.Given(&f.Returned) {
-		a.Conversion = int64(l.percentage(&f.Returned, 99))
+		a.Conversion = l.percentage(&f.Returned, 99, ", for example 35%")
 	}
 	for i := range f.Parts {
-		percent, is := strings.CutSuffix(f.Parts[i], "%")
-		n, err := strconv.Atoi(percent)
-		switch {
-		case f.Parts[i] == "": // already reported
-		case !is || err != nil || n < 1 || n > 100 || !form.IsWhole(percent):
-			l.Wrong(&f.Parts[i], form.Quote(f.Parts[i])+" is not a percentage", "write 1% to 100%")
-		case slices.Contains(a.Used, int64(n)):
+		n := l.percentage(&f.Parts[i], 100, "")
+		if n > 0 && slices.Contains(a.Used, n) {
 			l.Wrong(&f.Parts[i], f.Parts[i]+" is given twice", "write it once")
 		}
-		a.Used = append(a.Used, int64(n))
-	}
-	if len(f.Parts) == 0 && l.Valid(&f.Parts) {
-		l.Wrong(&f.Parts, "there is no percentage", "write for example 80%, or [50%, 80%, 100%]")
+		a.Used = append(a.Used, n)
 	}
 	slices.Sort(a.Used)
-	if a.Repeat > 0 && a.Repeat < 2*time.Minute {
-		l.Wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
-	}
-	if f.Webhook == "" {
-		if f.Secret != "" {
-			l.Warn(&f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it")
-		}
-		return a
-	}
-	to, err := url.Parse(f.Webhook)
-	switch {
-	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
-		l.Wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
-		return a
-	case to.User != nil:
-		l.Wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
-	case to.Scheme == "http" && !loopback(to.Hostname()):
-		l.Warn(&f.Webhook, "alerts are sent without TLS", "write https://")
-	}
-	if n := len(f.Secret); n > 0 && n < 16 {
-		l.Warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
-	}
-	if f.Secret == "" {
-		l.Warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
-	}
+	to, isURL := webURL(f.Webhook)
+	l.refuse([]finding{
+		{a.Repeat > 0 && a.Repeat < 2*time.Minute, &f.Repeat, "is too short, alerts look at two minutes", "write at least 2m"},
+		{f.Webhook != "" && !isURL, &f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir"},
+		{isURL && to.User != nil, &f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret"},
+	})
+	l.warn([]finding{
+		{f.Webhook == "" && f.Secret != "", &f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it"},
+		{isURL && to.User == nil && to.Scheme == "http" && !address{host: to.Hostname()}.loopback(), &f.Webhook, "alerts are sent without TLS", "write https://"},
+		{isURL && f.Secret != "" && len(f.Secret) < leastToken, &f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random"},
+		{isURL && f.Secret == "", &f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random"},
+	})
 	return a
 }
 
-// loopback reports whether host is this machine.
-func loopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
+// webURL parses the URL of a server that Weir sends something to.
+func webURL(text string) (to *url.URL, ok bool) {
+	to, err := url.Parse(text)
+	return to, err == nil && (to.Scheme == "http" || to.Scheme == "https") && to.Hostname() != ""
 }
 
 // A threshold is a number of requests, or a percentage of them.

@@ -21,7 +21,7 @@ const many = 100
 // mode returns the mode of a limit: its own, that of its route, or the default; shadow and
 // off of the route take precedence.
 func (l *limits) mode(f *limitForm) Mode {
-	own := cmp.Or(f.Mode, l.route.Mode, l.defaults.Mode)
+	own := cmp.Or(f.Mode, l.route.Mode, l.main.Defaults.Mode)
 	if f.Mode == "" && own == Enforce && l.Given(&f.Conversion) {
 		own = Shadow // until its figures have been seen
 	}
@@ -49,7 +49,7 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 // warnExpensive warns of a limit with many permits in Redis for which another algorithm has
 // the same guarantees at a lower cost.
 func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
-	if !limit.Algorithm.IsRedisson() || l.store != StoreRedis || l.Given(&f.RedissonName) || l.Given(&f.Conversion) {
+	if !limit.Algorithm.IsRedisson() || l.main.Store != StoreRedis || l.Given(&f.RedissonName) || l.Given(&f.Conversion) {
 		return
 	}
 	i := slices.IndexFunc(limit.Rates, func(r limiter.Rate) bool { return r.Count > many })
@@ -98,17 +98,6 @@ func (l *limits) concurrent(f *limitForm, limit *Limit) {
 	}
 }
 
-// penalty compiles the penalty of a limit.
-func (l *limits) penalty(f *limitForm) *Penalty {
-	if f.Penalty == nil {
-		return nil
-	}
-	if err := limiter.CheckBan(f.Penalty.Ban); err != nil {
-		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
-	}
-	return f.Penalty
-}
-
 // forget is the number of last steps without an allowed request after which a cooldown
 // starts over.
 const forget = 2
@@ -116,46 +105,22 @@ const forget = 2
 // cooldown compiles the steps of a limit and its reset_on.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	limit.Algorithm = limiter.Cooldown
-	switch {
-	case len(f.Cooldown) == 0 && l.Valid(&f.Cooldown):
-		l.Wrong(&f.Cooldown, "there is no pause", "write for example [1m, 5m, 1h]")
-	case len(f.Cooldown) > limiter.MaxSteps:
+	if len(f.Cooldown) > limiter.MaxSteps {
 		l.Wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
 	}
 	for i := range f.Cooldown {
-		step := f.Cooldown[i]
-		switch {
-		case step == 0: // already reported
-		case i > 0 && f.Cooldown[i] < f.Cooldown[i-1]:
-			l.Wrong(&f.Cooldown[i], "is shorter than the step before", "write them in ascending order")
-		case step > limiter.MaxWindow/forget:
-			l.Wrong(&f.Cooldown[i], "is longer than can be remembered", "write at most 183d")
-		}
-		limit.Steps = append(limit.Steps, step)
+		step := &f.Cooldown[i]
+		l.refuseFirst([]finding{
+			{*step != 0 && i > 0 && *step < f.Cooldown[i-1], step, "is shorter than the step before", "write them in ascending order"},
+			{*step > limiter.MaxWindow/forget, step, "is longer than can be remembered", "write at most 183d"},
+		})
 	}
+	limit.Steps = slices.Clone(f.Cooldown)
 	if len(limit.Steps) > 0 {
 		limit.Rates = []limiter.Rate{{Count: 1, Window: forget * slices.Max(limit.Steps)}}
 	}
-	limit.Reset = l.reset(f.ResetOn)
-}
-
-// reset compiles reset_on; resetBy resolves the route.
-func (l *limits) reset(f *Reset) *Reset {
-	if f == nil {
-		return nil
-	}
-	return &Reset{Route: f.Route, Status: l.successes(&f.Codes)}
-}
-
-// resetBy checks that the route which the reset_on of a limit names can reset its cooldown, and finds the key there.
-func (r *routes) resetBy(l compiledLimit) {
-	pointer := &l.form.ResetOn.Route
-	other := r.other(pointer, l.limit, l.limit.Key, effect{"the cooldown would be reset", "resets the cooldown"})
-	if other == nil || !r.Valid(r.formOf[other]) {
-		return
-	}
-	if l.limit.Reset.Key = other.reads(l.limit.Key); l.limit.Reset.Key == nil {
-		r.Wrong(pointer, "route "+other.Name+" does not look at the key "+l.limit.Key.Name+", so it is unknown whose cooldown to reset", "give it a limit or a list on that key")
+	if f.ResetOn != nil { // others resolves the route
+		limit.Reset = &Reset{Route: f.ResetOn.Route, Status: l.successes(&f.ResetOn.Codes)}
 	}
 }
 
@@ -177,20 +142,15 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 	}
 }
 
-// conversion compiles the conversion of a limit, which is an algorithm.
-func (l *limits) conversion(f *limitForm, limit *Limit) {
-	if !l.Given(&f.Conversion) {
-		return
-	}
-	limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, l.percentage(&f.Conversion, 100)
-}
-
-// percentage parses 1% to that of most; other texts are reported.
-func (l *loader) percentage(text *string, most int) int {
+// percentage parses 1% to that of most; for others, which are reported, it returns 0.
+func (l *loader) percentage(text *string, most int, example string) int64 {
 	percent, is := strings.CutSuffix(*text, "%")
 	n, err := strconv.Atoi(percent)
-	if *text != "" && (!is || err != nil || n < 1 || n > most || !form.IsWhole(percent)) {
-		l.Wrong(text, form.Quote(*text)+" is not a percentage", "write 1% to "+strconv.Itoa(most)+"%, for example 35%")
+	if is && err == nil && n >= 1 && n <= most && form.IsWhole(percent) {
+		return int64(n)
 	}
-	return n
+	if *text != "" {
+		l.Wrong(text, form.Quote(*text)+" is not a percentage", "write 1% to "+strconv.Itoa(most)+"%"+example)
+	}
+	return 0
 }

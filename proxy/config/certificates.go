@@ -31,12 +31,10 @@ func (l *loader) trust(f trustForm) UpstreamTLS {
 		l.Wrong(f.serverName, form.Quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
 	}
 	_, made.Roots = l.authorities(f.ca)
-	switch {
-	case *f.cert == "" && *f.key != "":
-		l.Wrong(f.key, "there is a key and no certificate", "write cert: beside it")
-	case *f.cert != "" && *f.key == "":
-		l.Wrong(f.cert, "there is a certificate and no key", "write key: beside it")
-	default:
+	if !l.refuseFirst([]finding{
+		{*f.cert == "" && *f.key != "", f.key, "there is a key and no certificate", "write cert: beside it"},
+		{*f.cert != "" && *f.key == "", f.cert, "there is a certificate and no key", "write key: beside it"},
+	}) {
 		made.Certificate = l.pair(f.cert, f.key)
 	}
 	return made
@@ -83,14 +81,15 @@ func (l *loader) acme(f *Listen) *ACME {
 		return nil
 	}
 	a := f.Files.ACME
-	l.directory(a)
-	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
-		l.Wrong(&a.Email, "is not an email address", "write for example ops@example.com")
-	}
 	plain := listenAddress(f.HTTP) != ""
-	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
-		l.Wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
-	}
+	to, err := url.Parse(a.Directory) // requests signed with the account key are sent there
+	l.refuse([]finding{
+		{l.Valid(&a.Directory) && (err != nil || to.Scheme != "https" || to.Host == "" || to.User != nil), &a.Directory,
+			"is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory"},
+		{a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@"), &a.Email, "is not an email address", "write for example ops@example.com"},
+		{!plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP, &a.Challenges,
+			challengeHTTP + " needs listen.http, which is none", "write " + challengeALPN + ", or an address in listen.http"},
+	})
 	if listenAddress(f.HTTPS) != "" { // certificates are used by HTTPS only
 		l.outputs = append(l.outputs, output{named{at: l.Location(&a.Storage), path: l.relative(a.Storage)}, true})
 	}
@@ -102,33 +101,17 @@ func (l *loader) acme(f *Listen) *ACME {
 	return &made
 }
 
-// directory checks the URL of the authority. It must be https, because requests signed with
-// the account key are sent there.
-func (l *loader) directory(a *ACME) {
-	u, err := url.Parse(a.Directory)
-	if l.Valid(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
-		l.Wrong(&a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
-	}
-}
-
 // domains returns the names of a without duplicates.
 func (l *loader) domains(a *ACME) []string {
-	if len(a.Domains) == 0 && l.Valid(&a.Domains) {
-		l.Wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
-	}
 	var names []string
 	for i := range a.Domains {
 		at, name := &a.Domains[i], strings.ToLower(strings.TrimSuffix(a.Domains[i], "."))
 		_, notAddress := netip.ParseAddr(name)
-		switch {
-		case !l.Valid(at):
-		case strings.HasPrefix(name, "*."):
-			l.Wrong(at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key")
-		case notAddress == nil || !form.IsHostname(name) || !strings.Contains(name, "."):
-			l.Wrong(at, form.Quote(name)+" is not a public domain name", "write for example api.example.com")
-		case slices.Contains(names, name):
-			l.Wrong(at, form.Quote(name)+" is listed twice", "leave one out")
-		default:
+		if l.Valid(at) && !l.refuseFirst([]finding{
+			{strings.HasPrefix(name, "*."), at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key"},
+			{notAddress == nil || !form.IsHostname(name) || !strings.Contains(name, "."), at, form.Quote(name) + " is not a public domain name", "write for example api.example.com"},
+			{slices.Contains(names, name), at, form.Quote(name) + " is listed twice", "leave one out"},
+		}) {
 			names = append(names, name)
 		}
 	}

@@ -9,26 +9,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// noDefaults among the limits or lists of a route leaves out those of defaults.
-const noDefaults = "none"
-
 // commonName matches names of common limits. They have no dot, so none is counted as
 // ROUTE.LIMIT is.
 var commonName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
-// commonLimits are the limits at the top of the file, which have one count for all routes
-// that name them.
-type commonLimits struct {
-	section *map[string]*limitForm
-	forms   map[string]*limitForm
-	made    map[string]*Limit
-	routes  map[string][]string // that name a limit
-}
-
-// common compiles the limits at the top, each once.
-func (r *routes) compileCommon(section *map[string]*limitForm) {
-	forms := *section
-	r.common = commonLimits{section, forms, map[string]*Limit{}, map[string][]string{}}
+// compileCommon compiles the limits at the top, each once.
+func (r *routes) compileCommon(forms map[string]*limitForm) {
+	r.common, r.naming = map[string]*Limit{}, map[string][]string{}
 	l := &limits{routes: r, route: &routeForm{}}
 	for _, name := range form.SortedKeys(forms) {
 		f := forms[name]
@@ -36,28 +23,28 @@ func (r *routes) compileCommon(section *map[string]*limitForm) {
 		case f.Named != "":
 			l.Wrong(f, "want a mapping, got text", "write key: and rate: below it")
 			continue
-		case name == noDefaults || !commonName.MatchString(name):
+		case name == none || !commonName.MatchString(name):
 			l.WrongName(f, form.Quote(name)+" is not a valid name for a limit of several routes", "begin with a letter, followed by letters, digits, _ or -")
 		case l.Given(&f.Name):
 			l.Wrong(&f.Name, "the limit is called "+name+" already", "leave it out")
 		}
 		f.Name = name
-		r.common.made[name] = l.compile(f)
+		r.common[name] = l.compile(f)
 	}
 }
 
 // use returns a common limit as it applies to the route; nil after a problem. The route or
 // defaults name it at pointer.
 func (l *limits) use(pointer any, name string) *Limit {
-	made := l.common.made[name]
+	made := l.common[name]
 	if made == nil {
-		if l.common.forms[name] == nil && l.Lacks(l.common.section, name) {
-			l.Wrong(pointer, "there is no limit "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.common.forms)), "define it at the top, limits: {NAME: {key: client_ip, rate: 5/1m}}, or write a limit with key and rate here"))
+		if l.main.Limits[name] == nil && l.Lacks(&l.main.Limits, name) {
+			l.Wrong(pointer, "there is no limit "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.main.Limits)), "define it at the top, limits: {NAME: {key: client_ip, rate: 5/1m}}, or write a limit with key and rate here"))
 		}
 		return nil
 	}
 	here := *made
-	here.Mode = l.mode(l.common.forms[name])
+	here.Mode = l.mode(l.main.Limits[name])
 	for read := range here.Reads() {
 		for _, parameter := range params(read.Key) {
 			if !slices.Contains(l.params, parameter) {
@@ -65,7 +52,7 @@ func (l *limits) use(pointer any, name string) *Limit {
 			}
 		}
 	}
-	l.common.routes[name] = append(l.common.routes[name], l.route.Name)
+	l.naming[name] = append(l.naming[name], l.route.Name)
 	return &here
 }
 
@@ -74,7 +61,7 @@ func (r *routes) link(made []*Route) {
 	for _, route := range made {
 		for _, l := range route.Limits {
 			if l.IsCommon() {
-				l.Routes = r.common.routes[l.Name]
+				l.Routes = r.naming[l.Name]
 			}
 		}
 	}

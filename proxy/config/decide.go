@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,22 +28,15 @@ func (d Dialect) SendsBody() bool { return d == Traefik || d == APISIX || d == H
 
 // decide makes the listener for other proxies; nil if there is none.
 func (l *loader) decide(f *Decide) *Decide {
-	const least, most, leastOutcome, mostOutcome = duration(time.Millisecond), duration(time.Minute), duration(time.Second), duration(time.Hour)
 	if !f.listens() {
 		return nil
 	}
-	if f.Dialect == "" && l.Valid(&f.Dialect) && listenAddress(f.HTTP) != "" {
-		l.Wrong(f, "has no dialect", "write dialect: below it")
-	}
-	if l.Valid(&f.Within) && (f.Within < least || f.Within > most) {
-		l.Wrong(&f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits")
-	}
-	if l.Valid(&f.WithinOutcome) && (f.WithinOutcome < leastOutcome || f.WithinOutcome > mostOutcome) {
-		l.Wrong(&f.WithinOutcome, "is out of range", "write 1s to 1h")
-	}
-	if n := len(f.Secret); n > 0 && n < leastToken {
-		l.Wrong(&f.Secret, "is short enough to guess", "use 16 characters or more, made at random")
-	}
+	l.refuse([]finding{
+		{f.Dialect == "" && l.Valid(&f.Dialect) && listenAddress(f.HTTP) != "", f, "has no dialect", "write dialect: below it"},
+		{l.Valid(&f.Within) && (f.Within < time.Millisecond || f.Within > time.Minute), &f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits"},
+		{l.Valid(&f.WithinOutcome) && (f.WithinOutcome < time.Second || f.WithinOutcome > time.Hour), &f.WithinOutcome, "is out of range", "write 1s to 1h"},
+		{f.Secret != "" && len(f.Secret) < leastToken, &f.Secret, "is short enough to guess", "use 16 characters or more, made at random"},
+	})
 	l.warnTrust(f.Trusted)
 	d := *f
 	d.HTTP, d.GRPC, d.Files = listenAddress(f.HTTP), listenAddress(f.GRPC), nil
@@ -64,23 +56,18 @@ func (l *loader) decideListener(f *file) {
 	d := f.Listen.Decide
 	at := l.address(&d.HTTP, listenAddress(d.HTTP))
 	grpc := l.address(&d.GRPC, listenAddress(d.GRPC))
-	if d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC) {
-		l.Wrong(d, "nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`)
-	}
-	if d.ClientCA != "" && d.Files == nil {
-		l.Wrong(&d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it")
-	}
 	network, where := at.port != "" && !at.loopback(), &d.HTTP
 	if !network {
 		network, where = grpc.port != "" && !grpc.loopback(), &d.GRPC
 	}
-	switch {
-	case !network:
-	case len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token):
-		l.Wrong(where, "anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1")
-	case d.Token != "" && len(d.Token) < leastToken:
-		l.Wrong(&d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
-	}
+	l.refuse([]finding{
+		{d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC), d,
+			"nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`},
+		{d.ClientCA != "" && d.Files == nil, &d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it"},
+		{network && len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token), where,
+			"anyone on the network could use up somebody's limits", "write trusted: with the addresses of your proxies, client_ca: or token: beside it, or listen on 127.0.0.1"},
+		{network && d.Token != "" && len(d.Token) < leastToken, &d.Token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1"},
+	})
 	if f.Store == StoreRedis && d.Secret == "" && l.Valid(&d.Secret) {
 		l.Warn(d, "only the node that decided accepts the outcome of a request, and only until it ends", `write secret: "${WEIR_DECIDE_SECRET}", the same on all nodes`)
 	}
@@ -102,29 +89,42 @@ func (l *Listen) onlyDecides() bool {
 // decidable checks that a proxy that asks about the requests of a route sends what the route reads, and
 // does what the route asks for.
 func (r *routes) decidable(f *routeForm, made *Route) {
-	if r.served.onlyDecides() || made.Match.Domain != "" {
+	if r.main.Listen.onlyDecides() || made.Match.Domain != "" {
 		r.withoutForwarding(f, made)
 	}
-	d := r.served.Decide
+	d := r.main.Listen.Decide
 	if !d.listens() || d.Dialect == "" || d.Dialect.SendsBody() || !r.Valid(&d.Dialect) {
 		return
 	}
 	report := r.Warn // such a request can be forwarded
-	if r.served.onlyDecides() {
+	if r.main.Listen.onlyDecides() {
 		report = r.Wrong
 	}
+	for _, p := range f.places(made) {
+		if p.Key.InBody() {
+			report(p.at, p.of+" reads "+p.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
+		}
+	}
+}
+
+// A place is where a route reads a key: of is the limit or list.
+type place struct {
+	Read
+	at any
+	of string
+}
+
+// places returns where the limits and lists of made, the route of f, read keys.
+func (f *routeForm) places(made *Route) (all []place) {
 	for _, l := range made.Limits {
 		for read := range l.Reads() {
-			if read.Key.InBody() {
-				report(f.limitNamed(l.Name), "limit "+l.Name+" reads "+read.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
-			}
+			all = append(all, place{read, f.limitNamed(l.Name), "limit " + l.Name})
 		}
 	}
 	for _, l := range made.Lists {
-		if l.Key.InBody() {
-			report(f, "list "+l.Name+" reads "+l.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
-		}
+		all = append(all, place{Read{l.Key, ForList, Enforce}, f, "list " + l.Name})
 	}
+	return all
 }
 
 // withoutForwarding warns of what only a proxy that forwards can do.
@@ -134,17 +134,17 @@ func (r *routes) withoutForwarding(f *routeForm, made *Route) {
 			r.Warn(f.limitNamed(l.Name), "limit "+l.Name+" does not wait: a proxy that asks gets the refusal at once", "leave wait out")
 		}
 	}
-	if f.RefundOn != nil && len(f.RefundOn.Errors) > 0 {
-		r.Warn(&f.RefundOn.Errors, "a proxy that asks reports the status of the response, and no error", "write status: [5xx] instead")
-	}
-	if f.RefundOn != nil && f.RefundOn.Header != "" {
-		r.Warn(&f.RefundOn.Header, "a proxy that asks reports the status of the response, and no field", "write status: [5xx] instead")
+	if on := f.RefundOn; on != nil {
+		r.warn([]finding{
+			{len(on.Errors) > 0, &on.Errors, "a proxy that asks reports the status of the response, and no error", "write status: [5xx] instead"},
+			{on.Header != "", &on.Header, "a proxy that asks reports the status of the response, and no field", "write status: [5xx] instead"},
+		})
 	}
 }
 
 // limitNamed returns the limit of a route with this name, or the route if the limit stands elsewhere.
 func (f *routeForm) limitNamed(name string) any {
-	if i := slices.IndexFunc(f.Limits, func(own *limitForm) bool { return own != nil && own.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(f.Limits, func(own *limitForm) bool { return own.Name == name }); i >= 0 {
 		return f.Limits[i]
 	}
 	return f
@@ -156,22 +156,13 @@ func (r *routes) withoutBodies(f *routeForm, made *Route) {
 	if len(with) == len(made.Match.Methods) {
 		return
 	}
-	warn := func(at any, s *key.Spec, mode Mode) {
-		switch {
-		case s == nil || mode == Off || !s.InBody():
-		case len(with) == 0:
-			r.Warn(at, "requests with GET and HEAD have no body to read "+s.Name+" from", "write methods: [POST], or read the key from a header, the query or a cookie")
-		case mode == Enforce && needsBody(s):
-			r.Warn(at, "requests with GET and HEAD are refused with 400: they have no body to read "+s.Name+" from", "write another route for them, or on_missing: skip for the key")
-		}
-	}
-	for _, l := range made.Limits {
-		for read := range l.Reads() {
-			warn(f.limitNamed(l.Name), read.Key, l.Mode)
-		}
-	}
-	for _, l := range made.Lists {
-		warn(f, l.Key, Enforce)
+	for _, p := range f.places(made) {
+		inBody := p.Mode != Off && p.Key.InBody()
+		r.warn([]finding{
+			{inBody && len(with) == 0, p.at, "requests with GET and HEAD have no body to read " + p.Key.Name + " from", "write methods: [POST], or read the key from a header, the query or a cookie"},
+			{inBody && len(with) > 0 && p.Mode == Enforce && needsBody(p.Key), p.at,
+				"requests with GET and HEAD are refused with 400: they have no body to read " + p.Key.Name + " from", "write another route for them, or on_missing: skip for the key"},
+		})
 	}
 }
 
@@ -204,25 +195,18 @@ func (r *routes) entries(f *Match) map[string]string {
 // route for requests no descriptor.
 func (r *routes) descriptor(f *routeForm, made *Route) {
 	keys := map[*key.Spec]any{}
-	for _, l := range made.Limits {
-		at := f.limitNamed(l.Name)
-		for read := range l.Reads() {
-			if read.Purpose != ForCost && read.Purpose != ForStepUp {
-				keys[read.Key] = at
-			}
-		}
-		if made.Match.Domain != "" && l.Cost != nil {
-			r.Wrong(at, "the cost of a descriptor is hits_addend", "leave cost out")
-		}
-		if made.Match.Domain == "" && l.RateFromDescriptor {
-			r.Wrong(at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}")
-		}
-		if made.Match.Domain != "" && l.StepUp != nil {
-			r.Wrong(at, "a descriptor has no token for step_up", "leave step_up out")
+	for _, p := range f.places(made) {
+		if p.Purpose != ForCost && p.Purpose != ForStepUp {
+			keys[p.Key] = p.at
 		}
 	}
-	for _, l := range made.Lists {
-		keys[l.Key] = f
+	for _, l := range made.Limits {
+		at := f.limitNamed(l.Name)
+		r.refuse([]finding{
+			{made.Match.Domain != "" && l.Cost != nil, at, "the cost of a descriptor is hits_addend", "leave cost out"},
+			{made.Match.Domain == "" && l.RateFromDescriptor, at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}"},
+			{made.Match.Domain != "" && l.StepUp != nil, at, "a descriptor has no token for step_up", "leave step_up out"},
+		})
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(keys), func(a, b *key.Spec) int { return strings.Compare(a.Name, b.Name) }) {
 		for _, o := range s.Origins() {
@@ -233,7 +217,7 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 		return
 	}
 	r.combine(f, descriptorRules())
-	if r.served.Decide == nil {
+	if r.main.Listen.Decide == nil {
 		r.Warn(f, "nobody asks about descriptors: there is no listen.decide.grpc", `write listen: {decide: {grpc: "127.0.0.1:8081"}}`)
 	}
 }
@@ -242,23 +226,10 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 func (r *routes) described(at any, s *key.Spec, o key.Origin, m *Match) {
 	isEntry := o.Source.IsEntry()
 	_, has := m.Descriptor[o.Name]
-	switch {
-	case m.Domain == "" && isEntry:
-		r.Wrong(at, "the key "+s.Name+" is read from a descriptor, which requests do not have", "write match: {domain: NAME, descriptor: {"+o.Name+`: "*"}}`)
-	case m.Domain != "" && isEntry && !has:
-		r.Wrong(at, "the key "+s.Name+" is read from "+o.String()+", but the route's descriptor has no "+o.Name, "write "+o.Name+`: "*" in match.descriptor`)
-	case m.Domain != "" && !isEntry && !o.Source.IsConstant():
-		r.Wrong(at, "the key "+s.Name+" is read from "+o.String()+", which a descriptor does not have", "read it from descriptor:ENTRY, and let Envoy send it as an entry")
-	}
-}
-
-// rateFrom lets a descriptor replace the rate of a limit. What belongs to the rate cannot be given beside it.
-func (l *limits) rateFrom(f *limitForm, limit *Limit) {
-	if !l.Given(&f.RateFrom) {
-		return
-	}
-	limit.RateFromDescriptor = true
-	if len(limit.Rates) > 1 {
-		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
-	}
+	r.refuse([]finding{
+		{m.Domain == "" && isEntry, at, "the key " + s.Name + " is read from a descriptor, which requests do not have", "write match: {domain: NAME, descriptor: {" + o.Name + `: "*"}}`},
+		{m.Domain != "" && isEntry && !has, at, "the key " + s.Name + " is read from " + o.String() + ", but the route's descriptor has no " + o.Name, "write " + o.Name + `: "*" in match.descriptor`},
+		{m.Domain != "" && !isEntry && !o.Source.IsConstant(), at,
+			"the key " + s.Name + " is read from " + o.String() + ", which a descriptor does not have", "read it from descriptor:ENTRY, and let Envoy send it as an entry"},
+	})
 }

@@ -16,7 +16,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
-	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -152,18 +151,11 @@ func partNames() []string { return []string{"limit", "route", "key", "list", "up
 func (c *Config) Parts(once []byte) Parts {
 	f, line := c.form, c.written.Line
 	limits, routes := map[string]string{}, map[string]string{}
-	specs, lookups := map[*limitForm]*key.Spec{}, map[string]*key.Spec{}
-	for _, v := range c.values {
-		if v.limit != nil {
-			specs[v.limit] = v.Spec
-		} else {
-			lookups[v.List] = v.Spec
-		}
-	}
+	concealed := c.concealed()
 	tell := func(l *limitForm, name string) string {
 		told := *l
 		told.Name = name
-		if spec := specs[l]; spec != nil && spec.IsConcealed() {
+		if concealed[&l.Overrides] {
 			told.Overrides = map[string]*list{}
 			for value, rates := range l.Overrides {
 				told.Overrides["not shown, "+brief(once, value)] = rates
@@ -203,7 +195,7 @@ func (c *Config) Parts(once []byte) Parts {
 	lists := map[string]string{}
 	for name, l := range f.Lists {
 		shown := *l
-		if spec := lookups[name]; len(l.Values) > 0 && l.Match != prefixes && (spec == nil || spec.IsConcealed()) {
+		if len(l.Values) > 0 && concealed[&l.Values] {
 			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), brief(once, strings.Join(l.Values, "\n")))}
 		}
 		lists[name] = c.written.LineOf(&shown, l)
@@ -258,8 +250,7 @@ func (c *Config) Effective() ([]byte, error) {
 		unnamed.Name = "" // it stands before the limit
 		shown.Limits[name] = &unnamed
 	}
-	root := form.Encode(&shown)
-	c.hideValues(root)
+	root := form.Encode(&shown, c.form, c.concealed())
 	protect(root)
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
@@ -295,11 +286,9 @@ const (
 // reload compiles the reload section.
 func (l *loader) reload(f *Reload, store Store) Reload {
 	made := Reload{f.Source, l.writes(&f.Keep)}
-	switch {
-	case made.Source == SourceRedis && store != StoreRedis && l.Valid(&f.Source):
-		l.Wrong(&f.Source, "there is no Redis to load it from", "write store: redis, or source: file")
-	case made.Source == SourceFile && f.Keep != "":
-		l.Wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
-	}
+	l.refuse([]finding{
+		{made.Source == SourceRedis && store != StoreRedis && l.Valid(&f.Source), &f.Source, "there is no Redis to load it from", "write store: redis, or source: file"},
+		{made.Source == SourceFile && f.Keep != "", &f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out"},
+	})
 	return made
 }

@@ -1,11 +1,43 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 )
+
+// A finding is what may be wrong with the field at a pointer, and whether it is.
+type finding struct {
+	wrong         bool
+	at            any
+	what, instead string
+}
+
+// refuse reports everything that is wrong.
+func (l *loader) refuse(all []finding) { each(l.Wrong, all) }
+
+// refuseFirst reports the first thing that is wrong, from which others may follow, and whether there is one.
+func (l *loader) refuseFirst(all []finding) bool {
+	i := slices.IndexFunc(all, func(f finding) bool { return f.wrong })
+	if i >= 0 {
+		l.refuse(all[i : i+1])
+	}
+	return i >= 0
+}
+
+// warn warns of everything that is probably wrong.
+func (l *loader) warn(all []finding) { each(l.Warn, all) }
+
+// each reports everything that is wrong.
+func each(report func(pointer any, what, instead string), all []finding) {
+	for _, f := range all {
+		if f.wrong {
+			report(f.at, f.what, f.instead)
+		}
+	}
+}
 
 // A rule says which fields of a form another field excludes or needs.
 type rule struct {

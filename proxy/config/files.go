@@ -207,9 +207,7 @@ func Visit(s FileSource, name string) (problems Problems, ok bool) {
 		r.attachPlans(main.Limits[name])
 	}
 	for _, route := range main.Routes {
-		if route != nil {
-			r.attachPlans(route.Limits...)
-		}
+		r.attachPlans(route.Limits...)
 	}
 	return r.failed(), true
 }
@@ -226,14 +224,10 @@ func LoadFrom(s FileSource, name string, own *Config) (*Config, error) {
 	r.home = filepath.Dir(own.Files[0])
 	r.source = s
 	main := r.open(name, "")
-	if main == nil {
-		return nil, r.failed()
+	if main != nil {
+		r.inherit(main, own.form)
 	}
-	if !r.include(name, main) || r.Exhausted() { // whatever was read of it would cost what the bound is to spare
-		return nil, r.failed()
-	}
-	r.inherit(main, own.form)
-	return r.compile(main)
+	return r.whole(name, main)
 }
 
 // Names reports whether c names the file at path, which is cleaned.

@@ -201,7 +201,7 @@ type bodyForm struct {
 // Match selects the requests of a route.
 type Match struct {
 	// Methods are one or several methods in upper case; all when not given.
-	Methods list `yaml:"methods,omitempty" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=PUT,enum=PATCH,enum=DELETE,enum=OPTIONS,enum=TRACE,enum=QUERY"`
+	Methods list `yaml:"methods,omitempty" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=PUT,enum=PATCH,enum=DELETE,enum=OPTIONS,enum=TRACE,enum=QUERY" empty:"no method is given; write for example [GET, POST], or leave it out for all"`
 	// Scheme is that by which the client sent the request: that of the listener, or what a trusted proxy says in X-Forwarded-Proto; both when not given.
 	Scheme string `yaml:"scheme,omitempty" jsonschema:"enum=http,enum=https"`
 	// Host is exact or *.example.com; all when not given.
@@ -266,7 +266,7 @@ type Fields struct {
 // refunded.
 type Refund struct {
 	// Status of the upstream's response: 404, 5xx, 500-503.
-	Codes codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty" empty:"no status is given; write for example [5xx], or leave it out"`
 	// Errors are kinds of upstream failures.
 	Errors []Fault `yaml:"errors,omitempty" jsonschema:"enum=timeout,enum=connect,enum=reset,enum=cut,enum=bad_response"`
 	// Header of the upstream's response whose presence requests the refund; it is not passed on to clients.
@@ -286,14 +286,6 @@ type Idempotency struct {
 	Repeats int64 `yaml:"repeats" jsonschema:"default=5,minimum=1,maximum=1000"`
 }
 
-func (*keyForm) Short() string     { return "Text" }
-func (*limitForm) Short() string   { return "Named" }
-func (*normalForm) Short() string  { return "As" }
-func (*missingForm) Short() string { return "Policy" }
-func (*planForm) Short() string    { return "Text" }
-func (*Upstream) Short() string    { return "Text" }
-func (*targetForm) Short() string  { return "URL" }
-
 // Near returns "did you mean X?" with the choice that is nearest to word; "" if none is
 // similar.
 func Near(word string, choices []string) string { return form.Near(word, choices) }
@@ -307,7 +299,7 @@ type Alerts struct {
 	// Refused raises an alert when a limit refuses this many requests within one minute, on all nodes together, or this part of those that it decides, 5% for example, and at least 10.
 	Threshold threshold `yaml:"refused" jsonschema:"default=100"`
 	// Used raises an alert when a key has used this part of a rate whose count is 100 or more, or of a budget. Several parts, such as [50%, 80%, 100%], raise one each, once in the window of the rate.
-	Parts list `yaml:"used,single" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$"`
+	Parts list `yaml:"used,single" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$" empty:"there is no percentage; write for example 80%, or [50%, 80%, 100%]"`
 	// Conversion raises an alert when fewer of the requests of a key than this part, 35% for example, are returned by return_on of the limit: within its longest window, of at least as many as the rate allows. None is raised when not given.
 	Returned string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]?%$"`
 	// Repeat is the minimum time between alerts about the same limit.

@@ -5,7 +5,7 @@ import "github.com/weir-proxy/weir/proxy/key"
 // limitForm is a limit: one or more rates for each value of a key.
 type limitForm struct {
 	// Named is the name of a limit at the top of the file, or none to leave out those of defaults.
-	Named string `yaml:"-"`
+	Named string `yaml:"-" short:"true"`
 	// Name of the limit in responses, metrics and the store; that of the key when not given.
 	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Was is the name under which the limit was counted before, ROUTE.LIMIT or that of a limit at the top of the file: it keeps the counts of that.
@@ -15,9 +15,9 @@ type limitForm struct {
 	// Rate is COUNT/WINDOW: 1/60s, 5/1h, 1000/1d.
 	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
 	// Rates are several rates with different windows.
-	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
+	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$" empty:"there is no rate; write for example [5/1m, 20/1h]"`
 	// Budget are amounts of money, AMOUNT/WINDOW, instead of rates: 400/1d, 6000/31d. Each request costs its price, and no window, wherever it begins, has more than the amount. Clients see nothing of it unless expose is true.
-	Budget list `yaml:"budget,omitempty" jsonschema:"pattern=^\\s*[0-9]+(\\.[0-9]+)?/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*\\s*$"`
+	Budget list `yaml:"budget,omitempty" jsonschema:"pattern=^\\s*[0-9]+(\\.[0-9]+)?/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*\\s*$" empty:"there is no amount; write for example [400/1d, 6000/31d]"`
 	// Price is the name of the prices that requests cost, for a budget.
 	Price string `yaml:"price,omitempty"`
 	// Concurrent is how many requests of a key may be in progress at a time, instead of a rate.
@@ -25,7 +25,7 @@ type limitForm struct {
 	// Distinct is a key whose distinct values are counted for each value of the first key, as in key: client_ip, distinct: phone, rate: 3/1h. A value counts until one window after its last use; using it again meanwhile takes no further permit.
 	Distinct *keyForm `yaml:"distinct,omitempty"`
 	// Cooldown is how long a key is refused after its first request, after its second, and so on, instead of a rate. It starts over after twice the last pause without a request.
-	Cooldown durations `yaml:"cooldown,omitempty"`
+	Cooldown durations `yaml:"cooldown,omitempty" empty:"there is no pause; write for example [1m, 5m, 1h]"`
 	// ResetOn selects the responses of another route that reset the cooldown of the same key.
 	ResetOn *Reset `yaml:"reset_on,omitempty"`
 	// ReturnOn selects the responses of another route that return what was taken for the same value of another key, so that the limit counts only requests without such a response: key: country, return_on: {route: sms-verify, key: phone}.
@@ -35,9 +35,9 @@ type limitForm struct {
 	// StepUp challenges clients instead of refusing them: a request over the rate passes with a signed token, once, and counts at a second rate.
 	StepUp *stepUpForm `yaml:"step_up,omitempty"`
 	// Overrides are other rates for some values of the key.
-	Overrides map[string]*list `yaml:"overrides,omitempty"`
+	Overrides map[string]*list `yaml:"overrides,omitempty" empty:"there is no rate; write for example [20000/1h]"`
 	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.
-	Plans map[string]*list `yaml:"plans,omitempty"`
+	Plans map[string]*list `yaml:"plans,omitempty" empty:"there is no rate; write for example [20000/1h]"`
 	// Plan is where the name of the plan is read from: jwt:CLAIM of the verified token, header:NAME of client_ip.trusted_proxies, or a list. Without it a key has a plan only if an operator assigns one.
 	Plan *planForm `yaml:"plan,omitempty"`
 	// RateFrom, with the value descriptor, lets a descriptor of Envoy bring its own limit, whose rate replaces that of this limit.
@@ -75,7 +75,7 @@ type limitForm struct {
 // planForm is where the name of a plan is read from.
 type planForm struct {
 	// Text is the short form.
-	Text string `yaml:"-"`
+	Text string `yaml:"-" short:"true"`
 
 	// List is a file with one KEY=PLAN per line, relative to this file; # begins a comment. It is reloaded when it changes.
 	List string `yaml:"list" jsonschema:"default="`
@@ -86,7 +86,7 @@ type Reset struct {
 	// Route is the name of another route, which uses the same key.
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
-	Codes codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty" empty:"no status is given; write for example [2xx], or leave it out"`
 
 	Status Statuses  `yaml:"-"`
 	Key    *key.Spec `yaml:"-"` // the key as a limit or list of that route reads it
@@ -97,7 +97,7 @@ type Return struct {
 	// Route is the name of another route, which has a limit or a list on the same key.
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
-	Codes codes `yaml:"status,omitempty"`
+	Codes codes `yaml:"status,omitempty" empty:"no status is given; write for example [2xx], or leave it out"`
 	// Key says for whom permits were taken, such as the number that a code is sent to: a response returns all permits of its value.
 	Of *keyForm `yaml:"key" jsonschema:"required"`
 
@@ -113,7 +113,7 @@ type stepUpForm struct {
 	// Rate is COUNT/WINDOW, at which such requests are counted instead.
 	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
 	// Rates are several rates with different windows.
-	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
+	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$" empty:"there is no rate; write for example [5/1m, 20/1h]"`
 	// Token is the header field with the token, which is not forwarded; header:X-Challenge-Token when not given.
 	Token string `yaml:"token,omitempty"`
 	// JWT verifies the tokens, which have the claims exp, iat, jti, challenge and sub; the section jwt when not given.
@@ -159,7 +159,7 @@ type jwtForm struct {
 // keyForm defines a key: where its value is read from, or which keys it joins.
 type keyForm struct {
 	// Text is the short form: an origin or, in a limit, the name of a key.
-	Text string `yaml:"-"`
+	Text string `yaml:"-" short:"true"`
 
 	// From is the origin of the value: header:NAME, query:NAME, cookie:NAME, path:NAME, form:NAME, json:/POINTER, jwt:CLAIM, client_ip, host, method or global.
 	From string `yaml:"from,omitempty"`
@@ -188,7 +188,7 @@ type keyForm struct {
 // normalForm lists the steps of the normalization, in order.
 type normalForm struct {
 	// As is one step or several. nfkc and fold unite spellings that databases compare as equal: full-width letters, é in one or two characters, ß and ss.
-	As []key.Step `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164"`
+	As []key.Step `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=nfkc,enum=fold,enum=digits,enum=e164" short:"true"`
 	// DefaultRegion is the country of numbers without a country code, for e164: CN.
 	DefaultRegion string `yaml:"default_region,omitempty" jsonschema:"pattern=^[A-Z][A-Z]$"`
 	// Extensions of phone numbers are refused, since they cannot receive SMS, or kept: all extensions of a number are one key; refuse when not given.
@@ -200,7 +200,7 @@ type normalForm struct {
 // missingForm is the handling of a request without the key.
 type missingForm struct {
 	// Policy is the short form.
-	Policy key.Missing `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared"`
+	Policy key.Missing `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared" short:"true"`
 
 	// Use another key instead: its name or an origin.
 	Use string `yaml:"use" jsonschema:"required"`

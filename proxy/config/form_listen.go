@@ -91,7 +91,7 @@ type tlsForm struct {
 // you agree to the authority's terms of service.
 type ACME struct {
 	// Domains are the names, with one certificate each; the first one is the default.
-	Domains list `yaml:"domains" jsonschema:"required"`
+	Domains list `yaml:"domains" jsonschema:"required" empty:"names no domain; write for example [api.example.com]"`
 	// Email is the contact address for the authority.
 	Email string `yaml:"email" jsonschema:"default="`
 	// Directory is the URL of the authority's ACME directory.
@@ -248,10 +248,10 @@ func (*ErrorText) Numbered() {}
 // Upstream is an upstream.
 type Upstream struct {
 	// Text is the short form: echo, or a URL.
-	Text string `yaml:"-"`
+	Text string `yaml:"-" short:"true"`
 
 	// Targets are the servers.
-	Servers []*targetForm `yaml:"targets" jsonschema:"required,minItems=1"`
+	Servers []*targetForm `yaml:"targets" jsonschema:"required,minItems=1" empty:"there is no target; name at least one URL"`
 	// Balance is the load balancing policy: round_robin, least_loaded, or hash:KEY, which sends all requests with the same key to the same target.
 	Balance Balance `yaml:"balance" jsonschema:"default=round_robin,pattern=^(round_robin|least_loaded|hash:.+)$"`
 	// Health configures active health checks and passive ejection (outlier detection).
@@ -324,7 +324,7 @@ type upstreamTLSForm struct {
 // targetForm is one server of an upstream.
 type targetForm struct {
 	// URL of the server: http or https, host, optional port; or unix: and the path of a socket.
-	URL string `yaml:"url" jsonschema:"required"`
+	URL string `yaml:"url" jsonschema:"required" short:"true"`
 	// Weight is its share of the requests.
 	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000"`
 }

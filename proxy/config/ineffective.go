@@ -18,25 +18,16 @@ import (
 // ineffective warns of sections that change nothing, because what would use them is not
 // configured. Whoever writes that as well, store: memory for example, knows it.
 func (l *loader) ineffective(f *file) {
-	for _, s := range []struct {
-		given         bool
-		at            any
-		what, instead string
-	}{
+	l.warn([]finding{
 		{l.Given(&f.Redis) && !l.Given(&f.Store), &f.Redis, "redis is not used: store is memory, so each node counts for itself", "write store: redis, or leave redis out"},
 		{l.Given(&f.ClientIP.Header) && len(f.ClientIP.TrustedProxies) == 0 && (f.ClientIP.Header != forwardedFor || !l.Given(&f.ClientIP.TrustedProxies)),
 			&f.ClientIP.Header, "no proxy is trusted to send this field, so all clients behind a proxy share its address", "write trusted_proxies: with the networks of the proxies, or leave header out"},
-		{l.Given(&f.Listen.Files) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.Files, "nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
+		{l.Given(&f.Listen.Files) && !l.Given(&f.Listen.HTTPS) && !l.Given(&f.Admin.HTTPS), &f.Listen.Files,
+			"nothing is served with TLS: there is no listen.https", "write https: \":8443\" beside it, or leave tls out"},
 		{l.Given(&f.Alerts) && !l.Given(&f.Alerts.Webhook) && f.Alerts.Secret == "", &f.Alerts, "no alert is sent: there is no webhook", "write webhook: with a URL, or leave alerts out"},
 		{l.Given(&f.Traces) && !l.Given(&f.Traces.Endpoint), &f.Traces, "nothing is traced: there is no endpoint", "write endpoint: with the URL of a collector, or leave traces out"},
-	} {
-		if s.given {
-			l.Warn(s.at, s.what, s.instead)
-		}
-	}
-	if l.Given(&f.Defaults.OnStoreFailure) {
-		l.warnNoStore(&f.Defaults.OnStoreFailure, f.Store)
-	}
+	})
+	l.warnNoStore(&f.Defaults.OnStoreFailure)
 }
 
 // unused reports the entries of a section that are not in used.
@@ -45,14 +36,6 @@ func unused[F, U any](section map[string]*F, used map[string]U, report func(poin
 		if _, ok := used[name]; !ok {
 			report(section[name], f.what, strings.ReplaceAll(f.instead, "NAME", name))
 		}
-	}
-}
-
-// unconverted warns of an alert about the conversion of limits without a limit that has one.
-func (l *loader) unconverted(f *Alerts, routes []*Route) {
-	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
-	if l.Given(&f.Returned) && !slices.ContainsFunc(routes, func(r *Route) bool { return slices.ContainsFunc(r.Limits, returns) }) {
-		l.Warn(&f.Returned, "no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out")
 	}
 }
 
@@ -80,7 +63,7 @@ func (u *upstreams) warnItself(pointer any, to *url.URL) {
 	if target.port == "" {
 		target.port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
 	}
-	for _, own := range []struct{ name, addr string }{{"listen.http", u.served.HTTP}, {"listen.https", u.served.HTTPS}} {
+	for _, own := range []struct{ name, addr string }{{"listen.http", u.main.Listen.HTTP}, {"listen.https", u.main.Listen.HTTPS}} {
 		at := parseAddress(listenAddress(own.addr))
 		if at.port != "" && at.port == target.port && (at.host == target.host || target.loopback() && at.meets(target)) {
 			u.Warn(pointer, "this is Weir itself, its "+own.name+": every request would come back and end with 508", "write the address of the server behind Weir")
@@ -126,15 +109,14 @@ func (l *Limit) windowsIn(window time.Duration, of limiter.Rate) int64 {
 }
 
 // warnNoStore warns of a policy for an outage of the store, at pointer, without a store that could have one.
-func (l *loader) warnNoStore(pointer *OnStoreFailure, store Store) {
-	if *pointer == Deny && store == StoreMemory {
+func (l *loader) warnNoStore(pointer *OnStoreFailure) {
+	if l.Given(pointer) && *pointer == Deny && l.main.Store == StoreMemory {
 		l.Warn(pointer, "nothing is ever denied by it: with store: memory there is no store that could fail", "write store: redis, or leave it out")
 	}
 }
 
-// scopeNote names the limits that say per_client, which is the old name of per_instance.
-func (c *Config) scopeNote() string {
-	var names []string
+// oldScopes returns the limits that say per_client, which is the old name of per_instance.
+func (c *Config) oldScopes() (names []string) {
 	add := func(route string, l *limitForm) {
 		if l.Scope == limiter.OldPerClient {
 			names = append(names, view.LimitName(route, l.Name))
@@ -148,10 +130,7 @@ func (c *Config) scopeNote() string {
 			add(r.Name, l)
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "scope: " + limiter.OldPerClient + " is the old name of " + limiter.PerClient.String() + ", which counts for each instance of Weir; write that at " + strings.Join(names, ", ")
+	return names
 }
 
 // An EncodedSlash is the handling of %2F in a path.
@@ -167,13 +146,8 @@ const (
 // catch-all without limits that receives variations of paths with limits, "/", which
 // matches only the path "/", and /api/, which does not match what is below it.
 func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
-	i := 0
-	for _, form := range forms {
-		if form == nil {
-			continue // already reported
-		}
+	for i, form := range forms {
 		route := made[i]
-		i++
 		below, open := strings.CutSuffix(route.Match.Path, "*")
 		switch {
 		case open && len(route.Limits) == 0 && route.Upstream != nil:
@@ -212,27 +186,17 @@ func limitedBelow(all *Route, below string, made []*Route) *Route {
 
 // catches reports whether a route matches all paths of host.
 func catches(host string, made []*Route) bool {
-	for _, r := range made {
-		if r.Match.Path == "/*" && (r.Match.Host == "" || r.Match.Host == host) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(made, func(r *Route) bool { return r.Match.Path == "/*" && (r.Match.Host == "" || r.Match.Host == host) })
 }
 
 // unreachable finds routes that can never match. If two routes match the same request, the
 // more specific one wins: by host, path, method, number of headers and query parameters,
 // then the order of the files. So a route is unreachable only because of earlier ones with
 // the same scheme, host, path, headers and query that match all its methods.
-type unreachable struct {
-	seen map[string][]*Route
-}
+type unreachable map[string][]*Route
 
 // add returns an earlier route that makes this one unreachable, or nil.
-func (u *unreachable) add(route *Route, shape string) *Route {
-	if u.seen == nil {
-		u.seen = map[string][]*Route{}
-	}
+func (u unreachable) add(route *Route, shape string) *Route {
 	id := []string{route.Match.Scheme, route.Match.Host, shape}
 	for _, name := range form.SortedKeys(route.Match.Headers) {
 		id = append(id, name, route.Match.Headers[name])
@@ -242,8 +206,8 @@ func (u *unreachable) add(route *Route, shape string) *Route {
 		id = append(id, name, route.Match.Query[name])
 	}
 	place := strings.Join(id, "\x00") // no text of a file has a control character
-	earlier := u.seen[place]
-	u.seen[place] = append(earlier, route)
+	earlier := u[place]
+	u[place] = append(earlier, route)
 
 	var by *Route
 	left := slices.Clone(route.Match.Methods)
@@ -288,16 +252,11 @@ func (l *loader) attach(name *string, most int64) ([]byte, bool) {
 	l.own[filepath.Clean(path)] = true
 	data, err := l.source.Read(path, most)
 	l.files = append(l.files, path)
-	if errors.Is(err, ErrForeign) {
-		l.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "put it there")
-		return nil, false
-	}
-	if err != nil {
-		l.Wrong(name, form.Quote(*name)+" cannot be read: "+err.Error(), "name a file that Weir may read")
-		return nil, false
-	}
-	if int64(len(data)) > most {
-		l.Wrong(name, fmt.Sprintf("%s is longer than %d MiB", form.Quote(*name), most>>20), "name a shorter file")
+	if l.refuseFirst([]finding{
+		{errors.Is(err, ErrForeign), name, fmt.Sprintf("%s cannot be read: %v", form.Quote(*name), err), "put it there"},
+		{err != nil, name, fmt.Sprintf("%s cannot be read: %v", form.Quote(*name), err), "name a file that Weir may read"},
+		{int64(len(data)) > most, name, fmt.Sprintf("%s is longer than %d MiB", form.Quote(*name), most>>20), "name a shorter file"},
+	}) {
 		return nil, false
 	}
 	l.count(*name, data)

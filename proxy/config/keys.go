@@ -18,9 +18,8 @@ const maxParts = 16
 // keys compiles keys, each named one once.
 type keys struct {
 	*loader
-	section *map[string]*keyForm
-	done    map[string]*key.Spec // nil for one with a problem
-	parts   map[*key.Spec]int    // maximum number of texts of each
+	done  map[string]*key.Spec // nil for one with a problem
+	parts map[*key.Spec]int    // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
 	tokens *key.Tokens
 	open   []string        // names being compiled
@@ -29,14 +28,14 @@ type keys struct {
 	warned []*key.Spec     // possible phone numbers without normalization
 }
 
-func newKeys(r *loader, section *map[string]*keyForm, tokens *key.Tokens) *keys {
-	return &keys{loader: r, tokens: tokens, section: section, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
+func newKeys(l *loader, tokens *key.Tokens) *keys {
+	return &keys{loader: l, tokens: tokens, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
 }
 
 // all compiles the named keys.
 func (k *keys) all() map[string]*key.Spec {
-	for _, name := range form.SortedKeys(*k.section) {
-		f := (*k.section)[name]
+	for _, name := range form.SortedKeys(k.main.Keys) {
+		f := k.main.Keys[name]
 		if k.checkName(f, name, "a key") && (name == key.ClientIP.String() || name == key.Global.String()) {
 			k.WrongName(f, name+" is a reserved name", "give the key another name")
 		}
@@ -55,7 +54,7 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 		k.Wrong(pointer, "the key depends on itself: "+circle, "take one of them out")
 		return nil
 	}
-	f := (*k.section)[name]
+	f := k.main.Keys[name]
 	if f.Text != "" { // phone: header:X-Phone
 		f.From, f.Text = f.Text, ""
 		if text, ok := k.Written()[&f.Text]; ok {
@@ -86,7 +85,7 @@ func (k *keys) refer(text *string) *key.Spec {
 	if *text == "" {
 		return nil // already reported
 	}
-	if _, ok := (*k.section)[*text]; ok {
+	if _, ok := k.main.Keys[*text]; ok {
 		k.used[*text] = true
 		return k.named(*text, text)
 	}
@@ -103,7 +102,7 @@ func (k *keys) refer(text *string) *key.Spec {
 
 // longName returns the name or origin that text is short for, unless a key has that name.
 func (k *keys) longName(text string) string {
-	if _, named := (*k.section)[text]; named {
+	if _, named := k.main.Keys[text]; named {
 		return text
 	}
 	return key.LongName(text)
@@ -116,9 +115,9 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
-	names := append(form.SortedKeys(*k.section), key.ClientIP.String(), key.Global.String())
+	names := append(form.SortedKeys(k.main.Keys), key.ClientIP.String(), key.Global.String())
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(k.open, name) }) // a key is not made of itself
-	if k.Lacks(k.section, *text) {
+	if k.Lacks(&k.main.Keys, *text) {
 		k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
 	}
 	return from, false
@@ -131,7 +130,7 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 		return from, true
 	}
 	what, instead, _ := strings.Cut(err.Error(), "; ")
-	if _, ok := (*k.section)[*text]; ok {
+	if _, ok := k.main.Keys[*text]; ok {
 		instead = "write the name without from: to use that key, or where its text comes from"
 	}
 	k.Wrong(text, what, instead)
@@ -140,11 +139,12 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 
 // build compiles a form; name is empty for an inline key.
 func (k *keys) build(f *keyForm, name string) *key.Spec {
+	spec := &key.Spec{Name: name, Sensitive: isTrue(f.Sensitive), SetHeader: http.CanonicalHeaderKey(f.SetHeader), OnMissing: key.Reject}
 	switch {
 	case k.Given(&f.Join):
-		return k.join(f, name)
+		return k.join(f, spec)
 	case f.Of != "":
-		return k.part(f, name)
+		return k.part(f, spec)
 	case (f.Part != "" || f.DropLast != 0) && !k.Given(&f.Of):
 		k.Wrong(f, "is a part without a key", "write of: with the name of a key that has normalize: e164")
 	}
@@ -156,13 +156,7 @@ func (k *keys) build(f *keyForm, name string) *key.Spec {
 	}
 	from, ok := k.origin(&f.From)
 	k.warnForged(&f.From, from)
-	spec := &key.Spec{
-		Name: name, From: from, Tokens: k.tokens, Sensitive: isTrue(f.Sensitive),
-		SetHeader: http.CanonicalHeaderKey(f.SetHeader),
-	}
-	if name == "" {
-		spec.Name = from.String()
-	}
+	spec.Name, spec.From, spec.Tokens = cmp.Or(name, from.String()), from, k.tokens
 	ok = k.normalize(f.Normalize, spec) && ok
 	for i := range f.MustEqual {
 		if equal, found := k.origin(&f.MustEqual[i]); found {
@@ -225,7 +219,7 @@ func (k *keys) otherwise(f **missingForm) (key.Missing, *key.Spec) {
 }
 
 // part compiles a key that is a part of a phone number.
-func (k *keys) part(f *keyForm, name string) *key.Spec {
+func (k *keys) part(f *keyForm, spec *key.Spec) *key.Spec {
 	if f.From != "" || f.Normalize != nil || f.OnMissing != nil || f.OnInvalid != nil || len(f.MustEqual) > 0 {
 		k.Wrong(f, "a part has no from, normalize, must_equal, on_missing or on_invalid of its own", "write them for the key it is a part of")
 	}
@@ -244,18 +238,12 @@ func (k *keys) part(f *keyForm, name string) *key.Spec {
 	if of == nil {
 		return nil
 	}
-	spec := &key.Spec{
-		Name: name, Of: of, Part: part, Sensitive: isTrue(f.Sensitive), SetHeader: http.CanonicalHeaderKey(f.SetHeader),
-		OnMissing: key.Reject,
-	}
-	if name == "" {
-		spec.Name = of.Name + "." + f.Part
-	}
+	spec.Name, spec.Of, spec.Part = cmp.Or(spec.Name, of.Name+"."+f.Part), of, part
 	return k.counted(f, spec, max(1, k.parts[of]))
 }
 
 // join compiles a joined key.
-func (k *keys) join(f *keyForm, name string) *key.Spec {
+func (k *keys) join(f *keyForm, spec *key.Spec) *key.Spec {
 	if f.From != "" || f.Of != "" || f.Normalize != nil || f.OnMissing != nil || f.OnInvalid != nil ||
 		f.SetHeader != "" || isTrue(f.Sensitive) || len(f.MustEqual) > 0 {
 		k.Wrong(f, "a joined key has no from, of, normalize, must_equal, on_missing, on_invalid, set_header or sensitive of its own", "write them for its parts")
@@ -264,10 +252,7 @@ func (k *keys) join(f *keyForm, name string) *key.Spec {
 		k.Wrong(&f.Join, "joins fewer than two keys", "name two or more, for example [ip, phone]")
 		return nil
 	}
-	spec := &key.Spec{Name: name, OnMissing: key.Reject}
-	if name == "" {
-		spec.Name = strings.Join(f.Join, "+")
-	}
+	spec.Name = cmp.Or(spec.Name, strings.Join(f.Join, "+"))
 	parts := 0
 	for i := range f.Join {
 		part := k.refer(&f.Join[i])
@@ -322,12 +307,9 @@ func (l *loader) tokens(f *jwtForm) *key.Tokens {
 	return tokens
 }
 
-// unbounded means no limit.
-const unbounded = "none"
-
 // newKeys parses new_keys; the zero Rate means no limit.
 func (l *loader) newKeys(text *string) limiter.Rate {
-	if *text == "" || *text == unbounded {
+	if *text == "" || *text == none {
 		return limiter.Rate{} // or already reported
 	}
 	rate, err := limiter.ParseRate(*text)
@@ -336,26 +318,22 @@ func (l *loader) newKeys(text *string) limiter.Rate {
 	}
 	if err != nil {
 		what, instead, _ := strings.Cut(err.Error(), "; ")
-		l.Wrong(text, what, instead+", or "+unbounded)
+		l.Wrong(text, what, instead+", or "+none)
 		return limiter.Rate{}
 	}
 	return rate
 }
 
 // newKeysOf compiles new_keys of a route, and its mode.
-func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
-	mode := cmp.Or(f.Mode, r.defaults.Mode)
+func (r *routes) newKeysOf(f *routeForm, made *Route) (limiter.Rate, Mode) {
+	mode := cmp.Or(f.Mode, r.main.Defaults.Mode)
 	if !r.Given(&f.NewKeys) {
-		return r.defaultNewKeys, mode
+		return r.made.Defaults.NewKeys, mode
 	}
-	clientChosen := slices.ContainsFunc(limits, func(l *Limit) bool {
-		for read := range l.Reads() {
-			if read.Purpose.Counts() && read.Key.ClientChosen() {
-				return true
-			}
-		}
-		return false
-	})
+	clientChosen := false
+	for read := range made.Reads() {
+		clientChosen = clientChosen || read.Purpose.Counts() && read.Key.ClientChosen()
+	}
 	rate := r.newKeys(&f.NewKeys)
 	if rate.Count > 0 && !clientChosen {
 		r.Warn(&f.NewKeys, "no limit of this route has a key that clients choose", "leave it out")

@@ -44,13 +44,12 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			made = append(made, limit)
 		}
 	}
-	defaults := l.defaults.Limits
+	defaults := l.main.Defaults.Limits
 	named := map[string]bool{}
 	l.name(forms)
 	for _, f := range forms {
 		switch {
-		case f == nil: // already reported
-		case f.Named == noDefaults:
+		case f.Named == none:
 			defaults = nil
 		case named[f.Named]:
 			l.Wrong(f, f.Named+" is given twice", "write it once")
@@ -75,9 +74,9 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.read = nil
 	l.combine(f, limitRules())
 	l.ownAlgorithm(f)
-	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
+	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.main.Defaults.OnStoreFailure)
 	if f.Expose == nil {
-		expose := l.defaults.Expose && !l.Given(&f.Budget) // nobody's money is shown without being asked for
+		expose := l.main.Defaults.Expose && !l.Given(&f.Budget) // nobody's money is shown without being asked for
 		f.Expose = &expose
 	}
 	limit := &Limit{
@@ -85,12 +84,14 @@ func (l *limits) compile(f *limitForm) *Limit {
 		Route:          l.route.Name,
 		ID:             l.id(f),
 		Cost:           l.cost(f),
-		Penalty:        l.penalty(f),
+		Penalty:        f.Penalty,
 		Count:          l.count(f.Count),
 		Mode:           l.mode(f),
 		OnStoreFailure: f.OnStoreFailure,
 		Expose:         *f.Expose,
 		Position:       l.Location(f).Position,
+
+		RateFromDescriptor: l.Given(&f.RateFrom),
 	}
 	limit.Wait, limit.MaxWaiting = l.wait(f, limit.Mode)
 	limit.Scope = l.scope(f)
@@ -100,15 +101,17 @@ func (l *limits) compile(f *limitForm) *Limit {
 	}
 	l.kind(f, limit)
 	l.returnOn(f, limit)
-	l.conversion(f, limit)
+	if l.Given(&f.Conversion) {
+		limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, int(l.percentage(&f.Conversion, 100, ", for example 35%"))
+	}
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
-	l.rateFrom(f, limit)
-	l.warnRedundant(limit)
-	l.warnBans(f, limit)
-	if l.Given(&f.OnStoreFailure) {
-		l.warnNoStore(&f.OnStoreFailure, l.store)
+	if limit.RateFromDescriptor && len(limit.Rates) > 1 {
+		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
 	}
+	l.warnRedundant(limit)
+	l.penalty(f, limit)
+	l.warnNoStore(&f.OnStoreFailure)
 	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
 		f.Algorithm = "" // another field says it
 	}
@@ -175,16 +178,14 @@ func (l *limits) policies(pointer any, limit *Limit, shown map[string]*Limit) {
 
 // allRates returns the rates of l, then those of its overrides.
 func (l *Limit) allRates() [][]limiter.Rate {
-	all := append([][]limiter.Rate{l.Rates}, slices.Collect(maps.Values(l.Overrides))...)
-	all = append(all, slices.Collect(maps.Values(l.Plans))...)
-	return all
+	return slices.Concat([][]limiter.Rate{l.Rates}, slices.Collect(maps.Values(l.Overrides)), slices.Collect(maps.Values(l.Plans)))
 }
 
 // name gives each limit of the route without a name that of its key.
 func (l *limits) name(forms []*limitForm) {
 	taken := map[string]bool{}
 	for _, f := range forms {
-		if f == nil || f.Named != "" || !l.token(&f.Name, f.Name) {
+		if f.Named != "" || !l.token(&f.Name, f.Name) {
 			continue
 		}
 		if taken[f.Name] {
@@ -194,7 +195,7 @@ func (l *limits) name(forms []*limitForm) {
 		l.notCommon(&f.Name, f.Name)
 	}
 	for _, f := range forms {
-		if f == nil || f.Named != "" || f.Name != "" || f.Key == nil {
+		if f.Named != "" || f.Name != "" || f.Key == nil {
 			continue
 		}
 		base := tokenOf(cmp.Or(l.keys.longName(f.Key.Text), f.Key.From, strings.Join(f.Key.Join, "-")), "limit")
@@ -212,7 +213,7 @@ func (l *limits) name(forms []*limitForm) {
 
 // notCommon checks that a limit of the route is not called as a common one is.
 func (l *limits) notCommon(pointer any, name string) {
-	if other := l.common.forms[name]; other != nil {
+	if other := l.main.Limits[name]; other != nil {
 		l.Wrong(pointer, "is called "+name+", as the limit at "+l.NameAt(other).String()+" is", "give one of them another name, or write "+name+" alone for the count that other routes have too")
 	}
 }
@@ -227,19 +228,20 @@ type rateFields struct {
 // rates reads rate or rates of a limit; without either it reports what to write instead.
 func (l *limits) rates(f rateFields, limit *Limit, instead string) []limiter.Rate {
 	one, several := l.Given(f.one), l.Given(f.more)
-	switch {
-	case one && several:
-		l.Wrong(f.one, "has both rate and rates", "write all of them under rates")
-	case !one && !several:
-		l.Wrong(f.form, "has no rate", instead)
-	case several && len(*f.more) == 0 && l.Valid(f.more):
-		l.Wrong(f.more, "there is no rate", "write for example [5/1m, 20/1h]")
+	l.refuse([]finding{
+		{one && several, f.one, "has both rate and rates", "write all of them under rates"},
+		{!one && !several, f.form, "has no rate", instead},
+	})
+	return l.parse(append([]*string{f.one}, pointers(*f.more)...), limit)
+}
+
+// pointers returns those to all texts of a list.
+func pointers(texts list) []*string {
+	all := make([]*string, len(texts))
+	for i := range texts {
+		all[i] = &texts[i]
 	}
-	texts := []*string{f.one}
-	for i := range *f.more {
-		texts = append(texts, &(*f.more)[i])
-	}
-	return l.parse(texts, limit)
+	return all
 }
 
 // parse reads rates, no two of one window.
@@ -268,13 +270,11 @@ func (l *limits) parse(texts []*string, limit *Limit) []limiter.Rate {
 // scope parses the scope of a limit.
 func (l *limits) scope(f *limitForm) limiter.Scope {
 	scope, _ := limiter.ParseScope(f.Scope) // one of the enum, or already reported
-	switch {
-	case scope == limiter.Overall:
-	case l.store != StoreRedis:
-		l.Warn(&f.Scope, "with store: memory each node counts for itself anyway", "leave it out")
-	default:
-		l.Warn(&f.Scope, "each node allows the full rate, so N nodes allow N times the rate", "write overall, which limits all nodes together")
-	}
+	apart, inMemory := scope != limiter.Overall, l.main.Store != StoreRedis
+	l.warn([]finding{
+		{apart && inMemory, &f.Scope, "with store: memory each node counts for itself anyway", "leave it out"},
+		{apart && !inMemory, &f.Scope, "each node allows the full rate, so N nodes allow N times the rate", "write overall, which limits all nodes together"},
+	})
 	return scope
 }
 

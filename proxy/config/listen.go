@@ -19,12 +19,10 @@ type address struct{ host, port string }
 // listen makes the bounds of what clients may do.
 func (l *loader) listen(f *Listen) Listen {
 	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
-	if l.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
-		l.Wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
-	}
-	if l.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
-		l.Wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
-	}
+	l.refuse([]finding{
+		{l.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most), &f.MaxHeader, f.MaxHeader.String() + " is out of range", "write 1KiB to 16MiB"},
+		{l.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered, &f.MaxBuffered, f.MaxBuffered.String() + " is out of range", "write 1MiB or more, for example 128MiB"},
+	})
 	l.warnTrust(f.ProxyProtocol)
 	made := *f
 	made.HTTP, made.HTTPS, made.Decide = listenAddress(f.HTTP), listenAddress(f.HTTPS), l.decide(f.Decide)
@@ -32,7 +30,7 @@ func (l *loader) listen(f *Listen) Listen {
 	return made
 }
 
-// none is what is written for an address that is not listened on.
+// none is what is written for no address, no limit, no former secret and nothing of defaults.
 const none = "none"
 
 // listenAddress is addr, or "" for none.
@@ -63,9 +61,7 @@ func (l *loader) pairs(of *Listen) []Pair {
 		l.Wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
 	}
 	for _, p := range f.More {
-		if p != nil {
-			pairs = append(pairs, pair(&p.Cert, &p.Key))
-		}
+		pairs = append(pairs, pair(&p.Cert, &p.Key))
 	}
 	return pairs
 }
@@ -87,17 +83,20 @@ func (l *loader) listeners(f *file) {
 	l.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
 	l.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
 	admin := l.address(&f.Admin.HTTP, f.Admin.HTTP)
-	switch {
-	case f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && l.Valid(&f.Listen.Decide):
-		l.Wrong(&f.Listen.HTTP, "there is no listener", "write an address here or in https")
-	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && !l.Given(&f.Listen.Files) && l.Valid(&f.Listen.HTTPS):
-		l.Wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
-	}
-	l.httpsRedirect(f)
 	adminSecure := l.address(&f.Admin.HTTPS, listenAddress(f.Admin.HTTPS))
-	if adminSecure.port != "" && listenAddress(f.Listen.HTTPS) == "" && l.Valid(&f.Listen.HTTPS) {
-		l.Wrong(&f.Admin.HTTPS, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
-	}
+	secure := listenAddress(f.Listen.HTTPS) != ""
+	l.refuse([]finding{
+		{f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && l.Valid(&f.Listen.Decide), &f.Listen.HTTP, "there is no listener", "write an address here or in https"},
+		{secure && !l.Given(&f.Listen.Files) && l.Valid(&f.Listen.HTTPS), &f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it"},
+		{adminSecure.port != "" && !secure && l.Valid(&f.Listen.HTTPS), &f.Admin.HTTPS,
+			"has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here"},
+		{f.Listen.RedirectHTTPS && !secure && len(f.ClientIP.TrustedProxies) == 0, &f.Listen.RedirectHTTPS,
+			"there is no listen.https to redirect to", `write https: ":8443" and tls: beside it, or client_ip.trusted_proxies for a proxy that terminates TLS`},
+	})
+	l.warn([]finding{
+		{!l.Given(&f.Listen.RedirectHTTPS) && l.Given(&f.Listen.HTTPSPort), &f.Listen.HTTPSPort, "nothing is redirected to this port", "write redirect_https: true beside it, or leave it out"},
+		{f.Listen.RedirectHTTPS && secure && f.Listen.HTTP == none, &f.Listen.RedirectHTTPS, "there is no listen.http whose requests are redirected", "write http: \":8080\" beside it, or leave it out"},
+	})
 	l.besideEachOther(f)
 	l.requireToken(&f.Admin.HTTP, admin, &f.Admin)
 	l.requireToken(&f.Admin.HTTPS, adminSecure, &f.Admin)
@@ -125,21 +124,6 @@ func (l *loader) besideEachOther(f *file) {
 	}
 }
 
-// httpsRedirect checks that there is something to redirect, and somewhere to redirect it to.
-func (l *loader) httpsRedirect(f *file) {
-	served := listenAddress(f.Listen.HTTPS) != ""
-	switch {
-	case !l.Given(&f.Listen.RedirectHTTPS) && l.Given(&f.Listen.HTTPSPort):
-		l.Warn(&f.Listen.HTTPSPort, "nothing is redirected to this port", "write redirect_https: true beside it, or leave it out")
-	case !f.Listen.RedirectHTTPS:
-		return
-	case !served && len(f.ClientIP.TrustedProxies) == 0:
-		l.Wrong(&f.Listen.RedirectHTTPS, "there is no listen.https to redirect to", `write https: ":8443" and tls: beside it, or client_ip.trusted_proxies for a proxy that terminates TLS`)
-	case f.Listen.HTTP == none && served:
-		l.Warn(&f.Listen.RedirectHTTPS, "there is no listen.http whose requests are redirected", "write http: \":8080\" beside it, or leave it out")
-	}
-}
-
 // address checks that text is host:port. It says nothing of an empty text,
 // which is a problem already, and never repeats the text: it may hold a
 // password.
@@ -148,16 +132,11 @@ func (l *loader) address(pointer any, text string) address {
 		return address{}
 	}
 	host, port, err := net.SplitHostPort(text)
-	if err != nil || strings.Contains(text, "://") {
-		l.Wrong(pointer, "not host:port", meantAddress(l.Location(pointer).Path, text))
-		return address{}
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		l.Wrong(pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080")
-		return address{}
-	}
-	if host != "" && !form.IsHost(host) {
-		l.Wrong(pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080")
+	if l.refuseFirst([]finding{
+		{err != nil || strings.Contains(text, "://"), pointer, "not host:port", meantAddress(l.Location(pointer).Path, text)},
+		{port != "0" && !form.IsPort(port), pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080"},
+		{host != "" && !form.IsHost(host), pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080"},
+	}) {
 		return address{}
 	}
 	return address{host, port}

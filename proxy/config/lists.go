@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
@@ -47,19 +48,15 @@ type List struct {
 // lists compiles lists, each once.
 type lists struct {
 	*loader
-	keys     *keys
-	literals literals
-	section  *map[string]*listForm
-	forms    map[string]*listForm
-	byName   map[string]*List // nil for one with a problem
-	used     map[string]bool
+	keys   *keys
+	byName map[string]*List // nil for one with a problem
+	used   map[string]bool
 }
 
-func newLists(r *loader, k *keys, literals literals, section *map[string]*listForm) *lists {
-	forms := *section
-	l := &lists{loader: r, keys: k, literals: literals, section: section, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
-	for _, name := range form.SortedKeys(forms) {
-		l.byName[name] = l.make(name, forms[name])
+func newLists(r *loader, k *keys) *lists {
+	l := &lists{loader: r, keys: k, byName: map[string]*List{}, used: map[string]bool{}}
+	for _, name := range form.SortedKeys(l.main.Lists) {
+		l.byName[name] = l.make(name, l.main.Lists[name])
 	}
 	return l
 }
@@ -73,7 +70,7 @@ func (l *lists) make(name string, f *listForm) *List {
 		return nil // already reported
 	}
 	spec := l.keys.use(f.Key)
-	if !l.literals.oneText(f.Key, spec) {
+	if !l.oneText(f.Key, spec) {
 		return nil
 	}
 	if f.Match == prefixes && !spec.HasPrefixes() {
@@ -92,21 +89,19 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	if f.File != "" {
 		return l.file(name, f, spec)
 	}
-	parse := func(values []string) (*key.List, []key.Problem) { return key.ListOf(spec, values) }
-	what, instead := " is not a value of the key ", "write it as clients send it"
+	parse, what, instead := key.ListOf, " is not a value of the key ", "write it as clients send it"
 	if f.Match == prefixes {
-		parse = func(values []string) (*key.List, []key.Problem) { return key.PrefixesOf(spec, values) }
-		what, instead = " is not a prefix of the key ", "write the first characters of keys; for numbers the calling code and further digits, as +4915"
+		parse, what, instead = key.PrefixesOf, " is not a prefix of the key ", "write the first characters of keys; for numbers the calling code and further digits, as +4915"
 	}
 	for i := range f.Values {
-		one, problems := parse(f.Values[i : i+1])
+		one, problems := parse(spec, f.Values[i:i+1])
 		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
 			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, cmp.Or(insteadOf(problems), instead))
 		}
 		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]], Prefix: f.Match == prefixes})
 	}
-	all, _ := parse(f.Values)
+	all, _ := parse(spec, f.Values)
 	return all
 }
 
@@ -125,14 +120,12 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 	if !ok {
 		return nil
 	}
-	at := form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "lists." + name}
+	parse, what := key.ParseList, "not a value of the key "
 	if f.Match == prefixes {
-		members, problems := key.ParsePrefixes(spec, text)
-		l.faults(at, "not a prefix of the key "+spec.Name, text, problems)
-		return members
+		parse, what = key.ParsePrefixes, "not a prefix of the key "
 	}
-	members, problems := key.ParseList(spec, text)
-	l.faults(at, "not a value of the key "+spec.Name, text, problems)
+	members, problems := parse(spec, text)
+	l.faults("lists."+name, what+spec.Name, text, problems)
 	return members
 }
 
@@ -168,12 +161,13 @@ func (l *loader) text(name *string, instead string) (text string, ok bool) {
 	return string(data), true
 }
 
-// faults tells that lines of a list's file are wrong, and where.
-func (l *loader) faults(p form.Location, what, text string, problems []key.Problem) {
-	var lines []string
-	if len(problems) > 0 {
-		lines = strings.Split(text, "\n")
+// faults tells that lines of the last of l.files, which has the text for the field at path, are wrong, and where.
+func (l *loader) faults(path, what, text string, problems []key.Problem) {
+	if len(problems) == 0 {
+		return
 	}
+	p := form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: path}
+	lines := strings.Split(text, "\n")
 	for i, fault := range problems {
 		p.Line = fault.Line
 		if i == maxFaults {
@@ -201,9 +195,9 @@ func (r *routes) listsOf(f *routeForm, p pattern) []*List {
 			made = append(made, found)
 		}
 	}
-	defaults := r.defaults.Lists
+	defaults := r.main.Defaults.Lists
 	for i, name := range f.Lists {
-		if name == noDefaults && r.lists.forms[name] == nil {
+		if name == none && r.main.Lists[name] == nil {
 			defaults = nil
 			continue
 		}
@@ -224,7 +218,7 @@ func (l *lists) refer(names list, i int) *List {
 	switch {
 	case name == "":
 		return nil // already reported
-	case !ok && l.Lacks(l.section, name):
+	case !ok && l.Lacks(&l.main.Lists, name):
 		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.byName)), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
 	case slices.Index(names, name) < i:
 		l.Wrong(&names[i], name+" is given twice", "write it once")
@@ -268,10 +262,17 @@ func conceal(spec *key.Spec) {
 	spec.Secret = isSecret(spec.From) || slices.ContainsFunc(spec.Equal, isSecret)
 }
 
-// warnBans warns of bans by nothing but a phone number or an e-mail address, which anybody can send for others.
-func (l *limits) warnBans(f *limitForm, limit *Limit) {
-	if limit.Penalty == nil || limit.Key == nil {
+// penalty checks the bans of a limit. It warns of those by nothing but a phone number or an e-mail address, which anybody can
+// send for others.
+func (l *limits) penalty(f *limitForm, limit *Limit) {
+	if f.Penalty == nil {
 		return
+	}
+	if err := limiter.CheckBan(f.Penalty.Ban); err != nil {
+		l.Wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
+	}
+	if limit.Key == nil {
+		return // already reported
 	}
 	ofOthers := func(s *key.Spec) bool {
 		return s.Of != nil || !s.From.Source.IsSigned() && (s.Phone != nil || phoneName.MatchString(s.From.Name) || mailName.MatchString(s.From.Name))

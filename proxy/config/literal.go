@@ -9,31 +9,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// literals makes keys of texts that stand in the configuration, exactly as they
-// are made of requests that carry these texts.
-type literals struct {
-	*loader
-	privacy Privacy
-	prefix  int // bits of an IPv6 address that make one client
-}
-
 // oneText reports whether a value of the key is one text, and says so otherwise.
-func (l literals) oneText(pointer any, spec *key.Spec) bool {
-	switch {
-	case spec == nil:
-		return false // already reported
-	case spec.Join != nil:
-		l.Wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
-		return false
-	case spec.From.Source.IsConstant():
-		l.Wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
-		return false
-	}
-	return true
+func (l *loader) oneText(pointer any, spec *key.Spec) bool {
+	return spec != nil && !l.refuseFirst([]finding{
+		{spec.Join != nil, pointer, "the key " + spec.Name + " is joined of several, which no single value can name", "use a key that is not joined"},
+		{spec.From.Source.IsConstant(), pointer, "the key is global: it has no values", "use a key that tells clients apart"},
+	})
 }
 
-// key is what requests with text would be counted under. The text must hold a value.
-func (l literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
+// literal returns the key of a text that stands in the configuration, exactly as it is made of requests that carry this
+// text. The text must hold a value.
+func (l *loader) literal(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
 	var v key.Value
 	_, problems := key.ListOf(spec, []string{text})
 	instead := "write it as clients send it"
@@ -60,7 +46,7 @@ func (l literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, 
 		l.Wrong(pointer, form.Quote(text)+" is not a value of the key "+spec.Name, instead)
 		return k, false
 	}
-	return l.privacy.Hash(v.Parts), true
+	return l.made.Privacy.Hash(v.Parts), true
 }
 
 // part reports whether text is what a part of a phone number is written as.
@@ -70,9 +56,9 @@ func part(spec *key.Spec, text string) bool {
 }
 
 // client reads an address, or a network that is one client.
-func (l literals) client(text string) (netip.Prefix, bool) {
+func (l *loader) client(text string) (netip.Prefix, bool) {
 	if p, err := netip.ParsePrefix(text); err == nil {
-		return p, p == p.Masked() && (p.IsSingleIP() || p.Addr().Is6() && p.Bits() == l.prefix)
+		return p, p == p.Masked() && (p.IsSingleIP() || p.Addr().Is6() && p.Bits() == l.made.ClientIP.IPv6Prefix)
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
@@ -81,7 +67,7 @@ func (l literals) client(text string) (netip.Prefix, bool) {
 	addr = limiter.ClientAddr(addr)
 	bits := addr.BitLen()
 	if addr.Is6() {
-		bits = l.prefix
+		bits = l.made.ClientIP.IPv6Prefix
 	}
 	p, err := addr.Prefix(bits)
 	return p, err == nil

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,8 +41,8 @@ func (l *loader) whole(name string, main *file) (*Config, error) {
 	if main == nil {
 		return nil, l.failed()
 	}
-	if !l.include(name, main) {
-		return nil, l.failed() // what else is missing may be in a file that could not be read
+	if !l.include(name, main) || l.Exhausted() { // what else is missing may be in a file that could not be read
+		return nil, l.failed()
 	}
 	return l.compile(main)
 }
@@ -57,14 +58,7 @@ func LoadText(name string, data []byte) (*Config, error) {
 func Parse(name string, data []byte, env Env) (*Config, error) {
 	r := newLoader(env)
 	r.sealed = true
-	main := r.read(name, "", data)
-	if main == nil {
-		return nil, r.failed()
-	}
-	if len(main.Include) > 0 {
-		r.Wrong(&main.Include, "cannot include files from here", "write all into one file")
-	}
-	return r.compile(main)
+	return r.whole(name, r.read(name, "", data))
 }
 
 // A loader is the state of loading one Config.
@@ -82,6 +76,8 @@ type loader struct {
 	values  []Value
 	own     map[string]bool // files named by the configuration of this machine
 
+	main    *file     // what is compiled, with all that it includes
+	made    *Config   // what is compiled of it so far
 	decoded int       // number of problems of decoding
 	remarks []Problem // about what does no harm
 
@@ -232,19 +228,18 @@ var schema []byte
 func Schema() []byte { return bytes.Clone(schema) }
 
 // errorStatus matches a status or a class of statuses.
-var errorStatus = regexp.MustCompile(`^([45])([0-9]{2}|xx)$`)
+var errorStatus = regexp.MustCompile(`^[45]([0-9]{2}|xx)$`)
 
-// errors compiles the texts of errors by their status. A status comes before a class.
+// errors compiles the texts of errors by their status. A status overrides its class, which is sorted behind it.
 func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
 	if len(forms) == 0 {
 		return nil
 	}
-	classes, made := map[int]ErrorText{}, map[int]ErrorText{}
-	for _, name := range form.SortedKeys(forms) {
+	made := map[int]ErrorText{}
+	for _, name := range slices.Backward(form.SortedKeys(forms)) {
 		f := forms[name]
-		m := errorStatus.FindStringSubmatch(name)
 		switch {
-		case m == nil:
+		case !errorStatus.MatchString(name):
 			l.WrongName(f, form.Quote(name)+" is not the status of an error", "write for example 404, 4xx or 5xx")
 			continue
 		case name == "429":
@@ -252,19 +247,13 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
 			continue
 		}
 		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
-		text := ErrorText{Detail: r.Detail, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType}
-		if status, err := strconv.Atoi(name); err == nil {
-			made[status] = text
-			continue
-		}
-		first, _ := strconv.Atoi(m[1])
-		for status := 100 * first; status < 100*first+100; status++ {
-			classes[status] = text
+		from, to, _ := parseCode(name)
+		for status := from; status <= to; status++ {
+			made[status] = ErrorText{Detail: r.Detail, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType}
 		}
 	}
-	delete(classes, 429)
-	maps.Copy(classes, made)
-	return classes
+	delete(made, 429)
+	return made
 }
 
 // errorsOf compiles the texts of a route, which come before those of the file; nil if it has none of
@@ -274,7 +263,7 @@ func (r *routes) errorsOf(f *routeForm) map[int]ErrorText {
 		return nil
 	}
 	all := map[int]ErrorText{}
-	maps.Copy(all, r.errorTexts)
+	maps.Copy(all, r.made.Errors)
 	maps.Copy(all, r.errors(f.Errors))
 	return all
 }
@@ -303,61 +292,28 @@ func (v *Value) IsVariable() bool { return strings.Contains(v.Written, "${") }
 // Where returns the name of the file that contains v.
 func (v *Value) Where() string { return cmp.Or(v.File, v.Position.File) }
 
-// hideValues removes the values of sensitive keys from the lists and overrides of root, the form of c, and says how many
-// there are.
-func (c *Config) hideValues(root *yaml.Node) {
-	hidden := map[*limitForm]bool{}
+// concealed returns pointers to the lists and overrides in the form of c whose values are those of sensitive keys.
+func (c *Config) concealed() map[any]bool {
+	all := map[any]bool{}
 	for _, v := range c.values {
-		if !v.IsConcealed() {
-			continue
-		}
-		hidden[v.limit] = true
-		clearNode(child(root, "lists", v.List, "values"), 1)
-	}
-	for name, f := range c.form.Limits {
-		if hidden[f] {
-			clearNode(child(root, "limits", name, "overrides"), 2)
+		switch {
+		case !v.IsConcealed():
+		case v.limit != nil:
+			all[&v.limit.Overrides] = true
+		default:
+			all[&c.form.Lists[v.List].Values] = true
 		}
 	}
-	routes := child(root, "routes")
-	for i, r := range c.form.Routes {
-		for j, f := range r.Limits {
-			if hidden[f] {
-				clearNode(child(child(routes.Content[i], "limits").Content[j], "overrides"), 2)
-			}
-		}
-	}
-}
-
-// child returns what a mapping has at the path of names; nil if it has nothing there.
-func child(n *yaml.Node, names ...string) *yaml.Node {
-	for _, name := range names {
-		if n == nil || n.Kind != yaml.MappingNode {
-			return nil
-		}
-		i := 0
-		for i < len(n.Content) && n.Content[i].Value != name {
-			i += 2
-		}
-		if i >= len(n.Content) {
-			return nil
-		}
-		n = n.Content[i+1]
-	}
-	return n
-}
-
-// clearNode empties a sequence or mapping, whose entries are of so many nodes.
-func clearNode(n *yaml.Node, size int) {
-	if n != nil && len(n.Content) > 0 {
-		n.LineComment = fmt.Sprintf("%d, not shown", len(n.Content)/size)
-		n.Content, n.Style = nil, yaml.FlowStyle
-	}
+	return all
 }
 
 // include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
 // be read.
 func (l *loader) include(path string, main *file) (whole bool) {
+	if l.sealed && len(main.Include) > 0 {
+		l.Wrong(&main.Include, "cannot include files from here", "write all into one file")
+		return true
+	}
 	whole = true
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)

@@ -265,13 +265,3 @@ func (c *Config) refusesForms() []string {
 	}
 	return names
 }
-
-// formNote describes routes that refuse forms, and what to write instead; "" if there are
-// none.
-func (c *Config) formNote() string {
-	names := c.refusesForms()
-	if len(names) == 0 {
-		return ""
-	}
-	return "a form in the body is refused with 400 at " + strings.Join(names, ", ") + ": keys, costs or matches are read from the query, and some servers find the same parameters in a form; write must_equal: form:NAME for a key, or form_beside_query: ignore for a route whose upstream reads the query alone"
-}

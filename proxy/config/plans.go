@@ -12,9 +12,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// unlimited is what stands for the rates of a plan without a limit.
-const unlimited = "none"
-
 // A PlanSource is where the name of a key's plan is read from: exactly one of its fields is set.
 type PlanSource struct {
 	Name *key.Spec // a claim of a token, or a header field, which only trusted proxies may set
@@ -48,7 +45,7 @@ func (l *limits) plans(f *limitForm, limit *Limit) {
 		if !l.checkName(texts, name, "a plan") {
 			continue
 		}
-		if len(*texts) == 1 && (*texts)[0] == unlimited {
+		if len(*texts) == 1 && (*texts)[0] == none {
 			limit.Plans[name] = nil
 			continue
 		}
@@ -70,25 +67,17 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 	}
 	text := &f.Plan.Text
 	from, err := key.ParseOrigin(*text)
-	switch {
-	case err != nil:
-		l.Wrong(text, form.Quote(*text)+" is no place of a plan", planOrigins)
-		return nil
-	case from.Source.IsSigned():
-		l.keys.signed = true
-	case !from.Source.IsField() && from.Source.IsNamed():
-		l.Wrong(text, chosenPlan, planOrigins)
-		return nil
-	case !from.Source.IsField():
-		l.Wrong(text, form.Quote(*text)+" has no plan", planOrigins)
-		return nil
-	case !httpguts.ValidTrailerHeader(from.Name):
-		l.Wrong(text, from.Name+" has a meaning in HTTP", "write another header, for example header:X-Plan")
-		return nil
-	case !l.trusts:
-		l.Wrong(text, chosenPlan+": there are no trusted proxies", "write their networks under client_ip.trusted_proxies; from others the header is removed; or write jwt:CLAIM or {list: FILE}")
+	signed, field := from.Source.IsSigned(), from.Source.IsField()
+	if l.refuseFirst([]finding{
+		{err != nil, text, form.Quote(*text) + " is no place of a plan", planOrigins},
+		{!signed && !field && from.Source.IsNamed(), text, chosenPlan, planOrigins},
+		{!signed && !field, text, form.Quote(*text) + " has no plan", planOrigins},
+		{!signed && !httpguts.ValidTrailerHeader(from.Name), text, from.Name + " has a meaning in HTTP", "write another header, for example header:X-Plan"},
+		{!signed && len(l.main.ClientIP.TrustedProxies) == 0, text, chosenPlan + ": there are no trusted proxies", "write their networks under client_ip.trusted_proxies; from others the header is removed; or write jwt:CLAIM or {list: FILE}"},
+	}) {
 		return nil
 	}
+	l.keys.signed = l.keys.signed || signed
 	spec := &key.Spec{Name: "plan", From: from, Tokens: l.keys.tokens, OnMissing: key.Skip, OnInvalid: key.Skip}
 	if err := spec.Check(); err != nil {
 		l.fault(text, err)
@@ -98,7 +87,7 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 
 // planList reads the list of plans of a limit, once for all limits on the same key.
 func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
-	if !l.literals.oneText(&f.Plan.List, limit.Key) {
+	if !l.oneText(&f.Plan.List, limit.Key) {
 		return nil
 	}
 	read := planList{limit.Key, f.Plan.List, filepath.Dir(l.Location(&f.Plan.List).File), nil}
@@ -107,7 +96,7 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 		if text, ok := l.listed(&f.Plan.List, Value{limit: f, Spec: limit.Key}); ok {
 			var problems []key.Problem
 			read.list, problems = key.ParseNames(limit.Key, text)
-			l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "plan.list"}, "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
+			l.faults("plan.list", "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
 		}
 		i, l.planLists = len(l.planLists), append(l.planLists, read)
 	}
@@ -140,7 +129,7 @@ func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
 // attachPlans reads the lists of plans of limits.
 func (l *loader) attachPlans(limits ...*limitForm) {
 	for _, f := range limits {
-		if f != nil && f.Plan != nil {
+		if f.Plan != nil {
 			l.attach(&f.Plan.List, maxList)
 		}
 	}
@@ -148,7 +137,7 @@ func (l *loader) attachPlans(limits ...*limitForm) {
 
 // overrides compiles the rates for some values of the key.
 func (l *limits) overrides(f *limitForm, limit *Limit) {
-	if len(f.Overrides) == 0 || !l.literals.oneText(&f.Overrides, limit.Key) {
+	if len(f.Overrides) == 0 || !l.oneText(&f.Overrides, limit.Key) {
 		return
 	}
 	limit.Overrides = map[limiter.Key][]limiter.Rate{}
@@ -157,7 +146,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 		texts := f.Overrides[value]
 		l.values = append(l.values, Value{limit: f, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
 		own := l.override(texts, limit)
-		k, ok := l.literals.key(texts, limit.Key, value)
+		k, ok := l.literal(texts, limit.Key, value)
 		if !ok {
 			continue
 		}
@@ -170,13 +159,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 
 // override compiles the rates for one value.
 func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
-	var each []*string
-	for i := range *texts {
-		each = append(each, &(*texts)[i])
-	}
-	if len(each) == 0 && l.Valid(texts) {
-		l.Wrong(texts, "there is no rate", "write for example [20000/1h]")
-	}
+	each := pointers(*texts)
 	rates := l.parse(each, limit)
 	for i, rate := range rates {
 		l.keepable(each[min(i, len(each)-1)], limit, rate)

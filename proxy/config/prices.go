@@ -91,7 +91,7 @@ func (l *loader) readPrices(f *pricesForm, p *Prices) {
 		var problems []key.Problem
 		p.File = filepath.Base(f.File)
 		p.Table, problems = key.ParsePrices(text, f.Decimals)
-		l.faults(form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: "prices." + p.Name}, "", text, problems)
+		l.faults("prices."+p.Name, "", text, problems)
 	}
 }
 
@@ -103,7 +103,7 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 		if !l.Given(&f.Price) {
 			l.Wrong(f, "a budget has no price", "write price: with the name of a list under prices")
 		}
-	case limit.Prices == nil && l.Lacks(l.priceSection, f.Price):
+	case limit.Prices == nil && l.Lacks(&l.main.Prices, f.Price):
 		l.Wrong(&f.Price, "there are no prices "+form.Quote(f.Price), cmp.Or(form.Near(f.Price, form.SortedKeys(l.routes.prices)), "write prices: {"+f.Price+": {file: prices.csv, key: KEY, unit: EUR}} at the top"))
 	}
 	if limit.Prices == nil || limit.Prices.Table == nil || limit.Prices.Key == nil {
@@ -112,14 +112,7 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 	l.used[f.Price] = true
 	l.parameters(&f.Price, limit.Prices.Key)
 	limit.ID += fmt.Sprintf(".e%d", limit.Prices.Decimals) // other decimals are other counts
-	var texts []*string
-	for i := range f.Budget {
-		texts = append(texts, &f.Budget[i])
-	}
-	if len(texts) == 0 && l.Valid(&f.Budget) {
-		l.Wrong(&f.Budget, "there is no amount", "write for example [400/1d, 6000/31d]")
-	}
-	limit.Rates = l.parse(texts, limit)
+	limit.Rates = l.parse(pointers(f.Budget), limit)
 	l.overrides(f, limit)
 	l.plans(f, limit)
 	l.warnBudget(f, limit)
@@ -127,7 +120,7 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 
 // warnBudget warns of what a budget does not promise.
 func (l *limits) warnBudget(f *limitForm, limit *Limit) {
-	if limit.OnStoreFailure != Deny && l.store == StoreRedis {
+	if limit.OnStoreFailure != Deny && l.main.Store == StoreRedis {
 		l.Warn(l.given(f, &f.OnStoreFailure), "with on_store_failure: "+string(limit.OnStoreFailure)+" more than the budget may be spent while Redis is unreachable", "write on_store_failure: deny")
 	}
 	dearest := limit.Prices.Table.Dearest()

@@ -26,7 +26,13 @@ func (l *loader) redis(f *Redis) Redis {
 			l.Wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
 		}
 	}
-	l.checkMode(f)
+	isSentinel := f.Mode == RedisSentinel
+	l.refuse([]finding{
+		{f.Mode == RedisSingle && len(f.Addrs) != 1 && l.Valid(&f.Addrs), &f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster"},
+		{!isSentinel && f.Master != "", &f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out"},
+		{!isSentinel && f.Sentinel != (Login{}), &f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out"},
+		{isSentinel && f.Master == "" && l.Valid(&f.Master), f, "has no master", "write master: with the name that the sentinels know it by"},
+	})
 	l.token(&f.Prefix, f.Prefix)
 	made := *f
 	made.Files = redisTLSForm{}
@@ -39,26 +45,6 @@ func (l *loader) redis(f *Redis) Redis {
 		l.Wrong(t, "TLS is configured, but not enabled", "write enabled: true beside it")
 	}
 	return made
-}
-
-// checkMode checks that the fields fit the mode.
-func (l *loader) checkMode(f *Redis) {
-	mode := f.Mode
-	if mode == RedisSingle && len(f.Addrs) != 1 && l.Valid(&f.Addrs) {
-		l.Wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")
-	}
-	if mode != RedisSentinel {
-		if f.Master != "" {
-			l.Wrong(&f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out")
-		}
-		if f.Sentinel != (Login{}) {
-			l.Wrong(&f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out")
-		}
-		return
-	}
-	if f.Master == "" && l.Valid(&f.Master) {
-		l.Wrong(f, "has no master", "write master: with the name that the sentinels know it by")
-	}
 }
 
 // Equal reports whether r and other are the same connection.
@@ -91,54 +77,36 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	if name == "" || limit.Key == nil {
 		return // none, or already reported
 	}
-	wrong := func(what, instead string) { l.Wrong(&f.RedissonName, what, instead) }
+	at := &f.RedissonName
 	limit.RedissonName = name
 	global := limit.Key.From.Source.IsConstant()
 	keyed := strings.Contains(name, "{key}")
-	switch {
-	case !limit.Algorithm.IsRedisson():
-		wrong("a Redisson limiter is a token bucket", "leave algorithm and concurrent out")
-	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Plans != nil:
-		wrong("a Redisson limiter has one rate", "write one rate, and no overrides or plans")
-	case f.Penalty != nil:
-		wrong("a Redisson limiter has no bans", "leave penalty out")
-	case limit.Key.Join != nil:
-		wrong("the key "+limit.Key.Name+" is joined of several and has no text of its own", "use a key that is not joined")
-	case global && keyed:
-		wrong("the key is global: it has no text", "leave {key} out")
-	case !global && !keyed:
-		wrong("all keys would be counted together", "write {key} for the key's text in the name")
-	case l.literals.privacy.HashSecret != "" || limit.Key.Sensitive:
-		wrong("the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out")
-	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
-	case l.store != StoreRedis:
-		l.Warn(&f.RedissonName, "with store: memory nothing is shared with Redisson", "write store: redis")
+	if !l.refuseFirst([]finding{
+		{!limit.Algorithm.IsRedisson(), at, "a Redisson limiter is a token bucket", "leave algorithm and concurrent out"},
+		{len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Plans != nil, at, "a Redisson limiter has one rate", "write one rate, and no overrides or plans"},
+		{f.Penalty != nil, at, "a Redisson limiter has no bans", "leave penalty out"},
+		{limit.Key.Join != nil, at, "the key " + limit.Key.Name + " is joined of several and has no text of its own", "use a key that is not joined"},
+		{global && keyed, at, "the key is global: it has no text", "leave {key} out"},
+		{!global && !keyed, at, "all keys would be counted together", "write {key} for the key's text in the name"},
+		{l.made.Privacy.HashSecret != "" || limit.Key.Sensitive, at, "the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out"},
+	}) && l.nameable(at) && l.version(f, limit) && l.alone(f, limit) && l.main.Store != StoreRedis {
+		l.Warn(at, "with store: memory nothing is shared with Redisson", "write store: redis")
 	}
 }
 
 // nameable checks the name of a limiter.
-func (l *limits) nameable(f *limitForm) bool {
-	name := f.RedissonName
-	wrong := func(what, instead string) bool {
-		l.Wrong(&f.RedissonName, what, instead)
-		return false
-	}
+func (l *limits) nameable(at *string) bool {
+	name := *at
 	start, end, _ := strings.Cut(name, "{key}")
-	switch err := limiter.CheckRedissonName(strings.ReplaceAll(name, "{key}", "x")); {
-	case len(name) > limiter.MaxRedissonName/2:
-		return wrong("the name is too long for a key's text", "write a shorter one")
-	case strings.Count(name, "{key}") > 1:
-		return wrong("two texts can make the same name, because {key} is in it twice", "write {key} once")
-	case strings.HasSuffix(name, ":value") || strings.HasSuffix(name, ":permits"):
-		return wrong("Redisson uses this ending for other keys", "use another ending")
-	case err != nil:
-		return wrong("braces in the name put its keys into several slots of a cluster", "write no braces but {key}, or one pair more: limit:{{key}}")
-	case strings.Trim(start, "{:")+strings.Trim(end, "}:") == "":
-		return wrong("a client could choose any key in Redis", "write a name of its own beside {key}: limit:{key}")
-	case strings.HasPrefix(name, l.own):
-		return wrong("names that begin with redis.prefix are reserved for Weir", "use another beginning")
-	}
-	return true
+	err := limiter.CheckRedissonName(strings.ReplaceAll(name, "{key}", "x"))
+	return !l.refuseFirst([]finding{
+		{len(name) > limiter.MaxRedissonName/2, at, "the name is too long for a key's text", "write a shorter one"},
+		{strings.Count(name, "{key}") > 1, at, "two texts can make the same name, because {key} is in it twice", "write {key} once"},
+		{strings.HasSuffix(name, ":value") || strings.HasSuffix(name, ":permits"), at, "Redisson uses this ending for other keys", "use another ending"},
+		{err != nil, at, "braces in the name put its keys into several slots of a cluster", "write no braces but {key}, or one pair more: limit:{{key}}"},
+		{strings.Trim(start, "{:")+strings.Trim(end, "}:") == "", at, "a client could choose any key in Redis", "write a name of its own beside {key}: limit:{key}"},
+		{strings.HasPrefix(name, l.main.Redis.Prefix+":"), at, "names that begin with redis.prefix are reserved for Weir", "use another beginning"},
+	})
 }
 
 // version parses the Redisson version of the Java programs.

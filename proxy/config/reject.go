@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/bits"
 	"mime"
 	"net/http"
 	"regexp"
@@ -51,10 +50,8 @@ func (l *loader) texts(t texts) Reject {
 		made.ContentType = cmp.Or(*t.contentType, "text/plain; charset=utf-8")
 	}
 	l.placeholders(t, t.body, *t.body, words)
-	if !l.Given(t.contentType) {
-		l.warnPlain(t.body)
-	}
-	if kind := l.mediaType(t.contentType); made.Body != "" && jsonType(kind) {
+	l.warnPlain(t.contentType, t.body)
+	if kind := l.mediaType(t.contentType); made.Body != "" && (kind == "application/json" || strings.HasSuffix(kind, "+json")) {
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a", "{status}", "400").Replace(made.Body)
 		if !json.Valid([]byte(sample)) && l.Valid(t.body) {
 			l.Wrong(t.body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
@@ -69,13 +66,12 @@ func (l *loader) texts(t texts) Reject {
 }
 
 // warnPlain warns of a body in JSON or HTML that is sent as plain text.
-func (l *loader) warnPlain(body *string) {
-	switch {
-	case jsonBegins.MatchString(*body):
-		l.Warn(body, "is JSON, and sent as text/plain", "write content_type: application/json beside it")
-	case htmlBegins.MatchString(*body):
-		l.Warn(body, "is HTML, and sent as text/plain", `write content_type: "text/html; charset=utf-8" beside it`)
-	}
+func (l *loader) warnPlain(contentType, body *string) {
+	plain := !l.Given(contentType)
+	l.warn([]finding{
+		{plain && jsonBegins.MatchString(*body), body, "is JSON, and sent as text/plain", "write content_type: application/json beside it"},
+		{plain && htmlBegins.MatchString(*body), body, "is HTML, and sent as text/plain", `write content_type: "text/html; charset=utf-8" beside it`},
+	})
 }
 
 // placeholders checks that all placeholders in a text exist.
@@ -97,11 +93,6 @@ func (l *loader) mediaType(text *string) string {
 	return kind
 }
 
-// jsonType reports whether a media type, without parameters, is JSON.
-func jsonType(kind string) bool {
-	return kind == "application/json" || strings.HasSuffix(kind, "+json")
-}
-
 // ownFields returns fields that are set in every refusal, or that belong to the connection.
 func ownFields() []string {
 	return []string{
@@ -118,9 +109,7 @@ func (r *routes) respond(f *Respond) *Respond {
 		r.Wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
 	}
 	r.mediaType(&f.ContentType)
-	if !r.Given(&f.ContentType) {
-		r.warnPlain(&f.Body)
-	}
+	r.warnPlain(&f.ContentType, &f.Body)
 	fields := reserved{names: append(connectionFields(), "Date"), elsewhere: map[string]fault{"Content-Type": {"Content-Type has a field of its own", "write content_type: beside headers:"}}}
 	made := *f
 	made.Headers = r.headers(&f.Headers, "X-App", fields)
@@ -162,24 +151,16 @@ func (t template) overlaps(other template) bool {
 		text, end := strings.CutSuffix(text, t.end)
 		return ok && end && t.accepts(text)
 	}
-	return t.opens(other) && t.closes(other)
+	return t.covers(other, t.start, other.start, strings.CutPrefix) && t.covers(other, t.end, other.end, strings.CutSuffix)
 }
 
-// opens reports whether the names of both can begin in the same way: the longer start is
-// then a part of the other's key.
-func (t template) opens(other template) bool {
-	if len(t.start) > len(other.start) {
-		t, other = other, t
+// covers reports whether the names of both can begin, or end, in the same way, of which own and their are the texts: what
+// the longer one has in addition is then a part of the other's key.
+func (t template) covers(other template, own, their string, cut func(text, less string) (string, bool)) bool {
+	if len(own) > len(their) {
+		t, own, their = other, their, own
 	}
-	more, ok := strings.CutPrefix(other.start, t.start)
-	return ok && t.accepts(more)
-}
-
-func (t template) closes(other template) bool {
-	if len(t.end) > len(other.end) {
-		t, other = other, t
-	}
-	more, ok := strings.CutSuffix(other.end, t.end)
+	more, ok := cut(their, own)
 	return ok && t.accepts(more)
 }
 
@@ -192,13 +173,7 @@ func (s *Statuses) Has(status int) bool {
 }
 
 // Empty reports whether s has no status.
-func (s *Statuses) Empty() bool {
-	n := 0
-	for _, b := range s.bits {
-		n += bits.OnesCount64(b)
-	}
-	return n == 0
-}
+func (s *Statuses) Empty() bool { return *s == Statuses{} }
 
 // Ranges returns the statuses of s as they are written: 2xx, 404, 500-503.
 func (s *Statuses) Ranges() (all []string) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ func (l *Limit) Subject() *key.Spec {
 	return l.Return.Subject
 }
 
-// returnOn compiles return_on; returnBy resolves the route.
+// returnOn compiles return_on; others resolves the route.
 func (l *limits) returnOn(f *limitForm, limit *Limit) {
 	if f.ReturnOn == nil {
 		return
@@ -36,9 +37,6 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 
 // successes compiles the statuses of responses that have an effect on another route; 2xx if none are given.
 func (l *limits) successes(f *codes) Statuses {
-	if l.Given(f) && len(*f) == 0 && l.Valid(f) {
-		l.Wrong(f, "no status is given", "write for example [2xx], or leave it out")
-	}
 	status := f.statuses()
 	if !l.Given(f) {
 		status.add(200, 299)
@@ -47,22 +45,21 @@ func (l *limits) successes(f *codes) Statuses {
 }
 
 // An effect is how a problem names what responses of another route do.
-type effect struct{ own, get string }
+type effect struct{ own, get, whose string }
 
 // others resolves the routes whose responses reset cooldowns or return permits. Such a route must read
 // the key that says whose.
 func (r *routes) others(forms []*routeForm, made []*Route) {
-	forms = slices.DeleteFunc(slices.Clone(forms), func(f *routeForm) bool { return f == nil })
 	r.byName, r.formOf = map[string]*Route{}, map[*Route]*routeForm{}
 	for i, route := range made {
 		r.byName[route.Name], r.formOf[route] = route, forms[i]
 	}
 	for _, l := range r.compiled {
-		if l.limit.Reset != nil && l.form.ResetOn.Route != "" && l.limit.Key != nil {
-			r.resetBy(l)
+		if to := l.limit.Reset; to != nil && to.Route != "" && l.limit.Key != nil {
+			to.Key = r.keyThere(&l.form.ResetOn.Route, l.limit, l.limit.Key, effect{"the cooldown would be reset", "resets the cooldown", "whose cooldown to reset"})
 		}
-		if l.limit.Return != nil && l.form.ReturnOn.Route != "" && l.limit.Return.Subject != nil {
-			r.returnBy(l)
+		if to := l.limit.Return; to != nil && to.Route != "" && to.Subject != nil {
+			to.Key = r.keyThere(&l.form.ReturnOn.Route, l.limit, to.Subject, effect{"the permits would be returned", "returns permits", "whose permits to return"})
 		}
 	}
 }
@@ -86,7 +83,7 @@ func (r *routes) other(pointer *string, of *Limit, spec *key.Spec, e effect) *Ro
 
 // isOf reports whether the route called name has the limit.
 func (r *routes) isOf(l *Limit, name string) bool {
-	return name == l.Route || l.IsCommon() && slices.Contains(r.common.routes[l.Name], name)
+	return name == l.Route || l.IsCommon() && slices.Contains(r.naming[l.Name], name)
 }
 
 // suggest returns what to write instead of name, which is not another route than those of the limit: the nearest one,
@@ -105,22 +102,20 @@ func (r *routes) suggest(name string, of *Limit, spec *key.Spec) string {
 	return cmp.Or(form.Near(name, others), form.Suggest(name, reading), route)
 }
 
-// returnBy checks that the route which the return_on of a limit names can return its permits, and finds
-// the subject there.
-func (r *routes) returnBy(l compiledLimit) {
-	pointer, to := &l.form.ReturnOn.Route, l.limit.Return
-	other := r.other(pointer, l.limit, to.Subject, effect{"the permits would be returned", "returns permits"})
+// keyThere checks that the route that pointer names can have effect e on the limit of, and finds spec there; nil after a
+// problem.
+func (r *routes) keyThere(pointer *string, of *Limit, spec *key.Spec, e effect) *key.Spec {
+	other := r.other(pointer, of, spec, e)
 	if other == nil || !r.Valid(r.formOf[other]) {
-		return
+		return nil
 	}
-	if to.Key = other.reads(to.Subject); to.Key != nil {
-		return
-	}
-	if other.readsOtherwise(to.Subject) {
-		r.Wrong(pointer, "route "+other.Name+" reads the key "+to.Subject.Name+" in another way, so that one subject may have two values", "define the key under keys, and write its name on both routes")
-		return
-	}
-	r.Wrong(pointer, "route "+other.Name+" does not look at the key "+to.Subject.Name+", so it is unknown whose permits to return", "give it a limit or a list on that key")
+	found := other.reads(spec)
+	r.refuseFirst([]finding{
+		{found == nil && of.Return != nil && other.readsOtherwise(spec), pointer,
+			"route " + other.Name + " reads the key " + spec.Name + " in another way, so that one subject may have two values", "define the key under keys, and write its name on both routes"},
+		{found == nil, pointer, "route " + other.Name + " does not look at the key " + spec.Name + ", so it is unknown " + e.whose, "give it a limit or a list on that key"},
+	})
+	return found
 }
 
 // reads returns the key of a limit or list of the r that equals spec, or nil.
@@ -156,25 +151,24 @@ func (c *Config) Notes() []string {
 	case c.Privacy.HashSecret != "":
 	case c.Store == StoreRedis:
 		notes = append(notes, "anyone who can read Redis can recover keys such as phone numbers by brute force; set privacy.hash_secret")
-	case c.hasSensitiveKeys():
+	case slices.ContainsFunc(slices.Collect(maps.Values(c.Keys)), func(s *key.Spec) bool { return s.Sensitive }):
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
-	for _, note := range []string{c.formNote(), c.formatNote(), c.regionNote(), c.caseNote(), c.scopeNote()} {
-		if note != "" {
-			notes = append(notes, note)
+	for _, n := range []struct {
+		of   []string // names of what it is about
+		note string   // NAMES stands for them
+	}{
+		{c.refusesForms(), "a form in the body is refused with 400 at NAMES: keys, costs or matches are read from the query, and some servers find the same parameters in a form; write must_equal: form:NAME for a key, or form_beside_query: ignore for a route whose upstream reads the query alone"},
+		{c.endWithKeys(), "a dot in the key at the end of the path is refused with 400 at NAMES: some servers, such as Rails, read 7.json as 7; write a regexp, {" + "id:[^/]+} for example, if the upstream reads the whole text"},
+		{c.keysThat(dependOnPlus), "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for NAMES, and read the number from that field"},
+		{c.keysThat(areOnlyLower), "with lower alone, full-width letters, the two forms of é and ſ are other keys than b, é and s, although many databases find the same record by them; write normalize: [trim, nfkc, fold] for NAMES, unless the upstream compares bytes"},
+		{c.oldScopes(), "scope: " + limiter.OldPerClient + " is the old name of " + limiter.PerClient.String() + ", which counts for each instance of Weir; write that at NAMES"},
+	} {
+		if len(n.of) > 0 {
+			notes = append(notes, strings.ReplaceAll(n.note, "NAMES", strings.Join(n.of, ", ")))
 		}
 	}
 	return notes
-}
-
-// hasSensitiveKeys reports whether a key is sensitive, so that operators go by its hash.
-func (c *Config) hasSensitiveKeys() bool {
-	for _, s := range c.Keys {
-		if s.Sensitive {
-			return true
-		}
-	}
-	return false
 }
 
 // LastKey returns the last parameter of the path of r, if a list or a limit in enforce mode
@@ -192,46 +186,29 @@ func (r *Route) LastKey() string {
 	return ""
 }
 
-// formatNote describes routes at which a dot in a key at the end of the path is refused, and
-// what to write instead; "" if there are none.
-func (c *Config) formatNote() string {
-	var names []string
+// endWithKeys returns the routes at which a dot in a key at the end of the path is refused.
+func (c *Config) endWithKeys() (names []string) {
 	for _, r := range c.Routes {
 		if last := r.LastKey(); last != "" && strings.HasSuffix(strings.TrimSuffix(r.Match.Path, "/"), "/{"+last+"}") {
 			names = append(names, r.Name)
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "a dot in the key at the end of the path is refused with 400 at " + strings.Join(names, ", ") + ": some servers, such as Rails, read 7.json as 7; write a regexp, {" + "id:[^/]+} for example, if the upstream reads the whole text"
+	return names
 }
 
-// regionNote describes keys whose numbers an upstream may take for others, and what to write; "" if
-// there are none.
-func (c *Config) regionNote() string {
-	names := c.keysThat(func(s *key.Spec) bool { return s.Phone != nil && s.Phone.HasRegion() && s.SetHeader == "" })
-	if names == "" {
-		return ""
-	}
-	return "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for " + names + ", and read the number from that field"
+// dependOnPlus reports whether an upstream may take numbers under s for others.
+func dependOnPlus(s *key.Spec) bool {
+	return s.Phone != nil && s.Phone.HasRegion() && s.SetHeader == ""
 }
 
-// caseNote describes keys whose spellings lower leaves apart, and what to write; "" if there are none.
-func (c *Config) caseNote() string {
-	names := c.keysThat(func(s *key.Spec) bool {
-		has := func(step key.Step) bool { return slices.Contains(s.Normalize, step) }
-		return has(key.Lower) && !has(key.NFKC) && !has(key.Fold) && s.From.Source.IsSpelled() && !s.From.Source.IsField()
-	})
-	if names == "" {
-		return ""
-	}
-	return "with lower alone, full-width letters, the two forms of é and ſ are other keys than b, é and s, although many databases find the same record by them; write normalize: [trim, nfkc, fold] for " + names + ", unless the upstream compares bytes"
+// areOnlyLower reports whether s leaves spellings apart that databases do not.
+func areOnlyLower(s *key.Spec) bool {
+	has := func(step key.Step) bool { return slices.Contains(s.Normalize, step) }
+	return has(key.Lower) && !has(key.NFKC) && !has(key.Fold) && s.From.Source.IsSpelled() && !s.From.Source.IsField()
 }
 
 // keysThat returns the names of the keys that are so, and of the limits that have such a key of their own.
-func (c *Config) keysThat(are func(*key.Spec) bool) string {
-	var names []string
+func (c *Config) keysThat(are func(*key.Spec) bool) (names []string) {
 	for _, name := range form.SortedKeys(c.Keys) {
 		if are(c.Keys[name]) {
 			names = append(names, name)
@@ -244,7 +221,7 @@ func (c *Config) keysThat(are func(*key.Spec) bool) string {
 			}
 		}
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // A Fault is a kind of failure of an upstream.
@@ -263,9 +240,6 @@ const (
 func (r *routes) refund(f *Refund) Refund {
 	if f == nil {
 		return Refund{}
-	}
-	if r.Given(&f.Codes) && len(f.Codes) == 0 && r.Valid(&f.Codes) {
-		r.Wrong(&f.Codes, "no status is given", "write for example [5xx], or leave it out")
 	}
 	if !r.Given(&f.Codes) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
 		r.Wrong(f, "says nothing", "write status, errors or header below it")

@@ -54,15 +54,11 @@ func (r *routes) prefix(text *string) string {
 		return "" // absent, or already reported
 	}
 	p, f := parsePath(strings.TrimSuffix(*text, "/"))
-	switch {
-	case strings.Trim(*text, "/") == "":
-		r.Wrong(text, "is not a path", "write for example /api, or leave it out")
-		return ""
-	case f != (fault{}):
-		r.Wrong(text, f.what, f.instead)
-		return ""
-	case len(p.params) > 0:
-		r.Wrong(text, "has a parameter", "write plain segments, for example /api/v1")
+	if r.refuseFirst([]finding{
+		{strings.Trim(*text, "/") == "", text, "is not a path", "write for example /api, or leave it out"},
+		{f != (fault{}), text, f.what, f.instead},
+		{len(p.params) > 0, text, "has a parameter", "write plain segments, for example /api/v1"},
+	}) {
 		return ""
 	}
 	return p.text
@@ -144,16 +140,14 @@ func (r *routes) fields(f *Fields, reserved reserved) Fields {
 	for i, name := range f.Remove {
 		canonical := http.CanonicalHeaderKey(name)
 		_, set := made.Set[canonical]
-		switch {
-		case name == "":
+		if name == "" {
 			continue // already reported
-		case !httpguts.ValidHeaderFieldName(name):
-			r.Wrong(&f.Remove[i], form.Quote(name)+" is not the name of a header", "write for example X-App")
-		case reserved.has(canonical) || canonical == reserved.kept:
-			r.Wrong(&f.Remove[i], canonical+" is set by Weir itself", "leave it out")
-		case set:
-			r.Wrong(&f.Remove[i], canonical+" is set and removed", "keep one: what is set replaces what was there")
 		}
+		r.refuseFirst([]finding{
+			{!httpguts.ValidHeaderFieldName(name), &f.Remove[i], form.Quote(name) + " is not the name of a header", "write for example X-App"},
+			{reserved.has(canonical) || canonical == reserved.kept, &f.Remove[i], canonical + " is set by Weir itself", "leave it out"},
+			{set, &f.Remove[i], canonical + " is set and removed", "keep one: what is set replaces what was there"},
+		})
 		made.Remove = append(made.Remove, canonical)
 	}
 	return made
@@ -189,12 +183,11 @@ func (r *routes) redirect(f *Redirect) *Redirect {
 // warnLoops warns of redirects that lead back to their own route, which clients follow until they give
 // up, as far as the file tells.
 func (r *routes) warnLoops(forms []*routeForm, made []*Route) {
-	forms = slices.DeleteFunc(slices.Clone(forms), func(f *routeForm) bool { return f == nil })
 	for i, route := range made {
 		if route.Redirect != nil && r.leadsBack(route) {
 			r.Warn(&forms[i].Redirect.To, "leads back to this route, for ever", "write another path or host; for http to https write listen: {redirect_https: true}, or match: {scheme: http}")
 		}
-		if route.Match.Scheme == "http" && r.served.RedirectHTTPS {
+		if route.Match.Scheme == "http" && r.main.Listen.RedirectHTTPS {
 			r.Warn(&forms[i].Match.Scheme, "this route never matches: listen.redirect_https comes first", "leave one of them out")
 		}
 	}
@@ -232,7 +225,7 @@ func splitRedirect(to string) redirectTarget {
 
 // servesScheme reports whether requests to a target reach a route by their scheme.
 func (r *routes) servesScheme(to redirectTarget, m Match) bool {
-	listener := map[string]string{"http": r.served.HTTP, "https": r.served.HTTPS}
+	listener := map[string]string{"http": r.main.Listen.HTTP, "https": r.main.Listen.HTTPS}
 	return to.scheme == "" || listenAddress(listener[to.scheme]) != "" && (m.Scheme == "" || m.Scheme == to.scheme)
 }
 

@@ -13,38 +13,26 @@ import (
 // routes makes routes.
 type routes struct {
 	*loader
-	keys           *keys
-	upstreams      *upstreams
-	defaults       Defaults
-	defaultNewKeys limiter.Rate // what holds for new keys where a route does not say
-	literals       literals
-	lists          *lists
-	prices         map[string]*Prices
-	priceSection   *map[string]*pricesForm
-	used           map[string]bool // prices that a budget names
-	store          Store
-	served         *Listen
-	errorTexts     map[int]ErrorText // of the file
-	own            string            // how the keys of Weir itself begin in Redis
-	templates      []template        // of limiters that Java programs share, so far
-	trusts         bool              // there are trusted proxies
-	jwt            *jwtForm          // nil without a section jwt
-	planLists      []planList        // so far
-	common         commonLimits
-	compiled       []compiledLimit // so far
-	byName         map[string]*Route
-	formOf         map[*Route]*routeForm
+	keys      *keys
+	upstreams *upstreams
+	lists     *lists
+	prices    map[string]*Prices
+	used      map[string]bool     // prices that a budget names
+	templates []template          // of limiters that Java programs share, so far
+	planLists []planList          // so far
+	common    map[string]*Limit   // the limits at the top, which have one count for all routes that name them
+	naming    map[string][]string // the routes that name a common limit
+	compiled  []compiledLimit     // so far
+	byName    map[string]*Route
+	formOf    map[*Route]*routeForm
 }
 
 // all makes the routes of all files, in their order.
 func (r *routes) all(forms []*routeForm) []*Route {
 	r.name(forms)
 	var made []*Route
-	var seen unreachable
+	seen := unreachable{}
 	for _, f := range forms {
-		if f == nil {
-			continue // already reported
-		}
 		p := r.path(&f.Match)
 		route := &Route{
 			Name:        f.Name,
@@ -58,14 +46,16 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Lists:       r.listsOf(f, p),
 			RefundOn:    r.refund(f.RefundOn),
 			Idempotency: r.idempotency(f.Idempotency),
-			MaxBody:     r.body(f.Body),
 			Reject:      r.reject(&f.Reject),
 			Errors:      r.errorsOf(f),
 			Position:    r.Location(f).Position,
 		}
+		if f.Body != nil {
+			route.MaxBody = int64(f.Body.Max)
+		}
 		route.CountPreflight, route.LogPath = f.CountPreflight, f.LogPath
 		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = f.EncodedSlash, f.FormBesideQuery, f.MergeSlashes
-		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route.Limits)
+		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route)
 		r.destination(f)
 		r.descriptor(f, route)
 		r.decidable(f, route)
@@ -96,7 +86,7 @@ func (r *routes) upgrades(f *routeForm, route *Route) {
 func (r *routes) name(forms []*routeForm) {
 	taken := map[string]*routeForm{}
 	for _, f := range forms {
-		if f == nil || !r.token(&f.Name, f.Name) {
+		if !r.token(&f.Name, f.Name) {
 			continue
 		}
 		if first, ok := taken[f.Name]; ok {
@@ -107,7 +97,7 @@ func (r *routes) name(forms []*routeForm) {
 	}
 	number := map[string]int{} // the last that was tried, by what the path makes
 	for _, f := range forms {
-		if f == nil || f.Name != "" || !r.Valid(&f.Name) {
+		if f.Name != "" || !r.Valid(&f.Name) {
 			continue
 		}
 		base := tokenOf(f.Match.Path, "route")
@@ -159,9 +149,6 @@ func (r *routes) match(f *Match, p pattern) Match {
 			r.Wrong(&f.Methods[i], m+" is given twice", "write it once")
 		}
 	}
-	if len(f.Methods) == 0 && r.Given(&f.Methods) && r.Valid(&f.Methods) {
-		r.Wrong(&f.Methods, "no method is given", "write for example [GET, POST], or leave it out for all")
-	}
 	host := strings.ToLower(f.Host)
 	if name := strings.TrimPrefix(host, "*."); host != "" && (!form.IsHostname(name) || strings.HasSuffix(name, ".")) {
 		r.Wrong(&f.Host, form.Quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
@@ -179,34 +166,20 @@ func (r *routes) match(f *Match, p pattern) Match {
 // another kind of place could use.
 func (r *routes) destination(f *routeForm) {
 	places := 0
-	for _, given := range []bool{r.Given(&f.Upstream), r.Given(&f.Redirect), r.Given(&f.Respond)} {
-		if given {
+	for _, place := range []any{&f.Upstream, &f.Redirect, &f.Respond} {
+		if r.Given(place) {
 			places++
 		}
 	}
-	switch {
-	case places == 0 && (r.served.onlyDecides() || f.Match.Domain != ""):
-	case places == 0 && (r.Given(&f.Match) || r.Given(&f.Name)): // or it is no route at all
-		r.Wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
-	case places > 1:
-		r.Wrong(f, "has more than one destination", "keep one of upstream, redirect and respond")
-	case r.Given(&f.Upstream):
-		return
-	}
-	if f.Rewrite != nil {
-		r.Wrong(f.Rewrite, "there is no upstream", "leave it out")
-	}
-	if f.WebSocket {
-		r.Wrong(&f.WebSocket, "there is no upstream for websocket", "leave it out")
-	}
-}
-
-// body is how long a body may be, 0 for any length.
-func (r *routes) body(f *bodyForm) int64 {
-	if f == nil {
-		return 0
-	}
-	return int64(f.Max)
+	needsNone := r.main.Listen.onlyDecides() || f.Match.Domain != ""
+	isRoute := r.Given(&f.Match) || r.Given(&f.Name)
+	forwards := places == 1 && r.Given(&f.Upstream)
+	r.refuse([]finding{
+		{places == 0 && !needsNone && isRoute, f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it"},
+		{places > 1, f, "has more than one destination", "keep one of upstream, redirect and respond"},
+		{!forwards && f.Rewrite != nil, f.Rewrite, "there is no upstream", "leave it out"},
+		{!forwards && f.WebSocket, &f.WebSocket, "there is no upstream for websocket", "leave it out"},
+	})
 }
 
 // params are the path parameters that a key is read from. spec is nil after a problem.

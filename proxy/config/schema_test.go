@@ -114,11 +114,11 @@ func loosen(def *jsonschema.Schema, of reflect.Type) {
 			def.Properties.Set(name, loose(p, field.Type))
 		}
 	}
-	s, ok := reflect.New(of).Interface().(form.Shorthand)
+	index, ok := form.ShortOf(of)
 	if !ok {
 		return
 	}
-	field, _ := of.FieldByName(s.Short())
+	field := of.Field(index)
 	short := &jsonschema.Schema{Type: "string"}
 	for _, v := range form.TagOf(field).Enum {
 		short.Enum = append(short.Enum, v)
@@ -152,8 +152,10 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 		}
 		one = append(one, &jsonschema.Schema{Type: "array", Items: items})
 	}
-	if t.Kind() == reflect.Slice && t.Elem().Implements(reflect.TypeFor[form.Shorthand]()) {
-		one = append(one, &jsonschema.Schema{Type: "string"})
+	if t.Kind() == reflect.Slice {
+		if _, ok := form.ShortOf(t.Elem()); ok {
+			one = append(one, &jsonschema.Schema{Type: "string"})
+		}
 	}
 	if len(one) > 1 {
 		outer.AnyOf = one

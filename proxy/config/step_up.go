@@ -72,20 +72,16 @@ func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
 		s.Header = from.Name
 		l.ownField(&f.Token, s.Header)
 	}
-	s.Tokens = l.keys.tokens
+	s.Tokens, s.MaxAge = l.keys.tokens, cmp.Or(f.MaxAge, tokenAge)
 	l.keys.signed = l.keys.signed || f.JWT == nil
-	switch {
-	case f.JWT != nil:
+	if f.JWT != nil {
 		s.Tokens = l.tokens(f.JWT)
-	case l.jwt == nil:
-		l.Wrong(f, "there are no keys to verify tokens with", "write jwt: {secret: \"${WEIR_CHALLENGE_SECRET:-}\"} below it, or a section jwt for all tokens")
 	}
-	if s.MaxAge = cmp.Or(f.MaxAge, tokenAge); s.MaxAge > longestToken {
-		l.Wrong(&f.MaxAge, "is longer than a token may be valid", "write at most 1d")
-	}
-	if s.Tokens.Leeway() > longestToken {
-		l.Wrong(f, "the leeway of its jwt is longer than a token may be valid", "write at most 1d there")
-	}
+	l.refuse([]finding{
+		{f.JWT == nil && l.main.JWT == nil, f, "there are no keys to verify tokens with", "write jwt: {secret: \"${WEIR_CHALLENGE_SECRET:-}\"} below it, or a section jwt for all tokens"},
+		{s.MaxAge > longestToken, &f.MaxAge, "is longer than a token may be valid", "write at most 1d"},
+		{s.Tokens.Leeway() > longestToken, f, "the leeway of its jwt is longer than a token may be valid", "write at most 1d there"},
+	})
 	l.boundTo(f, limit, s)
 }
 
@@ -99,13 +95,13 @@ func (l *limits) boundTo(f *stepUpForm, limit *Limit, s *StepUp) {
 		pointer, s.Key = f.Key, l.keys.use(f.Key)
 		l.parameters(f.Key, s.Key)
 	}
-	switch {
-	case s.Key == nil: // already reported
-	case s.Key.Join != nil:
-		l.Wrong(pointer, "the key "+s.Key.Name+" is joined of several, which the claim sub of a token cannot hold", "write key: below step_up, with a key that is not joined")
-	case s.Key.From.Source.IsConstant():
-		l.Wrong(pointer, "the key "+s.Key.Name+" is the same for everybody, so that anybody could use a token", "write key: below step_up, with a key that tells clients apart")
+	if s.Key == nil {
+		return // already reported
 	}
+	l.refuseFirst([]finding{
+		{s.Key.Join != nil, pointer, "the key " + s.Key.Name + " is joined of several, which the claim sub of a token cannot hold", "write key: below step_up, with a key that is not joined"},
+		{s.Key.From.Source.IsConstant(), pointer, "the key " + s.Key.Name + " is the same for everybody, so that anybody could use a token", "write key: below step_up, with a key that tells clients apart"},
+	})
 }
 
 // ownField checks that a field of requests has no other meaning: Weir removes it from what clients send.

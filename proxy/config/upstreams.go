@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,21 +19,17 @@ const echo = "echo"
 // upstreams makes each upstream once, those written in place by their URL.
 type upstreams struct {
 	*loader
-	keys    *keys
-	section *map[string]*Upstream
-	byName  map[string]*Upstream
-	names   []string // under upstreams:, also those with problems
-	served  *Listen
-	used    map[string]bool // names that a route has
+	keys   *keys
+	byName map[string]*Upstream
+	used   map[string]bool // names that a route has
 }
 
 // newUpstreams makes the named upstreams.
-func newUpstreams(r *loader, keys *keys, all *file) *upstreams {
-	forms := all.Upstreams
-	u := &upstreams{loader: r, keys: keys, section: &all.Upstreams, byName: map[string]*Upstream{}, names: form.SortedKeys(forms), served: &all.Listen, used: map[string]bool{}}
-	for _, name := range u.names {
-		f := forms[name]
-		r.checkName(f, name, "an upstream")
+func newUpstreams(l *loader, keys *keys) *upstreams {
+	u := &upstreams{loader: l, keys: keys, byName: map[string]*Upstream{}, used: map[string]bool{}}
+	for _, name := range form.SortedKeys(l.main.Upstreams) {
+		f := l.main.Upstreams[name]
+		l.checkName(f, name, "an upstream")
 		u.byName[name] = u.build(name, f)
 	}
 	return u
@@ -52,26 +49,27 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 		target := &targetForm{URL: f.Text, Weight: 1}
 		u.Alias(&target.URL, &f.Text)
 		f.Text, f.Servers = "", []*targetForm{target}
-	} else if len(f.Servers) == 0 && u.Valid(f) {
-		u.Wrong(&f.Servers, "there is no target", "name at least one URL")
 	}
 	seen := map[string]bool{}
 	for _, t := range f.Servers {
-		if t == nil || t.URL == "" {
+		if t.URL == "" {
 			continue // already reported
 		}
-		to, what, instead := parseURL(t.URL)
-		switch {
-		case what != "":
-			u.Wrong(&t.URL, what, instead)
-		case seen[to.String()]:
-			u.Wrong(&t.URL, to.String()+" is given twice", "keep one, and give it weight: 2 for a double share")
-		default:
-			seen[to.String()] = true
-			up.Targets = append(up.Targets, Target{to, t.Weight})
-			u.checkProtocol(&t.URL, up.Protocol, to.Scheme)
-			u.warnItself(&t.URL, to)
+		to := u.url(&t.URL)
+		if to == nil {
+			continue // already reported
 		}
+		twice := seen[to.String()]
+		seen[to.String()] = true
+		if u.refuseFirst([]finding{
+			{twice, &t.URL, to.String() + " is given twice", "keep one, and give it weight: 2 for a double share"},
+			{up.Protocol == ProtocolH2 && to.Scheme != "https", &t.URL, "h2 needs https, and this target is " + to.Scheme, "write https://, or protocol: h2c"},
+			{up.Protocol == ProtocolH2C && to.Scheme == "https", &t.URL, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2"},
+		}) {
+			continue
+		}
+		up.Targets = append(up.Targets, Target{to, t.Weight})
+		u.warnItself(&t.URL, to)
 	}
 	up.Balance, up.HashBy = u.balance(f)
 	up.TLS = u.tls(f, up.Targets)
@@ -84,28 +82,24 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 // refer finds the upstream of a route by its name, or makes one of its URL.
 func (u *upstreams) refer(text *string) *Upstream {
 	u.used[*text] = true
-	if up, ok := u.byName[*text]; ok {
-		return up
-	}
-	if *text == "" {
-		return nil // already reported
-	}
-	if *text != echo && !strings.Contains(*text, "://") && !strings.HasPrefix(*text, "unix:") {
-		instead := form.Near(*text, append(u.names, echo))
-		if _, _, err := net.SplitHostPort(*text); err == nil {
-			instead = "write a URL: http://" + *text
-		}
-		instead = cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000")
-		if u.Lacks(u.section, *text) {
-			u.Wrong(text, "there is no upstream "+form.Quote(*text), instead)
-		}
-		return nil
+	if up, ok := u.byName[*text]; ok || *text == "" {
+		return up // nil if already reported
 	}
 	name := *text
-	if name != echo {
-		to, what, instead := parseURL(*text)
-		if what != "" {
-			u.Wrong(text, what, instead)
+	switch {
+	case name == echo:
+	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "unix:"):
+		instead := form.Near(name, append(form.SortedKeys(u.main.Upstreams), echo))
+		if _, _, err := net.SplitHostPort(name); err == nil {
+			instead = "write a URL: http://" + name
+		}
+		if u.Lacks(&u.main.Upstreams, name) {
+			u.Wrong(text, "there is no upstream "+form.Quote(name), cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000"))
+		}
+		return nil
+	default:
+		to := u.url(text)
+		if to == nil {
 			return nil
 		}
 		name = to.String()
@@ -122,53 +116,51 @@ func (u *upstreams) refer(text *string) *Upstream {
 	return up
 }
 
-// parseURL reads the URL of a target: scheme and host, perhaps a port; or unix:
-// and a path. What is wrong never repeats the text, which may hold a password.
-func parseURL(text string) (to *url.URL, what, instead string) {
+// url reads the URL of a target: scheme and host, perhaps a port; or unix: and a path. It returns nil after a problem, which
+// never repeats the text: it may hold a password.
+func (u *upstreams) url(text *string) *url.URL {
 	const example = "write for example http://127.0.0.1:9000"
-	to, err := url.Parse(text)
+	to, err := url.Parse(*text)
 	if err != nil {
-		if ue := (*url.Error)(nil); errors.As(err, &ue) && !strings.Contains(text, "@") {
-			return nil, "not a URL: " + ue.Err.Error(), example
+		what := "not a URL"
+		if ue := (*url.Error)(nil); errors.As(err, &ue) && !strings.Contains(*text, "@") {
+			what += ": " + ue.Err.Error()
 		}
-		return nil, "not a URL", example
+		u.Wrong(text, what, example)
+		return nil
 	}
 	if to.Scheme == "unix" {
-		return parseSocket(to)
+		return u.socket(text, to)
 	}
 	port, err := strconv.ParseUint(to.Port(), 10, 16)
-	switch {
-	case to.Scheme != "http" && to.Scheme != "https":
-		return nil, "the scheme is none of http, https and unix", example
-	case to.User != nil:
-		return nil, "the URL has a user name or password", "write it without, and let clients send the Authorization header"
-	case !form.IsHost(to.Hostname()):
-		return nil, "the URL has no host", example
-	case to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"):
-		return nil, "the port is not a number from 1 to 65535", example
-	case to.Path != "" && to.Path != "/":
-		return nil, "the URL has a path", "write it without, and below the route rewrite: {add_prefix: " + strings.TrimSuffix(to.Path, "/") + "}: the path of the request is forwarded as it is"
-	case to.RawQuery != "" || to.ForceQuery || to.Fragment != "" || strings.Contains(text, "#"):
-		return nil, "the URL has a query or a fragment", "write it without"
+	if u.refuseFirst([]finding{
+		{to.Scheme != "http" && to.Scheme != "https", text, "the scheme is none of http, https and unix", example},
+		{to.User != nil, text, "the URL has a user name or password", "write it without, and let clients send the Authorization header"},
+		{!form.IsHost(to.Hostname()), text, "the URL has no host", example},
+		{to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"), text, "the port is not a number from 1 to 65535", example},
+		{to.Path != "" && to.Path != "/", text,
+			"the URL has a path", "write it without, and below the route rewrite: {add_prefix: " + strings.TrimSuffix(to.Path, "/") + "}: the path of the request is forwarded as it is"},
+		{to.RawQuery != "" || to.ForceQuery || to.Fragment != "" || strings.Contains(*text, "#"), text, "the URL has a query or a fragment", "write it without"},
+	}) {
+		return nil
 	}
-	return &url.URL{Scheme: to.Scheme, Host: strings.ToLower(to.Host)}, "", ""
+	return &url.URL{Scheme: to.Scheme, Host: strings.ToLower(to.Host)}
 }
 
 // maxSocket is how long the path of a unix socket may be, in bytes.
 const maxSocket = 107
 
-// parseSocket reads unix:/path or unix:///path.
-func parseSocket(from *url.URL) (to *url.URL, what, instead string) {
+// socket reads unix:/path or unix:///path.
+func (u *upstreams) socket(text *string, from *url.URL) *url.URL {
 	const example = "write for example unix:/run/app.sock"
-	switch {
-	case from.User != nil || from.Host != "" || from.RawQuery != "" || from.ForceQuery || from.Fragment != "":
-		return nil, "the URL of a socket has more than a path", example
-	case !strings.HasPrefix(from.Path, "/") || strings.HasSuffix(from.Path, "/"):
-		return nil, "the path of the socket does not begin at the root, or is that of a directory", example
-	case len(from.Path) > maxSocket:
-		return nil, "the path of the socket is longer than " + strconv.Itoa(maxSocket) + " bytes", "put the socket into a directory with a shorter name"
+	if u.refuseFirst([]finding{
+		{from.User != nil || from.Host != "" || from.RawQuery != "" || from.ForceQuery || from.Fragment != "", text, "the URL of a socket has more than a path", example},
+		{!strings.HasPrefix(from.Path, "/") || strings.HasSuffix(from.Path, "/"), text, "the path of the socket does not begin at the root, or is that of a directory", example},
+		{len(from.Path) > maxSocket, text, "the path of the socket is longer than " + strconv.Itoa(maxSocket) + " bytes", "put the socket into a directory with a shorter name"},
+	}) {
+		return nil
 	}
-	return &url.URL{Scheme: "unix", Path: from.Path, OmitHost: true}, "", ""
+	return &url.URL{Scheme: "unix", Path: from.Path, OmitHost: true}
 }
 
 // balance parses round_robin, least_loaded or hash:KEY.
@@ -194,31 +186,23 @@ func (u *upstreams) balance(f *Upstream) (Balance, *key.Spec) {
 		u.Wrong(&text, "has no key", choices)
 	}
 	by := u.keys.refer(&text)
-	switch {
-	case by == nil:
+	if by == nil {
 		return BalanceRoundRobin, nil // already reported
-	case by.From.Source.IsConstant():
-		u.Warn(&f.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients")
-	case mayMiss(by):
-		u.Warn(&f.Balance, "requests without "+by.Name+" are spread by round robin", "use a key that every request has, or set on_missing: {use: client_ip}")
 	}
-	if f.Health.SlowStart > 0 {
-		u.Warn(&f.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way")
-	}
+	u.warn([]finding{
+		{by.From.Source.IsConstant(), &f.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients"},
+		{mayMiss(by), &f.Balance, "requests without " + by.Name + " are spread by round robin", "use a key that every request has, or set on_missing: {use: client_ip}"},
+		{f.Health.SlowStart > 0, &f.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way"},
+	})
 	return BalanceHash, by
 }
 
 // mayMiss reports whether requests without the key are accepted.
 func mayMiss(s *key.Spec) bool {
-	for _, part := range s.Join {
-		if mayMiss(part) {
-			return true
-		}
-	}
 	if s.Of != nil {
 		return mayMiss(s.Of)
 	}
-	return s.From.Source.IsNamed() && s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
+	return slices.ContainsFunc(s.Join, mayMiss) || s.From.Source.IsNamed() && s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
 }
 
 func (u *upstreams) health(f *Health) Health {
@@ -234,14 +218,4 @@ func (u *upstreams) health(f *Health) Health {
 		u.Warn(f, "targets are not checked: there is no path", "write path: with the path to request, for example /healthz")
 	}
 	return h
-}
-
-// checkProtocol checks that targets with this scheme support protocol.
-func (u *upstreams) checkProtocol(pointer *string, protocol Protocol, scheme string) {
-	switch {
-	case protocol == ProtocolH2 && scheme != "https":
-		u.Wrong(pointer, "h2 needs https, and this target is "+scheme, "write https://, or protocol: h2c")
-	case protocol == ProtocolH2C && scheme == "https":
-		u.Wrong(pointer, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2")
-	}
 }

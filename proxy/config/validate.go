@@ -37,31 +37,31 @@ func (l *loader) compile(f *file) (*Config, error) {
 		Traces:    l.traces(&f.Traces),
 		form:      f,
 	}
+	l.main, l.made = f, c
 	c.Defaults.NewKeys = l.newKeys(&f.Defaults.Guard)
 	c.Defaults.Guard, c.Defaults.Limits, c.Defaults.Lists = "", nil, nil
 	l.listeners(f)
 	l.decideListener(f)
 	l.ineffective(f)
-	keys := newKeys(l, &f.Keys, l.tokens(f.JWT))
+	keys := newKeys(l, l.tokens(f.JWT))
 	c.Keys = keys.all()
-	upstreams := newUpstreams(l, keys, f)
+	upstreams := newUpstreams(l, keys)
 	c.Upstreams = upstreams.byName
-	literals := literals{l, c.Privacy, c.ClientIP.IPv6Prefix}
-	lists := newLists(l, keys, literals, &f.Lists)
-	prices := l.prices(keys, f.Prices)
-	routes := &routes{loader: l, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		defaultNewKeys: c.Defaults.NewKeys, literals: literals, lists: lists, prices: prices, priceSection: &f.Prices, used: map[string]bool{}, store: c.Store, served: &f.Listen, errorTexts: c.Errors, own: f.Redis.Prefix + ":", trusts: len(c.ClientIP.TrustedProxies) > 0, jwt: f.JWT}
-	routes.compileCommon(&f.Limits)
+	lists := newLists(l, keys)
+	routes := &routes{loader: l, keys: keys, upstreams: upstreams, lists: lists, prices: l.prices(keys, f.Prices), used: map[string]bool{}}
+	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
-	unused(f.Limits, routes.common.routes, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
+	unused(f.Limits, routes.naming, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
 	unused(f.Lists, lists.used, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
 	unused(f.Prices, routes.used, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
 	unused(f.Keys, keys.used, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
 	unused(f.Upstreams, upstreams.used, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
-	if keys.tokens != nil && !keys.signed {
-		l.Warn(f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out")
-	}
-	l.unconverted(&f.Alerts, c.Routes)
+	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
+	l.warn([]finding{
+		{keys.tokens != nil && !keys.signed, f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out"},
+		{l.Given(&f.Alerts.Returned) && !slices.ContainsFunc(c.Limits(), returns), &f.Alerts.Returned,
+			"no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out"},
+	})
 	if len(f.Routes) == 0 && len(l.Problems()) == 0 {
 		l.Wrong(f, "there are no routes", "write routes: with at least one match and upstream")
 	}
@@ -96,15 +96,12 @@ func (l *loader) warnTrust(networks []netip.Prefix) {
 	}
 }
 
-// noSecret is the value of the previous secret if there was none.
-const noSecret = "none"
-
 func (l *loader) privacy(f *Privacy) Privacy {
-	if n := len(f.HashSecret); n > 0 && n < 16 {
+	if n := len(f.HashSecret); n > 0 && n < leastToken {
 		l.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	p := *f
-	if p.Rotates = p.Previous != ""; p.Previous == noSecret {
+	if p.Rotates = p.Previous != ""; p.Previous == none {
 		p.Previous = ""
 	}
 	if p.Rotates && p.Previous == p.HashSecret {

@@ -54,9 +54,8 @@ func (d *decoder) decode(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	if n.Kind == yaml.ScalarNode && quoted(n) && strings.Contains(n.Value, "${") {
 		d.written[v.Addr().Interface()] = n.Value // of a short form too, before its field
 	}
-	if s, ok := v.Addr().Interface().(Shorthand); ok && n.Kind != yaml.MappingNode {
-		field, _ := v.Type().FieldByName(s.Short())
-		d.value(n, p, v.FieldByIndex(field.Index), TagOf(field))
+	if short, ok := ShortOf(v.Type()); ok && n.Kind != yaml.MappingNode {
+		d.value(n, p, v.Field(short), TagOf(v.Type().Field(short)))
 		d.absent(p, v, nil)
 		return
 	}
@@ -173,12 +172,12 @@ func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	of := v.Type().Elem()
 	isForm := of.Kind() == reflect.Pointer
-	instead := "write [one, two], or one value"
+	instead, empty := "write [one, two], or one value", t.empty
 	if isForm {
 		t, instead = Tag{}, `start each entry with "- "`
 	}
 	nodes := []*yaml.Node{n}
-	_, isShort := reflect.Zero(of).Interface().(Shorthand)
+	_, isShort := ShortOf(of)
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		nodes = n.Content
@@ -188,14 +187,21 @@ func (d *decoder) list(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	}
 	if len(nodes) > 0 {
 		v.Set(reflect.MakeSlice(v.Type(), len(nodes), len(nodes)))
+	} else if empty != "" {
+		d.addLate(p, empty)
 	}
+	kept := v.Slice(0, 0)
 	for i, c := range nodes {
 		at := p
 		if n.Kind == yaml.SequenceNode {
 			at = Location{Path: p.Path + "[" + strconv.Itoa(i) + "]"}
 		}
 		d.value(c, at, v.Index(i), t)
+		if !isForm || !v.Index(i).IsNil() { // of a form with a problem as a whole nothing is left
+			kept = reflect.Append(kept, v.Index(i))
+		}
 	}
+	v.Set(kept)
 }
 
 // mapping decodes a mapping with arbitrary names.
@@ -220,7 +226,7 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 			name = oddName.ReplaceAllString(name, "")
 		}
 		before, pointer, entry := len(d.problems), elem.Addr().Interface(), Entry{v.Addr().Interface(), name}
-		d.value(pair.value, at, elem, Tag{hidden: t.hidden})
+		d.value(pair.value, at, elem, Tag{hidden: t.hidden, empty: t.empty})
 		d.locations[entry] = d.locations[pointer]
 		if text, ok := d.written[pointer]; ok {
 			d.written[entry] = text

@@ -15,14 +15,15 @@ type Written map[any]string
 
 // An encoder encodes forms as YAML. Values of fields with the tag hidden are not shown.
 type encoder struct {
-	written Written // shown instead of values; may be nil
-	brief   bool    // fields that have their default are left out
+	written Written      // shown instead of values; may be nil
+	brief   bool         // fields that have their default are left out
+	counted map[any]bool // pointers to lists and mappings whose entries are only counted
 }
 
-// Encode returns a form, a pointer, as YAML with all defaults.
-func Encode(form any) *yaml.Node {
-	v := reflect.ValueOf(form)
-	return encoder{}.value(v, v, Tag{})
+// Encode returns form, a pointer, which may be a copy of the form of, as YAML with all defaults. Of lists and mappings of
+// that at the pointers in counted a comment says how many entries they have.
+func Encode(form, of any, counted map[any]bool) *yaml.Node {
+	return encoder{counted: counted}.value(reflect.ValueOf(form), reflect.ValueOf(of), Tag{})
 }
 
 // Line formats a form as YAML on one line, without defaults.
@@ -30,7 +31,7 @@ func (w Written) Line(form any) string { return w.LineOf(form, form) }
 
 // LineOf is like Line, for a form derived from another one, which has the written values.
 func (w Written) LineOf(form, of any) string {
-	n := encoder{w, true}.value(reflect.ValueOf(form), reflect.ValueOf(of), Tag{})
+	n := encoder{written: w, brief: true}.value(reflect.ValueOf(form), reflect.ValueOf(of), Tag{})
 	n.Style = yaml.FlowStyle
 	return oneLine(n)
 }
@@ -55,6 +56,9 @@ func (e encoder) value(v, of reflect.Value, t Tag) *yaml.Node {
 	n := &yaml.Node{}
 	text := textOf(v)
 	switch {
+	case of.CanAddr() && e.counted[of.Addr().Interface()] && v.Len() > 0:
+		kind := map[reflect.Kind]yaml.Kind{reflect.Slice: yaml.SequenceNode, reflect.Map: yaml.MappingNode}[v.Kind()]
+		return &yaml.Node{Kind: kind, Style: yaml.FlowStyle, LineComment: strconv.Itoa(v.Len()) + ", not shown"}
 	case v.Kind() == reflect.Struct && text == nil:
 		return e.fields(v, of)
 	case v.Kind() == reflect.Map:
@@ -165,13 +169,10 @@ func omits(field reflect.StructField, v reflect.Value) bool {
 // shortField returns the field that the short form of v has, if v is written so: that field has no name of its own, or no
 // other is given.
 func shortField(v reflect.Value) (index int, ok bool) {
-	s, ok := reflect.New(v.Type()).Interface().(Shorthand)
-	if !ok {
+	if index, ok = ShortOf(v.Type()); !ok {
 		return 0, false
 	}
-	short, _ := v.Type().FieldByName(s.Short())
-	index = short.Index[0]
-	if FieldName(short) == "" {
+	if FieldName(v.Type().Field(index)) == "" {
 		return index, !v.Field(index).IsZero()
 	}
 	for i := range v.NumField() {

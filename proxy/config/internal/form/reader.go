@@ -42,10 +42,6 @@ type Entry struct {
 	Name string
 }
 
-// A Shorthand has a short form: a value that is not a mapping is decoded into the field that
-// Short names.
-type Shorthand interface{ Short() string }
-
 // A Reader decodes the files of one configuration. It is not safe for concurrent use.
 type Reader struct {
 	env       Env

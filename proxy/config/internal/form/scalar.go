@@ -93,9 +93,14 @@ func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	if of == nil {
 		v.SetString(s)
 	} else if err := of.Parse(s); err != nil {
-		what, instead, _ := strings.Cut(err.Error(), "; ")
-		d.late = append(d.late, d.unfilled(Problem{p.Position, p.Path, what, instead}))
+		d.addLate(p, err.Error())
 	}
+}
+
+// addLate reports a problem with a value whose kind is as wanted: what is wrong and, after a semicolon, what to write instead.
+func (d *decoder) addLate(p Location, text string) {
+	what, instead, _ := strings.Cut(text, "; ")
+	d.late = append(d.late, d.unfilled(Problem{p.Position, p.Path, what, instead}))
 }
 
 // string is the text of n, environment filled in.
@@ -273,13 +278,14 @@ type Tag struct {
 	Default  *string // nil for none
 	min, max int     // of a number; 0 and 0 mean any
 	hidden   string  // what is shown instead of a secret, with {name} for the field Name beside it; "" if it is none
+	empty    string  // what is wrong with an empty list and, after a semicolon, what to write instead; "" if it may be empty
 	single   bool    // a list of one is written without brackets
 }
 
 // TagOf reads the tag of f, a field of a form. Words that only the JSON Schema needs
 // are left to it.
 func TagOf(f reflect.StructField) Tag {
-	t := Tag{hidden: f.Tag.Get("hidden"), single: strings.HasSuffix(f.Tag.Get("yaml"), ",single")}
+	t := Tag{hidden: f.Tag.Get("hidden"), empty: f.Tag.Get("empty"), single: strings.HasSuffix(f.Tag.Get("yaml"), ",single")}
 	if t.hidden == "true" {
 		t.hidden = "(hidden by weir check --effective)"
 	}
@@ -322,6 +328,20 @@ func FieldNames(t reflect.Type) []string {
 func FieldIndex(t reflect.Type, name string) (int, bool) {
 	for i := 0; t != nil && i < t.NumField(); i++ {
 		if name != "" && FieldName(t.Field(i)) == name {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// ShortOf returns the field of t, a form or a pointer to one, with the tag short: a value that is not a mapping is
+// decoded into it.
+func ShortOf(t reflect.Type) (index int, ok bool) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
+		if t.Field(i).Tag.Get("short") != "" {
 			return i, true
 		}
 	}

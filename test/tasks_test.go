@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,4 +97,55 @@ func cutBody(line string) (rest, body string) {
 		return line, ""
 	}
 	return line[:m[0]] + line[m[1]:], line[m[2]:m[3]]
+}
+
+// A page is read by people who were not there when it was written.
+func TestDocuments_SentencesAreShort(t *testing.T) {
+	paths := []string{"README.md", "limiter/README.md", "lock/README.md", "proxy/README.md", "proxy/cluster/README.md"}
+	for _, d := range docs(t) {
+		if !slices.Contains(paths, d.path) && !strings.HasPrefix(d.path, "proxy/docs/") {
+			continue
+		}
+		words, sentences := d.sentences()
+		if words > 25*sentences {
+			t.Errorf("%s has %d words in %d sentences, want at most 25 a sentence on average", d.path, words, sentences)
+		}
+	}
+	text := "# One\n\n- two words\n  more. And three more!\n1. it is `a.b`\n\n| a | b |\n```\ncode\n```\n    code\n\nEnd: that is one."
+	if words, sentences := (document{text: text}).sentences(); words != 13 || sentences != 4 {
+		t.Errorf("counted %d words in %d sentences, want 13 in 4", words, sentences)
+	}
+}
+
+// sentences counts the words and sentences of the prose: no code, tables, headings and markers of lists.
+func (d document) sentences() (words, sentences int) {
+	marker := regexp.MustCompile(`^([-*]|\d+\.)\s+`)
+	code, open := false, false
+	end := func() {
+		if open {
+			sentences++
+		}
+		open = false
+	}
+	for line := range strings.Lines(d.text) {
+		s := strings.TrimSpace(line)
+		fence := strings.HasPrefix(s, "```")
+		code = code != fence
+		if code || fence || s == "" || strings.HasPrefix(line, "    ") || strings.ContainsAny(s[:1], "#|!<") {
+			end()
+			continue
+		}
+		if m := marker.FindString(s); m != "" {
+			end()
+			s = s[len(m):]
+		}
+		for _, word := range strings.Fields(s) {
+			words, open = words+1, true
+			if strings.ContainsAny(strings.TrimRight(word, "`)*\"")[len(strings.TrimRight(word, ".!?`)*\"")):], ".!?") {
+				end()
+			}
+		}
+	}
+	end()
+	return words, sentences
 }

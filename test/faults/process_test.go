@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -89,13 +90,17 @@ func TestDisk_FullForKeep(t *testing.T) {
 			return n == revision
 		})
 	}
+	var noise []string
+	for range 500 {
+		noise = append(noise, rand.Text())
+	}
 	push(1, "")
 	var before []byte
 	await.Until(t, "the first revision is kept", func() bool {
 		before, _ = os.ReadFile(kept)
 		return json.Valid(before)
 	})
-	push(2, strings.Repeat("x", 10_000))
+	push(2, strings.Join(noise, "")) // a pushed configuration is compressed
 	why := w.WaitForLog("cannot write reload.keep", nil)
 	if after, err := os.ReadFile(kept); string(after) != string(before) {
 		t.Errorf("%d bytes are kept, want the %d from before (%v)", len(after), len(before), err)

@@ -156,6 +156,7 @@ func TestProof_Table(t *testing.T) {
 	}
 	script := begin + "suites='good | it holds | sh | true\nbad | it does not | sh | false\nlost | nobody knows | no-such-program | true\nfar | elsewhere | sh | eval echo no network; exit 77'\n" + end
 	write(t, filepath.Join(dir, "test", "proof"), script)
+	write(t, filepath.Join(dir, "test", "install"), "echo redis-server")
 	for args, want := range map[string][]string{
 		"":          {"exit 1", "| good | it holds | green | 0:0", "| bad | it does not | **red**, test/.cache/proof/bad.log |", "| lost | nobody knows | not here: no no-such-program | |", "| far | elsewhere | not here: no network | 0:0"},
 		"good lost": {"exit 0", "| good | it holds | green |", "| lost |"},

@@ -18,21 +18,7 @@ func TestGolden_SeesABrokenRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for rule, edit := range map[string]struct{ file, from, to string }{
-		"nothing is broken":                     {"limiter/permit_log.go", "", ""},
-		"a permit more than the limit has":      {"limiter/permit_log.go", "return count - l.taken }", "return count - l.taken + 1 }"},
-		"gcra forgets what is owed":             {"limiter/gcra.go", "s.debt, s.start = owed+float64(cost), now", "s.debt, s.start = owed, now"},
-		"a fixed window never ends":             {"limiter/sliding_window.go", "return l.Rate.Count - s.taken }", "return l.Rate.Count }"},
-		"a reset within a minute is not told":   {"proxy/respond/ratelimit_headers.go", "p.reset(o); t > 0", "p.reset(o); t > 60"},
-		"what is no digit is kept":              {"proxy/key/normalize.go", "return digits(s)", "return s"},
-		"a list denies after others allow":      {"proxy/lists.go", "cmp.Compare(actionOrder(a.Action), actionOrder(b.Action))", "cmp.Compare(actionOrder(b.Action), actionOrder(a.Action))"},
-		"failures of the upstream stay counted": {"proxy/refund.go", "a.route.RefundOn.Status.Has(", "!a.route.RefundOn.Status.Has("},
-		"a ban ends at once":                    {"proxy/penalize.go", "of.Penalty.Ban)", "of.Penalty.Ban*0)"},
-		"a refusal in shadow mode is not told":  {"proxy/shadow.go", "q.addShadowRefusals(set, outcomes)", ""},
-		"a cooldown does not grow":              {"limiter/cooldown.go", "l.Steps[min(s.taken, int64(len(l.Steps)))-1]", "l.Steps[0]"},
-		"a value counts each time":              {"limiter/distinct.go", "s.supersede(value.prefix())", ""},
-		"plans are ignored":                     {"proxy/plan.go", "p := l.plans[name]", "p := l.plans[name+name]"},
-	} {
+	for rule, edit := range rules() {
 		t.Run(rule, func(t *testing.T) {
 			path := filepath.Join(top, edit.file)
 			text, err := os.ReadFile(path)

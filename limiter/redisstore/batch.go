@@ -40,8 +40,6 @@ type slotBatch struct {
 	calls    []*call
 }
 
-func newBatch(s *Store) *batch { return &batch{store: s} }
-
 // reset empties b. It names all that is kept for the next requests.
 func (b *batch) reset() {
 	for _, g := range b.groups {

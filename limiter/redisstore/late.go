@@ -84,7 +84,7 @@ func (b *batch) mustResend(err error) bool {
 // resend sends the command of g again through the client, for calls whose callers still
 // wait. It sends the source, because the other node may not have the script either.
 func (p *pipeline) resend(g *slotBatch, calls []*call) {
-	again := newBatch(p.store)
+	again := &batch{store: p.store}
 	again.sentAt, again.version = time.Now(), p.store.refusals.currentVersion()
 	ctx := context.Background()
 	if g.redisson != nil {

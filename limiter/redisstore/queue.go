@@ -290,7 +290,7 @@ func (q *queue) getBatch(s *Store) *batch {
 		q.freeBatches = q.freeBatches[:n-1]
 		return b
 	}
-	return newBatch(s)
+	return &batch{store: s}
 }
 
 func (q *queue) putBatch(b *batch) {

@@ -170,16 +170,14 @@ func (a *Admitter) withTimeoutForAll(client context.Context, q *Admission) (cont
 	if !q.Due.IsZero() && a.Timeout > 0 {
 		return context.WithDeadline(context.Background(), q.Due) // a store needs none of the client's values
 	}
-	if a.Timeout > 0 && q.Route.MaxWait == 0 && len(q.FirstUse)+len(q.Shadows) == 0 && !q.hasPenalty() {
+	if a.Timeout > 0 && q.Route.MaxWait == 0 && len(q.FirstUse)+len(q.Shadows) == 0 && !q.Claims.AnyLimit((*Limit).hasPenalty) {
 		return context.Background(), func() {}
 	}
 	return a.WithTimeout(client)
 }
 
-// hasPenalty reports whether a refusal of a may have to be counted for a penalty.
-func (a *Admission) hasPenalty() bool {
-	return a.Claims.AnyLimit(func(l *Limit) bool { return l.Penalty != nil })
-}
+// hasPenalty reports whether refusals by l may have to be counted for a penalty.
+func (l *Limit) hasPenalty() bool { return l.Penalty != nil }
 
 // ShortenRetry sets the wait of refusals by concurrent limits to at most one second. A permit of a
 // concurrent limit may be released at any moment, long before the lease on which the store bases

@@ -17,7 +17,8 @@ import (
 // waiter asks for l beside the test.
 func waiter(t *testing.T, l lock.Lockable) chan *lock.Hold {
 	got := make(chan *lock.Hold, 1)
-	ctx := minute(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it waits for a failover, and a busy machine elects slowly
+	t.Cleanup(cancel)
 	go func() {
 		h, err := l.Lock(ctx)
 		if err != nil {

@@ -101,9 +101,8 @@ func (x *exchange) reset() {
 	x.generation, x.enteredBy, x.id, x.idGiven, x.began, x.duration = nil, 0, "", false, time.Time{}, 0
 	x.in, x.in.notPlain = inbound{}, reuse.Memory(x.in.notPlain)
 	x.request.Reset()
-	x.client, x.route, x.list = client{}, nil, nil
+	x.client, x.route, x.list, x.newKeys = client{}, nil, nil, ""
 	x.extracted.reset()
-	x.newKeys = ""
 	x.Admission.Reset()
 	x.forwarded.request.Reset()
 	x.outcome = forwardOutcome{}

@@ -80,3 +80,31 @@ func names(file *ast.File, word *regexp.Regexp) (n int) {
 	})
 	return n
 }
+
+// A step is compiled into a route, or is not there: no bool says what the limits of a route have. What a request owes
+// may only become simpler.
+func TestShape_RouteAndAdmissionAreSimple(t *testing.T) {
+	most := map[string]int{"Route": 8, "Admission": 32} // fields, embedded ones too
+	for _, s := range sources(t) {
+		if s.dir != "proxy/limit" || s.isTest() {
+			continue
+		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			spec, ok := node.(*ast.TypeSpec)
+			if !ok || most[spec.Name.Name] == 0 {
+				return true
+			}
+			count := 0
+			for _, field := range spec.Type.(*ast.StructType).Fields.List {
+				count += max(len(field.Names), 1)
+				if kind, ok := field.Type.(*ast.Ident); ok && kind.Name == "bool" && spec.Name.Name == "Route" {
+					t.Errorf("%s is a bool", field.Names[0])
+				}
+			}
+			if t.Logf("%d fields: %s", count, spec.Name); count > most[spec.Name.Name] {
+				t.Errorf("%s has %d fields, at most %d", spec.Name, count, most[spec.Name.Name])
+			}
+			return true
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -109,7 +110,7 @@ func send[A any](ctx context.Context, c Client, call call) (into A, err error) {
 	}
 	answer, err := c.client().Do(r) // #nosec G704 -- as above
 	if err != nil {
-		return into, fmt.Errorf("ask a running weir: %w; name its admin listener with --admin", err)
+		return into, fmt.Errorf("no weir answers at %s: %w; name its admin listener with --admin", c.base(), errors.Unwrap(err)) // without the URL
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))

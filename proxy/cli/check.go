@@ -149,7 +149,7 @@ func (c convertCommand) Run(w Env) error {
 	if c.File != "-" {
 		f, err := os.Open(c.File)
 		if err != nil {
-			return err
+			return fmt.Errorf("read the configuration of %s: %w", c.From, err)
 		}
 		defer f.Close()
 		in, name = f, c.File

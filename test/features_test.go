@@ -84,7 +84,7 @@ func names(file *ast.File, word *regexp.Regexp) (n int) {
 // A step is compiled into a route, or is not there: no bool says what the limits of a route have. What a request owes
 // may only become simpler.
 func TestShape_RouteAndAdmissionAreSimple(t *testing.T) {
-	most := map[string]int{"Route": 8, "Admission": 32} // fields, embedded ones too
+	most, seen := map[string]int{"Route": 9, "Admission": 32}, 0 // fields, embedded ones too
 	for _, s := range sources(t) {
 		if s.dir != "proxy/limit" || s.isTest() {
 			continue
@@ -95,6 +95,7 @@ func TestShape_RouteAndAdmissionAreSimple(t *testing.T) {
 				return true
 			}
 			count := 0
+			seen++
 			for _, field := range spec.Type.(*ast.StructType).Fields.List {
 				count += max(len(field.Names), 1)
 				if kind, ok := field.Type.(*ast.Ident); ok && kind.Name == "bool" && spec.Name.Name == "Route" {
@@ -106,5 +107,8 @@ func TestShape_RouteAndAdmissionAreSimple(t *testing.T) {
 			}
 			return true
 		})
+	}
+	if seen != len(most) {
+		t.Errorf("%d of these types are there", seen)
 	}
 }

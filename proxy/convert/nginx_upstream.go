@@ -19,18 +19,16 @@ type nginxDestination struct {
 
 // destination returns where the requests of a location go.
 func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
-	if answers := slices.Concat(find(l.context.rewrites, "return"), find(l.block, "return")); len(answers) > 0 {
+	answers := slices.Concat(find(l.context.rewrites, "return"), find(l.block, "return"))
+	if len(answers) > 0 {
 		if fields := nginxAnswer(answers[0], l.context.hosts[0]); fields != nil {
 			use(answers[0])
 			return nginxDestination{fields: fields, isReturn: true}
 		}
-		return c.stays(l)
+	} else if all := find(l.block, "proxy_pass"); len(all) > 0 {
+		return c.pass(l, all[0])
 	}
-	all := find(l.block, "proxy_pass")
-	if len(all) == 0 {
-		return c.stays(l)
-	}
-	return c.pass(l, all[0])
+	return c.stays(l)
 }
 
 // stays returns the upstream for what nginx goes on answering: nginx itself.

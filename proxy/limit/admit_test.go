@@ -18,10 +18,10 @@ import (
 // held makes an admitter and an admission that asks for one of one permit.
 func held(store limiter.AdminStore) (*Admitter, *Admission) {
 	a := &Admitter{Store: store, Fallback: NewFallback(store, func() int { return 1 }), metrics: newTestMetrics()}
-	l := &Limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce, Algorithm: limiter.Concurrent}}
+	l := &Limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &Window{Of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	w.Owner = w
-	q := &Admission{Route: &Route{Route: &config.Route{Name: "a"}, Active: []*Limit{l}, Windows: []*Window{w}}}
+	q := &Admission{Route: &Route{Route: &config.Route{Name: "a"}, Windows: []*Window{w}, settling: []*Limit{l}}}
 	q.Claims.Add([]*Window{w}, &limiter.Claim{Key: limiter.KeyOf("k"), Cost: 1})
 	return a, q
 }
@@ -167,6 +167,36 @@ func TestFallback_TheEndOfSettlingIsNoAbsence(t *testing.T) {
 	q.Claims.Window(0).Of.OnStoreFailure = config.Local
 	if got := s.decider(q); got == decideByShare {
 		t.Error("the share decides alone")
+	}
+}
+
+// An awayStore cannot be reached.
+type awayStore struct{ reporter }
+
+func (awayStore) Available() bool { return false }
+func (awayStore) Settling() bool  { return false }
+
+// How a request falls back is said by the limits that it has reached: not by one that its route has besides.
+func TestFallback_GoesByWhatTheRequestReaches(t *testing.T) {
+	f := NewFallback(&awayStore{}, func() int { return 1 })
+	for _, c := range []struct {
+		name    string
+		reached []config.OnStoreFailure
+		want    decider
+	}{
+		{"its share", []config.OnStoreFailure{config.Local}, decideByShare},
+		{"one that denies", []config.OnStoreFailure{config.Local, config.Deny}, DecideByStore},
+		{"none with a share", []config.OnStoreFailure{config.Allow}, DecideByStore},
+	} {
+		q := &Admission{Route: &Route{}}
+		for _, policy := range c.reached {
+			_, one := held(nil)
+			one.Claims.Window(0).Of.OnStoreFailure = policy
+			q.Claims = append(q.Claims, one.Claims...)
+		}
+		if got := f.decider(q); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
 	}
 }
 

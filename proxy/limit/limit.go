@@ -44,6 +44,7 @@ type Route struct {
 	TokenFields    []string        // fields with tokens of challenges, which are not forwarded
 	Repeats        *idempotency    // nil if repeats are counted
 	MaxWait        time.Duration   // the longest that a limit lets a request wait for a permit
+	settling       []*Limit        // limits that may refund permits of a request that was forwarded, whatever RefundOn says
 }
 
 // NewRoute compiles what a route has of limits.
@@ -60,12 +61,7 @@ func NewRoute(from *config.Route, a Alerts) Route {
 // SettlesHead reports whether the head of a response may refund or return permits, or reset cooldowns.
 func (r *Route) SettlesHead() bool {
 	return len(r.CooldownResets)+len(r.PermitReturns) > 0 || len(r.Active) > 0 && !r.RefundOn.Status.Empty() ||
-		slices.ContainsFunc(r.Active, func(l *Limit) bool { return l.Count != nil })
-}
-
-// settles reports whether permits of a request that was forwarded may be refunded, whatever RefundOn says.
-func (r *Route) settles() bool {
-	return slices.ContainsFunc(r.Active, func(l *Limit) bool { return l.Count != nil || l.Algorithm.HasLeases() })
+		slices.ContainsFunc(r.settling, func(l *Limit) bool { return l.Count != nil })
 }
 
 // A Limit is the compiled form of one entry under limits of a route.
@@ -197,6 +193,9 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	r.Active = append(r.Active, l)
 	if l.Enforces() {
 		r.MaxWait = max(r.MaxWait, l.Wait)
+	}
+	if l.Count != nil || l.Algorithm.HasLeases() {
+		r.settling = append(r.settling, l)
 	}
 	l.RefusalLimit, l.ShadowNotes = refusalLimit(from), shadowNotes(from)
 	l.Sends = newSends(from, l.ShadowNotes)

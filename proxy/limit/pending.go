@@ -79,7 +79,7 @@ func takeUpTo(ctx context.Context, from limiter.Store, one []limiter.Claim) erro
 // nothing. Keys are in it as stores have them.
 func (a *Admission) Pending(node string, all []Key) []byte {
 	r := a.Route
-	settles := len(a.TakenPermits) > 0 && (r.settles() || !r.RefundOn.Status.Empty())
+	settles := len(a.TakenPermits) > 0 && (len(r.settling) > 0 || !r.RefundOn.Status.Empty())
 	if a.KeepsPermits || !a.settlesOthers() && !settles {
 		return nil
 	}

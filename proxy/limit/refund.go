@@ -117,7 +117,7 @@ func (r refundRule) applies(l *Limit) bool { return r.all || l.refunds(r.of) }
 // have processed it. A refund is not cancelled when the client disconnects. Limits in shadow mode
 // are settled like others. What settleHead has started is not repeated.
 func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
-	if len(q.TakenPermits) > 0 && (q.Route.settles() || q.refundsAll(o)) {
+	if len(q.TakenPermits) > 0 && (len(q.Route.settling) > 0 || q.refundsAll(o)) {
 		rule := q.refundRule(o)
 		for i := range q.TakenPermits {
 			t := &q.TakenPermits[i]
@@ -227,7 +227,7 @@ func (a *Admitter) refund(ctx context.Context, q *Admission, t *TakenPermit) {
 // no longer be reported.
 func (a *Admission) AddRefunds(o Outcome) {
 	all := o.Refunded || a.Route.RefundOn.Status.Has(o.Status)
-	if a.KeepsPermits || !all && !a.Route.settles() {
+	if a.KeepsPermits || !all && len(a.Route.settling) == 0 {
 		return // as most
 	}
 	for i := range a.Decision.Outcomes {

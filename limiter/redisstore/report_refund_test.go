@@ -135,6 +135,21 @@ func TestReportRefund_GivesBackToRedisson(t *testing.T) {
 	}
 }
 
+// A window of Redisson begins when its first permit counts, so that this one can be given back, even if a millisecond ends
+// between two commands of the script.
+func TestRefund_TheFirstOfAWindowOfRedisson(t *testing.T) {
+	s := newTestStore(t)
+	for i := range 400 {
+		c := claim(5, time.Hour, 1)
+		c[0].RedissonName, c[0].RedissonFormat = fmt.Sprint("demo", i), limiter.RedissonWindow
+		d := s.allowed(c, 1)
+		if err := s.store.StartRefund(c, d.Permit)(); err != nil {
+			t.Fatal(err)
+		}
+		s.left(c, 5)
+	}
+}
+
 // Of several windows each is given back where it is: one that Redis has not heard of is not reported,
 // and one that was dropped, so that Redis never heard of it, gives nothing of others back.
 func TestReportRefund_EachWindowByItself(t *testing.T) {

@@ -1,12 +1,6 @@
--- left says how many permits of a limiter are left, and writes nothing. Each entry
--- that has expired and was not read is taken to hold one.
+-- left says how many permits of a limiter are left, and writes nothing.
 -- reply  the number
 return run(function()
-  local w = limiter()
-  open(w, w.rate)
-  if w.expired then
-    local more = call('ZCOUNT', w.log, '-inf', int(NOW - w.length)) - w.gone
-    w.left = math.min(w.left + more, w.rate)
-  end
-  return math.max(0, w.left)
+  local w = opened()
+  return math.max(0, math.min(w.left, w.rate))
 end)

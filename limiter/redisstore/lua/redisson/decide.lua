@@ -22,3 +22,14 @@ local function decide(is_dry)
   if not is_dry then keep(w) end
   return reply
 end
+
+-- opened is the limiter as it stands. Each entry that has expired and was not read is
+-- taken to hold one permit.
+local function opened()
+  local w = limiter()
+  open(w, w.rate)
+  if w.expired then
+    w.left, w.expired = w.left + call('ZCOUNT', w.log, '-inf', int(NOW - w.length)) - w.gone, false
+  end
+  return w
+end

@@ -82,6 +82,12 @@ local function value(w)
   return text and tonumber(text) or nil
 end
 
+-- credit adds what is given back to value.
+local function credit(w, n)
+  local left = value(w)
+  if left then call('SET', w.state, int(math.min(w.rate, left + n)), 'KEEPTTL') end
+end
+
 -- expire does as Redisson does: all keys live as long as the config says, or as
 -- the hash does.
 local function expire(w)

@@ -49,8 +49,7 @@ end
 -- enter writes one entry, unless its id is there. Where ids are short, one that is
 -- somebody else's becomes the next.
 local function enter(w, at, id, n)
-  if w.packing ~= 'float' then return call('ZADD', w.log, 'NX', at, pack(w.packing, id, n)) end
-  for _ = 1, 8 do
+  for _ = 1, w.packing == 'float' and 8 or 1 do
     if call('ZADD', w.log, 'NX', at, pack(w.packing, id, n)) == 1 then return 1 end
     id = little((number(id, 1, 4) + 1) % 4294967296, 4)
   end
@@ -75,12 +74,6 @@ local function keep(w)
   call('SET', w.state, int(w.left), 'KEEPTTL')
   if w.is_new and w.given > 0 then configure(w) end
   if w.given > 0 or not w.value then expire(w) end
-end
-
--- credit adds what came out of the entries to value.
-local function credit(w, n)
-  local left = value(w)
-  if left then call('SET', w.state, int(math.min(w.rate, left + n)), 'KEEPTTL') end
 end
 
 -- refund gives back n permits of id.

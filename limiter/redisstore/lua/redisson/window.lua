@@ -23,29 +23,31 @@ end
 
 local function take(w, _, n) w.left, w.given = w.left - n, w.given + n end
 
--- keep begins a window, or goes on with one.
+-- keep begins a window at NOW, which is when its permits count, or goes on with one.
 local function keep(w)
   if w.given == 0 then return end
-  call('SET', w.state, int(w.left), 'PX', int(remains(w)))
+  call('SET', w.state, int(w.left), 'KEEPTTL')
+  if call('PTTL', w.state) < 0 then call('PEXPIREAT', w.state, int(NOW + w.length)) end
   if w.is_new then configure(w) end
   if w.keep_alive > 0 then call('PEXPIRE', KEYS[1], int(math.max(w.keep_alive, w.length))) end
 end
 
 -- refund gives back n permits that id took at the time `at`, once, and in the same
--- window.
+-- window. Up to Redis 7.0 time goes on between two commands.
 local function refund(w, id, n, at)
   open(w)
-  if not w.value or at < NOW - w.length + remains(w) then return 0 end
+  local now, left
+  repeat now, left = clock(), remains(w) until clock() == now
+  if not w.value or at < now - w.length + left then return 0 end
   ask('SCARD', w.log)
   if call('SADD', w.log, id) == 0 then return 0 end
   call('PEXPIRE', w.log, int(remains(w)))
-  call('SET', w.state, int(math.min(w.rate, w.value + n)), 'KEEPTTL')
+  credit(w, n)
   return n
 end
 
 local function grant(w, n)
-  open(w)
-  if w.value then call('SET', w.state, int(math.min(w.rate, w.value + n)), 'KEEPTTL') end
+  credit(w, n)
   return 0
 end
 

@@ -199,10 +199,10 @@ func (l *Limit) checkAlgorithm() error {
 		return fmt.Errorf("%w: %s has a conversion; only the algorithm conversion uses one", ErrInvalidLimit, l.Name)
 	case a.hasBurst:
 		return l.checkBurst()
-	case a.hasLeases:
-		return l.checkConcurrent()
-	case a.hasValues:
-		return l.checkDistinct()
+	case a.hasLeases && l.Rate.Count > MaxConcurrent:
+		return fmt.Errorf("%w: %s allows %d concurrent permits; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxConcurrent)
+	case a.hasValues && l.Rate.Count > MaxDistinct:
+		return fmt.Errorf("%w: %s allows %d different values; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxDistinct)
 	case a.hasSteps:
 		return l.checkCooldown()
 	case a.hasBuckets:
@@ -217,14 +217,6 @@ const MaxConcurrent = 10_000
 
 // The log of a Concurrent limit has an entry for each held permit. It is the permit log,
 // but its entries are never merged, and a refund removes one without a mark.
-
-// checkConcurrent checks what only Concurrent bounds.
-func (l *Limit) checkConcurrent() error {
-	if l.Rate.Count > MaxConcurrent {
-		return fmt.Errorf("%w: %s allows %d concurrent permits; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxConcurrent)
-	}
-	return nil
-}
 
 // takeConcurrent records the permits of c, which are held from now on, under id.
 func (s *keyState) takeConcurrent(now int64, c *Claim, id [16]byte) { s.add(now, id, c.Cost) }

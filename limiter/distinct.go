@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 )
 
@@ -14,14 +13,6 @@ const MaxDistinct = 1000
 // bytes of the permit's ID and 8 bytes of the value. The newest entry of a value has its
 // one permit; the others have none. One entry of kind unknown stands for several values.
 const maxUses = 2
-
-// checkDistinct checks what only Distinct bounds.
-func (l *Limit) checkDistinct() error {
-	if l.Rate.Count > MaxDistinct {
-		return fmt.Errorf("%w: %s allows %d different values; the maximum is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxDistinct)
-	}
-	return nil
-}
 
 // takeDistinct records a use of value at now, under id.
 func (s *keyState) takeDistinct(now int64, id [16]byte, value Key) {

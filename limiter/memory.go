@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -94,7 +95,7 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	if err := CheckClaims(own); err != nil {
 		return err
 	}
-	m.takeAndNote(own, Permit{}, d)
+	m.takeAndNote(own, nil, d)
 	if d.Allowed && len(others) > 0 {
 		m.takeOthers(others, len(own), d)
 	}
@@ -111,7 +112,7 @@ func (m *Memory) takeOthers(others []Claim, asked int, d *Decision) {
 		}
 		asked += len(group)
 		beside := Decision{Outcomes: d.Outcomes[len(d.Outcomes):]}
-		m.takeAndNote(group, d.Permit, &beside)
+		m.takeAndNote(group, &d.Permit, &beside)
 		d.Outcomes = append(d.Outcomes, beside.Outcomes...)
 		if d.Permit.IsZero() {
 			d.Permit = beside.Permit
@@ -119,38 +120,38 @@ func (m *Memory) takeOthers(others []Claim, asked int, d *Decision) {
 	}
 }
 
-// takeAndNote takes the permits of one group under the permit p, or a new one if it is zero.
-func (m *Memory) takeAndNote(claims []Claim, p Permit, d *Decision) {
+// takeAndNote takes the permits of one group under the permit p, or a new one if it is nil or zero.
+func (m *Memory) takeAndNote(claims []Claim, p *Permit, d *Decision) {
 	m.take(claims, p, d)
 	if d.Allowed {
-		m.note(d.At.UnixMilli(), claims, d.Permit) // without a shard's mutex: Return holds that of the notes first
+		m.note(d.At.UnixMilli(), claims, &d.Permit) // without a shard's mutex: Return holds that of the notes first
 	}
 }
 
 // take is takeAndNote without the notes.
-func (m *Memory) take(claims []Claim, p Permit, d *Decision) {
+func (m *Memory) take(claims []Claim, p *Permit, d *Decision) {
 	var buf [inlineClaims]cellRef
-	refs := m.refs(claims, buf[:0])
-	locked := m.lock(refs)
+	refs, locked, now := m.lock(claims, buf[:0])
 	defer m.unlock(locked)
-
-	now := m.now()
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
-		r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
-		s.expandMirroredLocked(r, &claims[i], now)
+		r.index = s.findOrAddLocked(&r.id, r.hash, r.claim.Source, now)
+		s.expandMirroredLocked(r, now)
 	}
-	t := m.evaluateLocked(claims, refs, now, d)
-	if !d.Allowed || len(claims) == 0 {
+	var t keyState
+	m.evaluateLocked(refs, now, d, &t)
+	if !d.Allowed || len(refs) == 0 {
 		return
 	}
-	if d.Permit = p; p.IsZero() {
-		d.Permit = newPermit(d.At, m.placeOfAll(refs))
+	if p != nil && !p.IsZero() {
+		d.Permit = *p
+	} else {
+		d.Permit.issue(d.At, m.placeOfAll(refs))
 	}
-	for i := range claims {
-		s, claim := &m.shards[refs[i].shard], &claims[i]
+	for i := range refs {
+		s, claim := &m.shards[refs[i].shard], refs[i].claim
 		c := s.cells.at(refs[i].index)
-		if len(claims) > 1 {
+		if len(refs) > 1 {
 			s.loadLocked(c, &t)
 			t.advance(now, claim.Limit) // another claim may count in this cell, under another version of the limit
 		}
@@ -162,15 +163,11 @@ func (m *Memory) take(claims []Claim, p Permit, d *Decision) {
 
 // updateOutcome updates o, the outcome of claim, to the state after its permits were taken at now.
 func (s *keyState) updateOutcome(o *Outcome, now int64, claim *Claim) {
-	if claim.Limit.Algorithm.HasValues() {
-		o.Remaining = max(0, s.remaining(now, claim.Limit))
-		return // the value is active, so the same claim would be granted again
-	}
 	o.Remaining -= claim.Cost
-	if claim.Limit.Algorithm.HasConversion() { // there may have been more than the capacity
+	if a := claim.Limit.Algorithm; a.HasConversion() || a.HasValues() { // there may have been more than the capacity
 		o.Remaining = max(0, s.remaining(now, claim.Limit))
 	}
-	if o.Remaining < claim.Cost {
+	if o.Remaining < claim.Cost && !claim.Limit.Algorithm.HasValues() { // an active value would be granted again
 		o.Wait = millis(s.wait(now, claim.Limit, claim.Cost))
 	}
 }
@@ -181,51 +178,51 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 		return err
 	}
 	var buf [inlineClaims]cellRef
-	refs := m.refs(claims, buf[:0])
-	locked := m.lock(refs)
+	refs, locked, now := m.lock(claims, buf[:0])
 	defer m.unlock(locked)
-
-	now := m.now()
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
 		if s.mirrored.has(r.hash) {
-			r.index = s.findOrAddLocked(&r.id, r.hash, claims[i].Source, now)
-			s.expandMirroredLocked(r, &claims[i], now)
+			r.index = s.findOrAddLocked(&r.id, r.hash, r.claim.Source, now)
+			s.expandMirroredLocked(r, now)
 			continue
 		}
-		r.index = s.findOrOverflowLocked(&r.id, r.hash, claims[i].Source)
+		r.index = s.findOrOverflowLocked(&r.id, r.hash, r.claim.Source)
 	}
-	m.evaluateLocked(claims, refs, now, d)
+	var t keyState
+	m.evaluateLocked(refs, now, d, &t)
 	return nil
 }
 
-// evaluateLocked fills d with the outcomes of the claims before anything is taken. It returns the state of the last key.
-func (m *Memory) evaluateLocked(claims []Claim, refs []cellRef, now int64, d *Decision) (t keyState) {
-	*d = Decision{Allowed: true, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
-	for i := range claims {
-		claim, r := &claims[i], &refs[i]
-		o := Outcome{Allowed: true, Remaining: claim.Limit.Capacity()}
+// evaluateLocked fills d with the outcomes of the claims of refs before anything is taken, and t, which is zero, with the
+// state of the last key.
+func (m *Memory) evaluateLocked(refs []cellRef, now int64, d *Decision, t *keyState) {
+	outcomes := slices.Grow(d.Outcomes[:0], len(refs))[:len(refs)]
+	*d = Decision{}
+	d.Allowed, d.At, d.Outcomes = true, time.UnixMilli(now), outcomes
+	for i := range refs {
+		claim, r, o := refs[i].claim, &refs[i], &outcomes[i]
+		*o = Outcome{}
+		o.Allowed, o.Remaining = true, claim.Limit.Capacity()
 		if r.index != noCell {
 			s := &m.shards[r.shard]
 			c := s.cells.at(r.index)
-			s.loadLocked(c, &t)
+			s.loadLocked(c, t)
 			t.advance(now, claim.Limit)
-			s.saveLocked(c, &t, claim.Limit)
-			o = t.outcome(now, claim, earlierCost(claims[:i], refs[:i], r))
+			s.saveLocked(c, t, claim.Limit)
+			t.outcome(now, claim, earlierCost(refs[:i], r), o)
 		}
 		if !o.Allowed {
 			d.Allowed = false
 			d.Wait = max(d.Wait, o.Wait)
 		}
-		d.Outcomes = append(d.Outcomes, o)
 	}
-	return t
 }
 
-// outcome returns the outcome of a claim at now. before is the cost of the earlier claims of the same decision that
+// outcome fills o with the outcome of a claim at now. before is the cost of the earlier claims of the same decision that
 // are counted in s. If together they need more than there can ever be, they wait until their keys may have cells of
 // their own. advance must have been called.
-func (s *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
+func (s *keyState) outcome(now int64, claim *Claim, before int64, o *Outcome) {
 	left, wait := s.remaining(now, claim.Limit)-before, int64(0)
 	isFree := claim.Cost <= left || claim.Limit.Algorithm.HasValues() && s.hasValue(claim.Value)
 	switch {
@@ -236,17 +233,18 @@ func (s *keyState) outcome(now int64, claim *Claim, before int64) Outcome {
 		wait = s.wait(now, claim.Limit, before+claim.Cost)
 	}
 	if now < s.bannedUntil {
-		return Outcome{Banned: true, Wait: millis(max(wait, s.bannedUntil-now))}
+		*o = Outcome{Banned: true, Wait: millis(max(wait, s.bannedUntil-now))}
+		return
 	}
-	return Outcome{Allowed: isFree, Remaining: max(0, left), Wait: millis(wait)}
+	o.Allowed, o.Remaining, o.Wait = isFree, max(0, left), millis(wait)
 }
 
 // earlierCost returns the sum of the costs of those earlier claims that are counted in
 // the same cell as r: two keys of one limit may share its overflow cell.
-func earlierCost(claims []Claim, refs []cellRef, r *cellRef) (cost int64) {
+func earlierCost(refs []cellRef, r *cellRef) (cost int64) {
 	for i := range refs {
 		if refs[i].shard == r.shard && refs[i].index == r.index {
-			cost += claims[i].Cost
+			cost += refs[i].claim.Cost
 		}
 	}
 	return cost
@@ -267,12 +265,11 @@ func (m *Memory) Keys() (keys int, bytes int64) {
 	return keys, bytes
 }
 
-// newPermit returns the Permit of a decision made at the time at, whose permits are counted in cells of a place.
-func newPermit(at time.Time, counted place) (p Permit) {
+// issue makes p the Permit of a decision made at the time at, whose permits are counted in cells of a place.
+func (p *Permit) issue(at time.Time, counted place) {
 	binary.LittleEndian.PutUint64(p.ID[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(p.ID[8:], rand.Uint64()&^placeMask|uint64(counted))
 	p.At = at
-	return p
 }
 
 // A place says which cells count the permits of a decision. It is a part of the permit's ID, because a counter cannot tell

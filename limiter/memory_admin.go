@@ -84,7 +84,7 @@ func (m *Memory) change(c Claim, absent ifAbsent, change func(t *keyState, now i
 	if r.index == noCell {
 		return
 	}
-	s.expandMirroredLocked(&r, &c, now)
+	s.expandMirroredLocked(&r, now)
 	s.changeLocked(r.index, c.Limit, func(t *keyState) {
 		t.advance(now, c.Limit)
 		change(t, now)
@@ -97,36 +97,33 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 		return Inspection{}, err
 	}
 	var buf [inlineClaims]cellRef
-	refs := m.refs(claims, buf[:0])
-	locked := m.lock(refs)
+	refs, locked, now := m.lock(claims, buf[:0])
 	defer m.unlock(locked)
-
-	now := m.now()
 	in := Inspection{At: time.UnixMilli(now), Statuses: make([]KeyStatus, len(claims))}
-	for i, c := range claims {
-		status := &in.Statuses[i]
-		*status = KeyStatus{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Remaining: c.Limit.Capacity(), Allowed: c.Limit.Capacity()}
-		m.shards[refs[i].shard].inspectLocked(&refs[i], &c, now, status)
+	for i := range refs {
+		l, most := refs[i].claim.Limit, refs[i].claim.Limit.Capacity()
+		in.Statuses[i] = KeyStatus{Rate: l.Rate, Capacity: most, Remaining: most, Allowed: most}
+		m.shards[refs[i].shard].inspectLocked(&refs[i], now, &in.Statuses[i])
 	}
 	return in, nil
 }
 
-// inspectLocked sets status to the status of c's key. A key that is only mirrored gets a
+// inspectLocked sets status to the status of r's key. A key that is only mirrored gets a
 // cell.
-func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, status *KeyStatus) {
+func (s *shard) inspectLocked(r *cellRef, now int64, status *KeyStatus) {
 	if s.mirrored.has(r.hash) && s.findLocked(&r.id, r.hash) == noCell {
-		s.addLocked(r.id, r.hash, c.Source, now)
+		s.addLocked(r.id, r.hash, r.claim.Source, now)
 	}
-	if r.index = s.findOrOverflowLocked(&r.id, r.hash, c.Source); r.index == noCell {
+	if r.index = s.findOrOverflowLocked(&r.id, r.hash, r.claim.Source); r.index == noCell {
 		return
 	}
-	s.expandMirroredLocked(r, c, now)
+	s.expandMirroredLocked(r, now)
 	cell := s.cells.at(r.index)
 	status.Overflow = cell.id != r.id
 	var t keyState
 	s.loadLocked(cell, &t)
-	t.inspect(now, c.Limit, status)
-	s.saveLocked(cell, &t, c.Limit)
+	t.inspect(now, r.claim.Limit, status)
+	s.saveLocked(cell, &t, r.claim.Limit)
 }
 
 // inspect sets status to that of s.

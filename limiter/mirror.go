@@ -289,13 +289,13 @@ func (t *mirrorTable) sweep(now int64, count uint32) (removed int64) {
 	return removed
 }
 
-// expandMirroredLocked moves the mirror entry of c's key, if there is one, into the key's
+// expandMirroredLocked moves the mirror entry of r's key, if there is one, into the key's
 // own cell. From then on the key is counted there.
-func (s *shard) expandMirroredLocked(r *cellRef, c *Claim, now int64) {
+func (s *shard) expandMirroredLocked(r *cellRef, now int64) {
 	if !s.mirrored.has(r.hash) {
 		return
 	}
-	cell := s.cells.at(r.index)
+	cell, c := s.cells.at(r.index), r.claim
 	if cell.id != r.id {
 		return
 	}

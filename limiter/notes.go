@@ -135,11 +135,11 @@ func unexpired(now int64, all []noted) []noted {
 }
 
 // note notes what p took for claims at now.
-func (m *Memory) note(now int64, claims []Claim, p Permit) {
+func (m *Memory) note(now int64, claims []Claim, p *Permit) {
 	for i := range claims {
 		if c := &claims[i]; c.isNoted() {
 			id := cellID{limit: m.numbers.number(c.Limit), key: c.Value}
-			m.notes.add(now, id, noted{key: c.Key, cost: c.Cost, count: c.Limit.Rate.Count, expires: now + c.Limit.Horizon().Milliseconds(), source: c.Source, permit: p})
+			m.notes.add(now, id, noted{key: c.Key, cost: c.Cost, count: c.Limit.Rate.Count, expires: now + c.Limit.Horizon().Milliseconds(), source: c.Source, permit: *p})
 		}
 	}
 }

@@ -3,6 +3,7 @@ package limiter
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
 )
 
@@ -250,10 +251,11 @@ func (s *shard) changeLocked(i uint32, l *Limit, change func(t *keyState)) {
 
 // inlineClaims is the number of claims of one decision that are processed without a heap
 // allocation.
-const inlineClaims = 16
+const inlineClaims = 4
 
 // A cellRef locates the cell of a claim.
 type cellRef struct {
+	claim *Claim
 	id    cellID
 	hash  uint64
 	shard uint32
@@ -261,33 +263,33 @@ type cellRef struct {
 }
 
 // ref locates the key of c, without looking for its cell.
-func (m *Memory) ref(c *Claim) cellRef {
-	h := m.seed.hash(&c.Key)
-	id := cellID{limit: m.numbers.number(c.Limit), key: c.Key}
-	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: noCell}
+func (m *Memory) ref(c *Claim) (r cellRef) {
+	m.locate(c, &r)
+	return r
 }
 
-// refs appends one cellRef for each claim to buf.
-func (m *Memory) refs(claims []Claim, buf []cellRef) []cellRef {
-	for i := range claims {
-		buf = append(buf, m.ref(&claims[i]))
-	}
-	return buf
+// locate makes r, where it lies, the ref of c.
+func (m *Memory) locate(c *Claim, r *cellRef) {
+	h := m.seed.hash(&c.Key)
+	r.claim, r.id.limit, r.id.key = c, m.numbers.number(c.Limit), c.Key
+	r.hash, r.shard, r.index = hashUnder(r.id.limit, h), uint32(h>>48)&uint32(len(m.shards)-1), noCell
 }
 
 // A shardSet is a set of shards, one bit for each.
 type shardSet uint64
 
-// lock locks the shards of refs, each once and in ascending order, so that concurrent
-// decisions cannot deadlock.
-func (m *Memory) lock(refs []cellRef) (locked shardSet) {
-	for i := range refs {
+// lock returns one cellRef for each claim, in buf if it is large enough, and the time. It locks their shards, each once
+// and in ascending order, so that concurrent decisions cannot deadlock.
+func (m *Memory) lock(claims []Claim, buf []cellRef) (refs []cellRef, locked shardSet, now int64) {
+	refs = slices.Grow(buf, len(claims))[:len(claims)]
+	for i := range claims {
+		m.locate(&claims[i], &refs[i])
 		locked |= 1 << refs[i].shard
 	}
 	for rest := locked; rest != 0; rest &= rest - 1 {
 		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Lock()
 	}
-	return locked
+	return refs, locked, m.now()
 }
 
 func (m *Memory) unlock(locked shardSet) {

@@ -132,7 +132,9 @@ func Run(ctx context.Context, args []string, w Env) int {
 func usageError(err error) string {
 	flag, rest, _ := strings.Cut(err.Error(), ": expected ")
 	argument, missing := strings.CutPrefix(err.Error(), "expected \"")
-	switch {
+	switch got, isNumber := strings.CutPrefix(rest, "a valid 64 bit int but got "); {
+	case isNumber:
+		return strings.Trim(flag, "[]") + " is " + got + ", which is no whole number"
 	case missing:
 		return "write " + strings.TrimSuffix(argument, "\"")
 	case !strings.Contains(rest, "but got \"EOL\""):

@@ -84,12 +84,13 @@ func TestRun_NamesItsFile(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"weir: -c needs a file; ":         {"run", "-c"},
-		"weir: --log-level needs a value": {"run", "--log-level"},
-		"name one file":                   {"run", bad, "-c", bad},
-		"weir: --rows needs a value; ":    {"top", "--rows"},
-		"weir: write <log> ...; ":         {"simulate"},
-		"must be one of \"allowed\"":      {"decisions", "--outcome", "foo"},
+		"weir: -c needs a file; ":                             {"run", "-c"},
+		"weir: --log-level needs a value":                     {"run", "--log-level"},
+		"name one file":                                       {"run", bad, "-c", bad},
+		"weir: --rows needs a value; ":                        {"top", "--rows"},
+		"weir: write <log> ...; ":                             {"simulate"},
+		"is \"abc\", which is no whole number; weir rollback": {"rollback", "abc"},
+		"must be one of \"allowed\"":                          {"decisions", "--outcome", "foo"},
 	} {
 		if code, _, stderr := runWeir(args...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("weir %q = %d, %q; want %q", args, code, stderr, want)

@@ -127,7 +127,8 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	if code, out, stderr := runWeir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
 		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
 	}
-	if code, out, _ := runWeir("push", write(t, "{{{"), "--admin", addr); code != exitFailure || !strings.HasPrefix(out, "weir.yaml:2:1: ") {
+	bad := write(t, "{{{")
+	if code, out, _ := runWeir("push", bad, "--admin", addr); code != exitFailure || !strings.HasPrefix(out, bad+":2:1: ") {
 		t.Errorf("push of what does not load = %d, %q; want the problem and its place", code, out)
 	}
 	me, err := user.Current()

@@ -48,6 +48,9 @@ func Pack(path string) (Bundle, error) {
 	p := &recordingFiles{dir: filepath.Dir(path), picked: map[string]string{}}
 	b := Bundle{Main: filepath.Base(path), Files: p.picked}
 	if problems, ok := config.Visit(p, b.Main); !ok || p.missing {
+		for i := range problems {
+			problems[i].File = filepath.Join(p.dir, problems[i].File)
+		}
 		return Bundle{}, problems
 	}
 	return b, b.Check()

@@ -56,6 +56,14 @@ func TestPack_TakesWhatBelongsToTheFile(t *testing.T) {
 	}
 }
 
+// A problem names the file as it was named.
+func TestPack_NamesFilesAsGiven(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "nope.yaml")
+	if _, err := Pack(at); err == nil || !strings.HasPrefix(err.Error(), at+": cannot be read: ") {
+		t.Errorf("Pack = %v; want %s", err, at)
+	}
+}
+
 func TestPack_KeepsVariablesAsTheyAre(t *testing.T) {
 	const text = "privacy: {hash_secret: \"${TRAVELLING_SECRET}\"}\n" + small
 	b, err := Pack(write(t, "weir.yaml", text)) // the variable is not set here

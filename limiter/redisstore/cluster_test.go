@@ -124,6 +124,7 @@ func TestStore_OnACluster(t *testing.T) {
 	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, servers, client) })
 	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
 	t.Run("WritesWhileSlotsMove", func(t *testing.T) { writesWhileSlotsMove(t, client) })
+	t.Run("SlotsHalfMoved", func(t *testing.T) { slotsHalfMoved(t, client, store) })
 	t.Run("InvalidationsAreHeardOf", func(t *testing.T) {
 		s := &testStore{t: t, client: client}
 		near, far := s.hearing(), s.hearing()

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -147,5 +148,41 @@ func writesWhileSlotsMove(t *testing.T, client *redis.ClusterClient) {
 				t.Errorf("%+v, %v; want %d used", in.Statuses, err, test.used)
 			}
 		})
+	}
+}
+
+// Of several keys of which some have moved neither master can do anything: what needs them waits until all have.
+func slotsHalfMoved(t *testing.T, client *redis.ClusterClient, store *redisstore.Store) {
+	c := claim(5, time.Hour, 1)
+	c[0].Key = limiter.KeyOf("half moved")
+	first := decide(t, store, c...)
+	m := startMove(t, client, name(c)+":value")
+	m.carry(name(c) + ":value")
+	unknown := claim(5, time.Hour, 1)
+	unknown[0].Key, unknown[0].Limit.Name = c[0].Key, "sms.other:w" // whose keys are to be on the other master
+	done := make(chan error, 4)
+	start := func(on *redis.Client, call func() error) {
+		go func() { done <- call() }()
+		eventually(t, "a master says to try again", func() bool {
+			return strings.Contains(on.Info(t.Context(), "errorstats").Val(), "errorstat_TRYAGAIN")
+		})
+		on.ConfigResetStat(t.Context())
+	}
+	start(m.to, func() error { return store.Take(t.Context(), unknown, new(limiter.Decision)) })
+	start(m.from, func() error { return store.Take(t.Context(), c, new(limiter.Decision)) })
+	start(m.from, func() error { return store.Refund(t.Context(), c, first.Permit) })
+	start(m.from, func() error {
+		_, err := store.Inspect(t.Context(), c)
+		return err
+	})
+	m.finish()
+	for range 4 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	in, err := store.Inspect(t.Context(), slices.Concat(c, unknown))
+	if err != nil || in.Statuses[0].Used != 1 || in.Statuses[1].Used != 1 {
+		t.Errorf("%+v, %v; want 1 used of each", in.Statuses, err)
 	}
 }

@@ -178,10 +178,7 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		return
 	}
 	at, rest, bad := readTime(p.Ints)
-	err := p.Err
-	if err == nil {
-		err = bad
-	}
+	err := cmp.Or(p.Err, bad)
 	want := 0
 	for _, c := range calls {
 		want += c.groups() + 2*len(c.claims)

@@ -123,6 +123,8 @@ func TestStore_OnACluster(t *testing.T) {
 	t.Run("ManyKeysTogether", func(t *testing.T) { manyKeysTogether(t, client, store) })
 	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, servers, client) })
 	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
+	t.Run("WritesWhileSlotsMove", func(t *testing.T) { writesWhileSlotsMove(t, client) })
+	t.Run("SlotsHalfMoved", func(t *testing.T) { slotsHalfMoved(t, client, store) })
 	t.Run("InvalidationsAreHeardOf", func(t *testing.T) {
 		s := &testStore{t: t, client: client}
 		near, far := s.hearing(), s.hearing()
@@ -176,49 +178,20 @@ func manyKeysTogether(t *testing.T, client *redis.ClusterClient, store *redissto
 // slotsMove: a key that moves to another node is asked for there, and what was
 // taken is still taken.
 func slotsMove(t *testing.T, client *redis.ClusterClient, store *redisstore.Store) {
-	ctx := t.Context()
 	c := claim(50, time.Hour, 1)
 	c[0].Key = limiter.KeyOf("moves")
 	for range 30 {
 		decide(t, store, c...)
 	}
-	key := name(c) + ":value"
-	slot := client.ClusterKeySlot(ctx, key).Val()
-	from, err := client.MasterForKey(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var to *redis.Client
-	var mu sync.Mutex
-	client.ForEachMaster(ctx, func(_ context.Context, n *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if n.Options().Addr != from.Options().Addr {
-			to = n
-		}
-		return nil
-	})
-	id := func(n *redis.Client) string { return n.Do(ctx, "cluster", "myid").Val().(string) }
-	must := func(n *redis.Client, args ...any) {
-		t.Helper()
-		if err := n.Do(ctx, args...).Err(); err != nil {
-			t.Fatalf("%v: %v", args, err)
-		}
-	}
-	must(to, "cluster", "setslot", slot, "importing", id(from))
-	must(from, "cluster", "setslot", slot, "migrating", id(to))
+	m := startMove(t, client, name(c)+":value")
 	if !decide(t, store, c...).Allowed {
 		t.Error("refused while the slot begins to move")
 	}
-	host, port := to.Options().Addr[:9], to.Options().Addr[10:]
-	for _, k := range []string{":value", ":permits", ":base"} {
-		must(from, "migrate", host, port, name(c)+k, 0, 5000)
-	}
+	m.carry(name(c)+":value", name(c)+":permits", name(c)+":base")
 	if !decide(t, store, c...).Allowed { // ASK
 		t.Error("refused while the slot moves")
 	}
-	must(to, "cluster", "setslot", slot, "node", id(to))
-	must(from, "cluster", "setslot", slot, "node", id(to))
+	m.finish()
 	var d limiter.Decision
 	for i := range 18 { // MOVED
 		if d = decide(t, store, c...); !d.Allowed {

@@ -26,7 +26,7 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 	client := connect(t, redistest.Start(t).Addr)
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
 		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
-		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
+		store := redisstore.NewOnMovingSlots(client, redisstore.Options{Timeout: patient})
 		return limitertest.Subject{
 			Store: store,
 			Advance: func(d time.Duration) {

@@ -150,6 +150,7 @@
 //
 // # Faults of such limiters, and what keeps them out
 //
+//	a slot moves: what was taken lost   a script never writes a key that it emptied     TestStore_OnACluster
 //	keys that live for ever             every write sets the time to live of all keys   TestKeys_LeaveByThemselves
 //	looking writes a key that stays     peek writes nothing                             TestPeek_WritesNothing
 //	config gone, so an error            the config travels with each call               TestStore_HealsLostKeys

@@ -16,12 +16,21 @@ import (
 // TestClock is where a store of NewWithTestClock reads the time, in ms.
 const TestClock = "weir-test-clock"
 
+//go:embed testdata/emptied.lua
+var emptiedLua string
+
 const testClock = "local function clock() return tonumber(redis.call('GET', '" + TestClock + "')) end"
 
 // NewWithTestClock is New with a clock that a test sets.
 func NewWithTestClock(client redis.UniversalClient, o Options) *Store {
 	o.CachedRefusals = -1 // they go by the real time
 	return newStore(client, o, testClock)
+}
+
+// NewOnMovingSlots is NewWithTestClock on a Redis that is as strict as a cluster whose slots move.
+func NewOnMovingSlots(client redis.UniversalClient, o Options) *Store {
+	o.CachedRefusals = -1
+	return newStore(client, o, emptiedLua+testClock)
 }
 
 // NewWithoutStruct is New for a Redis whose Lua has no struct, as miniredis has none:
@@ -62,7 +71,10 @@ func WindowName(prefix, limit string, k limiter.Key) string {
 
 // BoxName is the key that holds the window of c, and others, of algorithms whose state
 // is one string.
-func BoxName(c limiter.Claim) string { return newNames(DefaultPrefix, "").keys(c)[0] }
+func BoxName(c limiter.Claim) string { return KeyNames(c)[0] }
+
+// KeyNames are the keys that hold the window of c.
+func KeyNames(c limiter.Claim) []string { return newNames(DefaultPrefix, "").keys(c) }
 
 // Hears reports whether s learns of what other proxies give back.
 func (s *Store) Hears() bool { return s.refusals.isSubscribed.Load() }

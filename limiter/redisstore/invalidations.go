@@ -55,13 +55,8 @@ func (i *invalidations) run(ctx context.Context) {
 	for {
 		err := i.receive(ctx)
 		i.refusals.setSubscribed(false)
-		if errors.Is(err, redis.ErrClosed) {
+		if errors.Is(err, redis.ErrClosed) || pause(ctx, resubscribePause) != nil {
 			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(resubscribePause):
 		}
 	}
 }

@@ -65,27 +65,23 @@ func (p *pipeline) refundLate(grants []lateGrant) {
 				}
 			}
 			if open = failed; len(open) > 0 {
-				select {
-				case <-ctx.Done():
-				case <-time.After(probeInterval):
-				}
+				_ = pause(ctx, probeInterval)
 			}
 		}
 	})
 }
 
 // mustResend reports whether err says that the script did not run, and that the client
-// can recover: by sending the script's source, by calling another node, or by connecting
-// to a master.
+// can recover: by sending the script's source, by calling another node, by connecting
+// to a master, or by waiting until all keys have moved.
 func (b *batch) mustResend(err error) bool {
-	return hasCode(err, "NOSCRIPT") || b.store.isCluster && hasCode(err, "MOVED", "ASK", "READONLY")
+	return hasCode(err, "NOSCRIPT") || b.store.isCluster && hasCode(err, "MOVED", "ASK", "TRYAGAIN", "READONLY")
 }
 
 // resend sends the command of g again through the client, for calls whose callers still
 // wait. It sends the source, because the other node may not have the script either.
 func (p *pipeline) resend(g *slotBatch, calls []*call) {
-	again := &batch{store: p.store}
-	again.sentAt, again.version = time.Now(), p.store.refusals.currentVersion()
+	again := &batch{store: p.store, sentAt: time.Now(), version: p.store.refusals.currentVersion()}
 	ctx := context.Background()
 	if g.redisson != nil {
 		ctx = withRedissonCall(ctx)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/bits"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -112,10 +113,28 @@ func (s *script) run(ctx context.Context, r runner, keys []string, args []any) (
 	return val, err
 }
 
+// send has Redis run s, as soon as it can: while the slot of several keys moves, and only some have moved, no master can.
+// That one says so is no retry, for nothing ran.
 func (s *script) send(ctx context.Context, r runner, verb, what string, keys []string, args []any) (any, error) {
-	cmd := s.command(ctx, verb, what, keys, args)
-	err := r.Process(ctx, cmd)
-	return cmd.Val(), err
+	for wait := time.Millisecond; ; wait = min(2*wait, maxMoveWait) {
+		cmd := s.command(ctx, verb, what, keys, args)
+		err := r.Process(ctx, cmd)
+		if !redis.HasErrorPrefix(err, "TRYAGAIN") || pause(ctx, wait) != nil {
+			return cmd.Val(), err
+		}
+	}
+}
+
+// maxMoveWait is the longest time between two calls while keys move.
+const maxMoveWait = 50 * time.Millisecond
+
+// pause waits for d, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return ctx.Err()
 }
 
 func (s *script) command(ctx context.Context, verb, what string, keys []string, args []any) onceCmd {

@@ -160,13 +160,9 @@ func (s *Store) probe() {
 		case reachableSince.IsZero():
 			reachableSince = time.Now()
 		}
-		if err == nil && s.endOutage(reachableSince) {
+		if err == nil && s.endOutage(reachableSince) ||
+			pause(s.outage.ctx, probeInterval/2+rand.N(probeInterval)) != nil {
 			return
-		}
-		select {
-		case <-s.outage.ctx.Done():
-			return
-		case <-time.After(probeInterval/2 + rand.N(probeInterval)):
 		}
 	}
 }

@@ -35,6 +35,24 @@ func documentedRights(t *testing.T) (single, cluster, redisson []string) {
 	return rights[0], rights[1], rights[2]
 }
 
+// packageRights are those that limiter/README.md names, for a cluster.
+func packageRights(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, needs, _ := strings.Cut(strings.ReplaceAll(string(text), "PREFIX", redisstore.DefaultPrefix), "An ACL user needs ")
+	needs, _, _ = strings.Cut(needs, ";")
+	rights := []string{"on", ">SECRET"}
+	for i, code := range strings.Split(needs, "`") {
+		if i%2 == 1 {
+			rights = append(rights, strings.Fields(code)...)
+		}
+	}
+	return rights
+}
+
 // grantRights makes the user weir on all servers.
 func grantRights(t *testing.T, addrs []string, rights ...string) {
 	t.Helper()
@@ -150,6 +168,12 @@ func TestRights_AreThoseOfTheDocuments(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a cluster with the rights of the package", func(t *testing.T) {
+		grantRights(t, cluster.Addrs(), packageRights(t)...)
+		if err := useAll(t, redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("a cluster with the rights for one server", func(t *testing.T) {
 		grantRights(t, cluster.Addrs(), single...)
 		if err := useAll(t, redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}); err == nil || !strings.Contains(err.Error(), "NOPERM") {

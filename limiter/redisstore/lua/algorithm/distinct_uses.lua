@@ -19,10 +19,11 @@ local function forget(uses, log, values)
 end
 
 -- add_use adds a use of a value, now, which may have others if it is known. If values have expired since a time, it
--- removes a few.
+-- removes a few, but never all: see replace.
 local function add_use(uses, log, value, id, known, expired_since, ttl)
   if expired_since then
-    forget(uses, log, call('ZRANGEBYSCORE', log, '-inf', expired_since, 'LIMIT', 0, MOST_EXPIRED))
+    local most = math.min(MOST_EXPIRED, call('ZCARD', log) - 1)
+    forget(uses, log, call('ZRANGEBYSCORE', log, '-inf', expired_since, 'LIMIT', 0, most))
   end
   call('HSET', uses, value, few((known and call('HGET', uses, value) or '') .. id .. time_text(NOW)))
   call('ZADD', log, int(NOW), value)

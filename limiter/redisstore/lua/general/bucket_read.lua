@@ -5,7 +5,6 @@
 -- the ID of the first). REFUND_HORIZON says that nothing merged until its score is given back any more.
 -- Members of others have any L. Functions that read are called before any that writes.
 local SMALL, HOT, PART, MOST_COUNTED = 12, 4, 64, 1000
-local NONE = {} -- is never written to
 
 local function single(id, n)
   if n < 256 then return char(#id) .. id .. char(n, 0, 0, 0) end
@@ -35,13 +34,11 @@ local function is_tombstone(member)
 end
 
 -- count learns what is left from the entries alone, for to read their times costs as much
--- again. If value does not fit them, or there are more, some have expired.
-local function count(w, value)
+-- again.
+local function count(w)
   local live = call('ZRANGEBYSCORE', w.log, '(' .. w.l.old, '+inf')
-  local left, size = w.l.rate - total(live), #live
-  w.left, w.size = left, size
-  if size == 0 then w.at, w.n, w.complete, w.recounted = NONE, NONE, true, true end
-  if value ~= left or call('ZCARD', w.log) > size then w.gone = 1 end
+  local size = #live
+  w.left, w.size, w.gone = w.l.rate - total(live), size, call('ZCARD', w.log) - size
 end
 
 -- recount reads everything and trusts nothing but the members.
@@ -87,15 +84,9 @@ end
 -- open learns how many permits are left, with as little reading as is exact. When it looks like
 -- a refusal, it reads the times at once.
 function functions.open(w, value, cached_sum)
-  if not value then
-    if not cached_sum and call('EXISTS', w.state, w.log) == 0 then
-      w.at, w.n, w.complete, w.recounted, w.left, w.size = NONE, NONE, true, true, w.l.rate, 0
-      return
-    end
-    if call('EXISTS', w.state) == 1 then error('value is no string') end
-  end
+  if not value and call('EXISTS', w.state) == 1 then error('value is no string') end
   value, w.had_cached_sum = tonumber(value), cached_sum or nil
   if cached_sum and trusts(w, value) then return end
   if cached_sum or not value or value < 1 or has_future(w) then return recount(w) end
-  count(w, value)
+  count(w)
 end

@@ -13,18 +13,6 @@ function functions.take(w, cost, member)
   end
 end
 
--- add is ZADD of alternating scores and members, in parts that fit a call.
-local function add(key, scored, flag)
-  for i = 1, #scored, 1000 do
-    local last = math.min(i + 999, #scored)
-    if flag then
-      call('ZADD', key, flag, unpack(scored, i, last))
-    else
-      call('ZADD', key, unpack(scored, i, last))
-    end
-  end
-end
-
 -- merge makes one entry of all whose times lie in one of SLOTS parts of the
 -- length, what was just granted included. It keeps the latest time, so that
 -- nothing comes back early.
@@ -46,7 +34,7 @@ local function merge(w)
   end
   for i = 1, #all, 2 do
     local m, s = all[i], all[i + 1]
-    local n = permits_of(m)
+    local n = tonumber(s) > NOW - w.l.length and permits_of(m) or 0
     if m == REFUND_HORIZON then
       dropped = math.max(dropped or 0, tonumber(s))
     elseif n == 0 then
@@ -66,8 +54,7 @@ local function merge(w)
   end
   flush()
   if dropped then out[#out + 1], out[#out + 2] = int(dropped), REFUND_HORIZON end
-  call('DEL', w.log)
-  add(w.log, out)
+  replace(w.log, out)
 end
 
 -- together makes one entry of what one call granted on a hot key, where each by
@@ -82,19 +69,18 @@ end
 -- and all keys of a window die together.
 function functions.keep(w)
   local log, l, ttl, size, members = w.log, w.l, w.l.ttl, w.size, w.members
-  if w.future then add(log, w.future, 'XX') end
+  if w.future then add(log, w.future) end
   if w.given == 0 then return end
-  -- What is to be trusted from now on must hold nothing that has expired.
-  local is_long = size and size + #members / 2 > SMALL
-  if is_long and not w.recounted or w.gone > 0 then call('ZREMRANGEBYSCORE', log, '-inf', l.old) end
+  -- What is to be trusted from now on must hold nothing that has expired. That may be all, if nothing counts.
+  local spared = w.left + w.given >= l.rate and 1 or 0
+  if w.gone > spared then call('ZREMRANGEBYRANK', log, 0, w.gone - spared - 1) end
   if l.merges and #members > 2 * HOT then members = together(w) end
   if l.merges and (size or call('ZCARD', log)) + #members / 2 > FULL then
     merge(w)
-  elseif #members == 2 then
-    call('ZADD', log, members[1], members[2])
   else
     add(log, members)
   end
+  if w.gone > 0 and spared == 1 then call('ZREMRANGEBYSCORE', log, '-inf', l.old) end
   call('PEXPIRE', log, ttl)
   call('SET', w.state, int(w.left), 'PX', ttl)
   if not size then return end -- value was trusted, and is as long as it was

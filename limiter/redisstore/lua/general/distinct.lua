@@ -26,7 +26,7 @@ local function live_on(w)
 end
 
 -- convert makes values of the uses that earlier versions have written into the sorted set, in members of 16 bytes, and
--- removes what is neither.
+-- removes what is neither, afterwards: see replace.
 local function convert(w)
   local all, values = call('ZRANGE', w.log, 0, -1, 'WITHSCORES'), {}
   for i = 1, #all, 2 do
@@ -42,9 +42,14 @@ local function convert(w)
       end
     end
   end
-  call('DEL', w.state, w.log)
   for value, uses in pairs(values) do put_uses(w, value, uses) end
   live_on(w)
+  for i = 1, #all, 2 do
+    if not values[all[i]] then call('ZREM', w.log, all[i]) end
+  end
+  for _, field in ipairs(call('HKEYS', w.state)) do
+    if not values[field] then call('HDEL', w.state, field) end
+  end
 end
 
 -- ensure_uses lets there be uses of each value.

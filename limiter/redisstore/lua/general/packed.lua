@@ -73,11 +73,10 @@ local function save_state(w, state, life)
   call('SET', key, table.concat(parts), 'PX', int(last - NOW))
 end
 
--- forget_state forgets the state of w, and the whole string if it cannot be read.
+-- forget_state forgets the state of w, and the whole string if it cannot be read, until it is written.
 local function forget_state(w)
   local ok, found = pcall(function() return inside(w, call('GET', w.state)) end)
   if not ok then
-    call('DEL', w.state)
     strings[w.state] = {}
   elseif found then
     found.text = found.field

@@ -30,12 +30,12 @@ func limitChanges(t *testing.T, s *suite) {
 	}
 	const hour = time.Hour
 	changes := map[string][2]version{
-		"rate":            {{count: 90, window: hour}, {count: 2, window: hour}},
+		"rate":            {{count: 30, window: hour}, {count: 2, window: hour}},
 		"window":          {{count: 20, window: hour}, {count: 20, window: 24 * hour}},
-		"rate and window": {{count: 50, window: hour}, {count: 3, window: 20 * hour}},
-		"tiny":            {{count: 100, window: 24 * hour}, {count: 1, window: time.Millisecond}},
-		"long":            {{count: 80, window: time.Minute}, {count: 1, window: limiter.MaxWindow}},
-		"burst":           {{count: 100, burst: 90, window: hour}, {count: 1, burst: 3, window: hour}},
+		"rate and window": {{count: 25, window: hour}, {count: 3, window: 20 * hour}},
+		"tiny":            {{count: 40, window: 24 * hour}, {count: 1, window: time.Millisecond}},
+		"long":            {{count: 30, window: time.Minute}, {count: 1, window: limiter.MaxWindow}},
+		"burst":           {{count: 40, burst: 30, window: hour}, {count: 1, burst: 3, window: hour}},
 	}
 	for a := range limiter.NumAlgorithms {
 		for name, versions := range changes {

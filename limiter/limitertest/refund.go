@@ -65,7 +65,7 @@ func refundAfterReturn(t *testing.T, s *suite) {
 // refundMerged: also where a store merges what was taken, each decision gives
 // back its permits at most once, and the latest ones for sure.
 func refundMerged(t *testing.T, s *suite) {
-	count := min(1000, 50*int64(s.steps()))
+	count := min(1000, 25*int64(s.steps())) // more than are not merged
 	some := count / 5
 	c := oneClaim(limit("merged", count, 100*time.Second), s.key(), 1)
 	var permits []limiter.Permit
@@ -315,7 +315,7 @@ func newPair(s *suite, limits []*limiter.Limit) *pair {
 }
 
 func (p *pair) run(t *testing.T, r *rand.Rand) {
-	for step := range 60 {
+	for step := range min(60, 4*p.steps()) {
 		p.Advance(time.Duration(r.IntN(4)*r.IntN(1500)) * time.Millisecond)
 		subject := r.IntN(len(p.subjects))
 		if noted := p.notedByID[subject]; r.IntN(8) == 0 || len(noted) == 30 {

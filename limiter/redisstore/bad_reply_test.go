@@ -32,23 +32,25 @@ func TestBatch_BadDecisionFailsAlone(t *testing.T) {
 		"neither": {7, 3, 0}, "no number": {0, math.MinInt64, 1}, "negative wait": {0, 0, -5}, "another type, of none": {2, 0, 0},
 	}
 	good := [3]int64{1, 4, 0}
+	var held chan struct{}
+	var numbers []int64
+	s := newSpeaker(t, func(_, call int) string {
+		if call%2 == 1 {
+			<-held
+			return granted
+		}
+		return replyOf(numbers...)
+	})
+	store := s.store(t, Options{MaxInFlight: 1}, ClientConfig{})
 	for name, one := range bad {
 		for place := range 6 { // of three calls, of which the second has three shadows
 			decisions := [6][3]int64{good, good, good, good, good, good}
 			decisions[place] = one
-			var numbers []int64
+			numbers, held = nil, make(chan struct{})
 			for _, d := range decisions {
 				numbers = append(numbers, d[:]...)
 			}
-			held := make(chan struct{})
-			s := newSpeaker(t, func(_, call int) string {
-				if call == 1 {
-					<-held
-					return granted
-				}
-				return replyOf(numbers...)
-			})
-			errs, beside := takeThree(t, s.store(t, Options{MaxInFlight: 1}, ClientConfig{}), held)
+			errs, beside := takeThree(t, store, held)
 			for i, err := range errs {
 				if at := []int{0, 1, 5}[i]; at == place && !errors.Is(err, wire.ErrReply) || at != place && err != nil {
 					t.Errorf("%s at %d: the error of call %d is %v", name, place, i, err)

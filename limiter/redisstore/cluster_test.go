@@ -15,6 +15,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A clocked store tells every slot the time before it asks.
@@ -104,13 +105,14 @@ func TestStore_OnACluster(t *testing.T) {
 	servers := redistest.StartCluster(t, 3)
 	client := clusterClient(t, servers)
 	t.Run("KeepsTheContract", func(t *testing.T) {
-		limitertest.Run(t, func(t *testing.T) limitertest.Subject {
-			store := &clocked{
-				Store:  redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}),
-				client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{},
+		one := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient})
+		defer one.Close()
+		limitertest.Run(t, func(*testing.T) limitertest.Subject {
+			store := &clocked{Store: one, client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{}}
+			return limitertest.Subject{
+				Store: store, Advance: store.advance, PerKeyTime: true,
+				Schedules: rounds.Of(5), Steps: 16, ConcurrentKeys: 20, Calls: rounds.Of(500),
 			}
-			t.Cleanup(func() { store.Close() })
-			return limitertest.Subject{Store: store, Advance: store.advance, Schedules: 20, Steps: 16, ConcurrentKeys: 20, Calls: 2000, PerKeyTime: true}
 		})
 	})
 	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})

@@ -14,7 +14,6 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -23,19 +22,15 @@ const patient = 30 * time.Second
 
 func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 	t.Parallel()
-	client := connect(t, redistest.Start(t).Addr)
+	s := newClockedTestStore(t)
+	s.store = redisstore.NewOnMovingSlots(s.client, redisstore.Options{Timeout: patient})
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
-		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
-		store := redisstore.NewOnMovingSlots(client, redisstore.Options{Timeout: patient})
+		s.t = t
+		s.empty()
 		return limitertest.Subject{
-			Store: store,
-			Advance: func(d time.Duration) {
-				if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
-					t.Errorf("advance: %v", err)
-				}
-			},
-			Steps: 25, Schedules: rounds.Of(25), ConcurrentKeys: 40, Calls: rounds.Of(4000),
-			BucketState: func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
+			Store: s.store, Advance: s.advance,
+			Steps: 25, Schedules: rounds.Of(10), ConcurrentKeys: 40, Calls: rounds.Of(1500),
+			BucketState: func(c limiter.Claim) (int64, int64, error) { return kept(s.client, c) },
 		}
 	})
 }
@@ -44,14 +39,17 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 // are, with TIME; only struct, which it lacks, is written in Lua.
 func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 	t.Parallel()
+	m := miniredis.RunT(t)
+	store := redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1})
+	t.Cleanup(func() { store.Close() })
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
-		m := miniredis.RunT(t)
+		m.FlushAll()
 		var mu sync.Mutex
 		now := time.UnixMilli(1_800_000_000_000)
 		m.SetTime(now)
 		return slow(limitertest.Subject{
 			Calls: rounds.Of(300),
-			Store: redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1}),
+			Store: store,
 			Advance: func(d time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()

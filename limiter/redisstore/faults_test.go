@@ -15,6 +15,7 @@ import (
 // gone, nothing more is granted.
 func TestStore_HealsLostKeys(t *testing.T) {
 	t.Parallel()
+	s := newClockedTestStore(t)
 	for _, count := range []int64{1, 10, 100, 1000}[:min(rounds.Of(3), 4)] {
 		for _, lost := range []struct {
 			keys  []string
@@ -28,7 +29,8 @@ func TestStore_HealsLostKeys(t *testing.T) {
 			{[]string{":value", ":permits", ":base"}, true},
 		} {
 			t.Run(fmt.Sprint(count, lost.keys), func(t *testing.T) {
-				s := newClockedTestStore(t)
+				s.t = t
+				s.empty()
 				c := claim(count, 10*time.Second, 1)
 				s.allowed(c, int(count))
 				for _, key := range lost.keys {
@@ -50,10 +52,12 @@ func TestStore_HealsLostKeys(t *testing.T) {
 // limiter never loses permits for good.
 func TestStore_HealsDrift(t *testing.T) {
 	t.Parallel()
+	s := newClockedTestStore(t)
 	for _, count := range []int64{5, 50, 500} {
 		for _, lie := range []string{"-2", "0", "1", strconv.FormatInt(count, 10), "999999", "garbage"} {
 			t.Run(fmt.Sprint(count, lie), func(t *testing.T) {
-				s := newClockedTestStore(t)
+				s.t = t
+				s.empty()
 				c := claim(count, 10*time.Second, 1)
 				s.allowed(c, int(count)/2)
 				s.do("set", name(c)+":value", lie, "keepttl")

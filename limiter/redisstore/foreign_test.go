@@ -84,6 +84,7 @@ func TestRedissonBatch_CostsTheSameHoweverManyAreOut(t *testing.T) {
 		most = 4000.0 // µs; a quarter of that on a calm machine where it is most
 	)
 	rate := limiter.Rate{Count: many, Window: time.Hour}
+	s := newClockedTestStore(t)
 	for name, c := range map[string]struct {
 		before  func(s *testStore)
 		allowed bool
@@ -100,7 +101,7 @@ func TestRedissonBatch_CostsTheSameHoweverManyAreOut(t *testing.T) {
 	} {
 		µs := math.Inf(1)
 		for tries := 0; tries < 3 && µs > most; tries++ { // Redis counts also while others have its processor
-			s := newClockedTestStore(t)
+			s.empty()
 			s.javas(limiter.RedissonByte, rate, many)
 			c.before(s)
 			if got := s.take(named("rl", 0, 5, time.Second)); got.Allowed != c.allowed || !c.allowed && got.Wait != c.wait {
@@ -143,10 +144,11 @@ func TestRedissonBatch_CountsManyEntriesInSteps(t *testing.T) {
 func TestRedissonBatch_PacksAsItFinds(t *testing.T) {
 	t.Parallel()
 	forms := []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonLong, limiter.RedissonFloat}
+	s := newClockedTestStore(t)
 	for _, there := range forms {
 		for _, said := range forms {
 			for _, size := range []int{0, 3, 300} {
-				s := newClockedTestStore(t)
+				s.empty()
 				s.javas(there, limiter.Rate{Count: 1000, Window: time.Minute}, size)
 				d := s.allowed(named("rl", said, 5, time.Second), 20)
 				want := there
@@ -196,6 +198,7 @@ func (s *testStore) state() string {
 // reset heals it.
 func TestRedissonBatch_RefusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
+	s := newClockedTestStore(t)
 	hset := func(args ...any) func(s *testStore) {
 		return func(s *testStore) { s.do(append([]any{"hset", "rl"}, args...)...) }
 	}
@@ -224,7 +227,7 @@ func TestRedissonBatch_RefusesWhatItCannotUse(t *testing.T) {
 		"of nobody":         {func(s *testStore) { s.do("zadd", "{rl}:permits", start, "x") }, "an entry of 1 bytes"},
 	} {
 		for _, size := range []int{2, 200} {
-			s := newClockedTestStore(t)
+			s.empty()
 			s.javas(limiter.RedissonByte, limiter.Rate{Count: 1000, Window: time.Minute}, size)
 			c.before(s)
 			before := s.state()
@@ -259,9 +262,10 @@ func TestRedissonBatch_RefusesWhatItCannotUse(t *testing.T) {
 // within the interval, and end.
 func TestRedissonBatch_WaitsForForeignClocks(t *testing.T) {
 	t.Parallel()
+	s := newClockedTestStore(t)
 	for _, ahead := range []time.Duration{-time.Hour, -61 * time.Second, -time.Minute, -time.Second, 0, time.Second, time.Hour} {
 		for _, size := range []int{1, 20, 500} {
-			s := newClockedTestStore(t)
+			s.empty()
 			s.do("hset", "rl", "rate", size, "interval", 60_000, "type", 0)
 			s.do("set", "{rl}:value", 0)
 			for i := range size {

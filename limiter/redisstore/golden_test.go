@@ -21,11 +21,11 @@ var real = regexp.MustCompile(`(?m)^{"level".*\n|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0
 func TestGolden_InRedis(t *testing.T) {
 	client := connect(t, redistest.Start(t).Addr)
 	ctx := context.Background()
+	store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
+	defer store.Close()
 	golden.Compare(t, "redis", golden.Real, func(t *testing.T, file string, seed uint64) string {
 		client.FlushAll(ctx)
 		client.Set(ctx, redisstore.TestClock, int64(1_800_000_000_000), 0)
-		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
-		defer store.Close()
 		record := golden.Record(t, file, seed, golden.Stand{
 			Store: store, Settle: func() {},
 			Advance: func(d time.Duration) {

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,26 +11,30 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // The scripts for requests that come alone, that come together, and that ask for several
-// limits decide as the one that knows all does.
+// limits decide as the one that knows all does, and as they do with nothing inlined.
 func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 	t.Parallel()
-	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+	s := newClockedTestStore(t)
+	other := redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient, Prefix: "other"})
+	plain := redisstore.NewWithoutInline(s.client, redisstore.Options{Timeout: patient, Prefix: "plain"})
+	t.Cleanup(func() { other.Close(); plain.Close() })
+	for a := range limiter.NumAlgorithms {
 		t.Run(a.String(), func(t *testing.T) {
-			s := newClockedTestStore(t)
-			other := &testStore{t: t, client: s.client, store: redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient, Prefix: "other"})}
-			t.Cleanup(func() { other.store.Close() })
+			s.t = t
+			s.empty()
 			r := rand.New(rand.NewPCG(7, uint64(a)))
-			for round := range 200 {
+			for round := range rounds.Of(150) {
 				s.advance(time.Duration(r.IntN(3)) * time.Duration(r.IntN(2500)) * time.Millisecond)
 				switch claims := drawn(r, a, 1); r.IntN(12) {
 				case 0:
 					s.advance(-time.Duration(r.IntN(50)) * time.Millisecond)
 				case 1:
 					ban := time.Duration(r.IntN(2)) * 300 * time.Millisecond
-					for _, store := range []*redisstore.Store{s.store, other.store} {
+					for _, store := range []*redisstore.Store{s.store, other, plain} {
 						if err := store.Ban(t.Context(), claims, ban); err != nil {
 							t.Fatal(err)
 						}
@@ -43,13 +48,16 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 					all = alike(r, all)
 				}
 				errs, ds := s.store.TakeInOneCall(t.Context(), all)
+				plainErrs, plainly := plain.TakeInOneCall(t.Context(), all)
 				for i, d := range ds {
 					var want limiter.Decision
-					if err := other.store.TakePlain(t.Context(), all[i], &want); err != nil || errs[i] != nil {
-						t.Fatal(err, errs[i])
+					if err := errors.Join(other.TakePlain(t.Context(), all[i], &want), errs[i], plainErrs[i]); err != nil {
+						t.Fatal(err)
 					}
-					if got, want := fmt.Sprint(d.Allowed, d.Outcomes), fmt.Sprint(want.Allowed, want.Outcomes); got != want {
-						t.Fatalf("round %d, %d of %d requests over %d claims: %s, want %s", round, i+1, len(all), len(all[i]), got, want)
+					said := func(d limiter.Decision) string { return fmt.Sprint(d.Allowed, d.Outcomes) }
+					if said(d) != said(want) || said(plainly[i]) != said(want) {
+						t.Fatalf("round %d, %d of %d requests over %d claims: %s, with nothing inlined %s; want %s",
+							round, i+1, len(all), len(all[i]), said(d), said(plainly[i]), said(want))
 					}
 				}
 			}
@@ -89,6 +97,11 @@ func drawn(r *rand.Rand, a limiter.Algorithm, n int) (claims []limiter.Claim) {
 			l.Rate.Count, l.Steps, c.Cost = 1, []time.Duration{l.Rate.Window / 8, l.Rate.Window / 2}, 1
 		case limiter.Distinct:
 			c.Cost = 1
+		case limiter.Conversion:
+			l.Noted, l.Conversion = true, 50
+			if r.IntN(4) > 0 { // a note needs the general script
+				c.Value = limiter.Key{}
+			}
 		}
 		claims = append(claims, c)
 	}

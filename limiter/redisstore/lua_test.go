@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"crypto/sha1"
 	"flag"
 	"fmt"
@@ -12,18 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/ast"
 	"github.com/yuin/gopher-lua/parse"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/scripts"
-	"github.com/weir-proxy/weir/test/redistest"
-	"github.com/weir-proxy/weir/test/rounds"
 )
 
 var update = flag.Bool("update", false, "write testdata/scripts.txt anew")
@@ -266,21 +261,4 @@ func TestLua_ScriptsAreAsTheyWere(t *testing.T) {
 	if was, err := os.ReadFile(path); err != nil || string(was) != list.String() {
 		t.Errorf("%s differs: see what changed with go test -run %s -update, and a script with go run ./limiter/redisstore/lua (%v)", path, t.Name(), err)
 	}
-}
-
-// A script decides the same if nothing is inlined.
-func TestLua_InliningChangesNothing(t *testing.T) {
-	t.Parallel()
-	client := connect(t, redistest.Start(t).Addr)
-	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
-		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
-		return slow(limitertest.Subject{
-			Store: redisstore.NewWithoutInline(client, redisstore.Options{Timeout: patient}), Calls: rounds.Of(300),
-			Advance: func(d time.Duration) {
-				if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
-					t.Errorf("advance: %v", err)
-				}
-			},
-		})
-	})
 }

@@ -141,28 +141,25 @@ func TestReturn_ForeignKeys(t *testing.T) {
 
 func TestStore_ConversionOnRedis(t *testing.T) {
 	t.Parallel()
-	client := connect(t, redistest.Start(t).Addr)
+	s := newClockedTestStore(t)
 	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
-		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
-		return limitertest.Subject{
-			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}), Steps: 40, MinWindow: patient,
-			Advance: func(d time.Duration) {
-				if err := client.IncrBy(t.Context(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
-					t.Errorf("advance: %v", err)
-				}
-			},
-		}
+		s.t = t
+		s.empty()
+		return limitertest.Subject{Store: s.store, Advance: s.advance, Steps: 40, MinWindow: patient}
 	})
 }
 
 func TestStore_ConversionOnMiniredis(t *testing.T) {
 	t.Parallel()
+	m := miniredis.RunT(t)
+	store := redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1})
+	t.Cleanup(func() { store.Close() })
 	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
-		m := miniredis.RunT(t)
+		m.FlushAll()
 		now := time.UnixMilli(1_800_000_000_000)
 		m.SetTime(now)
 		return limitertest.Subject{
-			Store: redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1}), Steps: 6,
+			Store: store, Steps: 6,
 			Advance: func(d time.Duration) {
 				now = now.Add(d)
 				m.SetTime(now)

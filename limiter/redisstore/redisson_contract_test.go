@@ -4,15 +4,12 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -61,40 +58,35 @@ func (s *redissonCall) Refund(ctx context.Context, claims []limiter.Claim, p lim
 // In each packing a shared limiter promises what our own do.
 func TestRedissonBatch_KeepsTheContractOnRedis(t *testing.T) {
 	t.Parallel()
-	client := connect(t, redistest.Start(t).Addr)
+	s := newClockedTestStore(t)
 	for _, f := range []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonFloat} {
 		t.Run(f.String(), func(t *testing.T) {
 			limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
-				client.FlushAll(t.Context())
-				client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
-				return redissonSubject(t, client, f)
+				s.t = t
+				return s.redissonSubject(f)
 			})
 		})
 	}
 }
 
-func redissonSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonFormat) limitertest.Subject {
+// redissonSubject is s, empty, with limiters of Redisson's.
+func (s *testStore) redissonSubject(f limiter.RedissonFormat) limitertest.Subject {
+	s.empty()
 	return limitertest.Subject{
-		Store: &redissonCall{
-			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}),
-			form:  f, rates: map[string]limiter.Rate{},
-		},
-		Advance: func(d time.Duration) {
-			if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
-				t.Errorf("advance: %v", err)
-			}
-		},
-		Steps: 25, Schedules: rounds.Of(15), ConcurrentKeys: 40, Calls: rounds.Of(2000),
+		Store:   &redissonCall{Store: s.store, form: f, rates: map[string]limiter.Rate{}},
+		Advance: s.advance, Steps: 25, Schedules: rounds.Of(6), ConcurrentKeys: 40, Calls: rounds.Of(800),
 	}
 }
 
 func TestRedissonBatch_KeepsTheContractOnMiniredis(t *testing.T) {
 	t.Parallel()
+	client := connect(t, miniredis.RunT(t).Addr())
+	s := &testStore{client: client, store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})}
+	t.Cleanup(func() { s.store.Close() })
 	limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
-		client := connect(t, miniredis.RunT(t).Addr())
-		client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
-		s := redissonSubject(t, client, limiter.RedissonByte)
-		s.Calls = rounds.Of(300)
-		return slow(s)
+		s.t = t
+		subject := s.redissonSubject(limiter.RedissonByte)
+		subject.Calls = rounds.Of(300)
+		return slow(subject)
 	})
 }

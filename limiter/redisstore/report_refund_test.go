@@ -37,12 +37,12 @@ func (s *testStore) grantedInPlace(share *limiter.Memory, claims []limiter.Claim
 // clocks of the two say, and in whatever windows it was reported.
 func TestReportRefund_GivesBackExactly(t *testing.T) {
 	t.Parallel()
+	s := newClockedTestStore(t)
 	for a := range limiter.NumAlgorithms {
 		for _, ahead := range []time.Duration{-time.Hour / 2, 0, time.Hour / 2} { // of Redis's clock
 			t.Run(fmt.Sprint(a, ahead), func(t *testing.T) {
-				s := newTestStore(t)
-				s.store = redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient})
-				t.Cleanup(func() { s.store.Close() })
+				s.t = t
+				s.empty()
 				s.do("set", redisstore.TestClock, time.Now().Add(ahead).UnixMilli())
 				share := limiter.NewMemory(limiter.MemoryOptions{})
 				c := oneOf(a)

@@ -25,9 +25,16 @@ type testStore struct {
 
 func newTestStore(t testing.TB, args ...string) *testStore {
 	t.Helper()
+	s := onRedis(t, args...)
+	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+	return s
+}
+
+// onRedis has no store yet, and closes the one that it gets.
+func onRedis(t testing.TB, args ...string) *testStore {
+	t.Helper()
 	s := &testStore{t: t, server: redistest.Start(t, args...)}
 	s.client = connect(t, s.server.Addr)
-	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	t.Cleanup(func() { s.store.Close() })
 	return s
 }
@@ -35,11 +42,18 @@ func newTestStore(t testing.TB, args ...string) *testStore {
 // newClockedTestStore has a clock that stands at 1,800,000,000,000 ms.
 func newClockedTestStore(t testing.TB) *testStore {
 	t.Helper()
-	s := newTestStore(t)
+	s := onRedis(t)
 	s.held = true
 	s.store = redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient})
-	s.do("set", redisstore.TestClock, int64(1_800_000_000_000))
+	s.empty()
 	return s
+}
+
+// empty leaves nothing in Redis but the clock, as it was at first.
+func (s *testStore) empty() {
+	s.t.Helper()
+	s.do("flushall")
+	s.do("set", redisstore.TestClock, int64(1_800_000_000_000))
 }
 
 func (s *testStore) advance(d time.Duration) {

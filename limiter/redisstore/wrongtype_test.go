@@ -38,12 +38,14 @@ func spoilers(s *testStore, c []limiter.Claim) map[string]func() {
 // others that travel with them, nor what they take. Reset heals it.
 func TestStore_OneBadKeyIsOneBadClaim(t *testing.T) {
 	t.Parallel()
+	s := newClockedTestStore(t)
 	for a := range limiter.NumAlgorithms {
 		for _, taken := range []int{0, 3, 20} {
 			if (a == limiter.Cooldown || a == limiter.Distinct) && taken > 0 {
 				continue
 			}
-			s := newClockedTestStore(t)
+			s.t = t
+			s.empty()
 			of := func(key string, l *limiter.Limit) []limiter.Claim {
 				return []limiter.Claim{{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf("v")}}
 			}

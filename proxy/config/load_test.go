@@ -104,12 +104,12 @@ func mustGlob(t *testing.T, pattern string) []string {
 }
 
 // A list may be longer than a configuration.
-func TestLoad_AListOfAHundredThousandValues(t *testing.T) {
+func TestLoad_AListOfThirtyThousandValues(t *testing.T) {
 	dir := t.TempDir()
 	path, listed := filepath.Join(dir, "weir.yaml"), filepath.Join(dir, "keys.txt")
 	var values strings.Builder
-	for i := range 100_000 {
-		fmt.Fprintf(&values, "%090d\n", i)
+	for i := range 30_000 {
+		fmt.Fprintf(&values, "%0300d\n", i)
 	}
 	if values.Len() <= form.MaxSize {
 		t.Fatalf("the list has %d bytes; want more than %d", values.Len(), form.MaxSize)
@@ -124,8 +124,8 @@ func TestLoad_AListOfAHundredThousandValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := c.Routes[0].Lists[0].Members.Len(); n != 100_000 {
-		t.Errorf("%d values; want 100000", n)
+	if n := c.Routes[0].Lists[0].Members.Len(); n != 30_000 {
+		t.Errorf("%d values; want 30000", n)
 	}
 	if err := os.WriteFile(listed, append([]byte(values.String()), " # \xe9\n"...), 0o600); err != nil {
 		t.Fatal(err)

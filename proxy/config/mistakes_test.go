@@ -18,8 +18,8 @@ import (
 // One mistake in a good file is reported first, at its place: never before it what only follows from it. A name that is
 // misspelled, and fields that are not indented, are one problem.
 func TestLoad_OneMistakeIsReportedFirst(t *testing.T) {
-	each := max(1, 6/rounds.Of(1))             // each sixth field
-	files := map[string]int{example: 6 * each} // and fewer of the longest
+	each := max(1, 10/rounds.Of(1))            // each tenth field
+	files := map[string]int{example: 4 * each} // and fewer of the longest
 	for _, name := range []string{"budget", "common-limits", "counted", "decide-waits", "front", "keys", "return-on"} {
 		files["testdata/good-"+name+".yaml"] = each
 	}

@@ -178,14 +178,19 @@ func TestParse_DoesNotInclude(t *testing.T) {
 	}
 }
 
-// TestParse_AliasesAskForBoundedWork: a few thousand lines that would be
-// millions of limits, or of fields.
+// TestParse_AliasesAskForBoundedWork: a few hundred lines that would be
+// 200,000 addresses, and a few thousand that would be as many limits, or fields.
 func TestParse_AliasesAskForBoundedWork(t *testing.T) {
+	list := "lists:\n  a: &l {key: client_ip, action: deny, values: [" + strings.Repeat("10.0.0.1, ", 450) + "]}\n"
+	for i := range 450 {
+		list += fmt.Sprintf("  a%d: *l\n", i)
+	}
 	limit := "routes:\n  - &r\n    match: {path: /a}\n    upstream: echo\n    limits:\n      - &one {key: client_ip, rate: 1/1m}\n"
 	for _, text := range []string{
+		list,
 		limit + strings.Repeat("      - *one\n", 300) + strings.Repeat("  - *r\n", 300),
 		limit + "      - <<: [" + strings.Repeat("*one, ", 300_000) + "]\n",
-	}[:min(rounds.Of(1), 2)] {
+	}[:min(rounds.Of(1), 3)] {
 		c, err := Parse("weir.yaml", []byte(text), environment)
 		if ps := wantProblems(t, c, err); len(ps) != 1 || ps[0].What != "more values than a config may have" {
 			t.Errorf("got %d problems, the first %v", len(ps), ps[0])

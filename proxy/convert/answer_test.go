@@ -362,8 +362,8 @@ func TestConvert_NginxResultsLoad(t *testing.T) {
 		"set $n http://u;", "limit_req zone=echo delay=1 burst=5;", "limit_conn conns 0;", "limit_req zone=one;", "proxy_set_header A-B $remote_addr;", "add_header Content-Type x;", "proxy_hide_header Date;")
 	more("location", "proxy_pass $n;", "proxy_pass http://u/x/;", "proxy_pass https://x.example:444/y;", "proxy_set_header Upgrade $http_upgrade;", "limit_req zone=one burst=x;", "proxy_ssl_name y.example;")
 	locations := []string{"/", "= /", "/a", "/a/", "^~ /a/b/", "~ ^/a/c", `~ \.php$`, "@n", "/ü", "/a/{x}", "/a/*", "//", "/..", "~", ""}
-	loaded := 0
-	for seed := range uint64(400) {
+	loaded, files := 0, rounds.Of(200)
+	for seed := range uint64(files) {
 		random := rand.New(rand.NewPCG(seed, 33))
 		var file strings.Builder
 		add := func(level string, most int) {
@@ -391,7 +391,7 @@ func TestConvert_NginxResultsLoad(t *testing.T) {
 			loaded++
 		}
 	}
-	if loaded < 200 {
-		t.Errorf("%d of 400 loaded", loaded)
+	if loaded < files/2 {
+		t.Errorf("%d of %d loaded", loaded, files)
 	}
 }

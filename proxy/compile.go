@@ -27,9 +27,8 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	if r.onlyDecided() {
 		r.fixedResponse = respond.Problem(respond.NotFound, "", "")
 	}
-	r.readFields.add(slices.Collect(maps.Keys(from.Match.Headers))...)
+	r.readFields.add(from.Fields()...)
 	if from.Idempotency != nil {
-		r.readFields.add(from.Idempotency.Header)
 		r.keyFields.add(from.Idempotency.Header)
 	}
 	r.isReservedTrailer = g.reservedTrailers(r)
@@ -123,7 +122,7 @@ func (r *route) addReads(l *limit.Limit) {
 func (r *route) policies() (all []respond.Policy) {
 	for _, w := range r.Windows {
 		all = append(all, respond.Policy{
-			Name: w.Policy, Rate: w.Shown, Limit: w.Of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.Of.IsShown(), Override: w.IsOther,
+			Name: w.Policy, Rate: w.Shown, Limit: w.Of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.Of.IsShown(), IsOther: w.IsOther,
 		})
 	}
 	return all

@@ -194,8 +194,7 @@ func (p *Proxy) compareRanges(ctx context.Context, g *generation, l *limit.Limit
 
 // sendsOfKey returns the numbers of a key of a limit.
 func (p *Proxy) sendsOfKey(ctx context.Context, l *limit.Limit, id limiter.Key) (k sends.KeyCounts, err error) {
-	t := keyTarget{limit: l, key: id, windows: l.Windows}
-	t.override()
+	t := newKeyTarget(l, id)
 	claims := l.ClaimsUnder(id, t.windows, t.redissonName)[:len(t.windows)] // without that of a penalty
 	statuses, err := p.admitter.ReadSends(ctx, append(claims, l.Sends.OfKey(id)...))
 	if err != nil {

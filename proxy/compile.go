@@ -42,11 +42,8 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		}
 	}
 	r.lists, r.bodyLists = newListLookups(plain), newListLookups(body)
-	var err error
 	if from.Upstream != nil {
-		if r.pool, err = g.pool(from.Upstream); err != nil {
-			return nil, err
-		}
+		r.pool = g.pool(from.Upstream)
 	}
 	if by := r.hashBy(); by != nil {
 		r.addUncounted(by)

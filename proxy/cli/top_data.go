@@ -226,7 +226,7 @@ func (d topData) upstreamTable() textTable {
 		for _, target := range u.Targets {
 			healthy := 0
 			for _, n := range target.Nodes {
-				if n.State == "healthy" || n.State == "slow_start" {
+				if n.State == view.Healthy || n.State == view.SlowStart {
 					healthy++
 				}
 			}

@@ -71,7 +71,7 @@ func addTargets(to []view.Target, node string, targets []view.TargetStanding) {
 
 // severity orders states. An unknown state, of a later version, is the worst.
 func severity(state string) int {
-	states := []string{"", "healthy", "slow_start", "probing", "ejected", "unhealthy"}
+	states := []string{"", view.Healthy, view.SlowStart, view.Probing, view.Ejected, view.Unhealthy}
 	if i := slices.Index(states, state); i >= 0 {
 		return i
 	}

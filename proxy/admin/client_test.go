@@ -186,7 +186,7 @@ func simulatingOptions(asked *SimulateQuery) Options {
 			if err != nil {
 				return Simulation{}, fmt.Errorf("log: %w", err)
 			}
-			return Simulation{Lines: n}, nil
+			return Simulation{LogCounts: view.LogCounts{Lines: n}}, nil
 		},
 	}
 }

@@ -53,7 +53,7 @@ func (h *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- h.Desc }
 // Collect implements prometheus.Collector.
 func (h *healthCollector) Collect(to chan<- prometheus.Metric) {
 	for from, pool := range h.proxy.current.Load().pools {
-		targets, _ := pool.TargetStatuses()
+		targets, _ := pool.TargetStandings()
 		for _, s := range targets {
 			value := 0.0
 			if s.IsPreferred() {

@@ -27,9 +27,8 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	if r.onlyDecided() {
 		r.fixedResponse = respond.Problem(respond.NotFound, "", "")
 	}
-	r.readFields.add(slices.Collect(maps.Keys(from.Match.Headers))...)
+	r.readFields.add(from.Fields()...)
 	if from.Idempotency != nil {
-		r.readFields.add(from.Idempotency.Header)
 		r.keyFields.add(from.Idempotency.Header)
 	}
 	r.isReservedTrailer = g.reservedTrailers(r)
@@ -43,11 +42,8 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		}
 	}
 	r.lists, r.bodyLists = newListLookups(plain), newListLookups(body)
-	var err error
 	if from.Upstream != nil {
-		if r.pool, err = g.pool(from.Upstream); err != nil {
-			return nil, err
-		}
+		r.pool = g.pool(from.Upstream)
 	}
 	if by := r.hashBy(); by != nil {
 		r.addUncounted(by)
@@ -123,7 +119,7 @@ func (r *route) addReads(l *limit.Limit) {
 func (r *route) policies() (all []respond.Policy) {
 	for _, w := range r.Windows {
 		all = append(all, respond.Policy{
-			Name: w.Policy, Rate: w.Shown, Limit: w.Of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.Of.IsShown(), Override: w.IsOther,
+			Name: w.Policy, Rate: w.Shown, Limit: w.Of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.Of.IsShown(), IsOther: w.IsOther,
 		})
 	}
 	return all

@@ -39,7 +39,7 @@ func (p *Proxy) early(ctx context.Context, x *exchange) error {
 	if err := p.admitter.RefuseEarly(ctx, &x.Admission, effort); err != nil {
 		return err
 	}
-	x.Claims, x.BothSecrets = x.Claims[:0], false // extract adds the claims again; the keys are kept
+	x.DropClaims() // extract adds the claims again; the keys are kept
 	return nil
 }
 

@@ -84,28 +84,7 @@ func (e *explainer) explainLists() {
 func (e *explainer) explainLimits() {
 	x := e.x
 	for _, from := range x.route.Limits {
-		explained := view.ExplainedLimit{
-			Name: from.Name, Routes: from.Routes, Key: from.Key.Name, Algorithm: from.Algorithm.String(), Mode: string(from.Mode), Scope: from.Scope.String(),
-			OnStoreFailure: string(from.OnStoreFailure), Exposed: from.Expose, Cost: 1, Windows: []view.ExplainedWindow{},
-		}
-		if from.Distinct != nil {
-			explained.Distinct = from.Distinct.Name
-		}
-		if from.Wait > 0 {
-			explained.Wait = from.Wait.String()
-		}
-		if to := from.Return; to != nil {
-			explained.Returned = "returned by " + to.Route + " for the same " + to.Subject.Name
-		}
-		if from.StepUp != nil {
-			explained.StepUp = stepUpText(from.StepUp)
-		}
-		if from.Penalty != nil {
-			explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " at the next refusal"
-			if from.Penalty.After > 1 {
-				explained.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after refusals at the rate " + limiter.Rate{Count: from.Penalty.After, Window: limit.LongestWindow(from.Rates)}.String()
-			}
-		}
+		explained := from.Explained()
 		i := slices.IndexFunc(x.route.Active, func(l *limit.Limit) bool { return l.Name == from.Name })
 		if i < 0 {
 			explained.Reason = "its mode is off"
@@ -114,15 +93,6 @@ func (e *explainer) explainLimits() {
 		}
 		e.Limits = append(e.Limits, explained)
 	}
-}
-
-// stepUpText describes how requests that a limit refuses may pass.
-func stepUpText(s *config.StepUp) string {
-	var rates []string
-	for _, rate := range s.Rates {
-		rates = append(rates, rate.String())
-	}
-	return "then 403 with the challenge " + s.Challenge + ", and passes with a token for its " + s.Key.Name + " in " + s.Header + " at " + strings.Join(rates, " ")
 }
 
 // explainReturns adds each limit of another route whose permits a response returns.
@@ -185,7 +155,7 @@ func (e *explainer) explainLimit(l *limit.Limit, explained *view.ExplainedLimit)
 			continue // the same window under the previous secret
 		}
 		explained.Windows = append(explained.Windows, view.ExplainedWindow{
-			Rate: RateText(w.Of.Limit, w.Rate), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
+			Rate: w.Of.RateText(w.Rate), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
 		if l.Prices != nil {
 			explained.Windows[len(explained.Windows)-1].Left = l.Prices.Text(o.Remaining)
@@ -228,5 +198,5 @@ func permits(w *limit.Window) string {
 	case w.IsUnit:
 		return "limit of the descriptor per " + limiter.WindowName(w.Rate.Window)
 	}
-	return RateText(w.Of.Limit, w.Rate)
+	return w.Of.RateText(w.Rate)
 }

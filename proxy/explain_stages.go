@@ -26,7 +26,7 @@ func (e *explainer) early() (string, error) {
 	if errors.Is(err, limit.ErrRefused) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
-	x.Claims, x.BothSecrets = x.Claims[:0], false
+	x.DropClaims()
 	return "", nil // if the store is unreachable, admit decides
 }
 

@@ -211,16 +211,11 @@ func offline(c *config.Config, memory limiter.MemoryOptions, warm func(*generati
 }
 
 // pool returns the pool of an upstream. It is created once per generation.
-func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
-	if p := g.pools[from]; p != nil {
-		return p, nil
+func (g *generation) pool(from *config.Upstream) *upstream.Pool {
+	if g.pools[from] == nil {
+		g.pools[from] = upstream.New(g.poolConfig(from))
 	}
-	p, err := upstream.New(g.poolConfig(from))
-	if err != nil {
-		return nil, err
-	}
-	g.pools[from] = p
-	return p, nil
+	return g.pools[from]
 }
 
 // poolConfig returns the pool configuration of an upstream.

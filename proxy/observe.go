@@ -289,7 +289,7 @@ func (g *generation) setCounters(o *decisions.Observer) {
 	for _, l := range g.limits[:min(len(g.limits), decisions.MaxCounters)] {
 		made[l.ID] = o.Counter(l.ID, l.Key)
 		if l.Sends != nil {
-			made[l.ID] = made[l.ID].WithSends(limit.LongestWindow(l.Rates))
+			made[l.ID] = made[l.ID].WithSends(l.LongestWindow())
 			l.Country = limit.CountryOf(l, g.limits)
 		}
 	}

@@ -189,8 +189,7 @@ func (p *Proxy) onChange(c limiter.Change) {
 // its own store.
 func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 	for _, l := range g.limits {
-		t := keyTarget{limit: l, key: c.Key, windows: l.Windows}
-		t.override()
+		t := newKeyTarget(l, c.Key)
 		t.windows = t.allWindows()
 		if !slices.ContainsFunc(t.windows, func(w *limit.Window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
 			continue
@@ -307,8 +306,7 @@ func (p *Proxy) complete(g *generation, t *keyTarget) {
 	for i := range min(len(leaves), len(texts)) {
 		given.Texts[leaves[i].Name] = texts[i]
 	}
-	same := keyTarget{limit: t.limit, windows: t.limit.Windows}
-	if found, err := g.matchValue(&same, given); found && err == nil && same.key == t.key {
+	if same, found, err := g.matchValue(t.limit, given); found && err == nil && same.key == t.key {
 		*t = same
 	}
 }

@@ -194,8 +194,7 @@ func (p *Proxy) compareRanges(ctx context.Context, g *generation, l *limit.Limit
 
 // sendsOfKey returns the numbers of a key of a limit.
 func (p *Proxy) sendsOfKey(ctx context.Context, l *limit.Limit, id limiter.Key) (k sends.KeyCounts, err error) {
-	t := keyTarget{limit: l, key: id, windows: l.Windows}
-	t.override()
+	t := newKeyTarget(l, id)
 	claims := l.ClaimsUnder(id, t.windows, t.redissonName)[:len(t.windows)] // without that of a penalty
 	statuses, err := p.admitter.ReadSends(ctx, append(claims, l.Sends.OfKey(id)...))
 	if err != nil {
@@ -204,7 +203,7 @@ func (p *Proxy) sendsOfKey(ctx context.Context, l *limit.Limit, id limiter.Key) 
 	longest, open := time.Duration(0), int64(0)
 	for i, w := range t.windows {
 		s := statuses[i]
-		k.Rates = append(k.Rates, sends.RateCounts{Rate: RateText(w.Of.Limit, w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
+		k.Rates = append(k.Rates, sends.RateCounts{Rate: w.Of.RateText(w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
 		if w.Rate.Window > longest {
 			longest, open, k.Rated = w.Rate.Window, s.Used, w.Rate.Count
 		}

@@ -29,7 +29,7 @@ type keyTarget struct {
 	masked       string // for operators
 	logged       string // for the log and the audit trail
 	windows      []*limit.Window
-	overridden   bool      // windows are those of an override
+	overridden   bool      // windows are those of the key alone
 	plan         string    // the plan whose windows they are; empty if they are not of one
 	planUntil    time.Time // when the plan ends, if an operator has assigned it
 	planUnknown  bool      // the plan is that of each request, and no recent one is known
@@ -59,13 +59,13 @@ func (g *generation) findTargets(q view.KeyQuery, known func(hash string) (limit
 		if q.Route != "" && !l.IsOf(q.Route) || q.Limit != "" && l.Name != q.Limit {
 			continue
 		}
-		t := keyTarget{limit: l, windows: l.Windows}
+		var t keyTarget
 		found := false
 		if byID {
-			found = g.matchID(&t, g.keyName(q.Pairs[0].Key), id)
+			t, found = g.matchID(l, g.keyName(q.Pairs[0].Key), id)
 		} else {
 			var err error
-			if found, err = g.matchValue(&t, given); wrong == nil {
+			if t, found, err = g.matchValue(l, given); wrong == nil {
 				wrong = err
 			}
 		}
@@ -96,58 +96,58 @@ func (g *generation) readID(q view.KeyQuery, known func(hash string) (limiter.Ke
 	return g.redact.readKeyID(q.Pairs[0].Value)
 }
 
-// matchID sets the key of t to k, and reports whether the limit of t counts by a key of that name.
-func (g *generation) matchID(t *keyTarget, name string, k limiter.Key) bool {
-	specs := append([]*key.Spec{t.limit.Key}, t.limit.Key.Replacements()...)
+// newKeyTarget returns the target of a limit for the key k.
+func newKeyTarget(l *limit.Limit, k limiter.Key) keyTarget {
+	t := keyTarget{limit: l, key: k, windows: l.Windows}
+	if own, ok := l.ByKey[k]; ok {
+		t.windows, t.overridden = own, true
+	}
+	return t
+}
+
+// matchID returns the target of l for k, and reports whether l counts by a key of that name.
+func (g *generation) matchID(l *limit.Limit, name string, k limiter.Key) (t keyTarget, found bool) {
+	specs := append([]*key.Spec{l.Key}, l.Key.Replacements()...)
 	i := slices.IndexFunc(specs, func(s *key.Spec) bool {
 		return s.Name == name || name == key.ClientIP.String() && s.From.Source.IsAddress()
 	})
 	if i < 0 {
-		return false
+		return t, false
 	}
-	t.spec, t.key, t.masked, t.logged, t.byID = specs[i], k, specs[i].Name, specs[i].Name, true
-	if t.limit.HasKeyName {
+	t = newKeyTarget(l, k)
+	t.spec, t.masked, t.logged, t.byID = specs[i], specs[i].Name, specs[i].Name, true
+	if l.HasKeyName {
 		t.reason = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
 	}
-	t.redissonName = t.limit.RedissonName
-	t.override()
-	return true
+	t.redissonName = l.RedissonName
+	return t, true
 }
 
-// matchValue sets the key of t from the given values, and reports whether the limit of t counts by
-// them.
-func (g *generation) matchValue(t *keyTarget, given key.Input) (bool, error) {
+// matchValue returns the target of l for the given values, and reports whether l counts by them.
+func (g *generation) matchValue(l *limit.Limit, given key.Input) (t keyTarget, found bool, err error) {
 	var v key.Value
-	r, err := t.limit.Key.Read(given, &v)
+	r, err := l.Key.Read(given, &v)
 	if errors.Is(err, key.ErrMissing) || err == nil && len(r.Names) != len(given.Texts) {
-		return false, nil
+		return t, false, nil
 	}
 	if err != nil {
-		return false, err
+		return t, false, err
 	}
+	t = newKeyTarget(l, g.config.Privacy.Hash(v.Parts))
 	t.given = given
-	t.spec, t.derived, t.masked, t.logged = t.limit.Key, r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
-	t.key = g.config.Privacy.Hash(v.Parts)
-	t.override()
-	t.setPlan(t.limit.PlanList().Name(&v))
+	t.spec, t.derived, t.masked, t.logged = l.Key, r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
+	t.setPlan(l.PlanList().Name(&v))
 	var valid bool
-	if t.redissonName, valid = t.limit.SharedName(v.Text()); !valid {
-		return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
+	if t.redissonName, valid = l.SharedName(v.Text()); !valid {
+		return t, false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.Name, key.ErrInvalid)
 	}
-	if t.limit.IsShared() {
-		return true, nil
+	if !l.IsShared() {
+		t.previous, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
 	}
-	t.previous, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
-	return true, nil
+	return t, true, nil
 }
 
-func (t *keyTarget) override() {
-	if others, ok := t.limit.ByKey[t.key]; ok {
-		t.windows, t.overridden = others, true
-	}
-}
-
-// setPlan sets the plan of the key, unless its rates are overridden.
+// setPlan sets the plan of the key, unless it has rates of its own.
 func (t *keyTarget) setPlan(name string) {
 	p := t.limit.ByPlan[name]
 	if p == nil || t.overridden {

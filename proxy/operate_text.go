@@ -19,31 +19,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// RateText returns a rate of l as operators write and read it: 5/1h, 400 EUR/1d of a budget, 4 at a time, or the
-// steps of a cooldown.
-func RateText(l *config.Limit, rate limiter.Rate) string {
-	switch {
-	case l.Algorithm.HasLeases():
-		return strconv.FormatInt(rate.Count, 10) + " at a time"
-	case l.Algorithm.HasSteps():
-		var steps []string
-		for _, s := range l.Steps {
-			steps = append(steps, limiter.WindowName(s))
-		}
-		return strings.Join(steps, " ")
-	}
-	return l.RateText(rate)
-}
-
-// RateTexts returns all rates of l; a cooldown has one.
-func RateTexts(l *config.Limit) []string {
-	texts := []string{}
-	for _, rate := range l.Rates {
-		texts = append(texts, RateText(l, rate))
-	}
-	return texts
-}
-
 // amountsOf returns the numbers of w under l; nil if they are plain ones.
 func amountsOf(w view.WindowStanding, l *limit.Limit) *view.Amounts {
 	text := l.AmountText()

@@ -104,7 +104,7 @@ func TestText_OfEachKindOfLimit(t *testing.T) {
 			}
 		}
 		for _, l := range w.current.Load().config.Limits() {
-			if got := strings.Join(RateTexts(l), " "); l.Name != "plain" && l.Route == "send" && got != rates[l.Name] {
+			if got := strings.Join(l.RateTexts(), " "); l.Name != "plain" && l.Route == "send" && got != rates[l.Name] {
 				t.Errorf("%s is configured as %s; explained as %s", l.Name, got, rates[l.Name])
 			}
 		}

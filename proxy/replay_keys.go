@@ -196,8 +196,8 @@ func (r *Replay) refusesAgain(x *exchange, names string) bool {
 		}
 		refused = refused || !o.Allowed
 	}
-	if refused && x.BothSecrets {
-		x.Claims.MergePrevious(x.Decision.Outcomes)
+	if refused {
+		x.MergePrevious()
 	}
 	x.Decided = refused
 	return refused

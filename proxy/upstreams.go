@@ -40,9 +40,9 @@ type TargetDown struct {
 func (p *Proxy) DownTargets() []TargetDown {
 	var down []TargetDown
 	for from, pool := range p.current.Load().pools {
-		standings, _ := pool.TargetStatuses()
+		standings, _ := pool.TargetStandings()
 		for _, s := range standings {
-			if s.FailedConnects > 0 || s.Condition == upstream.Unhealthy {
+			if s.FailedConnects > 0 || s.State == view.Unhealthy {
 				down = append(down, TargetDown{TargetName{from.Name, s.Target}, s.FailedConnects, s.FailedChecks})
 			}
 		}
@@ -69,20 +69,17 @@ func (m *proxyMetrics) forwardResults() (results map[targetSeries]map[string]int
 }
 
 func targetStandings(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []view.TargetStanding, waiting int) {
-	standings, waiting := pool.TargetStatuses()
-	for _, s := range standings {
-		standing := view.TargetStanding{Target: s.Target, Weight: s.Weight, Results: map[string]int64{}, TargetState: view.TargetState{
-			State: string(s.Condition), FailedConnects: s.FailedConnects, FailedChecks: s.FailedChecks,
-			EjectedUntil: s.EjectedUntil, Share: s.Share, InFlight: s.InFlight,
-		}}
+	all, waiting = pool.TargetStandings()
+	for i := range all {
+		s := &all[i]
+		s.Results = map[string]int64{}
 		for result, n := range results[targetSeries{pool.Name(), s.Target}] {
-			standing.Results[result] = n
-			standing.Requests += n
+			s.Results[result] = n
+			s.Requests += n
 			if isTargetError(result) {
-				standing.Errors += n
+				s.Errors += n
 			}
 		}
-		all = append(all, standing)
 	}
 	return all, waiting
 }

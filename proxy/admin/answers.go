@@ -126,16 +126,9 @@ type SimulateQuery struct {
 
 // A Simulation is the result of replaying an access log.
 type Simulation struct {
-	Node      string `json:"node"`
-	Lines     int64  `json:"lines"`
-	Requests  int64  `json:"requests"`
-	Others    int64  `json:"others"`       // lines that are not requests
-	Malformed int64  `json:"malformed"`    // lines that cannot be parsed
-	Late      int64  `json:"late"`         // requests evaluated later than they arrived
-	Untimed   int64  `json:"untimed"`      // requests without a duration in the log
-	Hostless  int64  `json:"hostless"`     // requests without a host in the log
-	TooMany   int64  `json:"answered_429"` // requests with status 429 in the log
-	TookMS    int64  `json:"took_ms"`
+	Node string `json:"node"`
+	view.LogCounts
+	TookMS int64 `json:"took_ms"`
 	// Generation is the current configuration and Result its result; Against is the result of the
 	// other one, if there is one.
 	Generation int64              `json:"generation"`

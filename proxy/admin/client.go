@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -26,7 +25,7 @@ const (
 	maxResponse = 64 << 20
 )
 
-// A Client is a client of the admin API. Its methods return a *Problem if the API responds with
+// A Client is a client of the admin API. Its methods, and Get and Post, return a *Problem if the API responds with
 // one; after other errors the outcome is unknown. It is safe for concurrent use.
 type Client struct {
 	Address string       // address of the admin listener: HOST:PORT or a URL
@@ -36,27 +35,27 @@ type Client struct {
 
 // Push makes all nodes serve a configuration, or none.
 func (c Client) Push(ctx context.Context, p Push) (Pushed, error) {
-	return post[Pushed](ctx, c, "/api/v1/push", p)
+	return Post[Pushed](ctx, c, "/push", p)
 }
 
 // Rollback makes all nodes serve an earlier configuration.
 func (c Client) Rollback(ctx context.Context, r Rollback) (Pushed, error) {
-	return post[Pushed](ctx, c, "/api/v1/rollback", r)
+	return Post[Pushed](ctx, c, "/rollback", r)
 }
 
 // Plan returns what would change if the node served a configuration.
 func (c Client) Plan(ctx context.Context, p Push) (Plan, error) {
-	return post[Plan](ctx, c, "/api/v1/plan", p)
+	return Post[Plan](ctx, c, "/plan", p)
 }
 
 // History returns the list of pushes.
 func (c Client) History(ctx context.Context) (History, error) {
-	return get[History](ctx, c, "/api/v1/history")
+	return Get[History](ctx, c, "/history")
 }
 
 // Diff returns the changes of a generation.
 func (c Client) Diff(ctx context.Context, generation int64) (Diff, error) {
-	return get[Diff](ctx, c, "/api/v1/history/"+strconv.FormatInt(generation, 10))
+	return Get[Diff](ctx, c, "/history/"+strconv.FormatInt(generation, 10))
 }
 
 // Healthz returns an error if the node is not alive.
@@ -76,13 +75,13 @@ func (c Client) Healthz(ctx context.Context) error {
 	return nil
 }
 
-// get sends a GET request.
-func get[A any](ctx context.Context, c Client, path string) (A, error) {
+// Get returns what the API has at path, such as /routes.
+func Get[A any](ctx context.Context, c Client, path string) (A, error) {
 	return send[A](ctx, c, call{http.MethodGet, path, nil})
 }
 
-// post sends body as JSON.
-func post[A, B any](ctx context.Context, c Client, path string, body B) (A, error) {
+// Post sends body as JSON to path, and returns the response.
+func Post[A any](ctx context.Context, c Client, path string, body any) (A, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		var none A
@@ -100,7 +99,7 @@ type call struct {
 func send[A any](ctx context.Context, c Client, call call) (into A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, call.method, c.base()+call.path, bytes.NewReader(call.body)) // #nosec G704 -- the operator names the host
+	r, err := http.NewRequestWithContext(ctx, call.method, c.base()+apiRoot+call.path, bytes.NewReader(call.body)) // #nosec G704 -- the operator names the host
 	if err != nil {
 		return into, fmt.Errorf("ask %s: %w", c.base(), err)
 	}
@@ -149,58 +148,25 @@ func (c Client) base() string {
 	return "http://" + strings.TrimSuffix(c.Address, "/")
 }
 
-// Standing returns the state of a key.
-func (c Client) Standing(ctx context.Context, q view.KeyQuery) (view.KeyStanding, error) {
-	return post[view.KeyStanding](ctx, c, "/api/v1/keys/inspect", q)
-}
-
 // Change resets, grants, bans or unbans a key, or assigns a plan to it.
 func (c Client) Change(ctx context.Context, k view.KeyChange) (view.KeyResult, error) {
-	path, a := "/api/v1/keys/"+string(k.Action), KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason}
+	path, a := "/keys/"+string(k.Action), KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason}
 	switch k.Action {
 	case view.KeyReset, view.KeyUnban, view.KeyUnassign:
-		return post[view.KeyResult](ctx, c, path, a)
+		return Post[view.KeyResult](ctx, c, path, a)
 	case view.KeyGrant:
-		return post[view.KeyResult](ctx, c, path, KeyGrant{a, k.Permits})
+		return Post[view.KeyResult](ctx, c, path, KeyGrant{a, k.Permits})
 	case view.KeyBan:
-		return post[view.KeyResult](ctx, c, path, KeyBan{a, k.For})
+		return Post[view.KeyResult](ctx, c, path, KeyBan{a, k.For})
 	case view.KeyAssign:
-		return post[view.KeyResult](ctx, c, path, KeyPlan{a, k.Plan, k.For})
+		return Post[view.KeyResult](ctx, c, path, KeyPlan{a, k.Plan, k.For})
 	}
 	return view.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
 }
 
-// Outcome tells what became of the requests for a key.
-func (c Client) Outcome(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error) {
-	return post[proxy.OutcomeResult](ctx, c, "/api/v1/outcomes", o)
-}
-
-// Bans returns the bans of networks.
-func (c Client) Bans(ctx context.Context) (Bans, error) { return get[Bans](ctx, c, "/api/v1/bans") }
-
-// Plans returns the plans that are assigned to keys.
-func (c Client) Plans(ctx context.Context) (Plans, error) {
-	return get[Plans](ctx, c, "/api/v1/keys/plans")
-}
-
-// Maintenance returns the routes under maintenance.
-func (c Client) Maintenance(ctx context.Context) (Maintenance, error) {
-	return get[Maintenance](ctx, c, "/api/v1/maintenance")
-}
-
-// SetMaintenance begins or ends maintenance.
-func (c Client) SetMaintenance(ctx context.Context, m MaintenanceChange) (Maintenance, error) {
-	return post[Maintenance](ctx, c, "/api/v1/maintenance", m)
-}
-
-// Explain reports what the node would do with a request.
-func (c Client) Explain(ctx context.Context, r view.ExplainRequest) (view.Explanation, error) {
-	return post[view.Explanation](ctx, c, "/api/v1/explain", r)
-}
-
 // TopOf returns the keys with most requests and with most refusals.
 func (c Client) TopOf(ctx context.Context, q view.TopQuery) (view.Top, error) {
-	return get[view.Top](ctx, c, "/api/v1/top?"+queryOf(map[string]string{"route": q.Route, "limit": q.Limit, "minutes": number(q.Minutes), "n": number(q.N)}))
+	return Get[view.Top](ctx, c, "/top?"+queryOf(map[string]string{"route": q.Route, "limit": q.Limit, "minutes": number(q.Minutes), "n": number(q.N)}))
 }
 
 // Decisions returns recent decisions of all nodes, newest first.
@@ -209,7 +175,7 @@ func (c Client) Decisions(ctx context.Context, q view.DecisionQuery) (view.Decis
 	if !q.Before.IsZero() {
 		before = q.Before.Format(time.RFC3339Nano)
 	}
-	return get[view.Decisions](ctx, c, "/api/v1/decisions?"+queryOf(map[string]string{
+	return Get[view.Decisions](ctx, c, "/decisions?"+queryOf(map[string]string{
 		"request_id": q.RequestID, "route": q.Route, "limit": q.Limit, "outcome": q.Outcome, "key": q.Key, "before": before, "n": number(q.N),
 	}))
 }
@@ -233,35 +199,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// Upstreams returns the upstreams of the node, with the state of their targets on all nodes.
-func (c Client) Upstreams(ctx context.Context) (view.Upstreams, error) {
-	return get[view.Upstreams](ctx, c, "/api/v1/upstreams")
-}
-
-// Nodes returns all live nodes.
-func (c Client) Nodes(ctx context.Context) (Nodes, error) { return get[Nodes](ctx, c, "/api/v1/nodes") }
-
-// Leader returns the current leader.
-func (c Client) Leader(ctx context.Context) (view.Leadership, error) {
-	return get[view.Leadership](ctx, c, "/api/v1/leader")
-}
-
-// Statistics returns the counts of the last minutes.
-func (c Client) Statistics(ctx context.Context, minutes int) (view.Statistics, error) {
-	return get[view.Statistics](ctx, c, "/api/v1/statistics?minutes="+strconv.Itoa(minutes))
-}
-
-// Limits returns the limits of all routes of the node.
-func (c Client) Limits(ctx context.Context) (view.Limits, error) {
-	return get[view.Limits](ctx, c, "/api/v1/limits")
-}
-
 // AuditPage returns actions of operators, newest first.
 func (c Client) AuditPage(ctx context.Context, q view.AuditQuery) (view.Audit, error) {
-	return get[view.Audit](ctx, c, "/api/v1/audit?"+queryOf(map[string]string{"before": q.Before, "n": number(q.N)}))
-}
-
-// Routes returns the routes of the node.
-func (c Client) Routes(ctx context.Context) (view.Routes, error) {
-	return get[view.Routes](ctx, c, "/api/v1/routes")
+	return Get[view.Audit](ctx, c, "/audit?"+queryOf(map[string]string{"before": q.Before, "n": number(q.N)}))
 }

@@ -106,7 +106,7 @@ func TestClient_WhereNoWeirIs(t *testing.T) {
 	if _, err := c.History(t.Context()); err == nil || !strings.Contains(err.Error(), "404 Not Found; is this its admin listener?") {
 		t.Errorf("history of a web page: %v", err)
 	}
-	if _, err := c.Nodes(t.Context()); err == nil || !strings.Contains(err.Error(), "404 Not Found; is this its admin listener?") {
+	if _, err := Get[Nodes](t.Context(), c, "/nodes"); err == nil || !strings.Contains(err.Error(), "404 Not Found; is this its admin listener?") {
 		t.Errorf("nodes of the listener for requests: %v", err)
 	}
 	if _, err := c.Plan(t.Context(), Push{}); err == nil || !strings.Contains(err.Error(), "not understood") {
@@ -186,7 +186,7 @@ func simulatingOptions(asked *SimulateQuery) Options {
 			if err != nil {
 				return Simulation{}, fmt.Errorf("log: %w", err)
 			}
-			return Simulation{Lines: n}, nil
+			return Simulation{LogCounts: view.LogCounts{Lines: n}}, nil
 		},
 	}
 }

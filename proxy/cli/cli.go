@@ -20,6 +20,7 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/node"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -215,7 +216,7 @@ func (o outcomeCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return withoutPrefix(err, view.ErrKeyQuery)
 	}
-	r, err := o.client().Outcome(ctx, proxy.Outcome{Key: pair.Key, Value: pair.Value, Outcome: o.Outcome})
+	r, err := admin.Post[proxy.OutcomeResult](ctx, o.client(), "/outcomes", proxy.Outcome{Key: pair.Key, Value: pair.Value, Outcome: o.Outcome})
 	if err != nil || o.JSON {
 		return printJSON(w, r, err)
 	}

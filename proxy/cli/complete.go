@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
@@ -156,7 +157,7 @@ func (c completeCommand) names(ctx context.Context, of string) (names []string) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
-	limits, err := c.client().Limits(ctx)
+	limits, err := admin.Get[view.Limits](ctx, c.client(), "/limits")
 	if err != nil {
 		limits = configuredLimits()
 	}
@@ -192,12 +193,8 @@ func configuredLimits() (all view.Limits) {
 	}
 	for _, r := range c.Routes {
 		for _, l := range r.Limits {
-			one := view.Limit{Route: r.Name, Name: l.Name, Key: l.Key.Name}
-			if l.Key.Join != nil {
-				for _, part := range l.Key.Components() {
-					one.Parts = append(one.Parts, part.Name)
-				}
-			}
+			one := l.View()
+			one.Route = r.Name
 			all.Limits = append(all.Limits, one)
 		}
 	}

@@ -167,7 +167,7 @@ func (c explainCommand) client() admin.Client {
 
 // ask prints what a running weir would do with the request.
 func (c explainCommand) ask(ctx context.Context, w Env) error {
-	served, err := c.client().Routes(ctx)
+	served, err := admin.Get[view.Routes](ctx, c.client(), "/routes")
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	e, err := c.client().Explain(ctx, request)
+	e, err := admin.Post[view.Explanation](ctx, c.client(), "/explain", request)
 	if err != nil {
 		return err
 	}

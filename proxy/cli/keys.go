@@ -187,7 +187,7 @@ type keysPlans struct {
 
 // Run prints the plans.
 func (k keysPlans) Run(ctx context.Context, w Env) error {
-	all, err := k.client().Plans(ctx)
+	all, err := admin.Get[admin.Plans](ctx, k.client(), "/keys/plans")
 	switch {
 	case err != nil || k.JSON:
 		return printJSON(w, all, err)
@@ -220,7 +220,7 @@ func (k *keysText) printf(format string, values ...any) {
 // ask changes a key, or looks it up if c has no action. It writes the answer, and returns it.
 func (k *keysText) ask(ctx context.Context, client admin.Client, c view.KeyChange) (any, error) {
 	if c.Action == "" {
-		s, err := client.Standing(ctx, c.KeyQuery)
+		s, err := admin.Post[view.KeyStanding](ctx, client, "/keys/inspect", c.KeyQuery)
 		if k.at = s.At; err == nil {
 			k.standing(s)
 		}

@@ -19,7 +19,7 @@ type keysBans struct {
 
 // Run prints the bans.
 func (k keysBans) Run(ctx context.Context, w Env) error {
-	all, err := k.client().Bans(ctx)
+	all, err := admin.Get[admin.Bans](ctx, k.client(), "/bans")
 	switch {
 	case err != nil || k.JSON:
 		return printJSON(w, all, err)
@@ -49,11 +49,13 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) error {
 			return err
 		}
 	}
-	ask := func() (admin.Maintenance, error) { return c.client().SetMaintenance(ctx, m) }
+	var now admin.Maintenance
+	var err error
 	if c.State == "show" {
-		ask = func() (admin.Maintenance, error) { return c.client().Maintenance(ctx) }
+		now, err = admin.Get[admin.Maintenance](ctx, c.client(), "/maintenance")
+	} else {
+		now, err = admin.Post[admin.Maintenance](ctx, c.client(), "/maintenance", m)
 	}
-	now, err := ask()
 	switch {
 	case err != nil || c.JSON:
 		return printJSON(w, now, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -19,11 +20,11 @@ type nodesCommand struct {
 
 // Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour.
 func (c nodesCommand) Run(ctx context.Context, w Env) error {
-	nodes, err := c.client().Nodes(ctx)
+	nodes, err := admin.Get[admin.Nodes](ctx, c.client(), "/nodes")
 	if err != nil || c.JSON {
 		return printJSON(w, nodes, err)
 	}
-	leader, err := c.client().Leader(ctx)
+	leader, err := admin.Get[view.Leadership](ctx, c.client(), "/leader")
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,12 +38,9 @@ func (c topCommand) fetch(ctx context.Context) (topData, error) {
 	d, client := topData{Minutes: c.Minutes}, c.client()
 	query := view.TopQuery{Route: c.Route, Limit: c.Limit, Minutes: c.Minutes, N: c.Rows}
 	all := []func() error{
-		func() (err error) { d.Nodes, err = client.Nodes(ctx); return },
-		func() (err error) { d.Leader, err = client.Leader(ctx); return },
-		func() (err error) { d.Statistic, err = client.Statistics(ctx, c.Minutes); return },
-		func() (err error) { d.Limits, err = client.Limits(ctx); return },
-		func() (err error) { d.Routes, err = client.Routes(ctx); return },
-		func() (err error) { d.Upstreams, err = client.Upstreams(ctx); return },
+		fetch(ctx, client, "/nodes", &d.Nodes), fetch(ctx, client, "/leader", &d.Leader),
+		fetch(ctx, client, "/statistics?minutes="+strconv.Itoa(c.Minutes), &d.Statistic),
+		fetch(ctx, client, "/limits", &d.Limits), fetch(ctx, client, "/routes", &d.Routes), fetch(ctx, client, "/upstreams", &d.Upstreams),
 		func() (err error) { d.Top, err = client.TopOf(ctx, query); return },
 	}
 	const fromRedis = 3 // the first ones
@@ -67,6 +65,14 @@ func (c topCommand) fetch(ctx context.Context) (topData, error) {
 		d.Nodes, d.Leader, d.Statistic = admin.Nodes{}, view.Leadership{}, view.Statistics{}
 	}
 	return d, nil
+}
+
+// fetch returns a function that sets to to what the API has at path.
+func fetch[A any](ctx context.Context, client admin.Client, path string, to *A) func() error {
+	return func() (err error) {
+		*to, err = admin.Get[A](ctx, client, path)
+		return err
+	}
 }
 
 // A topPage is one of the tables that top shows.
@@ -226,7 +232,7 @@ func (d topData) upstreamTable() textTable {
 		for _, target := range u.Targets {
 			healthy := 0
 			for _, n := range target.Nodes {
-				if n.State == "healthy" || n.State == "slow_start" {
+				if n.State == view.Healthy || n.State == view.SlowStart {
 					healthy++
 				}
 			}

@@ -5,13 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/weir-proxy/weir/proxy/admin"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
 
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"

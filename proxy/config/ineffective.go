@@ -81,10 +81,10 @@ func (l *limits) warnRedundant(limit *Limit) {
 				case other == r || windows == 0 || r.Count/other.Count < windows:
 					continue
 				case windows == 1 && other.Window >= r.Window:
-					l.Warn(read.texts[i], limit.RateText(r)+" never applies: "+limit.RateText(other)+" allows no more, in a longer time", "leave it out, or write a smaller count")
+					l.Warn(read.texts[i], limit.writtenRate(r)+" never applies: "+limit.writtenRate(other)+" allows no more, in a longer time", "leave it out, or write a smaller count")
 				default:
-					most := limit.RateText(limiter.Rate{Count: windows * other.Count, Window: r.Window})
-					l.Warn(read.texts[i], limit.RateText(r)+" is never reached: "+limit.RateText(other)+" is at most "+most, "leave it out, or write less than "+most)
+					most := limit.writtenRate(limiter.Rate{Count: windows * other.Count, Window: r.Window})
+					l.Warn(read.texts[i], limit.writtenRate(r)+" is never reached: "+limit.writtenRate(other)+" is at most "+most, "leave it out, or write less than "+most)
 				}
 				break
 			}

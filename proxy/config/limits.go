@@ -258,7 +258,7 @@ func (l *limits) parse(texts []*string, limit *Limit) []limiter.Rate {
 			continue
 		}
 		if i := slices.IndexFunc(made, func(r limiter.Rate) bool { return r.Window == rate.Window }); i >= 0 {
-			l.Wrong(text, limit.RateText(rate)+" has the same window as "+limit.RateText(made[i]), "keep the smaller one")
+			l.Wrong(text, limit.writtenRate(rate)+" has the same window as "+limit.writtenRate(made[i]), "keep the smaller one")
 			continue
 		}
 		made, read = append(made, rate), append(read, text)

@@ -39,8 +39,8 @@ func (l *Limit) PriceKey() *key.Spec {
 	return l.Prices.Key
 }
 
-// RateText formats a rate of l as it is configured: 5/1m, or 400 EUR/1d of a budget.
-func (l *Limit) RateText(r limiter.Rate) string {
+// writtenRate formats a rate of l as it is configured: 5/1m, or 400 EUR/1d of a budget.
+func (l *Limit) writtenRate(r limiter.Rate) string {
 	if l.Prices == nil {
 		return r.String()
 	}
@@ -127,7 +127,7 @@ func (l *limits) warnBudget(f *limitForm, limit *Limit) {
 	for _, rates := range limit.allRates() {
 		for _, rate := range rates {
 			if rate.Count < dearest.Amount {
-				l.Warn(&f.Budget, fmt.Sprintf("%s is less than the dearest price, %s in line %d of %s: such a number is always refused", limit.RateText(rate), limit.Prices.Text(dearest.Amount), dearest.Line, limit.Prices.File), "write a larger budget, or deny such numbers by a list")
+				l.Warn(&f.Budget, fmt.Sprintf("%s is less than the dearest price, %s in line %d of %s: such a number is always refused", limit.writtenRate(rate), limit.Prices.Text(dearest.Amount), dearest.Line, limit.Prices.File), "write a larger budget, or deny such numbers by a list")
 				return
 			}
 		}

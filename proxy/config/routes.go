@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,6 +192,15 @@ func params(spec *key.Spec) (names []string) {
 		if o.Source == key.Path {
 			names = append(names, o.Name)
 		}
+	}
+	return names
+}
+
+// Fields returns the names of the header fields that r reads besides its keys: it is matched by them, or knows repeats.
+func (r *Route) Fields() []string {
+	names := slices.Collect(maps.Keys(r.Match.Headers))
+	if r.Idempotency != nil {
+		names = append(names, r.Idempotency.Header)
 	}
 	return names
 }

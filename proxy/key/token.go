@@ -73,7 +73,7 @@ func (t *Tokens) claim(r Request, v *Value, name string) (result, error) {
 func (t *Tokens) verify(text string) ([]byte, error) {
 	_, err := t.parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, t.candidates)
 	if err != nil {
-		return nil, explainError(err)
+		return nil, withoutContents(err)
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
 	if err != nil {
@@ -108,8 +108,8 @@ func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 	return set, nil
 }
 
-// explainError describes the error of a token without its contents.
-func explainError(err error) error {
+// withoutContents describes the error of a token without its contents.
+func withoutContents(err error) error {
 	if errors.Is(err, ErrNoVerificationKeys) {
 		return ErrNoVerificationKeys
 	}
@@ -426,7 +426,7 @@ func (t *Tokens) Solution(text string, maxAge time.Duration) (Solution, error) {
 	}
 	var c challengeClaims
 	if _, err := t.parser.ParseWithClaims(text, &c, t.candidates); err != nil {
-		return Solution{}, explainError(err)
+		return Solution{}, withoutContents(err)
 	}
 	refused := func(why string) (Solution, error) { return Solution{}, &tokenError{ErrInvalid, why} }
 	now := time.Now()

@@ -86,6 +86,9 @@ func (a *Admission) MergePrevious() {
 	}
 }
 
+// DropClaims drops the claims on limits in enforce mode, so that others can be added.
+func (a *Admission) DropClaims() { a.Claims, a.BothSecrets = a.Claims[:0], false }
+
 // merge makes both what both and o say together.
 func merge(both, o *limiter.Outcome) {
 	both.Allowed, both.Banned, both.Unknown = both.Allowed && o.Allowed, both.Banned || o.Banned, both.Unknown && o.Unknown

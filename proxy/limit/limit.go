@@ -237,7 +237,7 @@ func refusalLimit(of *config.Limit) limiter.Limit {
 	if of.Penalty == nil {
 		return limiter.Limit{}
 	}
-	return limiter.Limit{Name: of.ID + ":refused", Rate: limiter.Rate{Count: of.Penalty.After, Window: LongestWindow(of.Rates)}}
+	return limiter.Limit{Name: of.ID + ":refused", Rate: limiter.Rate{Count: of.Penalty.After, Window: of.LongestWindow()}}
 }
 
 // A windowAdder adds the windows of a limit to its route.
@@ -399,12 +399,4 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 		return limiter.Limit{Name: route + ".idempotency:" + name, Rate: limiter.Rate{Count: count, Window: c.Life}}
 	}
 	return &idempotency{Idempotency: c, FirstUse: limit("once", 1), repeats: limit("repeats", c.Repeats)}
-}
-
-// LongestWindow returns the longest window of rates.
-func LongestWindow(rates []limiter.Rate) (window time.Duration) {
-	for _, r := range rates {
-		window = max(window, r.Window)
-	}
-	return window
 }

@@ -72,7 +72,7 @@ func shadowNotes(of *config.Limit) *limiter.Limit {
 	if of.Return == nil || of.Mode != config.Shadow {
 		return nil
 	}
-	notes := sends.Unlimited(of.ID+":shadow:refused", LongestWindow(of.Rates))
+	notes := sends.Unlimited(of.ID+":shadow:refused", of.LongestWindow())
 	return &notes
 }
 
@@ -128,7 +128,7 @@ func newSends(of *config.Limit, notes *limiter.Limit) *sends.Counter {
 	if of.Return == nil {
 		return nil
 	}
-	return sends.NewCounter(sends.Options{ID: of.ID, Window: LongestWindow(of.Rates), Buckets: of.Algorithm.HasConversion(), Notes: notes})
+	return sends.NewCounter(sends.Options{ID: of.ID, Window: of.LongestWindow(), Buckets: of.Algorithm.HasConversion(), Notes: notes})
 }
 
 // CountTaken counts a request that has taken the permits of set, once for each limit with return_on.
@@ -185,7 +185,7 @@ func CountryOf(l *Limit, limits []*Limit) *Limit {
 func (l *Limit) Counts(statuses []limiter.KeyStatus) sends.LimitCounts {
 	all := sends.LimitCounts{
 		Route: l.Route, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode), ReturnOn: l.Return.Route, Subject: l.Return.Subject.Name,
-		Conversion: l.Conversion, Window: limiter.WindowName(LongestWindow(l.Rates)), StepUp: l.StepUp != nil, All: l.Sends.ReadAll(statuses), Keys: []sends.KeyCounts{},
+		Conversion: l.Conversion, Window: limiter.WindowName(l.LongestWindow()), StepUp: l.StepUp != nil, All: l.Sends.ReadAll(statuses), Keys: []sends.KeyCounts{},
 	}
 	if l.ByPlan != nil {
 		all.Note = "of keys with a plan the rates are those of the limit itself"

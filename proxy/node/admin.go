@@ -133,8 +133,7 @@ func groupsOf(nodes []view.Member) []admin.NodeGroup {
 
 func simulation(node string, generation int64, r *simulate.Report) admin.Simulation {
 	a := admin.Simulation{
-		Node: node, Lines: r.Lines, Requests: r.Requests, Others: r.Others, Malformed: r.Malformed, Late: r.Late, Untimed: r.Untimed, Hostless: r.Hostless, TooMany: r.TooMany,
-		TookMS: r.Took.Milliseconds(), Generation: generation, Result: r.Result, Against: r.Against, Notes: r.Notes,
+		Node: node, LogCounts: r.LogCounts, TookMS: r.Took.Milliseconds(), Generation: generation, Result: r.Result, Against: r.Against, Notes: r.Notes,
 	}
 	if r.Against != nil {
 		a.Differences = r.Differences()

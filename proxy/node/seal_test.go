@@ -213,7 +213,7 @@ func TestSeal_WhatCannotBeRead(t *testing.T) {
 		t.Errorf("the log says %v", line)
 	}
 	await.Until(t, "the node says so", func() bool {
-		nodes, err := client.Nodes(t.Context())
+		nodes, err := admin.Get[admin.Nodes](t.Context(), client, "/nodes")
 		return err == nil && slices.ContainsFunc(nodes.Nodes, func(m view.Member) bool {
 			return strings.HasPrefix(m.Problem, "cannot read generation 9: encrypted with another privacy.hash_secret")
 		})

@@ -2,15 +2,10 @@ package node
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy"
-
 	"github.com/weir-proxy/weir/proxy/cluster"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -76,7 +71,7 @@ func addTargets(to []view.Target, node string, targets []view.TargetStanding) {
 
 // severity orders states. An unknown state, of a later version, is the worst.
 func severity(state string) int {
-	states := []string{"", "healthy", "slow_start", "probing", "ejected", "unhealthy"}
+	states := []string{"", view.Healthy, view.SlowStart, view.Probing, view.Ejected, view.Unhealthy}
 	if i := slices.Index(states, state); i >= 0 {
 		return i
 	}
@@ -95,62 +90,16 @@ func (n *Node) servedRoutes(context.Context) (view.Routes, error) {
 	number, c := n.proxy.Serving()
 	all := view.Routes{Generation: number, Routes: []view.Route{}}
 	for _, r := range c.Routes {
-		all.Routes = append(all.Routes, servedRoute(r))
+		all.Routes = append(all.Routes, r.View())
 	}
 	return all, nil
-}
-
-func servedRoute(r *config.Route) view.Route {
-	a := view.Route{
-		Name: r.Name, Position: r.Position.String(), Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
-		Headers: r.Match.Headers, Query: r.Match.Query, Limits: []string{},
-	}
-	for _, l := range r.Limits {
-		a.Limits = append(a.Limits, l.Name)
-	}
-	for _, l := range r.Lists {
-		a.Lists = append(a.Lists, l.Name)
-	}
-	switch {
-	case r.Redirect != nil:
-		a.Redirect = r.Redirect.To
-	case r.Respond != nil:
-		a.Respond = r.Respond.Status
-	case r.Upstream != nil:
-		a.Upstream = r.Upstream.Name
-	}
-	if r.NewKeys != (limiter.Rate{}) {
-		a.NewKeys = r.NewKeys.String()
-	}
-	return a
 }
 
 func (n *Node) servedLimits(context.Context) (view.Limits, error) {
 	number, c := n.proxy.Serving()
 	all := view.Limits{Generation: number, Limits: []view.Limit{}}
 	for _, l := range c.Limits() {
-		all.Limits = append(all.Limits, servedLimit(l))
+		all.Limits = append(all.Limits, l.View())
 	}
 	return all, nil
-}
-
-func servedLimit(l *config.Limit) view.Limit {
-	a := view.Limit{
-		Route: l.Route, Routes: l.Routes, Name: l.Name, Position: l.Position.String(), Key: l.Key.Name, Rates: proxy.RateTexts(l),
-		Algorithm: l.Algorithm.String(), Burst: l.Burst, Mode: string(l.Mode), Scope: l.Scope.String(),
-		OnStoreFailure: string(l.OnStoreFailure), Exposed: l.Expose, Overrides: len(l.Overrides), Redisson: l.RedissonName,
-	}
-	if l.Key.Join != nil {
-		for _, leaf := range l.Key.Components() {
-			a.Parts = append(a.Parts, leaf.Name)
-		}
-	}
-	if l.Distinct != nil {
-		a.Distinct = l.Distinct.Name
-	}
-	a.Plans = slices.Sorted(maps.Keys(l.Plans))
-	if l.Wait > 0 {
-		a.Wait = limiter.WindowName(l.Wait)
-	}
-	return a
 }

@@ -41,7 +41,7 @@ func TestCache_AnswersAreThoseOfTheLimits(t *testing.T) {
 			var kept Buffer
 			for n := range 100 {
 				policies, v := draw(rng)
-				policies[0].Override, policies[0].Limit = n%5 == 0, "a"
+				policies[0].IsOther, policies[0].Limit = n%5 == 0, "a"
 				style := []Style{IETF, XRateLimit, None}[n%3]
 				l, err := NewRateLimitFields(policies, style, Reject{Body: []string{"", "no id", "{limit} {request_id}"}[n%3], Fields: []Field{{"X-Wait", "{retry_after}"}}})
 				if err != nil {

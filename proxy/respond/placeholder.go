@@ -167,14 +167,13 @@ type Policy struct {
 	// Expose is false for a hidden limit: it is not named in responses; only
 	// Retry-After takes it into account.
 	Expose bool
-	// Limit groups policies. A policy with Override applies to some clients
-	// only: in their responses it replaces the policies of its Limit without
-	// Override.
+	// Limit groups policies. A policy with IsOther applies to some clients only, that have rates
+	// or a plan of their own: in their responses it replaces the other policies of its Limit.
 	Limit string
 	// Concurrent is true if the rate's count bounds concurrent requests; its
 	// window is not shown to clients.
 	Concurrent bool
-	Override   bool
+	IsOther    bool
 }
 
 // A policy is a compiled Policy.

@@ -31,7 +31,7 @@ type RateLimitFields struct {
 	policies     []policy
 	style        Style
 	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
-	hasOverrides bool   // some policy has Override
+	hasOthers    bool   // some policy IsOther
 	reject       compiledReject
 	constant     []Field // see RefusalFields
 	seed         uint64  // of the hashes of refusals in a Cache
@@ -51,7 +51,7 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 			return nil, fmt.Errorf("%w: name %q; use letters, digits, _ . and -, a letter first", ErrPolicy, p.Name)
 		}
 		if slices.ContainsFunc(policies[:i], func(o Policy) bool {
-			return o.Name == p.Name && !p.Override && !o.Override
+			return o.Name == p.Name && !p.IsOther && !o.IsOther
 		}) {
 			return nil, fmt.Errorf("%w: two have the name %q", ErrPolicy, p.Name)
 		}
@@ -64,8 +64,8 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 		}
 		c.index = i
 		q.policies = append(q.policies, c)
-		q.hasOverrides = q.hasOverrides || p.Override
-		if p.Expose && !p.Override {
+		q.hasOthers = q.hasOthers || p.IsOther
+		if p.Expose && !p.IsOther {
 			shown = append(shown, c.policyItem)
 		}
 	}
@@ -178,14 +178,36 @@ func (l *RateLimitFields) addState(v *Verdict) {
 	}
 }
 
-// policyLine returns the value of RateLimit-Policy.
+// policyLine returns the value of RateLimit-Policy. A client that has policies of its own sees these instead of the others
+// of their limits.
 func (l *RateLimitFields) policyLine(v *Verdict) string {
-	if l.hasOverrides || len(v.Without) > 0 {
-		if overridden := l.overridden(v); len(overridden)+len(v.Without) > 0 {
-			return l.overridePolicyLine(overridden, v.Without)
+	if !l.hasOthers && len(v.Without) == 0 {
+		return l.policyHeader
+	}
+	var own []*policy
+	for i := range v.Decision.Outcomes {
+		if p := l.policyOf(v, i); p != nil && p.IsOther {
+			own = append(own, p)
 		}
 	}
-	return l.policyHeader
+	if len(own)+len(v.Without) == 0 {
+		return l.policyHeader
+	}
+	var shown []string
+	for i := range l.policies {
+		p := &l.policies[i]
+		at := slices.IndexFunc(own, func(o *policy) bool { return o.index == i })
+		isReplaced := p.IsOther || slices.Contains(v.Without, p.Limit) ||
+			slices.ContainsFunc(own, func(o *policy) bool { return o.Limit == p.Limit })
+		switch {
+		case !p.Expose:
+		case at >= 0:
+			shown = append(shown, own[at].policyItem)
+		case !isReplaced:
+			shown = append(shown, p.policyItem)
+		}
+	}
+	return strings.Join(shown, ", ")
 }
 
 // limitLine returns the value of RateLimit, "" if there is nothing to show.
@@ -210,34 +232,6 @@ func (l *RateLimitFields) limitLine(v *Verdict) string {
 	}
 	v.Buffer.text = text
 	return v.Buffer.textFrom(from)
-}
-
-// overridden returns the policies of v with Override; usually nil.
-func (l *RateLimitFields) overridden(v *Verdict) []*policy {
-	var all []*policy
-	for i := range v.Decision.Outcomes {
-		if p := l.policyOf(v, i); p != nil && p.Override {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// overridePolicyLine returns the value of RateLimit-Policy for a client with
-// overrides, or to which some limits do not apply.
-func (l *RateLimitFields) overridePolicyLine(overrides []*policy, without []string) string {
-	var shown []string
-	for i := range l.policies {
-		p := &l.policies[i]
-		its := slices.Contains(without, p.Limit) ||
-			slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit })
-		if at := slices.IndexFunc(overrides, func(o *policy) bool { return o.index == i }); p.Expose && at >= 0 {
-			shown = append(shown, overrides[at].policyItem)
-		} else if p.Expose && !its && !p.Override {
-			shown = append(shown, p.policyItem)
-		}
-	}
-	return strings.Join(shown, ", ")
 }
 
 // A xRateLimit holds the values of the X-RateLimit fields, which describe one policy.

@@ -213,15 +213,15 @@ func BenchmarkTooMany(b *testing.B) {
 	}
 }
 
-// A client with an override sees it in place of what it overrides, and nobody
+// A client with a policy of its own sees it in place of those of all clients, and nobody
 // else sees it.
-func TestHeaders_Overrides(t *testing.T) {
+func TestHeaders_PoliciesOfOneClient(t *testing.T) {
 	minute, hour := limiter.Rate{Count: 1, Window: time.Minute}, limiter.Rate{Count: 9, Window: time.Hour}
 	q, err := NewRateLimitFields([]Policy{
 		{Name: "a-1m", Rate: minute, Expose: true, Limit: "a"},
 		{Name: "a-1h", Rate: hour, Expose: true, Limit: "a"},
-		{Name: "a", Rate: limiter.Rate{Count: 7, Window: time.Hour}, Expose: true, Limit: "a", Override: true},
-		{Name: "a", Rate: limiter.Rate{Count: 8, Window: time.Hour}, Expose: true, Limit: "a", Override: true},
+		{Name: "a", Rate: limiter.Rate{Count: 7, Window: time.Hour}, Expose: true, Limit: "a", IsOther: true},
+		{Name: "a", Rate: limiter.Rate{Count: 8, Window: time.Hour}, Expose: true, Limit: "a", IsOther: true},
 		{Name: "b", Rate: hour, Expose: true, Limit: "b"},
 	}, IETF, Reject{})
 	if err != nil {

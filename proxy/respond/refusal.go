@@ -102,7 +102,7 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	m.Reset()
 	m.fields = append(m.fields, l.constant...)
 	constant := len(l.constant)
-	if (l.hasOverrides || len(r.Without) > 0) && l.overridePolicies(&r.Verdict) {
+	if l.replacePolicies(&r.Verdict) {
 		constant = 0
 	}
 	s := &substitutions{
@@ -154,9 +154,9 @@ func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 	return m.response(http.StatusForbidden, contentProblem)
 }
 
-// overridePolicies replaces the last constant field, RateLimit-Policy, for a client with overrides, or
+// replacePolicies replaces the last constant field, RateLimit-Policy, for a client with policies of its own, or
 // removes it if no policy is left. It reports whether it did.
-func (l *RateLimitFields) overridePolicies(v *Verdict) bool {
+func (l *RateLimitFields) replacePolicies(v *Verdict) bool {
 	line := l.policyLine(v)
 	if !l.showsPolicies() || line == l.policyHeader {
 		return false
@@ -182,7 +182,7 @@ func (b *Buffer) addCustom(fields []customField, s *substitutions) {
 }
 
 // RefusalFields returns the fields with which most refusals begin, so that a downstream may render
-// them in advance; see Response.Constant. A client with overrides gets another RateLimit-Policy.
+// them in advance; see Response.Constant. A client with policies of its own gets another RateLimit-Policy.
 func (l *RateLimitFields) RefusalFields() []Field { return slices.Clone(l.constant) }
 
 // appendBody appends the problem of a refusal.

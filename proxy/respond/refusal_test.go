@@ -103,7 +103,7 @@ func TestIsSafe_EachByte(t *testing.T) {
 func TestTooManyRequests_BeginsWithTheConstantFields(t *testing.T) {
 	q := mustQuota(t, IETF,
 		Policy{Name: "a", Rate: rate("1/60s"), Expose: true, Limit: "a"},
-		Policy{Name: "a", Rate: rate("7/1h"), Expose: true, Limit: "a", Override: true})
+		Policy{Name: "a", Rate: rate("7/1h"), Expose: true, Limit: "a", IsOther: true})
 	refuse := func(policy int) Response {
 		return q.TooManyRequests(Refusal{Verdict: Verdict{Policies: []int{policy}, Decision: &limiter.Decision{Outcomes: []limiter.Outcome{{Wait: time.Second}}}}})
 	}

@@ -212,16 +212,13 @@ func origins(configs []*config.Config) []key.Origin {
 	for _, c := range configs {
 		add(key.HeaderField(c.ClientIP.Header))
 		for _, r := range c.Routes {
-			for name := range r.Match.Headers {
+			for _, name := range r.Fields() {
 				add(key.HeaderField(name))
 			}
 			for read := range r.Reads() {
 				for _, o := range read.Key.Origins() {
 					add(o)
 				}
-			}
-			if r.Idempotency != nil {
-				add(key.HeaderField(r.Idempotency.Header))
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -35,7 +36,7 @@ func written(r *Report) string {
 
 func TestReport_TextOfOne(t *testing.T) {
 	from := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
-	r := &Report{Counts: Counts{Lines: 12, Requests: 9, Others: 3}, Notes: []string{"one", "two"}, Result: proxy.ReplayTally{
+	r := &Report{Counts: Counts{LogCounts: view.LogCounts{Lines: 12, Requests: 9, Others: 3}}, Notes: []string{"one", "two"}, Result: proxy.ReplayTally{
 		Requests: 9, From: from, To: from.Add(time.Hour), Passed: 6, Refused: 3, Unknown: 2, Unmatched: map[string]int64{"no path": 2, "method": 1},
 		Routes: []proxy.RouteTally{
 			{Name: "sms", Passed: 5, Refused: 3, Unknown: 2, Rejected: map[string]int64{"key missing": 2, "bad path": 1}, Listed: map[string]int64{"deny": 4, "allow": 1}, Waited: 1, Repeated: 2, Returned: 3, Banned: 4, Limits: []proxy.LimitTally{
@@ -78,7 +79,7 @@ note: two
 	if got := written(r); got != want {
 		t.Errorf("the report says\n%s\nwant\n%s", got, want)
 	}
-	if got, want := written(&Report{Counts: Counts{Lines: 1}}), "1 lines, 0 requests\n0 passed, 0 refused by limits (0 %)\n\nROUTE  LIMIT  RATE  MODE  PASSED  REFUSED  SHADOWED  SKIPPED  UNKNOWN\n"; got != want {
+	if got, want := written(&Report{Counts: Counts{LogCounts: view.LogCounts{Lines: 1}}}), "1 lines, 0 requests\n0 passed, 0 refused by limits (0 %)\n\nROUTE  LIMIT  RATE  MODE  PASSED  REFUSED  SHADOWED  SKIPPED  UNKNOWN\n"; got != want {
 		t.Errorf("of nothing the report says\n%s\nwant\n%s", got, want)
 	}
 }
@@ -88,7 +89,7 @@ func TestReport_TextOfTwo(t *testing.T) {
 		return proxy.LimitTally{Name: name, Rates: []string{rate}, Refused: counts[0], Shadowed: counts[1], Unknown: counts[2]}
 	}
 	r := &Report{
-		Counts: Counts{Lines: 9, Requests: 9}, Config: "a.yaml", Other: "b.yaml",
+		Counts: Counts{LogCounts: view.LogCounts{Lines: 9, Requests: 9}}, Config: "a.yaml", Other: "b.yaml",
 		Result:  proxy.ReplayTally{Refused: 5, Routes: []proxy.RouteTally{{Name: "sms", Refused: 5, Limits: []proxy.LimitTally{limit("phone", "1/1m", [3]int64{5, 0, 0}), limit("old", "2/1m", [3]int64{1, 1, 0})}}}},
 		Against: &proxy.ReplayTally{Refused: 2, Routes: []proxy.RouteTally{{Name: "sms", Refused: 2, Limits: []proxy.LimitTally{limit("new", "3/1m", [3]int64{0, 4, 1}), limit("phone", "9/1m", [3]int64{2, 0, 1})}}, {Name: "more"}}},
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -320,7 +321,7 @@ func TestRun_Ends(t *testing.T) {
 func TestRun_TellsWhenMemoryMayHaveBeenFull(t *testing.T) {
 	for store, told := range map[string]bool{"memory": true, "redis": false} {
 		c := mustLoad(t, "store: "+store+"\n"+file)
-		r := &Report{Counts: Counts{Requests: 1}, Result: proxy.ReplayTally{Keys: manyKeys + 1}}
+		r := &Report{Counts: Counts{LogCounts: view.LogCounts{Requests: 1}}, Result: proxy.ReplayTally{Keys: manyKeys + 1}}
 		if got := strings.Join(r.notes(Options{Config: c}), "\n"); strings.Contains(got, "share counts") != told {
 			t.Errorf("store: %s: notes %q", store, got)
 		}

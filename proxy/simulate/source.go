@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // maxLine is the maximum length of a line in bytes.
@@ -220,15 +221,8 @@ type mergeReader struct {
 
 // Counts are the numbers of lines read.
 type Counts struct {
-	Lines     int64 `json:"lines"`
-	Requests  int64 `json:"requests"`
-	Others    int64 `json:"others"`       // lines that are not requests
-	Malformed int64 `json:"malformed"`    // lines that cannot be parsed
-	Late      int64 `json:"late"`         // requests evaluated later than they arrived, because their lines were too far behind
-	Untimed   int64 `json:"untimed"`      // requests without a duration in the log
-	Hostless  int64 `json:"hostless"`     // requests without a host in the log
-	Samples   int64 `json:"samples"`      // lines of Weir's own log that stand for several requests
-	TooMany   int64 `json:"answered_429"` // requests that had the status 429 in the log
+	view.LogCounts
+	Samples int64 `json:"samples"` // lines of Weir's own log that stand for several requests
 }
 
 // next returns the next request, or nil after the last one. The caller must pass it to release.

@@ -2,18 +2,14 @@ package upstream
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
-)
 
-// maxWeight is the largest weight of a target.
-const maxWeight = 1000
+	"github.com/weir-proxy/weir/proxy/view"
+)
 
 const (
 	echoHost = "echo"
@@ -23,42 +19,20 @@ const (
 	socketHost = "socket.invalid."
 )
 
-// An endpoint is the parsed and validated URL of a target.
+// An endpoint is the address of a target.
 type endpoint struct {
 	name         string // the URL, for logs
 	scheme, host string
-	basePath     string // escaped path without a trailing slash
 	socket       string // the path of the unix socket, or ""
 	authority    string // Host of requests that Weir generates itself, as health checks
 }
 
-// newEndpoint validates a target.
-func newEndpoint(from Target) (endpoint, error) {
-	u := from.URL
-	switch {
-	case u == nil:
-		return endpoint{}, errors.New("a target has no URL")
-	case from.Weight < 0 || from.Weight > maxWeight:
-		return endpoint{}, fmt.Errorf("target %s: weight %d; write 1 to %d", u.Redacted(), from.Weight, maxWeight)
-	case u.Scheme == "unix":
-		return newUnixEndpoint(u)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return endpoint{}, fmt.Errorf("target %s: write http://HOST, https://HOST or unix:/PATH", u.Redacted())
-	case u.Host == "" || u.Opaque != "":
-		return endpoint{}, fmt.Errorf("target %s: no host", u.Redacted())
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return endpoint{}, fmt.Errorf("target %s: leave out user, query and fragment", u.Redacted())
+// newEndpoint returns the endpoint of a target.
+func newEndpoint(u *url.URL) endpoint {
+	if u.Scheme == "unix" {
+		return endpoint{name: "unix:" + u.Path, scheme: "http", socket: u.Path, authority: "localhost"}
 	}
-	base := strings.TrimRight(u.EscapedPath(), "/")
-	return endpoint{name: u.String(), scheme: u.Scheme, host: u.Host, basePath: base, authority: u.Host}, nil
-}
-
-// newUnixEndpoint validates the URL of a unix socket.
-func newUnixEndpoint(u *url.URL) (endpoint, error) {
-	if u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/") {
-		return endpoint{}, fmt.Errorf("target %s: write unix:/PATH", u.Redacted())
-	}
-	return endpoint{name: "unix:" + u.Path, scheme: "http", socket: u.Path, authority: "localhost"}, nil
+	return endpoint{name: u.String(), scheme: u.Scheme, host: u.Host, authority: u.Host}
 }
 
 // resolve resolves the host names of the targets every interval until ctx is done. If
@@ -122,56 +96,28 @@ func (p *Pool) hostnames() []string {
 	return hosts
 }
 
-// A Condition is the condition of a target.
-type Condition string
-
-// The conditions of a target.
-const (
-	Healthy   Condition = "healthy"
-	SlowStart Condition = "slow_start" // recovered: its share grows
-	Probing   Condition = "probing"    // its ejection has ended: the next request tests it
-	Ejected   Condition = "ejected"    // by passive health checks (outlier detection)
-	Unhealthy Condition = "unhealthy"  // by active health checks
-)
-
-// A TargetStatus is the health and the load of a target.
-type TargetStatus struct {
-	Target    string
-	Weight    int
-	Condition Condition
-	InFlight  int // number of requests
-	// FailedConnects and FailedChecks count consecutive failures.
-	FailedConnects, FailedChecks int
-	EjectedUntil                 time.Time // zero if it is not ejected
-	Share                        float64   // of its weight; below 1 during a slow start
-}
-
-// IsPreferred reports whether the target is preferred over those of which it is not true.
-func (s *TargetStatus) IsPreferred() bool { return s.Condition != Ejected && s.Condition != Unhealthy }
-
-// TargetStatuses returns the status of all targets, in the order of the configuration,
+// TargetStandings returns the state of all targets, in the order of the configuration, without the counts of requests,
 // and the number of requests in the queue.
-func (p *Pool) TargetStatuses() (all []TargetStatus, waiting int) {
+func (p *Pool) TargetStandings() (all []view.TargetStanding, waiting int) {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	now := time.Now()
 	for _, m := range p.backends {
-		s := TargetStatus{
-			Target: m.name, Weight: int(m.weight), Condition: Healthy, InFlight: int(m.inFlight.Sum()),
-			FailedConnects: m.failedConnects, FailedChecks: m.failedChecks,
+		s := view.TargetState{
+			State: view.Healthy, InFlight: int(m.inFlight.Sum()), FailedConnects: m.failedConnects, FailedChecks: m.failedChecks,
 			Share: m.slowStartFactor(now, &p.config.Health),
 		}
 		switch {
 		case p.unhealthy(m):
-			s.Condition = Unhealthy
+			s.State = view.Unhealthy
 		case now.Before(m.ejectedUntil):
-			s.Condition, s.EjectedUntil = Ejected, m.ejectedUntil
+			s.State, s.EjectedUntil = view.Ejected, m.ejectedUntil
 		case p.ejects() && m.failedConnects >= p.config.Health.FailureThreshold:
-			s.Condition = Probing
+			s.State = view.Probing
 		case s.Share < 1:
-			s.Condition = SlowStart
+			s.State = view.SlowStart
 		}
-		all = append(all, s)
+		all = append(all, view.TargetStanding{Target: m.name, Weight: int(m.weight), TargetState: s})
 	}
 	return all, len(p.group.waiting)
 }

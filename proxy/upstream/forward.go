@@ -176,8 +176,7 @@ func (f *forwarding) relayResponse() error {
 type Outgoing struct {
 	Method string
 	Host   string
-	// Target is the request target, without the path in the target's URL.
-	Target string
+	Target string // the request target
 	// Header has all fields except Host and those for the framing.
 	Header map[string][]string
 	// Targets are the URLs of the targets that could be selected. It is empty for the

@@ -128,15 +128,6 @@ func TestRequest_TargetIsUnchanged(t *testing.T) {
 	}
 }
 
-func TestRequest_BasePathIsPrepended(t *testing.T) {
-	url, heads := startReplying(t, okEmpty)
-	h := startProxy(t, poolOf(t, url+"/base%2Fx/"), nil)
-	h.ask(t, "GET /p?q HTTP/1.1\r\nHost: a\r\n\r\n")
-	if first, _, _ := strings.Cut(await.Value(t, heads, "request"), "\r\n"); first != "GET /base%2Fx/p?q HTTP/1.1" {
-		t.Errorf("target sees %q", first)
-	}
-}
-
 func TestRequest_ExpectIsDroppedInHTTP10(t *testing.T) {
 	_, got := forwardedHead(t, nil, "POST /x HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na")
 	if got["expect"] != nil || got["via"][0] != "1.0 weir-test" {

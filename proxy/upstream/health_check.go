@@ -30,18 +30,10 @@ type Health struct {
 	SlowStart time.Duration
 	// Path enables active checks: every Interval a target gets a GET request for Path.
 	// The response must arrive within Timeout. Accepts decides which statuses are
-	// healthy; if it is nil, all 2xx are.
+	// healthy.
 	Path              string
 	Interval, Timeout time.Duration
 	Accepts           func(status int) bool
-}
-
-// accepts reports whether a response with this status is healthy.
-func (h *Health) accepts(status int) bool {
-	if h.Accepts == nil {
-		return status/100 == 2
-	}
-	return h.Accepts(status)
 }
 
 // checkHealth checks m immediately and then every interval, until ctx is done.
@@ -73,7 +65,7 @@ func (p *Pool) probe(ctx context.Context, m *backend) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("health check of %s: %w", m.name, err)
-	case !p.config.Health.accepts(status):
+	case !p.config.Health.Accepts(status):
 		return fmt.Errorf("health check of %s: status %d", m.name, status)
 	}
 	return nil

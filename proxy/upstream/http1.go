@@ -107,7 +107,7 @@ func (h *http1Transport) probe(ctx context.Context, m *backend, path, via string
 			<-aborted
 		}
 	}()
-	head := call.Begin("GET", m.authority, m.basePath, path)
+	head := call.Begin("GET", m.authority, path)
 	head.Add("User-Agent", probeUserAgent)
 	head.Add("Via", via)
 	if err := h.poolOf(m).Send(call); err != nil {
@@ -210,17 +210,11 @@ func (s *http1Sender) relayInterim(r *http1.Response) {
 // send implements sender.
 func (s *http1Sender) send(m *backend, now time.Time) error {
 	t := s.request
-	host, base, mark := t.Host, m.basePath, ""
-	if t.SetHost != "" {
-		host = t.SetHost
-	}
-	if t.Path == "*" {
-		base = ""
-	}
+	mark := ""
 	if t.ForceQuery || t.RawQuery != "" {
 		mark = "?"
 	}
-	s.writeHeader(s.call.Begin(t.Method, host, base, t.Path, mark, t.RawQuery))
+	s.writeHeader(s.call.Begin(t.Method, cmp.Or(t.SetHost, t.Host), t.Path, mark, t.RawQuery))
 	err := s.transport.poolOf(m).SendAt(s.call, now)
 	if err == nil {
 		s.result.FirstByte = s.call.ResponseAfter(s.start)

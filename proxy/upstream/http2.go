@@ -84,9 +84,6 @@ func (o *http2Transport) probe(ctx context.Context, m *backend, path, via string
 // It would escape Path again, with a different result.
 func setURL(u *url.URL, m *backend, path string) {
 	u.Scheme, u.Host, u.Path, u.Opaque = m.scheme, m.host, path, path
-	if path != "*" {
-		u.Opaque = m.basePath + path
-	}
 }
 
 // newTransport returns a transport for HTTP/2. sockets maps addresses to paths of unix

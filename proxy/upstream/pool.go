@@ -19,11 +19,8 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
@@ -36,9 +33,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/reuse"
 )
-
-// ErrConfig reports that a Config is invalid.
-var ErrConfig = errors.New("upstream not valid")
 
 // A Config describes one upstream.
 type Config struct {
@@ -78,8 +72,7 @@ type Config struct {
 	// certificates of the system are trusted. It is not modified.
 	TLS *tls.Config
 	// Pseudonym identifies this process in Via. Requests that return to it are
-	// recognized by it (loop detection). All pools of a process should have the same.
-	// The default is "weir-" and 8 random hexadecimal digits.
+	// recognized by it (loop detection). All pools of a process have the same.
 	Pseudonym string
 }
 
@@ -99,9 +92,8 @@ const (
 	H2C            // HTTP/2 without TLS, with prior knowledge
 )
 
-// A Target is one server. URL has the scheme http or https, a host, and optionally a
-// path, which is prepended to the path of each request. Alternatively it is unix: and
-// the path of a socket. Weight is its share of the requests, at most 1000; 0 means 1.
+// A Target is one server. URL has the scheme http or https and a host, and nothing else; or it is unix: and the path of a
+// socket. Weight is its share of the requests; 0 means 1.
 type Target struct {
 	URL    *url.URL
 	Weight int
@@ -143,20 +135,14 @@ type transport interface {
 // A transportRef wraps a transport for atomic.Pointer.
 type transportRef struct{ transport }
 
-// New returns a Pool. It does not connect, and starts no goroutines before Start.
-// Errors wrap ErrConfig.
-func New(c Config) (*Pool, error) {
-	c.Pseudonym = cmp.Or(c.Pseudonym, newPseudonym())
+// New returns a Pool of a Config that is valid, as package config checks it. It does not connect, and starts no
+// goroutines before Start.
+func New(c Config) *Pool {
 	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
 	p := &Pool{config: c, buffers: newBufferPool()}
 	p.via11 = "1.1 " + p.config.Pseudonym
-	err := p.validate()
-	if err == nil {
-		p.via11Line, err = http1.NewFieldBlock("Via", p.via11)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
-	}
+	p.via11Line, _ = http1.NewFieldBlock("Via", p.via11) // a token can be sent
+	p.addBackends()
 	if p.config.Groups == nil {
 		p.config.Groups = NewGroups(1)
 	}
@@ -169,48 +155,21 @@ func New(c Config) (*Pool, error) {
 	} else {
 		p.currentTransport.Store(&transportRef{p.newTransport()})
 	}
-	return p, nil
+	return p
 }
 
-// validate validates the configuration and creates the backends.
-func (p *Pool) validate() error {
-	c := p.config
-	for _, d := range []time.Duration{
-		c.ConnectTimeout, c.ResponseTimeout, c.TLSHandshakeTimeout, c.BodyTimeout, c.Queue.Timeout, c.ResolveInterval,
-		c.Health.EjectFor, c.Health.SlowStart,
-	} {
-		if d < 0 {
-			return errors.New("a duration is negative")
-		}
-	}
-	switch {
-	case c.MaxConnections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.FailureThreshold < 0:
-		return errors.New("a number is negative")
-	case c.Health.Path != "" &&
-		(c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.FailureThreshold == 0):
-		return errors.New("health needs a path with a slash, an interval, a timeout and a number of failed checks")
-	case c.Echo && len(c.Targets) > 0:
-		return errors.New("either echo or targets")
-	case c.Echo:
+// addBackends creates the backends.
+func (p *Pool) addBackends() {
+	if p.config.Echo {
 		p.addBackend(endpoint{name: echoHost, scheme: "http", host: echoHost}, 1)
-		return nil
-	case len(c.Targets) == 0:
-		return errors.New("no targets")
 	}
-	for _, from := range c.Targets {
-		t, err := newEndpoint(from)
-		switch {
-		case err != nil:
-			return err
-		case c.Protocol == HTTP2 && t.scheme != "https", c.Protocol == H2C && t.scheme != "http":
-			return fmt.Errorf("target %s: h2 needs https, and h2c http", t.name)
-		}
+	for _, from := range p.config.Targets {
+		t := newEndpoint(from.URL)
 		if t.socket != "" {
 			t.host = strconv.Itoa(len(p.backends)) + "." + socketHost
 		}
 		p.addBackend(t, max(from.Weight, 1))
 	}
-	return nil
 }
 
 func (p *Pool) addBackend(t endpoint, weight int) {
@@ -257,13 +216,6 @@ func (p *Pool) Retire() {
 		p.stop()
 	}
 	p.background.Wait()
-}
-
-// newPseudonym returns a random name for this process.
-func newPseudonym() string {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "weir-" + hex.EncodeToString(b[:])
 }
 
 // Close retires the pool and closes idle connections. Requests in progress continue,

@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,38 +31,6 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("net.(*Resolver).tryOneName"),
 		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func1"),
 		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func2"))
-}
-
-func TestNew_InvalidConfig(t *testing.T) {
-	u := func(s string) []Target { return []Target{{URL: mustURL(t, s)}} }
-	for name, c := range map[string]Config{
-		"nothing":            {},
-		"echo with targets":  {Echo: true, Targets: u("http://a")},
-		"no URL":             {Targets: []Target{{}}},
-		"no scheme":          {Targets: u("//a")},
-		"ftp":                {Targets: u("ftp://a")},
-		"opaque":             {Targets: u("http:a")},
-		"no host":            {Targets: u("http:///p")},
-		"password":           {Targets: u("http://u:secret@a")},
-		"query":              {Targets: u("http://a?x")},
-		"fragment":           {Targets: u("http://a#x")},
-		"negative weight":    {Targets: []Target{{URL: &url.URL{Scheme: "http", Host: "a"}, Weight: -1}}},
-		"huge weight":        {Targets: []Target{{URL: &url.URL{Scheme: "http", Host: "a"}, Weight: maxWeight + 1}}},
-		"negative timeout":   {Targets: u("http://a"), ConnectTimeout: -1},
-		"negative timeout 2": {Targets: u("http://a"), ResponseTimeout: -1},
-	} {
-		_, err := New(c)
-		if !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: error %v, want ErrConfig and no password", name, err)
-		}
-	}
-}
-
-func TestNew_PseudonymsDiffer(t *testing.T) {
-	a, b := mustPool(t, Config{Echo: true}), mustPool(t, Config{Echo: true})
-	if a.config.Pseudonym == b.config.Pseudonym || !strings.HasPrefix(a.config.Pseudonym, "weir-") || len(a.config.Pseudonym) != len("weir-")+8 {
-		t.Errorf("pseudonyms %q and %q", a.config.Pseudonym, b.config.Pseudonym)
-	}
 }
 
 func TestPool_DetectsLoops(t *testing.T) {

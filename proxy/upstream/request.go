@@ -13,7 +13,7 @@ import (
 type Request struct {
 	Method string
 	// Path is the escaped path to be sent. It begins with exactly one slash, or is "*"
-	// for OPTIONS. The path in the target's URL is prepended.
+	// for OPTIONS.
 	Path string
 	// RawQuery is the query as received. ForceQuery reports that the target has a
 	// question mark even if RawQuery is empty.

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -230,41 +231,41 @@ func TestHealthCheck_AcceptedStatuses(t *testing.T) {
 }
 
 // A target goes through all conditions, and tells what it works on.
-func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
+func TestTargetStandings_OfRecoveringTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := Health{FailureThreshold: 2, EjectFor: 10 * time.Second, SlowStart: 10 * time.Second, Path: "/", Interval: time.Second, Timeout: time.Second}
 		p := newTestPool(t, Config{Health: h, MaxConnections: 1, Queue: Queue{Length: 1, Timeout: time.Minute}}, 2)
-		is := func(want Condition) TargetStatus {
+		is := func(want string) view.TargetStanding {
 			t.Helper()
-			all, _ := p.TargetStatuses()
-			if len(all) != 1 || all[0].Condition != want || all[0].Target != "http://a" || all[0].Weight != 2 {
+			all, _ := p.TargetStandings()
+			if len(all) != 1 || all[0].State != want || all[0].Target != "http://a" || all[0].Weight != 2 {
 				t.Fatalf("standings are %+v, want %s", all, want)
 			}
 			return all[0]
 		}
 		m := p.backends[0]
-		is(Healthy)
+		is(view.Healthy)
 		p.group.recordConnect(m, &h, false)
-		if s := is(Healthy); s.FailedConnects != 1 {
+		if s := is(view.Healthy); s.FailedConnects != 1 {
 			t.Errorf("after a failure %+v", s)
 		}
 		p.group.recordConnect(m, &h, false)
-		if s := is(Ejected); !s.EjectedUntil.After(time.Now()) {
+		if s := is(view.Ejected); !s.EjectedUntil.After(time.Now()) {
 			t.Errorf("ejected until %v", s.EjectedUntil)
 		}
 		time.Sleep(13 * time.Second) // a quarter longer at most
-		if s := is(Probing); !s.EjectedUntil.IsZero() {
+		if s := is(view.Probing); !s.EjectedUntil.IsZero() {
 			t.Errorf("a target that may be asked is ejected until %v", s.EjectedUntil)
 		}
 		p.group.recordConnect(m, &h, true)
-		if s := is(SlowStart); s.Share >= 1 || s.FailedConnects != 0 {
+		if s := is(view.SlowStart); s.Share >= 1 || s.FailedConnects != 0 {
 			t.Errorf("back with %+v, want a part of its share", s)
 		}
 		time.Sleep(10 * time.Second)
-		is(Healthy)
+		is(view.Healthy)
 		p.group.recordCheck(m, &h, false)
 		p.group.recordCheck(m, &h, false)
-		if s := is(Unhealthy); s.FailedChecks != 2 {
+		if s := is(view.Unhealthy); s.FailedChecks != 2 {
 			t.Errorf("after two bad checks %+v", s)
 		}
 		p.group.recordCheck(m, &h, true)
@@ -273,7 +274,7 @@ func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
 		}
 		go p.acquire(t.Context(), time.Now(), selection{})
 		synctest.Wait()
-		if all, waiting := p.TargetStatuses(); all[0].InFlight != 1 || waiting != 1 {
+		if all, waiting := p.TargetStandings(); all[0].InFlight != 1 || waiting != 1 {
 			t.Errorf("standings are %+v with %d waiting, want one request under way and one that waits", all, waiting)
 		}
 		p.group.release(m, 0)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -133,11 +134,11 @@ func (p *testProxy) result(t testing.TB) Result {
 
 func mustPool(t testing.TB, c Config) *Pool {
 	t.Helper()
-	p, err := New(c)
-	if err != nil {
-		t.Fatal(err)
+	c.Pseudonym = cmp.Or(c.Pseudonym, "weir-test")
+	if c.Health.Accepts == nil {
+		c.Health.Accepts = func(status int) bool { return status/100 == 2 }
 	}
-	return p
+	return New(c)
 }
 
 func mustURL(t testing.TB, s string) *url.URL {
@@ -304,7 +305,7 @@ func fieldsFromRequest(r *http.Request) *http1.Fields {
 
 // preferred says of each target of p whether it is preferred.
 func preferred(p *Pool) (all []bool) {
-	targets, _ := p.TargetStatuses()
+	targets, _ := p.TargetStandings()
 	for i := range targets {
 		all = append(all, targets[i].IsPreferred())
 	}

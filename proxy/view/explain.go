@@ -147,6 +147,9 @@ type ExplainedWindow struct {
 	Conversion *ConversionStanding `json:"conversion,omitempty"`
 }
 
+// Used returns the permits in use before the request.
+func (w ExplainedWindow) Used() int64 { return max(w.Most-w.Remaining, 0) }
+
 // An ExplainedDecision is the joint decision of the limits in enforce mode.
 type ExplainedDecision struct {
 	// Asked is false if no limit applies; Reason says why.

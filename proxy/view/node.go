@@ -120,6 +120,18 @@ type AuditEntry struct {
 	Error   string   `json:"error,omitempty"`  // set if the action failed
 }
 
+// LogCounts are the lines of an access log that is replayed, by what they are.
+type LogCounts struct {
+	Lines     int64 `json:"lines"`
+	Requests  int64 `json:"requests"`
+	Others    int64 `json:"others"`       // lines that are not requests
+	Malformed int64 `json:"malformed"`    // lines that cannot be parsed
+	Late      int64 `json:"late"`         // requests evaluated later than they arrived, because their lines were too far behind
+	Untimed   int64 `json:"untimed"`      // requests without a duration in the log
+	Hostless  int64 `json:"hostless"`     // requests without a host in the log
+	TooMany   int64 `json:"answered_429"` // requests that had the status 429 in the log
+}
+
 // A SimulatedDifference compares a route, or with Limit set a limit, in two configurations.
 type SimulatedDifference struct {
 	Route string        `json:"route"`

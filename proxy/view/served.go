@@ -92,6 +92,18 @@ type TargetStanding struct {
 	Results map[string]int64 `json:"results"` // counts all requests by result, with the label values of the metrics
 }
 
+// The states of a target.
+const (
+	Healthy   = "healthy"
+	SlowStart = "slow_start" // recovered: its share grows
+	Probing   = "probing"    // its ejection has ended: the next request tests it
+	Ejected   = "ejected"    // by passive health checks (outlier detection)
+	Unhealthy = "unhealthy"  // by active health checks
+)
+
+// IsPreferred reports whether the target is preferred over those of which it is not true.
+func (s TargetState) IsPreferred() bool { return s.State != Ejected && s.State != Unhealthy }
+
 // A TargetState is the health and the load of one target on one node.
 type TargetState struct {
 	State          string    `json:"state"`                     // healthy, slow_start, probing, ejected or unhealthy

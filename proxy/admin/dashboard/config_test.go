@@ -96,7 +96,7 @@ func simulatingOptions(asked *admin.SimulateQuery) admin.Options {
 			}
 		}
 		limit := proxy.LimitTally{Name: "phone", Key: "phone", Rates: []string{"5/1h"}, Mode: "enforce", Refused: 7, Series: proxy.ReplaySeries{Refused: []int64{3, 4}}, Top: []proxy.ReplayKey{{Key: "+86138****8000", Refused: 7}}}
-		s := admin.Simulation{Requests: 1234, Lines: 1234, Notes: []string{"The log does not tell <b>"}, Result: proxy.ReplayTally{Requests: 1234, Refused: 7, Routes: []proxy.RouteTally{{Name: "sms", Refused: 7, Limits: []proxy.LimitTally{limit}}}}}
+		s := admin.Simulation{LogCounts: view.LogCounts{Requests: 1234, Lines: 1234}, Notes: []string{"The log does not tell <b>"}, Result: proxy.ReplayTally{Requests: 1234, Refused: 7, Routes: []proxy.RouteTally{{Name: "sms", Refused: 7, Limits: []proxy.LimitTally{limit}}}}}
 		if q.Other != "" {
 			limit.Refused, limit.Rates = 19, []string{"1/1h"}
 			s.Against = &proxy.ReplayTally{Requests: 1234, Refused: 19, Routes: []proxy.RouteTally{{Name: "sms", Limits: []proxy.LimitTally{limit}}}}

@@ -63,7 +63,7 @@ func (d *dashboard) showUpstreams(r *http.Request) page {
 	for _, u := range v.Said.Upstreams {
 		for _, t := range u.Targets {
 			v.All++
-			if t.State != "healthy" {
+			if t.State != view.Healthy {
 				v.Sick++
 			}
 		}

@@ -224,7 +224,6 @@ func templateFuncs() template.FuncMap {
 		"spark":   spark,
 		"yaml":    colored,
 		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
-		"used":    func(w view.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
 		"actions": actions,
 		"until":   untilText,
 		"instant": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },

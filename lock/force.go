@@ -96,8 +96,8 @@ func (f *forceListener) stop() {
 }
 
 // listenForForce verifies, at each message and after each reconnection, that the session
-// still holds the lock, until ctx ends. If there is no subscription, renewals notice a
-// loss.
+// still holds the lock, until ctx ends: a server that was gone may have come back empty. If
+// there is no subscription, renewals notice a loss.
 func (s *session) listenForForce(ctx context.Context) {
 	if !s.locker.beginCall() {
 		return
@@ -111,23 +111,16 @@ func (s *session) listenForForce(ctx context.Context) {
 			continue
 		}
 		sleep(ctx, sub.ready(), s.params.lease/3)
-		s.setSubscribed()
-		for ctx.Err() == nil && !sub.isClosed() {
+		s.mu.Lock()
+		s.forceListener.isSubscribed = true
+		s.mu.Unlock()
+		for wait := time.Duration(1); wait > 0 && ctx.Err() == nil && !sub.isClosed(); {
 			sub.drain()
-			if !s.verify(ctx) {
-				break
-			}
-			sleep(ctx, sub.notify, s.params.lease)
+			wait = s.verify(ctx)
+			sleep(ctx, sub.notify, wait)
 		}
 		sub.close()
 	}
-}
-
-// setSubscribed records that the listener is a subscriber of the channel.
-func (s *session) setSubscribed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forceListener.isSubscribed = true
 }
 
 // otherListeners returns the number of notified subscribers without this session's own
@@ -142,23 +135,27 @@ func (s *session) otherListeners(notified int64) int64 {
 }
 
 // verify asks Redis whether the session still holds the lock, without extending the
-// lease, and ends the session if not. An error is ignored. It returns false if the
-// session has ended.
-func (s *session) verify(ctx context.Context) bool {
+// lease, and ends the session if not. It returns after which time to ask again if there is
+// no message, which is soon after an error; 0 if the session has ended.
+func (s *session) verify(ctx context.Context) time.Duration {
 	if s.lockSend(ctx) != nil {
-		return false
+		return 0
 	}
 	defer s.unlockSend()
 	if s.released || s.endCause() != nil {
-		return false
+		return 0
 	}
 	call, cancel := s.locker.callContext(ctx)
 	defer cancel()
 	c := s.params
 	c.lease = max(time.Until(s.currentDeadline()), time.Millisecond) // the remaining lease, so that it is not extended
 	held, err := s.lock.kind.extend(call, c)
-	if err == nil && !held {
+	switch {
+	case err != nil:
+		return min(s.params.lease/30, lastBackoff)
+	case !held:
 		s.markLost()
+		return 0
 	}
-	return err != nil || held
+	return s.params.lease
 }

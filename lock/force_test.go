@@ -240,6 +240,22 @@ func takenAway(t *testing.T, c takeover) {
 	await.Until(t, "nobody listens", func() bool { return w.listeners(c.channel) == 0 })
 }
 
+// A holder hears at once that a Redis has come back empty, also if the first call to it fails.
+func TestForceListener_HearsThatRedisCameBackEmpty(t *testing.T) {
+	w := newTestServer(t)
+	l, p := w.behind()
+	h := locked(t, l.Reentrant("orders"))
+	await.Until(t, "the holder listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })
+	w.eye.FlushAll(ctxOf(t))
+	p.Lose("evalsha")
+	start := time.Now()
+	p.Cut()
+	<-h.Context().Done()
+	if took := time.Since(start); p.Lost() != 1 || took >= DefaultLease/6 {
+		t.Errorf("noticed after %v, %d replies lost", took, p.Lost())
+	}
+}
+
 // The holder's own ear is nobody who waits, and looking makes no lease longer.
 func TestForceListener_IsNobodyWhoWaits(t *testing.T) {
 	w := newTestServer(t)

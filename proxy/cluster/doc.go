@@ -48,8 +48,8 @@
 //
 // A pushed configuration is served by all nodes or by none (Push, a two-phase
 // commit). Only one push can be in progress; the error of a second one names the
-// author of the first. A push expires if the pushing node dies; nothing is changed
-// before the single step that commits it. Nodes follow committed pushes as soon as
+// author of the first. A push expires two seconds after the last sign of the pushing
+// node; nothing is changed before the single step that commits it. Nodes follow committed pushes as soon as
 // they learn of them (Follow). A request is served by one generation from
 // beginning to end.
 //

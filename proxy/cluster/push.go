@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// pushTTL is how long a push is kept after the pushing node died.
-	pushTTL = 10 * time.Second
+	// pushTTL is how long a push is kept without a sign of the node that pushes, which
+	// gives one every pollInterval.
+	pushTTL = 2 * time.Second
 	// answerTimeout is how long nodes have to answer: longer than
 	// memberTimeout, after which a dead node is no longer waited for.
 	answerTimeout = 15 * time.Second
@@ -306,10 +307,7 @@ func (d *driftTracker) note(now time.Time, others int) (reported int, news bool)
 		d.since = now
 	}
 	if others > 0 && now.Sub(d.since) < driftAfter {
-		others = 0
-		if d.reported > 0 {
-			others = d.reported
-		}
+		others = d.reported
 	}
 	news = others != d.reported
 	d.reported = others

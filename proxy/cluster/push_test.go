@@ -211,6 +211,49 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 	}
 }
 
+// What a pusher that gives no sign any more has begun holds up others for two seconds.
+func TestPush_NextTakesOverFromADeadOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	slow, other := dial(t, s.Addr), dial(t, s.Addr)
+	a, _ := hosted(t, slow, "a")
+	b, _ := hosted(t, other, "b")
+	await.Until(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
+	hold := &blockingHook{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
+	slow.AddHook(hold)
+	dead := make(chan error, 1)
+	go func() {
+		_, err := a.Push(t.Context(), of("one"))
+		dead <- err
+	}()
+	<-hold.came // it has given its last sign
+	start, held := time.Now(), 0
+	pushed := make(chan error, 1)
+	go func() {
+		for again := time.NewTicker(20 * time.Millisecond); ; <-again.C {
+			_, err := b.Push(t.Context(), of("two"))
+			if under := (*cluster.PushInProgressError)(nil); !errors.As(err, &under) {
+				pushed <- err
+				return
+			}
+			held++
+		}
+	}()
+	await.Until(t, "the next push is decided", func() bool {
+		return other.HGet(t.Context(), "test:{cluster}:config", "pushed").Val() == "1"
+	})
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the next push is decided after %v", took)
+	}
+	close(hold.release)
+	if err := <-dead; !errors.Is(err, cluster.ErrOvertaken) {
+		t.Errorf("Push = %v; want ErrOvertaken", err)
+	}
+	if err := <-pushed; err != nil || held == 0 {
+		t.Errorf("the next push: %v, held up %d times", err, held)
+	}
+}
+
 // A decision whose answer is lost on its way is known to be one.
 func TestPush_LostAnswerIsAskedAgain(t *testing.T) {
 	s := redistest.Start(t)

@@ -141,17 +141,11 @@ func (a *acquisition) wait(ctx context.Context) (err error) {
 // message, and in any case after waitTime.
 func (a *acquisition) waitForRelease(ctx context.Context, o outcome) error {
 	var sub *subscription
-	defer func() {
-		if sub != nil {
-			sub.close()
-		}
-	}()
+	defer func() { sub.close() }()
 	var lastErr error // of the last attempt
 	for {
 		if sub == nil || sub.isClosed() || sub.channel != o.channel {
-			if sub != nil {
-				sub.close()
-			}
+			sub.close()
 			if sub = subscribe(ctx, o); sub != nil {
 				sleep(ctx, sub.ready(), a.waitTime(outcome{}))
 			} else {
@@ -244,6 +238,7 @@ func (a *acquisition) attempt(ctx context.Context) outcome {
 	if deadline, ok := ctx.Deadline(); ok {
 		call, cancel = context.WithDeadline(call, deadline)
 		defer cancel()
+		a.params.timeout = time.Until(deadline)
 	}
 	o := outcome{sent: time.Now()}
 	o.attemptResult, o.err = a.lock.kind.attempt(call, a.params)

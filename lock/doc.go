@@ -84,8 +84,8 @@
 //   - A write lock that is acquired again keeps its lease instead of adding to it.
 //   - A writer that becomes a reader wakes the waiting readers.
 //   - A partial unlock does not change the lease.
-//   - Waiters of a fair lock also record that they are alive, so that dead ones are
-//     skipped within seconds.
+//   - Waiters of a fair lock also record that they are alive and how long they wait, so
+//     that dead ones are skipped within seconds, and those who give up at once.
 //   - Times are those of the server, not of the client.
 //   - Unlocks leave no latch key: an owner that is used only once needs none.
 //   - A group of values leaves no fields of dead owners, and one owner cannot hold a

@@ -2,11 +2,13 @@
 --          sorted set waiter -> ms after which it may be passed over; the sorted
 --          set waiter -> ms until which it says that it lives
 -- ARGV     owner, number of holds after this call, lease in ms, 1 to wait in the
---          queue, ms that a waiter lives without a word, ms between two waiters
+--          queue, ms that a waiter lives without a word, ms between two waiters,
+--          PUBLISH or SPUBLISH, channel without the waiter's name
 -- reply    0: held; {ms}: look again after so long (-1: when told, -2:
 --          ours has ended)
--- atomic   pass over the dead, look, and take or queue. By the server's clock.
---          Run twice, it changes nothing more.
+-- atomic   pass over the dead, look, and take or queue; then tell the first
+--          living waiter if the lock is free and was offered to a dead one. By the
+--          server's clock. Run twice, it changes nothing more.
 local hash, queue, times, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, count, lease = ARGV[1], ARGV[2], ARGV[3]
 local ttl = redis.call('PTTL', hash)
@@ -27,6 +29,7 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function number(n) return string.format('%.0f', n) end
+local first = head
 while head and head ~= owner do
   local life = redis.call('ZSCORE', alive, head) or redis.call('ZSCORE', times, head) or 0
   if tonumber(life) > now then break end
@@ -50,6 +53,7 @@ if ttl == -2 and (not head or head == owner) then
   return 0
 end
 
+if head ~= first and head and ttl == -2 then redis.call(ARGV[7], ARGV[8] .. ':' .. head, '0') end
 if ARGV[4] == '1' then
   local gap = tonumber(ARGV[6])
   local time = tonumber(redis.call('ZSCORE', times, owner) or 0)

@@ -115,9 +115,7 @@ func (h *Hold) Deadline() time.Time {
 	if h == nil {
 		return time.Time{}
 	}
-	h.session.mu.Lock()
-	defer h.session.mu.Unlock()
-	return h.session.deadline
+	return h.session.currentDeadline()
 }
 
 // Extend extends the lease to at least d, MinLease to MaxLease, from now; it never shortens it. It returns

@@ -1,11 +1,13 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +50,7 @@ const (
 	permitCount         // of a semaphore
 	leaseTime           // in ms
 	queueing            // 1 if the owner waits in the queue of Redis, otherwise 0
+	waiterLife          // the ms until a waiter speaks again or gives up
 	publishVerb         // the command that publishes a release
 )
 
@@ -130,6 +133,8 @@ func (l *Locker) value(ctx context.Context, argument any, c callParams) (any, er
 			return 1, nil
 		}
 		return 0, nil
+	case waiterLife:
+		return min(3*l.pollInterval, cmp.Or(c.timeout, math.MaxInt64)).Milliseconds(), nil
 	case publishVerb:
 		return l.publishCommand(ctx)
 	}
@@ -180,7 +185,8 @@ const fairWaitTime = 5 * time.Minute
 //
 // A waiter of this package also records, with every attempt, that it is alive, in the
 // sorted set "weir_lock_alive:{name}". It is skipped if it has not done so for three poll
-// intervals. A waiter of Redisson that died is skipped when its own time is over.
+// intervals, or if the deadline of its context has passed. A waiter of Redisson that died is
+// skipped when its own time is over.
 func (l *Locker) Fair(name string) *Lock {
 	keys := []string{
 		name, prefixedKey("redisson_lock_queue", name), prefixedKey("redisson_lock_timeout", name),
@@ -189,7 +195,7 @@ func (l *Locker) Fair(name string) *Lock {
 	k, skipAfter := l.reentrant(name), fairWaitTime.Milliseconds()
 	k.ownChannels = true
 	k.take = l.request("fair_lock", keys,
-		ownerID, holdCount, leaseTime, queueing, (3 * l.pollInterval).Milliseconds(), skipAfter)
+		ownerID, holdCount, leaseTime, queueing, waiterLife, skipAfter, publishVerb, k.channels[0])
 	k.give = l.request("fair_unlock", keys, ownerID, holdCount, publishVerb, k.channels[0], skipAfter)
 	k.force = l.request("fair_unlock", keys, "", "all", publishVerb, k.channels[0], skipAfter)
 	return l.newLock(name, k, traits{

@@ -189,6 +189,36 @@ func TestFair_ADeadHeadIsPassedOver(t *testing.T) {
 	w.empty()
 }
 
+// A waiter is passed over from when it has given up, though it has not left the queue yet. Whoever finds that tells the
+// next one, which asks again only after an hour.
+func TestFair_WhoHasGivenUpIsPassedOver(t *testing.T) {
+	w := newTestServer(t)
+	h := locked(t, w.locker().Fair("a"))
+	l := w.locker(WithPollInterval(time.Hour))
+	lk := l.Fair("a")
+	params := callParams{owner: l.NewOwner(), count: 1, lease: time.Second, willWait: true, timeout: 300 * time.Millisecond}
+	if a, err := lk.kind.attempt(ctxOf(t), params); err != nil || a.held {
+		t.Fatalf("attempt = %v, %v", a, err)
+	}
+	w.queued(1)
+	got := beside(func() (*Hold, error) { return lk.Lock(ctxOf(t)) })
+	w.queued(2)
+	await.Until(t, "the second listens", func() bool {
+		second := w.eye.LIndex(ctxOf(t), fairQueue, 1).Val()
+		return w.listeners("redisson_lock__channel:{a}:"+second) == 1
+	})
+	unlocked(t, h)
+	await.Until(t, "somebody finds that the first has given up", func() bool {
+		if h, err := w.locker().Fair("a").TryLock(ctxOf(t)); err == nil {
+			unlocked(t, h)
+			t.Fatal("somebody who did not wait came first")
+		}
+		return len(w.hash("a")) == 1
+	})
+	unlocked(t, got(t))
+	w.empty()
+}
+
 // Redisson's dead waiters are passed over when the time they wrote down is up.
 func TestFair_ADeadJavaHeadIsPassedOver(t *testing.T) {
 	w := newTestServer(t)

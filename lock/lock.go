@@ -68,8 +68,9 @@ type callParams struct {
 	count    int // number of holds of the owner after the call
 	lease    time.Duration
 	replicas int
-	permits  int64 // of a semaphore
-	willWait bool  // the owner waits if the lock is not free
+	permits  int64         // of a semaphore
+	willWait bool          // the owner waits if the lock is not free
+	timeout  time.Duration // of its wait; 0: none
 }
 
 // An attemptResult is the result of an attempt.

@@ -345,8 +345,11 @@ func (s *subscription) drain() {
 	}
 }
 
-// close ends s. The channel is unsubscribed when it has no waiter left.
+// close ends s, if there is one. The channel is unsubscribed when it has no waiter left.
 func (s *subscription) close() {
+	if s == nil {
+		return
+	}
 	s.subscriber.hub.mu.Lock()
 	defer s.subscriber.hub.mu.Unlock()
 	delete(s.topic.subscribers, s)

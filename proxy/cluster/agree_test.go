@@ -396,3 +396,37 @@ func TestRestore_NodesWithFiles(t *testing.T) {
 	}
 	mustAgree(t, fresh, "six", 6)
 }
+
+// What is published while the slot of the cluster's own keys moves is published wholly.
+func TestAgree_WhileTheSlotMoves(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 3).Addrs()})
+	defer rdb.Close()
+	ctx := t.Context()
+	const key = "test:{cluster}:limits"
+	slot := rdb.ClusterKeySlot(ctx, key).Val()
+	from, err := rdb.MasterForKey(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := from
+	for i := 0; other == from; i++ {
+		if other, err = rdb.MasterForKey(ctx, strings.Repeat("x", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := func(n *redis.Client, state, id string) {
+		if err := n.Do(ctx, "cluster", "setslot", slot, state, id).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, _ := join(t, rdb, "a")
+	mustAgree(t, n, "one", 1)
+	mustAgree(t, n, "two", 2) // from now on there is a limit that was removed
+	set(other, "importing", from.ClusterMyID(ctx).Val())
+	set(from, "migrating", other.ClusterMyID(ctx).Val())
+	mustAgree(t, n, "three", 3)
+	if all, err := n.Limits(ctx); err != nil || len(all) != 1 || len(all["three.l"].Rates) != 2 {
+		t.Errorf("limits are %v, %v; want those of three", all, err)
+	}
+}

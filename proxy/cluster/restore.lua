@@ -23,10 +23,10 @@ end
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 local entries = tonumber(ARGV[8])
 if entries > 0 then
-  redis.call('DEL', KEYS[4])
   for i = 1, entries do
     redis.call('RPUSH', KEYS[4], ARGV[8 + i])
   end
+  redis.call('LTRIM', KEYS[4], -entries, -1)
   redis.call('PEXPIRE', KEYS[4], ARGV[7])
 end
 if #ARGV > 8 + entries then

@@ -78,13 +78,13 @@ func writesWhileSlotsMove(t *testing.T, client *redis.ClusterClient) {
 	bucket := limiter.Limit{Name: "moves:1h", Rate: limiter.Rate{Count: 200, Window: window}}
 	distinct, log := bucket, bucket
 	distinct.Algorithm, log.Algorithm = limiter.Distinct, limiter.SlidingLog
-	type scene struct {
+	type movingStore struct {
 		*redisstore.Store
 		*testing.T
 		claims []limiter.Claim
 		keys   []string // value, permits, base
 	}
-	take := func(s *scene, n int) {
+	take := func(s *movingStore, n int) {
 		s.Helper()
 		for i := range n {
 			s.claims[0].Value = limiter.KeyOf("value", strconv.Itoa(i))
@@ -93,29 +93,29 @@ func writesWhileSlotsMove(t *testing.T, client *redis.ClusterClient) {
 			}
 		}
 	}
-	clock := func(s *scene, d time.Duration) {
+	clock := func(s *movingStore, d time.Duration) {
 		client.Set(t.Context(), redisstore.SlotClock(s.claims[0].Key), now+d.Milliseconds(), 0)
 	}
-	reset := func(s *scene) {
+	reset := func(s *movingStore) {
 		if err := s.Reset(s.Context(), s.claims); err != nil {
 			s.Error(err)
 		}
 	}
 	for name, test := range map[string]struct {
 		limit         limiter.Limit
-		before, while func(s *scene)
+		before, while func(s *movingStore)
 		used          int64
 	}{
-		"entries merge": {bucket, func(s *scene) { take(s, 128) }, func(s *scene) { take(s, 1) }, 129},
-		"all has expired": {bucket, func(s *scene) {
+		"entries merge": {bucket, func(s *movingStore) { take(s, 128) }, func(s *movingStore) { take(s, 1) }, 129},
+		"all has expired": {bucket, func(s *movingStore) {
 			take(s, 40)
 			clock(s, window)
-		}, func(s *scene) { take(s, 1) }, 1},
-		"reset": {bucket, func(s *scene) { take(s, 40) }, reset, 0},
-		"reset of what cannot be read": {log, func(s *scene) {
+		}, func(s *movingStore) { take(s, 1) }, 1},
+		"reset": {bucket, func(s *movingStore) { take(s, 40) }, reset, 0},
+		"reset of what cannot be read": {log, func(s *movingStore) {
 			client.Set(s.Context(), s.keys[0], "\x09", 0)
 		}, reset, 0},
-		"values of an earlier version": {distinct, func(s *scene) {
+		"values of an earlier version": {distinct, func(s *movingStore) {
 			for i := range 3 {
 				value := limiter.KeyOf("value", strconv.Itoa(i))
 				member := string(value[:8]) + "12345678"
@@ -123,15 +123,15 @@ func writesWhileSlotsMove(t *testing.T, client *redis.ClusterClient) {
 			}
 			client.HSet(s.Context(), s.keys[0], "neither", "1")
 			client.Set(s.Context(), s.keys[2], "a ban that is over", 0)
-		}, func(s *scene) { take(s, 4) }, 4},
-		"all values have expired": {distinct, func(s *scene) {
+		}, func(s *movingStore) { take(s, 4) }, 4},
+		"all values have expired": {distinct, func(s *movingStore) {
 			take(s, 4)
 			client.Set(s.Context(), s.keys[2], "a ban that is over", 0)
 			clock(s, window)
-		}, func(s *scene) { take(s, 2) }, 2},
+		}, func(s *movingStore) { take(s, 2) }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scene{Store: redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}), T: t}
+			s := &movingStore{Store: redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}), T: t}
 			defer s.Store.Close()
 			s.claims = []limiter.Claim{{Limit: &test.limit, Key: limiter.KeyOf(name), Cost: 1}}
 			s.keys = redisstore.KeyNames(s.claims[0])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A hand is a clock that moves when it is told to.
@@ -28,7 +29,7 @@ func TestMemory_KeepsTheContract(t *testing.T) {
 		return limitertest.Subject{
 			Store:   limiter.NewMemory(limiter.MemoryOptions{Clock: h.now}),
 			Advance: h.advance,
-			Steps:   200,
+			Steps:   100, Calls: rounds.Of(15_000),
 		}
 	})
 }

@@ -17,9 +17,11 @@ func TestMemory_OneSourceLeavesRoomToOthers(t *testing.T) {
 			m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: room, MaxBytes: room * 300, Clock: newHand().now})
 			for i := range 5 * room {
 				c := limiter.Claim{Limit: l, Key: numbered(i), Cost: l.Rate.Count, Source: 1}
-				if l.Rate.Count > 1 {
-					c.Cost = 1 // an entry each
+				if l.Rate.Count == 1 {
+					take(t, m, c)
+					continue
 				}
+				c.Cost = 1 // an entry each
 				for range 10 {
 					take(t, m, c)
 				}

@@ -40,7 +40,7 @@ func (b *bleeding) found(format string, args ...any) {
 // quarter of the exchanges is aborted: clients, upstreams and connections end at every point, also before
 // a request has begun.
 func TestExchanges_NothingOfOthers(t *testing.T) {
-	exchanges, err := strconv.Atoi(cmp.Or(os.Getenv("WEIR_EXCHANGES"), "1000"))
+	exchanges, err := strconv.Atoi(cmp.Or(os.Getenv("WEIR_EXCHANGES"), "500"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A reportedStore store hears of what was granted in its place.
@@ -211,19 +212,19 @@ func TestFallback_SettlingRefundsBoth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			settlingProxies(t, route, func(w *testProxy) {
 				refused := 0
-				for i := range 1000 {
+				for i := range rounds.Of(200) {
 					user := fmt.Sprint("X-User: ", i)
 					for _, target := range []string{"/a?status=500&refund", "/a?status=200"} {
 						if w.send("GET", target, user).Code == 429 {
 							refused++
 						}
 					}
-					if i%100 == 0 {
+					if i%20 == 0 {
 						w.sends(429, "GET", "/a?status=200", user) // the second was counted
 					}
 				}
 				if refused != 0 {
-					w.Errorf("%d of 1000 users were refused after a request that was refunded", refused)
+					w.Errorf("%d of %d users were refused after a request that was refunded", refused, rounds.Of(200))
 				}
 			})
 		})

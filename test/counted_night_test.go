@@ -258,11 +258,11 @@ func (n *countedNight) statistics(w *weir) (routes map[string]outcomes, limits m
 
 // Three nodes serve a night with an outage of Redis, a stricter configuration, two operators at once
 // and a leader that is killed. What the nodes then tell of it is what the clients counted, except for
-// what the dead node had not reported. WEIR_NIGHT_SECONDS is how long it takes, 12 by default; with -v it
+// what the dead node had not reported. WEIR_NIGHT_SECONDS is how long it takes, 6 by default; with -v it
 // prints each number beside that of the clients.
 func TestNight_NumbersAreThoseOfTheClients(t *testing.T) {
 	t.Parallel()
-	seconds, _ := strconv.Atoi(cmp.Or(os.Getenv("WEIR_NIGHT_SECONDS"), "12"))
+	seconds, _ := strconv.Atoi(cmp.Or(os.Getenv("WEIR_NIGHT_SECONDS"), "6"))
 	n := &countedNight{t: t, redis: redistest.Start(t), phase: time.Duration(seconds) * time.Second / 6}
 	n.counted = counter{routes: map[string]outcomes{}, limits: map[string]int64{}}
 	for range 3 {

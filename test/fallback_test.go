@@ -122,14 +122,14 @@ func (g grantLog) between(from, to time.Time) (n int) {
 	return n
 }
 
-// Four nodes that lose Redis for half a minute, under more load than the limit
+// Four nodes that lose Redis for three windows, under more load than the limit
 // lets through, grant what the limit says: what each had before counts against
 // its share, and what it granted meanwhile is counted when Redis is back.
 func TestFallback_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 	const (
 		rate   = 40
-		window = 10 * time.Second
-		long   = 30 * time.Second
+		window = 6 * time.Second
+		long   = 18 * time.Second
 	)
 	for name, fault := range map[string]struct{ cut, heal func(*redistest.Server) }{
 		"stopped": {func(s *redistest.Server) { s.Signal(syscall.SIGSTOP) }, func(s *redistest.Server) { s.Signal(syscall.SIGCONT) }},

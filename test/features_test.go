@@ -2,8 +2,10 @@ package test
 
 import (
 	"go/ast"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,15 +48,18 @@ func features() []feature {
 // A feature of a limit has a file of its own; what else must know it is a cost for each further
 // feature. -v prints the table.
 func TestShape_FeaturesAreKnownInFewFiles(t *testing.T) {
+	known := map[string]string{} // what files name
+	for _, s := range sources(t) {
+		if !s.isTest() && !strings.HasPrefix(s.dir, "test") && s.dir != "limiter/limitertest" && !strings.HasPrefix(s.dir, "proxy/config") {
+			known[s.path] = names(s.file)
+		}
+	}
 	for _, f := range features() {
 		word, own := regexp.MustCompile(f.word), regexp.MustCompile(f.own)
 		var found []string
-		for _, s := range sources(t) {
-			if s.isTest() || strings.HasPrefix(s.dir, "test") || s.dir == "limiter/limitertest" || strings.HasPrefix(s.dir, "proxy/config") || own.MatchString(path.Base(s.path)) {
-				continue
-			}
-			if names(s.file, word) > 0 {
-				found = append(found, s.path)
+		for _, file := range slices.Sorted(maps.Keys(known)) {
+			if !own.MatchString(path.Base(file)) && word.MatchString(known[file]) {
+				found = append(found, file)
 			}
 		}
 		if t.Logf("%3d %s", len(found), f.name); len(found) > f.known {
@@ -63,22 +68,21 @@ func TestShape_FeaturesAreKnownInFewFiles(t *testing.T) {
 	}
 }
 
-// names counts the identifiers and tags in a file that match word.
-func names(file *ast.File, word *regexp.Regexp) (n int) {
+// names returns the identifiers and tags in a file, each once and on a line of its own.
+func names(file *ast.File) string {
+	found := map[string]bool{}
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.Ident:
-			if word.MatchString(node.Name) {
-				n++
-			}
+			found[node.Name] = true
 		case *ast.Field:
-			if node.Tag != nil && word.MatchString(node.Tag.Value) {
-				n++
+			if node.Tag != nil {
+				found[node.Tag.Value] = true
 			}
 		}
 		return true
 	})
-	return n
+	return strings.Join(slices.Collect(maps.Keys(found)), "\n")
 }
 
 // A step is compiled into a route, or is not there: no bool says what the limits of a route have. What a request owes

@@ -195,8 +195,11 @@ func startLoad(t *testing.T, clients int, v loadRequest) *load {
 			transport := &http.Transport{MaxIdleConnsPerHost: 1}
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport, Timeout: testTimeout}
+			pace := time.NewTicker(5 * time.Millisecond) // the processors are for what is tested
+			defer pace.Stop()
 			for n := 0; !l.stopped(); n++ {
 				l.send(client, v.url, v.header(c, n))
+				<-pace.C
 			}
 		})
 	}

@@ -21,7 +21,7 @@ const (
 	// so that a request that waits for Redis is found out.
 	slack = 2500 * time.Millisecond
 	// outage is how long Redis is away.
-	outage = 5 * time.Second
+	outage = 4 * time.Second
 )
 
 // policies is one route for each way to go on without a store, and one without limits.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -37,6 +38,9 @@ func TestRun_SaysWhatItRan(t *testing.T) {
 // and what it has started ends with it.
 func TestRun_Interrupted(t *testing.T) {
 	t.Parallel()
+	heard := make(chan os.Signal, 1) // what is heard here is not ignored there, as it is by all that a shell runs in the background
+	signal.Notify(heard, os.Interrupt)
+	defer signal.Stop(heard)
 	for _, step := range []string{"== go build", "?   "} { // ./test/await has no tests
 		r, w, err := os.Pipe()
 		if err != nil {

@@ -29,6 +29,8 @@ type field struct {
 	node *cluster.Node
 	hash string // of what all nodes serve
 	term cluster.Term
+
+	stores map[string]*redisstore.Store // by their prefix
 }
 
 // nodes are the only one that there is, without a wait for its sign of life.
@@ -40,7 +42,7 @@ func (f *field) nodes(context.Context) ([]view.Member, error) {
 // had send.old and send.shared before; it was counted for all of them.
 func sown(t *testing.T, rdb redis.UniversalClient) *field {
 	t.Helper()
-	f := &field{t: t, rdb: rdb}
+	f := &field{t: t, rdb: rdb, stores: map[string]*redisstore.Store{}}
 	f.node, _ = join(t, rdb, "a")
 	f.serves("phone, old, shared")
 	f.serves("phone")
@@ -75,8 +77,12 @@ func limited(t *testing.T, names string) *config.Config {
 // counts lets the store count once for each of n keys.
 func (f *field) counts(prefix string, l limiter.Limit, n int) {
 	f.t.Helper()
-	store := redisstore.New(f.rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, CachedRefusals: -1})
-	defer store.Close()
+	store := f.stores[prefix]
+	if store == nil {
+		store = redisstore.New(f.rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, CachedRefusals: -1})
+		f.t.Cleanup(func() { store.Close() })
+		f.stores[prefix] = store
+	}
 	l.Rate = limiter.Rate{Count: 3, Window: time.Hour}
 	for i := range n {
 		claims := []limiter.Claim{{Limit: &l, Key: limiter.KeyOf(strconv.Itoa(i)), Cost: 1}}

@@ -108,6 +108,7 @@ func TestChunked_Refused(t *testing.T) {
 		{"LF in an extension", "5;a\nb|hello|0|", ErrChunk},
 		{"quoted line end", "1;e=\"|X|0||GET /s", ErrChunk},
 		{"NUL in an extension", "5;\x00|hello|0|", ErrChunk},
+		{"DEL in an extension", "5;\x7f|hello|0|", ErrChunk},
 		{"extension too long", "5;" + strings.Repeat("a", 300) + "|hello|0|", ErrChunkLine},
 		{"many extensions for little data", strings.Repeat("1;"+strings.Repeat("a", 200)+"|x|", 200), ErrChunkOverhead},
 		{"something after the data", "5|helloXX0|", ErrChunk},

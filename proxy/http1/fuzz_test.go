@@ -324,11 +324,11 @@ func stepwise(raw string, at int, parse func([]byte) (int, error)) (rest string,
 	return raw[n:], err
 }
 
-// offsets are those at which raw is split: all, or some if there are thousands,
+// offsets are those at which raw is split: all of the first 300 and some of the others,
 // and byte by byte.
 func offsets(raw string) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for at := -1; at < len(raw); at += 1 + max(at, 0)/2000*len(raw)/50 {
+		for at := -1; at < len(raw); at += 1 + max(at, 0)/300*len(raw)/50 {
 			if !yield(at) {
 				return
 			}

@@ -294,21 +294,22 @@ func FuzzRead(f *testing.F) {
 }
 
 // bodyOf returns the value that a line of JSON has between quotes for the body.
-func bodyOf(t *testing.T, quoted string) (body string, ok bool) {
+func bodyOf(t *testing.T, names *Names, quoted string) (body string, ok bool) {
 	t.Helper()
 	line := `{"method":"GET","path":"/","time":1795345547,"request_body":"` + quoted + `"}`
-	k, r := readFirst(t, line, newNames(t), JSON)
+	k, r := readFirst(t, line, names, JSON)
 	return r.Body, k == kindRequest
 }
 
 // Strings of JSON are read as encoding/json reads them; whatever that refuses between
 // quotes is refused, but for \x, which nginx writes.
 func TestRead_StringsAgreeWithEncodingJSON(t *testing.T) {
+	names := newNames(t)
 	check := func(s string) {
 		t.Helper()
 		var want string
 		wantErr := json.Unmarshal([]byte(`"`+s+`"`), &want)
-		if got, ok := bodyOf(t, s); ok != (wantErr == nil) || ok && got != want {
+		if got, ok := bodyOf(t, names, s); ok != (wantErr == nil) || ok && got != want {
 			t.Errorf("%q: %q, %v; want %q, %v", s, got, ok, want, wantErr)
 		}
 	}
@@ -329,12 +330,12 @@ func TestRead_StringsAgreeWithEncodingJSON(t *testing.T) {
 		check(b.String())
 	}
 	for s, want := range map[string]string{`\x41\x7e`: "A~", `\x22\x5C\x0a`: "\"\\\n", `\xc3\xbc\\x41`: `ü\x41`, `\n\\\x41`: "\n\\A"} {
-		if got, ok := bodyOf(t, s); !ok || got != want {
+		if got, ok := bodyOf(t, names, s); !ok || got != want {
 			t.Errorf("%q: %q, %v; want %q", s, got, ok, want)
 		}
 	}
 	for _, s := range []string{`\x`, `\x4`, `\x4g`, `\xg4`} {
-		if got, ok := bodyOf(t, s); ok {
+		if got, ok := bodyOf(t, names, s); ok {
 			t.Errorf("%q: %q; want an error", s, got)
 		}
 	}

@@ -16,8 +16,11 @@ import (
 // failure to reach it.
 const Limit = 2 * time.Minute
 
-// every is how often is looked.
-const every = 5 * time.Millisecond
+// It is looked often at first, and the less often the longer it takes: who is asked has work to do.
+const (
+	often  = 5 * time.Millisecond
+	seldom = 50 * time.Millisecond
+)
 
 // Until waits until holds says yes. After Limit it ends the test, with what was waited
 // for and with what is known, such as a log. holds is called by the goroutine of the
@@ -42,11 +45,10 @@ func Within(tb testing.TB, limit time.Duration, what string, holds func() bool) 
 }
 
 func within(limit time.Duration, holds func() bool) bool {
-	tick, over := time.NewTicker(every), time.After(limit)
-	defer tick.Stop()
+	began, over := time.Now(), time.After(limit)
 	for !holds() {
 		select {
-		case <-tick.C:
+		case <-time.After(min(seldom, max(often, time.Since(began)/20))):
 		case <-over:
 			return false
 		}

@@ -20,16 +20,13 @@ const (
 	maxJWKS      = 1 << 20          // bytes
 	fetchTimeout = 10 * time.Second // for one response
 	refreshPause = 10 * time.Second // between two requests, even if tokens name unknown keys
+	refreshEvery = 5 * time.Minute
 )
 
 // refreshLoop reloads the JSON Web Key Set periodically, and soon after a token named an unknown
 // key. Requests do not wait for it: issuers publish a key before they sign with it.
 func (t *Tokens) refreshLoop(ctx context.Context) {
-	every := t.config.Refresh
-	if every == 0 {
-		every = defaultRefresh
-	}
-	again := time.NewTimer(every)
+	again := time.NewTimer(refreshEvery)
 	defer again.Stop()
 	wanted := t.wanted
 	for last := time.Now(); ; {
@@ -40,7 +37,7 @@ func (t *Tokens) refreshLoop(ctx context.Context) {
 		case <-wanted:
 			if rest := refreshPause - time.Since(last); rest > 0 {
 				wanted = nil // one refresh serves all requests until then
-				again.Reset(min(rest, every))
+				again.Reset(rest)
 				continue
 			}
 		}
@@ -48,7 +45,7 @@ func (t *Tokens) refreshLoop(ctx context.Context) {
 			t.config.Report(err)
 		}
 		last, wanted = time.Now(), t.wanted
-		again.Reset(every)
+		again.Reset(refreshEvery)
 	}
 }
 

@@ -202,7 +202,7 @@ func TestTokens_KeysAreKeptFresh(t *testing.T) {
 		issuer := &transport{answer: set(keys.jwk("EC", "e1"))}
 		var failed atomic.Int64
 		tokens, err := NewTokens(TokenConfig{
-			JWKS: "https://issuer.example/keys", Client: &http.Client{Transport: issuer}, Refresh: 5 * time.Minute,
+			JWKS: "https://issuer.example/keys", Client: &http.Client{Transport: issuer},
 			Report: func(error) { failed.Add(1) },
 		})
 		if err != nil {
@@ -266,7 +266,7 @@ func TestTokens_CloseEndsARefresh(t *testing.T) {
 		if err := tokens.Open(context.Background()); !errors.Is(err, ErrNoVerificationKeys) || time.Since(began) != fetchTimeout {
 			t.Errorf("Open = %v after %v; want ErrNoKeys after %v", err, time.Since(began), fetchTimeout)
 		}
-		time.Sleep(defaultRefresh) // virtual: the next one hangs by now
+		time.Sleep(refreshEvery) // virtual: the next one hangs by now
 		synctest.Wait()
 		began = time.Now()
 		tokens.Close()

@@ -177,10 +177,7 @@ func Challenge(err error, realm string) string {
 	return challenge
 }
 
-const (
-	minSecret      = 32 // bytes; RFC 7518 section 3.2 requires the size of the hash
-	defaultRefresh = 5 * time.Minute
-)
+const minSecret = 32 // bytes; RFC 7518 section 3.2 requires the size of the hash
 
 // A TokenConfig configures the verification of tokens.
 type TokenConfig struct {
@@ -201,8 +198,6 @@ type TokenConfig struct {
 	Audience []string
 	// Leeway is the tolerated clock skew of the issuer.
 	Leeway time.Duration
-	// Refresh is the interval at which JWKS is reloaded; 5 minutes if zero.
-	Refresh time.Duration
 	// Client fetches JWKS; if nil, one with a timeout of 10 s is used.
 	Client *http.Client
 	// Report, unless nil, is called with each error of reloading JWKS. The current keys
@@ -231,8 +226,8 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 		return nil, fmt.Errorf("%w: tokens without keys; give a secret, files with public keys, or a jwks", ErrSpec)
 	case len(c.Secret) > 0 && len(c.Secret) < minSecret:
 		return nil, fmt.Errorf("%w: a secret of %d bytes; it needs at least %d", ErrSpec, len(c.Secret), minSecret)
-	case c.Leeway < 0 || c.Refresh < 0:
-		return nil, fmt.Errorf("%w: a leeway or a refresh below zero; write a time such as 30s", ErrSpec)
+	case c.Leeway < 0:
+		return nil, fmt.Errorf("%w: a leeway below zero; write a time such as 30s", ErrSpec)
 	case !trusted(c.JWKS):
 		return nil, fmt.Errorf("%w: a jwks without TLS; write an https URL, or the name of a file", ErrSpec)
 	}

@@ -95,24 +95,36 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	if err := CheckClaims(own); err != nil {
 		return err
 	}
-	m.takeAndNote(own, nil, d)
-	if d.Allowed && len(others) > 0 {
-		m.takeOthers(others, len(own), d)
+	m.take(own, others, d)
+	if d.Allowed {
+		m.note(claims, d) // without a shard's mutex: Return holds that of the notes first
 	}
 	return nil
 }
 
-// takeOthers takes the permits of the groups besides group 0, which had asked claims and was granted by d.
-func (m *Memory) takeOthers(others []Claim, asked int, d *Decision) {
-	for len(others) > 0 {
+// take takes the permits of own, which is group 0, and then those of each other group. All count from one time, the
+// permit's: one that is older than a key has not been taken of it.
+func (m *Memory) take(own, others []Claim, d *Decision) {
+	var buf [inlineClaims]cellRef
+	refs := m.refs(own, buf[:0])
+	for rest := others; len(rest) > 0; {
 		var group []Claim
-		if group, others = CutGroup(others); CheckGroup(group, asked) != nil {
+		if group, rest = CutGroup(rest); CheckGroup(group, len(refs)) == nil {
+			refs = m.refs(group, refs)
+		}
+	}
+	locked, now := m.lock(refs)
+	defer m.unlock(locked)
+	m.takeGroupLocked(refs[:len(own)], now, nil, d)
+	for refs = refs[len(own):]; d.Allowed && len(others) > 0; {
+		var group []Claim
+		if group, others = CutGroup(others); len(refs) == 0 || refs[0].claim != &group[0] { // it is not valid
 			d.AddFailed(len(group))
 			continue
 		}
-		asked += len(group)
 		beside := Decision{Outcomes: d.Outcomes[len(d.Outcomes):]}
-		m.takeAndNote(group, &d.Permit, &beside)
+		m.takeGroupLocked(refs[:len(group)], now, &d.Permit, &beside)
+		refs = refs[len(group):]
 		d.Outcomes = append(d.Outcomes, beside.Outcomes...)
 		if d.Permit.IsZero() {
 			d.Permit = beside.Permit
@@ -120,19 +132,8 @@ func (m *Memory) takeOthers(others []Claim, asked int, d *Decision) {
 	}
 }
 
-// takeAndNote takes the permits of one group under the permit p, or a new one if it is nil or zero.
-func (m *Memory) takeAndNote(claims []Claim, p *Permit, d *Decision) {
-	m.take(claims, p, d)
-	if d.Allowed {
-		m.note(d.At.UnixMilli(), claims, &d.Permit) // without a shard's mutex: Return holds that of the notes first
-	}
-}
-
-// take is takeAndNote without the notes.
-func (m *Memory) take(claims []Claim, p *Permit, d *Decision) {
-	var buf [inlineClaims]cellRef
-	refs, locked, now := m.lock(claims, buf[:0])
-	defer m.unlock(locked)
+// takeGroupLocked takes the permits of one group under the permit p, or a new one if it is nil or zero.
+func (m *Memory) takeGroupLocked(refs []cellRef, now int64, p *Permit, d *Decision) {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
 		r.index = s.findOrAddLocked(&r.id, r.hash, r.claim.Source, now)
@@ -178,7 +179,8 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 		return err
 	}
 	var buf [inlineClaims]cellRef
-	refs, locked, now := m.lock(claims, buf[:0])
+	refs := m.refs(claims, buf[:0])
+	locked, now := m.lock(refs)
 	defer m.unlock(locked)
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]

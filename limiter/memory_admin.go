@@ -97,7 +97,8 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 		return Inspection{}, err
 	}
 	var buf [inlineClaims]cellRef
-	refs, locked, now := m.lock(claims, buf[:0])
+	refs := m.refs(claims, buf[:0])
+	locked, now := m.lock(refs)
 	defer m.unlock(locked)
 	in := Inspection{At: time.UnixMilli(now), Statuses: make([]KeyStatus, len(claims))}
 	for i := range refs {

@@ -18,7 +18,7 @@ func grownBy(f func()) int64 {
 // A key costs little, and as much as the Memory says it does: with one permit, and with a
 // log beside its cell.
 func TestMemory_AccountsForWhatAKeyTakes(t *testing.T) {
-	const keys = 60_000
+	const keys = 200_000
 	for _, row := range []struct {
 		name    string
 		limit   *limiter.Limit
@@ -57,7 +57,7 @@ func TestMemory_AccountsForWhatAKeyTakes(t *testing.T) {
 
 // What is noted of another store's decisions costs less still.
 func TestNote_AccountsForWhatAKeyTakes(t *testing.T) {
-	const keys = 30_000
+	const keys = 100_000
 	m := limiter.NewMemory(limiter.MemoryOptions{})
 	claims := []limiter.Claim{{Limit: rate("l", 60, time.Hour), Cost: 1}}
 	said := limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 59}}}

@@ -34,6 +34,39 @@ func TestMemory_KeepsTheContract(t *testing.T) {
 	})
 }
 
+// All groups of a decision count from one time, however long it takes: a later one would be younger than the permit, and
+// what it took for a new key would not be given back.
+func TestMemory_GroupsCountFromOneTime(t *testing.T) {
+	for a := range limiter.NumAlgorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			h := newHand()
+			m := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { h.advance(time.Millisecond); return h.now() }})
+			beside := &limiter.Limit{Name: "beside", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: a}
+			switch a {
+			case limiter.Cooldown:
+				beside.Steps = []time.Duration{time.Minute}
+			case limiter.Conversion:
+				beside.Conversion, beside.Noted = 50, true
+			}
+			claims := []limiter.Claim{
+				{Limit: rate("deciding", 9, time.Hour), Key: numbered(1), Cost: 1},
+				{Limit: beside, Key: numbered(2), Value: numbered(3), Cost: 1, Group: 1},
+			}
+			var d limiter.Decision
+			if err := m.Take(t.Context(), claims, &d); err != nil || !d.Allowed || !d.Outcomes[1].Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			if err := m.Refund(t.Context(), claims, d.Permit); err != nil {
+				t.Fatal(err)
+			}
+			claims[1].Group = 0
+			if m.Peek(t.Context(), claims[1:], &d); d.Outcomes[0].Remaining != 1 {
+				t.Errorf("%d left after the refund, want 1", d.Outcomes[0].Remaining)
+			}
+		})
+	}
+}
+
 func TestMemory_Conversion(t *testing.T) {
 	limitertest.RunConversion(t, func(*testing.T) limitertest.Subject {
 		h := newHand()

@@ -134,12 +134,19 @@ func unexpired(now int64, all []noted) []noted {
 	return slices.DeleteFunc(slices.Clone(all), isOver)
 }
 
-// note notes what p took for claims at now.
-func (m *Memory) note(now int64, claims []Claim, p *Permit) {
-	for i := range claims {
-		if c := &claims[i]; c.isNoted() {
-			id := cellID{limit: m.numbers.number(c.Limit), key: c.Value}
-			m.notes.add(now, id, noted{key: c.Key, cost: c.Cost, count: c.Limit.Rate.Count, expires: now + c.Limit.Horizon().Milliseconds(), source: c.Source, permit: *p})
+// note notes what d took for claims, of the groups that it granted.
+func (m *Memory) note(claims []Claim, d *Decision) {
+	now, outcomes := d.At.UnixMilli(), d.Outcomes
+	for len(claims) > 0 {
+		var group []Claim
+		group, claims = CutGroup(claims)
+		isRefused := slices.ContainsFunc(outcomes[:len(group)], func(o Outcome) bool { return !o.Allowed })
+		outcomes = outcomes[len(group):]
+		for i := range group {
+			if c := &group[i]; c.isNoted() && !isRefused {
+				id := cellID{limit: m.numbers.number(c.Limit), key: c.Value}
+				m.notes.add(now, id, noted{key: c.Key, cost: c.Cost, count: c.Limit.Rate.Count, expires: now + c.Limit.Horizon().Milliseconds(), source: c.Source, permit: d.Permit})
+			}
 		}
 	}
 }

@@ -278,18 +278,26 @@ func (m *Memory) locate(c *Claim, r *cellRef) {
 // A shardSet is a set of shards, one bit for each.
 type shardSet uint64
 
-// lock returns one cellRef for each claim, in buf if it is large enough, and the time. It locks their shards, each once
-// and in ascending order, so that concurrent decisions cannot deadlock.
-func (m *Memory) lock(claims []Claim, buf []cellRef) (refs []cellRef, locked shardSet, now int64) {
-	refs = slices.Grow(buf, len(claims))[:len(claims)]
+// refs appends one cellRef for each claim to refs.
+func (m *Memory) refs(claims []Claim, refs []cellRef) []cellRef {
+	n := len(refs)
+	refs = slices.Grow(refs, len(claims))[:n+len(claims)]
 	for i := range claims {
-		m.locate(&claims[i], &refs[i])
+		m.locate(&claims[i], &refs[n+i])
+	}
+	return refs
+}
+
+// lock locks the shards of refs, each once and in ascending order, so that concurrent decisions cannot deadlock, and
+// returns the time.
+func (m *Memory) lock(refs []cellRef) (locked shardSet, now int64) {
+	for i := range refs {
 		locked |= 1 << refs[i].shard
 	}
 	for rest := locked; rest != 0; rest &= rest - 1 {
 		m.shards[bits.TrailingZeros64(uint64(rest))].mu.Lock()
 	}
-	return refs, locked, m.now()
+	return locked, m.now()
 }
 
 func (m *Memory) unlock(locked shardSet) {

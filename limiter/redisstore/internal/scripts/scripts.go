@@ -7,6 +7,7 @@
 package scripts
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"math/bits"
@@ -145,10 +146,11 @@ func (s Source) read(names string) string {
 }
 
 // A chunk of a text is a function with the comment above it, or what stands between two functions.
+// Its parts are bytes because lines are appended to them: a script has a thousand.
 type chunk struct {
 	name   string // of the function; empty for what is none
-	text   string
-	body   string
+	text   []byte
+	body   []byte
 	inline bool // it has no parameters, and returns nothing
 }
 
@@ -161,21 +163,21 @@ func split(text string) (all []chunk) {
 	for line := range strings.Lines(text) {
 		switch {
 		case c.name != "" && line != "end\n":
-			c.text, c.body = c.text+line, c.body+line
+			c.text, c.body = append(c.text, line...), append(c.body, line...)
 		case c.name != "":
 			all, c = append(all, c.end(line)), chunk{}
 		case strings.HasPrefix(line, "--"):
 			comments += line
 		case strings.HasPrefix(line, "local function "), strings.HasPrefix(line, "function functions."):
 			found := head.FindStringSubmatch(line)
-			all, c = append(all, c), chunk{name: found[1], text: comments + line, inline: found[2] == ""}
+			all, c = append(all, c), chunk{name: found[1], text: []byte(comments + line), inline: found[2] == ""}
 			if body, one := strings.CutSuffix(found[3], " end"); one {
-				c.body = " " + body + "\n"
+				c.body = []byte(" " + body + "\n")
 				all, c = append(all, c.end("")), chunk{}
 			}
 			comments = ""
 		default:
-			c.text, c.body, comments = c.text+comments+line, c.body+line, ""
+			c.text, c.body, comments = append(append(c.text, comments...), line...), append(c.body, line...), ""
 		}
 	}
 	return append(all, c)
@@ -183,8 +185,8 @@ func split(text string) (all []chunk) {
 
 // end returns c, whose last line is line.
 func (c chunk) end(line string) chunk {
-	c.text += line
-	c.inline = c.inline && !strings.Contains(c.body, "return ")
+	c.text = append(c.text, line...)
+	c.inline = c.inline && !bytes.Contains(c.body, []byte("return "))
 	return c
 }
 
@@ -207,7 +209,7 @@ func inline(text string) string {
 	}
 	for _, c := range split(text) {
 		if c.inline {
-			bodies[c.name] = expand(c.body)
+			bodies[c.name] = expand(string(c.body))
 		}
 	}
 	return expand(text)
@@ -217,7 +219,7 @@ func inline(text string) string {
 func used(text string) string {
 	chunks, bodies, known := split(text), map[string]string{}, map[string]bool{}
 	for _, c := range chunks {
-		bodies[c.name] += c.body
+		bodies[c.name] += string(c.body)
 	}
 	for pending := []string{""}; len(pending) > 0; pending = pending[1:] {
 		for line := range strings.Lines(bodies[pending[0]]) {
@@ -235,7 +237,7 @@ func used(text string) string {
 	var out strings.Builder
 	for _, c := range chunks {
 		if c.name == "" || known[c.name] {
-			out.WriteString(c.text)
+			out.Write(c.text)
 		}
 	}
 	return out.String()

@@ -211,8 +211,8 @@ func stringParam(name, summary string) parameter {
 	return parameter{name: name, summary: summary, kind: "string"}
 }
 
-func intParam(name, summary string, least, most int64) parameter {
-	return parameter{name: name, summary: summary, kind: "integer", min: least, max: most}
+func intParam(name, summary string, most int64) parameter {
+	return parameter{name: name, summary: summary, kind: "integer", min: 1, max: most}
 }
 
 // checkQuery reports whether the query of r has only these parameters, each at most once and valid. If

@@ -46,7 +46,7 @@ func urlQueryEndpoint[A any](path, summary string, query []parameter, ask func(r
 }
 
 func (o Options) minutes() endpoint {
-	query := []parameter{intParam("minutes", "The last so many; 60 when it is left out.", 1, maxMinutes)}
+	query := []parameter{intParam("minutes", "The last so many; 60 when it is left out.", maxMinutes)}
 	return urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", query, func(r *http.Request) (view.Statistics, error) {
 		return o.Statistics(r.Context(), cmp.Or(intValue(r, "minutes"), defaultMinutes))
 	})
@@ -59,7 +59,7 @@ func (o Options) decisions() endpoint {
 		stringParam("request_id", "Only the request with that id."), stringParam("route", "Only requests of that route; none for those that no route matched."),
 		stringParam("limit", "Only requests of which that limit was asked."), outcome,
 		stringParam("key", "Only requests with the key of that hash or id."), before,
-		intParam("n", "At most so many; 100 when it is left out.", 1, maxDecisions),
+		intParam("n", "At most so many; 100 when it is left out.", maxDecisions),
 	}
 	return urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (view.Decisions, error) {
 		q := r.URL.Query()
@@ -74,8 +74,8 @@ func (o Options) decisions() endpoint {
 func (o Options) top() endpoint {
 	query := []parameter{
 		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
-		intParam("minutes", "The last so many; all that are known when it is left out.", 1, topMinutes),
-		intParam("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
+		intParam("minutes", "The last so many; all that are known when it is left out.", topMinutes),
+		intParam("n", "At most so many keys of a limit; 20 when it is left out.", maxTopKeys),
 	}
 	return urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together. Limits with most refusals come first; keys whose count is uncertain are left out.", query, func(r *http.Request) (view.Top, error) {
 		q := r.URL.Query()
@@ -86,7 +86,7 @@ func (o Options) top() endpoint {
 func (o Options) conversion() endpoint {
 	query := []parameter{
 		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
-		intParam("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
+		intParam("n", "At most so many keys of a limit; 20 when it is left out.", maxTopKeys),
 	}
 	return urlQueryEndpoint("/conversion", "What became of the requests that limits with return_on count, such as codes that are sent: within the longest window of each limit, of all keys and of those with most requests, on all nodes together.", query, func(r *http.Request) (Conversion, error) {
 		q := r.URL.Query()
@@ -97,7 +97,7 @@ func (o Options) conversion() endpoint {
 func (o Options) audit() endpoint {
 	query := []parameter{
 		stringParam("before", "Only entries before the one with that id."),
-		intParam("n", "At most so many; 100 when it is left out.", 1, maxAudited),
+		intParam("n", "At most so many; 100 when it is left out.", maxAudited),
 	}
 	return urlQueryEndpoint("/audit", "The audit trail, newest first.", query, func(r *http.Request) (view.Audit, error) {
 		return o.Audit(r.Context(), view.AuditQuery{Before: r.URL.Query().Get("before"), N: intValue(r, "n")})

@@ -89,19 +89,19 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	if f.File != "" {
 		return l.file(name, f, spec)
 	}
-	parse, what, instead := key.ListOf, " is not a value of the key ", "write it as clients send it"
+	parse, what, instead := key.ParseList, " is not a value of the key ", "write it as clients send it"
 	if f.Match == prefixes {
-		parse, what, instead = key.PrefixesOf, " is not a prefix of the key ", "write the first characters of keys; for numbers the calling code and further digits, as +4915"
+		parse, what, instead = key.ParsePrefixes, " is not a prefix of the key ", "write the first characters of keys; for numbers the calling code and further digits, as +4915"
 	}
 	for i := range f.Values {
-		one, problems := parse(spec, f.Values[i:i+1])
+		one, problems := parse(spec, slices.Values(f.Values[i:i+1]))
 		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
 			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, cmp.Or(insteadOf(problems), instead))
 		}
 		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]], Prefix: f.Match == prefixes})
 	}
-	all, _ := parse(spec, f.Values)
+	all, _ := parse(spec, slices.Values(f.Values))
 	return all
 }
 
@@ -124,7 +124,7 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 	if f.Match == prefixes {
 		parse, what = key.ParsePrefixes, "not a prefix of the key "
 	}
-	members, problems := parse(spec, text)
+	members, problems := parse(spec, key.Lines(text))
 	l.faults("lists."+name, what+spec.Name, text, problems)
 	return members
 }

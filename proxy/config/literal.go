@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -21,7 +22,7 @@ func (l *loader) oneText(pointer any, spec *key.Spec) bool {
 // text. The text must hold a value.
 func (l *loader) literal(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
 	var v key.Value
-	_, problems := key.ListOf(spec, []string{text})
+	_, problems := key.ParseList(spec, slices.Values([]string{text}))
 	instead := "write it as clients send it"
 	switch {
 	case len(problems) > 0 && !spec.From.Source.IsAddress():
@@ -51,7 +52,7 @@ func (l *loader) literal(pointer any, spec *key.Spec, text string) (k limiter.Ke
 
 // part reports whether text is what a part of a phone number is written as.
 func part(spec *key.Spec, text string) bool {
-	_, problems := key.ParseList(spec, text)
+	_, problems := key.ParseList(spec, key.Lines(text))
 	return len(problems) == 0 && (spec.Part.Kind == key.Country || strings.HasPrefix(text, "+") && strings.Trim(text[1:], "0123456789") == "")
 }
 

@@ -30,20 +30,12 @@ type Problem struct {
 	Err  error
 }
 
-// ParseList parses a list of values of spec, one per line, in any spelling that spec
-// accepts. Blank lines are ignored, and so is a comment: text after a # at the beginning of
-// a line or after a space. It returns all problems; the List contains the valid lines.
-// Problems wrap ErrSpec. Joined keys have no lists.
-func ParseList(spec *Spec, text string) (*List, []Problem) {
+// ParseList parses a list of values of spec, in any spelling that spec accepts: Lines of a text, or separate values.
+// Blank ones are ignored. It returns all problems, with the number of the line or value; the List contains the valid
+// ones. Problems wrap ErrSpec. Joined keys have no lists.
+func ParseList(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec}
-	return l, l.add(lines(text), func(value string) error { return l.insert(value, 0) })
-}
-
-// ListOf is like ParseList for separate values, without comments. Empty values are ignored.
-// Problem.Line is the number of the value.
-func ListOf(spec *Spec, values []string) (*List, []Problem) {
-	l := &List{spec: spec}
-	return l, l.add(slices.Values(values), func(value string) error { return l.insert(strings.TrimSpace(value), 0) })
+	return l, l.add(entries, func(value string) error { return l.insert(strings.TrimSpace(value), 0) })
 }
 
 // add inserts the entries that are not empty.
@@ -66,8 +58,8 @@ func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (p
 	return problems
 }
 
-// lines returns the lines of a list without their comments.
-func lines(text string) iter.Seq[string] {
+// Lines returns the lines of a list without their comments: text after a # at the beginning of a line or after a space.
+func Lines(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
 			if !yield(entry(line)) {
@@ -206,7 +198,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 func ParseNames(spec *Spec, text string) (*List, []Problem) {
 	l := &List{spec: spec}
 	numbers := map[string]uint32{}
-	return l, l.add(lines(text), func(line string) error {
+	return l, l.add(Lines(text), func(line string) error {
 		value, name := cutName(line)
 		if !nameForm.MatchString(name) {
 			return fmt.Errorf("%w: not a value, = and a name; write for example acme=pro", ErrSpec)

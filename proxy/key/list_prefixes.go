@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"math/bits"
-	"slices"
 	"strings"
 )
 
@@ -16,16 +15,7 @@ const MaxPrefix = 63
 // ParsePrefixes is like ParseList for values that are prefixes of keys, such as ranges of phone numbers:
 // the list has each key that begins with one of them. Numbers are written in international form, with or
 // without the plus. See Spec.HasPrefixes for the keys that have them.
-func ParsePrefixes(spec *Spec, text string) (*List, []Problem) {
-	return prefixesIn(spec, lines(text))
-}
-
-// PrefixesOf is like ParsePrefixes for separate values, without comments.
-func PrefixesOf(spec *Spec, values []string) (*List, []Problem) {
-	return prefixesIn(spec, slices.Values(values))
-}
-
-func prefixesIn(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
+func ParsePrefixes(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec, hasPrefixes: true}
 	return l, l.add(entries, l.insertPrefix)
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,7 +68,7 @@ func TestPrefixes_AgreeWithAMap(t *testing.T) {
 
 func TestParsePrefixes_ReadsRangesOfNumbers(t *testing.T) {
 	phone := phoneAt(t, "header:X-Phone")
-	l, problems := ParsePrefixes(phone, "+49 15 # mobile\n8819\n\n+1 (242)\n+4915\n")
+	l, problems := ParsePrefixes(phone, Lines("+49 15 # mobile\n8819\n\n+1 (242)\n+4915\n"))
 	if len(problems) > 0 || l.Len() != 3 {
 		t.Fatalf("%d prefixes, %v; want 3", l.Len(), problems)
 	}
@@ -80,7 +81,7 @@ func TestParsePrefixes_ReadsRangesOfNumbers(t *testing.T) {
 			t.Errorf("%s is on the list: %v; want %v", number, !want, want)
 		}
 	}
-	_, problems = ParsePrefixes(phone, "+\n0151\n+0\n00491\nDE\n+49 ext. 5\n+4915\n")
+	_, problems = ParsePrefixes(phone, Lines("+\n0151\n+0\n00491\nDE\n+49 ext. 5\n+4915\n"))
 	if len(problems) != 6 || problems[5].Line != 6 {
 		t.Errorf("problems %v; want six, in the first lines", problems)
 	}
@@ -93,7 +94,7 @@ func TestParsePrefixes_ReadsRangesOfNumbers(t *testing.T) {
 
 func TestParsePrefixes_OfOtherKeys(t *testing.T) {
 	lower := &Spec{Name: "app", From: HeaderField("X-Phone"), Normalize: []Step{Lower}}
-	l, problems := PrefixesOf(lower, []string{"Bot-", strings.Repeat("x", MaxPrefix), strings.Repeat("x", MaxPrefix+1)})
+	l, problems := ParsePrefixes(lower, slices.Values([]string{"Bot-", strings.Repeat("x", MaxPrefix), strings.Repeat("x", MaxPrefix+1)}))
 	if len(problems) != 1 || problems[0].Line != 3 || l.Len() != 2 {
 		t.Errorf("%d prefixes, %v; want a problem with the third", l.Len(), problems)
 	}
@@ -117,7 +118,7 @@ func TestParsePrefixes_AreSmall(t *testing.T) {
 	const n = million / 8
 	text := strings.Join(someRanges(n), "\n")
 	before := heap()
-	l, problems := ParsePrefixes(phoneAt(t, "header:X-Phone"), text)
+	l, problems := ParsePrefixes(phoneAt(t, "header:X-Phone"), Lines(text))
 	each := (heap() - before) / n
 	t.Logf("%d bytes a prefix", each)
 	if len(problems) > 0 || l.Len() < n*9/10 || each > 2*100 {

@@ -15,7 +15,7 @@ import (
 
 func mustList(t *testing.T, s *Spec, text string) *List {
 	t.Helper()
-	l, problems := ParseList(s, text)
+	l, problems := ParseList(s, Lines(text))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -56,7 +56,7 @@ func TestList_TextsInAnySpelling(t *testing.T) {
 func TestListOf_TakesValuesWhole(t *testing.T) {
 	user := of("header:X-Phone")
 	values := []string{"alice #1", " bob ", "", "#carol"}
-	plain, problems := ListOf(user, values)
+	plain, problems := ParseList(user, slices.Values(values))
 	if len(problems) > 0 || plain.Len() != 3 {
 		t.Fatalf("%d values, %v; want 3", plain.Len(), problems)
 	}
@@ -66,14 +66,14 @@ func TestListOf_TakesValuesWhole(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"hashed:k:AAAAAAAAAAAAAAAAAAAAAA", "hashed:s:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBBBBBBB"} {
-		if _, problems := ListOf(user, []string{text}); len(problems) != 1 || !strings.Contains(problems[0].Err.Error(), "push the file itself again") {
+		if _, problems := ParseList(user, slices.Values([]string{text})); len(problems) != 1 || !strings.Contains(problems[0].Err.Error(), "push the file itself again") {
 			t.Errorf("%s: %v; want that it is no value any more", text, problems)
 		}
 	}
-	if _, problems := ListOf(of("client_ip"), []string{"192.0.2.1", "nowhere", "", "192.0.2.1/24"}); len(problems) != 2 || problems[0].Line != 2 || problems[1].Line != 4 {
+	if _, problems := ParseList(of("client_ip"), slices.Values([]string{"192.0.2.1", "nowhere", "", "192.0.2.1/24"})); len(problems) != 2 || problems[0].Line != 2 || problems[1].Line != 4 {
 		t.Errorf("problems %v; want those of values 2 and 4", problems)
 	}
-	if _, problems := ListOf(of("global"), values); len(problems) != 1 {
+	if _, problems := ParseList(of("global"), slices.Values(values)); len(problems) != 1 {
 		t.Errorf("problems of the key global: %v; want one", problems)
 	}
 }
@@ -122,7 +122,7 @@ func TestList_SaysAllThatIsWrong(t *testing.T) {
 		{&Spec{Name: "pair", Join: []*Spec{phone}}, "x\n", []int{1}, 0},
 		{of("global"), "x\n", []int{1}, 0},
 	} {
-		l, problems := ParseList(c.spec, c.text)
+		l, problems := ParseList(c.spec, Lines(c.text))
 		var lines []int
 		for _, p := range problems {
 			lines = append(lines, p.Line)
@@ -350,11 +350,11 @@ func TestList_OfAMillionValuesIsSmall(t *testing.T) {
 		parse func(text string) (*List, []Problem)
 		line  func(i int) string
 	}{
-		"phones": {func(text string) (*List, []Problem) { return ParseList(phone, text) }, aPhone},
+		"phones": {func(text string) (*List, []Problem) { return ParseList(phone, Lines(text)) }, aPhone},
 		"API keys with plans": {func(text string) (*List, []Problem) { return ParseNames(user, text) }, func(i int) string {
 			return fmt.Sprintf("%040x=plan%d", i*0x9E3779B1, i%5)
 		}},
-		"addresses": {func(text string) (*List, []Problem) { return ParseList(ip, text) }, func(i int) string {
+		"addresses": {func(text string) (*List, []Problem) { return ParseList(ip, Lines(text)) }, func(i int) string {
 			return fmt.Sprintf("%d.%d.%d.%d", 1+i%199, i>>3&255, i>>11&255, i*7&255)
 		}},
 	} {
@@ -383,7 +383,7 @@ func BenchmarkParseList(b *testing.B) {
 	spec := &Spec{Name: "phone", From: HeaderField("X-Phone"), Normalize: []Step{E164}, Phone: phone}
 	text := linesOf(million, aPhone)
 	for b.Loop() {
-		if l, problems := ParseList(spec, text); len(problems) > 0 || l.Len() != million {
+		if l, problems := ParseList(spec, Lines(text)); len(problems) > 0 || l.Len() != million {
 			b.Fatalf("%d values, %v", l.Len(), problems)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -79,7 +80,7 @@ func TestNormalize_EmptyAndLists(t *testing.T) {
 		t.Errorf("invisible text is the key %q", got)
 	}
 	user := steps(NFKC, Fold)
-	l, problems := ListOf(user, []string{"JOSE\u0301"})
+	l, problems := ParseList(user, slices.Values([]string{"JOSE\u0301"}))
 	var v Value
 	if err := user.Extract(&sentRequest{request: request{query: url.Values{"user": {"josé"}}}}, &v); err != nil || len(problems) > 0 || !l.Has(&v) {
 		t.Errorf("josé is not on the list: %v, %v", err, problems)

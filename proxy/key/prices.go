@@ -38,7 +38,7 @@ func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 	p := &Prices{decimals: decimals}
 	var problems []Problem
 	line, isFirst := 0, true
-	for entry := range lines(text) {
+	for entry := range Lines(text) {
 		line++
 		if entry == "" || isFirst && strings.EqualFold(strings.ReplaceAll(entry, " ", ""), "prefix,type,price") {
 			continue

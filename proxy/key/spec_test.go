@@ -84,7 +84,7 @@ func TestPart_TextsThatNoNumberHas(t *testing.T) {
 		{code, "+86", ""}, {code, "1", ""}, {code, "+881", ""}, {code, "+8", "write for example +86"}, {code, "+999", "write for example +86"}, {code, "+861", "write for example +86"},
 		{prefix, "+861380013", ""}, {prefix, "+8", "write for example +86"}, {prefix, "+9991234", "write for example +86"},
 	} {
-		_, problems := ListOf(c.spec, []string{c.text})
+		_, problems := ParseList(c.spec, slices.Values([]string{c.text}))
 		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems[0].Err.Error(), c.want)) {
 			t.Errorf("%s %q: %v; want %q", c.spec.Name, c.text, problems, c.want)
 		}

@@ -166,7 +166,7 @@ routes:
 	if _, _, err := w.NetworkOf(view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: "64:ff9b::203.0.113.0/120"}}}); err == nil || !strings.Contains(err.Error(), "write the network of IPv4") {
 		t.Errorf("a network that nobody counts by can be banned: %v", err)
 	}
-	if _, problems := key.ParseList(&key.Spec{Name: "client_ip", From: key.Origin{Source: key.ClientIP}}, "64:ff9b::/96\n64:ff9b::203.0.113.0/120\n64:ff9b::10.0.0.0/104\n64:ff9b:1::/48\n"); len(problems) != 2 {
+	if _, problems := key.ParseList(&key.Spec{Name: "client_ip", From: key.Origin{Source: key.ClientIP}}, key.Lines("64:ff9b::/96\n64:ff9b::203.0.113.0/120\n64:ff9b::10.0.0.0/104\n64:ff9b:1::/48\n")); len(problems) != 2 {
 		t.Errorf("problems %v; want two", problems)
 	}
 }

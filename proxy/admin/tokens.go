@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -136,11 +137,9 @@ type WrongTokensSummary struct {
 
 // NewWrongTokens returns a WrongTokens that registers its metric.
 func NewWrongTokens(r prometheus.Registerer) *WrongTokens {
-	w := &WrongTokens{young: map[netip.Prefix]time.Time{}, total: prometheus.NewCounter(prometheus.CounterOpts{
+	return &WrongTokens{young: map[netip.Prefix]time.Time{}, total: promauto.With(r).NewCounter(prometheus.CounterOpts{
 		Name: "weir_admin_wrong_tokens_total", Help: "Wrong tokens that were sent to the admin API or the dashboard.",
 	})}
-	r.MustRegister(w.total)
-	return w
 }
 
 // An Attempt is the result of authenticating a token.

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -57,18 +58,17 @@ type Handler struct {
 
 // New returns a Handler that has p decide.
 func New(p *proxy.Proxy, c config.Decide, r prometheus.Registerer) *Handler {
-	h := &Handler{
+	register := promauto.With(r)
+	return &Handler{
 		proxy: p, config: c, dialects: dialects(), signer: newSigner(c.Secret), stall: stall{epoch: time.Now()},
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decide_requests_total", Help: "Requests that other proxies asked about, by dialect and result.",
 		}, []string{"dialect", "result"}),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		outcomes: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decide_outcomes_total",
 			Help: "Outcomes that were reported for requests that other proxies asked about, by result.",
 		}, []string{"result"}),
 	}
-	r.MustRegister(h.requests, h.outcomes)
-	return h
 }
 
 // ServeHTTP1 answers one request of a peer.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
@@ -35,22 +36,21 @@ type leaderTasks struct {
 
 // newLeaderTasks creates the tasks that are done once for all nodes that share the store.
 func (n *Node) newLeaderTasks() *leaderTasks {
-	s, p := n.store, n.proxy
+	s, p, register := n.store, n.proxy, promauto.With(n.registry)
 	l := &leaderTasks{
 		node:        s.id,
 		single:      s.cluster == nil,
 		log:         n.log,
 		statistics:  cluster.NewStatistics(s.client, s.prefix, s.id, p),
 		failed:      map[string]bool{},
-		leaderGauge: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node is the leader."}),
-		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+		leaderGauge: register.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node is the leader."}),
+		runs: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_leader_task_runs_total", Help: "Runs of leader tasks on this node.",
 		}, []string{"task", "result"}),
 	}
-	l.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{
+	l.alerts = register.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_alerts_total", Help: "Attempts to send an alert to the webhook, and dropped alerts, on this node.",
 	}, []string{"kind", "result"})
-	n.registry.MustRegister(l.leaderGauge, l.runs, l.alerts)
 	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed, cluster.KindConversion} {
 		l.alerts.WithLabelValues(kind, cluster.Sent)
 	}

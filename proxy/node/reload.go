@@ -18,6 +18,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -115,15 +116,15 @@ type reloadStatus struct {
 
 // newReloadStatus returns the status of a node that has just loaded its configuration.
 func newReloadStatus(r prometheus.Registerer) *reloadStatus {
+	register := promauto.With(r)
 	s := &reloadStatus{
-		successful: prometheus.NewGauge(prometheus.GaugeOpts{
+		successful: register.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_config_last_reload_successful", Help: "1 if the last reload succeeded, 0 if it was refused.",
 		}),
-		succeededAt: prometheus.NewGauge(prometheus.GaugeOpts{
+		succeededAt: register.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_config_last_reload_success_timestamp_seconds", Help: "Time of the last successful reload, in seconds since 1970.",
 		}),
 	}
-	r.MustRegister(s.successful, s.succeededAt)
 	s.record(nil)
 	return s
 }

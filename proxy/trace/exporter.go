@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -67,7 +68,7 @@ func NewExporter(o Options, r prometheus.Registerer) *Exporter {
 	}
 	e := &Exporter{
 		options: o, wake: make(chan struct{}, 1),
-		exported: prometheus.NewCounterVec(prometheus.CounterOpts{
+		exported: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_trace_spans_total", Help: "Spans, by result.",
 		}, []string{"result"}),
 		resource: &resourcepb.Resource{Attributes: messages([]Attribute{
@@ -76,7 +77,6 @@ func NewExporter(o Options, r prometheus.Registerer) *Exporter {
 			String("telemetry.sdk.name", "weir"), String("telemetry.sdk.language", "go"),
 		})},
 	}
-	r.MustRegister(e.exported)
 	for _, result := range []string{"sent", "failed", "dropped"} {
 		e.exported.WithLabelValues(result)
 	}

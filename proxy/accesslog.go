@@ -68,16 +68,16 @@ const (
 	logWaitedMS
 	logUserAgent
 	logReferer
+	numLogFields
 )
 
-// logFieldNames returns the names of the fields in lines and in the configuration, indexed by
-// logField.
-func logFieldNames() []string {
-	return []string{
+// String returns the name of a field in lines and in the configuration.
+func (f logField) String() string {
+	return [...]string{
 		"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "upstream", "upstream_ms", "shadow",
 		"limit", "wait_ms", "rate", "key", "masked", "banned", "ban_began", "also", "cached_refusal", "new_keys", "repeated", "list", "refunded", "fallback", "error",
 		"keys", "decided_at", "trace_id", "sample", "listener", "challenge", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
-	}
+	}[f]
 }
 
 // logFields is a set of fields.
@@ -87,6 +87,43 @@ func (l logFields) has(f logField) bool { return l>>f&1 == 1 }
 
 // allFields is the set of all fields.
 const allFields = ^logFields(0)
+
+// A logLine is a line that is written, with the fields that it may have.
+type logLine struct {
+	*zerolog.Event
+	fields logFields
+}
+
+func (l logLine) has(f logField) bool { return l.fields.has(f) }
+
+// text writes a field.
+func (l logLine) text(f logField, s string) {
+	if l.has(f) {
+		l.Str(f.String(), s)
+	}
+}
+
+// given writes a field, unless it is empty.
+func (l logLine) given(f logField, s string) {
+	if s != "" {
+		l.text(f, s)
+	}
+}
+
+// flag writes a field that is true.
+func (l logLine) flag(f logField, is bool) {
+	if is && l.has(f) {
+		l.Bool(f.String(), true)
+	}
+}
+
+// ms writes d in milliseconds.
+func (l logLine) ms(f logField, d time.Duration) {
+	if l.has(f) {
+		var space [24]byte
+		l.RawJSON(f.String(), appendMS(space[:0], d))
+	}
+}
 
 // An accessLog is the compiled configuration of the access log.
 type accessLog struct {
@@ -98,12 +135,14 @@ type accessLog struct {
 
 func newAccessLog(c config.AccessLog) accessLog {
 	l := accessLog{format: c.Format, sample: uint64(c.Sample)}
-	names := logFieldNames()
 	for _, name := range c.Fields {
 		if name == "standard" {
 			l.fields |= 1<<standardFields - 1
-		} else if i := slices.Index(names, name); i >= 0 {
-			l.fields |= 1 << i
+		}
+		for f := range numLogFields {
+			if f.String() == name {
+				l.fields |= 1 << f
+			}
 		}
 	}
 	l.needsUserAgent = l.format == config.LogCombined || l.fields.has(logUserAgent) || l.fields.has(logReferer)
@@ -221,8 +260,8 @@ func appendEscaped(b []byte, s string) []byte {
 const absentKey = "-"
 
 // writeKeys writes the field keys.
-func (x *exchange) writeKeys(e *zerolog.Event) {
-	if x.route == nil || len(x.route.Active) == 0 || !x.generation.accessLog.fields.has(logKeys) {
+func (x *exchange) writeKeys(e logLine) {
+	if x.route == nil || len(x.route.Active) == 0 || !e.has(logKeys) {
 		return
 	}
 	if x.Exempt {

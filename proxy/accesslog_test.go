@@ -28,13 +28,15 @@ func TestAccessLog_NamesAreThoseOfTheConfiguration(t *testing.T) {
 	for _, m := range regexp.MustCompile(`enum=([a-z_]+)`).FindAllSubmatch(tag[1], -1) {
 		known = append(known, string(m[1]))
 	}
-	if names := append([]string{"standard"}, logFieldNames()...); !slices.Equal(names, known) {
-		t.Errorf("the configuration takes\n%v, the log has\n%v", known, names)
-	}
-	for i, name := range logFieldNames() {
-		if l := newAccessLog(config.AccessLog{Fields: []string{name}}); l.fields != 1<<i {
-			t.Errorf("%s is %b", name, l.fields)
+	names := []string{"standard"}
+	for f := range numLogFields {
+		names = append(names, f.String())
+		if l := newAccessLog(config.AccessLog{Fields: []string{f.String()}}); l.fields != 1<<f {
+			t.Errorf("%s is %b", f, l.fields)
 		}
+	}
+	if !slices.Equal(names, known) {
+		t.Errorf("the configuration takes\n%v, the log has\n%v", known, names)
 	}
 	if l := newAccessLog(config.AccessLog{Fields: []string{"standard"}}); !l.fields.has(logSample) || l.fields.has(logProto) || l.needsUserAgent {
 		t.Errorf("the standard fields are %b", l.fields)

@@ -172,29 +172,12 @@ func (m *proxyMetrics) countForwarded(x *exchange) {
 
 // upstreamOutcome returns the label value for the result of a forwarded request.
 func upstreamOutcome(k upstream.ResultKind) string {
-	switch k {
-	case upstream.OK:
-		return "ok"
-	case upstream.ConnectFailed:
-		return "connect"
-	case upstream.ConnectTimeout:
-		return "connect_timeout"
-	case upstream.Timeout:
-		return "timeout"
-	case upstream.ClientGone:
-		return "client_gone"
-	case upstream.BadRequest, upstream.BodyTimeout, upstream.BodyTooLarge, upstream.MaxForwards, upstream.LoopDetected:
-		return "bad_request"
-	case upstream.BadResponse:
-		return "bad_response"
-	case upstream.ConnectionReset:
-		return "reset"
-	case upstream.ResponseTruncated:
-		return "cut"
-	case upstream.NoTarget:
-		return "no_target"
-	case upstream.QueueFull:
-		return "busy"
+	const badRequest = "bad_request"
+	names := [...]string{
+		upstream.OK: "ok", upstream.ConnectFailed: "connect", upstream.ConnectTimeout: "connect_timeout", upstream.Timeout: "timeout",
+		upstream.ClientGone: "client_gone", upstream.BadRequest: badRequest, upstream.BodyTimeout: badRequest, upstream.BodyTooLarge: badRequest,
+		upstream.MaxForwards: badRequest, upstream.LoopDetected: badRequest, upstream.BadResponse: "bad_response",
+		upstream.ConnectionReset: "reset", upstream.ResponseTruncated: "cut", upstream.NoTarget: "no_target", upstream.QueueFull: "busy",
 	}
-	return "other"
+	return names[k]
 }

@@ -131,19 +131,21 @@ func (p *Proxy) newKeys(x *exchange) error {
 		return nil
 	}
 	a := p.guard.Admit(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), keys...)
-	switch {
-	case !a.New:
-		return nil
-	case !a.Refused:
-		p.metrics.newKeys.WithLabelValues(r.Name, limit.Allowed).Inc()
-		return nil
-	case r.NewKeysMode == config.Shadow:
-		x.newKeys = limit.ShadowRefused
-		p.metrics.newKeys.WithLabelValues(r.Name, limit.ShadowRefused).Inc()
+	if !a.New {
 		return nil
 	}
-	x.newKeys = limit.Refused
-	p.metrics.newKeys.WithLabelValues(r.Name, limit.Refused).Inc()
+	result := limit.Allowed
+	if a.Refused {
+		result = limit.Refused
+		if r.NewKeysMode == config.Shadow {
+			result = limit.ShadowRefused
+		}
+		x.newKeys = result
+	}
+	p.metrics.newKeys.WithLabelValues(r.Name, result).Inc()
+	if result != limit.Refused {
+		return nil
+	}
 	x.Decision = limiter.Decision{Wait: a.Wait, Outcomes: x.Decision.Outcomes[:0]}
 	return errNewKeys
 }

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/decisions"
 )
 
 // A recorder writes one access log line and updates the metrics for each request. It is the only
@@ -107,124 +106,82 @@ func (r *recorder) record(x *exchange) {
 // json writes the line of x, whose route has the given name, as JSON.
 func (r *recorder) json(x *exchange, name string) {
 	l := &x.generation.accessLog
-	e := r.log.Info()
-	logRequest(e, x, name)
-	refused := x.logRefusals(e, l.fields)
-	logOutcome(e, x)
-	if x.Err != nil && !refused && l.fields.has(logError) {
+	e := logLine{r.log.Info(), l.fields}
+	e.request(x, name)
+	refused := e.refusals(x)
+	e.outcome(x)
+	if x.Err != nil && !refused && e.has(logError) {
 		e.AnErr("error", x.Err)
 	}
 	x.writeKeys(e)
-	if x.Decided && x.Fallback == "" && x.generation.config.Store == config.StoreRedis && l.fields.has(logDecidedAt) {
+	if x.Decided && x.Fallback == "" && x.generation.config.Store == config.StoreRedis && e.has(logDecidedAt) {
 		e.Int64("decided_at", x.Decision.At.UnixMilli()) // by the clock that all nodes share
 	}
-	if id := x.traceID(); id != "" && l.fields.has(logTraceID) {
-		e.Str("trace_id", id)
-	}
-	if l.fields.has(logSample) && l.isSampled(x) { // the line represents several requests
+	e.given(logTraceID, x.traceID())
+	if e.has(logSample) && l.isSampled(x) { // the line represents several requests
 		e.Uint64("sample", l.sample)
 	}
-	logOptional(e, x)
+	e.optional(x)
 	e.Msg("request")
 }
 
-// logRequest writes the fields of the request and the response.
-func logRequest(e *zerolog.Event, x *exchange, name string) {
-	f := x.generation.accessLog.fields
-	text := func(field logField, name, value string) {
-		if f.has(field) {
-			e.Str(name, value)
-		}
+// request writes the fields of the request and the response.
+func (l logLine) request(x *exchange, name string) {
+	l.text(logRequestID, x.id)
+	l.text(logRoute, name)
+	l.text(logMethod, x.request.Method)
+	l.text(logHost, x.request.Host)
+	if l.has(logPath) {
+		l.Str("path", x.redactedPath())
 	}
-	text(logRequestID, "request_id", x.id)
-	text(logRoute, "route", name)
-	text(logMethod, "method", x.request.Method)
-	text(logHost, "host", x.request.Host)
-	if f.has(logPath) {
-		e.Str("path", x.redactedPath())
+	if l.has(logStatus) {
+		l.Int("status", x.response.status)
 	}
-	if f.has(logStatus) {
-		e.Int("status", x.response.status)
+	if l.has(logBytes) {
+		l.Int64("bytes", x.response.bytes)
 	}
-	if f.has(logBytes) {
-		e.Int64("bytes", x.response.bytes)
+	l.ms(logDuration, x.duration)
+	if l.has(logClient) {
+		l.given(logClient, x.generation.redact.client(x))
 	}
-	if f.has(logDuration) {
-		logMS(e, "duration_ms", x.duration)
-	}
-	if f.has(logClient) {
-		if client := x.generation.redact.client(x); client != "" {
-			e.Str("client", client)
-		}
-	}
-	if x.in.listener != "" {
-		text(logListener, "listener", x.in.listener)
-	}
-	if x.outcome.result.Target != "" {
-		text(logUpstream, "upstream", x.outcome.result.Target)
-		if f.has(logUpstreamMS) {
-			logMS(e, "upstream_ms", x.outcome.result.FirstByte)
-		}
+	l.given(logListener, x.in.listener)
+	if target := x.outcome.result.Target; target != "" {
+		l.text(logUpstream, target)
+		l.ms(logUpstreamMS, x.outcome.result.FirstByte)
 	}
 }
 
-// logOutcome writes the fields of the decision, except refusals.
-func logOutcome(e *zerolog.Event, x *exchange) {
-	f := x.generation.accessLog.fields
-	if x.newKeys != "" && f.has(logNewKeys) {
-		e.Str("new_keys", x.newKeys)
+// outcome writes the fields of the decision, except refusals.
+func (l logLine) outcome(x *exchange) {
+	l.given(logNewKeys, x.newKeys)
+	l.flag(logRepeated, x.IsRepeat)
+	if x.list != nil {
+		l.text(logList, x.list.Name)
 	}
-	if x.IsRepeat && f.has(logRepeated) {
-		e.Bool("repeated", true)
+	l.flag(logRefunded, x.Settled.Refunded)
+	if x.Steps != nil {
+		l.given(logChallenge, x.Steps.Result.String())
 	}
-	if x.list != nil && f.has(logList) {
-		e.Str("list", x.list.Name)
-	}
-	if x.Settled.Refunded && f.has(logRefunded) {
-		e.Bool("refunded", true)
-	}
-	if x.Steps != nil && x.Steps.Result != decisions.NoChallenge && f.has(logChallenge) {
-		e.Str("challenge", x.Steps.Result.String())
-	}
-	if x.Fallback != "" && f.has(logFallback) {
-		e.Str("fallback", x.Fallback)
-	}
+	l.given(logFallback, x.Fallback)
 }
 
-// logOptional writes the fields that are not written by default.
-func logOptional(e *zerolog.Event, x *exchange) {
-	f := x.generation.accessLog.fields
-	if f>>standardFields == 0 {
+// optional writes the fields that are not written by default.
+func (l logLine) optional(x *exchange) {
+	if l.fields>>standardFields == 0 {
 		return
 	}
-	if f.has(logProto) {
-		e.Str("proto", x.request.Proto)
+	l.text(logProto, x.request.Proto)
+	l.text(logScheme, x.in.scheme)
+	l.ms(logOwnMS, x.ownDuration())
+	if x.Waited {
+		l.ms(logWaitedMS, x.WaitTime)
 	}
-	if f.has(logScheme) {
-		e.Str("scheme", x.in.scheme)
-	}
-	if f.has(logOwnMS) {
-		logMS(e, "own_ms", x.ownDuration())
-	}
-	if f.has(logWaitedMS) && x.Waited {
-		logMS(e, "waited_ms", x.WaitTime)
-	}
-	if f.has(logUserAgent) && x.in.userAgent != "" {
-		e.Str("user_agent", x.in.userAgent)
-	}
-	if f.has(logReferer) && x.in.referer != "" {
-		e.Str("referer", x.in.referer)
-	}
+	l.given(logUserAgent, x.in.userAgent)
+	l.given(logReferer, x.in.referer)
 }
 
 // ownDuration returns the time spent on x without the upstream and without waiting for a permit.
 func (x *exchange) ownDuration() time.Duration { return x.duration - x.outcome.duration - x.WaitTime }
-
-// logMS writes d in milliseconds.
-func logMS(e *zerolog.Event, name string, d time.Duration) {
-	var space [24]byte
-	e.RawJSON(name, appendMS(space[:0], d))
-}
 
 // appendMS appends d in milliseconds, in the same notation as zerolog, in a tenth of the time that formatting a
 // floating-point number takes.

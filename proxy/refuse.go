@@ -305,34 +305,28 @@ func (x *exchange) HasForm() bool {
 	return strings.EqualFold(x.request.Method, "POST") && strings.Join(types, "") == ""
 }
 
-// logRefusals writes the rates that refused the request, or would have in shadow mode, and reports
+// refusals writes the rates that refused the request, or would have in shadow mode, and reports
 // whether any did refuse it.
-func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
-	if len(x.ShadowRefusals)+len(x.ShadowErrors) > 0 && f.has(logShadow) {
-		e.Array("shadow", shadowRefusalsOf{x})
+func (l logLine) refusals(x *exchange) bool {
+	if len(x.ShadowRefusals)+len(x.ShadowErrors) > 0 && l.has(logShadow) {
+		l.Array("shadow", shadowRefusalsOf{x})
 	}
 	first, refused := x.FirstRefused()
 	if !refused {
 		return false
 	}
-	if f.has(logLimit) {
-		e.Str("limit", x.Claims.Window(first).Of.Name)
-	}
-	if f.has(logWaitMS) {
-		logMS(e, "wait_ms", x.Decision.Wait)
-	}
-	x.logRefusal(e, x.Refusal(first), f)
-	if x.Banned && f.has(logBanBegan) {
-		e.Bool("ban_began", true)
-	}
-	for i := first + 1; i < len(x.Decision.Outcomes) && f.has(logAlso); i++ {
+	l.text(logLimit, x.Claims.Window(first).Of.Name)
+	l.ms(logWaitMS, x.Decision.Wait)
+	l.refusal(x, x.Refusal(first))
+	l.flag(logBanBegan, x.Banned)
+	for i := first + 1; i < len(x.Decision.Outcomes) && l.has(logAlso); i++ {
 		if x.alsoRefused(first, i) {
-			e.Array("also", otherRefusals{x, first})
+			l.Array("also", otherRefusals{x, first})
 			break
 		}
 	}
-	if f.has(logCachedRefusal) {
-		x.logCachedRefusal(e)
+	if l.has(logCachedRefusal) {
+		x.logCachedRefusal(l.Event)
 	}
 	return true
 }
@@ -359,21 +353,13 @@ func (x *exchange) logCachedRefusal(e *zerolog.Event) {
 	e.Bytes("cached_refusal", b)
 }
 
-// logRefusal writes one rate that refused: its name, the key, and whether the key is banned.
-func (x *exchange) logRefusal(e *zerolog.Event, r limit.Refusal, f logFields) {
+// refusal writes one rate that refused: its name, the key, and whether the key is banned.
+func (l logLine) refusal(x *exchange, r limit.Refusal) {
 	hash, masked := x.LogKey(r.Key)
-	if f.has(logRate) {
-		e.Str("rate", r.Window.LogName)
-	}
-	if f.has(logKey) {
-		e.Str("key", hash)
-	}
-	if masked != "" && f.has(logMasked) {
-		e.Str("masked", masked)
-	}
-	if r.Banned && f.has(logBanned) {
-		e.Bool("banned", true)
-	}
+	l.text(logRate, r.Window.LogName)
+	l.text(logKey, hash)
+	l.given(logMasked, masked)
+	l.flag(logBanned, r.Banned)
 }
 
 // alsoRefused reports whether claim i was refused in addition to the first refused claim. A rate is
@@ -392,9 +378,9 @@ type otherRefusals struct {
 func (o otherRefusals) MarshalZerologArray(a *zerolog.Array) {
 	for i := range o.Decision.Outcomes {
 		if o.alsoRefused(o.first, i) {
-			e := zerolog.Dict()
-			o.logRefusal(e, o.Refusal(i), allFields)
-			a.Dict(e)
+			e := logLine{zerolog.Dict(), allFields}
+			e.refusal(o.exchange, o.Refusal(i))
+			a.Dict(e.Event)
 		}
 	}
 }
@@ -405,9 +391,9 @@ type shadowRefusalsOf struct{ *exchange }
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
 func (r shadowRefusalsOf) MarshalZerologArray(a *zerolog.Array) {
 	for _, s := range r.ShadowRefusals {
-		e := zerolog.Dict()
-		r.logRefusal(e, s, allFields)
-		a.Dict(e)
+		e := logLine{zerolog.Dict(), allFields}
+		e.refusal(r.exchange, s)
+		a.Dict(e.Event)
 	}
 	for _, l := range r.ShadowErrors {
 		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))

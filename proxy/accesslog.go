@@ -111,8 +111,8 @@ func (l logLine) given(f logField, s string) {
 }
 
 // flag writes a field that is true.
-func (l logLine) flag(f logField, is bool) {
-	if is && l.has(f) {
+func (l logLine) flag(f logField) {
+	if l.has(f) {
 		l.Bool(f.String(), true)
 	}
 }

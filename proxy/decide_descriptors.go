@@ -186,7 +186,7 @@ func (c *call) share() {
 			o := all.Decision.Outcomes[at]
 			x.Decision.Outcomes = append(x.Decision.Outcomes, o)
 			if !o.Allowed {
-				x.Decision.Allowed, x.Banned = false, all.Banned
+				x.Decision.Allowed, x.BanBegan = false, all.BanBegan
 				x.Decision.Wait = max(x.Decision.Wait, o.Wait)
 			}
 		}

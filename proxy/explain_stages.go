@@ -59,7 +59,7 @@ func (e *explainer) admit() (string, error) {
 	}
 	err := e.peek()
 	switch {
-	case x.IsRepeat:
+	case x.Repeated:
 		e.Decision.Repeat = true
 		return "it repeats a counted request, and does not count", nil
 	case errors.Is(err, limit.ErrRefused) && x.CanWait():

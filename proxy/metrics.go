@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-proxy/weir/proxy/config"
@@ -22,10 +23,7 @@ type proxyMetrics struct {
 	*limit.Metrics
 	requests         *metrics.Counters
 	outcomes         *metrics.Counters
-	durations        *metrics.Histograms
-	own              *metrics.Histograms
-	upstream         *metrics.Histograms
-	wait             *metrics.Histograms
+	durations        [len(spans{})]*metrics.Histograms
 	repeats          *prometheus.CounterVec
 	upstreamRequests *metrics.Counters
 	retries          *prometheus.CounterVec
@@ -40,41 +38,36 @@ type proxyMetrics struct {
 }
 
 func newMetrics(r prometheus.Registerer, stripes *stripe.Numbers) *proxyMetrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_" + name, Help: help}, labels)
-		r.MustRegister(c)
-		return c
-	}
+	counter := metrics.Registry{Registerer: r}.Counter
 	perRequest := func(name, help string, labels ...string) *metrics.Counters {
 		c := metrics.NewCounters(stripes.Count(), name, help, labels...)
 		r.MustRegister(c)
 		return c
 	}
 	cells := metrics.NewBuckets(stripes.Count())
-	durations := func(name, help, label string) *metrics.Histograms {
-		h := metrics.NewHistograms(cells, name, help, label)
-		r.MustRegister(h)
-		return h
-	}
 	m := &proxyMetrics{
 		Metrics:          limit.NewMetrics(r, stripes, cells),
 		requests:         perRequest("requests_total", "Requests answered, by route and status.", "route", "code"),
 		outcomes:         perRequest("request_outcomes_total", "Requests answered, by what limits decided about each: a request that several limits refused counts once.", "route", "outcome"),
-		durations:        durations("request_duration_seconds", "Time from the header of a request until its response was written.", "route"),
-		own:              durations("own_duration_seconds", "Time spent in Weir itself: without the upstream and without waiting for a permit.", "route"),
-		upstream:         durations("upstream_duration_seconds", "Time from the start of forwarding until the response was relayed or forwarding failed.", "route"),
-		wait:             durations("wait_duration_seconds", "Time that requests waited for a permit, of those that waited.", "route"),
 		listMatches:      counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
 		repeats:          counter("repeats_total", "Repeats of idempotent requests, which are not counted by limits.", "route"),
 		upstreamRequests: perRequest("upstream_requests_total", "Requests to upstreams, by last target and result.", "upstream", "target", "result"),
 		retries:          counter("upstream_retries_total", "Retries on another target.", "upstream"),
 		reloads:          counter("reloads_total", "Configuration reloads, by result.", "result"),
-		generation:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Generation of the configuration that is served."}),
+		generation:       promauto.With(r).NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Generation of the configuration that is served."}),
 	}
 	m.newKeys = counter("new_keys_total", "Requests with keys not seen recently, by result.", "route", "result")
 	m.unknownPlans = counter("plan_unknown_total", "Requests to which the own rates of a limit with plans applied, because the key had no plan or one that the limit does not have.", "route", "limit", "reason")
-	m.unloggedResets = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})
-	r.MustRegister(m.generation, m.unloggedResets)
+	m.unloggedResets = promauto.With(r).NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})
+	for i, of := range [len(spans{})][2]string{
+		{"request", "Time from the header of a request until its response was written."},
+		{"own", "Time spent in Weir itself: without the upstream and without waiting for a permit."},
+		{"upstream", "Time from the start of forwarding until the response was relayed or forwarding failed."},
+		{"wait", "Time that requests waited for a permit, of those that waited."},
+	} {
+		m.durations[i] = metrics.NewHistograms(cells, of[0]+"_duration_seconds", of[1], "route")
+		r.MustRegister(m.durations[i])
+	}
 	// Prometheus sees no increase if a counter first appears with value 1, so counters that alerts
 	// use start at 0.
 	for _, result := range []string{"ok", "unchanged", "refused"} {
@@ -123,13 +116,10 @@ func (m *proxyMetrics) countOutcome(x *exchange, name string, f *routeMetrics) {
 // observeDurations records the duration of x and its parts.
 func (m *proxyMetrics) observeDurations(x *exchange, name string, f *routeMetrics) {
 	end := x.began.UnixNano() + int64(x.duration)
-	x.observe(f.durations.Of(m.durations, name), x.duration, end)
-	x.observe(f.own.Of(m.own, name), x.ownDuration(), end)
-	if x.outcome.duration > 0 {
-		x.observe(f.upstream.Of(m.upstream, name), x.outcome.duration, end)
-	}
-	if x.WaitTime > 0 {
-		x.observe(f.wait.Of(m.wait, name), x.WaitTime, end)
+	for i, d := range x.spans() {
+		if d > 0 || i < alwaysSpent {
+			x.observe(f.durations[i].Of(m.durations[i], name), d, end)
+		}
 	}
 }
 
@@ -173,10 +163,7 @@ type routeMetrics struct {
 	requests         metrics.Cache[int, *metrics.Counter]                   // by status
 	outcomes         [decisions.NumOutcomes]atomic.Pointer[metrics.Counter] // looked up once
 	unavailable      atomic.Pointer[metrics.Counter]
-	durations        metrics.HistogramRef
-	own              metrics.HistogramRef
-	upstream         metrics.HistogramRef
-	wait             metrics.HistogramRef
+	durations        [len(spans{})]metrics.HistogramRef
 	upstreamRequests metrics.Cache[upstreamResult, *metrics.Counter]
 }
 

@@ -91,12 +91,12 @@ func TestMetrics_WhoTookHowLong(t *testing.T) {
 		v     *metrics.Histograms
 		route string
 		want  float64
-	}{{m.durations, "a", 10}, {m.own, "a", 1}, {m.upstream, "a", 6}, {m.wait, "a", 3}, {m.durations, "none", 1}, {m.own, "none", 1}} {
+	}{{m.durations[0], "a", 10}, {m.durations[1], "a", 1}, {m.durations[2], "a", 6}, {m.durations[3], "a", 3}, {m.durations[0], "none", 1}, {m.durations[1], "none", 1}} {
 		if got := seriesOf(t, c.v)[c.route]; got.GetSampleSum() != c.want || got.GetSampleCount() != 1 {
 			t.Errorf("%v of %s: %v in %d, want %v in one", c.v, c.route, got.GetSampleSum(), got.GetSampleCount(), c.want)
 		}
 	}
-	if len(seriesOf(t, m.upstream))+len(seriesOf(t, m.wait)) != 2 {
+	if len(seriesOf(t, m.durations[2]))+len(seriesOf(t, m.durations[3])) != 2 {
 		t.Error("what was never forwarded, or never waited, is in the figures")
 	}
 }

@@ -65,11 +65,7 @@ func (x *exchange) describe(q *decisions.Request) {
 	if x.Err != nil && !x.IsRefused() {
 		q.Err = x.Err
 	}
-	for flag, is := range [...]bool{x.IsRepeat, x.Waited, x.Exempt, x.Banned, x.route == nil || x.route.redactsPaths()} {
-		if is {
-			q.Flags |= decisions.Repeated << flag
-		}
-	}
+	q.Flags, q.Personal = x.Flags, x.route == nil || x.route.redactsPaths()
 	x.describePath(q)
 	x.describeClaims(q)
 }
@@ -191,17 +187,16 @@ func (x *exchange) fillLabel(l *decisions.Label, k *limit.Key) {
 
 // countKeys counts the key of each limit that was evaluated, once for all of its windows and secrets.
 func (x *exchange) countKeys(minute int64) {
-	for from, to := 0, 0; from < len(x.Claims); from = to {
-		var of *limit.Limit
-		var said limiter.Outcome
-		if of, to, said = x.Claims.DecidedAt(from, x.Decision.Outcomes); said.Unknown {
+	for of := range x.Claims.Decided(x.Decision.Outcomes) {
+		k := x.Claims[of.From].Key
+		if of.Unknown {
 			continue
 		}
-		x.countKey(of, minute, x.Claims[from].Key)
-		if !said.Allowed {
-			x.countRefusedKey(of, minute, x.Claims[from].Key)
+		x.countKey(of.Limit, minute, k)
+		if !of.Allowed {
+			x.countRefusedKey(of.Limit, minute, k)
 		} else if x.Decision.Allowed {
-			x.countSend(of, minute, x.Claims[from].Key)
+			x.countSend(of.Limit, minute, k)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (t *keyTarget) unchangeable(a view.KeyAction) string {
 func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	claims := t.claims()
 	if c.Action != limiter.ActionGrant {
-		claims = t.claimsOn(t.allWindows())
+		claims = t.claimsOn(t.limit.CountedUnder(t.windows))
 	}
 	if t.limit.Sends != nil && c.Action == limiter.ActionReset { // what was sent is forgotten with what is open
 		claims = append(claims, t.limit.Sends.OfKey(t.key)...)
@@ -190,7 +190,7 @@ func (p *Proxy) onChange(c limiter.Change) {
 func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 	for _, l := range g.limits {
 		t := newKeyTarget(l, c.Key)
-		t.windows = t.allWindows()
+		t.windows = t.limit.CountedUnder(t.windows)
 		if !slices.ContainsFunc(t.windows, func(w *limit.Window) bool { return slices.Contains(c.Limits, w.Limit.Name) }) {
 			continue
 		}

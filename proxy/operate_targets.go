@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -157,28 +156,6 @@ func (t *keyTarget) setPlan(name string) {
 	if len(p.Windows) == 0 {
 		t.reason = "its plan " + name + " has no limit"
 	}
-}
-
-// allWindows returns the windows of t, and those under which the key counts by step_up, by the rates of descriptors, or
-// if its plan changes.
-func (t *keyTarget) allWindows() []*limit.Window {
-	all := slices.Clone(t.windows)
-	add := func(windows []*limit.Window) {
-		for _, w := range windows {
-			if !slices.ContainsFunc(all, func(o *limit.Window) bool { return o.Limit.Name == w.Limit.Name }) {
-				all = append(all, w)
-			}
-		}
-	}
-	add(t.limit.StepUps)
-	add(t.limit.Units)
-	if t.limit.ByPlan != nil {
-		add(t.limit.Windows)
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.limit.ByPlan)) {
-		add(t.limit.ByPlan[name].Windows)
-	}
-	return all
 }
 
 // claims returns the claims on the windows of t and, for a limit with a penalty, on its count of

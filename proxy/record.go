@@ -79,7 +79,7 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 // record updates the metrics of a request and writes its log line.
 func (r *recorder) record(x *exchange) {
 	name := r.metrics.countResponse(x)
-	if x.IsRepeat {
+	if x.Repeated {
 		r.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	r.metrics.countUnknownPlans(x)
@@ -154,11 +154,15 @@ func (l logLine) request(x *exchange, name string) {
 // outcome writes the fields of the decision, except refusals.
 func (l logLine) outcome(x *exchange) {
 	l.given(logNewKeys, x.newKeys)
-	l.flag(logRepeated, x.IsRepeat)
+	if x.Repeated {
+		l.flag(logRepeated)
+	}
 	if x.list != nil {
 		l.text(logList, x.list.Name)
 	}
-	l.flag(logRefunded, x.Settled.Refunded)
+	if x.Settled.Refunded {
+		l.flag(logRefunded)
+	}
 	if x.Steps != nil {
 		l.given(logChallenge, x.Steps.Result.String())
 	}
@@ -178,6 +182,16 @@ func (l logLine) optional(x *exchange) {
 	}
 	l.given(logUserAgent, x.in.userAgent)
 	l.given(logReferer, x.in.referer)
+}
+
+// spans are the times that a request took: altogether, in Weir itself, with its upstream, and waiting for a permit. The
+// first alwaysSpent are of each request.
+type spans [4]time.Duration
+
+const alwaysSpent = 2
+
+func (x *exchange) spans() spans {
+	return spans{x.duration, x.ownDuration(), x.outcome.duration, x.WaitTime}
 }
 
 // ownDuration returns the time spent on x without the upstream and without waiting for a permit.

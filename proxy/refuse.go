@@ -17,7 +17,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
-	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
@@ -43,7 +42,8 @@ func (r *rateLimitFields) reset() {
 func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.Fail(err)
 	if x.Steps != nil && x.Steps.By != nil && errors.Is(err, limit.ErrRefused) {
-		return x.challenge()
+		name, detail := x.Steps.Challenge()
+		return x.route.rateLimitFields.Challenge(name, detail, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.Decision.Wait, rand.Float64), RequestID: x.id, Origin: x.origin()})
 	}
 	if x.IsRefused() || errors.Is(err, limit.ErrRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
 		return g.refuseByLimit(x)
@@ -66,16 +66,6 @@ func (g *generation) refuseByLimit(x *exchange) (answer respond.Response) {
 		x.rateLimitFields.block = x.route.refusalFields
 	}
 	return answer
-}
-
-// challenge returns the response to a request that may pass by step_up.
-func (x *exchange) challenge() respond.Response {
-	s := x.Steps.By.StepUp
-	c := respond.Challenge{Name: s.Challenge, Detail: "Solve the challenge " + s.Challenge + ", and repeat the request with its token in " + s.Header + "."}
-	if x.Steps.Result != decisions.ChallengeIssued {
-		c.Detail += " Refused: " + x.Steps.Problem.Error() + "."
-	}
-	return x.route.rateLimitFields.Challenge(c, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.Decision.Wait, rand.Float64), RequestID: x.id, Origin: x.origin()})
 }
 
 // origin returns the field Origin of the request, "" if it does not have exactly one.
@@ -318,7 +308,9 @@ func (l logLine) refusals(x *exchange) bool {
 	l.text(logLimit, x.Claims.Window(first).Of.Name)
 	l.ms(logWaitMS, x.Decision.Wait)
 	l.refusal(x, x.Refusal(first))
-	l.flag(logBanBegan, x.Banned)
+	if x.BanBegan {
+		l.flag(logBanBegan)
+	}
 	for i := first + 1; i < len(x.Decision.Outcomes) && l.has(logAlso); i++ {
 		if x.alsoRefused(first, i) {
 			l.Array("also", otherRefusals{x, first})
@@ -359,7 +351,9 @@ func (l logLine) refusal(x *exchange, r limit.Refusal) {
 	l.text(logRate, r.Window.LogName)
 	l.text(logKey, hash)
 	l.given(logMasked, masked)
-	l.flag(logBanned, r.Banned)
+	if r.Banned {
+		l.flag(logBanned)
+	}
 }
 
 // alsoRefused reports whether claim i was refused in addition to the first refused claim. A rate is

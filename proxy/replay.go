@@ -95,7 +95,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 		return
 	}
 	switch {
-	case x.IsRepeat:
+	case x.Repeated:
 	case x.route.MaxWait > 0 && r.startWaiting(v):
 		return
 	case q.CachedRefusal != "" && r.refusesAgain(x, q.CachedRefusal):
@@ -251,14 +251,12 @@ func (r *Replay) freeVisit(v *visit) {
 // startWaiting begins to take the claims of a request from the wait queue. It reports false if no limit lets
 // the request wait. Data of the log is not used after that.
 func (r *Replay) startWaiting(v *visit) bool {
-	o, first := v.x.WaitOptions()
-	if first == nil {
+	v.waiter = r.proxy.admitter.NewWaiter(&v.x.Admission, func() { r.stepWaiting(v) })
+	if v.waiter == nil {
 		return false
 	}
 	v.x.FirstUse = nil // idempotency is not replayed for requests that wait
 	v.labels = v.x.labels()
-	o.OnWait = func() { v.x.Waited = true }
-	v.waiter = r.proxy.admitter.WaitQueue.NewWaiter(v.x.Claims, o, func() { r.stepWaiting(v) })
 	r.stepWaiting(v)
 	return true
 }

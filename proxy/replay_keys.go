@@ -175,7 +175,7 @@ func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 	case q.Rejected && x.route.Redirect == nil && x.route.Respond == nil:
 		return true, fmt.Errorf("%w, with status %d", errLoggedRejection, q.Status)
 	case q.Repeated && x.route.Idempotency != nil:
-		x.IsRepeat = true
+		x.Repeated = true
 		return true, nil
 	}
 	return false, nil
@@ -299,78 +299,4 @@ func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
 	})
 	return keys[:min(n, len(keys))], t.maxError
-}
-
-// A ReplayTally is the result of a Replay.
-type ReplayTally struct {
-	Requests int64     `json:"requests"`
-	From     time.Time `json:"from,omitzero"` // time of the first request
-	To       time.Time `json:"to,omitzero"`   // time of the last request
-	Passed   int64     `json:"passed"`
-	Refused  int64     `json:"refused"` // by limits
-	Unknown  int64     `json:"unknown"` // passed, but a limit with an unknown key might have refused them
-	Keys     int       `json:"keys"`    // number of keys in the store at the end, for all limits and rates
-	// Unmatched counts the requests that match no route, by reason. RouteTally.Rejected counts
-	// those that are refused before the limits are evaluated.
-	Unmatched map[string]int64 `json:"unmatched,omitempty"`
-	// Routes has the routes and their limits. The last one has no name if it has the limits of several
-	// routes.
-	Routes []RouteTally `json:"routes"`
-	// Step is the length of the steps of every series. The first step begins at Start.
-	Start time.Time     `json:"start,omitzero"`
-	Step  time.Duration `json:"step_ns"`
-}
-
-// A RouteTally is the result for the requests of a route.
-type RouteTally struct {
-	Name     string           `json:"name"`
-	Requests int64            `json:"requests"`
-	Passed   int64            `json:"passed"`
-	Refused  int64            `json:"refused"`
-	Unknown  int64            `json:"unknown"` // passed, but a limit with an unknown key might have refused them
-	Rejected map[string]int64 `json:"rejected,omitempty"`
-	Listed   map[string]int64 `json:"listed,omitempty"` // by the list that decided
-	Exempt   int64            `json:"exempt"`           // allowed without being counted: a bypass list or a preflight
-	Waited   int64            `json:"waited"`           // waited for a permit
-	Repeated int64            `json:"repeated"`         // repeats that are not counted
-	Returned int64            `json:"returned"`         // requests whose permits were refunded
-	Banned   int64            `json:"banned"`           // refusals that started a ban
-	Unlisted int64            `json:"unlisted"`         // requests with an unknown key of some list
-	Limits   []LimitTally     `json:"limits"`
-	Series   ReplaySeries     `json:"series"`
-}
-
-// A LimitTally is the result of a limit.
-type LimitTally struct {
-	Name      string   `json:"name"`
-	Routes    []string `json:"routes,omitempty"` // of a limit of several routes
-	Key       string   `json:"key"`
-	Mode      string   `json:"mode"`
-	Algorithm string   `json:"algorithm"`
-	Rates     []string `json:"rates"`
-	Passed    int64    `json:"passed"`
-	Refused   int64    `json:"refused"`
-	Shadowed  int64    `json:"shadowed"` // would have been refused
-	Skipped   int64    `json:"skipped"`  // the limit did not apply
-	Unknown   int64    `json:"unknown"`  // the key is not in the log
-	// Missing are the origins that are not in the log, such as header:X-Phone, or plan: and the name of
-	// the limit for the plan of the key.
-	Missing []string `json:"missing,omitempty"`
-	// Top are the keys with the most refusals, in descending order, masked. If there were too many
-	// keys to count each, a count may be too low by up to TopError.
-	Top      []ReplayKey  `json:"top"`
-	TopError int64        `json:"top_error"`
-	Series   ReplaySeries `json:"series"`
-}
-
-// A ReplayKey is a key with its number of refusals.
-type ReplayKey struct {
-	Key     string `json:"key"`
-	Refused int64  `json:"refused"`
-}
-
-// A ReplaySeries has the counts of each time step.
-type ReplaySeries struct {
-	Passed  []int64 `json:"passed"`
-	Refused []int64 `json:"refused"` // including those by limits in shadow mode
 }

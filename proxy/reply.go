@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -144,11 +145,9 @@ type badResponses struct {
 }
 
 func newBadResponses(log zerolog.Logger, r prometheus.Registerer) *badResponses {
-	b := &badResponses{log: log, logged: map[string]time.Time{}, total: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_upstream_bad_responses_total", Help: "Responses of upstreams that are not valid HTTP, by the rule that they break.",
-	}, []string{"upstream", "target", "reason"})}
-	r.MustRegister(b.total)
-	return b
+	total := metrics.Registry{Registerer: r}.Counter("upstream_bad_responses_total",
+		"Responses of upstreams that are not valid HTTP, by the rule that they break.", "upstream", "target", "reason")
+	return &badResponses{log: log, logged: map[string]time.Time{}, total: total}
 }
 
 // record counts the result of a forwarded request if the response broke a rule of HTTP.

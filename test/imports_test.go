@@ -23,7 +23,7 @@ func importMap() map[string][]string {
 		"proxy/cluster":                       slices.Concat([]string{"proxy/view", "proxy", "proxy/decisions", "proxy/directive", "proxy/sends", "proxy/config/bundle"}, stages, redis),
 		"proxy/simulate":                      slices.Concat([]string{"proxy/view", "proxy"}, stages),
 		"proxy":                               slices.Concat([]string{"proxy/reuse", "proxy/view", "proxy/limit", "proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/protobuf", "proxy/sends"}, stages),
-		"proxy/limit":                         {"proxy/reuse", "proxy/config", "proxy/decisions", "proxy/key", "proxy/metrics", "proxy/sends", "proxy/stripe", "limiter"}, // no request, no HTTP
+		"proxy/limit":                         {"proxy/reuse", "proxy/view", "proxy/config", "proxy/decisions", "proxy/key", "proxy/metrics", "proxy/sends", "proxy/stripe", "limiter"}, // no request, no HTTP
 		"proxy/convert":                       nil,
 		"proxy/ratelimit":                     {"proxy/config", "proxy/convert", "proxy/protobuf"},
 		"proxy/protobuf":                      nil,

@@ -255,22 +255,6 @@ func (p palette) in(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// A fact is told if it holds.
-type fact struct {
-	holds bool
-	text  string
-}
-
-// holding returns the texts of the facts that hold, without empty ones.
-func holding(facts ...fact) (texts []string) {
-	for _, f := range facts {
-		if f.holds && f.text != "" {
-			texts = append(texts, f.text)
-		}
-	}
-	return texts
-}
-
 // plural returns n and what, with an s unless n is 1.
 func plural(n int, what string) string {
 	if n == 1 {

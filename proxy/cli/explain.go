@@ -224,10 +224,7 @@ func printDecision(w Env, d view.Decision) {
 			fmt.Fprintf(t, "  %s\t%s\n", fact[0], fact[1])
 		}
 	}
-	for _, text := range holding(
-		fact{d.Repeated, "repeats a counted request"}, fact{d.Waited, "waited for a permit"},
-		fact{d.Exempt, "no limit applied"}, fact{d.BanBegan, "this refusal started a ban"},
-	) {
+	for _, text := range d.Facts() {
 		fmt.Fprintf(t, "  %s\n", text)
 	}
 	t.Flush()
@@ -383,24 +380,8 @@ func (e explainText) returns(t *tabwriter.Writer) {
 
 // verdict returns the result of one rate.
 func (e explainText) verdict(l view.ExplainedLimit, w view.ExplainedWindow) string {
-	left := fmt.Sprintf("%d of %d", w.Remaining, w.Most)
-	if l.Price != "" {
-		left = w.Left
-	}
-	conversion := ""
-	if w.Conversion != nil {
-		conversion = w.Conversion.String()
-	}
-	more := holding(
-		fact{l.Price != "", "costs " + l.Price}, fact{l.Price == "" && l.Cost != 1, fmt.Sprint("costs ", l.Cost)},
-		fact{true, conversion}, fact{l.Scope != "overall", l.Scope},
-		fact{len(l.Routes) > 0, "one count for " + strings.Join(l.Routes, ", ")}, fact{l.Override, "override"},
-		fact{l.Plan != "", "plan " + l.Plan + " (" + l.PlanFrom + ")"}, fact{!l.Exposed, "hidden from clients"},
-		fact{l.Shared != "", "shared with Redisson"}, fact{true, l.Penalty}, fact{true, l.Returned}, fact{true, l.StepUp},
-		fact{l.Wait != "", "waits up to " + l.Wait},
-	)
-	tail := ""
-	if len(more) > 0 {
+	left, tail := cmp.Or(w.Left, fmt.Sprintf("%d of %d", w.Remaining, w.Most)), ""
+	if more := l.Facts(w); len(more) > 0 {
 		tail = "; " + strings.Join(more, ", ")
 	}
 	if w.Allowed {

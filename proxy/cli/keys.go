@@ -335,7 +335,7 @@ func (k *keysText) limits(all []view.LimitStanding) {
 		for _, w := range l.Windows {
 			n := w.Texts()
 			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, w.Rate, n.Used, n.Left,
-				k.until(w.Next), k.until(w.Full), k.until(l.BannedUntil), remarks(l, w))
+				k.until(w.Next), k.until(w.Full), k.until(l.BannedUntil), l.Remarks(w))
 		}
 	}
 	if err := t.Flush(); k.err == nil {
@@ -349,29 +349,4 @@ func (k *keysText) until(t time.Time) string {
 		return "-"
 	}
 	return max(t.Sub(k.at).Round(time.Second), time.Second).String()
-}
-
-// remarks returns the last column of a line.
-func remarks(l view.LimitStanding, w view.WindowStanding) string {
-	all := holding(
-		fact{l.Mode == "shadow", "shadow: refuses nobody"},
-		fact{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
-		fact{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
-		fact{l.Derived, "counts for others too"},
-		fact{l.Java, "shared with Java"},
-		fact{l.Store == "local", "this node's share"},
-		fact{l.Scope == "per_instance", "this node's count"},
-		fact{w.Overflow, "memory is full: shares a count with other keys"},
-		fact{w.Unreadable, "the store holds something else here; reset heals it"},
-	)
-	if c := w.Conversion; c != nil {
-		all = append(all, c.String())
-	}
-	if w.Granted > 0 {
-		all = append(all, "granted "+w.Texts().Granted)
-	}
-	if p := l.Penalty; p != nil {
-		all = append(all, fmt.Sprintf("refused %d of %d before a ban of %s", p.Refused, p.After, p.Ban))
-	}
-	return strings.Join(all, "; ")
 }

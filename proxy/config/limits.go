@@ -319,13 +319,13 @@ type Limit struct {
 	Burst          int64                          // for GCRA; 0 means the rate's count
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
 	Plans          map[string][]limiter.Rate      // by the name of the plan, empty for no limit; nil without plans
-	Plan           *PlanSource                    // nil: no key has one
-	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
-	RedissonFormat limiter.RedissonFormat         // how they keep it
-	Penalty        *Penalty                       // nil: none
-	Cost           *Cost                          // nil: each request costs 1
-	Prices         *Prices                        // of a budget, whose permits are the smallest parts of a unit; nil: none
-	Count          *Statuses                      // statuses after which a request stays counted; nil means all outcomes
+	Plan           PlanSource
+	RedissonName   string                 // of the limiter that Java programs share; {key} stands for the key's text; may be empty
+	RedissonFormat limiter.RedissonFormat // how they keep it
+	Penalty        *Penalty               // nil: none
+	Cost           *Cost                  // nil: each request costs 1
+	Prices         *Prices                // of a budget, whose permits are the smallest parts of a unit; nil: none
+	Count          *Statuses              // statuses after which a request stays counted; nil means all outcomes
 	Mode           Mode
 	OnStoreFailure OnStoreFailure
 	Expose         bool // whether it appears in responses
@@ -373,15 +373,12 @@ func (p Purpose) Counts() bool { return p == ForKey || p == ForDistinct }
 // Reads returns all keys that l reads. Whoever treats them alike, or some of them, asks this method.
 func (l *Limit) Reads() iter.Seq[Read] {
 	return func(yield func(Read) bool) {
-		var cost, plan *key.Spec
+		var cost *key.Spec
 		if l.Cost != nil {
 			cost = l.Cost.Spec
 		}
-		if l.Plan != nil {
-			plan = l.Plan.Name
-		}
 		for purpose, s := range [...]*key.Spec{
-			ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: l.PriceKey(), ForStepUp: l.StepUpKey(), ForCost: cost, ForPlan: plan,
+			ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: l.PriceKey(), ForStepUp: l.StepUpKey(), ForCost: cost, ForPlan: l.Plan.Name,
 		} {
 			if s != nil && !yield(Read{s, Purpose(purpose), l.Mode}) {
 				return

@@ -273,14 +273,14 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 							maskSpec(s)
 						}
 					}
-					if l.Plan != nil && l.Plan.List != nil {
+					if l.Plan.List != nil {
 						names := l.Plan.List.Names()
-						l.Plan = &PlanSource{Name: &key.Spec{Name: strings.Join(names, " ")}} // a list has a seed of its own
+						l.Plan = PlanSource{Name: &key.Spec{Name: strings.Join(names, " ")}} // a list has a seed of its own
 					}
 					if p := l.Prices; p != nil && p.Table != nil {
 						l.Prices = &Prices{Name: p.Name + p.File + p.Text(p.Table.Dearest().Amount)} // as a list
 					}
-					if l.Plan != nil {
+					if l.Plan.Name != nil {
 						maskSpec(l.Plan.Name)
 					}
 				}

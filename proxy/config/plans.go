@@ -12,7 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A PlanSource is where the name of a key's plan is read from: exactly one of its fields is set.
+// A PlanSource is where the name of a key's plan is read from: at most one of its fields is set, and none if no key has a plan.
 type PlanSource struct {
 	Name *key.Spec // a claim of a token, or a header field, which only trusted proxies may set
 	List *key.List // the names by key
@@ -56,14 +56,14 @@ func (l *limits) plans(f *limitForm, limit *Limit) {
 }
 
 // planSource compiles where the name of a plan is read from. A client must not be able to choose it.
-func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
+func (l *limits) planSource(f *limitForm, limit *Limit) PlanSource {
 	switch {
 	case f.Plan == nil:
-		return nil
+		return PlanSource{}
 	case f.Plan.List != "":
-		return &PlanSource{List: l.planList(f, limit)}
+		return PlanSource{List: l.planList(f, limit)}
 	case f.Plan.Text == "":
-		return nil // none, or already reported
+		return PlanSource{} // none, or already reported
 	}
 	text := &f.Plan.Text
 	from, err := key.ParseOrigin(*text)
@@ -75,14 +75,14 @@ func (l *limits) planSource(f *limitForm, limit *Limit) *PlanSource {
 		{!signed && !httpguts.ValidTrailerHeader(from.Name), text, from.Name + " has a meaning in HTTP", "write another header, for example header:X-Plan"},
 		{!signed && len(l.main.ClientIP.TrustedProxies) == 0, text, chosenPlan + ": there are no trusted proxies", "write their networks under client_ip.trusted_proxies; from others the header is removed; or write jwt:CLAIM or {list: FILE}"},
 	}) {
-		return nil
+		return PlanSource{}
 	}
 	l.keys.signed = l.keys.signed || signed
 	spec := &key.Spec{Name: "plan", From: from, Tokens: l.keys.tokens, OnMissing: key.Skip, OnInvalid: key.Skip}
 	if err := spec.Check(); err != nil {
 		l.fault(text, err)
 	}
-	return &PlanSource{Name: spec}
+	return PlanSource{Name: spec}
 }
 
 // planList reads the list of plans of a limit, once for all limits on the same key.
@@ -111,7 +111,7 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 
 // withoutPlan warns of plans that clients evade by leaving out their token.
 func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
-	if limit.Plan == nil || limit.Plan.Name == nil || limit.Key == nil || !limit.Plan.Name.From.Source.IsSigned() ||
+	if limit.Plan.Name == nil || limit.Key == nil || !limit.Plan.Name.From.Source.IsSigned() ||
 		slices.ContainsFunc(limit.Key.Origins(), func(o key.Origin) bool { return o.Source.IsSigned() }) {
 		return
 	}

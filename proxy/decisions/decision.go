@@ -135,10 +135,9 @@ func (r *record) decision(v Naming) view.Decided {
 		Path: string(r.path[:r.pathLen]), Status: int(r.status), Outcome: r.outcome.String(), TookMS: float64(r.took.Microseconds()) / 1000,
 		Limits: make([]view.DecisionLimit, 0, r.numClaims), More: int(r.moreClaims), List: r.list, NewKeys: r.newKeys,
 		Fallback: r.fallback, Upstream: r.upstream, Listener: r.listener, Error: r.err, Challenge: r.challenge.String(),
-		Repeated: r.flags&Repeated != 0, Waited: r.flags&Waited != 0,
-		Exempt: r.flags&Exempt != 0, BanBegan: r.flags&BanBegan != 0,
+		Flags: r.flags,
 	}
-	if r.flags&Personal != 0 {
+	if r.personal {
 		d.Path = v.HidePersonal(d.Path)
 	}
 	if r.route == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A Request is what is recorded of a request whose response has been written. Its strings and keys may
@@ -18,7 +19,8 @@ type Request struct {
 	Took       time.Duration
 	Status     int
 	Outcome    Outcome
-	Flags      Flags
+	Flags      view.Flags
+	Personal   bool   // the path may contain personal data
 	Route      *Route // nil if no route matched
 	List       string // the list that decided
 	NewKeys    string // the result for too many new keys
@@ -111,17 +113,6 @@ const (
 func (c Challenge) String() string {
 	return [...]string{"", "issued", "invalid", "used", "passed"}[c]
 }
-
-// Flags are properties of a request.
-type Flags uint8
-
-const (
-	Repeated Flags = 1 << iota
-	Waited
-	Exempt
-	BanBegan
-	Personal // the path may contain personal data
-)
 
 // ClaimFlags are properties of the decision of a rate.
 type ClaimFlags uint8
@@ -228,7 +219,7 @@ func shardOf(n uint64) uint8 { return uint8(n * 0x9e3779b97f4a7c15 >> 32 % numSh
 // fill sets r.
 func (r *record) fill(of *ring, q *Request) {
 	r.began, r.took, r.status = q.Began.UnixNano(), q.Took, uint16(q.Status)
-	r.outcome, r.challenge, r.flags, r.shard, r.idHash = q.Outcome, q.Challenge, q.Flags, shardOf(q.Source), 0
+	r.outcome, r.challenge, r.flags, r.personal, r.shard, r.idHash = q.Outcome, q.Challenge, q.Flags, q.Personal, shardOf(q.Source), 0
 	if len(q.ID) > maxID {
 		r.idHash = maphash.String(of.seed, q.ID)
 	}

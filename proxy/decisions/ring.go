@@ -10,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/stripe"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -78,7 +79,8 @@ type record struct {
 	status     uint16
 	outcome    Outcome
 	challenge  Challenge
-	flags      Flags
+	flags      view.Flags
+	personal   bool  // the path may contain personal data
 	shard      uint8 // of its key and client
 	moreClaims uint8 // limits that did not fit into claims
 	numClaims  uint8

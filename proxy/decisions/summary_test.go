@@ -23,7 +23,7 @@ func TestDecision_BeginsWithASentence(t *testing.T) {
 		want string
 	}{
 		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{limit("phone", "not_asked"), banned, limit("ip", "not_asked")}}, "refused by sms-send.range 20/10m (banned), passes 08:04:12 UTC (38 min); this node remembered the refusal and asked no other limit"},
-		{view.Decided{Outcome: "refused", BanBegan: true, Limits: []view.DecisionLimit{limit("ip", "allowed"), soon, banned}}, "refused by sms-send.range 20/10m (banned) and sms-send.phone 20/10m, passes 08:04:12 UTC (38 min); this refusal began a ban"},
+		{view.Decided{Outcome: "refused", Flags: view.Flags{BanBegan: true}, Limits: []view.DecisionLimit{limit("ip", "allowed"), soon, banned}}, "refused by sms-send.range 20/10m (banned) and sms-send.phone 20/10m, passes 08:04:12 UTC (38 min); this refusal began a ban"},
 		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{soon}}, "refused by sms-send.phone 20/10m, passes 07:26:14 UTC (2 s)"},
 		{view.Decided{Outcome: "refused", NewKeys: "refused"}, "refused: too many new keys"},
 		{view.Decided{Outcome: "rejected", List: "stolen"}, "rejected by the list stolen"},
@@ -31,7 +31,7 @@ func TestDecision_BeginsWithASentence(t *testing.T) {
 		{view.Decided{Outcome: "rejected", Status: 404}, "rejected: status 404"},
 		{view.Decided{Outcome: "shadow_refused", Limits: []view.DecisionLimit{limit("ip", "allowed"), limit("trial", "shadow_refused")}}, "allowed; in shadow mode it would have been refused by sms-send.trial 20/10m"},
 		{view.Decided{Outcome: "allowed", List: "office"}, "allowed by the list office"},
-		{view.Decided{Outcome: "allowed", Repeated: true, Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed: it repeats a counted request"},
+		{view.Decided{Outcome: "allowed", Flags: view.Flags{Repeated: true}, Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed: it repeats a counted request"},
 		{view.Decided{Outcome: "allowed"}, "allowed: no limit applied"},
 		{view.Decided{Outcome: "allowed", Fallback: "local", Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed by all its limits; decided without the store, by on_store_failure: local"},
 	} {

@@ -91,7 +91,7 @@ func (a *Admitter) Admit(client context.Context, q *Admission) error {
 	if by != decideByShare {
 		err = a.takeAll(ctx, client, q, by)
 	}
-	if q.IsRepeat {
+	if q.Repeated {
 		return nil
 	}
 	if q.Waited { // further calls have their own timeout
@@ -131,9 +131,7 @@ func (a *Admitter) Conclude(ctx context.Context, q *Admission, by decider, err e
 	}
 	q.MergePrevious()
 	a.metrics.countDecisions(q.Stripe, q.Claims, q.Decision.Outcomes)
-	if q.Steps != nil {
-		a.metrics.countSteps(q.Steps)
-	}
+	q.Steps.count(a.metrics)
 	q.Decided = true
 	if !q.Decision.Allowed {
 		return a.Refuse(ctx, q, store)
@@ -170,14 +168,12 @@ func (a *Admitter) withTimeoutForAll(client context.Context, q *Admission) (cont
 	if !q.Due.IsZero() && a.Timeout > 0 {
 		return context.WithDeadline(context.Background(), q.Due) // a store needs none of the client's values
 	}
-	if a.Timeout > 0 && q.Route.MaxWait == 0 && len(q.FirstUse)+len(q.Shadows) == 0 && !q.Claims.AnyLimit((*Limit).hasPenalty) {
+	mayCount := func(l *Limit) bool { return l.Penalty != nil } // refusals
+	if a.Timeout > 0 && q.Route.MaxWait == 0 && len(q.FirstUse)+len(q.Shadows) == 0 && !q.Claims.AnyLimit(mayCount) {
 		return context.Background(), func() {}
 	}
 	return a.WithTimeout(client)
 }
-
-// hasPenalty reports whether refusals by l may have to be counted for a penalty.
-func (l *Limit) hasPenalty() bool { return l.Penalty != nil }
 
 // ShortenRetry sets the wait of refusals by concurrent limits to at most one second. A permit of a
 // concurrent limit may be released at any moment, long before the lease on which the store bases
@@ -210,24 +206,6 @@ func (a *Admitter) takeAll(ctx, client context.Context, q *Admission, by decider
 	return a.TakeBy(ctx, q, take, a.take)
 }
 
-// TakeBy takes all claims of q by take, at the rates of step_up if limits refuse them, and free repeats by free.
-func (a *Admitter) TakeBy(ctx context.Context, q *Admission, take, free taker) error {
-	if len(q.Route.TokenFields) == 0 {
-		return a.takeOnce(ctx, q, take, free)
-	}
-	began := time.Now()
-	err := a.takeOnce(ctx, q, take, free)
-	if err != nil || q.Decision.Allowed {
-		return err
-	}
-	if _, bounded := ctx.Deadline(); !bounded && a.Timeout > 0 { // the calls together are bounded as the first is by the store
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, began.Add(a.Timeout))
-		defer cancel()
-	}
-	return a.stepUp(q, func() error { return a.takeOnce(ctx, q, take, free) })
-}
-
 // isRepeat reports whether the request is a repeat that is not counted, which it takes by free.
 func (a *Admitter) isRepeat(ctx context.Context, q *Admission, free taker) (bool, error) {
 	if len(q.FirstUse) == 0 {
@@ -242,7 +220,7 @@ func (a *Admitter) isRepeat(ctx context.Context, q *Admission, free taker) (bool
 		q.FirstUse = nil // counted like a request without an idempotency key
 		return false, err
 	}
-	q.IsRepeat = true
+	q.Repeated = true
 	q.Claims = q.Claims[:0]
 	q.Decision = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: q.Decision.Outcomes[:0]}
 	return true, nil

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -31,12 +30,7 @@ type lease struct {
 
 // startLease starts to renew the claims that are concurrent. It returns nil if there are none.
 func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
-	var held []limiter.Claim
-	for i := range claims {
-		if concurrent(&claims[i]) {
-			held = append(held, claims[i])
-		}
-	}
+	held := appendConcurrent(nil, claims)
 	if held == nil {
 		return nil
 	}
@@ -48,6 +42,16 @@ func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Perm
 }
 
 func concurrent(c *limiter.Claim) bool { return c.Limit.Algorithm.HasLeases() }
+
+// appendConcurrent appends those of claims that are concurrent.
+func appendConcurrent(to, claims []limiter.Claim) []limiter.Claim {
+	for i := range claims {
+		if concurrent(&claims[i]) {
+			to = append(to, claims[i])
+		}
+	}
+	return to
+}
 
 // renew extends the lease, or refunds its permits if they have been held long enough. A failed call
 // is repeated after the next interval.
@@ -229,82 +233,9 @@ func (a *Admitter) refundConcurrent(ctx context.Context, q *Admission) {
 		if !t.hasConcurrent() {
 			continue
 		}
-		q.Settled.pending = q.Settled.pending[:0]
-		for i := range t.Claims {
-			if c := &t.Claims[i]; concurrent(c) {
-				q.Settled.pending = append(q.Settled.pending, *c)
-			}
-		}
+		q.Settled.pending = appendConcurrent(q.Settled.pending[:0], t.Claims)
 		t.lease.end()
 		t.released = true
 		a.refund(ctx, q, t)
 	}
-}
-
-// The results of waiting, as label values.
-const (
-	waitPassed    = "passed"  // it got a permit
-	waitRefused   = "refused" // it got none in time, or another limit refused
-	waitQueueFull = "crowded" // it could not wait, because too many requests were waiting
-	waitGone      = "gone"    // the client disconnected
-)
-
-// waitInQueue returns a taker that waits after a refusal for as long as each limit allows, first come,
-// first served for each key. Only group 0 is taken. A request waits only for limits with wait. It is refused at once if
-// the required wait is longer than allowed. If the client disconnects while it waits, as far as the
-// connection shows that, nothing is taken.
-func (a *Admitter) waitInQueue(client context.Context, q *Admission) taker {
-	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-		claims, _ = limiter.CutDeciding(claims)
-		p, first := q.WaitOptions()
-		if first == nil {
-			return a.WaitQueue.Wait(context.WithoutCancel(client), claims, d, p)
-		}
-		waiting := a.metrics.Waiting.WithLabelValues(first.Route, first.Name)
-		var since time.Time
-		p.OnWait = func() {
-			q.Waited, since = true, time.Now()
-			waiting.Inc()
-		}
-		began := time.Now()
-		err := a.WaitQueue.Wait(client, claims, d, p)
-		if q.Waited {
-			waiting.Dec()
-			q.WaitTime = time.Since(since)
-		} else if a.Timeout > 0 {
-			a.metrics.observeStoreCall("take", time.Since(began), err)
-		}
-		if how := q.waitResult(err, d); how != "" {
-			a.metrics.Waits.WithLabelValues(first.Route, first.Name, how).Inc()
-		}
-		return err
-	}
-}
-
-// WaitOptions returns how long to wait for each claim. first is the limit in whose queue the
-// request waits, or nil.
-func (a *Admission) WaitOptions() (p limiter.WaitOptions, first *Limit) {
-	p.MaxWait = make([]time.Duration, len(a.Claims))
-	for i := range a.Claims {
-		of := a.Claims.Window(i).Of
-		if p.MaxWait[i] = of.Wait; of.Wait > 0 && first == nil {
-			first, p.MaxWaiting = of, of.MaxWaiting
-		}
-	}
-	return p, first
-}
-
-// waitResult returns the result of waiting as a label value, or "" if the request did not wait.
-func (a *Admission) waitResult(err error, d *limiter.Decision) string {
-	switch {
-	case errors.Is(err, limiter.ErrQueueFull):
-		return waitQueueFull
-	case !a.Waited || errors.Is(err, limiter.ErrUnavailable):
-		return ""
-	case err != nil:
-		return waitGone
-	case d.Allowed:
-		return waitPassed
-	}
-	return waitRefused
 }

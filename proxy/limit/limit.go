@@ -3,8 +3,8 @@
 // A Route is what a route has of limits in their compiled form: each Limit with its windows, on which claims are made, and
 // what responses do to limits of other routes. An Admission is the part of a request that concerns them: its claims, the
 // decision, and the permits that it has taken. An Admitter takes the claims of an admission in one step (admit.go), waits for
-// permits (lease.go), decides by this node's share while a shared store is unreachable (fallback.go), lets limits in shadow mode
-// decide beside (shadow.go), and requests pass by a challenge (step_up.go); it counts refusals for a penalty (penalize.go).
+// permits (wait.go), renews concurrent ones (lease.go), decides by this node's share while a shared store is unreachable
+// (fallback.go), lets limits in shadow mode decide beside (shadow.go), and requests pass by a challenge (step_up.go); it counts refusals for a penalty (penalize.go).
 // Afterwards it settles the admission by the Outcome of its request: refund.go, return.go, and pending.go where another node
 // is told of the outcome.
 //
@@ -13,8 +13,8 @@
 package limit
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -27,12 +27,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/sends"
 )
-
-// ErrCost reports that the cost of a request is not valid.
-var ErrCost = errors.New("cost not acceptable")
-
-// ErrPrice reports that the price of a request alone exceeds a budget.
-var ErrPrice = errors.New("the price exceeds the budget")
 
 // A Route is what a route has of limits. It is immutable, except for the counters of its limits.
 type Route struct {
@@ -109,6 +103,31 @@ func (l *Limit) allWindows() []*Window {
 	return all
 }
 
+// noted returns the windows whose permits are noted: a store has a note for those of counted requests, and one for step_up.
+func (l *Limit) noted() [2][]*Window { return [...][]*Window{l.allWindows(), l.StepUps} }
+
+// CountedUnder returns the windows of a key, and those under which it counts by step_up, by the rates of descriptors, or if
+// its plan changes.
+func (l *Limit) CountedUnder(windows []*Window) []*Window {
+	all := slices.Clone(windows)
+	add := func(windows []*Window) {
+		for _, w := range windows {
+			if !slices.ContainsFunc(all, func(o *Window) bool { return o.Limit.Name == w.Limit.Name }) {
+				all = append(all, w)
+			}
+		}
+	}
+	add(l.StepUps)
+	add(l.Units)
+	if l.ByPlan != nil {
+		add(l.Windows)
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.ByPlan)) {
+		add(l.ByPlan[name].Windows)
+	}
+	return all
+}
+
 // IsOf reports whether l is a limit of the route, alone or with others.
 func (l *Limit) IsOf(route string) bool { return l.Route == route || slices.Contains(l.Routes, route) }
 
@@ -138,31 +157,10 @@ func (l *Limit) SharedName(text string) (name string, valid bool) {
 }
 
 // PlanList returns the list that has the plans of keys, nil if there is none.
-func (l *Limit) PlanList() *key.List {
-	if l.Plan == nil {
-		return nil
-	}
-	return l.Plan.List
-}
+func (l *Limit) PlanList() *key.List { return l.Plan.List }
 
 // PlanKey returns what each request says its plan by, nil if none does.
-func (l *Limit) PlanKey() *key.Spec {
-	if l.Plan == nil {
-		return nil
-	}
-	return l.Plan.Name
-}
-
-// Charges returns what determines the cost of a request: what it says, and its price. Nil is 1.
-func (l *Limit) Charges() (said *config.Cost, prices *config.Prices) { return l.Cost, l.Prices }
-
-// AmountText returns how numbers of permits of l are shown; nil if they are plain numbers.
-func (l *Limit) AmountText() func(n int64) string {
-	if l.Prices == nil {
-		return nil
-	}
-	return l.Prices.Text
-}
+func (l *Limit) PlanKey() *key.Spec { return l.Plan.Name }
 
 // ClaimsUnder returns claims under a key on some windows of l and, if it has a penalty, on its count of refusals. shared is
 // the name of the key's Redisson limiter.
@@ -200,7 +198,7 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	l.RefusalLimit, l.ShadowNotes = refusalLimit(from), shadowNotes(from)
 	l.Sends = newSends(from, l.ShadowNotes)
 	adder := windowAdder{route: r, limit: l, alerts: alerts}
-	add := func(rates []limiter.Rate) []*Window { return adder.add(rates, "", l.countedLimit()) }
+	add := func(rates []limiter.Rate) []*Window { return adder.add(rates, l.countedLimit()) }
 	l.Windows = add(l.Rates)
 	own := len(r.Windows)
 	if len(l.Overrides) > 0 {
@@ -216,7 +214,7 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	l.addPlans(add)
 	if s := l.StepUp; s != nil {
 		r.TokenFields = append(r.TokenFields, s.Header)
-		l.StepUps = adder.add(s.Rates, "step_up", limiter.Limit{Algorithm: s.Algorithm, Scope: l.Scope, Noted: l.Return != nil})
+		l.StepUps = adder.add(s.Rates, limiter.Limit{Algorithm: s.Algorithm, Scope: l.Scope, Noted: l.Return != nil}, "step_up")
 		for _, w := range l.StepUps {
 			w.isStepUp = true
 		}
@@ -247,16 +245,9 @@ type windowAdder struct {
 	alerts Alerts
 }
 
-// add adds a window for each of rates. part, if not empty, is in the names of the windows, and counted is what their limits
-// have in common.
-func (a *windowAdder) add(rates []limiter.Rate, part string, counted limiter.Limit) (windows []*Window) {
+// add adds a window for each of rates. counted is what their limits have in common, and part is in the names of the windows.
+func (a *windowAdder) add(rates []limiter.Rate, counted limiter.Limit, part ...string) (windows []*Window) {
 	l := a.limit
-	between := func(separator string) string {
-		if part == "" {
-			return separator
-		}
-		return separator + part + separator
-	}
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
 		shown := rate
@@ -267,11 +258,11 @@ func (a *windowAdder) add(rates []limiter.Rate, part string, counted limiter.Lim
 			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
-		w := &Window{Of: l, Number: len(a.route.Windows), LogName: l.Name + between("-") + span, Policy: l.Name, Shown: shown, near: a.alerts.near(rate, l.Mode), Limit: counted}
+		w := &Window{Of: l, Number: len(a.route.Windows), LogName: l.Name + "-" + strings.Join(append(part, span), "-"), Policy: l.Name, Shown: shown, near: a.alerts.near(rate, l.Mode), Limit: counted}
 		if len(rates) > 1 {
 			w.Policy += "-" + span
 		}
-		w.Name, w.Limit.Rate, w.Owner = l.ID+between(":")+span, rate, w
+		w.Name, w.Limit.Rate, w.Owner = l.ID+":"+strings.Join(append(part, span), ":"), rate, w
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
 		windows, a.route.Windows = append(windows, w), append(a.route.Windows, w)
 	}
@@ -372,7 +363,7 @@ func Plain(limits []*Limit) []limiter.Limit {
 	var all []limiter.Limit
 	for _, l := range limits {
 		plain := !l.Algorithm.HasValues() && !l.Algorithm.HasSteps() && l.Scope == limiter.Overall
-		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || len(l.ByKey)+len(l.ByPlan)+len(l.Units) > 0 {
+		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || l.HasOtherRates() {
 			continue
 		}
 		for _, w := range l.Windows {

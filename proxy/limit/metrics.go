@@ -1,6 +1,8 @@
 package limit
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -8,7 +10,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
@@ -23,33 +24,29 @@ const (
 
 // Metrics are the metrics of limits and of their store.
 type Metrics struct {
-	stripes         *stripe.Numbers
-	Decisions       *metrics.Counters
-	store           *metrics.Histograms
-	storeErrors     *prometheus.CounterVec
-	Fallbacks       *prometheus.CounterVec
-	Refunds         *prometheus.CounterVec
-	Bans            *prometheus.CounterVec
-	Resets          *prometheus.CounterVec
-	Returns         *prometheus.CounterVec
-	ShadowWrong     *prometheus.CounterVec
-	sends           *prometheus.CounterVec
-	Waits           *prometheus.CounterVec
-	Challenges      *prometheus.CounterVec
-	Waiting         *prometheus.GaugeVec
-	Spend           *prometheus.CounterVec
-	BudgetRemaining *prometheus.GaugeVec
+	stripes     *stripe.Numbers
+	Decisions   *metrics.Counters
+	store       *metrics.Histograms
+	storeErrors *prometheus.CounterVec
+	Fallbacks   *prometheus.CounterVec
+	Refunds     *prometheus.CounterVec
+	Bans        *prometheus.CounterVec
+	Resets      *prometheus.CounterVec
+	Returns     *prometheus.CounterVec
+	ShadowWrong *prometheus.CounterVec
+	sends       *prometheus.CounterVec
+	Waits       *prometheus.CounterVec
+	Challenges  *prometheus.CounterVec
+	Waiting     *prometheus.GaugeVec
+	spending
 
 	storeSeconds metrics.Cache[string, *metrics.Histogram] // by operation
 }
 
 // NewMetrics registers the metrics, whose histograms have the given cells.
 func NewMetrics(r prometheus.Registerer, stripes *stripe.Numbers, cells *metrics.Buckets) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_" + name, Help: help}, labels)
-		r.MustRegister(c)
-		return c
-	}
+	registry := metrics.Registry{Registerer: r}
+	counter := registry.Counter
 	m := &Metrics{
 		stripes:     stripes,
 		Decisions:   metrics.NewCounters(stripes.Count(), "decisions_total", "Decisions of limits, by result. The route of a limit of several routes is empty.", "route", "limit", "result"),
@@ -64,11 +61,13 @@ func NewMetrics(r prometheus.Registerer, stripes *stripe.Numbers, cells *metrics
 		sends:       counter("sends_total", "Requests that a limit with return_on counted on this node, and of these the ones that were refunded, and whose permits a response returned (verified).", "route", "limit", "outcome"),
 		Waits:       counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result"),
 		Challenges:  counter("challenges_total", "Requests over the rate of a limit with step_up, by result: a challenge was issued, its token was invalid or used, or it passed.", "route", "limit", "result"),
-		Spend:       counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit"),
+		Waiting:     registry.Gauge("waiting_requests", "Requests waiting for a permit.", "route", "limit"),
+		spending: spending{
+			registry.Counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit"),
+			registry.Gauge("budget_remaining_ratio", "What is left of a budget with key: global, at its last decision.", "route", "limit", "window"),
+		},
 	}
-	m.Waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
-	m.BudgetRemaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_budget_remaining_ratio", Help: "What is left of a budget with key: global, at its last decision."}, []string{"route", "limit", "window"})
-	r.MustRegister(m.Decisions, m.store, m.Waiting, m.BudgetRemaining)
+	r.MustRegister(m.Decisions, m.store)
 	for _, policy := range []config.OnStoreFailure{config.Local, config.Allow, config.Deny} {
 		m.Fallbacks.WithLabelValues(string(policy)) // alerts use it; see newMetrics of package proxy
 	}
@@ -94,13 +93,12 @@ func (r decisionResult) String() string {
 // countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
 // limit without a decision is not counted.
 func (m *Metrics) countDecisions(own int, set ClaimSet, outcomes []limiter.Outcome) {
-	for i := 0; i < len(set); {
-		of, to, said := set.DecidedAt(i, outcomes)
-		switch i = to; {
-		case !said.Allowed:
-			m.decision(of, of.refusal()).Inc(own)
-		case !said.Unknown:
-			m.decision(of, decisionAllowed).Inc(own)
+	for d := range set.Decided(outcomes) {
+		switch {
+		case !d.Allowed:
+			m.decision(d.Limit, d.refusal()).Inc(own)
+		case !d.Unknown:
+			m.decision(d.Limit, decisionAllowed).Inc(own)
 		}
 	}
 }
@@ -144,40 +142,6 @@ func (m *Metrics) countFallback(q *Admission) {
 // countUnavailable counts a limit that could not be evaluated.
 func (m *Metrics) countUnavailable(q *Admission, of *Limit) {
 	m.decision(of, decisionUnavailable).Inc(q.Stripe)
-}
-
-// countSteps counts the result of challenges.
-func (m *Metrics) countSteps(s *stepsUp) {
-	if s.By != nil {
-		m.Challenges.WithLabelValues(s.By.Route, s.By.Name, s.Result.String()).Inc()
-		return
-	}
-	for _, l := range s.limits {
-		if s.Result == decisions.ChallengePassed {
-			m.Challenges.WithLabelValues(l.Route, l.Name, s.Result.String()).Inc()
-		}
-	}
-}
-
-// CountSpending counts what a request has cost that was not refunded, once for each limit, and shows what is
-// left of budgets that all requests share.
-func (m *Metrics) CountSpending(a *Admission) {
-	for i := range a.TakenPermits {
-		t := &a.TakenPermits[i]
-		for j, to := 0, 0; j < len(t.Claims); j = to {
-			var of *Limit
-			of, to = t.Claims.limitAt(j)
-			if of.Prices != nil && (t.refunded == nil || !t.refunded[j]) {
-				m.Spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.Claims[j].Cost))
-			}
-		}
-	}
-	for i := range min(len(a.Decision.Outcomes), len(a.Claims)) {
-		w, o := a.Claims.Window(i), a.Decision.Outcomes[i]
-		if w.Of.Prices != nil && w.Of.Key.From.Source.IsConstant() && a.Decided && !o.Unknown {
-			m.BudgetRemaining.WithLabelValues(w.Of.Route, w.Of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
-		}
-	}
 }
 
 const (
@@ -244,8 +208,8 @@ func (n *nearLimits) update(q *Admission, i int, w *Window) {
 	}
 	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
 	near.Key, near.Masked = q.KeyNamer.LogKey(q.Claims[i].Key)
-	if p := w.Of.Prices; p != nil {
-		near.Money = p.Text(used) + " of " + p.Text(w.Rate.Count)
+	if text := w.Of.AmountText(); text != nil {
+		near.Money = text(used) + " of " + text(w.Rate.Count)
 	}
 	n.byWindow[w.Name] = near
 }
@@ -256,9 +220,5 @@ func (n *nearLimits) Drain() []Near {
 	most := n.byWindow
 	n.byWindow = map[string]Near{}
 	n.mu.Unlock()
-	all := make([]Near, 0, len(most))
-	for _, near := range most {
-		all = append(all, near)
-	}
-	return all
+	return slices.AppendSeq(make([]Near, 0, len(most)), maps.Values(most))
 }

@@ -17,13 +17,11 @@ import (
 // before its ban, and none during it. If the store is unreachable, the refusal is not counted; the
 // request is refused anyway.
 func (a *Admitter) penalize(ctx context.Context, q *Admission, by limiter.AdminStore) {
-	for from, to := 0, 0; from < len(q.Claims); from = to {
-		var of *Limit
-		var said limiter.Outcome
-		if of, to, said = q.Claims.DecidedAt(from, q.Decision.Outcomes); of.Penalty == nil || said.Allowed || said.Banned {
+	for d := range q.Claims.Decided(q.Decision.Outcomes) {
+		if d.Penalty == nil || d.Allowed || d.Banned {
 			continue
 		}
-		if err := a.countRefusal(ctx, q, by, from, to); err != nil {
+		if err := a.countRefusal(ctx, q, by, d.From, d.To); err != nil {
 			q.Fail(fmt.Errorf("count refusal: %w", err))
 		}
 	}
@@ -46,7 +44,7 @@ func (a *Admitter) countRefusal(ctx context.Context, q *Admission, by limiter.Ad
 		return err
 	}
 	a.metrics.Bans.WithLabelValues(of.Route, of.Name).Inc()
-	q.Banned = true
+	q.BanBegan = true
 	for i := from; i < to; i++ {
 		o := &q.Decision.Outcomes[i]
 		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.Penalty.Ban)

@@ -97,7 +97,7 @@ func (a *Admission) Pending(node string, all []Key) []byte {
 	}
 	var keys []*Key
 	for i := range all {
-		if k := &all[i]; !k.Skip && r.settlesBy(k.Spec) {
+		if k := &all[i]; !k.Skip && r.settlingKey(k.Spec.Name) == k.Spec {
 			keys = append(keys, k)
 		}
 	}
@@ -139,9 +139,6 @@ func (a *Admission) Restore(b []byte, node string, find func(route string) *Rout
 	return keys, !r.failed && len(r.rest) == 0
 }
 
-// settlesBy reports whether responses of r decide about permits or cooldowns of other routes under a key.
-func (r *Route) settlesBy(s *key.Spec) bool { return r.settlingKey(s.Name) == s }
-
 // settlingKey returns the key with this name by which responses of r decide about other routes, or nil.
 func (r *Route) settlingKey(name string) *key.Spec {
 	for i := range r.CooldownResets {
@@ -157,13 +154,8 @@ func (r *Route) settlingKey(name string) *key.Spec {
 	return nil
 }
 
-// A grantor is what granted a permit.
-type grantor uint8
-
-const (
-	grantedByStore grantor = iota
-	grantedByFallback
-)
+// grantedByFallback begins a permit that the fallback granted instead of the store.
+const grantedByFallback = 1
 
 // A pendingWriter encodes a Pending: numbers as varints, texts with their lengths.
 type pendingWriter []byte
@@ -177,11 +169,12 @@ func (w *pendingWriter) text(s string) {
 
 // permit encodes a permit and its claims.
 func (w *pendingWriter) permit(t *TakenPermit) {
-	by := grantedByStore
+	by := uint64(0)
 	if t.isByFallback() {
 		by = grantedByFallback
 	}
-	*w = append(append(*w, byte(by)), t.Permit.ID[:]...)
+	w.number(by)
+	*w = append(*w, t.Permit.ID[:]...)
 	w.number(uint64(t.Permit.At.UnixMilli()))
 	w.number(uint64(len(t.firstUse)))
 	for i := range t.firstUse {
@@ -243,10 +236,8 @@ func (r *pendingReader) key() (k limiter.Key) {
 }
 
 // permit decodes a permit of a route, except for its store.
-func (r *pendingReader) permit(of *Route) (t TakenPermit, by grantor) {
-	for _, b := range r.bytes(1) {
-		by = grantor(b)
-	}
+func (r *pendingReader) permit(of *Route) (t TakenPermit, by uint64) {
+	by = r.number()
 	copy(t.Permit.ID[:], r.bytes(len(t.Permit.ID)))
 	t.Permit.At = time.UnixMilli(int64(r.number()))
 	for range r.count() {

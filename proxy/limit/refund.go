@@ -122,10 +122,8 @@ func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
 		for i := range q.TakenPermits {
 			t := &q.TakenPermits[i]
 			a.collectRefunds(q, t, rule)
-			for j := range t.Claims {
-				if c := &t.Claims[j]; concurrent(c) && !t.released {
-					q.Settled.pending = append(q.Settled.pending, *c)
-				}
+			if !t.released {
+				q.Settled.pending = appendConcurrent(q.Settled.pending, t.Claims)
 			}
 			a.refund(ctx, q, t)
 		}
@@ -195,8 +193,8 @@ func (a *Admitter) collectRefunds(q *Admission, t *TakenPermit, rule refundRule)
 		if of != last && !t.Permit.IsZero() { // one that shadow mode would have refused has taken nothing
 			q.Settled.Refunded = true
 			a.metrics.Refunds.WithLabelValues(of.Route, of.Name).Inc()
-			if of.Sends != nil && !t.isByFallback() && !t.Claims.Window(i).isStepUp { // countTaken has counted it
-				q.Sends = append(q.Sends, of.Sends.Claims(sends.Refunded, c.Key, c.Cost)...)
+			if counter := t.Claims.Window(i).sends(); counter != nil && !t.isByFallback() { // countTaken has counted it
+				q.Sends = append(q.Sends, counter.Claims(sends.Refunded, c.Key, c.Cost)...)
 				a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Refunded.String()).Inc()
 			}
 			last = of

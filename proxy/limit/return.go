@@ -32,7 +32,7 @@ func addPermitReturns(limits []*Limit, made map[string]*Route) {
 			continue
 		}
 		p := PermitReturn{Key: l.Return.Key, Status: l.Return.Status, Of: l}
-		for _, windows := range [][]*Window{l.allWindows(), l.StepUps} { // a store has a note for each
+		for _, windows := range l.noted() {
 			var limits []*limiter.Limit
 			for _, w := range windows {
 				limits = append(limits, &w.Limit)
@@ -48,7 +48,7 @@ func addPermitReturns(limits []*Limit, made map[string]*Route) {
 
 // settlesOthers reports whether a response may decide about limits of other routes; see settleOthers.
 func (a *Admission) settlesOthers() bool {
-	return len(a.Route.CooldownResets)+len(a.Route.PermitReturns) > 0 && !a.Exempt && !a.IsRepeat && !a.KeepsPermits
+	return len(a.Route.CooldownResets)+len(a.Route.PermitReturns) > 0 && !a.Exempt && !a.Repeated && !a.KeepsPermits
 }
 
 // SettleOthers starts what the status of a response decides about limits of other routes. Nothing is decided by

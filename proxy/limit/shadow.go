@@ -40,17 +40,14 @@ func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
 		}
 		q.shadowOutcomes, permit = d.Outcomes, d.Permit
 	}
-	for from, to := 0, 0; from < len(q.Shadows); from = to {
-		var of *Limit
-		of, to = q.Shadows.limitAt(from)
-		set, outcomes := q.Shadows[from:to], q.shadowOutcomes[from:to]
-		_, _, said := set.DecidedAt(0, outcomes)
-		if said.IsFailed() {
-			a.metrics.countUnavailable(q, of)
+	for of := range q.Shadows.Decided(q.shadowOutcomes) {
+		set, outcomes := q.Shadows[of.From:of.To], q.shadowOutcomes[of.From:of.To]
+		if of.IsFailed() {
+			a.metrics.countUnavailable(q, of.Limit)
 			continue
 		}
 		taken := permit
-		if !said.Allowed {
+		if !of.Allowed {
 			taken = limiter.Permit{}
 		}
 		a.metrics.countDecisions(q.Stripe, set, outcomes)
@@ -58,10 +55,10 @@ func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
 		q.addTaken(a.Store, set, taken, nil)
 		switch {
 		case of.ShadowNotes == nil || q.IsShared:
-		case said.Allowed:
+		case of.Allowed:
 			a.CountTaken(q, set)
 		default:
-			a.NoteShadowRefusal(ctx, q, of, &set[0])
+			a.NoteShadowRefusal(ctx, q, of.Limit, &set[0])
 		}
 	}
 }
@@ -131,12 +128,19 @@ func newSends(of *config.Limit, notes *limiter.Limit) *sends.Counter {
 	return sends.NewCounter(sends.Options{ID: of.ID, Window: of.LongestWindow(), Buckets: of.Algorithm.HasConversion(), Notes: notes})
 }
 
+// sends returns what counts the requests that have taken permits of w: nobody does for those that passed by step_up.
+func (w *Window) sends() *sends.Counter {
+	if w.isStepUp {
+		return nil
+	}
+	return w.Of.Sends
+}
+
 // CountTaken counts a request that has taken the permits of set, once for each limit with return_on.
 func (a *Admitter) CountTaken(q *Admission, set ClaimSet) {
-	for from, to := 0, 0; from < len(set); from = to {
-		var of *Limit
-		if of, to = set.limitAt(from); of.Sends != nil && set.CurrentIndex(from) == from && !set.Window(from).isStepUp {
-			q.Sends = append(q.Sends, of.Sends.Claims(sends.Counted, set[from].Key, set[from].Cost)...)
+	for of := range set.Decided(nil) {
+		if counter := set.Window(of.From).sends(); counter != nil && set.CurrentIndex(of.From) == of.From {
+			q.Sends = append(q.Sends, counter.Claims(sends.Counted, set[of.From].Key, set[of.From].Cost)...)
 			a.metrics.sends.WithLabelValues(of.Route, of.Name, sends.Counted.String()).Inc()
 		}
 	}

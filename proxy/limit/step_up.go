@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -43,6 +44,24 @@ type stepsUp struct {
 	usedTwice bool                // a token has been used by another request
 }
 
+// TakeBy takes all claims of q by take, at the rates of step_up if limits refuse them, and free repeats by free.
+func (a *Admitter) TakeBy(ctx context.Context, q *Admission, take, free taker) error {
+	if len(q.Route.TokenFields) == 0 {
+		return a.takeOnce(ctx, q, take, free)
+	}
+	began := time.Now()
+	err := a.takeOnce(ctx, q, take, free)
+	if err != nil || q.Decision.Allowed {
+		return err
+	}
+	if _, bounded := ctx.Deadline(); !bounded && a.Timeout > 0 { // the calls together are bounded as the first is by the store
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, began.Add(a.Timeout))
+		defer cancel()
+	}
+	return a.stepUp(q, func() error { return a.takeOnce(ctx, q, take, free) })
+}
+
 // stepUp decides again about a request that limits with step_up have refused: their claims are replaced by claims at
 // the rates of step_up, together with the first use of its tokens. take takes them in one step with all other claims,
 // as for any request, so that no rate is exceeded and no token is used in vain. A limit that refuses only now is
@@ -59,7 +78,7 @@ func (a *Admitter) stepUp(q *Admission, take func() error) error {
 		case err != nil:
 			q.Claims, q.Steps = first, nil
 			return err
-		case q.IsRepeat:
+		case q.Repeated:
 			q.Steps = nil
 			return nil
 		case q.Decision.Allowed:
@@ -110,6 +129,33 @@ func (a *Admission) cannotStepUp() bool {
 	}
 	a.Decision.Outcomes, a.Steps = a.Decision.Outcomes[:0], nil
 	return true
+}
+
+// count counts the result, if there are challenges.
+func (s *stepsUp) count(m *Metrics) {
+	if s == nil {
+		return
+	}
+	limits := s.limits
+	switch {
+	case s.By != nil:
+		limits = []*Limit{s.By}
+	case s.Result != decisions.ChallengePassed:
+		return
+	}
+	for _, l := range limits {
+		m.Challenges.WithLabelValues(l.Route, l.Name, s.Result.String()).Inc()
+	}
+}
+
+// Challenge returns the challenge that is the response, and what it tells the client.
+func (s *stepsUp) Challenge() (name, detail string) {
+	of := s.By.StepUp
+	detail = "Solve the challenge " + of.Challenge + ", and repeat the request with its token in " + of.Header + "."
+	if s.Result != decisions.ChallengeIssued {
+		detail += " Refused: " + s.Problem.Error() + "."
+	}
+	return of.Challenge, detail
 }
 
 // challenge makes the challenge of l the response.

@@ -11,12 +11,26 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
+
+// A Registry registers what it makes, under names that begin with weir_.
+type Registry struct{ prometheus.Registerer }
+
+// Counter returns a new counter for each combination of the values of some labels.
+func (r Registry) Counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return promauto.With(r).NewCounterVec(prometheus.CounterOpts{Name: "weir_" + name, Help: help}, labels)
+}
+
+// Gauge returns a new gauge for each combination of the values of some labels.
+func (r Registry) Gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, labels)
+}
 
 // busyAfter is the count from which a series is counted in stripes.
 const busyAfter = 1 << 12

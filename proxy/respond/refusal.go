@@ -128,15 +128,9 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	return Response{Status: l.reject.status, Fields: m.fields, Body: m.body, Constant: constant}
 }
 
-// A Challenge is what a refused client may do to pass.
-type Challenge struct {
-	Name   string
-	Detail string // of the problem
-}
-
-// Challenge returns the response to a request that is refused with a challenge: 403, whatever the Reject of the route
+// Challenge returns the response to a request that is refused with the challenge of this name, which detail explains: 403, whatever the Reject of the route
 // is, of which it has only the fields Access-Control-*. Its Retry-After is when the request would pass without.
-func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
+func (l *RateLimitFields) Challenge(name, detail string, r Refusal) Response {
 	if r.Buffer == nil {
 		r.Buffer = new(Buffer)
 	}
@@ -148,8 +142,8 @@ func (l *RateLimitFields) Challenge(c Challenge, r Refusal) Response {
 		requestID: r.RequestID, statusCode: l.reject.statusText, origin: checkedOrigin(r.Origin),
 	})
 	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden),
-		detailMember...), c.Detail)
-	m.body = appendEscapedJSON(append(m.body, `","challenge":"`...), c.Name)
+		detailMember...), detail)
+	m.body = appendEscapedJSON(append(m.body, `","challenge":"`...), name)
 	m.body = append(appendID(append(m.body, '"'), r.RequestID), "}\n"...)
 	return m.response(http.StatusForbidden, contentProblem)
 }

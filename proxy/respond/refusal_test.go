@@ -142,7 +142,7 @@ func TestTooMany_Origin(t *testing.T) {
 		for range cacheAfter + 2 {
 			answer, _ := kept.TooManyRequests(q, &Refusal{Verdict: Verdict{Decision: r.Decision, Buffer: new(Buffer)}, RequestID: "id", Origin: sent})
 			for how, a := range map[string]Response{
-				"refusal": q.TooManyRequests(r), "kept": answer, "challenge": q.Challenge(Challenge{Name: "c"}, r), "error": texts.Replace(Problem(Forbidden, "", "id"), "id", sent),
+				"refusal": q.TooManyRequests(r), "kept": answer, "challenge": q.Challenge("c", "", r), "error": texts.Replace(Problem(Forbidden, "", "id"), "id", sent),
 			} {
 				if got := a.Field("Access-Control-Allow-Origin"); got != want || a.Field("Vary") != "Origin" || a.Field("Access-Control-Allow-Credentials") != "true" {
 					t.Fatalf("%s for %q: %v", how, sent, a.Fields)

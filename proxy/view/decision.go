@@ -52,10 +52,23 @@ type Decided struct {
 	// Challenge is the result if limits with step_up refused: issued, invalid or used (the token), or passed. The
 	// API has it in Summary only.
 	Challenge string `json:"challenge,omitempty" api:"-"`
-	Repeated  bool   `json:"repeated,omitempty"`  // the request repeats one that was counted
-	Waited    bool   `json:"waited,omitempty"`    // the request waited for a permit
-	Exempt    bool   `json:"exempt,omitempty"`    // no limit applies to the request
-	BanBegan  bool   `json:"ban_began,omitempty"` // this refusal started a ban
+	Flags
+}
+
+// Flags are properties of a request.
+type Flags struct {
+	Repeated bool `json:"repeated,omitempty"`  // it repeats one that was counted
+	Waited   bool `json:"waited,omitempty"`    // it waited for a permit
+	Exempt   bool `json:"exempt,omitempty"`    // no limit applies to it
+	BanBegan bool `json:"ban_began,omitempty"` // its refusal started a ban
+}
+
+// Facts returns what f says.
+func (f Flags) Facts() []string {
+	return holding(
+		fact{f.Repeated, "repeats a counted request"}, fact{f.Waited, "waited for a permit"},
+		fact{f.Exempt, "no limit applied"}, fact{f.BanBegan, "this refusal started a ban"},
+	)
 }
 
 // A DecisionLimit is the decision of one rate about a request.

@@ -280,3 +280,28 @@ type KeyVerdict struct {
 	// Text is a sentence: "refused now by send.phone 5/1h (banned) until 08:03:55 UTC (38 min); by send.country 900/1h until 07:50:00 UTC (24 min)".
 	Text string `json:"text"`
 }
+
+// Remarks returns what else there is to say of l and of one of its windows, in one line.
+func (l LimitStanding) Remarks(w WindowStanding) string {
+	all := holding(
+		fact{l.Mode == "shadow", "shadow: refuses nobody"},
+		fact{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
+		fact{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
+		fact{l.Derived, "counts for others too"},
+		fact{l.Java, "shared with Java"},
+		fact{l.Store == "local", "this node's share"},
+		fact{l.Scope == "per_instance", "this node's count"},
+		fact{w.Overflow, "memory is full: shares a count with other keys"},
+		fact{w.Unreadable, "the store holds something else here; reset heals it"},
+	)
+	if c := w.Conversion; c != nil {
+		all = append(all, c.String())
+	}
+	if w.Granted > 0 {
+		all = append(all, "granted "+w.Texts().Granted)
+	}
+	if p := l.Penalty; p != nil {
+		all = append(all, fmt.Sprintf("refused %d of %d before a ban of %s", p.Refused, p.After, p.Ban))
+	}
+	return strings.Join(all, "; ")
+}

@@ -150,3 +150,19 @@ func wholeUnits(d time.Duration) string {
 	}
 	return fmt.Sprint(max(int64(d/time.Second), 0), " s")
 }
+
+// A fact is told if it holds.
+type fact struct {
+	holds bool
+	text  string
+}
+
+// holding returns the texts of the facts that hold, without empty ones.
+func holding(facts ...fact) (texts []string) {
+	for _, f := range facts {
+		if f.holds && f.text != "" {
+			texts = append(texts, f.text)
+		}
+	}
+	return texts
+}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,26 +184,18 @@ func (x *exchange) counts() []int64 {
 
 // forwardErrorResponse returns the response to a request that could not be forwarded.
 func forwardErrorResponse(x *exchange) respond.Response {
-	kind := respond.BadGateway
 	switch x.outcome.result.Kind {
-	case upstream.Timeout, upstream.ConnectTimeout:
-		kind = respond.GatewayTimeout
-	case upstream.BodyTimeout:
-		kind = respond.RequestTimeout
-	case upstream.ClientGone:
-		kind = respond.ClientGone
-	case upstream.BadRequest:
-		kind = respond.BadRequest
-	case upstream.BodyTooLarge:
-		kind = respond.BodyTooLarge
 	case upstream.NoTarget, upstream.QueueFull:
 		return respond.Unavailable(respond.NoUpstream, time.Second, "", x.id)
-	case upstream.LoopDetected:
-		kind = respond.LoopDetected
 	case upstream.MaxForwards:
 		return respond.MaxForwards(x.request.Method, x.id)
 	}
-	return respond.Problem(kind, "", x.id)
+	kind := [upstream.QueueFull]respond.Kind{
+		upstream.Timeout: respond.GatewayTimeout, upstream.ConnectTimeout: respond.GatewayTimeout, upstream.BodyTimeout: respond.RequestTimeout,
+		upstream.ClientGone: respond.ClientGone, upstream.BadRequest: respond.BadRequest, upstream.BodyTooLarge: respond.BodyTooLarge,
+		upstream.LoopDetected: respond.LoopDetected,
+	}[x.outcome.result.Kind]
+	return respond.Problem(cmp.Or(kind, respond.BadGateway), "", x.id)
 }
 
 // The methods of this file implement key.Message and routing.Message, by which packages key and

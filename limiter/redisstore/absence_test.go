@@ -11,9 +11,10 @@ import (
 )
 
 // absent is a testStore whose client has a breaker that opens at once.
+// absent returns a store whose breaker rests longer than await pauses between two looks.
 func absent(t *testing.T, grace time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
-	return absentFor(t, 50*time.Millisecond, grace)
+	return absentFor(t, 200*time.Millisecond, grace)
 }
 
 func absentFor(t *testing.T, rest, grace time.Duration) (*testStore, *redisstore.Store) {

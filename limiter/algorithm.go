@@ -179,7 +179,7 @@ func (l *Limit) Horizon() time.Duration {
 	case a.hasBurst:
 		return l.horizonBurst()
 	case a.hasBuckets:
-		return l.horizonConversion()
+		return l.Rate.Window + millis(bucketMillis(l)) // then its bucket has left
 	}
 	return l.Rate.Window
 }

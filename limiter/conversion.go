@@ -40,11 +40,6 @@ func (l *Limit) checkConversion() error {
 	return nil
 }
 
-// horizonConversion returns the time after which what was taken now certainly counts no more.
-func (l *Limit) horizonConversion() time.Duration {
-	return l.Rate.Window + millis(bucketMillis(l))
-}
-
 // allowance returns the number of permits that may be taken if v subjects were confirmed.
 func (l *Limit) allowance(v int64) int64 {
 	p := int64(l.Conversion)
@@ -99,11 +94,6 @@ func (s *keyState) confirmedSubjects() (v int64) {
 		}
 	}
 	return v
-}
-
-// remainingConversion returns the permits that are left, at most Rate.Count.
-func (s *keyState) remainingConversion(l *Limit) int64 {
-	return min(l.Rate.Count, l.allowance(s.confirmedSubjects())-s.taken)
 }
 
 // waitConversion returns the time until cost permits are left. Both what was taken and what was

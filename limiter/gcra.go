@@ -73,11 +73,6 @@ func (s *keyState) refundGCRA(now int64, p Permit, c *Claim) int64 {
 	return s.markRefund(p, c.Cost)
 }
 
-// grantGCRA removes n permits from the debt.
-func (s *keyState) grantGCRA(now int64, l *Limit, n int64) {
-	s.debt, s.start = max(0, s.debtAt(now, l)-float64(n)), now
-}
-
 // epsilon is the tolerance for rounding errors of sums of fractions, in permits.
 const epsilon = 1e-6
 

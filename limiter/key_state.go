@@ -53,13 +53,13 @@ func (s *keyState) remaining(now int64, l *Limit) int64 {
 	case FixedWindow:
 		return s.remainingFixedWindow(l)
 	case SlidingWindow:
-		return s.remainingSlidingWindow(now, l)
+		return l.Rate.Count - s.weightedCount(now, windowMillis(l))
 	case GCRA:
 		return s.remainingGCRA(now, l)
 	case Cooldown:
 		return s.remainingCooldown(now, l)
 	case Conversion:
-		return s.remainingConversion(l)
+		return min(l.Rate.Count, l.allowance(s.confirmedSubjects())-s.taken)
 	}
 	return s.permitLog.remaining(l.Rate.Count)
 }
@@ -72,7 +72,7 @@ func (s *keyState) wait(now int64, l *Limit, cost int64) int64 {
 	}
 	switch l.Algorithm {
 	case FixedWindow:
-		return s.waitFixedWindow(now, l)
+		return s.start + windowMillis(l) - now
 	case SlidingWindow:
 		return s.waitSlidingWindow(now, l, cost)
 	case GCRA:
@@ -136,7 +136,7 @@ func (s *keyState) grant(now int64, l *Limit, n int64) {
 	case SlidingWindow:
 		s.grantSlidingWindow(n)
 	case GCRA:
-		s.grantGCRA(now, l, n)
+		s.debt, s.start = max(0, s.debtAt(now, l)-float64(n)), now
 	case Distinct:
 		s.grantDistinct(n)
 	case Cooldown:

@@ -87,7 +87,7 @@ func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 func newGuardShards[V any](capacity int, ttl time.Duration) []guardShard[V] {
 	parts := make([]guardShard[V], guardShards)
 	for i := range parts {
-		parts[i].seen = newAgingMap[V](capacity/guardShards, ttl.Milliseconds())
+		parts[i].seen = agingMap[V]{generationSize: max(capacity/guardShards/2, 1), ttl: ttl.Milliseconds(), young: map[Key]V{}}
 	}
 	return parts
 }

@@ -318,11 +318,6 @@ type agingMap[V any] struct {
 	young, old     map[Key]V
 }
 
-// newAgingMap returns a map of at most capacity keys, or of two if capacity is smaller.
-func newAgingMap[V any](capacity int, ttl int64) agingMap[V] {
-	return agingMap[V]{generationSize: max(capacity/2, 1), ttl: ttl, young: map[Key]V{}}
-}
-
 // get returns the value of k.
 func (a *agingMap[V]) get(now int64, k Key) (v V, found bool) {
 	a.rotate(now)

@@ -26,11 +26,6 @@ func (s *keyState) advanceSlidingWindow(now int64, l *Limit) {
 	s.start = number
 }
 
-// remainingSlidingWindow returns the permits that the weighted count leaves.
-func (s *keyState) remainingSlidingWindow(now int64, l *Limit) int64 {
-	return l.Rate.Count - s.weightedCount(now, windowMillis(l))
-}
-
 // waitSlidingWindow returns the time until at most Rate.Count - cost permits are used. That is
 // in the current window, while the weight of the previous one decreases, or in the next
 // one, while the weight of the current one does.
@@ -117,11 +112,6 @@ func (s *keyState) advanceFixedWindow(now int64, l *Limit) {
 
 // remainingFixedWindow returns the permits that the window has left.
 func (s *keyState) remainingFixedWindow(l *Limit) int64 { return l.Rate.Count - s.taken }
-
-// waitFixedWindow returns the time until the window is over.
-func (s *keyState) waitFixedWindow(now int64, l *Limit) int64 {
-	return s.start + windowMillis(l) - now
-}
 
 // takeFixedWindow counts cost permits at now.
 func (s *keyState) takeFixedWindow(now, cost int64) {

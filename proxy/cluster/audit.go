@@ -123,7 +123,7 @@ func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(view.Audi
 	if rdb == nil {
 		a.store = newMemory("")
 	} else {
-		a.store = newRedisAudit(rdb, prefix)
+		a.store = &redisAudit{rdb, prefix + ":{cluster}:audit", redis.NewScript(auditScript)}
 	}
 	return a
 }
@@ -226,10 +226,6 @@ type redisAudit struct {
 	rdb   redis.UniversalClient
 	key   string
 	added *redis.Script
-}
-
-func newRedisAudit(rdb redis.UniversalClient, prefix string) *redisAudit {
-	return &redisAudit{rdb, prefix + ":{cluster}:audit", redis.NewScript(auditScript)}
 }
 
 // write implements auditStore. The time of an entry is the time on its node; its

@@ -17,11 +17,6 @@ import (
 // written, and to apply the changes that could not be applied, while Redis was unreachable.
 const flushInterval = time.Second
 
-// newAudit returns the audit trail of this node.
-func (n *Node) newAudit() *cluster.Audit {
-	return cluster.NewAudit(n.store.client, n.store.prefix, n.store.id, n.logOperator)
-}
-
 // logOperator logs an operator's action, successful or not.
 func (n *Node) logOperator(e view.AuditEntry) {
 	line := n.log.Info()

@@ -133,7 +133,8 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.reloads = newReloadStatus(n.registry)
 	n.leader = n.newLeaderTasks()
 	n.closers.push("statistics", n.leader.close)
-	n.audit, n.events, n.wrongTokens = n.newAudit(), admin.NewEvents(n.proxy.Counts), admin.NewWrongTokens(n.registry)
+	n.audit = cluster.NewAudit(n.store.client, n.store.prefix, n.store.id, n.logOperator)
+	n.events, n.wrongTokens = admin.NewEvents(n.proxy.Counts), admin.NewWrongTokens(n.registry)
 	n.directives = cluster.NewDirectives(n.store.client, n.store.prefix, n.proxy.SetDirectives)
 	_ = n.directives.Sync(ctx) // if Redis is unreachable, its task retries
 	n.closers.push("audit", n.closeAudit)

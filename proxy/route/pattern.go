@@ -1,6 +1,7 @@
 package route
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -52,7 +53,7 @@ func newEntry(number int, p Pattern) *entry {
 	e := &entry{Pattern: p, number: number}
 	e.shape, e.params = shape(p.Path)
 	e.segments, e.depth, e.ending = segmentNumbers(e.shape), depth(e.shape), endingOf(e.shape, p, e.params)
-	e.headers, e.query = headerConditions(p.Headers), conditions(p.Query, strings.Clone)
+	e.headers, e.query = conditions(p.Headers, http.CanonicalHeaderKey), conditions(p.Query, strings.Clone)
 	return e
 }
 

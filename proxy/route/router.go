@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -323,11 +322,6 @@ func conditions(written map[string]string, spelling func(string) string) []condi
 	}
 	slices.SortFunc(all, func(a, b condition) int { return cmp.Compare(a.name, b.name) })
 	return all
-}
-
-// headerConditions returns conditions on header fields, with canonical names.
-func headerConditions(written map[string]string) []condition {
-	return conditions(written, http.CanonicalHeaderKey)
 }
 
 // Mismatches describes each condition of a pattern that q does not meet; number is the

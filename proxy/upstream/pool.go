@@ -139,7 +139,7 @@ type transportRef struct{ transport }
 // goroutines before Start.
 func New(c Config) *Pool {
 	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
-	p := &Pool{config: c, buffers: newBufferPool()}
+	p := &Pool{config: c, buffers: &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}}
 	p.via11 = "1.1 " + p.config.Pseudonym
 	p.via11Line, _ = http1.NewFieldBlock("Via", p.via11) // a token can be sent
 	p.addBackends()
@@ -236,10 +236,6 @@ const bufferSize = 32 << 10
 
 // A bufferPool holds the buffers through which response bodies are copied.
 type bufferPool struct{ pool sync.Pool }
-
-func newBufferPool() *bufferPool {
-	return &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}
-}
 
 // Get returns a buffer.
 func (b *bufferPool) Get() []byte { return b.pool.Get().(*[bufferSize]byte)[:] }

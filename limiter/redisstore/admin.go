@@ -20,7 +20,7 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return err
 	}
-	return s.forEachPart(claims, func(part *part) error {
+	return eachPart(s.parts(claims), func(part *part) error {
 		held, err := s.change(ctx, "renew", part.claims, refundArgs(part.claims, p)...)
 		if err != nil {
 			return fmt.Errorf("renew permits of %d limits: %w", len(part.claims), err)
@@ -79,7 +79,7 @@ func (s *Store) changeParts(verb string, claims []limiter.Claim, change func(p *
 	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
 		return err
 	}
-	return s.forEachPart(claims, func(p *part) error {
+	return eachPart(s.parts(claims), func(p *part) error {
 		if err := change(p); err != nil {
 			return fmt.Errorf("%s in %d limits: %w", verb, len(p.claims), err)
 		}
@@ -97,7 +97,7 @@ func (s *Store) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.In
 		return in, err
 	}
 	var mu sync.Mutex // guards in
-	err := s.forEachPart(claims, func(p *part) error {
+	err := eachPart(s.parts(claims), func(p *part) error {
 		one, err := s.inspect(ctx, p.claims)
 		if err != nil {
 			return fmt.Errorf("inspect %d limits: %w", len(p.claims), err)

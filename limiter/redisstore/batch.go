@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -27,6 +26,7 @@ type batch struct {
 	sentAt     time.Time
 	version    uint64        // of cached refusals, when the batch was sent
 	pong       chan struct{} // closed when a ping is replied to; nil for calls
+	crossSlot  bool          // one script call has all requests, whatever their slots
 
 	scratch limiter.Decision // for calls whose callers have given up
 	late    []lateGrant      // to these calls
@@ -61,8 +61,9 @@ func (b *slotBatch) reset() {
 	*b = slotBatch{payload: b.payload.emptied(), calls: b.calls[:0]}
 }
 
-// add adds c. It returns false if c must be sent in the next batch: there is no room, or
-// c has another version of a limit that is in the batch, as happens during a reload.
+// add adds c. It returns false if c must be sent in the next batch: there is no room,
+// c has another version of a limit that is in the batch, as happens during a reload, or only one of both is for a call
+// for each slot.
 func (b *batch) add(c *call) bool {
 	if b.claims > 0 && b.claims+len(c.claims) > maxClaims {
 		return false
@@ -71,6 +72,11 @@ func (b *batch) add(c *call) bool {
 		b.claims += len(c.claims)
 		b.addChange(c)
 		return true
+	}
+	if len(b.groups) == b.changes {
+		b.crossSlot = c.crossSlot
+	} else if b.crossSlot != c.crossSlot {
+		return false
 	}
 	for i := range c.claims {
 		if w := b.index.find(&c.claims[i]).window; w != nil && !sameLimit(w.limit, c.claims[i].Limit) {
@@ -128,6 +134,7 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 		first = f.box.firstKey
 	}
 	w := batchedWindow{limit: c.Limit, slot: slotOf(c), batch: g}
+	g.payload.crossSlot = g.payload.crossSlot || b.crossSlot && len(b.index) > 0 && b.index[0].slot != w.slot
 	w.number, w.firstKey = g.payload.window(b.store.names, c, first)
 	b.index = append(b.index, w)
 	return w.number
@@ -136,7 +143,7 @@ func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
 // group returns the slotBatch for c, which contains all calls that are decided in the
 // same slot.
 func (b *batch) group(c *limiter.Claim) *slotBatch {
-	if !b.store.isCluster && c.RedissonName == "" {
+	if (!b.store.isCluster || b.crossSlot) && c.RedissonName == "" {
 		if len(b.groups) > b.changes {
 			return b.groups[b.changes]
 		}
@@ -167,7 +174,16 @@ func (b *slotBatch) command(s *Store) (*script, []string, []any) {
 	if r := b.redisson; r != nil {
 		return s.redissonScript(r.claim.RedissonFormat, "take"), s.names.keys(r.claim), redissonArgs(r.claim, r.requests)
 	}
-	return s.scripts.choose(&b.payload), b.payload.keyNames(), b.payload.args()
+	p := &b.payload
+	keys, args := p.keyNames(), p.args()
+	if p.crossSlot {
+		before := []any{len(keys)}
+		for _, k := range keys {
+			before = append(before, k)
+		}
+		keys, args = nil, append(before, args...)
+	}
+	return s.scripts.choose(p), keys, args
 }
 
 // finishCalls reads the reply to calls, and finishes those that were claimed. What the reply says of one call
@@ -216,27 +232,38 @@ func (b *batch) readDecision(list []int64, at time.Time, claims []limiter.Claim,
 }
 
 // A part is a subset of a request's claims that one script call can decide: a claim of a
-// limiter shared with Redisson, all other claims or, in a cluster, those of one key.
+// limiter shared with Redisson, all other claims or, in a cluster, those of one key or of one master.
 type part struct {
+	partID
 	claims  []limiter.Claim
 	indices []int // of the claims in the request
 	limiter.Decision
+	err error
 }
 
-// parts splits claims. The parts are sorted by key, so that concurrent requests for the
-// same keys take them in the same order.
+// A partID says what all claims of a part have in common: the slot, of which a part of a whole master has none, and the
+// pipeline, if they are to be taken.
+type partID struct {
+	slot     slot
+	pipeline *pipeline
+}
+
+// parts splits claims by their slots.
 func (s *Store) parts(claims []limiter.Claim) []*part {
-	var all []*part
-	for i, c := range claims {
-		at := slices.IndexFunc(all, func(p *part) bool { return s.partSlot(&p.claims[0]) == s.partSlot(&c) })
+	return splitClaims(claims, func(c *limiter.Claim) partID { return partID{slot: s.partSlot(c)} })
+}
+
+func splitClaims(claims []limiter.Claim, idOf func(*limiter.Claim) partID) (all []*part) {
+	for i := range claims {
+		id := idOf(&claims[i])
+		at := slices.IndexFunc(all, func(p *part) bool { return p.partID == id })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &part{})
+			all = append(all, &part{partID: id})
 		}
-		all[at].claims = append(all[at].claims, c)
+		all[at].claims = append(all[at].claims, claims[i])
 		all[at].indices = append(all[at].indices, i)
 	}
-	slices.SortFunc(all, func(a, b *part) int { return s.partSlot(&a.claims[0]).compare(s.partSlot(&b.claims[0])) })
 	return all
 }
 
@@ -248,20 +275,6 @@ func (s *Store) partSlot(c *limiter.Claim) slot {
 	return slotOf(c)
 }
 
-func (s slot) compare(other slot) int {
-	return cmp.Or(cmp.Compare(s.redisson, other.redisson), bytes.Compare(s.key[:], other.key[:]))
-}
-
-// isSinglePart reports whether claims form a single part. It does not allocate.
-func (s *Store) isSinglePart(claims []limiter.Claim) bool {
-	for i := 1; i < len(claims); i++ {
-		if s.partSlot(&claims[i]) != s.partSlot(&claims[0]) {
-			return false
-		}
-	}
-	return true
-}
-
 // A call is one request to Redis, which is sent in a batch with others. It has copies of
 // its arguments, because its caller may return while it is in progress.
 type call struct {
@@ -271,6 +284,8 @@ type call struct {
 	notes    bool           // permits of Noted limits are noted by the call that takes them
 	deadline time.Time      // when its caller gives up
 	done     chan struct{}  // receives once, when decision and err are set
+
+	crossSlot bool // its keys may be in several slots of one master of a cluster
 
 	decision limiter.Decision
 	reply    int64 // of a change

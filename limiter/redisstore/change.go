@@ -41,9 +41,6 @@ func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 // startRefund is StartRefund that also counts the permits.
 func (s *Store) startRefund(claims []limiter.Claim, p limiter.Permit) (wait func() (int64, error)) {
 	return s.startChange("refund", claims, func(part []limiter.Claim) changeCommand {
-		if c := part[0]; c.RedissonName != "" {
-			return s.changeOfRedisson(s.redissonScript(c.RedissonFormat, "refund"), c, refundArgs(part, p)...)
-		}
 		return s.changeOf("refund", part, refundArgs(part, p)...)
 	})
 }
@@ -51,12 +48,7 @@ func (s *Store) startRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 // StartReset is to Reset as StartRefund is to Refund.
 func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 	s.reports.removeWindows(claims)
-	reset := s.startChange("reset", claims, func(part []limiter.Claim) changeCommand {
-		if c := part[0]; c.RedissonName != "" {
-			return s.changeOfRedisson(s.redissonScript(c.RedissonFormat, "reset"), c)
-		}
-		return s.changeOf("reset", part)
-	})
+	reset := s.startChange("reset", claims, func(part []limiter.Claim) changeCommand { return s.changeOf("reset", part) })
 	return func() error {
 		_, err := reset()
 		return err
@@ -64,12 +56,11 @@ func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 }
 
 func (s *Store) changeOf(name string, claims []limiter.Claim, rest ...any) changeCommand {
+	if c := claims[0]; c.RedissonName != "" {
+		return changeCommand{s.redissonScript(c.RedissonFormat, name), s.names.keys(c), redissonArgs(c, rest...)}
+	}
 	b := newPayload(s.names, claims, rest...)
 	return changeCommand{s.scripts.get(name, b.algorithms), b.keyNames(), b.args()}
-}
-
-func (s *Store) changeOfRedisson(sc *script, c limiter.Claim, rest ...any) changeCommand {
-	return changeCommand{sc, s.names.keys(c), redissonArgs(c, rest...)}
 }
 
 // startChange queues a command for each part of claims. Cached refusals of their windows

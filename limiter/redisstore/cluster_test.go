@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -54,11 +55,20 @@ func (c *clocked) Take(ctx context.Context, claims []limiter.Claim, d *limiter.D
 
 func (c *clocked) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	c.tell(ctx, claims)
+	c.awaitRefunds()
 	return c.Store.Peek(ctx, claims, d)
+}
+
+// awaitRefunds waits until what refused requests had taken is given back.
+func (c *clocked) awaitRefunds() {
+	for c.Flying() > 0 {
+		runtime.Gosched()
+	}
 }
 
 func (c *clocked) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
 	c.tell(ctx, claims)
+	c.awaitRefunds()
 	return c.Store.Inspect(ctx, claims)
 }
 
@@ -126,6 +136,7 @@ func TestStore_OnACluster(t *testing.T) {
 	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, servers, client) })
 	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
 	t.Run("WritesWhileSlotsMove", func(t *testing.T) { writesWhileSlotsMove(t, client) })
+	t.Run("SeveralSlotsInOneCall", func(t *testing.T) { severalSlotsInOneCall(t, client) })
 	t.Run("SlotsHalfMoved", func(t *testing.T) { slotsHalfMoved(t, client, store) })
 	t.Run("InvalidationsAreHeardOf", func(t *testing.T) {
 		s := &testStore{t: t, client: client}

@@ -25,8 +25,9 @@
 //   - A refusal of Redis is cached until the time it names, and applies whatever else
 //     a request claims. Refunds, grants, resets and ended bans of all processes are
 //     received; while they cannot be, nothing is cached.
-//   - In a cluster each node has its own connection and queue. A request over several
-//     keys is taken key by key, and refunded by ID if one refuses.
+//   - In a cluster each node has its own connection and queue, and from Redis 7.0 on one
+//     script call for all its slots. A request over keys of several masters is taken on all
+//     of them at the same time, and refunded by ID if one refuses.
 //   - While Redis is unreachable and another store decides in its place, no decision is
 //     sent to Redis. One small call at a time finds out when it is reachable again. Then
 //     it receives what was granted meanwhile, before any decision that this affects and,
@@ -151,6 +152,7 @@
 // # Faults of such limiters, and what keeps them out
 //
 //	a slot moves: what was taken lost   a script never writes a key that it emptied     TestStore_OnACluster
+//	a slot moves: half of a call taken  all keys are asked for before one is written    TestStore_SlotsMoveUnderLoad
 //	keys that live for ever             every write sets the time to live of all keys   TestKeys_LeaveByThemselves
 //	looking writes a key that stays     peek writes nothing                             TestPeek_WritesNothing
 //	config gone, so an error            the config travels with each call               TestStore_HealsLostKeys

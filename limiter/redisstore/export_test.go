@@ -56,6 +56,25 @@ func NewWithoutInline(client redis.UniversalClient, o Options) *Store {
 	return s
 }
 
+// NewAcrossSlots is NewWithTestClock with the scripts for keys of several slots.
+func NewAcrossSlots(client redis.UniversalClient, o Options) *Store {
+	s := NewWithTestClock(client, o)
+	s.crossSlot = true
+	return s
+}
+
+// RefuseCrossSlot makes s send Redis scripts with a flag that it does not know, as one before version 7 knows none.
+func (s *Store) RefuseCrossSlot() {
+	for _, name := range []string{"take", "one", "many"} {
+		for a := range limiter.NumAlgorithms {
+			for _, algorithms := range []uint16{1 << a, allAlgorithms} {
+				text := "#!lua flags=unknown-here\nreturn 1"
+				s.scripts.made[scriptName{name, algorithms, true}] = &script{text: text, call: s.scripts.get("take", 0).call}
+			}
+		}
+	}
+}
+
 // LuaFolder has the files of which scripts are made.
 func LuaFolder() fs.FS { return luaFolder() }
 
@@ -86,11 +105,22 @@ func (s *Store) Remembered() int {
 }
 
 // NewWithSlotClock is New with a clock that each slot of a cluster has of its own:
-// in SlotClock of a key.
+// in SlotClock of a key. A call for several slots has the latest of theirs, and sets all to it.
 func NewWithSlotClock(client redis.UniversalClient, o Options) *Store {
 	o.CachedRefusals = -1
 	return newStore(client, o, `local function clock()
-  return KEYS[1] and tonumber(redis.call('GET', string.match(KEYS[1], '{.-}') .. 'clock')) or redis.call('TIME')[1] * 1000
+  local latest, all = 0, {}
+  for i = 1, #KEYS do
+    local name = string.match(KEYS[i], '{.-}') .. 'clock'
+    if not all[name] then
+      all[name] = tonumber(redis.call('GET', name) or 0)
+      latest = math.max(latest, all[name])
+    end
+  end
+  for name, told in pairs(all) do
+    if told > 0 and told < latest then redis.call('SET', name, latest) end
+  end
+  return latest > 0 and latest or redis.call('TIME')[1] * 1000
 end`)
 }
 
@@ -107,6 +137,7 @@ func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs 
 	p.queue.mu.Lock()
 	for _, claims := range all {
 		c := s.newCall(claims, newID())
+		c.crossSlot = p.crossSlot.Load()
 		if err := p.queue.enqueueLocked(c); err != nil {
 			panic(err)
 		}

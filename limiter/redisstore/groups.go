@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -16,17 +17,20 @@ type group struct {
 }
 
 // takeGroups takes own, the claims of group 0, and others. It takes one round trip and is atomic in Redis,
-// unless the claims lie in several slots of a cluster or in limiters shared with Redisson: then the others are
+// unless the claims lie on several masters of a cluster or in limiters shared with Redisson: then the others are
 // taken after own, all of them at the same time. All have one permit ID: their windows differ.
 func (s *Store) takeGroups(ctx context.Context, own, others []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	groups, open := s.groups(len(own), others)
-	asked, isOneCall := own, s.isOneCall(own, open)
-	if isOneCall {
-		asked = slices.Concat(own, open)
-	}
+	isOneCall := s.isOneCall(own, open)
 	*d = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: d.Outcomes[:0]}
-	if len(own) > 0 {
-		if err := s.takeAfterReports(ctx, asked, id, d); err != nil || !d.Allowed {
+	if isOneCall {
+		err := s.takeAfterReports(ctx, slices.Concat(own, open), id, d)
+		if isOneCall = !errors.Is(err, errSeveralCalls); isOneCall && (err != nil || !d.Allowed) {
+			return err
+		}
+	}
+	if !isOneCall && len(own) > 0 {
+		if err := s.takeAfterReports(ctx, own, id, d); err != nil || !d.Allowed {
 			return err
 		}
 	}
@@ -79,7 +83,7 @@ func (s *Store) isOneCall(own, others []limiter.Claim) bool {
 		return false
 	}
 	isOther := func(c limiter.Claim) bool {
-		return c.RedissonName != "" || s.isCluster && isNoted(&c) || s.partSlot(&c) != s.partSlot(&own[0])
+		return c.RedissonName != "" || s.isCluster && isNoted(&c) || !s.isCluster && s.partSlot(&c) != s.partSlot(&own[0])
 	}
 	return !slices.ContainsFunc(own, isOther) && !slices.ContainsFunc(others, isOther)
 }

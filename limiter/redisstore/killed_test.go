@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,8 @@ import (
 
 // What a process that is to be killed is told.
 const (
-	holdAt    = "WEIR_TEST_HOLD_AT"    // before which script call it waits for its end
+	holdKey   = "WEIR_TEST_HOLD_KEY"   // before a script call for which of both keys it waits for its end
+	holdAt    = "WEIR_TEST_HOLD_AT"    // before which of these calls
 	holdAddrs = "WEIR_TEST_HOLD_ADDRS" // the cluster
 	holdKeys  = "WEIR_TEST_HOLD_KEYS"  // which two keys it asks for
 )
@@ -50,60 +52,91 @@ func takeAndHold() {
 	if err != nil {
 		panic(err)
 	}
-	h := &holder{at: at}
+	keys := strings.Split(os.Getenv(holdKeys), ",")
+	h := &holder{key: []byte(limiter.KeyOf("pair", os.Getenv(holdKey)).String()), at: at, answered: make(chan struct{})}
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: strings.Split(os.Getenv(holdAddrs), ","), Dialer: h.dial, MaxRedirects: 3,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 	})
 	store := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: time.Minute})
 	var d limiter.Decision
-	err = store.Take(context.Background(), pair(strings.Split(os.Getenv(holdKeys), ",")...), &d)
+	err = store.Take(context.Background(), pair(keys...), &d)
+	store.Close() // what is given back has been sent
 	fmt.Printf("decided %+v %v\n", d, err)
 }
 
-// A holder counts script calls and lets one of them never begin.
+// A holder counts the script calls for a key and lets one of them never begin.
 type holder struct {
-	at int
+	key      []byte
+	at       int
+	answered chan struct{} // closed when another script call has its reply
 
-	mu    sync.Mutex // guards what follows
-	calls int
+	mu      sync.Mutex // guards what follows
+	calls   int
+	replied bool
 }
 
 func (h *holder) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	return heldConn{c, h}, err
+	return &heldConn{Conn: c, holder: h}, err
 }
 
 // A heldConn is a connection that script calls are counted on.
 type heldConn struct {
 	net.Conn
 	*holder
+	asked atomic.Bool // a script call was sent
 }
 
-func (c heldConn) Write(p []byte) (int, error) {
+func (c *heldConn) Write(p []byte) (int, error) {
 	if bytes.Contains(bytes.ToLower(p), []byte("evalsha")) || bytes.Contains(p, []byte("EVAL\r\n")) {
 		c.mu.Lock()
-		c.calls++
-		hold := c.calls == c.at
+		if bytes.Contains(p, c.key) {
+			c.calls++
+		}
+		hold := bytes.Contains(p, c.key) && c.calls == c.at
 		c.mu.Unlock()
 		if hold {
+			<-c.answered
 			fmt.Println("held")
 			_, _ = io.Copy(io.Discard, os.Stdin) // until we are killed, or who would do it has ended
 			os.Exit(1)
 		}
 	}
+	if bytes.Contains(bytes.ToLower(p), []byte("\r\neval")) { // again, where the script is unknown
+		c.asked.Store(true)
+	}
 	return c.Conn.Write(p)
 }
 
+func (c *heldConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && p[0] == '*' && c.asked.Load() { // not that the script is unknown
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.replied {
+			c.replied = true
+			close(c.answered)
+		}
+	}
+	return n, err
+}
+
+// A hold says before which script call for which of two keys a process is to be killed.
+type hold struct {
+	keys      []string
+	key, call int
+}
+
 // killedBefore runs takeAndHold in a process of its own and kills it, as kill -9
-// does, when it is about to make its script call of that number.
-func killedBefore(t *testing.T, call int, servers *redistest.Cluster, keys []string) {
+// does, when it is about to make the script call that h names.
+func killedBefore(t *testing.T, h hold, servers *redistest.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), holdAt+"="+strconv.Itoa(call),
-		holdAddrs+"="+strings.Join(servers.Addrs(), ","), holdKeys+"="+strings.Join(keys, ","))
+	cmd.Env = append(os.Environ(), holdKey+"="+h.keys[h.key], holdAt+"="+strconv.Itoa(h.call),
+		holdAddrs+"="+strings.Join(servers.Addrs(), ","), holdKeys+"="+strings.Join(h.keys, ","))
 	cmd.Stderr = t.Output()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -133,11 +166,12 @@ func killedBefore(t *testing.T, call int, servers *redistest.Cluster, keys []str
 func diesBetween(t *testing.T, servers *redistest.Cluster, client *redis.ClusterClient) {
 	for _, test := range []struct {
 		name   string
-		before int // which script call: reserve, ask the other, and give back if it refused
+		key    int // of the script call that never begins
+		before int // which of its script calls: reserve, and give back if the other refused
 		spent  int // permits of the other that are out already
 	}{
-		{"BeforeTheSecond", 2, 0},
-		{"BeforeGivingBack", 3, 2},
+		{"BeforeTheSecond", 1, 1, 0},
+		{"BeforeGivingBack", 0, 2, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			store := &clocked{
@@ -168,7 +202,7 @@ func diesBetween(t *testing.T, servers *redistest.Cluster, client *redis.Cluster
 			left(first, 2)
 			left(second, int64(2-test.spent))
 			before := contents(t, client, first[0].Key)
-			killedBefore(t, test.before, servers, keys)
+			killedBefore(t, hold{keys, test.key, test.before}, servers)
 
 			if after := contents(t, client, first[0].Key); !maps.Equal(before, after) {
 				t.Errorf("beside the first key there was %q, is %q", before, after)

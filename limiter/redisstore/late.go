@@ -74,8 +74,8 @@ func (p *pipeline) refundLate(grants []lateGrant) {
 // mustResend reports whether err says that the script did not run, and that the client
 // can recover: by sending the script's source, by calling another node, by connecting
 // to a master, or by waiting until all keys have moved.
-func (b *batch) mustResend(err error) bool {
-	return hasCode(err, "NOSCRIPT") || b.store.isCluster && hasCode(err, "MOVED", "ASK", "TRYAGAIN", "READONLY")
+func (b *slotBatch) mustResend(s *Store, err error) bool {
+	return hasCode(err, "NOSCRIPT") || s.isCluster && !b.payload.crossSlot && hasCode(err, "MOVED", "ASK", "TRYAGAIN", "READONLY")
 }
 
 // resend sends the command of g again through the client, for calls whose callers still
@@ -88,10 +88,17 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	}
 	sc, keys, args := g.command(p.store)
 	calls, args = slices.Clone(calls), cloneArgs(args)
+	to, crossSlot := runner(p.store.client), g.payload.crossSlot
+	if crossSlot {
+		to = p.dialer.Node
+	}
 	p.background.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, p.store.timeout)
 		defer cancel()
-		val, err := sc.send(ctx, p.store.client, "eval", sc.text, keys, args)
+		val, err := sc.send(ctx, to, "eval", sc.text, keys, args)
+		if crossSlot {
+			err = p.crossSlotError(err)
+		}
 		answer := wire.Reply{Err: err}
 		if err == nil {
 			answer.Ints, answer.Err = numbersOf(val)

@@ -15,13 +15,14 @@ import (
 )
 
 // The scripts for requests that come alone, that come together, and that ask for several
-// limits decide as the one that knows all does, and as they do with nothing inlined.
+// limits decide as the one that knows all does, as they do with nothing inlined, and as those for keys of several slots do.
 func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 	t.Parallel()
 	s := newClockedTestStore(t)
 	other := redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient, Prefix: "other"})
 	plain := redisstore.NewWithoutInline(s.client, redisstore.Options{Timeout: patient, Prefix: "plain"})
-	t.Cleanup(func() { other.Close(); plain.Close() })
+	across := redisstore.NewAcrossSlots(s.client, redisstore.Options{Timeout: patient, Prefix: "across"})
+	t.Cleanup(func() { other.Close(); plain.Close(); across.Close() })
 	for a := range limiter.NumAlgorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			s.t = t
@@ -34,7 +35,7 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 					s.advance(-time.Duration(r.IntN(50)) * time.Millisecond)
 				case 1:
 					ban := time.Duration(r.IntN(2)) * 300 * time.Millisecond
-					for _, store := range []*redisstore.Store{s.store, other, plain} {
+					for _, store := range []*redisstore.Store{s.store, other, plain, across} {
 						if err := store.Ban(t.Context(), claims, ban); err != nil {
 							t.Fatal(err)
 						}
@@ -49,15 +50,16 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 				}
 				errs, ds := s.store.TakeInOneCall(t.Context(), all)
 				plainErrs, plainly := plain.TakeInOneCall(t.Context(), all)
+				acrossErrs, together := across.TakeInOneCall(t.Context(), all)
 				for i, d := range ds {
 					var want limiter.Decision
-					if err := errors.Join(other.TakePlain(t.Context(), all[i], &want), errs[i], plainErrs[i]); err != nil {
+					if err := errors.Join(other.TakePlain(t.Context(), all[i], &want), errs[i], plainErrs[i], acrossErrs[i]); err != nil {
 						t.Fatal(err)
 					}
 					said := func(d limiter.Decision) string { return fmt.Sprint(d.Allowed, d.Outcomes) }
-					if said(d) != said(want) || said(plainly[i]) != said(want) {
-						t.Fatalf("round %d, %d of %d requests over %d claims: %s, with nothing inlined %s; want %s",
-							round, i+1, len(all), len(all[i]), said(d), said(plainly[i]), said(want))
+					if said(d) != said(want) || said(plainly[i]) != said(want) || said(together[i]) != said(want) {
+						t.Fatalf("round %d, %d of %d requests over %d claims: %s, with nothing inlined %s, across slots %s; want %s",
+							round, i+1, len(all), len(all[i]), said(d), said(plainly[i]), said(together[i]), said(want))
 					}
 				}
 			}

@@ -42,10 +42,11 @@ type scriptSet struct {
 	made   map[scriptName]*script
 }
 
-// A scriptName has the arguments of scripts.Source.Text.
+// A scriptName has the arguments of scripts.Source.Text, and whether it is one for keys of several slots.
 type scriptName struct {
 	name       string
 	algorithms uint16
+	crossSlot  bool
 }
 
 func newScriptSet(source scripts.Source) *scriptSet {
@@ -60,18 +61,24 @@ func newScriptSet(source scripts.Source) *scriptSet {
 
 // get returns the script of a name, for all algorithms that have a bit.
 func (s *scriptSet) get(name string, algorithms uint16) *script {
+	return s.named(scriptName{name, algorithms, false})
+}
+
+func (s *scriptSet) named(n scriptName) *script {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	made := s.made[scriptName{name, algorithms}]
+	made := s.made[n]
 	if made == nil {
-		text, err := s.source.Text(name, algorithms)
+		source := s.source
+		source.CrossSlot = n.crossSlot
+		text, err := source.Text(n.name, n.algorithms)
 		if err != nil {
 			panic(err) // its files are embedded
 		}
 		sum := sha1.Sum([]byte(text)) // the name Redis gives it, no secret
 		hash := hex.EncodeToString(sum[:])
 		made = &script{text: text, hash: hash, call: string(wire.AppendBulk(wire.AppendBulk(nil, "EVALSHA"), hash))}
-		s.made[scriptName{name, algorithms}] = made
+		s.made[n] = made
 	}
 	return made
 }
@@ -80,15 +87,15 @@ const allAlgorithms = 1<<limiter.NumAlgorithms - 1
 
 // choose returns the fastest script that takes what p asks for.
 func (s *scriptSet) choose(p *payload) *script {
-	a := bits.TrailingZeros16(p.algorithms)
+	n, a := scriptName{"many", p.algorithms, p.crossSlot}, bits.TrailingZeros16(p.algorithms)
 	switch {
 	case bits.OnesCount16(p.algorithms) != 1, len(p.follows)+len(p.notes) > 0,
 		p.repeated && !isPacked(limiter.Algorithm(a)):
-		return s.get("take", allAlgorithms) // one for all, which Redis knows after the first
+		n.name, n.algorithms = "take", allAlgorithms // one for all, which Redis knows after the first
 	case p.windowCount == 1 && !p.repeated:
-		return s.get("one", p.algorithms)
+		n.name = "one"
 	}
-	return s.get("many", p.algorithms)
+	return s.named(n)
 }
 
 // onceCmd is a command that the client never sends again: after a timeout it is

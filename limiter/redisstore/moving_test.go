@@ -1,9 +1,13 @@
 package redisstore_test
 
 import (
+	"context"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // A move of a slot from one master of a cluster to another.
@@ -25,16 +30,15 @@ type move struct {
 func startMove(t *testing.T, client *redis.ClusterClient, key string) *move {
 	t.Helper()
 	m := &move{t: t, slot: client.ClusterKeySlot(t.Context(), key).Val()}
-	for _, s := range client.ClusterSlots(t.Context()).Val() {
-		master := s.Nodes[0].Addr
-		node := redis.NewClient(&redis.Options{Addr: master})
-		t.Cleanup(func() { node.Close() })
-		if int64(s.Start) <= m.slot && m.slot <= int64(s.End) {
-			m.from = node
-		} else {
-			m.to = node
-		}
+	slots := client.ClusterSlots(t.Context()).Val()
+	at := slices.IndexFunc(slots, func(s redis.ClusterSlot) bool { return int64(s.Start) <= m.slot && m.slot <= int64(s.End) })
+	other := len(slots) - 1
+	for slots[other].Nodes[0].Addr == slots[at].Nodes[0].Addr {
+		other--
 	}
+	m.from = redis.NewClient(&redis.Options{Addr: slots[at].Nodes[0].Addr})
+	m.to = redis.NewClient(&redis.Options{Addr: slots[other].Nodes[0].Addr})
+	t.Cleanup(func() { m.from.Close(); m.to.Close() })
 	m.do(m.to, "cluster", "setslot", m.slot, "importing", m.id(m.from))
 	m.do(m.from, "cluster", "setslot", m.slot, "migrating", m.id(m.to))
 	return m
@@ -184,5 +188,189 @@ func slotsHalfMoved(t *testing.T, client *redis.ClusterClient, store *redisstore
 	in, err := store.Inspect(t.Context(), slices.Concat(c, unknown))
 	if err != nil || in.Statuses[0].Used != 1 || in.Statuses[1].Used != 1 {
 		t.Errorf("%+v, %v; want 1 used of each", in.Statuses, err)
+	}
+}
+
+// Two keys on one master are decided by one call. While the slot of one of them moves, that call fails, as it does on a
+// Redis that knows no such scripts, and both are decided by calls of their own, once.
+func severalSlotsInOneCall(t *testing.T, client *redis.ClusterClient) {
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.GCRA} {
+		t.Run(a.String(), func(t *testing.T) {
+			store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+			defer store.Close()
+			claims := pairOnOneNode(t, client, a)
+			taken := int64(0)
+			take := func(when string, calls int, while ...func()) {
+				t.Helper()
+				resetStats(t, client)
+				var d limiter.Decision
+				done := make(chan error)
+				go func() { done <- store.Take(t.Context(), claims, &d) }()
+				for _, do := range while {
+					do()
+				}
+				if err := <-done; err != nil || !d.Allowed {
+					t.Fatalf("%s: %+v, %v", when, d, err)
+				}
+				taken++
+				in, err := store.Inspect(t.Context(), claims)
+				if err != nil || in.Statuses[0].Used != taken || in.Statuses[1].Used != taken {
+					t.Errorf("%s: %+v, %v; want %d used of both", when, in.Statuses, err, taken)
+				}
+				if n := scriptCalls(t, client) - len(claims); calls > 0 && n != calls {
+					t.Errorf("%s: %d script calls, want %d", when, n, calls)
+				}
+			}
+			take("first", 0) // Redis may not know the script
+			take("on one master", 1)
+			m := startMove(t, client, redisstore.SlotClock(claims[1].Key))
+			if a == limiter.TokenBucket { // of whose keys one has moved, or is not there
+				m.carry(redisstore.KeyNames(claims[1])[1])
+				take("as a key of three has moved", 0, func() {
+					eventually(t, "a master says to try again", func() bool {
+						return strings.Contains(m.from.Info(t.Context(), "errorstats").Val(), "errorstat_TRYAGAIN")
+					})
+					m.finish()
+				})
+			} else {
+				take("as the slot begins to move", 1)
+				m.carry(redisstore.KeyNames(claims[1])[0])
+				take("as the key has moved", 0)
+				m.finish()
+			}
+			take("on two masters", 0)
+			take("on two masters, as is known", 2)
+		})
+	}
+	t.Run("an earlier Redis", func(t *testing.T) {
+		store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+		defer store.Close()
+		store.RefuseCrossSlot()
+		claims := pairOnOneNode(t, client, limiter.FixedWindow)
+		for i := range 3 {
+			resetStats(t, client)
+			if d := decide(t, store, claims...); !d.Allowed || d.Outcomes[0].Remaining != int64(9-i) || d.Outcomes[1].Remaining != int64(9-i) {
+				t.Errorf("request %d: %+v", i+1, d)
+			}
+			if n := scriptCalls(t, client); i == 2 && n != 2 {
+				t.Errorf("%d script calls, want one for each key", n)
+			}
+		}
+	})
+}
+
+// While the slots of all keys move, one after another, requests for one and for several of them are decided without an
+// error, and each key as often as its limit says.
+func TestStore_SlotsMoveUnderLoad(t *testing.T) {
+	t.Parallel()
+	client := clusterClient(t, redistest.StartMasters(t, 3))
+	const keys, limit, callers = 24, 30, 8
+	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+	defer store.Close()
+	var all [keys]limiter.Claim
+	for i := range all {
+		c := claim(limit, time.Hour, 1)[0]
+		c.Limit.Algorithm = []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.FixedWindow}[i%3]
+		c.Key = limiter.KeyOf("moves under load", strconv.Itoa(i))
+		all[i] = c
+	}
+	var granted [keys]atomic.Int64
+	var asking sync.WaitGroup
+	moved := make(chan struct{})
+	for caller := range callers {
+		asking.Go(func() {
+			r := rand.New(rand.NewPCG(3, uint64(caller)))
+			for n := 0; ; n++ {
+				select {
+				case <-moved:
+					if n >= keys*limit {
+						return
+					}
+				default:
+				}
+				first := r.IntN(keys)
+				claims := all[first:min(keys, first+1+r.IntN(3))]
+				var d limiter.Decision
+				if err := store.Take(t.Context(), claims, &d); err != nil {
+					t.Error(err)
+					return
+				}
+				for i := range claims {
+					if d.Allowed {
+						granted[first+i].Add(1)
+					}
+				}
+			}
+		})
+	}
+	last := client.ClusterSlots(t.Context()).Val()[2].Nodes[0].Addr
+	for i := range all {
+		name := redisstore.SlotClock(all[i].Key)
+		if node, err := client.MasterForKey(t.Context(), name); err != nil || node.Options().Addr == last {
+			continue // masters that get slots from each other, so fast, may disagree about their epochs
+		}
+		startMove(t, client, name).finish()
+	}
+	close(moved)
+	asking.Wait()
+	for i := range all {
+		for granted[i].Load() < limit && decide(t, store, all[i]).Allowed { // what transient permits of others kept
+			granted[i].Add(1)
+		}
+		if n := granted[i].Load(); n != limit {
+			t.Errorf("key %d by %v was granted %d times, want %d", i, all[i].Limit.Algorithm, n, limit)
+		}
+	}
+}
+
+// pairOnOneNode returns claims of two keys in two slots of one master.
+func pairOnOneNode(t *testing.T, client *redis.ClusterClient, a limiter.Algorithm) (claims []limiter.Claim) {
+	var on string
+	for i := 0; len(claims) < 2; i++ {
+		c := claim(10, time.Hour, 1)[0]
+		c.Limit.Algorithm, c.Key = a, limiter.KeyOf("together", a.String(), strconv.Itoa(i))
+		node, err := client.MasterForKey(t.Context(), redisstore.SlotClock(c.Key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if on == "" || on == node.Options().Addr {
+			on, claims = node.Options().Addr, append(claims, c)
+		}
+	}
+	return claims
+}
+
+func resetStats(t *testing.T, client *redis.ClusterClient) {
+	onMasters(t, client, func(n *redis.Client) { n.ConfigResetStat(t.Context()) })
+}
+
+// scriptCalls returns how many script calls the masters have run.
+func scriptCalls(t *testing.T, client *redis.ClusterClient) (calls int) {
+	onMasters(t, client, func(n *redis.Client) {
+		for line := range strings.Lines(n.Info(t.Context(), "commandstats").Val()) {
+			if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
+				number, _, _ := strings.Cut(rest, ",")
+				some, err := strconv.Atoi(number)
+				if err != nil {
+					t.Error(err)
+				}
+				calls += some
+			}
+		}
+	})
+	return calls
+}
+
+// onMasters calls do for one master after another.
+func onMasters(t *testing.T, client *redis.ClusterClient, do func(*redis.Client)) {
+	var mu sync.Mutex
+	err := client.ForEachMaster(t.Context(), func(_ context.Context, n *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		do(n)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -91,7 +91,7 @@ func (p *payload) note(n names, id [16]byte, claims []limiter.Claim) {
 func (s *Store) notesApart(claims []limiter.Claim) bool {
 	for i := range claims {
 		if isNoted(&claims[i]) {
-			return s.isCluster || !s.isSinglePart(claims)
+			return s.isCluster || slices.ContainsFunc(claims, func(c limiter.Claim) bool { return s.partSlot(&c) != s.partSlot(&claims[0]) })
 		}
 	}
 	return false
@@ -104,14 +104,8 @@ func (s *Store) takeAndNote(ctx context.Context, claims []limiter.Claim, id [16]
 	if err := s.takeParts(ctx, claims, id, d); err != nil || !d.Allowed {
 		return err
 	}
-	s.noteTaken(ctx, claims, d.Permit)
+	waitFor(ctx, s.startNotes(claims, d.Permit)) // if that fails, the permits are taken until they expire
 	return nil
-}
-
-// noteTaken notes what p took, and waits until Redis has done so. If that fails, the permits are taken
-// until they expire.
-func (s *Store) noteTaken(ctx context.Context, claims []limiter.Claim, p limiter.Permit) {
-	waitFor(ctx, s.startNotes(claims, p))
 }
 
 // startNotes queues the calls that note what p took.
@@ -158,15 +152,15 @@ func (s *Store) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait 
 	if len(limits) == 0 {
 		return func() (int, error) { return 0, nil }
 	}
-	if s.isCluster {
-		return s.startReturnInSlots(limits, subject)
-	}
 	return s.queueReturn(limits, subject)
 }
 
 // queueReturn queues the script call that returns what is noted under subject, or of that what the decisions with
 // one of ids took.
 func (s *Store) queueReturn(limits []*limiter.Limit, subject limiter.Key, ids ...any) (wait func() (int, error)) {
+	if s.isCluster {
+		return s.startReturnInSlots(limits, subject, ids...)
+	}
 	command := s.returnCommand(limits, subject)
 	command.args = append(command.args, ids...)
 	c, err := s.queueChange(subjectClaim(limits[0], subject), command)
@@ -220,11 +214,7 @@ func (s *Store) startRefundByNote(claims []limiter.Claim, p limiter.Permit) (wai
 		for i := range group {
 			limits = append(limits, group[i].Limit)
 		}
-		start := s.queueReturn
-		if s.isCluster {
-			start = s.startReturnInSlots
-		}
-		waits = append(waits, start(limits, group[0].Value, string(p.ID[:idBytes])))
+		waits = append(waits, s.queueReturn(limits, group[0].Value, string(p.ID[:idBytes])))
 	}
 	return func() (failed error) {
 		for _, wait := range waits {

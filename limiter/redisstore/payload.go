@@ -22,8 +22,9 @@ const valueBytes = 8
 // request begins, then for each of its claims window appends what names the window, if it is new, and claim appends
 // what is asked of it.
 type payload struct {
-	keys     []byte // as commands carry them: those of the first window, of the second, and so on
-	keyCount int
+	keys      []byte // as commands carry them: those of the first window, of the second, and so on
+	keyCount  int
+	crossSlot bool // they are in several slots of one master
 
 	limits     []byte          // ARGV[1], read by lua/limit.lua
 	numbered   []numberedLimit // the limits in it, which windows name by their numbers from 1
@@ -220,7 +221,12 @@ func (p *payload) args() (args []any) {
 // appendCall appends the command that runs sc on p, which has no other arguments.
 func (p *payload) appendCall(out []byte, sc *script) []byte {
 	packed, n := p.packed()
-	out = append(wire.AppendHeader(out, '*', 3+p.keyCount+n), sc.call...) // EVALSHA, hash, number of keys
+	if p.crossSlot { // they are arguments, behind their number
+		out = append(wire.AppendHeader(out, '*', 4+p.keyCount+n), sc.call...)
+		out = wire.AppendCount(out, 0)
+	} else {
+		out = append(wire.AppendHeader(out, '*', 3+p.keyCount+n), sc.call...) // EVALSHA, hash, number of keys
+	}
 	out = append(wire.AppendCount(out, p.keyCount), p.keys...)
 	for _, a := range packed[:n] {
 		out = wire.AppendBulk(out, a)

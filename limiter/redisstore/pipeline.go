@@ -32,6 +32,8 @@ type pipeline struct {
 	store      *Store
 	circuit    *circuit // of the client; nil if it has none
 	queue      queue
+	isRedisson bool
+	crossSlot  atomic.Bool // its master of a cluster runs scripts on keys of several slots, as far as is known
 	writers    sync.WaitGroup
 	background sync.WaitGroup // calls that are sent again
 
@@ -46,7 +48,8 @@ type pipeline struct {
 
 // newPipeline returns a pipeline to node. It starts no goroutine.
 func newPipeline(s *Store, node *redis.Client, at pipelineKey) *pipeline {
-	p := &pipeline{store: s}
+	p := &pipeline{store: s, isRedisson: at.redisson}
+	p.crossSlot.Store(s.crossSlot && !at.redisson)
 	p.dialer.Node, p.dialer.Read = node, p.read
 	if b := breakerOf(node); b != nil {
 		p.circuit, p.dialer.Masters = b.own, b.masters
@@ -65,15 +68,17 @@ func newPipeline(s *Store, node *redis.Client, at pipelineKey) *pipeline {
 	return p
 }
 
-// do sends c and waits for the result, no longer than ctx and the store's timeout allow.
-// A call that has not been sent by then is never sent.
-func (p *pipeline) do(ctx context.Context, c *call) error {
+// start queues c, of which wait returns the result.
+func (p *pipeline) start(ctx context.Context, c *call) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := p.queue.enqueue(c); err != nil {
-		return err
-	}
+	return p.queue.enqueue(c)
+}
+
+// wait waits for the result of c, no longer than ctx and the store's timeout allow.
+// A call that has not been sent by then is never sent.
+func (p *pipeline) wait(ctx context.Context, c *call) error {
 	done := ctx.Done()
 	if done == nil {
 		<-c.done
@@ -120,6 +125,7 @@ func (p *pipeline) connection() (*wire.Conn, error) {
 	var err error
 	p.conn, err = p.dialer.Dial(p.queue.timeout)
 	p.evaluated, p.lastSent = p.evaluated[:0], time.Now()
+	p.crossSlot.Store(p.store.crossSlot && !p.isRedisson) // another Redis may be there
 	return p.conn, err
 }
 
@@ -326,9 +332,11 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 			if hasCode(answer.Err, "READONLY") {
 				c.MarkStale() // it is not a master any more
 			}
-			if b.mustResend(answer.Err) {
+			if g.mustResend(p.store, answer.Err) {
 				p.resend(g, calls)
 				calls = nil
+			} else if g.payload.crossSlot {
+				answer.Err = p.crossSlotError(answer.Err)
 			}
 		}
 		p.queue.claim(calls)
@@ -363,10 +371,6 @@ type pipelines struct {
 type pipelineKey struct {
 	node     string
 	redisson bool
-}
-
-func newPipelines(s *Store) *pipelines {
-	return &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
 }
 
 // forClaim returns the pipeline to the node that has the key of c.

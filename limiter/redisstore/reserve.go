@@ -1,59 +1,147 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// reserve decides a request whose keys are on several nodes of a cluster. It takes part
-// after part, and if one refuses, it refunds the permits of the parts before. In between,
+// errSeveralCalls reports that one script call cannot decide all claims: they are on several masters of a cluster, or
+// keys have moved. Nothing was taken.
+var errSeveralCalls = errors.New("keys are on several nodes of redis")
+
+// place returns what the part of c that one script call takes has in common.
+func (s *Store) place(ctx context.Context, c *limiter.Claim) (partID, error) {
+	p, err := s.pipelines.forClaim(ctx, c)
+	if err != nil || p.crossSlot.Load() {
+		return partID{pipeline: p}, err
+	}
+	return partID{s.partSlot(c), p}, nil
+}
+
+// pipelineFor returns the pipeline to the master whose script call decides claims, or errSeveralCalls.
+func (s *Store) pipelineFor(ctx context.Context, claims []limiter.Claim) (*pipeline, error) {
+	first, err := s.place(ctx, &claims[0])
+	for i := 1; i < len(claims) && err == nil; i++ {
+		var other partID
+		if other, err = s.place(ctx, &claims[i]); err == nil && other != first {
+			err = errSeveralCalls
+		}
+	}
+	return first.pipeline, err
+}
+
+// crossSlotError returns what err means, which is of a call with keys of several slots. A Redis before version 7 knows
+// no such scripts.
+func (p *pipeline) crossSlotError(err error) error {
+	var reply redis.Error
+	switch {
+	case hasCode(err, "READONLY"), hasCode(err, "Script attempted to "): // not its master, or not of all
+	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR "):
+		p.crossSlot.Store(false)
+	default:
+		return err
+	}
+	return errSeveralCalls
+}
+
+// reserve decides a request that several script calls decide. All are made at the same time, and if one refuses, what
+// the others have granted is refunded, without waiting for that. In between,
 // other requests may be refused permits that become available a moment later, but no
 // limit is exceeded. If this process dies in between, the permits expire.
 func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	parts := s.parts(claims)
-	for i, p := range parts {
-		if err := s.takePart(ctx, s.newCall(p.claims, id), &p.Decision); err != nil {
-			s.cancel(id, parts[:i+1]) // the outcome of the last one is unknown
-			return err
-		}
-		if !p.Allowed {
-			s.cancelAndPeek(ctx, id, parts, i)
-			break
-		}
+	parts, err := s.partsToTake(ctx, claims)
+	if err != nil {
+		return err
+	}
+	s.takeAll(ctx, parts, id)
+	granted := true
+	var failed error
+	for _, p := range parts {
+		granted, failed = granted && p.Allowed, cmp.Or(failed, p.err)
+	}
+	if !granted {
+		s.refundParts(id, parts)
 	}
 	mergeParts(claims, parts, d)
-	if d.Allowed {
+	switch {
+	case d.Allowed && failed != nil:
+		return failed
+	case d.Allowed:
 		d.Permit = limiter.Permit{ID: id, At: d.At}
 	}
 	return nil
 }
 
-// cancelAndPeek refunds the parts before the one that refused, and peeks at those after
-// it. Their outcomes are unknown if that fails; the refusal stands.
-func (s *Store) cancelAndPeek(ctx context.Context, id [16]byte, parts []*part, refused int) {
-	var wg sync.WaitGroup
-	wg.Go(func() { s.cancel(id, parts[:refused]) })
-	for _, p := range parts[refused+1:] {
-		wg.Go(func() {
-			if s.decide(ctx, "peek", p.claims, id, &p.Decision) != nil {
-				p.Decision = unknownDecision(p.claims)
-			}
-		})
+// partsToTake splits claims by the masters that decide them or, if that is one, which could not, by their slots.
+func (s *Store) partsToTake(ctx context.Context, claims []limiter.Claim) (parts []*part, err error) {
+	place := func(c *limiter.Claim) partID {
+		id, failed := s.place(ctx, c)
+		err = cmp.Or(err, failed)
+		return id
 	}
-	wg.Wait()
-	for _, p := range parts[:refused] {
+	if parts = splitClaims(claims, place); len(parts) == 1 {
+		parts = splitClaims(claims, func(c *limiter.Claim) partID { return partID{s.partSlot(c), parts[0].pipeline} })
+	}
+	return parts, err
+}
+
+// takeAll takes parts, all of them at the same time.
+func (s *Store) takeAll(ctx context.Context, parts []*part, id [16]byte) {
+	calls := make([]*call, len(parts))
+	for i, p := range parts {
+		calls[i] = s.newCall(p.claims, id)
+		calls[i].crossSlot = s.isCluster && p.slot == slot{}
+		p.err = p.pipeline.start(ctx, calls[i])
+	}
+	for i, p := range parts {
+		if p.err == nil {
+			p.err = p.pipeline.wait(ctx, calls[i])
+		}
+		switch {
+		case p.err == nil:
+			calls[i].readInto(&p.Decision)
+			s.reuseCall(calls[i])
+		case errors.Is(p.err, errSeveralCalls):
+			p.err = s.reserve(ctx, p.claims, id, &p.Decision)
+		}
+	}
+}
+
+// refundParts refunds what parts have granted, and what they may have granted, of which the outcome is unknown. If that
+// fails, the permits expire.
+func (s *Store) refundParts(id [16]byte, parts []*part) {
+	var waits []func() (int64, error)
+	for _, p := range parts {
+		at := p.At
+		switch {
+		case p.err != nil:
+			p.Decision = unknownDecision(p.claims)
+			at = time.UnixMilli(1) // only what is found by its ID is refunded
+		case !p.Allowed:
+			continue
+		}
 		for i := range p.Outcomes {
 			o := &p.Outcomes[i]
 			o.Remaining = min(o.Remaining+p.claims[i].Cost, p.claims[i].Limit.Capacity())
 			o.Wait = 0
 		}
+		waits = append(waits, s.startRefund(p.claims, limiter.Permit{ID: id, At: at})) // not by a note, which is not written yet
 	}
+	s.background.Go(func() {
+		for _, wait := range waits {
+			_, _ = wait()
+		}
+	})
 }
 
 // unknownDecision returns a decision with unknown outcomes for limits that could not be
@@ -64,25 +152,6 @@ func unknownDecision(claims []limiter.Claim) limiter.Decision {
 		d.Outcomes = append(d.Outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true})
 	}
 	return d
-}
-
-// cancel refunds parts. If that fails, the permits expire.
-func (s *Store) cancel(id [16]byte, parts []*part) {
-	waits := make([]func() error, len(parts))
-	for i, p := range parts {
-		at := p.At
-		if at.IsZero() {
-			at = time.UnixMilli(1) // unknown: only what is found by its ID is refunded
-		}
-		refunded := s.startRefund(p.claims, limiter.Permit{ID: id, At: at}) // not by a note, which is not written yet
-		waits[i] = func() error {
-			_, err := refunded()
-			return err
-		}
-	}
-	for _, wait := range waits {
-		_ = wait()
-	}
 }
 
 // mergeParts merges the decisions of parts. Nodes have different clocks, so its time is
@@ -101,9 +170,8 @@ func mergeParts(claims []limiter.Claim, parts []*part, d *limiter.Decision) {
 	}
 }
 
-// forEachPart calls do for all parts concurrently and joins the errors.
-func (s *Store) forEachPart(claims []limiter.Claim, do func(p *part) error) error {
-	parts := s.parts(claims)
+// eachPart calls do for all parts concurrently and joins the errors.
+func eachPart(parts []*part, do func(p *part) error) error {
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
 	for i, p := range parts {

@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -49,6 +51,9 @@ type Options struct {
 // even with some network latency.
 const DefaultInFlight = 4
 
+// clusterInFlight is DefaultInFlight in a cluster, where each master gets a part of the requests.
+const clusterInFlight = 1
+
 // DefaultCachedRefusals is the default of Options.CachedRefusals: enough for 100,000 keys under attack.
 const DefaultCachedRefusals = 100_000
 
@@ -64,7 +69,8 @@ type Store struct {
 	idleLimit     time.Duration
 	pipelines     *pipelines
 	calls         sync.Pool      // of *call
-	isCluster     bool           // the scripts of a call need all keys in one slot
+	isCluster     bool           // the scripts of a call need all keys in one slot, except as crossSlot says
+	crossSlot     bool           // those that take are tried on keys of all slots of a master
 	background    sync.WaitGroup // returns in several slots
 	grace         time.Duration
 	reports       *reports
@@ -91,21 +97,21 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	if o.MaxInFlight <= 0 {
-		o.MaxInFlight = DefaultInFlight
-	}
 	s := &Store{
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout,
 		grace: o.Grace, reports: newReports(), outage: newOutage(),
 	}
 	s.changes = newChanges(s.reports)
 	s.scripts = newScriptSet(scripts.Source{Files: luaFolder(), Clock: clock, Channel: invalidationChannel(o.Prefix)})
-	s.maxInFlight, s.idleLimit = o.MaxInFlight, defaultIdleLimit
-	_, s.isCluster = client.(*redis.ClusterClient)
+	s.maxInFlight, s.idleLimit = DefaultInFlight, defaultIdleLimit
+	if _, s.isCluster = client.(*redis.ClusterClient); s.isCluster {
+		s.maxInFlight, s.crossSlot = clusterInFlight, true
+	}
+	s.maxInFlight = cmp.Or(max(0, o.MaxInFlight), s.maxInFlight)
 	if single, ok := client.(*redis.Client); ok {
 		s.breaker = breakerOf(single)
 	}
-	s.pipelines = newPipelines(s)
+	s.pipelines = &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
 	if o.CachedRefusals == 0 {
 		o.CachedRefusals = DefaultCachedRefusals
 	}
@@ -184,28 +190,28 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, id
 	return s.takeParts(ctx, claims, id, d)
 }
 
-// takeParts takes claims, which may have several parts.
+// takeParts takes claims, which may have several parts; of several groups they must have one.
 func (s *Store) takeParts(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
-	if len(claims) > 1 && !s.isSinglePart(claims) {
-		return s.reserve(ctx, claims, id, d)
+	p, err := s.pipelineFor(ctx, claims)
+	if err == nil {
+		c := s.newCall(claims, id)
+		c.notes, c.crossSlot = !s.isCluster, p.crossSlot.Load()
+		if err = p.start(ctx, c); err == nil {
+			err = p.wait(ctx, c)
+		}
+		if err == nil {
+			c.readInto(d)
+			s.reuseCall(c)
+			return nil
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, c.deadline)
+		defer cancel()
 	}
-	c := s.newCall(claims, id)
-	c.notes = !s.isCluster
-	return s.takePart(ctx, c, d)
-}
-
-// takePart has Redis decide c, which has claims of one part.
-func (s *Store) takePart(ctx context.Context, c *call, d *limiter.Decision) error {
-	p, err := s.pipelines.forClaim(ctx, &c.claims[0])
-	if err != nil {
+	if _, others := limiter.CutGroup(claims); !errors.Is(err, errSeveralCalls) || len(others) > 0 {
 		return err
 	}
-	if err := p.do(ctx, c); err != nil {
-		return err
-	}
-	c.readInto(d)
-	s.reuseCall(c)
-	return nil
+	return s.reserve(ctx, claims, id, d)
 }
 
 // Peek implements limiter.Store.
@@ -213,22 +219,12 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
-	if s.isSinglePart(claims) {
-		return s.decide(ctx, "peek", claims, [16]byte{}, d)
+	parts := s.parts(claims)
+	err := eachPart(parts, func(p *part) error { return s.decide(ctx, "peek", p.claims, [16]byte{}, &p.Decision) })
+	if err == nil {
+		mergeParts(claims, parts, d)
 	}
-	var parts []*part
-	var mu sync.Mutex
-	err := s.forEachPart(claims, func(p *part) error {
-		mu.Lock()
-		parts = append(parts, p)
-		mu.Unlock()
-		return s.decide(ctx, "peek", p.claims, [16]byte{}, &p.Decision)
-	})
-	if err != nil {
-		return err
-	}
-	mergeParts(claims, parts, d)
-	return nil
+	return err
 }
 
 // decide makes one decision in a call of its own, without a batch.

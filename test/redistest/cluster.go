@@ -34,9 +34,20 @@ func (c *Cluster) Addrs() []string {
 // until every node knows it and serves. It ends with the test.
 func StartCluster(tb testing.TB, masters int) *Cluster {
 	tb.Helper()
+	return startCluster(tb, masters, masters, 1500*time.Millisecond)
+}
+
+// StartMasters is StartCluster without replicas, for load under which nodes may be silent for seconds.
+func StartMasters(tb testing.TB, masters int) *Cluster {
+	tb.Helper()
+	return startCluster(tb, masters, 0, time.Minute)
+}
+
+func startCluster(tb testing.TB, masters, replicas int, nodeTimeout time.Duration) *Cluster {
+	tb.Helper()
 	c := &Cluster{}
-	for range 2 * masters {
-		c.Nodes = append(c.Nodes, startNode(tb))
+	for range masters + replicas {
+		c.Nodes = append(c.Nodes, startNode(tb, nodeTimeout))
 	}
 	for i, n := range c.Nodes {
 		if i > 0 {
@@ -55,7 +66,7 @@ func StartCluster(tb testing.TB, masters int) *Cluster {
 	c.Serves(tb)
 	c.wait(tb, "have replicas", func(n *Server) bool {
 		info := n.must("info replication")
-		return strings.Contains(info, "master_link_status:up") || strings.Contains(info, "connected_slaves:1")
+		return replicas == 0 || strings.Contains(info, "master_link_status:up") || strings.Contains(info, "connected_slaves:1")
 	})
 	return c
 }
@@ -78,13 +89,13 @@ func (c *Cluster) Signal(sig syscall.Signal) {
 
 // startNode starts a server with room for the bus, which listens 10,000 ports
 // higher.
-func startNode(tb testing.TB) *Server {
+func startNode(tb testing.TB, timeout time.Duration) *Server {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "weir-redis-")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{tb: tb, dir: dir, args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-replica-validity-factor", "0"}}
+	s := &Server{tb: tb, dir: dir, args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10), "--cluster-replica-validity-factor", "0"}}
 	tb.Cleanup(func() {
 		s.Kill()
 		os.RemoveAll(dir)

@@ -19,7 +19,7 @@ local function use_limit()
 end
 
 local single_limit = #rates == 1 and #windows == 3 * #KEYS -- the i-th window is of the one limit, in the i-th key
-local strings, reply, replied = call('MGET', unpack(KEYS)), { NOW }, 1
+local strings, reply, replied = mget(KEYS), { NOW }, 1
 local unwritten = {} -- by the number of a key, how long it lives
 -- The request: where it begins, how many claims it has, whether all are granted. A string that
 -- is to be written: the number of its key, its text, how long it lives.

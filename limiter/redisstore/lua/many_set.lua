@@ -8,7 +8,7 @@ end
 
 local strings = {}
 for i = 1, #KEYS / 3 do strings[2 * i - 1], strings[2 * i] = KEYS[3 * i - 2], KEYS[3 * i] end
-local got, windows, reply, replied = call('MGET', unpack(strings)), ARGV[2], { NOW }, 1
+local got, windows, reply, replied = mget(strings), ARGV[2], { NOW }, 1
 local from, limit_in_use, decide_unusual = 1, 0, nil
 -- Of each claim of a request of several: the numbers of its first key and of its limit, what is
 -- left before it, and what take said.

@@ -9,17 +9,8 @@ if packed then
   first, last = #field + 1, #packed
   fast = sub(packed, 1, #field) == field
 end
-if fast then
-  open()
-end
-if fast and cost <= left then
-  allowed = 1
-  take()
-end
-if fast and cost > left then
-  wait()
-end
-if fast and allowed == 1 then
+
+local function write_one()
   save()
   if packed then
     call('SET', key, state, 'PX', ttl)
@@ -27,7 +18,3 @@ if fast and allowed == 1 then
     fast = call('SET', key, state, 'PX', ttl, 'NX')
   end
 end
-if fast then return { NOW, allowed, left < 0 and 0 or left, later } end
-local reply = { NOW }
-general(NOW)(1, reply, 1)
-return reply

@@ -2,6 +2,9 @@
 local call, tonumber, floor = redis.call, tonumber, math.floor
 local byte, char, sub, format = string.byte, string.char, string.sub, string.format
 
+-- mget is MGET, to which a key of another type looks like none.
+local function mget(keys) return call('MGET', unpack(keys)) end
+
 -- int writes a whole number as text. The type that %d takes has 64 bits on most machines; it
 -- needs a sixth of the time of %.0f there.
 local int_format

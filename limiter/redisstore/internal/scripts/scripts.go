@@ -25,6 +25,9 @@ type Source struct {
 	Clock   string // Lua that defines the function clock; empty: the time of Redis
 	Channel string // on which changes are published
 	Plain   bool   // nothing is inlined, for tests
+
+	// CrossSlot makes scripts for Redis 7 that take keys of several slots of one master: see lua/cross_slot_keys.lua.
+	CrossSlot bool
 }
 
 // A family is what algorithms have in common that differ in nothing but their number.
@@ -66,7 +69,7 @@ func (s Source) Text(name string, algorithms uint16) (string, error) {
 	if clock == "" {
 		clock = s.read("clock")
 	}
-	begin := strings.TrimSuffix(clock, "\n") + "\nlocal NOW = clock()\n"
+	begin := s.acrossSlots("keys") + strings.TrimSuffix(clock, "\n") + "\nlocal NOW = clock()\n"
 	channel := "local FREED = " + quote(s.Channel) + "\n"
 	folder, file, isRedisson := strings.Cut(name, "/")
 	text := ""
@@ -74,7 +77,7 @@ func (s Source) Text(name string, algorithms uint16) (string, error) {
 	case (name == "one" || name == "many") && bits.OnesCount16(algorithms) == 1:
 		return begin + s.fast(name, algorithms), nil
 	case !isRedisson:
-		text, name = s.general(algorithms)+s.read("general/publish_change general/note"), "command/"+name
+		text, name = s.general(algorithms)+s.acrossSlots("exists")+s.read("general/publish_change general/note"), "command/"+name
 	case folder == "redisson":
 		text = s.read("prelude redisson/limiter redisson/pack redisson/count redisson/log redisson/decide")
 	case folder == "redisson_window":
@@ -99,16 +102,22 @@ func (s Source) fast(name string, algorithms uint16) string {
 	if !f.isPacked() {
 		more, files = "limit_set ", name+"_set"
 	}
-	text := s.read("prelude limit " + more + f.files + " " + files)
+	if name == "one" {
+		files += " one_decide"
+	}
+	text := s.read("prelude") + s.acrossSlots("mget") + s.read("limit "+more+f.files+" "+files)
 	if !s.Plain {
 		text = inline(text)
+	}
+	if !f.isPacked() {
+		text = s.acrossSlots("exists") + text
 	}
 	return "local function general(NOW)\n" + used(s.general(algorithms)+s.read("general/request")) + "end\n" + used(text)
 }
 
 // general returns what general scripts begin with, which know the algorithms that have a bit.
 func (s Source) general(algorithms uint16) string {
-	text := s.read("prelude limit general/windows general/packed general/decide")
+	text := s.read("prelude") + s.acrossSlots("mget") + s.read("limit general/windows general/packed general/decide")
 	for _, f := range families() {
 		if !f.has(algorithms) {
 			continue
@@ -130,6 +139,14 @@ func (s Source) general(algorithms uint16) string {
 // has reports whether an algorithm of f has a bit.
 func (f family) has(algorithms uint16) bool {
 	return slices.ContainsFunc(f.algorithms, func(a limiter.Algorithm) bool { return algorithms>>a&1 == 1 })
+}
+
+// acrossSlots returns a part of scripts for keys of several slots; nothing if s makes others.
+func (s Source) acrossSlots(part string) string {
+	if !s.CrossSlot {
+		return ""
+	}
+	return s.read("cross_slot_" + part)
 }
 
 // read returns the texts of files, one after another.

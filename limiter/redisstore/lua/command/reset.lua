@@ -2,8 +2,4 @@
 -- given back to what is taken from now on.
 -- KEYS, ARGV  as for take, without requests
 -- reply       1
-for _, w in ipairs(list_windows()) do
-  w.algorithm.reset(w)
-  publish_change(w)
-end
-return 1
+return change_all(function(w) w.algorithm.reset(w) end)

@@ -27,7 +27,7 @@ local function read_windows()
     keys[n + 1], keys[n + 2] = w.state, w.cached_sum
     n = w.cached_sum and n + 2 or n + 1
   end
-  local got = call('MGET', unpack(keys))
+  local got = mget(keys)
   n = 1
   for i = 1, #windows do
     local w = windows[i]

@@ -4,3 +4,12 @@ local function publish_change(w)
   local field = w.cached_sum and '' or ' ' .. sub(w.l.field, 2)
   redis.pcall('PUBLISH', FREED, int(w.l.algorithm) .. ':' .. w.state .. field)
 end
+
+-- change_all changes all windows, by their numbers.
+local function change_all(change)
+  for i, w in ipairs(list_windows()) do
+    change(w, i)
+    publish_change(w)
+  end
+  return 1
+end

@@ -18,8 +18,8 @@ type feature struct {
 	known int    // files that know it besides its own, those of config and of the decisions about it left out; may only fall
 }
 
-// features returns the rows of a table that -v prints. Each number may only fall, to 8. A word is the feature's alone: bodies and
-// retries have budgets too, a net.Resolver solves nothing, and what a lock or a connection waited is a field of its own.
+// features returns the rows of a table that -v prints. Each number may only fall, to 8. A word is the feature's alone: a
+// net.Resolver solves nothing, and what a lock or a connection waited is a field of its own.
 func features() []feature {
 	return []feature{
 		{"refund_on, count, settle", `(?i)refundon|settle`, `^(refund|settle)`, 29},
@@ -28,7 +28,7 @@ func features() []feature {
 		{"shadow", `(?i)shadow`, `^shadow`, 32},
 		{"penalty, ban", `(?i)penal|\bbans?\b|banned`, `^(penal|ban)`, 50},
 		{"plans", `(?i)\bplans?\b|plansource|assign`, `^plan`, 37},
-		{"budget, prices", `(?i)budgetremaining|prices?`, `^prices`, 7},
+		{"budget, prices", `(?i)budget|prices?`, `^prices`, 17},
 		{"Redisson names, scope", `(?i)redisson|\bscope`, `^(redisson|scope)`, 35},
 		{"conversion", `(?i)conversion`, `^conversion`, 27},
 		{"step_up", `(?i)stepup|stepsup|\bsolver`, `^(step_up|challenge)`, 8},

@@ -64,8 +64,7 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, id [16]byte
 		return err
 	}
 	s.takeAll(ctx, parts, id)
-	granted := true
-	var failed error
+	granted, failed := true, error(nil)
 	for _, p := range parts {
 		granted, failed = granted && p.Allowed, cmp.Or(failed, p.err)
 	}
@@ -73,13 +72,11 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, id [16]byte
 		s.refundParts(id, parts)
 	}
 	mergeParts(claims, parts, d)
-	switch {
-	case d.Allowed && failed != nil:
-		return failed
-	case d.Allowed:
-		d.Permit = limiter.Permit{ID: id, At: d.At}
+	if !d.Allowed {
+		return nil
 	}
-	return nil
+	d.Permit = limiter.Permit{ID: id, At: d.At}
+	return failed
 }
 
 // partsToTake splits claims by the masters that decide them or, if that is one, which could not, by their slots.

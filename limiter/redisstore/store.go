@@ -221,6 +221,9 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		return err
 	}
 	parts := s.parts(claims)
+	if len(parts) < 2 {
+		return s.decide(ctx, "peek", claims, [16]byte{}, d)
+	}
 	err := eachPart(parts, func(p *part) error { return s.decide(ctx, "peek", p.claims, [16]byte{}, &p.Decision) })
 	if err == nil {
 		mergeParts(claims, parts, d)

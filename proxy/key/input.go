@@ -166,10 +166,9 @@ func (s *Spec) wrapError(err error) error {
 
 // Names returns the names by which s, or a key that it consists of or that may replace it,
 // can be given; for a joined key, those of its parts.
-func (s *Spec) Names() []string {
-	names := []string{s.Name}
-	for _, other := range s.others() {
-		names = append(names, other.Names()...)
+func (s *Spec) Names() (names []string) {
+	for _, one := range s.all() {
+		names = append(names, one.Name)
 	}
 	return names
 }

@@ -100,24 +100,21 @@ func (s *Spec) places() []Origin {
 
 // Origins returns all origins of s and of the keys that it consists of or that may replace
 // it, possibly with duplicates. A request must provide these.
-func (s *Spec) Origins() []Origin {
-	all := s.places()
-	for _, other := range s.others() {
-		all = append(all, other.Origins()...)
+func (s *Spec) Origins() (origins []Origin) {
+	for _, one := range s.all() {
+		origins = append(origins, one.places()...)
 	}
-	return all
+	return origins
 }
 
 // Required returns Origins without those in Equal, which a request may lack.
-func (s *Spec) Required() []Origin {
-	var all []Origin
-	if s.From.Source != 0 {
-		all = append(all, s.From)
+func (s *Spec) Required() (origins []Origin) {
+	for _, one := range s.all() {
+		if one.From.Source != 0 {
+			origins = append(origins, one.From)
+		}
 	}
-	for _, other := range s.others() {
-		all = append(all, other.Required()...)
-	}
-	return all
+	return origins
 }
 
 // ClientChosen reports whether clients can choose any number of values for s, or for a key
@@ -136,26 +133,24 @@ func (s *Spec) InBody() bool {
 
 // Headers returns the header fields that s, or a key that it consists of or that may
 // replace it, sets for the upstream.
-func (s *Spec) Headers() []string {
-	var all []string
-	if s.SetHeader != "" {
-		all = append(all, s.SetHeader)
-	}
-	for _, other := range s.others() {
-		all = append(all, other.Headers()...)
-	}
-	return all
-}
-
-// others returns the keys that s consists of or that may replace it.
-func (s *Spec) others() []*Spec {
-	others := slices.Clone(s.Join)
-	for _, o := range []*Spec{s.Of, s.Fallback, s.InvalidFallback} {
-		if o != nil {
-			others = append(others, o)
+func (s *Spec) Headers() (names []string) {
+	for _, one := range s.all() {
+		if one.SetHeader != "" {
+			names = append(names, one.SetHeader)
 		}
 	}
-	return others
+	return names
+}
+
+// all returns s, the keys that it consists of or that may replace it, and theirs.
+func (s *Spec) all() []*Spec {
+	all := []*Spec{s}
+	for _, other := range slices.Concat(s.Join, []*Spec{s.Of, s.Fallback, s.InvalidFallback}) {
+		if other != nil {
+			all = append(all, other.all()...)
+		}
+	}
+	return all
 }
 
 // A Source is the part of a request that a key is read from. The zero Source is none: the

@@ -14,7 +14,7 @@ import (
 
 // listed returns how many connections of s the rounds of checks visit.
 func listed(s *Server) (n int) {
-	for _, c := range s.appendConns(nil) {
+	for _, c := range s.conns.All() {
 		c.monitor.mu.Lock()
 		if c.monitor.listed {
 			n++
@@ -46,17 +46,17 @@ func TestClientMonitor_LeavesIdleConnectionsAlone(t *testing.T) {
 		clients = append(clients, w)
 	}
 	await.Until(t, "nothing is checked", func() bool { return listed(p.server) == 0 })
-	if n := p.server.Connections(); n != connections {
+	if n := len(p.server.conns.All()); n != connections {
 		t.Errorf("%d connections are open; want %d", n, connections)
 	}
 	leaves := clients[0]
 	leaves.Send(lined("GET /waits HTTP/1.1|Host: a||"))
 	await.Value(t, inside, "request")
-	p.server.mu.Lock() // as a new connection does
-	defer p.server.mu.Unlock()
+	p.server.conns.mu.Lock() // as a new connection does
+	defer p.server.conns.mu.Unlock()
 	leaves.Close()
 	await.Until(t, "the client is noticed to be gone", func() bool {
-		for c := range p.server.conns {
+		for c := range p.server.conns.conns {
 			if c.monitor.clientGone.Load() {
 				return true
 			}
@@ -87,7 +87,7 @@ func TestClientMonitor_AbortsAllThatWaits(t *testing.T) {
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 	await.Value(t, inside, "request")
 	w.Close()
-	await.Until(t, "connection closed", func() bool { return p.server.Connections() == 0 })
+	await.Until(t, "connection closed", func() bool { return len(p.server.conns.All()) == 0 })
 }
 
 // What a round of checks costs, which there is ten times a second.
@@ -99,7 +99,7 @@ func BenchmarkServer_CheckClients(b *testing.B) {
 				s.prepare()
 				for i := range idle + waiting {
 					c := newConn(s, unconnected{})
-					s.addConn(c)
+					s.conns.Add(c)
 					if i >= idle {
 						(&Exchange{conn: c}).MonitorClient(make(aborts, 1))
 					}

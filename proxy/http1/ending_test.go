@@ -177,8 +177,8 @@ func TestSwitchProtocols_HandsOverUnreadBytes(t *testing.T) {
 		}
 		c := await.Value(t, handed, "connection")
 		defer c.Close()
-		if err := p.server.Shutdown(t.Context()); err != nil || p.server.Connections() != 0 {
-			t.Errorf("Shutdown waited for it: %v, %d connections", err, p.server.Connections())
+		if err := p.server.Shutdown(t.Context()); err != nil || len(p.server.conns.All()) != 0 {
+			t.Errorf("Shutdown waited for it: %v, %d connections", err, len(p.server.conns.All()))
 		}
 		close(let)
 		waited := time.NewTimer(2 * brief) // beyond each of the deadlines

@@ -60,9 +60,9 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 		if err := <-served; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		for deadline := time.Now().Add(soon); p.server.Connections() > 0; {
+		for deadline := time.Now().Add(soon); len(p.server.conns.All()) > 0; {
 			if time.Now().After(deadline) {
-				t.Errorf("%d connections are left", p.server.Connections())
+				t.Errorf("%d connections are left", len(p.server.conns.All()))
 				return
 			}
 			<-time.After(time.Millisecond)

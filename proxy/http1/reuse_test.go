@@ -417,7 +417,7 @@ func TestServer_ShutdownServesConcurrentRequest(t *testing.T) {
 			s := &Server{Handler: reads, Timeouts: Timeouts{Header: time.Minute, Body: time.Minute}}
 			go s.ServeConn(c)
 			done := make(chan error, 1)
-			await.Until(t, "connection", func() bool { return s.Connections() == 1 })
+			await.Until(t, "connection", func() bool { return len(s.conns.All()) == 1 })
 			go func() { done <- s.Shutdown(t.Context()) }()
 			<-c.ended
 			if _, err := io.WriteString(client, lined("POST /late HTTP/1.1|Host: a|Content-Length: 3||abc")); err != nil {
@@ -444,7 +444,7 @@ func TestServer_ShutdownWhileDeadlineIsSet(t *testing.T) {
 	defer client.Close()
 	s := &Server{Handler: says, Timeouts: Timeouts{Header: time.Hour, Idle: time.Hour}}
 	go s.ServeConn(late{accepted, func() { s.closeIdleConns() }})
-	await.Until(t, "connection", func() bool { return s.Connections() == 1 })
+	await.Until(t, "connection", func() bool { return len(s.conns.All()) == 1 })
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(t.Context()) }()
 	if err := await.Value(t, done, "end of Shutdown"); err != nil {

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
 	"net"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,14 +53,10 @@ type Server struct {
 	date               dateCache
 	yields             bool        // connections yield before reads; see readYield
 	keepAlivesDisabled atomic.Bool // every response says Connection: close
-	connCount          atomic.Int64
 	monitored          monitorList
-
-	mu           sync.Mutex // guards what follows
-	conns        map[*conn]struct{}
-	monitorStop  chan struct{} // closed to stop monitorClients; nil if it does not run
-	monitorGroup sync.WaitGroup
-	closed       bool // new connections are closed
+	conns              ConnSet[*conn]
+	monitor            sync.WaitGroup // monitorClients
+	stopMonitor        func()         // ends it
 }
 
 // A HalfClosePolicy defines what it means if a client closes its sending side while its
@@ -84,16 +82,18 @@ func (s *Server) prepare() {
 		s.epoch = time.Now()
 		// With more processors others run anyway, and a yield takes a lock of all processors.
 		s.yields = s.yields || runtime.GOMAXPROCS(0) == 1
-		s.conns = map[*conn]struct{}{}
 		s.exchangePool.New = func() any { return new(Exchange) }
+		done := make(chan struct{})
+		s.monitor.Go(func() { s.monitorClients(done) })
+		s.stopMonitor = sync.OnceFunc(func() {
+			close(done)
+			s.monitor.Wait()
+		})
 	})
 }
 
 // now returns the time since the server was initialized.
 func (s *Server) now() time.Duration { return time.Since(s.epoch) }
-
-// Connections returns the number of open connections.
-func (s *Server) Connections() int { return int(s.connCount.Load()) }
 
 // TLSServer is tls.Server for a connection that ServeConn serves: if nc is a socket, requests after the first are read
 // with fewer steps.
@@ -104,11 +104,11 @@ func TLSServer(nc net.Conn, config *tls.Config) *tls.Conn { return socket.TLSSer
 func (s *Server) ServeConn(nc net.Conn) {
 	s.prepare()
 	c := newConn(s, nc)
-	if !s.addConn(c) {
+	if !s.conns.Add(c) {
 		nc.Close()
 		return
 	}
-	defer s.removeConn(c)
+	defer s.conns.Remove(c)
 	c.serve()
 }
 
@@ -121,42 +121,46 @@ func (s *Server) handlePanic(v any) {
 	s.OnPanic(v)
 }
 
-// addConn registers c. It returns false if the server is closed.
-func (s *Server) addConn(c *conn) bool {
+// A ConnSet holds the connections that a server serves. The zero ConnSet is empty and open.
+type ConnSet[C comparable] struct {
+	mu     sync.Mutex // guards what follows
+	conns  map[C]struct{}
+	closed bool
+}
+
+// Add adds c. It returns false if the set is closed.
+func (s *ConnSet[C]) Add(c C) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	s.conns[c] = struct{}{}
-	s.connCount.Add(1)
-	if s.monitorStop == nil {
-		done := make(chan struct{})
-		s.monitorStop = done
-		s.monitorGroup.Go(func() { s.monitorClients(done) })
+	if s.conns == nil {
+		s.conns = map[C]struct{}{}
 	}
+	s.conns[c] = struct{}{}
 	return true
 }
 
-// removeConn removes c, which has ended or has been handed over.
-func (s *Server) removeConn(c *conn) {
-	s.mu.Lock()
-	_, open := s.conns[c]
-	delete(s.conns, c)
-	s.mu.Unlock()
-	if open {
-		s.connCount.Add(-1)
-	}
-}
-
-// appendConns appends all registered connections to the slice.
-func (s *Server) appendConns(to []*conn) []*conn {
+// Remove removes c, which has ended or has been handed over.
+func (s *ConnSet[C]) Remove(c C) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.conns {
-		to = append(to, c)
-	}
-	return to
+	delete(s.conns, c)
+}
+
+// Close lets no more connections be added.
+func (s *ConnSet[C]) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+// All returns the connections.
+func (s *ConnSet[C]) All() []C {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.conns))
 }
 
 // Limits bound the size of a message. A message that exceeds a limit is refused, never
@@ -228,8 +232,9 @@ func (s *Server) DisableKeepAlives() { s.keepAlivesDisabled.Store(true) }
 // ctx is done. It then closes the connections that are left and returns an error. It
 // does not wait for connections that were handed over.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.prepare()
 	s.DisableKeepAlives()
-	s.refuseConns()
+	s.conns.Close()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -248,9 +253,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close closes all connections immediately, also those with an exchange
 // in progress.
 func (s *Server) Close() error {
+	s.prepare()
 	s.DisableKeepAlives()
-	s.refuseConns()
-	for _, c := range s.appendConns(nil) {
+	s.conns.Close()
+	for _, c := range s.conns.All() {
 		c.state.Store(stateAborted)
 		_ = c.net.Close()
 		c.monitor.abort()
@@ -259,18 +265,10 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// refuseConns makes ServeConn close connections instead of serving them.
-func (s *Server) refuseConns() {
-	s.prepare()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-}
-
 // closeIdleConns ends connections that wait for a request of which no byte has arrived.
 // It reports whether no connection is left.
 func (s *Server) closeIdleConns() bool {
-	all := s.appendConns(nil)
+	all := s.conns.All()
 	for _, c := range all {
 		if c.state.Load() == stateIdle && c.socket.State() != socket.Readable {
 			c.endIdleWait()
@@ -286,16 +284,5 @@ func (c *conn) endIdleWait() {
 	defer c.mu.Unlock()
 	if c.state.CompareAndSwap(stateIdle, stateEnded) {
 		_ = c.net.SetReadDeadline(pastTime())
-	}
-}
-
-func (s *Server) stopMonitor() {
-	s.mu.Lock()
-	stop := s.monitorStop
-	s.monitorStop = nil
-	s.mu.Unlock()
-	if stop != nil {
-		close(stop)
-		s.monitorGroup.Wait()
 	}
 }

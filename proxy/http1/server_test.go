@@ -414,7 +414,7 @@ func TestServer_ClientGone(t *testing.T) {
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET /more HTTP/1.1|Host: a||"))
 		<-inside
 		c.leave(w.Conn.(*net.TCPConn))
-		await.Until(t, "connection closed", func() bool { return p.server.Connections() == 0 })
+		await.Until(t, "connection closed", func() bool { return len(p.server.conns.All()) == 0 })
 	}
 }
 

@@ -271,6 +271,6 @@ func (e *Exchange) SwitchProtocols(protocol string) (c net.Conn, unread []byte, 
 	if e.conn.writeDeadline.at != 0 {
 		_ = e.conn.net.SetWriteDeadline(time.Time{})
 	}
-	e.conn.server.removeConn(e.conn)
+	e.conn.server.conns.Remove(e.conn)
 	return e.conn.net, append([]byte(nil), e.in.unread()...), nil
 }

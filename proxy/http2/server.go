@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,24 +68,13 @@ type Server struct {
 	streams       sync.Pool // of *Stream
 	blocks        sync.Pool // of *[]byte, for header blocks while they are decoded
 	announceClose atomic.Bool
-
-	mu     sync.Mutex // guards what follows
-	conns  map[*conn]struct{}
-	closed bool // Shutdown was called
+	conns         http1.ConnSet[*conn]
 }
 
 func (s *Server) prepare() {
 	s.setupOnce.Do(func() {
-		for _, d := range []struct {
-			field     *int
-			otherwise int
-		}{{&s.MaxHeader, 32 << 10}, {&s.MaxFields, 128}, {&s.MaxStreams, 100}} {
-			if *d.field <= 0 {
-				*d.field = d.otherwise
-			}
-		}
+		s.MaxHeader, s.MaxFields, s.MaxStreams = cmp.Or(s.MaxHeader, 32<<10), cmp.Or(s.MaxFields, 128), cmp.Or(s.MaxStreams, 100)
 		s.names = newNameTable()
-		s.conns = map[*conn]struct{}{}
 	})
 }
 
@@ -94,38 +84,12 @@ func (s *Server) prepare() {
 func (s *Server) ServeConn(nc net.Conn) {
 	s.prepare()
 	c := newConn(s, nc)
-	if !s.add(c) {
+	if !s.conns.Add(c) {
 		_ = nc.Close()
 		return
 	}
-	defer s.remove(c)
+	defer s.conns.Remove(c)
 	c.serve()
-}
-
-func (s *Server) add(c *conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.conns[c] = struct{}{}
-	return true
-}
-
-func (s *Server) remove(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, c)
-}
-
-// appendConns appends the connections to dst.
-func (s *Server) appendConns(dst []*conn) []*conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		dst = append(dst, c)
-	}
-	return dst
 }
 
 // A dateCache holds the value of Date, rendered once a second.
@@ -167,16 +131,14 @@ func (s *Server) AnnounceClose() { s.announceClose.Store(true) }
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.prepare()
 	s.AnnounceClose()
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	for _, c := range s.appendConns(nil) {
+	s.conns.Close()
+	for _, c := range s.conns.All() {
 		c.drain()
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		left := s.appendConns(nil)
+		left := s.conns.All()
 		if len(left) == 0 {
 			return nil
 		}
@@ -189,7 +151,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 				c.abortLocked(net.ErrClosed) // it may wait for a handler instead of reading
 				c.mu.Unlock()
 			}
-			return errors.Join(fmt.Errorf("streams aborted: %w", ctx.Err()))
+			return fmt.Errorf("streams aborted: %w", ctx.Err())
 		}
 	}
 }

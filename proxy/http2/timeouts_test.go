@@ -272,7 +272,7 @@ func TestShutdown_ANewStreamIsRefusedAfterAWhile(t *testing.T) {
 
 // longAgo makes the connections as old as if they had announced their end long before.
 func (t *testServer) longAgo() {
-	for _, c := range t.appendConns(nil) {
+	for _, c := range t.conns.All() {
 		c.mu.Lock()
 		c.drainingSince = c.drainingSince.Add(-drainWait)
 		c.mu.Unlock()

@@ -87,10 +87,10 @@ func newReject(c config.Reject) respond.Reject {
 	return respond.Reject{Status: c.Status, Detail: c.Detail, Body: c.Body, ContentType: c.ContentType, Fields: newFields(c.Headers)}
 }
 
-func newErrorTexts(all map[int]config.ErrorText) *respond.ErrorTexts {
-	texts := map[int]respond.ErrorText{}
-	for status, c := range all {
-		texts[status] = respond.ErrorText{Detail: c.Detail, Body: c.Body, ContentType: c.ContentType, Fields: newFields(c.Headers)}
+func newErrorTexts(all map[int]config.Reject) *respond.ErrorTexts {
+	var texts []respond.Reject
+	for _, c := range all {
+		texts = append(texts, newReject(c))
 	}
 	return respond.NewErrorTexts(texts)
 }

@@ -231,11 +231,11 @@ func Schema() []byte { return bytes.Clone(schema) }
 var errorStatus = regexp.MustCompile(`^[45]([0-9]{2}|xx)$`)
 
 // errors compiles the texts of errors by their status. A status overrides its class, which is sorted behind it.
-func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
+func (l *loader) errors(forms map[string]*ErrorText) map[int]Reject {
 	if len(forms) == 0 {
 		return nil
 	}
-	made := map[int]ErrorText{}
+	made := map[int]Reject{}
 	for _, name := range slices.Backward(form.SortedKeys(forms)) {
 		f := forms[name]
 		switch {
@@ -249,7 +249,8 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
 		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
 		from, to, _ := parseCode(name)
 		for status := from; status <= to; status++ {
-			made[status] = ErrorText{Detail: r.Detail, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType}
+			r.Status = status
+			made[status] = r
 		}
 	}
 	delete(made, 429)
@@ -258,11 +259,11 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]ErrorText {
 
 // errorsOf compiles the texts of a route, which come before those of the file; nil if it has none of
 // its own.
-func (r *routes) errorsOf(f *routeForm) map[int]ErrorText {
+func (r *routes) errorsOf(f *routeForm) map[int]Reject {
 	if len(f.Errors) == 0 {
 		return nil
 	}
-	all := map[int]ErrorText{}
+	all := map[int]Reject{}
 	maps.Copy(all, r.made.Errors)
 	maps.Copy(all, r.errors(f.Errors))
 	return all

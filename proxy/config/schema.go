@@ -29,7 +29,7 @@ type Config struct {
 	Privacy   Privacy
 	Defaults  Defaults
 	Alerts    Alerts
-	Errors    map[int]ErrorText // by status, for routes without their own
+	Errors    map[int]Reject // by status, for routes without their own
 	AccessLog AccessLog
 	Traces    Traces
 	Tokens    []*key.Tokens        // verify tokens: that of the section jwt, and those of step_up
@@ -183,7 +183,7 @@ type Route struct {
 	RefundOn    Refund
 	Idempotency *Idempotency // nil: repeats are counted
 	Reject      Reject
-	Errors      map[int]ErrorText // by status; nil: those of the Config
+	Errors      map[int]Reject // by status; nil: those of the Config
 	// NewKeys is the rate of requests with new keys for each client, valid for a
 	// limiter.KeyGuard; the zero Rate means no limit. NewKeysMode is its mode.
 	NewKeys     limiter.Rate

@@ -126,7 +126,7 @@ func TestTooManyRequests_BeginsWithTheConstantFields(t *testing.T) {
 func TestTooMany_Origin(t *testing.T) {
 	cors := []Field{{"Access-Control-Allow-Credentials", "true"}, {"Access-Control-Allow-Origin", "{origin}"}, {"X-Reason", "{limit}"}}
 	q, r := refusing(t, Reject{Fields: cors})
-	texts := NewErrorTexts(map[int]ErrorText{403: {Fields: cors[:2]}})
+	texts := NewErrorTexts([]Reject{{Status: 403, Fields: cors[:2]}})
 	kept := NewCache(func([]Field) *int { return new(int) })
 	for sent, allowed := range map[string]bool{
 		"https://app.example": true, "http://localhost:3000": true, "https://[2001:db8::1]:8443": true, "chrome-extension://abcdef": true, "https://xn--bcher-kva.example": true,
@@ -248,11 +248,11 @@ func TestAnswer_WithLeavesTheOriginalAlone(t *testing.T) {
 
 // What Weir says of an error can be said in the operator's words; what only the error knows stays.
 func TestErrorTexts(t *testing.T) {
-	e := NewErrorTexts(map[int]ErrorText{
-		503: {Body: `{"code": {status}, "after": {retry_after}, "id": "{request_id}"}`, ContentType: "application/json", Fields: []Field{{"X-Wait", "{retry_after}"}}},
-		400: {Body: "no ({retry_after})", ContentType: "text/plain; charset=utf-8"},
-		405: {Detail: "Ask {request_id}."},
-		404: {Fields: []Field{{"X-Error", "{status}"}}},
+	e := NewErrorTexts([]Reject{
+		{Status: 503, Body: `{"code": {status}, "after": {retry_after}, "id": "{request_id}"}`, ContentType: "application/json", Fields: []Field{{"X-Wait", "{retry_after}"}}},
+		{Status: 400, Body: "no ({retry_after})", ContentType: "text/plain; charset=utf-8"},
+		{Status: 405, Detail: "Ask {request_id}."},
+		{Status: 404, Fields: []Field{{"X-Error", "{status}"}}},
 	})
 	busy := e.Replace(Unavailable(NoUpstream, 1500*time.Millisecond, "", `a"b`), `a"b`, "")
 	if string(busy.Body) != `{"code": 503, "after": 2, "id": "a\"b"}` || !json.Valid(busy.Body) {

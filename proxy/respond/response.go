@@ -184,35 +184,26 @@ const (
 	fieldXReset     = "X-Ratelimit-Reset"
 )
 
-// An ErrorText replaces the problem documents of one status. In Detail, Body and the values of Fields
-// {retry_after} is replaced by the seconds of Retry-After, 0 if there is none, {request_id} by the id of
-// the request, and {status} by the status, {origin} as in a Reject. Without Detail and Body the document stays as it
-// is.
-type ErrorText struct {
-	Detail      string
-	Fields      []Field
-	Body        string // in place of a problem, unless empty
-	ContentType string // of Body; for JSON and HTML placeholders are escaped
-}
-
 // ErrorTexts replace the problem documents that are configured. They are immutable. Nil replaces none.
 type ErrorTexts struct{ byStatus map[int]*compiledReject }
 
-// NewErrorTexts returns the ErrorTexts of these statuses, nil if there are none.
-func NewErrorTexts(texts map[int]ErrorText) *ErrorTexts {
+// NewErrorTexts returns the ErrorTexts of the statuses of texts, nil if there are none. In Detail, Body and the values of
+// Fields {retry_after} is replaced by the seconds of Retry-After, 0 if there is none, {request_id} by the id of
+// the request, and {status} by the status, {origin} as in a refusal. Without Detail and Body the document stays as it
+// is.
+func NewErrorTexts(texts []Reject) *ErrorTexts {
 	if len(texts) == 0 {
 		return nil
 	}
 	e := &ErrorTexts{map[int]*compiledReject{}}
-	for status, t := range texts {
-		c := compileReject(Reject{Status: status, Detail: t.Detail, Fields: t.Fields, Body: t.Body,
-			ContentType: t.ContentType})
-		kind, title := problemType(status)
-		c.prefix = string(appendProblem(nil, kind, title, status)) + detailMember
+	for _, t := range texts {
+		c := compileReject(t)
+		kind, title := problemType(t.Status)
+		c.prefix = string(appendProblem(nil, kind, title, t.Status)) + detailMember
 		if t.Detail == "" {
 			c.detail = template{}
 		}
-		e.byStatus[status] = &c
+		e.byStatus[t.Status] = &c
 	}
 	return e
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -213,62 +212,9 @@ func offline(c *config.Config, memory limiter.MemoryOptions, warm func(*generati
 // pool returns the pool of an upstream. It is created once per generation.
 func (g *generation) pool(from *config.Upstream) *upstream.Pool {
 	if g.pools[from] == nil {
-		g.pools[from] = upstream.New(g.poolConfig(from))
+		g.pools[from] = upstream.New(upstream.Config{Upstream: *from, Pseudonym: g.via, Groups: g.groups})
 	}
 	return g.pools[from]
-}
-
-// poolConfig returns the pool configuration of an upstream.
-func (g *generation) poolConfig(from *config.Upstream) upstream.Config {
-	c := upstream.Config{
-		Name:                from.Name,
-		Echo:                from.Echo,
-		Pseudonym:           g.via,
-		Groups:              g.groups,
-		ConnectTimeout:      from.Timeouts.Connect,
-		TLSHandshakeTimeout: from.Timeouts.TLS,
-		ResponseTimeout:     from.Timeouts.Response,
-		BodyTimeout:         from.Timeouts.Idle,
-		MaxConnections:      from.MaxConnections,
-		Queue:               upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
-		Retries:             from.Retries,
-		ResolveInterval:     from.Resolve,
-		TLS:                 upstreamTLS(from.TLS),
-		Health: upstream.Health{
-			FailureThreshold: from.Health.After,
-			EjectFor:         from.Health.Rest,
-			SlowStart:        from.Health.SlowStart,
-			Path:             from.Health.Path,
-			Interval:         from.Health.Interval,
-			Timeout:          from.Health.Timeout,
-			Accepts:          from.Health.Status.Has,
-		},
-	}
-	switch from.Balance {
-	case config.BalanceLeastLoaded:
-		c.Balance = upstream.LeastLoaded
-	case config.BalanceHash:
-		c.Balance = upstream.HashBy
-	}
-	switch from.Protocol {
-	case config.ProtocolH2:
-		c.Protocol = upstream.HTTP2
-	case config.ProtocolH2C:
-		c.Protocol = upstream.H2C
-	}
-	for _, t := range from.Targets {
-		c.Targets = append(c.Targets, upstream.Target{URL: t.URL, Weight: t.Weight})
-	}
-	return c
-}
-
-// upstreamTLS returns the TLS configuration for https targets.
-func upstreamTLS(from config.UpstreamTLS) *tls.Config {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: from.Roots, ServerName: from.ServerName}
-	if from.Certificate != nil {
-		c.Certificates = []tls.Certificate{*from.Certificate}
-	}
-	return c
 }
 
 // start starts the health checks and name resolution of g's targets.

@@ -43,7 +43,7 @@ func importMap() map[string][]string {
 		"proxy/http1":                         {"proxy/reuse", "proxy/internal/socket", "proxy/stripe"},
 		"proxy/internal/socket":               nil,
 		"proxy/http2":                         {"proxy/reuse", "proxy/http1", "proxy/internal/socket"},
-		"proxy/upstream":                      {"proxy/reuse", "proxy/view", "limiter", "proxy/http1", "proxy/stripe"},
+		"proxy/upstream":                      {"proxy/reuse", "proxy/view", "proxy/config", "limiter", "proxy/http1", "proxy/stripe"},
 		"proxy/respond":                       {"proxy/reuse", "limiter"},
 		"limiter":                             nil,
 		"limiter/httplimit":                   {"limiter", "limiter/internal/rules", "proxy/respond"},

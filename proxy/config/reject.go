@@ -199,7 +199,8 @@ func (s *Statuses) Ranges() (all []string) {
 	return all
 }
 
-func (s *Statuses) add(from, to int) {
+// Add adds the statuses from one to another.
+func (s *Statuses) Add(from, to int) {
 	for status := from; status <= to; status++ {
 		s.bits[status/64] |= 1 << (status % 64)
 	}
@@ -253,7 +254,7 @@ func parseCode(s string) (from, to int, err error) {
 func (c codes) statuses() (s Statuses) {
 	for _, text := range c {
 		if from, to, err := parseCode(string(text)); err == nil {
-			s.add(from, to)
+			s.Add(from, to)
 		}
 	}
 	return s

@@ -39,7 +39,7 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 func (l *limits) successes(f *codes) Statuses {
 	status := f.statuses()
 	if !l.Given(f) {
-		status.add(200, 299)
+		status.Add(200, 299)
 	}
 	return status
 }

@@ -162,6 +162,18 @@ type UpstreamTLS struct {
 	ServerName  string           // empty: the host of the target's URL
 }
 
+// ClientConfig returns t for crypto/tls; nil if t is nil.
+func (t *UpstreamTLS) ClientConfig() *tls.Config {
+	if t == nil {
+		return nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.Roots, ServerName: t.ServerName}
+	if t.Certificate != nil {
+		c.Certificates = []tls.Certificate{*t.Certificate}
+	}
+	return c
+}
+
 // A Target is one server of an upstream.
 type Target struct {
 	URL    *url.URL // http or https, a host, perhaps a port, nothing else; or unix and an absolute path

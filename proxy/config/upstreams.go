@@ -209,7 +209,7 @@ func (u *upstreams) health(f *Health) Health {
 	h := *f
 	h.Status, h.Codes = f.Codes.statuses(), nil
 	if len(f.Codes) == 0 {
-		h.Status.add(200, 299)
+		h.Status.Add(200, 299)
 	}
 	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
 		u.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")

@@ -2,6 +2,7 @@ package config
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,20 @@ func TestRedis_Equal(t *testing.T) {
 		if !b.Equal(b) {
 			t.Errorf("%s: it is not equal to itself", what)
 		}
+	}
+}
+
+func TestUpstreamTLS_ClientConfig(t *testing.T) {
+	if got := (*UpstreamTLS)(nil).ClientConfig(); got != nil {
+		t.Errorf("without tls: %v", got)
+	}
+	roots, cert := x509.NewCertPool(), &tls.Certificate{}
+	got := (&UpstreamTLS{Roots: roots, ServerName: "redis.example", Certificate: cert}).ClientConfig()
+	if got.RootCAs != roots || got.ServerName != "redis.example" || len(got.Certificates) != 1 || got.MinVersion != tls.VersionTLS12 {
+		t.Errorf("tls = %+v", got)
+	}
+	if got := new(UpstreamTLS).ClientConfig(); len(got.Certificates) != 0 {
+		t.Errorf("without a certificate of our own: %v", got.Certificates)
 	}
 }
 

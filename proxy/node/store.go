@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -114,7 +113,7 @@ func memoryStore() store {
 // redisClient returns a client whose calls are bounded by timeout.
 func redisClient(c config.Redis, timeout time.Duration) (redis.UniversalClient, error) {
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Mode: redisstore.Mode(c.Mode), Addrs: c.Addrs, Master: c.Master, TLS: redisTLS(c.TLS),
+		Mode: redisstore.Mode(c.Mode), Addrs: c.Addrs, Master: c.Master, TLS: c.TLS.ClientConfig(),
 		Username: c.Username, Password: c.Password, SentinelUsername: c.Sentinel.Username, SentinelPassword: c.Sentinel.Password,
 		Timeout: timeout, BreakAfter: uint(c.Breaker.After), BreakRest: c.Breaker.Rest,
 	})
@@ -122,18 +121,6 @@ func redisClient(c config.Redis, timeout time.Duration) (redis.UniversalClient, 
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	return client, nil
-}
-
-// redisTLS returns the TLS configuration for Redis; nil without TLS.
-func redisTLS(c *config.UpstreamTLS) *tls.Config {
-	if c == nil {
-		return nil
-	}
-	made := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots, ServerName: c.ServerName}
-	if c.Certificate != nil {
-		made.Certificates = []tls.Certificate{*c.Certificate}
-	}
-	return made
 }
 
 // clientName returns the name that identifies this process in limits of scope per_instance, also

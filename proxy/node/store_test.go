@@ -3,8 +3,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -39,20 +37,6 @@ func TestStore_ClientName(t *testing.T) {
 		if got := clientName(listen); got != "" {
 			t.Errorf("%+v is known as %q; want no name", listen, got)
 		}
-	}
-}
-
-func TestStore_RedisTLS(t *testing.T) {
-	if got := redisTLS(nil); got != nil {
-		t.Errorf("without redis.tls: %v", got)
-	}
-	roots, cert := x509.NewCertPool(), &tls.Certificate{}
-	got := redisTLS(&config.UpstreamTLS{Roots: roots, ServerName: "redis.example", Certificate: cert})
-	if got.RootCAs != roots || got.ServerName != "redis.example" || len(got.Certificates) != 1 || got.MinVersion != tls.VersionTLS12 {
-		t.Errorf("redis.tls = %+v", got)
-	}
-	if got := redisTLS(&config.UpstreamTLS{}); len(got.Certificates) != 0 {
-		t.Errorf("without a certificate of our own: %v", got.Certificates)
 	}
 }
 

@@ -4,22 +4,14 @@ import (
 	"encoding/binary"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
-)
-
-// A Balance is a load balancing algorithm.
-type Balance uint8
-
-// The load balancing algorithms. All of them respect weights.
-const (
-	RoundRobin  Balance = iota // targets take turns
-	LeastLoaded                // the target with the fewest requests in progress
-	HashBy                     // requests with the same Request.HashBy go to the same target; others use round robin
 )
 
 // A backend is a target in one pool. The group's mutex guards its mutable fields.
@@ -61,7 +53,7 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 		if m.ejected(now, &p.config.Health) {
 			rank++
 		}
-		if a.hasTried(m) {
+		if slices.Contains(a.tried, m) {
 			rank += 2
 		}
 		switch {
@@ -75,11 +67,13 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 	switch {
 	case !fit:
 		return nil, errNoTarget
-	case len(candidates) < 2:
-		return firstOrNil(candidates), nil
-	case p.config.Balance == HashBy && a.hash != "":
+	case len(candidates) == 0:
+		return nil, nil
+	case len(candidates) == 1:
+		return candidates[0], nil
+	case p.config.Balance == config.BalanceHash && a.hash != "":
 		return rendezvous(candidates, a.hash), nil
-	case p.config.Balance == LeastLoaded:
+	case p.config.Balance == config.BalanceLeastLoaded:
 		candidates = p.leastLoaded(now, candidates)
 	}
 	return p.roundRobin(now, candidates), nil
@@ -108,23 +102,6 @@ func (p *Pool) unhealthy(m *backend) bool { return p.config.Health.Path != "" &&
 // isFull reports whether m is at MaxConnections.
 func (p *Pool) isFull(m *backend) bool {
 	return p.config.MaxConnections > 0 && m.inFlight.Sum() >= int64(p.config.MaxConnections)
-}
-
-// hasTried reports whether m has failed this request.
-func (s selection) hasTried(m *backend) bool {
-	for _, t := range s.tried {
-		if t == m {
-			return true
-		}
-	}
-	return false
-}
-
-func firstOrNil(candidates []*backend) *backend {
-	if len(candidates) == 0 {
-		return nil
-	}
-	return candidates[0]
 }
 
 // roundRobin selects by smooth weighted round robin, the algorithm of nginx: each

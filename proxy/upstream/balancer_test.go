@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
@@ -16,7 +17,7 @@ import (
 func newTestPool(t testing.TB, c Config, weights ...int) *Pool {
 	t.Helper()
 	for i, w := range weights {
-		c.Targets = append(c.Targets, Target{URL: mustURL(t, "http://"+string(rune('a'+i))), Weight: w})
+		c.Targets = append(c.Targets, config.Target{URL: mustURL(t, "http://"+string(rune('a'+i))), Weight: w})
 	}
 	p := mustPool(t, c)
 	t.Cleanup(p.Close)
@@ -83,7 +84,7 @@ func TestPick_RoundRobinByWeight(t *testing.T) {
 }
 
 func TestPick_LeastLoaded(t *testing.T) {
-	p := newTestPool(t, Config{Balance: LeastLoaded}, 1, 1, 2)
+	p := newTestPool(t, Config{Upstream: config.Upstream{Balance: config.BalanceLeastLoaded}}, 1, 1, 2)
 	if got := busyChoices(t, p, 8); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
 		t.Errorf("eight that stay went to %s; want 2, 2 and 4 as the weights say", got)
 	}
@@ -99,7 +100,7 @@ func TestPick_LeastLoaded(t *testing.T) {
 }
 
 func TestPick_HashByMovesOnlyAffectedKeys(t *testing.T) {
-	p := newTestPool(t, Config{Balance: HashBy, Health: Health{FailureThreshold: 1, EjectFor: time.Hour}}, 1, 1, 2)
+	p := newTestPool(t, Config{Upstream: config.Upstream{Balance: config.BalanceHash, Health: config.Health{After: 1, Rest: time.Hour}}}, 1, 1, 2)
 	of := func(i int) string {
 		m, err := p.pick(time.Now(), selection{hash: fmt.Sprint("user-", i)})
 		if err != nil {
@@ -134,7 +135,7 @@ func TestPick_HashByMovesOnlyAffectedKeys(t *testing.T) {
 
 func TestPick_RankOrder(t *testing.T) {
 	now := time.Now()
-	p := newTestPool(t, Config{MaxConnections: 1, Health: Health{FailureThreshold: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
+	p := newTestPool(t, Config{Upstream: config.Upstream{MaxConnections: 1, Health: config.Health{After: 2, Rest: time.Minute, Path: "/", Interval: 1, Timeout: 1}}}, 1, 1, 1, 1)
 	a, b, c, d := p.backends[0], p.backends[1], p.backends[2], p.backends[3]
 	d.unhealthy = true
 	b.ejectedUntil, b.failedConnects = now.Add(1), 2
@@ -159,7 +160,7 @@ func TestPick_RankOrder(t *testing.T) {
 
 func TestPick_OnlyBackend(t *testing.T) {
 	now := time.Now()
-	p := newTestPool(t, Config{MaxConnections: 1, Health: Health{FailureThreshold: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1)
+	p := newTestPool(t, Config{Upstream: config.Upstream{MaxConnections: 1, Health: config.Health{After: 2, Rest: time.Minute, Path: "/", Interval: 1, Timeout: 1}}}, 1)
 	m := p.backends[0]
 	m.ejectedUntil, m.failedConnects = now.Add(1), 2
 	if got, err := p.pick(now, selection{tried: []*backend{m}}); got != m || err != nil {
@@ -177,7 +178,7 @@ func TestPick_OnlyBackend(t *testing.T) {
 
 func TestPick_SlowStart(t *testing.T) {
 	now := time.Now()
-	p := newTestPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
+	p := newTestPool(t, Config{Upstream: config.Upstream{Health: config.Health{After: 1, Rest: time.Minute, SlowStart: 10 * time.Second}}}, 1, 1)
 	p.backends[1].recoveredAt = now
 	var got []int
 	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Second} {
@@ -191,7 +192,7 @@ func TestPick_SlowStart(t *testing.T) {
 
 func TestHealth_EjectsAfterConsecutiveFailures(t *testing.T) {
 	now := time.Now()
-	h := Health{FailureThreshold: 2, EjectFor: 8 * time.Second, SlowStart: time.Minute}
+	h := config.Health{After: 2, Rest: 8 * time.Second, SlowStart: time.Minute}
 	s := targetHealth{inFlight: stripe.NewUsers(1)}
 	s.connectFailed(now, &h, 0)
 	s.connectSucceeded(now, &h)
@@ -224,16 +225,16 @@ func TestHealth_EjectsAfterConsecutiveFailures(t *testing.T) {
 func TestHealth_NeverEjectsWhenDisabled(t *testing.T) {
 	var s targetHealth
 	for range 100 {
-		s.connectFailed(time.Now(), &Health{}, 1)
+		s.connectFailed(time.Now(), &config.Health{}, 1)
 	}
-	if s.ejected(time.Now(), &Health{}) || s.slowStartFactor(time.Now(), &Health{}) != 1 {
+	if s.ejected(time.Now(), &config.Health{}) || s.slowStartFactor(time.Now(), &config.Health{}) != 1 {
 		t.Error("the zero Health leaves a target alone")
 	}
 }
 
 func TestHealth_ActiveChecks(t *testing.T) {
 	now := time.Now()
-	h := Health{FailureThreshold: 2, EjectFor: time.Hour}
+	h := config.Health{After: 2, Rest: time.Hour}
 	var s targetHealth
 	for i, c := range []struct{ good, down bool }{{false, false}, {true, false}, {false, false}, {false, true}, {false, true}, {true, false}} {
 		s.recordCheck(now, &h, c.good)
@@ -254,7 +255,7 @@ func TestHealth_ActiveChecks(t *testing.T) {
 
 func TestHealth_SlowStartFactorIsPositive(t *testing.T) {
 	now := time.Now()
-	h := Health{SlowStart: 10 * time.Second}
+	h := config.Health{SlowStart: 10 * time.Second}
 	s := targetHealth{recoveredAt: now}
 	for after, want := range map[time.Duration]float64{-time.Second: 0.1, 0: 0.1, 5 * time.Second: 0.5, 10 * time.Second: 1, time.Hour: 1} {
 		if got := s.slowStartFactor(now.Add(after), &h); got != want {

@@ -73,7 +73,7 @@ func (s *echoSender) send(*backend, time.Time) error {
 	}
 	if t.Length != 0 {
 		if err := e.read(t.bodyReader()); err != nil {
-			return &requestBodyError{err}
+			return fmt.Errorf("%w: %w", errRequestBody, err)
 		}
 		e.Trailer = map[string][]string{}
 		for f := range t.Body.Trailer().All() {

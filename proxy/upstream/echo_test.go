@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 func TestEcho_DescribesTheForwardedRequest(t *testing.T) {
-	h := startProxy(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(asked *Request, _ received) {
+	h := startProxy(t, mustPool(t, Config{Upstream: config.Upstream{Echo: true}, Pseudonym: "weir-test"}), func(asked *Request, _ received) {
 		asked.RequestID = "r1"
 		asked.OnHeader = func(_ int, h *http1.Fields) { h.Set("X-Quota", "1") }
 	})
@@ -39,7 +40,7 @@ func TestEcho_DescribesTheForwardedRequest(t *testing.T) {
 }
 
 func TestEcho_Bodies(t *testing.T) {
-	h := startProxy(t, mustPool(t, Config{Echo: true}), nil)
+	h := startProxy(t, mustPool(t, Config{Upstream: config.Upstream{Echo: true}}), nil)
 	for name, c := range map[string]struct {
 		body         string
 		text, base64 int
@@ -64,7 +65,7 @@ func TestEcho_Bodies(t *testing.T) {
 }
 
 func TestEcho_HeadAndBadBody(t *testing.T) {
-	h := startProxy(t, mustPool(t, Config{Echo: true}), nil)
+	h := startProxy(t, mustPool(t, Config{Upstream: config.Upstream{Echo: true}}), nil)
 	if res, body := h.ask(t, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"); res.StatusCode != 200 || body != "" || res.ContentLength <= 0 {
 		t.Errorf("got %s %q, length %d", res.Status, body, res.ContentLength)
 	}

@@ -39,7 +39,7 @@ func newEndpoint(u *url.URL) endpoint {
 // an address has been removed, the existing connections complete their requests and are
 // then closed; new connections use the new addresses. A failed lookup changes nothing.
 func (p *Pool) resolve(ctx context.Context, hosts []string) {
-	every := time.NewTicker(p.config.ResolveInterval)
+	every := time.NewTicker(p.config.Resolve)
 	defer every.Stop()
 	known := map[string][]netip.Addr{}
 	for {
@@ -112,7 +112,7 @@ func (p *Pool) TargetStandings() (all []view.TargetStanding, waiting int) {
 			s.State = view.Unhealthy
 		case now.Before(m.ejectedUntil):
 			s.State, s.EjectedUntil = view.Ejected, m.ejectedUntil
-		case p.ejects() && m.failedConnects >= p.config.Health.FailureThreshold:
+		case p.ejects() && m.failedConnects >= p.config.Health.After:
 			s.State = view.Probing
 		case s.Share < 1:
 			s.State = view.SlowStart

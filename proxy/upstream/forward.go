@@ -264,7 +264,7 @@ type sender interface {
 // it, and sending the request again is safe; see sender.canRetry. The last backend is
 // in use until releaseBackend.
 func (p *Pool) sendWithRetries(f *forwarding) error {
-	var seen error // the error of a backend that may have received the request
+	var seen error // the error of a backend that may have received the request, which says more than that of the last
 	var tried []*backend
 	now := f.start
 	if p.config.Retries > 0 {
@@ -273,7 +273,7 @@ func (p *Pool) sendWithRetries(f *forwarding) error {
 	for {
 		m, err := p.acquire(f.ctx, now, selection{f.request.HashBy, tried, f.request.Stripe})
 		if err != nil {
-			return moreRelevant(seen, err)
+			return cmp.Or(seen, err)
 		}
 		f.backend, f.result.Target = m, m.name
 		if p.config.MaxConnections > 0 {
@@ -289,20 +289,11 @@ func (p *Pool) sendWithRetries(f *forwarding) error {
 			seen = err
 		}
 		if f.result.Retries >= p.config.Retries || f.ctx.Err() != nil || !f.canRetry(err) || !p.group.withdraw() {
-			return moreRelevant(seen, err)
+			return cmp.Or(seen, err)
 		}
 		f.result.Retries++
 		tried, now = append(tried, m), time.Now()
 	}
-}
-
-// moreRelevant returns seen if there is one, otherwise last: the error of a target that
-// may have received the request is more relevant.
-func moreRelevant(seen, last error) error {
-	if seen != nil {
-		return seen
-	}
-	return last
 }
 
 // notSent reports whether err means that no connection was established, so that the

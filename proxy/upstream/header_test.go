@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/await"
 )
@@ -143,7 +144,7 @@ func TestRequest_MaxForwardsIsDecremented(t *testing.T) {
 }
 
 func TestForward_RejectsInvalidRequests(t *testing.T) {
-	h := startProxy(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(asked *Request, r received) {
+	h := startProxy(t, mustPool(t, Config{Upstream: config.Upstream{Echo: true}, Pseudonym: "weir-test"}), func(asked *Request, r received) {
 		if path := firstOf(r, "X-Path"); path != "" {
 			asked.Path = path
 		}
@@ -172,7 +173,7 @@ func TestForward_RejectsInvalidRequests(t *testing.T) {
 			t.Errorf("%q: result %+v, want kind %d before any target", c.request, got, c.want)
 		}
 	}
-	pool := mustPool(t, Config{Echo: true})
+	pool := mustPool(t, Config{Upstream: config.Upstream{Echo: true}})
 	defer pool.Close()
 	connect := &Request{Method: http.MethodConnect, Path: "/", Host: "a:1", Fields: new(http1.Fields), Proto: "HTTP/2.0"}
 	if got := pool.Forward(t.Context(), connect, NewHTTP2Sink(t.Context(), silent{http.Header{}})); got.Kind != BadRequest || got.HeaderSent || got.Target != "" {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
 
@@ -15,26 +16,6 @@ const maxProbeBody = 64 << 10
 
 // probeUserAgent is the User-Agent of active health checks.
 const probeUserAgent = "weir-health"
-
-// Health configures the health checks of a pool. The zero value disables them.
-type Health struct {
-	// FailureThreshold is the number of consecutive failures after which a target is no
-	// longer used. After that many failures to connect (passive checks) it is ejected:
-	// for EjectFor, and up to a quarter more, it is used only if no other target is
-	// available. After that many failed active checks it is not used at all. 0 disables
-	// both.
-	FailureThreshold int
-	EjectFor         time.Duration
-	// SlowStart is the time in which the share of a recovered target grows from a tenth
-	// to its whole weight.
-	SlowStart time.Duration
-	// Path enables active checks: every Interval a target gets a GET request for Path.
-	// The response must arrive within Timeout. Accepts decides which statuses are
-	// healthy.
-	Path              string
-	Interval, Timeout time.Duration
-	Accepts           func(status int) bool
-}
 
 // checkHealth checks m immediately and then every interval, until ctx is done.
 func (p *Pool) checkHealth(ctx context.Context, m *backend, probe func(context.Context, *backend) error) {
@@ -65,7 +46,7 @@ func (p *Pool) probe(ctx context.Context, m *backend) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("health check of %s: %w", m.name, err)
-	case !p.config.Health.Accepts(status):
+	case !p.config.Health.Status.Has(status):
 		return fmt.Errorf("health check of %s: status %d", m.name, status)
 	}
 	return nil
@@ -89,35 +70,35 @@ type targetHealth struct {
 }
 
 // connectSucceeded records a successful connection.
-func (t *targetHealth) connectSucceeded(now time.Time, h *Health) {
-	if h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold {
+func (t *targetHealth) connectSucceeded(now time.Time, h *config.Health) {
+	if h.After > 0 && t.failedConnects >= h.After {
 		t.recoveredAt = now
 	}
 	t.failedConnects, t.ejectedUntil = 0, time.Time{}
 	t.hasFailed.Store(false)
 }
 
-// connectFailed records a failure to connect. After h.FailureThreshold consecutive
-// failures the target is ejected for h.EjectFor and up to a quarter more. spread, from
+// connectFailed records a failure to connect. After h.After consecutive
+// failures the target is ejected for h.Rest and up to a quarter more. spread, from
 // 0 to 1, selects the additional time, so that several proxies do not return to the
 // target at the same moment.
-func (t *targetHealth) connectFailed(now time.Time, h *Health, spread float64) {
+func (t *targetHealth) connectFailed(now time.Time, h *config.Health, spread float64) {
 	t.failedConnects++
 	t.hasFailed.Store(true)
-	if h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold {
-		t.ejectedUntil = now.Add(h.EjectFor + time.Duration(spread*float64(h.EjectFor)/4))
+	if h.After > 0 && t.failedConnects >= h.After {
+		t.ejectedUntil = now.Add(h.Rest + time.Duration(spread*float64(h.Rest)/4))
 	}
 }
 
 // recordCheck records the result of an active check. The target is unhealthy after
-// h.FailureThreshold consecutive failures, and healthy after one success.
-func (t *targetHealth) recordCheck(now time.Time, h *Health, good bool) {
+// h.After consecutive failures, and healthy after one success.
+func (t *targetHealth) recordCheck(now time.Time, h *config.Health, good bool) {
 	if !good {
 		t.failedChecks++
-		t.unhealthy = t.unhealthy || t.failedChecks >= h.FailureThreshold
+		t.unhealthy = t.unhealthy || t.failedChecks >= h.After
 		return
 	}
-	if t.unhealthy || h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold {
+	if t.unhealthy || h.After > 0 && t.failedConnects >= h.After {
 		t.recoveredAt = now
 	}
 	t.failedChecks, t.unhealthy, t.failedConnects, t.ejectedUntil = 0, false, 0, time.Time{}
@@ -126,14 +107,14 @@ func (t *targetHealth) recordCheck(now time.Time, h *Health, good bool) {
 
 // ejected reports whether t is selected only if no other target is available: it is
 // ejected, or its ejection has ended and one request is already probing it.
-func (t *targetHealth) ejected(now time.Time, h *Health) bool {
+func (t *targetHealth) ejected(now time.Time, h *config.Health) bool {
 	return now.Before(t.ejectedUntil) ||
-		h.FailureThreshold > 0 && t.failedConnects >= h.FailureThreshold && t.inFlight.Sum() > 0
+		h.After > 0 && t.failedConnects >= h.After && t.inFlight.Sum() > 0
 }
 
 // slowStartFactor returns the share of its weight that t has. It grows linearly after a
 // recovery.
-func (t *targetHealth) slowStartFactor(now time.Time, h *Health) float64 {
+func (t *targetHealth) slowStartFactor(now time.Time, h *config.Health) float64 {
 	if t.recoveredAt.IsZero() || h.SlowStart == 0 {
 		return 1
 	}

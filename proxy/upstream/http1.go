@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
@@ -33,8 +34,8 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 	o := &http1Transport{
 		client: http1.Client{
 			Limits:         http1.Limits{Head: maxHeader, Fields: maxFields},
-			ConnectTimeout: cmp.Or(c.ConnectTimeout, defaultConnect), TLSHandshakeTimeout: c.TLSHandshakeTimeout,
-			ResponseTimeout: cmp.Or(c.ResponseTimeout, defaultResponse), BodyTimeout: c.BodyTimeout,
+			ConnectTimeout: cmp.Or(c.Timeouts.Connect, defaultConnect), TLSHandshakeTimeout: c.Timeouts.TLS,
+			ResponseTimeout: cmp.Or(c.Timeouts.Response, defaultResponse), BodyTimeout: c.Timeouts.Idle,
 			ExpectContinueTimeout: expectContinueTimeout, MaxIdleConns: maxIdlePerTarget, IdleConnTimeout: idleTimeout,
 		},
 		pools: map[poolKey]*http1.Pool{},
@@ -72,17 +73,14 @@ func (e *endpoint) dialAddress() string {
 }
 
 // tlsConfigFor returns the TLS configuration for HTTP/1.1 connections to addr.
-func tlsConfigFor(c *tls.Config, addr string) *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c != nil {
-		config = c.Clone()
+func tlsConfigFor(t config.UpstreamTLS, addr string) *tls.Config {
+	c := t.ClientConfig()
+	c.NextProtos = []string{"http/1.1"}
+	c.ClientSessionCache = tls.NewLRUClientSessionCache(0) // resumption costs less than a full handshake
+	if c.ServerName == "" {
+		c.ServerName, _, _ = net.SplitHostPort(addr) // addr always has a port, see dialAddress
 	}
-	config.NextProtos = []string{"http/1.1"}
-	config.ClientSessionCache = tls.NewLRUClientSessionCache(0) // resumption costs less than a full handshake
-	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(addr) // addr always has a port, see dialAddress
-	}
-	return config
+	return c
 }
 
 // poolOf returns the connections to m.

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
@@ -56,7 +57,7 @@ func newHTTP2(c Config, members []*backend) *http2Transport {
 			sockets[m.host+":80"] = m.socket
 		}
 	}
-	return &http2Transport{newTransport(c, sockets), c.BodyTimeout, c.Retries > 0}
+	return &http2Transport{newTransport(c, sockets), c.Timeouts.Idle, c.Retries > 0}
 }
 
 // probe implements transport.
@@ -91,24 +92,19 @@ func setURL(u *url.URL, m *backend, path string) {
 func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
 		Dialer: net.Dialer{
-			Timeout: cmp.Or(c.ConnectTimeout, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver,
+			Timeout: cmp.Or(c.Timeouts.Connect, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver,
 		},
-		writeTimeout:     cmp.Or(c.ResponseTimeout, defaultResponse),
-		handshakeTimeout: c.TLSHandshakeTimeout,
+		writeTimeout:     cmp.Or(c.Timeouts.Response, defaultResponse),
+		handshakeTimeout: c.Timeouts.TLS,
 		sockets:          sockets,
-		tls:              &tls.Config{MinVersion: tls.VersionTLS12},
-	}
-	if c.TLS != nil {
-		d.tls = c.TLS.Clone()
+		tls:              c.TLS.ClientConfig(),
 	}
 	d.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0) // see tlsConfigFor
 	protocols := new(http.Protocols)
-	switch c.Protocol {
-	case HTTP1: // served by http1Transport
-	case HTTP2:
+	if c.Protocol == config.ProtocolH2 {
 		d.tls.NextProtos = []string{"h2"}
 		protocols.SetHTTP2(true)
-	case H2C:
+	} else {
 		protocols.SetUnencryptedHTTP2(true)
 	}
 	return &http.Transport{
@@ -120,7 +116,7 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 		MaxIdleConnsPerHost:    maxIdlePerTarget,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval},
 		IdleConnTimeout:        idleTimeout,
-		ResponseHeaderTimeout:  cmp.Or(c.ResponseTimeout, defaultResponse),
+		ResponseHeaderTimeout:  cmp.Or(c.Timeouts.Response, defaultResponse),
 		ExpectContinueTimeout:  expectContinueTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 	}
@@ -178,13 +174,13 @@ func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 		dialCtx, cancel = context.WithTimeout(ctx, d.handshakeTimeout)
 		defer cancel()
 	}
-	config := d.tls.Clone()
-	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http always adds a port
+	secure := d.tls.Clone()
+	if secure.ServerName == "" {
+		secure.ServerName, _, _ = net.SplitHostPort(addr) // net/http always adds a port
 	}
-	t := tls.Client(c, config)
+	t := tls.Client(c, secure)
 	err = t.HandshakeContext(dialCtx)
-	if got := t.ConnectionState().NegotiatedProtocol; err == nil && config.NextProtos[0] == "h2" && got != "h2" {
+	if got := t.ConnectionState().NegotiatedProtocol; err == nil && secure.NextProtos[0] == "h2" && got != "h2" {
 		err = errors.New("target does not support HTTP/2")
 	}
 	if err != nil {
@@ -243,7 +239,7 @@ func (s *http2Sender) send(m *backend, _ time.Time) (err error) {
 	s.gotFinal = err == nil
 	s.mu.Unlock()
 	if cause := s.body.err(); err != nil && cause != nil {
-		return &requestBodyError{cause} // the cause: the target did not get the whole request
+		return fmt.Errorf("%w: %w", errRequestBody, cause) // the cause: the target did not get the whole request
 	}
 	return err
 }
@@ -371,9 +367,9 @@ func (s *http2Sender) readBody(p []byte) (int, error) {
 		err = errBodyTimeout
 	}
 	if cause := s.body.err(); cause != nil {
-		return n, &requestBodyError{cause}
+		return n, fmt.Errorf("%w: %w", errRequestBody, cause)
 	}
-	return n, &truncatedError{err}
+	return n, fmt.Errorf("%w: %w", errReadResponse, err)
 }
 
 // switched implements sender. It is never called.

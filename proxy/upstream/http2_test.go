@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
@@ -81,7 +82,7 @@ func TestConnectionClosed_KnowsTheErrorsOfNetHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport := newTransport(Config{Protocol: H2C, ConnectTimeout: time.Second, ResponseTimeout: time.Hour}, nil)
+				transport := newTransport(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C, Timeouts: config.Timeouts{Connect: time.Second, Response: time.Hour}}}, nil)
 				defer transport.CloseIdleConnections()
 				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 					client, server := net.Pipe()

@@ -19,84 +19,31 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
-	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
-// A Config describes one upstream.
+// A Config is an upstream, and what its pool shares with others. In an upstream that config has not compiled a weight of 0
+// means 1, a timeout to connect of 0 means 2 s and one of the response 30 s; the zero Health disables all checks.
 type Config struct {
-	Name string
-	// Echo selects the built-in upstream, which responds to each request with a JSON
-	// description of it. Targets must then be empty.
-	Echo    bool
-	Targets []Target
-	Balance Balance
-	// ConnectTimeout bounds establishing a connection to a target; the default is 2 s.
-	// ResponseTimeout bounds the wait for the head of the response after the request
-	// was sent, and each write of the request; the default is 30 s.
-	ConnectTimeout, ResponseTimeout time.Duration
-	// TLSHandshakeTimeout bounds the TLS handshake; if it is 0, ConnectTimeout bounds
-	// both together. BodyTimeout bounds each wait for more of a response body; 0 means
-	// no timeout. It does not apply to WebSocket.
-	TLSHandshakeTimeout, BodyTimeout time.Duration
-	// MaxConnections is the maximum number of requests in flight to one target; over
-	// HTTP/1.1 this is also the maximum number of connections. 0 means no maximum.
-	// Further requests wait in the queue, in order of arrival.
-	MaxConnections int
-	Queue          Queue
-	// Retries is the maximum number of further targets for one request.
-	Retries int
-	Health  Health
-	// Protocol is the HTTP version of the targets.
-	Protocol Protocol
-	// ResolveInterval is how often the host names of targets are resolved again, so
-	// that connections to removed addresses end; 0 means never. Resolver resolves them;
-	// the default is net.DefaultResolver.
-	ResolveInterval time.Duration
-	Resolver        *net.Resolver
+	config.Upstream
+	// Resolver resolves the host names of targets; the default is net.DefaultResolver.
+	Resolver *net.Resolver
 	// Groups keeps the health of targets across pools. If it is nil, the pool starts
 	// without any state.
 	Groups *Groups
-	// TLS is the TLS configuration for https targets. If it is nil, the root
-	// certificates of the system are trusted. It is not modified.
-	TLS *tls.Config
 	// Pseudonym identifies this process in Via. Requests that return to it are
 	// recognized by it (loop detection). All pools of a process have the same.
 	Pseudonym string
-}
-
-// A Queue configures the waiting of requests while all targets are at MaxConnections.
-type Queue struct {
-	Length  int // maximum number of waiting requests; 0 disables the queue
-	Timeout time.Duration
-}
-
-// A Protocol is a version of HTTP.
-type Protocol uint8
-
-// The protocols. Only HTTP1 supports WebSocket.
-const (
-	HTTP1 Protocol = iota
-	HTTP2          // over TLS
-	H2C            // HTTP/2 without TLS, with prior knowledge
-)
-
-// A Target is one server. URL has the scheme http or https and a host, and nothing else; or it is unix: and the path of a
-// socket. Weight is its share of the requests; 0 means 1.
-type Target struct {
-	URL    *url.URL
-	Weight int
 }
 
 // A Pool forwards requests to the targets of one upstream. It is safe for concurrent
@@ -186,14 +133,14 @@ func (p *Pool) transport() *transportRef { return p.currentTransport.Load() }
 
 // newTransport returns a transport without connections.
 func (p *Pool) newTransport() transport {
-	if p.config.Protocol == HTTP1 {
-		return newHTTP1(p.config, p.backends)
+	if p.config.Protocol == config.ProtocolH2 || p.config.Protocol == config.ProtocolH2C {
+		return newHTTP2(p.config, p.backends)
 	}
-	return newHTTP2(p.config, p.backends)
+	return newHTTP1(p.config, p.backends)
 }
 
 // ejects reports whether the pool ejects failing targets.
-func (p *Pool) ejects() bool { return p.config.Health.FailureThreshold > 0 }
+func (p *Pool) ejects() bool { return p.config.Health.After > 0 }
 
 // Start starts active health checks and the resolution of host names, if they are
 // configured. It must be called at most once. Retire or Close ends both.
@@ -205,7 +152,7 @@ func (p *Pool) Start() {
 			p.background.Go(func() { p.checkHealth(ctx, m, p.probe) })
 		}
 	}
-	if hosts := p.hostnames(); p.config.ResolveInterval > 0 && len(hosts) > 0 {
+	if hosts := p.hostnames(); p.config.Resolve > 0 && len(hosts) > 0 {
 		p.background.Go(func() { p.resolve(ctx, hosts) })
 	}
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"io"
 	"log"
@@ -17,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/pooltest"
@@ -95,16 +95,16 @@ func TestForward_FailingTargets(t *testing.T) {
 		want   ResultKind
 	}{
 		"nobody listens":  {Config{}, "http://" + sockettest.ClosedAddr(t), 0, ConnectFailed},
-		"dial too slow":   {Config{ConnectTimeout: 1}, mute, 0, ConnectTimeout},
+		"dial too slow":   {Config{Upstream: config.Upstream{Timeouts: config.Timeouts{Connect: 1}}}, mute, 0, ConnectTimeout},
 		"not TLS":         {Config{}, secure, 0, ConnectFailed},
-		"TLS too slow":    {Config{ConnectTimeout: 50 * time.Millisecond}, strings.Replace(deaf, "http:", "https:", 1), 0, ConnectTimeout},
-		"no answer":       {Config{ResponseTimeout: 50 * time.Millisecond}, mute, 0, Timeout},
-		"takes no body":   {Config{ResponseTimeout: 50 * time.Millisecond}, deaf, body, Timeout},
+		"TLS too slow":    {Config{Upstream: config.Upstream{Timeouts: config.Timeouts{Connect: 50 * time.Millisecond}}}, strings.Replace(deaf, "http:", "https:", 1), 0, ConnectTimeout},
+		"no answer":       {Config{Upstream: config.Upstream{Timeouts: config.Timeouts{Response: 50 * time.Millisecond}}}, mute, 0, Timeout},
+		"takes no body":   {Config{Upstream: config.Upstream{Timeouts: config.Timeouts{Response: 50 * time.Millisecond}}}, deaf, body, Timeout},
 		"closes at once":  {Config{}, rawBackend(t, func(net.Conn, *bufio.Reader) {}), 0, ConnectionReset},
 		"closes in reply": {Config{}, rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) }), 0, ConnectionReset},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.config.Targets = []Target{{URL: mustURL(t, c.url)}}
+			c.config.Targets = []config.Target{{URL: mustURL(t, c.url)}}
 			h := startProxy(t, mustPool(t, c.config), nil)
 			r := request(t, h.URL)
 			if c.length > 0 {
@@ -138,7 +138,7 @@ func TestForward_ToTLS(t *testing.T) {
 
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
-	h := startProxy(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, s.URL)}}, TLS: &tls.Config{RootCAs: roots}}), nil)
+	h := startProxy(t, mustPool(t, Config{Upstream: config.Upstream{Targets: []config.Target{{URL: mustURL(t, s.URL)}}, TLS: config.UpstreamTLS{Roots: roots}}}), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != OK || asked.Load() != 1 {
 		t.Errorf("result %+v, asked %d times", got, asked.Load())
@@ -147,7 +147,7 @@ func TestForward_ToTLS(t *testing.T) {
 
 // A second connection to a target resumes the TLS session of the first one.
 func TestTLS_SessionsAreResumed(t *testing.T) {
-	for name, protocol := range map[string]Protocol{"HTTP/1.1": HTTP1, "HTTP/2": HTTP2} {
+	for name, protocol := range map[string]config.Protocol{"HTTP/1.1": config.ProtocolHTTP1, "HTTP/2": config.ProtocolH2} {
 		t.Run(name, func(t *testing.T) {
 			var resumed, full atomic.Int64
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,12 +160,12 @@ func TestTLS_SessionsAreResumed(t *testing.T) {
 					w.Header().Set("Connection", "close")
 				}
 			}))
-			s.EnableHTTP2 = protocol == HTTP2
+			s.EnableHTTP2 = protocol == config.ProtocolH2
 			s.StartTLS()
 			t.Cleanup(s.Close)
 			trust := s.Client().Transport.(*http.Transport).TLSClientConfig
-			if protocol == HTTP2 {
-				transport := newTransport(Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: trust.RootCAs}}, nil)
+			if protocol == config.ProtocolH2 {
+				transport := newTransport(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2, TLS: config.UpstreamTLS{Roots: trust.RootCAs}}}, nil)
 				for range 3 {
 					res, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), "GET", s.URL, nil))
 					if err != nil {
@@ -177,7 +177,7 @@ func TestTLS_SessionsAreResumed(t *testing.T) {
 			} else {
 				address := s.Listener.Addr().String()
 				client := &http1.Client{}
-				pool := client.NewPool(http1.Endpoint{Network: "tcp", Address: address, TLS: tlsConfigFor(&tls.Config{RootCAs: trust.RootCAs}, address)})
+				pool := client.NewPool(http1.Endpoint{Network: "tcp", Address: address, TLS: tlsConfigFor(config.UpstreamTLS{Roots: trust.RootCAs}, address)})
 				defer pool.Close()
 				for range 3 {
 					getOnce(t, pool)

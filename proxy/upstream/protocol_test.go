@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 )
 
@@ -82,9 +83,9 @@ func TestProtocol_HTTP2(t *testing.T) {
 	roots.AddCert(secure.Certificate())
 
 	for name, c := range map[string]Config{
-		"h2c":             {Protocol: H2C, Targets: []Target{{URL: mustURL(t, "http://"+clear.Addr().String())}}},
-		"h2c on a socket": {Protocol: H2C, Targets: []Target{{URL: mustURL(t, "unix:"+path)}}},
-		"h2":              {Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}, Targets: []Target{{URL: mustURL(t, secure.URL)}}},
+		"h2c":             {Upstream: config.Upstream{Protocol: config.ProtocolH2C, Targets: []config.Target{{URL: mustURL(t, "http://"+clear.Addr().String())}}}},
+		"h2c on a socket": {Upstream: config.Upstream{Protocol: config.ProtocolH2C, Targets: []config.Target{{URL: mustURL(t, "unix:"+path)}}}},
+		"h2":              {Upstream: config.Upstream{Protocol: config.ProtocolH2, TLS: config.UpstreamTLS{Roots: roots}, Targets: []config.Target{{URL: mustURL(t, secure.URL)}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startProxy(t, mustPool(t, c), nil)
@@ -129,10 +130,10 @@ func TestProtocol_HTTP2Fails(t *testing.T) {
 		url    string
 		want   ResultKind
 	}{
-		"aborted":        {Config{Protocol: H2C}, "http://" + aborts.Addr().String(), ConnectionReset},
-		"too slow":       {Config{Protocol: H2C, ResponseTimeout: 50 * time.Millisecond}, "http://" + mute.Addr().String(), Timeout},
-		"nobody listens": {Config{Protocol: H2C}, closedURL(t), ConnectFailed},
-		"not HTTP/2":     {Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}}, secure.URL, ConnectFailed},
+		"aborted":        {Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C}}, "http://" + aborts.Addr().String(), ConnectionReset},
+		"too slow":       {Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C, Timeouts: config.Timeouts{Response: 50 * time.Millisecond}}}, "http://" + mute.Addr().String(), Timeout},
+		"nobody listens": {Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C}}, closedURL(t), ConnectFailed},
+		"not HTTP/2":     {Config{Upstream: config.Upstream{Protocol: config.ProtocolH2, TLS: config.UpstreamTLS{Roots: roots}}}, secure.URL, ConnectFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startProxy(t, newOrderedPool(t, c.config, c.url), nil)
@@ -171,8 +172,8 @@ func TestForward_ToMutualTLS(t *testing.T) {
 	defer s.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
-	config := &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates, ServerName: "example.com"}
-	h := startProxy(t, newOrderedPool(t, Config{TLS: config}, s.URL), nil)
+	own := config.UpstreamTLS{Roots: roots, Certificate: &s.TLS.Certificates[0], ServerName: "example.com"}
+	h := startProxy(t, newOrderedPool(t, Config{Upstream: config.Upstream{TLS: own}}, s.URL), nil)
 	res, _ := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if res.Header.Get("X-Name") != "example.com" || res.Header.Get("X-Certificates") != "x" {
 		t.Errorf("%s, target sees %v; want the name and one certificate", res.Status, res.Header)
@@ -183,7 +184,7 @@ func TestTimeout_TLSHandshake(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	h := startProxy(t, newOrderedPool(t, Config{ConnectTimeout: testTimeout, TLSHandshakeTimeout: 50 * time.Millisecond}, deaf), nil)
+	h := startProxy(t, newOrderedPool(t, Config{Upstream: config.Upstream{Timeouts: config.Timeouts{Connect: testTimeout, TLS: 50 * time.Millisecond}}}, deaf), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != ConnectTimeout {
 		t.Errorf("result %+v", got)
@@ -200,8 +201,8 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 	}
 	clear := listen(t, "tcp", "127.0.0.1:0")
 	newH2C(t, clear, stuck)
-	for url, protocol := range map[string]Protocol{startBackend(t, stuck): HTTP1, "http://" + clear.Addr().String(): H2C} {
-		h := startProxy(t, newOrderedPool(t, Config{BodyTimeout: 50 * time.Millisecond, Protocol: protocol}, url), nil)
+	for url, protocol := range map[string]config.Protocol{startBackend(t, stuck): config.ProtocolHTTP1, "http://" + clear.Addr().String(): config.ProtocolH2C} {
+		h := startProxy(t, newOrderedPool(t, Config{Upstream: config.Upstream{Protocol: protocol, Timeouts: config.Timeouts{Idle: 50 * time.Millisecond}}}, url), nil)
 		_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
 		if err != nil {
@@ -228,7 +229,7 @@ func TestTimeout_OnlyBetweenBytes(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 		}
 	})
-	h := startProxy(t, newOrderedPool(t, Config{BodyTimeout: idle}, url), nil)
+	h := startProxy(t, newOrderedPool(t, Config{Upstream: config.Upstream{Timeouts: config.Timeouts{Idle: idle}}}, url), nil)
 	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	every := time.NewTicker(idle / 10)
 	defer every.Stop()
@@ -248,7 +249,7 @@ func TestMaxConnections(t *testing.T) {
 	const most, clients = 2, 10
 	now, goOn := make(chan int, clients), make(chan bool)
 	url := startBackend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })
-	p := newOrderedPool(t, Config{MaxConnections: most, Queue: Queue{clients - most, testTimeout}}, url)
+	p := newOrderedPool(t, Config{Upstream: config.Upstream{MaxConnections: most, Queue: config.Queue{Length: clients - most, Timeout: testTimeout}}}, url)
 	h := startProxy(t, p, nil)
 	for range clients {
 		h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/stripe"
 )
@@ -154,7 +155,7 @@ func (g *group) admitWaitingLocked(now time.Time) {
 }
 
 // recordConnect records whether a connection to m was established.
-func (g *group) recordConnect(m *backend, h *Health, reached bool) {
+func (g *group) recordConnect(m *backend, h *config.Health, reached bool) {
 	if reached && !m.hasFailed.Load() {
 		return
 	}
@@ -169,7 +170,7 @@ func (g *group) recordConnect(m *backend, h *Health, reached bool) {
 }
 
 // recordCheck records the result of an active health check of m.
-func (g *group) recordCheck(m *backend, h *Health, good bool) {
+func (g *group) recordCheck(m *backend, h *config.Health, good bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()

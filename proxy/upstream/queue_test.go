@@ -18,13 +18,14 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 )
 
 // newFullPool is a pool of one target that takes one request at a time, which it has.
-func newFullPool(t *testing.T, q Queue) (*Pool, *backend) {
+func newFullPool(t *testing.T, q config.Queue) (*Pool, *backend) {
 	t.Helper()
-	p := newTestPool(t, Config{MaxConnections: 1, Queue: q}, 1)
+	p := newTestPool(t, Config{Upstream: config.Upstream{MaxConnections: 1, Queue: q}}, 1)
 	m, err := p.acquire(t.Context(), time.Now(), selection{})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func newFullPool(t *testing.T, q Queue) (*Pool, *backend) {
 
 func TestQueue_FirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, m := newFullPool(t, Queue{3, time.Minute})
+		p, m := newFullPool(t, config.Queue{Length: 3, Timeout: time.Minute})
 		served := make(chan int, 3)
 		for i := range 3 {
 			go func() {
@@ -66,7 +67,7 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 
 func TestQueue_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, m := newFullPool(t, Queue{1, time.Minute})
+		p, m := newFullPool(t, config.Queue{Length: 1, Timeout: time.Minute})
 		began := time.Now()
 		if _, err := p.acquire(t.Context(), time.Now(), selection{}); !errors.Is(err, errQueueFull) || time.Since(began) != time.Minute {
 			t.Errorf("%v after %v, want errBusy after a minute", err, time.Since(began))
@@ -87,7 +88,7 @@ func TestQueue_Timeout(t *testing.T) {
 func TestQueue_CanceledWaiterLosesNoBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 {
-			p, m := newFullPool(t, Queue{1, time.Minute})
+			p, m := newFullPool(t, config.Queue{Length: 1, Timeout: time.Minute})
 			go func() {
 				time.Sleep(time.Minute) // of the bubble: the moment in which the wait ends
 				p.group.release(m, 0)
@@ -120,7 +121,7 @@ func TestQueue_ClientGoneInASecondWait(t *testing.T) {
 		}
 	})
 	defer close(last)
-	p := newOrderedPool(t, Config{MaxConnections: 1, Queue: Queue{2, time.Hour}, Retries: 1, ResponseTimeout: time.Hour}, url)
+	p := newOrderedPool(t, Config{Upstream: config.Upstream{MaxConnections: 1, Queue: config.Queue{Length: 2, Timeout: time.Hour}, Retries: 1, Timeouts: config.Timeouts{Response: time.Hour}}}, url)
 	waiting := func(want int) {
 		t.Helper()
 		await.Until(t, fmt.Sprintf("%d in the queue", want), func() bool {
@@ -145,7 +146,7 @@ func TestQueue_ClientGoneInASecondWait(t *testing.T) {
 
 func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTestPool(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
+		p := newTestPool(t, Config{Upstream: config.Upstream{MaxConnections: 1, Queue: config.Queue{Length: 1, Timeout: time.Minute}, Health: config.Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}}, 1, 1)
 		p.group.recordCheck(p.backends[0], &p.config.Health, false)
 		if m, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil || m.host != "b" {
 			t.Fatalf("got %v, %v", m, err)
@@ -165,7 +166,7 @@ func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {
 
 func TestHealthCheck_ImmediatelyAndEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newTestPool(t, Config{Health: Health{FailureThreshold: 2, EjectFor: time.Second, Path: "/", Interval: 5 * time.Second, Timeout: time.Second}}, 1)
+		p := newTestPool(t, Config{Upstream: config.Upstream{Health: config.Health{After: 2, Rest: time.Second, Path: "/", Interval: 5 * time.Second, Timeout: time.Second}}}, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
 		var at []time.Duration
@@ -196,11 +197,11 @@ func TestHealthCheck_ImmediatelyAndEveryInterval(t *testing.T) {
 
 func TestGroups_KeepStateAcrossPools(t *testing.T) {
 	f := NewGroups(1)
-	h := Health{FailureThreshold: 1, EjectFor: time.Hour}
-	one := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1)
-	other := newTestPool(t, Config{Name: "y", Groups: f, Health: h}, 1)
+	h := config.Health{After: 1, Rest: time.Hour}
+	one := newTestPool(t, Config{Upstream: config.Upstream{Name: "x", Health: h}, Groups: f}, 1, 1)
+	other := newTestPool(t, Config{Upstream: config.Upstream{Name: "y", Health: h}, Groups: f}, 1)
 	one.group.recordConnect(one.backends[0], &h, false)
-	two := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1, 1)
+	two := newTestPool(t, Config{Upstream: config.Upstream{Name: "x", Health: h}, Groups: f}, 1, 1, 1)
 	one.Close()
 	one.Close() // does no harm
 	if got := preferred(two); got[0] || !got[1] || !got[2] {
@@ -210,7 +211,7 @@ func TestGroups_KeepStateAcrossPools(t *testing.T) {
 		t.Error("the same target of another upstream rests too")
 	}
 	two.Close()
-	if three := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1); !preferred(three)[0] {
+	if three := newTestPool(t, Config{Upstream: config.Upstream{Name: "x", Health: h}, Groups: f}, 1); !preferred(three)[0] {
 		t.Error("an upstream that nobody had is remembered")
 	}
 	if n := len(f.groups); n != 2 {
@@ -221,7 +222,7 @@ func TestGroups_KeepStateAcrossPools(t *testing.T) {
 // However requests end, there are never more in flight than MaxConnections, and none waits while there is room.
 func TestQueue_HoldsInParallel(t *testing.T) {
 	const goroutines, each, most = 8, 3000, 2
-	p := newTestPool(t, Config{MaxConnections: most, Queue: Queue{Length: goroutines, Timeout: time.Minute}, Groups: NewGroups(4)}, 1)
+	p := newTestPool(t, Config{Upstream: config.Upstream{MaxConnections: most, Queue: config.Queue{Length: goroutines, Timeout: time.Minute}}, Groups: NewGroups(4)}, 1)
 	var busy, worst atomic.Int64
 	var all sync.WaitGroup
 	for i := range goroutines {
@@ -329,7 +330,7 @@ func TestResolve_DrainsConnectionsToRemovedAddresses(t *testing.T) {
 	names := newNameserver(t)
 	names.address.Store(&[4]byte{127, 0, 0, 1})
 
-	p := newOrderedPool(t, Config{Resolver: names.resolver(), ResolveInterval: time.Millisecond}, "http://api.test.:"+port)
+	p := newOrderedPool(t, Config{Upstream: config.Upstream{Resolve: time.Millisecond}, Resolver: names.resolver()}, "http://api.test.:"+port)
 	h := startProxy(t, p, nil)
 	get := func() string {
 		_, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -394,7 +395,7 @@ func TestResolve_OnlyNames(t *testing.T) {
 	if got := strings.Join(p.hostnames(), " "); got != "a.example b" {
 		t.Errorf("names %q", got)
 	}
-	if e := mustPool(t, Config{Echo: true}); len(e.hostnames()) > 0 {
+	if e := mustPool(t, Config{Upstream: config.Upstream{Echo: true}}); len(e.hostnames()) > 0 {
 		t.Error("echo has a name")
 	}
 }

@@ -14,20 +14,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// errBadResponse reports that the response of the target cannot be forwarded.
-var errBadResponse = errors.New("response not valid")
-
-// A requestBodyError reports that the request body could not be read from the client.
-type requestBodyError struct{ err error }
-
-func (e *requestBodyError) Error() string { return "read request body: " + e.err.Error() }
-func (e *requestBodyError) Unwrap() error { return e.err }
-
-// A truncatedError reports that the response of the target was truncated.
-type truncatedError struct{ err error }
-
-func (e *truncatedError) Error() string { return "read response: " + e.err.Error() }
-func (e *truncatedError) Unwrap() error { return e.err }
+// Errors that say what has failed, before its cause.
+var (
+	errBadResponse  = errors.New("response not valid")
+	errRequestBody  = errors.New("read request body") // from the client
+	errReadResponse = errors.New("read response")     // it was truncated
+)
 
 // fail sets the result of a request that failed before the head of the response.
 func (f *forwarding) fail(err error) {
@@ -41,7 +33,7 @@ func (f *forwarding) failMidResponse(err error) {
 	f.result.HeaderSent = f.to.Committed()
 	var fault *http1.CallError
 	switch {
-	case errors.As(err, &fault), errors.As(err, new(*truncatedError)), errors.As(err, new(*requestBodyError)):
+	case errors.As(err, &fault), errors.Is(err, errReadResponse), errors.Is(err, errRequestBody):
 		if fault != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", errBodyTimeout, err)
 		}
@@ -64,14 +56,11 @@ func (f *forwarding) failMidResponse(err error) {
 // gone or sends an invalid body causes errors at the target, too.
 func (f *forwarding) kindOf(err error) ResultKind {
 	var fault *http1.CallError
-	var inBody *requestBodyError
 	switch {
 	case f.clientGone(), errors.Is(err, http1.ErrAborted):
 		return ClientGone
-	case errors.As(err, &inBody):
-		return bodyKind(inBody.err)
-	case errors.As(err, &fault) && fault.Phase == http1.ReadingRequestBody:
-		return bodyKind(fault.Err)
+	case errors.Is(err, errRequestBody), errors.As(err, &fault) && fault.Phase == http1.ReadingRequestBody:
+		return bodyKind(err)
 	case errors.Is(err, http1.ErrOutgoing):
 		return BadRequest
 	case errors.Is(err, errNoTarget):

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bufio"
-	"crypto/tls"
 	"crypto/x509"
 	"io"
 	"net"
@@ -15,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
@@ -31,7 +31,7 @@ func closedURL(t testing.TB) string {
 func newOrderedPool(t testing.TB, c Config, urls ...string) *Pool {
 	t.Helper()
 	for _, u := range urls {
-		c.Targets = append(c.Targets, Target{URL: mustURL(t, u)})
+		c.Targets = append(c.Targets, config.Target{URL: mustURL(t, u)})
 	}
 	return mustPool(t, c)
 }
@@ -53,7 +53,7 @@ func TestRetry_UnsentRequests(t *testing.T) {
 		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody",
 	} {
-		p := newOrderedPool(t, Config{Retries: 1}, closedURL(t), alive) // its first turn is nobody's
+		p := newOrderedPool(t, Config{Upstream: config.Upstream{Retries: 1}}, closedURL(t), alive) // its first turn is nobody's
 		h := startProxy(t, p, nil)
 		_, r := h.dial(t, request)
 		res, err := http.ReadResponse(r, nil)
@@ -99,7 +99,7 @@ func TestRetry_Resets(t *testing.T) {
 				_, _ = io.WriteString(conn, c.answer)
 			})
 			alive, asked := startCounting(t)
-			h := startProxy(t, newOrderedPool(t, Config{Retries: 1}, bad, alive), nil)
+			h := startProxy(t, newOrderedPool(t, Config{Upstream: config.Upstream{Retries: 1}}, bad, alive), nil)
 			h.ask(t, c.request)
 			if got := h.result(t); got.Kind != c.want || got.Retries != c.retries || int(asked.Load()) != c.retries {
 				t.Errorf("result %+v, the other was asked %d times; want kind %d and %d retries", got, asked.Load(), c.want, c.retries)
@@ -112,7 +112,7 @@ func TestRetry_Resets(t *testing.T) {
 // not hide that.
 func TestRetry_ReportsErrorOfTargetThatMayHaveReceivedIt(t *testing.T) {
 	bad := rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) })
-	h := startProxy(t, newOrderedPool(t, Config{Retries: 5}, bad, closedURL(t)), nil)
+	h := startProxy(t, newOrderedPool(t, Config{Upstream: config.Upstream{Retries: 5}}, bad, closedURL(t)), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != ConnectionReset || got.Retries != 5 {
 		t.Errorf("result %+v, want Reset after 5 retries", got)
@@ -120,7 +120,7 @@ func TestRetry_ReportsErrorOfTargetThatMayHaveReceivedIt(t *testing.T) {
 }
 
 func TestRetry_WithinTheBudget(t *testing.T) {
-	h := startProxy(t, newOrderedPool(t, Config{Retries: 3}, closedURL(t)), nil)
+	h := startProxy(t, newOrderedPool(t, Config{Upstream: config.Upstream{Retries: 3}}, closedURL(t)), nil)
 	retries := 0
 	for range 100 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -136,7 +136,7 @@ func TestRetry_WithinTheBudget(t *testing.T) {
 }
 
 func TestHealth_AllEjectedTargetsAreUsed(t *testing.T) {
-	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}}, closedURL(t), closedURL(t))
+	p := newOrderedPool(t, Config{Upstream: config.Upstream{Health: config.Health{After: 1, Rest: 1 << 60}}}, closedURL(t), closedURL(t))
 	h := startProxy(t, p, nil)
 	for range 4 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -154,7 +154,7 @@ func TestHealth_ClientGoneIsNotCounted(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, EjectFor: 1 << 60}, ConnectTimeout: testTimeout}, deaf)
+	p := newOrderedPool(t, Config{Upstream: config.Upstream{Health: config.Health{After: 1, Rest: 1 << 60}, Timeouts: config.Timeouts{Connect: testTimeout}}}, deaf)
 	h := startProxy(t, p, nil)
 	c, _ := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	await.Until(t, "the request is under way", func() bool { return p.load() == 1 })
@@ -190,8 +190,8 @@ func TestHealthCheck_OnRealSockets(t *testing.T) {
 			}
 		}
 	})
-	health := Health{FailureThreshold: 1, EjectFor: 1, Path: "/healthz", Interval: 1e6, Timeout: testTimeout}
-	p := newOrderedPool(t, Config{Health: health}, flaky)
+	health := config.Health{After: 1, Rest: 1, Path: "/healthz", Interval: 1e6, Timeout: testTimeout}
+	p := newOrderedPool(t, Config{Upstream: config.Upstream{Health: health}}, flaky)
 	p.Start()
 	h := startProxy(t, p, nil)
 	await.Until(t, "the target is out", func() bool { return !preferred(p)[0] })
@@ -213,17 +213,19 @@ func TestHealthCheck_OnRealSockets(t *testing.T) {
 
 func TestHealthCheck_AcceptedStatuses(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	var teapot config.Statuses
+	teapot.Add(418, 418)
 	for _, c := range []struct {
-		good func(int) bool
+		good config.Statuses
 		want bool
-	}{{nil, false}, {func(s int) bool { return s == 418 }, true}} {
-		p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1, Accepts: c.good}}, url)
+	}{{config.Statuses{}, false}, {teapot, true}} {
+		p := newOrderedPool(t, Config{Upstream: config.Upstream{Health: config.Health{After: 1, Path: "/", Interval: 1, Timeout: 1, Status: c.good}}}, url)
 		if err := p.probe(t.Context(), p.backends[0]); (err == nil) != c.want {
 			t.Errorf("look: %v, want good %v", err, c.want)
 		}
 		p.Close()
 	}
-	p := newOrderedPool(t, Config{Health: Health{FailureThreshold: 1, Path: "/", Interval: 1, Timeout: 1}}, closedURL(t))
+	p := newOrderedPool(t, Config{Upstream: config.Upstream{Health: config.Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}}, closedURL(t))
 	defer p.Close()
 	if p.probe(t.Context(), p.backends[0]) == nil {
 		t.Error("a target that is gone passes the look")
@@ -233,8 +235,8 @@ func TestHealthCheck_AcceptedStatuses(t *testing.T) {
 // A target goes through all conditions, and tells what it works on.
 func TestTargetStandings_OfRecoveringTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := Health{FailureThreshold: 2, EjectFor: 10 * time.Second, SlowStart: 10 * time.Second, Path: "/", Interval: time.Second, Timeout: time.Second}
-		p := newTestPool(t, Config{Health: h, MaxConnections: 1, Queue: Queue{Length: 1, Timeout: time.Minute}}, 2)
+		h := config.Health{After: 2, Rest: 10 * time.Second, SlowStart: 10 * time.Second, Path: "/", Interval: time.Second, Timeout: time.Second}
+		p := newTestPool(t, Config{Upstream: config.Upstream{Health: h, MaxConnections: 1, Queue: config.Queue{Length: 1, Timeout: time.Minute}}}, 2)
 		is := func(want string) view.TargetStanding {
 			t.Helper()
 			all, _ := p.TargetStandings()
@@ -306,7 +308,7 @@ func TestReuse_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	roots.AddCert(secure.Certificate())
 	for name, pool := range map[string]*Pool{
 		"http":  poolOf(t, startBackend(t, poison)),
-		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}, ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, TLSHandshakeTimeout: testTimeout}),
+		"https": mustPool(t, Config{Upstream: config.Upstream{Targets: []config.Target{{URL: mustURL(t, secure.URL)}}, TLS: config.UpstreamTLS{Roots: roots}, Timeouts: config.Timeouts{Connect: testTimeout, Response: testTimeout, TLS: testTimeout}}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask := func(method, body string) (Result, string) {

@@ -3,7 +3,6 @@ package upstream
 import (
 	"bufio"
 	"cmp"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
@@ -135,8 +135,8 @@ func (p *testProxy) result(t testing.TB) Result {
 func mustPool(t testing.TB, c Config) *Pool {
 	t.Helper()
 	c.Pseudonym = cmp.Or(c.Pseudonym, "weir-test")
-	if c.Health.Accepts == nil {
-		c.Health.Accepts = func(status int) bool { return status/100 == 2 }
+	if c.Health.Status.Empty() {
+		c.Health.Status.Add(200, 299)
 	}
 	return New(c)
 }
@@ -153,12 +153,12 @@ func mustURL(t testing.TB, s string) *url.URL {
 // poolOf is a pool of the servers at these URLs.
 func poolOf(t testing.TB, urls ...string) *Pool {
 	t.Helper()
-	c := Config{Name: "test", Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout}
+	c := Config{Upstream: config.Upstream{Name: "test", Timeouts: config.Timeouts{Connect: testTimeout, Response: testTimeout}}, Pseudonym: "weir-test"}
 	if s, ok := t.(sockettest.Secured); ok {
-		c.TLS = &tls.Config{RootCAs: s.Client.RootCAs}
+		c.TLS.Roots = s.Client.RootCAs
 	}
 	for _, u := range urls {
-		c.Targets = append(c.Targets, Target{URL: mustURL(t, u)})
+		c.Targets = append(c.Targets, config.Target{URL: mustURL(t, u)})
 	}
 	return mustPool(t, c)
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/await"
 )
@@ -227,7 +228,7 @@ func TestVersions_Retries(t *testing.T) {
 		alive := t.backend(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 		c := alive
 		c.Retries = 1
-		c.Targets = append([]Target{{URL: mustURL(t, closedURL(t))}}, alive.Targets...)
+		c.Targets = append([]config.Target{{URL: mustURL(t, closedURL(t))}}, alive.Targets...)
 		p, client := t.open(c, nil)
 		res := ask(t, client, post(t, p.URL, io.MultiReader(strings.NewReader("hello"))))
 		body, err := io.ReadAll(res.Body)
@@ -268,7 +269,7 @@ func TestVersions_Probe(t *testing.T) {
 			seen <- r.Proto + " " + r.RequestURI + " " + r.UserAgent() + " " + r.Header.Get("Via")
 			w.WriteHeader(http.StatusNoContent)
 		})
-		c.Health = Health{FailureThreshold: 1, Path: "/healthz?a", Interval: testTimeout, Timeout: testTimeout}
+		c.Health = config.Health{After: 1, Path: "/healthz?a", Interval: testTimeout, Timeout: testTimeout}
 		p := mustPool(t, c)
 		if err := p.probe(t.Context(), p.backends[0]); err != nil {
 			t.Error(err)
@@ -305,11 +306,11 @@ func overVersions(t *testing.T, test func(t versioned)) {
 // backend starts a target and is the configuration of a pool that has only that.
 func (v versioned) backend(handle http.HandlerFunc) Config {
 	if v.upstream == 1 {
-		return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Targets: []Target{{URL: mustURL(v, startBackend(v, handle))}}}
+		return Config{Upstream: config.Upstream{Targets: []config.Target{{URL: mustURL(v, startBackend(v, handle))}}, Timeouts: config.Timeouts{Connect: testTimeout, Response: testTimeout}}, Pseudonym: "weir-test"}
 	}
 	l := listen(v, "tcp", "127.0.0.1:0")
 	newH2C(v, l, handle)
-	return Config{Pseudonym: "weir-test", ConnectTimeout: testTimeout, ResponseTimeout: testTimeout, Protocol: H2C, Targets: []Target{{URL: mustURL(v, "http://"+l.Addr().String())}}}
+	return Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C, Targets: []config.Target{{URL: mustURL(v, "http://"+l.Addr().String())}}, Timeouts: config.Timeouts{Connect: testTimeout, Response: testTimeout}}, Pseudonym: "weir-test"}
 }
 
 // open starts a proxy before a pool of c, and a client of it.

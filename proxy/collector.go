@@ -227,15 +227,12 @@ func (p *Proxy) DownTargets() []TargetDown {
 	return down
 }
 
-// A targetSeries identifies the counts of a target.
-type targetSeries struct{ upstream, target string }
-
 // forwardResults returns the number of forwarded requests by result, and the number of retries by
 // upstream.
-func (m *proxyMetrics) forwardResults() (results map[targetSeries]map[string]int64, retried map[string]int64) {
-	results, retried = map[targetSeries]map[string]int64{}, map[string]int64{}
+func (m *proxyMetrics) forwardResults() (results map[TargetName]map[string]int64, retried map[string]int64) {
+	results, retried = map[TargetName]map[string]int64{}, map[string]int64{}
 	eachSeries(m.upstreamRequests, func(label map[string]string, n int64) {
-		s := targetSeries{label["upstream"], label["target"]}
+		s := TargetName{label["upstream"], label["target"]}
 		if results[s] == nil {
 			results[s] = map[string]int64{}
 		}
@@ -245,27 +242,19 @@ func (m *proxyMetrics) forwardResults() (results map[targetSeries]map[string]int
 	return results, retried
 }
 
-func targetStandings(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []view.TargetStanding, waiting int) {
+func targetStandings(pool *upstream.Pool, results map[TargetName]map[string]int64) (all []view.TargetStanding, waiting int) {
+	failures := []string{"connect", "connect_timeout", "timeout", "bad_response", "reset", "cut", "other"} // of the target, or of the connection to it
 	all, waiting = pool.TargetStandings()
 	for i := range all {
 		s := &all[i]
 		s.Results = map[string]int64{}
-		for result, n := range results[targetSeries{pool.Name(), s.Target}] {
+		for result, n := range results[TargetName{pool.Name(), s.Target}] {
 			s.Results[result] = n
 			s.Requests += n
-			if isTargetError(result) {
+			if slices.Contains(failures, result) {
 				s.Errors += n
 			}
 		}
 	}
 	return all, waiting
-}
-
-// isTargetError reports whether a result counts as an error of the target or the connection to it.
-func isTargetError(result string) bool {
-	switch result {
-	case "connect", "connect_timeout", "timeout", "bad_response", "reset", "cut", "other":
-		return true
-	}
-	return false
 }

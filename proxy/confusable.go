@@ -94,10 +94,6 @@ func (g *generation) checkConfusable(x *exchange) error {
 	if x.route.namesPlain && len(x.in.notPlain) == 0 {
 		return nil // as most; the rest would find nothing
 	}
-	return g.findConfusable(x)
-}
-
-func (g *generation) findConfusable(x *exchange) error {
 	for name := range g.protectedFields.confusable(x) {
 		return fmt.Errorf("%w: some servers read another field as %s", errMalformed, name)
 	}

@@ -129,14 +129,11 @@ func (g *generation) checkConnection(x *exchange) error {
 	if f, ok := x.in.header.(*http1.Fields); ok && !f.Has(http1.Connection) { // as most; this is cheaper than a lookup by name
 		return nil
 	}
-	return g.checkConnectionOptions(x)
-}
-
-func (g *generation) checkConnectionOptions(x *exchange) error {
+	options := []string{"keep-alive", "close", "upgrade", "te", "http2-settings"} // it may always have them
 	for _, line := range x.in.header.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")
-			if name == "" || isConnectionOption(name) {
+			if name == "" || slices.Contains(options, strings.ToLower(name)) {
 				continue
 			}
 			folded := key.FoldHeader(name)
@@ -146,16 +143,6 @@ func (g *generation) checkConnectionOptions(x *exchange) error {
 		}
 	}
 	return nil
-}
-
-// isConnectionOption reports whether name is an option that Connection may always have.
-func isConnectionOption(name string) bool {
-	for _, known := range []string{"keep-alive", "close", "upgrade", "te", "http2-settings"} {
-		if strings.EqualFold(name, known) {
-			return true
-		}
-	}
-	return false
 }
 
 // reservedTrailers returns a function that reports whether a trailer field may be taken for a header field

@@ -86,10 +86,6 @@ func (x *exchange) readQuery() error {
 	if !x.route.readsQuery || x.extracted.queryRead {
 		return nil
 	}
-	return x.parseQuery()
-}
-
-func (x *exchange) parseQuery() error {
 	if _, err := x.ParsedQuery(); err != nil {
 		return err
 	}

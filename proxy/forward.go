@@ -229,12 +229,6 @@ func (r *rewrite) strip(path string) (rest string, ok bool) {
 
 // response changes the header of the upstream's response.
 func (r *rewrite) response(h *http1.Fields) {
-	if len(r.Response.Remove)+len(r.Response.Set) > 0 {
-		r.editResponse(h)
-	}
-}
-
-func (r *rewrite) editResponse(h *http1.Fields) {
 	for _, name := range r.Response.Remove {
 		h.Del(name)
 	}
@@ -248,28 +242,18 @@ func refunds(c config.Refund) map[upstream.ResultKind]bool {
 	if len(c.Errors) == 0 {
 		return nil
 	}
+	kinds := map[config.Fault][]upstream.ResultKind{
+		config.FaultTimeout:     {upstream.Timeout, upstream.ConnectTimeout},
+		config.FaultConnect:     {upstream.ConnectFailed, upstream.ConnectTimeout},
+		config.FaultReset:       {upstream.ConnectionReset},
+		config.FaultCut:         {upstream.ResponseTruncated},
+		config.FaultBadResponse: {upstream.BadResponse},
+	}
 	all := map[upstream.ResultKind]bool{}
 	for _, e := range c.Errors {
-		for _, kind := range kinds(e) {
+		for _, kind := range kinds[e] {
 			all[kind] = true
 		}
 	}
 	return all
-}
-
-// kinds returns the kinds of results for a value of refund_on.errors.
-func kinds(e config.Fault) []upstream.ResultKind {
-	switch e {
-	case config.FaultTimeout:
-		return []upstream.ResultKind{upstream.Timeout, upstream.ConnectTimeout}
-	case config.FaultConnect:
-		return []upstream.ResultKind{upstream.ConnectFailed, upstream.ConnectTimeout}
-	case config.FaultReset:
-		return []upstream.ResultKind{upstream.ConnectionReset}
-	case config.FaultCut:
-		return []upstream.ResultKind{upstream.ResponseTruncated}
-	case config.FaultBadResponse:
-		return []upstream.ResultKind{upstream.BadResponse}
-	}
-	return nil
 }

@@ -131,30 +131,15 @@ func isMountPoint(path string, mounts io.Reader) bool {
 	if err != nil {
 		return false
 	}
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`) // what the kernel escapes
 	lines := bufio.NewScanner(mounts)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
-		if len(fields) > 4 && unescapeMount(fields[4]) == whole {
+		if len(fields) > 4 && unescape.Replace(fields[4]) == whole {
 			return true
 		}
 	}
 	return false
-}
-
-// unescapeMount decodes a path of mountinfo, in which whitespace is written as \040.
-func unescapeMount(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+3 < len(text) {
-			if n, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
 }
 
 // checkBindMount logs a warning if changes of a file may not be visible.

@@ -179,7 +179,6 @@ func (s *Server) monitorClients(done <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		s.date.refresh()
 		s.checkClients()
 	}
 }

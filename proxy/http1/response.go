@@ -147,35 +147,22 @@ func reason(status int) string {
 	return http.StatusText(status)
 }
 
-// A dateCache holds the Date field line, rendered once a second. append does not read
-// the clock; Server.monitorClients calls refresh several times a second.
-type dateCache struct {
-	line atomic.Pointer[renderedDate]
-}
+// A DateCache holds the value of the field Date, rendered once a second.
+type DateCache struct{ current atomic.Pointer[renderedDate] }
 
 type renderedDate struct {
 	second int64
-	text   []byte
+	text   string
 }
 
-// append appends the field line with its CRLF.
-func (d *dateCache) append(dst []byte) []byte {
-	line := d.line.Load()
-	if line == nil {
-		line = d.refresh()
+// At returns the value for a time.
+func (d *DateCache) At(now time.Time) string {
+	r := d.current.Load()
+	if r == nil || r.second != now.Unix() {
+		r = &renderedDate{now.Unix(), now.UTC().Format(http.TimeFormat)}
+		d.current.Store(r)
 	}
-	return append(dst, line.text...)
-}
-
-// refresh renders the field line again if the second has changed.
-func (d *dateCache) refresh() *renderedDate {
-	now := time.Now()
-	line := d.line.Load()
-	if line == nil || line.second != now.Unix() {
-		line = &renderedDate{now.Unix(), now.UTC().AppendFormat([]byte("Date: "), http.TimeFormat+"\r\n")}
-		d.line.Store(line)
-	}
-	return line
+	return r.text
 }
 
 const (

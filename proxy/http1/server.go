@@ -50,7 +50,7 @@ type Server struct {
 	buffers            bufferPool
 	exchangePool       sync.Pool // of *Exchange
 	epoch              time.Time
-	date               dateCache
+	date               DateCache
 	yields             bool        // connections yield before reads; see readYield
 	keepAlivesDisabled atomic.Bool // every response says Connection: close
 	monitored          monitorList

@@ -105,7 +105,7 @@ func (s *Stream) startBody(length int64) error {
 		return s.headErr
 	}
 	if !s.hasDate {
-		s.AddKnown(http1.Date, s.conn.server.date.at(time.Now()))
+		s.AddKnown(http1.Date, s.conn.server.date.At(time.Now()))
 	}
 	if s.left = length; length >= 0 && s.status != 204 {
 		var digits [20]byte

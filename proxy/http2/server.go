@@ -62,7 +62,7 @@ type Server struct {
 
 	setupOnce     sync.Once
 	names         nameTable
-	date          dateCache
+	date          http1.DateCache
 	inputs        sync.Pool // of *[inputSize]byte
 	outputs       sync.Pool // of *[outputSize]byte
 	streams       sync.Pool // of *Stream
@@ -91,27 +91,6 @@ func (s *Server) ServeConn(nc net.Conn) {
 	defer s.conns.Remove(c)
 	c.serve()
 }
-
-// A dateCache holds the value of Date, rendered once a second.
-type dateCache struct{ current atomic.Pointer[renderedDate] }
-
-type renderedDate struct {
-	second int64
-	text   string
-}
-
-// at returns the value for a time.
-func (d *dateCache) at(now time.Time) string {
-	r := d.current.Load()
-	if r == nil || r.second != now.Unix() {
-		r = &renderedDate{now.Unix(), now.UTC().Format(timeFormat)}
-		d.current.Store(r)
-	}
-	return r.text
-}
-
-// timeFormat is the format of Date (RFC 9110 section 5.6.7).
-const timeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 // drainWait is how long a connection that announced its end stays open for requests that
 // its client sent before it knew.

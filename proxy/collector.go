@@ -207,20 +207,15 @@ func (p *Proxy) Upstreams() []view.UpstreamStanding {
 // A TargetName identifies a target.
 type TargetName struct{ Upstream, Target string }
 
-// A TargetDown is a target that cannot be connected to, or that is unhealthy.
-type TargetDown struct {
-	TargetName
-	FailedConnects, FailedChecks int // consecutive failures
-}
-
-// DownTargets returns the targets of the current generation that are down on this node.
-func (p *Proxy) DownTargets() []TargetDown {
-	var down []TargetDown
+// DownTargets returns the targets of the current generation that are down on this node: that cannot be connected to,
+// or that are unhealthy.
+func (p *Proxy) DownTargets() map[TargetName]view.TargetState {
+	down := map[TargetName]view.TargetState{}
 	for from, pool := range p.current.Load().pools {
 		standings, _ := pool.TargetStandings()
 		for _, s := range standings {
 			if s.FailedConnects > 0 || s.State == view.Unhealthy {
-				down = append(down, TargetDown{TargetName{from.Name, s.Target}, s.FailedConnects, s.FailedChecks})
+				down[TargetName{from.Name, s.Target}] = s.TargetState
 			}
 		}
 	}

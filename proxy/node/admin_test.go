@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 )
@@ -117,21 +118,19 @@ func TestWrongTokens_OfANode(t *testing.T) {
 func TestTargets_EachChangeIsOneWarning(t *testing.T) {
 	var out bytes.Buffer
 	log := zerolog.New(&out).Level(zerolog.WarnLevel)
-	a := proxy.TargetDown{TargetName: proxy.TargetName{Upstream: "sms", Target: "http://a"}, FailedConnects: 1}
-	b := proxy.TargetDown{TargetName: proxy.TargetName{Upstream: "sms", Target: "http://b"}, FailedChecks: 3}
-	more := a
-	more.FailedConnects = 7
+	a, b := proxy.TargetName{Upstream: "sms", Target: "http://a"}, proxy.TargetName{Upstream: "sms", Target: "http://b"}
+	down, more, unhealthy := view.TargetState{FailedConnects: 1}, view.TargetState{FailedConnects: 7}, view.TargetState{FailedChecks: 3}
 	known := downTargets{}
 	for _, step := range []struct {
-		now  []proxy.TargetDown
+		now  downTargets
 		want []string
 	}{
 		{nil, nil},
-		{[]proxy.TargetDown{a}, []string{`"target":"http://a"`, `"failed_connects":1`, "target down"}},
-		{[]proxy.TargetDown{more}, nil},
-		{[]proxy.TargetDown{more, b}, []string{`"target":"http://b"`, `"failed_checks":3`, "target down"}},
-		{[]proxy.TargetDown{b}, []string{`"target":"http://a"`, "target up"}},
-		{[]proxy.TargetDown{a, b}, []string{`"target":"http://a"`, "target down"}},
+		{downTargets{a: down}, []string{`"target":"http://a"`, `"failed_connects":1`, "target down"}},
+		{downTargets{a: more}, nil},
+		{downTargets{a: more, b: unhealthy}, []string{`"target":"http://b"`, `"failed_checks":3`, "target down"}},
+		{downTargets{b: unhealthy}, []string{`"target":"http://a"`, "target up"}},
+		{downTargets{a: down, b: unhealthy}, []string{`"target":"http://a"`, "target down"}},
 	} {
 		out.Reset()
 		known = known.logChanges(log, step.now)

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -133,21 +134,19 @@ func (n *Node) watchTargets(ctx context.Context) {
 }
 
 // downTargets are the targets that are down.
-type downTargets map[proxy.TargetName]proxy.TargetDown
+type downTargets map[proxy.TargetName]view.TargetState
 
 // logChanges logs the differences between d and the targets that are down now, which it returns.
-func (d downTargets) logChanges(log zerolog.Logger, now []proxy.TargetDown) downTargets {
-	next := downTargets{}
-	for _, t := range now {
-		next[t.TargetName] = t
-		if _, known := d[t.TargetName]; !known {
-			log.Warn().Str("upstream", t.Upstream).Str("target", t.Target).Int("failed_connects", t.FailedConnects).Int("failed_checks", t.FailedChecks).Msg("upstream target down")
+func (d downTargets) logChanges(log zerolog.Logger, now downTargets) downTargets {
+	for name, t := range now {
+		if _, known := d[name]; !known {
+			log.Warn().Str("upstream", name.Upstream).Str("target", name.Target).Int("failed_connects", t.FailedConnects).Int("failed_checks", t.FailedChecks).Msg("upstream target down")
 		}
 	}
 	for name := range d {
-		if _, down := next[name]; !down {
+		if _, down := now[name]; !down {
 			log.Warn().Str("upstream", name.Upstream).Str("target", name.Target).Msg("upstream target up")
 		}
 	}
-	return next
+	return now
 }

@@ -74,9 +74,6 @@ func (s *Sketch[T]) Clear() {
 // Size returns the number of counters.
 func (s *Sketch[T]) Size() int { return cap(s.counters) }
 
-// Total returns the number of observations.
-func (s *Sketch[T]) Total() int64 { return s.total }
-
 // Observe counts k. If k has got a new counter, it returns a pointer to the counter's
 // value, which is zero, for the caller to set. Otherwise it returns nil.
 func (s *Sketch[T]) Observe(k Key) *T {

@@ -76,3 +76,18 @@ func (s skewedStatistics) report(ctx context.Context, node string, minute int64,
 
 // HearFor makes n have been heard for so long.
 func (n *Node) HearFor(d time.Duration) { n.heardSince.Store(int64(time.Since(n.started) - d)) }
+
+// ID returns the id of this node.
+func (n *Node) ID() string { return n.id }
+
+// Limits returns the definitions of the current configuration, by their IDs.
+func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {
+	texts, err := n.rdb.HGetAll(ctx, n.prefix+"limits").Result()
+	all := map[string]Definition{}
+	for name, text := range texts {
+		if all[name], err = decode[Definition](text); err != nil {
+			break
+		}
+	}
+	return all, err
+}

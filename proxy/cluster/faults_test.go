@@ -36,10 +36,6 @@ func readings() []reading {
 			_, err := node(rdb).Nodes(ctx)
 			return err
 		}},
-		{"read limits", func(ctx context.Context, rdb redis.UniversalClient) error {
-			_, err := node(rdb).Limits(ctx)
-			return err
-		}},
 		{"read history", func(ctx context.Context, rdb redis.UniversalClient) error {
 			_, err := node(rdb).History(ctx)
 			return err
@@ -107,10 +103,6 @@ func TestFaults_ValuesThatAreNone(t *testing.T) {
 	rdb := dial(t, s.Addr)
 	n, _ := join(t, rdb, "a")
 	ctx := t.Context()
-	rdb.HSet(ctx, "test:{cluster}:limits", "send.phone", "{")
-	if all, err := n.Limits(ctx); err == nil || !strings.Contains(err.Error(), "send.phone is {") {
-		t.Errorf("limits are %v, %v; want an error that shows the value", all, err)
-	}
 	for _, text := range []string{"", "nonsense", `{"generation": 1}`, `{"bundle": "bm9uc2Vuc2U="}`, `{"generation": "one"}`} {
 		rdb.Del(ctx, "test:{cluster}:history")
 		rdb.RPush(ctx, "test:{cluster}:history", text)

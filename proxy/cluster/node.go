@@ -155,9 +155,6 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 	return n
 }
 
-// ID returns the id of this node.
-func (n *Node) ID() string { return n.id }
-
 // Live returns the number of live nodes including this one, as of the last
 // heartbeat that Redis answered; 1 before the first.
 func (n *Node) Live() int { return int(n.live.Load()) }

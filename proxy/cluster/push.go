@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -257,23 +256,6 @@ func Define(c *config.Config) map[string]Definition {
 		all[l.ID] = d
 	}
 	return all
-}
-
-// Limits returns the definitions of the current configuration, by their IDs.
-func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {
-	texts, err := n.rdb.HGetAll(ctx, n.prefix+"limits").Result()
-	if err != nil {
-		return nil, fmt.Errorf("read limits: %w", err)
-	}
-	all := make(map[string]Definition, len(texts))
-	for name, text := range texts {
-		var d Definition
-		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return nil, fmt.Errorf("read limits: %w: %s is %s", errReply, name, text)
-		}
-		all[name] = d
-	}
-	return all, nil
 }
 
 // definitionArgs returns the arguments with which a script stores the definitions.

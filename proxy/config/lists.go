@@ -38,11 +38,10 @@ const prefixes = "prefix"
 
 // A List is a named list of keys with an action: an allowlist, a denylist, an access control list (ACL).
 type List struct {
-	Name     string // token-safe
-	Key      *key.Spec
-	Members  *key.List
-	Action   Action
-	Position Position
+	Name    string // token-safe
+	Key     *key.Spec
+	Members *key.List
+	Action  Action
 }
 
 // lists compiles lists, each once.
@@ -77,7 +76,7 @@ func (l *lists) make(name string, f *listForm) *List {
 		l.Wrong(&f.Match, "the values of the key "+spec.Name+" have no prefixes", "leave it out; the values of an address may be networks")
 		return nil
 	}
-	made := &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action), Position: l.Location(f).Position}
+	made := &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action)}
 	if made.Action == OnlyListed && made.Members != nil && made.Members.Len() == 0 {
 		l.Warn(f, "the list is empty: its routes refuse every request with 403", "give it a value")
 	}

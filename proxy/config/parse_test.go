@@ -260,7 +260,6 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 			for _, r := range c.Routes {
 				r.Position = Position{}
 				for _, l := range r.Lists {
-					l.Position = Position{}
 					if l.Key.Of != nil || !l.Key.From.Source.IsAddress() {
 						l.Members = nil // texts have a seed of their own, or are not shown
 					}

@@ -119,7 +119,6 @@ routes:
 func TestLoad_FewestLines(t *testing.T) {
 	c := mustLoad(t, "testdata/good-six-lines.yaml")
 	want := &Config{
-		Version:  1,
 		Listen:   Listen{HTTP: ":8080", Timeouts: ListenTimeouts{10 * time.Second, 10 * time.Second, 30 * time.Second, 30 * time.Second, 2 * time.Minute}, MaxHeader: 64 << 10, MaxBuffered: 128 << 20, Drain: Drain{Within: 25 * time.Second}},
 		Admin:    Admin{HTTP: "127.0.0.1:9901"},
 		Store:    StoreMemory,

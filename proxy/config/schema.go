@@ -19,7 +19,6 @@ import (
 // A Config is a configuration with defaults filled in. It is immutable once loaded and safe
 // for concurrent use.
 type Config struct {
-	Version   int // of the format: 1
 	Listen    Listen
 	Admin     Admin
 	Store     Store

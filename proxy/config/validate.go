@@ -22,7 +22,6 @@ func (l *loader) compile(f *file) (*Config, error) {
 	l.decoded = l.Decoded()
 	l.Problems() // of texts are known from here on
 	c := &Config{
-		Version:   f.Version,
 		Listen:    l.listen(&f.Listen),
 		Admin:     l.admin(&f.Admin),
 		Store:     f.Store,

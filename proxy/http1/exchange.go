@@ -107,9 +107,6 @@ func (e *Exchange) ConnState() *any { return &e.conn.handlerState }
 // Secure reports whether the client connection uses TLS.
 func (e *Exchange) Secure() bool { return e.conn.tls }
 
-// Status returns the status of the final response, or 0 if none has been begun.
-func (e *Exchange) Status() int { return e.status }
-
 // BodyBytesSent returns the number of bytes of the response body that were written.
 func (e *Exchange) BodyBytesSent() int64 { return e.bodySent }
 

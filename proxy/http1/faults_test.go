@@ -202,7 +202,7 @@ func interimFaults() []fault {
 		{fault: "what follows a request to upgrade is sent on before the upstream has agreed", rule: "it stays here until 101, and is the next request otherwise",
 			tests: []string{"TestUpgrade_Refused", "TestUpgrade_Tunnel"}},
 		{fault: "another status than 101, or another protocol, opens a tunnel", rule: "only 101 to what was asked for, by both fields, and never with a body",
-			tests: []string{"TestUpgrade_Refused", "TestUpgrade_ToAnotherProtocol", "TestRequest_Upgrade", "TestForward_Requests", "upstream.TestForward_UpgradesOnlyAllowedWebSocket"}},
+			tests: []string{"TestUpgrade_Refused", "TestUpgrade_ToAnotherProtocol", "TestForward_Requests", "upstream.TestForward_UpgradesOnlyAllowedWebSocket"}},
 		{fault: "bytes in a buffer are lost when a connection is handed over", rule: "it is handed over together with them",
 			tests: []string{"TestUpgrade_Tunnel", "TestServer_HandsHTTP2Over", "TestSwitchProtocols_HandsOverUnreadBytes"}},
 		{fault: "what follows CONNECT is read as a request, or sent to a pooled connection", rule: "CONNECT is refused, and nothing is read behind it",

@@ -102,7 +102,7 @@ func (p *proxy) handle(x *Exchange) {
 		p.change(x, c)
 	}
 	c.KeepRequestTrailer = func(Field) bool { return true }
-	if to := x.Upgrade(); to == "websocket" {
+	if to, _ := x.Fields.Value(Upgrade); to == "websocket" {
 		c.SetUpgrade(to)
 	}
 	x.Fields.StripHopByHop()

@@ -93,17 +93,6 @@ func (r *Request) Expects() bool {
 	return r.Minor == 1 && r.Framing.Kind != NoBody && r.Fields.Has(Expect)
 }
 
-// Upgrade returns the protocol that the client wants to switch to, or "". An upgrade
-// requires HTTP/1.1, a single protocol, the field Connection: Upgrade, and no body.
-func (r *Request) Upgrade() string {
-	to, ok := r.Fields.Value(Upgrade)
-	if !ok || r.Minor == 0 || r.Framing.Kind != NoBody || !allOf(to, tokenChar) ||
-		r.Fields.count(Upgrade) != 1 || !r.Fields.hasToken(Connection, "upgrade") {
-		return ""
-	}
-	return to
-}
-
 // Parse parses a head at the beginning of buf and returns its length. If the head is
 // incomplete, n is 0, and Parse must be called again with the same bytes and more.
 // After an error it must not be called again. It copies nothing, and allocates only if
@@ -124,12 +113,6 @@ func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 		return 0, err
 	}
 	return r.parser.next, nil
-}
-
-// Reset prepares r for another head.
-func (r *Request) Reset() {
-	*r = Request{Fields: r.Fields}
-	r.Fields.Reset()
 }
 
 // startLine parses the request line and returns its length, or 0 if it is incomplete.

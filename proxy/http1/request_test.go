@@ -185,29 +185,12 @@ func TestRequest_LongFieldsAreKeptWhole(t *testing.T) {
 	}
 }
 
-func TestRequest_Upgrade(t *testing.T) {
-	for _, c := range []struct{ raw, want string }{
-		{"GET / HTTP/1.1|Host: a|Connection: keep-alive, Upgrade|Upgrade: websocket||", "websocket"},
-		{"GET / HTTP/1.1|Host: a|Upgrade: websocket||", ""},
-		{"GET / HTTP/1.1|Host: a|Connection: upgrade||", ""},
-		{"GET / HTTP/1.0|Host: a|Connection: upgrade|Upgrade: websocket||", ""},
-		{"GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket, h2c||", ""},
-		{"GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket|Upgrade: h2c||", ""},
-		{"POST / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket|Content-Length: 2||hi", ""},
-	} {
-		r, _, err := requestSplit(t, lined(c.raw))
-		if err != nil || r.Upgrade() != c.want {
-			t.Errorf("%q: got %q, %v; want %q", c.raw, r.Upgrade(), err, c.want)
-		}
-	}
-}
-
 func TestRequest_ParsingAllocatesNothing(t *testing.T) {
 	raw := []byte(lined("GET /v1/x?y=z HTTP/1.1|Host: example.com|User-Agent: curl/8|Accept: */*|X-Phone: 1||"))
 	var r Request
 	l := limits()
 	allocs := testing.AllocsPerRun(100, func() {
-		r.Reset()
+		r = Request{Fields: r.Fields.Emptied(0)}
 		if n, err := r.Parse(raw, l); n != len(raw) || err != nil {
 			t.Fatal(n, err)
 		}
@@ -227,7 +210,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Reset()
+		r = Request{Fields: r.Fields.Emptied(0)}
 		if _, err := r.Parse(raw, l); err != nil {
 			b.Fatal(err)
 		}

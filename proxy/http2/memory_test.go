@@ -149,13 +149,20 @@ func TestMemory_WhatWasReadIsNotKept(t *testing.T) {
 	}
 }
 
+// failed reports whether the stream or its connection has failed.
+func failed(s *Stream) bool {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.err != nil
+}
+
 // Interim responses to a client that does not read make the upstream wait.
 func TestMemory_InterimResponsesThatNobodyReads(t *testing.T) {
 	var f http1.Fields
 	f.Add("Link", strings.Repeat("x", 20_000))
 	ended := make(chan bool)
 	srv := startServer(t, handler{serve: func(s *Stream) {
-		for i := 0; i < 10_000 && !s.Failed(); i++ {
+		for i := 0; i < 10_000 && !failed(s); i++ {
 			s.Informational(103, &f)
 		}
 		ended <- true

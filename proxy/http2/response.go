@@ -210,9 +210,6 @@ func (s *Stream) Informational(status int, f *http1.Fields) {
 	s.conn.mu.Unlock()
 }
 
-// Status returns the status of the final response, or 0 if none has been begun.
-func (s *Stream) Status() int { return s.status }
-
 // Committed reports whether a part of the final response may have been sent.
 func (s *Stream) Committed() bool { return s.headSent }
 

@@ -181,13 +181,6 @@ func (s *Stream) WasReset() bool {
 	return s.wasReset && s.conn.err == nil
 }
 
-// Failed reports whether the stream or its connection has failed.
-func (s *Stream) Failed() bool {
-	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
-	return s.err != nil
-}
-
 // resetLocked resets a stream whose handler may be in progress.
 func (c *conn) resetLocked(s *Stream, code http2.ErrCode, err error) {
 	if !s.closed {

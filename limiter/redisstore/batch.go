@@ -36,7 +36,8 @@ type batch struct {
 type slotBatch struct {
 	payload  payload
 	redisson *redissonBatch // instead of payload, for a limiter shared with Redisson
-	change   *changeCommand // instead of payload, for a change
+	change   *changeCommand // instead of payload, for a change that is no refund
+	refunds  bool           // payload has refunds
 	calls    []*call
 }
 
@@ -105,12 +106,28 @@ func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim) {
 	}
 }
 
-// addChange adds a change, in a group of its own.
+// addChange adds a change, behind the others. Refunds that follow one another are one script call, or in a cluster that
+// takes keys of one slot only, those of a slot.
 func (b *batch) addChange(c *call) {
-	g := b.newGroup()
-	g.change, g.calls = c.change, append(g.calls, c)
-	b.groups = slices.Insert(b.groups, b.changes, g)
-	b.changes++
+	isRefund := !c.change.refund.IsZero()
+	var g *slotBatch
+	if b.changes > 0 {
+		g = b.groups[b.changes-1]
+	}
+	isOther := g != nil && b.store.isCluster && slotOf(&g.calls[0].claims[0]) != slotOf(&c.claims[0])
+	if g == nil || !isRefund || g.change != nil || isOther && !c.crossSlot {
+		g = b.newGroup()
+		b.groups = slices.Insert(b.groups, b.changes, g)
+		b.changes++
+	}
+	g.calls = append(g.calls, c)
+	if !isRefund {
+		g.change = c.change
+		return
+	}
+	g.refunds = true
+	g.payload.refund(b.store.names, c.claims, c.change.refund)
+	g.payload.crossSlot = g.payload.crossSlot || isOther
 }
 
 // addRedisson adds a call about a limiter shared with Redisson, which has one claim.
@@ -183,14 +200,22 @@ func (b *slotBatch) command(s *Store) (*script, []string, []any) {
 		}
 		keys, args = nil, append(before, args...)
 	}
-	return s.scripts.choose(p), keys, args
+	return b.script(s), keys, args
+}
+
+// script returns the script of what payload has.
+func (b *slotBatch) script(s *Store) *script {
+	if b.refunds {
+		return s.scripts.named(scriptName{"refund", b.payload.algorithms, b.payload.crossSlot})
+	}
+	return s.scripts.choose(&b.payload)
 }
 
 // finishCalls reads the reply to calls, and finishes those that were claimed. What the reply says of one call
 // fails that call alone.
 func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
-	if len(calls) == 1 && calls[0].change != nil {
-		b.finishChange(calls[0], p)
+	if len(calls) > 0 && calls[0].change != nil {
+		b.finishChanges(calls, p)
 		return
 	}
 	at, rest, bad := readTime(p.Ints)

@@ -21,6 +21,7 @@ type changeCommand struct {
 	script *script
 	keys   []string
 	args   []any
+	refund limiter.Permit // instead of these: it is refunded, in one script call with others
 }
 
 // StartRefund is Refund without waiting for the reply of Redis: when it returns, the calls
@@ -41,6 +42,9 @@ func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 // startRefund is StartRefund that also counts the permits.
 func (s *Store) startRefund(claims []limiter.Claim, p limiter.Permit) (wait func() (int64, error)) {
 	return s.startChange("refund", claims, func(part []limiter.Claim) changeCommand {
+		if part[0].RedissonName == "" {
+			return changeCommand{refund: limiter.Permit{ID: p.ID, At: takenAt(p, &part[0])}}
+		}
 		return s.changeOf("refund", part, refundArgs(part, p)...)
 	})
 }
@@ -57,10 +61,10 @@ func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 
 func (s *Store) changeOf(name string, claims []limiter.Claim, rest ...any) changeCommand {
 	if c := claims[0]; c.RedissonName != "" {
-		return changeCommand{s.redissonScript(c.RedissonFormat, name), s.names.keys(c), redissonArgs(c, rest...)}
+		return changeCommand{script: s.redissonScript(c.RedissonFormat, name), keys: s.names.keys(c), args: redissonArgs(c, rest...)}
 	}
 	b := newPayload(s.names, claims, rest...)
-	return changeCommand{s.scripts.get(name, b.algorithms), b.keyNames(), b.args()}
+	return changeCommand{script: s.scripts.get(name, b.algorithms), keys: b.keyNames(), args: b.args()}
 }
 
 // startChange queues a command for each part of claims. Cached refusals of their windows
@@ -107,26 +111,31 @@ func (s *Store) queueChange(claims []limiter.Claim, command changeCommand) (*cal
 		return nil, err
 	}
 	c := s.newCall(claims, [16]byte{})
-	c.change = &command
+	c.change, c.crossSlot = &command, p.crossSlot.Load()
 	return c, p.queue.enqueue(c)
 }
 
-// finishChange finishes the call of a command with its reply, a number that is not
-// negative.
-func (b *batch) finishChange(c *call, p *wire.Reply) {
+// finishChanges finishes the calls of changes with the reply, a number for each that is not negative.
+func (b *batch) finishChanges(calls []*call, p *wire.Reply) {
 	err := p.Err
-	if err == nil && (len(p.Ints) != 1 || p.Ints[0] < 0) {
+	if err == nil && len(p.Ints) != len(calls) {
 		err = wire.ErrReply
 	}
 	if err != nil {
 		b.store.reloadCluster()
 		err = redissonError(err)
 	}
-	if c.state == callAnswered {
-		if err == nil {
-			c.reply = p.Ints[0]
+	for i, c := range calls {
+		own := err
+		if err == nil && p.Ints[i] < 0 {
+			own = errType
 		}
-		c.finish(err)
+		if c.state == callAnswered {
+			if own == nil {
+				c.reply = p.Ints[i]
+			}
+			c.finish(own)
+		}
 	}
 }
 

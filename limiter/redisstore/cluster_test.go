@@ -137,6 +137,7 @@ func TestStore_OnACluster(t *testing.T) {
 	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
 	t.Run("WritesWhileSlotsMove", func(t *testing.T) { writesWhileSlotsMove(t, client) })
 	t.Run("SeveralSlotsInOneCall", func(t *testing.T) { severalSlotsInOneCall(t, client) })
+	t.Run("SeveralRefundsInOneCall", func(t *testing.T) { severalRefundsInOneCall(t, client) })
 	t.Run("SlotsHalfMoved", func(t *testing.T) { slotsHalfMoved(t, client, store) })
 	t.Run("InvalidationsAreHeardOf", func(t *testing.T) {
 		s := &testStore{t: t, client: client}

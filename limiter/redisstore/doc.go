@@ -26,8 +26,8 @@
 //     a request claims. Refunds, grants, resets and ended bans of all processes are
 //     received; while they cannot be, nothing is cached.
 //   - In a cluster each node has its own connection and queue, and from Redis 7.0 on one
-//     script call for all its slots. A request over keys of several masters is taken on all
-//     of them at the same time, and refunded by ID if one refuses.
+//     script call for all its slots, and one for its refunds. A request over keys of several
+//     masters is taken on all of them at the same time, and refunded by ID if one refuses.
 //   - While Redis is unreachable and another store decides in its place, no decision is
 //     sent to Redis. One small call at a time finds out when it is reachable again. Then
 //     it receives what was granted meanwhile, before any decision that this affects and,
@@ -58,8 +58,8 @@
 // outcome of calls that were in flight on a lost connection is
 // unknown, and they are not sent again; calls that were not sent use the next
 // connection. A connection that was idle for 10 s is pinged before calls are sent, and replaced if there is
-// no reply within a quarter of their timeout: a firewall may have forgotten it. Everything else (Peek, Refund, reports, the handles on Redisson's
-// limiters) is a command of the client.
+// no reply within a quarter of their timeout: a firewall may have forgotten it. Everything else (Peek, reports, the
+// handles on Redisson's limiters) is a command of the client.
 //
 // # Layout
 //

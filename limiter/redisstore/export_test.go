@@ -65,7 +65,7 @@ func NewAcrossSlots(client redis.UniversalClient, o Options) *Store {
 
 // RefuseCrossSlot makes s send Redis scripts with a flag that it does not know, as one before version 7 knows none.
 func (s *Store) RefuseCrossSlot() {
-	for _, name := range []string{"take", "one", "many"} {
+	for _, name := range []string{"take", "one", "many", "refund"} {
 		for a := range limiter.NumAlgorithms {
 			for _, algorithms := range []uint16{1 << a, allAlgorithms} {
 				text := "#!lua flags=unknown-here\nreturn 1"
@@ -127,16 +127,15 @@ end`)
 // SlotClock is where a store of NewWithSlotClock reads the time for k.
 func SlotClock(k limiter.Key) string { return "{" + k.String() + "}clock" }
 
-// TakeInOneCall takes each of all, which travel together.
-func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs []error, ds []limiter.Decision) {
+// inOneBatch makes a call for each of all, which travel together.
+func (s *Store) inOneBatch(ctx context.Context, all [][]limiter.Claim, makeCall func(i int) *call) (calls []*call) {
 	p, err := s.pipelines.forClaim(ctx, &all[0][0])
 	if err != nil {
 		panic(err)
 	}
-	var calls []*call
 	p.queue.mu.Lock()
-	for _, claims := range all {
-		c := s.newCall(claims, newID())
+	for i := range all {
+		c := makeCall(i)
 		c.crossSlot = p.crossSlot.Load()
 		if err := p.queue.enqueueLocked(c); err != nil {
 			panic(err)
@@ -146,6 +145,27 @@ func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs 
 	p.queue.mu.Unlock()
 	for _, c := range calls {
 		<-c.done
+	}
+	return calls
+}
+
+// RefundInOneCall refunds what each of permits took for the claims in the same place of all. given is how many permits
+// came back.
+func (s *Store) RefundInOneCall(ctx context.Context, all [][]limiter.Claim, permits []limiter.Permit) (given []int64, errs []error) {
+	refund := func(i int) *call {
+		c := s.newCall(all[i], [16]byte{})
+		c.change = &changeCommand{refund: permits[i]}
+		return c
+	}
+	for _, c := range s.inOneBatch(ctx, all, refund) {
+		given, errs = append(given, c.reply), append(errs, c.err)
+	}
+	return given, errs
+}
+
+// TakeInOneCall takes each of all, which travel together.
+func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs []error, ds []limiter.Decision) {
+	for _, c := range s.inOneBatch(ctx, all, func(i int) *call { return s.newCall(all[i], newID()) }) {
 		if c.err != nil {
 			c.err = fmt.Errorf("%w: %w", limiter.ErrUnavailable, c.err)
 		}

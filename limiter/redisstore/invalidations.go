@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -92,15 +93,18 @@ func (i *invalidations) receive(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// handle handles a message. It invalidates the window that the message names, or all
-// windows if it names none. A message may also be a change announced by another process.
+// handle handles a message. It invalidates the windows that the message names, one on a line, or all
+// windows if a line names none. A message may also be a change announced by another process.
 func (i *invalidations) handle(message string) {
 	if i.changes.handle(message) {
 		return
 	}
-	if id, ok := i.names.parseWindow(message); ok {
+	for line := range strings.SplitSeq(message, "\n") {
+		id, ok := i.names.parseWindow(line)
+		if !ok {
+			i.refusals.setSubscribed(true)
+			return
+		}
 		i.refusals.invalidate(id)
-		return
 	}
-	i.refusals.setSubscribed(true)
 }

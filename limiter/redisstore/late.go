@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"time"
@@ -88,7 +89,7 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	}
 	sc, keys, args := g.command(p.store)
 	calls, args = slices.Clone(calls), cloneArgs(args)
-	to, crossSlot := runner(p.store.client), g.payload.crossSlot
+	to, crossSlot, refunds := runner(p.store.client), g.payload.crossSlot, g.refunds
 	if crossSlot {
 		to = p.dialer.Node
 	}
@@ -99,6 +100,10 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 		if crossSlot {
 			err = p.crossSlotError(err)
 		}
+		if refunds && errors.Is(err, errSeveralCalls) {
+			p.resendApart(calls)
+			return
+		}
 		answer := wire.Reply{Err: err}
 		if err == nil {
 			answer.Ints, answer.Err = numbersOf(val)
@@ -107,6 +112,15 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 		again.finishCalls(calls, &answer)
 		p.refundLate(again.late)
 	})
+}
+
+// resendApart sends refunds again, each by itself: one script call could not make all of them.
+func (p *pipeline) resendApart(calls []*call) {
+	for i, c := range calls {
+		one := &batch{store: p.store}
+		one.addChange(c)
+		p.resend(one.groups[0], calls[i:i+1])
+	}
 }
 
 // cloneArgs returns args with copies of the byte slices.

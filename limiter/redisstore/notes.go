@@ -114,7 +114,8 @@ func (s *Store) startNotes(claims []limiter.Claim, p limiter.Permit) (calls []*c
 		noted, ttl := appendNoted(nil, group)
 		name := string(s.names.appendNote(nil, group[0].Limit, group[0].Value))
 		args := []any{"", ttl.Milliseconds(), string(p.ID[:idBytes]), p.At.UnixMilli(), noted}
-		if c, err := s.queueChange(subjectClaim(group[0].Limit, group[0].Value), changeCommand{s.scripts.get("note", 0), []string{name}, args}); err == nil {
+		command := changeCommand{script: s.scripts.get("note", 0), keys: []string{name}, args: args}
+		if c, err := s.queueChange(subjectClaim(group[0].Limit, group[0].Value), command); err == nil {
 			calls = append(calls, c)
 		}
 	}
@@ -242,7 +243,8 @@ func (s *Store) returnCommand(limits []*limiter.Limit, subject limiter.Key) chan
 		args = append(args, "}"+strings.TrimSuffix(name, windowKey(0)))
 	}
 	args[0] = packed
-	return changeCommand{s.scripts.get("return", algorithms), []string{string(s.names.appendNote(nil, limits[0], subject))}, args}
+	name := string(s.names.appendNote(nil, limits[0], subject))
+	return changeCommand{script: s.scripts.get("return", algorithms), keys: []string{name}, args: args}
 }
 
 // startReturnInSlots is queueReturn in a cluster.

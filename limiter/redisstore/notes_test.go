@@ -197,9 +197,8 @@ func TestStore_ConversionWhileRedisIsKilled(t *testing.T) {
 							if client.Set(t.Context(), redisstore.TestClock, now, 0).Err() != nil {
 								return false
 							}
-							_, c := unused(1, "nobody")
-							var d limiter.Decision
-							return store.Peek(t.Context(), []limiter.Claim{c}, &d) == nil
+							nothing := limiter.Permit{ID: [16]byte{1}, At: time.UnixMilli(now)} // is refunded over the connection of decisions
+							return store.Refund(t.Context(), claim(1, time.Hour, 1), nothing) == nil
 						})
 						return args == nil
 					},

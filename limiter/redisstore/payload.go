@@ -66,6 +66,13 @@ const (
 // share a packed string share its key.
 func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
 	p := &payload{rest: rest}
+	p.addWindows(n, claims)
+	return p
+}
+
+// addWindows appends the windows of claims, and returns the number of the first.
+func (p *payload) addWindows(n names, claims []limiter.Claim) (first int) {
+	first = p.windowCount + 1
 	firstKeys := make([]int, len(claims))
 	for i := range claims {
 		c := &claims[i]
@@ -77,7 +84,7 @@ func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
 		}
 		_, firstKeys[i] = p.window(n, c, firstKeys[i])
 	}
-	return p
+	return first
 }
 
 // emptied returns an empty payload with the memory of p.
@@ -192,6 +199,17 @@ func (p *payload) claim(c *limiter.Claim, window int) {
 	p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(window))
 	if c.Limit.Algorithm.HasValues() {
 		p.requests = append(p.requests, c.Value[:valueBytes]...)
+	}
+}
+
+// refund appends what permit took for claims, as lua/command/refund.lua reads it.
+func (p *payload) refund(n names, claims []limiter.Claim, permit limiter.Permit) {
+	number := p.addWindows(n, claims)
+	p.requests = appendTime(append(p.requests, byte(len(claims))), time.Duration(max(0, permit.At.UnixMilli()))*time.Millisecond)
+	p.requests = append(p.requests, permit.ID[:idBytes]...)
+	for i := range claims {
+		p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(claims[i].Cost))
+		p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(number+i))
 	}
 }
 

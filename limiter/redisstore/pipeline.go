@@ -228,14 +228,15 @@ func (p *pipeline) send(c *wire.Conn) {
 // connection carries the source of its script: if Redis did not know it, the change would
 // be sent again, and come too late.
 func (p *pipeline) appendCommands(out []byte, b *batch) []byte {
-	for _, g := range b.groups {
-		if g.redisson == nil && g.change == nil {
-			out = g.payload.appendCall(out, p.store.scripts.choose(&g.payload))
+	for i, g := range b.groups {
+		isChange := i < b.changes
+		if g.redisson == nil && !isChange {
+			out = g.payload.appendCall(out, g.script(p.store))
 			continue
 		}
 		sc, keys, args := g.command(p.store)
 		call := sc.call
-		if g.change != nil && !slices.Contains(p.evaluated, sc) {
+		if isChange && !slices.Contains(p.evaluated, sc) {
 			p.evaluated = append(p.evaluated, sc)
 			call = string(wire.AppendBulk(wire.AppendBulk(nil, "EVAL"), sc.text))
 		}
@@ -337,6 +338,10 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 				calls = nil
 			} else if g.payload.crossSlot {
 				answer.Err = p.crossSlotError(answer.Err)
+			}
+			if g.refunds && errors.Is(answer.Err, errSeveralCalls) {
+				p.resendApart(calls)
+				calls = nil
 			}
 		}
 		p.queue.claim(calls)

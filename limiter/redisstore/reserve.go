@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -75,8 +76,43 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, id [16]byte
 	if !d.Allowed {
 		return nil
 	}
-	d.Permit = limiter.Permit{ID: id, At: d.At}
+	d.Permit = permitOf(id, d.At, parts)
 	return failed
+}
+
+// A permit has one time, the earliest of its parts. Which are later, and by how many ms, is in the half of its ID that is
+// not written to Redis: behind lateMark the first byte of a key and the ms, for up to three keys. Without that a window that
+// such a part began would not know the permit.
+const lateMark = "\xf0\x9f"
+
+// permitOf returns the permit of what parts took.
+func permitOf(id [16]byte, at time.Time, parts []*part) limiter.Permit {
+	late := []byte(lateMark)
+	for _, p := range parts {
+		for i := range p.claims {
+			ms := p.At.Sub(at).Milliseconds()
+			isKnown := i > 0 && p.claims[i].Key == p.claims[i-1].Key
+			if ms > 0 && ms < 256 && !isKnown {
+				late = append(late, p.claims[i].Key[0], byte(ms))
+			}
+		}
+	}
+	if len(late) > len(lateMark) {
+		clear(id[idBytes:])
+		copy(id[idBytes:], late)
+	}
+	return limiter.Permit{ID: id, At: at}
+}
+
+// takenAt returns when p was taken for c.
+func takenAt(p limiter.Permit, c *limiter.Claim) time.Time {
+	late, isLate := bytes.CutPrefix(p.ID[idBytes:], []byte(lateMark))
+	for ; isLate && len(late) > 0; late = late[2:] {
+		if late[0] == c.Key[0] {
+			return p.At.Add(time.Duration(late[1]) * time.Millisecond)
+		}
+	}
+	return p.At
 }
 
 // partsToTake splits claims by the masters that decide them or, if that is one, which could not, by their slots.

@@ -96,6 +96,13 @@ func (s *testStore) together(t *testing.T, bad []limiter.Claim, other func(i int
 			t.Errorf("another claim: %v, allowed %v", errs[i], ds[i].Allowed)
 		}
 	}
+	permits := []limiter.Permit{ds[0].Permit, {ID: [16]byte{1}, At: time.Now()}, ds[2].Permit, ds[3].Permit}
+	_, errs = s.store.RefundInOneCall(t.Context(), all, permits)
+	for i := range all {
+		if i != 1 && errs[i] != nil {
+			t.Errorf("the refund of another claim: %v", errs[i])
+		}
+	}
 }
 
 // One key of another type keeps no report of other keys from being heard.

@@ -41,13 +41,7 @@ local function decide_one()
       open()
     end
   end
-  if fast and cost <= left then
-    allowed = 1
-    take()
-  end
-  if fast and cost > left then
-    wait()
-  end
+  decide_claim()
   if fast and allowed == 1 then
     if strings[key_number] then
       unsaved = true

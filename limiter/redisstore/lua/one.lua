@@ -10,7 +10,7 @@ if packed then
   fast = sub(packed, 1, #field) == field
 end
 
-local function write_one()
+local function write()
   save()
   if packed then
     call('SET', key, state, 'PX', ttl)

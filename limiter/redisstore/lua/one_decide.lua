@@ -1,15 +1,9 @@
 if fast then
   open()
 end
-if fast and cost <= left then
-  allowed = 1
-  take()
-end
-if fast and cost > left then
-  wait()
-end
+decide_claim()
 if fast and allowed == 1 then
-  write_one()
+  write()
 end
 if fast then return { NOW, allowed, left < 0 and 0 or left, later } end
 local reply = { NOW }

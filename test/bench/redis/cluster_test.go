@@ -71,6 +71,7 @@ type load struct {
 	name    string
 	claims  func(n int) []limiter.Claim // of the n-th request
 	refused bool                        // by the last key
+	forgets bool                        // that a key was refused: otherwise only the first refusals cost Redis anything
 }
 
 func loads() []load {
@@ -86,6 +87,9 @@ func loads() []load {
 	}
 	hot, full, bucket := limit("hot", limiter.MaxCount), limit("full", 1), *names[0]
 	hot.Algorithm, bucket.Algorithm = limiter.FixedWindow, limiter.TokenBucket
+	fullKey := func(n int) []limiter.Claim {
+		return append(keys(n, 1), limiter.Claim{Limit: full, Key: keyOf(-1 - n%16), Cost: 1})
+	}
 	noted := *names[0]
 	noted.Noted = true
 	return []load{
@@ -95,9 +99,8 @@ func loads() []load {
 		}},
 		{name: "two keys", claims: func(n int) []limiter.Claim { return keys(n, 2) }},
 		{name: "three keys", claims: func(n int) []limiter.Claim { return keys(n, 3) }},
-		{name: "second key refuses", refused: true, claims: func(n int) []limiter.Claim {
-			return append(keys(n, 1), limiter.Claim{Limit: full, Key: keyOf(-1 - n%16), Cost: 1})
-		}},
+		{name: "second key refuses", refused: true, claims: fullKey},
+		{name: "second key refuses, forgotten", refused: true, forgets: true, claims: fullKey},
 		{name: "noted", claims: func(n int) []limiter.Claim {
 			return []limiter.Claim{{Limit: &noted, Key: keyOf(n), Value: keyOf(-1 - n), Cost: 1}}
 		}},
@@ -115,7 +118,11 @@ func (d *deployment) run(b *testing.B, l load, nodes, callers, requests int) (cp
 			b.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{Timeout: time.Minute, CachedRefusals: -1})
+		options := redisstore.Options{Timeout: time.Minute}
+		if l.forgets {
+			options.CachedRefusals = -1
+		}
+		store := redisstore.New(client, options)
 		defer store.Close()
 		stores = append(stores, store)
 	}

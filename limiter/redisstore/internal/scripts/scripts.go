@@ -91,7 +91,7 @@ func (s Source) Text(name string, algorithms uint16) (string, error) {
 // it reads nothing outside of itself: a closure costs 30 ns for each outer local that it reads, at each call of the
 // script.
 func (s Source) fast(name string, algorithms uint16) string {
-	files := map[string]string{"one": "one", "many": "many_batch many_one many_several many"}[name]
+	files := map[string]string{"one": "one", "many": "many_batch decide_claim many_one many_several many"}[name]
 	var f family
 	for _, f = range families() {
 		if f.has(algorithms) {
@@ -103,7 +103,7 @@ func (s Source) fast(name string, algorithms uint16) string {
 		more, files = "limit_set ", name+"_set"
 	}
 	if name == "one" {
-		files += " one_decide"
+		files += " decide_claim one_decide"
 	}
 	text := s.read("prelude") + s.acrossSlots("mget") + s.read("limit "+more+f.files+" "+files)
 	if !s.Plain {

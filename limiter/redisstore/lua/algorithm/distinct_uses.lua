@@ -5,12 +5,6 @@ local BEFORE, MOST_EXPIRED = string.rep(char(0), 8), 32
 -- few leaves of a text of uses the last two, and when the last one before was.
 local function few(text) return #text < 42 and text or BEFORE .. sub(text, -34) end
 
--- time_text writes a time in 6 bytes, lowest first.
-local function time_text(at)
-  local mid, high = floor(at / 65536), floor(at / 4294967296)
-  return char(at % 256, floor(at / 256) % 256, mid % 256, floor(mid / 256) % 256, high % 256, floor(high / 256) % 256)
-end
-
 -- forget removes values.
 local function forget(uses, log, values)
   if #values == 0 then return end
@@ -25,7 +19,7 @@ local function add_use(uses, log, value, id, known, expired_since, ttl)
     local most = math.min(MOST_EXPIRED, call('ZCARD', log) - 1)
     forget(uses, log, call('ZRANGEBYSCORE', log, '-inf', expired_since, 'LIMIT', 0, most))
   end
-  call('HSET', uses, value, few((known and call('HGET', uses, value) or '') .. id .. time_text(NOW)))
+  call('HSET', uses, value, few((known and call('HGET', uses, value) or '') .. id .. little(NOW, 6)))
   call('ZADD', log, int(NOW), value)
   call('PEXPIRE', uses, ttl)
   call('PEXPIRE', log, ttl)

@@ -1,5 +1,6 @@
 -- renew begins the leases anew of what one decision took.
--- KEYS, ARGV  as for refund
+-- KEYS, ARGV  as for take, but for requests the decision's ID, its time (ms), and its cost in
+--             each window
 -- reply       how many windows still held it
 local held = 0
 for i, w in ipairs(list_windows()) do

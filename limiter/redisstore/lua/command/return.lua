@@ -34,11 +34,7 @@ end
 
 local function give(part, id)
   local w = window_of_part(part)
-  if not w then return false end
-  -- a key that cannot be read does not stop the others
-  local ok, n = pcall(w.algorithm.refund, w, id, number(part, 15, 4), number(part, 9, 6))
-  if ok and n > 0 then publish_change(w) end
-  return ok and n > 0
+  return w and (refund(w, id, number(part, 15, 4), number(part, 9, 6)) or 0) > 0
 end
 
 local function confirm(part, at)
@@ -48,4 +44,5 @@ end
 
 local MORE, MOST_PARTS = 1048576, 8
 local decisions, is_more = refund_note(KEYS[1], ARGV[3 + #limits], MOST_PARTS, give, confirm)
+publish_changes()
 return decisions + (is_more and MORE or 0)

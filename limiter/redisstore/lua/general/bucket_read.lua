@@ -6,10 +6,7 @@
 -- Members of others have any L. Functions that read are called before any that writes.
 local SMALL, HOT, PART, MOST_COUNTED = 12, 4, 64, 1000
 
-local function single(id, n)
-  if n < 256 then return char(#id) .. id .. char(n, 0, 0, 0) end
-  return char(#id) .. id .. little(n, 4)
-end
+local function single(id, n) return char(#id) .. id .. little(n, 4) end
 local function merged(at, n) return char(6) .. little(at, 6) .. little(n, 4) end
 local function is_merged(member)
   local size = byte(member, 1)

@@ -93,12 +93,9 @@ local function decide_all(windows, dry)
   while from <= #all_requests do
     local answer = to + 1
     i = i + 1
-    if follows and byte(follows, i) == 1 then
-      from, to = decide(windows, from, reply, to, dry or not granted)
-    else
-      from, to = decide(windows, from, reply, to, dry)
-      granted = reply[answer] == 1
-    end
+    local depends = follows and byte(follows, i) == 1
+    from, to = decide(windows, from, reply, to, dry or depends and not granted)
+    if not depends then granted = reply[answer] == 1 end
   end
   return reply
 end

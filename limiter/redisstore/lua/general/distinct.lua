@@ -14,7 +14,7 @@ end
 local function put_uses(w, value, list)
   local text, last = '', 0
   table.sort(list, function(a, b) return a.at < b.at end)
-  for _, use in ipairs(list) do text, last = few(text .. use.id .. time_text(use.at)), use.at end
+  for _, use in ipairs(list) do text, last = few(text .. use.id .. little(use.at, 6)), use.at end
   if last <= NOW - w.l.length then return forget(w.state, w.log, { value }) end
   call('HSET', w.state, value, text)
   call('ZADD', w.log, int(last), value)

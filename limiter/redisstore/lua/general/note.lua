@@ -85,11 +85,10 @@ local function refund_note(key, only, most, give, confirm)
       known[id], over[name] = true, nil
       local was = confirmed[name]
       local has_room = was or confirmations < MOST_NOTED / NOTED
-      if confirm and not only and has_room then -- what cannot be written is not confirmed
-        if confirm(part, was and number(was, 9, 6) or 0) then
-          confirmed[name] = little(0, 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19)
-          if not was then confirmations = confirmations + 1 end
-        end
+      -- what cannot be written is not confirmed
+      if confirm and not only and has_room and confirm(part, was and number(was, 9, 6) or 0) then
+        confirmed[name] = little(0, 8) .. little(NOW, 6) .. little(0, 4) .. sub(part, 19)
+        if not was then confirmations = confirmations + 1 end
       end
     end
   end

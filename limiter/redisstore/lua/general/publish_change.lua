@@ -1,15 +1,28 @@
--- publish_change says to all processes that a window may have room. A user who may not publish
--- may still give back.
-local function publish_change(w)
+-- The windows of this call that may have room. publish_changes names them to all processes, in one
+-- message: a cluster carries each to all of its nodes. A user who may not publish may still give back.
+local changed = {}
+local function add_change(w)
   local field = w.cached_sum and '' or ' ' .. sub(w.l.field, 2)
-  redis.pcall('PUBLISH', FREED, int(w.l.algorithm) .. ':' .. w.state .. field)
+  changed[#changed + 1] = int(w.l.algorithm) .. ':' .. w.state .. field
+end
+
+local function publish_changes()
+  if #changed > 0 then redis.pcall('PUBLISH', FREED, table.concat(changed, '\n')) end
+end
+
+-- refund gives back n of what id took of w; nil if w cannot be read, which stops no other.
+local function refund(w, id, n, at)
+  local ok, given = pcall(w.algorithm.refund, w, id, n, at)
+  if ok and given > 0 and w.l.algorithm ~= CONCURRENT then add_change(w) end
+  return ok and given or nil
 end
 
 -- change_all changes all windows, by their numbers.
 local function change_all(change)
   for i, w in ipairs(list_windows()) do
     change(w, i)
-    publish_change(w)
+    add_change(w)
   end
+  publish_changes()
   return 1
 end

@@ -423,6 +423,22 @@ func (s *Store) reloadCluster() {
 	}
 }
 
+// CallsBySlot returns the addresses of the masters of a cluster that get a script call for each slot, because they know no
+// scripts for keys of several slots, as before Redis 7.0, or such a script failed; the others get one for all slots. It is
+// known of a master after the first call for several slots, and asked anew of each new connection.
+func (s *Store) CallsBySlot() (masters []string) {
+	l := s.pipelines
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at, p := range l.byNode {
+		if s.isCluster && !at.redisson && !p.crossSlot.Load() {
+			masters = append(masters, at.node)
+		}
+	}
+	slices.Sort(masters)
+	return masters
+}
+
 // close closes all pipelines and waits for them.
 func (l *pipelines) close() {
 	l.mu.Lock()

@@ -325,3 +325,20 @@ func TestStore_SameCallTwice(t *testing.T) {
 		left(count, count)
 	}
 }
+
+// What servers say of keys that are not here, and of flags that they do not know.
+func TestPipeline_CrossSlotErrors(t *testing.T) {
+	for text, here := range map[string]bool{
+		"ERR Script attempted to access a non local key in a cluster node script: 4e96, on @user_script:2.": true, // Redis 7.0
+		"ERR Attempted to access a non local key in a cluster node script: on @user_script:2.":              true, // Valkey 9.1
+		"READONLY You can't write against a read only replica. script: 4e96, on @user_script:2.":            true,
+		"ERR Unexpected flag in script shebang: allow-cross-slot-keys":                                      false,
+		"ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'":              false, // Redis 6.2
+	} {
+		p := pipeline{}
+		p.crossSlot.Store(true)
+		if err := p.crossSlotError(replyError(text)); !errors.Is(err, errSeveralCalls) || p.crossSlot.Load() != here {
+			t.Errorf("%s: %v, scripts for several slots %v, want %v", text, err, p.crossSlot.Load(), here)
+		}
+	}
+}

@@ -44,7 +44,7 @@ func (s *Store) pipelineFor(ctx context.Context, claims []limiter.Claim) (*pipel
 func (p *pipeline) crossSlotError(err error) error {
 	var reply redis.Error
 	switch {
-	case hasCode(err, "READONLY"), hasCode(err, "Script attempted to "): // not its master, or not of all
+	case hasCode(err, "READONLY", "Script attempted to ", "Attempted to "): // not its master, or not of all: Redis, Valkey 9
 	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR "):
 		p.crossSlot.Store(false)
 	default:

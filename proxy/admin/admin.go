@@ -103,6 +103,8 @@ type Readiness struct {
 	Ready bool
 	// Checks has the result of each check by name: "ok", or what is wrong.
 	Checks map[string]string
+	// CallsBySlot is redisstore.Store.CallsBySlot.
+	CallsBySlot []string
 }
 
 // New returns the handler of the admin API.
@@ -164,7 +166,7 @@ func (o Options) readyz(w http.ResponseWriter, r *http.Request) {
 	if !state.Ready {
 		status, word = http.StatusServiceUnavailable, "not ready"
 	}
-	reply(w, status, "application/json", Health{Status: word, Checks: state.Checks})
+	reply(w, status, "application/json", Health{Status: word, Checks: state.Checks, CallsBySlot: state.CallsBySlot})
 }
 
 // reply writes v as JSON.

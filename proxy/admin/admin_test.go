@@ -61,14 +61,15 @@ func TestReadyz(t *testing.T) {
 		{false, "ok", 503, "not ready"},
 	} {
 		o := Options{Ready: func(context.Context) Readiness {
-			return Readiness{Ready: c.ready, Checks: map[string]string{"store": c.store}}
+			return Readiness{Ready: c.ready, Checks: map[string]string{"store": c.store}, CallsBySlot: []string{"r1:6379"}}
 		}}
 		w := adminRequest(o, "GET", "/readyz")
 		var doc struct {
-			Status string
-			Checks map[string]string
+			Status      string
+			Checks      map[string]string
+			CallsBySlot []string `json:"calls_by_slot"`
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || w.Code != c.code || doc.Status != c.status || doc.Checks["store"] != c.store {
+		if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || w.Code != c.code || doc.Status != c.status || doc.Checks["store"] != c.store || len(doc.CallsBySlot) != 1 {
 			t.Errorf("readyz of %+v = %d %s", c, w.Code, w.Body)
 		}
 	}

@@ -106,6 +106,8 @@ type Diff struct {
 type Health struct {
 	Checks map[string]string `json:"checks"` // "ok", or what is wrong
 	Status string            `json:"status"` // ok, degraded or not ready
+	// CallsBySlot are the masters of a Redis Cluster that this node sends a script call for each slot, not one for all.
+	CallsBySlot []string `json:"calls_by_slot,omitempty"`
 }
 
 // A Conversion tells of limits with return_on what became of the requests that they count.

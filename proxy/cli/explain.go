@@ -403,9 +403,9 @@ func (e explainText) decision(t *tabwriter.Writer) {
 		return
 	}
 	e.section(t, "DECISION")
-	how := "all limits in one step (one slot)"
+	how := "all limits by one script call"
 	if d.Slots > 1 {
-		how = fmt.Sprintf("in two phases: keys in up to %d slots reserve permits, and return them if one refuses", d.Slots)
+		how = fmt.Sprintf("by up to %d script calls at the same time, whose permits are returned if one refuses", d.Slots)
 	}
 	fmt.Fprintf(t, "  store %s, %s\n", d.Store, how)
 	if d.Reason != "" {

@@ -141,7 +141,7 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 // The nodes, the decisions and the audit trail are tables, and JSON for programs.
 func TestRecords_AsTables(t *testing.T) {
 	addr, asked := startAdmin(t, map[string]string{
-		"/api/v1/nodes": `{"self":"a","nodes":[{"id":"a","hash":"0123456789","generation":4},{"id":"b","hash":"ab","generation":5,"source":"file","drift":true},{"id":"c","hash":"0123456789","generation":4}],
+		"/api/v1/nodes": `{"self":"a","nodes":[{"id":"a","hash":"0123456789","generation":4},{"id":"b","hash":"ab","generation":5,"source":"file","drift":true},{"id":"c","hash":"0123456789","generation":4,"calls_by_slot":["r1:6379","r2:6379"]}],
 			"lost":[{"id":"d","generation":4}],"configurations":[{"hash":"0123456789","generation":4,"source":"redis","nodes":["a","c"]},{"hash":"ab","generation":5,"source":"file","nodes":["b"],"changes":[{"what":"route","name":"x","was":"{path: /a}","is":"{path: /b}"}]}]}`,
 		"/api/v1/leader":    `{"self":"a","node":"c","tasks":[]}`,
 		"/api/v1/audit":     `{"entries":[{"at":"2026-11-23T07:00:00Z","node":"a","who":"anna","action":"ban","for":"1h","masked":"phone=+86138****8000","hash":"f12d1813bfa7","one_node":true,"reason":"attack"},{"at":"2026-11-23T06:00:00Z","who":"ben","action":"push","error":"no"}],"next":"1-2"}`,
@@ -151,6 +151,7 @@ func TestRecords_AsTables(t *testing.T) {
 		{"nodes", "a     ok ", ""},
 		{"nodes", "2 of 3 serve generation 4, not b (generation 5 from file)\n", ""},
 		{"nodes", "\nd     lost ", ""},
+		{"nodes", "\nc sends a call for each slot to r1:6379, r2:6379: Redis 7.0 takes one for all\n", ""},
 		{"nodes", "\non b:\n  route x: {path: /a} → {path: /b}\n", ""},
 		{"nodes --json", `"lost": [`, ""},
 		{"audit -n 2 --before 1-9", "2026-11-23T07:00:00Z  anna  ban for 1h  phone=+86138****8000  f12d1813bfa7  a only     attack\n", "/api/v1/audit?before=1-9&n=2"},

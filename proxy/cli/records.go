@@ -36,6 +36,11 @@ func (c nodesCommand) Run(ctx context.Context, w Env) error {
 	if drift := d.drift(); drift != "" {
 		_, err = fmt.Fprintln(w.Stdout, drift)
 	}
+	for _, m := range nodes.Nodes {
+		if m.CallsBySlot != nil {
+			_, err = fmt.Fprintf(w.Stdout, "%s sends a call for each slot to %s: Redis 7.0 takes one for all\n", m.ID, strings.Join(m.CallsBySlot, ", "))
+		}
+	}
 	for _, g := range nodes.Configurations[min(1, len(nodes.Configurations)):] {
 		fmt.Fprintf(w.Stdout, "on %s:\n", strings.Join(g.Nodes, ", "))
 		for _, line := range g.Differences() {

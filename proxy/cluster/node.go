@@ -70,6 +70,8 @@ type Options struct {
 	Version string // of the program
 	Source  string // of its configuration: file or redis
 	Seal    bundle.Seal
+	// CallsBySlot is redisstore.Store.CallsBySlot; nil for none.
+	CallsBySlot func() []string
 }
 
 // A Node is the membership of this process in a cluster. It is safe for
@@ -82,6 +84,7 @@ type Node struct {
 	version string
 	source  string
 	seal    bundle.Seal
+	bySlot  func() []string
 	address string // set before the first heartbeat
 	started time.Time
 	locker  *lock.Locker
@@ -140,6 +143,7 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		version:      o.Version,
 		source:       o.Source,
 		seal:         o.Seal,
+		bySlot:       o.CallsBySlot,
 		started:      time.Now().UTC(),
 		locker:       lock.New(rdb),
 		scripts:      newScripts(),
@@ -148,6 +152,9 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		drifted:      make(chan int, 1),
 		lostMore:     make(chan struct{}, 1),
 		asking:       make(chan struct{}, maxConcurrentQuestions),
+	}
+	if n.bySlot == nil {
+		n.bySlot = func() []string { return nil }
 	}
 	n.live.Store(1)
 	n.serving.Store(&servedConfig{})
@@ -307,7 +314,8 @@ func (n *Node) heartbeat() (text, hash string) {
 		Generation int64     `json:"generation"`
 		Started    time.Time `json:"started"`
 		Problem    string    `json:"problem,omitempty"`
-	}{n.address, n.version, n.source, now.hash, now.number, n.started, now.problem}))
+		BySlot     []string  `json:"calls_by_slot,omitempty"`
+	}{n.address, n.version, n.source, now.hash, now.number, n.started, now.problem, n.bySlot()}))
 	return text, now.hash
 }
 

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +31,9 @@ func dial(t *testing.T, addr string) redis.UniversalClient {
 // is called.
 func join(t *testing.T, rdb redis.UniversalClient, id string) (*cluster.Node, func()) {
 	t.Helper()
-	n := cluster.Join(rdb, cluster.Options{Prefix: "test", ID: id, Version: "v1", Source: "file"})
+	n := cluster.Join(rdb, cluster.Options{
+		Prefix: "test", ID: id, Version: "v1", Source: "file", CallsBySlot: func() []string { return []string{"127.0.0.1:7001"} },
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { n.Run(ctx, "127.0.0.1:9901") })
@@ -92,7 +95,7 @@ func TestNodes_TellWhatEachSays(t *testing.T) {
 		t.Errorf("started %v", got.Started)
 	}
 	got.Seen, got.Started = time.Time{}, time.Time{}
-	if want := (view.Member{ID: "a", Address: "127.0.0.1:9901", Version: "v1", Source: "file", Hash: "one", Generation: 1}); got != want {
+	if want := (view.Member{ID: "a", Address: "127.0.0.1:9901", Version: "v1", Source: "file", Hash: "one", Generation: 1, CallsBySlot: []string{"127.0.0.1:7001"}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("a says %+v; want %+v", got, want)
 	}
 	leaveB()

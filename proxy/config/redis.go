@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -142,4 +144,20 @@ func (l *limits) alone(f *limitForm, limit *Limit) bool {
 	}
 	l.templates = append(l.templates, mine)
 	return true
+}
+
+// manyCalls remarks which routes need more than two script calls of a cluster for a request.
+func (r *routes) manyCalls(forms []*routeForm, made []*Route) {
+	for i, route := range made {
+		keys := map[string]bool{}
+		for _, l := range route.Limits {
+			if l.Mode != Off && l.Key != nil {
+				keys[cmp.Or(l.RedissonName, strings.Join(l.Key.Names(), "+"))] = true
+			}
+		}
+		if r.main.Redis.Mode == RedisCluster && len(keys) > 2 {
+			r.remark(forms[i], fmt.Sprintf("a request needs up to %d script calls of the cluster: its limits have so many keys", len(keys)),
+				"let limits have the same key, or use one Redis as long as one core is enough for it")
+		}
+	}
 }

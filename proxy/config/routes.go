@@ -73,6 +73,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	r.catchAlls(forms, made)
 	r.others(forms, made)
 	r.warnLoops(forms, made)
+	r.manyCalls(forms, made)
 	return made
 }
 

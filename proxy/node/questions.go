@@ -198,5 +198,6 @@ func (s store) registerMetrics(r prometheus.Registerer) {
 	}
 	gauge("nodes", "Live nodes that share the store, as of the last heartbeat.", n.Live)
 	gauge("nodes_lost", "Nodes that ended without stopping, or were cut off, in the last hour, and have not returned.", n.LostCount)
+	gauge("masters_by_slot", "Masters of a Redis Cluster that this node sends a script call for each slot, not one for all.", func() int { return len(s.bySlot()) })
 	gauge("config_drift", "Other nodes that have served another configuration for longer than a reload takes.", n.Drift)
 }

@@ -34,6 +34,7 @@ type store struct {
 	cluster *cluster.Node // nil without a cluster
 	// reported is redisstore.Store.Reported; nil without a cluster.
 	reported func() (heard, lost int64)
+	bySlot   func() []string // redisstore.Store.CallsBySlot
 	// check is redisstore.Store.Check.
 	check func(ctx context.Context) (warning string, err error)
 	run   func(ctx context.Context, address string) // runs until ctx is done; address is that of the admin API
@@ -67,7 +68,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 		Client: clientName(c.Listen),
 	})
 	id := nodeID()
-	member := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: version, Source: string(c.Reload.Source), Seal: bundle.NewSeal(c.Privacy)})
+	member := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: version, Source: string(c.Reload.Source), Seal: bundle.NewSeal(c.Privacy), CallsBySlot: limits.CallsBySlot})
 	s := store{
 		kind:     "redis",
 		limits:   boundedStore{limits, away},
@@ -75,6 +76,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 		agree:    member.Agree,
 		cluster:  member,
 		reported: limits.Reported,
+		bySlot:   limits.CallsBySlot,
 		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: connectTimeout, CachedRefusals: -1}).Check,
 		close:    func() { limits.Close(); decisions.Close(); coordination.Close() },
 
@@ -103,6 +105,7 @@ func memoryStore() store {
 		kind:   "memory",
 		limits: limiter.NewMemory(limiter.MemoryOptions{}),
 		check:  func(context.Context) (string, error) { return "", nil },
+		bySlot: func() []string { return nil },
 		run:    func(context.Context, string) {},
 		close:  func() {},
 

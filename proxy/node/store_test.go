@@ -79,7 +79,7 @@ func TestStore_Figures(t *testing.T) {
 	n, _ := startFollower(t, redistest.Start(t).Addr)
 	metrics := fetch(t, "http://"+n.Address("admin")+"/metrics")
 	for _, want := range []string{
-		"\nweir_cluster_nodes 1\n", "\nweir_cluster_config_drift 0\n",
+		"\nweir_cluster_nodes 1\n", "\nweir_cluster_config_drift 0\n", "\nweir_cluster_masters_by_slot 0\n",
 		"\n" + `weir_store_reported_permits_total{result="counted"} 0` + "\n", "\n" + `weir_store_reported_permits_total{result="lost"} 0` + "\n",
 	} {
 		if !strings.Contains(metrics, want) {

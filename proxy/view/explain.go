@@ -176,9 +176,8 @@ type ExplainedDecision struct {
 	Allowed bool   `json:"allowed"`
 	WaitMS  int64  `json:"wait_ms,omitempty"`
 	Store   string `json:"store"` // memory or redis
-	// Slots is the number of cluster slots of the keys of this decision. Above 1 the decision is
-	// made in two phases: each slot reserves, and if one refuses, the reservations of the others
-	// are cancelled.
+	// Slots is the number of cluster slots of the keys of this decision, and so of script calls at most: one for each
+	// master that has some of them, or before Redis 7.0 one for each slot. If one refuses, what the others took is returned.
 	Slots int `json:"slots"`
 	// Repeat reports that the request repeats one that was counted, and is not counted.
 	Repeat bool `json:"repeat,omitempty"`

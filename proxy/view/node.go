@@ -20,6 +20,8 @@ type Member struct {
 	Seen       time.Time `json:"seen"`              // last heartbeat, by Redis's clock
 	Drift      bool      `json:"drift"`             // it serves another configuration than most nodes do
 	Problem    string    `json:"problem,omitempty"` // why it cannot read the pushed configuration
+	// CallsBySlot are the masters of a Redis Cluster that it sends a script call for each slot, not one for all.
+	CallsBySlot []string `json:"calls_by_slot,omitempty"`
 }
 
 // A Leadership is the current leader, and the last runs of its tasks.

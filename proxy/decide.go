@@ -13,7 +13,6 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
-	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
@@ -245,17 +244,11 @@ func (q *questionBody) readAll(maxBytes int64) ([]byte, error) {
 	if q.Length < 0 {
 		beside = http1.BodyBufferSize
 	}
-	q.Buffer.Client = q.x.client.network
-	read, err := q.ReadAll(io.LimitReader(q.Body, maxBytes+1), q.Length, maxBytes+1, beside)
-	switch {
-	case errors.Is(err, body.ErrFull):
-		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errBody, err)
-	case int64(len(read)) > maxBytes:
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
+	read, err := q.x.readBody(&q.Buffer, io.LimitReader(q.Body, maxBytes+1), maxBytes+1, beside)
+	if int64(len(read)) > maxBytes {
+		return nil, bodyTooLarge(maxBytes)
 	}
-	return read, nil
+	return read, err
 }
 
 var (

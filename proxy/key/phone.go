@@ -1,6 +1,7 @@
 package key
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,11 +45,8 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 			return nil, err
 		}
 	}
-	if region == "" {
-		region = noRegion
-	}
 	return &Phone{
-		region: region, code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
+		region: cmp.Or(region, noRegion), code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
 	}, nil
 }
 

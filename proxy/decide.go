@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -220,12 +221,7 @@ func (q *Question) fill(x *exchange) {
 // isPrintable reports whether s has only characters that a request target may have. A target that
 // arrives in a field has not been checked by the parser of requests.
 func isPrintable(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
 // A questionBody is the body of a Question.

@@ -138,15 +138,7 @@ func dialedDigits(s string) (digits string, extension, ok bool) {
 // isDialedForm reports whether s consists of an optional plus, and digits.
 func isDialedForm(s string) bool {
 	digits := strings.TrimPrefix(s, "+")
-	if digits == "" || len(digits) > maxDialed {
-		return false
-	}
-	for i := range len(digits) {
-		if !isDigit(digits[i]) {
-			return false
-		}
-	}
-	return true
+	return digits != "" && len(digits) <= maxDialed && strings.Trim(digits, "0123456789") == ""
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -83,12 +83,7 @@ func unitOf(word string) string {
 // drops what follows the digits of count, as in 5r.
 func suggestRate(count, window string) string {
 	count = strings.TrimSpace(count)
-	for i, c := range count {
-		if c < '0' || c > '9' {
-			count = count[:i]
-			break
-		}
-	}
+	count = strings.TrimSuffix(count, strings.TrimLeft(count, "0123456789"))
 	n, err := strconv.ParseInt(count, 10, 64)
 	w, windowErr := ParseDuration(window)
 	r := Rate{Count: n, Window: w}
@@ -151,10 +146,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		return 0, ErrInvalidDuration
 	}
 	for _, u := range durationUnits() {
-		digits := 0
-		for digits < len(s) && '0' <= s[digits] && s[digits] <= '9' {
-			digits++
-		}
+		digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
 		name := letters(s[digits:])
 		if name != u.name {
 			continue
@@ -173,10 +165,8 @@ func ParseDuration(s string) (time.Duration, error) {
 
 // letters returns the part of s before the first digit.
 func letters(s string) string {
-	for i := range len(s) {
-		if '0' <= s[i] && s[i] <= '9' {
-			return s[:i]
-		}
+	if i := strings.IndexAny(s, "0123456789"); i >= 0 {
+		return s[:i]
 	}
 	return s
 }

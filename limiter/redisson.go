@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -46,9 +47,7 @@ func RedissonFormatOf(version string) (RedissonFormat, error) {
 	if len(parts) < 2 || n[0] < 1 {
 		return 0, fmt.Errorf("%w: %q is not a Redisson version; write a version such as 3.16.3", ErrInvalidLimit, version)
 	}
-	before := func(major, minor, patch int) bool {
-		return n[0] < major || n[0] == major && (n[1] < minor || n[1] == minor && n[2] < patch)
-	}
+	before := func(other ...int) bool { return slices.Compare(n[:], other) < 0 }
 	switch {
 	case before(3, 13, 3):
 		return RedissonWindow, nil

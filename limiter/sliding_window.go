@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -115,9 +116,7 @@ func (s *keyState) remainingFixedWindow(l *Limit) int64 { return l.Rate.Count - 
 
 // takeFixedWindow counts cost permits at now.
 func (s *keyState) takeFixedWindow(now, cost int64) {
-	if s.start == 0 {
-		s.start = now
-	}
+	s.start = cmp.Or(s.start, now)
 	s.taken += cost
 }
 

@@ -120,8 +120,7 @@ func (l logLine) flag(f logField) {
 // ms writes d in milliseconds.
 func (l logLine) ms(f logField, d time.Duration) {
 	if l.has(f) {
-		var space [24]byte
-		l.RawJSON(f.String(), appendMS(space[:0], d))
+		l.Float64(f.String(), float64(d.Microseconds())/1000)
 	}
 }
 

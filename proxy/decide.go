@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
-	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
@@ -221,12 +221,7 @@ func (q *Question) fill(x *exchange) {
 // isPrintable reports whether s has only characters that a request target may have. A target that
 // arrives in a field has not been checked by the parser of requests.
 func isPrintable(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
 // A questionBody is the body of a Question.
@@ -245,17 +240,11 @@ func (q *questionBody) readAll(maxBytes int64) ([]byte, error) {
 	if q.Length < 0 {
 		beside = http1.BodyBufferSize
 	}
-	q.Buffer.Client = q.x.client.network
-	read, err := q.ReadAll(io.LimitReader(q.Body, maxBytes+1), q.Length, maxBytes+1, beside)
-	switch {
-	case errors.Is(err, body.ErrFull):
-		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errBody, err)
-	case int64(len(read)) > maxBytes:
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
+	read, err := q.x.readBody(&q.Buffer, io.LimitReader(q.Body, maxBytes+1), maxBytes+1, beside)
+	if int64(len(read)) > maxBytes {
+		return nil, bodyTooLarge(maxBytes)
 	}
-	return read, nil
+	return read, err
 }
 
 var (

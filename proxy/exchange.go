@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -81,6 +83,35 @@ type bodyReader interface {
 	// readAll reads the body to its end and keeps it, so that it can be forwarded unchanged. It
 	// returns an error that wraps key.ErrBodyTooLarge if the body is longer than maxBytes bytes.
 	readAll(maxBytes int64) ([]byte, error)
+}
+
+// readBody reads the body of x to its end into buffer. The reader itself holds beside bytes.
+func (x *exchange) readBody(buffer *body.Buffer, from io.Reader, maxBytes, beside int64) ([]byte, error) {
+	buffer.Client = x.client.network
+	read, err := buffer.ReadAll(from, x.in.length, maxBytes, beside)
+	switch {
+	case err == nil, errors.Is(err, body.ErrFull):
+		return read, err
+	case errors.Is(err, http1.ErrBodyTooLarge), errors.As(err, new(*http.MaxBytesError)):
+		return nil, bodyTooLarge(maxBytes)
+	}
+	return nil, fmt.Errorf("%w: %w", errBody, err)
+}
+
+// bodyTooLarge says that a body is longer than maxBytes bytes.
+func bodyTooLarge(maxBytes int64) error {
+	return fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
+}
+
+// A literalBody is a body in memory.
+type literalBody []byte
+
+// readAll implements bodyReader.
+func (b literalBody) readAll(maxBytes int64) ([]byte, error) {
+	if int64(len(b)) > maxBytes {
+		return nil, bodyTooLarge(maxBytes)
+	}
+	return b, nil
 }
 
 // fields looks up header fields by canonical name. *http1.Fields does so without allocating.

@@ -255,14 +255,3 @@ func splitURL(s string) (scheme, authority, target string, err error) {
 	}
 	return scheme, authority, target, nil
 }
-
-// A literalBody is a body in memory.
-type literalBody string
-
-// readAll implements bodyReader.
-func (b literalBody) readAll(maxBytes int64) ([]byte, error) {
-	if int64(len(b)) > maxBytes {
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
-	}
-	return []byte(b), nil
-}

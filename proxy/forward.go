@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -73,9 +74,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		x.Admitter.SettleHead(&x.Admission, x.settledOutcome())
 		d.respond(x.route.errorTexts.Replace(forwardErrorResponse(x), x.id, x.origin()))
 	}
-	if x.response.status == 0 { // a connection that was handed over writes no status
-		x.response.status = x.outcome.result.Status
-	}
+	x.response.status = cmp.Or(x.response.status, x.outcome.result.Status) // a connection that was handed over writes none
 }
 
 // leftUpstreamWorking reports whether the client left while the upstream may have been working on the

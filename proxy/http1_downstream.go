@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -158,19 +157,13 @@ func (d *http1Downstream) readAll(maxBytes int64) ([]byte, error) {
 		return nil, nil
 	}
 	b.Limit(maxBytes)
-	d.buffer.Client = d.x.client.network
 	beside := int64(0) // a body of known length is read straight into the buffer
 	if d.x.in.length < 0 {
 		beside = http1.BodyBufferSize
 	}
-	read, err := d.buffer.ReadAll(b, d.x.in.length, maxBytes, beside)
-	switch {
-	case errors.Is(err, http1.ErrBodyTooLarge):
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
-	case errors.Is(err, body.ErrFull):
+	read, err := d.x.readBody(&d.buffer, b, maxBytes, beside)
+	if err != nil {
 		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errBody, err)
 	}
 	d.body = read
 	if read == nil {

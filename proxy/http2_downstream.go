@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/http2"
-	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -173,18 +171,9 @@ func (d *http2Downstream) readAll(maxBytes int64) ([]byte, error) {
 		return nil, nil
 	}
 	d.body.Limit(maxBytes)
-	d.buffer.Client = d.x.client.network
-	read, err := d.buffer.ReadAll(d.body, d.x.in.length, maxBytes, body.HTTP2Beside(d.x.in.length))
-	switch {
-	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
-	case errors.Is(err, body.ErrFull):
-		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errBody, err)
-	}
+	read, err := d.x.readBody(&d.buffer, d.body, maxBytes, body.HTTP2Beside(d.x.in.length))
 	d.content = read
-	return read, nil
+	return read, err
 }
 
 func (d *http2Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {

@@ -118,9 +118,7 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 				x.list = l
 				return errDenied
 			}
-			if x.list == nil {
-				x.list = l
-			}
+			x.list = cmp.Or(x.list, l)
 		}
 	}
 	return nil

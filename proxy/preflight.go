@@ -21,12 +21,9 @@ func (x *exchange) hasOnlyPreflightFields() bool {
 	if len(x.in.header.Values("Origin")) != 1 || len(x.in.header.Values("Access-Control-Request-Method")) != 1 {
 		return false
 	}
-	for _, name := range x.in.notPreflight {
-		if !x.client.trustedPeer || !isProxyField(name) {
-			return false
-		}
-	}
-	return x.readQuery() == nil && !slices.ContainsFunc(x.route.clientKeys, x.hasValueAt) && !x.namesKey()
+	isOther := func(name string) bool { return !x.client.trustedPeer || !isProxyField(name) }
+	return !slices.ContainsFunc(x.in.notPreflight, isOther) &&
+		x.readQuery() == nil && !slices.ContainsFunc(x.route.clientKeys, x.hasValueAt) && !x.namesKey()
 }
 
 // namesKey reports whether a parameter of the query has the name of a key of the route. So does a
@@ -99,10 +96,6 @@ func isProxyField(name string) bool {
 	case "Forwarded", "Via", "X-Real-Ip", "X-Request-Id", "X-Correlation-Id", "True-Client-Ip", "Traceparent", "Tracestate", "X-Cloud-Trace-Context", "X-Varnish":
 		return true
 	}
-	for _, prefix := range []string{"X-Forwarded-", "X-Envoy-", "X-B3-", "X-Amz", "X-Azure-", "Cf-", "Cdn-", "Fastly-"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"X-Forwarded-", "X-Envoy-", "X-B3-", "X-Amz", "X-Azure-", "Cf-", "Cdn-", "Fastly-"}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"io"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -196,22 +195,3 @@ func (x *exchange) spans() spans {
 
 // ownDuration returns the time spent on x without the upstream and without waiting for a permit.
 func (x *exchange) ownDuration() time.Duration { return x.duration - x.outcome.duration - x.WaitTime }
-
-// appendMS appends d in milliseconds, in the same notation as zerolog, in a tenth of the time that formatting a
-// floating-point number takes.
-func appendMS(b []byte, d time.Duration) []byte {
-	us := d.Microseconds()
-	if us < 0 {
-		b, us = append(b, '-'), -us
-	}
-	b = strconv.AppendInt(b, us/1000, 10)
-	digits := [...]byte{'.', '0' + byte(us/100%10), '0' + byte(us/10%10), '0' + byte(us%10)}
-	n := len(digits)
-	for n > 1 && digits[n-1] == '0' {
-		n--
-	}
-	if n > 1 {
-		b = append(b, digits[:n]...)
-	}
-	return b
-}

@@ -180,18 +180,13 @@ const (
 // hidePersonal returns path with a * for each segment that may be a phone number, an address or a
 // token.
 func hidePersonal(path string) string {
-	var b strings.Builder
-	for segment := range strings.SplitAfterSeq(path[:min(len(path), maxPath)], "/") {
-		text, slash := strings.CutSuffix(segment, "/")
-		if isPersonal(text) {
-			text = "*"
-		}
-		b.WriteString(text)
-		if slash {
-			b.WriteByte('/')
+	segments := strings.Split(path[:min(len(path), maxPath)], "/")
+	for i, s := range segments {
+		if isPersonal(s) {
+			segments[i] = "*"
 		}
 	}
-	return b.String()
+	return strings.Join(segments, "/")
 }
 
 // HidePersonal is hidePersonal, for decisions.Names.

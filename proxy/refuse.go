@@ -236,10 +236,7 @@ func (x *exchange) Method() string { return x.request.Method }
 // Body returns the body, which is read once for all keys.
 func (x *exchange) Body() (key.Body, error) {
 	if x.extracted.body == nil {
-		maxBytes := x.route.MaxBody
-		if maxBytes == 0 {
-			maxBytes = body.DefaultMax
-		}
+		maxBytes := cmp.Or(x.route.MaxBody, body.DefaultMax)
 		x.extracted.body = new(content)
 		x.extracted.body.bytes, x.extracted.body.err = x.in.body.readAll(maxBytes)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"net/textproto"
 	"net/url"
@@ -364,7 +363,7 @@ func (l *LoggedRequest) has(o key.Origin) bool {
 type replayed struct {
 	x      exchange
 	header textproto.MIMEHeader
-	body   loggedBody
+	body   literalBody // from the log, or built from the logged fields; its memory is reused for the next request
 }
 
 // setField sets a field of the header, unless the log had it before.
@@ -424,20 +423,8 @@ func (r *replayed) fields(q *LoggedRequest) {
 	}
 }
 
-// A loggedBody is the body of a replayed request: from the log, or built from the logged fields.
-// Its memory is reused for the next request.
-type loggedBody []byte
-
-// readAll implements bodyReader.
-func (b *loggedBody) readAll(maxBytes int64) ([]byte, error) {
-	if int64(len(*b)) > maxBytes {
-		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, maxBytes)
-	}
-	return *b, nil
-}
-
 // build builds a body from fields: a JSON document if there is a JSON field, otherwise a form.
-func (b loggedBody) build(fields []LoggedField) loggedBody {
+func (b literalBody) build(fields []LoggedField) literalBody {
 	if !slices.ContainsFunc(fields, func(f LoggedField) bool { return f.Origin.Source.IsBody() }) {
 		return b[:0]
 	}

@@ -13,7 +13,7 @@ func TestLoggedBody(t *testing.T) {
 	field := func(source key.Source, name, value string) LoggedField {
 		return LoggedField{Origin: key.Origin{Source: source, Name: name}, Value: value}
 	}
-	var body loggedBody
+	var body literalBody
 	for _, c := range []struct {
 		fields []LoggedField
 		want   string // as JSON, unless it is a form

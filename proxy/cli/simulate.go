@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,10 +48,10 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	files, err := c.open(ctx, w.stdin())
+	defer files.close()
 	if err != nil {
 		return err
 	}
-	defer files.close()
 	bar := newProgress(w.Stderr, files.size)
 	for i, f := range files.all {
 		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: bar.count(f)})
@@ -107,14 +108,10 @@ func writePage(path string, r *simulate.Report, out io.Writer) error {
 		return r.HTML(out)
 	}
 	f, err := os.Create(path)
+	if err == nil {
+		err = cmp.Or(r.HTML(f), f.Close())
+	}
 	if err != nil {
-		return fmt.Errorf("write page: %w", err)
-	}
-	if err := r.HTML(f); err != nil {
-		f.Close()
-		return fmt.Errorf("write page: %w", err)
-	}
-	if err := f.Close(); err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
 	fmt.Fprintf(out, "%s: %d requests\n", path, r.Requests)
@@ -127,14 +124,13 @@ type logFiles struct {
 	size int64 // total size; 0 if unknown
 }
 
-// open opens the named logs.
+// open opens the named logs. Those that it returns are to be closed, after an error too.
 func (c simulateCommand) open(ctx context.Context, stdin io.Reader) (logFiles, error) {
 	var files logFiles
 	known := true
 	for i, name := range c.Logs {
 		if slices.Index(c.Logs, name) < i {
-			files.close()
-			return logFiles{}, fmt.Errorf("%s is named twice; its requests would count twice", name)
+			return files, fmt.Errorf("%s is named twice; its requests would count twice", name)
 		}
 		if name == "-" {
 			known = false
@@ -143,18 +139,15 @@ func (c simulateCommand) open(ctx context.Context, stdin io.Reader) (logFiles, e
 		}
 		f, err := os.Open(name)
 		if err != nil {
-			files.close()
-			return logFiles{}, fmt.Errorf("read log: %w", err)
+			return files, fmt.Errorf("read log: %w", err)
 		}
 		files.all = append(files.all, f)
 		info, err := f.Stat()
 		switch {
 		case err != nil:
-			files.close()
-			return logFiles{}, fmt.Errorf("read log: %w", err)
+			return files, fmt.Errorf("read log: %w", err)
 		case info.IsDir():
-			files.close()
-			return logFiles{}, fmt.Errorf("read log: %s is a directory; name the files in it", name)
+			return files, fmt.Errorf("read log: %s is a directory; name the files in it", name)
 		case !info.Mode().IsRegular():
 			known = false
 		}

@@ -52,8 +52,7 @@ func (c topCommand) Run(ctx context.Context, w Env) error {
 	}
 	if c.Once || c.JSON {
 		data, err := c.fetch(ctx)
-		switch {
-		case err != nil || c.JSON:
+		if err != nil || c.JSON {
 			return printJSON(w, data, err)
 		}
 		return printTop(w.Stdout, data, c.Rows)

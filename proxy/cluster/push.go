@@ -178,10 +178,8 @@ func (n *Node) decide(ctx context.Context, d decision) error {
 		if err != nil {
 			return err
 		}
-		for _, a := range answers {
-			if a.Said != agreed {
-				return &RefusedError{answers}
-			}
+		if slices.ContainsFunc(answers, func(a view.NodeAnswer) bool { return a.Said != agreed }) {
+			return &RefusedError{answers}
 		}
 		done, err := n.commit(ctx, d)
 		if err != nil || done {

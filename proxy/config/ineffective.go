@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -59,10 +60,7 @@ func (k *keys) warnForged(pointer any, from key.Origin) {
 
 // warnItself warns of an upstream that is a listener of this Weir.
 func (u *upstreams) warnItself(pointer any, to *url.URL) {
-	target := address{to.Hostname(), to.Port()}
-	if target.port == "" {
-		target.port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
-	}
+	target := address{to.Hostname(), cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])}
 	for _, own := range []struct{ name, addr string }{{"listen.http", u.main.Listen.HTTP}, {"listen.https", u.main.Listen.HTTPS}} {
 		at := parseAddress(listenAddress(own.addr))
 		if at.port != "" && at.port == target.port && (at.host == target.host || target.loopback() && at.meets(target)) {

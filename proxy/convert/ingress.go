@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,11 +58,8 @@ func convertIngress(d *document, data []byte) error {
 			d.ingressHead(status)
 			seen = true
 		}
-		i := &ingress{document: d, object: o, defaults: defaults, namespace: o.get("metadata", "namespace").text(),
+		i := &ingress{document: d, object: o, defaults: defaults, namespace: cmp.Or(o.get("metadata", "namespace").text(), "default"),
 			status: status}
-		if i.namespace == "" {
-			i.namespace = "default"
-		}
 		i.name = i.namespace + "-" + o.get("metadata", "name").text()
 		if err := i.convert(); err != nil {
 			return err
@@ -184,9 +182,7 @@ func (i *ingress) readLimits() error {
 	if err != nil {
 		return err
 	}
-	if multiplier == 0 {
-		multiplier = 5
-	}
+	multiplier = cmp.Or(multiplier, 5)
 	for _, l := range []struct {
 		name   string
 		window time.Duration

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -39,9 +40,7 @@ func (i *ingress) match(p ingressPath) (paths []string, prefix string) {
 	if p.kind != "Exact" {
 		path = strings.TrimSuffix(path, "/")
 	}
-	if path == "" {
-		path = "/"
-	}
+	path = cmp.Or(path, "/")
 	switch {
 	case !isLiteralPath(path):
 		l := &nginxLocation{prefix: "^" + p.path, modifier: "~*"}
@@ -100,9 +99,7 @@ func (i *ingress) route(p ingressPath) {
 func (i *ingress) destination(backend node) nginxDestination {
 	service, port := backend.get("service", "name").text(), backend.get("service", "port", "number").text()
 	named := backend.get("service", "port", "name").text()
-	if port == "" {
-		port = "80"
-	}
+	port = cmp.Or(port, "80")
 	protocol := i.annotation("backend-protocol")
 	schemes := map[string]string{"": "http", "HTTP": "http", "HTTPS": "https", "GRPC": "http", "GRPCS": "https",
 		"AUTO_HTTP": "http"}

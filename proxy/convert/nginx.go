@@ -180,10 +180,8 @@ func (c nginxContext) enter(block []*directive) nginxContext {
 		own[name] = append(own[name], d)
 	}
 	inner := c
-	inner.directives = maps.Clone(c.directives)
-	if inner.directives == nil {
-		inner.directives = map[string][]*directive{}
-	}
+	inner.directives = map[string][]*directive{}
+	maps.Copy(inner.directives, c.directives)
 	maps.Copy(inner.directives, own)
 	return inner
 }

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -99,9 +100,7 @@ func parseNginx(d *document, data []byte) ([]*directive, error) {
 			break
 		}
 		name = next
-		if p.first == "" {
-			p.first = name
-		}
+		p.first = cmp.Or(p.first, name)
 	}
 	root := p.files[""]
 	if p.first != "" {

@@ -1,5 +1,7 @@
 package http1
 
+import "strings"
+
 // hopByHop is the set of hop-by-hop fields, which concern only one connection (RFC 9110
 // section 7.6.1), and of the fields that define the framing. A proxy generates its own.
 const hopByHop NameSet = 1<<Connection | 1<<KeepAlive | 1<<ProxyConnection | 1<<TE | 1<<Trailer |
@@ -77,12 +79,8 @@ func (f *Fields) dropNamed(list string) {
 
 // token returns the first element of a comma-separated list, and the rest of the list.
 func token(list string) (first, rest string) {
-	for i := range len(list) {
-		if list[i] == ',' {
-			return trim(list[:i]), list[i+1:]
-		}
-	}
-	return trim(list), ""
+	first, rest, _ = strings.Cut(list, ",")
+	return trim(first), rest
 }
 
 // hasToken reports whether a field n contains the element small in its list. small must

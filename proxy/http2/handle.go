@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"strconv"
@@ -269,9 +270,7 @@ func (r *Request) setLength(value string) error {
 
 // complete checks the whole head (RFC 9113 section 8.3.1).
 func (r *Request) complete() error {
-	if r.Authority == "" {
-		r.Authority = r.host
-	}
+	r.Authority = cmp.Or(r.Authority, r.host)
 	switch {
 	case r.Method == methodConnect && r.Protocol == "":
 		return http1.ErrConnect

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"slices"
@@ -134,9 +135,7 @@ func (s *Stream) reset() {
 
 // failLocked makes all that waits for the stream fail.
 func (s *Stream) failLocked(err error) {
-	if s.err == nil {
-		s.err = err
-	}
+	s.err = cmp.Or(s.err, err)
 	s.closed = true
 	s.dropBodyLocked()
 	s.canRead.Broadcast()

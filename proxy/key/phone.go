@@ -1,6 +1,7 @@
 package key
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,11 +45,8 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 			return nil, err
 		}
 	}
-	if region == "" {
-		region = noRegion
-	}
 	return &Phone{
-		region: region, code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
+		region: cmp.Or(region, noRegion), code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
 	}, nil
 }
 
@@ -140,15 +138,7 @@ func dialedDigits(s string) (digits string, extension, ok bool) {
 // isDialedForm reports whether s consists of an optional plus, and digits.
 func isDialedForm(s string) bool {
 	digits := strings.TrimPrefix(s, "+")
-	if digits == "" || len(digits) > maxDialed {
-		return false
-	}
-	for i := range len(digits) {
-		if !isDigit(digits[i]) {
-			return false
-		}
-	}
-	return true
+	return digits != "" && len(digits) <= maxDialed && strings.Trim(digits, "0123456789") == ""
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,10 +165,7 @@ func configAudit(action, detail string, err error) view.AuditEntry {
 
 // auditTrail returns a page of the audit trail.
 func (n *Node) auditTrail(ctx context.Context, q view.AuditQuery) (view.Audit, error) {
-	if q.N == 0 {
-		q.N = 100
-	}
-	page, err := n.audit.Page(ctx, q.Before, q.N)
+	page, err := n.audit.Page(ctx, q.Before, cmp.Or(q.N, 100))
 	if errors.Is(err, cluster.ErrAuditID) {
 		err = &admin.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("before=%s is not the id of an entry; write next of the page before", q.Before)}
 	}

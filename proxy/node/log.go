@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,10 +189,7 @@ func (q *logQueue) write(lines []byte) {
 	for len(lines) > 0 {
 		n := len(lines)
 		if n > maxBatch {
-			n = bytes.LastIndexByte(lines[:maxBatch], '\n') + 1
-			if n == 0 {
-				n = maxBatch
-			}
+			n = cmp.Or(bytes.LastIndexByte(lines[:maxBatch], '\n')+1, maxBatch)
 		}
 		if _, err := q.out.Write(lines[:n]); err != nil {
 			q.dropped.Add(int64(bytes.Count(lines[:n], []byte{'\n'})))

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -146,13 +147,9 @@ const escapedSlash = "%2F"
 // were decoded.
 func hidesDotSegment(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {
-		if !strings.Contains(segment, escapedSlash) {
-			continue
-		}
-		for piece := range strings.SplitSeq(segment, escapedSlash) {
-			if piece == "." || piece == ".." {
-				return true
-			}
+		pieces := strings.Split(segment, escapedSlash)
+		if len(pieces) > 1 && (slices.Contains(pieces, ".") || slices.Contains(pieces, "..")) {
+			return true
 		}
 	}
 	return false
@@ -423,18 +420,11 @@ func plainHost(authority string) (host string, ok bool) {
 
 // isPort reports whether s is a port number or empty, which RFC 3986 allows.
 func isPort(s string) bool {
-	if len(s) > len("65535") {
-		return false
+	if s == "" || len(s) > len("65535") {
+		return s == ""
 	}
-	port := 0
-	for i := range len(s) {
-		c := s[i]
-		if c < '0' || c > '9' {
-			return false
-		}
-		port = port*10 + int(c-'0')
-	}
-	return port <= 65535
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
 }
 
 // isName reports whether s is a sequence of labels separated by dots, or an

@@ -110,10 +110,6 @@ func (r *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 	if len(b.query) == 0 {
 		return true, nil
 	}
-	return r.holdInQuery(b, e)
-}
-
-func (r *Request) holdInQuery(b *branch, e *entry) (bool, error) {
 	if !e.IgnoresForms && r.Message.HasForm() {
 		return false, fmt.Errorf("%w: the query selects the route, and the body is a form, in which some servers "+
 			"look for the parameter too", ErrQuery)

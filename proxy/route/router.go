@@ -80,7 +80,7 @@ func (t *index) find(q *Request) error {
 	if found || err != nil {
 		return err
 	}
-	if len(t.allowed(q)) > 0 {
+	if len(t.Allowed(q)) > 0 {
 		return ErrMethod
 	}
 	return ErrNone
@@ -161,9 +161,7 @@ func (b *branch) moreSpecific(e, best *entry, of *branch) bool {
 }
 
 // Allowed lists the methods with which q would match, sorted.
-func (t *Table[R]) Allowed(q *Request) []string { return t.allowed(q) }
-
-func (t *index) allowed(q *Request) []string {
+func (t *index) Allowed(q *Request) []string {
 	var methods []string
 	for s := range t.candidates(q.Host) {
 		for _, b := range s.branches {
@@ -289,12 +287,7 @@ func (b *branch) admits(method string, q *Request) bool {
 }
 
 func (b *branch) admitsHeader(m Message) bool {
-	for _, c := range b.headers {
-		if !c.holds(m.Header(c.name)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(b.headers, func(c condition) bool { return !c.holds(m.Header(c.name)) })
 }
 
 // A condition requires that a header field or query parameter is present, or has

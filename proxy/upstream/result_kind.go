@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -113,18 +114,8 @@ func targetKind(err error) ResultKind {
 
 // connectionClosed reports whether the target closed the connection.
 func connectionClosed(err error) bool {
-	for _, end := range []error{
-		io.EOF, io.ErrUnexpectedEOF, http1.ErrTruncated, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE,
-	} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	// net/http exports no values for these.
-	for _, text := range []string{"stream error:", "server sent GOAWAY", "client connection lost"} {
-		if strings.Contains(err.Error(), text) {
-			return true
-		}
-	}
-	return false
+	ends := []error{io.EOF, io.ErrUnexpectedEOF, http1.ErrTruncated, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
+	texts := []string{"stream error:", "server sent GOAWAY", "client connection lost"} // net/http exports no values for these
+	return slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) }) ||
+		slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 }

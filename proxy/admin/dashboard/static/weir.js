@@ -42,8 +42,8 @@
       if (text === "" || at.querySelector(".here")) continue;
       const beside = document.createElement("span");
       beside.className = "here";
-      beside.textContent = text;
-      at.append(beside);
+      beside.textContent = text.trim();
+      at.append(" ", beside);
     }
   };
   local();

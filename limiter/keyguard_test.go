@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -121,6 +122,24 @@ func TestGuard_IsBounded(t *testing.T) {
 	}
 	if known == 0 || known > 6400 {
 		t.Errorf("knows %d keys; want some, and at most 6400", known)
+	}
+}
+
+// A million keys take 50 MB at most, as proxy/docs/keys.md says: a tenth of them a tenth.
+func TestGuard_KeysAreSmall(t *testing.T) {
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{MaxKeys: 100_000})
+	for i := range 110_000 {
+		g.Admit(thrice, numbered(i/2), numbered(i))
+	}
+	if grown := heap() - before; grown > 5<<20 || !g.Known(numbered(109_999)) {
+		t.Errorf("a hundred thousand keys take %d KiB; want 5 MiB at most", grown>>10)
 	}
 }
 

@@ -9,10 +9,14 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// signedToken returns a token of nobody.
-func signedToken(t *testing.T, secret string) string {
+// signedToken returns a token, with the claim u if it is given.
+func signedToken(t *testing.T, secret string, user ...string) string {
 	t.Helper()
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))
+	claims := jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}
+	if len(user) > 0 {
+		claims["u"] = user[0]
+	}
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
 	if err != nil {
 		t.Fatal(err)
 	}

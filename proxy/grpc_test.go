@@ -6,6 +6,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -198,5 +201,27 @@ func TestGRPC_ContentTypes(t *testing.T) {
 				t.Fatalf("%q: %d %v %q", sent, rec.Code, h, rec.Body)
 			}
 		}
+	}
+}
+
+// The page on responses says which code each status becomes.
+func TestGRPC_CodesAreThoseOfThePage(t *testing.T) {
+	page, err := os.ReadFile("docs/responses.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := 0
+	for _, m := range regexp.MustCompile("`([A-Z_]+)`\\s+for\\s+(\\d{3}(?:(?:,| and|,? or)?\\s+\\d{3})*)").FindAllSubmatch(page, -1) {
+		for _, status := range regexp.MustCompile(`\d+`).FindAllString(string(m[2]), -1) {
+			statuses++
+			var code grpccode.Code
+			n, _ := strconv.Atoi(status) // it has digits only
+			if err := code.UnmarshalJSON([]byte(strconv.Quote(string(m[1])))); err != nil || grpcCode(n) != uint64(code) {
+				t.Errorf("%s becomes %v; the page says %s (%v)", status, grpcCode(n), m[1], err)
+			}
+		}
+	}
+	if statuses < 16 {
+		t.Errorf("the page tells of %d statuses", statuses)
 	}
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,8 +12,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errDenied reports that a list refuses the key of a request.
+// errDenied reports that a list refuses the key of a request, and errBanned that an operator has banned its network.
 var errDenied = errors.New("denied by a list")
+var errBanned = fmt.Errorf("%w: an operator has banned the network", errDenied)
 
 // bannedNetworks is the name of the list of networks that operators have banned. No configured list can have it.
 const bannedNetworks = "banned networks"
@@ -48,7 +50,7 @@ func (p *Proxy) checkDirectives(x *exchange) error {
 	}
 	if _, banned := s.Ban(x.client.addr, x.route.Name, now); banned {
 		x.list = &config.List{Name: bannedNetworks, Action: config.DenyListed}
-		return errDenied
+		return errBanned
 	}
 	if s.HasPlans() {
 		x.extracted.assigned = s

@@ -145,13 +145,16 @@ func TestNewKeys_ALimitOnTrialBringsNoKeys(t *testing.T) {
 func TestNewKeys_AddressesAreNotInvented(t *testing.T) {
 	w := newProxy(t, `
 client_ip: {trusted_proxies: [192.0.2.0/24]}
+jwt: {secret: "0123456789abcdef0123456789abcdef"}
 defaults: {new_keys: 1/1h}
 routes:
+  - {name: signed, match: {path: /signed}, upstream: echo, limits: [{key: "jwt:u", rate: 9/1h}]}
   - {name: a, match: {path: /a}, upstream: echo, limits: [{name: ip, key: client_ip, rate: 9/1h}, {name: all, key: global, rate: 100/1h}]}
   - {name: fan, match: {path: /fan}, upstream: echo, limits: [{key: client_ip, distinct: "header:X-Phone", rate: 9/1h}]}
 `)
 	for i := range 20 {
 		w.sends(200, "GET", "/a", from(fmt.Sprintf("203.0.113.%d", i)))
+		w.sends(200, "GET", "/signed", "Authorization: Bearer "+signedToken(t, "0123456789abcdef0123456789abcdef", fmt.Sprint(i)))
 	}
 	w.sends(200, "GET", "/fan", phone(1)) // by the defaults, of what is counted
 	w.sends(429, "GET", "/fan", phone(2))

@@ -20,7 +20,7 @@ import (
 // A key is refused by the limits that are enforced and have nothing left, each until its own time.
 func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 	now := time.Date(2026, 1, 31, 7, 26, 0, 0, time.UTC)
-	in := func(d time.Duration) time.Time { return now.Add(d) }
+	in := func(d time.Duration) time.Time { return now.Add(d).In(time.FixedZone("here", 3600)) } // as the clock of this machine tells it
 	full := func(rate string, d time.Duration) view.WindowStanding {
 		return view.WindowStanding{Rate: rate, Most: 5, Used: 5, Next: in(d)}
 	}
@@ -38,14 +38,14 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 	}{
 		{nil, false, "not refused: no limit that is enforced counts by this key"},
 		{[]view.LimitStanding{shadow}, false, "not refused: no limit that is enforced counts by this key"},
-		{[]view.LimitStanding{limit("a", open)}, false, "passes now: the only limit by this key has permits left"},
-		{[]view.LimitStanding{limit("a", open), limit("c", open), shadow}, false, "passes now: all 2 limits by this key have permits left"},
+		{[]view.LimitStanding{limit("a", open)}, false, "passes now: each enforced limit by this key has permits left"},
+		{[]view.LimitStanding{limit("a", open), limit("c", open), shadow}, false, "passes now: each enforced limit by this key has permits left"},
 		{[]view.LimitStanding{limit("a", open), unknown}, false, "not known: 1 of 2 limits cannot be read"},
 		{[]view.LimitStanding{unknown, limit("phone", full("1/1m", 40*time.Second), full("5/1h", 38*time.Minute-5*time.Second), open)}, true, "refused now by send.phone 5/1h until 08:03:55 UTC (38 min)"},
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (60 s); by send.b (banned) until 2026-02-01 09:26:00 UTC (26 h)"},
 		{[]view.LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (60 s); by verify.o 1/1m until 07:26:01 UTC (1 s)"},
-		{[]view.LimitStanding{limit("a", view.WindowStanding{Rate: "5/1h", Unreadable: true})}, false, "passes now: the only limit by this key has permits left"},
+		{[]view.LimitStanding{limit("a", view.WindowStanding{Rate: "5/1h", Unreadable: true})}, false, "passes now: each enforced limit by this key has permits left"},
 	} {
 		if got := (view.KeyStanding{At: now, Limits: c.limits}).Verdict(); got.Text != c.want || got.Refused != c.refused {
 			t.Errorf("got %v, want %v %q", got, c.refused, c.want)
@@ -120,7 +120,7 @@ routes:
 			{view.KeyChange{Action: view.KeyReset}, []string{"addr=203.0.113.7", "user=bob"}, "b.p", []string{"still refused by the ban of 203.0.113.0/24 until "}},
 			{view.KeyChange{Action: view.KeyReset}, []string{"addr=198.51.100.1", "@a"}, "a.l", []string{"still refused by the maintenance of b"}},
 			{view.KeyChange{Action: view.KeyUnban}, []string{"user=bob"}, "a.u", []string{"still refused by a.u 1/1h until "}},
-			{view.KeyChange{Action: view.KeyGrant, Permits: 1}, []string{"user=bob"}, "", []string{"passes now: the only limit by this key has permits left"}},
+			{view.KeyChange{Action: view.KeyGrant, Permits: 1}, []string{"user=bob"}, "", []string{"passes now: each enforced limit by this key has permits left"}},
 			{view.KeyChange{Action: view.KeyReset}, []string{"user=mallory"}, "a.u", []string{"still refused by the list stolen on a"}},
 			{view.KeyChange{Action: view.KeyUnban}, []string{"user=eve"}, "", []string{"passes now: "}},
 			{ban, []string{"user=eve"}, "", []string{"refused now by a.u (banned) until "}},

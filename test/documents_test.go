@@ -402,6 +402,9 @@ func main() {
 		}
 		program += strings.Join(golang, "\n") + "\n"
 	}
+	for _, kind := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (?:`(?:R|getM)|none)").FindAllStringSubmatch(doc(t, "lock/README.md").text, -1) {
+		program += regexp.MustCompile(`locker\.(Multi|Redlock)$`).ReplaceAllString("_ = locker."+kind[1], "lock.$1") + "\n"
+	}
 	if rows < 25 {
 		t.Errorf("%d rows found, want at least 25", rows)
 	}

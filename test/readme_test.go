@@ -84,7 +84,7 @@ func TestReadme_CurlsGetWhatTheySay(t *testing.T) {
 		if d.path == "README.md" {
 			d.text = strings.Replace(d.text, d.section(t, "Quick start with Redis").text, "", 1)
 		}
-		if len(d.curls()) == 0 || d.path == "proxy/docs/tasks.md" { // each of its curls has a configuration of its own
+		if len(d.commands("curl")) == 0 || d.path == "proxy/docs/tasks.md" { // each of its curls has a configuration of its own
 			continue
 		}
 		dir := t.TempDir()
@@ -97,12 +97,12 @@ func TestReadme_CurlsGetWhatTheySay(t *testing.T) {
 	}
 }
 
-// curls are the lines of its blocks of shell that call curl.
-func (d document) curls() []string {
+// commands are the lines of its blocks of shell that call one of the programs.
+func (d document) commands(programs ...string) []string {
 	var out []string
 	for _, block := range d.blocks("sh") {
 		for text := range strings.Lines(block) {
-			if strings.HasPrefix(text, "curl ") {
+			if program, _, _ := strings.Cut(text, " "); slices.Contains(programs, program) {
 				out = append(out, text)
 			}
 		}
@@ -114,7 +114,7 @@ func (d document) curls() []string {
 // status with what stands behind the #. It returns how many it sent.
 func (d document) ask(t *testing.T, hosts *strings.Replacer) int {
 	t.Helper()
-	for _, text := range d.curls() {
+	for _, text := range d.commands("curl") {
 		asked, want, _ := strings.Cut(text, "#")
 		method, url, header := curl(t, hosts.Replace(asked))
 		status, body := do(t, method, url, header)
@@ -122,7 +122,7 @@ func (d document) ask(t *testing.T, hosts *strings.Replacer) int {
 			t.Errorf("%s: %sis answered %d %s", d.path, text, status, body)
 		}
 	}
-	return len(d.curls())
+	return len(d.commands("curl"))
 }
 
 // curl reads a command line as curl and a shell do, as far as the documents need.

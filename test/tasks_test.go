@@ -31,18 +31,22 @@ func TestTasks_DoWhatThePageSays(t *testing.T) {
 			if len(files) != 1 || strings.Count(files[0], "\n") > 12 {
 				t.Fatalf("%d configurations, want one of at most 12 lines:\n%s", len(files), strings.Join(files, "\n"))
 			}
-			url := serveTask(t, files[0])
-			for _, line := range task.curls() {
-				askTask(t, url, line)
+			dir := t.TempDir()
+			w := serveTask(t, dir, files[0])
+			for _, line := range task.commands("curl", "weir") {
+				if strings.HasPrefix(line, "weir ") {
+					runLine(t, dir, w.Admin, line)
+				} else {
+					askTask(t, w.URL, line)
+				}
 			}
 		})
 	}
 }
 
 // serveTask starts Weir with a configuration of the page, on ports that nobody else has.
-func serveTask(t *testing.T, config string) (url string) {
+func serveTask(t *testing.T, dir, config string) *weirtest.Process {
 	t.Helper()
-	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "tls"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +64,7 @@ func serveTask(t *testing.T, config string) (url string) {
 		config = strings.NewReplacer(":8080", "127.0.0.1:0", ":8443", "127.0.0.1:0", "{h2c: true}", `{h2c: true, http: "127.0.0.1:0"}`).Replace(config)
 	}
 	write(t, filepath.Join(dir, "weir.yaml"), config+listeners)
-	return weirtest.Start(t, inDir(exec.Command("weir", "-c", "weir.yaml"), dir)).URL
+	return weirtest.Start(t, inDir(exec.Command("weir", "-c", "weir.yaml"), dir))
 }
 
 func inDir(cmd *exec.Cmd, dir string) *exec.Cmd {
@@ -79,7 +83,7 @@ func askTask(t *testing.T, url, line string) {
 		t.Fatal(err)
 	}
 	req.Header = header
-	res, err := http.DefaultClient.Do(req)
+	res, err := http.DefaultTransport.RoundTrip(req) // which follows no redirect
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -252,7 +252,7 @@ func summarize(d *view.Decided) {
 		d.Summary += "; this refusal began a ban"
 	}
 	if d.Outcome == nameRefused && slices.ContainsFunc(d.Limits, func(l view.DecisionLimit) bool { return l.Result == nameNotAsked }) {
-		d.Summary += "; this node remembered the refusal and asked no other limit"
+		d.Summary += "; remembered by this node"
 	}
 }
 

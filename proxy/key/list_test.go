@@ -349,14 +349,15 @@ func TestList_OfAMillionValuesIsSmall(t *testing.T) {
 	for name, c := range map[string]struct {
 		parse func(text string) (*List, []Problem)
 		line  func(i int) string
+		most  uint64 // bytes a value; with a million addresses, as proxy/docs/lists.md says, 80
 	}{
-		"phones": {func(text string) (*List, []Problem) { return ParseList(phone, Lines(text)) }, aPhone},
+		"phones": {func(text string) (*List, []Problem) { return ParseList(phone, Lines(text)) }, aPhone, 65},
 		"API keys with plans": {func(text string) (*List, []Problem) { return ParseNames(user, text) }, func(i int) string {
 			return fmt.Sprintf("%040x=plan%d", i*0x9E3779B1, i%5)
-		}},
+		}, 65},
 		"addresses": {func(text string) (*List, []Problem) { return ParseList(ip, Lines(text)) }, func(i int) string {
 			return fmt.Sprintf("%d.%d.%d.%d", 1+i%199, i>>3&255, i>>11&255, i*7&255)
-		}},
+		}, 130},
 	} {
 		text := linesOf(many(), c.line)
 		before := heap()
@@ -366,8 +367,8 @@ func TestList_OfAMillionValuesIsSmall(t *testing.T) {
 			t.Fatalf("%s: %d values, %v", name, l.Len(), problems)
 		}
 		t.Logf("%s: %d bytes a value", name, each)
-		if each > 2*100 {
-			t.Errorf("%s: %d bytes a value; want at most 100", name, each)
+		if each > c.most {
+			t.Errorf("%s: %d bytes a value; want at most %d", name, each, c.most)
 		}
 		runtime.KeepAlive(text)
 		runtime.KeepAlive(l)

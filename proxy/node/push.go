@@ -293,9 +293,8 @@ func unreadable(e cluster.Entry, err error) error {
 func compareFiles(was, is bundle.Bundle) string {
 	var all bytes.Buffer
 	all.Write(diff.Diff("a/"+was.Main, []byte(was.Files[was.Main]), "b/"+is.Main, []byte(is.Files[is.Main])))
-	before, after := was.Others(), is.Others()
-	names := maps.Clone(before)
-	maps.Copy(names, after)
+	before, after, names := was.Others(), is.Others(), is.Others()
+	maps.Copy(names, before)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		all.Write(diff.Diff("a/"+name, []byte(before[name]), "b/"+name, []byte(after[name])))
 	}

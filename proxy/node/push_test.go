@@ -271,6 +271,9 @@ func TestPush_DiffsOfFiles(t *testing.T) {
 	if strings.Contains(got, "same") || compareFiles(was, was) != "" {
 		t.Errorf("files that are the same are told of:\n%s", got)
 	}
+	if got := compareFiles(bundle.Bundle{}, is); !strings.Contains(got, "\n+n\n") {
+		t.Errorf("no file of the first push in:\n%s", got)
+	}
 }
 
 // A rollback leads away from what was rolled back, however often it is repeated.

@@ -89,7 +89,7 @@ func (r *Report) notes(o Options) []string {
 		for _, rt := range t.Routes {
 			for _, l := range rt.Limits {
 				if l.Unknown > 0 {
-					missing[strings.Join(l.Missing, ", ")] += l.Unknown
+					missing[strings.Join(slices.Compact(slices.Clone(l.Missing)), ", ")] += l.Unknown
 				}
 			}
 			if rt.Unlisted > 0 {
@@ -97,8 +97,12 @@ func (r *Report) notes(o Options) []string {
 			}
 		}
 	}
+	lacks := map[string][]string{} // by what to do about it
 	for _, places := range slices.Sorted(maps.Keys(missing)) {
-		say("the log lacks %s: %d decisions of limits are unknown; %s", places, missing[places], r.advice(places))
+		lacks[r.advice(places)] = append(lacks[r.advice(places)], fmt.Sprintf("%s: %d", places, missing[places]))
+	}
+	for _, advice := range slices.Sorted(maps.Keys(lacks)) {
+		say("the log lacks %s decisions of limits are unknown; %s", strings.Join(lacks[advice], "; "), advice)
 	}
 	return slices.Compact(append(notes, r.missingFields(o)...))
 }

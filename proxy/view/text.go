@@ -16,7 +16,7 @@ import (
 // Moment describes a time after now: 08:04:12 UTC (38 min), with its date if that is another.
 func Moment(now, at time.Time) string {
 	layout := time.TimeOnly
-	if at.Truncate(24*time.Hour) != now.Truncate(24*time.Hour) {
+	if !at.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
 		layout = time.DateTime
 	}
 	return at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout) + " UTC (" + roughly(at.Sub(now)) + ")"
@@ -82,10 +82,8 @@ func (s KeyStanding) Verdict() KeyVerdict {
 		return KeyVerdict{Text: "not refused: no limit that is enforced counts by this key"}
 	case unknown > 0:
 		return KeyVerdict{Text: fmt.Sprintf("not known: %d of %d limits cannot be read", unknown, asked)}
-	case asked == 1:
-		return KeyVerdict{Text: "passes now: the only limit by this key has permits left"}
 	}
-	return KeyVerdict{Text: fmt.Sprintf("passes now: all %d limits by this key have permits left", asked)}
+	return KeyVerdict{Text: "passes now: each enforced limit by this key has permits left"}
 }
 
 // refuses returns by which rate l refuses the next request of the key, and until when; "" if it does not.

@@ -2,18 +2,21 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { accessible, barriers, content, launch, login, number, open, wide } from "./pages.mjs";
+import { accessible, barriers, content, cut, launch, login, number, open, wide } from "./pages.mjs";
 import { eventually, routes, search, send, startCluster, startWeir, tokens, track } from "./processes.mjs";
 
 const phone = "+8613800138000";
 
-// busy is a cluster in which something has happened, pushed twice.
+// busy is a cluster in which something has happened, pushed twice, first with a list in a file of its own, and once in
+// vain.
 async function busy(t) {
   const cluster = await startCluster(t);
   const [a, b] = cluster.nodes;
-  for (const rate of ["2/1h", "3/1h"]) {
-    await cluster.ask("/api/v1/push", { method: "POST", body: JSON.stringify({ author: "ann", dry_run: false, bundle: { main: "weir.yaml", files: { "weir.yaml": "version: 1\n" + routes.replace("rate: 2/1h", "rate: " + rate) } } }) });
-  }
+  const push = (files) => cluster.ask("/api/v1/push", { method: "POST", body: JSON.stringify({ author: "ann", dry_run: false, bundle: { main: "weir.yaml", files } }) });
+  const list = "lists: {testers: {key: phone, file: testers.txt, action: bypass}}\n";
+  await push({ "weir.yaml": "version: 1\n" + list + routes, "testers.txt": "+8613800130000\n" });
+  await push({ "weir.yaml": "version: 1\n" + routes.replace("rate: 2/1h", "rate: 3/1h") });
+  await assert.rejects(push({ "weir.yaml": list + routes.replaceAll("rate: ", "rat: ") }));
   for (let i = 0; i < 6; i++) await send(i % 2 ? a : b, phone);
   for (let i = 0; i < 4; i++) await send(a, "+86138001380" + (10 + i));
   for (let i = 0; i < 4; i++) await send(i % 2 ? a : b, "+86138001390" + (10 + i), "/code");
@@ -84,13 +87,14 @@ const places = [
   ["explain", explain, "Together they refuse it"],
   ["nodes", (p) => p.goto(p.at + "/dashboard/nodes"), "All 2 nodes serve the same configuration"],
   ["config", (p) => p.goto(p.at + "/dashboard/config?diff=3"), "rate: 3/1h}"],
+  ["config-first", (p) => p.goto(p.at + "/dashboard/config?diff=2"), "+++ b/testers.txt"],
   ["decisions", unfold, "phone=+86138****8000"],
   ["ask", ask, "Ban phone=+86138****8000 for 1h?"],
   ["push", check, "All nodes could serve it. It would change:"],
   ["top", (p) => p.goto(p.at + "/dashboard/top"), "Keys that were refused most"],
   ["conversion", (p) => p.goto(p.at + "/dashboard/conversion"), "over half of CN"],
   ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "1 of 2 targets is not in good health"],
-  ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "push"],
+  ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "not done: weir.yaml"],
 ];
 
 // untranslated are the times on a page beside which that of the reader is missing or wrong.
@@ -114,6 +118,7 @@ test("every page shows what has happened, in both themes and from 375 to 1440 px
         await visit(page);
         await page.getByText(text).first().waitFor();
         if (await wide(page)) faults.push(`${name} is wider than ${width} px`);
+        for (const text of await cut(page)) faults.push(`${name}, ${width} px, is cut: ${text}`);
         if (timezoneId !== "UTC") {
           for (const time of await untranslated(page, timezoneId)) faults.push(`${name}, in ${timezoneId}: ${time}`);
           if (await page.locator("time .here").count() > 0) translated.add(name);
@@ -148,7 +153,7 @@ test("a refused phone is unblocked on the page and passes on every node", async 
   await page.getByText("3 of 3 used, 0 left").waitFor();
   assert.ok(!page.url().includes("138"), "the key is in the URL");
 
-  assert.match(await page.locator("#verdict").innerText(), /^Refused now by sms\.phone 3\/1h until [0-9:]+ UTC \((60|59) min\)\.$/);
+  assert.match(await page.locator("#verdict").innerText(), /^Refused now by sms\.phone 3\/1h until ([0-9-]+ )?[0-9:]+ UTC \((60|59) min\)\.$/);
   assert.equal(await page.locator("#do-unban").count(), 0, "what is not banned can be unbanned");
 
   // A reset asks first; the answer is given by the keyboard.
@@ -203,7 +208,7 @@ test("each node tells of requests, keys and upstreams of the other", async (t) =
   await page.goto(page.at + "/dashboard/top?limit=all");
   assert.match(await page.locator("tbody tr").first().innerText(), /search\.all\s+0\s+0 %\s+50/);
   await page.goto(page.at + "/dashboard/upstreams");
-  await page.getByText("ejected for").waitFor();
+  await page.getByText(/^ejected .+ for \d+ (s|min)/).waitFor();
   content(page);
 
   b.child.kill("SIGSTOP"); // it counts as alive for ten seconds more
@@ -324,6 +329,33 @@ test("who may look changes nothing, and the key on a decision leads to its stand
   await page.getByLabel("Admin token").waitFor();
   await accessible(page, "login");
   content(page);
+});
+
+test("without Redis each page says so once, and in words", async (t) => {
+  const { nodes, redis } = await busy(t);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[0].admin, { viewport: { width: 390, height: 800 } });
+  await login(page, tokens.write);
+  redis.stop();
+  await page.getByText("The store is unreachable.").waitFor();
+  const faults = [];
+  for (const name of ["", "routes", "keys", "top", "conversion", "decisions", "explain", "upstreams", "nodes", "config", "audit"]) {
+    await page.goto(page.at + (name && "/dashboard/" + name));
+    if (name === "keys") await lookUp(page);
+    if (name === "explain") {
+      await page.getByLabel("URL").fill("/search");
+      await page.getByRole("button", { name: "Explain" }).click();
+      await page.getByText("the store is unreachable: on_store_failure decides").waitFor();
+    }
+    const lines = (await page.locator("body").innerText()).split("\n");
+    const said = lines.filter((line) => line.includes("redis is unreachable"));
+    if (said.length !== 1) faults.push(`${name} says it not once: ${said.join("; ")}`);
+    faults.push(...lines.filter((line) => /decide by|context deadline|circuit breaker|limiter store/.test(line)).map((line) => `${name} speaks of the program: ${line}`));
+    if (await wide(page)) faults.push(`${name} is wider than a phone`);
+    for (const barrier of await barriers(page)) faults.push(`${name}: ${barrier}`);
+    await page.screenshot({ path: join(process.env.WEIR_SCREENSHOTS, `away-${name}.png`), fullPage: true });
+  }
+  assert.deepEqual(faults, []);
 });
 
 // Where a page has no HTTPS and is not on this machine, browsers tell less of where a

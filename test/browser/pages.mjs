@@ -60,6 +60,15 @@ export async function number(page, id) {
   return Number((await page.locator("#" + id).innerText()).replace(/[^0-9.]/g, ""));
 }
 
+// cut are the texts of which something is hidden, and on a wide window those of tables that scroll sideways.
+export async function cut(page) {
+  return page.evaluate(() => [...document.querySelectorAll("main *")].filter((e) => {
+    const { overflowX, display } = getComputedStyle(e);
+    const hides = overflowX === "hidden" && display !== "inline" || e.matches(".scroll") && innerWidth > 1000;
+    return hides && e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1 && !e.closest(".uplot, svg");
+  }).map((e) => e.textContent.trim().slice(0, 60)));
+}
+
 // wide reports whether the page is wider than the window: then it scrolls sideways.
 export async function wide(page) {
   return page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);

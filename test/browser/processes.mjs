@@ -62,7 +62,7 @@ export async function startRedis(t) {
     if (redis.child.exitCode !== null) throw new Dead(redis.said());
     return redis.said().includes("Ready to accept connections");
   });
-  return "127.0.0.1:" + port;
+  return { at: "127.0.0.1:" + port, stop: () => redis.child.kill("SIGKILL") };
 }
 
 // routes is a configuration with a limit that is enforced, one in shadow mode, one of the codes
@@ -125,7 +125,7 @@ export async function startCluster(t, count = 2, more = "reload: {source: redis}
   hosts: [weir.test]
   tokens: [{name: ann, token: ${tokens.write}, role: write}, {name: rob, token: ${tokens.read}, role: read}]
 store: redis
-redis: {addrs: ["${redis}"], timeout: 2s}
+redis: {addrs: ["${redis.at}"], timeout: 2s}
 `;
   const nodes = [];
   for (let i = 0; i < count; i++) nodes.push(await startWeir(t, settings + more));
@@ -135,7 +135,7 @@ redis: {addrs: ["${redis}"], timeout: 2s}
     return answer.json();
   };
   await eventually("all nodes are heard", async () => (await ask("/api/v1/nodes")).nodes.length === count);
-  return { nodes, ask };
+  return { nodes, ask, redis };
 }
 
 // send is the status of one request for a phone.

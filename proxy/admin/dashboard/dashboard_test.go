@@ -214,7 +214,7 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	o.Upstreams = func(context.Context) (view.Upstreams, error) { return said, nil }
 	b := open(t, o)
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not in good health", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
-		"2 waiting", "1\u202f234 requests were retried", "weight 2", "25.0 %", "ejected for", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
+		"2 waiting", "1\u202f234 requests were retried", "weight 2", "25.0 %", "</span> for ", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
 	said.Upstreams[0].Targets = said.Upstreams[0].Targets[:1]
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "The only target is healthy")
 	said.Upstreams = nil

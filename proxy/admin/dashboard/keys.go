@@ -226,8 +226,6 @@ func (d *dashboard) reasons(r *http.Request) (all []string) {
 }
 
 var (
-	errSpan    = errors.New("the duration of a ban needs a unit; write for example 1h")
-	errTerm    = errors.New("the duration of a plan needs a unit; write for example 30d")
 	errPlan    = errors.New("no plan is chosen; choose one")
 	errReason  = errors.New("a reason is missing; write one, for the audit trail")
 	errPermits = errors.New("the number of permits must be a whole number; write for example 5")
@@ -238,16 +236,12 @@ func changeOf(r *http.Request, q view.KeyQuery) (keyChange, error) {
 	text := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 	c := keyChange{view.KeyChange{KeyQuery: q, Action: view.KeyAction(text("action")), Reason: text("reason")}, text("version")}
 	switch c.Action {
-	case view.KeyBan:
-		if c.For.UnmarshalText([]byte(text("for"))) != nil {
-			return c, errSpan
-		}
-	case view.KeyAssign:
-		if c.Plan = text("plan"); c.Plan == "" {
+	case view.KeyBan, view.KeyAssign:
+		if c.Plan = text("plan"); c.Plan == "" && c.Action == view.KeyAssign {
 			return c, errPlan
 		}
 		if c.For.UnmarshalText([]byte(text("for"))) != nil {
-			return c, errTerm
+			return c, errLasts
 		}
 	case view.KeyGrant:
 		n, err := strconv.ParseInt(text("permits"), 10, 64)

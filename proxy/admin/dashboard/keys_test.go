@@ -70,8 +70,8 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 		form []string
 		says string
 	}{
-		{[]string{"action", "ban", "for", "soon", "reason", "r"}, "the duration of a ban needs a unit"},
-		{[]string{"action", "plan", "plan", "pro", "for", "soon", "reason", "r"}, "the duration of a plan needs a unit"},
+		{[]string{"action", "ban", "for", "soon", "reason", "r"}, "a duration needs a unit"},
+		{[]string{"action", "plan", "plan", "pro", "for", "soon", "reason", "r"}, "a duration needs a unit"},
 		{[]string{"action", "plan", "for", "30d", "reason", "r"}, "no plan is chosen"},
 		{[]string{"action", "grant", "permits", "many", "reason", "r"}, "a whole number"},
 		{[]string{"action", "unban"}, "a reason is missing"},
@@ -227,7 +227,7 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 	one.Limits[0].BannedUntil = at.Add(38 * time.Minute)
 	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h (banned) until <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
 	one.Limits[0].BannedUntil, one.Limits[0].Windows[0].Left = time.Time{}, 3
-	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: the only limit by this key has permits left.</strong>`)
+	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: each enforced limit by this key has permits left.</strong>`)
 }
 
 func TestExplain_DrawsTheWay(t *testing.T) {

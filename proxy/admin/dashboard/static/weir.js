@@ -42,8 +42,8 @@
       if (text === "" || at.querySelector(".here")) continue;
       const beside = document.createElement("span");
       beside.className = "here";
-      beside.textContent = text;
-      at.append(beside);
+      beside.textContent = text.trim();
+      at.append(" ", beside);
     }
   };
   local();
@@ -193,7 +193,7 @@
   const load = async () => {
     try {
       const answer = await fetch(charts.dataset.series, { headers: { "HX-Request": "true" } });
-      if (!answer.ok) throw new Error(await answer.text());
+      if (!answer.ok) throw new Error(answer.status);
       const first = points === null || plots.length === 0;
       points = await answer.json();
       charts.classList.toggle("old", Boolean(points.old));
@@ -203,8 +203,8 @@
         plots.forEach((p, i) => p.setData([points.at, ...places[i].dataset.lines.split(" ").map((name) => points[name])]));
         describe();
       }
-    } catch (e) {
-      if (points === null) say("The chart cannot be drawn: " + e.message);
+    } catch {
+      if (points === null) say("Not known since this node was started.");
     }
   };
   load();

@@ -188,10 +188,12 @@ func TestRequest_LongFieldsAreKeptWhole(t *testing.T) {
 func TestRequest_ParsingAllocatesNothing(t *testing.T) {
 	raw := []byte(lined("GET /v1/x?y=z HTTP/1.1|Host: example.com|User-Agent: curl/8|Accept: */*|X-Phone: 1||"))
 	var r Request
+	var head []byte
 	l := limits()
 	allocs := testing.AllocsPerRun(100, func() {
 		r = Request{Fields: r.Fields.Emptied(0)}
-		if n, err := r.Parse(raw, l); n != len(raw) || err != nil {
+		head = append(head[:0], raw...) // the poisoned build overwrites what emptied fields had
+		if n, err := r.Parse(head, l); n != len(raw) || err != nil {
 			t.Fatal(n, err)
 		}
 		_, _ = r.Fields.Lookup("x-phone")

@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -77,10 +79,7 @@ func (l *Locker) Close() { l.closeOnce.Do(l.close) }
 func (l *Locker) close() {
 	l.mu.Lock()
 	l.closed = true
-	sessions := make([]*session, 0, len(l.sessions))
-	for _, s := range l.sessions {
-		sessions = append(sessions, s)
-	}
+	sessions := slices.Collect(maps.Values(l.sessions))
 	l.mu.Unlock()
 	l.cancel(ErrClosed)
 

@@ -60,12 +60,8 @@ type LeaderOptions struct {
 // is the leader. Of all nodes with the same prefix one is the leader at a time; if it dies, another one takes
 // over after at most the lease. A Leader is safe for concurrent use.
 type Leader struct {
-	id         string
-	tasks      []Task
+	options    LeaderOptions
 	leadership leadership
-	took       func(Term)
-	lost       func(Term, error)
-	ran        func(view.TaskRun)
 }
 
 // leadership is the election among the nodes.
@@ -81,7 +77,7 @@ type leadership interface {
 
 // NewLeader returns a Leader. It does not compete before Run.
 func NewLeader(o LeaderOptions) *Leader {
-	l := &Leader{id: o.ID, tasks: o.Tasks, took: o.Acquired, lost: o.Lost, ran: o.Ran}
+	l := &Leader{options: o}
 	if o.Lease <= 0 {
 		o.Lease = DefaultLease
 	}
@@ -105,17 +101,17 @@ func (l *Leader) Current(ctx context.Context) (view.Leadership, error) {
 
 // term runs all tasks until ctx is done.
 func (l *Leader) term(ctx context.Context, t Term) {
-	if l.took != nil {
-		l.took(t)
+	if l.options.Acquired != nil {
+		l.options.Acquired(t)
 	}
 	var all sync.WaitGroup
-	for _, task := range l.tasks {
+	for _, task := range l.options.Tasks {
 		all.Go(func() { l.repeat(ctx, t, task) })
 	}
 	<-ctx.Done()
 	all.Wait()
-	if l.lost != nil {
-		l.lost(t, context.Cause(ctx))
+	if l.options.Lost != nil {
+		l.options.Lost(t, context.Cause(ctx))
 	}
 }
 
@@ -144,12 +140,12 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	began := time.Now()
 	did, err := task.Run(ctx, t)
 	ended := time.Now()
-	r := view.TaskRun{Task: task.Name, Node: l.id, At: began.UTC(), Took: ms(ended.Sub(began)), Did: did, Next: ended.Add(task.Every).UTC()}
+	r := view.TaskRun{Task: task.Name, Node: l.options.ID, At: began.UTC(), Took: ms(ended.Sub(began)), Did: did, Next: ended.Add(task.Every).UTC()}
 	if err != nil {
 		r.Error = proxy.ErrorText(err)
 	}
-	if l.ran != nil {
-		l.ran(r)
+	if l.options.Ran != nil {
+		l.options.Ran(r)
 	}
 	if errors.Is(err, ErrDeposed) {
 		return err

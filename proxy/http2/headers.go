@@ -2,6 +2,7 @@ package http2
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -282,27 +283,13 @@ func appendString(dst []byte, s string) []byte {
 
 // appendStatus appends the status, which has three digits.
 func appendStatus(dst []byte, status int) []byte {
-	index := 0 // in the static table
-	switch status {
-	case 200:
-		index = 8
-	case 204:
-		index = 9
-	case 206:
-		index = 10
-	case 304:
-		index = 11
-	case 400:
-		index = 12
-	case 404:
-		index = 13
-	case 500:
-		index = 14
-	default:
-		dst = append(dst, literal|8, 3)
-		return strconv.AppendInt(dst, int64(status), 10)
+	const first = 8 // of those that the static table has
+	known := [...]int{200, 204, 206, 304, 400, 404, 500}
+	if i := slices.Index(known[:], status); i >= 0 {
+		return append(dst, indexed|byte(first+i))
 	}
-	return append(dst, indexed|byte(index))
+	dst = append(dst, literal|first, 3)
+	return strconv.AppendInt(dst, int64(status), 10)
 }
 
 // ofConnection is the set of fields that must not be sent over HTTP/2 (RFC 9113 section

@@ -12,9 +12,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errDenied reports that a list refuses the key of a request, and errBanned that an operator has banned its network.
-var errDenied = errors.New("denied by a list")
-var errBanned = fmt.Errorf("%w: an operator has banned the network", errDenied)
+var (
+	// errDenied reports that a list refuses the key of a request.
+	errDenied = errors.New("denied by a list")
+	// errBanned reports that an operator has banned the network of its client.
+	errBanned = fmt.Errorf("%w: an operator has banned the network", errDenied)
+)
 
 // bannedNetworks is the name of the list of networks that operators have banned. No configured list can have it.
 const bannedNetworks = "banned networks"

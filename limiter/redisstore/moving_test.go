@@ -31,7 +31,7 @@ type move struct {
 func startMove(t *testing.T, client *redis.ClusterClient, key string) *move {
 	t.Helper()
 	m := &move{t: t, slot: client.ClusterKeySlot(t.Context(), key).Val()}
-	slots := client.ClusterSlots(t.Context()).Val()
+	slots := slotsOf(t, client)
 	at := slices.IndexFunc(slots, func(s redis.ClusterSlot) bool { return int64(s.Start) <= m.slot && m.slot <= int64(s.End) })
 	other := len(slots) - 1
 	for slots[other].Nodes[0].Addr == slots[at].Nodes[0].Addr {
@@ -43,6 +43,12 @@ func startMove(t *testing.T, client *redis.ClusterClient, key string) *move {
 	m.do(m.to, "cluster", "setslot", m.slot, "importing", m.id(m.from))
 	m.do(m.from, "cluster", "setslot", m.slot, "migrating", m.id(m.to))
 	return m
+}
+
+// slotsOf returns the ranges of slots.
+func slotsOf(t *testing.T, client *redis.ClusterClient) []redis.ClusterSlot {
+	//lint:ignore SA1019 Redis 6.2 has no CLUSTER SHARDS
+	return client.ClusterSlots(t.Context()).Val()
 }
 
 func (m *move) id(n *redis.Client) string { return m.do(n, "cluster", "myid").(string) }
@@ -363,7 +369,7 @@ func TestStore_SlotsMoveUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	last := client.ClusterSlots(t.Context()).Val()[2].Nodes[0].Addr
+	last := slotsOf(t, client)[2].Nodes[0].Addr
 	for i := range all {
 		name := redisstore.SlotClock(all[i].Key)
 		if node, err := client.MasterForKey(t.Context(), name); err != nil || node.Options().Addr == last {
@@ -387,7 +393,7 @@ func TestStore_SlotsMoveUnderLoad(t *testing.T) {
 // startMove moves: masters that get slots from each other, so fast, may disagree about their epochs.
 func pairOnOneNode(t *testing.T, client *redis.ClusterClient, a limiter.Algorithm, part string) (claims []limiter.Claim) {
 	var on string
-	slots := client.ClusterSlots(t.Context()).Val()
+	slots := slotsOf(t, client)
 	last := slots[len(slots)-1].Nodes[0].Addr
 	for i := 0; len(claims) < 2; i++ {
 		c := claim(10, time.Hour, 1)[0]

@@ -299,3 +299,25 @@ func TestCheckFiles_PathsThatAreWritten(t *testing.T) {
 		t.Errorf("%v, %v; want the three that the test made", left, err)
 	}
 }
+
+// In a cluster each key may be on a master of its own, so that a request with three keys needs up to three script calls.
+func TestRedis_RemarksManyCalls(t *testing.T) {
+	const what = "up to 3 script calls"
+	for text, want := range map[string]bool{
+		"store: redis\nredis: {mode: cluster}": true,
+		"store: redis":                         false,
+	} {
+		for _, mode := range []Mode{Enforce, Off} {
+			c := mustParse(t, text+`
+routes:
+  - match: {path: /a}
+    upstream: http://127.0.0.1:9
+    limits: [{name: a, key: "header:A", rate: 1/1s}, {name: b, key: client_ip, rates: [1/1s, 2/1m]}, {name: c, key: client_ip, rate: 3/1h}, {name: d, key: global, rate: 9/1s, mode: "`+string(mode)+`"}]
+`)
+			got := slices.ContainsFunc(c.Remarks, func(p Problem) bool { return strings.Contains(p.What, what) })
+			if got != (want && mode == Enforce) {
+				t.Errorf("%s, mode %s: remarks %v", text, mode, c.Remarks)
+			}
+		}
+	}
+}

@@ -94,12 +94,13 @@ func (i *invalidations) receive(ctx context.Context) error {
 }
 
 // handle handles a message. It invalidates the windows that the message names, one on a line, or all
-// windows if a line names none. A message may also be a change announced by another process.
+// windows if a line names none. The first line of several is empty: processes of versions that know
+// one window in a message invalidate all. A message may also be a change announced by another process.
 func (i *invalidations) handle(message string) {
 	if i.changes.handle(message) {
 		return
 	}
-	for line := range strings.SplitSeq(message, "\n") {
+	for line := range strings.SplitSeq(strings.TrimPrefix(message, "\n"), "\n") {
 		id, ok := i.names.parseWindow(line)
 		if !ok {
 			i.refusals.setSubscribed(true)

@@ -336,3 +336,36 @@ func TestRefusalCache_HearsEarlierVersions(t *testing.T) {
 	s.client.Publish(t.Context(), redisstore.DefaultPrefix+":room", "")
 	s.until("the message is heard", func() bool { return store.Remembered() == 0 })
 }
+
+// Permits that come back by one call end the refusals of their windows, and no others. A process of a version that reads one
+// window in a message cannot read the message, and forgets all of them.
+func TestRefusals_SeveralComeBackTogether(t *testing.T) {
+	s := newTestStore(t)
+	near, far := s.hearing(), s.hearing()
+	messages := s.client.Subscribe(t.Context(), redisstore.DefaultPrefix+":freed")
+	defer messages.Close()
+	if _, err := messages.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var all [][]limiter.Claim
+	var permits []limiter.Permit
+	of := func(a limiter.Algorithm, key string) []limiter.Claim {
+		c := claim(1, time.Hour, 1)
+		c[0].Limit.Algorithm, c[0].Key = a, limiter.KeyOf(key)
+		far.Deny(c[0], time.Hour)
+		return c
+	}
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.GCRA} {
+		all = append(all, of(a, a.String()))
+		permits = append(permits, decide(t, near, all[len(all)-1]...).Permit)
+	}
+	of(limiter.TokenBucket, "kept")
+	if given, errs := near.RefundInOneCall(t.Context(), all, permits); fmt.Sprint(given, errs) != "[1 1 1] [<nil> <nil> <nil>]" {
+		t.Fatal(given, errs)
+	}
+	s.until("one refusal is left", func() bool { return far.Remembered() == 1 })
+	m, err := messages.ReceiveMessage(t.Context())
+	if err != nil || !strings.HasPrefix(m.Payload, "\n0:") || strings.Count(m.Payload, "\n") != len(all) {
+		t.Errorf("message %q, %v", m, err)
+	}
+}

@@ -2,8 +2,6 @@ package http1
 
 import (
 	"iter"
-	"strings"
-	"unicode"
 	"unsafe"
 
 	"github.com/weir-proxy/weir/proxy/reuse"
@@ -128,13 +126,8 @@ func (f *Fields) DropKnown(n Name) { f.DropSet(1 << n) }
 
 // DropSet drops all lines whose names are in set, which must not contain Other.
 func (f *Fields) DropSet(set NameSet) {
-	if f.present&set == 0 {
-		return
-	}
-	for i := range f.lines {
-		if l := &f.lines[i]; l.id.in(set) {
-			l.dropped = true
-		}
+	if f.present&set != 0 {
+		f.dropSet(set)
 	}
 }
 
@@ -165,6 +158,14 @@ func (f *Fields) hasName(l *fieldLine, name string) bool {
 
 func (f *Fields) equalName(l *fieldLine, name string) bool {
 	return equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
+}
+
+func (f *Fields) dropSet(set NameSet) {
+	for i := range f.lines {
+		if l := &f.lines[i]; l.id.in(set) {
+			l.dropped = true
+		}
+	}
 }
 
 // count returns the number of lines with the name n. n must not be Other.
@@ -292,7 +293,7 @@ var (
 // lower case, and ErrFieldValue if the value contains a control character or begins or
 // ends with whitespace. f must contain no lines that were parsed.
 func (f *Fields) AddHTTP2(name, value string) error {
-	if name == "" || !allOf(name, tokenChar) || strings.ContainsFunc(name, unicode.IsUpper) {
+	if name == "" || !allOf(name, tokenChar) || hasUpper(name) {
 		return ErrFieldName
 	}
 	if v := bytesOf(value); valueLength(v) < len(v) || len(trim(value)) < len(value) {
@@ -351,6 +352,15 @@ func ValidName(s string) bool { return s != "" && allOf(s, tokenChar) }
 
 // ValidValue reports whether s may be a field value.
 func ValidValue(s string) bool { return valueLength(bytesOf(s)) == len(s) }
+
+func hasUpper(s string) bool {
+	for i := range len(s) {
+		if 'A' <= s[i] && s[i] <= 'Z' {
+			return true
+		}
+	}
+	return false
+}
 
 // appendCanonical appends a name with its first letter, and each letter after a hyphen,
 // in upper case, as in X-Request-Id.

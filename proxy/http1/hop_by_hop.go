@@ -31,7 +31,7 @@ func (f *Fields) StripHopByHop() {
 			}
 		}
 	}
-	f.DropSet(hopByHop)
+	f.dropSet(hopByHop)
 }
 
 // The kinds of options in Connection. Each kind is a bit.

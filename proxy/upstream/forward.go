@@ -83,12 +83,22 @@ func forwardable(t *Request) bool {
 
 // printable reports whether s contains neither whitespace nor control characters.
 func printable(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // printableASCII reports whether s is printable ASCII.
 func printableASCII(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // A forwarding is the state of one request that is being forwarded. It does not depend

@@ -1,5 +1,5 @@
--- The windows of this call that may have room. publish_changes names them to all processes, in one
--- message: a cluster carries each to all of its nodes. A user who may not publish may still give back.
+-- The windows of this call that may have room. publish_changes names them to all processes in one message, for a cluster
+-- carries each to all nodes; several begin with a line end, as earlier versions read one only. Not to publish is no error.
 local changed = {}
 local function add_change(w)
   local field = w.cached_sum and '' or ' ' .. sub(w.l.field, 2)
@@ -7,7 +7,7 @@ local function add_change(w)
 end
 
 local function publish_changes()
-  if #changed > 0 then redis.pcall('PUBLISH', FREED, table.concat(changed, '\n')) end
+  if #changed > 0 then redis.pcall('PUBLISH', FREED, (#changed > 1 and '\n' or '') .. table.concat(changed, '\n')) end
 end
 
 -- refund gives back n of what id took of w; nil if w cannot be read, which stops no other.

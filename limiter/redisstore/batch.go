@@ -13,6 +13,9 @@ import (
 // time for which Redis does nothing else to about half a millisecond.
 const maxClaims = 128
 
+// maxRefunds is the maximum number of refunds in one script call, which each cost more than a claim.
+const maxRefunds = 32
+
 // A batch is a number of requests that are sent to one Redis together: in one script
 // call, or in one for each key of a cluster and for each limiter shared with Redisson. It
 // is reused when all are answered.
@@ -115,7 +118,7 @@ func (b *batch) addChange(c *call) {
 		g = b.groups[b.changes-1]
 	}
 	isOther := g != nil && b.store.isCluster && slotOf(&g.calls[0].claims[0]) != slotOf(&c.claims[0])
-	if g == nil || !isRefund || g.change != nil || isOther && !c.crossSlot {
+	if g == nil || !isRefund || g.change != nil || isOther && !c.crossSlot || len(g.calls) == maxRefunds {
 		g = b.newGroup()
 		b.groups = slices.Insert(b.groups, b.changes, g)
 		b.changes++

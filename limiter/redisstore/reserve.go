@@ -90,7 +90,7 @@ func permitOf(id [16]byte, at time.Time, parts []*part) limiter.Permit {
 	late := []byte(lateMark)
 	for _, p := range parts {
 		for i := range p.claims {
-			ms := p.At.Sub(at).Milliseconds()
+			ms := takenAt(p.Permit, &p.claims[i]).Sub(at).Milliseconds()
 			isKnown := i > 0 && p.claims[i].Key == p.claims[i-1].Key
 			if ms > 0 && ms < 256 && !isKnown {
 				late = append(late, p.claims[i].Key[0], byte(ms))
@@ -155,11 +155,11 @@ func (s *Store) takeAll(ctx context.Context, parts []*part, id [16]byte) {
 func (s *Store) refundParts(id [16]byte, parts []*part) {
 	var waits []func() (int64, error)
 	for _, p := range parts {
-		at := p.At
+		permit := p.Permit
 		switch {
 		case p.err != nil:
 			p.Decision = unknownDecision(p.claims)
-			at = time.UnixMilli(1) // only what is found by its ID is refunded
+			permit = limiter.Permit{ID: id, At: time.UnixMilli(1)} // only what is found by its ID is refunded
 		case !p.Allowed:
 			continue
 		}
@@ -168,7 +168,7 @@ func (s *Store) refundParts(id [16]byte, parts []*part) {
 			o.Remaining = min(o.Remaining+p.claims[i].Cost, p.claims[i].Limit.Capacity())
 			o.Wait = 0
 		}
-		waits = append(waits, s.startRefund(p.claims, limiter.Permit{ID: id, At: at})) // not by a note, which is not written yet
+		waits = append(waits, s.startRefund(p.claims, permit)) // not by a note, which is not written yet
 	}
 	s.background.Go(func() {
 		for _, wait := range waits {

@@ -61,7 +61,21 @@ func TestCheck_RefusesWrites(t *testing.T) {
 			if _, err := store.Check(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			plain := redisstore.New(connect(t, server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
+			defer plain.Close()
+			var taken [][]limiter.Claim
+			var permits []limiter.Permit
+			for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.FixedWindow} {
+				c := claim(5, time.Hour, 1)
+				c[0].Limit.Algorithm, c[0].Key = a, limiter.KeyOf(a.String())
+				taken, permits = append(taken, c), append(permits, decide(t, plain, c...).Permit)
+			}
 			refuse(connect(t, server.Addr), dir)
+			for i := range taken {
+				if err := plain.Refund(t.Context(), taken[i], permits[i]); redisstore.WhyNotWritable(err) == "" {
+					t.Errorf("a refund of %v: %v; want that Redis %s", taken[i][0].Limit.Algorithm, err, why)
+				}
+			}
 			for range 3 {
 				_, err := store.Check(t.Context())
 				if !errors.Is(err, redisstore.ErrNotWritable) || !strings.Contains(err.Error(), why) {
@@ -75,6 +89,20 @@ func TestCheck_RefusesWrites(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a Redis that refuses writes is told of is not lost: it is told again.
+func TestReport_WhileRedisRefusesWrites(t *testing.T) {
+	s := newTestStore(t)
+	s.do("config", "set", "maxmemory", "1")
+	c := claim(5, time.Hour, 1)
+	s.store.Report(c, limiter.Permit{ID: [16]byte{1}, At: time.Now()})
+	s.until("Redis has refused the report", func() bool {
+		return strings.Contains(s.client.Info(t.Context(), "errorstats").Val(), "errorstat_OOM")
+	})
+	s.do("config", "set", "maxmemory", "0")
+	s.until("everything is reported", func() bool { return s.store.Unreported() == 0 })
+	s.left(c, 4)
 }
 
 // An outage in which Redis refuses writes goes on, however well it answers, until it writes again.

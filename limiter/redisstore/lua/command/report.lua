@@ -5,6 +5,6 @@
 -- reply       the time of Redis (ms): a grant counts as made that time less its age
 for i, w in ipairs(list_windows()) do
   local list = read_grants(ARGV[2 + i], w.algorithm.valued and 26 or 18, w.l.horizon)
-  if #list > 0 then pcall(w.algorithm.report, w, list) end -- a bad key does not stop the others
+  if #list > 0 then try(w.algorithm.report, w, list) end
 end
 return NOW

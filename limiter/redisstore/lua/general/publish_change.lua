@@ -10,11 +10,20 @@ local function publish_changes()
   if #changed > 0 then redis.pcall('PUBLISH', FREED, (#changed > 1 and '\n' or '') .. table.concat(changed, '\n')) end
 end
 
--- refund gives back n of what id took of w; nil if w cannot be read, which stops no other.
+-- try is f of a window and more; nil if the window cannot be read, which stops no other. What is wrong
+-- with Redis itself, which may refuse writes, ends the script.
+local function try(f, ...)
+  local ok, result = pcall(f, ...)
+  if ok then return result end
+  local code = string.match(type(result) == 'table' and result.err or result, '^[^%u]*(%u%u+) ')
+  if code and code ~= 'WRONGTYPE' then error(result, 0) end
+end
+
+-- refund gives back n of what id took of w; nil if w cannot be read.
 local function refund(w, id, n, at)
-  local ok, given = pcall(w.algorithm.refund, w, id, n, at)
-  if ok and given > 0 and w.l.algorithm ~= CONCURRENT then add_change(w) end
-  return ok and given or nil
+  local given = try(w.algorithm.refund, w, id, n, at)
+  if given and given > 0 and w.l.algorithm ~= CONCURRENT then add_change(w) end
+  return given
 end
 
 -- change_all changes all windows, by their numbers.

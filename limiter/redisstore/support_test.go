@@ -99,8 +99,10 @@ func (s *testStore) denied(claims []limiter.Claim, wait time.Duration) {
 	}
 }
 
+// left is about what is left when all calls are answered: a refund after a refusal is not waited for by its request.
 func (s *testStore) left(claims []limiter.Claim, want int64) {
 	s.t.Helper()
+	s.until("all calls are answered", func() bool { return s.store.Flying() == 0 })
 	var d limiter.Decision
 	if err := s.store.Peek(s.t.Context(), claims, &d); err != nil {
 		s.t.Fatalf("peek: %v", err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -158,9 +159,13 @@ func TestChanges_AfterAFailover(t *testing.T) {
 	})
 	unban := ban
 	unban.Ban = 0
-	eventually(t, "the end of the ban is heard of", func() bool {
-		return unban.Apply(t.Context(), near, c) == nil && near.Announce(t.Context(), unban) == nil && far.Hears() && !others.is(ban)
-	})
+	var last strings.Builder
+	await.Until(t, "the end of the ban is heard of", func() bool {
+		last.Reset()
+		err := errors.Join(unban.Apply(t.Context(), near, c), near.Announce(t.Context(), unban))
+		fmt.Fprintln(&last, "announced:", err, "subscribed:", far.Hears())
+		return err == nil && !others.is(ban)
+	}, &last)
 	var d limiter.Decision
 	if err := far.Take(t.Context(), c, &d); err != nil || !d.Allowed {
 		t.Errorf("%+v, %v; want it to pass", d, err)

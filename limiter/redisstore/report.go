@@ -246,19 +246,7 @@ func (r *reports) startSending(claims []limiter.Claim, partSlot func(*limiter.Cl
 	return out
 }
 
-// drop removes reports that never will be sent; keep makes them pending again.
-func (r *reports) drop(unsent []*report) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, found := range unsent {
-		for _, g := range found.grants[:found.sending] {
-			r.dropped.Add(g.cost)
-		}
-		r.removeSentLocked(found)
-	}
-}
-
-// tell removes reports that were sent at now, when it was redisNow, in ms since 1970, in Redis. It returns the
+// tell records that reports were sent at now, when it was redisNow, in ms since 1970, in Redis. It returns the
 // grants that have not expired.
 func (r *reports) tell(sent []*report, now time.Time, redisNow int64) (told []toldGrant) {
 	r.mu.Lock()
@@ -266,7 +254,6 @@ func (r *reports) tell(sent []*report, now time.Time, redisNow int64) (told []to
 	for _, found := range sent {
 		for i := range found.grants[:found.sending] {
 			g := &found.grants[i]
-			r.reported.Add(g.cost)
 			if now.Sub(g.at) >= found.claim.Limit.Horizon() {
 				continue
 			}
@@ -274,12 +261,10 @@ func (r *reports) tell(sent []*report, now time.Time, redisNow int64) (told []to
 			if !countsFromReport(&found.claim) {
 				at -= g.age(now)
 			}
-			t := toldGrant{found.claim, limiter.Permit{ID: g.id, At: time.UnixMilli(at)}, g.refund}
-			t.claim.Cost, t.claim.Value = g.cost, g.value
-			told = append(told, t)
-			r.tellLocked(grantID{windowIDOf(&t.claim), g.id}, countedGrant{t.permit.At, g.at.Add(t.claim.Limit.Horizon())})
+			counted := countedGrant{time.UnixMilli(at), g.at.Add(found.claim.Limit.Horizon())}
+			r.tellLocked(grantID{windowIDOf(&found.claim), g.id}, counted)
+			told = append(told, found.told(g, g.cost, counted))
 		}
-		r.removeSentLocked(found)
 	}
 	return told
 }
@@ -290,19 +275,37 @@ func countsFromReport(c *limiter.Claim) bool {
 	return isCounter(c) && (c.RedissonName != "" || !c.Limit.Algorithm.IsNumbered())
 }
 
-// removeSentLocked removes the grants of a report that were being sent.
-func (r *reports) removeSentLocked(found *report) {
-	found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
-	if len(found.grants) == 0 {
-		r.deleteLocked(found)
+// remove removes reports that Redis was told of, or that never will be sent, and adds their permits to count; keep
+// makes them pending again. It returns what was withdrawn meanwhile of what Redis was told of.
+func (r *reports) remove(sent []*report, count *atomic.Int64) (withdrawn []toldGrant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, found := range sent {
+		for i := range found.grants[:found.sending] {
+			g := &found.grants[i]
+			count.Add(g.cost)
+			if counted, ok := r.told[grantID{windowIDOf(&found.claim), g.id}]; ok && g.refund > 0 {
+				withdrawn = append(withdrawn, found.told(g, g.refund, counted))
+			}
+		}
+		found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
+		if len(found.grants) == 0 {
+			r.deleteLocked(found)
+		}
 	}
+	return withdrawn
 }
 
-// A toldGrant is a grant that Redis was told of.
+// A toldGrant is a grant that Redis was told of, or a part of one.
 type toldGrant struct {
 	claim  limiter.Claim
 	permit limiter.Permit // with the time at which Redis counts it
-	refund int64          // what was withdrawn of it meanwhile
+}
+
+func (r *report) told(g *grant, cost int64, counted countedGrant) toldGrant {
+	t := toldGrant{r.claim, limiter.Permit{ID: g.id, At: counted.at}}
+	t.claim.Cost, t.claim.Value = cost, g.value
+	return t
 }
 
 func (r *reports) keep(unsent []*report) {
@@ -355,29 +358,26 @@ func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 }
 
 // deliver sends reports, then notes what was told of Noted limits, and then refunds what was withdrawn meanwhile.
-// If that fails, the permits stay taken.
+// If that fails, the permits stay taken. Reports are pending until they are noted: what is not known by its note
+// can still be withdrawn.
 func (s *Store) deliver(ctx context.Context, reports []*report) error {
 	now := time.Now()
 	redisNow, err := s.sendReport(ctx, reports, now)
 	switch {
 	case errors.Is(err, ErrRedisson): // a retry would fail too, and block the other reports
-		s.reports.drop(reports)
+		s.reports.remove(reports, &s.reports.dropped)
 		return nil
 	case err != nil:
 		s.reports.keep(reports)
 		return err
 	}
-	told := s.reports.tell(reports, now, redisNow)
 	var noted []*call
-	for i := range told {
-		noted = append(noted, s.startNotes([]limiter.Claim{told[i].claim}, told[i].permit)...)
+	for _, t := range s.reports.tell(reports, now, redisNow) {
+		noted = append(noted, s.startNotes([]limiter.Claim{t.claim}, t.permit)...)
 	}
 	waitFor(ctx, noted)
-	for i := range told {
-		if t := &told[i]; t.refund > 0 {
-			t.claim.Cost = t.refund
-			_ = s.Refund(ctx, []limiter.Claim{t.claim}, t.permit)
-		}
+	for _, t := range s.reports.remove(reports, &s.reports.reported) {
+		_ = s.Refund(ctx, []limiter.Claim{t.claim}, t.permit)
 	}
 	return nil
 }

@@ -2,12 +2,14 @@ package redisstore_test
 
 import (
 	"fmt"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // oneOf is a claim for one permit, the only one there is, of each algorithm.
@@ -174,6 +176,26 @@ func TestReportRefund_EachWindowByItself(t *testing.T) {
 			s.left(pending, 1)
 			s.left(dropped, 0)
 		})
+	}
+}
+
+// As soon as nothing is pending, what was reported is returned by its subject, on another node too.
+func TestReportRefund_IsNotedBeforeItIsReported(t *testing.T) {
+	s := newTestStore(t)
+	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
+	defer other.Close()
+	share := limiter.NewMemory(limiter.MemoryOptions{})
+	for i := range 300 {
+		limits, c := unused(1000, fmt.Sprint(i))
+		s.grantedInPlace(share, []limiter.Claim{c})
+		for began := time.Now(); s.store.Unreported() > 0; runtime.Gosched() {
+			if time.Since(began) > await.Limit {
+				t.Fatal("not reported")
+			}
+		}
+		if n, err := other.Return(t.Context(), limits, c.Value); n != 1 || err != nil {
+			t.Fatalf("permits of %d decisions are returned at once, %v; want 1", n, err)
+		}
 	}
 }
 

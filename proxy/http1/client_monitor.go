@@ -179,6 +179,7 @@ func (s *Server) monitorClients(done <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
+		s.date.At(time.Now())
 		s.checkClients()
 	}
 }

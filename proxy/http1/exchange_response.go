@@ -52,7 +52,7 @@ func (e *Exchange) StartBody(f Framing) error {
 	e.closeConn = e.closeConn || e.Close || e.framing.Kind == UntilClose || e.conn.server.keepAlivesDisabled.Load() ||
 		e.uploading || e.notWorthDraining()
 	if !e.out.hasDate {
-		e.out.add("Date", e.conn.server.date.At(time.Now()))
+		e.out.add("Date", e.conn.server.date.last())
 	}
 	e.out.addFraming(e.framing)
 	switch {

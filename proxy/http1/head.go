@@ -3,6 +3,7 @@ package http1
 import (
 	"bytes"
 	"iter"
+	"net/http"
 	"strconv"
 	"unsafe"
 
@@ -212,7 +213,7 @@ func (h *Head) startResponse(status int) {
 	h.buf = append(h.buf, "HTTP/1.1 "...)
 	h.buf = strconv.AppendInt(h.buf, int64(status), 10)
 	h.buf = append(h.buf, ' ')
-	h.buf = append(h.buf, reason(status)...)
+	h.buf = append(h.buf, http.StatusText(status)...)
 	h.buf = append(h.buf, '\r', '\n')
 }
 

@@ -139,14 +139,6 @@ func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 	return skipped + n, nil
 }
 
-// reason returns the reason phrase that is registered for a status.
-func reason(status int) string {
-	if status == 429 {
-		return "Too Many Requests"
-	}
-	return http.StatusText(status)
-}
-
 // A DateCache holds the value of the field Date, rendered once a second.
 type DateCache struct{ current atomic.Pointer[renderedDate] }
 
@@ -164,6 +156,9 @@ func (d *DateCache) At(now time.Time) string {
 	}
 	return r.text
 }
+
+// last returns the value that At has returned last. It does not read the clock.
+func (d *DateCache) last() string { return d.current.Load().text }
 
 const (
 	// maxInterimBytes bounds the heads of all interim responses to one request.

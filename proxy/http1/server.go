@@ -80,6 +80,7 @@ func (s *Server) prepare() {
 	s.setupOnce.Do(func() {
 		s.Limits = s.Limits.forRequests()
 		s.epoch = time.Now()
+		s.date.At(s.epoch)
 		// With more processors others run anyway, and a yield takes a lock of all processors.
 		s.yields = s.yields || runtime.GOMAXPROCS(0) == 1
 		s.exchangePool.New = func() any { return new(Exchange) }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -420,11 +419,14 @@ func plainHost(authority string) (host string, ok bool) {
 
 // isPort reports whether s is a port number or empty, which RFC 3986 allows.
 func isPort(s string) bool {
-	if s == "" || len(s) > len("65535") {
-		return s == ""
+	port := 0
+	for i := range len(s) {
+		digit := s[i] - '0' // above 9 if it is none
+		if port = 10*port + int(digit); digit > 9 || port > 65535 || i == len("65535") {
+			return false
+		}
 	}
-	_, err := strconv.ParseUint(s, 10, 16)
-	return err == nil
+	return true
 }
 
 // isName reports whether s is a sequence of labels separated by dots, or an

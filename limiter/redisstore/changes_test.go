@@ -1,14 +1,19 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
@@ -115,6 +120,25 @@ func TestChanges_WithoutRedis(t *testing.T) {
 	s.server.Kill()
 	if err := s.store.Announce(t.Context(), limiter.Change{Action: limiter.ActionReset}); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%v; want ErrUnavailable", err)
+	}
+}
+
+// A process that could not connect at first hears like any other: then the client subscribes by itself, to its channels in any
+// order.
+func TestChanges_AreHeardAfterAFailedConnection(t *testing.T) {
+	server := redistest.Start(t)
+	for range 20 {
+		var dials atomic.Int64
+		client := redis.NewClient(&redis.Options{Addr: server.Addr, DialerRetries: 1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if dials.Add(1) == 1 {
+				return nil, syscall.ECONNREFUSED
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}})
+		store := redisstore.New(client, redisstore.Options{Timeout: patient})
+		eventually(t, "the store hears", store.Hears)
+		store.Close()
+		client.Close()
 	}
 }
 

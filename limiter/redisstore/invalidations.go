@@ -64,8 +64,7 @@ func (i *invalidations) run(ctx context.Context) {
 
 // receive handles messages until the subscription fails.
 func (i *invalidations) receive(ctx context.Context) error {
-	channel := invalidationChannel(i.names.prefix)
-	sub := i.client.Subscribe(ctx, previousChannel(i.names.prefix), channel)
+	sub := i.client.Subscribe(ctx, previousChannel(i.names.prefix), invalidationChannel(i.names.prefix))
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	pinged := false
@@ -85,7 +84,7 @@ func (i *invalidations) receive(ctx context.Context) error {
 		pinged = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			i.refusals.setSubscribed(m.Channel == channel) // the last of the two
+			i.refusals.setSubscribed(m.Count == 2) // the client subscribes to them again in any order
 		case *redis.Message:
 			i.handle(m.Payload)
 		}

@@ -212,7 +212,7 @@ func TestReturn_OfWhatWasSentInAnOutage(t *testing.T) {
 		t.Run(algorithm, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			config := redisDefaultYAML(server.Addr) + `upstreams: {demo: echo}
+			config := strings.Replace(redisYAML(server.Addr), "5s", "500ms", 1) + `upstreams: {demo: echo}
 keys: {phone: "header:X-Phone", client: "header:X-Client"}
 routes:
   - name: send

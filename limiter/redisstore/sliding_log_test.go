@@ -24,6 +24,7 @@ func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 		c := logged(count, 100*time.Second)
 		key := redisstore.BoxName(c[0])
 		var bytes int64
+		began := time.Now()
 		for range 700 {
 			s.take(c)
 			s.advance(200 * time.Millisecond)
@@ -32,7 +33,7 @@ func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 		if keys := s.do("keys", "weir:*").([]any); fmt.Sprint(keys) != fmt.Sprint([]string{key}) {
 			t.Errorf("keys %v, want %s", keys, key)
 		}
-		if ttl := s.do("pttl", key).(int64); ttl <= 90_000 || ttl > 101_000 {
+		if ttl := s.do("pttl", key).(int64); ttl <= 90_000-time.Since(began).Milliseconds() || ttl > 101_000 { // Redis's own clock goes on
 			t.Errorf("lives %d ms", ttl)
 		}
 		if bytes > 2048 {

@@ -162,15 +162,15 @@ func (g *generation) abandon() {
 
 // warm does the I/O that a generation needs before it serves. An error that wraps key.ErrNoKeys
 // reports that g can serve, but refuses tokens until keys are loaded.
-func (g *generation) warm(ctx context.Context) (err error) {
+func (g *generation) warm(ctx context.Context, log zerolog.Logger) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
 	for _, t := range g.config.Tokens {
-		if opened := t.Open(ctx); opened != nil && !errors.Is(opened, key.ErrNoVerificationKeys) {
+		opened := t.Open(ctx, func(err error) { log.Warn().Err(err).Msg("keys of tokens not reloaded") })
+		if opened != nil && !errors.Is(opened, key.ErrNoVerificationKeys) {
 			return opened
-		} else if opened != nil {
-			err = opened
 		}
+		err = cmp.Or(err, opened)
 	}
 	return err
 }
@@ -187,7 +187,7 @@ const (
 // refused.
 func NewOffline(ctx context.Context, c *config.Config) (*Proxy, error) {
 	memory := limiter.MemoryOptions{Clock: time.Now}
-	return offline(c, memory, func(first *generation) error { return first.warm(ctx) })
+	return offline(c, memory, func(first *generation) error { return first.warm(ctx, zerolog.Nop()) })
 }
 
 // offline is NewOffline with the clock and the capacity of room. Where room has no capacity, that

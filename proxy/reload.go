@@ -99,7 +99,7 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
-	unready := next.warm(ctx)
+	unready := next.warm(ctx, p.log)
 	if unready != nil && !errors.Is(unready, key.ErrNoVerificationKeys) {
 		next.abandon()
 		return nil, fmt.Errorf("warm: %w", unready)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
@@ -80,6 +82,37 @@ func TestReload_AloneIsNoError(t *testing.T) {
 	if err != nil || report.Generation != 7 || !errors.Is(report.AgreeErr, away) {
 		t.Errorf("Reload = %+v, %v; want generation 7, and why it is alone", report, err)
 	}
+}
+
+// Keys of tokens that cannot be loaded again are told of in the log, from the start and after a reload.
+func TestReload_KeysOfTokensThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := filepath.Join(t.TempDir(), "keys.json")
+		write := func(text string) {
+			if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(`{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`)
+		yaml := "jwt: {jwks: '" + keys + "'}\n" + limitYAML("{name: l, key: 'jwt:sub', rate: 5/1h}")
+		w := newProxy(t, yaml)
+		told := func() int { return strings.Count(w.log.String(), "keys of tokens not reloaded") }
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		if n := told(); n != 0 {
+			t.Errorf("told %d times while they could be read", n)
+		}
+		w.write(yaml + "# another\n")
+		if _, err := w.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		write("{")
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		if n := told(); n != 1 || !strings.Contains(w.log.String(), keys) {
+			t.Errorf("told %d times, want once, with the file: %s", n, w.log.String())
+		}
+	})
 }
 
 func TestReload_SameContentIsNoChange(t *testing.T) {

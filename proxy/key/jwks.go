@@ -25,7 +25,7 @@ const (
 
 // refreshLoop reloads the JSON Web Key Set periodically, and soon after a token named an unknown
 // key. Requests do not wait for it: issuers publish a key before they sign with it.
-func (t *Tokens) refreshLoop(ctx context.Context) {
+func (t *Tokens) refreshLoop(ctx context.Context, report func(error)) {
 	again := time.NewTimer(refreshEvery)
 	defer again.Stop()
 	wanted := t.wanted
@@ -41,8 +41,8 @@ func (t *Tokens) refreshLoop(ctx context.Context) {
 				continue
 			}
 		}
-		if err := t.refresh(ctx); err != nil && ctx.Err() == nil && t.config.Report != nil {
-			t.config.Report(err)
+		if err := t.refresh(ctx); err != nil && ctx.Err() == nil {
+			report(err)
 		}
 		last, wanted = time.Now(), t.wanted
 		again.Reset(refreshEvery)

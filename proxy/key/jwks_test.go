@@ -105,7 +105,7 @@ func TestTokens_JWKSFileThatIsNone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tokens.Open(t.Context()); err == nil || errors.Is(err, ErrNoVerificationKeys) || !strings.Contains(err.Error(), file) {
+		if err := tokens.Open(t.Context(), nil); err == nil || errors.Is(err, ErrNoVerificationKeys) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v; want an error that names the file", name, err)
 		}
 		tokens.Close()
@@ -137,7 +137,7 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(tokens.Close)
-		return tokens, tokens.Open(t.Context())
+		return tokens, tokens.Open(t.Context(), nil)
 	}
 	tokens, err := open("/keys")
 	if !errors.Is(err, ErrNoVerificationKeys) {
@@ -203,12 +203,11 @@ func TestTokens_KeysAreKeptFresh(t *testing.T) {
 		var failed atomic.Int64
 		tokens, err := NewTokens(TokenConfig{
 			JWKS: "https://issuer.example/keys", Client: &http.Client{Transport: issuer},
-			Report: func(error) { failed.Add(1) },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tokens.Open(t.Context()); err != nil {
+		if err := tokens.Open(t.Context(), func(error) { failed.Add(1) }); err != nil {
 			t.Fatal(err)
 		}
 		defer tokens.Close()
@@ -263,7 +262,7 @@ func TestTokens_CloseEndsARefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := tokens.Open(context.Background()); !errors.Is(err, ErrNoVerificationKeys) || time.Since(began) != fetchTimeout {
+		if err := tokens.Open(context.Background(), nil); !errors.Is(err, ErrNoVerificationKeys) || time.Since(began) != fetchTimeout {
 			t.Errorf("Open = %v after %v; want ErrNoKeys after %v", err, time.Since(began), fetchTimeout)
 		}
 		time.Sleep(refreshEvery) // virtual: the next one hangs by now

@@ -200,9 +200,6 @@ type TokenConfig struct {
 	Leeway time.Duration
 	// Client fetches JWKS; if nil, one with a timeout of 10 s is used.
 	Client *http.Client
-	// Report, unless nil, is called with each error of reloading JWKS. The current keys
-	// stay in use.
-	Report func(error)
 }
 
 // Tokens verifies bearer tokens (JWT, RFC 7519). Open loads the keys, and Close stops
@@ -272,12 +269,13 @@ func remote(jwks string) bool {
 	return strings.HasPrefix(jwks, "http://") || strings.HasPrefix(jwks, "https://")
 }
 
-// Open loads the keys, and reloads those of a JWKS until Close. If a file cannot be read or
+// Open loads the keys, and reloads those of a JWKS until Close. report is called with each error of
+// reloading; the current keys stay in use. If a file cannot be read or
 // has no key, it returns an error, and nothing is open. If a URL does not respond, it
 // returns an error that wraps ErrNoVerificationKeys; Tokens is then open, tries again, and
 // refuses tokens with ErrNoVerificationKeys until it has keys. Open must be called only
 // once.
-func (t *Tokens) Open(ctx context.Context) error {
+func (t *Tokens) Open(ctx context.Context, report func(error)) error {
 	if len(t.config.Secret) > 0 {
 		t.fixed = append(t.fixed, verifier{methods: hmacMethods(), key: t.config.Secret})
 	}
@@ -303,7 +301,7 @@ func (t *Tokens) Open(ctx context.Context) error {
 	}
 	life, closing := context.WithCancel(context.WithoutCancel(ctx))
 	t.closing = closing
-	t.loop.Go(func() { t.refreshLoop(life) })
+	t.loop.Go(func() { t.refreshLoop(life, report) })
 	if err != nil {
 		return errors.Join(ErrNoVerificationKeys, err)
 	}

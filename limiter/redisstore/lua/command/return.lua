@@ -16,29 +16,23 @@ local function limit_of(length, rate)
   return found
 end
 
-local function hexadecimal(key)
-  return (string.gsub(key, '.', function(c) return string.format('%02x', byte(c)) end))
-end
-
--- window_of is the window of the limit l on a key.
-local function window_of(l, key)
-  local name = ARGV[2] .. hexadecimal(key) .. ARGV[2 + l.number]
+-- window_of is the window that a part is of, if its limit is known.
+local function window_of(part)
+  local l = limit_of(number(part, 35, 6), number(part, 41, 4))
+  if not l then return nil end
+  local key = string.gsub(sub(part, 19, 34), '.', function(c) return string.format('%02x', byte(c)) end)
+  local name = ARGV[2] .. key .. ARGV[2 + l.number]
   if algorithms[l.algorithm].keys == 1 then return new_window(l, name) end
   return new_window(l, name .. ':value', name .. ':permits', name .. ':base')
 end
 
-local function window_of_part(part)
-  local l = limit_of(number(part, 35, 6), number(part, 41, 4))
-  return l and window_of(l, sub(part, 19, 34))
-end
-
 local function give(part, id)
-  local w = window_of_part(part)
+  local w = window_of(part)
   return w and (refund(w, id, number(part, 15, 4), number(part, 9, 6)) or 0) > 0
 end
 
 local function confirm(part, at)
-  local w = window_of_part(part)
+  local w = window_of(part)
   return w.algorithm.confirm(w, at)
 end
 

@@ -16,10 +16,7 @@ end
 -- total is the sum of members' counts.
 local function total(members)
   local sum = 0
-  for i = 1, #members do
-    local a, b, c, d = byte(members[i], -4, -1)
-    sum = sum + (d == 0 and c == 0 and b == 0 and a or permits_of(members[i]))
-  end
+  for i = 1, #members do sum = sum + permits_of(members[i]) end
   return sum
 end
 

@@ -129,7 +129,7 @@ func TestStore_NoClientSendsAgain(t *testing.T) {
 	t.Parallel()
 	s := newClockedTestStore(t)
 	r := newRelay(t, s.server.Addr)
-	client := redis.NewClient(&redis.Options{Addr: r.addr, ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{Addr: r.addr, ReadTimeout: 2 * time.Second, ContextTimeoutEnabled: true})
 	defer client.Close()
 	through := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: 2 * time.Second})
 	defer through.Close()

@@ -32,6 +32,7 @@ const (
 // and that were not reported yet.
 type reports struct {
 	sendLock chan struct{} // has capacity 1; held while reports are sent
+	telling  sync.Mutex    // held from when it is too late to withdraw grants until their notes are queued
 	windows  atomic.Int64  // number of windows, readable without mu
 	reported atomic.Int64  // permits that were reported
 	dropped  atomic.Int64  // permits that are never reported
@@ -49,6 +50,7 @@ type report struct {
 	claim   limiter.Claim
 	grants  []grant // oldest first
 	sending int     // number of grants that are being sent
+	told    bool    // Redis was told of those
 	element *list.Element
 }
 
@@ -143,6 +145,8 @@ func (r *reports) deleteLocked(found *report) {
 // withdraw removes what p took for claims, as far as it is pending or being sent. It returns the claims of what was
 // not.
 func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) (others []limiter.Claim) {
+	r.telling.Lock()
+	defer r.telling.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range claims {
@@ -159,7 +163,7 @@ func (r *reports) withdrawLocked(c *limiter.Claim, p limiter.Permit) bool {
 		return false
 	}
 	i := slices.IndexFunc(found.grants, func(g grant) bool { return g.id == p.ID && g.refund == 0 })
-	if i < 0 {
+	if i < 0 || i < found.sending && found.told {
 		return false
 	}
 	if g := &found.grants[i]; i < found.sending || c.Cost < g.cost {
@@ -247,11 +251,12 @@ func (r *reports) startSending(claims []limiter.Claim, partSlot func(*limiter.Cl
 }
 
 // tell records that reports were sent at now, when it was redisNow, in ms since 1970, in Redis. It returns the
-// grants that have not expired.
+// grants that have not expired. From now on they cannot be withdrawn.
 func (r *reports) tell(sent []*report, now time.Time, redisNow int64) (told []toldGrant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, found := range sent {
+		found.told = true
 		for i := range found.grants[:found.sending] {
 			g := &found.grants[i]
 			if now.Sub(g.at) >= found.claim.Limit.Horizon() {
@@ -261,9 +266,10 @@ func (r *reports) tell(sent []*report, now time.Time, redisNow int64) (told []to
 			if !countsFromReport(&found.claim) {
 				at -= g.age(now)
 			}
-			counted := countedGrant{time.UnixMilli(at), g.at.Add(found.claim.Limit.Horizon())}
-			r.tellLocked(grantID{windowIDOf(&found.claim), g.id}, counted)
-			told = append(told, found.told(g, g.cost, counted))
+			t := toldGrant{found.claim, limiter.Permit{ID: g.id, At: time.UnixMilli(at)}, g.refund}
+			t.claim.Cost, t.claim.Value = g.cost, g.value
+			told = append(told, t)
+			r.tellLocked(grantID{windowIDOf(&t.claim), g.id}, countedGrant{t.permit.At, g.at.Add(t.claim.Limit.Horizon())})
 		}
 	}
 	return told
@@ -276,36 +282,31 @@ func countsFromReport(c *limiter.Claim) bool {
 }
 
 // remove removes reports that Redis was told of, or that never will be sent, and adds their permits to count; keep
-// makes them pending again. It returns what was withdrawn meanwhile of what Redis was told of.
-func (r *reports) remove(sent []*report, count *atomic.Int64) (withdrawn []toldGrant) {
+// makes them pending again.
+func (r *reports) remove(sent []*report, count *atomic.Int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, found := range sent {
-		for i := range found.grants[:found.sending] {
-			g := &found.grants[i]
+		for _, g := range found.grants[:found.sending] {
 			count.Add(g.cost)
-			if counted, ok := r.told[grantID{windowIDOf(&found.claim), g.id}]; ok && g.refund > 0 {
-				withdrawn = append(withdrawn, found.told(g, g.refund, counted))
-			}
 		}
-		found.grants, found.sending = slices.Delete(found.grants, 0, found.sending), 0
+		found.grants, found.sending, found.told = slices.Delete(found.grants, 0, found.sending), 0, false
 		if len(found.grants) == 0 {
 			r.deleteLocked(found)
 		}
 	}
-	return withdrawn
 }
 
-// A toldGrant is a grant that Redis was told of, or a part of one.
+// A toldGrant is a grant that Redis was told of.
 type toldGrant struct {
 	claim  limiter.Claim
 	permit limiter.Permit // with the time at which Redis counts it
+	refund int64          // what was withdrawn of it before
 }
 
-func (r *report) told(g *grant, cost int64, counted countedGrant) toldGrant {
-	t := toldGrant{r.claim, limiter.Permit{ID: g.id, At: counted.at}}
-	t.claim.Cost, t.claim.Value = cost, g.value
-	return t
+// isNoted reports whether t is noted: not if all of it is refunded, unless that goes by the note.
+func (t *toldGrant) isNoted() bool {
+	return t.refund < t.claim.Cost || t.claim.Limit.Algorithm.HasConversion()
 }
 
 func (r *reports) keep(unsent []*report) {
@@ -357,9 +358,9 @@ func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 	}
 }
 
-// deliver sends reports, then notes what was told of Noted limits, and then refunds what was withdrawn meanwhile.
-// If that fails, the permits stay taken. Reports are pending until they are noted: what is not known by its note
-// can still be withdrawn.
+// deliver sends reports, then notes what was told of Noted limits, and then refunds what was withdrawn before.
+// If that fails, the permits stay taken. What can be withdrawn is not noted, and what cannot any more, is found by a
+// return that begins later. Reports are pending until their notes are written.
 func (s *Store) deliver(ctx context.Context, reports []*report) error {
 	now := time.Now()
 	redisNow, err := s.sendReport(ctx, reports, now)
@@ -371,13 +372,22 @@ func (s *Store) deliver(ctx context.Context, reports []*report) error {
 		s.reports.keep(reports)
 		return err
 	}
+	s.reports.telling.Lock()
+	told := s.reports.tell(reports, now, redisNow)
 	var noted []*call
-	for _, t := range s.reports.tell(reports, now, redisNow) {
-		noted = append(noted, s.startNotes([]limiter.Claim{t.claim}, t.permit)...)
+	for i := range told {
+		if t := &told[i]; t.isNoted() {
+			noted = append(noted, s.startNotes([]limiter.Claim{t.claim}, t.permit)...)
+		}
 	}
+	s.reports.telling.Unlock()
 	waitFor(ctx, noted)
-	for _, t := range s.reports.remove(reports, &s.reports.reported) {
-		_ = s.Refund(ctx, []limiter.Claim{t.claim}, t.permit)
+	s.reports.remove(reports, &s.reports.reported)
+	for i := range told {
+		if t := &told[i]; t.refund > 0 {
+			t.claim.Cost = t.refund
+			_ = s.Refund(ctx, []limiter.Claim{t.claim}, t.permit)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"syscall"
 	"testing"
@@ -196,6 +197,40 @@ func TestReportRefund_IsNotedBeforeItIsReported(t *testing.T) {
 		if n, err := other.Return(t.Context(), limits, c.Value); n != 1 || err != nil {
 			t.Fatalf("permits of %d decisions are returned at once, %v; want 1", n, err)
 		}
+	}
+}
+
+// A node that withdraws what it granted and has Redis return what is noted gives it back once, at whatever moment of its
+// report: a counter would give back twice what is told to it twice.
+func TestReportRefund_WithdrawnOrReturnedOnce(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.GCRA, limiter.FixedWindow, limiter.SlidingLog} {
+		t.Run(a.String(), func(t *testing.T) {
+			s := newTestStore(t)
+			const others, rounds = 400, 300
+			limits, c := unused(others+1, "others")
+			c.Limit.Algorithm, c.Cost = a, others
+			s.allowed([]limiter.Claim{c}, 1)
+			c.Cost = 1
+			withdrawn := 0
+			for i := range rounds {
+				c.Value = limiter.KeyOf(fmt.Sprint(i))
+				p := s.grantedInPlace(limiter.NewMemory(limiter.MemoryOptions{}), []limiter.Claim{c})
+				some := time.Duration(rand.IntN(5000)) * time.Microsecond
+				for began := time.Now(); time.Since(began) < some; runtime.Gosched() {
+				}
+				back := 0
+				if s.withdrawn([]limiter.Claim{c}, p) {
+					back, withdrawn = 1, withdrawn+1
+				}
+				n, err := s.store.Return(t.Context(), limits, c.Value)
+				if back += n; back != 1 || err != nil {
+					t.Fatalf("given back %d times in round %d, %v; want once", back, i, err)
+				}
+				s.quiet()
+			}
+			s.left([]limiter.Claim{c}, 1)
+			t.Logf("%d of %d were withdrawn", withdrawn, rounds)
+		})
 	}
 }
 

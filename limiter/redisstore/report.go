@@ -304,11 +304,6 @@ type toldGrant struct {
 	refund int64          // what was withdrawn of it before
 }
 
-// isNoted reports whether t is noted: not if all of it is refunded, unless that goes by the note.
-func (t *toldGrant) isNoted() bool {
-	return t.refund < t.claim.Cost || t.claim.Limit.Algorithm.HasConversion()
-}
-
 func (r *reports) keep(unsent []*report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -376,7 +371,7 @@ func (s *Store) deliver(ctx context.Context, reports []*report) error {
 	told := s.reports.tell(reports, now, redisNow)
 	var noted []*call
 	for i := range told {
-		if t := &told[i]; t.isNoted() {
+		if t := &told[i]; t.refund < t.claim.Cost || t.claim.Limit.Algorithm.HasConversion() { // the note is how these are refunded
 			noted = append(noted, s.startNotes([]limiter.Claim{t.claim}, t.permit)...)
 		}
 	}

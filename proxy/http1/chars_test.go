@@ -185,7 +185,7 @@ func parsesByRule(t *testing.T, raw string, at int) {
 	if got := slices.Collect(f.All()); !slices.Equal(got, want) || raw[s.next:] != rest || f.HasUnusualNames() != unusual {
 		t.Fatalf("%q split at %d: got %+v, %q, %t; want %+v, %q, %t", raw, at, got, raw[s.next:], f.HasUnusualNames(), want, rest, unusual)
 	}
-	f.dropSet(hopByHop)
+	f.DropSet(hopByHop)
 	sent := ""
 	for _, line := range want {
 		if !line.ID.in(hopByHop) {

@@ -126,8 +126,13 @@ func (f *Fields) DropKnown(n Name) { f.DropSet(1 << n) }
 
 // DropSet drops all lines whose names are in set, which must not contain Other.
 func (f *Fields) DropSet(set NameSet) {
-	if f.present&set != 0 {
-		f.dropSet(set)
+	if f.present&set == 0 {
+		return
+	}
+	for i := range f.lines {
+		if l := &f.lines[i]; l.id.in(set) {
+			l.dropped = true
+		}
 	}
 }
 
@@ -158,14 +163,6 @@ func (f *Fields) hasName(l *fieldLine, name string) bool {
 
 func (f *Fields) equalName(l *fieldLine, name string) bool {
 	return equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
-}
-
-func (f *Fields) dropSet(set NameSet) {
-	for i := range f.lines {
-		if l := &f.lines[i]; l.id.in(set) {
-			l.dropped = true
-		}
-	}
 }
 
 // count returns the number of lines with the name n. n must not be Other.

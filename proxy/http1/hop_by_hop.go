@@ -31,7 +31,7 @@ func (f *Fields) StripHopByHop() {
 			}
 		}
 	}
-	f.dropSet(hopByHop)
+	f.DropSet(hopByHop)
 }
 
 // The kinds of options in Connection. Each kind is a bit.

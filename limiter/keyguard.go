@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -65,15 +66,8 @@ type KeyDecision struct {
 
 // NewKeyGuard returns a KeyGuard without known keys.
 func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
-	if o.MaxKeys <= 0 {
-		o.MaxKeys = 1_000_000
-	}
-	if o.MaxSources <= 0 {
-		o.MaxSources = 200_000
-	}
-	if o.TTL <= 0 {
-		o.TTL = 24 * time.Hour
-	}
+	o.MaxKeys, o.MaxSources = cmp.Or(max(0, o.MaxKeys), 1_000_000), cmp.Or(max(0, o.MaxSources), 200_000)
+	o.TTL = cmp.Or(max(0, o.TTL), 24*time.Hour)
 	if o.Clock == nil {
 		o.Clock = monotonicClock(time.Now())
 	}

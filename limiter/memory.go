@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
@@ -55,12 +56,7 @@ const (
 
 // NewMemory returns an empty Memory.
 func NewMemory(o MemoryOptions) *Memory {
-	if o.MaxKeys <= 0 {
-		o.MaxKeys = defaultKeys
-	}
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = defaultMemory
-	}
+	o.MaxKeys, o.MaxBytes = cmp.Or(max(0, o.MaxKeys), defaultKeys), cmp.Or(max(0, o.MaxBytes), defaultMemory)
 	n := 1
 	for n < maxShards && o.MaxKeys/(2*n) >= keysPerShard {
 		n *= 2

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -66,15 +67,8 @@ func NewClient(c ClientConfig) (redis.UniversalClient, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if c.Timeout <= 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.BreakAfter == 0 {
-		c.BreakAfter = defaultBreakAfter
-	}
-	if c.BreakRest <= 0 {
-		c.BreakRest = defaultBreakRest
-	}
+	c.Timeout = cmp.Or(max(0, c.Timeout), DefaultTimeout)
+	c.BreakAfter, c.BreakRest = cmp.Or(c.BreakAfter, defaultBreakAfter), cmp.Or(max(0, c.BreakRest), defaultBreakRest)
 	guarded := func(client *redis.Client) *redis.Client {
 		b := newBreaker(c.BreakAfter, c.BreakRest)
 		if c.Mode == Sentinel {

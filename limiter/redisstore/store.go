@@ -95,9 +95,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Timeout = cmp.Or(max(0, o.Timeout), DefaultTimeout)
 	s := &Store{
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout,
 		grace: o.Grace, reports: newReports(), outage: newOutage(),
@@ -113,9 +111,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		s.breaker = breakerOf(single)
 	}
 	s.pipelines = &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
-	if o.CachedRefusals == 0 {
-		o.CachedRefusals = DefaultCachedRefusals
-	}
+	o.CachedRefusals = cmp.Or(o.CachedRefusals, DefaultCachedRefusals)
 	if o.CachedRefusals > 0 {
 		s.refusals = newRefusalCache(o.CachedRefusals)
 		s.invalidations = newInvalidations(client, s.names, s.refusals, s.changes)

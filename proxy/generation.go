@@ -160,8 +160,8 @@ func (g *generation) abandon() {
 	g.release(0)
 }
 
-// warm does the I/O that a generation needs before it serves. An error that wraps key.ErrNoKeys
-// reports that g can serve, but refuses tokens until keys are loaded.
+// warm does the I/O that a generation needs before it serves. An error that wraps
+// key.ErrNoVerificationKeys reports that g can serve, but refuses tokens until keys are loaded.
 func (g *generation) warm(ctx context.Context, log zerolog.Logger) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()

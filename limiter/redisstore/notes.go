@@ -189,15 +189,16 @@ func (s *Store) queueReturn(limits []*limiter.Limit, subject limiter.Key, ids ..
 // moreNoted in a reply says that another call has to return the rest, see lua/command/return.lua.
 const moreNoted = 1 << 20
 
-// splitConversions returns the claims of Conversion limits, whose buckets do not tell of which decisions permits are,
-// and the others.
+// byNote reports whether c is refunded by its note: buckets of Conversion limits do not tell of which decisions permits are.
+func byNote(c limiter.Claim) bool { return c.Limit != nil && c.Limit.Algorithm.HasConversion() }
+
+// splitConversions returns the claims that are refunded by their note, and the others.
 func splitConversions(claims []limiter.Claim) (conversions, others []limiter.Claim) {
-	converts := func(c limiter.Claim) bool { return c.Limit != nil && c.Limit.Algorithm.HasConversion() }
-	if !slices.ContainsFunc(claims, converts) {
+	if !slices.ContainsFunc(claims, byNote) {
 		return nil, claims
 	}
 	for _, c := range claims {
-		if converts(c) {
+		if byNote(c) {
 			conversions = append(conversions, c)
 		} else {
 			others = append(others, c)

@@ -371,7 +371,7 @@ func (s *Store) deliver(ctx context.Context, reports []*report) error {
 	told := s.reports.tell(reports, now, redisNow)
 	var noted []*call
 	for i := range told {
-		if t := &told[i]; t.refund < t.claim.Cost || t.claim.Limit.Algorithm.HasConversion() { // the note is how these are refunded
+		if t := &told[i]; t.refund < t.claim.Cost || byNote(t.claim) {
 			noted = append(noted, s.startNotes([]limiter.Claim{t.claim}, t.permit)...)
 		}
 	}

@@ -1,11 +1,15 @@
 package http1
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-proxy/weir/test/await"
@@ -265,4 +269,26 @@ func TestReadYield_OfAConnection(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Date is that of the response, to the second or a tenth of one after it, also on a connection that was long idle.
+func TestServer_DateGoesOn(t *testing.T) {
+	piped(t, func(x *Exchange) { _ = x.sendText(200, "ok") }, func(t *testing.T, c net.Conn) {
+		answers := bufio.NewReader(c)
+		for _, pause := range []time.Duration{0, 999 * time.Millisecond, monitorInterval + time.Millisecond, time.Second, 59 * time.Second, 59 * time.Second} {
+			time.Sleep(pause)
+			synctest.Wait()
+			_, _ = io.WriteString(c, lined("GET / HTTP/1.1|Host: a||"))
+			answer, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			now := time.Now()
+			date, err := http.ParseTime(answer.Header.Get("Date"))
+			if late := now.Add(-monitorInterval); err != nil || date.After(now) || date.Before(late.Truncate(time.Second)) {
+				t.Errorf("Date %q at %v, %v", answer.Header.Get("Date"), now.UTC(), err)
+			}
+		}
+	})
 }

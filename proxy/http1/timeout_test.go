@@ -489,24 +489,3 @@ func TestContinue_IsNotAwaitedForLong(t *testing.T) {
 		})
 	}
 }
-
-// Date is that of the response, to the second or a tenth of one after it, also on a connection that was long idle.
-func TestServer_DateGoesOn(t *testing.T) {
-	piped(t, func(x *Exchange) { _ = x.sendText(200, "ok") }, func(t *testing.T, c net.Conn) {
-		answers := bufio.NewReader(c)
-		for _, pause := range []time.Duration{0, 999 * time.Millisecond, monitorInterval + time.Millisecond, time.Second, 59 * time.Second, 59 * time.Second} {
-			time.Sleep(pause)
-			_, _ = io.WriteString(c, lined("GET / HTTP/1.1|Host: a||"))
-			answer, err := http.ReadResponse(answers, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.Copy(io.Discard, answer.Body)
-			now := time.Now()
-			date, err := http.ParseTime(answer.Header.Get("Date"))
-			if late := now.Add(-monitorInterval); err != nil || date.After(now) || date.Before(late.Truncate(time.Second)) {
-				t.Errorf("Date %q at %v, %v", answer.Header.Get("Date"), now.UTC(), err)
-			}
-		}
-	})
-}

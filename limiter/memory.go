@@ -112,7 +112,14 @@ func (m *Memory) take(own, others []Claim, d *Decision) {
 	locked, now := m.lock(refs)
 	defer m.unlock(locked)
 	m.takeGroupLocked(refs[:len(own)], now, nil, d)
-	for refs = refs[len(own):]; d.Allowed && len(others) > 0; {
+	if d.Allowed && len(others) > 0 {
+		m.takeOthersLocked(refs[len(own):], others, now, d)
+	}
+}
+
+// takeOthersLocked takes the permits of each group of others, of which refs has those that are valid.
+func (m *Memory) takeOthersLocked(refs []cellRef, others []Claim, now int64, d *Decision) {
+	for len(others) > 0 {
 		var group []Claim
 		if group, others = CutGroup(others); len(refs) == 0 || refs[0].claim != &group[0] { // it is not valid
 			d.AddFailed(len(group))

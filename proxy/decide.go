@@ -213,15 +213,10 @@ func (q *Question) fill(x *exchange) {
 	x.in.header, x.in.length = q.Fields, q.Length
 	x.readFieldNames(q.Fields)
 	x.Due = q.Deadline
-	if !isPrintable(q.Target) {
+	// A target that arrives in a field has not been checked by the parser of requests.
+	if strings.ContainsFunc(q.Target, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		x.in.parseErr = http1.ErrTarget
 	}
-}
-
-// isPrintable reports whether s has only characters that a request target may have. A target that
-// arrives in a field has not been checked by the parser of requests.
-func isPrintable(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
 // A questionBody is the body of a Question.

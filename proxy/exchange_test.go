@@ -17,7 +17,7 @@ func TestExchange_ResetForgetsTheRequest(t *testing.T) {
 	pooltest.Fill(t, x, noFields{}, x, new(http1Downstream), new(http1.Duplex), limiter.Store(limiter.NewMemory(limiter.MemoryOptions{})))
 	x.reset()
 	pooltest.Empty(t, x, "exchange.reused", "exchange.unusedIDs", "exchange.forwarded.edit", "exchange.request.tree",
-		"exchange.extracted.value.last", "exchange.extracted.value.json", "exchange.extracted.extraction.memos", "exchange.forwarded.request.forwarding")
+		"exchange.extracted.value.network", "exchange.extracted.value.address", "exchange.extracted.value.json", "exchange.extracted.extraction.memos", "exchange.forwarded.request.forwarding")
 }
 
 // A downstream that is used again keeps its exchange alone.

@@ -142,7 +142,7 @@ func (g *generation) slots(claims []limiter.Claim) int {
 
 // respond implements downstream.
 func (e *explainer) respond(a respond.Response) {
-	a = e.x.forGRPC(a)
+	e.x.forGRPC(&a)
 	explained := &view.ExplainedAnswer{Status: a.Status, Header: map[string][]string{}, Body: string(a.Body)}
 	for _, f := range a.Fields {
 		explained.Header[f.Name] = append(explained.Header[f.Name], f.Value)

@@ -251,8 +251,11 @@ func (g *generation) key(x *exchange, by *key.Spec) (*limit.Key, error) {
 	if err := by.Extract(x, value); err != nil {
 		return nil, err
 	}
-	x.extracted.keys = append(x.extracted.keys, limit.Key{Spec: by, Skip: value.Skip})
-	k := &x.extracted.keys[len(x.extracted.keys)-1]
+	n := len(x.extracted.keys)
+	x.extracted.keys = slices.Grow(x.extracted.keys, 1)[:n+1]
+	k := &x.extracted.keys[n]
+	*k = limit.Key{} // in place: it is large
+	k.Spec, k.Skip = by, value.Skip
 	x.lookUp(by)
 	if k.Skip {
 		return k, nil

@@ -16,20 +16,20 @@ import (
 // maxGRPCMessage is the maximum length in bytes of the text of a configured body that becomes grpc-message.
 const maxGRPCMessage = 1 << 10
 
-// forGRPC returns a for the client of x. A call of gRPC that Weir refuses gets 200 without a body and the status of the
+// forGRPC makes a what the client of x understands. A call of gRPC that Weir refuses gets 200 without a body and the status of the
 // call in the header (Trailers-Only in gRPC's PROTOCOL-HTTP2.md), with the fields of a: a client reads any other
 // response as UNAVAILABLE, and may try again at once. The log and the metrics have the status of a.
-func (x *exchange) forGRPC(a respond.Response) respond.Response {
+func (x *exchange) forGRPC(a *respond.Response) {
 	if f, ok := x.in.header.(*http1.Fields); a.Status < http.StatusBadRequest || ok && !f.Has(http1.ContentType) {
-		return a // as most; this is cheaper than a lookup by name
+		return // as most; this is cheaper than a lookup by name
 	}
 	kind := grpcType(x.in.header.Values("Content-Type"))
 	if kind == "" {
-		return a
+		return
 	}
 	x.rateLimitFields.block = nil // it has other fields
 	fields := []respond.Field{{Name: "Content-Type", Value: kind}}
-	if code, message := grpcCode(a.Status), grpcMessage(a); a.Field("Grpc-Status") == "" { // it is not configured
+	if code, message := grpcCode(a.Status), grpcMessage(*a); a.Field("Grpc-Status") == "" { // it is not configured
 		fields = append(fields, respond.Field{Name: "Grpc-Status", Value: strconv.FormatUint(code, 10)})
 		fields = append(fields, respond.Field{Name: "Grpc-Message", Value: grpcEscape(message)})
 		if after, err := strconv.ParseUint(a.Field("Retry-After"), 10, 32); err == nil {
@@ -41,7 +41,7 @@ func (x *exchange) forGRPC(a respond.Response) respond.Response {
 			fields = append(fields, f)
 		}
 	}
-	return respond.Response{Status: http.StatusOK, Fields: fields}
+	*a = respond.Response{Status: http.StatusOK, Fields: fields}
 }
 
 // grpcType returns the content type of the response to a call of gRPC or gRPC-Web, "" if the request is none.

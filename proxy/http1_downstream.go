@@ -133,7 +133,7 @@ func localAddress(addr net.Addr) string {
 func (d *http1Downstream) respond(a respond.Response) {
 	h, x := d.h, d.x
 	x.response.status = a.Status
-	a = x.forGRPC(a)
+	x.forGRPC(&a)
 	head := h.Begin(a.Status)
 	fields := a.Fields
 	if block := x.rateLimitFields.block; block != nil {

@@ -143,7 +143,7 @@ func (d *http2Downstream) readRequest() {
 // respond sends a response by Weir itself, whether or not the request's body has been received.
 func (d *http2Downstream) respond(a respond.Response) {
 	d.x.response.status = a.Status
-	a = d.x.forGRPC(a)
+	d.x.forGRPC(&a)
 	d.body.MarkResponseStarted()
 	d.Start(a.Status)
 	for i := range a.Fields {

@@ -20,9 +20,7 @@ func (s *shared) observe(x *exchange) {
 	o := s.observer
 	result, source := outcomeOf(x), x.refusedSource(s.seed)
 	if place := o.PlaceFor(x.began, result, source); place != decisions.Nowhere {
-		q := decisions.Request{Place: place, Began: x.began, Outcome: result, Source: source}
-		x.describe(&q)
-		o.Record(&q)
+		s.record(x, place, result, source)
 	}
 	if !x.Decided && len(x.TakenPermits) == 0 {
 		return
@@ -34,6 +32,13 @@ func (s *shared) observe(x *exchange) {
 	for i := range x.TakenPermits {
 		x.countShadowKey(&x.TakenPermits[i], minute)
 	}
+}
+
+// record records x at a place of the observer.
+func (s *shared) record(x *exchange, place decisions.Place, result decisions.Outcome, source uint64) {
+	q := decisions.Request{Place: place, Began: x.began, Outcome: result, Source: source}
+	x.describe(&q)
+	s.observer.Record(&q)
 }
 
 // outcomeOf returns the outcome of x.

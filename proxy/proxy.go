@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -267,7 +266,13 @@ type claimStep func(p *Proxy, ctx context.Context, x *exchange) error
 func claimStages() []claimStage {
 	return []claimStage{
 		{"check header", nil, func(_ *Proxy, _ context.Context, x *exchange) error {
-			return cmp.Or(x.generation.checkConfusable(x), x.generation.checkConnection(x), x.checkBodySize())
+			if err := x.generation.checkConfusable(x); err != nil {
+				return err
+			}
+			if err := x.generation.checkConnection(x); err != nil {
+				return err
+			}
+			return x.checkBodySize()
 		}, nil},
 		{"check lists", func(r *route) bool { return len(r.lists) > 0 }, func(_ *Proxy, _ context.Context, x *exchange) error {
 			return x.generation.checkLists(x, x.route.lists)

@@ -43,13 +43,18 @@ func (r *rateLimitFields) reset() {
 func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.Fail(err)
 	if x.Steps != nil && x.Steps.By != nil && errors.Is(err, limit.ErrRefused) {
-		name, detail := x.Steps.Challenge()
-		return x.route.rateLimitFields.Challenge(name, detail, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.Decision.Wait, rand.Float64), RequestID: x.id, Origin: x.origin()})
+		return x.challenge()
 	}
 	if x.IsRefused() || errors.Is(err, limit.ErrRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
 		return g.refuseByLimit(x)
 	}
 	return x.errorTexts(g).Replace(g.refuseError(x, err), x.id, x.origin())
+}
+
+// challenge returns the response to a request that a limit has refused with a challenge.
+func (x *exchange) challenge() respond.Response {
+	name, detail := x.Steps.Challenge()
+	return x.route.rateLimitFields.Challenge(name, detail, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.Decision.Wait, rand.Float64), RequestID: x.id, Origin: x.origin()})
 }
 
 // refuseByLimit returns the response to a request that a limit has refused.

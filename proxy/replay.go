@@ -66,7 +66,7 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 		return nil, err
 	}
 	r.proxy, r.generation = p, p.current.Load()
-	r.tally = newTallies(r.generation, o.Top)
+	r.tally = &tallies{generation: r.generation, topKeys: o.Top, routes: map[string]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
 	for _, rt := range r.generation.routes {
 		for _, l := range rt.Active {
 			l.Sends = nil // nobody asks for them

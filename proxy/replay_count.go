@@ -115,10 +115,6 @@ type limitTally struct {
 	top     *topKeys
 }
 
-func newTallies(g *generation, most int) *tallies {
-	return &tallies{generation: g, topKeys: most, routes: map[string]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
-}
-
 // route returns the tally of a route.
 func (t *tallies) route(r *route) *routeTally {
 	if made := t.routes[r.Name]; made != nil {

@@ -39,7 +39,7 @@ func importMap() map[string][]string {
 		"proxy/config":                        {"proxy/view", "proxy/config/internal/form", "proxy/key", "limiter"},
 		"proxy/config/bundle":                 {"proxy/config", "proxy/config/internal/form", "proxy/key"},
 		"proxy/config/internal/form":          {"limiter"}, // for durations
-		"proxy/key":                           {"limiter"},
+		"proxy/key":                           {"proxy/reuse", "limiter"},
 		"proxy/http1":                         {"proxy/reuse", "proxy/internal/socket", "proxy/stripe"},
 		"proxy/internal/socket":               nil,
 		"proxy/http2":                         {"proxy/reuse", "proxy/http1", "proxy/internal/socket"},

@@ -158,7 +158,8 @@ func (r *refusalCache) learn(q refusalQuery, d *limiter.Decision) {
 	at := q.at.Sub(r.start)
 	for i, o := range d.Outcomes {
 		claim := &q.claims[i]
-		if o.Allowed || isChangeable(claim) {
+		// Held permits can be released at any time, and other values of a Distinct limit may be granted.
+		if o.Allowed || claim.Limit.Algorithm.HasLeases() || claim.Limit.Algorithm.HasValues() {
 			continue
 		}
 		id := windowIDOf(claim)
@@ -175,12 +176,6 @@ func (r *refusalCache) learn(q refusalQuery, d *limiter.Decision) {
 func (r *refusalCache) set(id windowID, d *cachedRefusal) {
 	r.hasEntries.Store(true)
 	r.cache.Set(id, d)
-}
-
-// isChangeable reports whether a refusal of c must not be cached, because held permits
-// can be released at any time, and other values of a Distinct limit may be granted.
-func isChangeable(c *limiter.Claim) bool {
-	return c.Limit.Algorithm.HasLeases() || c.Limit.Algorithm.HasValues()
 }
 
 // invalidateClaims removes the refusals of claims after a change by this process, so that

@@ -104,7 +104,8 @@ func Run(ctx context.Context, args []string, w Env) int {
 		panic(err) // an invalid struct tag in commands
 	}
 	names := commandNames(parser)
-	if len(args) > 0 && isUnknownCommand(args[0], names) {
+	// The default command, run, takes no arguments, so a word that is no command is a misspelled one.
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") && !slices.Contains(names, args[0]) {
 		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir --help lists the commands\n", args[0], suggestCommand(args[0], names))
 		return exitUsage
 	}
@@ -162,12 +163,6 @@ func commandNames(parser *kong.Kong) []string {
 		names = append(names, child.Name)
 	}
 	return names
-}
-
-// isUnknownCommand reports whether word is not a flag and not one of names. The default
-// command, run, takes no arguments, so such a word is a misspelled command.
-func isUnknownCommand(word string, names []string) bool {
-	return !strings.HasPrefix(word, "-") && !slices.Contains(names, word)
 }
 
 // suggestCommand returns a question with the most similar name; "" if none is

@@ -292,7 +292,7 @@ func (e explainText) stages(t *tabwriter.Writer) {
 func (e explainText) route(t *tabwriter.Writer) {
 	e.section(t, "ROUTE")
 	if r := e.Route; r != nil {
-		line := fmt.Sprintf("  %s\t%s\t%s", r.Name, matchers(r), r.Position)
+		line := fmt.Sprintf("  %s\t%s\t%s", r.Name, strings.Join(nonEmpty(strings.Join(r.Methods, ","), r.Host+r.Path), " "), r.Position)
 		if r.Lenient {
 			line += "\tas a lenient upstream would read the request"
 		}
@@ -303,11 +303,6 @@ func (e explainText) route(t *tabwriter.Writer) {
 	for _, o := range e.Others {
 		fmt.Fprintf(t, "  not %s\t%s\t%s\n", o.Name, strings.Join(o.Because, "; "), o.Position)
 	}
-}
-
-// matchers returns the conditions of a route in one line.
-func matchers(r *view.ExplainedRoute) string {
-	return strings.Join(nonEmpty(strings.Join(r.Methods, ","), r.Host+r.Path), " ")
 }
 
 func (e explainText) keys(t *tabwriter.Writer) {

@@ -210,7 +210,8 @@ func NewAlerter(o AlerterOptions) *Alerter {
 	if o.Client == nil {
 		a.queue = newMemory("")
 	} else {
-		a.queue = newRedisAlerts(o.Client, o.Prefix)
+		p := o.Prefix + ":{cluster}:"
+		a.queue = &redisAlerts{fence{o.Client, p + "leader"}, p, fenced(raiseScript), fenced(doneScript)}
 	}
 	return a
 }
@@ -402,11 +403,6 @@ type redisAlerts struct {
 	prefix string
 
 	raised, over *redis.Script
-}
-
-func newRedisAlerts(rdb redis.UniversalClient, prefix string) *redisAlerts {
-	p := prefix + ":{cluster}:"
-	return &redisAlerts{fence{rdb, p + "leader"}, p, fenced(raiseScript), fenced(doneScript)}
 }
 
 func (r *redisAlerts) key() string { return r.prefix + "alerts" }

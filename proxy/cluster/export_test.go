@@ -24,7 +24,7 @@ func Begin(ctx context.Context, rdb redis.UniversalClient, owner string) (int64,
 
 // Report reports nothing of a minute.
 func Report(ctx context.Context, rdb redis.UniversalClient, minute int64) error {
-	_, err := newRedisStatistics(rdb, "test").report(ctx, "a", minute, minuteReport{})
+	_, err := NewStatistics(rdb, "test", "a", nil).store.report(ctx, "a", minute, minuteReport{})
 	return err
 }
 

@@ -85,7 +85,8 @@ func (n *Node) poll(ctx context.Context, f *Follower) {
 		return
 	}
 	// A lower number means that Redis has lost later pushes: see Restore.
-	if pushed > n.pushed.Load() && !f.backsOff(pushed) {
+	isEarly := f.failedGeneration == pushed && time.Now().Before(f.retryAt) // to retry it
+	if pushed > n.pushed.Load() && !isEarly {
 		n.serve(ctx, f)
 	}
 	switch {
@@ -174,9 +175,4 @@ func (f *Follower) discard() {
 		f.prepared.Discard()
 	}
 	f.prepared = nil
-}
-
-// backsOff reports whether it is too early to retry that generation.
-func (f *Follower) backsOff(number int64) bool {
-	return f.failedGeneration == number && time.Now().Before(f.retryAt)
 }

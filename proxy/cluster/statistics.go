@@ -124,7 +124,8 @@ func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figur
 	if rdb == nil {
 		s.store = newMemory("")
 	} else {
-		s.store = newRedisStatistics(rdb, prefix)
+		p := prefix + ":{cluster}:"
+		s.store = &redisStatistics{rdb, p, fence{rdb, p + "leader"}, redis.NewScript(reportScript), fenced(sumScript)}
 	}
 	return s
 }
@@ -302,11 +303,6 @@ type redisStatistics struct {
 	fence  fence
 
 	reported, summed *redis.Script
-}
-
-func newRedisStatistics(rdb redis.UniversalClient, prefix string) *redisStatistics {
-	p := prefix + ":{cluster}:"
-	return &redisStatistics{rdb, p, fence{rdb, p + "leader"}, redis.NewScript(reportScript), fenced(sumScript)}
 }
 
 // minuteKey returns the key of the reports of a minute.

@@ -203,7 +203,8 @@ func (d *document) prune() {
 // result returns the document as YAML, with all notes.
 func (d *document) result() Result {
 	d.prune()
-	if d.countsAddresses() {
+	byAddress := func(e *entry) bool { return strings.Contains(e.fields.flow(), "client_ip") }
+	if slices.ContainsFunc(slices.Concat(d.keys, d.limits), byAddress) {
 		d.note(0, d.program+" counts each IPv6 address by itself, Weir the networks that clients have, of 64 bits",
 			"write client_ip: {ipv6_prefix: 128} for single addresses")
 	}
@@ -229,12 +230,6 @@ func (d *document) result() Result {
 	w.notes(d, "", d.leftoverNotes())
 	return Result{YAML: []byte(w.text.String()), Limits: []byte(w.text.String()[machine:]),
 		Notes: w.written, file: d.file}
-}
-
-// countsAddresses reports whether a limit counts by client address.
-func (d *document) countsAddresses() bool {
-	return slices.ContainsFunc(slices.Concat(d.keys, d.limits),
-		func(e *entry) bool { return strings.Contains(e.fields.flow(), "client_ip") })
 }
 
 // A writer writes a document.

@@ -135,15 +135,10 @@ func leaky(count int64, window time.Duration, b burst) mapping {
 		{"burst", strconv.FormatInt(b.free+1, 10)},
 	}
 	if wait := min(b.longest(count, window), longestWait); wait > 0 {
-		fields.set("wait", windowName(roundUp(wait)))
+		fields.set("wait", windowName((wait + time.Millisecond - 1).Truncate(time.Millisecond)))
 		fields.set("max_waiting", strconv.FormatInt(min(b.all+1, mostWaiting), 10)) // all may come at once
 	}
 	return fields
-}
-
-// roundUp returns a duration in whole milliseconds.
-func roundUp(d time.Duration) time.Duration {
-	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 // windowName returns a window as a rate has it; "" for 0.

@@ -174,7 +174,9 @@ func (r *ratelimitDomain) limit(at node) (*ratelimitLimit, error) {
 		return nil, nil
 	}
 	unit := from.get("unit")
-	window := ratelimitUnit(unit.text())
+	const day = 24 * time.Hour
+	window := map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day,
+		"week": 7 * day, "month": 30 * day, "year": 365 * day}[strings.ToLower(unit.text())]
 	if window == 0 {
 		return nil, r.wrong(from.line(), "the unit "+strconv.Quote(unit.text())+" is none",
 			"expected second, minute, hour, day, week, month or year")
@@ -228,13 +230,6 @@ func (l *ratelimitLimit) bound(units int64) {
 
 func (l *ratelimitLimit) note(line int, what, instead string) {
 	l.notes = append(l.notes, Note{Line: line, What: what, Instead: instead})
-}
-
-// ratelimitUnit returns the length of a unit, 0 if there is none of this name.
-func ratelimitUnit(name string) time.Duration {
-	const day = 24 * time.Hour
-	return map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day,
-		"week": 7 * day, "month": 30 * day, "year": 365 * day}[strings.ToLower(name)]
 }
 
 // apply returns the fields of a route that applies the limit at the end of a way. All such routes have one count.

@@ -26,7 +26,7 @@ type Observer struct {
 
 // NewObserver returns an Observer that has recorded nothing, and counts keys in so many stripes.
 func NewObserver(stripes int) *Observer {
-	return &Observer{Every: AllowedEvery, recent: newRing(), counters: newCounters(stripes), since: time.Now()}
+	return &Observer{Every: AllowedEvery, recent: newRing(), counters: &counters{stripes: stripes, all: map[string]*Counter{}}, since: time.Now()}
 }
 
 // Minute returns the number of the minute of t, for a Counter.

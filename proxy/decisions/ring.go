@@ -226,10 +226,6 @@ func (c *Counter) WithSends(window time.Duration) *Counter {
 	return &with
 }
 
-func newCounters(stripes int) *counters {
-	return &counters{stripes: stripes, all: map[string]*Counter{}}
-}
-
 // counter returns the counter of a limit, whose name is ROUTE.LIMIT. A limit keeps the counter it had
 // before if it still counts by the same key. A counter uses no memory before the first request.
 func (c *counters) counter(name string, by *key.Spec) *Counter {

@@ -337,7 +337,7 @@ func (c *Client) NewCall(x *Exchange) *Call {
 	call.client, call.x = c, x
 	if x != nil {
 		call.requestBody = x.Body()
-		if x.stage == responseNone {
+		if x.progress == responseNone {
 			call.out.takeBuffer(&x.out)
 		}
 	}

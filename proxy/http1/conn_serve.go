@@ -17,7 +17,7 @@ func (c *conn) serve() {
 	defer func() {
 		v := recover()
 		if x := c.x; v != nil && x != nil {
-			if x.Committed() && (x.stage != responseDone || len(x.out.buf) > 0) {
+			if x.Committed() && (x.progress != responseDone || len(x.out.buf) > 0) {
 				c.abort()
 			}
 			c.x = nil // not recycled: another goroutine may still use it
@@ -136,7 +136,7 @@ func (c *conn) refuseRequest(err error) error {
 	} else {
 		_ = x.sendText(refusal.Status, refusal.text) // the write fails if the client is gone
 	}
-	if x.stage == responseDone && x.Flush() == nil {
+	if x.progress == responseDone && x.Flush() == nil {
 		c.linger()
 	}
 	return err
@@ -196,14 +196,14 @@ func (c *conn) finishExchange() bool {
 		c.firstRequest = false
 		c.socket.FindTLS()
 	}
-	if x.stage == responseDone && !x.aborted && !c.canDelayWrite() {
+	if x.progress == responseDone && !x.aborted && !c.canDelayWrite() {
 		_ = x.Flush() // the error is in x.err
 	}
 	switch {
 	case x.hijacked:
 		c.handedOver = true
 		return false
-	case x.aborted || x.stage != responseDone || x.err != nil:
+	case x.aborted || x.progress != responseDone || x.err != nil:
 		c.abort()
 		return false
 	}

@@ -23,7 +23,12 @@ type Exchange struct {
 	in   input
 	out  Head // the response, or what has not been sent of it; its buffer is that of a call until the call is answered
 	body Body
+	call *Call // a call that was released, for the next one; nil if there is none
+	exchangeState
+}
 
+// An exchangeState is what an Exchange holds of one request besides its parts.
+type exchangeState struct {
 	headStarted time.Duration // when the first read of an incomplete head began; 0 if the head came with the first read
 	status      int
 	framing     Framing // of the response
@@ -37,8 +42,7 @@ type Exchange struct {
 	uploading   bool  // another goroutine reads the request body
 	waited      bool  // a call waited for an upstream
 
-	call       *Call // a call that was released, for the next one; nil if there is none
-	stage      responseStage
+	progress   responseStage
 	hadRequest bool // it has served a request on this connection
 	vector     [3][]byte
 	lineEnd    [2]byte
@@ -58,9 +62,11 @@ const (
 // reset makes e the exchange of no request. It names all that is kept for the next one, which is of
 // another client if the connection, the input and the output are taken away.
 func (e *Exchange) reset() {
-	fields, state, conn, in, out, trailer, call := e.Request.Fields, e.State, e.conn, e.in, e.out, e.body.trailer, e.call
-	*e = Exchange{} // not a literal with these: see Call.reset
-	e.Request.Fields, e.State, e.conn, e.in, e.out, e.body.trailer, e.call = fields, state, conn, in, out, trailer, call
+	fields, trailer := e.Request.Fields, e.body.trailer
+	e.Request = Request{} // one after the other, and not literals with what is kept: see Call.reset
+	e.body = Body{}
+	e.exchangeState = exchangeState{}
+	e.BeforeEnd, e.Request.Fields, e.body.trailer = nil, fields, trailer
 	e.Request.Fields.Reset()
 	e.body.trailer.Reset()
 }
@@ -112,7 +118,7 @@ func (e *Exchange) BodyBytesSent() int64 { return e.bodySent }
 
 // Committed reports whether a part of the final response may have been sent, so that it
 // can no longer be replaced by another one.
-func (e *Exchange) Committed() bool { return e.stage >= responseBody }
+func (e *Exchange) Committed() bool { return e.progress >= responseBody }
 
 // SetConnectionClose closes the connection after this response, which gets a
 // Connection: close field. It must be called before StartBody, Send or Relay.

@@ -11,13 +11,13 @@ import (
 // Connection, Content-Length and Transfer-Encoding are added automatically, and Date if
 // it is missing.
 func (e *Exchange) Begin(status int) *Head {
-	if e.stage >= responseBody {
+	if e.progress >= responseBody {
 		e.out.err = ErrResponseState
 		return &e.out
 	}
 	e.out.reset(&e.conn.server.buffers)
 	e.out.startResponse(status)
-	e.status, e.stage = status, responseHead
+	e.status, e.progress = status, responseHead
 	return &e.out
 }
 
@@ -41,10 +41,10 @@ func (e *Exchange) Send(body []byte) error {
 // Nothing is sent yet.
 func (e *Exchange) StartBody(f Framing) error {
 	switch {
-	case e.stage != responseHead || e.status < 200:
+	case e.progress != responseHead || e.status < 200:
 		return ErrResponseState
 	case e.out.err != nil:
-		e.stage = responseNone
+		e.progress = responseNone
 		return e.out.err
 	}
 	e.framing = outgoingFraming(recipient{e.Minor, e.Method(), e.status}, f)
@@ -62,7 +62,7 @@ func (e *Exchange) StartBody(f Framing) error {
 		e.out.add("Connection", "keep-alive")
 	}
 	e.out.end()
-	e.stage = responseBody
+	e.progress = responseBody
 	e.conn.startResponse()
 	return nil
 }
@@ -101,7 +101,7 @@ func (e *Exchange) notWorthDraining() bool {
 // End.
 func (e *Exchange) Write(p []byte) (int, error) {
 	switch {
-	case e.stage != responseBody:
+	case e.progress != responseBody:
 		return 0, ErrResponseState
 	case e.err != nil:
 		return 0, e.err
@@ -170,7 +170,7 @@ func (e *Exchange) Flush() error {
 
 // flush is Flush with the current time as an argument.
 func (e *Exchange) flush(now time.Duration) error {
-	if len(e.out.buf) == 0 || e.err != nil || e.stage < responseBody {
+	if len(e.out.buf) == 0 || e.err != nil || e.progress < responseBody {
 		return e.err
 	}
 	e.conn.setWriteDeadlineAt(now)
@@ -189,7 +189,7 @@ func (e *Exchange) End() error { return e.EndWith(nil) }
 // that are not allowed in a trailer section are dropped.
 func (e *Exchange) EndWith(trailer *Fields) error {
 	switch {
-	case e.stage != responseBody:
+	case e.progress != responseBody:
 		return ErrResponseState
 	case e.framing.Kind == FixedLength && e.bytesLeft > 0:
 		return ErrBodyTooShort
@@ -206,14 +206,14 @@ func (e *Exchange) EndWith(trailer *Fields) error {
 		}
 		e.out.end()
 	}
-	e.stage = responseDone
+	e.progress = responseDone
 	return nil
 }
 
 // Interim begins a 1xx response, which SendInterim sends. There can be several of them
 // before Begin. A client of HTTP/1.0 gets none.
 func (e *Exchange) Interim(status int) *Head {
-	if e.stage >= responseHead { // the buffer holds a part of the final response
+	if e.progress >= responseHead { // the buffer holds a part of the final response
 		e.out.err = ErrResponseState
 		return &e.out
 	}
@@ -250,7 +250,7 @@ func (e *Exchange) sendInterim() error {
 // Continue sends 100 Continue if the client waits for it. It does nothing if it was
 // sent before, or if the final response has started.
 func (e *Exchange) Continue() error {
-	if !e.Expects() || e.continued || e.stage >= responseBody {
+	if !e.Expects() || e.continued || e.progress >= responseBody {
 		return nil
 	}
 	e.continued = true

@@ -253,7 +253,7 @@ func (d *Duplex) Committed() bool { return d.x.Committed() }
 // request. The caller owns both from then on, also after the handler has returned. No
 // deadlines are set on the connection.
 func (e *Exchange) SwitchProtocols(protocol string) (c net.Conn, unread []byte, err error) {
-	if e.stage != responseHead || e.status != 101 || e.Body() != nil || e.Minor == 0 {
+	if e.progress != responseHead || e.status != 101 || e.Body() != nil || e.Minor == 0 {
 		return nil, nil, ErrResponseState
 	}
 	e.out.add("Connection", "Upgrade")
@@ -262,11 +262,11 @@ func (e *Exchange) SwitchProtocols(protocol string) (c net.Conn, unread []byte, 
 		return nil, nil, e.out.err
 	}
 	e.out.end()
-	e.stage = responseBody
+	e.progress = responseBody
 	if err := e.Flush(); err != nil {
 		return nil, nil, err
 	}
-	e.stage, e.hijacked = responseDone, true
+	e.progress, e.hijacked = responseDone, true
 	e.conn.clearReadDeadline()
 	if e.conn.writeDeadline.at != 0 {
 		_ = e.conn.net.SetWriteDeadline(time.Time{})

@@ -93,7 +93,7 @@ func (b Body) json() ([]byte, error) {
 // checkOneSource returns an error if o is a query parameter or a form field, and the
 // request may also have it in the other of the two: many servers merge them. A key that
 // compares both is read from both.
-func (s *Spec) checkOneSource(o Origin, r Request) error {
+func (s *Spec) checkOneSource(o *Origin, r Request) error {
 	other, ok := o.Confused()
 	if !ok {
 		return nil // as most

@@ -30,18 +30,19 @@ func (s *Spec) extract(r Request, v *Value) error {
 	if s.Of != nil {
 		whole = s.Of
 	}
-	var f result
-	err := whole.find(r, v, &f)
-	v.setField(whole.SetHeader, f.text)
+	c := v.add(s)
+	err := whole.find(r, v, &c.result)
+	v.setField(whole.SetHeader, c.text)
 	if err != nil {
+		v.components = v.components[:len(v.components)-1]
 		v.setField(s.SetHeader, "")
 		return whole.onFailure(r, v, err)
 	}
 	if s.Of != nil {
-		f = result{text: s.Part.of(f.number), number: f.number}
-		v.setField(s.SetHeader, f.text)
+		c.text = s.Part.of(c.number)
+		v.setField(s.SetHeader, c.text)
 	}
-	v.add(s, &f)
+	v.count(c)
 	return nil
 }
 
@@ -79,7 +80,7 @@ func (s *Spec) find(r Request, v *Value, f *result) error {
 			}
 		}
 	}
-	err := s.readAt(s.From, r, v, f)
+	err := s.readAt(&s.From, r, v, f)
 	if len(s.Equal) > 0 {
 		err = s.mustEqual(r, v, f, err)
 	}
@@ -97,7 +98,7 @@ func (s *Spec) find(r Request, v *Value, f *result) error {
 
 // readAt reads and normalizes the value at one origin into f, which is zero. After an error f is not
 // valid. A result is large, so it is not copied.
-func (s *Spec) readAt(o Origin, r Request, v *Value, f *result) error {
+func (s *Spec) readAt(o *Origin, r Request, v *Value, f *result) error {
 	if err := s.checkOneSource(o, r); err != nil {
 		return err
 	}
@@ -144,8 +145,9 @@ func (s *Spec) mustEqual(r Request, v *Value, f *result, err error) error {
 	if err != nil && (!missing && !invalid || policy == Reject || policy == "") {
 		return err
 	}
-	for _, o := range s.Equal {
+	for i := range s.Equal {
 		var other result
+		o := &s.Equal[i]
 		otherErr := s.readAt(o, r, v, &other)
 		switch {
 		case errors.Is(otherErr, ErrMissing):
@@ -195,7 +197,7 @@ var (
 )
 
 // read reads the only text at o into f, which is zero. It stays empty if there is none.
-func (o Origin) read(r Request, v *Value, tokens *Tokens, f *result) (err error) {
+func (o *Origin) read(r Request, v *Value, tokens *Tokens, f *result) (err error) {
 	switch o.Source {
 	case Header, Query:
 		f.text, err = o.readField(r)
@@ -219,8 +221,8 @@ func (o Origin) read(r Request, v *Value, tokens *Tokens, f *result) (err error)
 }
 
 // readField reads the only header field or parameter with this name.
-func (o Origin) readField(r Request) (string, error) {
-	if r.Confused(o) {
+func (o *Origin) readField(r Request) (string, error) {
+	if r.Confused(*o) {
 		return "", fmt.Errorf("%w: some servers read another name as this one", ErrAmbiguous)
 	}
 	if o.Source.IsField() {
@@ -230,7 +232,7 @@ func (o Origin) readField(r Request) (string, error) {
 }
 
 // readMessage reads origins that require a Message.
-func (o Origin) readMessage(r Request, v *Value) (f result, err error) {
+func (o *Origin) readMessage(r Request, v *Value) (f result, err error) {
 	m, err := message(r)
 	if err != nil {
 		return result{}, err
@@ -262,12 +264,12 @@ func (v *Value) formatAddress(p netip.Prefix) string {
 	switch {
 	case !p.IsValid():
 		return ""
-	case p == v.last.network:
-		return v.last.text
+	case p == v.network:
+		return v.address
 	}
-	v.last.network, v.last.text = p, p.String()
+	v.network, v.address = p, p.String()
 	if p.IsSingleIP() {
-		v.last.text = p.Addr().String()
+		v.address = p.Addr().String()
 	}
-	return v.last.text
+	return v.address
 }

@@ -66,7 +66,7 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 			r.addName(s.Name)
 			r.unchanged = append(r.unchanged, s.Name)
 		}
-		v.add(s, &result{})
+		v.count(v.add(s))
 		return nil
 	}
 	if text, ok := g.Texts[s.Name]; ok {
@@ -76,7 +76,9 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 		}
 		r.addName(s.Name)
 		r.unchanged = append(r.unchanged, s.Name)
-		v.add(s, &f)
+		c := v.add(s)
+		c.result = f
+		v.count(c)
 		return nil
 	}
 	whole := s
@@ -88,7 +90,9 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 				return whole.wrapError(err)
 			}
 			r.addName(whole.Name)
-			v.add(s, &result{text: s.Part.of(f.number), number: f.number})
+			c := v.add(s)
+			c.text, c.number = s.Part.of(f.number), f.number
+			v.count(c)
 			return nil
 		}
 	}
@@ -123,7 +127,7 @@ func (s *Spec) parseOwn(g Input, text string) (result, error) {
 		return result{}, fmt.Errorf("%w: it is empty", ErrInvalid)
 	}
 	f := result{text: text}
-	if err := s.checkAmbiguous(s.From, &f); err != nil {
+	if err := s.checkAmbiguous(&s.From, &f); err != nil {
 		return result{}, err
 	}
 	err := s.normalize(&f)

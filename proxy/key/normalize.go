@@ -292,7 +292,7 @@ func collide(some, others []string) bool {
 
 // checkAmbiguous returns an error unless all servers read the text of a key at o in the
 // same way. Characters that the steps of s remove are allowed.
-func (s *Spec) checkAmbiguous(o Origin, f *result) error {
+func (s *Spec) checkAmbiguous(o *Origin, f *result) error {
 	if !o.Source.IsSpelled() {
 		return nil
 	}

@@ -271,7 +271,7 @@ func (c *country) find(national string) (*plan, LineType) {
 	}
 	for _, p := range c.plans {
 		if p.leading {
-			if p.hasLeadingDigits(national) {
+			if p.numbers.match(national)&kindLeading != 0 { // the leading digits that no other region with the same calling code has
 				return p, p.lineType(national)
 			}
 			continue

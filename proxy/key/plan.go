@@ -137,12 +137,6 @@ func (p *plan) lineType(national string) LineType {
 // are in use.
 func (p *plan) matches(national string) bool { return p.numbers.match(national)&kindGeneral != 0 }
 
-// hasLeadingDigits reports whether national has the leading digits of the region, which no other
-// region with the same calling code has.
-func (p *plan) hasLeadingDigits(national string) bool {
-	return p.numbers.match(national)&kindLeading != 0
-}
-
 // withoutPrefix removes the national prefix from a number. It does not if the rest would
 // not be a number, or would not have a valid length.
 func (p *plan) withoutPrefix(national string) string {

@@ -3,8 +3,11 @@ package key
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // A Value holds the keys extracted from one request. The zero Value is ready for use; Reset
@@ -25,7 +28,8 @@ type Value struct {
 	components []component // Parts, for display and lists
 	cache      []cacheEntry
 	token      token
-	last       result            // the client whose address was formatted last
+	network    netip.Prefix // the client whose address was formatted last
+	address    string
 	json       *jsontext.Decoder // reads from buffer
 	buffer     bytes.Buffer
 }
@@ -69,15 +73,10 @@ const (
 
 // Reset prepares v for the next request, and keeps its allocations.
 func (v *Value) Reset() {
-	parts, set, components, cache, last, json := emptied(v.Parts), emptied(v.Set), emptied(v.components), emptied(v.cache), v.last, v.json
+	parts, set, components, cache := reuse.Memory(v.Parts), reuse.Memory(v.Set), reuse.Memory(v.components), reuse.Memory(v.cache)
+	network, address, json := v.network, v.address, v.json
 	*v = Value{}
-	v.Parts, v.Set, v.components, v.cache, v.last, v.json = parts, set, components, cache, last, json
-}
-
-// emptied returns s without elements. Its memory, which it keeps, refers to nothing.
-func emptied[E any](s []E) []E {
-	clear(s[:cap(s)])
-	return s[:0]
+	v.Parts, v.Set, v.components, v.cache, v.network, v.address, v.json = parts, set, components, cache, network, address, json
 }
 
 // Text returns the normalized text of the key extracted last, "" if it is joined, missing
@@ -95,17 +94,26 @@ func (v *Value) Shown() string { return Display{}.Value(v) }
 // Masked is like Shown, for documents that are passed on: see Display.All.
 func (v *Value) Masked() string { return Display{All: true}.Value(v) }
 
-// add appends the name and the text of s. The name is included, so that different keys with
-// the same text have different counts.
-func (v *Value) add(s *Spec, f *result) {
-	v.Parts = append(v.Parts, countedName(s.Name, f.kind), f.text)
-	v.components = append(v.components, component{spec: s, result: *f, hasText: true})
+// count adds the text of c to Parts. The name is included, so that different keys with the same text have different counts.
+func (v *Value) count(c *component) {
+	c.hasText = true
+	v.Parts = append(v.Parts, countedName(c.spec.Name, c.kind), c.text)
+}
+
+// add adds a component without text. It is large, so it is filled in place.
+func (v *Value) add(s *Spec) *component {
+	n := len(v.components)
+	v.components = slices.Grow(v.components, 1)[:n+1]
+	c := &v.components[n]
+	*c = component{}
+	c.spec = s
+	return c
 }
 
 // addShared adds the shared key of requests without a text.
 func (v *Value) addShared(s *Spec, name string) {
 	v.Parts = append(v.Parts, name)
-	v.components = append(v.components, component{spec: s})
+	v.add(s)
 }
 
 // countedName returns the name under which texts of a kind are counted, so that null and

@@ -245,14 +245,15 @@ func (a *Admitter) takeOnce(ctx context.Context, q *Admission, take, free taker)
 // ask takes the claims of a by take, and in the same step the first uses of its idempotency key and tokens, which decide
 // with them, and those of each limit in shadow mode as a group. It reports whether the idempotency key has been used.
 func (a *Admission) ask(ctx context.Context, take taker) (isUsed bool, err error) {
-	asked, uses := a.Claims, a.FirstUse
+	if a.Steps == nil && len(a.FirstUse)+len(a.Shadows) == 0 { // as most
+		return false, take(ctx, a.Claims, &a.Decision)
+	}
+	uses := a.FirstUse
 	if a.Steps != nil {
 		uses, a.Steps.usedTwice = slices.Concat(uses, a.Steps.tokens), false
 	}
-	if len(uses)+len(a.Shadows) > 0 {
-		asked = append(append(a.asked[:0], a.Claims...), uses...).addGroups(a.Shadows)
-		a.asked = asked
-	}
+	asked := append(append(a.asked[:0], a.Claims...), uses...).addGroups(a.Shadows)
+	a.asked = asked
 	if err := take(ctx, asked, &a.Decision); err != nil {
 		return false, err
 	}

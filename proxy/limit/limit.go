@@ -198,7 +198,8 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	l.RefusalLimit, l.ShadowNotes = refusalLimit(from), shadowNotes(from)
 	l.Sends = newSends(from, l.ShadowNotes)
 	adder := windowAdder{route: r, limit: l, alerts: alerts}
-	add := func(rates []limiter.Rate) []*Window { return adder.add(rates, l.countedLimit()) }
+	common := limiter.Limit{Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion}
+	add := func(rates []limiter.Rate) []*Window { return adder.add(rates, common) } // but for those of step_up
 	l.Windows = add(l.Rates)
 	own := len(r.Windows)
 	if len(l.Overrides) > 0 {
@@ -222,11 +223,6 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	for _, w := range r.Windows[own:] {
 		w.IsOther = true
 	}
-}
-
-// countedLimit returns what the limits of all windows of l have in common, but for those of step_up.
-func (l *Limit) countedLimit() limiter.Limit {
-	return limiter.Limit{Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion}
 }
 
 // refusalLimit returns the limit that counts the refusals of a limit with a penalty, over its longest

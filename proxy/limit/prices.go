@@ -79,7 +79,7 @@ func (s *spending) CountSpending(a *Admission) {
 		}
 	}
 	for i := range min(len(a.Decision.Outcomes), len(a.Claims)) {
-		w, o := a.Claims.Window(i), a.Decision.Outcomes[i]
+		w, o := a.Claims.Window(i), &a.Decision.Outcomes[i]
 		if w.Of.Prices != nil && w.Of.Key.From.Source.IsConstant() && a.Decided && !o.Unknown {
 			s.BudgetRemaining.WithLabelValues(w.Of.Route, w.Of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
 		}

@@ -202,7 +202,7 @@ func (a *Audit) Page(ctx context.Context, before string, n int) (view.Audit, err
 func bounded(e view.AuditEntry) view.AuditEntry {
 	for _, text := range []*string{&e.Who, &e.Address, &e.Action, &e.Masked, &e.Hash, &e.Detail, &e.Reason, &e.Error} {
 		if len(*text) > maxAuditText {
-			*text = (*text)[:maxAuditText]
+			*text = (*text)[:maxAuditText] + "..."
 		}
 		*text = strings.ToValidUTF8(*text, "")
 	}

@@ -118,8 +118,9 @@ func TestAudit_IsBounded(t *testing.T) {
 		if err != nil || len(p.Entries) != 1 {
 			t.Fatalf("%+v %v", p, err)
 		}
-		if text, err := json.Marshal(p.Entries[0]); err != nil || len(text) > 4096 {
-			t.Errorf("%d bytes, %v; want at most 4096", len(text), err)
+		text, err := json.Marshal(p.Entries[0])
+		if err != nil || len(text) > 4096 || !strings.HasSuffix(p.Entries[0].Reason, "ü...") {
+			t.Errorf("%d bytes, %v: %s; want at most 4096, and what is left out", len(text), err, p.Entries[0].Reason)
 		}
 	})
 }

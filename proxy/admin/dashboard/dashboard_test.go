@@ -96,7 +96,7 @@ func TestDashboard_SaysWhatCannotBeKnown(t *testing.T) {
 		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "no answer"}}
 	}
 	b := open(t, o)
-	b.get("/").shows(t, http.StatusOK, "Statistics cannot be read. Redis is away.", "The leader is not known.", `data-state="Degraded; store: no answer"`)
+	b.get("/").shows(t, http.StatusOK, "Statistics cannot be read. Redis is away.", "Who leads now is not known.", `data-state="Degraded; store: no answer"`)
 	b.get("/dashboard/nodes").shows(t, http.StatusOK, "Nodes cannot be listed. Redis is away.")
 	b.get("/dashboard/series").shows(t, http.StatusServiceUnavailable, "redis is away")
 }

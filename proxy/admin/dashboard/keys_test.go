@@ -291,6 +291,8 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24 until <time")
 	result.Changed[0].Unaffected, result.Everywhere, result.Behind = false, false, []string{"node-b"}
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "Unbanned: what was counted stays</strong>, under 1 limit, on all nodes but node-b, not heard from")
+	one.Limits[0].Windows = []view.WindowStanding{{Rate: "3/1h", Most: 3, Used: 3, Next: at.Add(time.Hour - 20*time.Millisecond), Full: at.Add(time.Hour)}}
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, `>All back at <time datetime="2026-01-31T08:26:00Z">08:26:00 UTC</time> (60 min).<`)
 }
 
 // The audit trail has no column that is empty, and links keep their place whichever is current.

@@ -30,7 +30,7 @@ func (d *dashboard) showNodes(r *http.Request) page {
 	}
 	leader, err := d.Leader(r.Context())
 	v.Leader = d.last.leader.update(leader, err, now)
-	v.LeaderFault = faultOf("the leader is not known", err)
+	v.LeaderFault = faultOf("who leads now is not known", err)
 	for _, n := range v.Nodes.Value.Nodes {
 		if n.Drift {
 			v.Drift++

@@ -93,7 +93,7 @@ func (d *dashboard) showOverview(r *http.Request) page {
 	}
 	leader, err := d.Leader(r.Context())
 	v.Leader = d.last.leader.update(leader, err, now)
-	v.LeaderFault = faultOf("the leader is not known", err)
+	v.LeaderFault = faultOf("who leads now is not known", err)
 	return page{name: "overview", title: "Overview", data: v}
 }
 

@@ -132,7 +132,7 @@ func (v simulateView) refuse(err error) page {
 	if err == nil {
 		return v.view(0)
 	}
-	v.Fault = faultOf("this log cannot be replayed", err)
+	v.Fault = faultOf("this cannot be simulated", err)
 	return v.view(statusOf(err))
 }
 

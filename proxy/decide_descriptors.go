@@ -54,7 +54,8 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		if !found {
 			continue
 		}
-		if d.Rate != nil && !r.takesRate(d.Rate) {
+		takes := func(l *limit.Limit) bool { return l.Unit(d.Rate.Window) != nil }
+		if d.Rate != nil && !slices.ContainsFunc(r.Active, takes) {
 			c.proxy.ignoredRate.Do(func() { c.proxy.log.Warn().Str("route", r.Name).Msg("limit of a descriptor ignored") })
 		}
 		x := c.begin(g, r, d)

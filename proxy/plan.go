@@ -142,11 +142,6 @@ func (x *exchange) unlimited() (names []string) {
 	return names
 }
 
-// takesRate reports whether the rate of a descriptor replaces that of a limit of r.
-func (r *route) takesRate(rate *limiter.Rate) bool {
-	return slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Unit(rate.Window) != nil })
-}
-
 // assignment returns the plan that an operator has assigned to the key of the request, if l has it. It costs
 // one comparison while no plan is assigned.
 func (x *exchange) assignment(l *limit.Limit, k *limit.Key) (directive.Directive, bool) {

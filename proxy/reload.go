@@ -170,7 +170,7 @@ func immutable(was, is *config.Config) error {
 		{"store", was.Store == is.Store},
 		{"redis", was.Redis.Equal(is.Redis)},
 		{"reload", was.Reload == is.Reload},
-		{"traces.endpoint, headers or service", sameCollector(was.Traces, is.Traces)},
+		{"traces.endpoint, headers or service", was.Traces.Endpoint == is.Traces.Endpoint && was.Traces.Service == is.Traces.Service && maps.Equal(was.Traces.Headers, is.Traces.Headers)},
 		{"access_log.file", was.AccessLog.File == is.AccessLog.File},
 	} {
 		if !s.same {
@@ -181,9 +181,4 @@ func immutable(was, is *config.Config) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s changed; restart weir, or undo that change", ErrRestart, strings.Join(sections, ", "))
-}
-
-// sameCollector reports whether traces are sent to the same collector under the same service name.
-func sameCollector(was, is config.Traces) bool {
-	return was.Endpoint == is.Endpoint && was.Service == is.Service && maps.Equal(was.Headers, is.Headers)
 }

@@ -48,11 +48,12 @@ func (e endpoint) idempotent(once Once) endpoint {
 	next := e.handle
 	e.handle = func(w http.ResponseWriter, r *http.Request) {
 		sent := r.Header.Values(idempotencyHeader)
+		isOther := func(r rune) bool { return r < ' ' || r >= 0x7f }
 		switch {
 		case len(sent) == 0:
 			next(w, r)
 			return
-		case len(sent) > 1 || !isIdempotencyKey(sent[0]):
+		case len(sent) > 1 || sent[0] == "" || len(sent[0]) > maxIdempotencyKey || strings.ContainsFunc(sent[0], isOther):
 			problem(w, http.StatusBadRequest, fmt.Sprintf("%s is one value of 1 to %d ASCII characters", idempotencyHeader, maxIdempotencyKey))
 			return
 		}
@@ -66,11 +67,6 @@ func (e endpoint) idempotent(once Once) endpoint {
 		change.serve(w, r, next)
 	}
 	return e
-}
-
-// isIdempotencyKey reports whether s can be the value of the header.
-func isIdempotencyKey(s string) bool {
-	return s != "" && len(s) <= maxIdempotencyKey && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f })
 }
 
 // hashOf returns a hash of texts, which are joined with their lengths.

@@ -23,7 +23,7 @@ import (
 
 type checkCommand struct {
 	tlsFlags
-	File      string `arg:"" help:"The file to check."`
+	fileArgs
 	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked." xor:"what"`
 	Against   string `help:"Compare with the configuration of a running weir, and print what would change." placeholder:"HOST:PORT" xor:"what"`
 	Token     string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for its admin listener."`
@@ -31,7 +31,10 @@ type checkCommand struct {
 
 // Run prints all problems of the file, one per line, or that there are none.
 // Warnings and notes are printed too, but do not change the exit code.
-func (c checkCommand) Run(ctx context.Context, w Env) error {
+func (c checkCommand) Run(ctx context.Context, w Env) (err error) {
+	if c.File, err = c.path(w); err != nil {
+		return err
+	}
 	if c.Against != "" {
 		return c.compare(ctx, w.Stdout)
 	}

@@ -75,11 +75,11 @@ func TestRun_LeadsToTheHelpOfItsCommand(t *testing.T) {
 	}
 }
 
-// A file may be named with or without -c, as for weir check; whoever forgets it is told so.
+// A file may be named with or without -c; whoever forgets it is told so.
 func TestRun_NamesItsFile(t *testing.T) {
 	bad := write(t, "routes: []\n")
-	for _, args := range [][]string{{"run", bad}, {"run", "-c", bad}, {"-c", bad}} {
-		if code, _, stderr := runWeir(args...); code != exitFailure || !strings.Contains(stderr, bad+":1:1: there are no routes") {
+	for _, args := range [][]string{{"run", bad}, {"run", "-c", bad}, {"-c", bad}, {"check", bad}, {"check", "-c", bad}} {
+		if code, stdout, stderr := runWeir(args...); code != exitFailure || !strings.Contains(stdout+stderr, bad+":1:1: there are no routes") {
 			t.Errorf("weir %q = %d, %q; want the problems of the file", args, code, stderr)
 		}
 	}

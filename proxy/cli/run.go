@@ -18,19 +18,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/node"
 )
 
-type runCommand struct {
+// fileArgs name the configuration file.
+type fileArgs struct {
 	File   string `arg:"" optional:"" help:"The configuration file; default: weir.yaml, then config.example.yaml."`
 	Config string `short:"c" help:"The same." placeholder:"FILE"`
-	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Minimum log level; warn omits the access log, unless access_log.file is set."`
+}
+
+type runCommand struct {
+	fileArgs
+	Level string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Minimum log level; warn omits the access log, unless access_log.file is set."`
 }
 
 // Run serves until ctx is done, then drains.
 func (c runCommand) Run(ctx context.Context, w Env) error {
-	if c.File != "" && c.Config != "" {
-		fmt.Fprintf(w.Stderr, "weir: %s and -c %s: name one file\n", c.File, c.Config)
-		return errUsage
-	}
-	path, err := configPath(cmp.Or(c.File, c.Config))
+	path, err := c.path(w)
 	if err != nil {
 		return err
 	}
@@ -77,6 +78,15 @@ func configPaths(named string) []string {
 		return []string{named}
 	}
 	return []string{"weir.yaml", "config.example.yaml"}
+}
+
+// path returns the file that f names, or the default.
+func (f fileArgs) path(w Env) (string, error) {
+	if f.File != "" && f.Config != "" {
+		fmt.Fprintf(w.Stderr, "weir: %s and -c %s: name one file\n", f.File, f.Config)
+		return "", errUsage
+	}
+	return configPath(cmp.Or(f.File, f.Config))
 }
 
 // configPath returns the configuration file: the named one, or the first

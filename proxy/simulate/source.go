@@ -86,7 +86,8 @@ func (s *source) next(r *record) (lineKind, error) {
 			if written.IsZero() {
 				written = r.At.Add(r.Took)
 			}
-			if !s.isPossible(r.At, written) {
+			// A time that is not possible would move the clock of a Replay, and with it all that follow.
+			if r.At.Unix() < 0 || !s.horizon.IsZero() && (written.After(s.horizon) || r.At.After(s.horizon)) {
 				return kindMalformed, nil
 			}
 			if written.After(s.latest) {
@@ -95,12 +96,6 @@ func (s *source) next(r *record) (lineKind, error) {
 		}
 		return k, nil
 	}
-}
-
-// isPossible reports whether a request can have arrived and its line been written at these times.
-// Others would move the clock of a Replay, and with it all that follow.
-func (s *source) isPossible(arrived, written time.Time) bool {
-	return arrived.Unix() >= 0 && (s.horizon.IsZero() || !written.After(s.horizon) && !arrived.After(s.horizon))
 }
 
 // readLine reads a line; whole is false if it is too long, in which case r.line is only its beginning.

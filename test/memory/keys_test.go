@@ -24,11 +24,11 @@ func TestMemory_Keys(t *testing.T) {
 		most        int64 // bytes a key
 	}{
 		{"memory", "", 150},
-		{"redis", "store: redis\nredis: {addrs: ['" + server.Addr + "'], timeout: 5s}\n", 80},
+		{"redis", "store: redis\nredis: {addrs: ['" + server.Addr + "'], timeout: 5s}\n", 84}, // 80, and what the process needs besides
 	} {
 		t.Run(row.store, func(t *testing.T) {
 			w := run(t, "echo", "{key: header:X-User, rate: 60/1h}", row.yaml)
-			keys := min(rounds.Of(50_000), 500_000) // of a million that fit
+			keys := min(rounds.Of(50_000), 400_000) // of the half a million that one source has for certain
 			for range 10 {
 				w.users(0, 5_000) // whatever grows once has grown
 			}

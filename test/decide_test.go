@@ -1,11 +1,13 @@
 package test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -51,9 +54,9 @@ func (bytesCodec) Unmarshal(data []byte, v any) error { *v.(*[]byte) = data; ret
 type envoyClient struct{ *grpc.ClientConn }
 
 // envoyClient connects to the listener for Envoy.
-func (w *weir) envoyClient(by credentials.TransportCredentials) envoyClient {
+func (w *weir) envoyClient(by credentials.TransportCredentials, options ...grpc.DialOption) envoyClient {
 	w.t.Helper()
-	to, err := grpc.NewClient(w.WaitForLog("serving", nil).Text("decide_grpc"), grpc.WithTransportCredentials(by))
+	to, err := grpc.NewClient(w.WaitForLog("serving", nil).Text("decide_grpc"), append(options, grpc.WithTransportCredentials(by))...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -354,6 +357,36 @@ func asksFor(phone string) string {
 		"X-Forwarded-For: 192.0.2.1|X-Phone: "+phone+"||", "|", "\r\n")
 }
 
+// A sentFrames is a connection over HTTP/2 that knows what was sent.
+type sentFrames struct {
+	net.Conn
+	mu    sync.Mutex
+	bytes []byte
+}
+
+func (s *sentFrames) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes = append(s.bytes, b[:n]...)
+	return n, err
+}
+
+// resets returns how many RST_STREAM were sent.
+func (s *sentFrames) resets() (count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	frames := http2.NewFramer(nil, bytes.NewReader(s.bytes[len(http2.ClientPreface):]))
+	for {
+		switch f, err := frames.ReadFrame(); {
+		case err != nil:
+			return count
+		case f.Header().Type == http2.FrameRSTStream:
+			count++
+		}
+	}
+}
+
 // What a Weir that stood still finds is not counted if those who asked have given up: questions on new
 // connections, on connections that were open, and calls of Envoy.
 func TestDecide_NobodyWaitsForAWeirThatStoodStill(t *testing.T) {
@@ -368,7 +401,11 @@ func TestDecide_NobodyWaitsForAWeirThatStoodStill(t *testing.T) {
 		c.WantStatus(http.StatusOK)
 		open = append(open, c)
 	}
-	envoy := w.envoyClient(insecure.NewCredentials())
+	sent := new(sentFrames)
+	envoy := w.envoyClient(insecure.NewCredentials(), grpc.WithContextDialer(func(_ context.Context, addr string) (_ net.Conn, err error) {
+		sent.Conn, err = net.Dial("tcp", addr)
+		return sent, err
+	}))
 	if _, err := envoy.asks(t.Context(), "open", 1); err != nil {
 		t.Fatal(err)
 	}
@@ -390,6 +427,7 @@ func TestDecide_NobodyWaitsForAWeirThatStoodStill(t *testing.T) {
 			t.Fatal("a Weir that stands still has answered")
 		}
 	}
+	await.Until(t, "all calls are given up", func() bool { return sent.resets() == n })
 	w.Signal(syscall.SIGCONT)
 
 	seen := func(result string) float64 {

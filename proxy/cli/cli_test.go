@@ -100,8 +100,19 @@ func TestRun_NamesItsFile(t *testing.T) {
 
 func TestRun_NoConfiguration(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if code, _, stderr := runWeir(); code != exitFailure || !strings.Contains(stderr, "weir.yaml") {
-		t.Errorf("weir in an empty folder = %d, %q; want that it says what to write", code, stderr)
+	for _, args := range [][]string{nil, {"check"}} {
+		if code, _, stderr := runWeir(args...); code != exitFailure || !strings.Contains(stderr, "weir.yaml") {
+			t.Errorf("weir %q in an empty folder = %d, %q; want that it says what to write", args, code, stderr)
+		}
+	}
+	if err := os.WriteFile("weir.yaml", []byte("routes: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, _ := runWeir("check"); code != exitFailure || !strings.Contains(stdout, "weir.yaml:1:1: there are no routes") {
+		t.Errorf("weir check = %d, %q; want the problems of weir.yaml", code, stdout)
+	}
+	if code, _, stderr := runWeir("check", "a", "-c", "b"); code != exitUsage || !strings.Contains(stderr, "a and -c b: name one file") {
+		t.Errorf("weir check a -c b = %d, %q; want that it names one file", code, stderr)
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 	AuditRetention  = 30 * 24 * time.Hour
 	MaxAuditEntries = 20_000
 	// maxAuditText is the maximum length of each text in bytes, and maxAuditNames the maximum
-	// number of limits in an entry.
+	// number of limits in an entry; dots stand for what is beyond.
 	maxAuditText  = 500
 	maxAuditNames = 50
 	// maxUnwritten is how many entries are kept while Redis is unreachable; more

@@ -124,9 +124,11 @@ func (s *Store) RenewReported(ctx context.Context, claims []limiter.Claim, p lim
 	return s.Renew(ctx, others, p)
 }
 
-// recordFailure starts an outage if err reports an open circuit breaker.
+// recordFailure starts an outage if err reports an open circuit breaker, or has opened it: if calls are rarer than it lets
+// one through to try, it rejects none.
 func (s *Store) recordFailure(err error) {
-	if errors.Is(err, ErrOpen) && !errors.Is(err, errRedissonOpen) && !s.isCluster && s.grace > 0 {
+	isOpen := errors.Is(err, ErrOpen) && !errors.Is(err, errRedissonOpen) || s.breaker != nil && s.breaker.own.IsOpen()
+	if isOpen && !s.isCluster && s.grace > 0 {
 		s.watchOutage(true)
 	}
 }

@@ -105,11 +105,12 @@ func TestReport_WhileRedisRefusesWrites(t *testing.T) {
 	s.left(c, 4)
 }
 
-// An outage in which Redis refuses writes goes on, however well it answers, until it writes again.
+// An outage in which Redis refuses writes begins with the call that opens the breaker, even if that rejects none, and goes on,
+// however well Redis answers, until it writes again.
 func TestOutage_LastsWhileRedisRefusesWrites(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: 10 * time.Millisecond})
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +125,17 @@ func TestOutage_LastsWhileRedisRefusesWrites(t *testing.T) {
 	}
 	limitMemory("1")
 	var d limiter.Decision
-	eventually(t, "the outage begins", func() bool {
-		_ = store.Take(t.Context(), claim(5, time.Hour, 1), &d)
-		return !store.Available()
-	})
+	for left := 2; left > 0; left-- {
+		if !store.Available() {
+			t.Fatalf("the outage begins %d calls too early", left)
+		}
+		if err := store.Take(t.Context(), claim(5, time.Hour, 1), &d); redisstore.WhyNotWritable(err) == "" {
+			t.Fatalf("%v; want that Redis refuses writes", err)
+		}
+	}
+	if store.Available() {
+		t.Error("the call that opened the breaker has begun no outage")
+	}
 	probes := func() int {
 		_, rest, _ := strings.Cut(direct.Info(t.Context(), "errorstats").Val(), "errorstat_OOM:count=")
 		n, _ := strconv.Atoi(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]))

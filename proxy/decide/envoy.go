@@ -7,12 +7,14 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -20,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
@@ -38,21 +41,19 @@ const (
 )
 
 // An EnvoyServer serves Envoy's rate limit service, and the health service of gRPC.
-type EnvoyServer struct {
-	server *grpc.Server
-	stall  *stall
-}
+type EnvoyServer struct{ server *grpc.Server }
 
 // NewEnvoyServer returns an EnvoyServer; secure is nil for one without TLS.
 func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyServer {
-	options := []grpc.ServerOption{
+	by := insecure.NewCredentials()
+	if secure != nil {
+		by = credentials.NewTLS(secure)
+	}
+	s := grpc.NewServer(
+		grpc.Creds(followed{by}),
 		grpc.ForceServerCodec(codec{}), grpc.MaxRecvMsgSize(maxCall), grpc.UnaryInterceptor(recoverer{log}.intercept),
 		grpc.NumStreamWorkers(callWorkers), grpc.StaticStreamWindowSize(callWindow), grpc.StaticConnWindowSize(maxCall),
-	}
-	if secure != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
-	}
-	s := grpc.NewServer(options...)
+	)
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: envoyService,
 		HandlerType: (*any)(nil),
@@ -61,22 +62,99 @@ func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyS
 	alive := health.NewServer()
 	alive.SetServingStatus(envoyService, grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(s, alive)
-	return &EnvoyServer{s, &h.stall}
+	return &EnvoyServer{s}
 }
 
 // Serve serves connections from l until Drain. It closes l.
-func (e *EnvoyServer) Serve(l net.Listener) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go e.stall.watch(ctx)
-	return e.server.Serve(l)
-}
+func (e *EnvoyServer) Serve(l net.Listener) error { return e.server.Serve(l) }
 
 // Drain accepts no further calls and waits for those in progress, until ctx is done.
 func (e *EnvoyServer) Drain(ctx context.Context) {
 	stop := context.AfterFunc(ctx, e.server.Stop)
 	e.server.GracefulStop()
 	stop()
+}
+
+// followed are credentials whose connections say how far they were read.
+type followed struct {
+	credentials.TransportCredentials
+}
+
+// followedInfo is what a call knows of its connection.
+type followedInfo struct {
+	credentials.AuthInfo
+	conn *followedConn
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (f followed) ServerHandshake(nc net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c := &followedConn{Conn: nc, socket: socket.New(nc)}
+	secured, info, err := f.TransportCredentials.ServerHandshake(c)
+	return secured, followedInfo{info, c}, err
+}
+
+// A followedConn knows how far gRPC has acted upon what a peer has sent. gRPC begins a call before it reads what
+// follows: what a peer has given up meanwhile, for example while this process stood still, is known once that is read.
+type followedConn struct {
+	net.Conn
+	socket socket.Conn
+	mu     sync.Mutex
+	read   int           // bytes
+	acted  int           // of those: what was read before Read was called once more
+	again  chan struct{} // closed by the next call of Read; nil if nobody waits for it
+	empty  time.Time     // when nothing was left to be read
+}
+
+// Read implements net.Conn. Where a socket can be polled, no byte is read that is not counted at once.
+func (c *followedConn) Read(p []byte) (n int, err error) {
+	c.mu.Lock()
+	if c.acted = c.read; c.again != nil {
+		close(c.again)
+		c.again = nil
+	}
+	c.mu.Unlock()
+	if !c.socket.IsPlain {
+		return c.Conn.Read(p)
+	}
+	failed := c.socket.Raw.Read(func(fd uintptr) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		n, err = c.socket.ReadNow(fd, p)
+		if c.read += n; n < len(p) {
+			c.empty = time.Now()
+		}
+		return err != socket.ErrWouldBlock //nolint:errorlint // it is never wrapped
+	})
+	if failed != nil {
+		return 0, socket.TrimRaw(failed)
+	}
+	return n, err
+}
+
+// catchUp waits until gRPC has acted upon all that the peer has given up by now, or ctx is done, as it is when the
+// connection ends. Where the socket cannot be polled it does not wait. Usually the socket need not be asked: within a
+// millisecond nobody gives up.
+func (c *followedConn) catchUp(ctx context.Context, now time.Time) {
+	if !c.socket.IsPlain {
+		return
+	}
+	c.mu.Lock()
+	sent := c.read
+	if now.Sub(c.empty) > nobodyGivesUp {
+		sent += c.socket.Unread()
+	}
+	for ; c.acted < sent && ctx.Err() == nil; c.mu.Lock() {
+		if c.again == nil {
+			c.again = make(chan struct{})
+		}
+		again := c.again
+		c.mu.Unlock()
+		select {
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
+	c.mu.Unlock()
 }
 
 // serveEnvoy returns what answers one call. Everything that calls can share is made here.
@@ -110,12 +188,13 @@ func (r recoverer) intercept(ctx context.Context, request any, _ *grpc.UnaryServ
 // shouldRateLimit answers a call.
 func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (answer encoded, err error) {
 	began := time.Now()
-	h.stall.wait(ctx)
+	from, _ := peer.FromContext(ctx) // gRPC has it in each
+	from.AuthInfo.(followedInfo).conn.catchUp(ctx, began)
 	switch {
 	case ctx.Err() != nil:
 		h.countCall("gone")
 		return nil, status.FromContextError(ctx.Err()).Err()
-	case !h.trustsCall(ctx):
+	case !h.trustsCall(ctx, from.Addr):
 		h.countCall("untrusted")
 		return nil, status.Error(codes.PermissionDenied,
 			"this peer may not ask; see listen.decide.trusted, token and client_ca")
@@ -195,12 +274,10 @@ func costOf(d *limitDescriptor, r *rateLimitRequest) int64 {
 }
 
 // trustsCall reports whether the peer of a call may ask; see trusts.
-func (h *Handler) trustsCall(ctx context.Context) bool {
+func (h *Handler) trustsCall(ctx context.Context, from net.Addr) bool {
 	var addr netip.Addr
-	if p, ok := peer.FromContext(ctx); ok {
-		if tcp, ok := p.Addr.(*net.TCPAddr); ok {
-			addr = tcp.AddrPort().Addr()
-		}
+	if tcp, ok := from.(*net.TCPAddr); ok {
+		addr = tcp.AddrPort().Addr()
 	}
 	return h.trustsPeer(metadata.ValueFromIncomingContext(ctx, tokenField), addr)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -25,6 +27,8 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 const envoyRoutes = `
@@ -324,6 +328,57 @@ func TestEnvoy_ManyAtOnceGetWhatThereIs(t *testing.T) {
 	all.Wait()
 	if allowed.Load() != 50 {
 		t.Errorf("%d of 200 allowed, want 50", allowed.Load())
+	}
+}
+
+// gRPC begins a call before it reads what follows. The call waits until all is read and acted upon that had come by then.
+func TestFollowedConn_CallsCatchUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	theirs, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	ours, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	c := followedConn{Conn: ours, socket: socket.New(ours)}
+	c.catchUp(t.Context(), time.Now()) // nothing has come
+	if _, err := theirs.Write([]byte("0123456789")); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "all has come", func() bool { return c.socket.Unread() == 10 })
+	caughtUp := make(chan bool)
+	ctx, giveUp := context.WithCancel(t.Context())
+	for _, ctx := range []context.Context{t.Context(), ctx} {
+		go func() { c.catchUp(ctx, time.Now()); caughtUp <- ctx.Err() == nil }()
+	}
+	waits := func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.again != nil }
+	for _, want := range []string{"0123", "4567", "89"} { // the last is still to be acted upon
+		await.Until(t, "the calls wait", waits)
+		p := make([]byte, 4)
+		if n, err := c.Read(p); string(p[:n]) != want || err != nil {
+			t.Fatalf("read %q, %v; want %q", p[:n], err, want)
+		}
+	}
+	await.Until(t, "the calls wait", waits)
+	if giveUp(); await.Value(t, caughtUp, "the end of the call that was given up") {
+		t.Error("a call goes on before all is read")
+	}
+	ended := make(chan error)
+	go func() { _, err := c.Read(make([]byte, 4)); ended <- err }()
+	if !await.Value(t, caughtUp, "the end of the wait") {
+		t.Error("the call has been given up")
+	}
+	theirs.Close()
+	if err := await.Value(t, ended, "the end of the connection"); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: %v", err)
 	}
 }
 

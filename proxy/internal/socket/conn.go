@@ -120,3 +120,12 @@ func (c *Conn) State() State {
 	_ = c.Raw.Control(func(fd uintptr) { s = pollPeer(fd) }) // fails if the socket is closed, which counts as reset
 	return s
 }
+
+// Unread returns how many bytes the socket has received that were not read. It may be called while another goroutine
+// reads. It returns 0 if the socket is closed or cannot be polled.
+func (c *Conn) Unread() (bytes int) {
+	if c.Raw != nil {
+		_ = c.Raw.Control(func(fd uintptr) { bytes = unread(fd) }) // fails if the socket is closed
+	}
+	return bytes
+}

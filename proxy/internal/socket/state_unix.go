@@ -45,6 +45,15 @@ func peekPeer(fd int) State {
 	return Readable
 }
 
+// unread returns how many bytes a socket has received that were not read; 0 if it is closed.
+func unread(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), askUnread)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // readNow reads what the socket nc has received.
 func readNow(nc net.Conn, fd uintptr, p []byte) (int, error) {
 	for {

@@ -27,108 +27,71 @@ type socketConn struct {
 
 // A transfer is one Read or Write in progress.
 type transfer struct {
-	buf  []byte
-	n    int // bytes of buf that are done
-	err  error
-	step func(fd uintptr) bool // one attempt; reports whether there is nothing more to wait for
+	name        string
+	call, flags uintptr
+	buf         []byte
+	n           int // bytes of buf that are done
+	errno       syscall.Errno
+	step        func(fd uintptr) bool
 }
 
 // newSocketConn returns a socketConn for c, or c itself if it is no plain socket.
 func newSocketConn(c net.Conn) net.Conn {
-	var socket syscall.Conn
-	switch c := c.(type) {
-	case *net.TCPConn:
-		socket = c
-	case *net.UnixConn:
-		socket = c
+	switch c.(type) {
+	case *net.TCPConn, *net.UnixConn:
 	default:
 		return c
 	}
-	raw, err := socket.SyscallConn()
+	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return c
 	}
-	s := &socketConn{Conn: c, raw: raw}
-	s.read.step, s.sent.step = s.read.receive, s.sent.send // made once: a method value is an allocation
+	s := &socketConn{Conn: c, raw: raw, read: transfer{name: "read", call: syscall.SYS_RECVFROM},
+		sent: transfer{name: "write", call: syscall.SYS_SENDTO, flags: syscall.MSG_NOSIGNAL}}
+	s.read.step, s.sent.step = s.read.attempt, s.sent.attempt // made once: a method value is an allocation
 	return s
 }
 
 // Read implements net.Conn.
-func (s *socketConn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+func (s *socketConn) Read(p []byte) (n int, err error) {
+	if n, err = s.do(&s.read, s.raw.Read, p); n == 0 && err == nil && len(p) > 0 {
+		err = io.EOF
 	}
-	t := &s.read
-	t.buf, t.n, t.err = p, 0, nil
-	err := s.raw.Read(t.step)
-	t.buf = nil
-	switch {
-	case err != nil:
-		return 0, err
-	case t.err != nil:
-		return 0, s.failure("read", t.err)
-	case t.n == 0:
-		return 0, io.EOF
-	}
-	return t.n, nil
+	return n, err
 }
 
 // Write implements net.Conn.
-func (s *socketConn) Write(p []byte) (int, error) {
-	t := &s.sent
-	t.buf, t.n, t.err = p, 0, nil
-	err := s.raw.Write(t.step)
-	t.buf = nil
-	if err == nil && t.err != nil {
-		err = s.failure("write", t.err)
+func (s *socketConn) Write(p []byte) (int, error) { return s.do(&s.sent, s.raw.Write, p) }
+
+// do has t done for p. It returns the errors that the net package returns.
+func (s *socketConn) do(t *transfer, wait func(func(fd uintptr) bool) error, p []byte) (int, error) {
+	if t.buf, t.n, t.errno = p, 0, 0; len(p) == 0 {
+		return 0, nil
+	}
+	err := wait(t.step)
+	if t.buf = nil; err == nil && t.errno != 0 {
+		err = &net.OpError{Op: t.name, Net: s.LocalAddr().Network(), Source: s.LocalAddr(), Addr: s.RemoteAddr(),
+			Err: os.NewSyscallError(t.name, t.errno)}
 	}
 	return t.n, err
 }
 
-// failure is what the net package returns when a system call fails.
-func (s *socketConn) failure(call string, err error) error {
-	return &net.OpError{
-		Op: call, Net: s.LocalAddr().Network(), Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: os.NewSyscallError(call, err),
-	}
-}
-
-// receive reads once.
-func (t *transfer) receive(fd uintptr) bool {
-	n, errno := rawIO(syscall.SYS_RECVFROM, fd, t.buf, 0)
-	switch errno {
-	case 0:
-		t.n = n
-	case syscall.EAGAIN:
-		return false
-	default:
-		t.err = errno
-	}
-	return true
-}
-
-// send writes until everything is written, or the socket takes no more now.
-func (t *transfer) send(fd uintptr) bool {
-	for t.n < len(t.buf) {
-		n, errno := rawIO(syscall.SYS_SENDTO, fd, t.buf[t.n:], syscall.MSG_NOSIGNAL)
-		switch errno {
-		case 0:
-			t.n += n
-		case syscall.EAGAIN:
+// attempt reads once, or writes as much as the socket takes. It reports whether there is nothing more to wait for.
+func (t *transfer) attempt(fd uintptr) bool {
+	for {
+		rest := t.buf[t.n:]
+		n, _, errno := syscall.RawSyscall6(t.call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(rest))), uintptr(len(rest)), t.flags, 0, 0)
+		switch {
+		case errno == syscall.EINTR: // by a signal
+			continue
+		case errno == syscall.EAGAIN:
 			return false
-		default:
-			t.err = errno
+		case errno != 0:
+			t.errno = errno
 			return true
 		}
-	}
-	return true
-}
-
-// rawIO makes a system call for p, again if a signal interrupts it.
-func rawIO(trap, fd uintptr, p []byte, flags uintptr) (int, syscall.Errno) {
-	for {
-		n, _, errno := syscall.RawSyscall6(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0)
-		if errno != syscall.EINTR {
-			return int(n), errno
+		if t.n += int(n); t.call == syscall.SYS_RECVFROM || t.n == len(t.buf) {
+			return true
 		}
 	}
 }

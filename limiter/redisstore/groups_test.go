@@ -42,6 +42,45 @@ func TestGroups_IsOneCall(t *testing.T) {
 	}
 }
 
+// A shadow of a refused request takes nothing, and so nothing of it is noted: its subject returns what it has taken alone.
+func TestGroups_NothingIsNotedOfARefusedRequest(t *testing.T) {
+	s := newTestStore(t)
+	for a := range limiter.NumAlgorithms {
+		if a.HasLeases() || a.HasValues() || a.HasSteps() {
+			continue // which have no notes
+		}
+		own, shadow := claim(1, time.Hour, 1), claim(5, time.Hour, 1)
+		own[0].Key = limiter.KeyOf(a.String())
+		l := shadow[0].Limit
+		l.Name, l.Algorithm, l.Noted = "unused"+a.String(), a, true
+		if a.HasConversion() {
+			l.Conversion = 50
+		}
+		shadow[0].Value = limiter.KeyOf("ann")
+		if _, _, err := limitertest.TakeGroups(t.Context(), s.store, []limiter.Claim{claim(5, time.Hour, 1)[0]}, []limiter.Claim{bobs(shadow[0])}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 6 {
+			if d, _, err := limitertest.TakeGroups(t.Context(), s.store, own, shadow); err != nil || d.Allowed != (i == 0) {
+				t.Fatalf("%s, %d: %v, allowed %v", a, i, err, d.Allowed)
+			}
+		}
+		n, err := s.store.Return(t.Context(), []*limiter.Limit{l}, limiter.KeyOf("ann"))
+		if n != 1 || err != nil {
+			t.Errorf("%s: %d decisions are returned, %v; want the one that was allowed", a, n, err)
+		}
+		if !a.HasConversion() { // where a subject that is confirmed adds to the rate
+			s.left(shadow, 4) // that of bob is taken
+		}
+	}
+}
+
+// bobs is the same claim for another subject.
+func bobs(c limiter.Claim) limiter.Claim {
+	c.Value = limiter.KeyOf("bob")
+	return c
+}
+
 // Of many requests at a time, with shadows and without, each limit grants what it has.
 func TestGroups_ManyAtATime(t *testing.T) {
 	s := newTestStore(t)

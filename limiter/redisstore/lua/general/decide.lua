@@ -87,7 +87,7 @@ local function decide(windows, from, reply, to, dry)
 end
 
 -- decide_all answers all requests, one after another. Those whose byte in ARGV[4] is 1 are taken
--- only if the last one before them whose byte is not was granted.
+-- only if the last one before them whose byte is not was granted: otherwise they are not granted.
 local function decide_all(windows, dry)
   local follows, reply, from, to, i, granted = ARGV[4], { NOW }, 1, 1, 0, true
   while from <= #all_requests do
@@ -95,7 +95,7 @@ local function decide_all(windows, dry)
     i = i + 1
     local depends = follows and byte(follows, i) == 1
     from, to = decide(windows, from, reply, to, dry or depends and not granted)
-    if not depends then granted = reply[answer] == 1 end
+    if not depends then granted = reply[answer] == 1 elseif not granted then reply[answer] = 0 end
   end
   return reply
 end

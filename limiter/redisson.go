@@ -122,14 +122,8 @@ func (s Scope) String() string {
 	return fmt.Sprintf("scope %d", uint8(s))
 }
 
-// OldPerClient is another name of PerClient in configuration files, where a client is an HTTP client.
-const OldPerClient = "per_client"
-
-// ParseScope parses a name that String returns, or OldPerClient. Errors wrap ErrInvalidLimit.
+// ParseScope parses a name that String returns. Errors wrap ErrInvalidLimit.
 func ParseScope(name string) (Scope, error) {
-	if name == OldPerClient {
-		return PerClient, nil
-	}
 	for s := Overall; s <= PerClient; s++ {
 		if s.String() == name {
 			return s, nil

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -213,6 +214,9 @@ var keyIDForm = regexp.MustCompile(`^id:([0-9a-f]{12})-([0-9a-f]{32})$`)
 // hashForm matches the hash of a key in the log, written as a value.
 var hashForm = regexp.MustCompile(`^hash:([0-9a-f]{12})$`)
 
+// cutID matches what was meant to be a key id or a hash.
+var cutID = regexp.MustCompile(`^(id|hash):`)
+
 // hashAlone matches the hash of a key in the log.
 var hashAlone = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
@@ -359,7 +363,7 @@ func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error
 		}
 	}
 	if len(result.Returned) == 0 {
-		return OutcomeResult{}, fmt.Errorf("%w: no return_on has the key %q; write one of %s", view.ErrKeyQuery, o.Key, joinNames(g.subjectNames()))
+		return OutcomeResult{}, fmt.Errorf("%w: no return_on has the key %q; those of return_on are: %s", view.ErrKeyQuery, o.Key, cmp.Or(joinNames(g.subjectNames()), "none"))
 	}
 	return result, nil
 }

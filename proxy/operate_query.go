@@ -59,15 +59,41 @@ func (p *Proxy) NetworkOf(q view.KeyQuery) (network netip.Prefix, named bool, er
 		return network, true, fmt.Errorf("%w: that is everybody; write weir maintenance on", view.ErrKeyQuery)
 	case q.Limit != "":
 		return network, true, fmt.Errorf("%w: a network is banned on all or one of the routes, not under a limit; leave the limit out", view.ErrKeyQuery)
-	case q.Route != "" && !p.HasRoute(q.Route):
-		return network, true, fmt.Errorf("%w: there is no route %q", view.ErrKeyQuery, q.Route)
 	}
-	return network.Masked(), true, nil
+	_, _, err = g.checkNames(q.Route, "")
+	return network.Masked(), true, err
 }
 
-// HasRoute reports whether a route of that name is served.
-func (p *Proxy) HasRoute(name string) bool {
-	return slices.ContainsFunc(p.current.Load().routes, func(r *route) bool { return r.Name == name })
+// CheckNames returns the names of a route and of one of its limits as they are configured, of which that of the limit may be a
+// full one, and both empty. If there is none of that name, the error says which there are, and wraps ErrKeyQuery.
+func (p *Proxy) CheckNames(route, name string) (ofRoute, ofLimit string, err error) {
+	return p.current.Load().checkNames(route, name)
+}
+
+func (g *generation) checkNames(route, name string) (ofRoute, ofLimit string, err error) {
+	names, on := []string{}, strings.TrimSuffix(" on route "+route, " on route ")
+	for _, l := range g.limits {
+		if name != "" && l.IsNamed(route, name) {
+			if l.Name != name {
+				route = l.Route
+			}
+			return route, l.Name, nil
+		}
+		if l.IsNamed(route, "") {
+			names = append(names, l.Name)
+		}
+	}
+	routes := []string{}
+	for _, r := range g.routes {
+		routes = append(routes, r.Name)
+	}
+	switch {
+	case route != "" && !slices.Contains(routes, route):
+		err = fmt.Errorf("%w: there is no route %q; write one of %s", view.ErrKeyQuery, route, joinNames(routes))
+	case name != "":
+		err = fmt.Errorf("%w: there is no limit %q%s; write one of %s", view.ErrKeyQuery, name, on, joinNames(names))
+	}
+	return route, name, err
 }
 
 // isAddress reports whether a key of that name is the address of the client.
@@ -106,7 +132,7 @@ func (g *generation) keyName(text string) string {
 // countingSends returns the limits with return_on that q selects.
 func (g *generation) countingSends(q sends.Query) (all []*limit.Limit) {
 	for _, l := range g.limits {
-		if l.Sends != nil && (q.Route == "" || l.IsOf(q.Route)) && (q.Limit == "" || l.Name == q.Limit) {
+		if l.Sends != nil && l.IsNamed(q.Route, q.Limit) {
 			all = append(all, l)
 		}
 	}

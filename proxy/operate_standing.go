@@ -30,7 +30,7 @@ func (p *Proxy) Standing(ctx context.Context, q view.KeyQuery) (view.KeyStanding
 		return view.KeyStanding{}, err
 	}
 	s, err := p.standing(ctx, g, targets)
-	s.Networks, s.Denied = networks, p.denialsOf(g, q, targets)
+	s.Networks, s.Denied, s.Chosen = networks, p.denialsOf(g, q, targets), q.Route+q.Limit != ""
 	return s, err
 }
 

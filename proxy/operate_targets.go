@@ -49,13 +49,16 @@ func (g *generation) findTargets(q view.KeyQuery, known func(hash string) (limit
 		return nil, err
 	}
 	id, byID, err := g.readID(q, known)
+	if err == nil {
+		q.Route, q.Limit, err = g.checkNames(q.Route, q.Limit)
+	}
 	if err != nil {
 		return nil, err
 	}
 	var all []keyTarget
 	var wrong error
 	for _, l := range g.limits {
-		if q.Route != "" && !l.IsOf(q.Route) || q.Limit != "" && l.Name != q.Limit {
+		if !l.IsNamed(q.Route, q.Limit) {
 			continue
 		}
 		var t keyTarget
@@ -92,7 +95,10 @@ func (g *generation) readID(q view.KeyQuery, known func(hash string) (limiter.Ke
 		}
 		return k, true, nil
 	}
-	return g.redact.readKeyID(q.Pairs[0].Value)
+	if k, found, err = g.redact.readKeyID(q.Pairs[0].Value); !found && cutID.MatchString(q.Pairs[0].Value) {
+		err = fmt.Errorf("%w: %q is neither a whole id nor a whole hash; copy all of it", view.ErrKeyQuery, q.Pairs[0].Value)
+	}
+	return k, found, err
 }
 
 // newKeyTarget returns the target of a limit for the key k.
@@ -180,17 +186,10 @@ func (g *generation) logDisplay() key.Display {
 
 // noTargetError returns an error that says why no limit is selected by q.
 func (g *generation) noTargetError(q view.KeyQuery, given key.Input) error {
-	var routes, limits, names []string
+	var names []string
 	var joined *key.Spec // a joined key of which only some parts are given
-	for _, r := range g.routes {
-		routes = append(routes, r.Name)
-	}
 	for _, l := range g.limits {
-		if q.Route != "" && !l.IsOf(q.Route) {
-			continue
-		}
-		limits = append(limits, l.Name)
-		if q.Limit != "" && l.Name != q.Limit {
+		if !l.IsNamed(q.Route, q.Limit) {
 			continue
 		}
 		names = append(names, l.Key.Names()...)
@@ -198,15 +197,10 @@ func (g *generation) noTargetError(q view.KeyQuery, given key.Input) error {
 			joined = l.Key
 		}
 	}
-	switch {
-	case q.Route != "" && !slices.Contains(routes, q.Route):
-		return fmt.Errorf("%w: there is no route %q; write one of %s", view.ErrKeyQuery, q.Route, joinNames(routes))
-	case q.Limit != "" && !slices.Contains(limits, q.Limit):
-		return fmt.Errorf("%w: there is no limit %q; write one of %s", view.ErrKeyQuery, q.Limit, joinNames(limits))
-	}
+	chosen := map[bool]string{true: " among those of this route or name"}[q.Route+q.Limit != ""]
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%w: no limit counts by %q; write one of %s", view.ErrKeyQuery, name, joinNames(names))
+			return fmt.Errorf("%w: no limit counts by %q%s; write one of %s", view.ErrKeyQuery, name, chosen, joinNames(names))
 		}
 	}
 	if joined != nil {

@@ -218,6 +218,37 @@ func TestRedisCheck_NamesTheField(t *testing.T) {
 	}
 }
 
+// A user with the rights of the documents can do all that two nodes and their operators do.
+func TestRedisCheck_DocumentedRightsAreEnough(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redisClient(t, server.Addr)
+	_, line, _ := strings.Cut(string(readFile(t, "../proxy/docs/failure.md")), "ACL SETUSER ")
+	line, _, _ = strings.Cut(line, "\n")
+	words := []any{"acl", "setuser"}
+	for _, w := range strings.Fields(line) {
+		words = append(words, w)
+	}
+	if err := client.Do(t.Context(), words...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("store: redis\nredis: {addrs: [%q], username: weir, password: SECRET, timeout: 10s}\nreload: {source: redis}\n", server.Addr) + policies()
+	w := start(t, config)
+	start(t, config)
+	await.Until(t, "both nodes are listed", func() bool {
+		_, stdout, _ := command(t, w.Dir, "nodes", "--admin", w.Admin, "--json")
+		return strings.Count(stdout, `"started"`) == 2
+	})
+	for _, args := range [][]string{{"nodes"}, {"top", "--once"}, {"decisions"}, {"audit"}, {"history"}, {"keys", "bans"}, {"maintenance"}} {
+		if code, stdout, stderr := command(t, w.Dir, append(args, "--admin", w.Admin)...); code != 0 || strings.Contains(stdout+stderr, "unreachable") {
+			t.Errorf("weir %v exits %d: %s%s", args, code, stdout, stderr)
+		}
+	}
+	if refused, err := client.Do(t.Context(), "acl", "log").Slice(); err != nil || len(refused) > 0 {
+		t.Errorf("redis has refused commands: %v (%v)", refused, err)
+	}
+}
+
 // A Redis that may evict counts is warned of in the log, by /readyz, which stays 200, and
 // by weir check --against.
 func TestRedisCheck_WarnsOfEviction(t *testing.T) {

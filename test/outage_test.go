@@ -420,7 +420,7 @@ func TestDirectives_HoldWhereTheAnswerSaysSo(t *testing.T) {
 	other.Signal(syscall.SIGSTOP)
 	t.Cleanup(func() { other.Signal(syscall.SIGCONT) })
 	stdout := one.keys("ban", "client_ip=203.0.113.0/24", "--for", "1h")
-	if !strings.Contains(stdout, "on all nodes but ") || !strings.Contains(stdout, "not heard from: they follow within seconds") {
+	if !strings.Contains(stdout, "on all nodes but ") || !strings.Contains(stdout, "not heard from: they follow once they are back") {
 		t.Errorf("with a node that hangs, the ban says %s", stdout)
 	}
 	if _, stdout, _ := one.admin(t.TempDir(), "maintenance", "on", "sms-send"); !strings.Contains(stdout, "this holds on all nodes but ") {

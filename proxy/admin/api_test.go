@@ -80,7 +80,7 @@ func TestAPI_BadQuestions(t *testing.T) {
 	}{
 		{"POST", "keys/reset", `{"pears": []}`, 400, `unknown field \"pears\"`},
 		{"POST", "keys/reset", `{"pairs": [], "permits": 3}`, 400, `unknown field \"permits\"`},
-		{"POST", "keys/ban", `{"pairs": [], "for": "1"}`, 400, "a duration needs a unit"},
+		{"POST", "keys/ban", `{"pairs": [], "for": "1"}`, 400, "a duration is digits with a unit"},
 		{"POST", "keys/reset", `{} {}`, 400, "trailing data"},
 		{"POST", "keys/reset", ``, 400, "there is no body"},
 		{"POST", "explain", `{"body": "` + strings.Repeat("a", maxBody) + `"}`, 413, "longer than"},

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -160,13 +161,7 @@ type Maintenance struct {
 
 // Where says on which nodes a change of it holds.
 func (m Maintenance) Where() string {
-	switch {
-	case len(m.Behind) > 0:
-		return view.BehindText(m.Behind)
-	case m.Everywhere:
-		return "on all nodes"
-	}
-	return "on this node now, on all nodes when redis is back"
+	return view.KeyResult{Network: new(netip.Prefix), Everywhere: m.Everywhere, Later: !m.Everywhere, Behind: m.Behind}.Where()
 }
 
 // change returns a handler for an action without further parameters.

@@ -87,7 +87,7 @@ func (o Options) requireRole(role Role) func(http.Handler) http.Handler {
 					return
 				case !a.Known:
 					w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-					problem(w, http.StatusUnauthorized, "send the admin token as Authorization: Bearer TOKEN")
+					problem(w, http.StatusUnauthorized, "no admin token, or a wrong one: send it as Authorization: Bearer TOKEN, weir by --token or WEIR_ADMIN_TOKEN")
 					return
 				}
 				who = a.Operator

@@ -122,8 +122,8 @@ func (k keysBan) Run(ctx context.Context, w Env) error {
 
 // parseFor parses the flag --for; the error has an example.
 func parseFor(text, example string) (span view.Span, err error) {
-	if span.UnmarshalText([]byte(text)) != nil {
-		err = fmt.Errorf("--for %s: a duration needs a unit; write for example %s", text, example)
+	if err = span.UnmarshalText([]byte(text)); err != nil {
+		err = fmt.Errorf("--for %s: %w; write for example %s", text, withoutPrefix(err, view.ErrKeyQuery), example)
 	}
 	return span, err
 }
@@ -256,9 +256,7 @@ func (k *keysText) result(r view.KeyResult) {
 		k.networkResult(r)
 	}
 	k.notes(r.Notes)
-	if r.Now.Text != "" { // a weir of an older version does not say it
-		k.printf("%s\n", r.Now.Text)
-	}
+	k.printf("%s\n", r.Now.Text)
 }
 
 // done says what was done, under which limits and where. Of limits under which there was nothing to do, it says so.

@@ -154,7 +154,7 @@ func TestRecords_AsTables(t *testing.T) {
 		{"nodes", "\nc sends a call for each slot to r1:6379, r2:6379: Redis 7.0 takes one for all\n", ""},
 		{"nodes", "\non b:\n  route x: {path: /a} → {path: /b}\n", ""},
 		{"nodes --json", `"lost": [`, ""},
-		{"audit -n 2 --before 1-9", "2026-11-23T07:00:00Z  anna  ban for 1h  phone=+86138****8000  f12d1813bfa7  a only     attack\n", "/api/v1/audit?before=1-9&n=2"},
+		{"audit -n 2 --before 1-9", "2026-11-23T07:00:00Z  anna  ban for 1h  phone=+86138****8000  f12d1813bfa7  a only  attack\n", "/api/v1/audit?before=1-9&n=2"},
 		{"audit", "  failed: no\nthere are more: weir audit --before 1-2\n", "/api/v1/audit?n=50"},
 		{"audit --json", `"next": "1-2"`, ""},
 		{"decisions --outcome refused --hash hash:f12d1813bfa7 --before 2026-11-23T08:00:00Z", "2026-11-23T07:00:00.500Z  R           429     POST    /v1   refused by sms.phone\n", "/api/v1/decisions?before=2026-11-23T08%3A00%3A00Z&key=f12d1813bfa7&n=50&outcome=refused"},
@@ -294,7 +294,7 @@ func TestKeys_ChangesInText(t *testing.T) {
 		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyReset}, Everywhere: true, Changed: []view.LimitStanding{{Route: "sms", Limit: "hour", Unaffected: true}}, Now: view.KeyVerdict{Refused: true, Text: "still refused on all nodes"}},
 			"nothing to reset under sms.hour\nstill refused on all nodes"},
 		{view.KeyResult{KeyChange: view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, Behind: []string{"b", "c"}, Changed: changed},
-			"banned for 1h by sms.phone, on all nodes but b, c, not heard from: they follow within seconds"},
+			"banned for 1h by sms.phone, on all nodes but b, c, not heard from: they follow once they are back"},
 	} {
 		var out bytes.Buffer
 		k := keysText{w: &out}

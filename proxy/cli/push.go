@@ -25,7 +25,7 @@ type pushCommand struct {
 
 // Run makes all nodes serve a file, or none, and prints the changes.
 func (c pushCommand) Run(ctx context.Context, w Env) error {
-	b, err := packBundle(c.File, w.Stdout)
+	b, err := packBundle(c.File, map[bool]io.Writer{false: w.Stdout, true: w.Stderr}[c.JSON])
 	if err != nil {
 		return err
 	}

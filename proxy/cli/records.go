@@ -115,14 +115,19 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 	case err != nil || c.JSON:
 		return printJSON(w, page, err)
 	case len(page.Entries) == 0:
-		_, err = fmt.Fprintln(w.Stdout, "no operator has done anything in the last 30 days")
+		_, err = fmt.Fprintln(w.Stdout, "no operator has done anything in the last 30 days"+map[bool]string{true: " before that entry"}[c.Before != ""])
 		return err
 	}
 	t := textTable{columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"}}
 	for _, e := range page.Entries {
 		where := "all nodes"
-		if e.OneNode {
+		switch {
+		case e.Error != "":
+			where = "-"
+		case e.OneNode:
 			where = e.Node + " only"
+		case len(e.Behind) > 0:
+			where = "all but " + strings.Join(e.Behind, ", ")
 		}
 		what := cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")
 		t.add(textRow{}, e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(what),

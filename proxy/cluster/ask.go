@@ -134,7 +134,7 @@ func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context
 	if err != nil {
 		return // the other node reports no reply from this node
 	}
-	pipe := n.rdb.TxPipeline()
+	pipe := n.rdb.Pipeline()
 	pipe.RPush(ctx, n.replies(one.ID), packed)
 	pipe.PExpire(ctx, n.replies(one.ID), replyTTL)
 	_, _ = pipe.Exec(ctx) // on failure the other node reports no reply from this node

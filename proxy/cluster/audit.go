@@ -47,7 +47,7 @@ func AuditOf(who string, c view.KeyChange, r view.KeyResult, err error) view.Aud
 		e.Error = proxy.ErrorText(err)
 		return e
 	}
-	e.OneNode = !r.Everywhere && len(r.Behind) == 0
+	e.OneNode, e.Behind = !r.Everywhere && len(r.Behind) == 0, r.Behind
 	if granted := r.Granted(); c.Action == view.KeyGrant && granted < c.Permits && !r.Later {
 		e.Detail = fmt.Sprintf("granted %d, because no more were used", granted)
 	}

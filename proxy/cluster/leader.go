@@ -270,7 +270,7 @@ func (o *redisLeadership) note(ctx context.Context, t Term, r view.TaskRun) erro
 func (o *redisLeadership) current(ctx context.Context) (view.Leadership, error) {
 	var held *redis.IntCmd
 	var who, runs *redis.MapStringStringCmd
-	_, err := o.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := o.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		held, who, runs = p.Exists(ctx, o.lock), p.HGetAll(ctx, o.leading), p.HGetAll(ctx, o.runs)
 		return nil
 	})

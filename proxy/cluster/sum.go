@@ -97,13 +97,7 @@ func lastTallies(recent map[int64]map[string]minuteReport, now time.Time) []Tall
 			if end.IsZero() { // a node without new counts does not report
 				end = stepStart(stepOf(now.Add(-reportDelay)))
 			}
-			if at := time.UnixMilli(r.At); at.After(end) {
-				end = at
-			}
-			if end.After(now) {
-				end = now
-			}
-			ends[node] = end
+			ends[node] = time.UnixMilli(min(max(end.UnixMilli(), r.At), now.UnixMilli()))
 		}
 	}
 	estimates := map[proxy.Series]float64{}

@@ -50,8 +50,8 @@ type limitForm struct {
 	Cost string `yaml:"cost,omitempty"`
 	// MaxCost is the maximum cost of a request.
 	MaxCost int `yaml:"max_cost,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
-	// Scope: with overall all Weirs that share a store count together, with per_instance each counts by itself, with the full rate; per_client is its old name.
-	Scope string `yaml:"scope" jsonschema:"default=overall,enum=overall,enum=per_instance,enum=per_client"`
+	// Scope: with overall all Weirs that share a store count together, with per_instance each counts by itself, with the full rate.
+	Scope string `yaml:"scope" jsonschema:"default=overall,enum=overall,enum=per_instance"`
 	// Wait is how long a request may wait for permits before it is refused, in FIFO order for each key.
 	Wait duration `yaml:"wait,omitempty"`
 	// MaxWaiting is how many requests of a key may wait at a time; 100 when not given.

@@ -13,7 +13,6 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
-	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // ineffective warns of sections that change nothing, because what would use them is not
@@ -111,24 +110,6 @@ func (l *loader) warnNoStore(pointer *OnStoreFailure) {
 	if l.Given(pointer) && *pointer == Deny && l.main.Store == StoreMemory {
 		l.Warn(pointer, "nothing is ever denied by it: with store: memory there is no store that could fail", "write store: redis, or leave it out")
 	}
-}
-
-// oldScopes returns the limits that say per_client, which is the old name of per_instance.
-func (c *Config) oldScopes() (names []string) {
-	add := func(route string, l *limitForm) {
-		if l.Scope == limiter.OldPerClient {
-			names = append(names, view.LimitName(route, l.Name))
-		}
-	}
-	for _, name := range form.SortedKeys(c.form.Limits) {
-		add("", c.form.Limits[name])
-	}
-	for _, r := range c.form.Routes {
-		for _, l := range r.Limits {
-			add(r.Name, l)
-		}
-	}
-	return names
 }
 
 // An EncodedSlash is the handling of %2F in a path.

@@ -17,8 +17,6 @@ func TestNotes(t *testing.T) {
 		{"privacy: {hash_secret: a-secret-long-enough}\n", nil},
 		{"store: redis\n", []string{"anyone who can read Redis"}},
 		{"store: redis\nprivacy: {hash_secret: a-secret-long-enough}\n", nil},
-		{"routes:\n  - {name: own, match: {path: /b}, upstream: echo, limits: [{name: l, key: ip, rate: 1/1m, scope: per_client}]}\n#", []string{"write that at own.l"}},
-		{"limits: {account: {key: ip, rate: 1/1m, scope: per_client}, other: {key: ip, rate: 2/1m, scope: per_instance}}\ndefaults: {limits: [account, other]}\n", []string{"write that at account"}},
 	} {
 		read, err := Parse("weir.yaml", []byte(c.yaml+small), environment)
 		if err != nil {

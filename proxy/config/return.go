@@ -162,7 +162,6 @@ func (c *Config) Notes() []string {
 		{c.endWithKeys(), "a dot in the key at the end of the path is refused with 400 at NAMES: some servers, such as Rails, read 7.json as 7; write a regexp, {" + "id:[^/]+} for example, if the upstream reads the whole text"},
 		{c.keysThat(dependOnPlus), "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for NAMES, and read the number from that field"},
 		{c.keysThat(areOnlyLower), "with lower alone, full-width letters, the two forms of é and ſ are other keys than b, é and s, although many databases find the same record by them; write normalize: [trim, nfkc, fold] for NAMES, unless the upstream compares bytes"},
-		{c.oldScopes(), "scope: " + limiter.OldPerClient + " is the old name of " + limiter.PerClient.String() + ", which counts for each instance of Weir; write that at NAMES"},
 	} {
 		if len(n.of) > 0 {
 			notes = append(notes, strings.ReplaceAll(n.note, "NAMES", strings.Join(n.of, ", ")))

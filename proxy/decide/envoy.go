@@ -80,17 +80,11 @@ type followed struct {
 	credentials.TransportCredentials
 }
 
-// followedInfo is what a call knows of its connection.
-type followedInfo struct {
-	credentials.AuthInfo
-	conn *followedConn
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
+// ServerHandshake implements credentials.TransportCredentials. The connection is what a call knows of it.
 func (f followed) ServerHandshake(nc net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := &followedConn{Conn: nc, socket: socket.New(nc)}
-	secured, info, err := f.TransportCredentials.ServerHandshake(c)
-	return secured, followedInfo{info, c}, err
+	secured, _, err := f.TransportCredentials.ServerHandshake(c)
+	return secured, c, err
 }
 
 // A followedConn knows how far gRPC has acted upon what a peer has sent. gRPC begins a call before it reads what
@@ -104,6 +98,9 @@ type followedConn struct {
 	again  chan struct{} // closed by the next call of Read; nil if nobody waits for it
 	empty  time.Time     // when nothing was left to be read
 }
+
+// AuthType implements credentials.AuthInfo.
+func (c *followedConn) AuthType() string { return "followed" }
 
 // Read implements net.Conn. Where a socket can be polled, no byte is read that is not counted at once.
 func (c *followedConn) Read(p []byte) (n int, err error) {
@@ -135,12 +132,9 @@ func (c *followedConn) Read(p []byte) (n int, err error) {
 // connection ends. Where the socket cannot be polled it does not wait. Usually the socket need not be asked: within a
 // millisecond nobody gives up.
 func (c *followedConn) catchUp(ctx context.Context, now time.Time) {
-	if !c.socket.IsPlain {
-		return
-	}
 	c.mu.Lock()
 	sent := c.read
-	if now.Sub(c.empty) > nobodyGivesUp {
+	if c.socket.IsPlain && now.Sub(c.empty) > nobodyGivesUp {
 		sent += c.socket.Unread()
 	}
 	for ; c.acted < sent && ctx.Err() == nil; c.mu.Lock() {
@@ -189,7 +183,7 @@ func (r recoverer) intercept(ctx context.Context, request any, _ *grpc.UnaryServ
 func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (answer encoded, err error) {
 	began := time.Now()
 	from, _ := peer.FromContext(ctx) // gRPC has it in each
-	from.AuthInfo.(followedInfo).conn.catchUp(ctx, began)
+	from.AuthInfo.(*followedConn).catchUp(ctx, began)
 	switch {
 	case ctx.Err() != nil:
 		h.countCall("gone")

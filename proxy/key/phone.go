@@ -38,7 +38,8 @@ type Phone struct {
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
 	code := codeOf(region)
 	if region != "" && code == 0 {
-		return nil, fmt.Errorf("%w: %q is not a region; write two capital letters, for example CN", ErrSpec, region)
+		instead := cmp.Or(map[string]string{"UK": "GB"}[region], "the two capital letters of a country, for example CN")
+		return nil, fmt.Errorf("%w: %q is not a region; write %s", ErrSpec, region, instead)
 	}
 	for _, t := range allow {
 		if _, err := ParseLineType(string(t)); err != nil {

@@ -131,6 +131,12 @@ func (l *Limit) CountedUnder(windows []*Window) []*Window {
 // IsOf reports whether l is a limit of the route, alone or with others.
 func (l *Limit) IsOf(route string) bool { return l.Route == route || slices.Contains(l.Routes, route) }
 
+// IsNamed reports whether l is among those that the name of a route and of a limit, which may be the full one, stand for: all if
+// they are empty.
+func (l *Limit) IsNamed(route, name string) bool {
+	return (route == "" || l.IsOf(route)) && (name == "" || name == l.Name || name == l.FullName())
+}
+
 // IsShadow reports whether l refuses nothing, and only tells what it would refuse.
 func (l *Limit) IsShadow() bool { return l.Mode == config.Shadow }
 

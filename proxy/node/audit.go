@@ -86,6 +86,9 @@ func (n *Node) operatorChange(ctx context.Context, c view.KeyChange) (view.KeyRe
 	if errors.Is(err, view.ErrKeyQuery) {
 		return r, err
 	}
+	if err == nil && r.Everywhere && !isPlan {
+		n.spread(ctx, &r)
+	}
 	e := cluster.AuditOf(admin.OperatorOf(ctx).Name, c, r, err)
 	later := n.later(r)
 	if later != nil && !isPlan {

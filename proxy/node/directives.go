@@ -38,7 +38,7 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	r.At = time.Now()
 	e.OneNode = !r.Everywhere
 	n.spread(ctx, &r)
-	r.Now = n.proxy.Now(ctx, c)
+	r.Now, e.Behind = n.proxy.Now(ctx, c), r.Behind
 	n.recordLater(ctx, e, n.later(r))
 	n.events.Publish(admin.Event{Type: admin.EventKey, Action: e.Action, Who: one.Who, Masked: e.Masked})
 	return r, nil
@@ -117,8 +117,8 @@ func (n *Node) maintenance(context.Context) (admin.Maintenance, error) {
 
 // setMaintenance begins or ends maintenance for an operator.
 func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (admin.Maintenance, error) {
-	if c.Route != "" && !n.proxy.HasRoute(c.Route) {
-		return admin.Maintenance{}, fmt.Errorf("%w: there is no route %q", view.ErrKeyQuery, c.Route)
+	if _, _, err := n.proxy.CheckNames(c.Route, ""); err != nil {
+		return admin.Maintenance{}, err
 	}
 	one := directive.Directive{Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason}
 	e := view.AuditEntry{Action: "maintenance off", Reason: c.Reason, Detail: "all routes"}
@@ -144,7 +144,7 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (a
 	}
 	r := view.KeyResult{Everywhere: everywhere, Network: &one.Network}
 	n.spread(ctx, &r)
-	e.OneNode = r.Later
+	e.OneNode, e.Behind = r.Later, r.Behind
 	n.recordLater(ctx, e, n.later(r))
 	m, err := n.maintenance(ctx)
 	m.Behind, m.Everywhere = r.Behind, m.Everywhere && len(r.Behind) == 0

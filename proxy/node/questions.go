@@ -78,13 +78,18 @@ func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster
 }
 
 // decisions returns the recent decisions of all nodes, newest first.
-func (n *Node) decisions(ctx context.Context, q view.DecisionQuery) (view.Decisions, error) {
+func (n *Node) decisions(ctx context.Context, q view.DecisionQuery) (found view.Decisions, err error) {
 	q.N = cmp.Or(max(q.N, 0), defaultDecisions)
 	if q.Key != "" && !proxy.NamesKey(q.Key) { // it may be a raw key, which must not be sent to other nodes, and would not be found
 		return view.Decisions{Decisions: []view.Decision{}, Nodes: []view.NodeAnswer{}}, nil
 	}
+	q.Route, q.Limit, err = n.proxy.CheckNames(q.Route, q.Limit)
 	seen, said := n.gatherAnswers(ctx, cluster.Question{Decisions: &q})
-	return view.Decisions{Decisions: mergeDecisions(q.N, seen), Nodes: said}, nil
+	found = view.Decisions{Decisions: mergeDecisions(q.N, seen), Nodes: said}
+	if len(found.Decisions) > 0 {
+		err = nil // the names are of a configuration before
+	}
+	return found, err
 }
 
 // mergeDecisions returns the newest decisions of all nodes. If the reply of a node was truncated,
@@ -110,7 +115,10 @@ func mergeDecisions(most int, seen []cluster.Reply) []view.Decision {
 }
 
 // top returns the most frequent keys of all nodes together.
-func (n *Node) top(ctx context.Context, q view.TopQuery) (view.Top, error) {
+func (n *Node) top(ctx context.Context, q view.TopQuery) (_ view.Top, err error) {
+	if q.Route, q.Limit, err = n.proxy.CheckNames(q.Route, q.Limit); err != nil {
+		return view.Top{}, err
+	}
 	most := cmp.Or(max(q.N, 0), defaultKeys)
 	q.N = min(max(keysAhead*most, minKeys), maxKeys)
 	return n.gatherTops(ctx, most, cluster.Question{Top: &q}), nil

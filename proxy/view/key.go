@@ -76,7 +76,7 @@ func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s *Span) UnmarshalText(text []byte) error {
 	d, err := limiter.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%w: a duration needs a unit; write for example 1h", ErrKeyQuery)
+		return fmt.Errorf("%w: a duration is digits with a unit (ms, s, m, h, d, w), such as 1h or 1h30m, and at most 366d", ErrKeyQuery)
 	}
 	*s = Span(d)
 	return nil
@@ -94,6 +94,8 @@ type KeyStanding struct {
 	// Denied are the lists of the configuration that refuse the key, and maintenance, each with its route.
 	Denied []string `json:"denied,omitempty"`
 	Notes  []string `json:"notes,omitempty"` // hints about the result
+	// Chosen reports that only limits of one route or name were asked, so that others may refuse the key.
+	Chosen bool `json:"chosen,omitempty"`
 }
 
 // A LimitStanding is the state of a key under one limit.
@@ -244,7 +246,7 @@ func (r KeyResult) Where() string {
 
 // BehindText says on which nodes a change holds that some have not confirmed.
 func BehindText(nodes []string) string {
-	return "on all nodes but " + strings.Join(nodes, ", ") + ", not heard from: they follow within seconds"
+	return "on all nodes but " + strings.Join(nodes, ", ") + ", not heard from: they follow once they are back"
 }
 
 // Affected returns the limits under which there was something to change, and Unaffected the others.

@@ -117,6 +117,7 @@ type AuditEntry struct {
 	For     string   `json:"for,omitempty"`    // duration of a ban
 	Permits int64    `json:"permits,omitempty"`
 	OneNode bool     `json:"one_node,omitempty"` // the change applies to that node only; Detail tells if it waits for Redis
+	Behind  []string `json:"behind,omitempty"`   // the nodes that were not heard from: they follow once they are back
 	Detail  string   `json:"detail,omitempty"`
 	Reason  string   `json:"reason,omitempty"` // given by the operator
 	Error   string   `json:"error,omitempty"`  // set if the action failed

@@ -78,6 +78,8 @@ func (s KeyStanding) Verdict() KeyVerdict {
 	switch {
 	case len(refusing) > 0:
 		return KeyVerdict{true, "refused now by " + strings.Join(refusing, "; by ")}
+	case s.Chosen && unknown == 0:
+		return KeyVerdict{Text: "not refused by the limits that were asked; others may refuse it"}
 	case asked == 0:
 		return KeyVerdict{Text: "not refused: no limit that is enforced counts by this key"}
 	case unknown > 0:

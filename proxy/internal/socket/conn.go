@@ -122,10 +122,8 @@ func (c *Conn) State() State {
 }
 
 // Unread returns how many bytes the socket has received that were not read. It may be called while another goroutine
-// reads. It returns 0 if the socket is closed or cannot be polled.
+// reads. It returns 0 if the socket is closed; there must be a Raw.
 func (c *Conn) Unread() (bytes int) {
-	if c.Raw != nil {
-		_ = c.Raw.Control(func(fd uintptr) { bytes = unread(fd) }) // fails if the socket is closed
-	}
+	_ = c.Raw.Control(func(fd uintptr) { bytes = unread(fd) }) // fails if the socket is closed
 	return bytes
 }

@@ -196,7 +196,7 @@ func (d *dashboard) changeKey(r *http.Request) page {
 	default:
 		var result view.KeyResult
 		if result, err = d.ChangeSince(r.Context(), c.Version, c.KeyChange); err == nil {
-			f.Result, f.Verb = &result, pastTense(c.KeyChange)
+			f.Result, f.Verb = &result, pastTense(c.KeyChange, result)
 		}
 	}
 	f.Status, f.Fault = statusOf(err), faultOf("nothing was changed", err)
@@ -273,13 +273,13 @@ func actions() []action {
 	}
 }
 
-// pastTense describes a completed action.
-func pastTense(c view.KeyChange) string {
+// pastTense describes a completed action. A grant gives back no more than was used.
+func pastTense(c view.KeyChange, r view.KeyResult) string {
 	switch c.Action {
 	case view.KeyReset:
 		return "Reset: what was counted is forgotten, and bans have ended"
 	case view.KeyGrant:
-		return "Granted " + plural(c.Permits, "permit")
+		return "Granted " + plural(cmp.Or(r.Granted(), c.Permits), "permit")
 	case view.KeyBan:
 		return "Banned for " + c.For.String()
 	case view.KeyAssign:

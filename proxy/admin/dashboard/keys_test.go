@@ -289,6 +289,13 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	one.Limits = one.Limits[:1]
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "unban", "reason", "asked")
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24 until <time")
+	form.Set("action", "grant")
+	form.Set("permits", "9")
+	result.Action = view.KeyGrant
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>Nothing was granted: no permit is used</strong> under 1 limit.")
+	result.Changed = []view.LimitStanding{{Windows: []view.WindowStanding{{Granted: 3}}}}
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>Granted 3 permits</strong>, under 1 limit, on all nodes.")
+	form.Set("action", "unban")
 	result.Changed[0].Unaffected, result.Everywhere, result.Behind = false, false, []string{"node-b"}
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "Unbanned: what was counted stays</strong>, under 1 limit, on all nodes but node-b, not heard from")
 	one.Limits[0].Windows = []view.WindowStanding{{Rate: "3/1h", Most: 3, Used: 3, Next: at.Add(time.Hour - 20*time.Millisecond), Full: at.Add(time.Hour)}}

@@ -248,7 +248,7 @@ func (j *jsonReader) finishOwn() {
 	r.Route, r.Listener, r.Limit, r.List = v[roleRoute], v[roleListener], v[roleLimit], v[roleList]
 	r.Keys, r.CachedRefusal, r.Repeated, r.isSample = v[roleKeys], v[roleCached], v[roleRepeat] == "true", j.has(roleSample)
 	if r.decided, _ = parseTime(v[roleDecided]); !r.decided.IsZero() { // by the clock that all nodes share
-		r.Took -= min(max(r.decided.Sub(r.At), 0), r.Took)
+		r.Took = max(r.Took-max(r.decided.Sub(r.At), 0), 1) // 0 would be unknown
 		r.At = r.decided
 	}
 	switch {

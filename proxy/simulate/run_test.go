@@ -230,6 +230,11 @@ routes:
 			t.Errorf("notes\n%s\nwant %q", got, want)
 		}
 	}
+	// Of a request that took less than a millisecond, the time of the decision is rounded to that of its end.
+	brief := `{"level":"info","request_id":"A","method":"POST","host":"a","path":"/b","status":200,"client":"192.0.2.1","duration_ms":0.4,"upstream_ms":0.1,"route":"b","decided_at":"2026-11-22T11:05:47.001Z","time":"2026-11-22T11:05:47.001Z","message":"request"}` + "\n"
+	if r := mustRun(t, more, "", brief); r.Requests != 1 || !r.own || r.Untimed != 0 {
+		t.Errorf("a request of 0.4 ms of a Weir: %+v, own %v", r.Counts, r.own)
+	}
 	if got := mustRun(t, more, "", "x\n").Notes; len(got) != 1 || !strings.Contains(got[0], "is this an access log?") {
 		t.Errorf("notes of what is no log: %q", got)
 	}

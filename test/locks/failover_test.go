@@ -191,12 +191,12 @@ func TestCluster(t *testing.T) {
 		h := held(t, one.Fenced("a"), lock.WithReplicas(1))
 		got := waiter(t, two.Fenced("a"))
 		const channel = "redisson_lock__channel:{a}"
-		await.Until(t, "the waiter listens", func() bool { return shardListeners(t, c, channel) == 1 })
+		await.Until(t, "the waiter listens", func() bool { return shardListeners(t, c, channel) >= 1 })
 		old := master(t, c, "a")
 		old.Kill()
 		await.Until(t, "another master", func() bool { return master(t, c, "a") != old })
 		await.Until(t, "the hold can be extended at the new master", func() bool { return h.Extend(minute(t), time.Minute) == nil })
-		await.Until(t, "the waiter listens at the new master", func() bool { return shardListeners(t, c, channel) == 1 })
+		await.Until(t, "the waiter and the holder, which has held for more than a second, listen at the new master", func() bool { return shardListeners(t, c, channel) == 2 })
 		released(t, h)
 		next := <-got
 		if next.Token() <= h.Token() {
@@ -221,7 +221,7 @@ func handOver(t *testing.T, c *redistest.Cluster, one, two *lock.Locker) {
 	} {
 		h := held(t, k.one, lock.WithReplicas(1))
 		got := waiter(t, k.two)
-		await.Until(t, "the waiter listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 1 })
+		await.Until(t, "the waiter listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) >= 1 })
 		released(t, h)
 		released(t, <-got)
 		await.Until(t, "nobody listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 0 })

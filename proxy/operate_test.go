@@ -112,6 +112,9 @@ func TestStanding_OfAllLimits(t *testing.T) {
 			if got, want := names(all), "send.country, send.phone, send.spare, send.trial, verify.guesses"; got != want {
 				t.Fatalf("limits %s; want %s", got, want)
 			}
+			if got := names(w.stands("phone="+spelled, "%send.phone")); got != "send.phone" {
+				t.Errorf("by its full name: limits %s", got)
+			}
 			phone := all["send.phone"]
 			if h, d := phone.Windows[0], phone.Windows[1]; h.Rate != "2/1h" || h.Used != 2 || h.Left != 0 || h.Most != 2 || d.Used != 2 || d.Left != 7 ||
 				h.Next.IsZero() || h.Full.Before(h.Next) || phone.Penalty == nil || phone.Penalty.Refused != 1 || phone.Penalty.After != 3 {
@@ -250,8 +253,11 @@ func TestStanding_SaysWhatIsWrong(t *testing.T) {
 		{"pair=1", "pair consists of several keys; give a value for each of ip, phone"},
 		{"country=china", "country: key not valid"},
 		{"phone=13800138000 @nowhere", `there is no route "nowhere"; write one of send, verify`},
-		{"phone=13800138000 %none", `there is no limit "none"`},
-		{"phone=13800138000 %other", `no limit counts by "phone"`},
+		{"phone=13800138000 %none", `there is no limit "none"; write one of`},
+		{"phone=13800138000 @send %other", `there is no limit "other" on route send; write one of`},
+		{"phone=13800138000 %other", `no limit counts by "phone" among those of this route or name`},
+		{"phone=id:zzz", `"id:zzz" is neither a whole id nor a whole hash`},
+		{"phone=hash:0123", `"hash:0123" is neither a whole id nor a whole hash`},
 		{"phone=13800138000 phone=1", "given twice"},
 		{"phone=13800138000 header:X-User=a", "together"},
 		{"phone=hash:0123456789ab", "no recent request"},

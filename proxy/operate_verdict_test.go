@@ -50,6 +50,13 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		if got := (view.KeyStanding{At: now, Limits: c.limits}).Verdict(); got.Text != c.want || got.Refused != c.refused {
 			t.Errorf("got %v, want %v %q", got, c.refused, c.want)
 		}
+		want := c.want // other limits are not known, but one that refuses does
+		if !c.refused && !strings.HasPrefix(want, "not known") {
+			want = "not refused by the limits that were asked; others may refuse it"
+		}
+		if got := (view.KeyStanding{At: now, Limits: c.limits, Chosen: true}).Verdict(); got.Text != want || got.Refused != c.refused {
+			t.Errorf("of limits that were chosen: got %v, want %v %q", got, c.refused, want)
+		}
 	}
 }
 

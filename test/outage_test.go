@@ -423,6 +423,12 @@ func TestDirectives_HoldWhereTheAnswerSaysSo(t *testing.T) {
 	if !strings.Contains(stdout, "on all nodes but ") || !strings.Contains(stdout, "not heard from: they follow once they are back") {
 		t.Errorf("with a node that hangs, the ban says %s", stdout)
 	}
+	if stdout := one.keys("ban", "header:X-Phone=p", "--for", "1h"); !strings.Contains(stdout, "on all nodes but ") {
+		t.Errorf("with a node that hangs, the ban of a key says %s", stdout)
+	}
+	if _, stdout, _ := one.admin(t.TempDir(), "audit"); strings.Count(stdout, "all but ") != 2 {
+		t.Errorf("weir audit says\n%s; want that both bans are of all but one", stdout)
+	}
 	if _, stdout, _ := one.admin(t.TempDir(), "maintenance", "on", "sms-send"); !strings.Contains(stdout, "this holds on all nodes but ") {
 		t.Errorf("with a node that hangs, maintenance says %s", stdout)
 	}

@@ -256,7 +256,9 @@ func (k *keysText) result(r view.KeyResult) {
 		k.networkResult(r)
 	}
 	k.notes(r.Notes)
-	k.printf("%s\n", r.Now.Text)
+	if r.Now.Text != "" { // a weir of an older version does not say it
+		k.printf("%s\n", r.Now.Text)
+	}
 }
 
 // done says what was done, under which limits and where. Of limits under which there was nothing to do, it says so.

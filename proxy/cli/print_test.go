@@ -128,6 +128,9 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
 	}
 	bad := write(t, "{{{")
+	if code, out, stderr := runWeir("push", bad, "--admin", addr, "--json"); code != exitFailure || out != "" || !strings.HasPrefix(stderr, bad+":2:1: ") {
+		t.Errorf("push --json of a wrong file = %d, %q, %q; want its problems on standard error alone", code, out, stderr)
+	}
 	if code, out, _ := runWeir("push", bad, "--admin", addr); code != exitFailure || !strings.HasPrefix(out, bad+":2:1: ") {
 		t.Errorf("push of what does not load = %d, %q; want the problem and its place", code, out)
 	}
@@ -144,7 +147,7 @@ func TestRecords_AsTables(t *testing.T) {
 		"/api/v1/nodes": `{"self":"a","nodes":[{"id":"a","hash":"0123456789","generation":4},{"id":"b","hash":"ab","generation":5,"source":"file","drift":true},{"id":"c","hash":"0123456789","generation":4,"calls_by_slot":["r1:6379","r2:6379"]}],
 			"lost":[{"id":"d","generation":4}],"configurations":[{"hash":"0123456789","generation":4,"source":"redis","nodes":["a","c"]},{"hash":"ab","generation":5,"source":"file","nodes":["b"],"changes":[{"what":"route","name":"x","was":"{path: /a}","is":"{path: /b}"}]}]}`,
 		"/api/v1/leader":    `{"self":"a","node":"c","tasks":[]}`,
-		"/api/v1/audit":     `{"entries":[{"at":"2026-11-23T07:00:00Z","node":"a","who":"anna","action":"ban","for":"1h","masked":"phone=+86138****8000","hash":"f12d1813bfa7","one_node":true,"reason":"attack"},{"at":"2026-11-23T06:00:00Z","who":"ben","action":"push","error":"no"}],"next":"1-2"}`,
+		"/api/v1/audit":     `{"entries":[{"at":"2026-11-23T07:00:00Z","node":"a","who":"anna","action":"ban","for":"1h","masked":"phone=+86138****8000","hash":"f12d1813bfa7","one_node":true,"reason":"attack"},{"at":"2026-11-23T06:30:00Z","who":"ben","action":"unban","masked":"ip=1","behind":["b","c"]},{"at":"2026-11-23T06:00:00Z","who":"ben","action":"push","error":"no"}],"next":"1-2"}`,
 		"/api/v1/decisions": `{"decisions":[{"request_id":"R","at":"2026-11-23T07:00:00.5Z","method":"POST","path":"/v1","status":429,"summary":"refused by sms.phone"}],"nodes":[{"node":"a","said":"ok"},{"node":"b","said":""}]}`,
 	})
 	for _, c := range []struct{ args, out, asks string }{
@@ -154,8 +157,10 @@ func TestRecords_AsTables(t *testing.T) {
 		{"nodes", "\nc sends a call for each slot to r1:6379, r2:6379: Redis 7.0 takes one for all\n", ""},
 		{"nodes", "\non b:\n  route x: {path: /a} → {path: /b}\n", ""},
 		{"nodes --json", `"lost": [`, ""},
-		{"audit -n 2 --before 1-9", "2026-11-23T07:00:00Z  anna  ban for 1h  phone=+86138****8000  f12d1813bfa7  a only  attack\n", "/api/v1/audit?before=1-9&n=2"},
+		{"audit -n 2 --before 1-9", "2026-11-23T07:00:00Z  anna  ban for 1h  phone=+86138****8000  f12d1813bfa7  a only        attack\n", "/api/v1/audit?before=1-9&n=2"},
 		{"audit", "  failed: no\nthere are more: weir audit --before 1-2\n", "/api/v1/audit?n=50"},
+		{"audit", "  push        -                     -             -             failed: no\n", ""},
+		{"audit", "  unban       ip=1                  -             all but b, c  -\n", ""},
 		{"audit --json", `"next": "1-2"`, ""},
 		{"decisions --outcome refused --hash hash:f12d1813bfa7 --before 2026-11-23T08:00:00Z", "2026-11-23T07:00:00.500Z  R           429     POST    /v1   refused by sms.phone\n", "/api/v1/decisions?before=2026-11-23T08%3A00%3A00Z&key=f12d1813bfa7&n=50&outcome=refused"},
 		{"decisions --json", `"request_id": "R"`, ""},

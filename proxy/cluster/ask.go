@@ -134,10 +134,8 @@ func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context
 	if err != nil {
 		return // the other node reports no reply from this node
 	}
-	pipe := n.rdb.Pipeline()
-	pipe.RPush(ctx, n.replies(one.ID), packed)
-	pipe.PExpire(ctx, n.replies(one.ID), replyTTL)
-	_, _ = pipe.Exec(ctx) // on failure the other node reports no reply from this node
+	// In one step, so that no reply stays forever. On failure the other node reports no reply from this node.
+	_ = n.rdb.Eval(ctx, "redis.call('RPUSH', KEYS[1], ARGV[1]) redis.call('PEXPIRE', KEYS[1], ARGV[2])", []string{n.replies(one.ID)}, packed, replyTTL.Milliseconds()).Err()
 }
 
 // truncatedReply returns the reply to q, or to a smaller question if the reply

@@ -373,6 +373,13 @@ func TestObserved_OfOneThatSharesNothing(t *testing.T) {
 	if found := answered[view.Decisions](t, n, "/api/v1/decisions"); len(found.Decisions) != 2 || len(found.Nodes) != 1 {
 		t.Errorf("decisions = %+v; want two of one node", found)
 	}
+	for query, says := range map[string]string{"route=nowhere": "there is no route", "limit=none": "there is no limit"} {
+		for _, path := range []string{"decisions", "top"} {
+			if said := fetch(t, "http://"+n.Address("admin")+"/api/v1/"+path+"?"+query); !strings.Contains(said, says) {
+				t.Errorf("%s?%s: %s", path, query, said)
+			}
+		}
+	}
 	if top := answered[view.Top](t, n, "/api/v1/top"); len(top.Limits) != 1 || top.Limits[0].Refused.Total != 1 || len(top.Nodes) != 1 {
 		t.Errorf("top = %+v", top)
 	}

@@ -44,7 +44,8 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	return r, nil
 }
 
-// spread waits until all nodes follow a change of directives, or sets what is to be said of the others.
+// spread waits until all nodes follow a change of directives, or have been heard from after one of a key, which is in the store. Of
+// the others it sets what is to be said.
 func (n *Node) spread(ctx context.Context, r *view.KeyResult) {
 	if r.Later = !r.Everywhere; r.Everywhere {
 		r.Behind = n.nodesBehind(ctx)

@@ -313,8 +313,8 @@ func TestAudit_HasNoEmptyColumn(t *testing.T) {
 	if p := b.get("/dashboard/audit"); strings.Contains(p.text, "Reason") || !strings.Contains(p.text, `data-name="Audit">Audit</a>`) {
 		t.Errorf("want no reasons, and links with their names, in\n%s", p.text)
 	}
-	entry.Reason = "a flood"
-	b.get("/dashboard/audit").shows(t, http.StatusOK, `<th scope="col">Reason</th>`, `<td data-label="Reason">a flood</td>`)
+	entry.Reason, entry.Behind = "a flood", []string{"node-b", "node-c"}
+	b.get("/dashboard/audit").shows(t, http.StatusOK, `<th scope="col">Reason</th>`, `<td data-label="Reason">a flood</td>`, "not heard from: node-b, node-c</span>")
 }
 
 // An operator reads why a store cannot be reached, not the errors of a program.

@@ -144,7 +144,8 @@ func (s sum) plus(o sum) sum {
 func (s sum) part(of float64) sum {
 	some := func(n int64) int64 { return int64(math.Round(of * float64(n))) }
 	p := sum{0, some(s.Allowed), some(s.Refused), some(s.Rejected), some(s.Unavailable), some(s.Shadow)}
-	p.Requests = p.Allowed + p.Refused + p.Rejected + p.Unavailable
+	others := s.Requests - s.Allowed - s.Refused - s.Rejected - s.Unavailable // counted by an older version
+	p.Requests = p.Allowed + p.Refused + p.Rejected + p.Unavailable + some(others)
 	return p
 }
 

@@ -136,14 +136,11 @@ func TestInspect_IsPatient(t *testing.T) {
 			_, err := store.Inspect(t.Context(), claim(9, time.Hour, 1))
 			return err == nil
 		})
-		signal(syscall.SIGSTOP)
-		goOn := time.AfterFunc(5*c.Timeout, func() { signal(syscall.SIGCONT) })
+		goneOn := standStill(signal, 5*c.Timeout)
 		if got := s.standing(claim(9, time.Hour, 1)[0]); got.Remaining != 9 {
 			t.Errorf("%s: %+v", mode, got)
 		}
-		if goOn.Stop() { // answered before it stood still
-			signal(syscall.SIGCONT)
-		}
+		<-goneOn
 	}
 }
 
@@ -151,12 +148,23 @@ func TestInspect_IsPatient(t *testing.T) {
 func TestInspect_FirstQuestionIsPatient(t *testing.T) {
 	server := redistest.Start(t)
 	store := impatientStore(t, server.Addr)
-	server.Signal(syscall.SIGSTOP)
-	goOn := time.AfterFunc(300*time.Millisecond, func() { server.Signal(syscall.SIGCONT) })
-	defer goOn.Stop()
+	goneOn := standStill(server.Signal, 300*time.Millisecond)
 	if in, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); err != nil || in.Statuses[0].Remaining != 9 {
 		t.Errorf("%+v %v", in, err)
 	}
+	<-goneOn
+}
+
+// standStill stops servers for a time. They may end once the channel is closed: the first
+// of them answers while the others are still to go on.
+func standStill(signal func(syscall.Signal), lasts time.Duration) <-chan struct{} {
+	signal(syscall.SIGSTOP)
+	goneOn := make(chan struct{})
+	time.AfterFunc(lasts, func() {
+		defer close(goneOn)
+		signal(syscall.SIGCONT)
+	})
+	return goneOn
 }
 
 // A reply that does not come in time is asked for once more, and that is said.

@@ -6,10 +6,15 @@
 //	go run ./test/bench/proxies                            all workloads, 3 rounds
 //	go run ./test/bench/proxies -rounds 5 memory refused   some
 //	go run ./test/bench/proxies -weir /tmp/weir-before     a binary beside today's
+//	go run ./test/bench/proxies -weir /tmp/weir-before -at-once   both at the same time
 //	go run ./test/bench/proxies -cores 4 plain             with 1, 2 and 4 processors
 //
 // Contestants take turns within each round, so that a machine whose speed drifts is
-// the same for all; medians are printed, and the ratio to nginx. With two processors
+// the same for all; medians are printed, and the ratio to nginx. A difference of a few per
+// cent between two binaries of Weir is lost in that, because the speed of a machine drifts
+// within a round as well. With -at-once these two share the same processor at the same
+// time, each with its own load, and the ratio within each round is printed with two
+// standard errors to each side: six rounds tell 1 % from 2 %. With two processors
 // or more the contestant has the first to itself, and the load, the upstream and Redis
 // share the others. It needs wrk, h2load, nginx and redis-server, which test/install finds
 // or installs; HAProxy, an nginx with Lua and Caddy take part where test/bench/peers has
@@ -20,6 +25,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -31,6 +37,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -41,6 +48,7 @@ type settings struct {
 	measured    time.Duration
 	connections int
 	other       string // a second binary of weir; empty for none
+	atOnce      bool   // measure the two binaries of weir alone, at the same time
 	cores       int    // processors that a contestant has at most
 }
 
@@ -58,6 +66,7 @@ func main() {
 	flag.DurationVar(&s.measured, "time", 5*time.Second, "how long one run is measured, after a warm-up of a third")
 	flag.IntVar(&s.connections, "connections", 64, "connections that are kept open")
 	flag.StringVar(&s.other, "weir", "", "another binary of weir, measured beside the one of this tree")
+	flag.BoolVar(&s.atOnce, "at-once", false, "measure the two binaries of weir alone, at the same time on the same processors")
 	flag.IntVar(&s.cores, "cores", 1, "processors of a contestant; with more than one, each workload is measured with 1, 2, 4 and so on of them")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "proxies [flags] [WORKLOAD ...]; without names all workloads:")
@@ -85,6 +94,9 @@ func run(ctx context.Context, s settings, names []string) error {
 	if has := runtime.NumCPU(); s.cores < 1 || s.cores > 1 && s.cores >= has {
 		return fmt.Errorf("-cores %d: contestants can have 1 to %d of the %d processors of this machine: the load, the upstreams and Redis need one", s.cores, max(has-1, 1), has)
 	}
+	if s.atOnce && s.other == "" {
+		return errors.New("-at-once compares two binaries: name the other one with -weir")
+	}
 	if s.measured < time.Second {
 		return fmt.Errorf("-time %v: wrk counts whole seconds; write 1s or more", s.measured)
 	}
@@ -104,7 +116,11 @@ func run(ctx context.Context, s settings, names []string) error {
 			continue
 		}
 		for b.now = 1; b.now <= b.cores; b.now *= 2 {
-			results, err := b.compare(ctx, w)
+			compare := b.compare
+			if b.atOnce {
+				compare = b.compareAtOnce
+			}
+			results, err := compare(ctx, w)
 			if err != nil {
 				return err
 			}
@@ -130,7 +146,33 @@ func (b *bench) compare(ctx context.Context, w workload) (map[string][]result, e
 				fmt.Fprintf(os.Stderr, "proxies: %s, %s: left out: %v\n", w.name, c.name, err)
 				continue
 			}
+			r.round = round
 			results[c.name] = append(results[c.name], r)
+		}
+	}
+	return results, nil
+}
+
+// compareAtOnce has both binaries of weir run at the same time. They change places each round.
+func (b *bench) compareAtOnce(ctx context.Context, w workload) (map[string][]result, error) {
+	results := map[string][]result{}
+	weirs, ports := b.contestants(w)[:2], []int{b.port, b.decidePort}
+	for round := range b.rounds {
+		var pair [2]result
+		var errs [2]error
+		var both sync.WaitGroup
+		for i, c := range weirs {
+			own := *b
+			own.port = ports[(round+i)%2]
+			both.Go(func() { pair[i], errs[i] = own.measure(ctx, own.weir(c.name, c.args[0], w), w) })
+		}
+		both.Wait()
+		if err := errors.Join(errs[:]...); err != nil {
+			return nil, err
+		}
+		for i, c := range weirs {
+			pair[i].round = round
+			results[c.name] = append(results[c.name], pair[i])
 		}
 	}
 	return results, nil

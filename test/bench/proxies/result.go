@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 // A result is one measured run.
 type result struct {
+	round      int
 	requests   float64 // a second
 	cpu, redis float64 // µs of CPU for each request
 	asked      float64 // those of cpu that what the proxy asks has taken
@@ -48,6 +50,28 @@ func printTable(out io.Writer, w workload, cores int, all map[string][]result) {
 			median(rs, func(r result) float64 { return r.requests }),
 			median(rs, func(r result) float64 { return r.p50 }), median(rs, func(r result) float64 { return r.p99 }), odd)
 	}
+	printPairs(out, all["weir"], all["weir-other"])
+}
+
+// printPairs prints what a request costs in one binary of Weir by what it costs in the
+// other one, from runs of the same round: the mean of the logarithms of the ratios, and
+// two of its standard errors to each side.
+func printPairs(out io.Writer, weir, other []result) {
+	var sum, squares, n float64
+	for _, a := range weir {
+		for _, b := range other {
+			if a.round == b.round && a.cpu > 0 && b.cpu > 0 {
+				ratio := math.Log(a.cpu / b.cpu)
+				sum, squares, n = sum+ratio, squares+ratio*ratio, n+1
+			}
+		}
+	}
+	if n < 2 {
+		return
+	}
+	mean := sum / n
+	off := 2 * math.Sqrt(max(squares/n-mean*mean, 0)/(n-1))
+	fmt.Fprintf(out, "\nweir to weir-other, round by round: %.3f (%.3f to %.3f, of %.0f rounds)\n", math.Exp(mean), math.Exp(mean-off), math.Exp(mean+off), n)
 }
 
 // loadAverage is that of the last minute. What was measured at rest has one of 3 at

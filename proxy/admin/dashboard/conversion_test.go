@@ -180,7 +180,11 @@ const storeBanner = "<strong>The store is unreachable.</strong>"
 func TestDashboard_UnknownIsNotZero(t *testing.T) {
 	o, cut := outage()
 	cut()
+	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) {
+		return view.Explanation{Limits: []view.ExplainedLimit{{Name: "a", OnStoreFailure: "deny", Reason: "redis is away"}, {Name: "b", OnStoreFailure: "allow", Reason: "redis is away"}}}, nil
+	}
 	b := open(t, o)
+	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "on_store_failure: deny refuses it with 503<", "on_store_failure: allow lets it pass<")
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes"} {
 		p := b.get(path)
 		p.shows(t, http.StatusOK, storeBanner, "–")

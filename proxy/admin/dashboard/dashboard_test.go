@@ -236,6 +236,7 @@ func TestRoutes_ShowACommonLimitOnce(t *testing.T) {
 	p := open(t, o).get("/dashboard/routes")
 	p.shows(t, http.StatusOK, "Limits of several routes", `account<span class="sub">by user</span><span class="sub">sms, verify</span>`,
 		"data-label=\"Asked\">5\u202f555<", "data-label=\"Allowed\">4\u202f321<", "data-label=\"Refused\">1\u202f234<")
+	open(t, options()).get("/dashboard/routes").shows(t, http.StatusOK, "data-label=\"Requests\">1\u202f234<span class=\"sub\">4 rejected</span><", "data-label=\"Allowed\">1\u202f000<", "data-label=\"Refused\">230<")
 	if n := strings.Count(p.text, "account<span"); n != 1 {
 		t.Errorf("the limit has %d rows; want one", n)
 	}

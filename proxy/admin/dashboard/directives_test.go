@@ -99,6 +99,7 @@ func TestDirectives_AreAskedAboutThenDone(t *testing.T) {
 	}{
 		{"/dashboard/routes", []string{"kind", "maintenance", "route", "sms", "for", "30m", "reason", "a move"}, "Take route sms out of service for 30m?", "Maintenance has begun: route sms, on all nodes", "true sms 30m a move", []string{`<th scope="row">sms</th>`, `until <time datetime="20`, "ann", "a move"}, "Maintenance has ended: route sms, on all nodes."},
 		{"/dashboard/routes", []string{"kind", "maintenance", "route", "", "for", "", "reason", "a move"}, "Take all routes out of service until it is ended?", "Maintenance has begun: all routes", "true  0s a move", []string{`<th scope="row">all routes</th>`, "until it is ended"}, "Maintenance has ended: all routes, on all nodes."},
+		{"/dashboard/keys", []string{"kind", "ban", "network", "::/0", "route", "", "for", "1m", "reason", "all of it"}, "<strong>These are all clients with IPv6.</strong> All requests", "Banned for 1m: ::/0", "ban ::/0  1m all of it", []string{`<th scope="row">::/0</th>`}, "Unbanned: ::/0"},
 		{"/dashboard/keys", []string{"kind", "ban", "network", " 203.0.113.77/26 ", "route", "sms", "for", "1h", "reason", "a flood"}, "Ban 203.0.113.64/26 for 1h?", "Banned for 1h: 203.0.113.64/26 on route sms, on all nodes.", "ban 203.0.113.64/26 sms 1h a flood", []string{`<th scope="row">203.0.113.64/26</th>`, "a flood"}, "Unbanned: 203.0.113.64/26 on route sms, on all nodes."},
 	} {
 		s, _, b := ordering(t)
@@ -219,6 +220,7 @@ func TestMaintenance_IsABannerOfAllPages(t *testing.T) {
 	}
 	r.Header.Set("HX-Request", "true")
 	b.send(r).shows(t, http.StatusOK, `<div id="maintenance" hx-swap-oob="true">`+`<p class="banner warn">`+want)
+	b.get("/dashboard/routes").shows(t, http.StatusOK, `<th scope="rowgroup">sms <span class="tag warn">maintenance</span>`)
 	s.on = slices.Repeat(s.on, 3)
 	b.get("/").shows(t, http.StatusOK, "; 3 more routes. <a")
 }

@@ -252,6 +252,12 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 		return view.Explanation{Others: []view.ExplainedOther{{Name: "sms", Because: []string{"its path is another"}}}, Answer: &view.ExplainedAnswer{Status: 404}}, nil
 	}
 	other := open(t, o)
+	refused := view.Explanation{Decision: view.ExplainedDecision{Asked: true, WaitMS: 9000}, Answer: &view.ExplainedAnswer{Status: 429}, Limits: []view.ExplainedLimit{
+		{Name: "ip", Mode: "enforce", Asked: true}, {Name: "all", Mode: "enforce", Asked: true, Allowed: true}, {Name: "try", Mode: "shadow", Asked: true}, {Name: "phone", Mode: "enforce", Asked: true},
+	}}
+	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) { return refused, nil }
+	who := open(t, o)
+	who.post("/dashboard/explain", who.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "Refused by <strong>ip</strong>, <strong>phone</strong>; it would pass in 9 s.")
 	other.post("/dashboard/explain", other.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "No route matches.", "<details open><summary>Why not another route", "its path is another")
 	b.get("/dashboard/explain?method=POST&url=/v1/sms/send").shows(t, http.StatusOK, `value="POST"`, `value="/v1/sms/send"`)
 	for field, says := range map[string]string{"header": "each line of the header has a colon", "client": "is an IP address"} {
@@ -282,6 +288,11 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	if n := strings.Count(p.text, "Nothing is used."); n != 1 || strings.Contains(p.text, "7\u202f123\u202f500") {
 		t.Errorf("nothing is used %d times, want once, and amounts as money, in\n%s", n, p.text)
 	}
+	// A banned key neither passes nor waits, and its count of refusals has begun anew with the ban.
+	one.Limits[0].BannedUntil, one.Limits[0].Penalty = at.Add(time.Hour), &view.PenaltyStanding{After: 3, Ban: view.Span(time.Hour)}
+	p = b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	p.shows(t, http.StatusOK, "Banned until", "<span>step 2</span>", ">3 refusals ban it for 1h.<")
+	one.Limits[0].BannedUntil, one.Limits[0].Penalty = time.Time{}, nil
 	one.Limits[0].Store = "local"
 	one.Limits = append(one.Limits, view.LimitStanding{Mode: "enforce", Unknown: "the store is unreachable"})
 	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>",

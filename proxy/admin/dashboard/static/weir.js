@@ -170,10 +170,11 @@
       head.scope = "row";
       head.textContent = minute(at);
       row.append(head);
-      for (const name of ["requests", "allowed", "refused", "shadow", "unavailable"]) {
+      const [all, allowed, refused, undecided, shadow] = ["requests", "allowed", "refused", "unavailable", "shadow"].map((name) => points[name][i]);
+      for (const n of [all, allowed, refused, all - allowed - refused - undecided, undecided, shadow]) {
         const cell = document.createElement("td");
         cell.className = "num";
-        cell.textContent = thousands(points[name][i]);
+        cell.textContent = thousands(n);
         row.append(cell);
       }
       return row;

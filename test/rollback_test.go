@@ -138,6 +138,9 @@ func TestCheck_AgainstARunningWeir(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "limit sms-send.more added") || !strings.Contains(stdout, "sms-send.phone: 2/1h → 1/1h\n") {
 		t.Errorf("check --against exits %d:\n%s%s", code, stdout, stderr)
 	}
+	if !strings.Contains(stdout, "next.yaml:7:28: routes[0].limits[0].key: as it is sent one phone has many keys") || !strings.HasSuffix(stdout, "(warning)\n") {
+		t.Errorf("check --against keeps the warnings of check to itself:\n%s", stdout)
+	}
 	if got := w.generation(); got != 1 {
 		t.Errorf("generation %d is served after a check", got)
 	}

@@ -61,12 +61,13 @@ func (g NodeGroup) Differences() (lines []string) {
 type Plan struct {
 	Generation int64           `json:"generation"` // the current generation
 	Changes    []config.Change `json:"changes"`
-	Restart    string          `json:"restart,omitempty"` // changes that require a restart
-	Refused    []LimitRefusal  `json:"refused"`           // changed limits that would refuse keys now
-	Looked     int             `json:"looked"`            // number of counts evaluated
-	Whole      bool            `json:"whole"`             // all counts were evaluated
-	Unknown    string          `json:"unknown,omitempty"` // why counts were not evaluated
-	Warning    string          `json:"warning,omitempty"` // about Redis, if it may evict counts
+	Restart    string          `json:"restart,omitempty"`  // changes that require a restart
+	Refused    []LimitRefusal  `json:"refused"`            // changed limits that would refuse keys now
+	Looked     int             `json:"looked"`             // number of counts evaluated
+	Whole      bool            `json:"whole"`              // all counts were evaluated
+	Unknown    string          `json:"unknown,omitempty"`  // why counts were not evaluated
+	Warning    string          `json:"warning,omitempty"`  // about Redis, if it may evict counts
+	Warnings   []string        `json:"warnings,omitempty"` // about the configuration
 }
 
 // A LimitRefusal is a limit that would refuse some of the keys with counts.

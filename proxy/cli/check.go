@@ -99,11 +99,10 @@ func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	p, err := admin.Client{Address: c.Against, Token: c.Token, HTTP: c.httpClient()}.Plan(ctx, admin.Push{Bundle: b})
-	if err != nil {
-		return err
+	if err == nil {
+		printPlan(out, p)
 	}
-	printPlan(out, p)
-	return nil
+	return err
 }
 
 // printPlan prints the changes as text.
@@ -126,8 +125,10 @@ func printPlan(out io.Writer, p admin.Plan) {
 		fmt.Fprintf(out, "checked %d counts; there are more\n", p.Looked)
 	}
 	fmt.Fprintf(out, "%s against generation %d\n", plural(len(p.Changes), "change"), p.Generation)
-	if p.Warning != "" {
-		fmt.Fprintf(out, "%s (warning)\n", p.Warning)
+	for _, warning := range append(p.Warnings, p.Warning) {
+		if warning != "" {
+			fmt.Fprintf(out, "%s (warning)\n", warning)
+		}
 	}
 }
 

@@ -165,13 +165,9 @@ func commandNames(parser *kong.Kong) []string {
 	return names
 }
 
-// suggestCommand returns a question with the most similar name; "" if none is
-// similar.
+// suggestCommand returns the most similar name and a space; "" if none is similar.
 func suggestCommand(word string, names []string) string {
-	if near := config.Near(word, names); near != "" {
-		return near + " "
-	}
-	return ""
+	return strings.TrimLeft(config.Near(word, names)+" ", " ")
 }
 
 type helpCommand struct {
@@ -216,9 +212,7 @@ func (o outcomeCommand) Run(ctx context.Context, w Env) error {
 		return printJSON(w, r, err)
 	}
 	for _, l := range r.Returned {
-		if _, err := fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", view.LimitName(l.Route, l.Limit), plural(l.Requests, "request")); err != nil {
-			return err
-		}
+		fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", view.LimitName(l.Route, l.Limit), plural(l.Requests, "request"))
 	}
 	return nil
 }

@@ -33,6 +33,9 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 	}
 	number, now := n.proxy.Serving()
 	p := admin.Plan{Generation: number, Changes: config.Compare(now, c), Refused: []admin.LimitRefusal{}}
+	for _, w := range c.Warnings {
+		p.Warnings = append(p.Warnings, w.String())
+	}
 	next, err := n.proxy.Prepare(ctx, c)
 	switch {
 	case errors.Is(err, proxy.ErrRestart):

@@ -191,7 +191,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 	if n := len(element.FindAllString(p.text, -1)); n > 3000 {
 		t.Errorf("the page has %d elements; want at most 3000", n)
 	}
-	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "(phone=&#43;86138****8000)", `name="client" value="203.0.113.9"`)
+	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "its keys (phone=&#43;86138****8000, client_ip=203.0.113.9), to see", `name="client" value="203.0.113.9"`)
 	if want := []view.DecisionQuery{{Route: "none", Outcome: "rejected", N: 50}, {RequestID: "r-1", N: 1}}; !slices.Equal(asked, want) {
 		t.Errorf("asked %+v, want %+v", asked, want)
 	}

@@ -134,12 +134,15 @@ func Run(ctx context.Context, args []string, w Env) int {
 func usageError(err error) string {
 	flag, rest, _ := strings.Cut(err.Error(), ": expected ")
 	argument, missing := strings.CutPrefix(err.Error(), "expected \"")
-	switch got, isNumber := strings.CutPrefix(rest, "a valid 64 bit int but got "); {
-	case isNumber:
-		return strings.Trim(flag, "[]") + " is " + got + ", which is no whole number"
+	kind, got, _ := strings.Cut(rest, " but got ")
+	got, _, _ = strings.Cut(got, ": ") // what Go says of it
+	want := map[string]string{"a valid 64 bit int": "whole number", "duration": "duration such as 5s"}[kind]
+	switch {
+	case want != "":
+		return strings.Trim(flag, "[]") + " is " + got + ", which is no " + want
 	case missing:
 		return "write " + strings.TrimSuffix(argument, "\"")
-	case !strings.Contains(rest, "but got \"EOL\""):
+	case !strings.HasPrefix(got, `"EOL"`):
 		return strings.Replace(err.Error(), `one of "",`, "one of ", 1)
 	case flag == "--config":
 		return "-c needs a file"
@@ -172,22 +175,18 @@ func suggestCommand(word string, names []string) string {
 
 type helpCommand struct {
 	Command string `arg:"" optional:"" help:"The command; default: list all."`
+	Below   string `arg:"" optional:"" help:"A command below it, such as get of keys."`
 }
 
 // Run prints the help of a command, as --help does.
 func (c helpCommand) Run(parser *kong.Kong, w Env) error {
-	args := []string{"--help"}
-	if names := commandNames(parser); c.Command != "" {
-		if !slices.Contains(names, c.Command) {
-			fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir help lists the commands\n", c.Command, suggestCommand(c.Command, names))
-			return errUsage
-		}
-		args = []string{c.Command, "--help"}
+	if names := commandNames(parser); c.Command != "" && !slices.Contains(names, c.Command) {
+		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir help lists the commands\n", c.Command, suggestCommand(c.Command, names))
+		return errUsage
 	}
-	_, err := parser.Parse(args) // prints
-	var parse *kong.ParseError
-	if errors.As(err, &parse) { // parsing continues after the help and misses required arguments
-		err = nil
+	_, err := parser.Parse(strings.Fields(c.Command + " " + c.Below + " --help")) // prints, and misses required arguments afterwards
+	if err == nil || !strings.HasPrefix(err.Error(), "unexpected argument ") {
+		return nil
 	}
 	return err
 }
@@ -277,9 +276,8 @@ type versionFlag bool
 
 // BeforeReset implements kong's hook: the version is printed, and nothing else done.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
-	err := printBuild(app.Stdout, readBuild())
-	app.Exit(exitOK)
-	return err
+	defer app.Exit(exitOK)
+	return printBuild(app.Stdout, readBuild())
 }
 
 // The version, the revision and the date of the commit as set by the linker, for builds outside a

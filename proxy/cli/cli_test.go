@@ -84,16 +84,37 @@ func TestRun_NamesItsFile(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"weir: -c needs a file; ":                             {"run", "-c"},
-		"weir: --log-level needs a value":                     {"run", "--log-level"},
-		"name one file":                                       {"run", bad, "-c", bad},
-		"weir: --rows needs a value; ":                        {"top", "--rows"},
-		"weir: write <log> ...; ":                             {"simulate"},
-		"is \"abc\", which is no whole number; weir rollback": {"rollback", "abc"},
-		"must be one of \"allowed\"":                          {"decisions", "--outcome", "foo"},
+		"weir: -c needs a file; ":                              {"run", "-c"},
+		"weir: --log-level needs a value":                      {"run", "--log-level"},
+		"name one file":                                        {"run", bad, "-c", bad},
+		"weir: --rows needs a value; ":                         {"top", "--rows"},
+		"weir: write <log> ...; ":                              {"simulate"},
+		"is \"abc\", which is no whole number; weir rollback":  {"rollback", "abc"},
+		"must be one of \"allowed\"":                           {"decisions", "--outcome", "foo"},
+		"weir: --every is \"2\", which is no duration such as": {"top", "--every", "2"},
+		"weir: --every needs a value; ":                        {"top", "--every"},
 	} {
 		if code, _, stderr := runWeir(args...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("weir %q = %d, %q; want %q", args, code, stderr, want)
+		}
+	}
+}
+
+// Help tells of a command at any depth, and says which word it does not know.
+func TestHelp(t *testing.T) {
+	for _, row := range []struct {
+		args        string
+		code        int
+		out, stderr string
+	}{
+		{"help", exitOK, "Usage: weir <command>", ""},
+		{"help top", exitOK, "Usage: weir top ", ""},
+		{"help keys get", exitOK, "Usage: weir keys get <key=value> ...", ""},
+		{"help keys gets", exitFailure, "", "unexpected argument gets"},
+		{"help keis", exitUsage, "", `there is no command "keis"; did you mean keys? weir help lists the commands`},
+	} {
+		if code, out, stderr := runWeir(strings.Fields(row.args)...); code != row.code || !strings.HasPrefix(out, row.out) || !strings.Contains(stderr, row.stderr) {
+			t.Errorf("weir %s = %d, %.60q, %q", row.args, code, out, stderr)
 		}
 	}
 }

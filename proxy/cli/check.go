@@ -120,7 +120,7 @@ func printPlan(out io.Writer, p admin.Plan) {
 		fmt.Fprintf(out, "cannot tell which keys would be refused: %s\n", p.Unknown)
 	case p.Whole && len(p.Changes) == 0: // nothing was to be checked
 	case p.Whole:
-		fmt.Fprintf(out, "checked all counts (%d)\n", p.Looked)
+		fmt.Fprintf(out, "checked all counts (%d), but those of limits with plans, overrides, redisson, distinct, cooldown or scope: per_instance\n", p.Looked)
 	default:
 		fmt.Fprintf(out, "checked %d counts; there are more\n", p.Looked)
 	}

@@ -51,7 +51,7 @@ func TestCheck_SaysWhatWouldChange(t *testing.T) {
 		{admin.Plan{Generation: 2, Whole: true, Warnings: []string{"weir.yaml:1:1: mind this"}}, "0 changes against generation 2\nweir.yaml:1:1: mind this (warning)\n"},
 		{admin.Plan{Generation: 2, Restart: "listen needs a restart"}, "listen needs a restart\n0 changes against generation 2\n"},
 		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Key: "user", Keys: 7, Named: []string{"abc", "def"}}}},
-			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as user=hash:abc, hash:def\nchecked all counts (1)\n1 change against generation 2\n"},
+			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as user=hash:abc, hash:def\nchecked all counts (1), but those of limits with plans, overrides, redisson, distinct, cooldown or scope: per_instance\n1 change against generation 2\n"},
 	} {
 		var out bytes.Buffer
 		if printPlan(&out, row.plan); out.String() != row.want {

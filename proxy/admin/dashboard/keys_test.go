@@ -258,7 +258,7 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) { return refused, nil }
 	who := open(t, o)
 	said := who.post("/dashboard/explain", who.form("/dashboard/explain", "method", "GET", "url", "/a"))
-	said.shows(t, http.StatusOK, "Refused by <strong>ip</strong>, <strong>phone</strong>; it would pass in 9 s.", "5/1h: 4 of 5 used, 1 left")
+	said.shows(t, http.StatusOK, "Response by Weir: 429: <strong>ip</strong>, <strong>phone</strong></h2>", "Refused by <strong>ip</strong>, <strong>phone</strong>; it would pass in 9 s.", "5/1h: 4 of 5 used, 1 left")
 	if n := strings.Count(said.text, "ip=203.0.113.7"); n != 1 {
 		t.Errorf("a key that two limits read is listed %d times", n)
 	}

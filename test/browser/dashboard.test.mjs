@@ -84,7 +84,7 @@ const places = [
   ["overview", async (p) => { await p.goto(p.at + "/"); await p.locator(".uplot canvas").first().waitFor(); }, "All nodes, last 15 min"],
   ["routes", (p) => p.goto(p.at + "/dashboard/routes"), "stricter"],
   ["keys", lookUp, "3 of 3 used, 0 left"],
-  ["explain", explain, "Together they refuse it"],
+  ["explain", explain, "Refused by"],
   ["nodes", (p) => p.goto(p.at + "/dashboard/nodes"), "All 2 nodes serve the same configuration"],
   ["config", (p) => p.goto(p.at + "/dashboard/config?diff=3"), "rate: 3/1h}"],
   ["config-first", (p) => p.goto(p.at + "/dashboard/config?diff=2"), "+++ b/testers.txt"],
@@ -208,7 +208,7 @@ test("each node tells of requests, keys and upstreams of the other", async (t) =
   await page.goto(page.at + "/dashboard/top?limit=all");
   assert.match(await page.locator("tbody tr").first().innerText(), /search\.all\s+0\s+0 %\s+50/);
   await page.goto(page.at + "/dashboard/upstreams");
-  await page.getByText(/^ejected .+ for \d+ (s|min)/).waitFor();
+  await page.getByText(/^ejected .+ for another \d+ (s|min)/).waitFor();
   content(page);
 
   b.child.kill("SIGSTOP"); // it counts as alive for ten seconds more
@@ -345,7 +345,7 @@ test("without Redis each page says so once, and in words", async (t) => {
     if (name === "explain") {
       await page.getByLabel("URL").fill("/search");
       await page.getByRole("button", { name: "Explain" }).click();
-      await page.getByText("the store is unreachable: on_store_failure decides").waitFor();
+      await page.getByText("the store is unreachable; on_store_failure: local decides by this node's share").waitFor();
     }
     const lines = (await page.locator("body").innerText()).split("\n");
     const said = lines.filter((line) => line.includes("redis is unreachable"));

@@ -64,7 +64,7 @@ type Plan struct {
 	Restart    string          `json:"restart,omitempty"`  // changes that require a restart
 	Refused    []LimitRefusal  `json:"refused"`            // changed limits that would refuse keys now
 	Looked     int             `json:"looked"`             // number of counts evaluated
-	Whole      bool            `json:"whole"`              // all counts were evaluated
+	Whole      bool            `json:"whole"`              // all counts were evaluated of limits that refuse by the count alone; see proxy.Prepared.ChangedLimits
 	Unknown    string          `json:"unknown,omitempty"`  // why counts were not evaluated
 	Warning    string          `json:"warning,omitempty"`  // about Redis, if it may evict counts
 	Warnings   []string        `json:"warnings,omitempty"` // about the configuration

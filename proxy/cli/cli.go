@@ -185,10 +185,11 @@ func (c helpCommand) Run(parser *kong.Kong, w Env) error {
 		return errUsage
 	}
 	_, err := parser.Parse(strings.Fields(c.Command + " " + c.Below + " --help")) // prints, and misses required arguments afterwards
-	if err == nil || !strings.HasPrefix(err.Error(), "unexpected argument ") {
-		return nil
+	if err != nil && strings.HasPrefix(err.Error(), "unexpected argument ") {
+		fmt.Fprintf(w.Stderr, "weir: %v; weir help %s lists its commands\n", err, c.Command)
+		return errUsage
 	}
-	return err
+	return nil
 }
 
 // outcomeCommand tells a running weir what became of earlier requests, where their application's answer does
@@ -211,9 +212,9 @@ func (o outcomeCommand) Run(ctx context.Context, w Env) error {
 		return printJSON(w, r, err)
 	}
 	for _, l := range r.Returned {
-		fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", view.LimitName(l.Route, l.Limit), plural(l.Requests, "request"))
+		_, err = fmt.Fprintf(w.Stdout, "%s: returned the permits of %s\n", view.LimitName(l.Route, l.Limit), plural(l.Requests, "request"))
 	}
-	return nil
+	return err
 }
 
 // isTerminal reports whether out is a terminal.

@@ -110,7 +110,7 @@ func TestHelp(t *testing.T) {
 		{"help", exitOK, "Usage: weir <command>", ""},
 		{"help top", exitOK, "Usage: weir top ", ""},
 		{"help keys get", exitOK, "Usage: weir keys get <key=value> ...", ""},
-		{"help keys gets", exitFailure, "", "unexpected argument gets"},
+		{"help keys gets", exitUsage, "", "; weir help keys lists its commands"},
 		{"help keis", exitUsage, "", `there is no command "keis"; did you mean keys? weir help lists the commands`},
 	} {
 		if code, out, stderr := runWeir(strings.Fields(row.args)...); code != row.code || !strings.HasPrefix(out, row.out) || !strings.Contains(stderr, row.stderr) {

@@ -237,6 +237,22 @@ test("live numbers change by themselves, and a node that is gone is told of", as
   await page.getByText("This Weir does not answer").waitFor();
 });
 
+test("the table by the minute adds up", async (t) => {
+  const { nodes } = await busy(t);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[0].admin);
+  const one = { at: [1769846400], requests: [1234], allowed: [1000], refused: [200], shadow: [7], unavailable: [4] };
+  await page.route("**/dashboard/series*", (route) => route.fulfill({ json: one }));
+  await login(page, tokens.read);
+  await page.getByText("The same as a table").click();
+  const cells = page.locator("#numbers td");
+  await cells.first().waitFor();
+  const heads = await page.locator("#numbers thead th").allInnerTexts();
+  assert.deepEqual(heads.slice(1), ["Requests", "Allowed", "Refused", "Rejected", "Not decided", "Shadow"]);
+  assert.deepEqual(await cells.allInnerTexts(), ["1\u202f234", "1\u202f000", "200", "30", "4", "7"]);
+  content(page);
+});
+
 test("two operators at one key: who comes second is told of the first", async (t) => {
   const { nodes } = await busy(t);
   const browser = await launch(t);

@@ -154,6 +154,7 @@ func (b *bench) compare(ctx context.Context, w workload) (map[string][]result, e
 }
 
 // compareAtOnce has both binaries of weir run at the same time. They change places each round.
+// In Redis they share counts, and its time is that of both.
 func (b *bench) compareAtOnce(ctx context.Context, w workload) (map[string][]result, error) {
 	results := map[string][]result{}
 	weirs, ports := b.contestants(w)[:2], []int{b.port, b.decidePort}

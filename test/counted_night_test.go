@@ -191,7 +191,7 @@ func (n *countedNight) run(phase string, event func()) {
 // call lets a ask some sixty times a second.
 func (n *countedNight) call(ctx context.Context, a *caller) {
 	defer a.client.CloseIdleConnections()
-	tick := time.NewTicker(15 * time.Millisecond)
+	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// startSteadyLoad asks each of nodes for one phone, about every 40 ms from two clients,
+// startSteadyLoad asks each of nodes for one phone, about every 80 ms from two clients,
 // until the test calls what it returns. It asks slowly enough to leave the
 // machine to others, and fast enough to want all that there is to have.
 func startSteadyLoad(t *testing.T, nodes []*weir) (stop func()) {
@@ -29,7 +29,7 @@ func startSteadyLoad(t *testing.T, nodes []*weir) (stop func()) {
 			clients.Go(func() {
 				c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: testTimeout}
 				defer c.CloseIdleConnections()
-				tick := time.NewTicker(40 * time.Millisecond)
+				tick := time.NewTicker(80 * time.Millisecond)
 				defer tick.Stop()
 				for {
 					select {

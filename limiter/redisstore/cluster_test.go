@@ -125,6 +125,14 @@ func TestStore_OnACluster(t *testing.T) {
 			}
 		})
 	})
+	t.Run("KeepsTheContractOfConversion", func(t *testing.T) {
+		limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
+			one := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient})
+			t.Cleanup(func() { one.Close() })
+			store := &clocked{Store: one, client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{}}
+			return limitertest.Subject{Store: store, Advance: store.advance, Steps: 16, MinWindow: patient, PerKeyTime: true}
+		})
+	})
 	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	t.Cleanup(func() { store.Close() })
 	t.Run("Check", func(t *testing.T) {
@@ -264,17 +272,4 @@ func masterDies(t *testing.T, servers *redistest.Cluster, store *redisstore.Stor
 			t.Fatalf("key %d: %+v", i, d)
 		}
 	}
-}
-
-func TestStore_ConversionOnACluster(t *testing.T) {
-	t.Parallel()
-	client := clusterClient(t, redistest.StartCluster(t, 3))
-	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
-		store := &clocked{
-			Store:  redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}),
-			client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{},
-		}
-		t.Cleanup(func() { store.Close() })
-		return limitertest.Subject{Store: store, Advance: store.advance, Steps: 16, MinWindow: patient, PerKeyTime: true}
-	})
 }

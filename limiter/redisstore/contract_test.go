@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -33,40 +31,6 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 			BucketState: func(c limiter.Claim) (int64, int64, error) { return kept(s.client, c) },
 		}
 	})
-}
-
-// miniredis has a clock of its own that a test can set: the scripts run as they
-// are, with TIME; only struct, which it lacks, is written in Lua.
-func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
-	t.Parallel()
-	m := miniredis.RunT(t)
-	store := redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1})
-	t.Cleanup(func() { store.Close() })
-	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
-		m.FlushAll()
-		var mu sync.Mutex
-		now := time.UnixMilli(1_800_000_000_000)
-		m.SetTime(now)
-		return slow(limitertest.Subject{
-			Calls: rounds.Of(300),
-			Store: store,
-			Advance: func(d time.Duration) {
-				mu.Lock()
-				defer mu.Unlock()
-				now = now.Add(d)
-				m.SetTime(now)
-				if d > 0 {
-					m.FastForward(d)
-				}
-			},
-		})
-	})
-}
-
-// slow has few schedules where a script takes some ms: in a Redis that is written in Go, or without inlining.
-func slow(s limitertest.Subject) limitertest.Subject {
-	s.Schedules, s.Steps, s.ConcurrentKeys = rounds.Of(4), 8, 5
-	return s
 }
 
 // connect makes a client that ends with the test.

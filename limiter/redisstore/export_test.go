@@ -33,21 +33,6 @@ func NewOnMovingSlots(client redis.UniversalClient, o Options) *Store {
 	return newStore(client, o, emptiedLua+testClock)
 }
 
-// NewWithoutStruct is New for a Redis whose Lua has no struct, as miniredis has none:
-// scripts get one that does what they need of it.
-func NewWithoutStruct(client redis.UniversalClient, o Options) *Store {
-	return newStore(client, o, structLua+text("clock"))
-}
-
-// text is a file of the folder lua.
-func text(name string) string {
-	all, err := fs.ReadFile(luaFolder(), name+".lua")
-	if err != nil {
-		panic(err)
-	}
-	return string(all)
-}
-
 // NewWithoutInline is NewWithTestClock with scripts in which nothing is inlined.
 func NewWithoutInline(client redis.UniversalClient, o Options) *Store {
 	s := NewWithTestClock(client, o)
@@ -77,9 +62,6 @@ func (s *Store) RefuseCrossSlot() {
 
 // LuaFolder has the files of which scripts are made.
 func LuaFolder() fs.FS { return luaFolder() }
-
-//go:embed testdata/struct.lua
-var structLua string
 
 var CheckVersion = checkVersion
 

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
@@ -146,26 +144,6 @@ func TestStore_ConversionOnRedis(t *testing.T) {
 		s.t = t
 		s.empty()
 		return limitertest.Subject{Store: s.store, Advance: s.advance, Steps: 40, MinWindow: patient}
-	})
-}
-
-func TestStore_ConversionOnMiniredis(t *testing.T) {
-	t.Parallel()
-	m := miniredis.RunT(t)
-	store := redisstore.NewWithoutStruct(connect(t, m.Addr()), redisstore.Options{Timeout: patient, CachedRefusals: -1, MaxInFlight: 1})
-	t.Cleanup(func() { store.Close() })
-	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
-		m.FlushAll()
-		now := time.UnixMilli(1_800_000_000_000)
-		m.SetTime(now)
-		return limitertest.Subject{
-			Store: store, Steps: 6,
-			Advance: func(d time.Duration) {
-				now = now.Add(d)
-				m.SetTime(now)
-				m.FastForward(d)
-			},
-		}
 	})
 }
 

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
@@ -76,17 +74,4 @@ func (s *testStore) redissonSubject(f limiter.RedissonFormat) limitertest.Subjec
 		Store:   &redissonCall{Store: s.store, form: f, rates: map[string]limiter.Rate{}},
 		Advance: s.advance, Steps: 25, Schedules: rounds.Of(6), ConcurrentKeys: 40, Calls: rounds.Of(800),
 	}
-}
-
-func TestRedissonBatch_KeepsTheContractOnMiniredis(t *testing.T) {
-	t.Parallel()
-	client := connect(t, miniredis.RunT(t).Addr())
-	s := &testStore{client: client, store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})}
-	t.Cleanup(func() { s.store.Close() })
-	limitertest.RunTokenBucket(t, func(t *testing.T) limitertest.Subject {
-		s.t = t
-		subject := s.redissonSubject(limiter.RedissonByte)
-		subject.Calls = rounds.Of(300)
-		return slow(subject)
-	})
 }

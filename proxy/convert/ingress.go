@@ -66,7 +66,8 @@ func convertIngress(d *document, data []byte) error {
 		}
 	}
 	if !seen {
-		return d.wrong(all[0].line(), "there is no Ingress, but "+kindOf(all[0]), expectedIngress)
+		first := slices.Concat(all, documents)[0] // a list may be empty
+		return d.wrong(first.line(), "there is no Ingress, but "+kindOf(first), expectedIngress)
 	}
 	if len(d.limits) == 0 {
 		return d.wrong(0, "no Ingress has limits", expectedIngress)

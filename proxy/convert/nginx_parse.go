@@ -273,9 +273,9 @@ func (p *nginxParser) space() (next string, err error) {
 			p.line++
 			p.data = p.data[1:]
 		case c == '#':
-			comment := p.skipLine()
-			if name, ok := strings.CutPrefix(comment, fileMark); ok && p.depth == 0 {
-				return strings.TrimSuffix(strings.TrimSpace(name), ":"), nil
+			name, ok := strings.CutPrefix(p.skipLine(), fileMark)
+			if name = strings.TrimSuffix(strings.TrimSpace(name), ":"); ok && name != "" && p.depth == 0 {
+				return name, nil
 			}
 		case c == ' ' || c == '\t' || c == '\r':
 			p.data = p.data[1:]

@@ -49,12 +49,29 @@ func (n Note) text(file string) string {
 	return strings.Map(visible, text)
 }
 
+// notes are in the order in which they are written.
+type notes []Note
+
+func (n *notes) add(line int, what, instead string) {
+	*n = append(*n, Note{Line: line, What: what, Instead: instead})
+}
+
 // Lost returns what is said of access control that is not carried over, once each and in the order of YAML, as
 // FILE:LINE: TEXT. It is empty if nothing is lost.
 func (r Result) Lost() (all []string) {
 	for _, n := range r.Notes {
-		if text := place(r.file, n.Line) + ": " + strings.Map(visible, n.What); n.Lost && !slices.Contains(all, text) {
-			all = append(all, text)
+		if n.Lost {
+			all = addNew(all, place(r.file, n.Line)+": "+strings.Map(visible, n.What))
+		}
+	}
+	return all
+}
+
+// addNew appends those of more that all does not have.
+func addNew[S ~[]E, E comparable](all S, more ...E) S {
+	for _, m := range more {
+		if !slices.Contains(all, m) {
+			all = append(all, m)
 		}
 	}
 	return all
@@ -81,8 +98,8 @@ func place(file string, line int) string {
 }
 
 // converters returns what fills a document from the text of each program's file.
-func converters() map[string]func(d *document, data []byte) error {
-	return map[string]func(d *document, data []byte) error{
+func converters() map[string]func(d *document, data []byte) {
+	return map[string]func(d *document, data []byte){
 		"nginx":         convertNginx,
 		"ingress-nginx": convertIngress,
 		"ratelimit":     convertRatelimit,
@@ -105,10 +122,12 @@ func Convert(program, name string, r io.Reader) (Result, error) {
 	}
 	d := newDocument(program, name)
 	if len(data) > maxSize {
-		return Result{}, d.wrong(0, "is larger than 16 MiB", "expected a configuration of "+program)
+		d.wrong(0, "is larger than 16 MiB", "expected a configuration of "+program)
+	} else {
+		convert(d, data)
 	}
-	if err := convert(d, data); err != nil {
-		return Result{}, err
+	if d.fault != nil {
+		return Result{}, d.fault
 	}
 	return d.result(), nil
 }

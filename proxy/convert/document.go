@@ -10,22 +10,19 @@ import (
 // A document is a configuration of Weir in the making, in the order in which it is written.
 type document struct {
 	program, file string
-	head          []Note // about the whole file
-	left          []Note // of the other file: what nothing carried over and no other note is about
+	fault         *Error // the first one; nil if the file can be read
+	head          notes  // about the whole file
+	left          notes  // of the other file: what nothing carried over and no other note is about
 	sections      mapping
-	keys          []*entry
-	lists         []*entry
-	limits        []*entry
-	upstreams     []*entry
-	routes        []*entry
-	taken         map[string]bool // KIND/NAME
+	entries       map[string][]*entry // by kind: key, list, limit, upstream or route
+	taken         map[string]bool     // KIND/NAME
 }
 
 // An entry is a named key, list, limit, upstream or route.
 type entry struct {
 	name   string
 	fields mapping
-	notes  []Note // written above it
+	notes  notes // written above it
 }
 
 // A mapping is the fields of a YAML mapping in order.
@@ -54,24 +51,19 @@ func (m mapping) flow() string {
 }
 
 func newDocument(program, file string) *document {
-	return &document{program: program, file: file, taken: map[string]bool{}}
+	return &document{program: program, file: file, entries: map[string][]*entry{}, taken: map[string]bool{}}
 }
 
-// wrong returns an error about a line of the file.
-func (d *document) wrong(line int, what, expected string) error {
-	return &Error{File: d.file, Line: line, What: what, Expected: expected}
+// wrong notes that a line of the file cannot be read.
+func (d *document) wrong(line int, what, expected string) {
+	if d.fault == nil {
+		d.fault = &Error{File: d.file, Line: line, What: what, Expected: expected}
+	}
 }
 
 // note adds a note about the whole result, once.
 func (d *document) note(line int, what, instead string) {
-	if n := (Note{Line: line, What: what, Instead: instead}); !slices.Contains(d.head, n) {
-		d.head = append(d.head, n)
-	}
-}
-
-// note adds a note that is written above the entry.
-func (e *entry) note(line int, what, instead string) {
-	e.notes = append(e.notes, Note{Line: line, What: what, Instead: instead})
+	d.head = addNew(d.head, Note{Line: line, What: what, Instead: instead})
 }
 
 // unique returns text as a name that no other entry of this kind has.
@@ -95,37 +87,25 @@ var reserved = regexp.MustCompile(`^(?:none|echo|client_ip|host|method|global)$`
 // dot.
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// add returns the entry of all with these fields; there is one for all that need the same.
-func (d *document) add(all *[]*entry, kind, name string, fields mapping) *entry {
-	for _, e := range *all {
+// add adds an entry of a kind.
+func (d *document) add(kind, name string, fields mapping) *entry {
+	e := &entry{name: d.unique(kind, name), fields: fields}
+	d.entries[kind] = append(d.entries[kind], e)
+	return e
+}
+
+// share returns the entry of a kind with these fields; there is one for all that need the same.
+func (d *document) share(kind, name string, fields mapping) *entry {
+	for _, e := range d.entries[kind] {
 		if e.fields.flow() == fields.flow() {
 			return e
 		}
 	}
-	e := &entry{name: d.unique(kind, name), fields: fields}
-	*all = append(*all, e)
-	return e
-}
-
-// addKey adds a named key and returns its name.
-func (d *document) addKey(name string, fields mapping) string {
-	return d.add(&d.keys, "key", name, fields).name
-}
-
-// addLimit adds a limit at the top of the file.
-func (d *document) addLimit(name string, fields mapping) *entry {
-	l := &entry{name: d.unique("limit", name), fields: fields}
-	d.limits = append(d.limits, l)
-	return l
+	return d.add(kind, name, fields)
 }
 
 // mostConcurrent is the largest number of concurrent requests that a limit can have.
 const mostConcurrent = 10_000
-
-// leave adds what is left over.
-func (d *document) leave(line int, what, instead string) {
-	d.left = append(d.left, Note{Line: line, What: what, Instead: instead})
-}
 
 // leftoverNotes returns a note for all that is left over with the same Instead, in the order of their lines.
 func (d *document) leftoverNotes() (notes []Note) {
@@ -154,57 +134,47 @@ func (d *document) concurrent(n int64, line int) string {
 
 // addAddresses adds a list of client addresses and returns its name.
 func (d *document) addAddresses(name string, networks []string, action string) string {
-	return d.addList(name, mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", action}})
-}
-
-// addList adds a list and returns its name.
-func (d *document) addList(name string, fields mapping) string {
-	return d.add(&d.lists, "list", name, fields).name
+	fields := mapping{{"key", "client_ip"}, {"values", texts(networks)}, {"action", action}}
+	return d.share("list", name, fields).name
 }
 
 // addUpstream adds an upstream and returns its name.
 func (d *document) addUpstream(u *entry) string {
-	added := d.add(&d.upstreams, "upstream", u.name, u.fields)
+	added := d.share("upstream", u.name, u.fields)
 	if len(added.notes) == 0 {
 		added.notes = u.notes
 	}
 	return added.name
 }
 
-// addRoute adds a route.
-func (d *document) addRoute(name string, fields mapping) *entry {
-	r := &entry{name: d.unique("route", name), fields: fields}
-	d.routes = append(d.routes, r)
-	return r
-}
-
 // inName matches what can be the name of an entry.
 var inName = regexp.MustCompile(`[A-Za-z0-9_-]+`)
 
-// named returns those of entries whose names are in the fields of others.
-func named(entries []*entry, others ...*entry) []*entry {
+// named returns the entries of a kind whose names are in the fields of others.
+func (d *document) named(kind string, others []*entry) []*entry {
 	words := map[string]bool{}
 	for _, o := range others {
 		for _, word := range inName.FindAllString(o.fields.flow(), -1) {
 			words[word] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !words[e.name] })
+	return slices.DeleteFunc(slices.Clone(d.entries[kind]), func(e *entry) bool { return !words[e.name] })
 }
 
 // prune takes out what no route needs.
 func (d *document) prune() {
-	d.limits, d.lists = named(d.limits, d.routes...), named(d.lists, d.routes...)
-	d.upstreams = named(d.upstreams, d.routes...)
-	users := slices.Concat(d.limits, d.lists)
-	d.keys = named(d.keys, append(users, named(d.keys, users...)...)...) // with those that others join
+	for _, kind := range []string{"limit", "list", "upstream"} {
+		d.entries[kind] = d.named(kind, d.entries["route"])
+	}
+	users := slices.Concat(d.entries["limit"], d.entries["list"])
+	d.entries["key"] = d.named("key", append(users, d.named("key", users)...)) // with those that others join
 }
 
 // result returns the document as YAML, with all notes.
 func (d *document) result() Result {
 	d.prune()
 	byAddress := func(e *entry) bool { return strings.Contains(e.fields.flow(), "client_ip") }
-	if slices.ContainsFunc(slices.Concat(d.keys, d.limits), byAddress) {
+	if slices.ContainsFunc(slices.Concat(d.entries["key"], d.entries["limit"]), byAddress) {
 		d.note(0, d.program+" counts each IPv6 address by itself, Weir the networks that clients have, of 64 bits",
 			"write client_ip: {ipv6_prefix: 128} for single addresses")
 	}
@@ -215,12 +185,11 @@ func (d *document) result() Result {
 		w.line(f.name + ": " + f.value)
 	}
 	machine := w.text.Len()
-	w.section(d, "keys", d.keys)
-	w.section(d, "lists", d.lists)
-	w.section(d, "limits", d.limits)
-	w.section(d, "upstreams", d.upstreams)
+	for _, kind := range []string{"key", "list", "limit", "upstream"} {
+		w.section(d, kind)
+	}
 	w.line("routes:")
-	for _, r := range d.routes {
+	for _, r := range d.entries["route"] {
 		w.notes(d, "  ", r.notes)
 		w.line("  - name: " + r.name)
 		for _, f := range r.fields {
@@ -240,13 +209,13 @@ type writer struct {
 
 func (w *writer) line(text string) { w.text.WriteString(text + "\n") }
 
-// section writes named entries, each on a line, unless there are none.
-func (w *writer) section(d *document, name string, entries []*entry) {
-	if len(entries) == 0 {
+// section writes the entries of a kind, each on a line, unless there are none.
+func (w *writer) section(d *document, kind string) {
+	if len(d.entries[kind]) == 0 {
 		return
 	}
-	w.line(name + ":")
-	for _, e := range entries {
+	w.line(kind + "s:")
+	for _, e := range d.entries[kind] {
 		w.notes(d, "  ", e.notes)
 		w.line("  " + e.name + ": " + e.fields.flow())
 	}

@@ -25,21 +25,21 @@ type ingress struct {
 	limits    []string
 	lists     []string // that exempt from limits
 	denies    []string // that refuse
-	others    []Note   // written above its first route
-	lost      []Note   // above each route
+	others    notes    // written above its first route
+	lost      notes    // above each route
 	status    string   // of refusals; "" for that of Weir
 }
 
 // convertIngress converts the Ingress objects in a file.
-func convertIngress(d *document, data []byte) error {
-	documents, err := d.documents(data, expectedIngress)
-	if err != nil {
-		return err
+func convertIngress(d *document, data []byte) {
+	documents := d.documents(data, expectedIngress)
+	if d.fault != nil {
+		return
 	}
 	all := objects(documents)
 	var defaults node
 	for _, o := range all {
-		if strings.EqualFold(o.get("kind").text(), "ConfigMap") {
+		if o.isKind("ConfigMap") {
 			o.useMeta()
 			defaults = o.get("data")
 		}
@@ -49,42 +49,35 @@ func convertIngress(d *document, data []byte) error {
 		status = ""
 	}
 	d.ingressClientIP(defaults)
-	seen := false
+	d.ingressHead(status)
 	for _, o := range all {
-		if !strings.EqualFold(o.get("kind").text(), "Ingress") {
-			continue
+		if o.isKind("Ingress") {
+			i := &ingress{document: d, object: o, defaults: defaults, status: status,
+				namespace: cmp.Or(o.get("metadata", "namespace").text(), "default")}
+			i.name = i.namespace + "-" + o.get("metadata", "name").text()
+			i.convert()
 		}
-		if !seen {
-			d.ingressHead(status)
-			seen = true
-		}
-		i := &ingress{document: d, object: o, defaults: defaults, namespace: cmp.Or(o.get("metadata", "namespace").text(), "default"),
-			status: status}
-		i.name = i.namespace + "-" + o.get("metadata", "name").text()
-		if err := i.convert(); err != nil {
-			return err
-		}
-	}
-	if !seen {
-		first := slices.Concat(all, documents)[0] // a list may be empty
-		return d.wrong(first.line(), "there is no Ingress, but "+kindOf(first), expectedIngress)
-	}
-	if len(d.limits) == 0 {
-		return d.wrong(0, "no Ingress has limits", expectedIngress)
-	}
-	if len(d.routes) == 0 {
-		return d.wrong(0, "no Ingress has a host and a path that Weir has", expectedIngress)
 	}
 	for _, o := range all {
-		switch kind := o.get("kind").text(); {
-		case strings.EqualFold(kind, "Ingress") || strings.EqualFold(kind, "ConfigMap"):
+		if o.isKind("Ingress") || o.isKind("ConfigMap") {
 			d.leaveUnused(o, ingressHint)
-		default:
-			d.leave(o.line(), kindOf(o), "it is no Ingress")
+		} else {
+			d.left.add(o.line(), kindOf(o), "it is no Ingress")
 		}
 	}
-	return nil
+	first := slices.Concat(all, documents)[0] // a list may be empty
+	switch {
+	case !slices.ContainsFunc(all, func(o node) bool { return o.isKind("Ingress") }):
+		d.wrong(first.line(), "there is no Ingress, but "+kindOf(first), expectedIngress)
+	case len(d.entries["limit"]) == 0:
+		d.wrong(0, "no Ingress has limits", expectedIngress)
+	case len(d.entries["route"]) == 0:
+		d.wrong(0, "no Ingress has a host and a path that Weir has", expectedIngress)
+	}
 }
+
+// isKind reports whether an object is of a kind.
+func (n node) isKind(kind string) bool { return strings.EqualFold(n.get("kind").text(), kind) }
 
 // ingressClientIP reads from whom ingress-nginx takes the address of the client.
 func (d *document) ingressClientIP(defaults node) {
@@ -143,18 +136,16 @@ func (i *ingress) setting(name string) node {
 }
 
 // convert converts one object.
-func (i *ingress) convert() error {
+func (i *ingress) convert() {
 	i.object.useMeta()
 	i.object.get("spec", "ingressClassName")
 	if canary := i.annotation("canary"); canary.text() == "true" {
 		i.note(canary.line(), i.name+" is a canary, which is not carried over",
 			"write weights of targets in the upstream of the other Ingress")
 		i.object.useAll()
-		return nil
+		return
 	}
-	if err := i.readLimits(); err != nil {
-		return err
-	}
+	i.readLimits()
 	at := i.setting("limit-allowlist")
 	if !at.isThere() {
 		at = i.setting("limit-whitelist")
@@ -174,46 +165,29 @@ func (i *ingress) convert() error {
 		i.route(p)
 	}
 	i.head = append(i.head, i.others...)
-	return nil
 }
 
 // readLimits converts the limits of the object.
-func (i *ingress) readLimits() error {
-	multiplier, err := i.number(i.annotation("limit-burst-multiplier"))
-	if err != nil {
-		return err
-	}
-	multiplier = cmp.Or(multiplier, 5)
+func (i *ingress) readLimits() {
+	multiplier := cmp.Or(i.number(i.annotation("limit-burst-multiplier")), 5)
 	for _, l := range []struct {
 		name   string
 		window time.Duration
 	}{{"rps", time.Second}, {"rpm", time.Minute}} {
-		n, err := i.number(i.annotation("limit-" + l.name))
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			n = min(n, mostRequests)
+		if n := min(i.number(i.annotation("limit-"+l.name)), mostRequests); n > 0 {
 			all := burst{all: n * multiplier, free: n * multiplier}
 			i.addLimit(l.name, append(mapping{{"key", "client_ip"}}, leaky(n, l.window, all)...))
 		}
 	}
-	connections, err := i.number(i.annotation("limit-connections"))
-	if err != nil {
-		return err
+	connections := i.annotation("limit-connections")
+	if n := i.number(connections); n > 0 {
+		i.addLimit("connections", mapping{{"key", "client_ip"}, {"concurrent", i.concurrent(n, connections.line())}})
 	}
-	if connections > 0 {
-		i.addLimit("connections", mapping{{"key", "client_ip"},
-			{"concurrent", i.concurrent(connections, i.annotation("limit-connections").line())}})
-	}
-	return nil
 }
 
 // addLimit adds a limit of this object, which all its paths share.
-func (i *ingress) addLimit(name string, fields mapping) *entry {
-	l := i.document.addLimit(i.name+"-"+name, fields)
-	i.limits = append(i.limits, l.name)
-	return l
+func (i *ingress) addLimit(name string, fields mapping) {
+	i.limits = append(i.limits, i.add("limit", i.name+"-"+name, fields).name)
 }
 
 // networks returns the networks of a list, and one of what is none.
@@ -262,8 +236,7 @@ func (i *ingress) guard() {
 	}
 	if tls := i.object.get("spec", "tls"); tls.isThere() {
 		tls.useAll()
-		i.others = append(i.others, Note{Line: tls.line(), What: "tls is not carried over",
-			Instead: "write listen: {https: \":8443\", tls: {cert, key}}"})
+		i.others.add(tls.line(), "tls is not carried over", "write listen: {https: \":8443\", tls: {cert, key}}")
 	}
 }
 
@@ -277,8 +250,8 @@ func ingressProtects(name string, value node) bool {
 	case "enable-modsecurity", "enable-owasp-modsecurity-crs":
 		return value.text() == "true"
 	case "configuration-snippet", "server-snippet", "location-snippet", "http-snippet":
-		block, err := parseNginx(newDocument("nginx", ""), []byte(value.text()))
-		return err != nil || refuses(block)
+		d := newDocument("nginx", "")
+		return refuses(parseNginx(d, []byte(value.text()))) || d.fault != nil
 	}
 	return false
 }

@@ -86,12 +86,10 @@ func (i *ingress) route(p ingressPath) {
 		fields.set("reject", "{status: "+i.status+"}")
 	}
 	for _, path := range paths {
-		r := i.addRoute(i.name+strings.TrimSuffix(strings.TrimSuffix(path, "*"), "/"),
-			append(nginxMatch(p.host, "", path),
-				fields...))
-		r.notes = append(r.notes, i.others...)
+		r := i.add("route", i.name+strings.TrimSuffix(strings.TrimSuffix(path, "*"), "/"),
+			append(nginxMatch(p.host, "", path), fields...))
+		r.notes = slices.Concat(i.others, lost, to.notes)
 		i.others = nil // once
-		r.notes = append(append(r.notes, lost...), to.notes...)
 	}
 }
 
@@ -106,16 +104,15 @@ func (i *ingress) destination(backend node) nginxDestination {
 	scheme := schemes[strings.ToUpper(protocol.text())]
 	target := nginxTarget(scheme, service+"."+i.namespace+".svc:"+port)
 	if scheme == "" || target == "" {
-		note := Note{Line: backend.line(), What: "the backend is no service",
-			Instead: "write upstream: URL in place of respond"}
+		at, what := backend, "the backend is no service"
 		if scheme == "" {
-			note.Line, note.What = protocol.line(), "backend-protocol "+protocol.text()+" is none that Weir speaks"
+			at, what = protocol, "backend-protocol "+protocol.text()+" is none that Weir speaks"
 		}
-		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{note}}
+		return unknownUpstream(at.line(), what)
 	}
 	u := &entry{name: service, fields: mapping{{"targets", texts([]string{target})}}}
 	if named != "" {
-		u.note(backend.line(), "port "+named+" of service "+service+" is known to Kubernetes only",
+		u.notes.add(backend.line(), "port "+named+" of service "+service+" is known to Kubernetes only",
 			"write its number in place of 80")
 	}
 	to := nginxDestination{upstream: u}

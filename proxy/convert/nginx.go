@@ -16,11 +16,11 @@ type nginxConfig struct {
 	*document
 	zones     map[string]nginxZone // by kind and name: "limit_req one"
 	upstreams map[string]*directive
-	variables map[string]*directive      // map, geo and split_clients, by the variable that they set
-	limits    map[string]*entry          // by how they are used
-	schemes   map[string]map[string]bool // of the servers, by host
-	served    map[string]bool            // SCHEME HOST of the servers so far
-	addressIn string                     // the field in which trusted proxies send the client's address
+	variables map[string]*directive // map, geo and split_clients, by the variable that they set
+	limits    map[string]*entry     // by how they are used
+	schemes   map[string][]string   // of the servers, by host
+	served    map[string]bool       // SCHEME HOST of the servers so far
+	addressIn string                // the field in which trusted proxies send the client's address
 }
 
 // An nginxZone is where nginx counts: limit_req_zone or limit_conn_zone.
@@ -41,13 +41,10 @@ type nginxContext struct {
 
 // convertNginx converts a configuration of nginx, also the output of nginx -T, or a file that
 // is included in http or server.
-func convertNginx(d *document, data []byte) error {
-	root, err := parseNginx(d, data)
-	if err != nil {
-		return err
-	}
+func convertNginx(d *document, data []byte) {
+	root := parseNginx(d, data)
 	if len(root) == 0 {
-		return d.wrong(0, "has no directives", expectedNginx)
+		d.wrong(0, "has no directives", expectedNginx)
 	}
 	http := slices.DeleteFunc(slices.Clone(root), func(d *directive) bool { return d.name == "http" })
 	for _, block := range find(root, "http") {
@@ -57,12 +54,12 @@ func convertNginx(d *document, data []byte) error {
 	c := &nginxConfig{
 		document: d, zones: map[string]nginxZone{}, upstreams: map[string]*directive{},
 		variables: map[string]*directive{},
-		limits:    map[string]*entry{}, schemes: map[string]map[string]bool{}, served: map[string]bool{},
+		limits:    map[string]*entry{}, schemes: map[string][]string{}, served: map[string]bool{},
 	}
 	c.readVariables(http)
 	c.readZones(http)
 	if len(c.zones) == 0 {
-		return d.wrong(0, "has no limit_req_zone and no limit_conn_zone",
+		d.wrong(0, "has no limit_req_zone and no limit_conn_zone",
 			"expected the file that has them, or the output of nginx -T, which has all files")
 	}
 	c.note(0, "nginx counts in each host by itself",
@@ -77,12 +74,11 @@ func convertNginx(d *document, data []byte) error {
 	if locations := find(http, "location"); len(locations) > 0 {
 		c.locations(context, &directive{name: "server", block: locations, line: locations[0].line})
 	}
-	if len(c.routes) == 0 || len(findDeep(http, "limit_req"))+len(findDeep(http, "limit_conn")) == 0 {
-		return d.wrong(0, "no server has limits",
+	if len(c.entries["route"]) == 0 || len(findDeep(http, "limit_req"))+len(findDeep(http, "limit_conn")) == 0 {
+		d.wrong(0, "no server has limits",
 			"expected limit_req or limit_conn in a server, for example in the output of nginx -T, which has all files")
 	}
 	c.leftovers(root)
-	return nil
 }
 
 // readVariables reads the blocks of http that others refer to.
@@ -198,7 +194,7 @@ func (c nginxContext) last(name string) *directive {
 // is reports whether a directive that is on or off is on, and marks it then.
 func (c nginxContext) is(name string) bool {
 	d := c.last(name)
-	if d == nil || d.arg(0) != "on" {
+	if d.arg(0) != "on" {
 		return false
 	}
 	use(d)
@@ -208,11 +204,10 @@ func (c nginxContext) is(name string) bool {
 // duration returns the time that a directive has, and marks it; 0 if there is none.
 func (c nginxContext) duration(name string) time.Duration {
 	d := c.last(name)
-	if d == nil {
-		return 0
-	}
 	length := nginxDuration(d.arg(0))
-	d.used = d.used || length > 0
+	if length > 0 {
+		use(d)
+	}
 	return length
 }
 
@@ -233,7 +228,7 @@ func (c *nginxConfig) server(outer nginxContext, server *directive) {
 // have may reach the routes of others, so then those for all other hosts are refused.
 func (c *nginxConfig) leaveOut(context nginxContext, server *directive) {
 	guards := context.guards(server.block)
-	var lost []Note
+	var lost notes
 	for _, l := range nginxLocations(context, server.block) {
 		guards, lost = append(guards, l.guards...), append(lost, l.lost...)
 	}
@@ -246,7 +241,7 @@ func (c *nginxConfig) leaveOut(context nginxContext, server *directive) {
 		"write routes for it if its requests come through Weir, too")
 	if lost = append(lost, lostNotes(guards)...); len(lost) > 0 && len(nginxHosts(server)) == 0 &&
 		c.schemes[""] == nil {
-		r := c.addRoute("all", append(nginxMatch("", "", "/*"), field{"respond", "{status: 403}"}))
+		r := c.add("route", "all", append(nginxMatch("", "", "/*"), field{"respond", "{status: 403}"}))
 		r.notes = lost
 	}
 }
@@ -255,28 +250,25 @@ func (c *nginxConfig) leaveOut(context nginxContext, server *directive) {
 func (c *nginxConfig) readHosts(servers []*directive) {
 	for _, server := range servers {
 		for _, host := range nginxHosts(server) {
-			if c.schemes[host] == nil {
-				c.schemes[host] = map[string]bool{}
-			}
-			c.schemes[host][nginxScheme(server)] = true
+			c.schemes[host] = addNew(c.schemes[host], nginxScheme(server))
 		}
 	}
 }
 
 // nginxScheme returns the scheme of the requests to a server; "" for both.
 func nginxScheme(server *directive) string {
-	schemes := map[string]bool{}
-	for _, d := range find(server.block, "listen") {
+	scheme := ""
+	for i, d := range find(server.block, "listen") {
+		of := "http"
 		if slices.Contains(d.args, "ssl") || strings.HasSuffix(d.arg(0), "443") {
-			schemes["https"] = true
-		} else {
-			schemes["http"] = true
+			of = "https"
 		}
+		if i > 0 && of != scheme {
+			return ""
+		}
+		scheme = of
 	}
-	if len(schemes) != 1 {
-		return ""
-	}
-	return slices.Collect(maps.Keys(schemes))[0]
+	return scheme
 }
 
 // hostPattern matches what Weir takes for a host.
@@ -285,13 +277,7 @@ var hostPattern = regexp.MustCompile(`` +
 
 // nginxHosts returns the hosts of a server, in lower case, each once; "" is any. It marks their
 // server_name, unless a name is none for Weir.
-func nginxHosts(server *directive) []string {
-	var hosts []string
-	add := func(host string) {
-		if !slices.Contains(hosts, host) {
-			hosts = append(hosts, host)
-		}
-	}
+func nginxHosts(server *directive) (hosts []string) {
 	names := find(server.block, "server_name")
 	for _, d := range names {
 		known := true
@@ -299,10 +285,9 @@ func nginxHosts(server *directive) []string {
 			switch name = strings.ToLower(name); {
 			case name == "_" || name == "":
 			case strings.HasPrefix(name, ".") && hostPattern.MatchString(name[1:]):
-				add(name[1:])
-				add("*" + name)
+				hosts = addNew(hosts, name[1:], "*"+name)
 			case hostPattern.MatchString(name) && len(name) <= 253:
-				add(name)
+				hosts = addNew(hosts, name)
 			default:
 				known = false
 			}
@@ -311,7 +296,7 @@ func nginxHosts(server *directive) []string {
 	}
 	for _, d := range find(server.block, "listen") {
 		if slices.Contains(d.args, "default_server") || slices.Contains(d.args, "default") {
-			add("")
+			hosts = addNew(hosts, "")
 		}
 	}
 	if len(hosts) == 0 && !slices.ContainsFunc(names, func(d *directive) bool { return !d.used }) {

@@ -62,26 +62,24 @@ func lostNote(line int, what string) Note {
 }
 
 // lostNotes says that directives that protect something are not carried over.
-func lostNotes(guards []*directive) (notes []Note) {
+func lostNotes(guards []*directive) (all notes) {
 	for _, d := range guards {
 		d.useAll()
 		what := d.String()
 		if d.block != nil {
 			what += " { ... }"
 		}
-		if n := lostNote(d.line, what); !slices.Contains(notes, n) {
-			notes = append(notes, n)
-		}
+		all = addNew(all, lostNote(d.line, what))
 	}
-	return notes
+	return all
 }
 
 // An nginxGuard is what protects a route.
 type nginxGuard struct {
 	lists  []string
 	answer string // what it responds to all requests; "" for nothing
-	notes  []Note
-	lost   []Note // about what is not carried over
+	notes  notes
+	lost   notes // about what is not carried over
 }
 
 // guard carries over what protects a location. What Weir does not have is lost, and refuses all
@@ -96,9 +94,8 @@ func (c *nginxConfig) guard(l *nginxLocation) nginxGuard {
 		case d.name == "internal":
 			use(d)
 			g.answer = "{status: 404}"
-			g.notes = append(g.notes, Note{Line: d.line,
-				What:    "internal: nginx answers 404 to clients, and comes here by itself only",
-				Instead: "write what it does in the routes that come here"})
+			g.notes.add(d.line, "internal: nginx answers 404 to clients, and comes here by itself only",
+				"write what it does in the routes that come here")
 		default:
 			lost = append(lost, d)
 		}
@@ -183,7 +180,7 @@ func (c *nginxConfig) leftovers(block []*directive) {
 		if d.block != nil {
 			what += " { ... }"
 		}
-		c.leave(d.line, what, instead)
+		c.left.add(d.line, what, instead)
 	}
 }
 
@@ -307,7 +304,7 @@ var (
 
 // headers carries over the fields that nginx sets in requests, and reports whether they let WebSocket through. Those
 // that Weir makes itself stay unmarked.
-func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping, websocket bool, notes []Note) {
+func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping, websocket bool, hints notes) {
 	var set mapping
 	var removed []string
 	seen := map[string]bool{}
@@ -325,9 +322,8 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 		case !isOther:
 			continue
 		case strings.Contains(value, "$"): // clients must not send what nginx says
-			notes = append(notes, Note{Line: d.line, What: d.String() +
-				": Weir does not have this value, and removes the field that clients send",
-				Instead: "see whether the upstream needs it"})
+			hints.add(d.line, d.String()+": Weir does not have this value, and removes the field that clients send",
+				"see whether the upstream needs it")
 			fallthrough
 		case value == "" || !printable.MatchString(value):
 			removed = append(removed, name)
@@ -343,7 +339,7 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 	}
 	fields.set("set", set.flow())
 	fields.set("remove", texts(removed))
-	return fields, websocket, notes
+	return fields, websocket, hints
 }
 
 // isSetByWeir reports whether Weir sets a header field itself.

@@ -41,9 +41,7 @@ func (c *nginxConfig) limitsOf(context nginxContext) (limits []string) {
 				"expected limit_req zone=NAME burst=NUMBER nodelay, or limit_conn NAME NUMBER")
 			continue
 		}
-		if !slices.Contains(limits, name) {
-			limits = append(limits, name)
-		}
+		limits = addNew(limits, name)
 	}
 	return limits
 }
@@ -70,17 +68,17 @@ func (c *nginxConfig) limit(zone nginxZone, d *directive, key zoneKey) string {
 	if key.shadow {
 		fields.set("mode", "shadow")
 	}
-	l := c.addLimit(zone.name, fields)
+	l := c.add("limit", zone.name, fields)
 	l.notes = key.notes
 	for id, other := range c.limits {
 		if strings.HasPrefix(id, d.name+"[") && strings.HasPrefix(other.name, zone.name) {
-			l.note(d.line, d.String()+": nginx has one count for zone "+zone.name+", Weir another one for this use "+
+			l.notes.add(d.line, d.String()+": nginx has one count for zone "+zone.name+", Weir another one for this use "+
 				"of it", "use the zone in the same way everywhere if it should stay one count")
 			break
 		}
 	}
 	if b, _ := nginxBurst(d); d.name == "limit_req" && b.longest(zone.count, zone.per) > longestWait {
-		l.note(d.line, d.String()+" lets requests wait for more than a minute",
+		l.notes.add(d.line, d.String()+" lets requests wait for more than a minute",
 			"they are refused after a minute; write a smaller burst, or nodelay")
 	}
 	c.limits[id] = l
@@ -164,7 +162,7 @@ var variable = regexp.MustCompile(`\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))`)
 type zoneKey struct {
 	text   string // as YAML; "" if it cannot be carried over
 	shadow bool   // Weir would count requests that nginx does not count, or all clients of a proxy as one
-	notes  []Note
+	notes  notes
 }
 
 // key returns the key for the value by which the zone counts. One that Weir does not have has a
@@ -188,9 +186,9 @@ func (c *nginxConfig) key(line int, zone, value string) zoneKey {
 		}
 		if field := addressFields()[name]; field != "" && !strings.EqualFold(c.addressIn, field) {
 			key.shadow = true
-			key.notes = append(key.notes, Note{Line: line, What: "behind a proxy that sends " + field +
+			key.notes.add(line, "behind a proxy that sends "+field+
 				" all clients would have its address, so this limit refuses nobody",
-				Instead: "write client_ip: {trusted_proxies: [NETWORKS], header: " + field + "}, and mode: enforce"})
+				"write client_ip: {trusted_proxies: [NETWORKS], header: "+field+"}, and mode: enforce")
 		}
 		origins = append(origins, origin)
 	}
@@ -199,7 +197,7 @@ func (c *nginxConfig) key(line int, zone, value string) zoneKey {
 	}
 	switch {
 	case len(origins) > 1:
-		key.text = c.addKey(zone+"_key", mapping{{"join", texts(origins)}})
+		key.text = c.share("key", zone+"_key", mapping{{"join", texts(origins)}}).name
 	case len(origins) == 1:
 		key.text = origins[0]
 	case value != "":
@@ -226,8 +224,8 @@ func (d *document) nginxKey(origin, onMissing string) string {
 	if onMissing != "skip" {
 		name += "_or_none"
 	}
-	return d.addKey(strings.ReplaceAll(strings.ToLower(name), "-", "_"),
-		mapping{{"from", text(origin)}, {"on_missing", onMissing}})
+	return d.share("key", strings.ReplaceAll(strings.ToLower(name), "-", "_"),
+		mapping{{"from", text(origin)}, {"on_missing", onMissing}}).name
 }
 
 // addressFields are the fields in which proxies send the address of the client, by the
@@ -294,9 +292,9 @@ func (c *nginxConfig) mapped(zone string, set *directive) zoneKey {
 		return key
 	}
 	key.shadow = true
-	key.notes = append(key.notes, Note{Line: set.line, What: set.String() +
+	key.notes.add(set.line, set.String()+
 		" decides which requests are counted, and Weir would count all, so this limit refuses nobody",
-		Instead: "write a list with action: bypass for addresses that are not counted, or a route with match: " +
-			"{headers, query or methods} for requests that are, and mode: enforce"})
+		"write a list with action: bypass for addresses that are not counted, or a route with match: "+
+			"{headers, query or methods} for requests that are, and mode: enforce")
 	return key
 }

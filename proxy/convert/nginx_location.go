@@ -16,7 +16,7 @@ type nginxLocation struct {
 	prefix   string       // of its path; for a regular expression, what all paths begin with that match
 	paths    []string     // none if Weir has none
 	guards   []*directive // that protect it
-	lost     []Note       // about locations in it, and those without paths that would have come first
+	lost     notes        // about locations in it, and those without paths that would have come first
 }
 
 // nginxLocations returns the locations in a block. One that has protected locations refuses all requests.
@@ -46,12 +46,8 @@ func nginxLocations(outer nginxContext, block []*directive) (all []*nginxLocatio
 }
 
 // refuse makes a location refuse all that begins with its prefix.
-func (l *nginxLocation) refuse(lost []Note) {
-	for _, n := range lost {
-		if !slices.Contains(l.lost, n) {
-			l.lost = append(l.lost, n)
-		}
-	}
+func (l *nginxLocation) refuse(lost notes) {
+	l.lost = addNew(l.lost, lost...)
 	l.paths = protected(l.prefix)
 }
 
@@ -192,14 +188,14 @@ func (c *nginxConfig) location(l *nginxLocation) {
 			scheme = ""
 		}
 		for i, path := range l.paths {
-			r := c.addRoute(routeName(host, path), append(nginxMatch(host, scheme, path), fields...))
+			r := c.add("route", routeName(host, path), append(nginxMatch(host, scheme, path), fields...))
 			r.notes = append(r.notes, guard.lost...)
 			if i > 0 || host != l.context.hosts[0] {
 				continue
 			}
 			r.notes = append(r.notes, notes...)
 			if l.rank() == 0 && path+"/*" == l.paths[len(l.paths)-1] {
-				r.note(l.line, l.String()+" also takes what only begins with it, as "+path+"x",
+				r.notes.add(l.line, l.String()+" also takes what only begins with it, as "+path+"x",
 					"if that is meant, write a route for it")
 			}
 		}
@@ -237,9 +233,6 @@ func (c nginxContext) status() string {
 	d := c.last("limit_req_status")
 	if d == nil || len(c.directives["limit_req"]) == 0 {
 		d = c.last("limit_conn_status")
-	}
-	if d == nil {
-		return ""
 	}
 	if n, err := strconv.Atoi(d.arg(0)); err != nil || n < 400 || n > 599 {
 		return ""

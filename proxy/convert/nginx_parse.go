@@ -56,9 +56,9 @@ func findDeep(block []*directive, name string) []*directive {
 	return found
 }
 
-// arg returns the argument at i; "" if there is none.
+// arg returns the argument at i; "" if there is none, or no directive.
 func (d *directive) arg(i int) string {
-	if i < 0 || i >= len(d.args) {
+	if d == nil || i < 0 || i >= len(d.args) {
 		return ""
 	}
 	return d.args[i]
@@ -72,12 +72,13 @@ const expectedNginx = "expected an nginx configuration, NAME ARGUMENTS; or NAME 
 	"nginx -T"
 
 // An nginxParser reads directives. Its grammar is all that nginx has: words, some in quotes,
-// that end at a semicolon or a brace, and comments.
+// that end at a semicolon or a brace, and comments. A fault ends what there is to read.
 type nginxParser struct {
 	*document
 	data  []byte
 	line  int
 	depth int
+	next  string // the file that begins here, in the output of nginx -T; "" within a file
 	// files are the parts of the output of nginx -T, by name.
 	files    map[string][]*directive
 	first    string          // of files
@@ -87,20 +88,13 @@ type nginxParser struct {
 
 // parseNginx parses a file, or the output of nginx -T, where included files stand one after
 // another and are put where they are included.
-func parseNginx(d *document, data []byte) ([]*directive, error) {
+func parseNginx(d *document, data []byte) []*directive {
 	p := &nginxParser{document: d, data: data, line: 1, files: map[string][]*directive{}, included: map[string]bool{}}
-	var name string
-	for {
-		block, next, err := p.readBlock(nil)
-		if err != nil {
-			return nil, err
-		}
-		p.files[name] = append(p.files[name], block...)
-		if next == "" {
-			break
-		}
-		name = next
-		p.first = cmp.Or(p.first, name)
+	p.files[""] = p.readBlock(nil)
+	for p.next != "" {
+		name := p.next
+		p.first, p.next = cmp.Or(p.first, name), ""
+		p.files[name] = append(p.files[name], p.readBlock(nil)...)
 	}
 	root := p.files[""]
 	if p.first != "" {
@@ -112,7 +106,7 @@ func parseNginx(d *document, data []byte) ([]*directive, error) {
 			root = append(root, p.files[name]...) // to be listed
 		}
 	}
-	return root, nil
+	return root
 }
 
 // include puts the directives of included files where they are included. An include of a file
@@ -150,98 +144,85 @@ const (
 	maxDirectives = 200_000
 )
 
-// readBlock reads directives up to the end of the block of d; with nil for d, up to the end of the file, or up to where
-// nginx -T begins the file next.
-func (p *nginxParser) readBlock(of *directive) (block []*directive, next string, err error) {
-	for {
-		next, err := p.space()
-		isEnd := len(p.data) == 0 || next != ""
+// wrong notes a fault, and ends reading.
+func (p *nginxParser) wrong(line int, what, expected string) {
+	p.document.wrong(line, what, expected)
+	p.data = nil
+}
+
+// openEnd notes that the block of d does not end.
+func (p *nginxParser) openEnd(d *directive) {
+	p.wrong(d.line, "the block "+d.name+" that begins here does not end", "write } at its end")
+}
+
+// readBlock reads directives up to the end of the block of d; with nil for d, up to the end of the file.
+func (p *nginxParser) readBlock(d *directive) (block []*directive) {
+	for p.space() {
 		switch {
-		case err != nil || isEnd && of == nil:
-			return block, next, err
-		case isEnd:
-			return nil, "", p.wrong(of.line, "the block "+of.name+" that begins here does not end",
-				"write } at its end")
-		case p.data[0] == '}' && of == nil:
-			return nil, "", p.wrong(p.line, "} ends no block", expectedNginx)
-		case p.data[0] == '}':
+		case p.data[0] != '}':
+			block = append(block, p.directive())
+		case d == nil:
+			p.wrong(p.line, "} ends no block", expectedNginx)
+		default:
 			p.data = p.data[1:]
-			return block, "", nil
+			return block
 		}
-		d, err := p.directive()
-		if err != nil {
-			return nil, "", err
-		}
-		block = append(block, d)
 	}
+	if d != nil {
+		p.openEnd(d)
+	}
+	return block
 }
 
 // directive reads one directive.
-func (p *nginxParser) directive() (*directive, error) {
+func (p *nginxParser) directive() *directive {
 	d := &directive{line: p.line}
-	var words []string
-	for {
-		next, err := p.space()
-		if err != nil {
-			return d, err
-		}
-		if len(p.data) == 0 || next != "" {
-			return d, p.wrong(d.line, "the file ends within "+first(words), expectedNginx)
-		}
-		switch c := p.data[0]; {
-		case len(words) == 0 && (c == ';' || c == '{'):
-			return d, p.wrong(p.line, "unexpected "+string(c), expectedNginx)
-		case c == '}':
-			return d, p.wrong(p.line, "unexpected } after "+words[0]+" of line "+strconv.Itoa(d.line),
-				"expected ; at the end of "+words[0])
-		case c == ';':
-			p.data = p.data[1:]
-			d.name, d.args = words[0], words[1:]
-			return d, nil
-		case c == '{':
-			p.data = p.data[1:]
-			d.name, d.args = words[0], words[1:]
-			return d, p.body(d)
-		}
-		word, err := p.word()
-		if err != nil {
-			return d, err
-		}
-		words = append(words, word)
+	if c := p.data[0]; c == ';' || c == '{' {
+		p.wrong(p.line, "unexpected "+string(c), expectedNginx)
+		return d
 	}
-}
-
-// first returns the first of words; "a directive" if there is none.
-func first(words []string) string {
-	if len(words) == 0 {
-		return "a directive"
+	d.name = p.word()
+	for p.space() {
+		switch p.data[0] {
+		case '}':
+			p.wrong(p.line, "unexpected } after "+d.name+" of line "+strconv.Itoa(d.line),
+				"expected ; at the end of "+d.name)
+		case ';':
+			p.data = p.data[1:]
+			return d
+		case '{':
+			p.data = p.data[1:]
+			p.body(d)
+			return d
+		default:
+			d.args = append(d.args, p.word())
+		}
 	}
-	return words[0]
+	p.wrong(d.line, "the file ends within "+d.name, expectedNginx)
+	return d
 }
 
 // body reads the block of d behind its brace.
-func (p *nginxParser) body(d *directive) error {
-	if p.depth++; p.depth > maxDepth {
-		return p.wrong(p.line, "blocks are nested too deep", expectedNginx)
-	}
+func (p *nginxParser) body(d *directive) {
+	p.depth++
 	defer func() { p.depth-- }()
-	if strings.HasSuffix(d.name, "_by_lua_block") {
-		return p.skipCode(d)
+	switch {
+	case p.depth > maxDepth:
+		p.wrong(p.line, "blocks are nested too deep", expectedNginx)
+	case strings.HasSuffix(d.name, "_by_lua_block"):
+		p.skipCode(d)
+	default:
+		d.block = p.readBlock(d)
 	}
-	var err error
-	d.block, _, err = p.readBlock(d)
-	return err
 }
 
 // skipCode skips a block of Lua.
-func (p *nginxParser) skipCode(d *directive) error {
+func (p *nginxParser) skipCode(d *directive) {
 	for depth := 1; len(p.data) > 0; {
 		c := p.data[0]
 		switch {
 		case c == '"' || c == '\'':
-			if _, err := p.word(); err != nil {
-				return err
-			}
+			p.word()
 			continue
 		case bytes.HasPrefix(p.data, []byte("--")):
 			p.skipLine()
@@ -255,37 +236,35 @@ func (p *nginxParser) skipCode(d *directive) error {
 		}
 		p.data = p.data[1:]
 		if depth == 0 {
-			return nil
+			return
 		}
 	}
-	return p.wrong(d.line, "the block "+d.name+" that begins here does not end", "write } at its end")
+	p.openEnd(d)
 }
 
 // fileMark begins a file in the output of nginx -T.
 const fileMark = "# configuration file "
 
-// space skips white space and comments. It returns the name of the file that begins there in
-// the output of nginx -T.
-func (p *nginxParser) space() (next string, err error) {
-	for len(p.data) > 0 {
+// space skips white space and comments, and reports whether more of the file follows.
+func (p *nginxParser) space() bool {
+	for len(p.data) > 0 && p.next == "" {
 		switch c := p.data[0]; {
 		case c == '\n':
 			p.line++
 			p.data = p.data[1:]
 		case c == '#':
-			name, ok := strings.CutPrefix(p.skipLine(), fileMark)
-			if name = strings.TrimSuffix(strings.TrimSpace(name), ":"); ok && name != "" && p.depth == 0 {
-				return name, nil
+			if name, ok := strings.CutPrefix(p.skipLine(), fileMark); ok && p.depth == 0 {
+				p.next = strings.TrimSuffix(strings.TrimSpace(name), ":")
 			}
 		case c == ' ' || c == '\t' || c == '\r':
 			p.data = p.data[1:]
 		case c < ' ':
-			return "", p.wrong(p.line, "is not text", expectedNginx)
+			p.wrong(p.line, "is not text", expectedNginx)
 		default:
-			return "", nil
+			return true
 		}
 	}
-	return "", nil
+	return false
 }
 
 // skipLine skips the rest of the line, without its end, and returns it.
@@ -300,7 +279,7 @@ func (p *nginxParser) skipLine() string {
 }
 
 // word reads a word, in quotes or not. In a word, ${NAME} has a brace that ends nothing.
-func (p *nginxParser) word() (string, error) {
+func (p *nginxParser) word() string {
 	begin, quote := p.line, byte(0)
 	if c := p.data[0]; c == '"' || c == '\'' {
 		quote, p.data = c, p.data[1:]
@@ -322,9 +301,9 @@ func (p *nginxParser) word() (string, error) {
 			}
 		case c == quote && quote != 0:
 			p.data = p.data[1:]
-			return b.String(), nil
+			return b.String()
 		case quote == 0 && strings.IndexByte(" \t\r\n;{}", c) >= 0:
-			return b.String(), nil
+			return b.String()
 		}
 		if c == '\n' {
 			p.line++
@@ -333,7 +312,7 @@ func (p *nginxParser) word() (string, error) {
 		p.data = p.data[1:]
 	}
 	if quote != 0 {
-		return "", p.wrong(begin, "the text that begins with "+string(quote)+" does not end", expectedNginx)
+		p.wrong(begin, "the text that begins with "+string(quote)+" does not end", expectedNginx)
 	}
-	return b.String(), nil
+	return b.String()
 }

@@ -14,7 +14,7 @@ type nginxDestination struct {
 	upstream *entry  // not yet in the document; nil for a route that answers itself
 	isReturn bool    // which nginx does before it counts, or looks at who asks
 	fields   mapping // of the route, beside upstream
-	notes    []Note
+	notes    notes
 }
 
 // destination returns where the requests of a location go.
@@ -34,7 +34,7 @@ func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
 // stays returns the upstream for what nginx goes on answering: nginx itself.
 func (c *nginxConfig) stays(l *nginxLocation) nginxDestination {
 	u := &entry{name: "nginx", fields: mapping{{"targets", `["http://127.0.0.1:8081"]`}}}
-	u.note(l.line, "what is not forwarded by proxy_pass stays with nginx",
+	u.notes.add(l.line, "what is not forwarded by proxy_pass stays with nginx",
 		"let nginx listen on this address, or write the address of the server")
 	return nginxDestination{upstream: u}
 }
@@ -42,6 +42,12 @@ func (c *nginxConfig) stays(l *nginxLocation) nginxDestination {
 // passed matches the address of a proxy_pass.
 var passed = regexp.MustCompile(`^(https?)://(unix:[^:$]+|[A-Za-z0-9_.-]+(?::[0-9]+)?|` +
 	`\[[0-9a-fA-F:.]+\](?::[0-9]+)?)(?::?(/[^$]*))?$`)
+
+// unknownUpstream answers for an upstream that Weir cannot have.
+func unknownUpstream(line int, what string) nginxDestination {
+	return nginxDestination{fields: mapping{{"respond", "{status: 502}"}},
+		notes: notes{{Line: line, What: what, Instead: "write upstream: URL in place of respond"}}}
+}
 
 // pass returns the upstream of a proxy_pass with what changes requests on their way to it. An
 // upstream that is not known is answered for with 502.
@@ -57,9 +63,7 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 		u = c.upstream(l, m)
 	}
 	if u == nil {
-		what := d.String() + " goes to a server that this file does not name"
-		return nginxDestination{fields: mapping{{"respond", "{status: 502}"}}, notes: []Note{{Line: d.line, What: what,
-			Instead: "write upstream: URL in place of respond"}}}
+		return unknownUpstream(d.line, d.String()+" goes to a server that this file does not name")
 	}
 	to := nginxDestination{upstream: u}
 	rewrite, why := nginxRewrite(l, m[3])
@@ -67,8 +71,7 @@ func (c *nginxConfig) pass(l *nginxLocation, d *directive) nginxDestination {
 		rewrite, why = nil, ", which is not carried over"
 	}
 	if why != "" {
-		to.notes = append(to.notes, Note{Line: d.line, What: d.String() + " changes the path" + why,
-			Instead: "write rewrite: {strip_prefix, add_prefix}"})
+		to.notes.add(d.line, d.String()+" changes the path"+why, "write rewrite: {strip_prefix, add_prefix}")
 	}
 	headers, websocket, notes := c.headers(l, m)
 	to.notes = append(to.notes, notes...)
@@ -162,13 +165,13 @@ func nginxServers(block *directive, scheme string) *entry {
 		}
 		switch {
 		case url == "" || slices.Contains(urls, url):
-			u.note(s.line, s.String()+" is not carried over", "write it as a target with http://HOST:PORT, once")
+			u.notes.add(s.line, s.String()+" is not carried over", "write it as a target with http://HOST:PORT, once")
 			continue
 		case slices.Contains(rest, "down"):
-			u.note(s.line, s.String()+" is left out", "write it as a target when it is back")
+			u.notes.add(s.line, s.String()+" is left out", "write it as a target when it is back")
 			continue
 		case len(rest) > 0:
-			u.note(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
+			u.notes.add(s.line, s.String()+": not carried over: "+strings.Join(rest, ", "),
 				"write health: {after, rest} and max_connections, and give backup servers a small weight, or leave "+
 					"them out")
 		}

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"gopkg.in/yaml.v3"
 )
 
 // expectedRatelimit is what the file should be.
@@ -31,10 +29,10 @@ type ratelimitRule struct {
 }
 
 // convertRatelimit converts all domains of a file.
-func convertRatelimit(d *document, data []byte) error {
-	documents, err := d.documents(data, expectedRatelimit)
-	if err != nil {
-		return err
+func convertRatelimit(d *document, data []byte) {
+	documents := d.documents(data, expectedRatelimit)
+	if d.fault != nil {
+		return
 	}
 	d.note(0, "windows of ratelimit begin with the second, minute, hour or day of the clock, those of Weir's "+
 		"fixed_window with the first request",
@@ -49,37 +47,22 @@ func convertRatelimit(d *document, data []byte) error {
 		r := &ratelimitDomain{document: d, name: o.get("domain").value()}
 		switch {
 		case r.name == "":
-			return d.wrong(o.line(), "there is no domain", expectedRatelimit)
+			d.wrong(o.line(), "there is no domain", expectedRatelimit)
 		case taken[r.name]:
-			return d.wrong(o.get("domain").line(), "the domain "+r.name+" is there already",
+			d.wrong(o.get("domain").line(), "the domain "+r.name+" is there already",
 				"expected each domain once")
 		}
 		taken[r.name] = true
-		root := &ratelimitRule{}
-		if root.children, err = r.rules(o.get("descriptors")); err != nil {
-			return err
-		}
-		if err := r.routes(root); err != nil {
-			return err
-		}
+		r.routes(&ratelimitRule{children: r.rules(o.get("descriptors"))})
 		d.leaveUnused(o, ratelimitHint)
 	}
-	if len(d.routes) == 0 {
-		return d.wrong(documents[0].line(), "no descriptor has a rate_limit", expectedRatelimit)
+	if len(d.entries["route"]) == 0 {
+		d.wrong(documents[0].line(), "no descriptor has a rate_limit", expectedRatelimit)
 	}
-	return nil
-}
-
-// value returns the text of a scalar as it is.
-func (n node) value() string {
-	if n.at == nil || n.at.Kind != yaml.ScalarNode || n.at.Tag == "!!null" {
-		return ""
-	}
-	return n.at.Value
 }
 
 // rules reads the rules of a list of descriptors.
-func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
+func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule) {
 	for _, at := range list.items() {
 		rule := &ratelimitRule{line: at.line(), key: at.get("key").value(),
 			shared: at.get("share_threshold").text() == "true"}
@@ -90,27 +73,22 @@ func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule, err error) {
 		}
 		switch {
 		case rule.key == "":
-			return nil, r.wrong(at.line(), "a descriptor has no key", "expected key with the name of an entry")
+			r.wrong(at.line(), "a descriptor has no key", "expected key with the name of an entry")
 		case slices.ContainsFunc(all, rule.equals):
-			return nil, r.wrong(at.line(), "the descriptor "+rule.name()+" is there already",
+			r.wrong(at.line(), "the descriptor "+rule.name()+" is there already",
 				"expected each key and value once in a list")
 		case rule.shared && !(rule.hasValue && rule.pattern.isOpen()):
-			return nil, r.wrong(at.get("share_threshold").line(), "share_threshold is only for values that end with *",
+			r.wrong(at.get("share_threshold").line(), "share_threshold is only for values that end with *",
 				"expected value: PREFIX* beside it")
 		}
-		if rule.limit, err = r.limit(at); err != nil {
-			return nil, err
-		}
-		if rule.children, err = r.rules(at.get("descriptors")); err != nil {
-			return nil, err
-		}
+		rule.limit, rule.children = r.limit(at), r.rules(at.get("descriptors"))
 		if strings.Contains(strings.TrimSuffix(value, "*"), "*") {
 			r.note(at.line(), "a * that is not at the end matches itself only, in "+rule.name(),
 				"write a route for each value, or PREFIX* if that is enough")
 		}
 		all = append(all, rule)
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(rule *ratelimitRule) bool { return r.isHidden(rule, all) }), nil
+	return slices.DeleteFunc(slices.Clone(all), func(rule *ratelimitRule) bool { return r.isHidden(rule, all) })
 }
 
 // isHidden reports whether another rule of its list matches all that a rule matches, and is asked before it.
@@ -163,49 +141,43 @@ type ratelimitLimit struct {
 	count  int64
 	window time.Duration
 	shadow bool
-	notes  []Note
+	notes  notes
 	made   mapping // the fields of routes that apply it; nil before there is one
 }
 
 // limit reads the limit of a rule; nil if it has none, or an unlimited one.
-func (r *ratelimitDomain) limit(at node) (*ratelimitLimit, error) {
+func (r *ratelimitDomain) limit(at node) *ratelimitLimit {
 	from := at.get("rate_limit")
 	if !from.isThere() || from.at.Tag == "!!null" || from.get("unlimited").text() == "true" {
-		return nil, nil
+		return nil
 	}
 	unit := from.get("unit")
 	const day = 24 * time.Hour
 	window := map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day,
 		"week": 7 * day, "month": 30 * day, "year": 365 * day}[strings.ToLower(unit.text())]
 	if window == 0 {
-		return nil, r.wrong(from.line(), "the unit "+strconv.Quote(unit.text())+" is none",
+		r.wrong(from.line(), "the unit "+strconv.Quote(unit.text())+" is none",
 			"expected second, minute, hour, day, week, month or year")
+		return nil
 	}
-	count, err := r.number(from.get("requests_per_unit"))
-	if err != nil {
-		return nil, err
+	l := &ratelimitLimit{line: at.line(), name: from.get("name").text(), window: window,
+		count: r.number(from.get("requests_per_unit")), shadow: at.get("shadow_mode").text() == "true"}
+	units := max(r.number(from.get("unit_multiplier")), 1)
+	if l.shadow && l.count == 0 {
+		return nil // refuses nobody
 	}
-	units, err := r.number(from.get("unit_multiplier"))
-	if err != nil {
-		return nil, err
-	}
-	l := &ratelimitLimit{line: at.line(), name: from.get("name").text(), count: count, window: window,
-		shadow: at.get("shadow_mode").text() == "true"}
-	if l.shadow && count == 0 {
-		return nil, nil // refuses nobody
-	}
-	l.bound(max(units, 1))
+	l.bound(units)
 	if at.get("quota_mode").text() == "true" {
-		l.note(at.get("quota_mode").line(), "quota_mode refuses a call only if all its descriptors with quota_mode "+
+		l.notes.add(at.get("quota_mode").line(), "quota_mode refuses a call only if all its descriptors with quota_mode "+
 			"are over their limits; Weir refuses it if one is",
 			"leave it if Envoy sends one of them in a call, else write mode: shadow")
 	}
 	if replaced := from.get("replaces"); replaced.isThere() {
 		replaced.useAll()
-		l.note(replaced.line(), "replaces is not carried over: a call that has descriptors of both is counted by both",
+		l.notes.add(replaced.line(), "replaces is not carried over: a call that has descriptors of both is counted by both",
 			"have Envoy send only one of these descriptors")
 	}
-	return l, nil
+	return l
 }
 
 // The largest rate of a limit.
@@ -217,19 +189,15 @@ const (
 // bound sets the window, and keeps count and window in the range that rates have.
 func (l *ratelimitLimit) bound(units int64) {
 	if l.count > mostRequests {
-		l.note(l.line, strconv.FormatInt(l.count, 10)+" requests are more than a rate has",
+		l.notes.add(l.line, strconv.FormatInt(l.count, 10)+" requests are more than a rate has",
 			strconv.Itoa(mostRequests)+" is written")
 		l.count = mostRequests
 	}
 	if most := int64(longestRate / l.window); units > most {
-		l.note(l.line, "the window is longer than a year", windowName(time.Duration(most)*l.window)+" is written")
+		l.notes.add(l.line, "the window is longer than a year", windowName(time.Duration(most)*l.window)+" is written")
 		units = most
 	}
 	l.window *= time.Duration(units)
-}
-
-func (l *ratelimitLimit) note(line int, what, instead string) {
-	l.notes = append(l.notes, Note{Line: line, What: what, Instead: instead})
 }
 
 // apply returns the fields of a route that applies the limit at the end of a way. All such routes have one count.
@@ -244,7 +212,7 @@ func (r *ratelimitDomain) apply(l *ratelimitLimit, name string, way []*ratelimit
 		if l.shadow {
 			fields.set("mode", "shadow")
 		}
-		made := r.addLimit(name, fields)
+		made := r.add("limit", name, fields)
 		made.notes = l.notes
 		l.made = mapping{{"limits", texts([]string{made.name})}}
 	}
@@ -254,12 +222,16 @@ func (r *ratelimitDomain) apply(l *ratelimitLimit, name string, way []*ratelimit
 // refuse returns the name of a list that refuses all that a rule matches.
 func (r *ratelimitDomain) refuse(rule *ratelimitRule) string {
 	value := string(rule.pattern)
-	fields := mapping{{"key", mapping{{"from", text("descriptor:" + rule.key)}, {"on_missing", "shared"}}.flow()},
-		{"values", texts([]string{value})}, {"action", "deny"}}
+	fields := mapping{{"key", entryKey(rule).flow()}, {"values", texts([]string{value})}, {"action", "deny"}}
 	if rule.pattern.isOpen() || strings.TrimSpace(value) != value || value[0] == '#' {
 		fields[1].value, fields[2].value = "[]", "only"
 	}
-	return r.addList(rule.key, fields)
+	return r.share("list", rule.key, fields).name
+}
+
+// entryKey returns the key that has the entry of a rule.
+func entryKey(rule *ratelimitRule) mapping {
+	return mapping{{"from", text("descriptor:" + rule.key)}, {"on_missing", "shared"}}
 }
 
 // key returns the key by which a limit counts: the entries on the way to it whose values are open.
@@ -267,8 +239,7 @@ func (r *ratelimitDomain) key(way []*ratelimitRule) string {
 	var parts []string
 	for _, rule := range way {
 		if rule.pattern.isOpen() && !rule.shared {
-			parts = append(parts,
-				r.addKey(rule.key, mapping{{"from", text("descriptor:" + rule.key)}, {"on_missing", "shared"}}))
+			parts = append(parts, r.share("key", rule.key, entryKey(rule)).name)
 		}
 	}
 	switch len(parts) {
@@ -277,5 +248,5 @@ func (r *ratelimitDomain) key(way []*ratelimitRule) string {
 	case 1:
 		return parts[0]
 	}
-	return r.addKey(strings.Join(parts, "-"), mapping{{"join", "[" + strings.Join(parts, ", ") + "]"}})
+	return r.share("key", strings.Join(parts, "-"), mapping{{"join", "[" + strings.Join(parts, ", ") + "]"}}).name
 }

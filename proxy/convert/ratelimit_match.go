@@ -15,12 +15,12 @@ const anything pattern = "*"
 
 func (p pattern) isOpen() bool { return strings.HasSuffix(string(p), "*") }
 
-// exact returns 1 for an exact value, otherwise 0.
-func (p pattern) exact() int {
+// specific returns 1 for an exact value, otherwise the length of the prefix.
+func (p pattern) specific() (exact, prefix int) {
 	if p.isOpen() {
-		return 0
+		return 0, len(p)
 	}
-	return 1
+	return 1, 0
 }
 
 // includes reports whether p matches all that o matches.
@@ -44,15 +44,14 @@ func (m ratelimitMatch) includes(o ratelimitMatch) bool {
 // intersect returns what matches the descriptors that both match.
 func (m ratelimitMatch) intersect(o ratelimitMatch) (both ratelimitMatch, some bool) {
 	for i, p := range m {
-		if !p.includes(o[i]) && !o[i].includes(p) {
+		switch {
+		case p.includes(o[i]):
+			both = append(both, o[i])
+		case o[i].includes(p):
+			both = append(both, p)
+		default:
 			return nil, false
 		}
-	}
-	for i, p := range m {
-		if p.includes(o[i]) {
-			p = o[i]
-		}
-		both = append(both, p)
 	}
 	return both, true
 }
@@ -63,17 +62,11 @@ func (m ratelimitMatch) intersect(o ratelimitMatch) (both ratelimitMatch, some b
 func (m ratelimitMatch) compare(o ratelimitMatch) int {
 	exact, prefixes, first := 0, 0, 0
 	for i, p := range m {
-		exact += o[i].exact() - p.exact()
-		if p.isOpen() {
-			prefixes -= len(p)
-		}
-		if o[i].isOpen() {
-			prefixes += len(o[i])
-		}
-		first = cmp.Or(first, o[i].exact()-p.exact())
-		if p.isOpen() {
-			first = cmp.Or(first, len(o[i])-len(p))
-		}
+		ofM, longM := p.specific()
+		ofO, longO := o[i].specific()
+		exact += ofO - ofM
+		prefixes += longO - longM
+		first = cmp.Or(first, ofO-ofM, longO-longM)
 	}
 	return cmp.Or(exact, prefixes, first)
 }
@@ -84,9 +77,12 @@ const maxRatelimitMatches = 10_000
 // routes adds the routes of a domain. A rate limit service asks one rule after the other, the exact value
 // first, and never turns back; Weir takes the most specific of all routes. So there is a route for whatever
 // several rules could match, unless Weir finds the same limit without it.
-func (r *ratelimitDomain) routes(root *ratelimitRule) error {
+func (r *ratelimitDomain) routes(root *ratelimitRule) {
 	seen := map[string][]string{}
 	for _, way := range r.descriptors(root, nil) {
+		if r.fault != nil {
+			return
+		}
 		var keys []string
 		for _, rule := range way {
 			keys = append(keys, rule.key)
@@ -101,13 +97,8 @@ func (r *ratelimitDomain) routes(root *ratelimitRule) error {
 			continue
 		}
 		seen[set] = keys
-		all, err := r.matches(root, keys)
-		if err != nil {
-			return err
-		}
-		r.addRoutes(root, keys, all)
+		r.addRoutes(root, keys, r.matches(root, keys))
 	}
-	return nil
 }
 
 // descriptors returns the ways to all rules that have a limit.
@@ -129,7 +120,7 @@ func (r *ratelimitDomain) descriptors(rule *ratelimitRule, way []*ratelimitRule)
 
 // matches returns what the rules match of descriptors with these keys: each way through the tree, where
 // what follows may be anything, and what two of them have in common.
-func (r *ratelimitDomain) matches(root *ratelimitRule, keys []string) (all []ratelimitMatch, err error) {
+func (r *ratelimitDomain) matches(root *ratelimitRule, keys []string) (all []ratelimitMatch) {
 	seen := map[string]bool{}
 	add := func(m ratelimitMatch) {
 		if id := fmt.Sprintf("%q", m); !seen[id] {
@@ -154,12 +145,13 @@ func (r *ratelimitDomain) matches(root *ratelimitRule, keys []string) (all []rat
 			}
 		}
 		if len(all) > maxRatelimitMatches {
-			return nil, r.wrong(0, "more than 10000 routes are needed for descriptors with "+strings.Join(keys, ", "),
+			r.wrong(0, "more than 10000 routes are needed for descriptors with "+strings.Join(keys, ", "),
 				"expected fewer values in several entries")
+			return nil
 		}
 	}
 	slices.SortStableFunc(all, ratelimitMatch.compare)
-	return all, nil
+	return all
 }
 
 // A ratelimitRoute is a match, and the rules that a descriptor goes through.
@@ -234,10 +226,10 @@ func (r *ratelimitDomain) addRatelimitRoute(keys []string, route ratelimitRoute)
 		name = cmp.Or(route.limit.name, name)
 		fields = append(fields, r.apply(route.limit, name, route.way)...)
 	}
-	made := r.addRoute(name, fields)
+	made := r.add("route", name, fields)
 	if len(route.way) < len(keys) {
 		last := route.way[len(route.way)-1]
-		made.note(last.line, "ratelimit looks no further than "+last.name()+", where it finds no limit", "")
+		made.notes.add(last.line, "ratelimit looks no further than "+last.name()+", where it finds no limit", "")
 	}
 }
 

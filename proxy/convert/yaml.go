@@ -21,8 +21,7 @@ type node struct {
 }
 
 // documents reads all documents of a file.
-func (d *document) documents(data []byte, expected string) ([]node, error) {
-	var all []node
+func (d *document) documents(data []byte, expected string) (all []node) {
 	used := map[*yaml.Node]bool{}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -30,24 +29,25 @@ func (d *document) documents(data []byte, expected string) ([]node, error) {
 		err := decoder.Decode(&n)
 		switch {
 		case errors.Is(err, io.EOF) && len(all) == 0:
-			return nil, d.wrong(0, "is empty", expected)
+			d.wrong(0, "is empty", expected)
+			return nil
 		case errors.Is(err, io.EOF):
-			return all, nil
+			return all
 		case err != nil:
 			line, what := yamlFault(err)
-			return nil, d.wrong(line, "is not YAML: "+what, expected)
+			d.wrong(line, "is not YAML: "+what, expected)
+			return nil
+		case hasAlias(&n):
+			d.wrong(n.Line, "has aliases, which are not read", "write out what they stand for")
+			return nil
 		}
-		if hasAlias(&n) {
-			return nil, d.wrong(n.Line, "has aliases, which are not read", "write out what they stand for")
+		switch root := (node{n.Content[0], used}); {
+		case root.at.Kind == yaml.MappingNode:
+			all = append(all, root)
+		case root.at.Kind != yaml.ScalarNode || root.text() != "": // but for nothing between two ---
+			d.wrong(root.line(), "is not a mapping", expected)
+			return nil
 		}
-		root := node{n.Content[0], used}
-		if root.at.Kind != yaml.MappingNode {
-			if root.text() == "" && root.at.Kind == yaml.ScalarNode {
-				continue // between two ---
-			}
-			return nil, d.wrong(root.line(), "is not a mapping", expected)
-		}
-		all = append(all, root)
 	}
 }
 
@@ -57,14 +57,11 @@ func hasAlias(n *yaml.Node) bool {
 }
 
 // yamlLine matches the line in an error of the YAML library.
-var yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line ([0-9]+): )?`)
 
 // yamlFault returns the line and the text of an error of the YAML library.
 func yamlFault(err error) (line int, what string) {
 	m := yamlLine.FindStringSubmatch(err.Error())
-	if m == nil {
-		return 0, err.Error()
-	}
 	line, _ = strconv.Atoi(m[1])
 	return line, strings.TrimPrefix(err.Error(), m[0])
 }
@@ -81,11 +78,14 @@ func (n node) line() int {
 func (n node) isThere() bool { return n.at != nil }
 
 // text returns the text of a scalar; "" for all else, and for null.
-func (n node) text() string {
+func (n node) text() string { return strings.TrimSpace(n.value()) }
+
+// value is text with the white space around it.
+func (n node) value() string {
 	if n.at == nil || n.at.Kind != yaml.ScalarNode || n.at.Tag == "!!null" {
 		return ""
 	}
-	return strings.TrimSpace(n.at.Value)
+	return n.at.Value
 }
 
 // get returns the value at a path of names, without regard to case, as tools of Kubernetes
@@ -120,15 +120,18 @@ func (n node) fields() iter.Seq2[node, node] {
 
 // items returns the elements of a list, or one value as if it was a list.
 func (n node) items() []node {
-	if n.at == nil || n.at.Tag == "!!null" {
-		return nil
+	if n.at == nil || n.at.Tag == "!!null" || n.at.Kind == yaml.SequenceNode {
+		return n.list()
 	}
-	if n.at.Kind != yaml.SequenceNode {
-		return []node{n}
-	}
-	var all []node
-	for _, item := range n.at.Content {
-		all = append(all, node{item, n.used})
+	return []node{n}
+}
+
+// list returns the elements of a list; none of all else.
+func (n node) list() (all []node) {
+	if n.at != nil && n.at.Kind == yaml.SequenceNode {
+		for _, item := range n.at.Content {
+			all = append(all, node{item, n.used})
+		}
 	}
 	return all
 }
@@ -138,15 +141,12 @@ func (n node) use() { n.used[n.at] = true }
 
 // useAll marks the names of all fields below a node.
 func (n node) useAll() {
-	if n.at == nil {
-		return
+	for name, value := range n.fields() {
+		name.use()
+		value.useAll()
 	}
-	for i, inner := range n.at.Content {
-		if n.at.Kind == yaml.MappingNode && i%2 == 0 {
-			n.used[inner] = true
-		} else {
-			node{inner, n.used}.useAll()
-		}
+	for _, item := range n.list() {
+		item.useAll()
 	}
 }
 
@@ -166,35 +166,29 @@ func (n node) useMeta() {
 // leaveUnused lists the fields below a node that nothing has marked, but for those that are not
 // set. hint says what to do about one.
 func (d *document) leaveUnused(n node, hint func(name string) string) {
-	for i, inner := range n.at.Content {
-		if n.at.Kind != yaml.MappingNode {
-			d.leaveUnused(node{inner, n.used}, hint)
-		} else if i%2 == 0 {
-			continue
-		} else if key := n.at.Content[i-1]; n.used[key] {
-			d.leaveUnused(node{inner, n.used}, hint)
-		} else if inner.Tag != "!!null" && inner.Value != "false" {
-			d.leave(key.Line, key.Value, hint(key.Value))
+	for name, value := range n.fields() {
+		if n.used[name.at] {
+			d.leaveUnused(value, hint)
+		} else if value.at.Tag != "!!null" && value.at.Value != "false" {
+			d.left.add(name.line(), name.at.Value, hint(name.at.Value))
 		}
+	}
+	for _, item := range n.list() {
+		d.leaveUnused(item, hint)
 	}
 }
 
 // number reads a whole number, 0 if it is not there.
-func (d *document) number(n node) (int64, error) {
-	if n.text() == "" {
-		return 0, nil
-	}
+func (d *document) number(n node) int64 {
 	number, err := strconv.ParseUint(strings.ReplaceAll(n.text(), "_", ""), 10, 32)
-	if err != nil {
-		return 0, d.wrong(n.line(), strconv.Quote(n.text())+" is not a number",
-			"expected a whole number, for example 10")
+	if err != nil && n.text() != "" {
+		d.wrong(n.line(), strconv.Quote(n.text())+" is not a number", "expected a whole number, for example 10")
 	}
-	return int64(number), nil
+	return int64(number)
 }
 
 // objects returns the objects of Kubernetes in documents, also those in lists.
-func objects(documents []node) []node {
-	var all []node
+func objects(documents []node) (all []node) {
 	for _, d := range documents {
 		if strings.HasSuffix(d.get("kind").text(), "List") {
 			all = append(all, d.get("items").items()...)

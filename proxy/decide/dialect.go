@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -32,17 +33,14 @@ type dialect struct {
 // dialects returns the dialects. All peers send the scheme in X-Forwarded-Proto, and the address of their
 // client as the last one in X-Forwarded-For.
 func dialects() []dialect {
-	original := dialect{method: "X-Original-Method", target: "X-Original-Uri", host: "X-Original-Host"}
-	forwarded := dialect{method: "X-Forwarded-Method", target: "X-Forwarded-Uri", host: "X-Forwarded-Host"}
-	named := func(d dialect, name config.Dialect) dialect {
-		d.name = name
-		return d
+	named := func(name config.Dialect, fields string) dialect {
+		return dialect{name: name, method: fields + "-Method", target: fields + "-Uri", host: fields + "-Host"}
 	}
-	nginx := named(original, config.Nginx)
+	nginx := named(config.Nginx, "X-Original")
 	nginx.prefix = "X-Weir-"
 	return []dialect{
-		nginx, named(original, config.HAProxy),
-		named(forwarded, config.Traefik), named(forwarded, config.Caddy), named(forwarded, config.APISIX),
+		nginx, named(config.HAProxy, "X-Original"),
+		named(config.Traefik, "X-Forwarded"), named(config.Caddy, "X-Forwarded"), named(config.APISIX, "X-Forwarded"),
 	}
 }
 
@@ -133,46 +131,34 @@ func (d *dialect) setBody(q *proxy.Question, x *http1.Exchange) {
 	}
 }
 
-// An answer is what a peer is told.
-type answer struct {
-	respond.Response // for the client
-	allowed          bool
-	upstream         []respond.Field
-	handle           string
-	requestID        string
-}
-
 // maxBodyField is the maximum length of a body in a field: the buffers for the header of a response are small.
 const maxBodyField = 2 << 10
 
 // send sends an answer. It returns an error if that cannot be written.
-func (d *dialect) send(x *http1.Exchange, a answer) error {
-	status := a.Status
-	if d.prefix != "" && !a.allowed {
+func (d *dialect) send(x *http1.Exchange, a *proxy.Answer) error {
+	status := a.Response.Status
+	if d.prefix != "" && !a.Allowed {
 		status = 403
 	}
 	head := x.Begin(status)
-	if status != a.Status || d.prefix != "" {
-		head.Add(d.prefix+"Status", strconv.Itoa(a.Status))
+	if d.prefix != "" {
+		head.Add(d.prefix+"Status", strconv.Itoa(a.Response.Status))
 	}
-	for _, f := range a.Fields {
+	for _, f := range a.Response.Fields {
 		if f.Name != "Content-Length" {
 			head.Add(d.prefix+f.Name, f.Value)
 		}
 	}
-	for _, f := range a.upstream {
+	for _, f := range a.Upstream {
 		head.Add(f.Name, f.Value)
 	}
-	if a.handle != "" {
-		head.Add(handleField, a.handle)
-	}
-	if a.requestID != "" {
-		head.Add(d.prefix+"X-Request-Id", a.requestID)
+	if a.RequestID != "" {
+		head.Add(d.prefix+"X-Request-Id", a.RequestID)
 	}
 	if d.prefix == "" {
-		return x.Send(a.Body)
+		return x.Send(a.Response.Body)
 	}
-	if text := strings.TrimSpace(string(a.Body)); text != "" && len(text) <= maxBodyField &&
+	if text := strings.TrimSpace(string(a.Response.Body)); text != "" && len(text) <= maxBodyField &&
 		!strings.ContainsFunc(text, isControl) {
 		head.Add(d.prefix+"Body", text)
 	}
@@ -182,8 +168,8 @@ func (d *dialect) send(x *http1.Exchange, a answer) error {
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // problem returns a problem document (RFC 9457) for a peer.
-func problem(status int, title, detail string) respond.Response {
-	text, err := json.Marshal(map[string]any{"status": status, "title": title, "detail": detail})
+func problem(status int, detail string) respond.Response {
+	text, err := json.Marshal(map[string]any{"status": status, "title": http.StatusText(status), "detail": detail})
 	if err != nil {
 		panic(err) // strings and numbers can always be marshalled
 	}
@@ -208,35 +194,25 @@ var errReport = errors.New(`write ?handle=HANDLE&status=STATUS, or {"handle": "H
 // serveOutcome answers a report: 204 if the outcome was acted upon.
 func (h *Handler) serveOutcome(x *http1.Exchange) {
 	if x.Method() != "POST" {
-		send(x, problem(405, "Method Not Allowed", "report outcomes with POST"))
+		send(x, problem(405, "report outcomes with POST"))
 		return
 	}
-	result, a := h.answerReport(x)
-	h.outcomes.WithLabelValues(result).Inc()
-	send(x, a)
-}
-
-// answerReport acts on a report. It returns the result for the metrics, and the response.
-func (h *Handler) answerReport(x *http1.Exchange) (result string, a respond.Response) {
 	r, err := readReport(x)
 	if err == nil {
 		err = h.settle(context.Background(), r)
 	}
-	switch result = resultOf(err); result {
-	case "settled":
-		return result, respond.Static(204, "", "", nil)
-	case "invalid":
-		return result, problem(400, "Bad Request", err.Error())
-	case "forged":
-		return result, problem(403, "Forbidden", err.Error())
-	case "repeated":
-		return result, problem(409, "Conflict", err.Error())
-	case "expired":
-		return result, problem(410, "Gone", err.Error())
+	result := resultOf(err)
+	h.outcomes.WithLabelValues(result.name).Inc()
+	switch result.status {
+	case 204:
+		send(x, respond.Static(204, "", "", nil))
+	case 503:
+		a := problem(503, "the store cannot be reached; report again")
+		a.Fields = append(a.Fields, respond.Field{Name: "Retry-After", Value: "1"})
+		send(x, a)
+	default:
+		send(x, problem(result.status, err.Error()))
 	}
-	a = problem(503, "Service Unavailable", "the store cannot be reached; report again")
-	a.Fields = append(a.Fields, respond.Field{Name: "Retry-After", Value: "1"})
-	return result, a
 }
 
 // settle acts on a report, for each descriptor of a call. If that fails for one, r may be repeated: the others
@@ -266,21 +242,27 @@ func (h *Handler) settle(ctx context.Context, r report) error {
 	return repeated
 }
 
-// resultOf returns the result of settling for the metrics.
-func resultOf(err error) string {
+// A result is what became of a report.
+type result struct {
+	name   string // in the metrics
+	status int    // of the response
+}
+
+// resultOf returns the result of settling.
+func resultOf(err error) result {
 	switch {
 	case err == nil:
-		return "settled"
+		return result{"settled", 204}
 	case errors.Is(err, errReport):
-		return "invalid"
+		return result{"invalid", 400}
 	case errors.Is(err, errForged):
-		return "forged"
+		return result{"forged", 403}
 	case errors.Is(err, proxy.ErrSettled):
-		return "repeated"
+		return result{"repeated", 409}
 	case errors.Is(err, errExpired), errors.Is(err, proxy.ErrNotPending):
-		return "expired"
+		return result{"expired", 410}
 	}
-	return "failed"
+	return result{"failed", 503}
 }
 
 func isStatus(n int) bool { return n >= 100 && n <= 599 }

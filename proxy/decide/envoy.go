@@ -23,7 +23,6 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/internal/socket"
-	"github.com/weir-proxy/weir/proxy/respond"
 )
 
 const (
@@ -213,20 +212,18 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (ans
 		}
 	}
 	if len(q.Descriptors) == 0 {
-		return r.answer(&proxy.DescriptorAnswer{Answer: proxy.Answer{Allowed: true}}).marshal(), nil
+		return r.answer(&proxy.DescriptorAnswer{Answer: proxy.Answer{Allowed: true}}), nil
 	}
 	h.proxy.DecideDescriptors(ctx, q, func(a *proxy.DescriptorAnswer) {
-		made := r.answer(a)
-		made.metadata = metadataOf(a)
 		if len(a.Pendings) > 0 {
-			made.upstream = append(made.upstream,
-				respond.Field{Name: handleField, Value: h.signer.sign(a.Pendings, began.Add(h.config.WithinOutcome))})
+			h.addHandle(&a.Answer, a.Pendings, began)
 		}
-		if answer = made.marshal(); ctx.Err() != nil { // DecideDescriptors refunds what it has taken
+		answer = appendMetadata(r.answer(a), a)
+		if ctx.Err() != nil { // DecideDescriptors refunds what it has taken
 			h.countCall("gone")
 			return
 		}
-		h.countCall(made.metadata.decision)
+		h.countCall(decisionOf(&a.Answer))
 	})
 	return answer, nil
 }
@@ -236,25 +233,6 @@ func (h *Handler) countCall(result string) { h.requests.WithLabelValues("envoy",
 
 // reports reports whether d reports the outcome of a request, and does not ask about one.
 func (d *limitDescriptor) reports() bool { return d.negative || d.entries.Value(handleEntry) != "" }
-
-// answer returns the response that a, about those descriptors of r that ask, makes.
-func (r *rateLimitRequest) answer(a *proxy.DescriptorAnswer) *rateLimitResponse {
-	made := &rateLimitResponse{overall: codeOK, statuses: make([]descriptorStatus, len(r.descriptors)),
-		toClient: a.Response.Fields}
-	next := 0
-	for i := range r.descriptors {
-		if made.statuses[i].code = codeOK; !r.descriptors[i].reports() && next < len(a.Statuses) {
-			made.statuses[i] = newDescriptorStatus(&a.Statuses[next])
-			next++
-		}
-	}
-	if a.Allowed {
-		made.upstream = a.Upstream
-	} else {
-		made.overall, made.body = codeOverLimit, a.Response.Body
-	}
-	return made
-}
 
 // maxHits bounds the cost of a call, so that sums do not overflow.
 const maxHits = 1 << 31
@@ -282,7 +260,7 @@ func (h *Handler) settleDescriptor(ctx context.Context, d *limitDescriptor, r *r
 	if !ok {
 		return "invalid"
 	}
-	return resultOf(h.settle(ctx, report))
+	return resultOf(h.settle(ctx, report)).name
 }
 
 // report returns what d reports; false if that is nothing. Without a status its hits are what the request has cost, and
@@ -308,29 +286,4 @@ func (d *limitDescriptor) report(of *rateLimitRequest) (r report, ok bool) {
 		r.cost = n
 	}
 	return r, r.Handle != "" && (d.negative || has)
-}
-
-func newDescriptorStatus(s *proxy.DescriptorStatus) descriptorStatus {
-	made := descriptorStatus{code: codeOK, name: s.Limit, rate: s.Rate, remaining: uint64(max(0, s.Remaining)),
-		reset: s.Reset}
-	if s.Refused {
-		made.code = codeOverLimit
-	}
-	return made
-}
-
-// metadataOf returns the metadata of an answer.
-func metadataOf(a *proxy.DescriptorAnswer) dynamicMetadata {
-	m := dynamicMetadata{decision: "allowed"}
-	if !a.Allowed {
-		m.decision = "refused"
-	}
-	for i := range a.Statuses {
-		s := &a.Statuses[i]
-		if s.Limit != "" && (m.limit == "" || s.Remaining < m.remaining) {
-			m.limit, m.remaining = s.Limit, s.Remaining
-		}
-		m.shadow = m.shadow || s.Shadow
-	}
-	return m
 }

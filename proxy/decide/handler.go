@@ -75,7 +75,7 @@ func (h *Handler) ServeHTTP1(x *http1.Exchange) {
 	path := x.Path()
 	if !h.trusts(x) {
 		h.requests.WithLabelValues("", "untrusted").Inc()
-		send(x, problem(403, "Forbidden", "this peer may not ask; see listen.decide.trusted, token and client_ca"))
+		send(x, problem(403, "this peer may not ask; see listen.decide.trusted, token and client_ca"))
 		return
 	}
 	if path == "/decide/outcome" {
@@ -88,7 +88,7 @@ func (h *Handler) ServeHTTP1(x *http1.Exchange) {
 	}
 	i := slices.IndexFunc(h.dialects, func(d dialect) bool { return "/"+string(d.name) == name })
 	if !isDecide || i < 0 {
-		send(x, problem(404, "Not Found", "ask at /decide or /decide/DIALECT, and report outcomes at /decide/outcome"))
+		send(x, problem(404, "ask at /decide or /decide/DIALECT, and report outcomes at /decide/outcome"))
 		return
 	}
 	h.decide(x, &h.dialects[i], began)
@@ -127,7 +127,7 @@ func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
 	q, err := d.question(x)
 	if err != nil {
 		h.requests.WithLabelValues(string(d.name), "invalid").Inc()
-		_ = d.send(x, answer{Response: problem(400, "Bad Request", err.Error())}) // the peer may have disconnected
+		_ = d.send(x, &proxy.Answer{Response: problem(400, err.Error())}) // the peer may have disconnected
 		return
 	}
 	q.Deadline, q.Hold = began.Add(h.config.Within), h.config.WithinOutcome
@@ -137,27 +137,31 @@ func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
 			x.Abort()
 			return false
 		}
-		said, result := answer{Response: a.Response, requestID: a.RequestID}, "refused"
-		if a.Allowed {
-			said.allowed, said.upstream, result = true, a.Upstream, "allowed"
-		}
 		if a.Pending != nil {
-			said.handle = h.signer.sign([][]byte{a.Pending}, began.Add(h.config.WithinOutcome))
+			h.addHandle(a, [][]byte{a.Pending}, began)
 		}
-		h.requests.WithLabelValues(string(d.name), result).Inc()
-		return d.send(x, said) == nil
+		h.requests.WithLabelValues(string(d.name), decisionOf(a)).Inc()
+		return d.send(x, a) == nil
 	})
+}
+
+// addHandle adds the handle of an allowed request to the fields for the upstream, which may report its outcome too.
+func (h *Handler) addHandle(a *proxy.Answer, pendings [][]byte, began time.Time) {
+	handle := h.signer.sign(pendings, began.Add(h.config.WithinOutcome))
+	a.Upstream = append(a.Upstream, respond.Field{Name: handleField, Value: handle})
+}
+
+// decisionOf returns the decision for metrics and metadata.
+func decisionOf(a *proxy.Answer) string {
+	if a.Allowed {
+		return "allowed"
+	}
+	return "refused"
 }
 
 // send sends a response as it is.
 func send(x *http1.Exchange, a respond.Response) {
-	head := x.Begin(a.Status)
-	for _, f := range a.Fields {
-		if f.Name != "Content-Length" {
-			head.Add(f.Name, f.Value)
-		}
-	}
-	_ = x.Send(a.Body) // the peer may have disconnected
+	_ = new(dialect).send(x, &proxy.Answer{Response: a}) // the peer may have disconnected
 }
 
 var (

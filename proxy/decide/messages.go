@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -33,25 +34,6 @@ type limitDescriptor struct {
 	negative bool             // 4
 }
 
-// A rateLimitResponse is a RateLimitResponse.
-type rateLimitResponse struct {
-	overall  code               // 1
-	statuses []descriptorStatus // 2
-	toClient []respond.Field    // 3: response_headers_to_add
-	upstream []respond.Field    // 4: request_headers_to_add
-	body     []byte             // 5: raw_body
-	metadata dynamicMetadata    // 6: a Struct
-}
-
-// A dynamicMetadata is what Envoy's access log and other filters can read: the decision, and the limit with the
-// fewest permits.
-type dynamicMetadata struct {
-	decision  string // "" for none: the response is about no request
-	limit     string // "" for none
-	remaining int64
-	shadow    bool
-}
-
 // A code is a RateLimitResponse.Code.
 type code uint64
 
@@ -60,17 +42,7 @@ const (
 	codeOverLimit code = 2
 )
 
-// A descriptorStatus is a RateLimitResponse.DescriptorStatus.
-type descriptorStatus struct {
-	code      code          // 1
-	name      string        // 2.3
-	rate      limiter.Rate  // 2.1 and 2.2
-	remaining uint64        // 3
-	reset     time.Duration // 4
-}
-
-// An encoded is a rateLimitResponse that is encoded: what it has is of a decision that has ended by the time it is
-// sent.
+// An encoded is a RateLimitResponse: what it has is of a decision that has ended by the time it is sent.
 type encoded []byte
 
 // A codec encodes the messages of this file, and those of the health service.
@@ -153,21 +125,26 @@ func (d *limitDescriptor) unmarshal(data []byte) error {
 	})
 }
 
-func (r *rateLimitResponse) marshal() encoded {
-	b := make([]byte, 0, 512+len(r.body))
-	b = protobuf.AppendNumber(b, 1, uint64(r.overall))
-	for i := range r.statuses {
+// answer returns the response that a, about those descriptors of r that ask, makes; its metadata may follow.
+func (r *rateLimitRequest) answer(a *proxy.DescriptorAnswer) encoded {
+	overall := codeOK
+	if !a.Allowed {
+		overall = codeOverLimit
+	}
+	b := protobuf.AppendNumber(make([]byte, 0, 512+len(a.Response.Body)), 1, uint64(overall))
+	rest := a.Statuses
+	for i := range r.descriptors {
+		var s proxy.DescriptorStatus
+		if !r.descriptors[i].reports() && len(rest) > 0 {
+			s, rest = rest[0], rest[1:]
+		}
 		begun, at := protobuf.Begin(b, 2)
-		b = protobuf.End(r.statuses[i].append(begun), at)
+		b = protobuf.End(appendStatus(begun, &s), at)
 	}
-	b = appendFields(b, 3, r.toClient)
-	b = appendFields(b, 4, r.upstream)
-	if len(r.body) > 0 {
-		b = protobuf.AppendMessage(b, 5, r.body)
-	}
-	if r.metadata.decision != "" {
-		begun, at := protobuf.Begin(b, 6)
-		b = protobuf.End(r.metadata.append(begun), at)
+	b = appendFields(b, 3, a.Response.Fields) // response_headers_to_add
+	b = appendFields(b, 4, a.Upstream)        // request_headers_to_add
+	if len(a.Response.Body) > 0 {
+		b = protobuf.AppendMessage(b, 5, a.Response.Body) // raw_body
 	}
 	return b
 }
@@ -183,24 +160,28 @@ func appendFields(b []byte, field protowire.Number, all []respond.Field) []byte 
 	return b
 }
 
-// append appends the fields of s.
-func (s *descriptorStatus) append(b []byte) []byte {
-	b = protobuf.AppendNumber(b, 1, uint64(s.code))
-	if s.name == "" {
+// appendStatus appends the fields of a DescriptorStatus.
+func appendStatus(b []byte, s *proxy.DescriptorStatus) []byte {
+	decided := codeOK
+	if s.Refused {
+		decided = codeOverLimit
+	}
+	b = protobuf.AppendNumber(b, 1, uint64(decided))
+	if s.Limit == "" {
 		return b
 	}
 	b, limit := protobuf.Begin(b, 2)
-	b = protobuf.AppendNumber(b, 1, min(uint64(s.rate.Count), math.MaxUint32))
-	unit, multiplier := unitOf(s.rate.Window)
-	b = protobuf.AppendText(protobuf.AppendNumber(b, 2, unit), 3, s.name)
+	b = protobuf.AppendNumber(b, 1, min(uint64(s.Rate.Count), math.MaxUint32))
+	unit, multiplier := unitOf(s.Rate.Window)
+	b = protobuf.AppendText(protobuf.AppendNumber(b, 2, unit), 3, s.Limit)
 	if multiplier > 1 {
 		begun, at := protobuf.Begin(b, 4)
 		b = protobuf.End(protobuf.AppendNumber(begun, 1, multiplier), at)
 	}
-	b = protobuf.AppendNumber(protobuf.End(b, limit), 3, min(s.remaining, math.MaxUint32))
+	b = protobuf.AppendNumber(protobuf.End(b, limit), 3, uint64(min(max(0, s.Remaining), math.MaxUint32)))
 	b, reset := protobuf.Begin(b, 4)
-	return protobuf.End(protobuf.AppendNumber(protobuf.AppendNumber(b, 1, uint64(s.reset/time.Second)), 2,
-		uint64(s.reset%time.Second)), reset)
+	return protobuf.End(protobuf.AppendNumber(protobuf.AppendNumber(b, 1, uint64(s.Reset/time.Second)), 2,
+		uint64(s.Reset%time.Second)), reset)
 }
 
 // unitOf returns a window as a unit of RateLimitResponse.RateLimit, the longest, and its multiple; 0 if it is a
@@ -218,20 +199,30 @@ func unitOf(window time.Duration) (unit, multiplier uint64) {
 	return unit, uint64(window / longest)
 }
 
-// append appends the entries of d.
-func (d *dynamicMetadata) append(b []byte) []byte {
-	b = appendText(b, "decision", d.decision)
-	if d.limit != "" {
-		b = appendText(b, "limit", d.limit)
+// appendMetadata appends what Envoy's access log and other filters can read: the decision, and the limit with the
+// fewest permits.
+func appendMetadata(b encoded, a *proxy.DescriptorAnswer) encoded {
+	b, at := protobuf.Begin(b, 6)
+	b = appendText(b, "decision", decisionOf(&a.Answer))
+	var least proxy.DescriptorStatus
+	shadow := false
+	for _, s := range a.Statuses {
+		if s.Limit != "" && (least.Limit == "" || s.Remaining < least.Remaining) {
+			least = s
+		}
+		shadow = shadow || s.Shadow
+	}
+	if least.Limit != "" {
+		b = appendText(b, "limit", least.Limit)
 		b = appendEntry(b, "remaining", func(b []byte) []byte {
 			return protowire.AppendFixed64(protowire.AppendTag(b, 2, protowire.Fixed64Type),
-				math.Float64bits(float64(d.remaining)))
+				math.Float64bits(float64(least.Remaining)))
 		})
 	}
-	if d.shadow {
+	if shadow {
 		b = appendEntry(b, "shadow", func(b []byte) []byte { return protobuf.AppendNumber(b, 4, 1) })
 	}
-	return b
+	return protobuf.End(b, at)
 }
 
 // appendText appends an entry of a Struct that is a text.

@@ -34,7 +34,7 @@ func importMap() map[string][]string {
 		"proxy/body":                          {"proxy/reuse", "proxy/http1"},
 		"proxy/decisions":                     {"proxy/view", "proxy/key", "proxy/stripe", "limiter"},
 		"proxy/sends":                         {"limiter"},
-		"proxy/trace":                         nil,
+		"proxy/trace":                         {"proxy/protobuf"},
 		"proxy/route":                         {"proxy/reuse", "proxy/key"},
 		"proxy/config":                        {"proxy/view", "proxy/config/internal/form", "proxy/key", "limiter"},
 		"proxy/config/bundle":                 {"proxy/config", "proxy/config/internal/form", "proxy/key"},

@@ -67,13 +67,8 @@ func Parse(text string) (c SpanContext, ok bool) {
 
 // decode decodes lower-case hexadecimal digits; traceparent allows no others.
 func decode(to []byte, text string) bool {
-	for i := range len(text) {
-		if c := text[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
 	_, err := hex.Decode(to, []byte(text))
-	return err == nil
+	return err == nil && text == strings.ToLower(text)
 }
 
 // String returns c as a traceparent.

@@ -23,19 +23,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// quote returns a text for YAML, in which a dollar begins no name of a variable.
-func quote(text string) string {
-	quoted, _ := json.Marshal(text) // strings can be encoded
+// quote returns a text, or a list of them, for YAML, in which a dollar begins no name of a variable.
+func quote[T string | []string](value T) string {
+	quoted, _ := json.Marshal(value) // strings can be encoded
 	return strings.ReplaceAll(string(quoted), "$", "$$")
-}
-
-// quoteAll returns a list of texts for YAML.
-func quoteAll(texts []string) string {
-	var quoted []string
-	for _, t := range texts {
-		quoted = append(quoted, quote(t))
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // machine returns the sections of a configuration that belong to the machine.
@@ -79,11 +70,11 @@ func (e *environment) admin() string {
 		return `http: "127.0.0.1:9901"`
 	}
 	if path := e.look("PROMETHEUS_PATH"); path != "" && path != "/metrics" {
-		e.wrong("PROMETHEUS_PATH", errUnsupported)
+		e.wrong("PROMETHEUS_PATH", "is not supported")
 	}
 	at := e.text("PROMETHEUS_ADDR", ":9090")
 	if _, _, err := net.SplitHostPort(at); err != nil {
-		e.wrong("PROMETHEUS_ADDR", errors.New("is not HOST:PORT"))
+		e.wrong("PROMETHEUS_ADDR", "is not HOST:PORT")
 	}
 	return "http: " + quote(at) + ", token: " + quote(e.text("WEIR_ADMIN_TOKEN", rand.Text()))
 }
@@ -104,7 +95,7 @@ func (e *environment) defaults() string {
 func (e *environment) traces() string {
 	sample, err := strconv.ParseFloat(e.text("TRACING_SAMPLING_RATE", "1"), 64)
 	if err != nil || sample < 0 || sample > 1 {
-		e.wrong("TRACING_SAMPLING_RATE", errors.New("is not a number from 0 to 1"))
+		e.wrong("TRACING_SAMPLING_RATE", "is not a number from 0 to 1")
 	}
 	return "endpoint: " + quote(e.text("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")) +
 		", service: " + quote(e.text("TRACING_SERVICE_NAME", "RateLimit")) +
@@ -113,9 +104,8 @@ func (e *environment) traces() string {
 
 // redis returns the fields of redis.
 func (e *environment) redis() string {
-	if kind := e.look("REDIS_SOCKET_TYPE"); !strings.EqualFold(kind, "tcp") && e.look("REDIS_URL") != "" &&
-		strings.HasPrefix(e.look("REDIS_URL"), "/") {
-		e.wrong("REDIS_SOCKET_TYPE", errors.New("is not supported; write tcp, and REDIS_URL=HOST:PORT"))
+	if !strings.EqualFold(e.look("REDIS_SOCKET_TYPE"), "tcp") && strings.HasPrefix(e.look("REDIS_URL"), "/") {
+		e.wrong("REDIS_SOCKET_TYPE", "is not supported; write tcp, and REDIS_URL=HOST:PORT")
 	}
 	servers := strings.Split(e.look("REDIS_URL"), ",")
 	mode := strings.ToLower(e.text("REDIS_TYPE", "single"))
@@ -129,7 +119,7 @@ func (e *environment) redis() string {
 			fields += ", sentinel: {" + login(secret) + "}"
 		}
 	default:
-		e.wrong("REDIS_TYPE", errors.New("is not SINGLE, SENTINEL or CLUSTER"))
+		e.wrong("REDIS_TYPE", "is not SINGLE, SENTINEL or CLUSTER")
 	}
 	var addresses []string
 	auth, secure := e.look("REDIS_AUTH"), e.is("REDIS_TLS")
@@ -144,7 +134,7 @@ func (e *environment) redis() string {
 			auth = u.User.Username() + ":" + password
 		}
 	}
-	fields += ", addrs: " + quoteAll(addresses)
+	fields += ", addrs: " + quote(addresses)
 	if auth != "" {
 		fields += ", " + login(auth)
 	}

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -28,7 +29,7 @@ func (r *discoveryRequest) marshal() (b []byte) {
 	b = protobuf.AppendText(b, 4, typeURL)
 	b = protobuf.AppendText(b, 5, r.nonce)
 	if r.fault != "" {
-		status := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), invalidArgument)
+		status := protobuf.AppendNumber(nil, 1, invalidArgument)
 		b = protobuf.AppendMessage(b, 6, protobuf.AppendText(status, 2, r.fault))
 	}
 	return b
@@ -105,15 +106,11 @@ type replaced struct {
 }
 
 // limits reports whether a rule of the domain has a limit.
-func (d *domain) limits() bool { return limited(d.Descriptors) }
+func (d *domain) limits() bool { return slices.ContainsFunc(d.Descriptors, descriptor.limits) }
 
-func limited(all []descriptor) bool {
-	for _, d := range all {
-		if d.Policy != nil && !d.Policy.Unlimited || limited(d.Descriptors) {
-			return true
-		}
-	}
-	return false
+// limits reports whether d, or a descriptor in it, has a limit.
+func (d descriptor) limits() bool {
+	return d.Policy != nil && !d.Policy.Unlimited || slices.ContainsFunc(d.Descriptors, descriptor.limits)
 }
 
 // An unknown is the numbers of fields that are not known, for a note.

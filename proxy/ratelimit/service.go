@@ -15,9 +15,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,43 +36,26 @@ const nothing = "routes:\n  - {name: no-limits, match: {domain: none, descriptor
 // A Service serves limits of an xDS server.
 type Service struct {
 	settings Settings
-	health   health
-
-	mu     sync.Mutex // guards what follows
-	limits []byte     // YAML
+	ready    atomic.Bool            // what /healthcheck says
+	limits   atomic.Pointer[[]byte] // YAML
 }
 
 // NewService returns a Service without limits.
 func NewService(s Settings) *Service {
-	return &Service{settings: s, limits: []byte(nothing)}
+	made, limits := &Service{settings: s}, []byte(nothing)
+	made.limits.Store(&limits)
+	return made
 }
 
 // Load returns the configuration of the machine with the limits.
 func (s *Service) Load() (*config.Config, error) { return config.LoadText(Name, s.text()) }
 
-func (s *Service) text() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append(bytes.Clone(s.settings.Machine), s.limits...)
-}
-
-// exchange sets the limits and returns those before.
-func (s *Service) exchange(limits []byte) (before []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, s.limits = s.limits, limits
-	return before
-}
-
-// ServeHealth answers health checks until stop is called.
-func (s *Service) ServeHealth() (stop func(), err error) {
-	return s.health.serve(s.settings.Health)
-}
+func (s *Service) text() []byte { return slices.Concat(s.settings.Machine, *s.limits.Load()) }
 
 // Run gets limits until ctx is done. Weir is healthy from now on, or when it has limits, until then. Reload
 // makes it serve what Load returns.
 func (s *Service) Run(ctx context.Context, log zerolog.Logger, reload func(context.Context) error) {
-	s.health.ready.Store(!s.settings.NeedsLimits)
+	s.ready.Store(!s.settings.NeedsLimits)
 	client := &Client{Server: s.settings.XDS, Log: log, Serve: func(ctx context.Context, resources [][]byte) error {
 		differences, err := s.serve(ctx, resources, reload)
 		for _, what := range differences {
@@ -81,7 +64,7 @@ func (s *Service) Run(ctx context.Context, log zerolog.Logger, reload func(conte
 		return err
 	}}
 	client.Run(ctx)
-	s.health.ready.Store(false)
+	s.ready.Store(false)
 }
 
 // serve makes Weir serve resources, and returns what is different in them.
@@ -91,12 +74,12 @@ func (s *Service) serve(ctx context.Context, resources [][]byte,
 	if err != nil {
 		return nil, err
 	}
-	before := s.exchange(limits)
+	before := s.limits.Swap(&limits)
 	if err := reload(ctx); err != nil {
-		s.exchange(before)
+		s.limits.Store(before)
 		return nil, err
 	}
-	s.health.ready.Store(true)
+	s.ready.Store(true)
 	return differences, nil
 }
 
@@ -125,8 +108,7 @@ func convertResources(resources [][]byte) (limits []byte, differences []string, 
 		return []byte(nothing), nil, nil
 	}
 	result, err := convert.Convert("ratelimit", "limits", &file)
-	var fault *convert.Error
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*convert.Error](err); ok {
 		return nil, nil, errors.New(fault.What + "; " + fault.Expected) // nobody sees the file
 	}
 	for _, n := range result.Notes {
@@ -140,27 +122,24 @@ func convertResources(resources [][]byte) (limits []byte, differences []string, 
 // healthTimeout is the time for a request.
 const healthTimeout = 5 * time.Second
 
-// A health answers /healthcheck: 200 while Weir is ready, otherwise 500.
-type health struct{ ready atomic.Bool }
-
-// serve answers on an address until stop is called.
-func (h *health) serve(address string) (stop func(), err error) {
-	l, err := net.Listen("tcp", address)
+// ServeHealth answers /healthcheck until stop is called: 200 while Weir is ready, otherwise 500.
+func (s *Service) ServeHealth() (stop func(), err error) {
+	l, err := net.Listen("tcp", s.settings.Health)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
-		if !h.ready.Load() {
+		if !s.ready.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
 		w.Write([]byte("OK"))
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: healthTimeout, ReadTimeout: healthTimeout,
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: healthTimeout, ReadTimeout: healthTimeout,
 		WriteTimeout: healthTimeout}
-	go s.Serve(l)
-	return func() { s.Close() }, nil
+	go server.Serve(l)
+	return func() { server.Close() }, nil
 }
 
 // Settings is the environment of envoyproxy/ratelimit.
@@ -183,9 +162,6 @@ type Server struct {
 	MaxMessage    int    // bytes; 0 for the default
 }
 
-// errUnsupported reports that Weir has not what a variable asks for.
-var errUnsupported = errors.New("is not supported")
-
 // An environment reads variables, and collects what is wrong with them.
 type environment struct {
 	look     func(name string) string
@@ -193,8 +169,8 @@ type environment struct {
 }
 
 // wrong records a problem of a variable.
-func (e *environment) wrong(name string, err error) {
-	e.problems = append(e.problems, fmt.Errorf("%s=%s: %w", name, e.look(name), err))
+func (e *environment) wrong(name, what string) {
+	e.problems = append(e.problems, fmt.Errorf("%s=%s: %s", name, e.look(name), what))
 }
 
 // text returns a variable, or its default.
@@ -210,7 +186,7 @@ func (e *environment) is(name string) bool {
 	}
 	is, err := strconv.ParseBool(text)
 	if err != nil {
-		e.wrong(name, errors.New("is not true or false"))
+		e.wrong(name, "is not true or false")
 	}
 	return is
 }
@@ -219,7 +195,7 @@ func (e *environment) is(name string) bool {
 func (e *environment) address(host, port, otherwise string) string {
 	p := e.text(port, otherwise)
 	if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
-		e.wrong(port, errors.New("is not a port"))
+		e.wrong(port, "is not a port")
 	}
 	return net.JoinHostPort(e.text(host, "0.0.0.0"), p)
 }
@@ -232,12 +208,12 @@ func (e *environment) unsupported() {
 		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "false", "GRPC_CLIENT_TLS_SAN": "", "MERGE_DOMAIN_CONFIG": "false",
 	} {
 		if text := e.look(name); text != "" && !strings.EqualFold(text, fine) {
-			e.wrong(name, fmt.Errorf("%w; leave it out or write %q", errUnsupported, fine))
+			e.wrong(name, "is not supported; leave it out or write "+strconv.Quote(fine))
 		}
 	}
 	if e.look("CONFIG_TYPE") == "" {
-		e.wrong("CONFIG_TYPE", fmt.Errorf("%w: a configuration in files; write it as one of Weir with weir convert "+
-			"ratelimit FILE, and run weir", errUnsupported))
+		e.wrong("CONFIG_TYPE", "is not supported: a configuration in files; write it as one of Weir with weir convert "+
+			"ratelimit FILE, and run weir")
 	}
 }
 
@@ -248,7 +224,7 @@ func Read(look func(name string) string) (Settings, error) {
 	e.unsupported()
 	most, err := strconv.ParseUint(e.text("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "0"), 10, 31)
 	if err != nil {
-		e.wrong("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", errors.New("is not a size"))
+		e.wrong("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "is not a size")
 	}
 	s := Settings{
 		XDS: Server{
@@ -268,16 +244,12 @@ func Read(look func(name string) string) (Settings, error) {
 
 // logLevel returns LOG_LEVEL as Weir has it.
 func (e *environment) logLevel() string {
-	switch level := strings.ToLower(e.text("LOG_LEVEL", "warn")); level {
-	case "debug", "info", "warn", "error":
-		return level
-	case "trace":
-		return "debug"
-	case "warning":
-		return "warn"
-	case "fatal", "panic":
-		return "error"
+	level := map[string]string{
+		"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn", "error": "error",
+		"fatal": "error", "panic": "error",
+	}[strings.ToLower(e.text("LOG_LEVEL", "warn"))]
+	if level == "" {
+		e.wrong("LOG_LEVEL", "is not a level; write debug, info, warn or error")
 	}
-	e.wrong("LOG_LEVEL", errors.New("is not a level; write debug, info, warn or error"))
-	return "warn"
+	return level
 }

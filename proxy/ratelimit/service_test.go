@@ -86,8 +86,8 @@ func TestService_RefusedLimitsChangeNothing(t *testing.T) {
 		_, err := s.Load()
 		return err
 	}
-	if _, err := s.serve(t.Context(), [][]byte{resource("a", "k", 1, 5)}, reload); err != nil || !s.health.ready.Load() {
-		t.Errorf("%v, ready %v", err, s.health.ready.Load())
+	if _, err := s.serve(t.Context(), [][]byte{resource("a", "k", 1, 5)}, reload); err != nil || !s.ready.Load() {
+		t.Errorf("%v, ready %v", err, s.ready.Load())
 	}
 	before := string(s.text())
 	broken := errors.New("broken")
@@ -102,19 +102,20 @@ func TestService_RefusedLimitsChangeNothing(t *testing.T) {
 }
 
 func TestHealth_FollowsReady(t *testing.T) {
-	var h health
-	stop, err := h.serve("127.0.0.1:0")
+	s := NewService(Settings{Health: "127.0.0.1:0"})
+	stop, err := s.ServeHealth()
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	address := freeAddress(t)
-	if stop, err = h.serve(address); err != nil {
+	s.settings.Health = address
+	if stop, err = s.ServeHealth(); err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
 	for _, ready := range []bool{false, true} {
-		h.ready.Store(ready)
+		s.ready.Store(ready)
 		r, err := http.Get("http://" + address + "/healthcheck")
 		if err != nil {
 			t.Fatal(err)

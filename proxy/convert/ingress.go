@@ -161,9 +161,7 @@ func (i *ingress) convert() {
 		}
 	}
 	i.guard()
-	for _, p := range i.paths() {
-		i.route(p)
-	}
+	i.routes()
 	i.head = append(i.head, i.others...)
 }
 

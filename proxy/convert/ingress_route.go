@@ -7,73 +7,66 @@ import (
 	"time"
 )
 
-// An ingressPath is a path of an Ingress, with its host and its backend.
-type ingressPath struct {
-	at, backend      node
-	host, path, kind string
-}
-
-// paths returns the paths of the object.
-func (i *ingress) paths() (all []ingressPath) {
+// routes writes the routes of the object.
+func (i *ingress) routes() {
 	spec := i.object.get("spec")
 	for _, rule := range spec.get("rules").items() {
 		for _, at := range rule.get("http", "paths").items() {
-			all = append(all, ingressPath{at, at.get("backend"), rule.get("host").text(), at.get("path").text(),
-				at.get("pathType").text()})
+			i.route(rule.get("host").text(), at, at.get("backend"))
 		}
 	}
 	for _, name := range []string{"defaultBackend", "backend"} {
 		if b := spec.get(name); b.isThere() {
-			all = append(all, ingressPath{at: b, backend: b})
+			i.route("", b, b)
 		}
 	}
-	return all
 }
 
-// match returns the paths of the routes for p; none if Weir has none. prefix is what all of them
+// match returns the paths of the routes for a path; none if Weir has none. prefix is what all of them
 // begin with.
-func (i *ingress) match(p ingressPath) (paths []string, prefix string) {
-	path := p.path
+func (i *ingress) match(at node) (paths []string, prefix string) {
+	path, kind := at.get("path").text(), at.get("pathType").text()
+	expression := "^" + path
 	for _, rest := range []string{"(/|$)(.*)", "/(.*)", "/.*"} {
 		path = strings.TrimSuffix(path, rest)
 	}
-	if p.kind != "Exact" {
+	if kind != "Exact" {
 		path = strings.TrimSuffix(path, "/")
 	}
 	path = cmp.Or(path, "/")
 	switch {
 	case !isLiteralPath(path):
-		l := &nginxLocation{prefix: "^" + p.path, modifier: "~*"}
+		l := &nginxLocation{prefix: expression, modifier: "~*"}
 		return nil, l.readExpression()
-	case p.kind == "Exact":
+	case kind == "Exact":
 		return []string{path}, path
-	case p.kind != "Prefix" && len(i.lost)+len(i.denies) > 0:
+	case kind != "Prefix" && len(i.lost)+len(i.denies) > 0:
 		return beginning(path, ""), path
 	}
 	return below(path), path
 }
 
-// route writes the routes of a path. Those of an object that is protected by what Weir does not
+// route writes the routes of a path of a host. Those of an object that is protected by what Weir does not
 // have refuse all requests.
-func (i *ingress) route(p ingressPath) {
-	if p.host != "" && !hostPattern.MatchString(p.host) {
-		i.note(p.at.line(), "host "+p.host+" is not carried over, nor are its limits: Weir has no such host",
+func (i *ingress) route(host string, at, backend node) {
+	paths, prefix := i.match(at)
+	if host != "" && !hostPattern.MatchString(host) {
+		i.note(at.line(), "host "+host+" is not carried over, nor are its limits: Weir has no such host",
 			"write a route for each host, or *.example.com")
 		return
 	}
-	paths, prefix := i.match(p)
-	lost := i.lost
+	lost, path := i.lost, "path "+at.get("path").text()
 	if paths == nil {
-		i.note(p.at.line(), "path "+p.path+" is not carried over, nor are its limits: Weir has no such path",
+		i.note(at.line(), path+" is not carried over, nor are its limits: Weir has no such path",
 			"write a route with its paths")
-		p.at.useAll()
+		at.useAll()
 		if len(lost)+len(i.denies) == 0 {
 			return
 		}
 		paths = beginning(prefix, "(?i)")
-		lost = append(slices.Clone(lost), lostNote(p.at.line(), "path "+p.path))
+		lost = append(slices.Clone(lost), lostNote(at.line(), path))
 	}
-	to := i.destination(p.backend)
+	to := i.destination(backend)
 	fields := to.fields
 	if len(lost) > 0 {
 		fields = mapping{{"respond", "{status: 403}"}}
@@ -87,7 +80,7 @@ func (i *ingress) route(p ingressPath) {
 	}
 	for _, path := range paths {
 		r := i.add("route", i.name+strings.TrimSuffix(strings.TrimSuffix(path, "*"), "/"),
-			append(nginxMatch(p.host, "", path), fields...))
+			append(nginxMatch(host, "", path), fields...))
 		r.notes = slices.Concat(i.others, lost, to.notes)
 		i.others = nil // once
 	}

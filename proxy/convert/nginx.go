@@ -65,7 +65,7 @@ func convertNginx(d *document, data []byte) {
 	c.note(0, "nginx counts in each host by itself",
 		"with store: redis all Weirs have one count, so a rate for N hosts may have to be N times as high")
 	c.readClientIP(http)
-	context := nginxContext{hosts: []string{""}}.enter(http)
+	context := nginxContext{hosts: []string{""}, directives: map[string][]*directive{}}.enter(http)
 	servers := find(http, "server")
 	c.readHosts(servers)
 	for _, server := range servers {
@@ -175,11 +175,9 @@ func (c nginxContext) enter(block []*directive) nginxContext {
 		}
 		own[name] = append(own[name], d)
 	}
-	inner := c
-	inner.directives = map[string][]*directive{}
-	maps.Copy(inner.directives, c.directives)
-	maps.Copy(inner.directives, own)
-	return inner
+	c.directives = maps.Clone(c.directives)
+	maps.Copy(c.directives, own)
+	return c
 }
 
 // last returns the last directive of a name that holds, nil if there is none.

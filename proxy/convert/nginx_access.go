@@ -25,9 +25,7 @@ func (d *directive) guards() bool {
 	case "include": // of a file that is not here
 		return protective.MatchString(d.arg(0))
 	case "if":
-		return slices.ContainsFunc(d.block, func(inner *directive) bool {
-			return inner.guards() || inner.name == "return" && inner.status() >= 400
-		})
+		return refuses(d.block)
 	}
 	return protective.MatchString(d.name) && nginxHint(d.name) == "" && d.arg(0) != "off"
 }

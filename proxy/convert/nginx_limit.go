@@ -54,15 +54,14 @@ func (c *nginxConfig) limit(zone nginxZone, d *directive, key zoneKey) string {
 		return l.name
 	}
 	fields := mapping{{"key", key.text}}
-	if d.name == "limit_conn" {
-		n, err := strconv.ParseInt(d.arg(1), 10, 32)
-		if err != nil || n < 1 {
-			return ""
-		}
-		fields.set("concurrent", c.concurrent(n, d.line))
-	} else if b, known := nginxBurst(d); known {
+	b, known := nginxBurst(d)
+	connections, err := strconv.ParseInt(d.arg(1), 10, 32)
+	switch {
+	case d.name == "limit_req" && known:
 		fields = append(fields, leaky(zone.count, zone.per, b)...)
-	} else {
+	case d.name == "limit_conn" && err == nil && connections > 0:
+		fields.set("concurrent", c.concurrent(connections, d.line))
+	default:
 		return ""
 	}
 	if key.shadow {
@@ -77,7 +76,7 @@ func (c *nginxConfig) limit(zone nginxZone, d *directive, key zoneKey) string {
 			break
 		}
 	}
-	if b, _ := nginxBurst(d); d.name == "limit_req" && b.longest(zone.count, zone.per) > longestWait {
+	if d.name == "limit_req" && b.longest(zone.count, zone.per) > longestWait {
 		l.notes.add(d.line, d.String()+" lets requests wait for more than a minute",
 			"they are refused after a minute; write a smaller burst, or nodelay")
 	}

@@ -38,13 +38,7 @@ func (d *directive) useAll() {
 
 // find returns the directives of block with one of these names.
 func find(block []*directive, names ...string) []*directive {
-	var found []*directive
-	for _, d := range block {
-		if slices.Contains(names, d.name) {
-			found = append(found, d)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(block), func(d *directive) bool { return !slices.Contains(names, d.name) })
 }
 
 // findDeep returns the directives with one of these names in block and in all blocks in it.
@@ -227,14 +221,12 @@ func (p *nginxParser) skipCode(d *directive) {
 		case bytes.HasPrefix(p.data, []byte("--")):
 			p.skipLine()
 			continue
-		case c == '\n':
-			p.line++
 		case c == '{':
 			depth++
 		case c == '}':
 			depth--
 		}
-		p.data = p.data[1:]
+		p.skip(1)
 		if depth == 0 {
 			return
 		}
@@ -249,15 +241,12 @@ const fileMark = "# configuration file "
 func (p *nginxParser) space() bool {
 	for len(p.data) > 0 && p.next == "" {
 		switch c := p.data[0]; {
-		case c == '\n':
-			p.line++
-			p.data = p.data[1:]
 		case c == '#':
 			if name, ok := strings.CutPrefix(p.skipLine(), fileMark); ok && p.depth == 0 {
 				p.next = strings.TrimSuffix(strings.TrimSpace(name), ":")
 			}
-		case c == ' ' || c == '\t' || c == '\r':
-			p.data = p.data[1:]
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			p.skip(1)
 		case c < ' ':
 			p.wrong(p.line, "is not text", expectedNginx)
 		default:
@@ -269,13 +258,15 @@ func (p *nginxParser) space() bool {
 
 // skipLine skips the rest of the line, without its end, and returns it.
 func (p *nginxParser) skipLine() string {
-	end := bytes.IndexByte(p.data, '\n')
-	if end < 0 {
-		end = len(p.data)
-	}
-	line := string(p.data[:end])
-	p.data = p.data[end:]
-	return line
+	line, _, _ := bytes.Cut(p.data, []byte("\n"))
+	p.data = p.data[len(line):]
+	return string(line)
+}
+
+// skip skips n bytes.
+func (p *nginxParser) skip(n int) {
+	p.line += bytes.Count(p.data[:n], []byte("\n"))
+	p.data = p.data[n:]
 }
 
 // word reads a word, in quotes or not. In a word, ${NAME} has a brace that ends nothing.
@@ -305,11 +296,8 @@ func (p *nginxParser) word() string {
 		case quote == 0 && strings.IndexByte(" \t\r\n;{}", c) >= 0:
 			return b.String()
 		}
-		if c == '\n' {
-			p.line++
-		}
 		b.WriteByte(c)
-		p.data = p.data[1:]
+		p.skip(1)
 	}
 	if quote != 0 {
 		p.wrong(begin, "the text that begins with "+string(quote)+" does not end", expectedNginx)

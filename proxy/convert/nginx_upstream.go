@@ -28,11 +28,6 @@ func (c *nginxConfig) destination(l *nginxLocation) nginxDestination {
 	} else if all := find(l.block, "proxy_pass"); len(all) > 0 {
 		return c.pass(l, all[0])
 	}
-	return c.stays(l)
-}
-
-// stays returns the upstream for what nginx goes on answering: nginx itself.
-func (c *nginxConfig) stays(l *nginxLocation) nginxDestination {
 	u := &entry{name: "nginx", fields: mapping{{"targets", `["http://127.0.0.1:8081"]`}}}
 	u.notes.add(l.line, "what is not forwarded by proxy_pass stays with nginx",
 		"let nginx listen on this address, or write the address of the server")

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,13 +65,9 @@ func convertRatelimit(d *document, data []byte) {
 // rules reads the rules of a list of descriptors.
 func (r *ratelimitDomain) rules(list node) (all []*ratelimitRule) {
 	for _, at := range list.items() {
-		rule := &ratelimitRule{line: at.line(), key: at.get("key").value(),
-			shared: at.get("share_threshold").text() == "true"}
 		value := at.get("value").value()
-		rule.pattern, rule.hasValue = pattern(value), value != ""
-		if !rule.hasValue {
-			rule.pattern = anything
-		}
+		rule := &ratelimitRule{line: at.line(), key: at.get("key").value(), pattern: cmp.Or(pattern(value), anything),
+			hasValue: value != "", shared: at.get("share_threshold").text() == "true"}
 		switch {
 		case rule.key == "":
 			r.wrong(at.line(), "a descriptor has no key", "expected key with the name of an entry")

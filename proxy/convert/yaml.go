@@ -34,8 +34,9 @@ func (d *document) documents(data []byte, expected string) (all []node) {
 		case errors.Is(err, io.EOF):
 			return all
 		case err != nil:
-			line, what := yamlFault(err)
-			d.wrong(line, "is not YAML: "+what, expected)
+			m := yamlLine.FindStringSubmatch(err.Error())
+			line, _ := strconv.Atoi(m[1])
+			d.wrong(line, "is not YAML: "+strings.TrimPrefix(err.Error(), m[0]), expected)
 			return nil
 		case hasAlias(&n):
 			d.wrong(n.Line, "has aliases, which are not read", "write out what they stand for")
@@ -58,13 +59,6 @@ func hasAlias(n *yaml.Node) bool {
 
 // yamlLine matches the line in an error of the YAML library.
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line ([0-9]+): )?`)
-
-// yamlFault returns the line and the text of an error of the YAML library.
-func yamlFault(err error) (line int, what string) {
-	m := yamlLine.FindStringSubmatch(err.Error())
-	line, _ = strconv.Atoi(m[1])
-	return line, strings.TrimPrefix(err.Error(), m[0])
-}
 
 // line returns the line at which the value begins; 0 if it is not there.
 func (n node) line() int {
@@ -128,10 +122,11 @@ func (n node) items() []node {
 
 // list returns the elements of a list; none of all else.
 func (n node) list() (all []node) {
-	if n.at != nil && n.at.Kind == yaml.SequenceNode {
-		for _, item := range n.at.Content {
-			all = append(all, node{item, n.used})
-		}
+	if n.at == nil || n.at.Kind != yaml.SequenceNode {
+		return nil
+	}
+	for _, item := range n.at.Content {
+		all = append(all, node{item, n.used})
 	}
 	return all
 }

@@ -151,10 +151,10 @@ func (*threshold) Wanted() (kind, instead string) {
 	return "a number or a percentage", "write for example 100 or 5%"
 }
 
-// String is form.Text.
-func (t *threshold) String() string {
+// Written is form.Text.
+func (t *threshold) Written() any {
 	if t.share > 0 {
 		return strconv.FormatInt(t.share, 10) + "%"
 	}
-	return strconv.FormatInt(t.count, 10)
+	return t.count
 }

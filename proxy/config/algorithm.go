@@ -120,7 +120,7 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 		limit.Rates = []limiter.Rate{{Count: 1, Window: forget * slices.Max(limit.Steps)}}
 	}
 	if f.ResetOn != nil { // others resolves the route
-		limit.Reset = &Reset{Route: f.ResetOn.Route, Status: l.successes(&f.ResetOn.Codes)}
+		limit.Reset = &Reset{Route: f.ResetOn.Route, Status: l.successes(&f.ResetOn.Status)}
 	}
 }
 

@@ -266,13 +266,11 @@ type Fields struct {
 // refunded.
 type Refund struct {
 	// Status of the upstream's response: 404, 5xx, 500-503.
-	Codes codes `yaml:"status,omitempty" empty:"no status is given; write for example [5xx], or leave it out"`
+	Status Statuses `yaml:"status,omitempty" empty:"no status is given; write for example [5xx], or leave it out"`
 	// Errors are kinds of upstream failures.
 	Errors []Fault `yaml:"errors,omitempty" jsonschema:"enum=timeout,enum=connect,enum=reset,enum=cut,enum=bad_response"`
 	// Header of the upstream's response whose presence requests the refund; it is not passed on to clients.
 	Header string `yaml:"header,omitempty"`
-
-	Status Statuses `yaml:"-"`
 }
 
 // Idempotency lets clients repeat a request without being counted again. The upstream must support idempotency keys as well, or it

@@ -86,10 +86,9 @@ type Reset struct {
 	// Route is the name of another route, which uses the same key.
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
-	Codes codes `yaml:"status,omitempty" empty:"no status is given; write for example [2xx], or leave it out"`
+	Status Statuses `yaml:"status,omitempty" empty:"no status is given; write for example [2xx], or leave it out"`
 
-	Status Statuses  `yaml:"-"`
-	Key    *key.Spec `yaml:"-"` // the key as a limit or list of that route reads it
+	Key *key.Spec `yaml:"-"` // the key as a limit or list of that route reads it
 }
 
 // Return selects the responses that return permits.
@@ -97,11 +96,10 @@ type Return struct {
 	// Route is the name of another route, which has a limit or a list on the same key.
 	Route string `yaml:"route" jsonschema:"required"`
 	// Status of the responses there: 204, 2xx, 200-204; 2xx when not given.
-	Codes codes `yaml:"status,omitempty" empty:"no status is given; write for example [2xx], or leave it out"`
+	Status Statuses `yaml:"status,omitempty" empty:"no status is given; write for example [2xx], or leave it out"`
 	// Key says for whom permits were taken, such as the number that a code is sent to: a response returns all permits of its value.
 	Of *keyForm `yaml:"key" jsonschema:"required"`
 
-	Status  Statuses  `yaml:"-"`
 	Subject *key.Spec `yaml:"-"` // as the route of the limit reads it
 	Key     *key.Spec `yaml:"-"` // the same, as a limit or list of the other route reads it
 }
@@ -127,7 +125,7 @@ type stepUpForm struct {
 // countForm selects the outcomes that stay counted.
 type countForm struct {
 	// Status of the upstream's response: 404, 4xx, 400-403. After others the permits are refunded.
-	Status codes `yaml:"status" jsonschema:"required"`
+	Status Statuses `yaml:"status" jsonschema:"required"`
 }
 
 // Penalty bans a key that is refused too often.

@@ -290,15 +290,13 @@ type Health struct {
 	// Timeout of a check.
 	Timeout duration `yaml:"timeout" jsonschema:"default=2s"`
 	// Status of a healthy response: 200, 2xx, 200-204; 2xx when not given.
-	Codes codes `yaml:"status,omitempty"`
+	Status Statuses `yaml:"status,omitempty"`
 	// After is the number of consecutive failed checks after which a target is unhealthy until one succeeds, and the number of consecutive failed connections after which it is ejected.
 	After int `yaml:"after" jsonschema:"default=3,minimum=1,maximum=1000000"`
 	// Rest is how long a target is ejected; it is then used only if no other target is available.
 	Rest duration `yaml:"rest" jsonschema:"default=10s"`
 	// SlowStart is how long the share of a recovered target grows from a tenth to the full share; it has the full share at once when not given.
 	SlowStart duration `yaml:"slow_start,omitempty"`
-
-	Status Statuses `yaml:"-"`
 }
 
 // Queue is the queue for a target.

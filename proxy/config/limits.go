@@ -325,7 +325,7 @@ type Limit struct {
 	Penalty        *Penalty               // nil: none
 	Cost           *Cost                  // nil: each request costs 1
 	Prices         *Prices                // of a budget, whose permits are the smallest parts of a unit; nil: none
-	Count          *Statuses              // statuses after which a request stays counted; nil means all outcomes
+	Count          Statuses               // statuses after which a request stays counted; nil means all outcomes
 	Mode           Mode
 	OnStoreFailure OnStoreFailure
 	Expose         bool // whether it appears in responses

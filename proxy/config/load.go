@@ -237,9 +237,9 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]Reject {
 	}
 	made := map[int]Reject{}
 	for _, name := range slices.Backward(form.SortedKeys(forms)) {
-		f := forms[name]
+		f, of := forms[name], code{}
 		switch {
-		case !errorStatus.MatchString(name):
+		case !errorStatus.MatchString(name), of.Parse(name) != nil:
 			l.WrongName(f, form.Quote(name)+" is not the status of an error", "write for example 404, 4xx or 5xx")
 			continue
 		case name == "429":
@@ -247,8 +247,7 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]Reject {
 			continue
 		}
 		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
-		from, to, _ := parseCode(name)
-		for status := from; status <= to; status++ {
+		for status := of.from; status <= of.to; status++ {
 			r.Status = status
 			made[status] = r
 		}

@@ -164,19 +164,54 @@ func (t template) covers(other template, own, their string, cut func(text, less 
 	return ok && t.accepts(more)
 }
 
-// Statuses is a set of HTTP statuses from 100 to 599. The zero Statuses is empty.
-type Statuses struct{ bits [10]uint64 }
+// Statuses is a set of HTTP statuses, as it is written: one or several. The zero Statuses is empty.
+type Statuses []code
+
+// A code is 404, 5xx or 500-503: the statuses from one to another.
+type code struct {
+	text     string // as it is written
+	from, to int
+}
+
+// codeForm is what a code looks like.
+var codeForm = regexp.MustCompile(`^(?:([1-5])xx|([1-5][0-9][0-9])(?:-([1-5][0-9][0-9]))?)$`)
+
+// Parse is form.Text.
+func (c *code) Parse(text string) error {
+	if !codeForm.MatchString(text) {
+		return fmt.Errorf("%s is not a status", form.Quote(text))
+	}
+	first, last, _ := strings.Cut(text, "-")
+	c.text = text
+	c.from, _ = strconv.Atoi(strings.ReplaceAll(first, "x", "0"))
+	c.to, _ = strconv.Atoi(strings.ReplaceAll(cmp.Or(last, first), "x", "9"))
+	if c.to < c.from {
+		return fmt.Errorf("%s ends before it begins", form.Quote(text))
+	}
+	return nil
+}
+
+// Wanted is form.Text.
+func (*code) Wanted() (kind, instead string) {
+	return "a status", "write for example 404, 5xx or 500-503"
+}
+
+// Written is form.Text.
+func (c *code) Written() any { return c.text }
 
 // Has reports whether status is one of s.
-func (s *Statuses) Has(status int) bool {
-	return status >= 0 && status < 64*len(s.bits) && s.bits[status/64]>>(status%64)&1 == 1
+func (s Statuses) Has(status int) bool {
+	return slices.ContainsFunc(s, func(c code) bool { return c.from <= status && status <= c.to })
 }
 
 // Empty reports whether s has no status.
-func (s *Statuses) Empty() bool { return *s == Statuses{} }
+func (s Statuses) Empty() bool { return len(s) == 0 }
 
-// Ranges returns the statuses of s as they are written: 2xx, 404, 500-503.
-func (s *Statuses) Ranges() (all []string) {
+// Add adds the statuses from one to another.
+func (s *Statuses) Add(from, to int) { *s = append(*s, code{from: from, to: to}) }
+
+// Ranges returns the statuses of s in the notation of the file: 2xx, 404, 500-503.
+func (s Statuses) Ranges() (all []string) {
 	for from := 100; from < 600; from++ {
 		if !s.Has(from) {
 			continue
@@ -197,65 +232,4 @@ func (s *Statuses) Ranges() (all []string) {
 		from = to
 	}
 	return all
-}
-
-// Add adds the statuses from one to another.
-func (s *Statuses) Add(from, to int) {
-	for status := from; status <= to; status++ {
-		s.bits[status/64] |= 1 << (status % 64)
-	}
-}
-
-// codes are statuses as they are written, one or several.
-type codes []code
-
-// A code is 404, 5xx or 500-503.
-type code string
-
-// codeForm is what a code looks like.
-var codeForm = regexp.MustCompile(`^(?:([1-5])xx|([1-5][0-9][0-9])(?:-([1-5][0-9][0-9]))?)$`)
-
-// Parse is form.Text.
-func (c *code) Parse(text string) error {
-	_, _, err := parseCode(text)
-	*c = code(text)
-	return err
-}
-
-// Wanted is form.Text.
-func (*code) Wanted() (kind, instead string) {
-	return "a status", "write for example 404, 5xx or 500-503"
-}
-
-// String is form.Text.
-func (c *code) String() string { return string(*c) }
-
-// parseCode reads a code as its first and last status.
-func parseCode(s string) (from, to int, err error) {
-	m := codeForm.FindStringSubmatch(s)
-	switch {
-	case m == nil:
-		return 0, 0, fmt.Errorf("%s is not a status", form.Quote(s))
-	case m[1] != "":
-		hundreds, _ := strconv.Atoi(m[1])
-		return 100 * hundreds, 100*hundreds + 99, nil
-	}
-	from, _ = strconv.Atoi(m[2])
-	if to = from; m[3] != "" {
-		to, _ = strconv.Atoi(m[3])
-	}
-	if to < from {
-		return 0, 0, fmt.Errorf("%s ends before it begins", form.Quote(s))
-	}
-	return from, to, nil
-}
-
-// statuses are those of all codes; a code with a problem has none.
-func (c codes) statuses() (s Statuses) {
-	for _, text := range c {
-		if from, to, err := parseCode(string(text)); err == nil {
-			s.Add(from, to)
-		}
-	}
-	return s
 }

@@ -28,7 +28,7 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 	if limit.Scope == limiter.PerClient {
 		l.Wrong(&f.Scope, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
 	}
-	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Codes)}
+	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Status)}
 	if f.ReturnOn.Of != nil {
 		limit.Return.Subject = l.keys.use(f.ReturnOn.Of)
 		l.parameters(f.ReturnOn.Of, limit.Return.Subject)
@@ -36,12 +36,11 @@ func (l *limits) returnOn(f *limitForm, limit *Limit) {
 }
 
 // successes compiles the statuses of responses that have an effect on another route; 2xx if none are given.
-func (l *limits) successes(f *codes) Statuses {
-	status := f.statuses()
+func (l *limits) successes(f *Statuses) Statuses {
 	if !l.Given(f) {
-		status.Add(200, 299)
+		return Statuses{{from: 200, to: 299}}
 	}
-	return status
+	return *f
 }
 
 // An effect is how a problem names what responses of another route do.
@@ -240,22 +239,21 @@ func (r *routes) refund(f *Refund) Refund {
 	if f == nil {
 		return Refund{}
 	}
-	if !r.Given(&f.Codes) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
+	if !r.Given(&f.Status) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
 		r.Wrong(f, "says nothing", "write status, errors or header below it")
 	}
 	made := *f
-	made.Codes, made.Status, made.Header = nil, f.Codes.statuses(), r.header(&f.Header, "X-Refund")
+	made.Header = r.header(&f.Header, "X-Refund")
 	return made
 }
 
 // count compiles the statuses after which a request stays counted; nil means all outcomes.
-func (l *limits) count(f *countForm) *Statuses {
+func (l *limits) count(f *countForm) Statuses {
 	if f == nil {
 		return nil
 	}
 	if len(f.Status) == 0 && l.Valid(f) {
 		l.Wrong(f, "no status is given", "write for example {status: [4xx]}, or leave count out for all")
 	}
-	s := f.Status.statuses()
-	return &s
+	return f.Status
 }

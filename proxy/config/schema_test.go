@@ -63,7 +63,7 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w))+$`}
 			case reflect.TypeFor[size]():
 				return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+(B|KiB|MiB|GiB)$`}
-			case reflect.TypeFor[codes](), reflect.TypeFor[code]():
+			case reflect.TypeFor[Statuses](), reflect.TypeFor[code]():
 				return &jsonschema.Schema{Type: "string", Pattern: codeForm.String()} // of one entry; see loosen
 			case reflect.TypeFor[threshold]():
 				return &jsonschema.Schema{Default: 100, AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "999999999"}, {Type: "string", Pattern: thresholdForm.String()}, {Type: "string", Pattern: `\$\{[A-Za-z_]`}}}
@@ -142,10 +142,10 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	if p.Type == "integer" || p.Type == "boolean" || p.Enum != nil || p.Pattern != "" {
 		one = append(one, &jsonschema.Schema{Type: "string", Pattern: `\$\{[A-Za-z_]`})
 	}
-	if t == reflect.TypeFor[codes]() {
+	if t == reflect.TypeFor[Statuses]() {
 		one = append(one, &jsonschema.Schema{Type: "integer", Minimum: "100", Maximum: "599"})
 	}
-	if isList(t) || t == reflect.TypeFor[durations]() {
+	if isList(t) || t == reflect.TypeFor[durations]() || t == reflect.TypeFor[Statuses]() {
 		items := &jsonschema.Schema{AnyOf: one}
 		if len(one) == 1 {
 			items = p

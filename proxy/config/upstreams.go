@@ -207,14 +207,13 @@ func mayMiss(s *key.Spec) bool {
 
 func (u *upstreams) health(f *Health) Health {
 	h := *f
-	h.Status, h.Codes = f.Codes.statuses(), nil
-	if len(f.Codes) == 0 {
+	if len(f.Status) == 0 {
 		h.Status.Add(200, 299)
 	}
 	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
 		u.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")
 	}
-	if f.Path == "" && u.Valid(&f.Path) && (u.Given(&f.Interval) || u.Given(&f.Timeout) || u.Given(&f.Codes)) {
+	if f.Path == "" && u.Valid(&f.Path) && (u.Given(&f.Interval) || u.Given(&f.Timeout) || u.Given(&f.Status)) {
 		u.Warn(f, "targets are not checked: there is no path", "write path: with the path to request, for example /healthz")
 	}
 	return h

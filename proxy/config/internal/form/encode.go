@@ -67,8 +67,8 @@ func (e encoder) value(v, of reflect.Value, t Tag) *yaml.Node {
 		return e.slice(v, of, t)
 	case t.hidden != "" && v.String() != "":
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: t.hidden}
-	case text != nil && v.Kind() != reflect.String:
-		n.Kind, n.Value = yaml.ScalarNode, text.String()
+	case text != nil:
+		encode(n, text.Written())
 	default:
 		encode(n, v.Interface())
 	}

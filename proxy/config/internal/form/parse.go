@@ -225,6 +225,9 @@ func (s Size) String() string {
 	return "" // a byte divides everything
 }
 
+// Written is Text.
+func (s *Size) Written() any { return s.String() }
+
 // Parse is Text.
 func (s *Size) Parse(text string) (err error) {
 	const units = "with a unit: B, KiB, MiB or GiB, for example 64KiB"

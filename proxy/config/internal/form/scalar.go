@@ -26,8 +26,8 @@ type Text interface {
 	Parse(text string) error
 	// Wanted names the kind of value, which need not be in quotes, and says what to write. The kind of a text is empty.
 	Wanted() (kind, instead string)
-	// String returns the value as it is written.
-	String() string
+	// Written returns the value as it is written: a text, or a number.
+	Written() any
 }
 
 // textOf returns v as a Text; nil if it is none.
@@ -69,8 +69,8 @@ func (*duration) Wanted() (kind, instead string) {
 	return "a duration", "write a number with a unit, for example 5s"
 }
 
-// String is Text.
-func (d *duration) String() string { return limiter.FormatDuration(time.Duration(*d)) }
+// Written is Text.
+func (d *duration) Written() any { return limiter.FormatDuration(time.Duration(*d)) }
 
 // text decodes a scalar that is text, and one of t.Enum if there are any.
 func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
@@ -209,8 +209,8 @@ func (n *network) Parse(text string) error {
 // Wanted is Text.
 func (*network) Wanted() (kind, instead string) { return "", "" }
 
-// String is Text.
-func (n *network) String() string {
+// Written is Text.
+func (n *network) Written() any {
 	if p := netip.Prefix(*n); !p.IsSingleIP() {
 		return p.String()
 	}

@@ -29,8 +29,8 @@ func (l *loader) opens(pointer *string) string {
 	if path == "" {
 		return ""
 	}
-	l.later = append(l.later, named{l.Location(pointer), path, nil})
-	l.own[filepath.Clean(path)] = true
+	l.made.opened = append(l.made.opened, named{l.Location(pointer), path, nil})
+	l.made.own[filepath.Clean(path)] = true
 	if l.source.Owner(path) == Foreign {
 		l.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+ErrForeign.Error(), "put it there")
 	}
@@ -47,7 +47,7 @@ type output struct {
 func (l *loader) writes(pointer *string) string {
 	path := l.relative(*pointer)
 	if path != "" {
-		l.outputs = append(l.outputs, output{named: named{at: l.Location(pointer), path: path}})
+		l.made.outputs = append(l.made.outputs, output{named: named{at: l.Location(pointer), path: path}})
 	}
 	return path
 }
@@ -86,9 +86,9 @@ func (o output) check() string {
 func (l *loader) opensPair(cert, key *string) Pair {
 	p := Pair{l.opens(cert), l.opens(key)}
 	if p.Cert != "" && p.Key != "" {
-		last := len(l.later) - 1
-		private := l.later[last]
-		l.later[last-1].key = &private
+		last := len(l.made.opened) - 1
+		private := l.made.opened[last]
+		l.made.opened[last-1].key = &private
 	}
 	return p
 }

@@ -228,9 +228,9 @@ func (l *loader) attach(name *string, most int64) ([]byte, bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(l.Location(name).File), path)
 	}
-	l.own[filepath.Clean(path)] = true
+	l.made.own[filepath.Clean(path)] = true
 	data, err := l.source.Read(path, most)
-	l.files = append(l.files, path)
+	l.made.Files = append(l.made.Files, path)
 	if l.refuseFirst([]finding{
 		{errors.Is(err, ErrForeign), name, fmt.Sprintf("%s cannot be read: %v", form.Quote(*name), err), "put it there"},
 		{err != nil, name, fmt.Sprintf("%s cannot be read: %v", form.Quote(*name), err), "name a file that Weir may read"},

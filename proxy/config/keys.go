@@ -28,10 +28,6 @@ type keys struct {
 	warned []*key.Spec     // possible phone numbers without normalization
 }
 
-func newKeys(l *loader, tokens *key.Tokens) *keys {
-	return &keys{loader: l, tokens: tokens, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
-}
-
 // all compiles the named keys.
 func (k *keys) all() map[string]*key.Spec {
 	for _, name := range form.SortedKeys(k.main.Keys) {
@@ -57,8 +53,8 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 	f := k.main.Keys[name]
 	if f.Text != "" { // phone: header:X-Phone
 		f.From, f.Text = f.Text, ""
-		if text, ok := k.Written()[&f.Text]; ok {
-			k.Written()[&f.From] = text
+		if text, ok := k.Written[&f.Text]; ok {
+			k.Written[&f.From] = text
 		}
 		k.Alias(&f.From, &f.Text)
 	}
@@ -303,7 +299,7 @@ func (l *loader) tokens(f *jwtForm) *key.Tokens {
 		l.fault(f, err)
 		return nil
 	}
-	l.verifiers = append(l.verifiers, tokens)
+	l.made.Tokens = append(l.made.Tokens, tokens)
 	return tokens
 }
 

@@ -77,7 +77,7 @@ func (l *loader) relative(path string) string {
 	if l.home != "" {
 		return filepath.Join(l.home, path)
 	}
-	return filepath.Join(filepath.Dir(l.files[0]), path)
+	return filepath.Join(filepath.Dir(l.made.Files[0]), path)
 }
 
 // listeners checks that all listeners can stand side by side, that HTTPS has a
@@ -281,7 +281,7 @@ func (l *loader) acme(f *Listen) *ACME {
 			challengeHTTP + " needs listen.http, which is none", "write " + challengeALPN + ", or an address in listen.http"},
 	})
 	if listenAddress(f.HTTPS) != "" { // certificates are used by HTTPS only
-		l.outputs = append(l.outputs, output{named{at: l.Location(&a.Storage), path: l.relative(a.Storage)}, true})
+		l.made.outputs = append(l.made.outputs, output{named{at: l.Location(&a.Storage), path: l.relative(a.Storage)}, true})
 	}
 	made := *a
 	any := len(a.Challenges) == 0

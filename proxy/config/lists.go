@@ -85,20 +85,29 @@ func (l *lists) make(name string, f *listForm) *List {
 
 // members reads the values, in place or from the list's file.
 func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
-	if f.File != "" {
-		return l.file(name, f, spec)
-	}
-	parse, what, instead := key.ParseList, " is not a value of the key ", "write it as clients send it"
+	parse, what, instead := key.ParseList, "not a value of the key "+spec.Name, "write it as clients send it"
 	if f.Match == prefixes {
-		parse, what, instead = key.ParsePrefixes, " is not a prefix of the key ", "write the first characters of keys; for numbers the calling code and further digits, as +4915"
+		parse, what, instead = key.ParsePrefixes, "not a prefix of the key "+spec.Name, "write the first characters of keys; for numbers the calling code and further digits, as +4915"
+	}
+	v := Value{List: name, Spec: spec, Prefix: f.Match == prefixes}
+	if f.File != "" {
+		text, ok := l.listed(&f.File, v)
+		if !ok {
+			return nil
+		}
+		members, problems := parse(spec, key.Lines(text))
+		l.faults("lists."+name, what, text, problems)
+		return members
 	}
 	for i := range f.Values {
+		at, text := &f.Values[i], strings.TrimSpace(f.Values[i])
 		one, problems := parse(spec, slices.Values(f.Values[i:i+1]))
-		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
-		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
-			l.Wrong(&f.Values[i], form.Quote(f.Values[i])+what+spec.Name, cmp.Or(insteadOf(problems), instead))
+		comment := strings.HasPrefix(text, "#") // as in a file, from which it was copied
+		if *at != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
+			l.Wrong(at, form.Quote(*at)+" is "+what, cmp.Or(insteadOf(problems), instead))
 		}
-		l.values = append(l.values, Value{List: name, Spec: spec, Position: l.Location(&f.Values[i]).Position, Text: strings.TrimSpace(f.Values[i]), Written: l.Written()[&f.Values[i]], Prefix: f.Match == prefixes})
+		v.Position, v.Text, v.Written = l.Location(at).Position, text, l.Written[at]
+		l.made.values = append(l.made.values, v)
 	}
 	all, _ := parse(spec, slices.Values(f.Values))
 	return all
@@ -113,44 +122,29 @@ func insteadOf(problems []key.Problem) string {
 	return instead
 }
 
-// file reads a list's file, which stands beside the file that names it.
-func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
-	text, ok := l.listed(&f.File, Value{List: name, Spec: spec, Prefix: f.Match == prefixes})
-	if !ok {
-		return nil
-	}
-	parse, what := key.ParseList, "not a value of the key "
-	if f.Match == prefixes {
-		parse, what = key.ParsePrefixes, "not a prefix of the key "
-	}
-	members, problems := parse(spec, key.Lines(text))
-	l.faults("lists."+name, what+spec.Name, text, problems)
-	return members
-}
-
 // listed reads the file of a list, called name, whose values are described by v. The file is the last
-// of l.files then.
+// of l.made.Files then.
 func (l *loader) listed(name *string, v Value) (text string, ok bool) {
 	text, ok = l.text(name, "write one value a line")
 	if ok {
-		v.File = l.files[len(l.files)-1]
-		l.values = append(l.values, v)
+		v.File = l.made.Files[len(l.made.Files)-1]
+		l.made.values = append(l.made.values, v)
 	}
 	return text, ok
 }
 
-// text reads a file of lines that is pushed with the configuration. It is the last of l.files then.
+// text reads a file of lines that is pushed with the configuration. It is the last of l.made.Files then.
 func (l *loader) text(name *string, instead string) (text string, ok bool) {
 	data, ok := l.attach(name, maxList)
 	if !ok {
 		return "", false
 	}
-	path := l.files[len(l.files)-1]
+	path := l.made.Files[len(l.made.Files)-1]
 	if l.source.Owner(path) != OfConfig {
 		l.Wrong(name, form.Quote(*name)+" is not part of the pushed configuration", "push it together with this file")
 		return "", false
 	}
-	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), path); err == nil && !filepath.IsAbs(*name) {
+	if rel, err := filepath.Rel(filepath.Dir(l.made.Files[0]), path); err == nil && !filepath.IsAbs(*name) {
 		*name = rel // as the main file would say it
 	}
 	if !utf8.Valid(data) {
@@ -160,12 +154,12 @@ func (l *loader) text(name *string, instead string) (text string, ok bool) {
 	return string(data), true
 }
 
-// faults tells that lines of the last of l.files, which has the text for the field at path, are wrong, and where.
+// faults tells that lines of the last of l.made.Files, which has the text for the field at path, are wrong, and where.
 func (l *loader) faults(path, what, text string, problems []key.Problem) {
 	if len(problems) == 0 {
 		return
 	}
-	p := form.Location{Position: Position{File: l.files[len(l.files)-1]}, Path: path}
+	p := form.Location{Position: Position{File: l.made.Files[len(l.made.Files)-1]}, Path: path}
 	lines := strings.Split(text, "\n")
 	for i, fault := range problems {
 		p.Line = fault.Line

@@ -69,23 +69,13 @@ type loader struct {
 	home    string // directory of files of this machine; empty: that of the main file
 	hash    hash.Hash
 	common  hash.Hash // like hash, without parts specific to the machine
-	files   []string
-	globs   []string
-	later   []named  // files that are opened at start
-	outputs []output // files that are written while Weir serves
-	values  []Value
-	own     map[string]bool // files named by the configuration of this machine
-
 	main    *file     // what is compiled, with all that it includes
-	made    *Config   // what is compiled of it so far
+	made    *Config   // what is known of it so far
 	decoded int       // number of problems of decoding
-	remarks []Problem // about what does no harm
-
-	verifiers []*key.Tokens // of tokens
 }
 
 func newLoader(env Env) *loader {
-	return &loader{Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), own: map[string]bool{}}
+	return &loader{Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), made: &Config{own: map[string]bool{}}}
 }
 
 // Paths of fields whose texts have a syntax of their own.
@@ -140,13 +130,13 @@ func exampleAddress(path string) (host, port string) {
 // failed returns all problems, in order: first those of decoding, from which others may follow.
 func (l *loader) failed() Problems {
 	all := l.Problems()
-	return append(form.Arrange(all[:l.decoded], l.files), form.Arrange(all[l.decoded:], l.files)...)
+	return append(form.Arrange(all[:l.decoded], l.made.Files), form.Arrange(all[l.decoded:], l.made.Files)...)
 }
 
 // remark notes something about the value at pointer that does no harm, and may be meant.
 func (l *loader) remark(pointer any, what, instead string) {
 	p := l.Location(pointer)
-	l.remarks = append(l.remarks, Problem{Position: p.Position, Path: p.Path, What: what, Instead: instead})
+	l.made.Remarks = append(l.made.Remarks, Problem{Position: p.Position, Path: p.Path, What: what, Instead: instead})
 }
 
 // open reads the file at path; id identifies its content in the hash. It returns nil if the
@@ -154,7 +144,7 @@ func (l *loader) remark(pointer any, what, instead string) {
 func (l *loader) open(path, id string) *file {
 	data, err := l.source.Read(path, form.MaxSize)
 	if err != nil {
-		l.files = append(l.files, path)
+		l.made.Files = append(l.made.Files, path)
 		l.Add(form.Location{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
 		return nil
 	}
@@ -164,7 +154,7 @@ func (l *loader) open(path, id string) *file {
 // read decodes the content of one file. It returns nil if the content is empty or too
 // large.
 func (l *loader) read(name, id string, data []byte) *file {
-	l.files = append(l.files, name)
+	l.made.Files = append(l.made.Files, name)
 	root := l.Parse(name, data)
 	if root == nil {
 		return nil
@@ -325,7 +315,7 @@ func (l *loader) include(path string, main *file) (whole bool) {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(dir, pattern)
 		}
-		l.globs = append(l.globs, pattern)
+		l.made.Globs = append(l.made.Globs, pattern)
 		matches, err := l.source.Glob(pattern)
 		switch {
 		case err != nil:
@@ -363,7 +353,7 @@ func (l *loader) merge(main, part *file) {
 		case "keys", "lists", "limits", "upstreams", "routes":
 		default:
 			if pointer := v.Field(i).Addr().Interface(); l.Given(pointer) {
-				l.WrongName(pointer, "has no place in an included file", "move it to "+l.files[0])
+				l.WrongName(pointer, "has no place in an included file", "move it to "+l.made.Files[0])
 			}
 		}
 	}

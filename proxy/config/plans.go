@@ -146,7 +146,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 	first := map[limiter.Key]string{}
 	for _, value := range form.SortedKeys(f.Overrides) {
 		texts := f.Overrides[value]
-		l.values = append(l.values, Value{limit: f, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
+		l.made.values = append(l.made.values, Value{limit: f, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
 		own := l.override(texts, limit)
 		k, ok := l.literal(texts, limit.Key, value)
 		if !ok {

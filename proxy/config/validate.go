@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // tokenSafe matches names that are valid in header fields, metrics and keys of a store.
@@ -22,28 +23,25 @@ var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 func (l *loader) compile(f *file) (*Config, error) {
 	l.decoded = l.Decoded()
 	l.Problems() // of texts are known from here on
-	c := &Config{
-		Listen:    l.listen(&f.Listen),
-		Admin:     l.admin(&f.Admin),
-		Store:     f.Store,
-		Redis:     l.redis(&f.Redis),
-		Reload:    l.reload(&f.Reload, f.Store),
-		ClientIP:  l.clientIP(&f.ClientIP),
-		Privacy:   l.privacy(&f.Privacy),
-		Defaults:  f.Defaults,
-		Errors:    l.errors(f.Errors),
-		Alerts:    l.alerts(&f.Alerts),
-		AccessLog: l.accessLog(&f.AccessLog),
-		Traces:    l.traces(&f.Traces),
-		form:      f,
-	}
-	l.main, l.made = f, c
+	c := l.made
+	c.form, c.Store, c.Defaults = f, f.Store, f.Defaults
+	c.Listen = l.listen(&f.Listen)
+	c.Admin = l.admin(&f.Admin)
+	c.Redis = l.redis(&f.Redis)
+	c.Reload = l.reload(&f.Reload, f.Store)
+	c.ClientIP = l.clientIP(&f.ClientIP)
+	c.Privacy = l.privacy(&f.Privacy)
+	c.Errors = l.errors(f.Errors)
+	c.Alerts = l.alerts(&f.Alerts)
+	c.AccessLog = l.accessLog(&f.AccessLog)
+	c.Traces = l.traces(&f.Traces)
+	l.main = f
 	c.Defaults.NewKeys = l.newKeys(&f.Defaults.Guard)
 	c.Defaults.Guard, c.Defaults.Limits, c.Defaults.Lists = "", nil, nil
 	l.listeners(f)
 	l.decideListener(f)
 	l.ineffective(f)
-	keys := newKeys(l, l.tokens(f.JWT))
+	keys := &keys{loader: l, tokens: l.tokens(f.JWT), done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
 	c.Keys = keys.all()
 	upstreams := newUpstreams(l, keys)
 	c.Upstreams = upstreams.byName
@@ -68,12 +66,8 @@ func (l *loader) compile(f *file) (*Config, error) {
 	if len(l.Problems()) > 0 {
 		return nil, l.failed()
 	}
-	c.Tokens = l.verifiers
-	c.Hash, c.Files, c.Globs = hex.EncodeToString(l.common.Sum(nil)), l.files, l.globs
-	c.Sum, c.Bare, c.opened = hex.EncodeToString(l.hash.Sum(nil)), form.Arrange(l.LiteralSecrets(), l.files), l.later
-	c.outputs = l.outputs
-	c.written, c.values, c.own = l.Written(), l.values, l.own
-	c.Warnings, c.Remarks = form.Arrange(l.Warnings(), l.files), form.Arrange(l.remarks, l.files)
+	c.Hash, c.Sum, c.written = hex.EncodeToString(l.common.Sum(nil)), hex.EncodeToString(l.hash.Sum(nil)), l.Written
+	c.Bare, c.Warnings, c.Remarks = form.Arrange(l.Secrets, c.Files), form.Arrange(l.Warnings, c.Files), form.Arrange(c.Remarks, c.Files)
 	return c, nil
 }
 

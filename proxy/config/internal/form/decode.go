@@ -52,7 +52,7 @@ func (d *decoder) decode(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		return
 	}
 	if n.Kind == yaml.ScalarNode && quoted(n) && strings.Contains(n.Value, "${") {
-		d.written[v.Addr().Interface()] = n.Value // of a short form too, before its field
+		d.Written[v.Addr().Interface()] = n.Value // of a short form too, before its field
 	}
 	if short, ok := ShortOf(v.Type()); ok && n.Kind != yaml.MappingNode {
 		d.value(n, p, v.Field(short), TagOf(v.Type().Field(short)))
@@ -228,8 +228,8 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		before, pointer, entry := len(d.problems), elem.Addr().Interface(), Entry{v.Addr().Interface(), name}
 		d.value(pair.value, at, elem, Tag{hidden: t.hidden, empty: t.empty})
 		d.locations[entry] = d.locations[pointer]
-		if text, ok := d.written[pointer]; ok {
-			d.written[entry] = text
+		if text, ok := d.Written[pointer]; ok {
+			d.Written[entry] = text
 		}
 		if elem.Kind() == reflect.String && len(d.problems) == before || elem.Kind() == reflect.Pointer && !elem.IsNil() {
 			v.SetMapIndex(reflect.ValueOf(name), elem)

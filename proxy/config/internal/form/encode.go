@@ -199,9 +199,6 @@ func Fields(text string) (names []string, values map[string]string) {
 	return names, values
 }
 
-// Written returns the values with environment variables as they are written.
-func (r *Reader) Written() Written { return r.written }
-
 // HideVariables makes problems show the names of variables instead of their values.
 func (r *Reader) HideVariables() {
 	env := r.env

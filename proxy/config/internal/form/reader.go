@@ -48,19 +48,20 @@ type Reader struct {
 	hint      Hint
 	problems  []Problem
 	late      []Problem // of texts with a syntax of their own, which follow those of the kinds of values
-	warnings  []Problem
-	secrets   []Problem // that are written in a file
 	locations map[any]Location
-	written   Written
 	variables map[string]string // names of environment variables, by value
 	meant     map[string]bool   // paths of fields that are probably there under another name, or in another place
 	left      int               // values that all files together may still have
 	together  bool
+
+	Warnings []Problem
+	Secrets  []Problem // that are written in a file
+	Written  Written
 }
 
 // NewReader returns a Reader that looks up variables in env.
 func NewReader(env Env, hint Hint) *Reader {
-	return &Reader{env: env, hint: hint, locations: map[any]Location{}, written: Written{}, meant: map[string]bool{}, left: MaxValues}
+	return &Reader{env: env, hint: hint, locations: map[any]Location{}, Written: Written{}, meant: map[string]bool{}, left: MaxValues}
 }
 
 // Parse returns the only document of a file, called file in problems; nil after a problem.
@@ -105,7 +106,7 @@ func (r *Reader) WrongName(pointer any, what, instead string) {
 // Warn adds a warning: the value is allowed, but probably a mistake.
 func (r *Reader) Warn(pointer any, what, instead string) {
 	p := r.locations[pointer]
-	r.warnings = append(r.warnings, r.unfilled(Problem{p.Position, p.Path, what, instead}))
+	r.Warnings = append(r.Warnings, r.unfilled(Problem{p.Position, p.Path, what, instead}))
 }
 
 // Problems returns all problems so far, in the order in which they were found.
@@ -117,12 +118,6 @@ func (r *Reader) Problems() []Problem {
 // Decoded returns how many problems there are with names and kinds of values, from which others may follow. They are the
 // first of Problems.
 func (r *Reader) Decoded() int { return len(r.problems) }
-
-// Warnings returns all warnings so far.
-func (r *Reader) Warnings() []Problem { return r.warnings }
-
-// LiteralSecrets returns problems for secrets that are written in the files.
-func (r *Reader) LiteralSecrets() []Problem { return r.secrets }
 
 // Location returns where the value of the field at pointer stands, or would stand.
 func (r *Reader) Location(pointer any) Location { return r.locations[pointer] }

@@ -87,7 +87,7 @@ func (d *decoder) text(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		return
 	}
 	if t.hidden != "" && s != "" && n.Value == s {
-		d.secrets = append(d.secrets, Problem{p.Position, p.Path, "the file contains a secret in clear text", `write "${NAME}", and set NAME where Weir runs`})
+		d.Secrets = append(d.Secrets, Problem{p.Position, p.Path, "the file contains a secret in clear text", `write "${NAME}", and set NAME where Weir runs`})
 	}
 	of := textOf(v)
 	if of == nil {
@@ -176,10 +176,7 @@ func (d *decoder) boolean(n *yaml.Node, p Location, v reflect.Value) {
 	if !ok {
 		return
 	}
-	switch s {
-	case "true", "false":
-		v.SetBool(s == "true")
-	default:
+	if v.SetBool(s == "true"); s != "true" && s != "false" {
 		d.Add(p, fmt.Sprintf("want true or false, got %q", s), "write true or false")
 	}
 }

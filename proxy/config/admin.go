@@ -18,7 +18,7 @@ import (
 // admin compiles the admin listener.
 func (l *loader) admin(f *Admin) Admin {
 	made := *f
-	made.HTTPS, made.ClientCA = listenAddress(f.HTTPS), l.clientCA(f)
+	made.HTTPS, made.ClientCA = unlessNone(f.HTTPS), l.clientCA(f)
 	made.Operators, made.Tokens = nil, l.operators(f)
 	l.hosts(f.Hosts)
 	return made
@@ -31,7 +31,7 @@ func (l *loader) clientCA(f *Admin) string {
 	}
 	plain := parseAddress(f.HTTP)
 	l.refuse([]finding{
-		{listenAddress(f.HTTPS) == "" && l.Valid(&f.HTTPS), &f.ClientCA, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it"},
+		{unlessNone(f.HTTPS) == "" && l.Valid(&f.HTTPS), &f.ClientCA, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it"},
 		{l.Valid(&f.HTTP) && plain.port != "" && !plain.loopback(), &f.ClientCA, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1"},
 	})
 	data, _ := l.authorities(&f.ClientCA)
@@ -45,14 +45,12 @@ const leastToken = 16
 // requires a token of sufficient length.
 func (l *loader) requireToken(at *string, a address, f *Admin) {
 	token := &f.Token
-	switch {
-	case a.port == "" || a.loopback() || !l.Valid(token):
-	case *token == "" && slices.ContainsFunc(f.Operators, func(t *Token) bool { return t.Text != "" }): // whose length is checked separately
-	case *token == "":
-		l.Wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
-	case len(*token) < leastToken:
-		l.Wrong(token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
-	}
+	open := a.port != "" && !a.loopback() && l.Valid(token)
+	own := slices.ContainsFunc(f.Operators, func(t *Token) bool { return t.Text != "" }) // whose length is checked separately
+	l.refuse([]finding{
+		{open && *token == "" && !own, at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`},
+		{open && *token != "" && len(*token) < leastToken, token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1"},
+	})
 }
 
 // operators returns the tokens of individual operators, without empty ones.

@@ -32,14 +32,14 @@ func (l *loader) decide(f *Decide) *Decide {
 		return nil
 	}
 	l.refuse([]finding{
-		{f.Dialect == "" && l.Valid(&f.Dialect) && listenAddress(f.HTTP) != "", f, "has no dialect", "write dialect: below it"},
+		{f.Dialect == "" && l.Valid(&f.Dialect) && unlessNone(f.HTTP) != "", f, "has no dialect", "write dialect: below it"},
 		{l.Valid(&f.Within) && (f.Within < time.Millisecond || f.Within > time.Minute), &f.Within, "is out of range", "write 1ms to 1m, less than the proxy waits"},
 		{l.Valid(&f.WithinOutcome) && (f.WithinOutcome < time.Second || f.WithinOutcome > time.Hour), &f.WithinOutcome, "is out of range", "write 1s to 1h"},
 		{f.Secret != "" && len(f.Secret) < leastToken, &f.Secret, "is short enough to guess", "use 16 characters or more, made at random"},
 	})
 	l.warnTrust(f.Trusted)
 	d := *f
-	d.HTTP, d.GRPC, d.Files = listenAddress(f.HTTP), listenAddress(f.GRPC), nil
+	d.HTTP, d.GRPC, d.Files = unlessNone(f.HTTP), unlessNone(f.GRPC), nil
 	if f.Files != nil {
 		d.TLS = []Pair{l.opensPair(&f.Files.Cert, &f.Files.Key)}
 	}
@@ -50,18 +50,18 @@ func (l *loader) decide(f *Decide) *Decide {
 // decideListener checks that the listener for other proxies can stand beside the others, and is not open
 // to everybody.
 func (l *loader) decideListener(f *file) {
-	if !f.Listen.decides() {
+	if !f.Listen.Decide.listens() {
 		return
 	}
 	d := f.Listen.Decide
-	at := l.address(&d.HTTP, listenAddress(d.HTTP))
-	grpc := l.address(&d.GRPC, listenAddress(d.GRPC))
+	at := l.address(&d.HTTP, unlessNone(d.HTTP))
+	grpc := l.address(&d.GRPC, unlessNone(d.GRPC))
 	network, where := at.port != "" && !at.loopback(), &d.HTTP
 	if !network {
 		network, where = grpc.port != "" && !grpc.loopback(), &d.GRPC
 	}
 	l.refuse([]finding{
-		{d.HTTP == "" && listenAddress(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC), d,
+		{d.HTTP == "" && unlessNone(d.GRPC) == "" && l.Valid(&d.HTTP) && l.Valid(&d.GRPC), d,
 			"nobody can ask: there is no address", `write http: "127.0.0.1:8082" in it, or grpc: "127.0.0.1:8081" for Envoy`},
 		{d.ClientCA != "" && d.Files == nil, &d.ClientCA, "no client certificate is requested, because there is no tls", "write tls: {cert: FILE, key: FILE} beside it"},
 		{network && len(d.Trusted) == 0 && d.ClientCA == "" && d.Token == "" && l.Valid(&d.Token), where,
@@ -75,15 +75,12 @@ func (l *loader) decideListener(f *file) {
 
 // listens reports whether other proxies may ask.
 func (d *Decide) listens() bool {
-	return d != nil && (d.HTTP != none || listenAddress(d.GRPC) != "")
+	return d != nil && (d.HTTP != none || unlessNone(d.GRPC) != "")
 }
-
-// decides reports whether other proxies may ask.
-func (l *Listen) decides() bool { return l.Decide.listens() }
 
 // onlyDecides reports whether requests are decided for other proxies alone, and none is forwarded.
 func (l *Listen) onlyDecides() bool {
-	return l.decides() && listenAddress(l.HTTP) == "" && listenAddress(l.HTTPS) == ""
+	return l.Decide.listens() && unlessNone(l.HTTP) == "" && unlessNone(l.HTTPS) == ""
 }
 
 // decidable checks that a proxy that asks about the requests of a route sends what the route reads, and

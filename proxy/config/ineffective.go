@@ -61,7 +61,7 @@ func (k *keys) warnForged(pointer any, from key.Origin) {
 func (u *upstreams) warnItself(pointer any, to *url.URL) {
 	target := address{to.Hostname(), cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])}
 	for _, own := range []struct{ name, addr string }{{"listen.http", u.main.Listen.HTTP}, {"listen.https", u.main.Listen.HTTPS}} {
-		at := parseAddress(listenAddress(own.addr))
+		at := parseAddress(unlessNone(own.addr))
 		if at.port != "" && at.port == target.port && (at.host == target.host || target.loopback() && at.meets(target)) {
 			u.Warn(pointer, "this is Weir itself, its "+own.name+": every request would come back and end with 508", "write the address of the server behind Weir")
 		}

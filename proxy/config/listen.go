@@ -28,7 +28,7 @@ func (l *loader) listen(f *Listen) Listen {
 	})
 	l.warnTrust(f.ProxyProtocol)
 	made := *f
-	made.HTTP, made.HTTPS, made.Decide = listenAddress(f.HTTP), listenAddress(f.HTTPS), l.decide(f.Decide)
+	made.HTTP, made.HTTPS, made.Decide = unlessNone(f.HTTP), unlessNone(f.HTTPS), l.decide(f.Decide)
 	made.Files, made.TLS, made.ACME = nil, l.pairs(f), l.acme(f)
 	return made
 }
@@ -36,12 +36,12 @@ func (l *loader) listen(f *Listen) Listen {
 // none is what is written for no address, no limit, no former secret and nothing of defaults.
 const none = "none"
 
-// listenAddress is addr, or "" for none.
-func listenAddress(addr string) string {
-	if addr == none {
+// unlessNone is text, or "" for none.
+func unlessNone(text string) string {
+	if text == none {
 		return ""
 	}
-	return addr
+	return text
 }
 
 // pairs are the files of all certificates, the one for every client first.
@@ -51,7 +51,7 @@ func (l *loader) pairs(of *Listen) []Pair {
 		return nil
 	}
 	pair := l.opensPair
-	if listenAddress(of.HTTPS) == "" {
+	if unlessNone(of.HTTPS) == "" {
 		pair = func(cert, key *string) Pair { return Pair{l.relative(*cert), l.relative(*key)} } // nobody is shown it
 	}
 	var pairs []Pair
@@ -83,13 +83,13 @@ func (l *loader) relative(path string) string {
 // listeners checks that all listeners can stand side by side, that HTTPS has a
 // certificate, and that the admin listeners are not open to everybody.
 func (l *loader) listeners(f *file) {
-	l.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
-	l.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
+	l.address(&f.Listen.HTTP, unlessNone(f.Listen.HTTP))
+	l.address(&f.Listen.HTTPS, unlessNone(f.Listen.HTTPS))
 	admin := l.address(&f.Admin.HTTP, f.Admin.HTTP)
-	adminSecure := l.address(&f.Admin.HTTPS, listenAddress(f.Admin.HTTPS))
-	secure := listenAddress(f.Listen.HTTPS) != ""
+	adminSecure := l.address(&f.Admin.HTTPS, unlessNone(f.Admin.HTTPS))
+	secure := unlessNone(f.Listen.HTTPS) != ""
 	l.refuse([]finding{
-		{f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.decides() && l.Valid(&f.Listen.Decide), &f.Listen.HTTP, "there is no listener", "write an address here or in https"},
+		{f.Listen.HTTP == none && f.Listen.HTTPS == none && !f.Listen.Decide.listens() && l.Valid(&f.Listen.Decide), &f.Listen.HTTP, "there is no listener", "write an address here or in https"},
 		{secure && !l.Given(&f.Listen.Files) && l.Valid(&f.Listen.HTTPS), &f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it"},
 		{adminSecure.port != "" && !secure && l.Valid(&f.Listen.HTTPS), &f.Admin.HTTPS,
 			"has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here"},
@@ -271,7 +271,7 @@ func (l *loader) acme(f *Listen) *ACME {
 		return nil
 	}
 	a := f.Files.ACME
-	plain := listenAddress(f.HTTP) != ""
+	plain := unlessNone(f.HTTP) != ""
 	to, err := url.Parse(a.Directory) // requests signed with the account key are sent there
 	l.refuse([]finding{
 		{l.Valid(&a.Directory) && (err != nil || to.Scheme != "https" || to.Host == "" || to.User != nil), &a.Directory,
@@ -280,7 +280,7 @@ func (l *loader) acme(f *Listen) *ACME {
 		{!plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP, &a.Challenges,
 			challengeHTTP + " needs listen.http, which is none", "write " + challengeALPN + ", or an address in listen.http"},
 	})
-	if listenAddress(f.HTTPS) != "" { // certificates are used by HTTPS only
+	if unlessNone(f.HTTPS) != "" { // certificates are used by HTTPS only
 		l.made.outputs = append(l.made.outputs, output{named{at: l.Location(&a.Storage), path: l.relative(a.Storage)}, true})
 	}
 	made := *a

@@ -348,13 +348,11 @@ func (l *loader) include(path string, main *file) (whole bool) {
 // merge adds what an included file has to main.
 func (l *loader) merge(main, part *file) {
 	v := reflect.ValueOf(part).Elem()
+	mergeable := []string{"keys", "lists", "limits", "upstreams", "routes"}
 	for i := range v.NumField() {
-		switch name := form.FieldName(v.Type().Field(i)); name {
-		case "keys", "lists", "limits", "upstreams", "routes":
-		default:
-			if pointer := v.Field(i).Addr().Interface(); l.Given(pointer) {
-				l.WrongName(pointer, "has no place in an included file", "move it to "+l.made.Files[0])
-			}
+		pointer := v.Field(i).Addr().Interface()
+		if !slices.Contains(mergeable, form.FieldName(v.Type().Field(i))) && l.Given(pointer) {
+			l.WrongName(pointer, "has no place in an included file", "move it to "+l.made.Files[0])
 		}
 	}
 	add(l, &main.Keys, part.Keys)

@@ -99,11 +99,9 @@ func (l *loader) readPrices(f *pricesForm, p *Prices) {
 func (l *limits) budget(f *limitForm, limit *Limit) {
 	limit.Algorithm, _ = limiter.ParseAlgorithm("sliding_log") // exact, for half of what others cost
 	switch limit.Prices = l.routes.prices[f.Price]; {
-	case f.Price == "":
-		if !l.Given(&f.Price) {
-			l.Wrong(f, "a budget has no price", "write price: with the name of a list under prices")
-		}
-	case limit.Prices == nil && l.Lacks(&l.main.Prices, f.Price):
+	case f.Price == "" && !l.Given(&f.Price):
+		l.Wrong(f, "a budget has no price", "write price: with the name of a list under prices")
+	case f.Price != "" && limit.Prices == nil && l.Lacks(&l.main.Prices, f.Price):
 		l.Wrong(&f.Price, "there are no prices "+form.Quote(f.Price), cmp.Or(form.Near(f.Price, form.SortedKeys(l.routes.prices)), "write prices: {"+f.Price+": {file: prices.csv, key: KEY, unit: EUR}} at the top"))
 	}
 	if limit.Prices == nil || limit.Prices.Table == nil || limit.Prices.Key == nil {
@@ -121,7 +119,11 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 // warnBudget warns of what a budget does not promise.
 func (l *limits) warnBudget(f *limitForm, limit *Limit) {
 	if limit.OnStoreFailure != Deny && l.main.Store == StoreRedis {
-		l.Warn(l.given(f, &f.OnStoreFailure), "with on_store_failure: "+string(limit.OnStoreFailure)+" more than the budget may be spent while Redis is unreachable", "write on_store_failure: deny")
+		at := any(f)
+		if l.Given(&f.OnStoreFailure) {
+			at = &f.OnStoreFailure
+		}
+		l.Warn(at, "with on_store_failure: "+string(limit.OnStoreFailure)+" more than the budget may be spent while Redis is unreachable", "write on_store_failure: deny")
 	}
 	dearest := limit.Prices.Table.Dearest()
 	for _, rates := range limit.allRates() {
@@ -132,14 +134,6 @@ func (l *limits) warnBudget(f *limitForm, limit *Limit) {
 			}
 		}
 	}
-}
-
-// given returns field if it is given, or else the form that it belongs to.
-func (l *limits) given(f *limitForm, field any) any {
-	if l.Given(field) {
-		return field
-	}
-	return f
 }
 
 // rate parses a rate of a limit: COUNT/WINDOW, or AMOUNT/WINDOW of a budget.

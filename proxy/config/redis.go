@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"reflect"
 	"slices"
@@ -28,23 +29,20 @@ func (l *loader) redis(f *Redis) Redis {
 			l.Wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
 		}
 	}
-	isSentinel := f.Mode == RedisSentinel
+	isSentinel, t := f.Mode == RedisSentinel, &f.Files
 	l.refuse([]finding{
 		{f.Mode == RedisSingle && len(f.Addrs) != 1 && l.Valid(&f.Addrs), &f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster"},
 		{!isSentinel && f.Master != "", &f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out"},
 		{!isSentinel && f.Sentinel != (Login{}), &f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out"},
 		{isSentinel && f.Master == "" && l.Valid(&f.Master), f, "has no master", "write master: with the name that the sentinels know it by"},
+		{!t.Enabled && *t != (redisTLSForm{}), t, "TLS is configured, but not enabled", "write enabled: true beside it"},
 	})
 	l.token(&f.Prefix, f.Prefix)
 	made := *f
 	made.Files = redisTLSForm{}
-	t := &f.Files
 	trusted := l.trust(trustForm{&t.CA, &t.Cert, &t.Key, &t.ServerName})
-	switch {
-	case t.Enabled:
+	if t.Enabled {
 		made.TLS = &trusted
-	case *t != (redisTLSForm{}):
-		l.Wrong(t, "TLS is configured, but not enabled", "write enabled: true beside it")
 	}
 	return made
 }
@@ -59,17 +57,9 @@ func (r Redis) Equal(other Redis) bool {
 }
 
 func (t UpstreamTLS) equal(other UpstreamTLS) bool {
-	if t.ServerName != other.ServerName || !t.Roots.Equal(other.Roots) {
-		return false
-	}
-	var shown, shownToo [][]byte
-	if t.Certificate != nil {
-		shown = t.Certificate.Certificate
-	}
-	if other.Certificate != nil {
-		shownToo = other.Certificate.Certificate
-	}
-	return slices.EqualFunc(shown, shownToo, bytes.Equal)
+	none := &tls.Certificate{}
+	return t.ServerName == other.ServerName && t.Roots.Equal(other.Roots) &&
+		slices.EqualFunc(cmp.Or(t.Certificate, none).Certificate, cmp.Or(other.Certificate, none).Certificate, bytes.Equal)
 }
 
 // redisson checks that a limit can be shared with Redisson: it must be a token bucket with
@@ -132,13 +122,11 @@ func (l *limits) version(f *limitForm, limit *Limit) bool {
 func (l *limits) alone(f *limitForm, limit *Limit) bool {
 	mine := newTemplate(f, limit)
 	for _, other := range l.templates {
-		switch {
-		case other.name == mine.name && other.form == mine.form: // the same limiters, intentionally
-		case other.name == mine.name:
-			l.Wrong(&f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both")
-			return false
-		case other.overlaps(mine):
-			l.Wrong(&f.RedissonName, "a key can make this name the same as "+other.name+" makes it", "let the names differ before {key}, or after it")
+		same := other.name == mine.name // intentionally
+		if l.refuseFirst([]finding{
+			{same && other.form != mine.form, &f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both"},
+			{!same && other.overlaps(mine), &f.RedissonName, "a key can make this name the same as " + other.name + " makes it", "let the names differ before {key}, or after it"},
+		}) {
 			return false
 		}
 	}

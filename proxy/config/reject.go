@@ -216,23 +216,22 @@ func (s *Statuses) Add(from, to int) { *s = append(*s, code{from: from, to: to})
 // Ranges returns the statuses of s in the notation of the file: 2xx, 404, 500-503.
 func (s Statuses) Ranges() (all []string) {
 	for from := 100; from < 600; from++ {
-		if !s.Has(from) {
-			continue
-		}
-		to := from
-		for s.Has(to + 1) {
-			to++
+		end := from
+		for s.Has(end) {
+			end++
 		}
 		switch {
-		case from%100 == 0 && to >= from+99:
-			to = from + 99
+		case end == from:
+			continue
+		case from%100 == 0 && end >= from+100:
+			end = from + 100
 			all = append(all, strconv.Itoa(from/100)+"xx")
-		case from == to:
+		case end == from+1:
 			all = append(all, strconv.Itoa(from))
 		default:
-			all = append(all, strconv.Itoa(from)+"-"+strconv.Itoa(to))
+			all = append(all, strconv.Itoa(from)+"-"+strconv.Itoa(end-1))
 		}
-		from = to
+		from = end - 1
 	}
 	return all
 }

@@ -226,7 +226,7 @@ func splitRedirect(to string) redirectTarget {
 // servesScheme reports whether requests to a target reach a route by their scheme.
 func (r *routes) servesScheme(to redirectTarget, m Match) bool {
 	listener := map[string]string{"http": r.main.Listen.HTTP, "https": r.main.Listen.HTTPS}
-	return to.scheme == "" || listenAddress(listener[to.scheme]) != "" && (m.Scheme == "" || m.Scheme == to.scheme)
+	return to.scheme == "" || unlessNone(listener[to.scheme]) != "" && (m.Scheme == "" || m.Scheme == to.scheme)
 }
 
 // hasHost reports whether the host of a target surely matches that of a route.

@@ -95,9 +95,7 @@ func (l *loader) privacy(f *Privacy) Privacy {
 		l.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	p := *f
-	if p.Rotates = p.Previous != ""; p.Previous == none {
-		p.Previous = ""
-	}
+	p.Rotates, p.Previous = f.Previous != "", unlessNone(f.Previous)
 	if p.Rotates && p.Previous == p.HashSecret {
 		l.Wrong(&f.Previous, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
 	}

@@ -34,7 +34,8 @@ func TestSize_IsReadAsItIsWritten(t *testing.T) {
 			if s <= 0 {
 				continue
 			}
-			if got, err := ParseSize(s.String()); err != nil || got != s {
+			var got Size
+			if err := got.Parse(s.String()); err != nil || got != s {
 				t.Errorf("%d is written as %s, which is read as %d, %v", s, s, got, err)
 			}
 		}
@@ -48,11 +49,13 @@ func TestSize_IsReadAsItIsWritten(t *testing.T) {
 
 func TestSize_WhatIsNone(t *testing.T) {
 	for _, text := range []string{"", "0B", "-1B", "+1B", "01B", "1", "1K", "1KB", "1kib", "1.5MiB", " 1B", "1 B", "1B ", "B", "GiB", "0x1B", "9223372036854775808B", "9007199254740993KiB", "8589934592GiB"} {
-		if got, err := ParseSize(text); err == nil {
+		var got Size
+		if err := got.Parse(text); err == nil {
 			t.Errorf("%q is read as %d; want an error", text, got)
 		}
 	}
-	if got, err := ParseSize("8589934591GiB"); err != nil || got != 8589934591<<30 {
+	var got Size
+	if err := got.Parse("8589934591GiB"); err != nil || got != 8589934591<<30 {
 		t.Errorf("the most is read as %d, %v", got, err)
 	}
 }

@@ -57,10 +57,7 @@ func document(decoder *yaml.Decoder) (n *yaml.Node, err error) {
 		}
 	}()
 	n = &yaml.Node{}
-	if err := decoder.Decode(n); err != nil {
-		return nil, err
-	}
-	return n, nil
+	return n, decoder.Decode(n)
 }
 
 // locate returns the position and description of a syntax error. The parser that decodes
@@ -73,13 +70,11 @@ func locate(data []byte) (found *yaml4.LoadError, ok bool) {
 		}
 	}()
 	decoder := yaml4.NewDecoder(bytes.NewReader(data))
-	for {
-		err := decoder.Decode(&yaml4.Node{})
-		if err == nil {
-			continue
-		}
-		return found, errors.As(err, &found) && found.Mark.Line > 0 && found.Mark.Column > 0
+	var err error
+	for err == nil {
+		err = decoder.Decode(&yaml4.Node{})
 	}
+	return found, errors.As(err, &found) && found.Mark.Line > 0 && found.Mark.Column > 0
 }
 
 // lineOf matches the line number in an error of the parser.
@@ -187,9 +182,6 @@ func Pathless(err error) error {
 	return err
 }
 
-// errSize reports that a text is no size.
-var errSize = errors.New("not a size")
-
 // A Size is a number of bytes, written with its unit: 512B, 64KiB, 1MiB, 2GiB.
 type Size int64
 
@@ -198,22 +190,6 @@ func units() []string { return []string{"GiB", "MiB", "KiB", "B"} }
 
 // bytesOf is how many bytes the unit i of units has.
 func bytesOf(i int) int64 { return 1 << (10 * (len(units()) - 1 - i)) }
-
-// ParseSize reads a whole number with a unit. It is above 0.
-func ParseSize(text string) (Size, error) {
-	for i, unit := range units() {
-		digits, ok := strings.CutSuffix(text, unit)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || !whole.MatchString(digits) || n <= 0 || n > math.MaxInt64/bytesOf(i) {
-			break
-		}
-		return Size(n * bytesOf(i)), nil
-	}
-	return 0, fmt.Errorf("%w: %q", errSize, text)
-}
 
 // String writes s in the largest unit that divides it.
 func (s Size) String() string {
@@ -229,14 +205,20 @@ func (s Size) String() string {
 func (s *Size) Written() any { return s.String() }
 
 // Parse is Text.
-func (s *Size) Parse(text string) (err error) {
-	const units = "with a unit: B, KiB, MiB or GiB, for example 64KiB"
-	if *s, err = ParseSize(text); whole.MatchString(text) {
-		return fmt.Errorf("%s has no unit; write a number %s", text, units)
-	} else if err != nil {
-		return fmt.Errorf("%s is not a size; write a whole number above 0 %s", Quote(text), units)
+func (s *Size) Parse(text string) error {
+	const example = "with a unit: B, KiB, MiB or GiB, for example 64KiB"
+	if whole.MatchString(text) {
+		return fmt.Errorf("%s has no unit; write a number %s", text, example)
 	}
-	return nil
+	for i, unit := range units() {
+		digits := strings.TrimSuffix(text, unit)
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err == nil && whole.MatchString(digits) && n > 0 && n <= math.MaxInt64/bytesOf(i) {
+			*s = Size(n * bytesOf(i))
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not a size; write a whole number above 0 %s", Quote(text), example)
 }
 
 // Wanted is Text.

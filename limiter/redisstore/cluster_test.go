@@ -160,6 +160,7 @@ func TestStore_OnACluster(t *testing.T) {
 		}
 		s.until("the reset is heard of", func() bool { return decide(t, far, c...).Allowed })
 	})
+	t.Run("KeysMoveFromOneRedis", func(t *testing.T) { keysMove(t, servers) })
 	t.Run("OneNodeHangs", func(t *testing.T) { oneNodeHangs(t, servers, client, store) })
 	t.Run("MasterDies", func(t *testing.T) { masterDies(t, servers, store) })
 }
@@ -270,6 +271,65 @@ func masterDies(t *testing.T, servers *redistest.Cluster, store *redisstore.Stor
 		eventually(t, fmt.Sprint("a take of key ", i), func() bool { return store.Take(t.Context(), c, &d) == nil })
 		if !d.Allowed {
 			t.Fatalf("key %d: %+v", i, d)
+		}
+	}
+}
+
+// keysMove: what one Redis holds counts on in a cluster to which its keys are copied. Limits of one key and algorithm share
+// a string; a subject has notes.
+func keysMove(t *testing.T, servers *redistest.Cluster) {
+	client, server := clusterClient(t, servers), redistest.Start(t)
+	one := connect(t, server.Addr)
+	store := redisstore.New(one, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+	defer store.Close()
+	var all [][]limiter.Claim
+	for a := range limiter.NumAlgorithms {
+		var claims []limiter.Claim
+		for i, window := range []time.Duration{time.Hour, 24 * time.Hour} {
+			l := &limiter.Limit{Name: fmt.Sprint("moved.", a, ":", window), Algorithm: a, Rate: limiter.Rate{Count: int64(5 + i), Window: window}}
+			switch {
+			case a.HasSteps():
+				l.Rate.Count, l.Steps = 1, []time.Duration{window / 8}
+			case a.HasConversion():
+				l.Noted, l.Conversion = true, 50
+			}
+			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("moved"), Cost: 1, Value: limiter.KeyOf("a value")})
+		}
+		for range 3 {
+			decide(t, store, claims...)
+		}
+		all = append(all, claims)
+	}
+	for _, name := range one.Keys(t.Context(), "*").Val() {
+		ttl, value := one.PTTL(t.Context(), name).Val(), one.Dump(t.Context(), name).Val()
+		if err := client.Restore(t.Context(), name, ttl, value).Err(); err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	moved := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+	defer moved.Close()
+	for a, claims := range all {
+		want, err := store.Inspect(t.Context(), claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := moved.Inspect(t.Context(), claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range claims {
+			if got.Statuses[i].Remaining != want.Statuses[i].Remaining || want.Statuses[i].Remaining == claims[i].Limit.Rate.Count {
+				t.Errorf("%s: %+v in the cluster, %+v before", limiter.Algorithm(a), got.Statuses[i], want.Statuses[i])
+			}
+		}
+		if !claims[0].Limit.Noted {
+			continue
+		}
+		limits := []*limiter.Limit{claims[0].Limit, claims[1].Limit}
+		n, err := store.Return(t.Context(), limits, claims[0].Value)
+		m, movedErr := moved.Return(t.Context(), limits, claims[0].Value)
+		if n == 0 || m != n || err != nil || movedErr != nil {
+			t.Errorf("%s: returned %d, %v in the cluster; %d, %v before", limiter.Algorithm(a), m, movedErr, n, err)
 		}
 	}
 }

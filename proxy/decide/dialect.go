@@ -90,11 +90,11 @@ func setClient(q *proxy.Question, lines []string) error {
 	rest, last := cutLast(lines[len(lines)-1])
 	addr, err := netip.ParseAddr(strings.Trim(last, "[]"))
 	if err != nil {
-		at, portErr := netip.ParseAddrPort(last)
-		if portErr != nil {
-			return errors.New(clientField + " does not end with the address of the client")
-		}
+		at, _ := netip.ParseAddrPort(last)
 		addr = at.Addr()
+	}
+	if !addr.IsValid() {
+		return errors.New(clientField + " does not end with the address of the client")
 	}
 	before := append([]string(nil), lines[:len(lines)-1]...)
 	q.Client = addr

@@ -251,7 +251,7 @@ func (h *Handler) trustsCall(ctx context.Context, from net.Addr) bool {
 	if tcp, ok := from.(*net.TCPAddr); ok {
 		addr = tcp.AddrPort().Addr()
 	}
-	return h.trustsPeer(metadata.ValueFromIncomingContext(ctx, tokenField), addr)
+	return h.trusts(metadata.ValueFromIncomingContext(ctx, tokenField), addr)
 }
 
 // settleDescriptor acts on a descriptor that reports an outcome, and returns the result for the metrics.

@@ -73,7 +73,7 @@ func New(p *proxy.Proxy, c config.Decide, r prometheus.Registerer) *Handler {
 func (h *Handler) ServeHTTP1(x *http1.Exchange) {
 	began := time.Now()
 	path := x.Path()
-	if !h.trusts(x) {
+	if !h.trusts(x.Fields.Values(tokenField), x.Peer().Addr()) {
 		h.requests.WithLabelValues("", "untrusted").Inc()
 		send(x, problem(403, "this peer may not ask; see listen.decide.trusted, token and client_ca"))
 		return
@@ -94,14 +94,9 @@ func (h *Handler) ServeHTTP1(x *http1.Exchange) {
 	h.decide(x, &h.dialects[i], began)
 }
 
-// trusts reports whether the peer of a connection may ask. Without any configuration, those of this
-// machine may.
-func (h *Handler) trusts(x *http1.Exchange) bool {
-	return h.trustsPeer(x.Fields.Values(tokenField), x.Peer().Addr())
-}
-
-// trustsPeer reports whether a peer may ask that sends a token from an address.
-func (h *Handler) trustsPeer(token []string, addr netip.Addr) bool {
+// trusts reports whether a peer may ask that sends a token from an address. Without any configuration,
+// those of this machine may.
+func (h *Handler) trusts(token []string, addr netip.Addr) bool {
 	c := &h.config
 	if c.Token != "" && (len(token) != 1 || subtle.ConstantTimeCompare([]byte(token[0]), []byte(c.Token)) != 1) {
 		return false

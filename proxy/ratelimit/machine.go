@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -51,7 +52,7 @@ func (e *environment) machine() string {
 func (e *environment) listener() string {
 	fields := "grpc: " + quote(e.address("GRPC_HOST", "GRPC_PORT", "8081")) + `, secret: "${WEIR_DECIDE_SECRET:-}"`
 	// the latter is how Envoy Gateway calls it
-	authority := e.text("GRPC_CLIENT_TLS_CACERT", e.look("GRPC_SERVER_TLS_CA_CERT"))
+	authority := cmp.Or(e.look("GRPC_CLIENT_TLS_CACERT"), e.look("GRPC_SERVER_TLS_CA_CERT"))
 	secure := e.is("GRPC_SERVER_USE_TLS")
 	if secure {
 		fields += ", tls: {cert: " + quote(e.look("GRPC_SERVER_TLS_CERT")) + ", key: " +
@@ -72,11 +73,11 @@ func (e *environment) admin() string {
 	if path := e.look("PROMETHEUS_PATH"); path != "" && path != "/metrics" {
 		e.wrong("PROMETHEUS_PATH", "is not supported")
 	}
-	at := e.text("PROMETHEUS_ADDR", ":9090")
+	at := cmp.Or(e.look("PROMETHEUS_ADDR"), ":9090")
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		e.wrong("PROMETHEUS_ADDR", "is not HOST:PORT")
 	}
-	return "http: " + quote(at) + ", token: " + quote(e.text("WEIR_ADMIN_TOKEN", rand.Text()))
+	return "http: " + quote(at) + ", token: " + quote(cmp.Or(e.look("WEIR_ADMIN_TOKEN"), rand.Text()))
 }
 
 // defaults returns the fields of defaults.
@@ -93,12 +94,12 @@ func (e *environment) defaults() string {
 
 // traces returns the fields of traces.
 func (e *environment) traces() string {
-	sample, err := strconv.ParseFloat(e.text("TRACING_SAMPLING_RATE", "1"), 64)
+	sample, err := strconv.ParseFloat(cmp.Or(e.look("TRACING_SAMPLING_RATE"), "1"), 64)
 	if err != nil || sample < 0 || sample > 1 {
 		e.wrong("TRACING_SAMPLING_RATE", "is not a number from 0 to 1")
 	}
-	return "endpoint: " + quote(e.text("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")) +
-		", service: " + quote(e.text("TRACING_SERVICE_NAME", "RateLimit")) +
+	return "endpoint: " + quote(cmp.Or(e.look("OTEL_EXPORTER_OTLP_ENDPOINT"), "http://localhost:4318")) +
+		", service: " + quote(cmp.Or(e.look("TRACING_SERVICE_NAME"), "RateLimit")) +
 		", sample: " + quote(strconv.FormatFloat(sample*100, 'f', -1, 64)+"%")
 }
 
@@ -108,7 +109,7 @@ func (e *environment) redis() string {
 		e.wrong("REDIS_SOCKET_TYPE", "is not supported; write tcp, and REDIS_URL=HOST:PORT")
 	}
 	servers := strings.Split(e.look("REDIS_URL"), ",")
-	mode := strings.ToLower(e.text("REDIS_TYPE", "single"))
+	mode := strings.ToLower(cmp.Or(e.look("REDIS_TYPE"), "single"))
 	fields := "mode: " + quote(mode)
 	switch mode {
 	case "single", "cluster":

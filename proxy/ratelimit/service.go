@@ -173,11 +173,6 @@ func (e *environment) wrong(name, what string) {
 	e.problems = append(e.problems, fmt.Errorf("%s=%s: %s", name, e.look(name), what))
 }
 
-// text returns a variable, or its default.
-func (e *environment) text(name, otherwise string) string {
-	return cmp.Or(e.look(name), otherwise)
-}
-
 // is reports whether a variable is true.
 func (e *environment) is(name string) bool {
 	text := e.look(name)
@@ -193,11 +188,11 @@ func (e *environment) is(name string) bool {
 
 // address returns HOST:PORT of two variables.
 func (e *environment) address(host, port, otherwise string) string {
-	p := e.text(port, otherwise)
+	p := cmp.Or(e.look(port), otherwise)
 	if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
 		e.wrong(port, "is not a port")
 	}
-	return net.JoinHostPort(e.text(host, "0.0.0.0"), p)
+	return net.JoinHostPort(cmp.Or(e.look(host), "0.0.0.0"), p)
 }
 
 // unsupported records variables that ask for what Weir has not.
@@ -222,14 +217,14 @@ func (e *environment) unsupported() {
 func Read(look func(name string) string) (Settings, error) {
 	e := &environment{look: look}
 	e.unsupported()
-	most, err := strconv.ParseUint(e.text("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "0"), 10, 31)
+	most, err := strconv.ParseUint(cmp.Or(e.look("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"), "0"), 10, 31)
 	if err != nil {
 		e.wrong("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "is not a size")
 	}
 	s := Settings{
 		XDS: Server{
-			Address: e.text("CONFIG_GRPC_XDS_SERVER_URL", "localhost:18000"),
-			Node:    e.text("CONFIG_GRPC_XDS_NODE_ID", "default"),
+			Address: cmp.Or(e.look("CONFIG_GRPC_XDS_SERVER_URL"), "localhost:18000"),
+			Node:    cmp.Or(e.look("CONFIG_GRPC_XDS_NODE_ID"), "default"),
 			TLS:     e.is("CONFIG_GRPC_XDS_SERVER_USE_TLS"), CA: look("CONFIG_GRPC_XDS_SERVER_TLS_CACERT"),
 			Cert: look("CONFIG_GRPC_XDS_CLIENT_TLS_CERT"),
 			Key:  look("CONFIG_GRPC_XDS_CLIENT_TLS_KEY"), Name: look("CONFIG_GRPC_XDS_SERVER_TLS_SAN"),
@@ -247,7 +242,7 @@ func (e *environment) logLevel() string {
 	level := map[string]string{
 		"trace": "debug", "debug": "debug", "info": "info", "warn": "warn", "warning": "warn", "error": "error",
 		"fatal": "error", "panic": "error",
-	}[strings.ToLower(e.text("LOG_LEVEL", "warn"))]
+	}[strings.ToLower(cmp.Or(e.look("LOG_LEVEL"), "warn"))]
 	if level == "" {
 		e.wrong("LOG_LEVEL", "is not a level; write debug, info, warn or error")
 	}

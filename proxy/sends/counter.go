@@ -218,17 +218,13 @@ func (c Counts) withRatio() Counts {
 func (c *Counter) ReadKey(open int64, statuses []limiter.KeyStatus) Counts {
 	n := usedOf(statuses)
 	counted := max(n[Counted]-n[Refunded], open)
-	refused, unused := n[Refused]-n[Withdrawn], int64(0)
-	if c.notes != nil {
-		unused = statuses[ofKey].Used
+	var refused, wrong int64
+	if c.notes != nil { // else it may have been in shadow mode before, and its notes are not read any more
+		unused := statuses[ofKey].Used
+		refused = max(n[Refused]-n[Withdrawn], unused)
+		wrong = refused - unused
 	}
-	refused = max(refused, unused)
-	wrong := refused - unused
-	if c.notes == nil { // it was in shadow mode before, and its notes are not read any more
-		refused, wrong = 0, 0
-	}
-	out := Counts{Sent: counted + refused, Used: counted - open + wrong, Refunded: n[Refunded] + n[Withdrawn], WouldRefuse: refused, Wrong: wrong}
-	return out.withRatio()
+	return Counts{Sent: counted + refused, Used: counted - open + wrong, Refunded: n[Refunded] + n[Withdrawn], WouldRefuse: refused, Wrong: wrong}.withRatio()
 }
 
 // ReadAll returns the numbers of all keys together, with the statuses of Counter.OfAll.
@@ -238,11 +234,10 @@ func (c *Counter) ReadAll(statuses []limiter.KeyStatus) Counts {
 		n[Refused], n[Withdrawn], n[Wrong] = 0, 0, 0
 	}
 	refused := n[Refused] - n[Withdrawn]
-	out := Counts{
+	return Counts{
 		Sent: n[Counted] - n[Refunded] + refused, Used: n[Returned] + n[Wrong], Refunded: n[Refunded] + n[Withdrawn],
 		WouldRefuse: refused, Wrong: n[Wrong],
-	}
-	return out.withRatio()
+	}.withRatio()
 }
 
 func usedOf(statuses []limiter.KeyStatus) (n [numOutcomes]int64) {

@@ -265,13 +265,12 @@ const statusClientGone = 499
 
 // parseAddr parses an address with an optional port.
 func parseAddr(s string) netip.Addr {
-	if a, err := netip.ParseAddr(s); err == nil {
-		return a
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		p, _ := netip.ParseAddrPort(s)
+		a = p.Addr()
 	}
-	if p, err := netip.ParseAddrPort(s); err == nil {
-		return p.Addr()
-	}
-	return netip.Addr{}
+	return a
 }
 
 // stringOf returns b as a string that shares its memory. It is valid as long as b is unchanged.

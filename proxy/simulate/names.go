@@ -14,9 +14,8 @@ import (
 type role uint8
 
 const (
-	roleNone  role = iota
-	roleEnd        // when the response was sent, or the line written
-	roleStart      // when the request arrived
+	roleEnd   role = iota // when the response was sent, or the line written
+	roleStart             // when the request arrived
 	roleMethod
 	roleTarget  // path and query
 	rolePath    // the path alone
@@ -115,8 +114,8 @@ func NewNames(given []string, configs ...*config.Config) (*Names, error) {
 			n.byField[text] = name{role: m.role, unit: m.unit, rank: uint8(1 + i)}
 		}
 	}
-	for _, o := range origins(configs) {
-		n.origins = append(n.origins, o)
+	n.origins = origins(configs)
+	for _, o := range n.origins {
 		for _, text := range spellings(o) {
 			if _, taken := n.byField[text]; !taken {
 				n.byField[text] = name{role: roleField, origin: o}

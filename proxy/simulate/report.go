@@ -428,10 +428,9 @@ type chart struct {
 	Name            string
 	Passed, Refused string
 	Width, Height   int
-	Most            int64 // maximum of one step
+	Most            int64 // maximum of one step; 0 if nothing happened
 	Step            time.Duration
 	From, To        time.Time
-	Empty           bool
 }
 
 // newChart returns the chart of a series of a configuration.
@@ -448,7 +447,7 @@ func newChart(of Result, name string, s proxy.ReplaySeries) chart {
 	for i := range steps {
 		c.Most = max(c.Most, at(s.Passed, i)+at(s.Refused, i))
 	}
-	if c.Empty = c.Most == 0; c.Empty {
+	if c.Most == 0 {
 		return c
 	}
 	var passed, refused strings.Builder

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -68,7 +69,7 @@ const (
 // Run reads the logs to their end and returns the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
-	all := mergeReader{origins: map[key.Origin]bool{}}
+	all := mergeReader{origins: map[key.Origin]bool{}, free: sync.Pool{New: func() any { return new(record) }}}
 	all.proceed = func(n int64) error { return o.proceed(ctx, n, all.Counts) }
 	left := o.MaxBytes
 	for _, l := range o.Logs {
@@ -91,18 +92,17 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	for {
 		r, err := all.next()
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if r == nil {
-			break
+		case r == nil:
+			return newReport(o, &all, replays, time.Since(began)), nil
 		}
 		for _, replay := range replays {
 			replay.Request(&r.LoggedRequest)
 		}
-		all.recycle(r)
+		all.free.Put(r)
 	}
-	return newReport(o, &all, replays, time.Since(began)), nil
 }
 
 // proceed is called with the number of steps so far: lines that were read and requests that were
@@ -203,13 +203,7 @@ func cutQuoted(s string) (value, rest string, ok bool) {
 
 // splitRequestLine splits a request line.
 func splitRequestLine(s string) (method, target, proto string, ok bool) {
-	method, rest, ok := strings.Cut(s, " ")
-	if !ok || method == "" {
-		return "", "", "", false
-	}
-	target, proto, ok = strings.Cut(rest, " ")
-	if !ok || !strings.HasPrefix(proto, "HTTP/") || target == "" {
-		return "", "", "", false
-	}
-	return method, target, proto, true
+	method, rest, _ := strings.Cut(s, " ")
+	target, proto, _ = strings.Cut(rest, " ")
+	return method, target, proto, method != "" && target != "" && strings.HasPrefix(proto, "HTTP/")
 }

@@ -220,7 +220,7 @@ type Counts struct {
 	Samples int64 `json:"samples"` // lines of Weir's own log that stand for several requests
 }
 
-// next returns the next request, or nil after the last one. The caller must pass it to release.
+// next returns the next request, or nil after the last one. The caller must put it into free.
 func (m *mergeReader) next() (*record, error) {
 	for {
 		if err := m.proceed(m.steps); err != nil {
@@ -261,14 +261,11 @@ func (m *mergeReader) oldestSource() *source {
 
 // readLine reads one line of s.
 func (m *mergeReader) readLine(s *source) error {
-	r, _ := m.free.Get().(*record)
-	if r == nil {
-		r = &record{}
-	}
+	r := m.free.Get().(*record)
 	k, err := s.next(r)
 	if errors.Is(err, io.EOF) {
 		s.ended = true
-		m.recycle(r)
+		m.free.Put(r)
 		return nil
 	}
 	if err != nil {
@@ -302,9 +299,6 @@ func (m *mergeReader) readLine(s *source) error {
 		m.held = slices.Insert(m.held, i, r)
 		return nil
 	}
-	m.recycle(r)
+	m.free.Put(r)
 	return nil
 }
-
-// recycle makes a record available for reuse.
-func (m *mergeReader) recycle(r *record) { m.free.Put(r) }

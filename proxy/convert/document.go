@@ -138,13 +138,20 @@ func (d *document) addAddresses(name string, networks []string, action string) s
 	return d.share("list", name, fields).name
 }
 
-// addUpstream adds an upstream and returns its name.
-func (d *document) addUpstream(u *entry) string {
-	added := d.share("upstream", u.name, u.fields)
-	if len(added.notes) == 0 {
-		added.notes = u.notes
+// routeFields returns the fields of routes to a destination, whose upstream it adds; answer is what they respond to
+// all requests in its place, "" for nothing.
+func (d *document) routeFields(to nginxDestination, answer string) mapping {
+	if answer != "" {
+		return mapping{{"respond", answer}}
 	}
-	return added.name
+	if to.upstream == nil {
+		return to.fields
+	}
+	u := d.share("upstream", to.upstream.name, to.upstream.fields)
+	if len(u.notes) == 0 {
+		u.notes = to.upstream.notes
+	}
+	return append(mapping{{"upstream", u.name}}, to.fields...)
 }
 
 // inName matches what can be the name of an entry.

@@ -66,13 +66,11 @@ func (i *ingress) route(host string, at, backend node) {
 		paths = beginning(prefix, "(?i)")
 		lost = append(slices.Clone(lost), lostNote(at.line(), path))
 	}
-	to := i.destination(backend)
-	fields := to.fields
+	to, answer := i.destination(backend), ""
 	if len(lost) > 0 {
-		fields = mapping{{"respond", "{status: 403}"}}
-	} else if to.upstream != nil {
-		fields = append(mapping{{"upstream", i.addUpstream(to.upstream)}}, fields...)
+		answer = "{status: 403}"
 	}
+	fields := i.routeFields(to, answer)
 	fields.set("lists", texts(append(slices.Clone(i.denies), i.lists...)))
 	fields.set("limits", texts(i.limits))
 	if i.status != "" && i.status != "429" && len(i.limits) > 0 {

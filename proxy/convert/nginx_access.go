@@ -99,7 +99,7 @@ func (c *nginxConfig) guard(l *nginxLocation) nginxGuard {
 		}
 	}
 	rules, known := readRules(addresses)
-	if satisfy := l.context.last("satisfy"); !known || satisfy != nil && satisfy.arg(0) == "any" && len(lost) > 0 {
+	if satisfy := l.context.last("satisfy"); !known || satisfy.arg(0) == "any" && len(lost) > 0 {
 		lost = append(addresses, lost...)
 	} else {
 		g.lists = c.addRules(rules)

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -165,12 +166,7 @@ func (c *nginxConfig) location(l *nginxLocation) {
 		limits = c.limitsOf(l.context)
 	}
 	guard := c.guard(l)
-	fields, notes := to.fields, slices.Concat(guard.notes, to.notes)
-	if guard.answer != "" {
-		fields = mapping{{"respond", guard.answer}}
-	} else if to.upstream != nil {
-		fields = append(mapping{{"upstream", text(c.addUpstream(to.upstream))}}, fields...)
-	}
+	fields, notes := c.routeFields(to, guard.answer), slices.Concat(guard.notes, to.notes)
 	fields.set("lists", texts(guard.lists))
 	fields.set("limits", texts(limits))
 	switch status := l.context.status(); {
@@ -259,9 +255,7 @@ func (l *nginxLocation) readPaths() {
 	case strings.HasPrefix(l.prefix, "@"):
 	case !isLiteralPath(l.prefix):
 		for l.prefix = strings.TrimRight(l.prefix, "/"); !isLiteralPath(l.prefix); {
-			if l.prefix = l.prefix[:max(0, len(l.prefix)-1)]; l.prefix == "" {
-				l.prefix = "/"
-			}
+			l.prefix = cmp.Or(l.prefix[:max(0, len(l.prefix)-1)], "/")
 		}
 	case l.modifier == "=":
 		l.paths = []string{l.prefix}
@@ -298,6 +292,9 @@ func beginning(prefix, flags string) []string {
 	return append(below(prefix), segment+".+}", segment+".+}/*")
 }
 
+// plainExpression matches what a regular expression begins with that stands for itself.
+var plainExpression = regexp.MustCompile(`^(?:[^.?*+{}()[\]$^\\]|\\[./-])*`)
+
 // readExpression returns what all paths begin with that a regular expression matches. One that is
 // a plain path has paths.
 func (l *nginxLocation) readExpression() string {
@@ -308,15 +305,8 @@ func (l *nginxLocation) readExpression() string {
 	if !anchored || !strings.HasPrefix(expression, "/") || hasChoice(expression) {
 		return "/"
 	}
-	var plain strings.Builder
-	rest := expression
-	for rest != "" && (strings.IndexByte(`.?*+{}()[]$^\`, rest[0]) < 0 || len(rest) > 1 && rest[0] == '\\' &&
-		strings.IndexByte(`./-`, rest[1]) >= 0) {
-		rest = strings.TrimPrefix(rest, `\`)
-		plain.WriteByte(rest[0])
-		rest = rest[1:]
-	}
-	prefix := plain.String()
+	plain := plainExpression.FindString(expression)
+	prefix, rest := strings.ReplaceAll(plain, `\`, ""), expression[len(plain):]
 	if rest != "" && strings.IndexByte("?*{", rest[0]) >= 0 {
 		prefix = prefix[:len(prefix)-1]
 	}

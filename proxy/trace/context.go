@@ -151,6 +151,7 @@ func (s *Span) message() *tracepb.Span {
 		Kind: [...]tracepb.Span_SpanKind{
 			tracepb.Span_SPAN_KIND_INTERNAL, tracepb.Span_SPAN_KIND_SERVER, tracepb.Span_SPAN_KIND_CLIENT,
 		}[s.Kind],
+		Attributes: messages(s.Attributes),
 	}
 	if s.Parent != (SpanID{}) {
 		m.ParentSpanId = s.Parent[:]
@@ -158,7 +159,6 @@ func (s *Span) message() *tracepb.Span {
 	if s.Failed {
 		m.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR}
 	}
-	m.Attributes = messages(s.Attributes)
 	return m
 }
 

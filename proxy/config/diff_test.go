@@ -16,6 +16,21 @@ func TestLine_LeavesOutWhatIsUsual(t *testing.T) {
 	}
 }
 
+// A value of a variable belongs to the machine that answers: others see its name, in whatever form it is written.
+func TestCompare_NamesVariables(t *testing.T) {
+	was := mustParse(t, small)
+	for text, want := range map[string]string{
+		"upstreams: {a: \"http://${SET}:80\"}\n":                     `upstream a added: {targets: [{url: "http://${SET}:80"}]}`,
+		"upstreams: {a: {targets: [{url: \"http://${SET}:80\"}]}}\n": `upstream a added: {targets: [{url: "http://${SET}:80"}]}`,
+		"keys: {a: \"header:${SET}\"}\n":                             `key a added: {from: "header:${SET}", on_missing: reject}`,
+		"keys: {a: {from: \"header:${SET}\", on_missing: skip}}\n":   `key a added: {from: "header:${SET}", on_missing: skip}`,
+	} {
+		if got := Compare(was, mustParse(t, text+small)); len(got) != 1 || got[0].String() != want {
+			t.Errorf("%s\nis told as %v; want %s", text, got, want)
+		}
+	}
+}
+
 // A limit that counts under another name than before is said to start anew, with what keeps its
 // counts.
 func TestCompare_SaysWhichLimitsStartAnew(t *testing.T) {

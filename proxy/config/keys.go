@@ -53,9 +53,6 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 	f := k.main.Keys[name]
 	if f.Text != "" { // phone: header:X-Phone
 		f.From, f.Text = f.Text, ""
-		if text, ok := k.Written[&f.Text]; ok {
-			k.Written[&f.From] = text
-		}
 		k.Alias(&f.From, &f.Text)
 	}
 	k.open = append(k.open, name)

@@ -126,8 +126,13 @@ func (r *Reader) Location(pointer any) Location { return r.locations[pointer] }
 // defaults. Its fields stand at p.
 func (r *Reader) SetDefaults(p Location, form any) { r.absent(p, reflect.ValueOf(form).Elem(), nil) }
 
-// Alias lets the value at pointer, which no file has, stand where the one at of does.
-func (r *Reader) Alias(pointer, of any) { r.locations[pointer] = r.locations[of] }
+// Alias lets the value at pointer, which no file has, stand where the one at of does, and be written as that is.
+func (r *Reader) Alias(pointer, of any) {
+	r.locations[pointer] = r.locations[of]
+	if text, ok := r.Written[of]; ok {
+		r.Written[pointer] = text
+	}
+}
 
 // Given reports whether the field at pointer is written in a file.
 func (r *Reader) Given(pointer any) bool { return r.locations[pointer].name != nil }

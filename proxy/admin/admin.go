@@ -270,19 +270,13 @@ func problemOf(err error, other int) Problem {
 		return Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.As(err, &known):
 		return *known
-	case errors.Is(err, view.ErrKeyQuery), errors.Is(err, proxy.ErrExplain):
-		return Problem{Status: http.StatusBadRequest, Detail: unprefixed(err)}
+	}
+	for _, kind := range []error{view.ErrKeyQuery, proxy.ErrExplain} {
+		if errors.Is(err, kind) {
+			return Problem{Status: http.StatusBadRequest, Detail: strings.TrimPrefix(err.Error(), kind.Error()+": ")}
+		}
 	}
 	return Problem{Status: other, Detail: proxy.ErrorText(err)}
-}
-
-// unprefixed returns the message of a query error without its general prefix.
-func unprefixed(err error) string {
-	text := err.Error()
-	for _, kind := range []error{view.ErrKeyQuery, proxy.ErrExplain} {
-		text = strings.TrimPrefix(text, kind.Error()+": ")
-	}
-	return text
 }
 
 // respond responds with the result of ask, or with its error. The status of an unknown error is

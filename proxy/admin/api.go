@@ -104,14 +104,7 @@ func (o Options) api(mux chi.Router) {
 
 // readEndpoint returns an endpoint that reads something and has no parameters.
 func readEndpoint[A any](path, summary string, ask func(ctx context.Context) (A, error)) endpoint {
-	return endpoint{
-		method: http.MethodGet, path: path, role: Read, summary: summary, response: reflect.TypeFor[A](),
-		handle: func(w http.ResponseWriter, r *http.Request) {
-			if checkQuery(w, r, nil) {
-				respond(w, http.StatusServiceUnavailable, func() (A, error) { return ask(r.Context()) })
-			}
-		},
-	}
+	return urlQueryEndpoint(path, summary, nil, func(r *http.Request) (A, error) { return ask(r.Context()) })
 }
 
 // queryEndpoint returns an endpoint that reads something according to its request body.

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,31 +30,6 @@ type Client struct {
 	Address string       // address of the admin listener: HOST:PORT or a URL
 	Token   string       // may be empty
 	HTTP    *http.Client // nil means http.DefaultClient
-}
-
-// Push makes all nodes serve a configuration, or none.
-func (c Client) Push(ctx context.Context, p Push) (Pushed, error) {
-	return Post[Pushed](ctx, c, "/push", p)
-}
-
-// Rollback makes all nodes serve an earlier configuration.
-func (c Client) Rollback(ctx context.Context, r Rollback) (Pushed, error) {
-	return Post[Pushed](ctx, c, "/rollback", r)
-}
-
-// Plan returns what would change if the node served a configuration.
-func (c Client) Plan(ctx context.Context, p Push) (Plan, error) {
-	return Post[Plan](ctx, c, "/plan", p)
-}
-
-// History returns the list of pushes.
-func (c Client) History(ctx context.Context) (History, error) {
-	return Get[History](ctx, c, "/history")
-}
-
-// Diff returns the changes of a generation.
-func (c Client) Diff(ctx context.Context, generation int64) (Diff, error) {
-	return Get[Diff](ctx, c, "/history/"+strconv.FormatInt(generation, 10))
 }
 
 // Healthz returns an error if the node is not alive.
@@ -166,7 +140,7 @@ func (c Client) Change(ctx context.Context, k view.KeyChange) (view.KeyResult, e
 
 // TopOf returns the keys with most requests and with most refusals.
 func (c Client) TopOf(ctx context.Context, q view.TopQuery) (view.Top, error) {
-	return Get[view.Top](ctx, c, "/top?"+queryOf(map[string]string{"route": q.Route, "limit": q.Limit, "minutes": number(q.Minutes), "n": number(q.N)}))
+	return Get[view.Top](ctx, c, "/top?"+queryOf(map[string]any{"route": q.Route, "limit": q.Limit, "minutes": q.Minutes, "n": q.N}))
 }
 
 // Decisions returns recent decisions of all nodes, newest first.
@@ -175,31 +149,23 @@ func (c Client) Decisions(ctx context.Context, q view.DecisionQuery) (view.Decis
 	if !q.Before.IsZero() {
 		before = q.Before.Format(time.RFC3339Nano)
 	}
-	return Get[view.Decisions](ctx, c, "/decisions?"+queryOf(map[string]string{
-		"request_id": q.RequestID, "route": q.Route, "limit": q.Limit, "outcome": q.Outcome, "key": q.Key, "before": before, "n": number(q.N),
+	return Get[view.Decisions](ctx, c, "/decisions?"+queryOf(map[string]any{
+		"request_id": q.RequestID, "route": q.Route, "limit": q.Limit, "outcome": q.Outcome, "key": q.Key, "before": before, "n": q.N,
 	}))
 }
 
-// queryOf encodes the parameters that are not empty.
-func queryOf(parameters map[string]string) string {
+// queryOf encodes the parameters, texts and numbers, that are neither empty nor 0.
+func queryOf(parameters map[string]any) string {
 	query := url.Values{}
 	for name, value := range parameters {
-		if value != "" {
-			query.Set(name, value)
+		if value != "" && value != 0 {
+			query.Set(name, fmt.Sprint(value))
 		}
 	}
 	return query.Encode()
 }
 
-// number returns n as a parameter; none if it is 0.
-func number(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
-}
-
 // AuditPage returns actions of operators, newest first.
 func (c Client) AuditPage(ctx context.Context, q view.AuditQuery) (view.Audit, error) {
-	return Get[view.Audit](ctx, c, "/audit?"+queryOf(map[string]string{"before": q.Before, "n": number(q.N)}))
+	return Get[view.Audit](ctx, c, "/audit?"+queryOf(map[string]any{"before": q.Before, "n": q.N}))
 }

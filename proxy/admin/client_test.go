@@ -35,23 +35,23 @@ func TestClient_ReadsWhatIsAnswered(t *testing.T) {
 	c := startAdmin(t, Options{Token: "sixteen characters", Cluster: failingPusher{}, Plan: planOf})
 	bundle := bundle.Bundle{Main: "a", Files: map[string]string{"a": "b"}}
 	push := Push{Bundle: bundle, Author: "ann", DryRun: true}
-	pushed, err := c.Push(t.Context(), push)
+	pushed, err := Post[Pushed](t.Context(), c, "/push", push)
 	want, _ := failingPusher{}.Push(t.Context(), push)
 	if err != nil || !reflect.DeepEqual(pushed, want) {
 		t.Errorf("push = %+v, %v; want %+v", pushed, err, want)
 	}
-	back, err := c.Rollback(t.Context(), Rollback{Generation: 3, Author: "ann"})
+	back, err := Post[Pushed](t.Context(), c, "/rollback", Rollback{Generation: 3, Author: "ann"})
 	want, _ = failingPusher{}.Rollback(t.Context(), Rollback{Generation: 3, Author: "ann"})
 	if err != nil || !reflect.DeepEqual(back, want) {
 		t.Errorf("rollback = %+v, %v; want %+v", back, err, want)
 	}
-	if p, err := c.Plan(t.Context(), push); err != nil || p.Restart != "a" {
+	if p, err := Post[Plan](t.Context(), c, "/plan", push); err != nil || p.Restart != "a" {
 		t.Errorf("plan = %+v, %v", p, err)
 	}
-	if h, err := c.History(t.Context()); err != nil || len(h.History) != 1 || h.History[0].Author != "ann" {
+	if h, err := Get[History](t.Context(), c, "/history"); err != nil || len(h.History) != 1 || h.History[0].Author != "ann" {
 		t.Errorf("history = %+v, %v", h, err)
 	}
-	if d, err := c.Diff(t.Context(), 7); err != nil || d.Generation != 7 || d.Diff != "- a" {
+	if d, err := Get[Diff](t.Context(), c, "/history/7"); err != nil || d.Generation != 7 || d.Diff != "- a" {
 		t.Errorf("diff = %+v, %v", d, err)
 	}
 	if err := c.Healthz(t.Context()); err != nil {
@@ -71,7 +71,7 @@ func TestClient_RefusalsAreProblems(t *testing.T) {
 		{problems, Problem{Status: 422, Title: "Unprocessable Entity", Detail: "a:1:2: wrong", Problems: []string{"a:1:2: wrong"}}},
 		{errors.New("redis is away"), Problem{Status: 503, Title: "Service Unavailable", Detail: "redis is away"}},
 	} {
-		_, err := startAdmin(t, Options{Cluster: failingPusher{row.err}}).Push(t.Context(), Push{})
+		_, err := Post[Pushed](t.Context(), startAdmin(t, Options{Cluster: failingPusher{row.err}}), "/push", Push{})
 		row.want.Type = "about:blank"
 		var got *Problem
 		if !errors.As(err, &got) || !reflect.DeepEqual(*got, row.want) {
@@ -81,7 +81,7 @@ func TestClient_RefusalsAreProblems(t *testing.T) {
 	c := startAdmin(t, Options{Token: "sixteen characters"})
 	c.Token = "guess"
 	var got *Problem
-	if _, err := c.History(t.Context()); !errors.As(err, &got) || got.Status != 401 {
+	if _, err := Get[History](t.Context(), c, "/history"); !errors.As(err, &got) || got.Status != 401 {
 		t.Errorf("with another token: %v; want 401", err)
 	}
 }
@@ -103,24 +103,24 @@ func TestClient_WhereNoWeirIs(t *testing.T) {
 	}))
 	t.Cleanup(page.Close)
 	c := Client{Address: page.URL + "/"}
-	if _, err := c.History(t.Context()); err == nil || !strings.Contains(err.Error(), "404 Not Found; is this its admin listener?") {
+	if _, err := Get[History](t.Context(), c, "/history"); err == nil || !strings.Contains(err.Error(), "404 Not Found; is this its admin listener?") {
 		t.Errorf("history of a web page: %v", err)
 	}
 	if _, err := Get[Nodes](t.Context(), c, "/nodes"); err == nil || !strings.Contains(err.Error(), "404 Not Found; is this its admin listener?") {
 		t.Errorf("nodes of the listener for requests: %v", err)
 	}
-	if _, err := c.Plan(t.Context(), Push{}); err == nil || !strings.Contains(err.Error(), "not understood") {
+	if _, err := Post[Plan](t.Context(), c, "/plan", Push{}); err == nil || !strings.Contains(err.Error(), "not understood") {
 		t.Errorf("plan of a web page: %v", err)
 	}
 	if err := c.Healthz(t.Context()); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("healthz of a web page: %v", err)
 	}
 	c = Client{Address: "127.0.0.1:1"}
-	if _, err := c.History(t.Context()); err == nil || !strings.Contains(err.Error(), "--admin") {
+	if _, err := Get[History](t.Context(), c, "/history"); err == nil || !strings.Contains(err.Error(), "--admin") {
 		t.Errorf("history of nobody: %v; want what to write", err)
 	}
 	c = Client{Address: "%"}
-	if _, err := c.History(t.Context()); err == nil {
+	if _, err := Get[History](t.Context(), c, "/history"); err == nil {
 		t.Error("an address that is none: no error")
 	}
 	if c.Healthz(t.Context()) == nil {

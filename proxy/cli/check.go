@@ -98,7 +98,7 @@ func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p, err := admin.Client{Address: c.Against, Token: c.Token, HTTP: c.httpClient()}.Plan(ctx, admin.Push{Bundle: b})
+	p, err := admin.Post[admin.Plan](ctx, admin.Client{Address: c.Against, Token: c.Token, HTTP: c.httpClient()}, "/plan", admin.Push{Bundle: b})
 	if err == nil {
 		printPlan(out, p)
 	}

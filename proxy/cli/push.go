@@ -29,7 +29,7 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	done, err := c.client().Push(ctx, admin.Push{Bundle: b, Author: c.Author, Sender: sender(), DryRun: c.DryRun})
+	done, err := admin.Post[admin.Pushed](ctx, c.client(), "/push", admin.Push{Bundle: b, Author: c.Author, Sender: sender(), DryRun: c.DryRun})
 	if err != nil || c.JSON {
 		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
 	}
@@ -90,7 +90,7 @@ func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 			return err
 		}
 	}
-	done, err := c.client().Rollback(ctx, r)
+	done, err := admin.Post[admin.Pushed](ctx, c.client(), "/rollback", r)
 	if err != nil || c.JSON {
 		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
 	}
@@ -106,7 +106,7 @@ func (c rollbackCommand) asks(w Env) bool {
 // confirm shows what would change, and asks. It sets the generation in r, so that what was shown is done.
 func (c rollbackCommand) confirm(ctx context.Context, w Env, r *admin.Rollback) error {
 	r.DryRun = true
-	would, err := c.client().Rollback(ctx, *r)
+	would, err := admin.Post[admin.Pushed](ctx, c.client(), "/rollback", *r)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ type historyCommand struct {
 // Run lists the last 20 pushes, newest first, or shows what one changed.
 func (c historyCommand) Run(ctx context.Context, w Env) error {
 	if c.Generation != 0 {
-		shown, err := c.client().Diff(ctx, c.Generation)
+		shown, err := admin.Get[admin.Diff](ctx, c.client(), fmt.Sprint("/history/", c.Generation))
 		if err != nil || c.JSON {
 			return printJSON(w, shown, err)
 		}
@@ -142,7 +142,7 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 		_, err = fmt.Fprint(w.Stdout, shown.Diff)
 		return err
 	}
-	all, err := c.client().History(ctx)
+	all, err := admin.Get[admin.History](ctx, c.client(), "/history")
 	if err != nil || c.JSON {
 		return printJSON(w, all, err)
 	}

@@ -57,8 +57,8 @@ func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int
 	defer cancel()
 	hold, err := n.locker.Reentrant(n.prefix+"reload").Lock(ctx, lock.WithLease(reloadLockLease))
 	if err != nil {
-		var refused redis.Error // not by another node, but by Redis
-		if !errors.As(err, &refused) && n.rdb.Ping(context.WithoutCancel(ctx)).Err() == nil {
+		// refused is not by another node, but by Redis
+		if _, refused := errors.AsType[redis.Error](err); !refused && n.rdb.Ping(context.WithoutCancel(ctx)).Err() == nil {
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		}
 		return n.loadWithoutCluster(c.Hash, swap, err)
@@ -122,7 +122,7 @@ func (n *Node) expectedNumber(ctx context.Context, hash string) (int64, error) {
 // the next number.
 func (n *Node) publish(ctx context.Context, c *config.Config, seen int64) (int64, error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed"}
-	args := append([]any{c.Hash, n.id, seen, configTTL.Milliseconds(), n.source}, definitionArgs(c)...)
+	args := append([]any{c.Hash, n.id, seen, configTTL.Milliseconds(), n.options.Source}, definitionArgs(c)...)
 	reply, err := n.scripts.publish.Run(ctx, n.rdb, keys, args...).Int64Slice()
 	if err != nil {
 		return 0, fmt.Errorf("publish config: %w", err)

@@ -121,16 +121,10 @@ func (d *Directives) publishLocked() {
 
 // Run follows the directives until ctx is done.
 func (d *Directives) Run(ctx context.Context) {
-	tick := time.NewTicker(directivesInterval)
-	defer tick.Stop()
-	for {
+	poll(ctx, directivesInterval, func() (done bool) {
 		_ = d.Sync(ctx) // while Redis is unreachable, the copy is kept
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+		return false
+	})
 }
 
 // Settled reports whether no change waits for Redis, and that all that waited hold on all nodes then.

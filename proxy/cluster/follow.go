@@ -156,7 +156,7 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	hash, _ := values[2].(string)
 	f.discard()
 	said := agreed
-	b, err := n.seal.Open([]byte(packed), hash)
+	b, err := n.options.Seal.Open([]byte(packed), hash)
 	if err == nil {
 		f.prepared, err = f.Prepare(ctx, b)
 	}

@@ -77,14 +77,10 @@ type Options struct {
 // A Node is the membership of this process in a cluster. It is safe for
 // concurrent use.
 type Node struct {
+	options Options
 	rdb     redis.UniversalClient
 	prefix  string // of the cluster's own keys
-	store   string // of all keys
 	id      string
-	version string
-	source  string
-	seal    bundle.Seal
-	bySlot  func() []string
 	address string // set before the first heartbeat
 	started time.Time
 	locker  *lock.Locker
@@ -135,15 +131,14 @@ func newScripts() scripts {
 // Join returns the Node of this process. It does not contact Redis before Run
 // or Agree.
 func Join(rdb redis.UniversalClient, o Options) *Node {
+	if o.CallsBySlot == nil {
+		o.CallsBySlot = func() []string { return nil }
+	}
 	n := &Node{
+		options:      o,
 		rdb:          rdb,
 		prefix:       o.Prefix + ":{cluster}:",
-		store:        o.Prefix,
 		id:           o.ID,
-		version:      o.Version,
-		source:       o.Source,
-		seal:         o.Seal,
-		bySlot:       o.CallsBySlot,
 		started:      time.Now().UTC(),
 		locker:       lock.New(rdb),
 		scripts:      newScripts(),
@@ -152,9 +147,6 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		drifted:      make(chan int, 1),
 		lostMore:     make(chan struct{}, 1),
 		asking:       make(chan struct{}, maxConcurrentQuestions),
-	}
-	if n.bySlot == nil {
-		n.bySlot = func() []string { return nil }
 	}
 	n.live.Store(1)
 	n.serving.Store(&servedConfig{})
@@ -218,20 +210,21 @@ func (n *Node) sendHeartbeat(ctx context.Context, d *driftTracker) {
 	began := time.Since(n.started)
 	n.heardSince.CompareAndSwap(0, int64(began))
 	heard := (began - time.Duration(n.heardSince.Load())).Milliseconds()
-	h, err := readHeartbeat(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, memberTimeout.Milliseconds(), text, hash, configTTL.Milliseconds(), lostRetention.Milliseconds(), heard))
-	if err != nil {
+	told, err := n.scripts.beat.Run(ctx, n.rdb, keys, n.id, memberTimeout.Milliseconds(), text, hash, configTTL.Milliseconds(), lostRetention.Milliseconds(), heard).Int64Slice()
+	if err != nil || len(told) != 4 {
 		n.heardSince.Store(0)
 		return
 	}
-	n.live.Store(max(h.live, 1))
-	if h.lost > n.lost.Swap(h.lost) {
+	live, differing, number, lost := told[0], told[1], told[2], told[3] // number is that of the latest configuration
+	n.live.Store(max(live, 1))
+	if lost > n.lost.Swap(lost) {
 		trySend(n.lostMore, struct{}{})
 	}
-	if h.number < n.serving.Load().agreed {
+	if number < n.serving.Load().agreed {
 		_, _ = n.Restore(ctx) // on failure retried by the next heartbeat
 	}
 	n.readHistory(ctx)
-	if others, news := d.note(time.Now(), int(h.others)); news {
+	if others, news := d.note(time.Now(), int(differing)); news {
 		n.drifting.Store(int64(others))
 		trySend(n.drifted, others)
 	}
@@ -315,24 +308,8 @@ func (n *Node) heartbeat() (text, hash string) {
 		Started    time.Time `json:"started"`
 		Problem    string    `json:"problem,omitempty"`
 		BySlot     []string  `json:"calls_by_slot,omitempty"`
-	}{n.address, n.version, n.source, now.hash, now.number, n.started, now.problem, n.bySlot()}))
+	}{n.address, n.options.Version, n.options.Source, now.hash, now.number, n.started, now.problem, n.options.CallsBySlot()}))
 	return text, now.hash
-}
-
-// A heartbeatReply is what a heartbeat tells.
-type heartbeatReply struct {
-	live, others int64 // others serve another configuration
-	number       int64 // of the latest configuration
-	lost         int64
-}
-
-// readHeartbeat decodes the reply to a heartbeat.
-func readHeartbeat(reply *redis.Cmd) (heartbeatReply, error) {
-	n, err := reply.Int64Slice()
-	if err != nil || len(n) != 4 {
-		return heartbeatReply{}, fmt.Errorf("%w: %v %w", errReply, n, err)
-	}
-	return heartbeatReply{n[0], n[1], n[2], n[3]}, nil
 }
 
 // Lost returns the nodes that ended without leaving the cluster in the last hour, or that are partitioned, ordered

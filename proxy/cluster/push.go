@@ -111,7 +111,7 @@ type Outcome struct {
 // The error is PushInProgressError, Refused, ErrOvertaken, ErrUnknown, or an error of
 // Redis; only after ErrUnknown something may have changed.
 func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
-	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From}, Packed: n.seal.Pack(p.Bundle)}
+	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From}, Packed: n.options.Seal.Pack(p.Bundle)}
 	if _, err := n.Restore(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -132,7 +132,7 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 // nothing.
 func (n *Node) Try(ctx context.Context, p Push) ([]view.NodeAnswer, error) {
 	id := rand.Text()
-	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id}, Packed: n.seal.Pack(p.Bundle)}
+	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id}, Packed: n.options.Seal.Pack(p.Bundle)}
 	if _, _, err := n.begin(ctx, id, e); err != nil {
 		return nil, err
 	}
@@ -194,22 +194,17 @@ func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
 	args := append([]any{d.id, d.c.Hash, n.id, d.seen, configTTL.Milliseconds(), memberTimeout.Milliseconds(), d.entry, historyLength, n.channel()}, definitionArgs(d.c)...)
 	for tries := 3; ; tries-- { // idempotent: the script recognizes a repeated commit
 		reply, err := n.scripts.commit.Run(context.WithoutCancel(ctx), n.rdb, keys, args...).Slice()
-		if err != nil && tries > 1 {
+		switch {
+		case err != nil && tries > 1:
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return false, fmt.Errorf("%w: %w", ErrUnknown, err)
-		}
-		if len(reply) != 2 {
+		case len(reply) != 2:
 			return false, fmt.Errorf("%w: %w: %v", ErrUnknown, errReply, reply)
+		case reply[0] != int64(0) && reply[0] != int64(1):
+			return false, ErrOvertaken
 		}
-		switch reply[0] {
-		case int64(1):
-			return true, nil
-		case int64(0):
-			return false, nil
-		}
-		return false, ErrOvertaken
+		return reply[0] == int64(1), nil
 	}
 }
 

@@ -47,7 +47,8 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	if err != nil || l.newNumber == 0 {
 		return false, err
 	}
-	args := []any{l.number, l.head, strconv.FormatInt(l.newNumber, 10), l.hash, n.id, l.flag(), configTTL.Milliseconds(), len(l.history)}
+	pushed := map[bool]string{true: "1"}[l.pushed] // empty if it was not
+	args := []any{l.number, l.head, strconv.FormatInt(l.newNumber, 10), l.hash, n.id, pushed, configTTL.Milliseconds(), len(l.history)}
 	for _, text := range l.history {
 		args = append(args, text)
 	}
@@ -145,14 +146,6 @@ func (n *Node) readHistory(ctx context.Context) {
 	}
 }
 
-// flag encodes for the script whether the configuration was pushed.
-func (l lostState) flag() string {
-	if l.pushed {
-		return "1"
-	}
-	return ""
-}
-
 // historyLength is the number of pushes in the history.
 const historyLength = 20
 
@@ -196,7 +189,7 @@ func (n *Node) readEntry(text string) (e Entry, err error) {
 	if e, err = decode[Entry](text); err != nil {
 		return Entry{}, err
 	}
-	e.Bundle, err = n.seal.Open(e.Packed, e.Hash)
+	e.Bundle, err = n.options.Seal.Open(e.Packed, e.Hash)
 	if errors.Is(err, bundle.ErrSecret) {
 		e.Unreadable = err
 	} else if err != nil {

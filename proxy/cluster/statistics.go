@@ -135,11 +135,9 @@ func (s *Statistics) Run(ctx context.Context) {
 	for {
 		s.Flush(ctx) // on failure reported next time
 		now := s.time()
-		timer := time.NewTimer(stepStart(stepOf(now) + 1).Sub(now))
 		select {
-		case <-timer.C:
+		case <-time.After(stepStart(stepOf(now) + 1).Sub(now)):
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
 	}

@@ -324,7 +324,7 @@ type CountedKey struct {
 // costs up to 200 SCAN calls, and changes nothing. Windows of one limit that share a
 // string are returned together, although it may hold only some of them.
 func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []CountedKey, whole bool, err error) {
-	servers, err := NewSweep(n.rdb, n.store, 0, nil).servers(ctx)
+	servers, err := NewSweep(n.rdb, n.options.Prefix, 0, nil).servers(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -336,12 +336,12 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 			if looked >= maxScanned || len(found) >= maxCounted {
 				return all, false, nil
 			}
-			keys, next, err := server.Scan(ctx, cursor, n.store+":{"+strings.Repeat("?", 2*len(limiter.Key{}))+"}:*", scanCount).Result()
+			keys, next, err := server.Scan(ctx, cursor, n.options.Prefix+":{"+strings.Repeat("?", 2*len(limiter.Key{}))+"}:*", scanCount).Result()
 			if err != nil {
 				return nil, false, fmt.Errorf("look for counts: %w", err)
 			}
 			for _, key := range keys {
-				c, ok := parseCounted(strings.TrimPrefix(key, n.store+":"))
+				c, ok := parseCounted(strings.TrimPrefix(key, n.options.Prefix+":"))
 				if !ok {
 					continue
 				}

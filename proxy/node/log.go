@@ -205,11 +205,9 @@ func (q *logQueue) Close() {
 	q.closing = true
 	q.changed.Signal()
 	q.mu.Unlock()
-	late := time.NewTimer(flushTimeout)
-	defer late.Stop()
 	select {
 	case <-q.ended:
-	case <-late.C:
+	case <-time.After(flushTimeout):
 	}
 }
 

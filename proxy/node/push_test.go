@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"github.com/weir-proxy/weir/proxy/view"
 	"net/http"
 	"os"
@@ -49,11 +50,11 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 		return err == nil && len(nodes) == 2
 	})
 
-	dry, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann", DryRun: true})
+	dry, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann", DryRun: true})
 	if err != nil || !dry.DryRun || dry.Changed || len(dry.Nodes) != 2 || len(dry.Changes) == 0 {
 		t.Errorf("dry run = %+v, %v; want what two nodes say of it", dry, err)
 	}
-	first, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
+	first, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
 	if err != nil || !first.Changed || len(first.Nodes) != 2 {
 		t.Fatalf("push = %+v, %v; want a change on two nodes", first, err)
 	}
@@ -67,21 +68,21 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 			return err == nil && k.Generation == first.Generation
 		}, n.log)
 	}
-	again, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
+	again, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
 	if err != nil || again.Changed || again.Restored || again.Generation != first.Generation {
 		t.Errorf("the same again = %+v, %v; want no change", again, err)
 	}
-	second, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "3/1h"), Author: "bob"})
+	second, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "3/1h"), Author: "bob"})
 	if err != nil || second.Generation != first.Generation+1 {
 		t.Fatalf("second push = %+v, %v", second, err)
 	}
-	if h, err := client.History(t.Context()); err != nil || len(h.History) != 2 || h.History[0].Author != "bob" || h.History[1].Author != "ann" {
+	if h, err := admin.Get[admin.History](t.Context(), client, "/history"); err != nil || len(h.History) != 2 || h.History[0].Author != "bob" || h.History[1].Author != "ann" {
 		t.Errorf("history = %+v, %v; want bob's, then ann's", h, err)
 	}
-	if d, err := client.Diff(t.Context(), second.Generation); err != nil || !strings.Contains(d.Diff, "\n-") || !strings.Contains(d.Diff, "rate: 3/1h") {
+	if d, err := admin.Get[admin.Diff](t.Context(), client, fmt.Sprint("/history/", second.Generation)); err != nil || !strings.Contains(d.Diff, "\n-") || !strings.Contains(d.Diff, "rate: 3/1h") {
 		t.Errorf("diff = %+v, %v; want both lines", d, err)
 	}
-	back, err := client.Rollback(t.Context(), admin.Rollback{Author: "ann"})
+	back, err := admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{Author: "ann"})
 	if err != nil || back.Generation != second.Generation+1 || back.Hash != first.Hash {
 		t.Errorf("rollback = %+v, %v; want ann's as a new generation", back, err)
 	}
@@ -93,7 +94,7 @@ func TestPush_RefusalsHaveAStatus(t *testing.T) {
 	n, client := startFollower(t, server.Addr)
 	bad, err := bundle.Pack(write(t, "routes: [{match: {path: /a}, respond: {body: a}}]\nlisten: {http: '127.0.0.1:0'}\nkeys: {salt_file: gone}\n"))
 	if err == nil {
-		_, err = client.Push(t.Context(), admin.Push{Bundle: bad, Author: "ann"})
+		_, err = admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: bad, Author: "ann"})
 	}
 	var why *admin.Problem
 	if !errors.As(err, &why) || why.Status != http.StatusUnprocessableEntity || len(why.Problems) == 0 {
@@ -104,11 +105,11 @@ func TestPush_RefusalsHaveAStatus(t *testing.T) {
 	}
 	for what, ask := range map[string]func() error{
 		"rollback": func() error {
-			_, err := client.Rollback(t.Context(), admin.Rollback{Generation: 9})
+			_, err := admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{Generation: 9})
 			return err
 		},
 		"diff": func() error {
-			_, err := client.Diff(t.Context(), 9)
+			_, err := admin.Get[admin.Diff](t.Context(), client, fmt.Sprint("/history/", 9))
 			return err
 		},
 	} {
@@ -117,7 +118,7 @@ func TestPush_RefusalsHaveAStatus(t *testing.T) {
 		}
 	}
 	server.Kill()
-	if _, err := client.History(t.Context()); !errors.As(err, &why) || why.Status != http.StatusServiceUnavailable {
+	if _, err := admin.Get[admin.History](t.Context(), client, "/history"); !errors.As(err, &why) || why.Status != http.StatusServiceUnavailable {
 		t.Errorf("history while Redis is away: %v; want 503", err)
 	}
 }
@@ -125,7 +126,7 @@ func TestPush_RefusalsHaveAStatus(t *testing.T) {
 // Where the file is served nothing can be pushed, and the answer says what to write.
 func TestPush_WhereTheFileIsServed(t *testing.T) {
 	n := mustStart(t, writeConfig(t, ""))
-	_, err := admin.Client{Address: n.Address("admin")}.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "1/1h")})
+	_, err := admin.Post[admin.Pushed](t.Context(), admin.Client{Address: n.Address("admin")}, "/push", admin.Push{Bundle: limitBundle(t, "1/1h")})
 	var why *admin.Problem
 	if !errors.As(err, &why) || why.Status != http.StatusConflict || !strings.Contains(why.Detail, "source: redis") {
 		t.Errorf("push: %v; want 409 and what to write", err)
@@ -135,13 +136,13 @@ func TestPush_WhereTheFileIsServed(t *testing.T) {
 func TestPlan_SaysWhoWouldBeRefused(t *testing.T) {
 	server := redistest.Start(t)
 	n, client := startFollower(t, server.Addr)
-	if _, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h")}); err != nil {
+	if _, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "5/1h")}); err != nil {
 		t.Fatal(err)
 	}
 	if got := allowedUsers(t, n.Address("http"), "a", "a", "a", "b"); got != "++++" {
 		t.Fatalf("passed %s", got)
 	}
-	p, err := client.Plan(t.Context(), admin.Push{Bundle: limitBundle(t, "2/1h")})
+	p, err := admin.Post[admin.Plan](t.Context(), client, "/plan", admin.Push{Bundle: limitBundle(t, "2/1h")})
 	if err != nil || len(p.Changes) == 0 || !p.Whole || p.Looked != 2 || len(p.Refused) != 1 || p.Refused[0].Keys != 1 || len(p.Refused[0].Named) != 1 {
 		t.Errorf("plan = %+v, %v; want one of two keys refused", p, err)
 	}
@@ -158,7 +159,7 @@ func TestPlan_WithoutRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := client.Plan(t.Context(), admin.Push{Bundle: same}); err != nil || len(p.Changes) != 0 || !strings.Contains(p.Unknown, "memory") {
+	if p, err := admin.Post[admin.Plan](t.Context(), client, "/plan", admin.Push{Bundle: same}); err != nil || len(p.Changes) != 0 || !strings.Contains(p.Unknown, "memory") {
 		t.Errorf("plan of what is served = %+v, %v; want no change, and why counts are not known", p, err)
 	}
 	text, err := os.ReadFile(path)
@@ -169,7 +170,7 @@ func TestPlan_WithoutRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := client.Plan(t.Context(), admin.Push{Bundle: other}); err != nil || !strings.Contains(p.Restart, "restart") {
+	if p, err := admin.Post[admin.Plan](t.Context(), client, "/plan", admin.Push{Bundle: other}); err != nil || !strings.Contains(p.Restart, "restart") {
 		t.Errorf("plan of what a running weir cannot change = %+v, %v; want that it needs a restart", p, err)
 	}
 }
@@ -178,7 +179,7 @@ func TestPlan_WithoutRedis(t *testing.T) {
 func TestPush_RestoresWhatRedisHasLost(t *testing.T) {
 	server := redistest.Start(t)
 	n, client := startFollower(t, server.Addr)
-	if _, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"}); err != nil {
+	if _, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	n.waitForLog("serving pushed config")
@@ -186,13 +187,13 @@ func TestPush_RestoresWhatRedisHasLost(t *testing.T) {
 		if err := n.store.client.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		again, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
+		again, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
 		if err != nil || again.Changed {
 			t.Fatalf("the same again = %+v, %v", again, err)
 		}
 		if again.Restored {
 			n.waitForLog("published again; redis had lost it")
-			if h, err := client.History(t.Context()); err != nil || len(h.History) != 1 || h.History[0].Author != "ann" {
+			if h, err := admin.Get[admin.History](t.Context(), client, "/history"); err != nil || len(h.History) != 1 || h.History[0].Author != "ann" {
 				t.Errorf("history = %+v, %v; want ann's push", h, err)
 			}
 			return
@@ -205,7 +206,7 @@ func TestPush_RestoresWhatRedisHasLost(t *testing.T) {
 func TestPush_NodesThatStartServeIt(t *testing.T) {
 	server := redistest.Start(t)
 	_, client := startFollower(t, server.Addr)
-	pushed, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
+	pushed, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "5/1h"), Author: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,32 +327,32 @@ func TestCompareFiles_RootWithRoot(t *testing.T) {
 func TestPush_OfNothingIsNone(t *testing.T) {
 	server := redistest.Start(t)
 	n, client := startFollower(t, server.Addr)
-	first, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "5/1h"), Sender: "ann@host"})
+	first, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "5/1h"), Sender: "ann@host"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.waitForLog("serving pushed config")
 	renamed := limitBundle(t, "5/1h")
 	text := renamed.Files[renamed.Main]
-	again, err := client.Push(t.Context(), admin.Push{Bundle: bundle.Bundle{Main: "other.yaml", Files: map[string]string{"other.yaml": text}}, Author: "bob"})
+	again, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: bundle.Bundle{Main: "other.yaml", Files: map[string]string{"other.yaml": text}}, Author: "bob"})
 	if err != nil || again.Changed || again.Generation != first.Generation || len(again.Changes) != 0 {
 		t.Errorf("the same under another name = %+v, %v; want no change", again, err)
 	}
-	if _, err := client.Push(t.Context(), admin.Push{Bundle: limitBundle(t, "3/1h"), Author: "bob"}); err != nil {
+	if _, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: limitBundle(t, "3/1h"), Author: "bob"}); err != nil {
 		t.Fatal(err)
 	}
-	would, err := client.Rollback(t.Context(), admin.Rollback{DryRun: true})
+	would, err := admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{DryRun: true})
 	if err != nil || would.From != first.Generation || len(would.Changes) != 2 || would.Changes[0].String() != "a.user: 3/1h → 5/1h" {
 		t.Errorf("dry run = %+v, %v; want the rate of ann's push", would, err)
 	}
-	h, err := client.History(t.Context())
+	h, err := admin.Get[admin.History](t.Context(), client, "/history")
 	if err != nil || len(h.History) != 2 || h.History[1].Author != "ann@host" {
 		t.Errorf("history = %+v, %v; want two pushes", h, err)
 	}
 	if trail, err := client.AuditPage(t.Context(), view.AuditQuery{}); err != nil || len(trail.Entries) != 2 {
 		t.Errorf("audit = %+v, %v; want two pushes", trail, err)
 	}
-	if d, err := client.Diff(t.Context(), h.History[0].Generation); err != nil || len(d.Changes) != 2 || d.Changes[0].String() != "a.user: 5/1h → 3/1h" {
+	if d, err := admin.Get[admin.Diff](t.Context(), client, fmt.Sprint("/history/", h.History[0].Generation)); err != nil || len(d.Changes) != 2 || d.Changes[0].String() != "a.user: 5/1h → 3/1h" {
 		t.Errorf("diff = %+v, %v; want the rates", d, err)
 	}
 }

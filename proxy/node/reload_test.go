@@ -115,7 +115,7 @@ func TestAdmin_IsOpenToWhomTheConfigurationSays(t *testing.T) {
 		t.Errorf("reload without the token = %d; want 401", got)
 	}
 	client := admin.Client{Address: n.Address("admin"), Token: "sixteen characters"}
-	if _, err := client.History(t.Context()); err == nil || !strings.Contains(err.Error(), "serves its own file") {
+	if _, err := admin.Get[admin.History](t.Context(), client, "/history"); err == nil || !strings.Contains(err.Error(), "serves its own file") {
 		t.Errorf("history with the token: %v; want that nothing can be pushed here", err)
 	}
 }

@@ -121,7 +121,7 @@ func TestSeal_NoNumberInRedis(t *testing.T) {
 	for privacy, sealed := range map[string]bool{oneSecret: true, "{}": false} {
 		n, client := startSealing(t, redistest.Start(t).Addr, privacy)
 		for _, body := range []string{"one", "two"} {
-			p, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle(body)})
+			p, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: phoneBundle(body)})
 			if err != nil || !p.Changed {
 				t.Fatalf("%s: push = %+v, %v", privacy, p, err)
 			}
@@ -145,7 +145,7 @@ func TestSeal_NoNumberInRedis(t *testing.T) {
 		if plain := phoneBundle("two"); strings.Contains(found, plain.Hash()) == sealed {
 			t.Errorf("%s: the hash of the contents, by which a short list is guessed, is found in Redis: %v", privacy, !sealed)
 		}
-		d, err := client.Diff(t.Context(), 3)
+		d, err := admin.Get[admin.Diff](t.Context(), client, fmt.Sprint("/history/", 3))
 		if err != nil || !strings.Contains(d.Diff, "+    respond: {body: \"two\"}") {
 			t.Errorf("%s: diff = %+v, %v", privacy, d, err)
 		}
@@ -154,7 +154,7 @@ func TestSeal_NoNumberInRedis(t *testing.T) {
 				t.Errorf("%s: the history shows %s:\n%s", privacy, number, shown)
 			}
 		}
-		back, err := client.Rollback(t.Context(), admin.Rollback{})
+		back, err := admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{})
 		if err != nil || back.From != 2 || !back.Changed || fetch(t, "http://"+n.Address("http")+"/a") == "two" {
 			t.Errorf("%s: rollback = %+v, %v; want the first push", privacy, back, err)
 		}
@@ -167,13 +167,13 @@ func TestSeal_AnotherSecretRefuses(t *testing.T) {
 		server := redistest.Start(t)
 		_, client := startSealing(t, server.Addr, oneSecret)
 		other, _ := startSealing(t, server.Addr, privacy)
-		dry, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one"), DryRun: true})
+		dry, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: phoneBundle("one"), DryRun: true})
 		if !slices.ContainsFunc(dry.Nodes, func(a view.NodeAnswer) bool {
 			return a.Node == other.store.id && strings.Contains(a.Said, "another privacy.hash_secret")
 		}) || err != nil {
 			t.Errorf("%s: dry run = %+v, %v", privacy, dry, err)
 		}
-		_, err = client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one")})
+		_, err = admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: phoneBundle("one")})
 		var why *admin.Problem
 		if !errors.As(err, &why) || why.Status != 409 || !strings.Contains(err.Error(), other.store.id+": encrypted with another privacy.hash_secret") || !strings.Contains(err.Error(), "privacy.previous_secret") {
 			t.Errorf("%s: push: %v; want what is wrong on which node, and what to write", privacy, err)
@@ -205,7 +205,7 @@ func pushedElsewhere(t *testing.T, n *testNode, privacy config.Privacy, generati
 func TestSeal_WhatCannotBeRead(t *testing.T) {
 	server := redistest.Start(t)
 	n, client := startSealing(t, server.Addr, oneSecret)
-	if _, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one")}); err != nil {
+	if _, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: phoneBundle("one")}); err != nil {
 		t.Fatal(err)
 	}
 	pushedElsewhere(t, n, config.Privacy{HashSecret: "second-secret-of-all-nodes"}, 9)
@@ -221,13 +221,19 @@ func TestSeal_WhatCannotBeRead(t *testing.T) {
 	if got := fetch(t, "http://"+n.Address("http")+"/a"); got == "elsewhere" {
 		t.Errorf("it serves %q", got)
 	}
-	h, err := client.History(t.Context())
+	h, err := admin.Get[admin.History](t.Context(), client, "/history")
 	if err != nil || len(h.History) == 0 || h.History[0].Author != "eve" {
 		t.Errorf("history = %+v, %v; want what can be said without the secret", h, err)
 	}
 	for what, ask := range map[string]func() error{
-		"rollback": func() error { _, err := client.Rollback(t.Context(), admin.Rollback{Generation: 9}); return err },
-		"diff":     func() error { _, err := client.Diff(t.Context(), 9); return err },
+		"rollback": func() error {
+			_, err := admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{Generation: 9})
+			return err
+		},
+		"diff": func() error {
+			_, err := admin.Get[admin.Diff](t.Context(), client, fmt.Sprint("/history/", 9))
+			return err
+		},
 	} {
 		var why *admin.Problem
 		if err := ask(); !errors.As(err, &why) || why.Status != 409 || !strings.Contains(why.Detail, "another privacy.hash_secret") {
@@ -245,7 +251,7 @@ func TestSeal_Rotation(t *testing.T) {
 	server := redistest.Start(t)
 	n, client := startSealing(t, server.Addr, oneSecret)
 	for _, body := range []string{"zero", "one"} {
-		if _, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle(body)}); err != nil {
+		if _, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: phoneBundle(body)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,14 +260,14 @@ func TestSeal_Rotation(t *testing.T) {
 	if got := fetch(t, "http://"+both.Address("http")+"/a"); got == "" || !servesNumber(both, 3) {
 		t.Errorf("with both secrets it serves %q", got)
 	}
-	again, err := client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one")})
+	again, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: phoneBundle("one")})
 	if err != nil || !again.Changed || again.Generation != 4 || len(again.Changes) != 0 {
 		t.Errorf("the same once more = %+v, %v; want generation 4", again, err)
 	}
-	if again, err = client.Push(t.Context(), admin.Push{Bundle: phoneBundle("one")}); err != nil || again.Changed {
+	if again, err = admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: phoneBundle("one")}); err != nil || again.Changed {
 		t.Errorf("the same a third time = %+v, %v; want no change", again, err)
 	}
-	would, err := client.Rollback(t.Context(), admin.Rollback{DryRun: true})
+	would, err := admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{DryRun: true})
 	if err != nil || would.From != 2 {
 		t.Errorf("rollback = %+v, %v; want that it leads to other contents", would, err)
 	}
@@ -270,7 +276,7 @@ func TestSeal_Rotation(t *testing.T) {
 	if !servesNumber(last, 4) {
 		t.Error("without the former secret it does not serve what was pushed with the new one")
 	}
-	if _, err = client.Rollback(t.Context(), admin.Rollback{}); err == nil || !strings.Contains(err.Error(), "no earlier generation") {
+	if _, err = admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{}); err == nil || !strings.Contains(err.Error(), "no earlier generation") {
 		t.Errorf("rollback to what nobody can read: %v", err)
 	}
 }

@@ -86,11 +86,10 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 // replayProblem converts an error of a simulation to a problem for operators. An unknown error is
 // one of the log.
 func replayProblem(err error) error {
-	var known *admin.Problem
-	switch {
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[*admin.Problem](err); ok {
 		return known
-	case errors.Is(err, simulate.ErrTooLong):
+	}
+	if errors.Is(err, simulate.ErrTooLong) {
 		return errReplayLong
 	}
 	return &admin.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}

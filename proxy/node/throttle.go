@@ -64,10 +64,8 @@ func (t *throttle) wait() error {
 	if t.inUse() > t.maxHeap {
 		return errReplayFull
 	}
-	rest := time.NewTimer(pauseFor(worked, t.share))
-	defer rest.Stop()
 	select {
-	case <-rest.C:
+	case <-time.After(pauseFor(worked, t.share)):
 	case <-t.ctx.Done():
 		return context.Cause(t.ctx)
 	}

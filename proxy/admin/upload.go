@@ -124,7 +124,7 @@ func (u *Upload) Query(more ...string) (SimulateQuery, error) {
 	case own:
 		q.Log = nil
 	case u.log == nil:
-		return q, &Problem{Status: http.StatusBadRequest, Detail: "there is no log; send one as the last part, named log"}
+		return q, &Problem{Status: http.StatusBadRequest, Detail: "there is no log; choose a file, which is sent as the last part, log"}
 	}
 	return q, nil
 }

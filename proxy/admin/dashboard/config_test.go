@@ -147,6 +147,25 @@ func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 	}
 }
 
+// What is neither passed nor refused is told, too, and what to do is told in words of the page.
+func TestSimulate_TellsWhatIsRejected(t *testing.T) {
+	var asked admin.SimulateQuery
+	o := simulatingOptions(&asked)
+	o.Simulate = func(context.Context, admin.SimulateQuery) (admin.Simulation, error) {
+		rt := proxy.RouteTally{Name: "sms", Requests: 10, Passed: 6, Refused: 3}
+		return admin.Simulation{
+			LogCounts: view.LogCounts{Requests: 12}, Result: proxy.ReplayTally{Requests: 12, Passed: 6, Refused: 3, Routes: []proxy.RouteTally{rt}},
+			Notes: []string{"the log lacks the host: log it, or set --host NAME", "log it as a JSON field, and name it with --field phone=NAME"},
+		}, nil
+	}
+	b := open(t, o)
+	p := b.upload("a log", "session", b.form("/dashboard/keys").Get("form"))
+	p.shows(t, http.StatusOK, "<dt>Rejected</dt><dd>3</dd>", `<td class="num" data-label="Rejected">1</td>`, "write it into Host of its requests", "name it in Names of fields: phone=NAME")
+	if strings.Contains(p.text, "--") {
+		t.Error("it speaks of flags of the command line")
+	}
+}
+
 // What is read of a configuration to begin with is what has to be written of another.
 func TestSimulate_BeginsWithWhatIsServed(t *testing.T) {
 	var asked admin.SimulateQuery

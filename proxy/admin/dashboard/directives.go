@@ -27,8 +27,8 @@ const kindBan = "ban"
 // A directivesView is a table of directives of one kind, with the form for them.
 type directivesView struct {
 	Kind   string
-	On     []directive.Directive
-	More   int // how many are not listed
+	All    []directive.Directive
+	On     []directive.Directive // those that are listed
 	Routes []string
 	Fault  fault
 	Sent   directiveFlash
@@ -109,8 +109,7 @@ func (d *dashboard) directives(r *http.Request, kind string) directivesView {
 	on, err := d.held(r.Context(), kind)
 	routes, unread := d.Routes(r.Context())
 	v.Fault = faultOf("directives cannot be listed", errors.Join(err, unread))
-	v.On = on[:min(len(on), maxDirectives)]
-	v.More = len(on) - len(v.On)
+	v.All, v.On = on, on[:min(len(on), maxDirectives)]
 	for _, route := range routes.Routes {
 		v.Routes = append(v.Routes, route.Name)
 	}
@@ -143,9 +142,7 @@ func (d *dashboard) changeDirective(r *http.Request) page {
 	default:
 		f.Done, f.Good, err = d.carryOut(r.Context(), c)
 	}
-	if err != nil {
-		f.Status, f.Fault = statusOf(err), faultOf("nothing was changed", err)
-	}
+	f.Status, f.Fault = statusOf(err), faultOf("nothing was changed", err)
 	return page{redirect: c.page() + "?done=" + d.directed.keep(sessionOf(r).Name, f, time.Now()) + "#h-directives"}
 }
 

@@ -88,6 +88,22 @@ func ordering(t *testing.T) (s *given, o admin.Options, ann *browser) {
 // at is the time of the i-th directive as the form has it.
 func (g *given) at(i int) string { return g.on[i].At.Format(time.RFC3339Nano) }
 
+// However many routes are under maintenance, each is marked; the table names the first.
+func TestDirectives_MarkEachRoute(t *testing.T) {
+	s, o, _ := ordering(t)
+	for i := range 60 {
+		s.on = append(s.on, directive.Directive{Route: fmt.Sprint("other-", i), Until: time.Now().Add(time.Hour)})
+	}
+	s.on = append(s.on, directive.Directive{Route: "sms", Until: time.Now().Add(time.Hour)})
+	b := open(t, o)
+	b.login(token)
+	p := b.get("/dashboard/routes")
+	p.shows(t, http.StatusOK, `sms <span class="tag warn">maintenance</span>`, "And 11 more: weir maintenance lists all.")
+	if n := strings.Count(p.text, `<th scope="row">other-`); n != 50 {
+		t.Errorf("%d are listed", n)
+	}
+}
+
 func TestDirectives_AreAskedAboutThenDone(t *testing.T) {
 	for _, row := range []struct {
 		page       string

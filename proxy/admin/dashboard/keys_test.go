@@ -211,6 +211,22 @@ func TestKeys_SaysWhatSomebodyElseHasDone(t *testing.T) {
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "Reset: what was counted is forgotten")
 }
 
+// After a change the verdict stands below it, once.
+func TestKeys_SayTheVerdictOnce(t *testing.T) {
+	o := options()
+	change := o.Change
+	o.Change = func(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
+		r, err := change(ctx, c)
+		r.Now = standing(time.Now()).Verdict()
+		return r, err
+	}
+	b := open(t, o)
+	p := b.post("/dashboard/keys/change", b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "grant", "permits", "1", "reason", "asked"))
+	if p.shows(t, http.StatusOK, "under 1 limit, on all nodes."); strings.Count(p.text, "efused now by sms.phone") != 1 {
+		t.Errorf("the verdict is not there once:\n%s", p.text)
+	}
+}
+
 // The first line says whether the key is refused; a ban can be ended where there is one.
 func TestKeys_BeginsWithAVerdict(t *testing.T) {
 	o := options()

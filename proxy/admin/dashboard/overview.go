@@ -217,8 +217,6 @@ type rateGauge struct {
 	readings []reading  // oldest first, at most maxGaugeReadings
 }
 
-func newRateGauge(from prometheus.Gatherer) *rateGauge { return &rateGauge{from: from} }
-
 // A reading holds the counters of this node at one moment.
 type reading struct {
 	At        time.Time

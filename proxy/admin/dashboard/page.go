@@ -170,8 +170,7 @@ func faultOf(what string, err error) fault {
 	if err == nil {
 		return ""
 	}
-	var known *admin.Problem
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*admin.Problem](err); ok {
 		lines := known.Problems
 		if len(lines) == 0 {
 			lines = []string{known.Detail}
@@ -186,11 +185,13 @@ func faultOf(what string, err error) fault {
 	return fault(what + ": " + causeOf(proxy.ErrorText(err)))
 }
 
-// statusOf returns the status of a page that says why what a form asks for was not done.
+// statusOf returns the status of a page that says why what a form asks for was not done; 0 if it was.
 func statusOf(err error) int {
-	var known *admin.Problem
-	if errors.As(err, &known) && known.Status != 0 {
+	if known, ok := errors.AsType[*admin.Problem](err); ok && known.Status != 0 {
 		return known.Status
+	}
+	if err == nil {
+		return 0
 	}
 	return http.StatusUnprocessableEntity
 }
@@ -230,6 +231,7 @@ func templateFuncs() template.FuncMap {
 		"silent":  silentNodes,
 		"told":    repliedNodes,
 		"whole":   sentence,
+		"onpage":  onPage,
 		"cause":   causeOf,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 		"limit":   view.LimitName,
@@ -244,6 +246,11 @@ func sentence(text string) string {
 		return ""
 	}
 	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// onPage returns text that names flags of weir simulate with the fields of the page in place of them.
+func onPage(text string) string {
+	return strings.NewReplacer("with --field ", "in Names of fields: ", "set --host NAME", "write it into Host of its requests").Replace(text)
 }
 
 // A scoped is an item with the page that contains it.

@@ -103,37 +103,28 @@ func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	case !d.validFormToken(u.Values.Get("session"), sessionOf(r).id):
 		err = &admin.Problem{Status: http.StatusForbidden, Detail: forgedFormDetail}
 	default:
-		u.Values["field"] = slices.Collect(fieldsOf(v.Fields))
+		u.Values["field"] = fieldsOf(v.Fields)
 		var said admin.Simulation
 		if said, err = d.Replay(r.Context(), u, "session", "fields", "form", "served"); err == nil {
 			v.tell(said)
 		}
 	}
-	shown := v.refuse(err)
+	v.Fault = faultOf("this cannot be simulated", err)
+	shown := v.view(statusOf(err))
 	if r.Header.Get("HX-Request") != "" {
 		shown.status = http.StatusOK // htmx does not show responses with other statuses
 	}
 	d.show(w, r, shown)
 }
 
-// fieldsOf returns an iterator over the non-empty lines.
-func fieldsOf(text string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for line := range strings.Lines(text) {
-			if line = strings.TrimSpace(line); line != "" && !yield(line) {
-				return
-			}
+// fieldsOf returns the non-empty lines.
+func fieldsOf(text string) (fields []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			fields = append(fields, line)
 		}
 	}
-}
-
-// refuse returns v with the error.
-func (v simulateView) refuse(err error) page {
-	if err == nil {
-		return v.view(0)
-	}
-	v.Fault = faultOf("this cannot be simulated", err)
-	return v.view(statusOf(err))
+	return fields
 }
 
 // tell adds the result of a simulation.

@@ -32,7 +32,7 @@ type checkCommand struct {
 // Run prints all problems of the file, one per line, or that there are none.
 // Warnings and notes are printed too, but do not change the exit code.
 func (c checkCommand) Run(ctx context.Context, w Env) (err error) {
-	if c.File, err = c.path(w); err != nil {
+	if c.File, err = c.path(); err != nil {
 		return err
 	}
 	if c.Against != "" {
@@ -72,8 +72,12 @@ func (c checkCommand) Run(ctx context.Context, w Env) (err error) {
 	return nil
 }
 
-// load loads a configuration; problems are printed to out, one per line.
-func load(path string, out io.Writer) (*config.Config, error) {
+// load loads a configuration, the default one if none is named; problems are printed to out, one per line.
+func load(named string, out io.Writer) (*config.Config, error) {
+	path, err := configPath(named)
+	if err != nil {
+		return nil, err
+	}
 	c, err := config.Load(path)
 	return c, reportProblems(out, err)
 }

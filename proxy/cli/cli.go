@@ -81,53 +81,64 @@ type commands struct {
 var (
 	// errReported reports that the command has already printed its error.
 	errReported = errors.New("said")
-	// errUsage reports that the error in the command line has been printed.
-	errUsage = errors.New("usage")
 	// errDoubt reports that a result has been printed that is wrong.
 	errDoubt = errors.New("doubt")
 )
 
+// A misuse is an error in the command line.
+type misuse struct{ error }
+
+// misusef returns a misuse with that text.
+func misusef(format string, values ...any) error { return misuse{fmt.Errorf(format, values...)} }
+
 // Run runs the command in args and returns the exit code. When ctx is done, a
 // serving command drains and returns.
 func Run(ctx context.Context, args []string, w Env) int {
+	err := reportRefusal(w.Stdout, run(ctx, args, w))
+	_, wrong := errors.AsType[misuse](err)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errDoubt):
+		return exitDoubt
+	case !errors.Is(err, errReported):
+		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
+	}
+	if wrong {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// run runs the command in args, or prints its help.
+func run(ctx context.Context, args []string, w Env) error {
 	var c commands
-	ended := -1
+	ended := false
 	parser, err := kong.New(&c,
 		kong.Name("weir"),
 		kong.Description("An HTTP reverse proxy for rate limiting."),
 		kong.Writers(w.Stdout, w.Stderr),
-		kong.Exit(func(code int) { ended = code }),
+		kong.Exit(func(int) { ended = true }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(w),
 	)
 	if err != nil {
 		panic(err) // an invalid struct tag in commands
 	}
-	names := commandNames(parser)
 	// The default command, run, takes no arguments, so a word that is no command is a misspelled one.
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") && !slices.Contains(names, args[0]) {
-		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir --help lists the commands\n", args[0], suggestCommand(args[0], names))
-		return exitUsage
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		if err := checkName(parser, args[0], "weir --help"); err != nil {
+			return err
+		}
 	}
 	parsed, err := parser.Parse(args)
-	if ended >= 0 { // --help or --version was handled
-		return ended
+	switch {
+	case ended: // --help or --version was handled
+		return nil
+	case err != nil:
+		return misusef("%s; %s", usageError(err), whichHelp(err))
 	}
-	if err != nil {
-		fmt.Fprintf(w.Stderr, "weir: %s; %s\n", usageError(err), whichHelp(err))
-		return exitUsage
-	}
-	switch err := reportRefusal(w.Stdout, parsed.Run()); {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, errUsage):
-		return exitUsage
-	case errors.Is(err, errDoubt):
-		return exitDoubt
-	case !errors.Is(err, errReported):
-		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
-	}
-	return exitFailure
+	return parsed.Run()
 }
 
 // usageError returns what is wrong with a command line.
@@ -152,25 +163,23 @@ func usageError(err error) string {
 
 // whichHelp returns which help tells of the command that was not understood.
 func whichHelp(err error) string {
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context.Selected() != nil {
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context.Selected() != nil {
 		return parse.Context.Selected().FullPath() + " --help shows its flags"
 	}
 	return "weir --help lists the commands"
 }
 
-// commandNames returns the names of all commands.
-func commandNames(parser *kong.Kong) []string {
+// checkName returns an error if there is no command of that name, with what lists those that there are.
+func checkName(parser *kong.Kong, name, help string) error {
 	var names []string
 	for _, child := range parser.Model.Children {
 		names = append(names, child.Name)
 	}
-	return names
-}
-
-// suggestCommand returns the most similar name and a space; "" if none is similar.
-func suggestCommand(word string, names []string) string {
-	return strings.TrimLeft(config.Near(word, names)+" ", " ")
+	if slices.Contains(names, name) {
+		return nil
+	}
+	near := strings.TrimLeft(config.Near(name, names)+" ", " ") // empty if none is similar
+	return misusef("there is no command %q; %s%s lists the commands", name, near, help)
 }
 
 type helpCommand struct {
@@ -179,15 +188,13 @@ type helpCommand struct {
 }
 
 // Run prints the help of a command, as --help does.
-func (c helpCommand) Run(parser *kong.Kong, w Env) error {
-	if names := commandNames(parser); c.Command != "" && !slices.Contains(names, c.Command) {
-		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir help lists the commands\n", c.Command, suggestCommand(c.Command, names))
-		return errUsage
+func (c helpCommand) Run(parser *kong.Kong) error {
+	if err := checkName(parser, c.Command, "weir help"); err != nil && c.Command != "" {
+		return err
 	}
 	_, err := parser.Parse(strings.Fields(c.Command + " " + c.Below + " --help")) // prints, and misses required arguments afterwards
 	if err != nil && strings.HasPrefix(err.Error(), "unexpected argument ") {
-		fmt.Fprintf(w.Stderr, "weir: %v; weir help %s lists its commands\n", err, c.Command)
-		return errUsage
+		return misusef("%w; weir help %s lists its commands", err, c.Command)
 	}
 	return nil
 }
@@ -205,7 +212,7 @@ type outcomeCommand struct {
 func (o outcomeCommand) Run(ctx context.Context, w Env) error {
 	pair, err := view.ParseKeyPair(o.Pair)
 	if err != nil {
-		return withoutPrefix(err, view.ErrKeyQuery)
+		return misused(err, view.ErrKeyQuery)
 	}
 	r, err := admin.Post[proxy.OutcomeResult](ctx, o.client(), "/outcomes", proxy.Outcome{Key: pair.Key, Value: pair.Value, Outcome: o.Outcome})
 	if err != nil || o.JSON {

@@ -187,8 +187,14 @@ func TestHealthcheck(t *testing.T) {
 		t.Errorf("healthcheck of nobody = %d, %q; want that it says so", code, stderr)
 	}
 	c := healthcheckCommand{Config: writeConfig(t, "nonsense")}
-	if got := c.configured(); got != defaultAdmin {
-		t.Errorf("admin address of a file that does not load = %s; want %s", got, defaultAdmin)
+	if got, err := c.configured(); got != defaultAdmin || err != nil {
+		t.Errorf("admin address of a file that does not load = %s, %v; want %s", got, err, defaultAdmin)
+	}
+	t.Setenv("WEIR_ADMIN", "")
+	for _, path := range []string{filepath.Join(t.TempDir(), "none.yaml"), t.TempDir()} {
+		if code, _, stderr := runWeir("healthcheck", "-c", path); code != exitFailure || !strings.HasPrefix(stderr, "weir: "+path+": cannot be read: ") {
+			t.Errorf("healthcheck -c %s = %d, %q; want that it cannot be read", path, code, stderr)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/weir-proxy/weir/proxy/admin"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -183,11 +182,7 @@ func (c completeCommand) names(ctx context.Context, of string) (names []string) 
 
 // configuredLimits returns the names of the limits of the default configuration file.
 func configuredLimits() (all view.Limits) {
-	path, err := configPath("")
-	if err != nil {
-		return all
-	}
-	c, err := config.Load(path)
+	c, err := load("", io.Discard)
 	if err != nil {
 		return all
 	}

@@ -41,17 +41,13 @@ type explainCommand struct {
 func (c explainCommand) Run(ctx context.Context, w Env) error {
 	switch {
 	case c.URL == "" && c.Config != "":
-		return errors.New("a request id needs a running weir; leave out -c, or write METHOD URL")
+		return misusef("a request id needs a running weir; leave out -c, or write METHOD URL")
 	case c.URL == "":
 		return c.decided(ctx, w)
 	case c.Admin != "":
 		return c.ask(ctx, w)
 	}
-	path, err := configPath(c.Config)
-	if err != nil {
-		return err
-	}
-	read, err := load(path, w.Stderr)
+	read, err := load(c.Config, w.Stderr)
 	if err != nil {
 		return err
 	}
@@ -70,7 +66,7 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	defer p.Close()
 	e, err := p.Explain(ctx, request)
 	if err != nil {
-		return withoutPrefix(err, proxy.ErrExplain)
+		return misused(err, proxy.ErrExplain)
 	}
 	if read.Privacy.HashSecret == "" { // the hashes would be made with a salt of this run alone
 		for i := range e.Keys {
@@ -98,20 +94,20 @@ func (c explainCommand) request(methods []string, stdin io.Reader) (view.Explain
 	for _, line := range c.Header {
 		name, value, found := strings.Cut(line, ":")
 		if !found || name == "" {
-			return r, fmt.Errorf("header %q: write 'NAME: VALUE', for example -H 'X-Phone: +8613800138000'", line)
+			return r, misusef("header %q: write 'NAME: VALUE', for example -H 'X-Phone: +8613800138000'", line)
 		}
 		name = http.CanonicalHeaderKey(name)
 		r.Header[name] = append(r.Header[name], strings.TrimSpace(value))
 	}
 	var err error
 	if r.Client, err = netip.ParseAddr(c.Client); err != nil {
-		return r, fmt.Errorf("client %q: not an IP address; write for example 203.0.113.7", c.Client)
+		return r, misusef("client %q: not an IP address; write for example 203.0.113.7", c.Client)
 	}
 	if c.Data == nil {
 		return r, nil
 	}
 	if slices.Contains([]string{http.MethodGet, http.MethodHead}, c.Method) {
-		return r, fmt.Errorf("a %s with a body: servers read it differently; leave out -d, or write POST", c.Method)
+		return r, misusef("a %s with a body: servers read it differently; leave out -d, or write POST", c.Method)
 	}
 	if r.Body, err = body(*c.Data, stdin); err != nil {
 		return r, err
@@ -156,7 +152,7 @@ func checkMethod(method string, named []string) error {
 	} else {
 		advice = cmp.Or(config.Near(upper, known), advice)
 	}
-	return fmt.Errorf("method %q: not a known method; %s", method, advice)
+	return misusef("method %q: not a known method; %s", method, advice)
 }
 
 // client returns a client for the admin listener in the flags, or for the
@@ -180,6 +176,9 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 		return err
 	}
 	e, err := admin.Post[view.Explanation](ctx, c.client(), "/explain", request)
+	if p, refused := errors.AsType[*admin.Problem](err); refused && p.Status == http.StatusBadRequest {
+		return misuse{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -189,10 +188,10 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 // decided prints what was decided about a recent request.
 func (c explainCommand) decided(ctx context.Context, w Env) error {
 	if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, c.Method) {
-		return fmt.Errorf("explain %s: write the URL after it, for example weir explain %s /v1/search", c.Method, c.Method)
+		return misusef("explain %s: write the URL after it, for example weir explain %s /v1/search", c.Method, c.Method)
 	}
 	if strings.ContainsAny(c.Method, "/:") {
-		return fmt.Errorf("explain %s: the method comes first, for example weir explain GET %s", c.Method, c.Method)
+		return misusef("explain %s: the method comes first, for example weir explain GET %s", c.Method, c.Method)
 	}
 	found, err := c.client().Decisions(ctx, view.DecisionQuery{RequestID: c.Method})
 	if err != nil || c.JSON {

@@ -43,16 +43,19 @@ func (k keyArgs) query() (view.KeyQuery, error) {
 	for _, text := range k.Pairs {
 		pair, err := view.ParseKeyPair(text)
 		if err != nil {
-			return q, withoutPrefix(err, view.ErrKeyQuery)
+			return q, misused(err, view.ErrKeyQuery)
 		}
 		q.Pairs = append(q.Pairs, pair)
 	}
 	return q, nil
 }
 
-// withoutPrefix returns err without the words of kind before it, which do not concern operators.
-func withoutPrefix(err, kind error) error {
-	return errors.New(strings.TrimPrefix(err.Error(), kind.Error()+": "))
+// misused returns err as a misuse if it is of that kind, without the words of kind, which do not concern operators.
+func misused(err, kind error) error {
+	if text, of := strings.CutPrefix(err.Error(), kind.Error()+": "); of {
+		return misuse{errors.New(text)}
+	}
+	return err
 }
 
 // change applies c to the key, or looks it up if c has no action, and prints the result.
@@ -102,6 +105,9 @@ type keysGrant struct {
 
 // Run grants permits.
 func (k keysGrant) Run(ctx context.Context, w Env) error {
+	if k.Permits < 1 {
+		return misusef("--permits %d: write 1 or more", k.Permits)
+	}
 	return k.change(ctx, w, view.KeyChange{Action: view.KeyGrant, Permits: k.Permits, Reason: k.Reason})
 }
 
@@ -123,7 +129,7 @@ func (k keysBan) Run(ctx context.Context, w Env) error {
 // parseFor parses the flag --for; the error has an example.
 func parseFor(text, example string) (span view.Span, err error) {
 	if err = span.UnmarshalText([]byte(text)); err != nil {
-		err = fmt.Errorf("--for %s: %w; write for example %s", text, withoutPrefix(err, view.ErrKeyQuery), example)
+		err = misusef("--for %s: %w; write for example %s", text, misused(err, view.ErrKeyQuery), example)
 	}
 	return span, err
 }
@@ -169,7 +175,7 @@ func (k keysPlan) Run(ctx context.Context, w Env) error {
 	last := len(k.Args) - 1
 	name := k.Args[last]
 	if last == 0 || strings.Contains(name, "=") {
-		return fmt.Errorf("no plan is named; write KEY=VALUE and then its name, for example user=alice pro")
+		return misusef("no plan is named; write KEY=VALUE and then its name, for example user=alice pro")
 	}
 	key.Pairs = k.Args[:last]
 	span, err := parseFor(k.For, "30d")

@@ -41,16 +41,19 @@ type maintenanceCommand struct {
 }
 
 // Run prints what is under maintenance, after a change if one is asked for.
-func (c maintenanceCommand) Run(ctx context.Context, w Env) error {
+func (c maintenanceCommand) Run(ctx context.Context, w Env) (err error) {
 	m := admin.MaintenanceChange{On: c.State == "on", Route: c.Route, Reason: c.Reason}
-	if c.For != "" {
-		var err error
+	switch {
+	case c.For != "" && !m.On:
+		return misusef("--for says how long maintenance lasts that begins; write weir maintenance on --for %s", c.For)
+	case c.Reason != "" && c.State == "show":
+		return misusef("--reason is that of a change; write weir maintenance on or off")
+	case c.For != "":
 		if m.For, err = parseFor(c.For, "1h"); err != nil {
 			return err
 		}
 	}
 	var now admin.Maintenance
-	var err error
 	if c.State == "show" {
 		now, err = admin.Get[admin.Maintenance](ctx, c.client(), "/maintenance")
 	} else {

@@ -60,6 +60,45 @@ func TestCheck_SaysWhatWouldChange(t *testing.T) {
 	}
 }
 
+// What is wrong with the command line itself has an exit code of its own, whatever the command, and is told before
+// anything is asked.
+func TestRun_MisuseHasItsExitCode(t *testing.T) {
+	path := writeConfig(t, "")
+	for args, want := range map[string]string{
+		"top --minutes 99":                              "--minutes 99: ",
+		"top --every 1ms":                               "--every 1ms: too often",
+		"top -n 0":                                      "-n 0: write 1 to 1000",
+		"decisions -n 0":                                "-n 0: write 1 to 1000",
+		"decisions -n 1001":                             "-n 1001: write 1 to 1000",
+		"audit -n 0":                                    "-n 0: write 1 to 500",
+		"audit -n 501":                                  "-n 501: write 1 to 500",
+		"keys get phone":                                "write KEY=VALUE",
+		"keys grant a=1 --permits 0":                    "--permits 0: write 1 or more",
+		"keys ban a=1 --for soon":                       "--for soon: ",
+		"keys plan a=1 --for 1h":                        "no plan is named",
+		"keys plan a=1 pro --for soon":                  "--for soon: ",
+		"outcome phone verified":                        "write KEY=VALUE",
+		"maintenance --for 1h":                          "weir maintenance on --for 1h\n",
+		"maintenance off --for 1h":                      "weir maintenance on --for 1h\n",
+		"maintenance --reason x":                        "weir maintenance on or off\n",
+		"maintenance on --for soon":                     "--for soon: ",
+		"explain GET":                                   "write the URL after it",
+		"explain /a":                                    "the method comes first",
+		"explain x -c " + path:                          "a request id needs a running weir",
+		"explain get /a -c " + path:                     "write GET",
+		"explain GET a -c " + path:                      "is not a URL",
+		"explain GET /a -H x -c " + path:                "write 'NAME: VALUE'",
+		"explain GET /a --client x -c " + path:          "not an IP address",
+		"explain GET /a -d x -c " + path:                "leave out -d",
+		"simulate -c " + path + " " + path + " " + path: "is named twice",
+		"simulate -c " + path + " --field x " + path:    "write WHAT=NAME",
+	} {
+		if code, _, stderr := runWeir(strings.Fields(args)...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("weir %s = %d, %q; want %d and %q", args, code, stderr, exitUsage, want)
+		}
+	}
+}
+
 // A refusal is told with all its facts, one a line.
 func TestExplained_RefusalsOfARunningWeir(t *testing.T) {
 	away := errors.New("away")
@@ -214,7 +253,7 @@ refused by sms.phone 5/1h, banned
 			t.Errorf("asked by %s", got)
 		}
 	}
-	if code, _, stderr := runWeir("explain", "some-id", "-c", "weir.yaml"); code != exitFailure || !strings.Contains(stderr, "a request id needs a running weir; leave out -c") {
+	if code, _, stderr := runWeir("explain", "some-id", "-c", "weir.yaml"); code != exitUsage || !strings.Contains(stderr, "a request id needs a running weir; leave out -c") {
 		t.Errorf("an id and a file: %d, %q", code, stderr)
 	}
 }
@@ -225,7 +264,7 @@ func TestExplain_AsksARunningWeir(t *testing.T) {
 		"/api/v1/routes":  `{"routes":[{"name":"a","methods":["BREW"]}]}`,
 		"/api/v1/explain": `{"method":"BREW"}`,
 	})
-	if code, _, stderr := runWeir("explain", "--admin", addr, "BREWS", "/a"); code != exitFailure || stderr != "weir: method \"BREWS\": not a known method; did you mean BREW?\n" {
+	if code, _, stderr := runWeir("explain", "--admin", addr, "BREWS", "/a"); code != exitUsage || stderr != "weir: method \"BREWS\": not a known method; did you mean BREW?\n" {
 		t.Errorf("a method that no route has: %d, %q", code, stderr)
 	}
 	code, out, stderr := runWeir("explain", "--admin", addr, "--json", "BREW", "/a", "-H", "x-phone: 1", "-H", "X-Phone:2", "-d", "{}")

@@ -110,6 +110,9 @@ type auditCommand struct {
 
 // Run prints a page of the audit trail, newest first.
 func (c auditCommand) Run(ctx context.Context, w Env) error {
+	if c.Rows < 1 || c.Rows > maxAudited {
+		return misusef("-n %d: write 1 to %d", c.Rows, maxAudited)
+	}
 	page, err := c.client().AuditPage(ctx, view.AuditQuery{Before: c.Before, N: c.Rows})
 	switch {
 	case err != nil || c.JSON:
@@ -178,6 +181,9 @@ type decisionsCommand struct {
 
 // Run prints what all nodes decided about recent requests, newest first.
 func (c decisionsCommand) Run(ctx context.Context, w Env) error {
+	if c.Rows < 1 || c.Rows > maxRows {
+		return misusef("-n %d: write 1 to %d", c.Rows, maxRows)
+	}
 	found, err := c.client().Decisions(ctx, view.DecisionQuery{
 		Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: strings.TrimPrefix(c.Hash, "hash:"), Before: c.Before, N: c.Rows,
 	})

@@ -31,7 +31,7 @@ type runCommand struct {
 
 // Run serves until ctx is done, then drains.
 func (c runCommand) Run(ctx context.Context, w Env) error {
-	path, err := c.path(w)
+	path, err := c.path()
 	if err != nil {
 		return err
 	}
@@ -81,10 +81,9 @@ func configPaths(named string) []string {
 }
 
 // path returns the file that f names, or the default.
-func (f fileArgs) path(w Env) (string, error) {
+func (f fileArgs) path() (string, error) {
 	if f.File != "" && f.Config != "" {
-		fmt.Fprintf(w.Stderr, "weir: %s and -c %s: name one file\n", f.File, f.Config)
-		return "", errUsage
+		return "", misusef("%s and -c %s: name one file", f.File, f.Config)
 	}
 	return configPath(cmp.Or(f.File, f.Config))
 }
@@ -116,7 +115,7 @@ type healthcheckCommand struct {
 // file that was changed and is now invalid does not matter, because the process still
 // serves the previous one: Run first asks the liveness socket of the process (see
 // node.Alive). Without such a socket it asks the admin listener at the address in the
-// file, or at the default address if the file does not load.
+// file, or at the default address if the file does not load. A file that cannot be read is an error.
 func (c healthcheckCommand) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Within)
 	defer cancel()
@@ -127,18 +126,27 @@ func (c healthcheckCommand) Run(ctx context.Context) error {
 				return nil
 			}
 		}
-		addr = c.configured()
+		var err error
+		if addr, err = c.configured(); err != nil {
+			return err
+		}
 	}
 	return admin.Client{Address: addr}.Healthz(ctx)
 }
 
-// configured returns the address of the admin listener in the file, or the
-// default.
-func (c healthcheckCommand) configured() string {
-	if path, err := configPath(c.Config); err == nil {
-		if read, err := config.Load(path); err == nil {
-			return read.Admin.HTTP
-		}
+// configured returns the address of the admin listener in the file, or the default if there is no file, or one that
+// does not load. A file that cannot be read is an error.
+func (c healthcheckCommand) configured() (string, error) {
+	path, err := configPath(c.Config)
+	if err != nil {
+		return defaultAdmin, nil
 	}
-	return defaultAdmin
+	read, err := config.Load(path)
+	switch problems, _ := errors.AsType[config.Problems](err); {
+	case len(problems) > 0 && problems[0].Line == 0: // it is about the file itself
+		return "", err
+	case err != nil:
+		return defaultAdmin, nil
+	}
+	return read.Admin.HTTP, nil
 }

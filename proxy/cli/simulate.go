@@ -30,11 +30,8 @@ type simulateCommand struct {
 // Run replays the logs and prints what each limit would have decided.
 func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	o := simulate.Options{Format: simulate.Format(c.Format), Host: c.Host, Top: max(c.Top, 0)}
-	path, err := configPath(c.Config)
-	if err != nil {
-		return err
-	}
-	if o.Config, err = load(path, w.Stderr); err != nil {
+	var err error
+	if o.Config, err = load(c.Config, w.Stderr); err != nil {
 		return err
 	}
 	configs := []*config.Config{o.Config}
@@ -45,7 +42,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 		configs = append(configs, o.Compare)
 	}
 	if o.Names, err = simulate.NewNames(c.Field, configs...); err != nil {
-		return err
+		return misuse{err}
 	}
 	files, err := c.open(ctx, w.stdin())
 	defer files.close()
@@ -130,7 +127,7 @@ func (c simulateCommand) open(ctx context.Context, stdin io.Reader) (logFiles, e
 	known := true
 	for i, name := range c.Logs {
 		if slices.Index(c.Logs, name) < i {
-			return files, fmt.Errorf("%s is named twice; its requests would count twice", name)
+			return files, misusef("%s is named twice; its requests would count twice", name)
 		}
 		if name == "-" {
 			known = false

@@ -34,8 +34,9 @@ type topCommand struct {
 const (
 	// minInterval is the shortest allowed refresh interval.
 	minInterval = 200 * time.Millisecond
-	// maxRows is the maximum number of keys of a limit that a node returns.
-	maxRows = 1000
+	// maxRows is the maximum number of keys of a limit, and of decisions, that a node returns, and maxAudited that of
+	// actions of operators.
+	maxRows, maxAudited = 1000, 500
 	// topTimeout bounds each fetch and each action.
 	topTimeout = 10 * time.Second
 )
@@ -44,11 +45,11 @@ const (
 func (c topCommand) Run(ctx context.Context, w Env) error {
 	switch {
 	case c.Minutes < 1 || c.Minutes > decisions.TopSlices:
-		return fmt.Errorf("--minutes %d: keys are counted over the last %d minutes; write 1 to %d", c.Minutes, decisions.TopSlices, decisions.TopSlices)
+		return misusef("--minutes %d: keys are counted over the last %d minutes; write 1 to %d", c.Minutes, decisions.TopSlices, decisions.TopSlices)
 	case c.Every < minInterval:
-		return fmt.Errorf("--every %v: too often; write %v or more", c.Every, minInterval)
+		return misusef("--every %v: too often; write %v or more", c.Every, minInterval)
 	case c.Rows < 1 || c.Rows > maxRows:
-		return fmt.Errorf("-n %d: write 1 to %d", c.Rows, maxRows)
+		return misusef("-n %d: write 1 to %d", c.Rows, maxRows)
 	}
 	if c.Once || c.JSON {
 		data, err := c.fetch(ctx)

@@ -28,6 +28,7 @@ type topData struct {
 	Routes    view.Routes     `json:"routes"`
 	Upstreams view.Upstreams  `json:"upstreams"`
 	Top       view.Top        `json:"top"`
+	query     view.TopQuery   // what the operator asked for
 }
 
 // fetch fetches all data concurrently. It returns the first error. While the node that is asked cannot
@@ -35,8 +36,8 @@ type topData struct {
 func (c topCommand) fetch(ctx context.Context) (topData, error) {
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
-	d, client := topData{Minutes: c.Minutes}, c.client()
 	query := view.TopQuery{Route: c.Route, Limit: c.Limit, Minutes: c.Minutes, N: c.Rows}
+	d, client := topData{Minutes: c.Minutes, query: query}, c.client()
 	all := []func() error{
 		fetch(ctx, client, "/nodes", &d.Nodes), fetch(ctx, client, "/leader", &d.Leader),
 		fetch(ctx, client, "/statistics?minutes="+strconv.Itoa(c.Minutes), &d.Statistic),
@@ -174,6 +175,10 @@ func (d topData) limitTable() textTable {
 		seen[view.LimitName(l.Route, l.Limit)] = l
 	}
 	limits := slices.Clone(d.Limits.Limits)
+	if d.query.Route+d.query.Limit != "" {
+		t.empty = "no limit of that name is in force"
+		limits = slices.DeleteFunc(limits, func(l view.Limit) bool { return seen[view.LimitName(l.Route, l.Name)].Limit == "" })
+	}
 	of := func(l view.Limit) view.TopLimit { return seen[view.LimitName(l.Route, l.Name)] }
 	slices.SortStableFunc(limits, func(a, b view.Limit) int {
 		return cmp.Or(cmp.Compare(of(b).Refused.Total, of(a).Refused.Total), cmp.Compare(of(b).Requests.Total, of(a).Requests.Total))
@@ -208,7 +213,7 @@ func (d topData) routeTable() textTable {
 			}
 		}
 	}
-	routes := slices.Clone(d.Routes.Routes)
+	routes := slices.DeleteFunc(slices.Clone(d.Routes.Routes), func(r view.Route) bool { return d.query.Route != "" && r.Name != d.query.Route })
 	slices.SortStableFunc(routes, func(a, b view.Route) int { return cmp.Compare(of[b.Name].Requests, of[a.Name].Requests) })
 	for _, r := range routes {
 		s, to := of[r.Name], cmp.Or(r.Upstream, r.Redirect)

@@ -376,6 +376,22 @@ func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
 	}
 }
 
+// Of a route or a limit that is asked for, no others are listed.
+func TestTop_ListsWhatIsAskedFor(t *testing.T) {
+	for page, want := range map[topPage]string{pageLimits: "sms.phone|25|100|25 %|1/60s 5/1h|phone=bad|enforce|phone", pageRoutes: "sms|6|12|3|POST /sms|api|1"} {
+		d := sample()
+		d.query = view.TopQuery{Route: "sms", Limit: "phone"}
+		if got := rowsOf(d, page, byRefused); got != want {
+			t.Errorf("%s: %q; want %q", page.title(), got, want)
+		}
+	}
+	d := sample()
+	d.query.Limit, d.Top.Limits = "off", nil
+	if got := d.table(pageLimits, byRefused); len(got.rows) > 0 || got.empty != "no limit of that name is in force" {
+		t.Errorf("of a limit that does not count it shows %+v", got)
+	}
+}
+
 // A key that is in one of both lists only has in the other at most what those have that are not listed.
 func TestTop_TellsWhatACountMayBe(t *testing.T) {
 	d := sample()

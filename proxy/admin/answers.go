@@ -99,7 +99,7 @@ type History struct {
 // A Diff is the difference between a generation and the previous one.
 type Diff struct {
 	view.Entry
-	Changes []config.Change `json:"changes"` // limit by limit; empty if the files can no longer be read
+	Changes []config.Change `json:"changes"` // limit by limit; all of the oldest generation that is kept
 	Diff    string          `json:"diff"`    // of the files, in unified format
 }
 

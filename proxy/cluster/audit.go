@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -242,11 +243,11 @@ func (r *redisAudit) write(ctx context.Context, e view.AuditEntry) error {
 
 // page implements auditStore.
 func (r *redisAudit) page(ctx context.Context, before string, n int) ([]view.AuditEntry, error) {
-	end := "+"
-	if before != "" {
-		if !streamID.MatchString(before) {
-			return nil, ErrAuditID
-		}
+	end := cmp.Or(before, "+")
+	switch {
+	case before != "" && !streamID.MatchString(before):
+		return nil, ErrAuditID
+	case strings.Trim(before, "0-") != "": // Redis refuses to exclude the first id, 0-0, which no entry has
 		end = "(" + before
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)

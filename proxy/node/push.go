@@ -255,9 +255,11 @@ func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 	if err != nil {
 		return admin.Diff{}, err
 	}
-	d := admin.Diff{Entry: entries[i].Entry, Changes: []config.Change{}}
-	if i+1 == len(entries) {
-		d.Diff = compareFiles(bundle.Bundle{}, is)
+	d := admin.Diff{Entry: entries[i].Entry}
+	if i+1 == len(entries) { // what was served before is not known: all of it is told, as in the difference of the files
+		parts := after.Parts(once)
+		none := slices.Repeat(config.Parts{{}}, len(parts))
+		d.Changes, d.Diff = config.CompareParts(none, parts), compareFiles(bundle.Bundle{}, is)
 		return d, nil
 	}
 	before, was, err := a.shown(entries[i+1], once)

@@ -82,6 +82,9 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 	if d, err := admin.Get[admin.Diff](t.Context(), client, fmt.Sprint("/history/", second.Generation)); err != nil || !strings.Contains(d.Diff, "\n-") || !strings.Contains(d.Diff, "rate: 3/1h") {
 		t.Errorf("diff = %+v, %v; want both lines", d, err)
 	}
+	if d, err := admin.Get[admin.Diff](t.Context(), client, fmt.Sprint("/history/", first.Generation)); err != nil || len(d.Changes) == 0 || !strings.Contains(fmt.Sprint(d.Changes), "limit a.user added: ") {
+		t.Errorf("diff of the first push = %+v, %v; want all of it", d, err)
+	}
 	back, err := admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{Author: "ann"})
 	if err != nil || back.Generation != second.Generation+1 || back.Hash != first.Hash {
 		t.Errorf("rollback = %+v, %v; want ann's as a new generation", back, err)

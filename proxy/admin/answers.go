@@ -30,6 +30,8 @@ type Nodes struct {
 	Lost []view.Member `json:"lost"`
 	// Configurations are those that are served, each once: the one of most nodes first.
 	Configurations []NodeGroup `json:"configurations"`
+	// Awaited are the nodes that have not answered a push through the node that responds, which waits for them.
+	Awaited []string `json:"awaited,omitempty"`
 }
 
 // A NodeGroup is a configuration, with the nodes that serve it.

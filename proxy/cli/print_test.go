@@ -181,6 +181,38 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	}
 }
 
+// A writer is called with what is written.
+type writer func(text string)
+
+// Write implements io.Writer.
+func (w writer) Write(text []byte) (int, error) {
+	w(string(text))
+	return len(text), nil
+}
+
+// Whoever pushes learns whom that waits for while it does.
+func TestPush_NamesWhomItWaitsFor(t *testing.T) {
+	told := make(chan string, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/nodes" {
+			io.WriteString(w, `{"awaited":["b","c"]}`)
+			return
+		}
+		if text := <-told; !strings.HasPrefix(text, "waiting for the answer of b, c; ") {
+			t.Errorf("it says %q", text)
+		}
+		io.WriteString(w, `{"generation":1}`)
+	}))
+	defer s.Close()
+	for _, args := range [][]string{{"push", writeConfig(t, "")}, {"rollback", "1"}} {
+		var out bytes.Buffer
+		code := Run(t.Context(), append(args, "--admin", s.URL), Env{Stdout: &out, Stderr: writer(func(text string) { told <- text })})
+		if code != exitOK || !strings.HasSuffix(out.String(), "generation 1 is this already\n") {
+			t.Errorf("weir %v = %d, %s", args, code, out.String())
+		}
+	}
+}
+
 // The nodes, the decisions and the audit trail are tables, and JSON for programs.
 func TestRecords_AsTables(t *testing.T) {
 	addr, asked := startAdmin(t, map[string]string{

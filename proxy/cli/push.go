@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -29,11 +30,36 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	done, err := admin.Post[admin.Pushed](ctx, c.client(), "/push", admin.Push{Bundle: b, Author: c.Author, Sender: sender(), DryRun: c.DryRun})
+	done, err := c.push(ctx, w.Stderr, "/push", admin.Push{Bundle: b, Author: c.Author, Sender: sender(), DryRun: c.DryRun})
 	if err != nil || c.JSON {
 		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
 	}
 	return printPushed(w.Stdout, done)
+}
+
+// awaitedInterval is how often it is asked for which nodes a push waits.
+const awaitedInterval = time.Second
+
+// push sends a push or a rollback, and returns what came of it. If that takes long, it writes meanwhile for which nodes
+// it waits.
+func (a adminFlags) push(ctx context.Context, out io.Writer, path string, body any) (admin.Pushed, error) {
+	asking, answered := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		var nodes admin.Nodes
+		for len(nodes.Awaited) == 0 {
+			select {
+			case <-time.After(awaitedInterval):
+				nodes, _ = admin.Get[admin.Nodes](asking, a.client(), "/nodes") // without it nothing is told
+			case <-asking.Done():
+				return
+			}
+		}
+		fmt.Fprintf(out, "waiting for the answer of %s; a node that is not heard of for 10 s counts as lost, and is not waited for\n", strings.Join(nodes.Awaited, ", "))
+	})
+	defer telling.Wait()
+	defer answered()
+	return admin.Post[admin.Pushed](ctx, a.client(), path, body)
 }
 
 // refusedDryRun returns errReported if a node refused a dry run.
@@ -90,7 +116,7 @@ func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 			return err
 		}
 	}
-	done, err := admin.Post[admin.Pushed](ctx, c.client(), "/rollback", r)
+	done, err := c.push(ctx, w.Stderr, "/rollback", r)
 	if err != nil || c.JSON {
 		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
 	}
@@ -106,7 +132,7 @@ func (c rollbackCommand) asks(w Env) bool {
 // confirm shows what would change, and asks. It sets the generation in r, so that what was shown is done.
 func (c rollbackCommand) confirm(ctx context.Context, w Env, r *admin.Rollback) error {
 	r.DryRun = true
-	would, err := admin.Post[admin.Pushed](ctx, c.client(), "/rollback", *r)
+	would, err := c.push(ctx, w.Stderr, "/rollback", *r)
 	if err != nil {
 		return err
 	}

@@ -295,11 +295,13 @@ func unpack(packed string) (r replyMessage, err error) {
 func (n *Node) collectAnswers(ctx context.Context, id string) (answers []view.NodeAnswer, err error) {
 	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
+	defer n.answered.Store(new([]view.NodeAnswer))
 	var enough time.Time // set after a refusal
 	done := poll(within, pollInterval, func() (done bool) {
 		if answers, err = n.answers(ctx, id); err != nil {
 			return true
 		}
+		n.answered.Store(new(answers))
 		silent, refused := false, false
 		for _, a := range answers {
 			silent = silent || a.Said == ""
@@ -354,13 +356,14 @@ func (n *Node) answers(ctx context.Context, id string) ([]view.NodeAnswer, error
 func (n *Node) awaitServing(ctx context.Context, number int64) []view.NodeAnswer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rolloutTimeout)
 	defer cancel()
+	defer n.answered.Store(new([]view.NodeAnswer))
 	var answers []view.NodeAnswer
 	poll(ctx, pollInterval, func() (done bool) {
 		members, err := n.Nodes(ctx)
 		if err != nil {
 			return false
 		}
-		answers, done = answers[:0], true
+		answers, done = nil, true
 		for _, m := range members {
 			a := view.NodeAnswer{Node: m.ID, Said: agreed}
 			if m.Generation != number {
@@ -368,6 +371,7 @@ func (n *Node) awaitServing(ctx context.Context, number int64) []view.NodeAnswer
 			}
 			answers = append(answers, a)
 		}
+		n.answered.Store(new(answers))
 		return done
 	})
 	return answers

@@ -93,12 +93,13 @@ type Node struct {
 	heardSince   atomic.Int64 // when Redis began to reply to every heartbeat, in nanoseconds since started; 0 if it does not
 	serving      atomic.Pointer[servedConfig]
 	known        atomic.Pointer[knownHistory]
-	pushed       atomic.Int64  // generation of the push it serves; 0 for none
-	heartbeatNow chan struct{} // buffered: asks for a heartbeat now
-	returned     chan struct{} // of length 1
-	drifted      chan int      // of length 1
-	lostMore     chan struct{} // of length 1
-	asking       chan struct{} // semaphore for questions in progress
+	pushed       atomic.Int64                      // generation of the push it serves; 0 for none
+	answered     atomic.Pointer[[]view.NodeAnswer] // the answers to the push through this node
+	heartbeatNow chan struct{}                     // buffered: asks for a heartbeat now
+	returned     chan struct{}                     // of length 1
+	drifted      chan int                          // of length 1
+	lostMore     chan struct{}                     // of length 1
+	asking       chan struct{}                     // semaphore for questions in progress
 }
 
 // A servedConfig describes the configuration that a node serves.
@@ -150,8 +151,19 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 	}
 	n.live.Store(1)
 	n.serving.Store(&servedConfig{})
+	n.answered.Store(new([]view.NodeAnswer))
 	n.known.Store(&knownHistory{})
 	return n
+}
+
+// Awaited returns the nodes for which a push through this node waits.
+func (n *Node) Awaited() (ids []string) {
+	for _, a := range *n.answered.Load() {
+		if a.Said != agreed {
+			ids = append(ids, a.Node)
+		}
+	}
+	return ids
 }
 
 // Live returns the number of live nodes including this one, as of the last

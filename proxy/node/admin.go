@@ -53,6 +53,9 @@ func (n *Node) adminOptions() admin.Options {
 		nodes, lost, err := n.nodes(ctx)
 		all := nodesOf(n.store.id, nodes, lost)
 		n.compareGroups(ctx, all.Configurations)
+		if n.store.cluster != nil {
+			all.Awaited = n.store.cluster.Awaited()
+		}
 		return all, err
 	}
 	o.Self = n.self

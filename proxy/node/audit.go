@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -102,6 +103,7 @@ func (n *Node) operatorChange(ctx context.Context, c view.KeyChange) (view.KeyRe
 // operatorOutcome applies an outcome for an operator. An invalid one is not recorded.
 func (n *Node) operatorOutcome(ctx context.Context, o proxy.Outcome) (proxy.OutcomeResult, error) {
 	r, err := n.proxy.ApplyOutcome(ctx, o)
+	err = whileAway(err, "report the outcome again when it is back")
 	if errors.Is(err, view.ErrKeyQuery) {
 		return r, err
 	}
@@ -141,6 +143,7 @@ type auditedCluster struct {
 // Push implements admin.Cluster. A dry run, and a push of what is served already, are not recorded.
 func (a auditedCluster) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	done, err := a.Cluster.Push(ctx, p)
+	err = whileAway(err, "nothing has changed, push again when it is back")
 	if !p.DryRun && (done.Changed || done.Restored || err != nil) {
 		a.node.record(ctx, configAudit("push", fmt.Sprintf("generation %d by %s", done.Generation, authorOf(ctx, p.Author, p.Sender)), err))
 	}
@@ -150,11 +153,24 @@ func (a auditedCluster) Push(ctx context.Context, p admin.Push) (admin.Pushed, e
 // Rollback implements admin.Cluster.
 func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
 	done, err := a.Cluster.Rollback(ctx, r)
+	err = whileAway(err, "nothing has changed, roll back again when it is back")
 	if !r.DryRun && (done.Changed || err != nil) {
 		detail := fmt.Sprintf("generation %d, back to %d, by %s", done.Generation, done.From, authorOf(ctx, r.Author, r.Sender))
 		a.node.record(ctx, configAudit("rollback", detail, err))
 	}
 	return done, err
+}
+
+// whileAway returns err as operators are told that they could not change something: if Redis cannot be reached, with
+// that first, whatever noticed it, and then what to do. A push of which the outcome is unknown says so itself.
+func whileAway(err error, advice string) error {
+	if err == nil || errors.Is(err, cluster.ErrUnknown) {
+		return err
+	}
+	if _, why, away := strings.Cut(proxy.ErrorText(err), " is unreachable: "); away {
+		return &admin.Problem{Status: http.StatusServiceUnavailable, Detail: "redis is unreachable: " + why + "; " + advice}
+	}
+	return err
 }
 
 // configAudit returns the audit entry for a change of the configuration.

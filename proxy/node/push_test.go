@@ -3,18 +3,21 @@ package node
 import (
 	"errors"
 	"fmt"
-	"github.com/weir-proxy/weir/proxy/view"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -123,6 +126,33 @@ func TestPush_RefusalsHaveAStatus(t *testing.T) {
 	server.Kill()
 	if _, err := admin.Get[admin.History](t.Context(), client, "/history"); !errors.As(err, &why) || why.Status != http.StatusServiceUnavailable {
 		t.Errorf("history while Redis is away: %v; want 503", err)
+	}
+	for path, body := range map[string]any{"/push": admin.Push{Bundle: limitBundle(t, "1/1h")}, "/rollback": admin.Rollback{}} {
+		_, err := admin.Post[admin.Pushed](t.Context(), client, path, body)
+		if !errors.As(err, &why) || why.Status != http.StatusServiceUnavailable || !strings.HasPrefix(why.Detail, "redis is unreachable: ") || !strings.Contains(why.Detail, "; nothing has changed, ") {
+			t.Errorf("%s while Redis is away: %v; want what is wrong, and what to do", path, err)
+		}
+	}
+}
+
+// What cannot be done without Redis begins with that, and not with what noticed it.
+func TestWhileAway(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: &os.SyscallError{Syscall: "connect", Err: syscall.ECONNREFUSED}}
+	const away = "redis is unreachable: connect: connection refused; again later"
+	for want, err := range map[string]error{
+		away: fmt.Errorf("check for data lost by redis: %w", refused),
+		"redis is unreachable: breaker open; again later": fmt.Errorf("sms.phone: %w: breaker open", limiter.ErrUnavailable),
+		"no such thing": errors.New("no such thing"),
+	} {
+		if got := whileAway(err, "again later"); got == nil || got.Error() != want {
+			t.Errorf("%v is told as %v; want %s", err, got, want)
+		}
+	}
+	if err := whileAway(fmt.Errorf("%w: %w", cluster.ErrUnknown, refused), "again later"); !errors.Is(err, cluster.ErrUnknown) {
+		t.Errorf("an unknown outcome is told as %v", err)
+	}
+	if err := whileAway(nil, "again later"); err != nil {
+		t.Error(err)
 	}
 }
 

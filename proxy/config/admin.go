@@ -46,7 +46,8 @@ const leastToken = 16
 func (l *loader) requireToken(at *string, a address, f *Admin) {
 	token := &f.Token
 	open := a.port != "" && !a.loopback() && l.Valid(token)
-	own := slices.ContainsFunc(f.Operators, func(t *Token) bool { return t.Text != "" }) // whose length is checked separately
+	// The length of the tokens of individual operators is checked separately.
+	own := slices.ContainsFunc(f.Operators, func(t *Token) bool { return t.Text != "" })
 	l.refuse([]finding{
 		{open && *token == "" && !own, at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`},
 		{open && *token != "" && len(*token) < leastToken, token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1"},

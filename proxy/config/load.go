@@ -75,7 +75,8 @@ type loader struct {
 }
 
 func newLoader(env Env) *loader {
-	return &loader{Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), made: &Config{own: map[string]bool{}}}
+	made := &Config{own: map[string]bool{}}
+	return &loader{Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), made: made}
 }
 
 // Paths of fields whose texts have a syntax of their own.

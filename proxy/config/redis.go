@@ -58,8 +58,8 @@ func (r Redis) Equal(other Redis) bool {
 
 func (t UpstreamTLS) equal(other UpstreamTLS) bool {
 	none := &tls.Certificate{}
-	return t.ServerName == other.ServerName && t.Roots.Equal(other.Roots) &&
-		slices.EqualFunc(cmp.Or(t.Certificate, none).Certificate, cmp.Or(other.Certificate, none).Certificate, bytes.Equal)
+	shown, shownToo := cmp.Or(t.Certificate, none).Certificate, cmp.Or(other.Certificate, none).Certificate
+	return t.ServerName == other.ServerName && t.Roots.Equal(other.Roots) && slices.EqualFunc(shown, shownToo, bytes.Equal)
 }
 
 // redisson checks that a limit can be shared with Redisson: it must be a token bucket with

@@ -41,7 +41,8 @@ func (l *loader) compile(f *file) (*Config, error) {
 	l.listeners(f)
 	l.decideListener(f)
 	l.ineffective(f)
-	keys := &keys{loader: l, tokens: l.tokens(f.JWT), done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
+	keys := &keys{loader: l, tokens: l.tokens(f.JWT), done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
+	keys.used = map[string]bool{}
 	c.Keys = keys.all()
 	upstreams := newUpstreams(l, keys)
 	c.Upstreams = upstreams.byName
@@ -67,7 +68,8 @@ func (l *loader) compile(f *file) (*Config, error) {
 		return nil, l.failed()
 	}
 	c.Hash, c.Sum, c.written = hex.EncodeToString(l.common.Sum(nil)), hex.EncodeToString(l.hash.Sum(nil)), l.Written
-	c.Bare, c.Warnings, c.Remarks = form.Arrange(l.Secrets, c.Files), form.Arrange(l.Warnings, c.Files), form.Arrange(c.Remarks, c.Files)
+	c.Bare, c.Warnings = form.Arrange(l.Secrets, c.Files), form.Arrange(l.Warnings, c.Files)
+	c.Remarks = form.Arrange(c.Remarks, c.Files)
 	return c, nil
 }
 

@@ -52,7 +52,7 @@ func families() (all []family) {
 		{one(limiter.Cooldown), "algorithm/log algorithm/log_entries algorithm/cooldown", log},
 		{
 			[]limiter.Algorithm{limiter.TokenBucket, limiter.Concurrent}, "algorithm/token_bucket",
-			"general/set general/bucket_read general/bucket_wait general/bucket_write general/bucket_refund",
+			"general/set zset general/bucket_read general/bucket_wait general/bucket_write general/bucket_refund",
 		},
 		{one(limiter.Distinct), "algorithm/distinct_uses algorithm/distinct", "general/set algorithm/distinct_uses general/distinct"},
 	}...)
@@ -79,7 +79,7 @@ func (s Source) Text(name string, algorithms uint16) (string, error) {
 	case !isRedisson:
 		text, name = s.general(algorithms)+s.acrossSlots("exists")+s.read("general/publish_change general/note"), "command/"+name
 	case folder == "redisson":
-		text = s.read("prelude redisson/limiter redisson/pack redisson/count redisson/log redisson/decide")
+		text = s.read("prelude redisson/limiter redisson/pack zset redisson/count redisson/log redisson/decide")
 	case folder == "redisson_window":
 		text, name = s.read("prelude redisson/limiter redisson/window redisson/decide"), "redisson/"+file
 	}

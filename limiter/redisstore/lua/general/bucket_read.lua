@@ -37,26 +37,9 @@ end
 
 -- recount reads everything and trusts nothing but the members.
 local function recount(w)
-  local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
-  local old, gone, sum, ats, ns, k = NOW - w.l.length, 0, 0, {}, {}, 0
-  for i = 1, #all, 2 do
-    local at, n = tonumber(all[i + 1]), permits_of(all[i])
-    if at <= old then
-      gone = gone + 1
-    else
-      if at > NOW then -- the clock was set back: it was taken now at the latest
-        at = NOW
-        local future = w.future or {}
-        w.future, future[#future + 1], future[#future + 2] = future, int(at), all[i]
-      end
-      if n > 0 then
-        k = k + 1
-        ats[k], ns[k], sum = at, n, sum + n
-      end
-    end
-  end
-  w.at, w.n, w.gone, w.complete, w.recounted, w.oldest = ats, ns, gone, true, true, ats[1]
-  w.left, w.size = w.l.rate - sum - w.given, #all / 2 - gone
+  local sum
+  sum, w.size = read_all(w, w.l.length)
+  w.left, w.oldest, w.recounted = w.l.rate - sum - w.given, w.at[1], true
 end
 
 -- trusts tells whether value was counted for this rate, less than a length ago, or of very many entries. If so,

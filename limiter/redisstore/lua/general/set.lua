@@ -1,6 +1,6 @@
 -- What windows of three keys have, of which the second is a sorted set: see doc.go.
 local FULL, REFUND_HORIZON = 128, char(5) .. 'floor' .. char(0, 0, 0, 0)
-local now_text = int(NOW)
+local now_text, ask, count_of = int(NOW), call, permits_of
 local functions = { keys = 3 }
 
 -- add is ZADD of alternating scores and members, in parts that fit a call.

@@ -9,30 +9,9 @@
 -- a time, and MOST at all, in one call.
 local SMALL, SOME, PIECE, MOST, SLOTS = 16, 128, 128, 512, 64
 
--- later notes an entry from the time to come: its clock was ahead, or ours was set
--- back. It was taken now at the latest.
-local function later(w, member)
-  w.future = w.future or {}
-  w.future[#w.future + 1], w.future[#w.future + 2] = NOW_TEXT, member
-end
-
 -- count reads all entries.
 local function count(w)
-  local all, sum = ask('ZRANGE', w.log, 0, -1, 'WITHSCORES'), 0
-  w.at, w.n, w.gone, w.complete, w.future, w.expired = {}, {}, 0, true, nil, false
-  for i = 1, #all, 2 do
-    local at, n = tonumber(all[i + 1]), checked_permits(w, all[i])
-    if at <= NOW - w.length then
-      w.gone = w.gone + 1
-    else
-      if at > NOW then
-        at = NOW
-        later(w, all[i])
-      end
-      if n > 0 then w.at[#w.at + 1], w.n[#w.n + 1], sum = at, n, sum + n end
-    end
-  end
-  w.left, w.surplus = w.rate - sum, 0
+  w.left, w.surplus, w.expired = w.rate - read_all(w, w.length), 0, false
   if w.value and w.value <= w.rate and w.value > w.left then
     w.left, w.surplus = w.value, w.value - w.left -- which must expire before anything comes back
   end
@@ -45,7 +24,7 @@ local function expired(w, need)
   local sum, gone = 0, 0
   repeat
     local part = ask('ZRANGEBYSCORE', w.log, '-inf', int(NOW - w.length), 'LIMIT', gone, PIECE)
-    for i = 1, #part do sum = sum + checked_permits(w, part[i]) end
+    for i = 1, #part do sum = sum + count_of(part[i], w) end
     gone = gone + #part
     w.expired = #part == PIECE -- and perhaps more
   until not w.expired or gone >= MOST or w.left + sum >= need
@@ -73,7 +52,7 @@ local function merge(w)
     w.merged[#w.merged + 1] = pack(w.packing, little(at, 8), math.min(sum, MOST_COUNT))
   end
   for i = 1, #part, 2 do
-    local score, n = math.min(NOW, tonumber(part[i + 1])), checked_permits(w, part[i])
+    local score, n = math.min(NOW, tonumber(part[i + 1])), count_of(part[i], w)
     if score > NOW - w.length then
       local slot_at = floor(score / math.ceil(w.length / SLOTS))
       if slot_at ~= slot then
@@ -91,8 +70,8 @@ local function open(w, need)
   w.value, w.size, w.gone = value(w), ask('ZCARD', w.log), 0
   w.left = w.value
   local first, last = ask('ZRANGE', w.log, 0, 0, 'WITHSCORES'), ask('ZRANGE', w.log, -4, -1, 'WITHSCORES')
-  if w.size > 0 then checked_permits(w, first[1]) end
-  for i = 1, #last, 2 do checked_permits(w, last[i]) end
+  if w.size > 0 then count_of(first[1], w) end
+  for i = 1, #last, 2 do count_of(last[i], w) end
   local latest = tonumber(last[#last])
   if w.size == 0 or latest <= NOW - w.length then
     w.left, w.gone, w.at, w.n, w.complete = w.rate, w.size, {}, {}, true
@@ -104,7 +83,7 @@ local function open(w, need)
   if tonumber(first[2]) <= NOW - w.length then expired(w, need) end
   if w.left < need and w.size - w.gone <= SOME and not w.complete then return count(w) end
   if latest > NOW and not w.complete then
-    local ahead = ask('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf', 'LIMIT', 0, MOST)
-    for i = 1, #ahead do later(w, ahead[i]) end
+    local ahead = ask('ZRANGEBYSCORE', w.log, '(' .. now_text, '+inf', 'LIMIT', 0, MOST)
+    for i = 1, #ahead do add_future(w, ahead[i]) end
   end
 end

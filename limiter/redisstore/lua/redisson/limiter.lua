@@ -12,7 +12,7 @@
 -- with UNSHARED and the reason, and stays as it was.
 
 local MOST_COUNT, MOST_LENGTH = 2147483647, 31622400000
-local NOW_TEXT, refused = int(NOW), nil
+local now_text, refused = int(NOW), nil
 
 local function refuse(text)
   refused = text

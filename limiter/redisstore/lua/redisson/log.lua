@@ -3,19 +3,6 @@
 -- bounded is how long it takes until something taken at the time `at` comes back.
 local function bounded(w, at) return math.min(w.length, math.max(1, at + w.length - NOW)) end
 
--- more reads the next entries, oldest first.
-local function more(w)
-  if not w.at then w.at, w.n, w.read = {}, {}, w.gone end
-  if w.complete then return false end
-  local part = ask('ZRANGE', w.log, w.read, w.read + 63, 'WITHSCORES')
-  for i = 1, #part, 2 do
-    local n = checked_permits(w, part[i])
-    if n > 0 then w.at[#w.at + 1], w.n[#w.n + 1] = tonumber(part[i + 1]), n end
-  end
-  w.read, w.complete = w.read + #part / 2, #part < 128
-  return true
-end
-
 -- wait is how many ms it takes until n permits are left; 0 is now. Beyond MOST
 -- entries each is taken to hold one permit: it is never too short for who takes as
 -- many as these hold.
@@ -24,20 +11,12 @@ local function wait(w, n)
   if short <= 0 then return 0 end
   if n > w.rate then return w.length end
   if w.counting or w.expired then return 1 end
-  short = short + (w.surplus or 0)
-  local i = 1
-  while true do
-    while not w.at or i > #w.at do
-      if w.read and not w.complete and w.read - w.gone >= MOST then
-        local at = ask('ZRANGE', w.log, int(w.read + short - 1), int(w.read + short - 1), 'WITHSCORES')[2]
-        return at and bounded(w, tonumber(at)) or w.length
-      end
-      if not more(w) then return w.length end -- taken just now
-    end
-    short = short - w.n[i]
-    if short <= 0 then return bounded(w, w.at[i]) end
-    i = i + 1
+  local at, rest = comes_back(w, short + (w.surplus or 0), MOST)
+  if not at and not w.complete then
+    local i = int(w.read + rest - 1)
+    at = tonumber(ask('ZRANGE', w.log, i, i, 'WITHSCORES')[2])
   end
+  return at and bounded(w, at) or w.length -- or it was taken just now
 end
 
 local function take(w, id, n)
@@ -70,7 +49,7 @@ local function keep(w)
     call('ZREMRANGEBYRANK', w.log, 0, w.gone - 1)
   end
   if w.future then call('ZADD', w.log, 'XX', unpack(w.future)) end
-  for i = 1, w.ids and #w.ids or 0 do enter(w, NOW_TEXT, w.ids[i], w.costs[i]) end
+  for i = 1, w.ids and #w.ids or 0 do enter(w, now_text, w.ids[i], w.costs[i]) end
   call('SET', w.state, int(w.left), 'KEEPTTL')
   if w.is_new and w.given > 0 then configure(w) end
   if w.given > 0 or not w.value then expire(w) end
@@ -81,7 +60,7 @@ local function refund(w, id, n)
   value(w)
   local first = ask('ZRANGE', w.log, 0, 0)[1]
   if not first then return 0 end
-  checked_permits(w, first)
+  count_of(first, w)
   if call('ZREM', w.log, pack(w.packing, id, n)) == 0 then return 0 end
   credit(w, n)
   return n
@@ -95,7 +74,7 @@ local function grant(w, n)
   local part, out, some = ask('ZRANGE', w.log, -MOST, -1, 'WITHSCORES'), {}, 0
   local rest, i = n, #part - 1
   while i > 0 and rest > 0 do
-    local had = checked_permits(w, part[i])
+    local had = count_of(part[i], w)
     some = math.min(rest, had)
     if some > 0 then out[#out + 1], rest = { part[i], part[i + 1], had - some }, rest - some end
     i = i - 2

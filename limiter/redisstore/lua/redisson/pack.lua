@@ -21,8 +21,8 @@ local function packing_of(member)
   if size >= 12 and number(member, 1, 8) == size - 12 then return 'long' end
 end
 
--- checked_permits reads an entry's count, and lets w go by its packing.
-local function checked_permits(w, member)
+-- count_of reads an entry's count, and lets w go by its packing.
+local function count_of(member, w)
   local packing = packing_of(member)
   if not packing then
     refuse('UNSHARED ' .. w.log .. ': holds an entry of ' .. #member .. ' bytes, which no Redisson has packed')

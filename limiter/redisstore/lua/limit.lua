@@ -3,6 +3,7 @@
 
 -- The limit in use, as read_limit reads it, and its number.
 local rate, length, most, ttl, field, steps
+local FULL = 128 -- entries of a window are merged beyond that
 local limit = 1
 -- The claim: where it and the ID of its request begin in `requests`, and what it costs.
 local requests, id, claim, cost = ARGV[3], 3, 11, 0

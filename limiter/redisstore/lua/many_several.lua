@@ -4,7 +4,7 @@
 -- Of each claim: its cost, the numbers of its limit and key, what is left before it, and the
 -- state after it.
 local costs, limits, keys, lefts, states = {}, {}, {}, {}, {}
-local dies, sizes = {}, {} -- of each limit and size, how a packed string says when and how long
+local lives, dies, sizes = {}, {}, {} -- of each limit and size, and how a packed string says when and how long
 
 -- read_claims reads what the request asks for.
 local function read_claims()
@@ -30,6 +30,7 @@ local function write_states()
       text = MANY
       while j <= claims and keys[j] == key_number do
         limit, state = limits[j], states[j]
+        lives[limit] = lives[limit] or tonumber(ttls[limit])
         dies[limit] = dies[limit] or pack('<I6', NOW + lives[limit])
         sizes[#state] = sizes[#state] or pack('<I3', #state)
         if lives[limit] > longest then longest, life = lives[limit], ttls[limit] end
@@ -101,5 +102,27 @@ local function decide_several()
     for j = 1, claims do
       if costs[j] <= lefts[j] then reply[replied + 2 * j], reply[replied + 2 * j + 1] = lefts[j], 0 end
     end
+  end
+end
+
+local function decide_request()
+  if claims == 1 then
+    decide_one()
+  else
+    read_claims()
+    decide_several()
+  end
+end
+
+local function write_back()
+  release()
+  write_all()
+end
+
+-- read_again reads what general has written.
+local function read_again()
+  for j = 1, claims do
+    local k = claims == 1 and key_number or keys[j]
+    strings[k] = call('MGET', KEYS[k])[1]
   end
 end

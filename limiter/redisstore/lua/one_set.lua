@@ -1,5 +1,4 @@
 -- one_set is one.lua for a window of three keys.
--- KEYS, ARGV, reply  as for command/take.lua
 read_limit()
 read_cost()
 local allowed, got = 0, call('MGET', KEYS[1], KEYS[3])

@@ -79,7 +79,7 @@ func (s Source) Text(name string, algorithms uint16) (string, error) {
 	case !isRedisson:
 		text, name = s.general(algorithms)+s.acrossSlots("exists")+s.read("general/publish_change general/note"), "command/"+name
 	case folder == "redisson":
-		text = s.read("prelude redisson/limiter redisson/pack zset redisson/count redisson/log redisson/decide")
+		text = s.read("prelude redisson/limiter redisson/pack zset entries redisson/count redisson/log redisson/decide")
 	case folder == "redisson_window":
 		text, name = s.read("prelude redisson/limiter redisson/window redisson/decide"), "redisson/"+file
 	}
@@ -91,20 +91,17 @@ func (s Source) Text(name string, algorithms uint16) (string, error) {
 // it reads nothing outside of itself: a closure costs 30 ns for each outer local that it reads, at each call of the
 // script.
 func (s Source) fast(name string, algorithms uint16) string {
-	files := map[string]string{"one": "one", "many": "many_batch decide_claim many_one many_several many"}[name]
-	var f family
-	for _, f = range families() {
-		if f.has(algorithms) {
-			break
-		}
-	}
-	more := "struct "
+	all := families()
+	f, more := all[slices.IndexFunc(all, func(f family) bool { return f.has(algorithms) })], "struct "
 	if !f.isPacked() {
-		more, files = "limit_set ", name+"_set"
+		more, name = "limit_set ", name+"_set"
 	}
-	if name == "one" {
-		files += " decide_claim one_decide"
-	}
+	files := map[string]string{
+		"one":      "one decide_claim one_decide",
+		"one_set":  "one_set decide_claim one_decide",
+		"many":     "many_limits many_batch decide_claim many_one many_several many",
+		"many_set": "many_limits many_set many",
+	}[name]
 	text := s.read("prelude") + s.acrossSlots("mget") + s.read("limit "+more+f.files+" "+files)
 	if !s.Plain {
 		text = inline(text)
@@ -117,7 +114,7 @@ func (s Source) fast(name string, algorithms uint16) string {
 
 // general returns what general scripts begin with, which know the algorithms that have a bit.
 func (s Source) general(algorithms uint16) string {
-	text := s.read("prelude") + s.acrossSlots("mget") + s.read("limit general/windows general/packed general/decide")
+	text := s.read("prelude") + s.acrossSlots("mget") + s.read("limit general/windows entries general/packed general/decide")
 	for _, f := range families() {
 		if !f.has(algorithms) {
 			continue

@@ -65,7 +65,7 @@ return functions.open(1)
 func TestText_UnknownFile(t *testing.T) {
 	files := fstest.MapFS{}
 	for _, name := range []string{
-		"clock", "prelude", "limit", "general/windows", "general/packed", "general/decide", "general/publish_change", "general/note",
+		"clock", "prelude", "limit", "entries", "general/windows", "general/packed", "general/decide", "general/publish_change", "general/note",
 	} {
 		files[name+".lua"] = &fstest.MapFile{}
 	}

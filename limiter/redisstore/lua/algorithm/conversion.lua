@@ -31,15 +31,13 @@ local function open()
   width = floor((length + 59) / 60)
   today = floor(NOW / width)
   front, back, taken, confirmed, body, front_expired, new_permits = today, today, 0, 0, first or 1, false, 0
-  if packed then
-    fast = last - first >= 20
+  fast = not packed or last - first >= 20
+  if packed and fast then
+    local form
+    form, front, back, taken, confirmed, body = unpack_at('<BI6I6I4I4', packed, first)
+    fast = form == 1 and (last - body) % 9 == 8 and back <= today
     if fast then
-      local form
-      form, front, back, taken, confirmed, body = unpack_at('<BI6I6I4I4', packed, first)
-      fast = form == 1 and (last - body) % 9 == 8 and back <= today
-      if fast then
-        drop_buckets()
-      end
+      drop_buckets()
     end
   end
   find_left()
@@ -50,33 +48,24 @@ local function take()
   find_left()
 end
 
--- buckets is the text of all buckets, of which that of now has `new_permits` permits and `more` subjects more.
-local function buckets(more)
+-- complete_state is the state, of which the bucket of now has `new_permits` permits more.
+local function complete_state()
   local out = packed and sub(packed, body, last) or ''
   if out ~= '' and front_expired then
     local delta, n = unpack_at('<BI4I4', out, 1)
     out = pack('<BI4I4', delta, n, 0) .. sub(out, 10)
   end
-  if new_permits + more == 0 then return out end
-  if out == '' then
-    front, back = today, today
-    return pack('<BI4I4', 0, new_permits, more)
+  if new_permits > 0 and out ~= '' and back == today then
+    local delta, n, c = unpack_at('<BI4I4', out, #out - 8)
+    out = sub(out, 1, -10) .. pack('<BI4I4', delta, n + new_permits, c)
+  elseif new_permits > 0 then
+    if out == '' then front, back = today, today end
+    out, back = out .. pack('<BI4I4', today - back, new_permits, 0), today
   end
-  if back < today then
-    out = out .. pack('<BI4I4', today - back, new_permits, more)
-    back = today
-    return out
-  end
-  local delta, n, c = unpack_at('<BI4I4', out, #out - 8)
-  return sub(out, 1, -10) .. pack('<BI4I4', delta, n + new_permits, c + more)
+  return pack('<BI6I6I4I4', 1, front, back, taken, confirmed) .. out
 end
 
-local function state_of(out) return pack('<BI6I6I4I4', 1, front, back, taken, confirmed) .. out end
-
-local function save()
-  local out = buckets(0)
-  state = field .. state_of(out)
-end
+local function save() state = field .. complete_state() end
 
 -- wait: until enough permits have left the window, less what subjects have taken along.
 local function wait()

@@ -29,29 +29,33 @@ local function put_buckets(all)
   first, last, body = 1, #packed, 1
 end
 
+-- add adds to the bucket of a number.
+local function add(all, number, n, c)
+  local i = #all + 1
+  while i > 1 and all[i - 1].number > number do i = i - 1 end
+  if i > 1 and all[i - 1].number == number then
+    all[i - 1].n, all[i - 1].c = all[i - 1].n + n, all[i - 1].c + c
+  else
+    table.insert(all, i, { number = number, n = n, c = c })
+  end
+end
+
 -- begin_now moves buckets after the clock was set back, as settleConversion of limiter's conversion.go does.
 local function begin_now(w)
-  local all, kept = list_buckets(), {}
+  local kept = {}
   -- also of what has left: a bucket of the same time may come
   w.refund_horizon = math.max(w.refund_horizon, back * width + width - 1)
-  for _, b in ipairs(all) do
-    if b.number > today then
-      w.refund_horizon = math.max(w.refund_horizon, b.number * width + width - 1)
-      b.number, b.c = today, 0
-    end
-    local before = kept[#kept]
-    if before and before.number == b.number then
-      before.n, before.c = before.n + b.n, before.c + b.c
-    else
-      kept[#kept + 1] = b
-    end
+  for _, b in ipairs(list_buckets()) do
+    local is_later = b.number > today
+    if is_later then w.refund_horizon = math.max(w.refund_horizon, b.number * width + width - 1) end
+    add(kept, is_later and today or b.number, b.n, is_later and 0 or b.c)
   end
   put_buckets(kept)
 end
 
 -- live lists the buckets that count, after open.
 local function live()
-  packed = state_of(buckets(0))
+  packed = complete_state()
   return list_buckets()
 end
 
@@ -72,22 +76,9 @@ end
 -- grant takes n permits out of the latest buckets; what was taken before is not given back any more.
 local function grant(n, w)
   local all = live()
-  for i = #all, 1, -1 do
-    local some = math.min(n, all[i].n)
-    all[i].n, n = all[i].n - some, n - some
-  end
+  grant_entries(all, n)
   put_buckets(all)
   w.refund_horizon = NOW
-end
-
-local function add(all, number, n, c)
-  local i = #all + 1
-  while i > 1 and all[i - 1].number > number do i = i - 1 end
-  if i > 1 and all[i - 1].number == number then
-    all[i - 1].n, all[i - 1].c = all[i - 1].n + n, all[i - 1].c + c
-  else
-    table.insert(all, i, { number = number, n = n, c = c })
-  end
 end
 
 local function enter(grants)

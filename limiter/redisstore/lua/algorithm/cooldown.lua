@@ -4,16 +4,11 @@ local MOST_ENTRIES = 32 -- the first ones become one without an ID
 
 -- find_step sets step: how many ms after the last of the permits the next may come. A step is
 -- 6 bytes, and the last one stands for all that follow.
-local known_steps, step = {}, 0
+local step
 local function find_step()
-  local permits = taken + added
-  step = known_steps[limit + permits * 256]
-  if not step then
-    local a, b, c, d, e, f = byte(steps, 6 * permits - 5, 6 * permits)
-    if not f then a, b, c, d, e, f = byte(steps, -6, -1) end
-    step = a + b * 256 + c * 65536 + (d + e * 256 + f * 65536) * 16777216
-    known_steps[limit + permits * 256] = step
-  end
+  local step_at = 6 * (taken + added) - 5
+  if step_at > #steps then step_at = #steps - 5 end
+  step = unpack_at('<I6', steps, step_at)
 end
 
 local function open()
@@ -67,12 +62,8 @@ end
 -- grant forgets the n permits that were taken last.
 local function grant(n)
   local all = list_entries()
-  while n > 0 and #all > 0 do
-    local e = all[#all]
-    local some = math.min(n, e.n)
-    e.n, n = e.n - some, n - some
-    if e.n == 0 then table.remove(all) end
-  end
+  grant_entries(all, n)
+  while #all > 0 and all[#all].n == 0 do table.remove(all) end
   put_entries(all)
 end
 

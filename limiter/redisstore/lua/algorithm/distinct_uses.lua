@@ -13,7 +13,7 @@ local function forget(uses, log, values)
 end
 
 -- add_use adds a use of a value, now, which may have others if it is known. If values have expired since a time, it
--- removes a few, but never all: see replace.
+-- removes a few, but never all: see set.lua.
 local function add_use(uses, log, value, id, known, expired_since, ttl)
   if expired_since then
     local most = math.min(MOST_EXPIRED, call('ZCARD', log) - 1)

@@ -5,14 +5,12 @@ local start, taken
 
 local function open()
   start, taken = 0, 0
-  if packed then
-    fast = last - first == HEAD - 1
-    if fast then
-      local form
-      form, start, taken = unpack_at(FORMAT, packed, first)
-      fast = form == 1 and start <= NOW
-      if NOW - start >= length then start, taken = 0, 0 end
-    end
+  fast = not packed or last - first == HEAD - 1
+  if packed and fast then
+    local form
+    form, start, taken = unpack_at(FORMAT, packed, first)
+    fast = form == 1 and start <= NOW
+    if NOW - start >= length then start, taken = 0, 0 end
   end
   left = rate - taken
 end

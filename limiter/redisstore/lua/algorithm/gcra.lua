@@ -6,17 +6,15 @@ local free_at, debt
 
 local function open()
   free_at, debt = NOW, 0
-  if packed then
-    fast = last - first == HEAD - 1
+  fast = not packed or last - first == HEAD - 1
+  if packed and fast then
+    local form, known_at
+    form, known_at, free_at, debt = unpack_at(FORMAT, packed, first)
+    fast = form == 1 and known_at <= NOW
     if fast then
-      local form, known_at
-      form, known_at, free_at, debt = unpack_at(FORMAT, packed, first)
-      fast = form == 1 and known_at <= NOW
-      if fast then
-        if debt > most then debt = most end -- of a higher limit
-        debt = debt - (NOW - known_at) * rate / length
-        if not (debt > 0) then free_at, debt = NOW, 0 end -- also if it is no number
-      end
+      if debt > most then debt = most end -- of a higher limit
+      debt = debt - (NOW - known_at) * rate / length
+      if not (debt > 0) then free_at, debt = NOW, 0 end -- also if it is no number
     end
   end
   left = floor(most - debt + TINY)

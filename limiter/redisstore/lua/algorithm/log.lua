@@ -1,13 +1,10 @@
 -- What a sliding log and a cooldown share: entries of what was taken, oldest first, that follow
 -- the head of a state. An entry is one byte that says what it has: +2, +3, +5 for as many bytes
 -- with the ms since the entry before (none: the same ms), +8 for a count of 4 bytes instead of
--- 1, +16 for the 8 bytes of an ID. The count 0 of an ID says that it was given back; an entry
--- without an ID is of several that were merged, at the latest of their times. Lowest byte
--- first. limiter's permit_log.go is the same.
+-- 1, +16 for the 8 bytes of an ID, see entries.lua. limiter's permit_log.go is the same.
 --   state  '<BI6I6I4I2': form 1, the time that the first entry counts from, that of the last,
 --          permits in all entries, how many entries follow; or, as most keys have,
 --          '<BI6BBc8': form 3, the time of the one entry, which is of less than 256 permits
-local FULL = 128 -- entries are merged beyond that
 local before, newest, taken, count
 local added, given, new_entries -- what takes have added: how many, their permits, their text
 

@@ -1,4 +1,4 @@
--- The entries of a log as tables, for whatever changes them: see log.lua.
+-- The entries of a log as tables, see entries.lua, for whatever changes them.
 local HEAD, HEAD_OF_ONE, LOGGED = 19, 17, true
 
 local function check_form()
@@ -28,13 +28,6 @@ local function put_entries(all)
   end
   packed, newest = table.concat(texts), at
   first, last = 1, #packed
-end
-
--- insert_entry puts e where its time belongs.
-local function insert_entry(all, e)
-  local i = #all + 1
-  while i > 1 and all[i - 1].at > e.at do i = i - 1 end
-  table.insert(all, i, e)
 end
 
 local function begin_now()

@@ -7,16 +7,14 @@ local window, taken, before
 
 local function open()
   window, taken, before = floor(NOW / length), 0, 0
-  if packed then
-    fast = last - first == HEAD - 1
-    if fast then
-      local form, written
-      form, written, taken, before = unpack_at(FORMAT, packed, first)
-      fast = form == 1 and written <= window
-      if fast and written ~= window then
-        before = written == window - 1 and taken or 0
-        taken = 0
-      end
+  fast = not packed or last - first == HEAD - 1
+  if packed and fast then
+    local form, written
+    form, written, taken, before = unpack_at(FORMAT, packed, first)
+    fast = form == 1 and written <= window
+    if fast and written ~= window then
+      before = written == window - 1 and taken or 0
+      taken = 0
     end
   end
   left = rate - taken

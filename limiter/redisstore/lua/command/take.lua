@@ -5,7 +5,6 @@
 -- reply  time (ms); then for each request 1 or 0, and for each of its claims what is left
 --        (-1: banned) and the wait (ms). 2 for 1 or 0: something is of another type than it
 --        should be, -2 says of which claims; nothing was taken
--- Like every script this is one step for all others.
 local windows = read_windows()
 local reply = decide_all(windows, false)
 for i = 1, #windows do

@@ -7,10 +7,53 @@
 local SMALL, HOT, PART, MOST_COUNTED = 12, 4, 64, 1000
 
 local function single(id, n) return char(#id) .. id .. little(n, 4) end
-local function merged(at, n) return char(6) .. little(at, 6) .. little(n, 4) end
 local function is_merged(member)
   local size = byte(member, 1)
   return (size == 6 or size == 14) and #member == size + 5
+end
+
+local function entry_of(at, member)
+  return { at = at, n = permits_of(member), id = not is_merged(member) and sub(member, 2, -5), member = member }
+end
+
+-- list_entries makes a table of each entry that counts in what was read: see entries.lua.
+local function list_entries(w, scored)
+  local all = {}
+  w.listed, w.refund_horizon = {}, 0
+  for i = 1, #scored, 2 do
+    local member, at = scored[i], tonumber(scored[i + 1])
+    if member == REFUND_HORIZON then
+      w.refund_horizon = at
+    elseif at > NOW - w.l.length then
+      w.listed[member] = true
+      all[#all + 1] = entry_of(at, member)
+    end
+  end
+  return all
+end
+
+-- member_of is the member for e. One of 8 bytes that has lost its ID counts as merged.
+local function member_of(e)
+  local was = e.member
+  if not was then return e.id and single(e.id, e.n) or char(6) .. little(e.at, 6) .. little(e.n, 4) end
+  if e.id or #was ~= 13 then return sub(was, 1, -5) .. little(e.n, 4) end
+  return char(14) .. little(e.at, 6) .. sub(was, 2, 9) .. little(e.n, 4)
+end
+
+-- put_entries makes them the entries that count. One that is gone is removed last: see reset.
+local function put_entries(w, all)
+  local new, gone = {}, {}
+  for _, e in ipairs(all) do
+    local member = member_of(e)
+    if not w.listed[member] then new[#new + 1], new[#new + 2] = int(e.at), member end
+    w.listed[member] = nil
+  end
+  for member in pairs(w.listed) do gone[#gone + 1] = member end
+  if w.refund_horizon > 0 then new[#new + 1], new[#new + 2] = int(w.refund_horizon), REFUND_HORIZON end
+  local last = table.remove(gone)
+  for i = 1, #gone, 1000 do call('ZREM', w.log, unpack(gone, i, math.min(i + 999, #gone))) end
+  add(w.log, new)
+  if last then call('ZREM', w.log, last) end
 end
 
 -- total is the sum of members' counts.
@@ -22,10 +65,6 @@ end
 
 -- has_future tells whether something was taken before the clock was set back.
 local function has_future(w) return call('ZCOUNT', w.log, '(' .. now_text, '+inf') > 0 end
-
-local function is_tombstone(member)
-  return member ~= REFUND_HORIZON and byte(member, 1) == 8 and permits_of(member) == 0
-end
 
 -- count learns what is left from the entries alone, for to read their times costs as much
 -- again.

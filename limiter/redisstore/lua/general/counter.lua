@@ -7,21 +7,16 @@ end
 -- add_tombstone tombstones id as given back. It is false if it is already, may be, or has expired.
 -- Of too many tombstones the oldest is forgotten for the refund horizon.
 local function add_tombstone(w, id, at)
-  local oldest = NOW - w.l.horizon
+  local oldest, kept = NOW - w.l.horizon, {}
   if at <= oldest or at <= w.refund_horizon then return false end
-  local kept, tombstone = {}, pack('<I6', at) .. id
   for i = 1, #w.tombstones, 14 do
-    local other = sub(w.tombstones, i, i + 13)
-    local other_at = unpack_at('<I6', other)
-    if sub(other, 7) == id then return false end
-    if tombstone and other_at > at then
-      kept[#kept + 1] = tombstone -- by itself: the Lua of miniredis would write nil
-      tombstone = nil
-    end
-    if other_at > oldest then kept[#kept + 1] = other end
+    local other = { at = unpack_at('<I6', w.tombstones, i), id = sub(w.tombstones, i + 6, i + 13) }
+    if other.id == id then return false end
+    if other.at > oldest then kept[#kept + 1] = other end
   end
-  kept[#kept + 1] = tombstone
-  if #kept > SLOTS then w.refund_horizon = math.max(w.refund_horizon, (unpack_at('<I6', table.remove(kept, 1)))) end
+  insert_entry(kept, { at = at, id = id })
+  if #kept > SLOTS then w.refund_horizon = math.max(w.refund_horizon, table.remove(kept, 1).at) end
+  for i, tombstone in ipairs(kept) do kept[i] = pack('<I6', tombstone.at) .. tombstone.id end
   w.tombstones = table.concat(kept)
   return true
 end

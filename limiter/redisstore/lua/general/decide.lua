@@ -41,12 +41,9 @@ local all_requests = ARGV[3]
 local asked, costs, waits, values, entries = {}, {}, {}, {}, {} -- of the request that is being decided
 
 -- decide answers the request that begins at `from`: a byte says how many claims it has, and
--- nine begin the entry that records a claim of it; then for each claim follow four that end its
--- entry, its cost, the number of its window (2 bytes), and a value (8 bytes) where values are
--- counted. All claims are taken, or
--- none. The reply goes behind `to`: 1 or 0, then for each claim what is left, or -1 if the key
--- is banned, and how long until the same claim passes. A request with a bad window takes
--- nothing: 2, and -2 for each claim of one. It returns where the next request begins, and the
+-- nine begin the entry that records a claim of it; then for each claim follow its cost, which ends
+-- its entry (4 bytes), the number of its window (2), and a value (8) where values are counted. The
+-- reply, see command/take.lua, goes behind `to`. It returns where the next request begins, and the
 -- end of the reply.
 local function decide(windows, from, reply, to, dry)
   local n, allowed, bad = byte(all_requests, from), true, false

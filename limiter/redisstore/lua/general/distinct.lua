@@ -26,7 +26,7 @@ local function live_on(w)
 end
 
 -- convert makes values of the uses that earlier versions have written into the sorted set, in members of 16 bytes, and
--- removes what is neither, afterwards: see replace.
+-- removes what is neither, afterwards: see set.lua.
 local function convert(w)
   local all, values = call('ZRANGE', w.log, 0, -1, 'WITHSCORES'), {}
   for i = 1, #all, 2 do
@@ -35,11 +35,7 @@ local function convert(w)
       local value = sub(member, 1, 8)
       local uses = values[value] or uses_of(call('HGET', w.state, value) or '')
       values[value] = uses
-      if #member == 16 then
-        uses[#uses + 1] = { id = sub(member, 9), at = at }
-      elseif #uses == 0 then
-        uses[1] = { id = BEFORE, at = at }
-      end
+      if #member == 16 or #uses == 0 then uses[#uses + 1] = { id = #member == 16 and sub(member, 9) or BEFORE, at = at } end
     end
   end
   for value, uses in pairs(values) do put_uses(w, value, uses) end

@@ -3,7 +3,6 @@
 --   one window   its field, beginning with the field's length, and its state
 --   several      a byte 255; then of each the ms until which it lives (6 bytes), the
 --                length of what follows (3), its field, and its state
--- Together they cost about what one of them costs: one string is read and written.
 local MANY = char(255)
 local strings = {} -- of keys that were read: a list of { field, text, dies }
 

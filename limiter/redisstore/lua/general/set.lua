@@ -1,5 +1,5 @@
 -- What windows of three keys have, of which the second is a sorted set: see doc.go.
-local FULL, REFUND_HORIZON = 128, char(5) .. 'floor' .. char(0, 0, 0, 0)
+local REFUND_HORIZON = char(5) .. 'floor' .. char(0, 0, 0, 0)
 local now_text, ask, count_of = int(NOW), call, permits_of
 local functions = { keys = 3 }
 
@@ -8,21 +8,15 @@ local function add(log, scored)
   for i = 1, #scored, 1000 do call('ZADD', log, unpack(scored, i, math.min(i + 999, #scored))) end
 end
 
--- replace lets log hold what is scored, and nothing else. While its slot moves, a key that a script has emptied is of
--- another master, and cannot be written any more: so it always holds something. More than it will needs more memory
--- from then on.
-local function replace(log, scored)
-  call('ZREMRANGEBYRANK', log, 0, -2)
-  call('ZADD', log, '-inf', REFUND_HORIZON)
-  call('ZREMRANGEBYSCORE', log, '(-inf', '+inf')
-  add(log, scored)
-  call('ZREMRANGEBYSCORE', log, '-inf', '-inf')
-end
-
--- reset leaves a refund horizon: nothing that was taken before is given back any more.
+-- reset leaves a refund horizon: nothing that was taken before is given back any more. While its slot moves, a key
+-- that a script has emptied is of another master, and cannot be written any more: so it always holds something. More
+-- than it will needs more memory from then on.
 function functions.reset(w)
   if not pcall(call, 'ZCARD', w.log) then call('DEL', w.log) end -- it is of another type
-  replace(w.log, { now_text, REFUND_HORIZON })
+  call('ZREMRANGEBYRANK', w.log, 0, -2)
+  call('ZADD', w.log, '-inf', REFUND_HORIZON)
+  call('ZREMRANGEBYRANK', w.log, 1, -1)
+  call('ZADD', w.log, now_text, REFUND_HORIZON)
   call('PEXPIRE', w.log, w.l.ttl)
   call('DEL', w.state, w.cached_sum)
 end

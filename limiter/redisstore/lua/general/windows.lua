@@ -1,8 +1,7 @@
 -- General scripts decide whatever is asked, whatever the keys hold. This is how they read the
 -- limits and windows of a call.
--- SLACK is how many ms keys outlive what they must remember. More refunds than SLOTS or TOMBSTONES
--- are remembered by one time alone; logs are merged into SLOTS parts of their length.
-local SLACK, SLOTS, TOMBSTONES, MOST_COUNT = 1000, 64, 32, 4294967295
+-- SLACK is how many ms keys outlive what they must remember.
+local SLACK, MOST_COUNT = 1000, 4294967295
 local CONCURRENT, DISTINCT = 4, 5 -- numbers of algorithms
 
 -- algorithms are tables of functions by the algorithms' numbers; those that no limit of the call
@@ -14,7 +13,7 @@ while limit_at <= #limits_text do
   limits[#limits + 1] = {
     number = #limits + 1, algorithm = algorithm, rate = rate, length = length, most = most, steps = steps, ttl = ttl,
     field = field, horizon = algorithm == 0 and length or ttl - SLACK, old = false,
-    merges = rate > 128 and algorithm ~= CONCURRENT,
+    merges = rate > FULL and algorithm ~= CONCURRENT,
   }
 end
 

@@ -7,7 +7,7 @@
 
 -- SMALL entries are read each time, and SOME before a refusal; PIECE are read at
 -- a time, and MOST at all, in one call.
-local SMALL, SOME, PIECE, MOST, SLOTS = 16, 128, 128, 512, 64
+local SMALL, SOME, PIECE, MOST = 16, 128, 128, 512
 
 -- count reads all entries.
 local function count(w)
@@ -39,30 +39,20 @@ local function expired(w, need)
   end
 end
 
--- merge makes one entry of the oldest that lie in one of SLOTS parts of the length,
--- at the latest of their times, so that nothing comes back early. Without a value
+-- merge makes one entry of the oldest that lie in one part of the length, see entries.lua. Without a value
 -- the entries must be counted, and of many that takes as many calls as there are
 -- MOST; until then all are refused.
 local function merge(w)
   w.left, w.value, w.counting, w.merged = 0, nil, true, {}
-  local part, slot, sum, at = ask('ZRANGE', w.log, 0, MOST - 1, 'WITHSCORES'), nil, 0, 0
-  local function flush()
-    if sum == 0 then return end
-    w.merged[#w.merged + 1] = int(at)
-    w.merged[#w.merged + 1] = pack(w.packing, little(at, 8), math.min(sum, MOST_COUNT))
-  end
+  local part, all, merged = ask('ZRANGE', w.log, 0, MOST - 1, 'WITHSCORES'), {}, w.merged
   for i = 1, #part, 2 do
-    local score, n = math.min(NOW, tonumber(part[i + 1])), count_of(part[i], w)
-    if score > NOW - w.length then
-      local slot_at = floor(score / math.ceil(w.length / SLOTS))
-      if slot_at ~= slot then
-        flush()
-        slot, sum = slot_at, 0
-      end
-      at, sum = score, sum + n
-    end
+    local at, n = math.min(NOW, tonumber(part[i + 1])), count_of(part[i], w)
+    if at > NOW - w.length then all[#all + 1] = { at = at, n = n, id = false } end
   end
-  flush()
+  for _, e in ipairs(merge_entries(w, all, w.length)) do
+    local member = pack(w.packing, little(e.at, 8), math.min(e.n, MOST_COUNT))
+    merged[#merged + 1], merged[#merged + 2] = int(e.at), member
+  end
 end
 
 -- open learns how many permits are left, if so many are needed.

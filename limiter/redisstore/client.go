@@ -325,8 +325,7 @@ func awaitReplicas(ctx context.Context, conn *redis.Conn, timeout time.Duration)
 
 // unlessRefused returns err, or nil if Redis replied with it.
 func unlessRefused(err error) error {
-	var reply redis.Error
-	if errors.As(err, &reply) {
+	if _, isReply := errors.AsType[redis.Error](err); isReply {
 		return nil
 	}
 	return err

@@ -90,7 +90,7 @@ func (s *scriptSet) choose(p *payload) *script {
 	n, a := scriptName{"many", p.algorithms, p.crossSlot}, bits.TrailingZeros16(p.algorithms)
 	switch {
 	case bits.OnesCount16(p.algorithms) != 1, len(p.follows)+len(p.notes) > 0,
-		p.repeated && !isPacked(limiter.Algorithm(a)):
+		p.repeated && !limiter.Algorithm(a).IsPacked():
 		n.name, n.algorithms = "take", allAlgorithms // one for all, which Redis knows after the first
 	case p.windowCount == 1 && !p.repeated:
 		n.name = "one"

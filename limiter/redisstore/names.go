@@ -34,9 +34,6 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// isPacked reports whether an algorithm stores a window in a single string.
-func isPacked(a limiter.Algorithm) bool { return a.IsPacked() }
-
 // keyCount returns the number of keys of a claim's window: value, permits and base, or a
 // single state. A token bucket has the keys of Redisson. The other algorithms have names
 // with braces, which the name of a limit cannot contain. The name of a state is short,
@@ -46,7 +43,7 @@ func (n names) keyCount(c *limiter.Claim) int {
 	switch {
 	case c.RedissonName != "":
 		return redissonKeys
-	case isPacked(c.Limit.Algorithm):
+	case c.Limit.Algorithm.IsPacked():
 		return 1
 	}
 	return 3
@@ -60,7 +57,7 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	out = append(append(out, n.prefix...), ":{"...)
 	out = append(appendHex(out, &c.Key), "}:"...)
 	switch a := c.Limit.Algorithm; {
-	case isPacked(a):
+	case a.IsPacked():
 		box, _ := splitName(c.Limit.Name)
 		out = append(append(append(out, box...), '{', a.Sign()), '}')
 	case !a.IsRedisson():
@@ -91,15 +88,7 @@ func appendHex(out []byte, k *limiter.Key) []byte {
 }
 
 // windowKey returns the suffix of the i-th key of a window that has three.
-func windowKey(i int) string {
-	switch i {
-	case 0:
-		return ":value"
-	case 1:
-		return ":permits"
-	}
-	return ":base"
-}
+func windowKey(i int) string { return [...]string{":value", ":permits", ":base"}[i] }
 
 // keys returns the names of the keys of a claim's window.
 func (n names) keys(c limiter.Claim) []string {
@@ -150,7 +139,7 @@ func (n names) parseWindow(message string) (id windowID, ok bool) {
 		return id, false
 	}
 	name, tag, boxed := strings.Cut(name, " ")
-	if boxed != isPacked(id.algorithm) {
+	if boxed != id.algorithm.IsPacked() {
 		return id, false
 	}
 	name, ok = strings.CutPrefix(name, n.prefix+":{")
@@ -180,7 +169,7 @@ func firstKeySuffix(a limiter.Algorithm) string {
 	if a.IsRedisson() {
 		return ":value"
 	}
-	if isPacked(a) {
+	if a.IsPacked() {
 		return "{" + string(a.Sign()) + "}"
 	}
 	return ":{" + a.String() + "}:value"

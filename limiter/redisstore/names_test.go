@@ -25,7 +25,7 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 				}
 				keys := n.keys(c)
 				message, inBox := fmt.Sprint(int(a), ":", keys[0]), ""
-				if isPacked(a) {
+				if a.IsPacked() {
 					_, tag := splitName(name)
 					inBox = " " + tag
 					message += inBox

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -266,16 +267,10 @@ func evidenceOfReply(err error) evidence {
 // hasCode reports whether Redis replied with an error that has one of codes, also if a command of a script had it: Redis
 // before 7 puts it into words of its own then.
 func hasCode(err error, codes ...string) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	for _, code := range codes {
-		if redis.HasErrorPrefix(err, code) || strings.Contains(reply.Error(), ": -"+code+" ") {
-			return true
-		}
-	}
-	return false
+	reply, isReply := errors.AsType[redis.Error](err)
+	return isReply && slices.ContainsFunc(codes, func(code string) bool {
+		return redis.HasErrorPrefix(err, code) || strings.Contains(reply.Error(), ": -"+code+" ")
+	})
 }
 
 // WhyNotWritable returns why Redis refuses writes, if err says so, and "" otherwise.

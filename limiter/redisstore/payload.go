@@ -134,7 +134,7 @@ func (p *payload) limit(l *limiter.Limit) byte {
 
 // fieldOf returns the name of the windows of l in packed strings; empty if they lie in keys of their own.
 func fieldOf(l *limiter.Limit) string {
-	if !isPacked(l.Algorithm) {
+	if !l.Algorithm.IsPacked() {
 		return ""
 	}
 	_, field := splitName(l.Name)
@@ -349,7 +349,7 @@ func isSameWindow(l *limiter.Limit, c *limiter.Claim) bool {
 // sameBox reports whether the windows that two limits have of one key are stored in the
 // same string.
 func sameBox(a, b *limiter.Limit) bool {
-	if a.Algorithm != b.Algorithm || a.Scope != b.Scope || !isPacked(a.Algorithm) {
+	if a.Algorithm != b.Algorithm || a.Scope != b.Scope || !a.Algorithm.IsPacked() {
 		return false
 	}
 	boxA, _ := splitName(a.Name)

@@ -154,9 +154,9 @@ func (r *RateLimiter) Config(ctx context.Context) (RateConfig, error) {
 		return RateConfig{}, fmt.Errorf("%w: %w", ErrRateConfig, err)
 	}
 	return RateConfig{
-		Rate:      limiter.Rate{Count: rate, Window: time.Duration(interval) * time.Millisecond},
+		Rate:      limiter.Rate{Count: rate, Window: milliseconds(interval)},
 		PerClient: fields["type"] == "1",
-		KeepAlive: time.Duration(alive) * time.Millisecond,
+		KeepAlive: milliseconds(alive),
 	}, nil
 }
 
@@ -182,7 +182,7 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	if err != nil {
 		return limiter.Outcome{}, fmt.Errorf("take: %w: %w", limiter.ErrUnavailable, err)
 	}
-	return limiter.Outcome{Allowed: list[1] == 1, Remaining: list[2], Wait: time.Duration(list[3]) * time.Millisecond}, nil
+	return limiter.Outcome{Allowed: list[1] == 1, Remaining: list[2], Wait: milliseconds(list[3])}, nil
 }
 
 // Wait takes n permits as soon as they are available. Callers of the same handle are

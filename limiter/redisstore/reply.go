@@ -42,11 +42,7 @@ func readTime(list []int64) (time.Time, []int64, error) {
 
 // readOne reads a reply that contains one decision.
 func readOne(reply any, claims []limiter.Claim, d *limiter.Decision) error {
-	list, err := numbersOf(reply)
-	if err != nil {
-		return err
-	}
-	at, rest, err := readTime(list)
+	at, rest, err := timedNumbers(reply)
 	if err != nil {
 		return err
 	}
@@ -80,7 +76,7 @@ func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter
 		o := limiter.Outcome{
 			Allowed:   d.Allowed || wait == 0,
 			Remaining: max(0, left),
-			Wait:      time.Duration(wait) * time.Millisecond,
+			Wait:      milliseconds(wait),
 			Banned:    left < 0,
 		}
 		if !o.Allowed {

@@ -322,9 +322,7 @@ func (r *report) encode(now time.Time) []byte {
 	for _, g := range r.grants[:r.sending] {
 		out = append(out, g.id[:idBytes]...)
 		out = binary.LittleEndian.AppendUint32(out, uint32(g.cost))
-		var age [8]byte
-		binary.LittleEndian.PutUint64(age[:], uint64(g.age(now)))
-		out = append(out, age[:6]...)
+		out = appendTime(out, milliseconds(g.age(now)))
 		if r.claim.Limit.Algorithm.HasValues() {
 			out = append(out, g.value[:valueBytes]...)
 		}

@@ -118,7 +118,8 @@ func TestList_SaysAllThatIsWrong(t *testing.T) {
 		{of("client_ip"), "192.0.2.1/24\n300.1.1.1\nfe80::1%eth0\n10.0.0.0/33\n10.0.0.0/8\n::ffff:10.0.0.0/104\nx\n", []int{1, 2, 3, 4, 6, 7}, 1},
 		{of("header:X-Phone", Digits), "abc\n1\n", []int{1}, 1},
 		{&Spec{Of: phone, Part: Part{Kind: Country}}, "cn\nChina\nCN\n", []int{1, 2}, 1},
-		{&Spec{Of: phone, Part: Part{Kind: DialCode}}, "x\n+86\n", []int{1}, 1},
+		{&Spec{Of: phone, Part: Part{Kind: DialCode}}, "x\n+86\n+086\n", []int{1, 3}, 1},
+		{&Spec{Of: phone, Part: Part{Prefix, 4}}, "+0861380013\n+861380013\n", []int{1}, 1},
 		{&Spec{Name: "pair", Join: []*Spec{phone}}, "x\n", []int{1}, 0},
 		{of("global"), "x\n", []int{1}, 0},
 	} {

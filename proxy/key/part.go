@@ -65,7 +65,7 @@ func (p Part) text(s string) (string, error) {
 	if !ok || extension {
 		return "", fmt.Errorf("%w: no %s; write a plus and digits", ErrSpec, p.Kind)
 	}
-	for n := min(len(digits), maxCallingCode); n > 0 && (n == len(digits) || p.Kind == Prefix); n-- {
+	for n := min(len(digits), maxCallingCode); n > 0 && digits[0] != '0' && (n == len(digits) || p.Kind == Prefix); n-- {
 		if code, err := strconv.Atoi(digits[:n]); err == nil && len(regionsOf(code)) > 0 {
 			return "+" + digits, nil
 		}

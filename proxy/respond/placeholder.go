@@ -60,7 +60,7 @@ type part struct {
 }
 
 // newTemplate parses text. Literals are passed through within.
-func newTemplate(text string, within func(string) string, escape escaping) template {
+func newTemplate(text string, within, escape escaping) template {
 	t := template{escape: escape}
 	for text != "" {
 		first, at := literal, len(text)
@@ -93,7 +93,7 @@ func (t *template) append(b []byte, s *substitutions) []byte {
 		case literal:
 			b = append(b, p.text...)
 		case requestID:
-			b = t.escape(b, s[requestID])
+			b = append(b, t.escape(s[requestID])...)
 		default:
 			b = append(b, s[p.kind]...)
 		}
@@ -101,42 +101,28 @@ func (t *template) append(b []byte, s *substitutions) []byte {
 	return b
 }
 
-// An escaping appends s, escaped for a type of text.
-type escaping func(b []byte, s string) []byte
+// An escaping returns s, escaped for a type of text.
+type escaping func(s string) string
 
 // escapingFor returns the escaping for a body of this type.
 func escapingFor(contentType string) escaping {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
-		return appendEscapedJSON
+		return escapeJSON
 	case kind == "text/html" || kind == "text/xml" || kind == "application/xml" || strings.HasSuffix(kind, "+xml"):
-		return appendEscapedHTML
+		return html.EscapeString
 	}
-	return appendPlain
+	return unescaped
 }
 
 func unescaped(s string) string { return s }
 
-func appendPlain(b []byte, s string) []byte { return append(b, s...) }
-
-func appendEscapedHTML(b []byte, s string) []byte {
-	if isSafe(s) {
-		return append(b, s...)
-	}
-	return append(b, html.EscapeString(s)...)
-}
-
-// appendEscapedJSON appends s, escaped for a JSON string.
-func appendEscapedJSON(b []byte, s string) []byte {
-	if isSafe(s) {
-		return append(b, s...)
-	}
-	return append(b, escapeJSON(s)...)
-}
-
 // escapeJSON returns s, escaped for a JSON string.
 func escapeJSON(s string) string {
+	if isSafe(s) {
+		return s
+	}
 	quoted, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // a string can always be written
@@ -147,8 +133,7 @@ func escapeJSON(s string) string {
 // isSafe reports whether s needs no escaping in JSON and HTML: it is visible ASCII without \ " ' < > &.
 func isSafe(s string) bool {
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c < ' ' || c >= 0x7f, c == '\\', c == '"', c == '\'', c == '<', c == '>', c == '&':
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '\\' || c == '"' || c == '\'' || c == '<' || c == '>' || c == '&' {
 			return false
 		}
 	}

@@ -78,7 +78,7 @@ func (k Kind) Status() int {
 // KindOf returns the kind of err. Errors that this package does not know are
 // Internal; callers that know better choose the Kind themselves.
 func KindOf(err error) Kind {
-	var tooLarge *http.MaxBytesError
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case errors.Is(err, limiter.ErrUnavailable):
 		return StoreUnavailable
@@ -86,7 +86,7 @@ func KindOf(err error) Kind {
 		return BadRequest
 	case errors.Is(err, context.Canceled):
 		return ClientGone
-	case errors.As(err, &tooLarge):
+	case tooLarge:
 		return BodyTooLarge
 	}
 	return Internal
@@ -107,8 +107,7 @@ func appendID(b []byte, id string) []byte {
 	if id == "" {
 		return b
 	}
-	b = appendEscapedJSON(append(b, `,"request_id":"`...), id)
-	return append(b, '"')
+	return append(append(append(b, `,"request_id":"`...), escapeJSON(id)...), '"')
 }
 
 // notCached is the Cache-Control of all responses by Weir itself except configured ones.
@@ -121,27 +120,21 @@ func (b *Buffer) response(status int, contentType string) Response {
 	return Response{Status: status, Fields: b.fields, Body: b.body}
 }
 
-// Problem returns a problem document for a request that Weir does not forward.
-// detail and requestID may be empty.
-func Problem(kind Kind, detail, requestID string) Response {
-	return kind.problem(detail, requestID)
-}
-
 // NotAllowed returns a 405 that lists the allowed methods.
 func NotAllowed(allow []string, requestID string) Response {
-	return MethodNotAllowed.problem("", requestID, Field{"Allow", strings.Join(allow, ", ")})
+	return Problem(MethodNotAllowed, "", requestID, Field{"Allow", strings.Join(allow, ", ")})
 }
 
 // Unauthorized returns a 401 with a challenge (RFC 9110 section 11.6.1).
 func Unauthorized(challenge, detail, requestID string) Response {
-	return TokenRefused.problem(detail, requestID, Field{"WWW-Authenticate", challenge})
+	return Problem(TokenRefused, detail, requestID, Field{"WWW-Authenticate", challenge})
 }
 
 // Unavailable returns a Problem of kind StoreUnavailable, NoUpstream, Draining or BuffersFull with
 // Retry-After, rounded up to whole seconds, at least 1.
 func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Response {
 	after := strconv.FormatInt(max(seconds(retry), 1), 10)
-	return kind.problem(detail, requestID, Field{"Retry-After", after})
+	return Problem(kind, detail, requestID, Field{"Retry-After", after})
 }
 
 // MaxForwards returns the response to a request with Max-Forwards: 0: 200 without
@@ -165,18 +158,18 @@ func problemType(status int) (kind, title string) {
 	return "about:blank", http.StatusText(status)
 }
 
-// problem returns the problem document of k with additional fields.
-func (k Kind) problem(detail, requestID string, fields ...Field) Response {
-	kind, title := problemType(k.Status())
-	if k == Maintenance {
-		kind, title = "about:blank", "Under Maintenance"
+// Problem returns a problem document for a request that Weir does not forward, with additional fields.
+// detail and requestID may be empty.
+func Problem(kind Kind, detail, requestID string, fields ...Field) Response {
+	of, title := problemType(kind.Status())
+	if kind == Maintenance {
+		of, title = "about:blank", "Under Maintenance"
 	}
 	m := Buffer{fields: fields}
-	m.body = appendProblem(m.body, kind, title, k.Status())
+	m.body = appendProblem(m.body, of, title, kind.Status())
 	if detail != "" {
-		m.body = appendEscapedJSON(append(m.body, detailMember...), detail)
-		m.body = append(m.body, '"')
+		m.body = append(append(append(m.body, detailMember...), escapeJSON(detail)...), '"')
 	}
 	m.body = append(appendID(m.body, requestID), "}\n"...)
-	return m.response(k.Status(), contentProblem)
+	return m.response(kind.Status(), contentProblem)
 }

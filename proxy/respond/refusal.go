@@ -53,12 +53,12 @@ func compileReject(from Reject) compiledReject {
 	r := compiledReject{status: cmp.Or(from.Status, http.StatusTooManyRequests)}
 	r.statusText = strconv.Itoa(r.status)
 	for _, f := range from.Fields {
-		value := newTemplate(f.Value, unescaped, appendPlain)
+		value := newTemplate(f.Value, unescaped, unescaped)
 		r.fields = append(r.fields, customField{f.Name, value})
 		r.namesLimit, r.hasOrigin = r.namesLimit || value.has(limitName), r.hasOrigin || value.has(origin)
 	}
 	if r.hasOrigin {
-		r.fields = append(r.fields, customField{"Vary", newTemplate("Origin", unescaped, appendPlain)})
+		r.fields = append(r.fields, customField{"Vary", newTemplate("Origin", unescaped, unescaped)})
 	}
 	for _, f := range r.fields {
 		if strings.HasPrefix(f.name, "Access-Control-") || r.hasOrigin && f.name == "Vary" {
@@ -74,7 +74,7 @@ func compileReject(from Reject) compiledReject {
 	r.contentType = contentProblem
 	r.prefix = string(appendProblem(nil, typeQuotaExceeded, titleQuotaExceeded, r.status)) + detailMember
 	detail := cmp.Or(from.Detail, "Too many requests. Try again in {retry_after} s.")
-	r.detail = newTemplate(detail, escapeJSON, appendEscapedJSON)
+	r.detail = newTemplate(detail, escapeJSON, escapeJSON)
 	r.namesLimit = r.namesLimit || r.detail.has(limitName)
 	return r
 }
@@ -141,9 +141,9 @@ func (l *RateLimitFields) Challenge(name, detail string, r Refusal) Response {
 	m.addCustom(l.reject.cors, &substitutions{
 		requestID: r.RequestID, statusCode: l.reject.statusText, origin: checkedOrigin(r.Origin),
 	})
-	m.body = appendEscapedJSON(append(appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden),
-		detailMember...), detail)
-	m.body = appendEscapedJSON(append(m.body, `","challenge":"`...), name)
+	m.body = appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden)
+	m.body = append(append(m.body, detailMember...), escapeJSON(detail)...)
+	m.body = append(append(m.body, `","challenge":"`...), escapeJSON(name)...)
 	m.body = append(appendID(append(m.body, '"'), r.RequestID), "}\n"...)
 	return m.response(http.StatusForbidden, contentProblem)
 }
@@ -189,21 +189,15 @@ func (l *RateLimitFields) appendBody(b []byte, v *Verdict, s *substitutions) []b
 		b = b[:from-len(detailMember)] // omit an empty detail
 	}
 	b = appendID(b, s[requestID])
-	listed := false
+	const further = `,"`
+	before := `,"violated-policies":["`
 	for i := range v.Decision.Outcomes {
-		p := l.violates(v, i)
-		switch {
-		case p == nil:
-			continue
-		case listed:
-			b = append(b, ',')
-		default:
-			b = append(b, `,"violated-policies":[`...)
-			listed = true
+		if p := l.violates(v, i); p != nil {
+			b = append(append(append(b, before...), p.Name...), '"') // names need no escapes
+			before = further
 		}
-		b = append(append(append(b, '"'), p.Name...), '"') // names need no escapes
 	}
-	if listed {
+	if before == further {
 		b = append(b, ']')
 	}
 	return append(b, "}\n"...)

@@ -130,10 +130,9 @@ func escapeLocation(to string) string {
 	const hex = "0123456789ABCDEF"
 	var b []byte
 	for i := range len(to) {
-		switch c := to[i]; {
-		case c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' || c == '\\':
+		if c := to[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' || c == '\\' {
 			b = append(b, '%', hex[c>>4], hex[c&15])
-		default:
+		} else {
 			b = append(b, c)
 		}
 	}

@@ -246,11 +246,8 @@ func removeDotSegments(path string) string {
 // unreserved character, or a delimiter that servers treat alike with and without
 // escape. The semicolon is not one of them: some servers cut a segment there.
 func needsNoEscape(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	}
-	return strings.IndexByte("-._~", c) >= 0 || isReserved(c)
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		strings.IndexByte("-._~", c) >= 0 || isReserved(c)
 }
 
 // isReserved reports whether c is a delimiter that needs no escape.
@@ -305,11 +302,8 @@ func lenientPath(path string) (string, error) {
 // decodeOverlong replaces overlong encodings of slashes and dots. They are not valid
 // UTF-8, but some servers decode them.
 func decodeOverlong(path string) string {
-	for _, spelled := range []string{"\xc0\xaf", "\xe0\x80\xaf"} {
-		path = strings.ReplaceAll(path, spelled, "/")
-	}
-	for _, spelled := range []string{"\xc0\xae", "\xe0\x80\xae"} {
-		path = strings.ReplaceAll(path, spelled, ".")
+	for _, is := range [...][2]string{{"\xc0\xaf", "/"}, {"\xe0\x80\xaf", "/"}, {"\xc0\xae", "."}, {"\xe0\x80\xae", "."}} {
+		path = strings.ReplaceAll(path, is[0], is[1])
 	}
 	return path
 }
@@ -435,9 +429,7 @@ func isName(s string) bool {
 	previous := byte('.')
 	for i := range len(s) {
 		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_', c == '.' && previous != '.':
-		default:
+		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.' && previous != '.') {
 			return false
 		}
 		previous = c

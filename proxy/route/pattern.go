@@ -1,6 +1,7 @@
 package route
 
 import (
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -92,42 +93,46 @@ func (e *entry) capture(path string) []string {
 // in order. The pattern was checked when the configuration was read.
 func shape(path string) (pattern string, params []string) {
 	var b strings.Builder
-	for path != "" {
-		open := strings.IndexByte(path, '{')
-		if open < 0 {
-			break
+	for text, parameter := range pieces(path) {
+		b.WriteString(normalizePattern(text))
+		if parameter != "" {
+			name, _, _ := strings.Cut(parameter, ":")
+			b.WriteString("{p" + strconv.Itoa(len(params)) + parameter[len(name):] + "}")
+			params = append(params, name)
 		}
-		end := open + closingBrace(path[open:])
-		name, expression, regular := strings.Cut(path[open+1:end], ":")
-		b.WriteString(normalizePattern(path[:open]) + "{p" + strconv.Itoa(len(params)))
-		if regular {
-			b.WriteString(":" + expression)
-		}
-		b.WriteByte('}')
-		params = append(params, name)
-		path = path[end+1:]
 	}
-	b.WriteString(normalizePattern(path))
 	if strings.HasSuffix(path, "*") {
 		params = append(params, "*")
 	}
 	return b.String(), params
 }
 
+// pieces yields the texts of a pattern and the parameter behind each, without its braces; "" behind the last.
+func pieces(pattern string) iter.Seq2[string, string] {
+	return func(yield func(text, parameter string) bool) {
+		for {
+			open := strings.IndexByte(pattern, '{')
+			if open < 0 {
+				yield(pattern, "")
+				return
+			}
+			end := open + closingBrace(pattern[open:])
+			if !yield(pattern[:open], pattern[open+1:end]) {
+				return
+			}
+			pattern = pattern[end+1:]
+		}
+	}
+}
+
 // segmentNumbers returns the numbers of the segments that hold the parameters of a
 // pattern, the one for * last.
-func segmentNumbers(pattern string) []int {
-	var at []int
-	number := 0
-	for i := 1; i < len(pattern); i++ {
-		switch pattern[i] {
-		case '/':
-			number++
-		case '*':
+func segmentNumbers(pattern string) (at []int) {
+	number := -1 // the path begins with a slash
+	for text, parameter := range pieces(pattern) {
+		number += strings.Count(text, "/")
+		if parameter != "" || strings.HasSuffix(text, "*") {
 			at = append(at, number)
-		case '{':
-			at = append(at, number)
-			i += closingBrace(pattern[i:])
 		}
 	}
 	return at
@@ -191,24 +196,21 @@ type folded struct {
 // fold builds the folded index of entries.
 func fold(entries []*entry) *folded {
 	f := &folded{index: newIndex(), plain: true, bases: map[string]struct{}{}}
-	first := slices.Clone(entries)
-	slices.SortStableFunc(first, func(a, b *entry) int {
-		switch {
-		case a.Guarded == b.Guarded:
-			return 0
-		case a.Guarded:
-			return -1
+	var guarded, others []*entry
+	for _, e := range entries {
+		if e.Guarded {
+			guarded = append(guarded, e)
+		} else {
+			others = append(others, e)
 		}
-		return 1
-	})
+	}
+	f.guarded = len(guarded)
+	first := slices.Concat(guarded, others)
 	for _, e := range first {
 		pattern := foldPattern(e.shape)
 		f.put(e, pattern)
 		f.plain = f.plain && pattern == e.shape
 		f.keys = f.keys || e.ending >= endsKey
-		if e.Guarded {
-			f.guarded++
-		}
 	}
 	for _, e := range first {
 		if base, ok := strings.CutSuffix(foldPattern(e.shape), "/*"); ok && base != "" {
@@ -224,23 +226,15 @@ func fold(entries []*entry) *folded {
 // index.
 func foldPattern(pattern string) string {
 	var b strings.Builder
-	for rest := pattern; rest != ""; {
-		open := strings.IndexByte(rest, '{')
-		if open < 0 {
-			b.WriteString(foldText(rest))
-			break
+	for text, parameter := range pieces(pattern) {
+		b.WriteString(foldText(text))
+		name, expression, _ := strings.Cut(parameter, ":")
+		if strings.ToLower(expression) != expression {
+			parameter = name + ":^(?i:" + expression + ")$"
 		}
-		end := open + closingBrace(rest[open:])
-		name, expression, regular := strings.Cut(rest[open:end], ":")
-		b.WriteString(foldText(rest[:open]) + name)
-		if lower := strings.ToLower(expression); regular && lower != expression {
-			expression = "^(?i:" + expression + ")$"
+		if parameter != "" {
+			b.WriteString("{" + parameter + "}")
 		}
-		if regular {
-			b.WriteString(":" + expression)
-		}
-		b.WriteByte('}')
-		rest = rest[end+1:]
 	}
 	return trimSlash(b.String())
 }

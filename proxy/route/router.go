@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -70,15 +71,10 @@ func (t *Table[R]) match(q *Request) error {
 // find finds the entry of q without the checks against lenient servers.
 func (t *index) find(q *Request) error {
 	q.found = nil
-	var found bool
-	var err error
-	if len(t.exact)+len(t.wildcard) == 0 {
-		found, err = t.any.match(q)
-	} else {
-		found, err = t.matchHosts(q)
-	}
-	if found || err != nil {
-		return err
+	for s := range t.candidates(q.Host) {
+		if found, err := s.match(q); found || err != nil {
+			return err
+		}
 	}
 	if len(t.Allowed(q)) > 0 {
 		return ErrMethod
@@ -86,20 +82,9 @@ func (t *index) find(q *Request) error {
 	return ErrNone
 }
 
-// matchHosts calls match for the hostEntries whose host pattern matches, until one
-// finds an entry.
-func (t *index) matchHosts(q *Request) (bool, error) {
-	for s := range t.candidates(q.Host) {
-		if found, err := s.match(q); found || err != nil {
-			return found, err
-		}
-	}
-	return false, nil
-}
-
 // candidates yields the hostEntries whose host pattern matches, the most
 // specific first.
-func (t *index) candidates(host string) func(yield func(*hostEntries) bool) {
+func (t *index) candidates(host string) iter.Seq[*hostEntries] {
 	return func(yield func(*hostEntries) bool) {
 		if s := t.exact[host]; s != nil && !yield(s) {
 			return
@@ -322,7 +307,7 @@ func conditions(written map[string]string, spelling func(string) string) []condi
 func (t *Table[R]) Mismatches(number int, q *Request) []string {
 	var all []string
 	e := t.entries[number]
-	if !e.hasHost(q.Host) {
+	if !slices.Contains(slices.Collect(t.candidates(q.Host)), t.hostEntries(e.Host)) {
 		all = append(all, "host: want "+e.Host)
 	}
 	one := paths{exact: map[string]*entry{}}
@@ -354,13 +339,4 @@ func (t *Table[R]) Mismatches(number int, q *Request) []string {
 		}
 	}
 	return all
-}
-
-// hasHost reports whether host matches that of e, as index.candidates does.
-func (e *entry) hasHost(host string) bool {
-	want := strings.ToLower(e.Host)
-	if suffix, wild := strings.CutPrefix(want, "*"); wild {
-		return suffix == "" || len(host) > len(suffix) && strings.HasSuffix(host, suffix)
-	}
-	return want == "" || want == host
 }

@@ -10,39 +10,6 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// A requestTarget is a parsed request target (RFC 9112 section 3.2).
-type requestTarget struct {
-	scheme, authority string // set in the absolute form only
-	path, query       string // as they were sent
-}
-
-// parseTarget parses the origin form, /path?query; the absolute form,
-// http://host/path?query; and the asterisk form. A fragment is refused: some
-// servers cut it off and others do not, so they would see different targets.
-func parseTarget(s string) (requestTarget, error) {
-	if strings.IndexByte(s, '#') >= 0 {
-		return requestTarget{}, fmt.Errorf("%w: an unescaped #", ErrTarget)
-	}
-	var t requestTarget
-	if s != "" && s[0] != '/' && s != "*" {
-		scheme, rest, absolute := strings.Cut(s, "://")
-		if !absolute {
-			return requestTarget{}, fmt.Errorf("%w: a path begins with a slash", ErrTarget)
-		}
-		t.scheme = strings.ToLower(scheme)
-		end := strings.IndexAny(rest, "/?")
-		if end < 0 {
-			end = len(rest)
-		}
-		t.authority, s = rest[:end], rest[end:]
-		if t.authority == "" {
-			return requestTarget{}, fmt.Errorf("%w: no host", ErrTarget)
-		}
-	}
-	t.path, t.query, _ = strings.Cut(s, "?")
-	return t, nil
-}
-
 // parsePlain parses what most clients send, in one pass: the origin form with a path that is
 // normalized already. It reports false for anything else, of which it sets nothing.
 func (t *Target) parsePlain(s string) bool {
@@ -61,29 +28,41 @@ func (t *Target) parsePlain(s string) bool {
 	return true
 }
 
-// parse sets the parts of the target. The authority of the absolute form takes
-// precedence over Host (RFC 9112 section 3.2.2). An HTTP/1.0 request may have
+// parse sets the parts of the target (RFC 9112 section 3.2): of the origin form, /path?query; the
+// absolute form, http://host/path?query; or the asterisk form. A fragment is refused: some
+// servers cut it off and others do not, so they would see different targets. The authority of the
+// absolute form takes precedence over Host (section 3.2.2). An HTTP/1.0 request may have
 // neither; its host is then the address that the client connected to. Other
 // requests without a host are refused, because an upstream would assume its own
 // name.
 func (t *Target) parse(sent *RawTarget) error {
-	asked, err := parseTarget(sent.RequestTarget)
-	if err != nil {
-		return err
+	s := sent.RequestTarget
+	if strings.IndexByte(s, '#') >= 0 {
+		return fmt.Errorf("%w: an unescaped #", ErrTarget)
 	}
-	if asked.authority != "" {
-		if err := sent.checkScheme(asked.scheme); err != nil {
+	absolute := s != "" && s[0] != '/' && s != "*"
+	if absolute {
+		scheme, rest, found := strings.Cut(s, "://")
+		if !found {
+			return fmt.Errorf("%w: a path begins with a slash", ErrTarget)
+		}
+		s = strings.TrimLeftFunc(rest, func(r rune) bool { return r != '/' && r != '?' })
+		if len(s) == len(rest) {
+			return fmt.Errorf("%w: no host", ErrTarget)
+		}
+		if err := sent.checkScheme(strings.ToLower(scheme)); err != nil {
 			return err
 		}
-		t.Authority = asked.authority
-		if asked.path == "" {
-			asked.path = "/"
-			if sent.Method == "OPTIONS" && asked.query == "" {
-				asked.path = "*"
-			}
-		}
+		t.Authority = rest[:len(rest)-len(s)]
 	}
-	t.SentPath, t.RawQuery = asked.path, asked.query
+	t.SentPath, t.RawQuery, _ = strings.Cut(s, "?")
+	switch {
+	case !absolute || t.SentPath != "":
+	case sent.Method == "OPTIONS" && t.RawQuery == "":
+		t.SentPath = "*"
+	default:
+		t.SentPath = "/"
+	}
 	if t.Authority != "" {
 		return nil
 	}

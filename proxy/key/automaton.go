@@ -185,7 +185,7 @@ func (b *builder) closure(pc uint32) {
 // An affix is a sequence of digits that can be dialed before a number: the national
 // prefix, with or without a carrier code, or an international prefix.
 type affix struct {
-	automaton   *automaton // nil if there is no affix
+	automaton   *automaton
 	regexp      func() *regexp.Regexp
 	replacement string // what takes the place of an affix of which a group is captured; "" for nothing
 	// capturesEmpty is true if a group can capture the empty string.
@@ -193,11 +193,8 @@ type affix struct {
 }
 
 // newAffix compiles an expression that is matched at the beginning of a number, with the
-// syntax and the preferences of package regexp.
+// syntax and the preferences of package regexp. Nothing has an affix of an empty expression.
 func newAffix(expression, rule string) (*affix, error) {
-	if expression == "" {
-		return &affix{}, nil
-	}
 	quick, err := newAutomaton(expression)
 	if err != nil {
 		return nil, err
@@ -227,9 +224,6 @@ func capturesEmpty(re *syntax.Regexp) bool {
 // the digits can be an affix and nothing replaces it, the affix is that prefix, whichever
 // one package regexp would prefer.
 func (a *affix) trim(digits string) (rest string, found bool) {
-	if a.automaton == nil {
-		return digits, false
-	}
 	count, length := a.automaton.countPrefixes(digits)
 	sure := !a.automaton.loose && (a.replacement == "" || length == 0 && !a.capturesEmpty)
 	switch {

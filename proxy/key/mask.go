@@ -62,19 +62,18 @@ func (s *Spec) Shapes() []Shape {
 func (s *Spec) shape() Shape {
 	hides := func(one *Spec) bool { return one.Sensitive || one.Secret }
 	sensitive := hides(s) || slices.ContainsFunc(s.Replacements(), hides)
+	shape := Shape{Name: s.Name, sensitive: sensitive}
 	switch {
 	case s.Of != nil && s.Part.Kind == Prefix:
 		return Shape{s.Name, shapeNumber, sensitive || s.Of.Sensitive, s.Part.Drop}
-	case s.Of != nil:
-		return Shape{Name: s.Name, kind: shapeOpen, sensitive: sensitive}
-	case table[s.From.Source].isOpen, table[s.From.Source].isConstant:
-		return Shape{Name: s.Name, kind: shapeOpen, sensitive: sensitive}
+	case s.Of != nil, table[s.From.Source].isOpen, s.From.Source.IsConstant():
+		shape.kind = shapeOpen
 	case s.From.Source.IsAddress():
-		return Shape{Name: s.Name, kind: shapeAddress, sensitive: sensitive}
+		shape.kind = shapeAddress
 	case s.Phone != nil:
-		return Shape{Name: s.Name, kind: shapeNumber, sensitive: sensitive}
+		shape.kind = shapeNumber
 	}
-	return Shape{Name: s.Name, sensitive: sensitive}
+	return shape
 }
 
 // IsConcealed reports whether values of s in lists and overrides are not shown: s, or a key that it consists of, is
@@ -159,12 +158,8 @@ func dialLength(text string) int {
 	if !found {
 		return 0
 	}
-	code := 0
-	for i := 0; i < 3 && i+minNational < len(digits) && isDigit(digits[i]); i++ {
-		code = code*10 + int(digits[i]-'0')
-		if len(regionsOf(code)) > 0 {
-			return len("+") + i + 1
-		}
+	if n := codeLength(digits); n > 0 && n+minNational <= len(digits) {
+		return len("+") + n
 	}
 	return 0
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,7 +43,7 @@ func (p *Phone) number(digits string) (n Number, valid bool) {
 		return Number{}, false
 	}
 	if r.plan == nil {
-		r.plan = r.country.main()
+		r.plan = r.country.plans[0]
 	}
 	national := r.plan.withoutPrefix(r.national)
 	if len(national) < minNational || len(national) > maxNational {
@@ -84,7 +85,7 @@ func (p *Phone) read(digits string) parsedNumber {
 		return parsedNumber{}
 	}
 	here := p.countries.forCode(p.code)
-	home := here.plan(p.region)
+	home := here.plans[slices.IndexFunc(here.plans, func(of *plan) bool { return of.region == p.region })]
 	if rest, found := home.abroad.trim(digits); found && !strings.HasPrefix(rest, "0") {
 		if len(rest) <= minNational {
 			return parsedNumber{}
@@ -138,14 +139,8 @@ func canonicalJSON(f result, err error) (result, error) {
 	return f, nil
 }
 
-// canonical converts a number in a token to text: the claims 42 and "42" are the same key.
-func canonical(f result) (result, error) {
-	spelled, err := numeralText(f.text)
-	return result{text: spelled}, err
-}
-
 // numeralText returns the canonical text of a number in a token, whose spelling the client
-// does not choose: 1, 1.0, 1e0 and 10e-1 are the same key, and so are 0 and -0. Integers of
+// does not choose: 1, 1.0, 1e0, 10e-1 and "1" are the same key, and so are 0 and -0. Integers of
 // at most 40 digits are exact; all other numbers are rounded to 64-bit floating point,
 // because an upstream could do so: 1.00000000000000000001 is 1.
 func numeralText(n string) (string, error) {

@@ -1,9 +1,9 @@
 package key
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -27,21 +27,17 @@ type Part struct {
 // must be 0 for the others. Errors wrap ErrSpec and contain what to write.
 func ParsePart(s string, drop int) (Part, error) {
 	p := Part{Kind: PartKind(s), Drop: drop}
-	switch p.Kind {
-	case Country, DialCode:
-		if drop != 0 {
-			return Part{}, fmt.Errorf("%w: a %s has no drop_last; leave it out, or write part: %s", ErrSpec, s, Prefix)
-		}
-		return p, nil
-	case Prefix:
-		if drop < 1 || drop > 10 {
-			return Part{}, fmt.Errorf("%w: a prefix that drops %d digits; write drop_last with 1 to 10, for example 4",
-				ErrSpec, drop)
-		}
-		return p, nil
+	switch isPrefix := p.Kind == Prefix; {
+	case !isPrefix && p.Kind != Country && p.Kind != DialCode:
+		return Part{}, fmt.Errorf("%w: %q is not a part of a phone number; write %s, %s or %s", ErrSpec, s, Country,
+			DialCode, Prefix)
+	case !isPrefix && drop != 0:
+		return Part{}, fmt.Errorf("%w: a %s has no drop_last; leave it out, or write part: %s", ErrSpec, s, Prefix)
+	case isPrefix && (drop < 1 || drop > 10):
+		return Part{}, fmt.Errorf("%w: a prefix that drops %d digits; write drop_last with 1 to 10, for example 4",
+			ErrSpec, drop)
 	}
-	return Part{}, fmt.Errorf("%w: %q is not a part of a phone number; write %s, %s or %s", ErrSpec, s, Country,
-		DialCode, Prefix)
+	return p, nil
 }
 
 // of returns the part of n. A prefix keeps at least the country code.
@@ -65,16 +61,11 @@ func (p Part) text(s string) (string, error) {
 	if !ok || extension {
 		return "", fmt.Errorf("%w: no %s; write a plus and digits", ErrSpec, p.Kind)
 	}
-	for n := min(len(digits), maxCallingCode); n > 0 && digits[0] != '0' && (n == len(digits) || p.Kind == Prefix); n-- {
-		if code, err := strconv.Atoi(digits[:n]); err == nil && len(regionsOf(code)) > 0 {
-			return "+" + digits, nil
-		}
+	if n := codeLength(digits); n == 0 || n < len(digits) && p.Kind != Prefix {
+		return "", fmt.Errorf("%w: no numbers have such a %s; write for example +86", ErrSpec, p.Kind)
 	}
-	return "", fmt.Errorf("%w: no numbers have such a %s; write for example +86", ErrSpec, p.Kind)
+	return "+" + digits, nil
 }
-
-// maxCallingCode is the number of digits of the longest calling code.
-const maxCallingCode = 3
 
 // country3166 returns s if it is a country of ISO 3166, or 001 for services of no country.
 func country3166(s string) (string, error) {
@@ -82,15 +73,13 @@ func country3166(s string) (string, error) {
 	known := func(s string) bool {
 		return codeOf(s) != 0 || len(s) == 2 && slices.Contains(strings.Fields(unnumbered), s)
 	}
-	if known(s) || s == nonGeographic {
+	upper := strings.ToUpper(s)
+	meant := cmp.Or(map[string]string{"UK": "GB", "EN": "GB", "EL": "GR"}[upper], upper)
+	switch {
+	case known(s) || s == nonGeographic:
 		return s, nil
+	case known(meant):
+		return "", fmt.Errorf("%w: not a country of ISO 3166; write %s", ErrSpec, meant)
 	}
-	meant := map[string]string{"UK": "GB", "EN": "GB", "EL": "GR"}[strings.ToUpper(s)]
-	if meant == "" && known(strings.ToUpper(s)) {
-		meant = strings.ToUpper(s)
-	}
-	if meant == "" {
-		return "", fmt.Errorf("%w: not a country; write two capital letters of ISO 3166, for example CN", ErrSpec)
-	}
-	return "", fmt.Errorf("%w: not a country of ISO 3166; write %s", ErrSpec, meant)
+	return "", fmt.Errorf("%w: not a country; write two capital letters of ISO 3166, for example CN", ErrSpec)
 }

@@ -1,6 +1,7 @@
 package key
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Extensions is the handling of an extension after a phone number.
@@ -105,34 +107,17 @@ func dialedDigits(s string) (digits string, extension, ok bool) {
 	if !ok {
 		return "", false, false
 	}
-	text := strings.Trim(string(spelling), " ")
-	text = strings.TrimPrefix(text, "tel:")
-	if i := strings.IndexFunc(text,
-		func(r rune) bool { return 'a' <= r && r <= 'z' || r == ';' || r == ':' || r == '=' }); i >= 0 {
-		if !isExtension(text[i:]) {
+	text := bytes.TrimPrefix(bytes.Trim(spelling, " "), []byte("tel:"))
+	if i := slices.IndexFunc(text, func(c byte) bool { return isLetter(c) || c == ';' || c == ':' || c == '=' }); i >= 0 {
+		if !isExtension(string(text[i:])) {
 			return "", false, false
 		}
 		text, extension = text[:i], true
 	}
-	if text == "" || text[0] != '+' && text[0] != '(' && !isDigit(text[0]) {
+	if len(text) == 0 || text[0] != '+' && text[0] != '(' && !isDigit(text[0]) {
 		return "", false, false // -138 is a negative number
 	}
-	var out [maxDialed + 1]byte
-	n := 0
-	for i := range len(text) {
-		c := text[i]
-		switch {
-		case c == '+' && n > 0, c != '+' && !isDigit(c) && strings.IndexByte(" -./()", c) < 0:
-			return "", false, false
-		case c == '+' || isDigit(c):
-			if n == len(out) {
-				return "", false, false
-			}
-			out[n] = c
-			n++
-		}
-	}
-	digits = string(out[:n])
+	digits = string(slices.DeleteFunc(text, func(c byte) bool { return strings.IndexByte(" -./()", c) >= 0 }))
 	return digits, extension, isDialedForm(digits)
 }
 
@@ -152,19 +137,11 @@ func appendASCII(b []byte, s string) ([]byte, bool) {
 			r -= '\uFF01' - '!' // full-width
 		}
 		switch {
-		case '0' <= r && r <= '9', 'a' <= r && r <= 'z':
+		case '0' <= r && r <= '9', 'a' <= r && r <= 'z', r < utf8.RuneSelf && strings.IndexByte("+-./();:=", byte(r)) >= 0:
 			b = append(b, byte(r))
 		case 'A' <= r && r <= 'Z':
 			b = append(b, byte(r)+'a'-'A')
-		case r < unicode.MaxASCII:
-			if r == '\t' {
-				r = ' '
-			}
-			if strings.IndexByte(" +-./();:=", byte(r)) < 0 {
-				return nil, false
-			}
-			b = append(b, byte(r))
-		case unicode.Is(unicode.Zs, r):
+		case unicode.Is(unicode.Zs, r), r == '\t':
 			b = append(b, ' ')
 		case '\u2010' <= r && r <= '\u2015', r == '\u2212', r == '\u30FC', r == '\uFE63':
 			b = append(b, '-')
@@ -178,25 +155,17 @@ func appendASCII(b []byte, s string) ([]byte, bool) {
 // isInvisible reports whether r is a character without width, such as a joiner or a mark of
 // text direction.
 func isInvisible(r rune) bool {
-	switch {
-	case r == '\u00AD', r == '\u061C', r == '\uFEFF',
-		'\u200B' <= r && r <= '\u200F', '\u202A' <= r && r <= '\u202E', '\u2060' <= r && r <= '\u2069':
-		return true
-	}
-	return false
+	return r == '\u00AD' || r == '\u061C' || r == '\uFEFF' ||
+		'\u200B' <= r && r <= '\u200F' || '\u202A' <= r && r <= '\u202E' || '\u2060' <= r && r <= '\u2069'
 }
 
 // isExtension reports whether s, in the form of appendASCII, is an extension and nothing else.
 func isExtension(s string) bool {
-	digits, ok := strings.CutPrefix(s, ";ext=")
-	for _, mark := range []string{"extension", "ext", "x"} {
-		if !ok {
-			if digits, ok = strings.CutPrefix(s, mark); ok {
-				digits = strings.TrimLeft(digits, " .:")
-			}
-		}
+	mark := strings.TrimRight(s, "0123456789")
+	if digits := len(s) - len(mark); digits == 0 || digits > maxExtension {
+		return false
 	}
-	return ok && len(digits) <= maxExtension && !strings.HasPrefix(digits, "+") && isDialedForm(digits)
+	return mark == ";ext=" || slices.Contains([]string{"extension", "ext", "x"}, strings.TrimRight(mark, " .:"))
 }
 
 // callingCodes is the number of calling codes, which have at most three digits.
@@ -226,10 +195,10 @@ func (all *countries) forCode(code int) *country {
 
 func newCountry(code int) *country {
 	c := &country{dial: "+" + strconv.Itoa(code)}
-	for _, region := range regionsOf(code) {
-		p, err := newPlan(region, planLines(code, region))
+	for _, region := range regionsOf(c.dial) {
+		p, err := newPlan(region, planLines(c.dial, region))
 		if err != nil {
-			panic(fmt.Errorf("plans.txt: +%d %s: %w", code, region, err)) // tests compile all of them
+			panic(fmt.Errorf("plans.txt: %s %s: %w", c.dial, region, err)) // tests compile all of them
 		}
 		c.plans = append(c.plans, p)
 	}
@@ -240,7 +209,7 @@ func newCountry(code int) *country {
 // one.
 func (all *countries) split(digits string) (c *country, national string) {
 	code := 0
-	for i := 0; i < min(len(digits), 3); i++ {
+	for i := 0; i < min(len(digits), maxCallingCode); i++ {
 		code = code*10 + int(digits[i]-'0')
 		if code == 0 {
 			return nil, digits // no code begins with 0
@@ -250,19 +219,6 @@ func (all *countries) split(digits string) (c *country, national string) {
 		}
 	}
 	return nil, digits
-}
-
-// main returns the main plan of the calling code.
-func (c *country) main() *plan { return c.plans[0] }
-
-// plan returns the plan of a region, nil if the region has another code.
-func (c *country) plan(region string) *plan {
-	for _, p := range c.plans {
-		if p.region == region {
-			return p
-		}
-	}
-	return nil
 }
 
 // find returns the plan and the type of a national number, "" if no plan has it.

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,10 +96,7 @@ func newPlan(region string, lines map[string]string) (p *plan, err error) {
 
 // readLengths reads numbers with commas between them.
 func readLengths(list string) (lengths []int, err error) {
-	if list == "" {
-		return nil, nil
-	}
-	for text := range strings.SplitSeq(list, ",") {
+	for text := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' }) {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			return nil, fmt.Errorf("read lengths of numbers: %w", err)
@@ -115,12 +113,7 @@ func (p *plan) lineType(national string) LineType {
 		return ""
 	}
 	if special := kinds / kindSpecial; special != 0 {
-		for _, t := range specialTypes() {
-			if special&1 != 0 {
-				return t
-			}
-			special >>= 1
-		}
+		return specialTypes()[bits.TrailingZeros16(special)]
 	}
 	switch fixed, mobile := kinds&kindFixed != 0, kinds&kindMobile != 0; {
 	case fixed && (p.same || mobile):
@@ -183,15 +176,25 @@ func (p *plan) tooLong(digits int) bool {
 //go:embed plans.txt
 var plans string
 
-// regionsOf are the regions of a calling code; none if there is no such code.
-func regionsOf(code int) []string {
+// regionsOf are the regions of a calling code such as +86; none if there is no such code.
+func regionsOf(dial string) []string {
 	codes, _, _ := strings.Cut(plans, "\n\n")
-	_, rest, found := strings.Cut(codes, "\n+"+strconv.Itoa(code)+" ")
-	if !found {
-		return nil
-	}
+	_, rest, _ := strings.Cut(codes, "\n"+dial+" ")
 	line, _, _ := strings.Cut(rest, "\n")
 	return strings.Fields(line)
+}
+
+// maxCallingCode is the number of digits of the longest calling code.
+const maxCallingCode = 3
+
+// codeLength is how many digits of an international number are its calling code; 0 if there is no such code.
+func codeLength(digits string) int {
+	for n := range min(len(digits), maxCallingCode) {
+		if len(regionsOf("+"+digits[:n+1])) > 0 {
+			return n + 1
+		}
+	}
+	return 0
 }
 
 // codeOf is the calling code of a region, 0 if there is no such region.
@@ -199,19 +202,17 @@ func codeOf(region string) int {
 	codes, _, _ := strings.Cut(plans, "\n\n")
 	for line := range strings.Lines(codes) {
 		code, regions, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		for r := range strings.SplitSeq(regions, " ") {
-			if r == region && region != nonGeographic {
-				n, _ := strconv.Atoi(code) // plans.txt is compared with the library by a test
-				return n
-			}
+		if region != nonGeographic && slices.Contains(strings.Fields(regions), region) {
+			n, _ := strconv.Atoi(code) // plans.txt is compared with the library by a test
+			return n
 		}
 	}
 	return 0
 }
 
 // planLines are the lines of a plan, by their first words.
-func planLines(code int, region string) map[string]string {
-	_, rest, _ := strings.Cut(plans, "\nplan +"+strconv.Itoa(code)+" "+region+"\n")
+func planLines(dial, region string) map[string]string {
+	_, rest, _ := strings.Cut(plans, "\nplan "+dial+" "+region+"\n")
 	text, _, _ := strings.Cut(rest, "\nplan ")
 	lines := map[string]string{}
 	for line := range strings.Lines(text) {

@@ -62,7 +62,8 @@ func (t *Tokens) claim(r Request, v *Value, name string) (result, error) {
 	case f.text == "":
 		return result{}, &tokenError{ErrMissing, "lacks the claim"}
 	case f.kind == kindNumber:
-		return canonical(f)
+		text, err := numeralText(f.text)
+		return result{text: text}, err
 	}
 	return f, nil
 }
@@ -156,8 +157,7 @@ func (e *tokenError) Unwrap() error { return e.kind }
 
 // TokenProblem says why a token is not accepted, for its client.
 func TokenProblem(err error) string {
-	var t *tokenError
-	if errors.As(err, &t) {
+	if t, ok := errors.AsType[*tokenError](err); ok {
 		return "the token " + t.why
 	}
 	return "there are no keys to verify the token with"
@@ -166,8 +166,8 @@ func TokenProblem(err error) string {
 // Challenge returns the WWW-Authenticate of the response to a request whose key could not be read because
 // of its bearer token, and "" for all other errors (RFC 6750 section 3). The realm is a host.
 func Challenge(err error, realm string) string {
-	var t *tokenError
-	if !errors.As(err, &t) {
+	t, ok := errors.AsType[*tokenError](err)
+	if !ok {
 		return ""
 	}
 	challenge := `Bearer realm="` + realm + `"`
@@ -240,15 +240,8 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	if len(c.Methods) > 0 {
 		all = slices.Clone(c.Methods)
 	}
-	options := []jwt.ParserOption{jwt.WithValidMethods(all), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
-		jwt.WithLeeway(c.Leeway)}
-	if c.Issuer != "" {
-		options = append(options, jwt.WithIssuer(c.Issuer))
-	}
-	if len(c.Audience) > 0 {
-		options = append(options, jwt.WithAudience(slices.Clone(c.Audience)...))
-	}
-	t.parser = jwt.NewParser(options...)
+	t.parser = jwt.NewParser(jwt.WithValidMethods(all), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
+		jwt.WithLeeway(c.Leeway), jwt.WithIssuer(c.Issuer), jwt.WithAudience(slices.Clone(c.Audience)...))
 	return t, nil
 }
 

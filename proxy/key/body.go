@@ -112,21 +112,17 @@ func (s *Spec) checkOneSource(o *Origin, r Request) error {
 func (s *Spec) isReadAt(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
 
 // form returns the only value of a form field, "" if there is none.
-func form(r Request, m Message, name string) (f result, err error) {
-	body, err := decodedBody(r, m)
-	if err != nil || len(body.Bytes) == 0 {
-		return result{}, err
-	}
-	kind, err := body.media()
+func (b Body) form(name string) (f result, err error) {
+	kind, err := b.media()
 	if err != nil {
 		return result{}, err
 	}
 	fields := field{name: name, names: NameSet{}.With(name)}
 	switch kind {
 	case urlencodedType:
-		err = fields.urlencoded(body.Bytes)
+		err = fields.urlencoded(b.Bytes)
 	case "multipart/form-data":
-		err = fields.multipart(body)
+		err = fields.multipart(b)
 	default:
 		err = fmt.Errorf("%w: Content-Type is not that of a form", ErrInvalid)
 	}
@@ -134,7 +130,7 @@ func form(r Request, m Message, name string) (f result, err error) {
 		return result{}, err
 	}
 	f.text, err = single(fields.values)
-	if kind == urlencodedType && bytes.HasSuffix(body.Bytes, []byte(lineBreak)) {
+	if kind == urlencodedType && bytes.HasSuffix(b.Bytes, []byte(lineBreak)) {
 		f.text, f.lineBreak = strings.CutSuffix(f.text, lineBreak)
 	}
 	return f, err

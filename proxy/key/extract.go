@@ -60,7 +60,8 @@ func (s *Spec) onFailure(r Request, v *Value, err error) error {
 		v.Skip = true
 		return nil
 	case Shared:
-		v.addShared(s, name)
+		v.Parts = append(v.Parts, name)
+		v.add(s)
 		return nil
 	case Use:
 		return instead.extract(r, v)
@@ -232,30 +233,28 @@ func (o *Origin) readField(r Request) (string, error) {
 }
 
 // readMessage reads origins that require a Message.
-func (o *Origin) readMessage(r Request, v *Value) (f result, err error) {
-	m, err := message(r)
+func (o *Origin) readMessage(r Request, v *Value) (result, error) {
+	m, ok := r.(Message)
+	switch {
+	case !ok:
+		return result{}, fmt.Errorf("%w: this request shows no host, method or body", ErrInvalid)
+	case o.Source == Host:
+		return result{text: m.Host()}, nil
+	case o.Source == Method:
+		return result{text: m.Method()}, nil
+	}
+	body, err := decodedBody(r, m)
+	switch {
+	case err != nil || len(body.Bytes) == 0:
+		return result{}, err
+	case o.Source == Form:
+		return body.form(o.Name)
+	}
+	doc, err := body.json()
 	if err != nil {
 		return result{}, err
 	}
-	switch o.Source {
-	case Host:
-		f.text = m.Host()
-	case Method:
-		f.text = m.Method()
-	case Form:
-		return form(r, m, o.Name)
-	case JSON:
-		body, err := decodedBody(r, m)
-		if err != nil || len(body.Bytes) == 0 {
-			return result{}, err
-		}
-		doc, err := body.json()
-		if err != nil {
-			return result{}, err
-		}
-		return canonicalJSON(v.lookup(doc, o.Name))
-	}
-	return f, err
+	return canonicalJSON(v.lookup(doc, o.Name))
 }
 
 // formatAddress formats an address, without the prefix length if it is a single host. It

@@ -45,10 +45,13 @@ func (s *Spec) Read(g Input, v *Value) (Derivation, error) {
 	return r, err
 }
 
-// addName records that the text with this name was used.
-func (d *Derivation) addName(name string) {
-	if !slices.Contains(d.Names, name) {
-		d.Names = append(d.Names, name)
+// add records that the text of from was used for s.
+func (d *Derivation) add(from, s *Spec) {
+	if !slices.Contains(d.Names, from.Name) {
+		d.Names = append(d.Names, from.Name)
+	}
+	if from == s {
+		d.unchanged = append(d.unchanged, s.Name)
 	}
 }
 
@@ -61,42 +64,32 @@ func (s *Spec) read(g Input, v *Value, r *Derivation) error {
 		}
 		return nil
 	}
-	if s.From.Source.IsConstant() {
-		if _, ok := g.Texts[s.Name]; ok {
-			r.addName(s.Name)
-			r.unchanged = append(r.unchanged, s.Name)
-		}
-		v.count(v.add(s))
-		return nil
+	from := s
+	text, ok := g.Texts[s.Name]
+	if s.Of != nil && !ok {
+		from = s.Of
+		text, ok = g.Texts[from.Name]
 	}
-	if text, ok := g.Texts[s.Name]; ok {
-		f, err := s.parseOwn(g, text)
-		if err != nil {
-			return s.wrapError(err)
+	var f result
+	if !s.From.Source.IsConstant() {
+		if !ok {
+			return from.readFallback(g, v, r)
 		}
-		r.addName(s.Name)
-		r.unchanged = append(r.unchanged, s.Name)
-		c := v.add(s)
-		c.result = f
-		v.count(c)
-		return nil
-	}
-	whole := s
-	if s.Of != nil {
-		whole = s.Of
-		if text, ok := g.Texts[whole.Name]; ok {
-			f, err := whole.parseOwn(g, text)
-			if err != nil {
-				return whole.wrapError(err)
-			}
-			r.addName(whole.Name)
-			c := v.add(s)
-			c.text, c.number = s.Part.of(f.number), f.number
-			v.count(c)
-			return nil
+		var err error
+		if f, err = from.parseOwn(g, text); err != nil {
+			return from.wrapError(err)
 		}
 	}
-	return whole.readFallback(g, v, r)
+	if ok {
+		r.add(from, s)
+	}
+	if from != s {
+		f.text = s.Part.of(f.number)
+	}
+	c := v.add(s)
+	c.result = f
+	v.count(c)
+	return nil
 }
 
 // readFallback reads the key that is used if s is missing or invalid.
@@ -236,13 +229,4 @@ type Message interface {
 type Body struct {
 	Type  string // as the field Content-Type says, "" if there is none
 	Bytes []byte
-}
-
-// message returns r as a Message.
-func message(r Request) (Message, error) {
-	m, ok := r.(Message)
-	if !ok {
-		return nil, fmt.Errorf("%w: this request shows no host, method or body", ErrInvalid)
-	}
-	return m, nil
 }

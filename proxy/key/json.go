@@ -71,10 +71,10 @@ func (w *walk) object(name, rest string) error {
 		if err != nil {
 			return err
 		}
-		switch same, alike := compare(t, name); {
-		case same:
+		switch found := t.String(); { // does not allocate
+		case found == name:
 			err = w.value(rest)
-		case alike:
+		case strings.EqualFold(found, name):
 			return fmt.Errorf("%w: JSON names that differ only in case", ErrAmbiguous)
 		default:
 			err = w.skip()
@@ -85,13 +85,6 @@ func (w *walk) object(name, rest string) error {
 	}
 	_, err := w.token() // }
 	return err
-}
-
-// compare does not allocate.
-func compare(t jsontext.Token, name string) (same, alike bool) {
-	s := t.String()
-	same = s == name
-	return same, !same && strings.EqualFold(s, name)
 }
 
 func (w *walk) array(at int, rest string) error {
@@ -167,7 +160,7 @@ func validPointer(p string) bool {
 
 // segment splits the first name off a pointer that is not empty.
 func segment(p string) (name, rest string) {
-	name, rest = p[1:], ""
+	name = p[1:]
 	if i := strings.IndexByte(name, '/'); i >= 0 {
 		name, rest = name[:i], name[i:]
 	}

@@ -61,11 +61,7 @@ func (t *Tokens) requestRefresh() {
 func (t *Tokens) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	read := t.file
-	if remote(t.config.JWKS) {
-		read = t.fetch
-	}
-	text, err := read(ctx)
+	text, err := t.load(ctx)
 	if err != nil {
 		return fmt.Errorf("read keys of tokens: %w", err)
 	}
@@ -78,9 +74,11 @@ func (t *Tokens) refresh(ctx context.Context) error {
 	return nil
 }
 
-func (t *Tokens) file(context.Context) ([]byte, error) { return os.ReadFile(t.config.JWKS) }
-
-func (t *Tokens) fetch(ctx context.Context) ([]byte, error) {
+// load returns the text of the key set.
+func (t *Tokens) load(ctx context.Context) ([]byte, error) {
+	if !remote(t.config.JWKS) {
+		return os.ReadFile(t.config.JWKS)
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.config.JWKS, nil)
 	if err != nil {
 		return nil, err
@@ -171,10 +169,5 @@ func bearer(fields []string) (string, error) {
 // 2.1).
 func isToken68(s string) bool {
 	s = strings.TrimRight(s, "=")
-	for i := range len(s) {
-		if c := s[i]; !isLetter(c) && !isDigit(c) && strings.IndexByte("-._~+/", c) < 0 {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && isWord(s, "-._~+/")
 }

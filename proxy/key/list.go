@@ -199,8 +199,9 @@ func ParseNames(spec *Spec, text string) (*List, []Problem) {
 	l := &List{spec: spec}
 	numbers := map[string]uint32{}
 	return l, l.add(Lines(text), func(line string) error {
-		value, name := cutName(line)
-		if !nameForm.MatchString(name) {
+		last := strings.LastIndexByte(line, '=')
+		name := strings.TrimSpace(line[last+1:])
+		if last < 0 || !nameForm.MatchString(name) {
 			return fmt.Errorf("%w: not a value, = and a name; write for example acme=pro", ErrSpec)
 		}
 		number, known := numbers[name]
@@ -209,17 +210,8 @@ func ParseNames(spec *Spec, text string) (*List, []Problem) {
 			name = strings.Clone(name) // and not the whole text
 			numbers[name], l.names = number, append(l.names, name)
 		}
-		return l.insert(strings.TrimSpace(value), number)
+		return l.insert(strings.TrimSpace(line[:last]), number)
 	})
-}
-
-// cutName splits VALUE=NAME. The value is the whole line if there is no =.
-func cutName(line string) (value, name string) {
-	i := strings.LastIndexByte(line, '=')
-	if i < 0 {
-		return line, ""
-	}
-	return line[:i], strings.TrimSpace(line[i+1:])
 }
 
 // Names returns the names of the list, in the order of their first lines.

@@ -75,11 +75,8 @@ func digits(s string) string {
 // variables (CGI, FastCGI, WSGI, Rack, PHP): X-Phone, X_Phone and X.Phone are all X_PHONE.
 func FoldHeader(name string) string {
 	return strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z':
-			return r - 'a' + 'A'
-		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-			return r
+		if r < utf8.RuneSelf && (isLetter(byte(r)) || isDigit(byte(r))) {
+			return unicode.ToUpper(r)
 		}
 		return '_'
 	}, name)
@@ -87,9 +84,12 @@ func FoldHeader(name string) string {
 
 // IsPlainHeader reports whether name, in canonical form, consists of letters, digits and
 // hyphens: no other such name has the same FoldHeader.
-func IsPlainHeader(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; !isLetter(c) && !isDigit(c) && c != '-' {
+func IsPlainHeader(name string) bool { return isWord(name, "-") }
+
+// isWord reports whether s consists of letters, digits and the characters in others.
+func isWord(s, others string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isLetter(c) && !isDigit(c) && strings.IndexByte(others, c) < 0 {
 			return false
 		}
 	}
@@ -148,14 +148,7 @@ func (n NameSet) Confused(found []string, name string) []string {
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 // isDotted reports whether name has one reading, apart from letter case and dots.
-func isDotted(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; !isLetter(c) && !isDigit(c) && c != '_' && c != '-' && c != '.' {
-			return false
-		}
-	}
-	return name != ""
-}
+func isDotted(name string) bool { return name != "" && isWord(name, "_-.") }
 
 // equalDotted reports whether two such names are equal.
 func equalDotted(a, b string) bool {
@@ -263,10 +256,7 @@ func dropInvisible(r rune) rune {
 // there is one, also for the Kelvin sign.
 func foldRune(r rune) rune {
 	if r < 0x80 {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		return r
+		return unicode.ToLower(r)
 	}
 	least := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {

@@ -225,12 +225,7 @@ var table = [numSources]traits{
 
 // sourceOf returns the source with this name, 0 if there is none.
 func sourceOf(name string) Source {
-	for s := Header; s < numSources; s++ {
-		if table[s].name == name {
-			return s
-		}
-	}
-	return 0
+	return Source(max(0, slices.IndexFunc(table[:], func(t traits) bool { return t.name == name })))
 }
 
 // possible returns an error that wraps ErrSpec if no request has text at s, as far as all texts there are known.

@@ -94,10 +94,15 @@ func (v *Value) Shown() string { return Display{}.Value(v) }
 // Masked is like Shown, for documents that are passed on: see Display.All.
 func (v *Value) Masked() string { return Display{All: true}.Value(v) }
 
-// count adds the text of c to Parts. The name is included, so that different keys with the same text have different counts.
+// count adds the text of c to Parts. The name is included, so that different keys with the same text have different
+// counts, and so are null and the string "null". Names never contain NUL.
 func (v *Value) count(c *component) {
 	c.hasText = true
-	v.Parts = append(v.Parts, countedName(c.spec.Name, c.kind), c.text)
+	name := c.spec.Name
+	if c.kind == kindNull {
+		name += "\x00null"
+	}
+	v.Parts = append(v.Parts, name, c.text)
 }
 
 // add adds a component without text. It is large, so it is filled in place.
@@ -110,32 +115,15 @@ func (v *Value) add(s *Spec) *component {
 	return c
 }
 
-// addShared adds the shared key of requests without a text.
-func (v *Value) addShared(s *Spec, name string) {
-	v.Parts = append(v.Parts, name)
-	v.add(s)
-}
-
-// countedName returns the name under which texts of a kind are counted, so that null and
-// the string "null" are different keys. Names never contain NUL.
-func countedName(name string, k jsonKind) string {
-	if k == kindNull {
-		return name + "\x00null"
-	}
-	return name
-}
-
 // setField sets the header field name to text for the upstream, or removes it if text is
 // empty.
 func (v *Value) setField(name, text string) {
 	if name == "" {
 		return
 	}
-	for i := range v.Set {
-		if v.Set[i].Name == name {
-			v.Set[i].Value = text
-			return
-		}
+	i := slices.IndexFunc(v.Set, func(f Field) bool { return f.Name == name })
+	if i < 0 {
+		i, v.Set = len(v.Set), append(v.Set, Field{Name: name})
 	}
-	v.Set = append(v.Set, Field{name, text})
+	v.Set[i].Value = text
 }

@@ -95,11 +95,8 @@ func (b Body) json() ([]byte, error) {
 // compares both is read from both.
 func (s *Spec) checkOneSource(o *Origin, r Request) error {
 	other, ok := o.Confused()
-	if !ok {
-		return nil // as most
-	}
 	switch {
-	case s.isReadAt(other):
+	case !ok, s.From == other, slices.Contains(s.Equal, other):
 	case o.Source == Form && (r.Confused(other) || len(r.Query(o.Name)) > 0):
 		return fmt.Errorf("%w: it is in the query instead of the form; some servers merge both", ErrAmbiguous)
 	case o.Source != Form && r.Confused(other):
@@ -107,9 +104,6 @@ func (s *Spec) checkOneSource(o *Origin, r Request) error {
 	}
 	return nil
 }
-
-// isReadAt reports whether s is read at o, too.
-func (s *Spec) isReadAt(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
 
 // form returns the only value of a form field, "" if there is none.
 func (b Body) form(name string) (f result, err error) {

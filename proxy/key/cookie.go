@@ -57,10 +57,7 @@ func cookieValue(value string) (string, error) {
 	if strings.IndexByte(value, '+') >= 0 {
 		return "", fmt.Errorf("%w: a plus in a cookie, which some servers read as a space; write %%2B", ErrAmbiguous)
 	}
-	plain, err := value, error(nil)
-	if strings.IndexByte(value, '%') >= 0 {
-		plain, err = url.PathUnescape(value)
-	}
+	plain, err := url.PathUnescape(value)
 	if err != nil || strings.ContainsFunc(plain, func(r rune) bool { return r == ' ' || r == '"' || r == '\\' }) {
 		return "", fmt.Errorf("%w: a %% in a cookie that is not a valid escape, or an escaped quote, space or "+
 			"backslash", ErrAmbiguous)

@@ -153,11 +153,6 @@ func (w *walk) token() (jsontext.Token, error) {
 	return t, fmt.Errorf("%w: the body is not JSON", ErrInvalid)
 }
 
-// validPointer reports whether p is a JSON Pointer (RFC 6901) to a value inside a document.
-func validPointer(p string) bool {
-	return p != "" && printable(p) && jsontext.Pointer(p).IsValid()
-}
-
 // segment splits the first name off a pointer that is not empty.
 func segment(p string) (name, rest string) {
 	name = p[1:]

@@ -95,8 +95,7 @@ func (d Display) Texts(shapes []Shape, texts []string) string {
 			continue
 		}
 		if shown := d.text(s, texts[i]); shown != "" {
-			b.WriteByte('=')
-			b.WriteString(shown)
+			b.WriteString("=" + shown)
 		}
 	}
 	return b.String()

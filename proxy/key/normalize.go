@@ -292,19 +292,15 @@ func (s *Spec) checkAmbiguous(o *Origin, f *result) error {
 		return fmt.Errorf("%w: the form ends with a line break, which most servers read as part of it", ErrAmbiguous)
 	case f.kind != kindString || isPlainText(sent):
 		return nil
-	}
-	switch {
 	case strings.IndexByte(sent, 0) >= 0:
 		return fmt.Errorf("%w: a NUL, at which some servers truncate it", ErrAmbiguous)
 	case !utf8.ValidString(sent):
 		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
 	case table[o.Source].isLatin && latinDigits(sent):
 		return fmt.Errorf("%w: bytes that are digits in Latin-1", ErrAmbiguous)
-	}
-	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
+	case slices.Contains(s.Normalize, Digits), slices.Contains(s.Normalize, E164):
 		return nil // these steps refuse what they do not remove
-	}
-	if o.Source.IsField() && strings.ContainsFunc(sent, func(r rune) bool { return r >= utf8.RuneSelf }) {
+	case o.Source.IsField() && strings.ContainsFunc(sent, func(r rune) bool { return r >= utf8.RuneSelf }):
 		return fmt.Errorf("%w: bytes beyond ASCII in a header field", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Trim) {

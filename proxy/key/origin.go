@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -41,14 +42,14 @@ func ParseOrigin(s string) (Origin, error) {
 	case Header, Cookie: // both are tokens of RFC 9110
 		valid = httpguts.ValidHeaderFieldName(name)
 	case JSON:
-		valid = validPointer(name)
+		valid = valid && jsontext.Pointer(name).IsValid()
 	}
 	switch {
 	case !is.isNamed && named:
 		return Origin{}, fmt.Errorf("%w: %q; %s takes no name: write %s", ErrSpec, s, source, source)
 	case is.isNamed && !valid:
 		return Origin{}, fmt.Errorf("%w: %q; %s", ErrSpec, s, is.naming)
-	case is.isField:
+	case o.Source.IsField():
 		o.Name = http.CanonicalHeaderKey(name)
 	}
 	return o, nil

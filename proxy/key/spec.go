@@ -64,7 +64,7 @@ type Spec struct {
 // not check other specs.
 func (s *Spec) Check() error {
 	e164 := slices.Index(s.Normalize, E164)
-	switch tokens := slices.ContainsFunc(s.places(), func(o Origin) bool { return table[o.Source].isSigned }); {
+	switch tokens := slices.ContainsFunc(s.places(), func(o Origin) bool { return o.Source.IsSigned() }); {
 	case tokens && s.Tokens == nil:
 		return fmt.Errorf("%w: a claim needs keys to verify tokens; configure jwt", ErrSpec)
 	case e164 >= 0 && s.Phone == nil:
@@ -178,35 +178,30 @@ const (
 // traits are what a source is, for all that treats sources differently without reading
 // them.
 type traits struct {
-	name       string   // in configuration files
-	naming     string   // what to write as its name
-	fields     []string // the fields that must reach the upstream as they were read
-	confused   Source   // the source in which some servers look for the same name
-	isField    bool     // its names are those of header fields
-	isNamed    bool     // needs a name, and a request may lack it
-	isSpelled  bool     // clients write the text and nobody signs it, so servers may read it in other ways
-	isLatin    bool     // some servers read its bytes as Latin-1
-	isChosen   bool     // clients can choose any number of values
-	isSigned   bool     // is in a token, which must be verified
-	isBody     bool     // is read from the body
-	isCostly   bool     // takes long to read, so that it is read late and once
-	isLogged   bool     // a log may have it in a field of its own
-	isAddress  bool     // is an address, or a network
-	isOpen     bool     // has few values, which tell nothing about a person
-	isConstant bool     // is the same for all requests
-	isSecret   bool     // is what only its owner may know, whatever it is called
+	name      string   // in configuration files
+	naming    string   // what to write as its name
+	fields    []string // the fields that must reach the upstream as they were read
+	confused  Source   // the source in which some servers look for the same name
+	isNamed   bool     // needs a name, and a request may lack it
+	isSpelled bool     // clients write the text and nobody signs it, so servers may read it in other ways
+	isLatin   bool     // some servers read its bytes as Latin-1
+	isChosen  bool     // clients can choose any number of values
+	isBody    bool     // is read from the body
+	isCostly  bool     // takes long to read, so that it is read late and once
+	isLogged  bool     // a log may have it in a field of its own
+	isOpen    bool     // has few values, which tell nothing about a person
 }
 
 // table has the traits of each source, and none for that of keys that are made of others.
 var table = [numSources]traits{
 	Header: {name: "header", naming: "name the header field, for example header:X-Phone",
-		isField: true, isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
+		isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isLogged: true},
 	Query: {name: "query", naming: "name the parameter, for example query:user", confused: Form,
 		isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
 	Path: {name: "path", naming: "name the parameter, for example path:user",
 		isNamed: true, isSpelled: true, isChosen: true},
 	Cookie: {name: "cookie", naming: "name the cookie, for example cookie:session", fields: []string{"Cookie"},
-		isSecret: true, isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
+		isNamed: true, isSpelled: true, isChosen: true, isLogged: true},
 	Form: {name: "form", naming: "name the parameter, for example form:user", confused: Query,
 		fields:  []string{"Content-Type", "Content-Encoding"},
 		isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
@@ -214,13 +209,13 @@ var table = [numSources]traits{
 		"a tilde in a name", fields: []string{"Content-Type", "Content-Encoding"},
 		isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
 	JWT: {name: "jwt", naming: "name the claim, for example jwt:sub", fields: []string{"Authorization"},
-		isNamed: true, isSigned: true, isCostly: true},
-	ClientIP: {name: "client_ip", isAddress: true},
+		isNamed: true, isCostly: true},
+	ClientIP: {name: "client_ip"},
 	Host:     {name: "host", isChosen: true, isOpen: true},
 	Method:   {name: "method", isChosen: true, isOpen: true},
 	Descriptor: {name: "descriptor", naming: "name the entry, for example descriptor:remote_address",
 		isNamed: true, isSpelled: true, isChosen: true},
-	Global: {name: "global", isConstant: true},
+	Global: {name: "global"},
 }
 
 // sourceOf returns the source with this name, 0 if there is none.
@@ -244,7 +239,7 @@ func (s Source) possible(text string) error {
 func (s Source) String() string { return table[s].name }
 
 // IsField reports whether s is a header field, whose name is that of the origin.
-func (s Source) IsField() bool { return table[s].isField }
+func (s Source) IsField() bool { return s == Header }
 
 // IsNamed reports whether s needs the name of a field, which a request may lack.
 func (s Source) IsNamed() bool { return table[s].isNamed }
@@ -254,7 +249,7 @@ func (s Source) IsNamed() bool { return table[s].isNamed }
 func (s Source) IsSpelled() bool { return table[s].isSpelled }
 
 // IsSigned reports whether s is in a token, which must be verified.
-func (s Source) IsSigned() bool { return table[s].isSigned }
+func (s Source) IsSigned() bool { return s == JWT }
 
 // IsBody reports whether s is read from the body.
 func (s Source) IsBody() bool { return table[s].isBody }
@@ -266,13 +261,13 @@ func (s Source) IsCostly() bool { return table[s].isCostly }
 func (s Source) IsLogged() bool { return table[s].isLogged }
 
 // IsSecret reports whether the values at s are secrets, whatever they are called.
-func (s Source) IsSecret() bool { return table[s].isSecret }
+func (s Source) IsSecret() bool { return s == Cookie }
 
 // IsAddress reports whether the values at s are addresses and networks.
-func (s Source) IsAddress() bool { return table[s].isAddress }
+func (s Source) IsAddress() bool { return s == ClientIP }
 
 // IsEntry reports whether s is an entry of a descriptor, which no request has.
 func (s Source) IsEntry() bool { return s == Descriptor }
 
 // IsConstant reports whether all requests have the same value at s.
-func (s Source) IsConstant() bool { return table[s].isConstant }
+func (s Source) IsConstant() bool { return s == Global }

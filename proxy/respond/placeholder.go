@@ -182,6 +182,7 @@ func compile(p Policy) (policy, error) {
 		window: seconds(p.Rate.Window)}
 	item.Params.Add(paramQuota, c.quota)
 	if p.Concurrent {
+		c.window = 1 // a concurrent permit may return at any moment
 		item.Params.Add(paramUnit, "concurrent-requests")
 	} else {
 		item.Params.Add(paramWindow, c.window)
@@ -214,11 +215,8 @@ func (p *policy) remaining(o *limiter.Outcome) int64 {
 // reset returns the seconds until more permits are available, at most the
 // window unless the key is banned; 0 if the next request need not wait.
 func (p *policy) reset(o *limiter.Outcome) int64 {
-	switch {
-	case o.Banned:
+	if o.Banned {
 		return seconds(o.Wait)
-	case p.Concurrent:
-		return min(seconds(o.Wait), 1) // a concurrent permit may return at any moment
 	}
 	return min(seconds(o.Wait), p.window)
 }

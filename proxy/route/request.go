@@ -118,8 +118,10 @@ func (r *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := b.checkConfusable(query); err != nil {
-		return false, err
+	for name := range query {
+		if found := b.names.Confused(nil, name); len(found) > 0 {
+			return false, fmt.Errorf("%w: some servers read another parameter as %s", ErrQuery, found[0])
+		}
 	}
 	for _, c := range b.query {
 		values := query[c.name]
@@ -131,15 +133,4 @@ func (r *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// checkConfusable returns ErrQuery if the name of a parameter is confusable with one
-// that the conditions use.
-func (b *branch) checkConfusable(query url.Values) error {
-	for name := range query {
-		if found := b.names.Confused(nil, name); len(found) > 0 {
-			return fmt.Errorf("%w: some servers read another parameter as %s", ErrQuery, found[0])
-		}
-	}
-	return nil
 }

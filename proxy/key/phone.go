@@ -117,7 +117,13 @@ func dialedDigits(s string) (digits string, extension, ok bool) {
 	if len(text) == 0 || text[0] != '+' && text[0] != '(' && !isDigit(text[0]) {
 		return "", false, false // -138 is a negative number
 	}
-	digits = string(slices.DeleteFunc(text, func(c byte) bool { return strings.IndexByte(" -./()", c) >= 0 }))
+	dialed := text[:0]
+	for _, c := range text {
+		if isDigit(c) || strings.IndexByte(" -./()", c) < 0 {
+			dialed = append(dialed, c)
+		}
+	}
+	digits = string(dialed)
 	return digits, extension, isDialedForm(digits)
 }
 
@@ -141,7 +147,7 @@ func appendASCII(b []byte, s string) ([]byte, bool) {
 			b = append(b, byte(r))
 		case 'A' <= r && r <= 'Z':
 			b = append(b, byte(r)+'a'-'A')
-		case unicode.Is(unicode.Zs, r), r == '\t':
+		case r == ' ', r == '\t', unicode.Is(unicode.Zs, r):
 			b = append(b, ' ')
 		case '\u2010' <= r && r <= '\u2015', r == '\u2212', r == '\u30FC', r == '\uFE63':
 			b = append(b, '-')

@@ -70,7 +70,7 @@ func (c *conn) readHead() error {
 	}
 	x.hadRequest = true
 	for empty := 0; ; {
-		if rest := x.in.unread(); x.Request.stage == atStartLine && len(rest) > 0 && rest[0] == '\r' {
+		if rest := x.in.unread(); x.Request.parser.atStart() && len(rest) > 0 && rest[0] == '\r' {
 			n, err := lineEnd(rest, 0, fieldLimits{})
 			if err != nil {
 				return err

@@ -47,7 +47,7 @@ func (e *Exchange) StartBody(f Framing) error {
 		e.progress = responseNone
 		return e.out.err
 	}
-	e.framing = outgoingFraming(recipient{e.Minor, e.Method(), e.status}, f)
+	e.framing = outgoingFraming(message{minor: e.Minor, method: e.Method(), status: e.status}, f)
 	e.bytesLeft = e.framing.Length
 	e.closeConn = e.closeConn || e.Close || e.framing.Kind == UntilClose || e.conn.server.keepAlivesDisabled.Load() ||
 		e.uploading || e.notWorthDraining()
@@ -119,7 +119,7 @@ func (e *Exchange) Write(p []byte) (int, error) {
 			e.beforeEnd()
 		}
 	case Chunked:
-		e.out.buf = appendHex(e.out.buf, uint64(len(p)))
+		e.out.buf = strconv.AppendInt(e.out.buf, int64(len(p)), 16)
 		e.out.buf = append(e.out.buf, '\r', '\n')
 	}
 	e.bodySent += int64(len(p))

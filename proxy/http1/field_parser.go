@@ -6,9 +6,12 @@ import "bytes"
 // head, or of a trailer section. It can be called again with more of the same
 // bytes; lines that are whole are not parsed twice.
 type fieldParser struct {
-	next    int // where the first line begins that has not been parsed
+	next    int // where the first line begins that has not been parsed; 0 before the start line of a head
 	scanned int // there is no line feed from next up to here
 }
+
+// atStart reports whether the start line of a head has not been parsed.
+func (p *fieldParser) atStart() bool { return p.next == 0 }
 
 // fieldLimits bound the size of a section.
 type fieldLimits struct {
@@ -137,26 +140,15 @@ func trimBlanks(b []byte, from, to int) (int, int) {
 // lineEnd returns the end of a line whose CRLF must be at b[at], or 0 if the CRLF is
 // incomplete. A line of a response may end with LF (RFC 9112 section 2.2).
 func lineEnd(b []byte, at int, limits fieldLimits) (int, error) {
-	switch {
-	case at <= len(b)-2 && b[at] == '\r' && b[at+1] == '\n':
+	switch rest := b[at:]; {
+	case len(rest) >= 2 && rest[0] == '\r' && rest[1] == '\n':
 		return at + 2, nil
-	case limits.lenient && at < len(b) && b[at] == '\n':
+	case len(rest) == 0, len(rest) == 1 && rest[0] == '\r':
+		return 0, nil
+	case limits.lenient && rest[0] == '\n':
 		return at + 1, nil
+	case rest[0] != '\r' && rest[0] != '\n':
+		return 0, ErrFieldValue
 	}
-	return 0, lineEndError(b[at:])
-}
-
-// lineEndError returns why b does not begin with CRLF, or nil if it is too short.
-func lineEndError(b []byte) error {
-	switch {
-	case len(b) == 0:
-		return nil
-	case b[0] == '\n':
-		return ErrLineEnd
-	case b[0] != '\r':
-		return ErrFieldValue
-	case len(b) == 1:
-		return nil
-	}
-	return ErrLineEnd
+	return 0, ErrLineEnd
 }

@@ -1,5 +1,7 @@
 package http1
 
+import "strconv"
+
 // A FramingKind is the way in which the end of a body is found (RFC 9112 section 6.3). Whatever two servers could
 // read differently is refused, which prevents request smuggling.
 type FramingKind uint8
@@ -21,12 +23,12 @@ type Framing struct {
 	Length int64
 }
 
-// A message contains what determines the framing of a received message.
+// A message contains what determines its framing.
 type message struct {
-	fields *Fields
-	minor  int
-	method string // of the request, if this is a response
-	status int    // of a response; 0 for a request
+	minor  int     // minor HTTP version of a received message; that of the recipient of one to be sent
+	method string  // of the request, if this is a response
+	status int     // of a response; 0 for a request
+	fields *Fields // of a received message
 }
 
 // incomingFraming determines the framing of a received message (RFC 9112 section 6.3).
@@ -54,10 +56,7 @@ func incomingFraming(m message) (Framing, error) {
 	case chunked && length >= 0:
 		return Framing{}, ErrLengthAndTransferCoding
 	case m.status != 0 && hasNoBody(m.method, m.status):
-		if m.status < 200 || m.status == 204 {
-			length = -1 // must not be present (RFC 9110 section 8.6)
-		}
-		return Framing{NoBody, length}, nil
+		return Framing{NoBody, announcedLength(m.status, length)}, nil
 	case chunked:
 		return Framing{Chunked, -1}, nil
 	case length == 0 && m.status == 0:
@@ -69,6 +68,15 @@ func incomingFraming(m message) (Framing, error) {
 // hasNoBody reports whether a response has no body, whatever its fields are.
 func hasNoBody(method string, status int) bool {
 	return status < 200 || status == 204 || status == 304 || method == "HEAD"
+}
+
+// announcedLength returns the Content-Length of a response without a body: length, except
+// with a status with which it must not be present (RFC 9110 section 8.6).
+func announcedLength(status int, length int64) int64 {
+	if status < 200 || status == 204 {
+		return -1
+	}
+	return length
 }
 
 // contentLength returns the value of Content-Length, or -1 if there is none. Several
@@ -115,26 +123,16 @@ func persists(f *Fields, minor int) bool {
 	return f.options&optionClose == 0 && (minor == 1 || f.options&optionKeepAlive != 0)
 }
 
-// A recipient contains what determines the framing of a message to be sent.
-type recipient struct {
-	minor  int    // minor HTTP version of the recipient
-	method string // of the recipient's request, if this is a response
-	status int    // of the response; 0 for a request
-}
-
 // outgoingFraming determines the framing of a message to be sent. It is the only place
 // that does so. Only the length of the body matters, not the framing with which it was
 // received.
-func outgoingFraming(r recipient, body Framing) Framing {
+func outgoingFraming(m message, body Framing) Framing {
 	switch {
-	case r.status != 0 && hasNoBody(r.method, r.status):
-		if r.status < 200 || r.status == 204 {
-			return Framing{NoBody, -1}
-		}
-		return Framing{NoBody, body.Length}
+	case m.status != 0 && hasNoBody(m.method, m.status):
+		return Framing{NoBody, announcedLength(m.status, body.Length)}
 	case body.Kind == FixedLength, body.Kind == NoBody:
 		return body
-	case r.minor == 0:
+	case m.minor == 0:
 		return Framing{UntilClose, -1}
 	}
 	return Framing{Chunked, -1}
@@ -292,19 +290,8 @@ func appendChunk(dst, data []byte) []byte {
 	if len(data) == 0 {
 		return dst
 	}
-	dst = appendHex(dst, uint64(len(data)))
+	dst = strconv.AppendInt(dst, int64(len(data)), 16)
 	dst = append(dst, '\r', '\n')
 	dst = append(dst, data...)
 	return append(dst, '\r', '\n')
-}
-
-func appendHex(dst []byte, n uint64) []byte {
-	shift := 60
-	for shift > 0 && n>>shift == 0 {
-		shift -= 4
-	}
-	for ; shift >= 0; shift -= 4 {
-		dst = append(dst, "0123456789abcdef"[n>>shift&15])
-	}
-	return dst
 }

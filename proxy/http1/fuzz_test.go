@@ -176,7 +176,7 @@ func again(t *testing.T, r *Request, was parsed) {
 	r.Fields.StripHopByHop()
 	stripped := sorted(&r.Fields)
 	h.AddFields(&r.Fields)
-	h.addFraming(outgoingFraming(recipient{minor: 1}, framing))
+	h.addFraming(outgoingFraming(message{minor: 1}, framing))
 	h.end()
 	out := h.buf
 	if framing.Kind == Chunked {
@@ -243,7 +243,7 @@ func answeredAgain(t *testing.T, r *Response, method string, was parsed) {
 	r.Fields.StripHopByHop()
 	stripped := sorted(&r.Fields)
 	h.AddFields(&r.Fields)
-	to := outgoingFraming(recipient{1, method, r.Status}, framing)
+	to := outgoingFraming(message{minor: 1, method: method, status: r.Status}, framing)
 	h.addFraming(to)
 	h.end()
 	out := h.buf

@@ -1,5 +1,7 @@
 package http1
 
+import "cmp"
+
 // maxMethod is the maximum length of a method.
 const maxMethod = 32
 
@@ -13,12 +15,12 @@ type Request struct {
 
 	buf       []byte
 	method    span
-	target    span // as received
-	authority span // from the target, or from Host
-	path      span // including the query
-	query     int  // index of the question mark in path, or -1
+	target    span   // as received
+	authority string // from the target, or from Host
+	path      string // of the target
+	query     string // what follows the question mark
+	hasQuery  bool   // there is a question mark
 
-	stage  parseStage
 	parser fieldParser
 }
 
@@ -26,14 +28,6 @@ type Request struct {
 type span struct{ from, to uint32 }
 
 func (s span) in(buf []byte) string { return bufString(buf, s.from, s.to) }
-
-// A parseStage is the progress of parsing a head.
-type parseStage uint8
-
-const (
-	atStartLine parseStage = iota
-	atFields
-)
 
 // Method returns the method.
 func (r *Request) Method() string {
@@ -52,33 +46,16 @@ func (r *Request) Target() string { return r.target.in(r.buf) }
 
 // Host returns the authority of the request: that of the target if it has one,
 // otherwise the value of Host. It is valid. It is empty only in HTTP/1.0.
-func (r *Request) Host() string { return r.authority.in(r.buf) }
+func (r *Request) Host() string { return r.authority }
 
 // Path returns the path of the target as received, or "*". For an absolute target
 // without a path it returns "/", or "*" if the method is OPTIONS (RFC 9112 section
 // 3.2.4).
-func (r *Request) Path() string {
-	end := r.path.to
-	if r.query >= 0 {
-		end = r.path.from + uint32(r.query)
-	}
-	switch {
-	case end > r.path.from:
-		return bufString(r.buf, r.path.from, end)
-	case r.query < 0 && r.Method() == "OPTIONS":
-		return "*"
-	}
-	return "/"
-}
+func (r *Request) Path() string { return cmp.Or(r.path, "/") }
 
 // RawQuery returns the part of the target after the question mark as received. ok
 // reports whether there is a question mark.
-func (r *Request) RawQuery() (query string, ok bool) {
-	if r.query < 0 {
-		return "", false
-	}
-	return bufString(r.buf, r.path.from+uint32(r.query)+1, r.path.to), true
-}
+func (r *Request) RawQuery() (query string, ok bool) { return r.query, r.hasQuery }
 
 // Proto returns the version of the request.
 func (r *Request) Proto() string {
@@ -99,11 +76,10 @@ func (r *Request) Expects() bool {
 // there are more lines than in any earlier request.
 func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 	r.buf = buf
-	if r.stage == atStartLine {
-		if n, err = r.startLine(buf, l); n == 0 || err != nil {
+	if r.parser.atStart() {
+		if r.parser.next, err = r.startLine(buf, l); r.parser.next == 0 || err != nil {
 			return 0, err
 		}
-		r.parser.next, r.stage = n, atFields
 	}
 	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{bytes: l.Head, lines: l.Fields})
 	if !done {
@@ -150,41 +126,44 @@ func (r *Request) startLine(b []byte, l *Limits) (int, error) {
 // version parses the part of the request line after the target. It returns the length
 // of the whole line.
 func (r *Request) version(b []byte, from int) (int, error) {
-	const version, usual = "HTTP/1.", "HTTP/1.1\r\n"
+	const like, usual = "HTTP/1.x", "HTTP/1.1\r\n"
 	rest := b[from:]
 	if len(rest) >= len(usual) && string(rest[:len(usual)]) == usual {
 		r.Minor = 1
 		return from + len(usual), nil
 	}
-	for i := range min(len(rest), len(version)) {
-		if rest[i] == version[i] {
-			continue
-		}
-		if i == len("HTTP/") && rest[i] >= '0' && rest[i] <= '9' {
-			return 0, ErrMajorVersion
-		}
-		return 0, ErrVersion
-	}
-	if len(rest) <= len(version) {
+	switch alike := countLike(rest, like); {
+	case alike == len(rest):
 		return 0, nil
-	}
-	minor := rest[len(version)]
-	if minor != '0' && minor != '1' {
+	case alike == len("HTTP/") && '0' <= rest[alike] && rest[alike] <= '9':
+		return 0, ErrMajorVersion
+	case alike < len(like), rest[alike] != '\r' && rest[alike] != '\n':
 		return 0, ErrVersion
 	}
-	end := len(version) + 1
-	if end == len(rest) {
-		return 0, nil
-	}
-	if rest[end] != '\r' && rest[end] != '\n' {
-		return 0, ErrVersion
-	}
-	n, err := lineEnd(rest, end, fieldLimits{})
-	if n == 0 || err != nil {
+	n, err := lineEnd(rest, len(like), fieldLimits{})
+	if n == 0 {
 		return 0, err
 	}
-	r.Minor = int(minor - '0')
+	r.Minor = int(rest[len(like)-1] - '0')
 	return from + n, nil
+}
+
+// countLike returns how many bytes at the beginning of b are like those of the pattern, in
+// which "x" is the minor version, 0 or 1, and "0" any digit.
+func countLike(b []byte, pattern string) int {
+	for i := range min(len(b), len(pattern)) {
+		alike := b[i] == pattern[i]
+		switch pattern[i] {
+		case 'x':
+			alike = b[i] == '0' || b[i] == '1'
+		case '0':
+			alike = '0' <= b[i] && b[i] <= '9'
+		}
+		if !alike {
+			return i
+		}
+	}
+	return min(len(b), len(pattern))
 }
 
 // validate checks a complete head and determines its target, authority and framing.
@@ -218,28 +197,18 @@ func (r *Request) checkExpect() error {
 // checkHost validates Host. It becomes the authority, unless the target has one (RFC
 // 9112 section 3.2).
 func (r *Request) checkHost() error {
-	if r.Fields.present&(1<<Host) == 0 {
-		if r.Minor == 0 {
-			return nil
-		}
+	value, count := r.Fields.firstOf(Host)
+	switch {
+	case count == 0 && r.Minor == 0:
+		return nil
+	case count == 0:
 		return ErrHostMissing
-	}
-	given := false
-	for i := range r.Fields.lines {
-		l := &r.Fields.lines[i]
-		if l.id != Host {
-			continue
-		}
-		if given {
-			return ErrHostRepeated
-		}
-		given = true
-		if !validAuthority(r.Fields.value(l)) {
-			return ErrHost
-		}
-		if r.authority.to == 0 {
-			r.authority = span{l.value, l.valueEnd}
-		}
+	case !validAuthority(value):
+		return ErrHost
+	case count > 1:
+		return ErrHostRepeated
+	case r.authority == "":
+		r.authority = value
 	}
 	return nil
 }

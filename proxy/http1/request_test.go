@@ -300,22 +300,22 @@ func TestResponse_Framing(t *testing.T) {
 // What is sent on is framed anew, and only by what is known of the body.
 func TestFraming_Outgoing(t *testing.T) {
 	for _, c := range []struct {
-		to   recipient
+		to   message
 		body Framing
 		want Framing
 	}{
-		{recipient{minor: 1}, Framing{NoBody, -1}, Framing{NoBody, -1}},
-		{recipient{minor: 1}, Framing{NoBody, 0}, Framing{NoBody, 0}},
-		{recipient{minor: 1}, Framing{FixedLength, 7}, Framing{FixedLength, 7}},
-		{recipient{minor: 1}, Framing{Chunked, -1}, Framing{Chunked, -1}},
-		{recipient{1, "GET", 200}, Framing{UntilClose, -1}, Framing{Chunked, -1}},
-		{recipient{0, "GET", 200}, Framing{Chunked, -1}, Framing{UntilClose, -1}},
-		{recipient{0, "GET", 200}, Framing{FixedLength, 7}, Framing{FixedLength, 7}},
-		{recipient{1, "HEAD", 200}, Framing{FixedLength, 7}, Framing{NoBody, 7}},
-		{recipient{1, "HEAD", 200}, Framing{Chunked, -1}, Framing{NoBody, -1}},
-		{recipient{1, "GET", 204}, Framing{FixedLength, 7}, Framing{NoBody, -1}},
-		{recipient{1, "GET", 304}, Framing{NoBody, 7}, Framing{NoBody, 7}},
-		{recipient{1, "GET", 103}, Framing{FixedLength, 7}, Framing{NoBody, -1}},
+		{message{minor: 1}, Framing{NoBody, -1}, Framing{NoBody, -1}},
+		{message{minor: 1}, Framing{NoBody, 0}, Framing{NoBody, 0}},
+		{message{minor: 1}, Framing{FixedLength, 7}, Framing{FixedLength, 7}},
+		{message{minor: 1}, Framing{Chunked, -1}, Framing{Chunked, -1}},
+		{message{minor: 1, method: "GET", status: 200}, Framing{UntilClose, -1}, Framing{Chunked, -1}},
+		{message{minor: 0, method: "GET", status: 200}, Framing{Chunked, -1}, Framing{UntilClose, -1}},
+		{message{minor: 0, method: "GET", status: 200}, Framing{FixedLength, 7}, Framing{FixedLength, 7}},
+		{message{minor: 1, method: "HEAD", status: 200}, Framing{FixedLength, 7}, Framing{NoBody, 7}},
+		{message{minor: 1, method: "HEAD", status: 200}, Framing{Chunked, -1}, Framing{NoBody, -1}},
+		{message{minor: 1, method: "GET", status: 204}, Framing{FixedLength, 7}, Framing{NoBody, -1}},
+		{message{minor: 1, method: "GET", status: 304}, Framing{NoBody, 7}, Framing{NoBody, 7}},
+		{message{minor: 1, method: "GET", status: 103}, Framing{FixedLength, 7}, Framing{NoBody, -1}},
 	} {
 		if got := outgoingFraming(c.to, c.body); got != c.want {
 			t.Errorf("%+v %v: got %v; want %v", c.to, c.body, got, c.want)

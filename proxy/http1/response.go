@@ -18,18 +18,16 @@ type Response struct {
 	Framing Framing // of the body
 	Close   bool    // the sender closes the connection after this response
 
-	stage  parseStage
 	parser fieldParser
 }
 
 // Parse parses the head of a response to a request with this method. It is used like
 // Request.Parse.
 func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error) {
-	if r.stage == atStartLine {
-		if n, err = r.startLine(buf, l); n == 0 || err != nil {
+	if r.parser.atStart() {
+		if r.parser.next, err = r.startLine(buf, l); r.parser.next == 0 || err != nil {
 			return 0, err
 		}
-		r.parser.next, r.stage = n, atFields
 	}
 	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{l.Head, l.Fields, l.lenient})
 	if !done {
@@ -92,27 +90,13 @@ func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 		}
 		skipped, b = n, b[n:]
 	}
-	for i := range min(len(b), len(like)) {
-		c := b[i]
-		switch like[i] {
-		case 'x':
-			if c != '0' && c != '1' {
-				return 0, ErrStatusLine
-			}
-			r.Minor = int(c - '0')
-		case '0':
-			if c < '0' || c > '9' {
-				return 0, ErrStatusLine
-			}
-		default:
-			if c != like[i] {
-				return 0, ErrStatusLine
-			}
-		}
-	}
-	if len(b) <= len(like) {
+	switch alike := countLike(b, like); {
+	case alike == len(b):
 		return 0, nil
+	case alike < len(like):
+		return 0, ErrStatusLine
 	}
+	r.Minor = int(b[7] - '0')
 	r.Status = int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')
 	if r.Status < 100 {
 		return 0, ErrStatusLine

@@ -75,7 +75,7 @@ func (c *Call) encodeRequest() error {
 	}
 	c.framing = Framing{NoBody, -1}
 	if c.requestBody != nil {
-		c.framing = outgoingFraming(recipient{minor: 1}, c.requestBody.framing)
+		c.framing = outgoingFraming(message{minor: 1}, c.requestBody.framing)
 	} else if c.declaresNoBody() {
 		c.framing.Length = 0
 	}

@@ -2,27 +2,26 @@ package http1
 
 import (
 	"net/netip"
+	"strconv"
+	"strings"
 )
 
 // splitTarget determines the form of the request target and its parts (RFC 9112 section
 // 3.2). It decodes nothing, and rejects a target of an unknown form.
 func (r *Request) splitTarget() error {
-	t := r.target
-	raw := r.buf[t.from:t.to]
+	raw := r.Target()
 	switch {
 	case string(r.buf[:r.method.to]) == "CONNECT":
 		return ErrConnect
 	case raw[0] == '/':
-		r.path = t
-	case string(raw) == "*":
-		if string(r.buf[:r.method.to]) != "OPTIONS" {
-			return ErrTarget
-		}
-		r.path = t
+		r.path, r.query, r.hasQuery = strings.Cut(raw, "?")
+	case raw != "*":
+		return r.splitAbsolute(raw)
+	case string(r.buf[:r.method.to]) != "OPTIONS":
+		return ErrTarget
 	default:
-		return r.splitAbsolute(t.in(r.buf))
+		r.path = raw
 	}
-	r.findQuery()
 	return nil
 }
 
@@ -37,13 +36,13 @@ func (r *Request) splitAbsolute(raw string) error {
 	for end < len(raw) && raw[end] != '/' && raw[end] != '?' {
 		end++
 	}
-	if !validAuthority(raw[from:end]) {
+	if r.authority = raw[from:end]; !validAuthority(r.authority) {
 		return ErrTarget
 	}
-	at := r.target.from
-	r.authority = span{at + uint32(from), at + uint32(end)}
-	r.path = span{at + uint32(end), r.target.to}
-	r.findQuery()
+	r.path, r.query, r.hasQuery = strings.Cut(raw[end:], "?")
+	if raw[end:] == "" && r.Method() == "OPTIONS" {
+		r.path = "*"
+	}
 	return nil
 }
 
@@ -56,16 +55,6 @@ func schemeLength(raw string) int {
 		}
 	}
 	return 0
-}
-
-func (r *Request) findQuery() {
-	r.query = -1
-	for i, c := range r.buf[r.path.from:r.path.to] {
-		if c == '?' {
-			r.query = i
-			return
-		}
-	}
 }
 
 // validAuthority reports whether b is a host with an optional port and without user
@@ -87,14 +76,9 @@ func validAuthority(b string) bool {
 
 // validLiteral reports whether b is an IPv6 address in brackets with an optional port.
 func validLiteral(b string) bool {
-	for end := range len(b) {
-		if b[end] != ']' {
-			continue
-		}
-		address, err := netip.ParseAddr(b[1:end])
-		return err == nil && address.Is6() && address.Zone() == "" && validPort(b[end+1:])
-	}
-	return false
+	literal, port, closed := strings.Cut(b[1:], "]")
+	address, err := netip.ParseAddr(literal)
+	return closed && err == nil && address.Is6() && address.Zone() == "" && validPort(port)
 }
 
 // isEscape reports whether s begins with a percent sign and two hexadecimal digits.
@@ -105,19 +89,10 @@ func isEscape(s string) bool {
 // validPort reports whether b is empty, or a colon and a port of at most 65535. The
 // port may be empty.
 func validPort(b string) bool {
-	if len(b) == 0 {
+	if b == "" || b == ":" {
 		return true
 	}
-	if b[0] != ':' || len(b) > len(":65535") {
-		return false
-	}
-	port := 0
-	for i := 1; i < len(b); i++ {
-		c := b[i]
-		if c < '0' || c > '9' {
-			return false
-		}
-		port = port*10 + int(c-'0')
-	}
-	return port <= 65535
+	port, ok := strings.CutPrefix(b, ":")
+	_, err := strconv.ParseUint(port, 10, 16)
+	return ok && err == nil && len(port) <= len("65535")
 }

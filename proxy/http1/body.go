@@ -19,8 +19,9 @@ type bodyFiller interface {
 	fillBody(b *Body) error
 }
 
-// A flusher sends what was written to it.
-type flusher interface {
+// A flushWriter sends what is written to it, at the latest with Flush.
+type flushWriter interface {
+	io.Writer
 	Flush() error
 }
 
@@ -39,7 +40,7 @@ type Body struct {
 	maxBytes  int64         // 0 for no limit
 	received  int64         // bytes read
 	err       error         // why reading ended; io.EOF after the complete body
-	flusher   flusher       // flushed before waiting for more bytes, unless nil
+	flusher   flushWriter   // flushed before waiting for more bytes, unless nil
 	direct    []byte        // the buffer of the reader, into which fill reads; nil to read into in
 	waited    time.Duration // time spent waiting for the client
 }
@@ -310,13 +311,7 @@ func (b *Body) peekEnd() {
 // client time out. It does not apply after the response has started: client and
 // upstream may then exchange data at any pace.
 func (c *conn) fillBody(b *Body) error {
-	x := c.x
-	if b.flusher != nil {
-		if err := b.flusher.Flush(); err != nil {
-			return err
-		}
-	}
-	if err := x.Continue(); err != nil {
+	if err := c.x.Continue(); err != nil {
 		return err
 	}
 	began, err := c.beginBodyRead(b)

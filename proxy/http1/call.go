@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,8 +56,9 @@ type Call struct {
 	bodyConsumed    bool // bytes of the request body were read that are not in out
 	responseStarted bool // a part of a response was read
 	interim         interimState
-	switched        bool // the upstream has responded with 101
-	handedOver      bool // the connection belongs to another owner
+	switched        bool  // the upstream has responded with 101
+	handedOver      bool  // the connection belongs to another owner
+	flushErr        error // why the client of Relay or RelayTo does not accept the response
 
 	// aborted is read after activeConn or a deadline has been set: if it is false then,
 	// a later Abort finds that connection or overwrites that deadline.
@@ -235,16 +237,9 @@ func (c *Call) isConnAuthenticated() bool {
 
 // authenticatesConn reports whether a list of challenges contains NTLM or Negotiate.
 func authenticatesConn(list string) bool {
-	for list != "" {
-		var challenge string
-		challenge, list = token(list)
-		for i := range len(challenge) {
-			if challenge[i] == ' ' {
-				challenge = challenge[:i]
-				break
-			}
-		}
-		if equalFoldLower(challenge, "ntlm") || equalFoldLower(challenge, "negotiate") {
+	for challenge := range Elements(list) {
+		scheme, _, _ := strings.Cut(challenge, " ")
+		if equalFoldLower(scheme, "ntlm") || equalFoldLower(scheme, "negotiate") {
 			return true
 		}
 	}

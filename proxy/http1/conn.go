@@ -97,10 +97,8 @@ func (c *conn) setReadDeadline(now, timeout time.Duration) {
 func (c *conn) clearReadDeadline() { c.setReadDeadline(0, 0) }
 
 // setWriteDeadline sets the deadline for writes according to Timeouts.Write.
-func (c *conn) setWriteDeadline() { c.setWriteDeadlineAt(c.server.now()) }
-
-func (c *conn) setWriteDeadlineAt(now time.Duration) {
-	if at, due := c.writeDeadline.next(c.server.epoch, now, c.server.Timeouts.Write); due {
+func (c *conn) setWriteDeadline() {
+	if at, due := c.writeDeadline.next(c.server.epoch, c.server.now(), c.server.Timeouts.Write); due {
 		_ = c.net.SetWriteDeadline(at)
 	}
 }

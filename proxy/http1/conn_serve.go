@@ -13,7 +13,6 @@ import (
 // the connection: serve never tries to find the start of the next request after an
 // invalid one.
 func (c *conn) serve() {
-	var err error
 	defer func() {
 		v := recover()
 		if x := c.x; v != nil && x != nil {
@@ -22,24 +21,18 @@ func (c *conn) serve() {
 			}
 			c.x = nil // not recycled: another goroutine may still use it
 		}
-		c.close(err)
+		c.close()
 		if v != nil {
-			c.server.handlePanic(v)
+			c.server.OnPanic(v)
 		}
 	}()
-	for {
-		if err = c.waitForRequest(); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
+	for c.waitForRequest() == nil {
+		switch err := c.readHead(); {
+		case err == nil:
+		case err == ErrMajorVersion && c.handOverHTTP2(): //nolint:errorlint // it is never wrapped
 			return
-		}
-		if err = c.readHead(); err == ErrMajorVersion && c.handOverHTTP2() { //nolint:errorlint // it is never wrapped
-			err = nil
-			return
-		}
-		if err != nil {
-			err = c.refuseRequest(err)
+		default:
+			c.refuseRequest(err)
 			return
 		}
 		c.server.Handler(c.x)
@@ -50,16 +43,13 @@ func (c *conn) serve() {
 }
 
 // close closes the connection, unless it was handed over, and releases its buffers.
-func (c *conn) close(err error) {
+func (c *conn) close() {
 	c.state.Store(stateEnded)
 	c.monitor.stop()
 	if !c.handedOver {
 		_ = c.net.Close()
 	}
 	c.releaseExchange()
-	if c.server.OnClose != nil {
-		c.server.OnClose(c.net, err)
-	}
 }
 
 // readHead reads and parses the head of a request.
@@ -116,8 +106,8 @@ func (c *conn) readMoreHead() error {
 }
 
 // refuseRequest responds to a request whose head could not be read, unless the client
-// is gone. It returns the reason for Server.OnClose.
-func (c *conn) refuseRequest(err error) error {
+// is gone.
+func (c *conn) refuseRequest(err error) {
 	x := c.x
 	var refusal *Error
 	switch {
@@ -125,10 +115,7 @@ func (c *conn) refuseRequest(err error) error {
 	case timedOut(err):
 		refusal = &Error{408, "request timeout"}
 	default:
-		if errors.Is(err, io.EOF) {
-			err = ErrTruncated
-		}
-		return err
+		return
 	}
 	x.Request.Close, x.Request.Framing, x.Request.Minor = true, Framing{NoBody, -1}, 1
 	if c.server.ErrorHandler != nil {
@@ -139,7 +126,6 @@ func (c *conn) refuseRequest(err error) error {
 	if x.progress == responseDone && x.Flush() == nil {
 		c.linger()
 	}
-	return err
 }
 
 // handOverHTTP2 hands the connection to Server.HTTP2 if it begins with the HTTP/2
@@ -216,9 +202,7 @@ func (c *conn) finishExchange() bool {
 		}
 		return false
 	}
-	if c.bodyUnbounded || c.bodyCanceled {
-		c.bodyUnbounded, c.bodyCanceled = false, false
-	}
+	c.bodyUnbounded, c.bodyCanceled = false, false
 	x.in.nextMessage()
 	return true
 }

@@ -3,7 +3,6 @@ package http1
 import (
 	"net"
 	"strconv"
-	"time"
 )
 
 // Begin begins the head of the final response and returns it, so that fields can be
@@ -162,18 +161,10 @@ func (e *Exchange) writeThrough(p []byte) error {
 
 // Flush sends the buffered bytes.
 func (e *Exchange) Flush() error {
-	if len(e.out.buf) == 0 {
-		return e.err
-	}
-	return e.flush(e.conn.server.now())
-}
-
-// flush is Flush with the current time as an argument.
-func (e *Exchange) flush(now time.Duration) error {
 	if len(e.out.buf) == 0 || e.err != nil || e.progress < responseBody {
 		return e.err
 	}
-	e.conn.setWriteDeadlineAt(now)
+	e.conn.setWriteDeadline()
 	e.conn.monitor.beginWrite()
 	e.err = e.conn.write(e.out.buf)
 	e.out.buf = e.out.buf[:0]

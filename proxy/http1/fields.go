@@ -158,11 +158,7 @@ func (f *Fields) DropFunc(drop func(Field) bool) {
 }
 
 func (f *Fields) hasName(l *fieldLine, name string) bool {
-	return int(l.nameEnd-l.name) == len(name) && !l.dropped && f.equalName(l, name)
-}
-
-func (f *Fields) equalName(l *fieldLine, name string) bool {
-	return equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
+	return int(l.nameEnd-l.name) == len(name) && !l.dropped && equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
 }
 
 // count returns the number of lines with the name n. n must not be Other.

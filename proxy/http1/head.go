@@ -54,33 +54,29 @@ func (h *Head) release(m *bufferPool) {
 
 // AddKnown adds a field line with a well-known name, which must not be hop-by-hop. Only
 // the value is validated.
-func (h *Head) AddKnown(n Name, value []byte) { h.addLine(n, n.String(), value) }
+func (h *Head) AddKnown(n Name, value []byte) { h.addLine(n, n.String(), bufString(value, 0, uint32(len(value)))) }
 
 // AddKnownString is AddKnown for a string.
-func (h *Head) AddKnownString(n Name, value string) { h.addLine(n, n.String(), bytesOf(value)) }
+func (h *Head) AddKnownString(n Name, value string) { h.addLine(n, n.String(), value) }
 
 // Add adds a field line. If the name is not a token, the value contains a control
 // character, or the field is hop-by-hop or concerns the framing, the message cannot be
 // sent: sending it returns ErrOutgoing.
 func (h *Head) Add(name, value string) {
-	h.addLine(nameOf(name), name, bytesOf(value))
+	h.addLine(nameOf(name), name, value)
 }
 
 // bytesOf returns the bytes of s, which must not be modified.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // addLine adds a field line whose name, in any case, is that of n.
-func (h *Head) addLine(n Name, name string, value []byte) {
+func (h *Head) addLine(n Name, name, value string) {
 	const special = hopByHop | 1<<Other | 1<<Host | 1<<Date
-	if special&(1<<n) != 0 && !h.allows(n, name) || valueLength(value) < len(value) {
+	if special&(1<<n) != 0 && !h.allows(n, name) || !ValidValue(value) {
 		h.err = ErrOutgoing
 		return
 	}
-	buf := h.buf // storing it once costs less
-	buf = append(buf, name...)
-	buf = append(buf, ": "...)
-	buf = append(buf, value...)
-	h.buf = append(buf, "\r\n"...)
+	h.buf = appendLine(h.buf, name, value)
 }
 
 // allows reports whether a field that needs attention may be added.
@@ -146,7 +142,7 @@ func (h *Head) AddFields(f *Fields) {
 		case l.generated:
 			from, to = l.name, l.valueEnd+2
 		case l.added:
-			h.addLine(l.id, bufString(f.added, l.name, l.nameEnd), f.added[l.value:l.valueEnd])
+			h.addLine(l.id, bufString(f.added, l.name, l.nameEnd), f.value(l))
 		default:
 			h.buf = appendLine(h.buf, bufString(buf, l.name, l.nameEnd), bufString(buf, l.value, l.valueEnd))
 		}

@@ -1,6 +1,9 @@
 package http1
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
 // hopByHop is the set of hop-by-hop fields, which concern only one connection (RFC 9110
 // section 7.6.1), and of the fields that define the framing. A proxy generates its own.
@@ -60,27 +63,31 @@ func (f *Fields) addOptions(list string) {
 		f.options |= kind
 		return
 	}
-	for list != "" {
-		var option string
-		option, list = token(list)
+	for option := range Elements(list) {
 		f.options |= optionOf(option)
 	}
 }
 
 // dropNamed drops the fields that are named in a value of Connection.
 func (f *Fields) dropNamed(list string) {
-	for list != "" {
-		var name string
-		if name, list = token(list); optionOf(name) == optionOther {
+	for name := range Elements(list) {
+		if optionOf(name) == optionOther {
 			f.Drop(name)
 		}
 	}
 }
 
-// token returns the first element of a comma-separated list, and the rest of the list.
-func token(list string) (first, rest string) {
-	first, rest, _ = strings.Cut(list, ",")
-	return trim(first), rest
+// Elements iterates over the elements of a comma-separated list that are not empty.
+func Elements(list string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for rest := list; rest != ""; {
+			var element string
+			element, rest, _ = strings.Cut(rest, ",")
+			if element = trim(element); element != "" && !yield(element) {
+				return
+			}
+		}
+	}
 }
 
 // hasToken reports whether a field n contains the element small in its list. small must
@@ -94,9 +101,8 @@ func (f *Fields) hasToken(n Name, small string) bool {
 		if l.id != n || l.dropped {
 			continue
 		}
-		for list := f.value(l); list != ""; {
-			var element string
-			if element, list = token(list); equalFoldLower(element, small) {
+		for element := range Elements(f.value(l)) {
+			if equalFoldLower(element, small) {
 				return true
 			}
 		}

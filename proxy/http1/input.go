@@ -88,15 +88,8 @@ func (i *input) retainHead(n int) {
 // makeRoom provides space after the unread bytes for reading a body of which left bytes
 // are missing. left is negative if the number is unknown.
 func (i *input) makeRoom(left int64) {
-	if i.bodyBuf != nil || i.discarding {
+	if room := int64(len(i.buf) - i.base); i.bodyBuf != nil || i.discarding || left >= 0 && left <= room {
 		if i.w == len(i.buf) && i.r > i.base {
-			i.w = i.base + copy(i.buf[i.base:], i.buf[i.r:i.w])
-			i.r = i.base
-		}
-		return
-	}
-	if room := int64(len(i.buf) - i.base); left >= 0 && left <= room {
-		if i.w == len(i.buf) {
 			i.w = i.base + copy(i.buf[i.base:], i.buf[i.r:i.w])
 			i.r = i.base
 		}

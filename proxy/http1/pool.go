@@ -147,20 +147,6 @@ func (p *Pool) reap(l *idleList) {
 	}
 }
 
-// CloseIdle closes all idle connections.
-func (p *Pool) CloseIdle() {
-	for i := range p.lists {
-		l := &p.lists[i]
-		l.mu.Lock()
-		idle := l.idle
-		l.idle = nil
-		l.mu.Unlock()
-		for _, u := range idle {
-			u.close()
-		}
-	}
-}
-
 // Close closes all idle connections. Connections in use are closed when their exchange
 // has ended.
 func (p *Pool) Close() {
@@ -171,9 +157,13 @@ func (p *Pool) Close() {
 		if l.reapTimer != nil {
 			l.reapTimer.Stop()
 		}
+		idle := l.idle
+		l.idle = nil
 		l.mu.Unlock()
+		for _, u := range idle {
+			u.close()
+		}
 	}
-	p.CloseIdle()
 }
 
 // dial establishes a connection for c. Call.Abort cancels it.

@@ -1,7 +1,7 @@
 package http1
 
 import (
-	"errors"
+	"cmp"
 	"io"
 	"net"
 	"sync"
@@ -20,22 +20,9 @@ func (e *Exchange) Relay(c *Call) error {
 	if err := e.StartBody(c.body.framing); err != nil {
 		return err
 	}
-	c.body.flusher = e
-	for {
-		data, err := c.body.Next()
-		if err == io.EOF { //nolint:errorlint // Next returns io.EOF unwrapped
-			break
-		}
-		if err != nil {
-			return e.abortRelay(c, err)
-		}
-		if _, err := e.Write(data); err != nil {
-			e.Abort()
-			return err
-		}
-		if c.body.framing.Kind == FixedLength && c.body.bytesLeft == 0 {
-			break // Next would return io.EOF
-		}
+	if err := c.relayBody(e); err != nil {
+		e.Abort()
+		return cmp.Or(e.err, err)
 	}
 	return e.EndWith(c.responseTrailer())
 }
@@ -45,9 +32,7 @@ type Receiver interface {
 	// Begin receives the head. length is the length of the body, or -1 if it is
 	// unknown.
 	Begin(status int, f *Fields, length int64) error
-	// Write receives a part of the body. It may buffer it until Flush or End.
-	Write(p []byte) (int, error)
-	Flush() error
+	flushWriter // Write receives a part of the body. It may buffer it until Flush or End.
 	// End receives the trailer fields.
 	End(trailer *Fields) error
 }
@@ -60,17 +45,25 @@ func (c *Call) RelayTo(to Receiver) error {
 	if err := to.Begin(c.Response.Status, &c.Response.Fields, c.body.framing.Length); err != nil {
 		return err
 	}
-	recorder := &flushRecorder{to: to}
-	c.body.flusher = recorder
+	if err := c.relayBody(to); err != nil {
+		return err
+	}
+	return to.End(c.responseTrailer())
+}
+
+// relayBody sends the response body of c. If the upstream fails, the client gets what was
+// received before.
+func (c *Call) relayBody(to flushWriter) error {
+	c.body.flusher = to
 	for {
 		data, err := c.body.Next()
 		switch {
-		case errors.Is(err, io.EOF):
-			return to.End(c.responseTrailer())
-		case recorder.err != nil:
-			return recorder.err
+		case err == io.EOF: //nolint:errorlint // Next returns io.EOF unwrapped
+			return nil
+		case c.flushErr != nil:
+			return c.flushErr
 		case err != nil:
-			_ = to.Flush() // the client gets what was received before
+			_ = to.Flush()
 			return c.responseBodyError(err)
 		}
 		if _, err := to.Write(data); err != nil {
@@ -79,36 +72,12 @@ func (c *Call) RelayTo(to Receiver) error {
 	}
 }
 
-// A flushRecorder calls Flush and records its error.
-type flushRecorder struct {
-	to  flusher
-	err error
-}
-
-// Flush implements flusher.
-func (f *flushRecorder) Flush() error {
-	f.err = f.to.Flush()
-	return f.err
-}
-
 // responseTrailer returns the trailer fields of the response that are forwarded.
 func (c *Call) responseTrailer() *Fields {
 	if keep := c.KeepResponseTrailer; keep != nil {
 		c.body.trailer.DropFunc(func(f Field) bool { return !keep(f) })
 	}
 	return &c.body.trailer
-}
-
-// abortRelay aborts the response after an error of the upstream or of the client.
-func (e *Exchange) abortRelay(c *Call, err error) error {
-	if e.err == nil {
-		_ = e.Flush() // the client gets what was received before
-	}
-	e.Abort()
-	if e.err != nil {
-		return e.err
-	}
-	return c.responseBodyError(err)
 }
 
 // responseBodyError returns the error for a response body that was cut short. If the

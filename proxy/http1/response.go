@@ -55,9 +55,7 @@ func (r *Response) keepAliveTimeout() time.Duration {
 		if f.lines[i].id != KeepAlive { // includes dropped lines
 			continue
 		}
-		for list := f.value(&f.lines[i]); list != ""; {
-			var parameter string
-			parameter, list = token(list)
+		for parameter := range Elements(f.value(&f.lines[i])) {
 			name, text, _ := strings.Cut(parameter, "=")
 			if seconds, err := strconv.ParseUint(text, 10, 31); err == nil && equalFoldLower(name, "timeout") {
 				return max(time.Duration(seconds)*time.Second-time.Second, 1)

@@ -327,7 +327,7 @@ func TestReset_ExchangeOfAnotherClient(t *testing.T) {
 	s := new(Server)
 	c := &conn{server: s, x: new(Exchange)}
 	x := c.x
-	pooltest.Fill(t, x, net.Conn(new(net.TCPConn)), bodyFiller(new(Call)), flusher(x))
+	pooltest.Fill(t, x, net.Conn(new(net.TCPConn)), bodyFiller(new(Call)), flushWriter(x))
 	x.in.headBuf = make([]byte, headBufferSize)
 	x.out.buf = make([]byte, headBufferSize)
 	x.call = nil
@@ -347,7 +347,7 @@ func TestReset_ExchangeOfAnotherClient(t *testing.T) {
 func TestReset_CallOfAnotherClient(t *testing.T) {
 	client := new(Client)
 	c := new(Call)
-	pooltest.Fill(t, c, net.Conn(new(net.TCPConn)), bodyFiller(new(Call)), flusher(new(Exchange)))
+	pooltest.Fill(t, c, net.Conn(new(net.TCPConn)), bodyFiller(new(Call)), flushWriter(new(Exchange)))
 	c.client, c.x, c.conn, c.upload.running = client, nil, nil, false
 	c.out.buf = make([]byte, headBufferSize)
 	c.Release()

@@ -290,8 +290,8 @@ func sameToken(a, b string) bool { return len(a) == len(b) && equalFold([]byte(a
 // fillBody implements bodyFiller. It reads more of the response body.
 func (c *Call) fillBody(b *Body) error {
 	if b.flusher != nil {
-		if err := b.flusher.Flush(); err != nil {
-			return err
+		if c.flushErr = b.flusher.Flush(); c.flushErr != nil {
+			return c.flushErr
 		}
 	}
 	c.setReadDeadline(c.client.BodyTimeout)

@@ -6,11 +6,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"maps"
 	"net"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,12 +35,9 @@ type Server struct {
 	// HTTP2 serves a connection that begins with the HTTP/2 connection preface (RFC
 	// 9113 section 3.4). If it is nil, such a connection is refused.
 	HTTP2 func(net.Conn)
-	// OnPanic is called with the value that a Handler panicked with. If it is nil, the
-	// panic and a stack trace go to the standard logger. The connection is closed.
+	// OnPanic is called with the value that a Handler panicked with. It must be set if
+	// that can happen. The connection is closed.
 	OnPanic func(v any)
-	// OnClose is called when a connection has ended. err is nil if it ended without an
-	// error.
-	OnClose func(c net.Conn, err error)
 	// HalfClose defines how to treat a client that has closed its sending side.
 	HalfClose HalfClosePolicy
 
@@ -111,15 +106,6 @@ func (s *Server) ServeConn(nc net.Conn) {
 	}
 	defer s.conns.Remove(c)
 	c.serve()
-}
-
-// handlePanic reports a panic of the handler.
-func (s *Server) handlePanic(v any) {
-	if s.OnPanic == nil {
-		log.Printf("http1: panic in a handler: %v\n%s", v, debug.Stack())
-		return
-	}
-	s.OnPanic(v)
 }
 
 // A ConnSet holds the connections that a server serves. The zero ConnSet is empty and open.

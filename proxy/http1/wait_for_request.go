@@ -38,8 +38,8 @@ func (c *conn) releaseExchange() {
 }
 
 // waitForRequest sends what is left of the previous response, if canDelayWrite, and
-// waits for the first bytes of a request. A waiting connection holds no buffer. The
-// error is io.EOF if the connection has ended in an orderly way.
+// waits for the first bytes of a request. A waiting connection holds no buffer. An error
+// means that the connection has ended.
 func (c *conn) waitForRequest() error {
 	if c.x != nil && len(c.x.in.unread()) > 0 {
 		return nil
@@ -61,8 +61,6 @@ func (c *conn) waitForRequest() error {
 		return c.requestDuringShutdown(os.ErrDeadlineExceeded)
 	case ended:
 		return c.requestDuringShutdown(err)
-	case err != nil && timedOut(err):
-		return io.EOF
 	}
 	return err
 }

@@ -33,7 +33,7 @@ type Body struct {
 	filler    bodyFiller
 	limits    *Limits
 	framing   Framing
-	bytesLeft int64 // bytes not read yet, if the length is known
+	bytesLeft int64 // bytes not read yet, or -1 if the length is unknown
 	chunks    chunkedReader
 	parser    fieldParser
 	skip      trailerSkipper
@@ -60,13 +60,10 @@ func (b *Body) Limit(maxBytes int64) { b.maxBytes = maxBytes }
 
 // Length returns the length of the body, 0 if there is none, and -1 if it is unknown.
 func (b *Body) Length() int64 {
-	switch b.framing.Kind {
-	case NoBody:
+	if b.framing.Kind == NoBody {
 		return 0
-	case FixedLength:
-		return b.framing.Length
 	}
-	return -1
+	return b.framing.Length
 }
 
 // Err returns why reading has ended: io.EOF if the body is complete, nil if it has not
@@ -138,7 +135,7 @@ func (b *Body) readDirectly(p []byte) (int, error) {
 // fill reads at least one byte.
 func (b *Body) fill() error {
 	if b.direct == nil {
-		b.in.makeRoom(remaining(b))
+		b.in.makeRoom(b.bytesLeft)
 		return b.in.fill()
 	}
 	n, err := b.in.read(b.direct)
@@ -160,31 +157,19 @@ func (b *Body) unread(n int) {
 	}
 }
 
-// count adds data to the received bytes and checks the limit.
-func (b *Body) count(data []byte) ([]byte, error) {
-	if b.maxBytes > 0 && (b.received+int64(len(data)) > b.maxBytes || b.framing.Length > b.maxBytes) {
-		b.err = ErrBodyTooLarge
-		return nil, b.err
-	}
-	b.received += int64(len(data))
-	return data, nil
-}
-
 // nextBuffered is Next for bytes that are in the buffer. It returns neither bytes nor
 // an error if more must be read.
 func (b *Body) nextBuffered() ([]byte, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	data, err := b.consume()
-	if err != nil {
-		b.err = err
-		return nil, err
+	var data []byte
+	data, b.err = b.consume()
+	if len(data) > 0 && b.maxBytes > 0 && max(b.received+int64(len(data)), b.framing.Length) > b.maxBytes {
+		data, b.err = nil, ErrBodyTooLarge
 	}
-	if len(data) == 0 {
-		return nil, nil
-	}
-	return b.count(data)
+	b.received += int64(len(data))
+	return data, b.err
 }
 
 // consume consumes buffered bytes: either data, which it returns, or framing.
@@ -327,15 +312,6 @@ func (c *conn) fillBody(b *Body) error {
 		return ErrBodyReadCanceled
 	}
 	return err
-}
-
-// remaining returns the number of bytes of a body that are still to be read, or -1 if
-// it is unknown.
-func remaining(b *Body) int64 {
-	if b.framing.Kind == FixedLength {
-		return b.bytesLeft
-	}
-	return -1
 }
 
 func (c *conn) beginBodyRead(b *Body) (time.Duration, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"math"
 	"net"
 	"runtime"
 	"strings"
@@ -112,9 +113,6 @@ func (c *Call) AcceptTrailers() { c.acceptTrailers = true }
 
 // Body returns the response body.
 func (c *Call) Body() *Body { return &c.body }
-
-// Reused reports whether the connection had served another request before.
-func (c *Call) Reused() bool { return c.conn != nil && c.conn.reused }
 
 // ResponseAfter returns the time from began until the head of the response was read.
 func (c *Call) ResponseAfter(began time.Time) time.Duration {
@@ -287,6 +285,7 @@ func (c *Client) prepare() {
 	c.setupOnce.Do(func() {
 		c.Limits = c.Limits.forResponses()
 		c.epoch = time.Now()
+		c.ConnectTimeout = cmp.Or(c.ConnectTimeout, math.MaxInt64)
 		c.ExpectContinueTimeout = cmp.Or(c.ExpectContinueTimeout, time.Second)
 		c.IdleConnTimeout, c.MaxIdleConns = cmp.Or(c.IdleConnTimeout, 30*time.Second), cmp.Or(c.MaxIdleConns, 512)
 		if c.stripes == nil {
@@ -326,8 +325,8 @@ func (c *Client) NewCall(x *Exchange) *Call {
 	var call *Call
 	if x != nil && x.call != nil {
 		call, x.call = x.call, nil
-	} else if call, _ = c.callPool.Get().(*Call); call == nil {
-		call = new(Call)
+	} else {
+		call = get[Call](&c.callPool)
 	}
 	call.client, call.x = c, x
 	if x != nil {

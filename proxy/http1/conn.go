@@ -112,14 +112,12 @@ func (c *conn) interruptRead() {
 
 // closeWrite closes the sending side of the connection. The client can still send.
 func (c *conn) closeWrite() {
-	if half, ok := c.net.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-		return
+	nc := c.net
+	if under, ok := nc.(interface{ Raw() net.Conn }); ok {
+		nc = under.Raw()
 	}
-	if under, ok := c.net.(interface{ Raw() net.Conn }); ok {
-		if half, ok := under.Raw().(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite()
-		}
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
 	}
 }
 

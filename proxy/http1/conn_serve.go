@@ -248,10 +248,8 @@ func (c *conn) abort() {
 	if inner, ok := sock.(interface{ Raw() net.Conn }); ok {
 		sock = inner.Raw()
 	}
-	if c.x.framing.Kind == UntilClose {
-		if tcp, ok := sock.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0)
-		}
+	if tcp, ok := sock.(*net.TCPConn); ok && c.x.framing.Kind == UntilClose {
+		_ = tcp.SetLinger(0)
 	}
 	_ = sock.Close()
 }

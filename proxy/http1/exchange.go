@@ -120,10 +120,6 @@ func (e *Exchange) BodyBytesSent() int64 { return e.bodySent }
 // can no longer be replaced by another one.
 func (e *Exchange) Committed() bool { return e.progress >= responseBody }
 
-// SetConnectionClose closes the connection after this response, which gets a
-// Connection: close field. It must be called before StartBody, Send or Relay.
-func (e *Exchange) SetConnectionClose() { e.closeConn = true }
-
 // Abort closes the connection so that the client can detect that the response is
 // incomplete. Nothing more is sent.
 func (e *Exchange) Abort() { e.aborted = true }

@@ -67,7 +67,8 @@ func (p *fieldParser) lines(f *Fields, limits fieldLimits) (done bool, err error
 			generated = false
 		}
 		if b[value] <= ' ' || b[end-1] <= ' ' { // more blanks, or an empty value
-			value, end = trimBlanks(b, value, end)
+			end = value + len(bytes.TrimRight(b[value:end], " \t"))
+			value = end - len(bytes.TrimLeft(b[value:end], " \t"))
 			generated = false
 		}
 		if len(f.lines) == limits.lines {
@@ -124,17 +125,6 @@ func (f *Fields) otherName(b []byte, limits fieldLimits) (id Name, end, colon in
 	f.unusualNames = f.unusualNames || common == 0
 	id = nameOf(bufString(b, 0, uint32(end))) // Other, unless knownName has omitted the end of the buffer
 	return id, end, colon, nil
-}
-
-// trimBlanks returns the range of b without the SP and HTAB at its ends.
-func trimBlanks(b []byte, from, to int) (int, int) {
-	for from < to && (b[from] == ' ' || b[from] == '\t') {
-		from++
-	}
-	for from < to && (b[to-1] == ' ' || b[to-1] == '\t') {
-		to--
-	}
-	return from, to
 }
 
 // lineEnd returns the end of a line whose CRLF must be at b[at], or 0 if the CRLF is

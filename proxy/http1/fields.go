@@ -75,7 +75,10 @@ func (f *Fields) All() iter.Seq[Field] {
 }
 
 // Has reports whether there is a line with the name n. n must not be Other.
-func (f *Fields) Has(n Name) bool { return f.count(n) > 0 }
+func (f *Fields) Has(n Name) bool {
+	_, count := f.firstOf(n)
+	return count > 0
+}
 
 // MayHave reports whether there is a line with a name in set, or was before it was
 // dropped. It costs less than Has.
@@ -95,16 +98,6 @@ func (f *Fields) Lookup(name string) (value string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-// AppendValues appends the values of all lines with this name, in any case, to dst.
-func (f *Fields) AppendValues(dst []string, name string) []string {
-	for i := range f.lines {
-		if l := &f.lines[i]; f.hasName(l, name) {
-			dst = append(dst, f.value(l))
-		}
-	}
-	return dst
 }
 
 // HasUnusualNames reports whether any name contains other characters than letters,
@@ -161,12 +154,6 @@ func (f *Fields) hasName(l *fieldLine, name string) bool {
 	return int(l.nameEnd-l.name) == len(name) && !l.dropped && equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
 }
 
-// count returns the number of lines with the name n. n must not be Other.
-func (f *Fields) count(n Name) int {
-	_, count := f.firstOf(n)
-	return count
-}
-
 // firstOf returns the first value of the name n and the number of its lines. n must not
 // be Other.
 func (f *Fields) firstOf(n Name) (value string, count int) {
@@ -209,7 +196,11 @@ func equalFold(a []byte, b string) bool {
 // valid until the exchange ends.
 func (f *Fields) Values(name string) []string {
 	from := len(f.scratch)
-	f.scratch = f.AppendValues(f.scratch, name)
+	for i := range f.lines {
+		if l := &f.lines[i]; f.hasName(l, name) {
+			f.scratch = append(f.scratch, f.value(l))
+		}
+	}
 	return f.scratch[from:len(f.scratch):len(f.scratch)]
 }
 
@@ -217,7 +208,7 @@ func (f *Fields) Values(name string) []string {
 func (f *Fields) Add(name, value string) {
 	n := nameOf(name)
 	f.add(n, name, value)
-	f.unusualNames = f.unusualNames || n == Other && !allOf(name, plainChar) // no well-known name is unusual
+	f.unusualNames = f.unusualNames || n == Other && UnusualName(name) // no well-known name is unusual
 }
 
 // add adds a line whose name, in any case, is that of n.
@@ -299,7 +290,7 @@ func (f *Fields) AddHTTP2(name, value string) error {
 		buf = append(buf, n.String()...)
 	} else {
 		buf = appendCanonical(buf, name)
-		f.unusualNames = f.unusualNames || !allOf(name, plainChar)
+		f.unusualNames = f.unusualNames || UnusualName(name)
 	}
 	colon := uint32(len(buf))
 	buf = append(buf, ": "...)
@@ -339,6 +330,10 @@ func ValidMethod(s string) bool { return s != "" && len(s) <= maxMethod && allOf
 // ValidTarget reports whether s consists of characters that are allowed in a request
 // target.
 func ValidTarget(s string) bool { return allOf(s, targetChar) }
+
+// UnusualName reports whether a name contains other characters than letters, digits and
+// hyphens.
+func UnusualName(name string) bool { return !allOf(name, plainChar) }
 
 // ValidName reports whether s may be the name of a field.
 func ValidName(s string) bool { return s != "" && allOf(s, tokenChar) }

@@ -15,9 +15,9 @@ const (
 )
 
 // Framing describes how a body is delimited. Length is the number of bytes if Kind is
-// FixedLength. If Kind is NoBody, it is the value of Content-Length of a response to
-// HEAD or with status 304, and -1 otherwise. Both describe the body of another
-// response.
+// FixedLength, and -1 if Kind is Chunked or UntilClose. If Kind is NoBody, it is the value
+// of Content-Length of a response to HEAD or with status 304, and -1 otherwise. Both
+// describe the body of another response.
 type Framing struct {
 	Kind   FramingKind
 	Length int64
@@ -192,30 +192,24 @@ func (c *chunkedReader) next(b []byte, l *Limits) (skip, data int, err error) {
 
 // step consumes one byte of framing.
 func (c *chunkedReader) step(b byte, l *Limits) error {
-	switch c.state {
-	case inSize, afterSize, inExtension, inQuoted, inQuotedBy:
-		if c.line++; c.line > l.chunkLine {
-			return ErrChunkLine
-		}
-		if c.state <= afterSize {
-			return c.size(b, l)
-		}
+	if c.state < atSizeEnd {
+		c.line++
+	}
+	switch {
+	case c.line > l.chunkLine:
+		return ErrChunkLine
+	case c.state <= afterSize:
+		return c.size(b, l)
+	case c.state <= inQuotedBy:
 		return c.extension(b)
-	case atSizeEnd:
-		if b != '\n' {
-			return ErrChunk
-		}
+	case c.state == atSizeEnd && b == '\n':
 		return c.beginChunk(l)
-	case atDataCR:
-		if b != '\r' {
-			return ErrChunk
-		}
+	case c.state == atDataCR && b == '\r':
 		c.state = atDataLF
-	case atDataLF:
-		if b != '\n' {
-			return ErrChunk
-		}
+	case c.state == atDataLF && b == '\n':
 		c.state, c.digits, c.line = inSize, 0, 0
+	default:
+		return ErrChunk
 	}
 	return nil
 }

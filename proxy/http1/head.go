@@ -54,7 +54,9 @@ func (h *Head) release(m *bufferPool) {
 
 // AddKnown adds a field line with a well-known name, which must not be hop-by-hop. Only
 // the value is validated.
-func (h *Head) AddKnown(n Name, value []byte) { h.addLine(n, n.String(), bufString(value, 0, uint32(len(value)))) }
+func (h *Head) AddKnown(n Name, value []byte) {
+	h.addLine(n, n.String(), bufString(value, 0, uint32(len(value))))
+}
 
 // AddKnownString is AddKnown for a string.
 func (h *Head) AddKnownString(n Name, value string) { h.addLine(n, n.String(), value) }

@@ -74,7 +74,7 @@ func (w *netHTTPWriter) WriteHeader(status int) {
 		length = n
 	}
 	if strings.EqualFold(w.header.Get("Connection"), "close") {
-		w.duplex.x.SetConnectionClose()
+		w.duplex.x.closeConn = true
 	}
 	_ = w.duplex.Begin(status, w.fields(), length) // Write returns the error again
 }

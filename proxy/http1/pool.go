@@ -168,7 +168,7 @@ func (p *Pool) Close() {
 
 // dial establishes a connection for c. Call.Abort cancels it.
 func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
-	ctx, cancel := withTimeout(context.Background(), p.client.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), p.client.ConnectTimeout)
 	defer cancel()
 	if !c.setDialCancel(cancel) {
 		return nil, &CallError{Phase: Dialing, Err: ErrAborted}
@@ -182,7 +182,7 @@ func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
 		return newClientConn(p, nc), nil
 	}
 	if p.client.TLSHandshakeTimeout > 0 {
-		ctx, cancel = withTimeout(context.Background(), p.client.TLSHandshakeTimeout)
+		ctx, cancel = context.WithTimeout(context.Background(), p.client.TLSHandshakeTimeout)
 		defer cancel()
 		if !c.setDialCancel(cancel) {
 			cancel() // Abort has canceled the context before this one
@@ -194,13 +194,6 @@ func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
 		return nil, &CallError{Phase: Handshaking, Err: c.abortedOr(err)}
 	}
 	return newClientConn(p, secure), nil
-}
-
-func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if d == 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, d)
 }
 
 // A clientConn is a connection to an upstream.

@@ -84,12 +84,9 @@ func (c *Call) responseTrailer() *Fields {
 // request body has failed, that is the cause: the upstream cannot respond to a body
 // that it did not get.
 func (c *Call) responseBodyError(err error) *CallError {
-	f := &CallError{
-		Phase: ReadingResponseBody, Err: c.abortedOr(err), Reused: c.Reused(), RequestSent: true, ResponseStarted: true,
-	}
-	c.stopUpload()
-	if cause := c.requestBodyErr(); cause != nil {
-		f.Phase, f.Err = ReadingRequestBody, cause
+	f := c.newError(err)
+	if f.Phase == SendingRequest {
+		f.Phase = ReadingResponseBody
 	}
 	return f
 }
@@ -149,18 +146,16 @@ type bufferPool struct {
 	heads, bodies sync.Pool
 }
 
-func (p *bufferPool) getHead() []byte {
-	if b, ok := p.heads.Get().(*[headBufferSize]byte); ok {
-		return b[:]
-	}
-	return make([]byte, headBufferSize)
-}
+func (p *bufferPool) getHead() []byte { return get[[headBufferSize]byte](&p.heads)[:] }
 
-func (p *bufferPool) getBody() []byte {
-	if b, ok := p.bodies.Get().(*[BodyBufferSize]byte); ok {
-		return b[:]
+func (p *bufferPool) getBody() []byte { return get[[BodyBufferSize]byte](&p.bodies)[:] }
+
+// get returns what p holds, or a new one.
+func get[T any](p *sync.Pool) *T {
+	if kept, ok := p.Get().(*T); ok {
+		return kept
 	}
-	return make([]byte, BodyBufferSize)
+	return new(T)
 }
 
 // put returns a buffer of either size to the pool. Buffers of other sizes are dropped.

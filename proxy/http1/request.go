@@ -185,10 +185,8 @@ func (r *Request) validate() error {
 // checkExpect rejects expectations other than 100-continue. HTTP/1.0 has no
 // expectations.
 func (r *Request) checkExpect() error {
-	if r.Minor == 0 || !r.Fields.Has(Expect) {
-		return nil
-	}
-	if value, count := r.Fields.firstOf(Expect); count > 1 || !equalFoldLower(value, "100-continue") {
+	value, count := r.Fields.firstOf(Expect)
+	if r.Minor == 1 && count > 0 && (count > 1 || !equalFoldLower(value, "100-continue")) {
 		return ErrExpectation
 	}
 	return nil

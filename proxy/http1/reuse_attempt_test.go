@@ -114,8 +114,8 @@ func partialWrite(t testing.TB) {
 	}
 	wait := time.AfterFunc(50*time.Millisecond, func() { close(began) })
 	defer wait.Stop()
-	if err := p.Send(c); err != nil || !c.Reused() {
-		t.Fatalf("%v, reused: %v", err, c.Reused())
+	if err := p.Send(c); err != nil || !c.conn.reused {
+		t.Fatalf("%v, reused: %v", err, c.conn.reused)
 	}
 	if got, want := await.Value(t, length, "request"), len(c.out.buf); got != want {
 		t.Errorf("%d bytes have come, want %d", got, want)

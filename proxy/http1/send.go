@@ -242,8 +242,10 @@ func (c *Call) awaitContinue() *CallError {
 			return c.newError(err)
 		}
 	}
-	if err := c.sendContinue(); err != nil {
-		return c.newError(err)
+	if c.x != nil { // a Source needs no such message
+		if err := c.x.Continue(); err != nil {
+			return c.newError(err)
+		}
 	}
 	c.startUpload()
 	return c.awaitResponse()
@@ -276,8 +278,8 @@ func (c *Call) readHead() error {
 
 // checkUpgrade checks that a 101 response switches to the requested protocol.
 func (c *Call) checkUpgrade() *CallError {
-	to, ok := c.Response.Fields.Value(Upgrade)
-	if c.upgrade == "" || !ok || c.Response.Fields.count(Upgrade) != 1 || !sameToken(to, c.upgrade) ||
+	to, count := c.Response.Fields.firstOf(Upgrade)
+	if c.upgrade == "" || count != 1 || !sameToken(to, c.upgrade) ||
 		!c.Response.Fields.hasToken(Connection, "upgrade") {
 		return c.newError(ErrUnexpectedUpgrade)
 	}

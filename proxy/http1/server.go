@@ -78,7 +78,6 @@ func (s *Server) prepare() {
 		s.date.At(s.epoch)
 		// With more processors others run anyway, and a yield takes a lock of all processors.
 		s.yields = s.yields || runtime.GOMAXPROCS(0) == 1
-		s.exchangePool.New = func() any { return new(Exchange) }
 		done := make(chan struct{})
 		s.monitor.Go(func() { s.monitorClients(done) })
 		s.stopMonitor = sync.OnceFunc(func() {
@@ -222,19 +221,26 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.prepare()
 	s.DisableKeepAlives()
 	s.conns.Close()
-	tick := time.NewTicker(5 * time.Millisecond)
+	if err := WaitUntil(ctx, 5*time.Millisecond, s.closeIdleConns); err != nil {
+		return errors.Join(fmt.Errorf("exchanges aborted: %w", err), s.Close())
+	}
+	s.stopMonitor()
+	return nil
+}
+
+// WaitUntil calls done at this interval until it returns true. It returns the error of ctx
+// if that is done before.
+func WaitUntil(ctx context.Context, interval time.Duration, done func() bool) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for {
-		if s.closeIdleConns() {
-			s.stopMonitor()
-			return nil
-		}
+	for !done() {
 		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("exchanges aborted: %w", ctx.Err()), s.Close())
 		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // Close closes all connections immediately, also those with an exchange

@@ -83,14 +83,6 @@ func (c *Call) expectsContinue() bool {
 	return c.requestBody != nil && c.sourceReader.Expects
 }
 
-// sendContinue tells the client to send the body. A Source needs no such message.
-func (c *Call) sendContinue() error {
-	if c.x == nil {
-		return nil
-	}
-	return c.x.Continue()
-}
-
 // cancelBodyRead makes a pending read of the request body return.
 func (c *Call) cancelBodyRead() {
 	switch {

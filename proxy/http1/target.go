@@ -61,10 +61,7 @@ func schemeLength(raw string) int {
 // information (RFC 9110 section 4.2.4). All hosts are validated here, and the validated
 // bytes are what is sent to an upstream.
 func validAuthority(b string) bool {
-	if len(b) == 0 {
-		return false
-	}
-	if b[0] == '[' {
+	if strings.HasPrefix(b, "[") {
 		return validLiteral(b)
 	}
 	host := 0

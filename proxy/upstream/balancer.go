@@ -36,9 +36,6 @@ type selection struct {
 // that have not failed this request, and then those that are not ejected. Its cost is
 // linear in the number of backends.
 func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
-	if len(p.backends) == 1 {
-		return p.pickOnly()
-	}
 	candidates := p.scratch[:0]
 	best, fit := 0, false
 	for _, m := range p.backends {
@@ -77,18 +74,6 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 		candidates = p.leastLoaded(now, candidates)
 	}
 	return p.roundRobin(now, candidates), nil
-}
-
-// pickOnly is pick for a pool with one backend.
-func (p *Pool) pickOnly() (*backend, error) {
-	m := p.backends[0]
-	switch {
-	case p.unhealthy(m):
-		return nil, errNoTarget
-	case p.isFull(m):
-		return nil, nil
-	}
-	return m, nil
 }
 
 // hasNoChoice reports whether pick always selects the only backend.

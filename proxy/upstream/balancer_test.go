@@ -265,7 +265,7 @@ func TestHealth_SlowStartFactorIsPositive(t *testing.T) {
 }
 
 func TestRetryBudget_RatioAndReserve(t *testing.T) {
-	b := newRetryBudget()
+	b := newGroup(1)
 	spend := func() (n int) {
 		for b.withdraw() {
 			n++

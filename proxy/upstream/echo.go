@@ -76,11 +76,7 @@ func (s *echoSender) send(*backend, time.Time) error {
 			return fmt.Errorf("%w: %w", errRequestBody, err)
 		}
 		e.Trailer = map[string][]string{}
-		for f := range t.Body.Trailer().All() {
-			if keep(f) {
-				mapHeader(e.Trailer).Add(f.Name, f.Value)
-			}
-		}
+		addTrailer(mapHeader(e.Trailer), t.Body, keep)
 	}
 	text, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {

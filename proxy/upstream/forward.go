@@ -59,7 +59,7 @@ func (p *Pool) checkRequest(t *Request) (ResultKind, error) {
 		return BadRequest, errHost
 	case !t.Fields.MayHave(1<<http1.Upgrade | 1<<http1.Via | 1<<http1.MaxForwards):
 		return OK, nil
-	case !printableASCII(firstValue(t.Fields, http1.Upgrade)):
+	case strings.ContainsFunc(firstValue(t.Fields, http1.Upgrade), func(r rune) bool { return r < ' ' || r > '~' }):
 		return BadRequest, errUpgrade
 	case t.Fields.Has(http1.Via) && viaContains(t.Fields.Values("Via"), p.config.Pseudonym):
 		return LoopDetected, errLoop
@@ -73,28 +73,15 @@ func (p *Pool) checkRequest(t *Request) (ResultKind, error) {
 // over HTTP/2 can contain whitespace in them, which would end the target early in
 // HTTP/1.1.
 func forwardable(t *Request) bool {
-	if t.Path != "*" || t.Method != http.MethodOptions {
-		if !strings.HasPrefix(t.Path, "/") || strings.HasPrefix(t.Path, "//") {
-			return false
-		}
-	}
-	return printable(t.Path) && printable(t.RawQuery)
+	asterisk := t.Path == "*" && t.Method == http.MethodOptions
+	origin := strings.HasPrefix(t.Path, "/") && !strings.HasPrefix(t.Path, "//")
+	return (asterisk || origin) && printable(t.Path) && printable(t.RawQuery)
 }
 
 // printable reports whether s contains neither whitespace nor control characters.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// printableASCII reports whether s is printable ASCII.
-func printableASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
 			return false
 		}
 	}
@@ -323,25 +310,9 @@ func (f *forwarding) releaseBackend() {
 	}
 }
 
+// The retry budget prevents retries from amplifying an outage: in the long run at most a
+// fifth of the requests are retried.
 const (
 	retryRatio   = 0.2 // retries per request
 	retryReserve = 10  // initial and maximum number of retries saved up
 )
-
-// A retryBudget prevents retries from amplifying an outage: in the long run at most a
-// fifth of the requests are retried.
-type retryBudget struct{ tokens float64 }
-
-func newRetryBudget() retryBudget { return retryBudget{retryReserve} }
-
-// deposit is called once for each request.
-func (b *retryBudget) deposit() { b.tokens = min(b.tokens+retryRatio, retryReserve) }
-
-// withdraw reports whether the budget allows one retry, and takes it from the budget.
-func (b *retryBudget) withdraw() bool {
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
-}

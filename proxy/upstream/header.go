@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"iter"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -98,7 +97,7 @@ func (r *Request) spoofs(field http1.Field) bool {
 	if len(name) >= len(own) && strings.EqualFold(name[:len(own)], own) {
 		return !r.TrustedPeer
 	}
-	return !isHyphenated(name) && isReserved(http.CanonicalHeaderKey(hyphenated(name)), r)
+	return http1.UnusualName(name) && isReserved(http.CanonicalHeaderKey(hyphenated(name)), r)
 }
 
 // firstValue returns the first value of a field, or "".
@@ -120,24 +119,10 @@ func (p *Pool) via(t *Request) string {
 	return strings.TrimPrefix(t.Proto, "HTTP/") + " " + p.config.Pseudonym
 }
 
-// isHyphenated reports whether hyphenated(name) equals name.
-func isHyphenated(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; c != '-' && !isAlphanumeric(rune(c)) {
-			return false
-		}
-	}
-	return true
-}
-
-func isAlphanumeric(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-}
-
 // hyphenated replaces all characters other than letters and digits with hyphens.
 func hyphenated(name string) string {
 	return strings.Map(func(r rune) rune {
-		if isAlphanumeric(r) {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
 			return r
 		}
 		return '-'
@@ -321,13 +306,11 @@ func trailerFilter(t *Request) func(http1.Field) bool {
 	}
 }
 
-// listElements iterates over the elements of a comma-separated list.
-func listElements(line string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for name := range strings.SplitSeq(line, ",") {
-			if name = strings.Trim(name, " \t"); name != "" && !yield(name) {
-				return
-			}
+// addTrailer adds the trailer fields of a body that was read to its end, as far as keep selects them.
+func addTrailer(to header, b Body, keep func(http1.Field) bool) {
+	for f := range b.Trailer().All() {
+		if keep(f) {
+			to.Add(f.Name, f.Value)
 		}
 	}
 }

@@ -393,7 +393,7 @@ func isSpoofed(name string, t *Request) bool {
 	if t.Set[name] != nil {
 		return true
 	}
-	if isHyphenated(name) {
+	if !http1.UnusualName(name) {
 		return false
 	}
 	return isReserved(http.CanonicalHeaderKey(hyphenated(name)), t)

@@ -98,11 +98,11 @@ func (t *targetHealth) recordCheck(now time.Time, h *config.Health, good bool) {
 		t.unhealthy = t.unhealthy || t.failedChecks >= h.After
 		return
 	}
-	if t.unhealthy || h.After > 0 && t.failedConnects >= h.After {
+	if t.unhealthy {
 		t.recoveredAt = now
 	}
-	t.failedChecks, t.unhealthy, t.failedConnects, t.ejectedUntil = 0, false, 0, time.Time{}
-	t.hasFailed.Store(false)
+	t.failedChecks, t.unhealthy = 0, false
+	t.connectSucceeded(now, h)
 }
 
 // ejected reports whether t is selected only if no other target is available: it is

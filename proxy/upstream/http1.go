@@ -42,11 +42,6 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 	}
 	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
 	for _, m := range members {
-		at := poolKey{m.scheme, m.host}
-		if p := o.pools[at]; p != nil {
-			o.poolByNumber = append(o.poolByNumber, p)
-			continue
-		}
 		e := http1.Endpoint{Network: "tcp", Address: m.dialAddress(), Dial: dialer.DialContext}
 		if m.socket != "" {
 			e.Network, e.Address = "unix", m.socket
@@ -54,7 +49,10 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 		if m.scheme == "https" {
 			e.TLS = tlsConfigFor(c.TLS, e.Address)
 		}
-		o.pools[at] = o.client.NewPool(e)
+		at := poolKey{m.scheme, m.host}
+		if o.pools[at] == nil {
+			o.pools[at] = o.client.NewPool(e)
+		}
 		o.poolByNumber = append(o.poolByNumber, o.pools[at])
 	}
 	return o
@@ -111,10 +109,7 @@ func (h *http1Transport) probe(ctx context.Context, m *backend, path, via string
 	if err := h.poolOf(m).Send(call); err != nil {
 		return 0, err
 	}
-	_, err = io.CopyN(io.Discard, call.Body(), maxProbeBody)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
+	_, err = io.Copy(io.Discard, io.LimitReader(call.Body(), maxProbeBody))
 	return call.Response.Status, err
 }
 
@@ -191,13 +186,7 @@ func (s *http1Sender) setSource() {
 }
 
 // addTrailer adds the trailer fields of the request. The body has been read.
-func (s *http1Sender) addTrailer(h *http1.Head) {
-	for f := range s.request.Body.Trailer().All() {
-		if s.keepTrailer(f) {
-			h.Add(f.Name, f.Value)
-		}
-	}
-}
+func (s *http1Sender) addTrailer(h *http1.Head) { addTrailer(h, s.request.Body, s.keepTrailer) }
 
 // relayInterim forwards a 1xx response.
 func (s *http1Sender) relayInterim(r *http1.Response) {

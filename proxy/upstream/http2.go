@@ -74,10 +74,7 @@ func (o *http2Transport) probe(ctx context.Context, m *backend, path, via string
 		return 0, err
 	}
 	defer res.Body.Close()
-	_, err = io.CopyN(io.Discard, res.Body, maxProbeBody)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
+	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxProbeBody))
 	return res.StatusCode, err
 }
 
@@ -299,7 +296,7 @@ func (s *http2Sender) response() (int, *http1.Fields, error) {
 		res.Header.Set("Content-Length", "0")
 	}
 	addHeader(&s.fields, res.Header)
-	if names := sortedNames(res.Trailer); len(names) > 0 {
+	if names := slices.Sorted(maps.Keys(res.Trailer)); len(names) > 0 {
 		s.fields.Add("Trailer", strings.Join(names, ", "))
 	}
 	return res.StatusCode, &s.fields, nil
@@ -413,6 +410,3 @@ func addHeader(f *http1.Fields, h http.Header) {
 		}
 	}
 }
-
-// sortedNames returns the sorted names in h.
-func sortedNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }

@@ -34,7 +34,7 @@ func newRequestBody(f *forwarding) *requestBody {
 	t := f.request
 	b := &requestBody{from: t.bodyReader(), body: t.Body, keepTrailer: trailerFilter(t), trailer: http.Header{}}
 	for _, line := range t.Fields.Values("Trailer") {
-		for name := range listElements(line) {
+		for name := range http1.Elements(line) {
 			if b.keepTrailer(http1.Field{Name: name}) {
 				b.trailer[http.CanonicalHeaderKey(name)] = nil
 			}
@@ -54,11 +54,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		for f := range b.body.Trailer().All() {
-			if b.keepTrailer(f) {
-				mapHeader(b.trailer).Add(f.Name, f.Value)
-			}
-		}
+		addTrailer(mapHeader(b.trailer), b.body, b.keepTrailer)
 		b.complete.Store(true)
 	case !b.stopped.Load():
 		b.failure.CompareAndSwap(nil, &err)

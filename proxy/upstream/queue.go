@@ -32,7 +32,7 @@ type group struct {
 	mu       sync.Mutex // guards the fields below and all backends; never held over I/O
 	backends map[string]*targetHealth
 	waiting  []*waiter // in order of arrival
-	budget   retryBudget
+	retries  float64   // that the retry budget has saved up
 }
 
 // A waiter is a request in the queue.
@@ -43,7 +43,7 @@ type waiter struct {
 }
 
 func newGroup(stripes int) *group {
-	return &group{stripes: stripes, backends: map[string]*targetHealth{}, budget: newRetryBudget()}
+	return &group{stripes: stripes, backends: map[string]*targetHealth{}, retries: retryReserve}
 }
 
 // join returns the health of a target, which is created if it is new.
@@ -160,13 +160,12 @@ func (g *group) recordConnect(m *backend, h *config.Health, reached bool) {
 		return
 	}
 	g.mu.Lock()
-	switch {
-	case !reached:
-		m.connectFailed(time.Now(), h, rand.Float64())
-	default:
+	defer g.mu.Unlock()
+	if reached {
 		m.connectSucceeded(time.Now(), h)
+	} else {
+		m.connectFailed(time.Now(), h, rand.Float64())
 	}
-	g.mu.Unlock()
 }
 
 // recordCheck records the result of an active health check of m.
@@ -184,8 +183,8 @@ func (g *group) deposit() {
 		return
 	}
 	g.mu.Lock()
-	g.budget.deposit()
-	g.isBudgetFull.Store(g.budget.tokens >= retryReserve)
+	g.retries = min(g.retries+retryRatio, retryReserve)
+	g.isBudgetFull.Store(g.retries >= retryReserve)
 	g.mu.Unlock()
 }
 
@@ -195,7 +194,11 @@ func (g *group) withdraw() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.isBudgetFull.Store(false)
-	return g.budget.withdraw()
+	if g.retries < 1 {
+		return false
+	}
+	g.retries--
+	return true
 }
 
 // Groups keeps the health of targets and the queues of upstreams across reloads. A

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -297,7 +299,7 @@ func firstOf(r received, name string) string {
 // from the header.
 func fieldsFromRequest(r *http.Request) *http1.Fields {
 	f := fieldsFromHeader(r.Header)
-	if names := sortedNames(r.Trailer); len(names) > 0 {
+	if names := slices.Sorted(maps.Keys(r.Trailer)); len(names) > 0 {
 		f.Add("Trailer", strings.Join(names, ", "))
 	}
 	return f

@@ -131,10 +131,7 @@ func (c *conn) decodeBlock(fragment []byte) error {
 // large block is copied into a buffer that connections share.
 func (c *conn) decode(block []byte) error {
 	if len(block) > keptFramer {
-		shared, ok := c.server.blocks.Get().(*[]byte)
-		if !ok {
-			shared = new([]byte)
-		}
+		shared := c.server.blocks.Get().(*[]byte)
 		block = append(*shared, block...)
 		defer func() {
 			*shared = reuse.Memory(block)

@@ -37,12 +37,7 @@ func (i *input) init(c *conn, unread []byte) {
 
 func (i *input) acquire() {
 	if i.buf == nil {
-		i.r, i.w = 0, 0
-		if b, ok := i.c.server.inputs.Get().(*[inputSize]byte); ok {
-			i.buf = b
-		} else {
-			i.buf = new([inputSize]byte)
-		}
+		i.buf, i.r, i.w = i.c.server.inputs.Get().(*[inputSize]byte), 0, 0
 	}
 }
 

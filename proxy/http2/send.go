@@ -196,13 +196,8 @@ func (o *output) Write(p []byte) (int, error) {
 }
 
 func (o *output) ensureBuffer() {
-	if o.b != nil {
-		return
-	}
-	if b, ok := o.server.outputs.Get().(*[outputSize]byte); ok {
-		o.b = b[:0]
-	} else {
-		o.b = make([]byte, 0, outputSize)
+	if o.b == nil {
+		o.b = o.server.outputs.Get().(*[outputSize]byte)[:0]
 	}
 }
 

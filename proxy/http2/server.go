@@ -75,6 +75,9 @@ func (s *Server) prepare() {
 	s.setupOnce.Do(func() {
 		s.MaxHeader, s.MaxFields, s.MaxStreams = cmp.Or(s.MaxHeader, 32<<10), cmp.Or(s.MaxFields, 128), cmp.Or(s.MaxStreams, 100)
 		s.names = newNameTable()
+		s.inputs.New = func() any { return new([inputSize]byte) }
+		s.outputs.New = func() any { return new([outputSize]byte) }
+		s.blocks.New = func() any { return new([]byte) }
 	})
 }
 
@@ -114,25 +117,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range s.conns.All() {
 		c.drain()
 	}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		left := s.conns.All()
-		if len(left) == 0 {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			for _, c := range left {
-				_ = c.net.Close()
-				c.mu.Lock()
-				c.abortLocked(net.ErrClosed) // it may wait for a handler instead of reading
-				c.mu.Unlock()
-			}
-			return fmt.Errorf("streams aborted: %w", ctx.Err())
-		}
+	err := http1.WaitUntil(ctx, 5*time.Millisecond, func() bool { return len(s.conns.All()) == 0 })
+	if err == nil {
+		return nil
 	}
+	for _, c := range s.conns.All() {
+		_ = c.net.Close()
+		c.mu.Lock()
+		c.abortLocked(net.ErrClosed) // it may wait for a handler instead of reading
+		c.mu.Unlock()
+	}
+	return fmt.Errorf("streams aborted: %w", err)
 }
 
 // drain announces the end of the connection. It is called by any goroutine.

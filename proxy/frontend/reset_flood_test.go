@@ -104,13 +104,13 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 	one, two := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	offend := func(at time.Time) {
 		for range maxWindowResets + 1 {
-			o.recordReset(one, at)
-			o.recordReset(two, at)
-			o.recordCompleted(two, at)
-			o.recordCompleted(two, at)
+			o.record(one, at, 1)
+			o.record(two, at, 1)
+			o.record(two, at, 0)
+			o.record(two, at, 0)
 		}
 	}
-	if o.recordCompleted(one, now); !o.isEmpty() {
+	if o.record(one, now, 0); !o.isEmpty() {
 		t.Error("an address that takes nothing back is watched")
 	}
 	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 2000, 2000} {
@@ -130,7 +130,7 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 		t.Errorf("pause %v; want that of a first offence", got)
 	}
 	for i := range 2 * maxTracked {
-		o.recordReset(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), now)
+		o.record(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), now, 1)
 	}
 	if n := len(o.byAddr); n > maxTracked {
 		t.Errorf("%d addresses are watched; want at most %d", n, maxTracked)

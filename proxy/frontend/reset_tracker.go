@@ -50,30 +50,21 @@ type addrResets struct {
 
 func newResetTracker() *resetTracker { return &resetTracker{byAddr: map[netip.Prefix]*addrResets{}} }
 
-// recordCompleted counts a request that was not reset. It counts only for addresses
-// that are tracked. It reports whether addr has a penalty.
-func (r *resetTracker) recordCompleted(addr netip.Prefix, now time.Time) bool {
+// record counts a request and its resets, 0 or 1. Without a reset it counts only for
+// addresses that are tracked. It reports whether addr has a penalty.
+func (r *resetTracker) record(addr netip.Prefix, now time.Time, resets int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.byAddr[addr]
-	if of == nil {
+	if of == nil && resets == 0 {
 		return false
 	}
-	of.record(now, 0)
-	return of.isPenalized(now)
-}
-
-// recordReset counts a request that was reset. It reports whether addr has a penalty.
-func (r *resetTracker) recordReset(addr netip.Prefix, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	of := r.byAddr[addr]
 	if of == nil {
 		r.evict(now)
 		of = &addrResets{windowStart: now}
 		r.byAddr[addr] = of
 	}
-	of.record(now, 1)
+	of.record(now, resets)
 	return of.isPenalized(now)
 }
 
@@ -170,13 +161,13 @@ func (s *Server) newResetCounter(c net.Conn) http2.ResetCounter {
 // Completed implements http2.ResetCounter.
 func (r *resetCounter) Completed() {
 	if !r.tracker.isEmpty() { // the usual case is that it is
-		r.tracker.recordCompleted(r.address(), time.Now())
+		r.tracker.record(r.address(), time.Now(), 0)
 	}
 }
 
 // Reset implements http2.ResetCounter.
 func (r *resetCounter) Reset() (most int) {
-	if r.tracker.recordReset(r.address(), time.Now()) {
+	if r.tracker.record(r.address(), time.Now(), 1) {
 		return offenderResets
 	}
 	return maxResets

@@ -24,7 +24,7 @@ import (
 // bytes are transferred. Package http1 serves HTTP/1.1, and package http2 HTTP/2.
 type Server struct {
 	http1           http1.Server
-	http2           *http2.Server // nil if there is none
+	http2           http2.Server // without a Handler if there is none
 	tunnels         *http1.Tunnels
 	config          config.Listen
 	log             zerolog.Logger
@@ -74,7 +74,7 @@ func NewServer(h Handler, c config.Listen, log zerolog.Logger) *Server {
 
 // setHTTP2 makes h serve HTTP/2.
 func (s *Server) setHTTP2(h http2.Handler) {
-	s.http2 = &http2.Server{
+	s.http2 = http2.Server{
 		Handler: h, MaxHeader: int(s.config.MaxHeader), MaxFields: maxHeaderFields, MaxStreams: maxStreams,
 		Timeouts:        s.http1.Timeouts,
 		NewResetCounter: s.newResetCounter, OnPanic: s.http1.OnPanic,
@@ -136,7 +136,7 @@ func (s *Server) Serve(l net.Listener) error { return s.serve(l, s.http1.ServeCo
 // closes l.
 func (s *Server) ServeTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
 	config := c.TLSConfig(roots)
-	if s.http2 == nil {
+	if s.http2.Handler == nil {
 		config = withoutHTTP2(config)
 	}
 	return s.serve(l, func(c net.Conn) { s.handshake(c, config) })
@@ -200,9 +200,7 @@ const (
 func (s *Server) AnnounceClose() {
 	s.announceClose.Store(true)
 	s.http1.DisableKeepAlives()
-	if s.http2 != nil {
-		s.http2.AnnounceClose()
-	}
+	s.http2.AnnounceClose()
 }
 
 // Drain shuts the server down gracefully (graceful shutdown). It accepts the connections in the backlog and
@@ -222,13 +220,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer closeStreams()
 	ended := make(chan error, 1)
-	go func() {
-		if s.http2 == nil {
-			ended <- nil
-			return
-		}
-		ended <- s.http2.Shutdown(streams)
-	}()
+	go func() { ended <- s.http2.Shutdown(streams) }()
 	tunnelsEnded := make(chan struct{})
 	go func() {
 		s.tunnels.Drain(ctx)
@@ -269,15 +261,7 @@ func (s *Server) closeListener(l net.Listener) {
 func waitUntil(ctx context.Context, timeout time.Duration, done func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	_ = http1.WaitUntil(ctx, time.Millisecond, done)
 }
 
 // addListener registers l. It closes l and returns false if the server is closed.

@@ -106,7 +106,7 @@ type keysGrant struct {
 // Run grants permits.
 func (k keysGrant) Run(ctx context.Context, w Env) error {
 	if k.Permits < 1 {
-		return misusef("--permits %d: write 1 or more", k.Permits)
+		return misusef("--permits %d: write a whole number from 1", k.Permits)
 	}
 	return k.change(ctx, w, view.KeyChange{Action: view.KeyGrant, Permits: k.Permits, Reason: k.Reason})
 }

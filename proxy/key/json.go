@@ -153,7 +153,7 @@ func (w *walk) token() (jsontext.Token, error) {
 	return t, fmt.Errorf("%w: the body is not JSON", ErrInvalid)
 }
 
-// segment splits the first name off a pointer that is not empty.
+// segment splits the first name off a JSON Pointer (RFC 6901) that is not empty.
 func segment(p string) (name, rest string) {
 	name = p[1:]
 	if i := strings.IndexByte(name, '/'); i >= 0 {

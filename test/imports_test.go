@@ -21,7 +21,7 @@ func importMap() map[string][]string {
 		"proxy/admin":                         {"proxy/view", "proxy", "proxy/directive", "proxy/sends", "proxy/config", "proxy/config/bundle", "limiter"},
 		"proxy/admin/dashboard":               {"proxy/view", "proxy/admin", "proxy", "proxy/directive", "proxy/sends", "proxy/config", "limiter"},
 		"proxy/cluster":                       slices.Concat([]string{"proxy/view", "proxy", "proxy/decisions", "proxy/directive", "proxy/sends", "proxy/config/bundle"}, stages, redis),
-		"proxy/simulate":                      slices.Concat([]string{"proxy/view", "proxy"}, stages),
+		"proxy/simulate":                      slices.Concat([]string{"proxy/view", "proxy/reuse", "proxy"}, stages),
 		"proxy":                               slices.Concat([]string{"proxy/reuse", "proxy/view", "proxy/limit", "proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/protobuf", "proxy/sends"}, stages),
 		"proxy/limit":                         {"proxy/reuse", "proxy/view", "proxy/config", "proxy/decisions", "proxy/key", "proxy/metrics", "proxy/sends", "proxy/stripe", "limiter"}, // no request, no HTTP
 		"proxy/convert":                       nil,

@@ -326,7 +326,7 @@ func (c *Client) NewCall(x *Exchange) *Call {
 	if x != nil && x.call != nil {
 		call, x.call = x.call, nil
 	} else {
-		call = get[Call](&c.callPool)
+		call = reused[Call](&c.callPool)
 	}
 	call.client, call.x = c, x
 	if x != nil {

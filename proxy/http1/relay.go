@@ -146,12 +146,12 @@ type bufferPool struct {
 	heads, bodies sync.Pool
 }
 
-func (p *bufferPool) getHead() []byte { return get[[headBufferSize]byte](&p.heads)[:] }
+func (p *bufferPool) getHead() []byte { return reused[[headBufferSize]byte](&p.heads)[:] }
 
-func (p *bufferPool) getBody() []byte { return get[[BodyBufferSize]byte](&p.bodies)[:] }
+func (p *bufferPool) getBody() []byte { return reused[[BodyBufferSize]byte](&p.bodies)[:] }
 
-// get returns what p holds, or a new one.
-func get[T any](p *sync.Pool) *T {
+// reused returns what p holds, which was emptied before it was put there, or a new one.
+func reused[T any](p *sync.Pool) *T {
 	if kept, ok := p.Get().(*T); ok {
 		return kept
 	}
@@ -160,13 +160,10 @@ func get[T any](p *sync.Pool) *T {
 
 // put returns a buffer of either size to the pool. Buffers of other sizes are dropped.
 func (p *bufferPool) put(b []byte) {
-	if b = reuse.Memory(b); b == nil {
-		return
-	}
-	switch b = b[:cap(b)]; len(b) {
+	switch b = reuse.Memory(b); cap(b) { // 0 if it was overwritten
 	case headBufferSize:
-		p.heads.Put((*[headBufferSize]byte)(b))
+		p.heads.Put((*[headBufferSize]byte)(b[:headBufferSize]))
 	case BodyBufferSize:
-		p.bodies.Put((*[BodyBufferSize]byte)(b))
+		p.bodies.Put((*[BodyBufferSize]byte)(b[:BodyBufferSize]))
 	}
 }

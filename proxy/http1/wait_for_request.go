@@ -15,7 +15,7 @@ func (c *conn) acquireExchange() {
 		c.x.in.ensureBuffer()
 		return
 	}
-	x := get[Exchange](&c.server.exchangePool)
+	x := reused[Exchange](&c.server.exchangePool)
 	x.conn = c
 	x.in.from, x.in.pool = c.net, &c.server.buffers
 	x.in.ensureBuffer()

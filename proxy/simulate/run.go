@@ -101,7 +101,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		for _, replay := range replays {
 			replay.Request(&r.LoggedRequest)
 		}
-		all.free.Put(r)
+		all.recycle(r)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -64,10 +65,9 @@ func open(l Log, format Format, n *Names) (*source, error) {
 	return &source{name: l.Name, in: in, format: format, json: newJSONReader(n), combined: &combinedReader{n.origins}}, nil
 }
 
-// next reads the next line into r. It returns io.EOF after the last one.
+// next reads the next line into r, which is empty. It returns io.EOF after the last one.
 func (s *source) next(r *record) (lineKind, error) {
 	for {
-		r.reset()
 		whole, err := s.readLine(r)
 		if err != nil {
 			return 0, err
@@ -188,9 +188,9 @@ func (r *record) compare(o *record) int {
 	return cmp.Or(r.At.Compare(o.At), cmp.Compare(late(r), late(o)))
 }
 
-// reset clears r for another line.
+// reset empties r for another line, which may be of another client.
 func (r *record) reset() {
-	*r = record{LoggedRequest: proxy.LoggedRequest{Fields: r.Fields[:0]}, line: r.line[:0]}
+	*r = record{LoggedRequest: proxy.LoggedRequest{Fields: reuse.Memory(r.Fields)}, line: reuse.Memory(r.line)}
 }
 
 const (
@@ -220,8 +220,8 @@ type Counts struct {
 	Samples int64 `json:"samples"` // lines of Weir's own log that stand for several requests
 }
 
-// next returns the next request, or nil after the last one. The caller must put it into free.
-func (m *mergeReader) next() (*record, error) {
+// next returns the next request, or nil after the last one. The caller must recycle it.
+func (m *mergeReader) next() (r *record, err error) {
 	for {
 		if err := m.proceed(m.steps); err != nil {
 			return nil, err
@@ -238,8 +238,7 @@ func (m *mergeReader) next() (*record, error) {
 	if len(m.held) == 0 {
 		return nil, nil // the end
 	}
-	r := m.held[0]
-	m.held = m.held[1:]
+	r, m.held = m.held[0], m.held[1:]
 	if r.At.Before(m.lastTime) {
 		m.Late++
 	} else {
@@ -265,7 +264,7 @@ func (m *mergeReader) readLine(s *source) error {
 	k, err := s.next(r)
 	if errors.Is(err, io.EOF) {
 		s.ended = true
-		m.free.Put(r)
+		m.recycle(r)
 		return nil
 	}
 	if err != nil {
@@ -299,6 +298,12 @@ func (m *mergeReader) readLine(s *source) error {
 		m.held = slices.Insert(m.held, i, r)
 		return nil
 	}
-	m.free.Put(r)
+	m.recycle(r)
 	return nil
+}
+
+// recycle makes r available for another line.
+func (m *mergeReader) recycle(r *record) {
+	r.reset()
+	m.free.Put(r)
 }

@@ -38,28 +38,35 @@ func amountsOf(w view.WindowStanding, l *limit.Limit) *view.Amounts {
 // ErrorText returns err for operators. Of an error about a store that cannot be reached it says what was to be done,
 // and why it cannot be reached: "read nodes: redis is unreachable: no answer in time".
 func ErrorText(err error) string {
-	var away net.Error
-	isAway := errors.As(err, &away)
 	text := err.Error()
-	if !isAway && !errors.Is(err, limiter.ErrUnavailable) {
+	why, is := Unreachable(err)
+	if !is {
 		return text
 	}
+	if away, is := errors.AsType[net.Error](err); strings.HasPrefix(text, limiter.ErrUnavailable.Error()) ||
+		strings.HasPrefix(text, "redis ") || is && text == away.Error() {
+		return why // the error begins with that it cannot be reached
+	}
 	what, _, _ := strings.Cut(text, ": ")
-	what += ": "
-	if strings.HasPrefix(text, limiter.ErrUnavailable.Error()) || strings.HasPrefix(text, "redis ") || isAway && text == away.Error() {
-		what = "" // the error begins with that it cannot be reached
-	}
-	var at *net.OpError
+	return what + ": " + why
+}
+
+// Unreachable returns that the store cannot be reached, and why, if err is about that.
+func Unreachable(err error) (text string, is bool) {
+	away, isNet := errors.AsType[net.Error](err)
+	at, isOp := errors.AsType[*net.OpError](err)
 	switch {
-	case !isAway:
-		_, cause, _ := strings.Cut(text, limiter.ErrUnavailable.Error()+": ")
-		return strings.TrimSuffix(what+"the store is unreachable: "+cause, ": ")
-	case away.Timeout():
-		return what + "redis is unreachable: no answer in time"
-	case errors.As(err, &at):
-		return what + "redis is unreachable: " + at.Err.Error()
+	case isNet && away.Timeout():
+		return "redis is unreachable: no answer in time", true
+	case isNet && isOp:
+		return "redis is unreachable: " + at.Err.Error(), true
+	case isNet:
+		return "redis is unreachable: " + away.Error(), true
+	case errors.Is(err, limiter.ErrUnavailable):
+		_, cause, _ := strings.Cut(err.Error(), limiter.ErrUnavailable.Error()+": ")
+		return strings.TrimSuffix("the store is unreachable: "+cause, ": "), true
 	}
-	return what + "redis is unreachable: " + away.Error()
+	return "", false
 }
 
 // Now returns whether requests with the key of c are refused, as a sentence that follows the change.

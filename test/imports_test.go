@@ -13,7 +13,7 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                                    {"proxy/cli"},
-		"proxy/cli":                           {"proxy/view", "proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/ratelimit", "proxy/simulate", "proxy", "proxy/decisions", "proxy/directive"},
+		"proxy/cli":                           {"proxy/view", "proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/ratelimit", "proxy/simulate", "proxy", "proxy/directive"},
 		"proxy/node":                          {"proxy/view", "proxy/decide", "proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/sends", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
 		"proxy/decide":                        {"proxy/internal/socket", "proxy", "proxy/limit", "proxy/config", "proxy/http1", "proxy/protobuf", "proxy/respond", "proxy/route", "limiter"},
 		"proxy/frontend":                      {"proxy/http1", "proxy/http2", "proxy/config", "limiter"},

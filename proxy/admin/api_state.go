@@ -24,13 +24,11 @@ const (
 	// minutes.
 	maxMinutes     = 24 * 60
 	defaultMinutes = 60
-	// topMinutes is the number of minutes for which keys are counted, maxTopKeys the maximum number
-	// of keys of a limit, maxDecisions that of decisions, and maxAudited that of audit entries in
-	// one response.
-	topMinutes   = 15
-	maxTopKeys   = 1000
-	maxDecisions = 1000
-	maxAudited   = 500
+	// TopMinutes is the number of minutes for which keys are counted, MaxRows the maximum number
+	// of keys of a limit and of decisions in one response, and MaxAudited that of audit entries.
+	TopMinutes = 15
+	MaxRows    = 1000
+	MaxAudited = 500
 )
 
 // urlQueryEndpoint returns an endpoint that reads something according to the query of its URL.
@@ -59,7 +57,7 @@ func (o Options) decisions() endpoint {
 		stringParam("request_id", "Only the request with that id."), stringParam("route", "Only requests of that route; none for those that no route matched."),
 		stringParam("limit", "Only requests of which that limit was asked."), outcome,
 		stringParam("key", "Only requests with the key of that hash or id."), before,
-		intParam("n", "At most so many; 100 when it is left out.", maxDecisions),
+		intParam("n", "At most so many; 100 when it is left out.", MaxRows),
 	}
 	return urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (view.Decisions, error) {
 		q := r.URL.Query()
@@ -74,8 +72,8 @@ func (o Options) decisions() endpoint {
 func (o Options) top() endpoint {
 	query := []parameter{
 		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
-		intParam("minutes", "The last so many; all that are known when it is left out.", topMinutes),
-		intParam("n", "At most so many keys of a limit; 20 when it is left out.", maxTopKeys),
+		intParam("minutes", "The last so many; all that are known when it is left out.", TopMinutes),
+		intParam("n", "At most so many keys of a limit; 20 when it is left out.", MaxRows),
 	}
 	return urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together. Limits with most refusals come first; keys whose count is uncertain are left out.", query, func(r *http.Request) (view.Top, error) {
 		q := r.URL.Query()
@@ -86,7 +84,7 @@ func (o Options) top() endpoint {
 func (o Options) conversion() endpoint {
 	query := []parameter{
 		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
-		intParam("n", "At most so many keys of a limit; 20 when it is left out.", maxTopKeys),
+		intParam("n", "At most so many keys of a limit; 20 when it is left out.", MaxRows),
 	}
 	return urlQueryEndpoint("/conversion", "What became of the requests that limits with return_on count, such as codes that are sent: within the longest window of each limit, of all keys and of those with most requests, on all nodes together.", query, func(r *http.Request) (Conversion, error) {
 		q := r.URL.Query()
@@ -97,7 +95,7 @@ func (o Options) conversion() endpoint {
 func (o Options) audit() endpoint {
 	query := []parameter{
 		stringParam("before", "Only entries before the one with that id."),
-		intParam("n", "At most so many; 100 when it is left out.", maxAudited),
+		intParam("n", "At most so many; 100 when it is left out.", MaxAudited),
 	}
 	return urlQueryEndpoint("/audit", "The audit trail, newest first.", query, func(r *http.Request) (view.Audit, error) {
 		return o.Audit(r.Context(), view.AuditQuery{Before: r.URL.Query().Get("before"), N: intValue(r, "n")})

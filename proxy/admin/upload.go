@@ -112,8 +112,8 @@ func (u *Upload) Query(more ...string) (SimulateQuery, error) {
 	q := SimulateQuery{Log: u.log, Other: u.Values.Get("other"), Host: strings.TrimSpace(u.Values.Get("host")), Fields: u.Values["field"]}
 	if text := u.Values.Get("top"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > maxTopKeys {
-			return SimulateQuery{}, &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("top=%s is no number of that; write 0 to %d", text, maxTopKeys)}
+		if err != nil || n < 0 || n > MaxRows {
+			return SimulateQuery{}, &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("top=%s is no number of that; write 0 to %d", text, MaxRows)}
 		}
 		q.Top = n
 	}

@@ -110,8 +110,8 @@ type auditCommand struct {
 
 // Run prints a page of the audit trail, newest first.
 func (c auditCommand) Run(ctx context.Context, w Env) error {
-	if c.Rows < 1 || c.Rows > maxAudited {
-		return misusef("-n %d: write 1 to %d", c.Rows, maxAudited)
+	if c.Rows < 1 || c.Rows > admin.MaxAudited {
+		return misusef("-n %d: write 1 to %d", c.Rows, admin.MaxAudited)
 	}
 	page, err := c.client().AuditPage(ctx, view.AuditQuery{Before: c.Before, N: c.Rows})
 	switch {
@@ -181,8 +181,8 @@ type decisionsCommand struct {
 
 // Run prints what all nodes decided about recent requests, newest first.
 func (c decisionsCommand) Run(ctx context.Context, w Env) error {
-	if c.Rows < 1 || c.Rows > maxRows {
-		return misusef("-n %d: write 1 to %d", c.Rows, maxRows)
+	if c.Rows < 1 || c.Rows > admin.MaxRows {
+		return misusef("-n %d: write 1 to %d", c.Rows, admin.MaxRows)
 	}
 	found, err := c.client().Decisions(ctx, view.DecisionQuery{
 		Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: strings.TrimPrefix(c.Hash, "hash:"), Before: c.Before, N: c.Rows,

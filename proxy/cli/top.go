@@ -14,7 +14,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 	"github.com/rivo/tview"
 
-	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -34,9 +34,6 @@ type topCommand struct {
 const (
 	// minInterval is the shortest allowed refresh interval.
 	minInterval = 200 * time.Millisecond
-	// maxRows is the maximum number of keys of a limit, and of decisions, that a node returns, and maxAudited that of
-	// actions of operators.
-	maxRows, maxAudited = 1000, 500
 	// topTimeout bounds each fetch and each action.
 	topTimeout = 10 * time.Second
 )
@@ -44,12 +41,12 @@ const (
 // Run shows the statistics until the operator quits.
 func (c topCommand) Run(ctx context.Context, w Env) error {
 	switch {
-	case c.Minutes < 1 || c.Minutes > decisions.TopSlices:
-		return misusef("--minutes %d: keys are counted over the last %d minutes; write 1 to %d", c.Minutes, decisions.TopSlices, decisions.TopSlices)
+	case c.Minutes < 1 || c.Minutes > admin.TopMinutes:
+		return misusef("--minutes %d: keys are counted over the last %d minutes; write 1 to %d", c.Minutes, admin.TopMinutes, admin.TopMinutes)
 	case c.Every < minInterval:
 		return misusef("--every %v: too often; write %v or more", c.Every, minInterval)
-	case c.Rows < 1 || c.Rows > maxRows:
-		return misusef("-n %d: write 1 to %d", c.Rows, maxRows)
+	case c.Rows < 1 || c.Rows > admin.MaxRows:
+		return misusef("-n %d: write 1 to %d", c.Rows, admin.MaxRows)
 	}
 	if c.Once || c.JSON {
 		data, err := c.fetch(ctx)

@@ -164,11 +164,8 @@ func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.P
 // whileAway returns err as operators are told that they could not change something: if Redis cannot be reached, with
 // that first, whatever noticed it, and then what to do. A push of which the outcome is unknown says so itself.
 func whileAway(err error, advice string) error {
-	if err == nil || errors.Is(err, cluster.ErrUnknown) {
-		return err
-	}
-	if _, why, away := strings.Cut(proxy.ErrorText(err), " is unreachable: "); away {
-		return &admin.Problem{Status: http.StatusServiceUnavailable, Detail: "redis is unreachable: " + why + "; " + advice}
+	if text, away := proxy.Unreachable(err); away && !errors.Is(err, cluster.ErrUnknown) {
+		return &admin.Problem{Status: http.StatusServiceUnavailable, Detail: strings.Replace(text, "the store is", "redis is", 1) + "; " + advice}
 	}
 	return err
 }

@@ -121,9 +121,8 @@ func (n *Node) expectedNumber(ctx context.Context, hash string) (int64, error) {
 // and seen is still the current number, it is published with its limits under
 // the next number.
 func (n *Node) publish(ctx context.Context, c *config.Config, seen int64) (int64, error) {
-	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed"}
-	args := append([]any{c.Hash, n.id, seen, configTTL.Milliseconds(), n.options.Source}, definitionArgs(c)...)
-	reply, err := n.scripts.publish.Run(ctx, n.rdb, keys, args...).Int64Slice()
+	args := append([]any{c.Hash, n.options.ID, seen, configTTL.Milliseconds(), n.options.Source}, definitionArgs(c)...)
+	reply, err := n.run(ctx, "publish", []string{"config", "limits", "removed"}, args...).Int64Slice()
 	if err != nil {
 		return 0, fmt.Errorf("publish config: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -206,14 +205,9 @@ type AlerterOptions struct {
 
 // NewAlerter returns an Alerter. It sends nothing before its Task runs.
 func NewAlerter(o AlerterOptions) *Alerter {
-	a := &Alerter{store: o.Statistics.store, rules: o.Rules, sends: o.Sends, hook: newWebhook(), done: o.Done}
-	if o.Client == nil {
-		a.queue = newMemory("")
-	} else {
-		p := o.Prefix + ":{cluster}:"
-		a.queue = &redisAlerts{fence{o.Client, p + "leader"}, p, fenced(raiseScript), fenced(doneScript)}
+	return &Alerter{
+		store: o.Statistics.store, queue: newState(o.Client, o.Prefix), rules: o.Rules, sends: o.Sends, hook: newWebhook(), done: o.Done,
 	}
-	return a
 }
 
 // Task returns the leader task that raises and sends alerts.
@@ -390,27 +384,10 @@ func sentKeys(limit string, keys []sends.KeyCounts) (all []SentKey) {
 	return all
 }
 
-var (
-	//go:embed raise.lua
-	raiseScript string
-	//go:embed done.lua
-	doneScript string
-)
-
-// redisAlerts is the alert queue of a cluster.
-type redisAlerts struct {
-	fence  fence
-	prefix string
-
-	raised, over *redis.Script
-}
-
-func (r *redisAlerts) key() string { return r.prefix + "alerts" }
-
 // raise implements alertQueue.
-func (r *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
-	keys := []string{r.prefix + "alerted:" + a.subject(), r.key()}
-	reply, err := r.fence.run(ctx, r.raised, t, keys, encode(a), repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
+func (r redisState) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
+	keys := []string{"alerted:" + a.subject(), "alerts"}
+	reply, err := r.runLeading(ctx, t, "raise", keys, encode(a), repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
 	if err != nil {
 		return false, false, fmt.Errorf("raise an alert: %w", err)
 	}
@@ -418,8 +395,8 @@ func (r *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Du
 }
 
 // next implements alertQueue.
-func (r *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
-	text, err := r.fence.rdb.LIndex(ctx, r.key(), 0).Result()
+func (r redisState) next(ctx context.Context) (queuedAlert, bool, error) {
+	text, err := r.rdb.LIndex(ctx, r.prefix+"alerts", 0).Result()
 	if errors.Is(err, redis.Nil) {
 		return queuedAlert{}, false, nil
 	}
@@ -434,8 +411,8 @@ func (r *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
 }
 
 // done implements alertQueue.
-func (r *redisAlerts) done(ctx context.Context, t Term, l queuedAlert) error {
-	if _, err := r.fence.run(ctx, r.over, t, []string{r.key()}, l.text); err != nil {
+func (r redisState) done(ctx context.Context, t Term, l queuedAlert) error {
+	if _, err := r.runLeading(ctx, t, "done", []string{"alerts"}, l.text); err != nil {
 		return fmt.Errorf("take out an alert: %w", err)
 	}
 	return nil

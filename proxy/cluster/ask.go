@@ -40,7 +40,7 @@ func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
 	if err != nil || len(silent) == 0 {
 		return nil, err
 	}
-	one := questionMessage{rand.Text(), n.id, q}
+	one := questionMessage{rand.Text(), n.options.ID, q}
 	text := encode(one)
 	if len(text) > maxQuestionBytes {
 		return nil, fmt.Errorf("ask nodes: a question of %d bytes; at most %d", len(text), maxQuestionBytes)
@@ -59,7 +59,7 @@ func (n *Node) others(ctx context.Context) (map[string]bool, error) {
 	}
 	ids := map[string]bool{}
 	for _, m := range members {
-		if m.ID != n.id {
+		if m.ID != n.options.ID {
 			ids[m.ID] = true
 		}
 	}
@@ -125,7 +125,7 @@ func (n *Node) ServeQuestions(ctx context.Context, see func(ctx context.Context,
 // reply answers one question of another node. Unreadable questions are ignored.
 func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context.Context, q Question) Seen) {
 	var one questionMessage
-	if len(m.Payload) > maxQuestionBytes || json.Unmarshal([]byte(m.Payload), &one) != nil || one.ID == "" || one.Node == n.id {
+	if len(m.Payload) > maxQuestionBytes || json.Unmarshal([]byte(m.Payload), &one) != nil || one.ID == "" || one.Node == n.options.ID {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -142,7 +142,7 @@ func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context
 // is too long.
 func (n *Node) truncatedReply(ctx context.Context, q Question, see func(ctx context.Context, q Question) Seen) ([]byte, error) {
 	for cut := false; ; cut = true {
-		r := replyMessage{n.id, agreed, see(ctx, q)}
+		r := replyMessage{n.options.ID, agreed, see(ctx, q)}
 		r.Seen.Cut = cut
 		packed, err := r.pack()
 		if !errors.Is(err, errReplyTooLong) {
@@ -150,7 +150,7 @@ func (n *Node) truncatedReply(ctx context.Context, q Question, see func(ctx cont
 		}
 		less, ok := q.smaller()
 		if !ok {
-			return replyMessage{Node: n.id, Said: errReplyTooLong.Error()}.pack()
+			return replyMessage{Node: n.options.ID, Said: errReplyTooLong.Error()}.pack()
 		}
 		q = less
 	}
@@ -323,8 +323,7 @@ func (n *Node) collectAnswers(ctx context.Context, id string) (answers []view.No
 
 // answers returns the answers of all live nodes so far, ordered by node id.
 func (n *Node) answers(ctx context.Context, id string) ([]view.NodeAnswer, error) {
-	keys := []string{n.prefix + "push", n.prefix + "nodes", n.prefix + "members"}
-	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushTTL.Milliseconds(), memberTimeout.Milliseconds()).Slice()
+	reply, err := n.run(ctx, "keep", []string{"push", "nodes", "members"}, id, pushTTL.Milliseconds(), memberTimeout.Milliseconds()).Slice()
 	if errors.Is(err, redis.Nil) {
 		return nil, ErrOvertaken
 	}

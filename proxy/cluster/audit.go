@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"regexp"
@@ -120,13 +119,7 @@ func joined(a, b string) string { return strings.TrimPrefix(a+", "+b, ", ") }
 // NewAudit returns the audit trail of a node of a cluster or, if rdb is nil, of a
 // single process. Each entry is passed to log first.
 func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(view.AuditEntry)) *Audit {
-	a := &Audit{node: node, log: log}
-	if rdb == nil {
-		a.store = newMemory("")
-	} else {
-		a.store = &redisAudit{rdb, prefix + ":{cluster}:audit", redis.NewScript(auditScript)}
-	}
-	return a
+	return &Audit{node: node, log: log, store: newState(rdb, prefix)}
 }
 
 // Record adds the time and this node to e, and stores it. After an error the entry is
@@ -213,36 +206,26 @@ func bounded(e view.AuditEntry) view.AuditEntry {
 	return e
 }
 
-//go:embed audit.lua
-var auditScript string
-
 // ErrAuditID reports an invalid cursor.
 var ErrAuditID = errors.New("not the id of an audit entry")
 
 // streamID matches the id of an entry of a Redis stream.
 var streamID = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,15}$`)
 
-// redisAudit stores the audit trail of a cluster in a Redis stream.
-type redisAudit struct {
-	rdb   redis.UniversalClient
-	key   string
-	added *redis.Script
-}
-
-// write implements auditStore. The time of an entry is the time on its node; its
+// write implements auditStore, with a Redis stream. The time of an entry is the time on its node; its
 // position in the stream is the order of arrival.
-func (r *redisAudit) write(ctx context.Context, e view.AuditEntry) error {
+func (r redisState) write(ctx context.Context, e view.AuditEntry) error {
 	text := encode(struct { // without its id, which the stream has
 		view.AuditEntry
 		ID string `json:"id,omitempty"`
 	}{AuditEntry: e})
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
-	return r.added.Run(ctx, r.rdb, []string{r.key}, text, AuditRetention.Milliseconds(), MaxAuditEntries).Err()
+	return r.run(ctx, "audit", []string{"audit"}, text, AuditRetention.Milliseconds(), MaxAuditEntries).Err()
 }
 
 // page implements auditStore.
-func (r *redisAudit) page(ctx context.Context, before string, n int) ([]view.AuditEntry, error) {
+func (r redisState) page(ctx context.Context, before string, n int) ([]view.AuditEntry, error) {
 	end := cmp.Or(before, "+")
 	switch {
 	case before != "" && !streamID.MatchString(before):
@@ -257,7 +240,7 @@ func (r *redisAudit) page(ctx context.Context, before string, n int) ([]view.Aud
 		return nil, err
 	}
 	oldest := strconv.FormatInt(now.Add(-AuditRetention).UnixMilli(), 10)
-	messages, err := r.rdb.XRevRangeN(ctx, r.key, end, oldest, int64(n)).Result()
+	messages, err := r.rdb.XRevRangeN(ctx, r.prefix+"audit", end, oldest, int64(n)).Result()
 	if err != nil {
 		return nil, err
 	}

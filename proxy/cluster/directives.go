@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,9 +15,6 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/directive"
 )
-
-//go:embed directives.lua
-var directivesScript string
 
 // ErrTooManyDirectives reports that there are directive.Max directives already.
 var ErrTooManyDirectives = errors.New("too many bans of networks and plans of keys; end some, or write them in the configuration")
@@ -34,10 +30,8 @@ const (
 // directivesInterval, or when they are asked to (Question.Directives). A change that is made while Redis is unreachable holds on this node, and is applied
 // when it is back. Without Redis the copy is all there is. It is safe for concurrent use.
 type Directives struct {
-	rdb     redis.UniversalClient // nil for a single process
-	key     string
-	script  *redis.Script
-	changed func(*directive.Set)
+	keyspace // without a client for a single process
+	changed  func(*directive.Set)
 
 	syncing chan struct{} // of length 1: held by Sync
 
@@ -51,8 +45,7 @@ type Directives struct {
 // each change; it must not block.
 func NewDirectives(rdb redis.UniversalClient, prefix string, changed func(*directive.Set)) *Directives {
 	return &Directives{
-		rdb: rdb, key: prefix + ":{cluster}:directives", script: redis.NewScript(directivesScript), changed: changed,
-		syncing: make(chan struct{}, 1), known: map[string]directive.Directive{},
+		keyspace: newKeyspace(rdb, prefix), changed: changed, syncing: make(chan struct{}, 1), known: map[string]directive.Directive{},
 	}
 }
 
@@ -174,7 +167,7 @@ func (d *Directives) exchange(ctx context.Context, changes []directive.Directive
 		rest := max(time.Until(c.Until), 0)
 		args = append(args, c.Name(), rest.Milliseconds(), encode(c))
 	}
-	reply, err := d.script.Run(ctx, d.rdb, []string{d.key}, args...).StringSlice()
+	reply, err := d.run(ctx, "directives", []string{"directives"}, args...).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("read directives: %w", err)
 	}

@@ -11,14 +11,16 @@ import (
 
 // Behind runs a script of a test behind the fence of the lead, as the scripts of
 // tasks are.
-func Behind(ctx context.Context, rdb redis.UniversalClient, t Term, script string, keys ...string) error {
-	_, err := newRedisLeadership(rdb, "test", "", 0).fence().run(ctx, fenced(script), t, keys)
+func Behind(ctx context.Context, rdb redis.UniversalClient, t Term, script string) error {
+	k := newKeyspace(rdb, "test")
+	k.scripts["inside"] = redis.NewScript(source("fence") + script)
+	_, err := k.runLeading(ctx, t, "inside", nil)
 	return err
 }
 
 // Begin takes the lead in the name of that owner of the lock.
 func Begin(ctx context.Context, rdb redis.UniversalClient, owner string) (int64, error) {
-	t, err := newRedisLeadership(rdb, "test", "a", 0).startTerm(ctx, owner)
+	t, err := redisState{newKeyspace(rdb, "test")}.startTerm(ctx, owner, "a")
 	return t.Token, err
 }
 
@@ -55,7 +57,7 @@ func (n *Node) Fit(ctx context.Context, q Question, see func(context.Context, Qu
 // says at each call, as that of a store behind a network is.
 func NewSkewedStatistics(figures Figures, skew func() time.Duration) *Statistics {
 	s := NewStatistics(nil, "", "a", figures)
-	s.store = skewedStatistics{newMemory(""), skew}
+	s.store = skewedStatistics{newMemory(), skew}
 	return s
 }
 
@@ -78,7 +80,7 @@ func (s skewedStatistics) report(ctx context.Context, node string, minute int64,
 func (n *Node) HearFor(d time.Duration) { n.heardSince.Store(int64(time.Since(n.started) - d)) }
 
 // ID returns the id of this node.
-func (n *Node) ID() string { return n.id }
+func (n *Node) ID() string { return n.options.ID }
 
 // Limits returns the definitions of the current configuration, by their IDs.
 func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {

@@ -164,7 +164,7 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 		f.prepared, said = nil, err.Error()
 	}
 	f.preparedHash, f.answeredID = hash, id
-	if err := n.scripts.answer.Run(ctx, n.rdb, []string{n.prefix + "push"}, id, n.id, said).Err(); err != nil {
+	if err := n.run(ctx, "answer", []string{"push"}, id, n.options.ID, said).Err(); err != nil {
 		f.answeredID = "" // it was not delivered
 	}
 }

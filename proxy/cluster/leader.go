@@ -1,8 +1,8 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,7 +68,7 @@ type Leader struct {
 type leadership interface {
 	// lead calls work each time this node becomes the leader, until ctx is
 	// done.
-	lead(ctx context.Context, work func(context.Context, Term)) error
+	lead(ctx context.Context, o LeaderOptions, work func(context.Context, Term)) error
 	// note stores the result of a run. It returns ErrDeposed if another node is
 	// the leader.
 	note(ctx context.Context, t Term, r view.TaskRun) error
@@ -77,21 +77,12 @@ type leadership interface {
 
 // NewLeader returns a Leader. It does not compete before Run.
 func NewLeader(o LeaderOptions) *Leader {
-	l := &Leader{options: o}
-	if o.Lease <= 0 {
-		o.Lease = DefaultLease
-	}
-	if o.Client == nil {
-		l.leadership = newMemory(o.ID)
-	} else {
-		l.leadership = newRedisLeadership(o.Client, o.Prefix, o.ID, o.Lease)
-	}
-	return l
+	return &Leader{o, newState(o.Client, o.Prefix)}
 }
 
 // Run competes and leads until ctx is done; then it resigns, so that the next
 // leader need not wait for the end of the lease.
-func (l *Leader) Run(ctx context.Context) error { return l.leadership.lead(ctx, l.term) }
+func (l *Leader) Run(ctx context.Context) error { return l.leadership.lead(ctx, l.options, l.term) }
 
 // Current returns the current leader and the last runs of the tasks. It works on
 // every node.
@@ -155,30 +146,15 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-//go:embed fence.lua
-var fenceScript string
-
 // ErrDeposed reports that another node has become the leader. Nothing was
 // changed.
 var ErrDeposed = errors.New("another node is the leader")
 
-// A fence protects data that only the leader may change (fencing token): each
-// script first checks, in the same step, whether its caller is the latest leader.
-// A former leader that was suspended or partitioned, and does not know yet that
-// it lost the leadership, is rejected.
-type fence struct {
-	rdb redis.UniversalClient
-	key string // of the hash with the current leader
-}
-
-// fenced returns text as a script with the check of a fence; KEYS[1] and
-// ARGV[1] belong to the fence.
-func fenced(text string) *redis.Script { return redis.NewScript(fenceScript + text) }
-
-// run runs s with the token of t. Its error is ErrDeposed, or an error of
-// Redis.
-func (f fence) run(ctx context.Context, s *redis.Script, t Term, keys []string, args ...any) (any, error) {
-	reply, err := s.Run(ctx, f.rdb, append([]string{f.key}, keys...), append([]any{t.Token}, args...)...).Result()
+// runLeading runs a script that changes data which only the leader may change. Its token is a fencing token: the script
+// first checks, in the same step, whether its caller is the latest leader. A former leader that was suspended or
+// partitioned, and does not know yet that it lost the leadership, gets ErrDeposed.
+func (k keyspace) runLeading(ctx context.Context, t Term, script string, names []string, args ...any) (any, error) {
+	reply, err := k.run(ctx, script, append([]string{"leader"}, names...), append([]any{t.Token}, args...)...).Result()
 	if redis.HasErrorPrefix(err, "DEPOSED") {
 		return nil, ErrDeposed
 	}
@@ -189,30 +165,24 @@ func (f fence) run(ctx context.Context, s *redis.Script, t Term, keys []string, 
 // left.
 const leaderTTL = 24 * time.Hour
 
-var (
-	//go:embed lead.lua
-	leadScript string
-	//go:embed note.lua
-	noteScript string
-)
+// A redisState is the state of a cluster in Redis: the alert queue, the audit trail, the leadership, which is held as a
+// lock, and the statistics.
+type redisState struct{ keyspace }
 
-// redisLeadership is the leadership of a cluster, held as a lock in Redis.
-type redisLeadership struct {
-	rdb   redis.UniversalClient
-	node  string
-	lease time.Duration
-
-	lock, leading, runs string // keys
-
-	elector, noted *redis.Script
+// A state is what all nodes have in common.
+type state interface {
+	alertQueue
+	auditStore
+	leadership
+	statisticsStore
 }
 
-func newRedisLeadership(rdb redis.UniversalClient, prefix, node string, lease time.Duration) *redisLeadership {
-	p := prefix + ":{cluster}:"
-	return &redisLeadership{
-		rdb: rdb, node: node, lease: lease, lock: p + "lead", leading: p + "leader", runs: p + "tasks",
-		elector: redis.NewScript(leadScript), noted: fenced(noteScript),
+// newState returns the state of the nodes that share rdb and prefix or, if rdb is nil, of a single process.
+func newState(rdb redis.UniversalClient, prefix string) state {
+	if rdb == nil {
+		return newMemory()
 	}
+	return redisState{newKeyspace(rdb, prefix)}
 }
 
 // A candidate is a lock that remembers its last owner.
@@ -231,21 +201,21 @@ func (c *candidate) Lock(ctx context.Context, options ...lock.LockOption) (*lock
 }
 
 // lead implements leadership.
-func (o *redisLeadership) lead(ctx context.Context, work func(context.Context, Term)) error {
-	locker := lock.New(o.rdb, lock.WithWatchdog(o.lease))
+func (r redisState) lead(ctx context.Context, o LeaderOptions, work func(context.Context, Term)) error {
+	locker := lock.New(r.rdb, lock.WithWatchdog(cmp.Or(o.Lease, DefaultLease)))
 	defer locker.Close()
-	c := &candidate{Lockable: locker.Reentrant(o.lock)}
+	c := &candidate{Lockable: locker.Reentrant(r.prefix + "lead")}
 	return lock.Lead(ctx, c, func(ctx context.Context) {
-		t, err := o.startTerm(ctx, c.owner.String())
+		t, err := r.startTerm(ctx, c.owner.String(), o.ID)
 		if err == nil { // otherwise the lock is released and acquired again
 			work(ctx, t)
 		}
 	})
 }
 
-// startTerm stores that this node is the leader.
-func (o *redisLeadership) startTerm(ctx context.Context, owner string) (Term, error) {
-	reply, err := o.elector.Run(ctx, o.rdb, []string{o.lock, o.leading}, owner, o.node, leaderTTL.Milliseconds()).Int64Slice()
+// startTerm stores that node, by that owner of the lock, is the leader.
+func (r redisState) startTerm(ctx context.Context, owner, node string) (Term, error) {
+	reply, err := r.run(ctx, "lead", []string{"lead", "leader"}, owner, node, leaderTTL.Milliseconds()).Int64Slice()
 	if err != nil {
 		return Term{}, fmt.Errorf("take the lead: %w", err)
 	}
@@ -255,23 +225,20 @@ func (o *redisLeadership) startTerm(ctx context.Context, owner string) (Term, er
 	return Term{Token: reply[0], Since: time.UnixMilli(reply[1]).UTC()}, nil
 }
 
-// fence returns the fence that rejects former leaders.
-func (o *redisLeadership) fence() fence { return fence{o.rdb, o.leading} }
-
 // note implements leadership.
-func (o *redisLeadership) note(ctx context.Context, t Term, r view.TaskRun) error {
-	if _, err := o.fence().run(ctx, o.noted, t, []string{o.runs}, r.Task, encode(r), leaderTTL.Milliseconds()); err != nil {
-		return fmt.Errorf("note a run of %s: %w", r.Task, err)
+func (r redisState) note(ctx context.Context, t Term, run view.TaskRun) error {
+	if _, err := r.runLeading(ctx, t, "note", []string{"tasks"}, run.Task, encode(run), leaderTTL.Milliseconds()); err != nil {
+		return fmt.Errorf("note a run of %s: %w", run.Task, err)
 	}
 	return nil
 }
 
 // current implements leadership.
-func (o *redisLeadership) current(ctx context.Context) (view.Leadership, error) {
+func (r redisState) current(ctx context.Context) (view.Leadership, error) {
 	var held *redis.IntCmd
 	var who, runs *redis.MapStringStringCmd
-	_, err := o.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		held, who, runs = p.Exists(ctx, o.lock), p.HGetAll(ctx, o.leading), p.HGetAll(ctx, o.runs)
+	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		held, who, runs = p.Exists(ctx, r.prefix+"lead"), p.HGetAll(ctx, r.prefix+"leader"), p.HGetAll(ctx, r.prefix+"tasks")
 		return nil
 	})
 	if err != nil {
@@ -279,11 +246,11 @@ func (o *redisLeadership) current(ctx context.Context) (view.Leadership, error) 
 	}
 	l := view.Leadership{Tasks: []view.TaskRun{}}
 	for _, name := range slices.Sorted(maps.Keys(runs.Val())) {
-		r, err := decode[view.TaskRun](runs.Val()[name])
+		run, err := decode[view.TaskRun](runs.Val()[name])
 		if err != nil {
 			return view.Leadership{}, fmt.Errorf("read leader: %w", err)
 		}
-		l.Tasks = append(l.Tasks, r)
+		l.Tasks = append(l.Tasks, run)
 	}
 	if held.Val() == 0 {
 		return l, nil

@@ -15,8 +15,6 @@ import (
 // memory stands in for Redis where there is a single process: it is the alert queue, the audit trail, the leadership, and the
 // statistics.
 type memory struct {
-	node string // which always leads
-
 	mu     sync.Mutex           // guards what follows
 	raised map[string]time.Time // by subject of an alert: time until which it is not raised again
 	queue  []Alert
@@ -24,17 +22,18 @@ type memory struct {
 	lastEntry int64 // id of the last one
 	entries   []view.AuditEntry
 
-	leadsSince time.Time      // zero if there is no leader
-	runs       []view.TaskRun // by name
+	leader string // empty if there is none
+	term   Term
+	runs   []view.TaskRun // by name
 
 	minutes        map[int64]minuteReport // reports by minute in which something happened
 	changedMinutes map[int64]bool         // changed since the last sum
 	totals         map[int64][]Tally      // by minute
 }
 
-func newMemory(node string) *memory {
+func newMemory() *memory {
 	return &memory{
-		node: node, raised: map[string]time.Time{}, minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{}, totals: map[int64][]Tally{},
+		raised: map[string]time.Time{}, minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{}, totals: map[int64][]Tally{},
 	}
 }
 
@@ -112,18 +111,18 @@ func (m *memory) page(_ context.Context, before string, n int) ([]view.AuditEntr
 }
 
 // lead implements leadership.
-func (m *memory) lead(ctx context.Context, work func(context.Context, Term)) error {
+func (m *memory) lead(ctx context.Context, o LeaderOptions, work func(context.Context, Term)) error {
 	t := Term{Token: 1, Since: time.Now().UTC()}
-	m.acquire(t.Since)
+	m.setLeader(o.ID, t)
 	work(ctx, t)
-	m.acquire(time.Time{})
+	m.setLeader("", Term{})
 	return context.Cause(ctx)
 }
 
-func (m *memory) acquire(since time.Time) {
+func (m *memory) setLeader(node string, t Term) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leadsSince = since
+	m.leader, m.term = node, t
 }
 
 // note implements leadership.
@@ -142,11 +141,7 @@ func (m *memory) note(_ context.Context, _ Term, r view.TaskRun) error {
 func (m *memory) current(context.Context) (view.Leadership, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := view.Leadership{Tasks: append([]view.TaskRun{}, m.runs...)}
-	if !m.leadsSince.IsZero() {
-		l.Node, l.Since, l.Token = m.node, m.leadsSince, 1
-	}
-	return l, nil
+	return view.Leadership{Node: m.leader, Token: m.term.Token, Since: m.term.Since, Tasks: append([]view.TaskRun{}, m.runs...)}, nil
 }
 
 // now implements statisticsStore.

@@ -3,7 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,14 +34,47 @@ const (
 	configTTL = 400 * 24 * time.Hour
 )
 
-var (
-	//go:embed beat.lua
-	beatScript string
-	//go:embed define.lua
-	defineScript string
-	//go:embed publish.lua
-	publishScript string
-)
+//go:embed *.lua
+var sources embed.FS
+
+// A keyspace is what a cluster has in Redis: its keys, and the scripts that change them, each of which is atomic.
+type keyspace struct {
+	rdb     redis.UniversalClient
+	prefix  string // of the cluster's own keys
+	scripts map[string]*redis.Script
+}
+
+func newKeyspace(rdb redis.UniversalClient, prefix string) keyspace {
+	k := keyspace{rdb, prefix + ":{cluster}:", map[string]*redis.Script{}}
+	for names, before := range map[string]string{
+		"answer audit beat begin directives keep lead members report sweep undo": "",
+		"commit publish restore":          source("define"),
+		"allow done note raise sum swept": source("fence"),
+	} {
+		for name := range strings.FieldsSeq(names) {
+			k.scripts[name] = redis.NewScript(before + source(name))
+		}
+	}
+	return k
+}
+
+// source returns the text of a script.
+func source(name string) string {
+	text, err := sources.ReadFile(name + ".lua")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
+
+// run runs a script with the keys of these names.
+func (k keyspace) run(ctx context.Context, script string, names []string, args ...any) *redis.Cmd {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = k.prefix + name
+	}
+	return k.scripts[script].Run(ctx, k.rdb, keys, args...)
+}
 
 // errReply reports unexpected data in Redis.
 var errReply = errors.New("not understood")
@@ -77,15 +110,11 @@ type Options struct {
 // A Node is the membership of this process in a cluster. It is safe for
 // concurrent use.
 type Node struct {
+	keyspace
 	options Options
-	rdb     redis.UniversalClient
-	prefix  string // of the cluster's own keys
-	id      string
 	address string // set before the first heartbeat
 	started time.Time
 	locker  *lock.Locker
-
-	scripts scripts
 
 	live         atomic.Int64 // number of live nodes as of the last heartbeat
 	drifting     atomic.Int64 // number of nodes reported as drifting
@@ -114,21 +143,6 @@ type servedConfig struct {
 	problem        string // why it cannot read what was pushed last; empty if it can
 }
 
-// scripts are the Lua scripts; each is atomic.
-type scripts struct {
-	beat, members, publish, begin, answer, keep, commit, undo, restore *redis.Script
-}
-
-func newScripts() scripts {
-	return scripts{
-		beat: redis.NewScript(beatScript), members: redis.NewScript(membersScript),
-		publish: redis.NewScript(defineScript + publishScript),
-		begin:   redis.NewScript(beginScript), answer: redis.NewScript(answerScript), keep: redis.NewScript(keepScript),
-		commit: redis.NewScript(defineScript + commitScript), undo: redis.NewScript(undoScript),
-		restore: redis.NewScript(defineScript + restoreScript),
-	}
-}
-
 // Join returns the Node of this process. It does not contact Redis before Run
 // or Agree.
 func Join(rdb redis.UniversalClient, o Options) *Node {
@@ -136,13 +150,10 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		o.CallsBySlot = func() []string { return nil }
 	}
 	n := &Node{
+		keyspace:     newKeyspace(rdb, o.Prefix),
 		options:      o,
-		rdb:          rdb,
-		prefix:       o.Prefix + ":{cluster}:",
-		id:           o.ID,
 		started:      time.Now().UTC(),
 		locker:       lock.New(rdb),
-		scripts:      newScripts(),
 		heartbeatNow: make(chan struct{}, 1),
 		returned:     make(chan struct{}, 1),
 		drifted:      make(chan int, 1),
@@ -204,8 +215,8 @@ func (n *Node) Run(ctx context.Context, address string) {
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			n.rdb.ZRem(ctx, n.prefix+"nodes", n.id) // on failure it times out
-			n.rdb.HDel(ctx, n.prefix+"members", n.id)
+			n.rdb.ZRem(ctx, n.prefix+"nodes", n.options.ID) // on failure it times out
+			n.rdb.HDel(ctx, n.prefix+"members", n.options.ID)
 			n.locker.Close()
 			return
 		}
@@ -218,11 +229,11 @@ func (n *Node) sendHeartbeat(ctx context.Context, d *driftTracker) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	text, hash := n.heartbeat()
-	keys := []string{n.prefix + "nodes", n.prefix + "members", n.prefix + "config", n.prefix + "limits", n.prefix + "lost"}
+	keys := []string{"nodes", "members", "config", "limits", "lost"}
 	began := time.Since(n.started)
 	n.heardSince.CompareAndSwap(0, int64(began))
 	heard := (began - time.Duration(n.heardSince.Load())).Milliseconds()
-	told, err := n.scripts.beat.Run(ctx, n.rdb, keys, n.id, memberTimeout.Milliseconds(), text, hash, configTTL.Milliseconds(), lostRetention.Milliseconds(), heard).Int64Slice()
+	told, err := n.run(ctx, "beat", keys, n.options.ID, memberTimeout.Milliseconds(), text, hash, configTTL.Milliseconds(), lostRetention.Milliseconds(), heard).Int64Slice()
 	if err != nil || len(told) != 4 {
 		n.heardSince.Store(0)
 		return
@@ -264,13 +275,10 @@ func externalAddress(address string) string {
 	return address
 }
 
-//go:embed members.lua
-var membersScript string
-
 // Nodes returns the live nodes, ordered by id. A dead node is listed for up to
 // ten seconds.
 func (n *Node) Nodes(ctx context.Context) ([]view.Member, error) {
-	reply, err := n.scripts.members.Run(ctx, n.rdb, []string{n.prefix + "nodes", n.prefix + "members"}, memberTimeout.Milliseconds()).Slice()
+	reply, err := n.run(ctx, "members", []string{"nodes", "members"}, memberTimeout.Milliseconds()).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("read nodes: %w", err)
 	}

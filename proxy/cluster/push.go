@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,19 +28,6 @@ const (
 	rolloutTimeout = 10 * time.Second
 	// pollInterval is how often a pushing node polls for answers.
 	pollInterval = 50 * time.Millisecond
-)
-
-var (
-	//go:embed begin.lua
-	beginScript string
-	//go:embed answer.lua
-	answerScript string
-	//go:embed keep.lua
-	keepScript string
-	//go:embed commit.lua
-	commitScript string
-	//go:embed undo.lua
-	undoScript string
 )
 
 var (
@@ -111,7 +97,7 @@ type Outcome struct {
 // The error is PushInProgressError, Refused, ErrOvertaken, ErrUnknown, or an error of
 // Redis; only after ErrUnknown something may have changed.
 func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
-	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From}, Packed: n.options.Seal.Pack(p.Bundle)}
+	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.options.ID, From: p.From}, Packed: n.options.Seal.Pack(p.Bundle)}
 	if _, err := n.Restore(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -132,7 +118,7 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 // nothing.
 func (n *Node) Try(ctx context.Context, p Push) ([]view.NodeAnswer, error) {
 	id := rand.Text()
-	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id}, Packed: n.options.Seal.Pack(p.Bundle)}
+	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.options.ID}, Packed: n.options.Seal.Pack(p.Bundle)}
 	if _, _, err := n.begin(ctx, id, e); err != nil {
 		return nil, err
 	}
@@ -143,8 +129,7 @@ func (n *Node) Try(ctx context.Context, p Push) ([]view.NodeAnswer, error) {
 // begin starts a push, if none is in progress. It returns the current number
 // and the time.
 func (n *Node) begin(ctx context.Context, id string, e Entry) (seen int64, at time.Time, err error) {
-	keys := []string{n.prefix + "push", n.prefix + "config"}
-	reply, err := n.scripts.begin.Run(ctx, n.rdb, keys, id, e.Hash, e.Packed, e.Author, n.id, pushTTL.Milliseconds(), n.channel()).Slice()
+	reply, err := n.run(ctx, "begin", []string{"push", "config"}, id, e.Hash, e.Packed, e.Author, n.options.ID, pushTTL.Milliseconds(), n.channel()).Slice()
 	switch {
 	case err != nil:
 		return 0, at, fmt.Errorf("begin push: %w", err)
@@ -190,10 +175,10 @@ func (n *Node) decide(ctx context.Context, d decision) error {
 
 // commit commits the push. It reports false if a node has not answered yet.
 func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
-	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "push", n.prefix + "history", n.prefix + "nodes"}
-	args := append([]any{d.id, d.c.Hash, n.id, d.seen, configTTL.Milliseconds(), memberTimeout.Milliseconds(), d.entry, historyLength, n.channel()}, definitionArgs(d.c)...)
+	keys := []string{"config", "limits", "removed", "push", "history", "nodes"}
+	args := append([]any{d.id, d.c.Hash, n.options.ID, d.seen, configTTL.Milliseconds(), memberTimeout.Milliseconds(), d.entry, historyLength, n.channel()}, definitionArgs(d.c)...)
 	for tries := 3; ; tries-- { // idempotent: the script recognizes a repeated commit
-		reply, err := n.scripts.commit.Run(context.WithoutCancel(ctx), n.rdb, keys, args...).Slice()
+		reply, err := n.run(context.WithoutCancel(ctx), "commit", keys, args...).Slice()
 		switch {
 		case err != nil && tries > 1:
 			continue
@@ -213,7 +198,7 @@ func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
 func (n *Node) undo(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	n.scripts.undo.Run(ctx, n.rdb, []string{n.prefix + "push"}, id, n.channel())
+	n.run(ctx, "undo", []string{"push"}, id, n.channel())
 }
 
 // channel returns the channel on which nodes are notified.

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,9 +12,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/view"
 )
-
-//go:embed restore.lua
-var restoreScript string
 
 // A lostState is the state that Redis has lost: it came back empty, or as an older
 // replica.
@@ -48,15 +44,14 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	pushed := map[bool]string{true: "1"}[l.pushed] // empty if it was not
-	args := []any{l.number, l.head, strconv.FormatInt(l.newNumber, 10), l.hash, n.id, pushed, configTTL.Milliseconds(), len(l.history)}
+	args := []any{l.number, l.head, strconv.FormatInt(l.newNumber, 10), l.hash, n.options.ID, pushed, configTTL.Milliseconds(), len(l.history)}
 	for _, text := range l.history {
 		args = append(args, text)
 	}
 	if l.defines {
 		args = append(args, n.serving.Load().definitionArgs...)
 	}
-	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "history"}
-	done, err := n.scripts.restore.Run(ctx, n.rdb, keys, args...).Int()
+	done, err := n.run(ctx, "restore", []string{"config", "limits", "removed", "history"}, args...).Int()
 	if err != nil {
 		return false, fmt.Errorf("restore data lost by redis: %w", err)
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -120,14 +119,9 @@ type minuteCounts struct {
 // NewStatistics returns the statistics of a node of a cluster or, if rdb is nil,
 // of a single process.
 func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figures) *Statistics {
-	s := &Statistics{node: node, figures: figures, last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, collectedAt: time.Now()}
-	if rdb == nil {
-		s.store = newMemory("")
-	} else {
-		p := prefix + ":{cluster}:"
-		s.store = &redisStatistics{rdb, p, fence{rdb, p + "leader"}, redis.NewScript(reportScript), fenced(sumScript)}
+	return &Statistics{
+		node: node, figures: figures, store: newState(rdb, prefix), last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, collectedAt: time.Now(),
 	}
-	return s
 }
 
 // Run reports until ctx is done, at the end of each step.
@@ -283,46 +277,24 @@ func sorted(all []Tally) []Tally {
 	return all
 }
 
-var (
-	//go:embed report.lua
-	reportScript string
-	//go:embed sum.lua
-	sumScript string
-)
-
 // maxChangedMinutes is how many minutes are added up in one run; the rest
 // follows.
 const maxChangedMinutes = 100
 
-// redisStatistics stores the statistics of a cluster.
-type redisStatistics struct {
-	rdb    redis.UniversalClient
-	prefix string
-	fence  fence
+// minuteKey returns the name of the key of the reports of a minute.
+func minuteKey(minute int64) string { return "minute:" + strconv.FormatInt(minute, 10) }
 
-	reported, summed *redis.Script
-}
-
-// minuteKey returns the key of the reports of a minute.
-func (s *redisStatistics) minuteKey(minute int64) string {
-	return s.prefix + "minute:" + strconv.FormatInt(minute, 10)
-}
-
-// total returns the key of the sum of a minute.
-func (s *redisStatistics) total(minute int64) string {
-	return s.prefix + "statistics:" + strconv.FormatInt(minute, 10)
-}
-
-func (s *redisStatistics) open() string { return s.prefix + "minutes" }
+// totalKey returns the name of the key of the sum of a minute.
+func totalKey(minute int64) string { return "statistics:" + strconv.FormatInt(minute, 10) }
 
 // now implements statisticsStore.
-func (s *redisStatistics) now(ctx context.Context) (time.Time, error) {
-	return s.rdb.Time(ctx).Result()
+func (r redisState) now(ctx context.Context) (time.Time, error) {
+	return r.rdb.Time(ctx).Result()
 }
 
 // report implements statisticsStore.
-func (s *redisStatistics) report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error) {
-	reply, err := s.reported.Run(ctx, s.rdb, []string{s.minuteKey(minute), s.open()}, minute, node, encode(r), minuteOpenFor.Milliseconds()).Int64Slice()
+func (r redisState) report(ctx context.Context, node string, minute int64, report minuteReport) (time.Time, error) {
+	reply, err := r.run(ctx, "report", []string{minuteKey(minute), "minutes"}, minute, node, encode(report), minuteOpenFor.Milliseconds()).Int64Slice()
 	switch {
 	case err != nil:
 		return time.Time{}, err
@@ -335,8 +307,8 @@ func (s *redisStatistics) report(ctx context.Context, node string, minute int64,
 }
 
 // reports implements statisticsStore.
-func (s *redisStatistics) reports(ctx context.Context, minute int64) (map[string]minuteReport, error) {
-	texts, err := s.rdb.HGetAll(ctx, s.minuteKey(minute)).Result()
+func (r redisState) reports(ctx context.Context, minute int64) (map[string]minuteReport, error) {
+	texts, err := r.rdb.HGetAll(ctx, r.prefix+minuteKey(minute)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read reports: %w", err)
 	}
@@ -350,8 +322,8 @@ func (s *redisStatistics) reports(ctx context.Context, minute int64) (map[string
 }
 
 // changed implements statisticsStore.
-func (s *redisStatistics) changed(ctx context.Context) ([]revision, error) {
-	minutes, err := s.rdb.ZRangeWithScores(ctx, s.open(), 0, maxChangedMinutes-1).Result()
+func (r redisState) changed(ctx context.Context) ([]revision, error) {
+	minutes, err := r.rdb.ZRangeWithScores(ctx, r.prefix+"minutes", 0, maxChangedMinutes-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read changed minutes: %w", err)
 	}
@@ -368,9 +340,9 @@ func (s *redisStatistics) changed(ctx context.Context) ([]revision, error) {
 }
 
 // sum implements statisticsStore.
-func (s *redisStatistics) sum(ctx context.Context, t Term, of revision, sum []Tally) error {
+func (r redisState) sum(ctx context.Context, t Term, of revision, sum []Tally) error {
 	change := strconv.FormatFloat(of.change, 'f', -1, 64)
-	_, err := s.fence.run(ctx, s.summed, t, []string{s.total(of.minute), s.open()}, of.minute, encode(sum), StatisticsRetention.Milliseconds(), change)
+	_, err := r.runLeading(ctx, t, "sum", []string{totalKey(of.minute), "minutes"}, of.minute, encode(sum), StatisticsRetention.Milliseconds(), change)
 	if err != nil {
 		return fmt.Errorf("write a sum: %w", err)
 	}
@@ -378,12 +350,12 @@ func (s *redisStatistics) sum(ctx context.Context, t Term, of revision, sum []Ta
 }
 
 // sums implements statisticsStore.
-func (s *redisStatistics) sums(ctx context.Context, first, last int64) ([][]Tally, error) {
+func (r redisState) sums(ctx context.Context, first, last int64) ([][]Tally, error) {
 	var keys []string
 	for m := first; m <= last; m++ {
-		keys = append(keys, s.total(m))
+		keys = append(keys, r.prefix+totalKey(m))
 	}
-	texts, err := s.rdb.MGet(ctx, keys...).Result()
+	texts, err := r.rdb.MGet(ctx, keys...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read statistics: %w", err)
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -34,15 +33,6 @@ const (
 	allowanceTTL = time.Second
 )
 
-var (
-	//go:embed sweep.lua
-	sweepScript string
-	//go:embed allow.lua
-	allowScript string
-	//go:embed swept.lua
-	sweptScript string
-)
-
 // A Sweep is a garbage collection: it deletes the counts of limits that were removed from the
 // configuration longer than a grace period ago. Such keys expire anyway, but those of a limit with a
 // window of 365 days only after a year.
@@ -57,13 +47,10 @@ var (
 // an allowance is obtained first, and the deleting script refuses it after a
 // second, by the clock of its server.
 type Sweep struct {
-	rdb    redis.UniversalClient
-	prefix string
-	grace  time.Duration
-	fence  fence
-	nodes  func(context.Context) ([]view.Member, error)
-
-	sweep, allow, swept *redis.Script
+	keyspace
+	keys  string // the prefix of all keys
+	grace time.Duration
+	nodes func(context.Context) ([]view.Member, error)
 
 	pass *pass // in progress; nil for none
 }
@@ -79,17 +66,11 @@ type pass struct {
 
 // NewSweep returns the sweep of a cluster; nodes returns its live nodes.
 func NewSweep(rdb redis.UniversalClient, prefix string, grace time.Duration, nodes func(context.Context) ([]view.Member, error)) *Sweep {
-	p := prefix + ":{cluster}:"
-	return &Sweep{
-		rdb: rdb, prefix: prefix, grace: grace, nodes: nodes, fence: fence{rdb, p + "leader"},
-		sweep: redis.NewScript(sweepScript), allow: fenced(allowScript), swept: fenced(sweptScript),
-	}
+	return &Sweep{keyspace: newKeyspace(rdb, prefix), keys: prefix, grace: grace, nodes: nodes}
 }
 
 // Task returns the leader task of the sweep.
 func (s *Sweep) Task() Task { return Task{Name: "sweep", Every: sweepInterval, Run: s.step} }
-
-func (s *Sweep) removed() string { return s.prefix + ":{cluster}:removed" }
 
 // step continues the current pass, or starts one if there are removed limits.
 func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
@@ -115,7 +96,7 @@ func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
 func (s *Sweep) scan(ctx context.Context, t Term) (string, error) {
 	p := s.pass
 	for range sweepScans {
-		keys, next, err := p.servers[0].Scan(ctx, p.cursor, s.prefix+":{"+strings.Repeat("?", 32)+"}:*", sweepCount).Result()
+		keys, next, err := p.servers[0].Scan(ctx, p.cursor, s.keys+":{"+strings.Repeat("?", 32)+"}:*", sweepCount).Result()
 		if err != nil {
 			return "", fmt.Errorf("look for keys of removed limits: %w", err)
 		}
@@ -143,7 +124,7 @@ func (s *Sweep) finish(ctx context.Context, t Term) (string, error) {
 	for _, name := range p.limits {
 		args = append(args, name)
 	}
-	if _, err := s.fence.run(ctx, s.swept, t, []string{s.removed()}, args...); err != nil {
+	if _, err := s.runLeading(ctx, t, "swept", []string{"removed"}, args...); err != nil {
 		return "", fmt.Errorf("forget removed limits: %w", err)
 	}
 	return fmt.Sprintf("deleted %d keys of %d removed limits", p.deleted, len(p.limits)), nil
@@ -159,7 +140,7 @@ type allowance struct {
 
 // allowance returns the limits that were removed long enough ago.
 func (s *Sweep) allowance(ctx context.Context, t Term) (allowance, error) {
-	reply, err := s.fence.run(ctx, s.allow, t, []string{s.removed()}, allowanceTTL.Milliseconds(), s.grace.Milliseconds())
+	reply, err := s.runLeading(ctx, t, "allow", []string{"removed"}, allowanceTTL.Milliseconds(), s.grace.Milliseconds())
 	if err != nil {
 		return allowance{}, fmt.Errorf("read removed limits: %w", err)
 	}
@@ -179,7 +160,7 @@ func (s *Sweep) allowance(ctx context.Context, t Term) (allowance, error) {
 
 // allServeCurrent reports whether all nodes serve the current configuration.
 func (s *Sweep) allServeCurrent(ctx context.Context) (bool, error) {
-	hash, err := s.rdb.HGet(ctx, s.prefix+":{cluster}:config", "hash").Result()
+	hash, err := s.rdb.HGet(ctx, s.prefix+"config", "hash").Result()
 	if err != nil {
 		return false, fmt.Errorf("read config: %w", err)
 	}
@@ -230,7 +211,7 @@ type deletion struct {
 
 // parse parses a key of a removed limit; false for every other key.
 func (s *Sweep) parse(key string) (deletion, bool) {
-	tag, name, found := strings.Cut(strings.TrimPrefix(key, s.prefix+":{"), "}:")
+	tag, name, found := strings.Cut(strings.TrimPrefix(key, s.keys+":{"), "}:")
 	limit := name
 	if i := strings.IndexAny(name, ":{"); i >= 0 {
 		limit = name[:i]
@@ -280,7 +261,7 @@ func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, 
 
 // removeTogether deletes keys of one slot by one call.
 func (s *Sweep) removeTogether(ctx context.Context, t Term, allowed allowance, all []deletion) (int64, error) {
-	names, args := []string{s.fence.key, s.removed()}, []any{t.Token, allowed.until}
+	names, args := []string{s.prefix + "leader", s.prefix + "removed"}, []any{t.Token, allowed.until}
 	if allowed.slots {
 		names, args[0] = nil, ""
 	}
@@ -293,7 +274,7 @@ func (s *Sweep) removeTogether(ctx context.Context, t Term, allowed allowance, a
 	if len(names) == 0 {
 		return 0, nil
 	}
-	n, err := s.sweep.Run(ctx, s.rdb, names, args...).Int64()
+	n, err := s.scripts["sweep"].Run(ctx, s.rdb, names, args...).Int64()
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("delete keys of removed limits: %w", err)

@@ -41,32 +41,35 @@ type outcome struct {
 	err  error
 }
 
-// acquire acquires lk. If it fails, nothing remains in Redis.
-func (l *Locker) acquire(ctx context.Context, lk *Lock, options []LockOption, try strategy) (*Hold, error) {
-	r, err := parseOptions(options)
-	if err := errors.Join(lk.err, err); err != nil {
+// acquire acquires the lock. If it fails, nothing remains in Redis.
+func (l *Lock) acquire(ctx context.Context, options []LockOption, try strategy) (*Hold, error) {
+	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
-	switch s := l.session(holdKey{lk.namespace, lk.name, r.owner}); {
+	r, err := parseOptions(options)
+	if err := errors.Join(l.err, err); err != nil {
+		return nil, err
+	}
+	switch s := l.locker.session(holdKey{l.namespace, l.name, r.owner}); {
 	case r.owner == (Owner{}):
-		r.owner = lk.newOwner()
-	case !lk.traits.reentrant:
-		return nil, fmt.Errorf("lock %s: %w", lk.name, ErrNotReentrant)
+		r.owner = l.newOwner()
+	case !l.traits.reentrant:
+		return nil, fmt.Errorf("lock %s: %w", l.name, ErrNotReentrant)
 	case s != nil:
 		return s.reenterAny(ctx, r)
-	case l.overlaps(lk, r.owner):
+	case l.locker.overlaps(l, r.owner):
 		return nil, fmt.Errorf("lock %s: %w: its owner holds a part of it through another lock; unlock that first",
-			lk.name, ErrNotReentrant)
+			l.name, ErrNotReentrant)
 	}
 	lease := r.lease
 	if !r.hasLease {
-		lease = l.lease
+		lease = l.locker.lease
 	}
 	var hold *Hold
-	a := &acquisition{locker: l, lock: lk, autoRenew: !r.hasLease}
+	a := &acquisition{locker: l.locker, lock: l, autoRenew: !r.hasLease}
 	a.params = callParams{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}
 	a.accept = func(ctx context.Context, o outcome) error {
-		hold, err = l.openSession(ctx, a, o)
+		hold, err = l.locker.openSession(ctx, a, o)
 		return err
 	}
 	if err := a.run(ctx, try); err != nil {

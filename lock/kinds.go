@@ -106,10 +106,7 @@ func (l *Locker) send(ctx context.Context, q request, c callParams) (reply, erro
 			return reply{}, err
 		}
 	}
-	if c.replicas > 0 {
-		return q.script.runSynced(ctx, l.rdb, c.replicas, keys, args)
-	}
-	return q.script.run(ctx, l.rdb, keys, args)
+	return q.script.run(ctx, l.rdb, c.replicas, keys, args)
 }
 
 // value returns what an argument is in a call.
@@ -232,10 +229,7 @@ type ReadWrite struct {
 // ReadWrite returns the read-write lock with this name.
 func (l *Locker) ReadWrite(name string) *ReadWrite {
 	keys, channel := []string{name}, prefixedKey("redisson_rwlock", name)
-	prefix := name // of the keys of single read holds
-	if !hasHashTag(name) {
-		prefix = "{" + name + "}"
-	}
+	prefix := tagged(name) // of the keys of single read holds
 	holdKey := func(o Owner, i int) string { return prefix + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i) }
 	read := &scripted{
 		locker: l, channels: []string{channel},

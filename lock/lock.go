@@ -118,13 +118,6 @@ func (l *Lock) TryLock(ctx context.Context, options ...LockOption) (*Hold, error
 	return l.acquire(ctx, options, (*acquisition).tryOnce)
 }
 
-func (l *Lock) acquire(ctx context.Context, options []LockOption, try strategy) (*Hold, error) {
-	if err := l.check(ctx); err != nil {
-		return nil, err
-	}
-	return l.locker.acquire(ctx, l, options, try)
-}
-
 // check returns an error if l or ctx is nil.
 func (l *Lock) check(ctx context.Context) error {
 	switch {
@@ -172,14 +165,14 @@ func checkName(name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: it is empty", ErrInvalidName)
 	}
-	open := strings.IndexByte(name, '{')
-	if open < 0 {
+	_, rest, open := strings.Cut(name, "{")
+	if !open {
 		if strings.IndexByte(name, '}') >= 0 {
 			return fmt.Errorf("%w: %q has a } without a {; leave braces out", ErrInvalidName, name)
 		}
 		return nil
 	}
-	if strings.IndexByte(name[open+1:], '}') < 1 {
+	if strings.IndexByte(rest, '}') < 1 {
 		return fmt.Errorf("%w: the hash tag of %q is empty or not closed; write {tag} or leave braces out",
 			ErrInvalidName, name)
 	}
@@ -189,21 +182,19 @@ func checkName(name string) error {
 // hasHashTag reports whether name has a hash tag, which determines its cluster slot.
 func hasHashTag(name string) bool { return strings.IndexByte(name, '{') >= 0 }
 
-// prefixedKey returns the key or channel "prefix:{name}", which is in the slot of name.
-func prefixedKey(prefix, name string) string {
+// tagged returns name with a hash tag: its own or, if it has none, the whole of it.
+func tagged(name string) string {
 	if hasHashTag(name) {
-		return prefix + ":" + name
+		return name
 	}
-	return prefix + ":{" + name + "}"
+	return "{" + name + "}"
 }
 
+// prefixedKey returns the key or channel "prefix:{name}", which is in the slot of name.
+func prefixedKey(prefix, name string) string { return prefix + ":" + tagged(name) }
+
 // suffixedKey returns the key "{name}:suffix", which is in the slot of name.
-func suffixedKey(name, suffix string) string {
-	if hasHashTag(name) {
-		return name + ":" + suffix
-	}
-	return "{" + name + "}:" + suffix
-}
+func suffixedKey(name, suffix string) string { return tagged(name) + ":" + suffix }
 
 const (
 	// DefaultLease is the lease of locks that are acquired without WithLease, unless

@@ -124,18 +124,18 @@ func (l *Locker) callContext(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeout(context.WithoutCancel(ctx), l.callTimeout)
 }
 
-// usesShardedChannels reports whether sharded channels are used. In a cluster it asks a
-// server, once.
-func (l *Locker) usesShardedChannels(ctx context.Context) (bool, error) {
+// publishCommand returns the command by which scripts publish a release: SPUBLISH if channels are sharded. In a cluster
+// it asks a server, once.
+func (l *Locker) publishCommand(ctx context.Context) (string, error) {
 	if verb, ok := l.publishVerb.Load().(string); ok {
-		return verb == "SPUBLISH", nil
+		return verb, nil
 	}
 	_, cluster := l.rdb.(*redis.ClusterClient)
 	sharded := cluster && l.channels == ShardedChannels
 	if cluster && l.channels == AutoChannels {
 		err := l.rdb.Do(ctx, "PUBSUB", "SHARDNUMSUB").Err()
 		if err != nil && !replied(err) {
-			return false, fmt.Errorf("ask for sharded channels: %w", err)
+			return "", fmt.Errorf("ask for sharded channels: %w", err)
 		}
 		sharded = err == nil
 	}
@@ -144,25 +144,17 @@ func (l *Locker) usesShardedChannels(ctx context.Context) (bool, error) {
 		verb = "SPUBLISH"
 	}
 	l.publishVerb.Store(verb)
-	return sharded, nil
-}
-
-// publishCommand returns the command by which scripts publish a release.
-func (l *Locker) publishCommand(ctx context.Context) (string, error) {
-	if _, err := l.usesShardedChannels(ctx); err != nil {
-		return "", err
-	}
-	return l.publishVerb.Load().(string), nil
+	return verb, nil
 }
 
 // findRoute returns the connection for channel: to the master of its slot if channels are
 // sharded, otherwise to any server.
 func (l *Locker) findRoute(ctx context.Context, channel string) (route, error) {
-	sharded, err := l.usesShardedChannels(ctx)
+	verb, err := l.publishCommand(ctx)
 	if err != nil {
 		return route{}, err
 	}
-	if !sharded {
+	if verb == "PUBLISH" {
 		return route{open: func(ctx context.Context) *redis.PubSub { return l.rdb.Subscribe(ctx) }}, nil
 	}
 	master, err := l.rdb.(*redis.ClusterClient).MasterForKey(ctx, channel)

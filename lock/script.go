@@ -70,19 +70,34 @@ type reply struct {
 	n, index int64
 }
 
-// run runs s at most once and returns its reply. If the server does not have the script,
-// the source is sent. So it takes one round trip, or two.
-func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []string, args []any) (reply, error) {
+// run runs s at most once and returns its reply. If the server does not have the script, the source is sent. So it takes
+// one round trip, or two. With replicas it is followed on the same connection by WAIT, and returns ErrNotSynced if fewer
+// of them confirmed what the script has taken.
+func (s *script) run(ctx context.Context, rdb redis.UniversalClient, replicas int, keys []string, args []any) (
+	reply, error) {
+	node := rdb
+	if cluster, ok := rdb.(*redis.ClusterClient); ok && replicas > 0 {
+		// WAIT has no key, so it must be sent to the node directly.
+		master, err := cluster.MasterForKey(ctx, keys[0])
+		if err != nil {
+			return reply{}, s.failed(ctx, rdb, err)
+		}
+		node = master
+	}
 	cmd := s.command(ctx, "evalsha", keys, args)
-	err := rdb.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	confirmed, err := send(ctx, node, cmd, replicas)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = s.command(ctx, "eval", keys, args)
-		err = rdb.Process(ctx, cmd)
+		confirmed, err = send(ctx, node, cmd, replicas)
 	}
 	if err != nil {
 		return reply{}, s.failed(ctx, rdb, err)
 	}
-	return s.decode(cmd.Val())
+	r, err := s.decode(cmd.Val())
+	if err == nil && r.done && confirmed < int64(replicas) {
+		err = fmt.Errorf("%w: %d of %d", ErrNotSynced, confirmed, replicas)
+	}
+	return r, err
 }
 
 // failed wraps err. In a cluster it also reloads the slots, because a node that does not
@@ -111,40 +126,12 @@ func replied(err error) bool {
 	return ok
 }
 
-// runSynced is run, followed on the same connection by WAIT for so many
-// replicas. It returns ErrNotSynced when fewer confirmed what the script has
-// taken.
-func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, replicas int, keys []string, args []any) (
-	reply, error) {
-	node := rdb
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		// WAIT has no key, so it must be sent to the node directly.
-		master, err := cluster.MasterForKey(ctx, keys[0])
-		if err != nil {
-			return reply{}, s.failed(ctx, rdb, err)
-		}
-		node = master
-	}
-	cmd := s.command(ctx, "evalsha", keys, args)
-	confirmed, err := pipeline(ctx, node, cmd, replicas)
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = s.command(ctx, "eval", keys, args)
-		confirmed, err = pipeline(ctx, node, cmd, replicas)
-	}
-	if err != nil {
-		return reply{}, s.failed(ctx, rdb, err)
-	}
-	r, err := s.decode(cmd.Val())
-	if err == nil && r.done && confirmed < int64(replicas) {
-		err = fmt.Errorf("%w: %d of %d", ErrNotSynced, confirmed, replicas)
-	}
-	return r, err
-}
-
-// pipeline sends a script and WAIT together, and returns how many replicas have
-// confirmed. WAIT gets a third of the remaining time, because servers check its timeout
+// send sends a script, and WAIT together with it if there are replicas, and returns how many of them have confirmed. WAIT gets a third of the remaining time, because servers check its timeout
 // only ten times a second.
-func pipeline(ctx context.Context, node redis.UniversalClient, cmd noRetryCmd, replicas int) (int64, error) {
+func send(ctx context.Context, node redis.UniversalClient, cmd noRetryCmd, replicas int) (int64, error) {
+	if replicas <= 0 {
+		return 0, node.Process(ctx, cmd)
+	}
 	timeout := time.Second
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = max(time.Until(deadline)/3, time.Millisecond)

@@ -35,10 +35,10 @@ func newSubscriber(h *hub, r route) *subscriber {
 	}
 }
 
-// notifyChangedLocked tells the writer that topics have changed.
-func (s *subscriber) notifyChangedLocked() {
+// signal sends to a channel of capacity 1, unless a signal is pending there.
+func signal(c chan<- struct{}) {
 	select {
-	case s.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -180,7 +180,7 @@ func (s *subscriber) handle(message any) bool {
 			tp.notifyLocked() // messages may have been missed before the confirmation
 			close(tp.ready)   // last, so that a waiter for ready makes one attempt, not two
 		}
-		s.notifyChangedLocked() // so that a topic without waiters is removed
+		signal(s.changed) // so that a topic without waiters is removed
 	}
 	return true
 }
@@ -323,7 +323,7 @@ func (h *hub) subscribe(ctx context.Context, channel string) (*subscription, err
 	}
 	sub := &subscription{notify: make(chan struct{}, 1), channel: channel, subscriber: ln, topic: tp}
 	tp.subscribers[sub] = struct{}{}
-	ln.notifyChangedLocked()
+	signal(ln.changed)
 	return sub, nil
 }
 
@@ -353,7 +353,7 @@ func (s *subscription) close() {
 	s.subscriber.hub.mu.Lock()
 	defer s.subscriber.hub.mu.Unlock()
 	delete(s.topic.subscribers, s)
-	s.subscriber.notifyChangedLocked()
+	signal(s.subscriber.changed)
 }
 
 // close closes all connections and waits for their goroutines.
@@ -370,10 +370,7 @@ func (h *hub) close() {
 // notifyLocked notifies all waiters of t, which then try again.
 func (t *topic) notifyLocked() {
 	for sub := range t.subscribers {
-		select {
-		case sub.notify <- struct{}{}:
-		default:
-		}
+		signal(sub.notify)
 	}
 }
 

@@ -131,7 +131,10 @@ func writeEndpoint[Q, A any](path, summary string, do func(ctx context.Context, 
 // withMaxBody returns e with another limit for the request body than maxBody.
 func (e endpoint) withMaxBody(most int64) endpoint {
 	next := e.handle
-	e.handle = func(w http.ResponseWriter, r *http.Request) { next(w, withMaxBody(r, most)) }
+	e.handle = func(w http.ResponseWriter, r *http.Request) {
+		r.Body = boundedBody{r.Body, most}
+		next(w, r)
+	}
 	return e
 }
 
@@ -153,23 +156,17 @@ const (
 	maxBody = 4 << 20
 )
 
-// A maxBodyKey is the context key of a limit for the request body other than maxBody.
-type maxBodyKey struct {
+// A boundedBody is a request body with another limit than maxBody.
+type boundedBody struct {
 	io.ReadCloser
 	max int64
-}
-
-// withMaxBody returns r with another limit for its body.
-func withMaxBody(r *http.Request, most int64) *http.Request {
-	r.Body = maxBodyKey{r.Body, most}
-	return r
 }
 
 // read decodes the body of a request, one JSON value without unknown fields. If that fails, it
 // sends the error response and returns false.
 func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
 	most := int64(maxBody)
-	if b, ok := r.Body.(maxBodyKey); ok {
+	if b, ok := r.Body.(boundedBody); ok {
 		most = b.max
 	}
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))

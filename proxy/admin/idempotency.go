@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-chi/chi/v5/middleware"
+
 	"github.com/weir-proxy/weir/proxy"
 )
 
@@ -95,7 +97,10 @@ func (c namedChange) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		c.repeat(w, found)
 		return
 	}
-	response := &recordedResponse{ResponseWriter: w, status: http.StatusOK}
+	var body bytes.Buffer
+	response := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+	response.Tee(&body) // whole, also if the client has gone meanwhile
+	response.Discard()
 	var keep []byte
 	defer func() { // also after a panic: nobody waits for the claim to expire
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), putTimeout)
@@ -103,9 +108,11 @@ func (c namedChange) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		_ = c.once.Put(ctx, c.name, keep) // the change is made: its response is sent in any case
 	}()
 	next(response, r)
-	if response.status == http.StatusOK {
-		keep = c.encode(storedResponse{Status: response.status, Body: response.body.Bytes()})
+	if response.Status() == http.StatusOK {
+		keep = c.encode(storedResponse{Status: http.StatusOK, Body: body.Bytes()})
 	}
+	w.WriteHeader(response.Status())
+	w.Write(body.Bytes())
 }
 
 // repeat responds with what is stored.
@@ -130,26 +137,4 @@ func (c namedChange) encode(s storedResponse) []byte {
 		panic(err) // it has only strings and numbers
 	}
 	return text
-}
-
-// A recordedResponse keeps a copy of what is written.
-type recordedResponse struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-// Unwrap is for http.ResponseController.
-func (r *recordedResponse) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (r *recordedResponse) WriteHeader(status int) {
-	r.status = status
-	r.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (r *recordedResponse) Write(b []byte) (int, error) {
-	r.body.Write(b)
-	return r.ResponseWriter.Write(b)
 }

@@ -41,14 +41,10 @@ func (o Options) Guarded() bool { return len(o.tokenHashes()) > 0 }
 // Authenticate returns the result of authenticating the token that was sent with r. An empty token is
 // unknown, and is not counted as a wrong one.
 func (o Options) Authenticate(r *http.Request, token string) Attempt {
-	return o.authenticate(o.tokenHashes(), r, token)
-}
-
-func (o Options) authenticate(all []tokenHash, r *http.Request, token string) Attempt {
 	if token == "" {
 		return Attempt{}
 	}
-	return o.WrongTokens.compare(all, token, r.RemoteAddr, time.Now())
+	return o.WrongTokens.compare(o.tokenHashes(), token, r.RemoteAddr, time.Now())
 }
 
 // SetRetryAfter sets Retry-After to the seconds that a has to wait, rounded up.
@@ -70,16 +66,16 @@ func operatorOf(all []tokenHash, token string) (o Operator, known bool) {
 // requireRole returns a middleware that requires a token of an operator with that role; without
 // configured tokens it allows all requests. The next handler finds the operator by OperatorOf.
 func (o Options) requireRole(role Role) func(http.Handler) http.Handler {
-	all := o.tokenHashes()
+	guarded := o.Guarded()
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			who := Operator{Name: Local, Role: Write}
-			if len(all) > 0 {
+			if guarded {
 				token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 				if !found {
 					token = ""
 				}
-				a := o.authenticate(all, r, token)
+				a := o.Authenticate(r, token)
 				switch {
 				case a.Wait > 0:
 					a.SetRetryAfter(w.Header())

@@ -357,6 +357,15 @@ func (t textTable) print(out io.Writer, indent string, rows int) error {
 	return w.Flush()
 }
 
+// printAll writes all rows, or that there are none.
+func (t textTable) printAll(out io.Writer) error {
+	if len(t.rows) == 0 {
+		_, err := fmt.Fprintln(out, t.empty)
+		return err
+	}
+	return t.print(out, "", len(t.rows))
+}
+
 // printable replaces control characters in text.
 func printable(text string) string {
 	return strings.Map(func(c rune) rune {

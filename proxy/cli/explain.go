@@ -259,26 +259,31 @@ type explainText struct {
 func (e explainText) print(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n", e.head(fmt.Sprintf("%s %s://%s%s from %s", e.Method, e.Scheme, e.Host, e.Path, e.Client)))
-	e.stages(t)
-	e.route(t)
-	e.keys(t)
-	e.lists(t)
-	e.limits(t)
-	e.returns(t)
-	e.decision(t)
-	e.answer(t)
-	e.upstream(t)
+	for _, section := range []struct {
+		title string
+		shown bool
+		write func(*tabwriter.Writer)
+	}{
+		{"STAGES", true, e.stages},
+		{"ROUTE", true, e.route},
+		{"KEYS", len(e.Keys) > 0, e.keys},
+		{"LISTS", len(e.Lists) > 0, e.lists},
+		{"LIMITS", len(e.Limits) > 0, e.limits},
+		{"RETURNS", len(e.Returns) > 0, e.returns},
+		{"DECISION", e.Decision.Asked, e.decision},
+		{"ANSWER", e.Answer != nil, e.answer},
+		{"UPSTREAM", e.Upstream != nil, e.upstream},
+	} {
+		if section.shown {
+			t.Flush() // each section has its own columns
+			fmt.Fprintf(t, "\n%s\n", e.head(section.title))
+			section.write(t)
+		}
+	}
 	t.Flush()
 }
 
-// section starts a new section.
-func (e explainText) section(t *tabwriter.Writer, title string) {
-	t.Flush() // each section has its own columns
-	fmt.Fprintf(t, "\n%s\n", e.head(title))
-}
-
 func (e explainText) stages(t *tabwriter.Writer) {
-	e.section(t, "STAGES")
 	for _, s := range e.Stages {
 		line := "  " + s.Name + "\t" + s.Result
 		if s.Detail != "" {
@@ -289,7 +294,6 @@ func (e explainText) stages(t *tabwriter.Writer) {
 }
 
 func (e explainText) route(t *tabwriter.Writer) {
-	e.section(t, "ROUTE")
 	if r := e.Route; r != nil {
 		line := fmt.Sprintf("  %s\t%s\t%s", r.Name, strings.Join(nonEmpty(strings.Join(r.Methods, ","), r.Host+r.Path), " "), r.Position)
 		if r.Lenient {
@@ -305,10 +309,6 @@ func (e explainText) route(t *tabwriter.Writer) {
 }
 
 func (e explainText) keys(t *tabwriter.Writer) {
-	if len(e.Keys) == 0 {
-		return
-	}
-	e.section(t, "KEYS")
 	for _, k := range e.Keys {
 		text := k.Value
 		switch {
@@ -324,10 +324,6 @@ func (e explainText) keys(t *tabwriter.Writer) {
 }
 
 func (e explainText) lists(t *tabwriter.Writer) {
-	if len(e.Lists) == 0 {
-		return
-	}
-	e.section(t, "LISTS")
 	for _, l := range e.Lists {
 		hit := "no match"
 		if l.Hit {
@@ -338,10 +334,6 @@ func (e explainText) lists(t *tabwriter.Writer) {
 }
 
 func (e explainText) limits(t *tabwriter.Writer) {
-	if len(e.Limits) == 0 {
-		return
-	}
-	e.section(t, "LIMITS")
 	fmt.Fprintln(t, "  NAME\tRATE\tALGORITHM\tMODE\tON STORE FAILURE\tKEY\tRESULT")
 	for _, l := range e.Limits {
 		if len(l.Windows) == 0 {
@@ -363,10 +355,6 @@ func (e explainText) limits(t *tabwriter.Writer) {
 
 // returns writes which permits of other routes a response returns.
 func (e explainText) returns(t *tabwriter.Writer) {
-	if len(e.Returns) == 0 {
-		return
-	}
-	e.section(t, "RETURNS")
 	for _, r := range e.Returns {
 		fmt.Fprintf(t, "  %s\twith a status of %s\tthe permits of the same %s\n", view.LimitName(r.Route, r.Limit), strings.Join(r.Status, ", "), r.Key)
 	}
@@ -393,10 +381,6 @@ func (e explainText) verdict(l view.ExplainedLimit, w view.ExplainedWindow) stri
 
 func (e explainText) decision(t *tabwriter.Writer) {
 	d := e.Decision
-	if !d.Asked {
-		return
-	}
-	e.section(t, "DECISION")
 	how := "all limits by one script call"
 	if d.Slots > 1 {
 		how = fmt.Sprintf("by up to %d script calls at the same time, whose permits are returned if one refuses", d.Slots)
@@ -408,10 +392,6 @@ func (e explainText) decision(t *tabwriter.Writer) {
 }
 
 func (e explainText) answer(t *tabwriter.Writer) {
-	if e.Answer == nil {
-		return
-	}
-	e.section(t, "ANSWER")
 	status := fmt.Sprintf("%d", e.Answer.Status)
 	if e.Answer.Status >= 400 {
 		status = e.bad(status)
@@ -430,10 +410,6 @@ func (e explainText) answer(t *tabwriter.Writer) {
 
 func (e explainText) upstream(t *tabwriter.Writer) {
 	u := e.Upstream
-	if u == nil {
-		return
-	}
-	e.section(t, "UPSTREAM")
 	where := strings.Join(u.Targets, ", ")
 	if u.Echo {
 		where = "built in"

@@ -186,27 +186,23 @@ func (k keysPlan) Run(ctx context.Context, w Env) error {
 }
 
 // keysPlans lists the plans that are assigned to keys.
-type keysPlans struct {
-	adminFlags
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type keysPlans struct{ listFlags }
 
 // Run prints the plans.
 func (k keysPlans) Run(ctx context.Context, w Env) error {
 	all, err := admin.Get[admin.Plans](ctx, k.client(), "/keys/plans")
-	switch {
-	case err != nil || k.JSON:
+	if err != nil || k.JSON {
 		return printJSON(w, all, err)
-	case len(all.Keys) == 0:
-		_, err = fmt.Fprintln(w.Stdout, "no plan is assigned to a key; weir keys plan user=alice pro --for 30d assigns one")
-		return err
 	}
-	t := textTable{columns: []string{"KEY", "PLAN", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON", "ID"}}
+	t := textTable{
+		columns: []string{"KEY", "PLAN", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON", "ID"},
+		empty:   "no plan is assigned to a key; weir keys plan user=alice pro --for 30d assigns one",
+	}
 	for _, p := range all.Keys {
 		t.add(textRow{}, printable(p.Key.Masked), p.Plan, cmp.Or(p.Route, "all"), endsIn(p.Directive, time.Now()),
 			p.At.UTC().Format(time.RFC3339), printable(p.Who), printable(cmp.Or(p.Reason, "-")), p.ID)
 	}
-	return t.print(w.Stdout, "", len(all.Keys))
+	return t.printAll(w.Stdout)
 }
 
 // A keysText writes the state of a key as text.

@@ -12,22 +12,15 @@ import (
 )
 
 // keysBans lists the bans of networks.
-type keysBans struct {
-	adminFlags
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type keysBans struct{ listFlags }
 
 // Run prints the bans.
 func (k keysBans) Run(ctx context.Context, w Env) error {
 	all, err := admin.Get[admin.Bans](ctx, k.client(), "/bans")
-	switch {
-	case err != nil || k.JSON:
+	if err != nil || k.JSON {
 		return printJSON(w, all, err)
-	case len(all.Networks) == 0:
-		_, err = fmt.Fprintln(w.Stdout, "no network is banned; weir keys get shows the bans of a key")
-		return err
 	}
-	return directiveTable(all.Networks).print(w.Stdout, "", len(all.Networks))
+	return directiveTable(all.Networks, "no network is banned; weir keys get shows the bans of a key").printAll(w.Stdout)
 }
 
 // maintenanceCommand shows or changes what is under maintenance.
@@ -67,16 +60,12 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) (err error) {
 	case !now.Everywhere:
 		fmt.Fprintln(w.Stdout, "redis is unreachable: this holds "+now.Where())
 	}
-	if len(now.On) == 0 {
-		_, err = fmt.Fprintln(w.Stdout, "no route is under maintenance")
-		return err
-	}
-	return directiveTable(now.On).print(w.Stdout, "", len(now.On))
+	return directiveTable(now.On, "no route is under maintenance").printAll(w.Stdout)
 }
 
-// directiveTable returns directives as a table.
-func directiveTable(all []directive.Directive) textTable {
-	t := textTable{columns: []string{"WHAT", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON"}}
+// directiveTable returns directives as a table, and what is to be said if there are none.
+func directiveTable(all []directive.Directive, empty string) textTable {
+	t := textTable{columns: []string{"WHAT", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON"}, empty: empty}
 	for _, d := range all {
 		what := "maintenance"
 		if d.Network.IsValid() {

@@ -12,11 +12,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// nodesCommand lists the nodes.
-type nodesCommand struct {
+// listFlags are the flags of a command that lists all that there is of something.
+type listFlags struct {
 	adminFlags
 	JSON bool `name:"json" help:"Print JSON."`
 }
+
+// nodesCommand lists the nodes.
+type nodesCommand struct{ listFlags }
 
 // Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour.
 func (c nodesCommand) Run(ctx context.Context, w Env) error {
@@ -114,14 +117,13 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 		return misusef("-n %d: write 1 to %d", c.Rows, admin.MaxAudited)
 	}
 	page, err := c.client().AuditPage(ctx, view.AuditQuery{Before: c.Before, N: c.Rows})
-	switch {
-	case err != nil || c.JSON:
+	if err != nil || c.JSON {
 		return printJSON(w, page, err)
-	case len(page.Entries) == 0:
-		_, err = fmt.Fprintln(w.Stdout, "no operator has done anything in the last 30 days"+map[bool]string{true: " before that entry"}[c.Before != ""])
-		return err
 	}
-	t := textTable{columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"}}
+	t := textTable{
+		columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"},
+		empty:   "no operator has done anything in the last 30 days" + map[bool]string{true: " before that entry"}[c.Before != ""],
+	}
 	for _, e := range page.Entries {
 		where := "all nodes"
 		switch {
@@ -136,7 +138,7 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 		t.add(textRow{}, e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(what),
 			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)))
 	}
-	if err := t.print(w.Stdout, "", len(t.rows)); err != nil || page.Next == "" {
+	if err := t.printAll(w.Stdout); err != nil || page.Next == "" {
 		return err
 	}
 	_, err = fmt.Fprintf(w.Stdout, "there are more: weir audit --before %s\n", page.Next)
@@ -191,14 +193,10 @@ func (c decisionsCommand) Run(ctx context.Context, w Env) error {
 		return printJSON(w, found, err)
 	}
 	printUnanswered(w.Stderr, found.Nodes)
-	t := textTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}}
+	t := textTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}, empty: "no recent request matches"}
 	for _, d := range found.Decisions {
 		t.add(textRow{}, d.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), d.RequestID, d.Status, d.Method, printable(d.Path),
 			printable(cmp.Or(d.Summary, d.Outcome)))
 	}
-	if len(t.rows) == 0 {
-		_, err = fmt.Fprintln(w.Stdout, "no recent request matches")
-		return err
-	}
-	return t.print(w.Stdout, "", len(t.rows))
+	return t.printAll(w.Stdout)
 }

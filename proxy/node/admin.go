@@ -60,7 +60,7 @@ func (n *Node) adminOptions() admin.Options {
 	}
 	o.Self = n.self
 	if n.store.cluster != nil && n.source.pushable() {
-		o.Cluster = auditedCluster{pushAPI{n}, n}
+		o.Cluster = pushAPI{n}
 	}
 	o.Dashboard = dashboard.New(o)
 	return o

@@ -134,33 +134,6 @@ func (n *Node) publishReload(generation int64, hash string, err error) {
 	n.events.Publish(one)
 }
 
-// An auditedCluster is a Cluster that records the operators' actions.
-type auditedCluster struct {
-	admin.Cluster
-	node *Node
-}
-
-// Push implements admin.Cluster. A dry run, and a push of what is served already, are not recorded.
-func (a auditedCluster) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
-	done, err := a.Cluster.Push(ctx, p)
-	err = whileAway(err, "nothing has changed, push again when it is back")
-	if !p.DryRun && (done.Changed || done.Restored || err != nil) {
-		a.node.record(ctx, configAudit("push", fmt.Sprintf("generation %d by %s", done.Generation, authorOf(ctx, p.Author, p.Sender)), err))
-	}
-	return done, err
-}
-
-// Rollback implements admin.Cluster.
-func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
-	done, err := a.Cluster.Rollback(ctx, r)
-	err = whileAway(err, "nothing has changed, roll back again when it is back")
-	if !r.DryRun && (done.Changed || err != nil) {
-		detail := fmt.Sprintf("generation %d, back to %d, by %s", done.Generation, done.From, authorOf(ctx, r.Author, r.Sender))
-		a.node.record(ctx, configAudit("rollback", detail, err))
-	}
-	return done, err
-}
-
 // whileAway returns err as operators are told that they could not change something: if Redis cannot be reached, with
 // that first, whatever noticed it, and then what to do. A push of which the outcome is unknown says so itself.
 func whileAway(err error, advice string) error {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -220,34 +219,21 @@ type tasks struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
-	running map[string]bool
+	running sync.Map // names of those that have not ended
 }
 
 func newTasks() *tasks {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &tasks{ctx: ctx, cancel: cancel, running: map[string]bool{}}
+	return &tasks{ctx: ctx, cancel: cancel}
 }
 
 // start runs f in a goroutine. f must return when its context is done.
 func (t *tasks) start(name string, f func(ctx context.Context)) {
-	t.markRunning(name)
+	t.running.Store(name, true)
 	t.wg.Go(func() {
-		defer t.markEnded(name)
+		defer t.running.Delete(name)
 		f(t.ctx)
 	})
-}
-
-func (t *tasks) markRunning(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.running[name] = true
-}
-
-func (t *tasks) markEnded(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.running, name)
 }
 
 // stop cancels the tasks' context, and does not wait.
@@ -269,12 +255,15 @@ func (t *tasks) wait(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.running) == 0 { // they ended at the same moment
+	var late []string
+	for name := range t.running.Range {
+		late = append(late, name.(string))
+	}
+	if late == nil { // they ended at the same moment
 		return nil
 	}
-	return fmt.Errorf("still running: %s: %w", strings.Join(slices.Sorted(maps.Keys(t.running)), ", "), errCloseTimeout)
+	slices.Sort(late)
+	return fmt.Errorf("still running: %s: %w", strings.Join(late, ", "), errCloseTimeout)
 }
 
 // every calls f at each interval, until ctx is done.

@@ -163,8 +163,7 @@ type salt struct {
 
 func newSalt(s store) *salt {
 	made := &salt{client: s.client, prefix: s.prefix}
-	own := proxy.NewSalt()
-	made.current.Store(&own)
+	made.current.Store(new(proxy.NewSalt()))
 	return made
 }
 
@@ -179,8 +178,7 @@ func (s *salt) agree(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	shared := proxy.Salt(agreed)
-	s.current.Store(&shared)
+	s.current.Store(new(proxy.Salt(agreed)))
 	return true
 }
 

@@ -23,16 +23,22 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// pushAPI implements the operations on the configuration of all nodes: push, rollback and history.
+// pushAPI implements the operations on the configuration of all nodes: push, rollback and history. It records what
+// operators change.
 type pushAPI struct{ *Node }
 
-// Push implements admin.Cluster.
+// Push implements admin.Cluster. A dry run, and a push of what is served already, are not recorded.
 func (a pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
-	q := cluster.Push{Bundle: p.Bundle, Author: authorOf(ctx, p.Author, p.Sender)}
+	q, push := cluster.Push{Bundle: p.Bundle, Author: authorOf(ctx, p.Author, p.Sender)}, a.push
 	if p.DryRun {
-		return a.try(ctx, q)
+		push = a.try
 	}
-	return a.push(ctx, q)
+	done, err := push(ctx, q)
+	err = whileAway(err, "nothing has changed, push again when it is back")
+	if !p.DryRun && (done.Changed || done.Restored || err != nil) {
+		a.record(ctx, configAudit("push", fmt.Sprintf("generation %d by %s", done.Generation, q.Author), err))
+	}
+	return done, err
 }
 
 // authorOf returns the author of a push: the one that is named, or else the operator, if the token has a name, or
@@ -55,8 +61,7 @@ func (a pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) 
 	if a.isServed(p.Bundle) {
 		return done, nil
 	}
-	answers, err := a.store.cluster.Try(ctx, p)
-	done.Nodes = answers
+	done.Nodes, err = a.store.cluster.Try(ctx, p)
 	return done, problemOf(err)
 }
 
@@ -171,29 +176,42 @@ func (n *Node) pushApplied(e cluster.Entry, err error) {
 	}
 }
 
-// Rollback implements admin.Cluster.
-func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
+// Rollback implements admin.Cluster. A dry run, and a rollback to what is served already, are not recorded.
+func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (done admin.Pushed, err error) {
+	push := a.push
+	if r.DryRun {
+		push = a.try
+	}
+	p, err := a.earlier(ctx, r)
+	if err == nil {
+		done, err = push(ctx, p)
+	}
+	err = whileAway(err, "nothing has changed, roll back again when it is back")
+	if !r.DryRun && (done.Changed || err != nil) {
+		a.record(ctx, configAudit("rollback", fmt.Sprintf("generation %d, back to %d, by %s", done.Generation, done.From, p.Author), err))
+	}
+	return done, err
+}
+
+// earlier returns the push of the generation that r restores.
+func (a pushAPI) earlier(ctx context.Context, r admin.Rollback) (p cluster.Push, err error) {
 	entries, err := a.store.cluster.History(ctx)
 	if err != nil {
-		return admin.Pushed{}, err
+		return p, err
 	}
 	i := rollbackTo(entries)
 	switch {
 	case r.Generation != 0:
 		if i = slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == r.Generation }); i < 0 {
-			return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
+			return p, &admin.Problem{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
 		}
 	case i < 0:
-		return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "no earlier generation in the history differs from what is served and from what was rolled back; weir history lists them: name one"}
+		return p, &admin.Problem{Status: http.StatusNotFound, Detail: "no earlier generation in the history differs from what is served and from what was rolled back; weir history lists them: name one"}
 	}
 	if err := entries[i].Unreadable; err != nil {
-		return admin.Pushed{}, unreadable(entries[i], err)
+		return p, unreadable(entries[i], err)
 	}
-	p := cluster.Push{Bundle: entries[i].Bundle, Author: authorOf(ctx, r.Author, r.Sender), From: entries[i].Generation}
-	if r.DryRun {
-		return a.try(ctx, p)
-	}
-	return a.push(ctx, p)
+	return cluster.Push{Bundle: entries[i].Bundle, Author: authorOf(ctx, r.Author, r.Sender), From: entries[i].Generation}, nil
 }
 
 // rollbackTo returns the index of the entry to which a rollback leads by default, or -1: the newest one that is

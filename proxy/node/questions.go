@@ -36,11 +36,9 @@ func (n *Node) localAnswer(ctx context.Context, q cluster.Question) cluster.Seen
 	case q.Decisions != nil:
 		s.Decisions = n.proxy.Decisions(*q.Decisions)
 	case q.Top != nil:
-		top := n.proxy.Top(*q.Top)
-		s.Top = &top
+		s.Top = new(n.proxy.Top(*q.Top))
 	case q.Sends != nil:
-		top := n.proxy.TopSends(*q.Sends)
-		s.Sends = &top
+		s.Sends = new(n.proxy.TopSends(*q.Sends))
 	case q.Upstreams != nil:
 		s.Upstreams = n.proxy.Upstreams()
 	case q.Directives:

@@ -50,8 +50,6 @@ func (s *keyState) advance(now int64, l *Limit) {
 // was lowered below what is taken. advance must have been called.
 func (s *keyState) remaining(now int64, l *Limit) int64 {
 	switch l.Algorithm {
-	case FixedWindow:
-		return s.remainingFixedWindow(l)
 	case SlidingWindow:
 		return l.Rate.Count - s.weightedCount(now, windowMillis(l))
 	case GCRA:
@@ -92,11 +90,11 @@ func (s *keyState) take(now int64, c *Claim, id [16]byte) {
 	case FixedWindow:
 		s.takeFixedWindow(now, c.Cost)
 	case SlidingWindow:
-		s.takeSlidingWindow(c.Cost)
+		s.taken += c.Cost // of the current window
 	case GCRA:
 		s.takeGCRA(now, c.Limit, c.Cost)
 	case Concurrent:
-		s.takeConcurrent(now, c, id)
+		s.add(now, id, c.Cost)
 	case Distinct:
 		s.takeDistinct(now, id, c.Value)
 	case Cooldown:

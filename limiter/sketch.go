@@ -2,8 +2,6 @@ package limiter
 
 import (
 	"cmp"
-	"encoding/binary"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 )
@@ -22,10 +20,9 @@ type Sketch[T any] struct {
 	counters  []sketchCounter[T] // those in use
 	groups    []sketchGroup      // those in use are linked in ascending order of count
 	lowest    int32
-	freeGroup int32   // first of the linked unused groups
-	slots     []int32 // hash table with open addressing: index of a counter plus one; 0 if empty
-	shift     int     // from a hash to its slot
-	seed      uint64
+	freeGroup int32 // first of the linked unused groups
+	index     index // of counters, by key
+	seed      seed
 	total     int64
 	evicted   bool // at least one key has lost its counter
 }
@@ -52,10 +49,8 @@ type sketchGroup struct {
 // NewSketch returns an empty Sketch with k counters, 1 to 16384.
 func NewSketch[T any](k int) *Sketch[T] {
 	k = min(max(k, 1), 1<<14)
-	size := 1 << bits.Len(uint(2*k-1)) // at most half full, so that probing is short
 	s := &Sketch[T]{
-		counters: make([]sketchCounter[T], 0, k), groups: make([]sketchGroup, k+1),
-		slots: make([]int32, size), shift: 64 - bits.TrailingZeros(uint(size)), seed: rand.Uint64() | 1,
+		counters: make([]sketchCounter[T], 0, k), groups: make([]sketchGroup, k+1), seed: seed{rand.Uint64(), rand.Uint64()},
 	}
 	s.Clear()
 	return s
@@ -68,7 +63,7 @@ func (s *Sketch[T]) Clear() {
 		s.groups[i] = sketchGroup{first: noIndex, next: int32(i) + 1}
 	}
 	s.groups[len(s.groups)-1].next = noIndex
-	clear(s.slots)
+	s.index.clear()
 }
 
 // Size returns the number of counters.
@@ -78,9 +73,9 @@ func (s *Sketch[T]) Size() int { return cap(s.counters) }
 // value, which is zero, for the caller to set. Otherwise it returns nil.
 func (s *Sketch[T]) Observe(k Key) *T {
 	s.total++
-	slot := s.findSlot(k)
-	if at := s.slots[slot]; at != 0 {
-		s.increment(at - 1)
+	h := s.seed.hash(&k)
+	if at := s.find(&k, h); at.item > 0 {
+		s.increment(int32(at.item - 1))
 		return nil
 	}
 	var c int32
@@ -89,42 +84,25 @@ func (s *Sketch[T]) Observe(k Key) *T {
 		s.counters = append(s.counters, sketchCounter[T]{key: k, group: noIndex})
 	} else {
 		c, s.evicted = s.groups[s.lowest].first, true
-		s.freeSlot(s.findSlot(s.counters[c].key))
-		slot = s.findSlot(k) // freeSlot may have moved keys
 		old := &s.counters[c]
+		s.index.remove(s.find(&old.key, s.seed.hash(&old.key)), s.hashOf)
 		*old = sketchCounter[T]{key: k, maxError: s.groups[s.lowest].count, group: old.group, prev: old.prev, next: old.next}
 	}
-	s.slots[slot] = c + 1
+	s.index.add(h, uint32(c), s.hashOf)
 	s.increment(c)
 	return &s.counters[c].value
 }
 
-// homeSlot returns the slot at which the search for k starts. Clients can choose their
-// keys, but do not know the seed.
-func (s *Sketch[T]) homeSlot(k *Key) int {
-	h := (binary.LittleEndian.Uint64(k[:8]) ^ binary.LittleEndian.Uint64(k[8:])>>1) * s.seed
-	return int((h ^ h>>29) * 0x9e3779b97f4a7c15 >> s.shift)
-}
+// hashOf returns the hash of the key of a counter. Clients can choose their keys, but do not know the seed.
+func (s *Sketch[T]) hashOf(c uint32) uint64 { return s.seed.hash(&s.counters[c].key) }
 
-// findSlot returns the slot of k, or the empty slot where it would be added.
-func (s *Sketch[T]) findSlot(k Key) int {
-	slot := s.homeSlot(&k)
-	for s.slots[slot] != 0 && s.counters[s.slots[slot]-1].key != k {
-		slot = (slot + 1) & (len(s.slots) - 1)
+// find returns the probe of k, whose hash is h; a probe without an item if it has no counter.
+func (s *Sketch[T]) find(k *Key, h uint64) probe {
+	p := s.index.first(h)
+	for p.item > 0 && s.counters[p.item-1].key != *k {
+		p = s.index.next(h, p)
 	}
-	return slot
-}
-
-// freeSlot empties a slot and moves the following keys that could not be found otherwise.
-func (s *Sketch[T]) freeSlot(slot int) {
-	mask := len(s.slots) - 1
-	for at := (slot + 1) & mask; s.slots[at] != 0; at = (at + 1) & mask {
-		home := s.homeSlot(&s.counters[s.slots[at]-1].key)
-		if (at-home)&mask >= (at-slot)&mask {
-			s.slots[slot], slot = s.slots[at], at
-		}
-	}
-	s.slots[slot] = 0
+	return p
 }
 
 // increment adds 1 to the count of c: it moves c to the next group, or to a new one.

@@ -70,14 +70,14 @@ func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
 		}
 		last = s.groups[g].count
 		for c := s.groups[g].first; c != noIndex; c = s.counters[c].next {
-			if s.counters[c].group != g || s.slots[s.findSlot(s.counters[c].key)] != c+1 {
+			if s.counters[c].group != g || s.find(&s.counters[c].key, s.hashOf(uint32(c))).item != uint32(c)+1 {
 				t.Fatalf("counter %d is in another group, or not found", c)
 			}
 			seen, sum = seen+1, sum+last
 		}
 	}
 	filled := 0
-	for _, at := range s.slots {
+	for _, at := range s.index.slots {
 		if at != 0 {
 			filled++
 		}

@@ -57,7 +57,7 @@ func TestCounters_ShareTheMemory(t *testing.T) {
 func TestObserver_UsesNoMemoryBefore(t *testing.T) {
 	o := NewObserver(1)
 	room := func() (n int) {
-		for p := range o.recent.all() {
+		for p := range o.all() {
 			n += len(p.records)
 		}
 		return n

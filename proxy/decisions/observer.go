@@ -5,11 +5,12 @@ package decisions
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -19,44 +20,26 @@ type Observer struct {
 	// except in tests.
 	Every time.Duration
 
-	recent   *ring
-	counters *counters
-	since    time.Time // minutes are counted from here, on the monotonic clock
+	ring
+	stripes int       // in which keys are counted
+	since   time.Time // minutes are counted from here, on the monotonic clock
+
+	mu       sync.Mutex          // guards what follows
+	counters map[string]*Counter // by ROUTE.LIMIT; limits of the current generation
 }
 
 // NewObserver returns an Observer that has recorded nothing, and counts keys in so many stripes.
 func NewObserver(stripes int) *Observer {
-	return &Observer{Every: AllowedEvery, recent: newRing(), counters: &counters{stripes: stripes, all: map[string]*Counter{}}, since: time.Now()}
+	return &Observer{Every: AllowedEvery, ring: ring{seed: maphash.MakeSeed()}, stripes: stripes, since: time.Now(), counters: map[string]*Counter{}}
 }
 
 // Minute returns the number of the minute of t, for a Counter.
 func (o *Observer) Minute(t time.Time) int64 { return int64(t.Sub(o.since) / time.Minute) }
 
-// PlaceFor returns where to record a request that arrived then and had that outcome; Nowhere if Record need
-// not be called. source is as in Request.
-func (o *Observer) PlaceFor(began time.Time, result Outcome, source uint64) Place {
-	return o.recent.placeFor(began, result, source, o.Every)
-}
-
-// Record stores a request.
-func (o *Observer) Record(q *Request) { o.recent.record(q) }
-
-// Counter returns the counter of a limit of a new generation, whose name is ROUTE.LIMIT.
-func (o *Observer) Counter(name string, by *key.Spec) *Counter { return o.counters.counter(name, by) }
-
-// KeepOnly keeps the counters of the generation that serves, and forgets all others.
-func (o *Observer) KeepOnly(these []*Counter) { o.counters.keepOnly(these) }
-
-// Find returns recent decisions, newest first: of the last 6144 requests that were refused, or would have
-// been in shadow mode, as far as there were no more than 1000 in a second; of up to 1536 others, earlier
-// or more in a second, of which each key and client has a share of 24 (in a flood, one each millisecond),
-// so that a flood by one does not remove those of all others; and of the last 4096 others, or a sample of them. It delays requests only for the time of copying a part of the ring.
-func (o *Observer) Find(q view.DecisionQuery, v Naming) []view.Decided { return o.recent.find(q, v) }
-
 // KeyByHash returns the key with the given hash in the log, if a recent request had it or one of these
 // counters has counted it.
 func (o *Observer) KeyByHash(hash string, v Naming, counters []*Counter) (limiter.Key, bool) {
-	if k, found := o.recent.keyByHash(hash, v); found {
+	if k, found := o.keyByHash(hash, v); found {
 		return k, true
 	}
 	minute := o.Minute(time.Now())
@@ -79,7 +62,7 @@ func (o *Observer) LabelOf(k limiter.Key, c *Counter) (Label, bool) {
 			}
 		}
 	}
-	return o.recent.labelOf(k)
+	return o.labelOf(k)
 }
 
 // maxTopKeys is the maximum number of keys of a limit that are returned.

@@ -134,17 +134,18 @@ const (
 	amongTheOther       // among those that were not refused
 )
 
-// placeFor returns where a request is to be stored. Of refusals in a flood, one in every interval and
-// part is; of requests that passed, too. Concurrent calls may return a few more.
-func (r *ring) placeFor(began time.Time, o Outcome, source uint64, every time.Duration) Place {
+// PlaceFor returns where to record a request that arrived then and had that outcome; Nowhere if Record need
+// not be called. source is as in Request. Of refusals in a flood, one in every interval and part is to be
+// recorded; of requests that passed, too. Concurrent calls may return a few more.
+func (o *Observer) PlaceFor(began time.Time, result Outcome, source uint64) Place {
 	switch {
-	case o == Passed:
-		if r.allowed[shardOfTime(began)].isDue(began, every) {
+	case result == Passed:
+		if o.allowed[shardOfTime(began)].isDue(began, o.Every) {
 			return amongTheOther
 		}
-	case !r.isFlooded(began):
+	case !o.isFlooded(began):
 		return amongAll
-	case r.earlier[shardOf(source)].isDue(began, floodedEvery):
+	case o.earlier[shardOf(source)].isDue(began, floodedEvery):
 		return amongItsOwn
 	}
 	return Nowhere
@@ -170,8 +171,8 @@ func (r *ring) isFlooded(now time.Time) bool {
 	return r.inSecond.Load() > refusedEverySecond || r.inSecond.Add(1) > refusedEverySecond // in a flood nobody writes
 }
 
-// record stores q.
-func (r *ring) record(q *Request) {
+// Record stores a request.
+func (r *ring) Record(q *Request) {
 	var p *part
 	size := earlierRecent
 	switch q.Place {

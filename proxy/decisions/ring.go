@@ -62,8 +62,6 @@ type part struct {
 	_       [stripe.LineSize - 48]byte
 }
 
-func newRing() *ring { return &ring{seed: maphash.MakeSeed()} }
-
 // A record is one request.
 type record struct {
 	began      int64 // nanoseconds since 1970; 0 if the record is empty
@@ -188,14 +186,6 @@ const (
 // limits: 512 up to 25 limits, 65 with MaxCounters.
 func countedKeys(limits int) int { return min(countersMemory/keyMemory/max(limits, 1), maxCounted) }
 
-// counters holds the counters of all limits. It outlives generations.
-type counters struct {
-	stripes int
-
-	mu  sync.Mutex          // guards what follows
-	all map[string]*Counter // by ROUTE.LIMIT; limits of the current generation
-}
-
 // A Counter counts the keys of one limit. A nil Counter counts nothing.
 type Counter struct {
 	name     string // ROUTE.LIMIT
@@ -226,30 +216,30 @@ func (c *Counter) WithSends(window time.Duration) *Counter {
 	return &with
 }
 
-// counter returns the counter of a limit, whose name is ROUTE.LIMIT. A limit keeps the counter it had
-// before if it still counts by the same key. A counter uses no memory before the first request.
-func (c *counters) counter(name string, by *key.Spec) *Counter {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if had := c.all[name]; had != nil && had.key == by.Name && slices.Equal(had.shapes, by.Shapes()) {
+// Counter returns the counter of a limit of a new generation, whose name is ROUTE.LIMIT. A limit keeps the counter it
+// had before if it still counts by the same key. A counter uses no memory before the first request.
+func (o *Observer) Counter(name string, by *key.Spec) *Counter {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if had := o.counters[name]; had != nil && had.key == by.Name && slices.Equal(had.shapes, by.Shapes()) {
 		return had
 	}
 	return &Counter{
-		name: name, key: by.Name, shapes: by.Shapes(), stripes: c.stripes,
-		requests: limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices, c.stripes),
-		refused:  limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices, c.stripes),
+		name: name, key: by.Name, shapes: by.Shapes(), stripes: o.stripes,
+		requests: limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices, o.stripes),
+		refused:  limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices, o.stripes),
 	}
 }
 
-// keepOnly keeps these counters, and removes all others. The memory is divided among them; a minute that
-// has begun keeps its share.
-func (c *counters) keepOnly(these []*Counter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.all)
+// KeepOnly keeps these counters, of the generation that serves, and forgets all others. The memory is divided among them;
+// a minute that has begun keeps its share.
+func (o *Observer) KeepOnly(these []*Counter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.counters)
 	keys := countedKeys(len(these))
 	for _, one := range these {
-		c.all[one.name] = one
+		o.counters[one.name] = one
 		one.requests.Resize(keys)
 		one.refused.Resize(keys)
 	}

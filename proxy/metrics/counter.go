@@ -286,10 +286,15 @@ func (r *HistogramRef) keep(h *Histogram) *Histogram {
 // Cache caches metrics by the labels that distinguish them, which have a small fixed set of values.
 // It is safe for concurrent use.
 type Cache[K comparable, M any] struct {
-	first atomic.Pointer[[]cacheEntry[K, M]] // the metrics looked up first, which are the most frequent
-	all   atomic.Pointer[map[K]M]            // both are replaced, never changed
+	known atomic.Pointer[cached[K, M]] // replaced, never changed
 
-	mu sync.Mutex // held while they are replaced
+	mu sync.Mutex // held while it is replaced
+}
+
+// cached are the metrics of a Cache.
+type cached[K comparable, M any] struct {
+	first []cacheEntry[K, M] // those looked up first, which are the most frequent
+	all   map[K]M
 }
 
 // maxLinear is the number of entries that are compared before the map is used. A comparison
@@ -303,16 +308,16 @@ type cacheEntry[K comparable, M any] struct {
 
 // Get returns the metric of k, if it was looked up before.
 func (c *Cache[K, M]) Get(k K) (m M, ok bool) {
-	if first := c.first.Load(); first != nil {
-		for i := range *first {
-			if one := &(*first)[i]; one.k == k {
-				return one.m, true
-			}
+	known := c.known.Load()
+	if known == nil {
+		return m, false
+	}
+	for i := range known.first {
+		if one := &known.first[i]; one.k == k {
+			return one.m, true
 		}
 	}
-	if all := c.all.Load(); all != nil {
-		m, ok = (*all)[k]
-	}
+	m, ok = known.all[k]
 	return m, ok
 }
 
@@ -320,19 +325,15 @@ func (c *Cache[K, M]) Get(k K) (m M, ok bool) {
 func (c *Cache[K, M]) Keep(k K, m M) M {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := map[K]M{}
-	if all := c.all.Load(); all != nil {
-		maps.Copy(next, *all)
+	next := cached[K, M]{all: map[K]M{}}
+	if known := c.known.Load(); known != nil {
+		next.first = slices.Clip(known.first)
+		maps.Copy(next.all, known.all)
 	}
-	next[k] = m
-	c.all.Store(&next)
-	var first []cacheEntry[K, M]
-	if entries := c.first.Load(); entries != nil {
-		first = slices.Clone(*entries)
+	if _, found := next.all[k]; !found && len(next.first) < maxLinear {
+		next.first = append(next.first, cacheEntry[K, M]{k, m})
 	}
-	if len(first) < maxLinear && !slices.ContainsFunc(first, func(e cacheEntry[K, M]) bool { return e.k == k }) {
-		first = append(first, cacheEntry[K, M]{k, m})
-		c.first.Store(&first)
-	}
+	next.all[k] = m
+	c.known.Store(&next)
 	return m
 }

@@ -50,8 +50,8 @@ func startCluster(tb testing.TB, masters, replicas int, nodeTimeout time.Duratio
 		c.Nodes = append(c.Nodes, startNode(tb, nodeTimeout))
 	}
 	for i, n := range c.Nodes {
-		if i > 0 {
-			n.must("cluster meet 127.0.0.1 " + strconv.Itoa(c.Nodes[0].Port))
+		for _, other := range c.Nodes[:i] { // they would tell each other, at some time
+			n.must("cluster meet 127.0.0.1 " + strconv.Itoa(other.Port))
 		}
 		if i < masters {
 			n.must("cluster addslots" + numbers(i*slots/masters, (i+1)*slots/masters))
@@ -95,7 +95,10 @@ func startNode(tb testing.TB, timeout time.Duration) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{tb: tb, dir: dir, args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10), "--cluster-replica-validity-factor", "0"}}
+	s := &Server{tb: tb, dir: dir, args: []string{
+		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
+		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+	}}
 	tb.Cleanup(func() {
 		s.Kill()
 		os.RemoveAll(dir)

@@ -87,10 +87,13 @@ type reasonFlag struct {
 	Reason string `help:"Reason, for the audit trail." placeholder:"TEXT"`
 }
 
-type keysReset struct {
+// changeArgs are the arguments of a change of a key.
+type changeArgs struct {
 	keyArgs
 	reasonFlag
 }
+
+type keysReset struct{ changeArgs }
 
 // Run resets the counts.
 func (k keysReset) Run(ctx context.Context, w Env) error {
@@ -98,8 +101,7 @@ func (k keysReset) Run(ctx context.Context, w Env) error {
 }
 
 type keysGrant struct {
-	keyArgs
-	reasonFlag
+	changeArgs
 	Permits int64 `required:"" help:"Number of permits; a key never has more than its limit." placeholder:"N"`
 }
 
@@ -112,8 +114,7 @@ func (k keysGrant) Run(ctx context.Context, w Env) error {
 }
 
 type keysBan struct {
-	keyArgs
-	reasonFlag
+	changeArgs
 	For string `required:"" help:"Duration: 15m, 1h, 7d." placeholder:"DURATION"`
 }
 
@@ -134,10 +135,7 @@ func parseFor(text, example string) (span view.Span, err error) {
 	return span, err
 }
 
-type keysUnban struct {
-	keyArgs
-	reasonFlag
-}
+type keysUnban struct{ changeArgs }
 
 // Run ends bans.
 func (k keysUnban) Run(ctx context.Context, w Env) error {

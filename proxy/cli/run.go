@@ -42,7 +42,7 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	if problems, _ := read.CheckFiles(time.Now()); len(problems) > 0 { // frontend warns of certificates
 		return reportProblems(w.Stderr, problems)
 	}
-	return serve(ctx, w, c.Level, node.Options{Path: path, Config: read}, nil)
+	return serve(ctx, w, c.Level, node.Options{Path: path, Config: read, Load: func() (*config.Config, error) { return config.Load(path) }}, nil)
 }
 
 // serve runs a node until ctx is done, and meanwhile beside, if it is not nil.

@@ -49,8 +49,7 @@ type LeaderOptions struct {
 	Lease  time.Duration // DefaultLease when 0
 	Tasks  []Task
 	// Acquired is called when this node becomes the leader, Lost when it loses the
-	// leadership, and Ran after each run of a task. They may be nil, and must be
-	// safe for concurrent use.
+	// leadership, and Ran after each run of a task. They must be safe for concurrent use.
 	Acquired func(Term)
 	Lost     func(t Term, cause error)
 	Ran      func(view.TaskRun)
@@ -92,18 +91,14 @@ func (l *Leader) Current(ctx context.Context) (view.Leadership, error) {
 
 // term runs all tasks until ctx is done.
 func (l *Leader) term(ctx context.Context, t Term) {
-	if l.options.Acquired != nil {
-		l.options.Acquired(t)
-	}
+	l.options.Acquired(t)
 	var all sync.WaitGroup
 	for _, task := range l.options.Tasks {
 		all.Go(func() { l.repeat(ctx, t, task) })
 	}
 	<-ctx.Done()
 	all.Wait()
-	if l.options.Lost != nil {
-		l.options.Lost(t, context.Cause(ctx))
-	}
+	l.options.Lost(t, context.Cause(ctx))
 }
 
 // repeat runs a task periodically until ctx is done or the leadership is lost.
@@ -135,9 +130,7 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	if err != nil {
 		r.Error = proxy.ErrorText(err)
 	}
-	if l.options.Ran != nil {
-		l.options.Ran(r)
-	}
+	l.options.Ran(r)
 	if errors.Is(err, ErrDeposed) {
 		return err
 	}

@@ -210,6 +210,9 @@ func runs(t *testing.T, o cluster.LeaderOptions) *candidate {
 	o.Prefix = "test"
 	o.Acquired = func(cluster.Term) { c.terms.Add(1) }
 	o.Lost = func(_ cluster.Term, cause error) { c.lost <- cause }
+	if o.Ran == nil {
+		o.Ran = func(view.TaskRun) {}
+	}
 	c.Leader = cluster.NewLeader(o)
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -229,7 +230,10 @@ func TestStatistics_MinuteByMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which begins on a full minute
 		c := newCounter()
 		stats := cluster.NewStatistics(nil, "", "a", c)
-		leader := cluster.NewLeader(cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{stats.Task()}})
+		leader := cluster.NewLeader(cluster.LeaderOptions{
+			ID: "a", Tasks: []cluster.Task{stats.Task()},
+			Acquired: func(cluster.Term) {}, Lost: func(cluster.Term, error) {}, Ran: func(view.TaskRun) {},
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { stats.Run(ctx) })
@@ -295,7 +299,10 @@ func TestStatistics_BookToTheMinuteThoughTheClockIsAMillisecondOff(t *testing.T)
 		stats := cluster.NewSkewedStatistics(c, func() time.Duration {
 			return time.Duration(calls.Add(1)%5-2) * time.Millisecond
 		})
-		leader := cluster.NewLeader(cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{stats.Task()}})
+		leader := cluster.NewLeader(cluster.LeaderOptions{
+			ID: "a", Tasks: []cluster.Task{stats.Task()},
+			Acquired: func(cluster.Term) {}, Lost: func(cluster.Term, error) {}, Ran: func(view.TaskRun) {},
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { stats.Run(ctx) })

@@ -96,24 +96,17 @@ func (n *Node) putDirective(ctx context.Context, one directive.Directive, d time
 
 // bans returns the bans of networks.
 func (n *Node) bans(context.Context) (admin.Bans, error) {
-	b := admin.Bans{Networks: []directive.Directive{}}
-	for _, d := range n.directives.All() {
-		if d.Network.IsValid() {
-			b.Networks = append(b.Networks, d)
-		}
-	}
-	return b, nil
+	return admin.Bans{Networks: n.held(func(d directive.Directive) bool { return d.Network.IsValid() })}, nil
+}
+
+// held returns the directives of a kind that hold.
+func (n *Node) held(is func(directive.Directive) bool) []directive.Directive {
+	return slices.DeleteFunc(append([]directive.Directive{}, n.directives.All()...), func(d directive.Directive) bool { return !is(d) })
 }
 
 // maintenance returns the routes under maintenance.
 func (n *Node) maintenance(context.Context) (admin.Maintenance, error) {
-	m := admin.Maintenance{On: []directive.Directive{}, Everywhere: n.directives.Waiting() == 0}
-	for _, d := range n.directives.All() {
-		if d.IsMaintenance() {
-			m.On = append(m.On, d)
-		}
-	}
-	return m, nil
+	return admin.Maintenance{On: n.held(directive.Directive.IsMaintenance), Everywhere: n.directives.Waiting() == 0}, nil
 }
 
 // setMaintenance begins or ends maintenance for an operator.
@@ -155,12 +148,10 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (a
 // plans returns the plans that operators have assigned to keys.
 func (n *Node) plans(context.Context) (admin.Plans, error) {
 	all := admin.Plans{Keys: []admin.AssignedPlan{}}
-	for _, d := range n.directives.All() {
-		if d.IsPlan() {
-			hash, id := n.proxy.NameKey(d)
-			d.Key.Hash = hash
-			all.Keys = append(all.Keys, admin.AssignedPlan{Directive: d, ID: id})
-		}
+	for _, d := range n.held(directive.Directive.IsPlan) {
+		hash, id := n.proxy.NameKey(d)
+		d.Key.Hash = hash
+		all.Keys = append(all.Keys, admin.AssignedPlan{Directive: d, ID: id})
 	}
 	return all, nil
 }

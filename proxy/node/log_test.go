@@ -241,7 +241,7 @@ func TestNode_ALogThatNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := NewLog(w, zerolog.InfoLevel)
-	n, err := Start(t.Context(), Options{Path: path, Config: c, Log: log})
+	n, err := Start(t.Context(), Options{Path: path, Config: c, Load: func() (*config.Config, error) { return config.Load(path) }, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

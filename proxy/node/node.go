@@ -20,11 +20,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// Options configure a Node. All but Load, Reload and Reopen are required.
+// Options configure a Node. All but Reload and Reopen are required.
 type Options struct {
 	Path   string                         // path of the configuration file
 	Config *config.Config                 // the loaded configuration
-	Load   func() (*config.Config, error) // loads the configuration anew; nil: the file
+	Load   func() (*config.Config, error) // loads the configuration anew
 	Log    *Log
 	Build  Build
 	Reload <-chan os.Signal // each signal triggers a reload
@@ -70,20 +70,12 @@ type Node struct {
 	failed  chan error // buffered, length 1: the error of a listener
 }
 
-// load returns the function that loads the configuration anew.
-func (o Options) load() func() (*config.Config, error) {
-	if o.Load != nil {
-		return o.Load
-	}
-	return func() (*config.Config, error) { return config.Load(o.Path) }
-}
-
 // Start assembles a node and serves. ctx is for the start only: the node runs until Close. If Start
 // returns an error, nothing is left open.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(replaying, 1),
-		source:  &configSource{path: o.Path, load: o.load(), machine: o.Config, log: o.Log.Logger},
+		source:  &configSource{path: o.Path, load: o.Load, machine: o.Config, log: o.Log.Logger},
 		serving: newTasks(), member: newTasks(), failed: make(chan error, 1),
 	}
 	err := n.openAccessLog(o)

@@ -55,7 +55,7 @@ func startNode(t *testing.T, path string, reload <-chan os.Signal) (*testNode, e
 	}
 	out := new(logtest.Log)
 	log := NewLog(out, zerolog.DebugLevel)
-	n, err := Start(t.Context(), Options{Path: path, Config: c, Log: log, Build: Build{Version: "v0.0.1"}, Reload: reload})
+	n, err := Start(t.Context(), Options{Path: path, Config: c, Load: func() (*config.Config, error) { return config.Load(path) }, Log: log, Build: Build{Version: "v0.0.1"}, Reload: reload})
 	if err != nil {
 		log.Close()
 		return &testNode{t: t, log: out}, err

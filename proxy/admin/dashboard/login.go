@@ -53,17 +53,23 @@ func (d *dashboard) requireSession(next http.HandlerFunc) http.HandlerFunc {
 
 // findSession returns the session of r.
 func (d *dashboard) findSession(w http.ResponseWriter, r *http.Request) (session, bool) {
-	id := cookie(r)
 	if d.Guarded() {
+		id := cookie(r)
 		s, found := d.sessions.find(id, time.Now())
 		s.id = id
 		return s, found
 	}
+	return session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}, id: withCookie(w, r)}, true
+}
+
+// withCookie returns the value of the session cookie of r, and sets one if there is none.
+func withCookie(w http.ResponseWriter, r *http.Request) string {
+	id := cookie(r)
 	if id == "" {
 		id = rand.Text()
 		setCookie(w, r, id)
 	}
-	return session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}, id: id}, true
+	return id
 }
 
 // checkForm reports whether a form was issued to the browser that sends it. If not, it has sent the
@@ -134,12 +140,7 @@ func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
-	id := cookie(r)
-	if id == "" {
-		id = rand.Text()
-		setCookie(w, r, id)
-	}
-	d.showLogin(w, r, id, loginView{Then: r.URL.Query().Get("then")})
+	d.showLogin(w, r, withCookie(w, r), loginView{Then: r.URL.Query().Get("then")})
 }
 
 func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string, v loginView) {

@@ -104,13 +104,9 @@ type sum struct {
 	Shadow                                            int64 // of those allowed: limits in shadow mode would have refused them
 }
 
-func (s *sum) add(r view.RouteMinute) {
-	s.Requests += r.Requests
-	s.Allowed += r.Allowed + r.ShadowRefused
-	s.Shadow += r.ShadowRefused
-	s.Refused += r.Refused
-	s.Rejected += r.Rejected
-	s.Unavailable += r.Unavailable
+// sumOfRoute returns the requests of one route.
+func sumOfRoute(r view.RouteMinute) sum {
+	return sum{r.Requests, r.Allowed + r.ShadowRefused, r.Refused, r.Rejected, r.Unavailable, r.ShadowRefused}
 }
 
 // PerSecond returns the rate of requests, if s is of the last 60 seconds.
@@ -118,7 +114,7 @@ func (s sum) PerSecond() float64 { return float64(s.Requests) / 60 }
 
 func sumOf(m view.Minute) (all sum) {
 	for _, r := range m.Routes {
-		all.add(r)
+		all = all.plus(sumOfRoute(r))
 	}
 	return all
 }

@@ -131,7 +131,7 @@ func countRows(rows []*routeRow, counts known[view.Statistics], minutes int) []*
 	}
 	for _, r := range counts.Value.Last.Routes {
 		if row := by[r.Route]; row != nil {
-			row.Last.add(r)
+			row.Last = row.Last.plus(sumOfRoute(r))
 		}
 	}
 	if row := by[unmatched]; row.Unmatched && row.Sum.Requests+row.Last.Requests > 0 {
@@ -145,9 +145,7 @@ const unmatched = "none"
 
 // count adds the counts of a minute, of which that part is shown, as the i-th of those that are over.
 func (row *routeRow) count(r view.RouteMinute, part float64, i int64) {
-	var one sum
-	one.add(r)
-	row.Sum = row.Sum.plus(one.part(part))
+	row.Sum = row.Sum.plus(sumOfRoute(r).part(part))
 	inside := i >= 0 && i < int64(len(row.Spark))
 	if inside {
 		row.Spark[i] += r.Requests

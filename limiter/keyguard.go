@@ -37,7 +37,7 @@ type KeyGuardOptions struct {
 // source may use twice as many. The state is local to the process and bounded. All
 // methods are safe for concurrent use. A request with known keys costs about 100 ns.
 type KeyGuard struct {
-	clock   func() time.Time
+	now     func() int64              // the current time in milliseconds since 1970
 	known   []guardShard[struct{}]    // known keys
 	sources []guardShard[newKeyCount] // new keys by source
 }
@@ -68,11 +68,8 @@ type KeyDecision struct {
 func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	o.MaxKeys, o.MaxSources = cmp.Or(max(0, o.MaxKeys), 1_000_000), cmp.Or(max(0, o.MaxSources), 200_000)
 	o.TTL = cmp.Or(max(0, o.TTL), 24*time.Hour)
-	if o.Clock == nil {
-		o.Clock = monotonicClock(time.Now())
-	}
 	return &KeyGuard{
-		clock:   o.Clock,
+		now:     millisOf(o.Clock),
 		known:   newGuardShards[struct{}](o.MaxKeys, o.TTL),
 		sources: newGuardShards[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
 	}
@@ -100,7 +97,7 @@ func CheckKeyGuard(rate Rate) error {
 
 // Known reports whether all keys are known. It restarts their time to live.
 func (g *KeyGuard) Known(keys ...Key) bool {
-	now := g.clock().UnixMilli()
+	now := g.now()
 	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.refresh(now, k) })
 }
 
@@ -111,7 +108,7 @@ func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
 	if g.Known(keys...) {
 		return KeyDecision{}
 	}
-	now := g.clock().UnixMilli()
+	now := g.now()
 	p := &g.sources[source[0]%guardShards]
 	p.mu.Lock() // so that concurrent requests with the same new keys count once
 	defer p.mu.Unlock()
@@ -153,7 +150,7 @@ func (g *KeyGuard) add(now int64, k Key) {
 // Peek returns what Admit would return, without changing anything: it neither adds keys
 // nor restarts their time to live.
 func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
-	now := g.clock().UnixMilli()
+	now := g.now()
 	if !slices.ContainsFunc(keys, func(k Key) bool { return !g.isKnown(now, k) }) {
 		return KeyDecision{}
 	}

@@ -139,7 +139,7 @@ func (l *Limiter) pass(w http.ResponseWriter, r *http.Request, a *rules.Admissio
 	}
 	o := &outcomeWriter{ResponseWriter: w, decide: func(status int) {
 		if l.options.Refund(status) {
-			l.refund(r.Context(), a)
+			_ = l.rules.Refund(r.Context(), a) // else the permits stay taken
 		}
 	}}
 	returned := false
@@ -152,10 +152,6 @@ func (l *Limiter) pass(w http.ResponseWriter, r *http.Request, a *rules.Admissio
 	returned = true
 	o.settle(http.StatusOK) // of a handler that wrote nothing
 }
-
-// refund returns the permits of a. The permits stay taken if the store cannot be reached, which
-// never lets too many requests pass.
-func (l *Limiter) refund(ctx context.Context, a *rules.Admission) { _ = l.rules.Refund(ctx, a) }
 
 // send sends a response of the limiter's own.
 func send(w http.ResponseWriter, response respond.Response) {

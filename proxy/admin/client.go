@@ -51,7 +51,7 @@ func (c Client) Healthz(ctx context.Context) error {
 
 // Get returns what the API has at path, such as /routes.
 func Get[A any](ctx context.Context, c Client, path string) (A, error) {
-	return send[A](ctx, c, call{http.MethodGet, path, nil})
+	return send[A](ctx, c, http.MethodGet, path, nil)
 }
 
 // Post sends body as JSON to path, and returns the response.
@@ -61,19 +61,14 @@ func Post[A any](ctx context.Context, c Client, path string, body any) (A, error
 		var none A
 		return none, fmt.Errorf("ask %s: %w", c.base(), err)
 	}
-	return send[A](ctx, c, call{http.MethodPost, path, text})
+	return send[A](ctx, c, http.MethodPost, path, text)
 }
 
-// A call is one request.
-type call struct {
-	method, path string
-	body         []byte // JSON
-}
-
-func send[A any](ctx context.Context, c Client, call call) (into A, err error) {
+// send sends one request, with a body of JSON.
+func send[A any](ctx context.Context, c Client, method, path string, body []byte) (into A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, call.method, c.base()+apiRoot+call.path, bytes.NewReader(call.body)) // #nosec G704 -- the operator names the host
+	r, err := http.NewRequestWithContext(ctx, method, c.base()+apiRoot+path, bytes.NewReader(body)) // #nosec G704 -- the operator names the host
 	if err != nil {
 		return into, fmt.Errorf("ask %s: %w", c.base(), err)
 	}

@@ -156,17 +156,6 @@ const (
 	Dropped = "dropped" // will not be retried: refused by the webhook, too old, or the queue was full
 )
 
-// An alertQueue holds alerts to be sent.
-type alertQueue interface {
-	// raise queues a, unless an alert with the same subject was raised less than
-	// repeat ago; full reports a full queue.
-	raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error)
-	// next returns the first alert; false if there is none.
-	next(ctx context.Context) (queuedAlert, bool, error)
-	// done removes an alert.
-	done(ctx context.Context, t Term, l queuedAlert) error
-}
-
 // A queuedAlert is an alert in the queue.
 type queuedAlert struct {
 	Alert
@@ -179,8 +168,7 @@ type queuedAlert struct {
 // until the webhook accepts it (at least once: if a leader dies after sending,
 // the next leader sends it again, with the same id).
 type Alerter struct {
-	store statisticsStore
-	queue alertQueue
+	state state
 	rules func() config.Alerts
 	sends func(ctx context.Context) ([]sends.LimitCounts, error)
 	hook  *webhook
@@ -193,8 +181,6 @@ type Alerter struct {
 // AlerterOptions configure an Alerter.
 type AlerterOptions struct {
 	Statistics *Statistics
-	Client     redis.UniversalClient // nil for a single process
-	Prefix     string
 	Rules      func() config.Alerts // called at each run: a reload may change them
 	// Sends returns, for limits with return_on, the keys of which most was sent on all nodes, masked.
 	Sends func(ctx context.Context) ([]sends.LimitCounts, error)
@@ -205,9 +191,7 @@ type AlerterOptions struct {
 
 // NewAlerter returns an Alerter. It sends nothing before its Task runs.
 func NewAlerter(o AlerterOptions) *Alerter {
-	return &Alerter{
-		store: o.Statistics.store, queue: newState(o.Client, o.Prefix), rules: o.Rules, sends: o.Sends, hook: newWebhook(), done: o.Done,
-	}
+	return &Alerter{state: o.Statistics.state, rules: o.Rules, sends: o.Sends, hook: newWebhook(), done: o.Done}
 }
 
 // Task returns the leader task that raises and sends alerts.
@@ -231,12 +215,12 @@ func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
 
 // raise queues the alerts of the current and the previous minute.
 func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raised int, err error) {
-	now, err := a.store.now(ctx)
+	now, err := a.state.now(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for minute := now.Unix()/60 - 1; minute <= now.Unix()/60; minute++ {
-		reports, err := a.store.reports(ctx, minute)
+		reports, err := a.state.reports(ctx, minute)
 		if err != nil {
 			return raised, err
 		}
@@ -252,7 +236,7 @@ func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raise
 // queueAll queues those of all alerts that are due.
 func (a *Alerter) queueAll(ctx context.Context, t Term, rules config.Alerts, all []Alert) (raised int, err error) {
 	for _, alert := range all {
-		fresh, full, err := a.queue.raise(ctx, t, alert, alert.repeat(rules))
+		fresh, full, err := a.state.raise(ctx, t, alert, alert.repeat(rules))
 		switch {
 		case err != nil:
 			return raised, err
@@ -271,7 +255,7 @@ var errFull = errors.New("queue of alerts is full")
 // send sends the queued alerts, until one fails.
 func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent int, err error) {
 	for ctx.Err() == nil && !time.Now().Before(a.nextAttempt) {
-		l, found, err := a.queue.next(ctx)
+		l, found, err := a.state.next(ctx)
 		if err != nil || !found {
 			return sent, err
 		}
@@ -292,7 +276,7 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 			return sent, err
 		}
 		a.backoff = 0
-		if err := a.queue.done(ctx, t, l); err != nil {
+		if err := a.state.done(ctx, t, l); err != nil {
 			return sent, err
 		}
 		if result == Sent {
@@ -338,7 +322,7 @@ func (a *Alerter) raiseConversion(ctx context.Context, t Term) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	now, err := a.store.now(ctx)
+	now, err := a.state.now(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -384,7 +368,7 @@ func sentKeys(limit string, keys []sends.KeyCounts) (all []SentKey) {
 	return all
 }
 
-// raise implements alertQueue.
+// raise implements state.
 func (r redisState) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
 	keys := []string{"alerted:" + a.subject(), "alerts"}
 	reply, err := r.runLeading(ctx, t, "raise", keys, encode(a), repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
@@ -394,7 +378,7 @@ func (r redisState) raise(ctx context.Context, t Term, a Alert, repeat time.Dura
 	return reply == int64(1), reply == int64(-1), nil
 }
 
-// next implements alertQueue.
+// next implements state.
 func (r redisState) next(ctx context.Context) (queuedAlert, bool, error) {
 	text, err := r.rdb.LIndex(ctx, r.prefix+"alerts", 0).Result()
 	if errors.Is(err, redis.Nil) {
@@ -410,7 +394,7 @@ func (r redisState) next(ctx context.Context) (queuedAlert, bool, error) {
 	return queuedAlert{a, text}, true, nil
 }
 
-// done implements alertQueue.
+// done implements state.
 func (r redisState) done(ctx context.Context, t Term, l queuedAlert) error {
 	if _, err := r.runLeading(ctx, t, "done", []string{"alerts"}, l.text); err != nil {
 		return fmt.Errorf("take out an alert: %w", err)

@@ -98,7 +98,7 @@ func newTestAlerter(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClie
 			t.Errorf("the error %q tells the URL", err)
 		}
 	}
-	a.Alerter = cluster.NewAlerter(cluster.AlerterOptions{Statistics: s, Client: rdb, Prefix: "test", Rules: rules, Sends: sentCodes, Done: done})
+	a.Alerter = cluster.NewAlerter(cluster.AlerterOptions{Statistics: s, Rules: rules, Sends: sentCodes, Done: done})
 	return a
 }
 

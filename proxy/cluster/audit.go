@@ -60,20 +60,12 @@ func AuditOf(who string, c view.KeyChange, r view.KeyResult, err error) view.Aud
 	return e
 }
 
-// An auditStore stores audit entries.
-type auditStore interface {
-	write(ctx context.Context, e view.AuditEntry) error
-	// page returns at most n entries before the one with that id, newest first; an
-	// empty id starts with the newest.
-	page(ctx context.Context, before string, n int) ([]view.AuditEntry, error)
-}
-
 // An Audit is the audit trail: each action of an operator is logged, and stored for
 // AuditRetention where all nodes can read it. It is safe for concurrent use.
 type Audit struct {
 	node  string
 	log   func(view.AuditEntry)
-	store auditStore
+	state state
 
 	mu        sync.Mutex // guards what follows; never held over I/O
 	unwritten []unwrittenEntry
@@ -119,7 +111,7 @@ func joined(a, b string) string { return strings.TrimPrefix(a+", "+b, ", ") }
 // NewAudit returns the audit trail of a node of a cluster or, if rdb is nil, of a
 // single process. Each entry is passed to log first.
 func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(view.AuditEntry)) *Audit {
-	return &Audit{node: node, log: log, store: newState(rdb, prefix)}
+	return &Audit{node: node, log: log, state: newState(rdb, prefix)}
 }
 
 // Record adds the time and this node to e, and stores it. After an error the entry is
@@ -167,7 +159,7 @@ func (a *Audit) flush(ctx context.Context, ready func(*unwrittenEntry) bool) err
 		e := a.unwritten[i]
 		a.unwritten = slices.Delete(a.unwritten, i, i+1)
 		a.mu.Unlock()
-		err := a.store.write(context.WithoutCancel(ctx), bounded(e.AuditEntry))
+		err := a.state.write(context.WithoutCancel(ctx), bounded(e.AuditEntry))
 		a.mu.Lock()
 		if err != nil {
 			a.unwritten = slices.Insert(a.unwritten, min(i, len(a.unwritten)), e)
@@ -181,7 +173,7 @@ func (a *Audit) flush(ctx context.Context, ready func(*unwrittenEntry) bool) err
 // first; an empty id starts with the newest.
 func (a *Audit) Page(ctx context.Context, before string, n int) (view.Audit, error) {
 	n = min(max(n, 1), maxAuditPage)
-	entries, err := a.store.page(ctx, before, n+1)
+	entries, err := a.state.page(ctx, before, n+1)
 	if err != nil {
 		return view.Audit{}, fmt.Errorf("read audit entries: %w", err)
 	}
@@ -212,7 +204,7 @@ var ErrAuditID = errors.New("not the id of an audit entry")
 // streamID matches the id of an entry of a Redis stream.
 var streamID = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,15}$`)
 
-// write implements auditStore, with a Redis stream. The time of an entry is the time on its node; its
+// write implements state, with a Redis stream. The time of an entry is the time on its node; its
 // position in the stream is the order of arrival.
 func (r redisState) write(ctx context.Context, e view.AuditEntry) error {
 	text := encode(struct { // without its id, which the stream has
@@ -224,7 +216,7 @@ func (r redisState) write(ctx context.Context, e view.AuditEntry) error {
 	return r.run(ctx, "audit", []string{"audit"}, text, AuditRetention.Milliseconds(), MaxAuditEntries).Err()
 }
 
-// page implements auditStore.
+// page implements state.
 func (r redisState) page(ctx context.Context, before string, n int) ([]view.AuditEntry, error) {
 	end := cmp.Or(before, "+")
 	switch {

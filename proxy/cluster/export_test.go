@@ -26,7 +26,7 @@ func Begin(ctx context.Context, rdb redis.UniversalClient, owner string) (int64,
 
 // Report reports nothing of a minute.
 func Report(ctx context.Context, rdb redis.UniversalClient, minute int64) error {
-	_, err := NewStatistics(rdb, "test", "a", nil).store.report(ctx, "a", minute, minuteReport{})
+	_, err := NewStatistics(rdb, "test", "a", nil).state.report(ctx, "a", minute, minuteReport{})
 	return err
 }
 
@@ -57,7 +57,7 @@ func (n *Node) Fit(ctx context.Context, q Question, see func(context.Context, Qu
 // says at each call, as that of a store behind a network is.
 func NewSkewedStatistics(figures Figures, skew func() time.Duration) *Statistics {
 	s := NewStatistics(nil, "", "a", figures)
-	s.store = skewedStatistics{newMemory(), skew}
+	s.state = skewedStatistics{newMemory(), skew}
 	return s
 }
 

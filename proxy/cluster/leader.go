@@ -59,19 +59,8 @@ type LeaderOptions struct {
 // is the leader. Of all nodes with the same prefix one is the leader at a time; if it dies, another one takes
 // over after at most the lease. A Leader is safe for concurrent use.
 type Leader struct {
-	options    LeaderOptions
-	leadership leadership
-}
-
-// leadership is the election among the nodes.
-type leadership interface {
-	// lead calls work each time this node becomes the leader, until ctx is
-	// done.
-	lead(ctx context.Context, o LeaderOptions, work func(context.Context, Term)) error
-	// note stores the result of a run. It returns ErrDeposed if another node is
-	// the leader.
-	note(ctx context.Context, t Term, r view.TaskRun) error
-	current(ctx context.Context) (view.Leadership, error)
+	options LeaderOptions
+	state   state
 }
 
 // NewLeader returns a Leader. It does not compete before Run.
@@ -81,12 +70,12 @@ func NewLeader(o LeaderOptions) *Leader {
 
 // Run competes and leads until ctx is done; then it resigns, so that the next
 // leader need not wait for the end of the lease.
-func (l *Leader) Run(ctx context.Context) error { return l.leadership.lead(ctx, l.options, l.term) }
+func (l *Leader) Run(ctx context.Context) error { return l.state.lead(ctx, l.options, l.term) }
 
 // Current returns the current leader and the last runs of the tasks. It works on
 // every node.
 func (l *Leader) Current(ctx context.Context) (view.Leadership, error) {
-	return l.leadership.current(ctx)
+	return l.state.current(ctx)
 }
 
 // term runs all tasks until ctx is done.
@@ -134,7 +123,7 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	if errors.Is(err, ErrDeposed) {
 		return err
 	}
-	return l.leadership.note(ctx, t, r)
+	return l.state.note(ctx, t, r)
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -162,14 +151,6 @@ const leaderTTL = 24 * time.Hour
 // lock, and the statistics.
 type redisState struct{ keyspace }
 
-// A state is what all nodes have in common.
-type state interface {
-	alertQueue
-	auditStore
-	leadership
-	statisticsStore
-}
-
 // newState returns the state of the nodes that share rdb and prefix or, if rdb is nil, of a single process.
 func newState(rdb redis.UniversalClient, prefix string) state {
 	if rdb == nil {
@@ -193,7 +174,7 @@ func (c *candidate) Lock(ctx context.Context, options ...lock.LockOption) (*lock
 	return hold, err
 }
 
-// lead implements leadership.
+// lead implements state.
 func (r redisState) lead(ctx context.Context, o LeaderOptions, work func(context.Context, Term)) error {
 	locker := lock.New(r.rdb, lock.WithWatchdog(cmp.Or(o.Lease, DefaultLease)))
 	defer locker.Close()
@@ -218,7 +199,7 @@ func (r redisState) startTerm(ctx context.Context, owner, node string) (Term, er
 	return Term{Token: reply[0], Since: time.UnixMilli(reply[1]).UTC()}, nil
 }
 
-// note implements leadership.
+// note implements state.
 func (r redisState) note(ctx context.Context, t Term, run view.TaskRun) error {
 	if _, err := r.runLeading(ctx, t, "note", []string{"tasks"}, run.Task, encode(run), leaderTTL.Milliseconds()); err != nil {
 		return fmt.Errorf("note a run of %s: %w", run.Task, err)
@@ -226,7 +207,7 @@ func (r redisState) note(ctx context.Context, t Term, run view.TaskRun) error {
 	return nil
 }
 
-// current implements leadership.
+// current implements state.
 func (r redisState) current(ctx context.Context) (view.Leadership, error) {
 	var held *redis.IntCmd
 	var who, runs *redis.MapStringStringCmd

@@ -12,6 +12,46 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
+// A state is what all nodes have in common: the alerts to be sent, the audit trail, the election of the leader, and the
+// reports of the nodes with their sums.
+type state interface {
+	// raise queues a, unless an alert with the same subject was raised less than
+	// repeat ago; full reports a full queue.
+	raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error)
+	// next returns the first alert; false if there is none.
+	next(ctx context.Context) (queuedAlert, bool, error)
+	// done removes an alert.
+	done(ctx context.Context, t Term, l queuedAlert) error
+
+	write(ctx context.Context, e view.AuditEntry) error
+	// page returns at most n entries before the one with that id, newest first; an
+	// empty id starts with the newest.
+	page(ctx context.Context, before string, n int) ([]view.AuditEntry, error)
+
+	// lead calls work each time this node becomes the leader, until ctx is
+	// done.
+	lead(ctx context.Context, o LeaderOptions, work func(context.Context, Term)) error
+	// note stores the result of a run. It returns ErrDeposed if another node is
+	// the leader.
+	note(ctx context.Context, t Term, r view.TaskRun) error
+	current(ctx context.Context) (view.Leadership, error)
+
+	now(ctx context.Context) (time.Time, error)
+	// report replaces the report of node for a minute, and returns the state's
+	// time. After errClosed it must not be retried.
+	report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error)
+	// reports returns the reports of all nodes by node.
+	reports(ctx context.Context, minute int64) (map[string]minuteReport, error)
+	// changed returns the minutes with reports that are not in the sum yet.
+	changed(ctx context.Context) ([]revision, error)
+	// sum replaces the sum of a minute. It returns ErrDeposed if another node
+	// is the leader.
+	sum(ctx context.Context, t Term, of revision, sum []Tally) error
+	// sums returns the sums of the minutes from first to last; nil for a minute
+	// without one.
+	sums(ctx context.Context, first, last int64) ([][]Tally, error)
+}
+
 // memory stands in for Redis where there is a single process: it is the alert queue, the audit trail, the leadership, and the
 // statistics.
 type memory struct {
@@ -37,7 +77,7 @@ func newMemory() *memory {
 	}
 }
 
-// raise implements alertQueue.
+// raise implements state.
 func (m *memory) raise(_ context.Context, _ Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +94,7 @@ func (m *memory) raise(_ context.Context, _ Term, a Alert, repeat time.Duration)
 	return true, false, nil
 }
 
-// next implements alertQueue.
+// next implements state.
 func (m *memory) next(context.Context) (queuedAlert, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +104,7 @@ func (m *memory) next(context.Context) (queuedAlert, bool, error) {
 	return queuedAlert{Alert: m.queue[0]}, true, nil
 }
 
-// done implements alertQueue.
+// done implements state.
 func (m *memory) done(context.Context, Term, queuedAlert) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +112,7 @@ func (m *memory) done(context.Context, Term, queuedAlert) error {
 	return nil
 }
 
-// write implements auditStore.
+// write implements state.
 func (m *memory) write(_ context.Context, e view.AuditEntry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +127,7 @@ func (m *memory) write(_ context.Context, e view.AuditEntry) error {
 	return nil
 }
 
-// page implements auditStore.
+// page implements state.
 func (m *memory) page(_ context.Context, before string, n int) ([]view.AuditEntry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +150,7 @@ func (m *memory) page(_ context.Context, before string, n int) ([]view.AuditEntr
 	return found, nil
 }
 
-// lead implements leadership.
+// lead implements state.
 func (m *memory) lead(ctx context.Context, o LeaderOptions, work func(context.Context, Term)) error {
 	t := Term{Token: 1, Since: time.Now().UTC()}
 	m.setLeader(o.ID, t)
@@ -125,7 +165,7 @@ func (m *memory) setLeader(node string, t Term) {
 	m.leader, m.term = node, t
 }
 
-// note implements leadership.
+// note implements state.
 func (m *memory) note(_ context.Context, _ Term, r view.TaskRun) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,17 +177,17 @@ func (m *memory) note(_ context.Context, _ Term, r view.TaskRun) error {
 	return nil
 }
 
-// current implements leadership.
+// current implements state.
 func (m *memory) current(context.Context) (view.Leadership, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return view.Leadership{Node: m.leader, Token: m.term.Token, Since: m.term.Since, Tasks: append([]view.TaskRun{}, m.runs...)}, nil
 }
 
-// now implements statisticsStore.
+// now implements state.
 func (m *memory) now(context.Context) (time.Time, error) { return time.Now(), nil }
 
-// report implements statisticsStore.
+// report implements state.
 func (m *memory) report(_ context.Context, _ string, minute int64, r minuteReport) (time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +201,7 @@ func (m *memory) report(_ context.Context, _ string, minute int64, r minuteRepor
 	return now, nil
 }
 
-// reports implements statisticsStore.
+// reports implements state.
 func (m *memory) reports(_ context.Context, minute int64) (map[string]minuteReport, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +212,7 @@ func (m *memory) reports(_ context.Context, minute int64) (map[string]minuteRepo
 	return map[string]minuteReport{"": r}, nil
 }
 
-// changed implements statisticsStore.
+// changed implements state.
 func (m *memory) changed(context.Context) ([]revision, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,7 +224,7 @@ func (m *memory) changed(context.Context) ([]revision, error) {
 	return all, nil
 }
 
-// sum implements statisticsStore.
+// sum implements state.
 func (m *memory) sum(_ context.Context, _ Term, of revision, sum []Tally) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,7 +232,7 @@ func (m *memory) sum(_ context.Context, _ Term, of revision, sum []Tally) error 
 	return nil
 }
 
-// sums implements statisticsStore.
+// sums implements state.
 func (m *memory) sums(_ context.Context, first, last int64) ([][]Tally, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

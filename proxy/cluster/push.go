@@ -107,7 +107,7 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 		return Outcome{}, err
 	}
 	e.Generation, e.At = seen+1, at
-	if err := n.decide(ctx, decision{id, seen, encode(e), p.Config}); err != nil {
+	if err := n.decide(ctx, id, e, p.Config); err != nil {
 		n.undo(ctx, id)
 		return Outcome{}, err
 	}
@@ -148,25 +148,17 @@ func (n *Node) begin(ctx context.Context, id string, e Entry) (seen int64, at ti
 	return seen, time.UnixMilli(ms).UTC(), nil
 }
 
-// A decision is what a commit writes.
-type decision struct {
-	id    string // of the push
-	seen  int64
-	entry []byte
-	c     *config.Config
-}
-
 // decide waits until all nodes have accepted, and commits.
-func (n *Node) decide(ctx context.Context, d decision) error {
+func (n *Node) decide(ctx context.Context, id string, e Entry, c *config.Config) error {
 	for {
-		answers, err := n.collectAnswers(ctx, d.id)
+		answers, err := n.collectAnswers(ctx, id)
 		if err != nil {
 			return err
 		}
 		if slices.ContainsFunc(answers, func(a view.NodeAnswer) bool { return a.Said != agreed }) {
 			return &RefusedError{answers}
 		}
-		done, err := n.commit(ctx, d)
+		done, err := n.commit(ctx, id, e, c)
 		if err != nil || done {
 			return err
 		} // a node has joined in the meantime: wait for its answer too
@@ -174,9 +166,9 @@ func (n *Node) decide(ctx context.Context, d decision) error {
 }
 
 // commit commits the push. It reports false if a node has not answered yet.
-func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
+func (n *Node) commit(ctx context.Context, id string, e Entry, c *config.Config) (done bool, err error) {
 	keys := []string{"config", "limits", "removed", "push", "history", "nodes"}
-	args := append([]any{d.id, d.c.Hash, n.options.ID, d.seen, configTTL.Milliseconds(), memberTimeout.Milliseconds(), d.entry, historyLength, n.channel()}, definitionArgs(d.c)...)
+	args := append([]any{id, c.Hash, n.options.ID, e.Generation - 1, configTTL.Milliseconds(), memberTimeout.Milliseconds(), encode(e), historyLength, n.channel()}, definitionArgs(c)...)
 	for tries := 3; ; tries-- { // idempotent: the script recognizes a repeated commit
 		reply, err := n.run(context.WithoutCancel(ctx), "commit", keys, args...).Slice()
 		switch {

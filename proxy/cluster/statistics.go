@@ -48,24 +48,6 @@ type Tally struct {
 	Steps []int64 `json:"steps,omitempty"`
 }
 
-// A statisticsStore stores the reports of the nodes and their sums.
-type statisticsStore interface {
-	now(ctx context.Context) (time.Time, error)
-	// report replaces the report of node for a minute, and returns the store's
-	// time. After errClosed it must not be retried.
-	report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error)
-	// reports returns the reports of all nodes by node.
-	reports(ctx context.Context, minute int64) (map[string]minuteReport, error)
-	// changed returns the minutes with reports that are not in the sum yet.
-	changed(ctx context.Context) ([]revision, error)
-	// sum replaces the sum of a minute. It returns ErrDeposed if another node
-	// is the leader.
-	sum(ctx context.Context, t Term, of revision, sum []Tally) error
-	// sums returns the sums of the minutes from first to last; nil for a minute
-	// without one.
-	sums(ctx context.Context, first, last int64) ([][]Tally, error)
-}
-
 // A minuteReport is the report of one node for one minute.
 type minuteReport struct {
 	// At is the store's time up to which the minute was counted, in milliseconds since 1970; 0 in
@@ -92,7 +74,7 @@ type revision struct {
 type Statistics struct {
 	node    string
 	figures Figures
-	store   statisticsStore
+	state   state
 
 	clockOffset time.Duration // offset of the store's clock
 	clockKnown  bool          // it is known
@@ -120,7 +102,7 @@ type minuteCounts struct {
 // of a single process.
 func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figures) *Statistics {
 	return &Statistics{
-		node: node, figures: figures, store: newState(rdb, prefix), last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, collectedAt: time.Now(),
+		node: node, figures: figures, state: newState(rdb, prefix), last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, collectedAt: time.Now(),
 	}
 }
 
@@ -142,7 +124,7 @@ func (s *Statistics) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	if !s.clockKnown {
-		if now, err := s.store.now(ctx); err == nil {
+		if now, err := s.state.now(ctx); err == nil {
 			s.adjust(now)
 		}
 	}
@@ -250,7 +232,7 @@ func (s *Statistics) report(ctx context.Context, minute int64) error {
 	p := s.minutes[minute]
 	if !p.reported {
 		at := min(s.collectedAt.Add(s.clockOffset).UnixMilli(), minuteStart(minute+1).UnixMilli())
-		now, err := s.store.report(ctx, s.node, minute, minuteReport{At: at, Tallies: p.tallies(), Near: slices.Collect(maps.Values(p.near))})
+		now, err := s.state.report(ctx, s.node, minute, minuteReport{At: at, Tallies: p.tallies(), Near: slices.Collect(maps.Values(p.near))})
 		if err != nil && !errors.Is(err, errClosed) {
 			return fmt.Errorf("report a minute: %w", err)
 		}
@@ -287,12 +269,12 @@ func minuteKey(minute int64) string { return "minute:" + strconv.FormatInt(minut
 // totalKey returns the name of the key of the sum of a minute.
 func totalKey(minute int64) string { return "statistics:" + strconv.FormatInt(minute, 10) }
 
-// now implements statisticsStore.
+// now implements state.
 func (r redisState) now(ctx context.Context) (time.Time, error) {
 	return r.rdb.Time(ctx).Result()
 }
 
-// report implements statisticsStore.
+// report implements state.
 func (r redisState) report(ctx context.Context, node string, minute int64, report minuteReport) (time.Time, error) {
 	reply, err := r.run(ctx, "report", []string{minuteKey(minute), "minutes"}, minute, node, encode(report), minuteOpenFor.Milliseconds()).Int64Slice()
 	switch {
@@ -306,7 +288,7 @@ func (r redisState) report(ctx context.Context, node string, minute int64, repor
 	return time.UnixMilli(reply[0]), err
 }
 
-// reports implements statisticsStore.
+// reports implements state.
 func (r redisState) reports(ctx context.Context, minute int64) (map[string]minuteReport, error) {
 	texts, err := r.rdb.HGetAll(ctx, r.prefix+minuteKey(minute)).Result()
 	if err != nil {
@@ -321,7 +303,7 @@ func (r redisState) reports(ctx context.Context, minute int64) (map[string]minut
 	return all, nil
 }
 
-// changed implements statisticsStore.
+// changed implements state.
 func (r redisState) changed(ctx context.Context) ([]revision, error) {
 	minutes, err := r.rdb.ZRangeWithScores(ctx, r.prefix+"minutes", 0, maxChangedMinutes-1).Result()
 	if err != nil {
@@ -339,7 +321,7 @@ func (r redisState) changed(ctx context.Context) ([]revision, error) {
 	return all, nil
 }
 
-// sum implements statisticsStore.
+// sum implements state.
 func (r redisState) sum(ctx context.Context, t Term, of revision, sum []Tally) error {
 	change := strconv.FormatFloat(of.change, 'f', -1, 64)
 	_, err := r.runLeading(ctx, t, "sum", []string{totalKey(of.minute), "minutes"}, of.minute, encode(sum), StatisticsRetention.Milliseconds(), change)
@@ -349,7 +331,7 @@ func (r redisState) sum(ctx context.Context, t Term, of revision, sum []Tally) e
 	return nil
 }
 
-// sums implements statisticsStore.
+// sums implements state.
 func (r redisState) sums(ctx context.Context, first, last int64) ([][]Tally, error) {
 	var keys []string
 	for m := first; m <= last; m++ {

@@ -18,12 +18,12 @@ func (s *Statistics) Task() Task {
 
 // sum adds up the minutes that have changed. It is idempotent.
 func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
-	changed, err := s.store.changed(ctx)
+	changed, err := s.state.changed(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, e := range changed {
-		reports, err := s.store.reports(ctx, e.minute)
+		reports, err := s.state.reports(ctx, e.minute)
 		if err != nil {
 			return "", err
 		}
@@ -33,7 +33,7 @@ func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
 				total[tally.Series] += tally.N
 			}
 		}
-		if err := s.store.sum(ctx, t, e, tallies(total)); err != nil {
+		if err := s.state.sum(ctx, t, e, tallies(total)); err != nil {
 			return "", err
 		}
 	}
@@ -49,13 +49,13 @@ func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
 // Minutes returns the last n minutes including the current one, oldest first,
 // without those in which nothing happened. n is limited by Kept.
 func (s *Statistics) Minutes(ctx context.Context, n int) ([]view.Minute, error) {
-	now, err := s.store.now(ctx)
+	now, err := s.state.now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	last := now.Unix() / 60
 	first := last - min(int64(n), int64(StatisticsRetention/time.Minute)) + 1
-	sums, err := s.store.sums(ctx, first, last)
+	sums, err := s.state.sums(ctx, first, last)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +74,13 @@ const reportDelay = 500 * time.Millisecond
 // Last returns the statistics of 60 seconds, of each node up to its last report, which is at most
 // six seconds old. A node that has not reported since then counts as without requests.
 func (s *Statistics) Last(ctx context.Context) (view.Minute, error) {
-	now, err := s.store.now(ctx)
+	now, err := s.state.now(ctx)
 	if err != nil {
 		return view.Minute{}, err
 	}
 	recent := map[int64]map[string]minuteReport{}
 	for minute := now.Unix()/60 - 2; minute <= now.Unix()/60; minute++ {
-		if recent[minute], err = s.store.reports(ctx, minute); err != nil {
+		if recent[minute], err = s.state.reports(ctx, minute); err != nil {
 			return view.Minute{}, err
 		}
 	}

@@ -35,10 +35,7 @@ type Names interface {
 // or more in a second, of which each key and client has a share of 24 (in a flood, one each millisecond),
 // so that a flood by one does not remove those of all others; and of the last 4096 others, or a sample of them. It delays requests only for the time of copying a part of the ring.
 func (r *ring) Find(q view.DecisionQuery, v Naming) []view.Decided {
-	if q.N <= 0 {
-		q.N = 100
-	}
-	q.N = min(q.N, maxDecisions)
+	q.N = min(cmp.Or(max(q.N, 0), 100), maxDecisions)
 	found := r.matching(&q, v)
 	slices.SortFunc(found, func(a, b record) int { return cmp.Compare(b.began, a.began) })
 	found = slices.CompactFunc(found, func(a, b record) bool { return a.began == b.began && a.id == b.id && a.idHash == b.idHash })

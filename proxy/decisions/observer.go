@@ -73,10 +73,7 @@ func Complete(q view.TopQuery) view.TopQuery {
 	if q.Minutes <= 0 || q.Minutes > TopSlices {
 		q.Minutes = TopSlices
 	}
-	if q.N <= 0 {
-		q.N = 20
-	}
-	q.N = min(q.N, maxTopKeys)
+	q.N = min(cmp.Or(max(q.N, 0), 20), maxTopKeys)
 	return q
 }
 

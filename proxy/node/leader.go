@@ -54,7 +54,7 @@ func (n *Node) newLeaderTasks() *leaderTasks {
 	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed, cluster.KindConversion} {
 		l.alerts.WithLabelValues(kind, cluster.Sent)
 	}
-	alarm := cluster.NewAlerter(cluster.AlerterOptions{Statistics: l.statistics, Client: s.client, Prefix: s.prefix, Rules: p.Alerts, Sends: n.passedOnSends, Done: l.alerted})
+	alarm := cluster.NewAlerter(cluster.AlerterOptions{Statistics: l.statistics, Rules: p.Alerts, Sends: n.passedOnSends, Done: l.alerted})
 	tasks := []cluster.Task{l.statistics.Task(), alarm.Task(), alarm.ConversionTask()}
 	if s.cluster != nil {
 		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.cluster.Nodes).Task())

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -32,6 +31,22 @@ type listener struct {
 	name string // http, https, admin, admin_https, decide or decide_grpc
 }
 
+// A place is where a listener is opened: its name, and the field of the configuration that has its address.
+type place struct{ name, field, addr string }
+
+// placesOf returns the places of all listeners in their order; those without an address are not opened.
+func placesOf(c *config.Config) []place {
+	decide := cmp.Or(c.Listen.Decide, &config.Decide{})
+	return []place{
+		{"admin", "admin.http", c.Admin.HTTP},
+		{"http", "listen.http", c.Listen.HTTP},
+		{"https", "listen.https", c.Listen.HTTPS},
+		{"admin_https", "admin.https", c.Admin.HTTPS},
+		{"decide", "listen.decide.http", decide.HTTP},
+		{"decide_grpc", "listen.decide.grpc", decide.GRPC},
+	}
+}
+
 // listen opens all sockets, loads the certificates and creates the servers. It does not accept
 // connections yet.
 func (n *Node) listen(ctx context.Context, o Options) error {
@@ -40,12 +55,9 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	for _, at := range []struct{ name, addr string }{
-		{"admin", c.Admin.HTTP}, {"http", c.Listen.HTTP}, {"https", c.Listen.HTTPS}, {"admin_https", c.Admin.HTTPS},
-		{"decide", decideAddresses(c.Listen).HTTP}, {"decide_grpc", decideAddresses(c.Listen).GRPC},
-	} {
+	for _, at := range placesOf(c) {
 		if err == nil && at.addr != "" {
-			err = n.open(from, at.name, at.addr)
+			err = n.open(from, at)
 		}
 		if err == nil && at.name == "https" && at.addr != "" {
 			err = n.loadCertificates(ctx, c.Listen)
@@ -72,14 +84,6 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 	return nil
 }
 
-// decideAddresses returns the configuration with the addresses on which other proxies ask, "" for none.
-func decideAddresses(c config.Listen) config.Decide {
-	if c.Decide == nil {
-		return config.Decide{}
-	}
-	return *c.Decide
-}
-
 // listenForPeers creates the servers for other proxies that ask.
 func (n *Node) listenForPeers(c config.Listen) (err error) {
 	var secure *tls.Config
@@ -99,13 +103,13 @@ func (n *Node) listenForPeers(c config.Listen) (err error) {
 	return nil
 }
 
-func (n *Node) open(from sockets, name, addr string) error {
-	l, err := from.open(name, addr)
+func (n *Node) open(from sockets, at place) error {
+	l, err := from.open(at)
 	if err != nil {
 		return err
 	}
-	n.listeners = append(n.listeners, listener{l, name})
-	n.closers.push(name+" listener", func(context.Context) error { l.Close(); return nil }) // usually closed by draining before
+	n.listeners = append(n.listeners, listener{l, at.name})
+	n.closers.push(at.name+" listener", func(context.Context) error { l.Close(); return nil }) // usually closed by draining before
 	return nil
 }
 
@@ -176,38 +180,24 @@ func inherit(l config.Listen) (sockets, error) {
 	return sockets{passed, l.ReusePort}, nil
 }
 
-// open returns the listener with that name: the one passed by systemd, otherwise a new one on addr.
-func (s sockets) open(name, addr string) (net.Listener, error) {
-	if of := s.inherited[name]; len(of) == 1 && of[0] != nil {
+// open returns the listener of a place: the one passed by systemd, otherwise a new one.
+func (s sockets) open(at place) (net.Listener, error) {
+	if of := s.inherited[at.name]; len(of) == 1 && of[0] != nil {
 		if _, ok := of[0].Addr().(*net.TCPAddr); !ok {
-			return nil, fmt.Errorf("systemd passed %s as a %s socket; write host:port into ListenStream=", name, of[0].Addr().Network())
+			return nil, fmt.Errorf("systemd passed %s as a %s socket; write host:port into ListenStream=", at.name, of[0].Addr().Network())
 		}
-		delete(s.inherited, name)
+		delete(s.inherited, at.name)
 		return inherited{of[0]}, nil
 	}
 	c := net.ListenConfig{}
 	if s.reusePort {
 		c.Control = reusePort
 	}
-	l, err := c.Listen(context.Background(), "tcp", addr)
+	l, err := c.Listen(context.Background(), "tcp", at.addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w%s", listenField(name), err, listenHint(err))
+		return nil, fmt.Errorf("%s: %w%s", at.field, err, listenHint(err))
 	}
 	return l, nil
-}
-
-// listenField returns the field of the configuration with the address of a listener.
-func listenField(name string) string {
-	if rest, ok := strings.CutPrefix(name, "admin"); ok {
-		return "admin." + cmp.Or(strings.TrimPrefix(rest, "_"), "http")
-	}
-	switch name {
-	case "decide":
-		return "listen.decide.http"
-	case "decide_grpc":
-		return "listen.decide.grpc"
-	}
-	return "listen." + name
 }
 
 // listenHint returns what to do about an address that cannot be listened on.

@@ -147,11 +147,11 @@ func listenOn(t *testing.T, network, addr string) net.Listener {
 func TestSockets_PassedBeforeConfigured(t *testing.T) {
 	passed := listenOn(t, "tcp", "127.0.0.1:0")
 	s := sockets{inherited: map[string][]net.Listener{"http": {passed}}}
-	l, err := s.open("http", "127.0.0.1:1")
+	l, err := s.open(place{"http", "listen.http", "127.0.0.1:1"})
 	if err != nil || l.Addr().String() != passed.Addr().String() {
 		t.Fatalf("http: %v, %v; want the socket that was passed", l, err)
 	}
-	other, err := s.open("admin", "127.0.0.1:0")
+	other, err := s.open(place{"admin", "admin.http", "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestSockets_WhatIsWrongIsSaid(t *testing.T) {
 	} {
 		s := sockets{inherited: row.passed}
 		if len(row.passed["http"]) == 2 { // none of several is taken
-			l, err := s.open("http", "127.0.0.1:0")
+			l, err := s.open(place{"http", "listen.http", "127.0.0.1:0"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,40 +197,50 @@ func TestSockets_WhatIsWrongIsSaid(t *testing.T) {
 
 func TestSockets_OnlyTCP(t *testing.T) {
 	s := sockets{inherited: map[string][]net.Listener{"http": {listenOn(t, "unix", filepath.Join(t.TempDir(), "s"))}}}
-	if _, err := s.open("http", ""); err == nil || !strings.Contains(err.Error(), "write host:port into ListenStream=") {
+	if _, err := s.open(place{"http", "listen.http", ""}); err == nil || !strings.Contains(err.Error(), "write host:port into ListenStream=") {
 		t.Errorf("a unix socket: %v; want what to write", err)
 	}
 }
 
 func TestSockets_TwoOnOneAddress(t *testing.T) {
-	one, err := sockets{reusePort: true}.open("http", "127.0.0.1:0")
+	one, err := sockets{reusePort: true}.open(place{"http", "listen.http", "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer one.Close()
-	two, err := sockets{reusePort: true}.open("http", one.Addr().String())
+	two, err := sockets{reusePort: true}.open(place{"http", "listen.http", one.Addr().String()})
 	if err != nil {
 		t.Fatalf("with listen.reuse_port: %v", err)
 	}
 	two.Close()
-	if _, err := (sockets{}).open("http", one.Addr().String()); err == nil || !strings.Contains(err.Error(), "is another weir running?") {
+	if _, err := (sockets{}).open(place{"http", "listen.http", one.Addr().String()}); err == nil || !strings.Contains(err.Error(), "is another weir running?") {
 		t.Errorf("without listen.reuse_port: %v", err)
 	}
 }
 
 // An address that cannot be listened on is an error that names its field and what to do.
 func TestSockets_ErrorNamesTheFieldAndTheCure(t *testing.T) {
-	taken, err := sockets{}.open("http", "127.0.0.1:0")
+	taken, err := sockets{}.open(place{"http", "listen.http", "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	for name, field := range map[string]string{"http": "listen.http: ", "https": "listen.https: ", "admin": "admin.http: ", "admin_https": "admin.https: "} {
-		if _, err := (sockets{}).open(name, taken.Addr().String()); err == nil || !strings.HasPrefix(err.Error(), field) {
-			t.Errorf("%s: %v; want it to begin with %q", name, err, field)
-		}
+	at := taken.Addr().String()
+	c := &config.Config{Admin: config.Admin{HTTP: at, HTTPS: at}, Listen: config.Listen{HTTP: at, HTTPS: at, Decide: &config.Decide{HTTP: at, GRPC: at}}}
+	fields := map[string]string{
+		"http": "listen.http: ", "https": "listen.https: ", "admin": "admin.http: ", "admin_https": "admin.https: ",
+		"decide": "listen.decide.http: ", "decide_grpc": "listen.decide.grpc: ",
 	}
-	if _, err := (sockets{}).open("http", "192.0.2.1:0"); err == nil || !strings.HasSuffix(err.Error(), "no such address") {
+	for _, p := range placesOf(c) {
+		if _, err := (sockets{}).open(p); err == nil || fields[p.name] == "" || !strings.HasPrefix(err.Error(), fields[p.name]) {
+			t.Errorf("%s: %v; want it to begin with %q", p.name, err, fields[p.name])
+		}
+		delete(fields, p.name)
+	}
+	if len(fields) > 0 {
+		t.Errorf("nothing is opened for %v", fields)
+	}
+	if _, err := (sockets{}).open(place{"http", "listen.http", "192.0.2.1:0"}); err == nil || !strings.HasSuffix(err.Error(), "no such address") {
 		t.Errorf("an address of nobody: %v", err)
 	}
 	privileged := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)} // root may listen on port 80

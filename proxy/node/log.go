@@ -278,15 +278,8 @@ type logFile struct {
 }
 
 func openLogFile(path string) (*logFile, error) {
-	f, err := openToAppend(path)
-	if err != nil {
-		return nil, err
-	}
-	return &logFile{path: path, f: f}, nil
-}
-
-func openToAppend(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, logMode) // #nosec G302 -- Weir's group may read it
+	l := &logFile{path: path}
+	return l, l.reopen()
 }
 
 // Write implements io.Writer.
@@ -298,7 +291,7 @@ func (l *logFile) Write(lines []byte) (int, error) {
 
 // reopen opens the file at the path again for all further lines. If that fails, nothing changes.
 func (l *logFile) reopen() error {
-	next, err := openToAppend(l.path)
+	next, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, logMode) // #nosec G302 -- Weir's group may read it
 	if err != nil {
 		return err
 	}
@@ -306,6 +299,9 @@ func (l *logFile) reopen() error {
 	before := l.f
 	l.f = next
 	l.mu.Unlock()
+	if before == nil { // it is opened for the first time
+		return nil
+	}
 	return before.Close()
 }
 

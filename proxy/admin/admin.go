@@ -250,22 +250,17 @@ func problem(w http.ResponseWriter, status int, detail string) {
 	Problem{Status: status, Detail: detail}.send(w)
 }
 
-// configProblem returns the problem for an invalid configuration.
-func configProblem(problems config.Problems) Problem {
-	lines := make([]string, len(problems))
-	for i, p := range problems {
-		lines[i] = p.String()
-	}
-	return Problem{Status: http.StatusUnprocessableEntity, Detail: lines[0], Problems: lines}
-}
-
 // problemOf converts an error to a Problem; other is the status of an unknown error.
 func problemOf(err error, other int) Problem {
 	var problems config.Problems
 	var known *Problem
 	switch {
 	case errors.As(err, &problems):
-		return configProblem(problems)
+		var lines []string
+		for _, p := range problems {
+			lines = append(lines, p.String())
+		}
+		return Problem{Status: http.StatusUnprocessableEntity, Detail: lines[0], Problems: lines}
 	case errors.Is(err, bundle.ErrInvalid):
 		return Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.As(err, &known):

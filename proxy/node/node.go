@@ -158,14 +158,17 @@ func (n *Node) serve(o Options) {
 	n.serving.start("events", n.events.Run) // ends before draining, so that draining does not wait for subscribers
 	// While requests are served, this node remains a member, which has its share of the limits and
 	// is asked about pushes.
-	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
-	n.member.start("peers", n.watchPeers)
+	if node := n.store.cluster; node != nil {
+		n.member.start("cluster member", func(ctx context.Context) { node.Run(ctx, n.Address("admin")) })
+		n.member.start("store", func(ctx context.Context) { n.store.watch(ctx, n.log) })
+		n.member.start("peers", n.watchPeers)
+		n.member.start("questions of other nodes", func(ctx context.Context) { node.ServeQuestions(ctx, n.localAnswer) })
+		n.member.start("pushes", n.follow)
+	}
 	n.member.start("upstream targets", n.watchTargets)
-	n.member.start("questions of other nodes", n.serveQuestions)
 	n.member.start("audit", n.flushAudit)
 	n.member.start("directives", n.directives.Run)
 	n.member.start("wrong tokens", func(ctx context.Context) { logWrongTokens(ctx, n.wrongTokens, n.log) })
-	n.member.start("pushes", n.follow)
 	n.member.start("liveness socket", func(ctx context.Context) { serveLiveness(ctx, n.source.path) })
 	n.log.Info().Fields(addresses).Str("store", n.store.kind).Str("version", n.build.Version).Msg("serving")
 	n.member.start("watchdog", func(ctx context.Context) { n.systemd.watchdog(ctx, n.alive) })

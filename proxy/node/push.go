@@ -146,7 +146,7 @@ func problemOf(err error) error {
 
 // follow serves pushed configurations, until ctx is done.
 func (n *Node) follow(ctx context.Context) {
-	if n.store.cluster == nil || !n.source.pushable() {
+	if !n.source.pushable() {
 		return
 	}
 	n.store.cluster.Follow(ctx, &cluster.Follower{

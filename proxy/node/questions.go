@@ -50,13 +50,6 @@ func (n *Node) localAnswer(ctx context.Context, q cluster.Question) cluster.Seen
 	return s
 }
 
-// serveQuestions answers the questions of other nodes, until ctx is done.
-func (n *Node) serveQuestions(ctx context.Context) {
-	if n.store.cluster != nil {
-		n.store.cluster.ServeQuestions(ctx, n.localAnswer)
-	}
-}
-
 // gatherAnswers returns the answers of this node and of all others, this node first, and which nodes have
 // replied.
 func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster.Reply, []view.NodeAnswer) {
@@ -156,9 +149,6 @@ func (n *Node) passedOnSends(ctx context.Context) ([]sends.LimitCounts, error) {
 // the cluster after Redis was unreachable.
 func (n *Node) watchPeers(ctx context.Context) {
 	node := n.store.cluster
-	if node == nil {
-		return
-	}
 	for {
 		select {
 		case others := <-node.Drifted():
@@ -171,7 +161,7 @@ func (n *Node) watchPeers(ctx context.Context) {
 			n.logLost(ctx)
 		case <-node.Returned():
 			if n.source.served() == nil {
-				n.rejoin(ctx) // a pushed configuration is restored by following pushes
+				n.report(n.proxy.Rejoin(ctx)) // a pushed configuration is restored by following pushes
 			}
 		case <-ctx.Done():
 			return

@@ -38,9 +38,6 @@ func (n *Node) reload(ctx context.Context) (admin.Reloaded, error) {
 	return admin.Reloaded{Generation: report.Generation, Hash: report.Hash, Changed: report.Changed}, err
 }
 
-// rejoin agrees with the other nodes on the current configuration, and logs the result.
-func (n *Node) rejoin(ctx context.Context) { n.report(n.proxy.Rejoin(ctx)) }
-
 // report logs the result of a reload.
 func (n *Node) report(report proxy.Report, err error) {
 	if report.Changed || err != nil {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,7 +36,6 @@ type store struct {
 	bySlot   func() []string // redisstore.Store.CallsBySlot
 	// check is redisstore.Store.Check.
 	check func(ctx context.Context) (warning string, err error)
-	run   func(ctx context.Context, address string) // runs until ctx is done; address is that of the admin API
 	close func()
 
 	id      string // of this node
@@ -69,7 +67,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	})
 	id := nodeID()
 	member := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: version, Source: string(c.Reload.Source), Seal: bundle.NewSeal(c.Privacy), CallsBySlot: limits.CallsBySlot})
-	s := store{
+	return store{
 		kind:     "redis",
 		limits:   boundedStore{limits, away},
 		nodes:    member.Live,
@@ -81,14 +79,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 		close:    func() { limits.Close(); decisions.Close(); coordination.Close() },
 
 		id: id, started: time.Now().UTC(), client: coordination, prefix: c.Redis.Prefix,
-	}
-	s.run = func(ctx context.Context, address string) {
-		var all sync.WaitGroup
-		all.Go(func() { member.Run(ctx, address) })
-		all.Go(func() { s.watch(ctx, log) })
-		all.Wait()
-	}
-	return s, nil
+	}, nil
 }
 
 // redisLog is the logger of the Redis client. Its messages are logged at debug level, because there
@@ -106,7 +97,6 @@ func memoryStore() store {
 		limits: limiter.NewMemory(limiter.MemoryOptions{}),
 		check:  func(context.Context) (string, error) { return "", nil },
 		bySlot: func() []string { return nil },
-		run:    func(context.Context, string) {},
 		close:  func() {},
 
 		id: nodeID(), started: time.Now().UTC(),

@@ -48,7 +48,6 @@ func TestStore_OfOneProcess(t *testing.T) {
 	if _, err := s.check(t.Context()); err != nil {
 		t.Errorf("check: %v", err)
 	}
-	s.run(t.Context(), "") // returns: there is nobody to hear of it
 	s.close()
 }
 

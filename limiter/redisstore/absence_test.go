@@ -19,7 +19,7 @@ func absent(t *testing.T, grace time.Duration) (*testStore, *redisstore.Store) {
 
 func absentFor(t *testing.T, rest, grace time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
-	s := newTestStore(t)
+	s := newOwnTestStore(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
 		Addrs: []string{s.server.Addr}, Timeout: time.Second, BreakAfter: 1, BreakRest: rest,
 	})
@@ -34,6 +34,7 @@ func absentFor(t *testing.T, rest, grace time.Duration) (*testStore, *redisstore
 // A Redis that fails is not asked until it is back and the others have had the
 // time to report: and then it is, without anybody asking.
 func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
+	t.Parallel()
 	const grace = 300 * time.Millisecond
 	s, store := absent(t, grace)
 	c := claim(10, time.Hour, 1)
@@ -66,6 +67,7 @@ func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
 // However long a breaker would rest, its process learns as soon as others do that
 // Redis is back.
 func TestAbsence_EndsBeforeTheBreakerRested(t *testing.T) {
+	t.Parallel()
 	s, store := absentFor(t, time.Hour, time.Millisecond)
 	c := claim(10, time.Hour, 1)
 	s.server.Kill()

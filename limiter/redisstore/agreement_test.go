@@ -47,7 +47,7 @@ func TestStores_AgreeWhateverChanges(t *testing.T) {
 		}
 	}
 	for a := range limiter.NumAlgorithms {
-		for round := range uint64(rounds.Of(40)) {
+		for round := range uint64(rounds.Of(20)) {
 			p.r, p.said = rand.New(rand.NewPCG(seed, uint64(a)<<32+round)), nil
 			if p.round(ctx, a, fmt.Sprint(a, round)); t.Failed() {
 				t.Fatalf("%s, WEIR_SEED=%d, round %d:\n%s", a, seed, round, join(p.said))

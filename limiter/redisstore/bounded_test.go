@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -19,7 +18,14 @@ import (
 // A server that announces more than it sends, in whatever it answers and from whatever answer on, costs no memory: the call
 // fails and its connection is closed.
 func TestStore_AllocatesNothingThatIsOnlyAnnounced(t *testing.T) {
-	c := claim(5, time.Hour, 1)
+	c, a := claim(5, time.Hour, 1), newAnnouncer(t)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{a.Addr().String()}, Timeout: 5 * time.Second, BreakAfter: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, CachedRefusals: -1})
+	defer store.Close()
 	calls := map[string]func(s *redisstore.Store) error{
 		"take": func(s *redisstore.Store) error { return s.Take(t.Context(), c, &limiter.Decision{}) },
 		"peek": func(s *redisstore.Store) error { return s.Peek(t.Context(), c, &limiter.Decision{}) },
@@ -35,12 +41,7 @@ func TestStore_AllocatesNothingThatIsOnlyAnnounced(t *testing.T) {
 				if name != "take" && (i+j+len(name))%3 > 0 { // the others share what reads answers
 					continue
 				}
-				addr, ended := announcer(t, good, bad)
-				client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{addr}, Timeout: 5 * time.Second})
-				if err != nil {
-					t.Fatal(err)
-				}
-				store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second})
+				a.announce(good, bad)
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				if err := call(store); !errors.Is(err, limiter.ErrUnavailable) {
@@ -50,60 +51,76 @@ func TestStore_AllocatesNothingThatIsOnlyAnnounced(t *testing.T) {
 				if grown := (after.TotalAlloc - before.TotalAlloc) >> 20; grown > 8 {
 					t.Errorf("%s, %.20q after %d answers: %d MiB allocated", name, bad, good, grown)
 				}
-				store.Close()
-				client.Close()
-				ended()
 			}
 		}
 	}
 }
 
-// announcer is a server that answers some commands of each connection, and to the next one announces something. It waits until
-// the client closes the connection.
-func announcer(t *testing.T, good int, bad string) (addr string, ended func()) {
+// An announcer is a server that answers some commands of each connection, and to the next one announces something. It waits
+// until the client closes the connection.
+type announcer struct {
+	net.Listener
+	serving sync.WaitGroup
+
+	mu    sync.Mutex // guards what follows
+	good  int
+	bad   string
+	conns []net.Conn
+}
+
+func newAnnouncer(t *testing.T) *announcer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	all.Go(func() {
+	a := &announcer{Listener: l}
+	t.Cleanup(func() { l.Close(); a.serving.Wait() })
+	a.serving.Go(func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			all.Go(func() {
+			a.mu.Lock()
+			a.conns = append(a.conns, conn)
+			good, bad := a.good, a.bad
+			a.mu.Unlock()
+			a.serving.Go(func() {
 				defer conn.Close()
-				in := bufio.NewReader(conn)
-				for n := 0; ; n++ {
-					if _, err := in.ReadString('\n'); err != nil {
-						return
-					}
-					for in.Buffered() > 0 { // the rest of a command, or of several
-						_, _ = in.Discard(in.Buffered())
-					}
-					answer := "+OK\r\n"
-					if n >= good {
-						answer = bad
-					}
-					if _, err := io.WriteString(conn, answer); err != nil {
-						return
-					}
-				}
+				answer(conn, good, bad)
 			})
 		}
 	})
-	return l.Addr().String(), func() {
-		l.Close()
-		done := make(chan struct{})
-		go func() { all.Wait(); close(done) }()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		select {
-		case <-done:
-		case <-ctx.Done():
-			t.Error("a connection is still open")
+	return a
+}
+
+// announce cuts all connections, and has the next ones answered so.
+func (a *announcer) announce(good int, bad string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.good, a.bad = good, bad
+	for _, c := range a.conns {
+		c.Close()
+	}
+	a.conns = nil
+}
+
+func answer(conn net.Conn, good int, bad string) {
+	in := bufio.NewReader(conn)
+	for n := 0; ; n++ {
+		if _, err := in.ReadString('\n'); err != nil {
+			return
+		}
+		for in.Buffered() > 0 { // the rest of a command, or of several
+			_, _ = in.Discard(in.Buffered())
+		}
+		said := "+OK\r\n"
+		if n >= good {
+			said = bad
+		}
+		if _, err := io.WriteString(conn, said); err != nil {
+			return
 		}
 	}
 }

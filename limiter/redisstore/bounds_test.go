@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,10 +56,19 @@ func (b *bounded) claim(value limiter.Key) []limiter.Claim {
 	return []limiter.Claim{{Limit: b.limit, Key: b.key, Cost: 1, Value: value}}
 }
 
-func (b *bounded) take(value limiter.Key) {
+// take takes for each of values, in one call.
+func (b *bounded) take(values ...limiter.Key) {
 	b.t.Helper()
-	if d := b.testStore.take(b.claim(value)); d.Allowed {
-		b.permits, b.values = append(b.permits, d.Permit), append(b.values, value)
+	var all [][]limiter.Claim
+	for _, v := range values {
+		all = append(all, b.claim(v))
+	}
+	errs, ds := b.store.TakeInOneCall(b.t.Context(), all)
+	b.check(errors.Join(errs...))
+	for i, d := range ds {
+		if d.Allowed {
+			b.permits, b.values = append(b.permits, d.Permit), append(b.values, values[i])
+		}
 	}
 }
 
@@ -68,16 +78,17 @@ func (b *bounded) fill() {
 	a, subject := b.limit.Algorithm, limiter.KeyOf("subject")
 	switch {
 	case a.HasLeases():
-		claims := b.claim(limiter.Key{})
-		for range b.limit.Rate.Count {
-			b.permits = append(b.permits, b.testStore.take(claims).Permit)
+		for range b.limit.Rate.Count / 100 {
+			b.take(make([]limiter.Key, 100)...)
 		}
 	case a.HasValues():
-		for range 3 {
-			for i := range b.limit.Rate.Count {
-				b.take(limiter.KeyOf(fmt.Sprint("value", i)))
+		for i := range 3 * b.limit.Rate.Count / 100 {
+			var values []limiter.Key
+			for j := range int64(100) {
+				values = append(values, limiter.KeyOf(fmt.Sprint("value", (100*i+j)%b.limit.Rate.Count)))
 			}
-			b.advance(time.Second)
+			b.take(values...)
+			b.advance(100 * time.Millisecond)
 		}
 	case a.HasConversion():
 		for i := range 61 {
@@ -134,9 +145,7 @@ func (b *bounded) calls() (names []string, calls map[string]func(i int)) {
 	if b.limit.Noted {
 		names = append(names, "return")
 		calls["return"] = func(i int) { // of as much as is noted under one subject
-			for range 64 {
-				b.take(value(i))
-			}
+			b.take(slices.Repeat([]limiter.Key{value(i)}, 64)...)
 			b.do("config", "resetstat")
 			_, err := b.store.Return(ctx, []*limiter.Limit{b.limit}, value(i))
 			b.check(err)

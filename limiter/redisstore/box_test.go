@@ -106,7 +106,7 @@ func (s *testStore) commands() map[string]int {
 // Windows in one string decide as windows in a string each, whatever is done to them.
 func TestBox_DecidesAsStringsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	steps := rounds.Of(300)
+	steps := rounds.Of(120)
 	for _, a := range boxed() {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // heardBy are the changes that a store hears of.
@@ -41,6 +42,7 @@ func (h *heardBy) is(want ...limiter.Change) bool {
 
 // What one process announces all others hear of, in order, and it does not.
 func TestChanges_AreHeardOfByOthers(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	near, far, third := s.hearing(), s.hearing(), s.hearing()
 	var own, others, more heardBy
@@ -90,8 +92,9 @@ func TestChanges_InACluster(t *testing.T) {
 // A reset forgets what was granted in place of Redis as well, wherever that was: it is
 // not reported any more.
 func TestChanges_ResetForgetsWhatIsToBeReported(t *testing.T) {
+	t.Parallel()
+	s := newOwnTestStore(t)
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.GCRA} {
-		s := newTestStore(t)
 		c := claim(10, time.Hour, 1)
 		c[0].Limit.Algorithm = a
 		near, far, other := slices.Clone(c), slices.Clone(c), slices.Clone(c)
@@ -116,7 +119,7 @@ func TestChanges_ResetForgetsWhatIsToBeReported(t *testing.T) {
 }
 
 func TestChanges_WithoutRedis(t *testing.T) {
-	s := newTestStore(t)
+	s := newOwnTestStore(t)
 	s.server.Kill()
 	if err := s.store.Announce(t.Context(), limiter.Change{Action: limiter.ActionReset}); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%v; want ErrUnavailable", err)
@@ -126,8 +129,9 @@ func TestChanges_WithoutRedis(t *testing.T) {
 // A process that could not connect at first hears like any other: then the client subscribes by itself, to its channels in any
 // order.
 func TestChanges_AreHeardAfterAFailedConnection(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	for range 20 {
+	for range rounds.Of(6) {
 		var dials atomic.Int64
 		client := redis.NewClient(&redis.Options{Addr: server.Addr, DialerRetries: 1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if dials.Add(1) == 1 {

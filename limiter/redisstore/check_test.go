@@ -90,8 +90,9 @@ func TestCheck_Mode(t *testing.T) {
 // A failed handshake says so, also if the server says nothing: a Redis without TLS waits
 // for the end of the line.
 func TestCheck_TLS(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
-	c := redisstore.ClientConfig{Addrs: []string{server.Addr}, TLS: &tls.Config{ServerName: "redis.test"}, Timeout: 50 * time.Millisecond}
+	c := redisstore.ClientConfig{Addrs: []string{server.Addr}, TLS: &tls.Config{ServerName: "redis.test"}, Timeout: 200 * time.Millisecond}
 	if _, err := checked(t, c); !errors.Is(err, redisstore.ErrTLS) || !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%v, want ErrTLS", err)
 	}
@@ -99,6 +100,7 @@ func TestCheck_TLS(t *testing.T) {
 
 // A user who may not run scripts, or not read our keys, is recognized without a decision.
 func TestCheck_Rights(t *testing.T) {
+	t.Parallel()
 	for what, rights := range map[string][]string{
 		"no scripts": {"~weir:*", "+@read", "+@write", "+@connection", "+@pubsub", "+time", "+info"},
 		"other keys": {"~other:*", "+@read", "+@write", "+@scripting", "+@connection", "+@pubsub", "+time", "+info"},

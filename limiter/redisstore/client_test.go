@@ -85,6 +85,7 @@ func TestNewClient_ComesBack(t *testing.T) {
 
 // TLS and an ACL user that may touch nothing but our keys.
 func TestNewClient_TLSAndUser(t *testing.T) {
+	t.Parallel()
 	certFile, keyFile, pool := certificate(t)
 	port := redistest.FreePort(t)
 	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", certFile, "--tls-key-file", keyFile,
@@ -159,6 +160,7 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 }
 
 func TestCheck_Versions(t *testing.T) {
+	t.Parallel()
 	for info, want := range map[string]error{
 		"redis_version:7.0.15\r\n":                        nil,
 		"redis_version:6.2.0":                             nil,
@@ -176,7 +178,7 @@ func TestCheck_Versions(t *testing.T) {
 			t.Errorf("%q: %v, want %v", info, err, want)
 		}
 	}
-	s := newTestStore(t)
+	s := newOwnTestStore(t)
 	if _, err := s.store.Check(t.Context()); err != nil {
 		t.Errorf("a real server: %v", err)
 	}

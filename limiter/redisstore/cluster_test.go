@@ -38,13 +38,17 @@ func (c *clocked) advance(d time.Duration) {
 func (c *clocked) tell(ctx context.Context, claims []limiter.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	p := c.client.Pipeline()
 	for _, claim := range claims {
 		for _, k := range []limiter.Key{claim.Key, claim.Value} { // what is noted lies under the value
 			if c.told[k] != c.now {
 				c.told[k] = c.now
-				c.client.Set(ctx, redisstore.SlotClock(k), c.now, 0)
+				p.Set(ctx, redisstore.SlotClock(k), c.now, 0)
 			}
 		}
+	}
+	if p.Len() > 0 {
+		_, _ = p.Exec(ctx)
 	}
 }
 
@@ -114,9 +118,9 @@ func TestStore_OnACluster(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartCluster(t, 3)
 	client := clusterClient(t, servers)
+	one := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient})
+	t.Cleanup(func() { one.Close() })
 	t.Run("KeepsTheContract", func(t *testing.T) {
-		one := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient})
-		defer one.Close()
 		limitertest.Run(t, func(*testing.T) limitertest.Subject {
 			store := &clocked{Store: one, client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{}}
 			return limitertest.Subject{
@@ -127,10 +131,8 @@ func TestStore_OnACluster(t *testing.T) {
 	})
 	t.Run("KeepsTheContractOfConversion", func(t *testing.T) {
 		limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
-			one := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient})
-			t.Cleanup(func() { one.Close() })
 			store := &clocked{Store: one, client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{}}
-			return limitertest.Subject{Store: store, Advance: store.advance, Steps: 16, MinWindow: patient, PerKeyTime: true}
+			return limitertest.Subject{Store: store, Advance: store.advance, Steps: rounds.Of(4), MinWindow: patient, PerKeyTime: true}
 		})
 	})
 	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
@@ -141,9 +143,9 @@ func TestStore_OnACluster(t *testing.T) {
 		}
 	})
 	t.Run("ManyKeysTogether", func(t *testing.T) { manyKeysTogether(t, client, store) })
-	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, servers, client) })
+	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, servers, &clocked{Store: one, client: client}) })
 	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
-	t.Run("WritesWhileSlotsMove", func(t *testing.T) { writesWhileSlotsMove(t, client) })
+	t.Run("WritesWhileSlotsMove", func(t *testing.T) { writesWhileSlotsMove(t, client, one) })
 	t.Run("SeveralSlotsInOneCall", func(t *testing.T) { severalSlotsInOneCall(t, client) })
 	t.Run("SeveralRefundsInOneCall", func(t *testing.T) { severalRefundsInOneCall(t, client) })
 	t.Run("SlotsHalfMoved", func(t *testing.T) { slotsHalfMoved(t, client, store) })

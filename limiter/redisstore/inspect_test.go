@@ -96,7 +96,7 @@ func TestInspect_WhatNobodyCanRead(t *testing.T) {
 }
 
 func TestInspect_WithoutRedis(t *testing.T) {
-	s := newTestStore(t)
+	s := newOwnTestStore(t)
 	s.server.Kill()
 	if in, err := s.store.Inspect(t.Context(), claim(5, time.Hour, 1)); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%+v, %v; want ErrUnavailable", in, err)
@@ -111,7 +111,7 @@ func singleAndCluster(t *testing.T) map[string]func() (redisstore.ClientConfig, 
 			return redisstore.ClientConfig{Addrs: []string{server.Addr}}, server.Signal
 		},
 		"cluster": func() (redisstore.ClientConfig, func(syscall.Signal)) {
-			cluster := redistest.StartCluster(t, 1)
+			cluster := redistest.StartMasters(t, 1)
 			return redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: cluster.Addrs()}, cluster.Signal
 		},
 	}

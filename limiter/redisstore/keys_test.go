@@ -82,6 +82,7 @@ func flat(list []any) (out []any) {
 // Every key lives longer than its last permit is out, and not much longer; that
 // holds after takes, refunds and merging, and no key stays for ever.
 func TestKeys_LeaveByThemselves(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	ttls := func(c []limiter.Claim) {
 		t.Helper()
@@ -120,14 +121,15 @@ func TestKeys_LeaveByThemselves(t *testing.T) {
 
 // A key is small at any rate, also just after it merged.
 func TestKeys_StaySmall(t *testing.T) {
+	t.Parallel()
 	s := newClockedTestStore(t)
 	for _, count := range []int64{10, 128, 1000, 100_000} {
 		c := claim(count, 100*time.Second, max(1, count/1000))
 		c[0].Limit.Name = fmt.Sprint("l", count)
 		var members, bytes int64
-		for range 1500 {
+		for range 400 {
 			s.take(c)
-			s.advance(100 * time.Millisecond)
+			s.advance(400 * time.Millisecond)
 			members = max(members, s.do("zcard", name(c)+":permits").(int64))
 			bytes = max(bytes, s.do("memory", "usage", name(c)+":permits", "samples", 0).(int64))
 		}

@@ -163,7 +163,8 @@ func killedBefore(t *testing.T, h hold, servers *redistest.Cluster) {
 
 // diesBetween: a process that is killed in the midst of a request over two nodes
 // leaves what it had reserved until the window is over, and nothing else.
-func diesBetween(t *testing.T, servers *redistest.Cluster, client *redis.ClusterClient) {
+func diesBetween(t *testing.T, servers *redistest.Cluster, store *clocked) {
+	client := store.client.(*redis.ClusterClient)
 	for _, test := range []struct {
 		name   string
 		key    int // of the script call that never begins
@@ -174,11 +175,7 @@ func diesBetween(t *testing.T, servers *redistest.Cluster, client *redis.Cluster
 		{"BeforeGivingBack", 0, 2, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			store := &clocked{
-				Store:  redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}),
-				client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{},
-			}
-			t.Cleanup(func() { store.Close() })
+			store.now, store.told = 1_800_000_000_000, map[limiter.Key]int64{}
 			// What earlier tests left ends by itself at any moment.
 			if err := client.ForEachMaster(t.Context(), func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }); err != nil {
 				t.Fatal(err)

@@ -22,9 +22,12 @@ type lateStore struct {
 	counted *redisstore.Store
 }
 
+// impatience is how long a caller waits for a reply that is held. A busy machine sends what it asks in this time.
+const impatience = 400 * time.Millisecond
+
 func newLateStore(t *testing.T, c redisstore.ClientConfig, o redisstore.Options) *lateStore {
-	server := redistest.Start(t)
-	proxy := redistest.NewFaultProxy(t, server.Addr)
+	redis := newTestStore(t)
+	proxy := redistest.NewFaultProxy(t, redis.server.Addr)
 	c.Addrs = []string{proxy.Addr}
 	client, err := redisstore.NewClient(c)
 	if err != nil {
@@ -32,11 +35,8 @@ func newLateStore(t *testing.T, c redisstore.ClientConfig, o redisstore.Options)
 	}
 	t.Cleanup(func() { client.Close() })
 	o.CachedRefusals = -1
-	s := &lateStore{
-		t: t, proxy: proxy, Store: redisstore.New(client, o),
-		counted: redisstore.New(connect(t, server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1}),
-	}
-	t.Cleanup(func() { s.Store.Close(); s.counted.Close() })
+	s := &lateStore{t: t, proxy: proxy, Store: redisstore.New(client, o), counted: redis.store}
+	t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -100,8 +100,8 @@ func limitOf(a limiter.Algorithm) *limiter.Limit {
 
 // What Redis grants to a call that nobody waits for any more comes back, whatever counts it.
 func TestLate_ComesBack(t *testing.T) {
-	impatient := redisstore.ClientConfig{Timeout: 100 * time.Millisecond, BreakAfter: 100}
-	options := redisstore.Options{Timeout: 100 * time.Millisecond}
+	impatient := redisstore.ClientConfig{Timeout: impatience, BreakAfter: 100}
+	options := redisstore.Options{Timeout: impatience}
 	for a := range limiter.NumAlgorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
@@ -128,8 +128,8 @@ func TestLate_ComesBack(t *testing.T) {
 // It comes back as well while the circuit breaker is open at first.
 func TestLate_ComesBackAfterTheBreaker(t *testing.T) {
 	t.Parallel()
-	c := redisstore.ClientConfig{Timeout: 100 * time.Millisecond, BreakAfter: 1, BreakRest: time.Second}
-	s := newLateStore(t, c, redisstore.Options{Timeout: 100 * time.Millisecond})
+	c := redisstore.ClientConfig{Timeout: impatience, BreakAfter: 1, BreakRest: time.Second}
+	s := newLateStore(t, c, redisstore.Options{Timeout: impatience})
 	s.takesTooLate([]limiter.Claim{{Limit: limitOf(limiter.GCRA), Cost: 1}})
 }
 
@@ -156,6 +156,7 @@ func TestLate_CallerLeaves(t *testing.T) {
 
 // A Redis that stands still grants afterwards what it was sent: all of that comes back, and nothing of what is refused.
 func TestLate_RedisStandsStill(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 100 * time.Millisecond, BreakAfter: 3, BreakRest: 100 * time.Millisecond})
 	if err != nil {

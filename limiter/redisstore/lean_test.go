@@ -28,7 +28,7 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 			s.t = t
 			s.empty()
 			r := rand.New(rand.NewPCG(7, uint64(a)))
-			for round := range rounds.Of(150) {
+			for round := range rounds.Of(60) {
 				s.advance(time.Duration(r.IntN(3)) * time.Duration(r.IntN(2500)) * time.Millisecond)
 				switch claims := drawn(r, a, 1); r.IntN(12) {
 				case 0:
@@ -113,6 +113,7 @@ func drawn(r *rand.Rand, a limiter.Algorithm, n int) (claims []limiter.Claim) {
 // What a request that comes alone has Redis do, when it is granted and when it is refused
 // on a key that was used: no state is read twice, and of a log one time at most.
 func TestTake_RunsFewCommands(t *testing.T) {
+	t.Parallel()
 	packed := map[string]int{"mget": 1, "set": 1}
 	bucket := map[string]int{"mget": 1, "zrangebyscore": 1, "zcard": 1, "zadd": 1, "pexpire": 1, "set": 1}
 	for a, want := range map[limiter.Algorithm][2]map[string]int{

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"crypto/sha1"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	lua "github.com/yuin/gopher-lua"
@@ -59,7 +61,11 @@ func globals() []string {
 // A name that no local stands for is one of Redis's.
 func TestLua_ScriptsUseNoGlobals(t *testing.T) {
 	t.Parallel()
-	for name, text := range scriptTexts(t) {
+	texts, err := scriptTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range texts {
 		chunk, err := parse.Parse(strings.NewReader(text), name)
 		if err != nil {
 			t.Fatal(err)
@@ -90,41 +96,36 @@ func checkGlobals(t *testing.T, name string, f *lua.FunctionProto) {
 }
 
 // scriptTexts are all scripts by names, those of commands for each algorithm and for all of them.
-func scriptTexts(t *testing.T) map[string]string {
-	t.Helper()
+var scriptTexts = sync.OnceValues(func() (map[string]string, error) {
 	source := scripts.Source{Files: redisstore.LuaFolder(), Channel: "weir:freed"}
-	all := map[string]string{}
+	all, failed := map[string]string{}, error(nil)
 	add := func(name, file string, algorithms uint16) {
 		text, err := source.Text(file, algorithms)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = text
+		all[name], failed = text, errors.Join(failed, err)
 	}
-	for _, file := range luaFiles(t, "redisson") {
+	for _, file := range luaFiles("redisson") {
 		if !slices.Contains([]string{"limiter", "pack", "count", "log", "window", "decide"}, file) {
 			add("redisson "+file, "redisson/"+file, 0)
 			add("redisson_window "+file, "redisson_window/"+file, 0)
 		}
 	}
-	for _, c := range luaFiles(t, "command") {
+	for _, c := range luaFiles("command") {
 		add(c, c, 0)
 		add(c+" all", c, 1<<limiter.NumAlgorithms-1)
 	}
-	for _, c := range append(luaFiles(t, "command"), "one", "many") {
+	for _, c := range append(luaFiles("command"), "one", "many") {
 		for a := range limiter.NumAlgorithms {
 			add(c+" "+a.String(), c, 1<<a)
 		}
 	}
-	return all
-}
+	return all, failed
+})
 
 // luaFiles are the names of the files of a folder, without their ends.
-func luaFiles(t *testing.T, folder string) (names []string) {
-	t.Helper()
+func luaFiles(folder string) (names []string) {
 	entries, err := fs.ReadDir(redisstore.LuaFolder(), folder)
 	if err != nil {
-		t.Fatal(err)
+		panic(err) // they are embedded
 	}
 	for _, e := range entries {
 		names = append(names, strings.TrimSuffix(e.Name(), ".lua"))
@@ -134,7 +135,12 @@ func luaFiles(t *testing.T, folder string) (names []string) {
 
 // A script is sent once to each Redis: it has what its algorithm needs, and no more.
 func TestLua_ScriptsAreShort(t *testing.T) {
-	for name, text := range scriptTexts(t) {
+	t.Parallel()
+	texts, err := scriptTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range texts {
 		most := 30_000
 		switch kind, of, _ := strings.Cut(name, " "); {
 		case kind == "one" || kind == "many": // with all that is inlined, and general scripts for what is unusual
@@ -151,6 +157,7 @@ func TestLua_ScriptsAreShort(t *testing.T) {
 // The body of a function that is inlined sees the locals of the place where it is put. So no local of a block
 // or of such a function has the name of one that the files share.
 func TestLua_InlinedFunctionsMayStandAnywhere(t *testing.T) {
+	t.Parallel()
 	source := scripts.Source{Files: redisstore.LuaFolder(), Plain: true}
 	for a := range limiter.NumAlgorithms {
 		for _, name := range []string{"one", "many"} {
@@ -247,7 +254,11 @@ func function(st *ast.LocalAssignStmt) (*ast.FunctionExpr, bool) {
 // Redis knows a script by its hash, and its errors name lines of its text: a change of either
 // is seen in review.
 func TestLua_ScriptsAreAsTheyWere(t *testing.T) {
-	texts := scriptTexts(t)
+	t.Parallel()
+	texts, err := scriptTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var list strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		text := texts[name]

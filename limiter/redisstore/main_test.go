@@ -23,5 +23,15 @@ func TestMain(m *testing.M) {
 		flag.Set("rapid.seed", strconv.FormatUint(rand.Uint64(), 10))
 	}
 	// A client that looks for a Redis which is gone ends up to a second after Close.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	goleak.VerifyTestMain(tests{m}, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
+
+// tests are all tests, and the end of what they share.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	real, clocked := storePools()
+	defer real.close()
+	defer clocked.close()
+	return t.M.Run()
 }

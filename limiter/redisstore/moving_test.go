@@ -84,7 +84,7 @@ func (m *move) finish() {
 
 // A script that writes a key which it has emptied is refused while the slot moves, for a new key belongs to the other
 // master: nothing of what was taken may get lost by that.
-func writesWhileSlotsMove(t *testing.T, client *redis.ClusterClient) {
+func writesWhileSlotsMove(t *testing.T, client *redis.ClusterClient, store *redisstore.Store) {
 	const now, window = 1_800_000_000_000, time.Hour
 	bucket := limiter.Limit{Name: "moves:1h", Rate: limiter.Rate{Count: 200, Window: window}}
 	distinct, log := bucket, bucket
@@ -142,8 +142,7 @@ func writesWhileSlotsMove(t *testing.T, client *redis.ClusterClient) {
 		}, func(s *movingStore) { take(s, 2) }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &movingStore{Store: redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}), T: t}
-			defer s.Store.Close()
+			s := &movingStore{Store: store, T: t}
 			s.claims = []limiter.Claim{{Limit: &test.limit, Key: limiter.KeyOf(name), Cost: 1}}
 			s.keys = redisstore.KeyNames(s.claims[0])
 			clock(s, 0)
@@ -330,7 +329,7 @@ func severalRefundsInOneCall(t *testing.T, client *redis.ClusterClient) {
 func TestStore_SlotsMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	client := clusterClient(t, redistest.StartMasters(t, 3))
-	const keys, limit, callers = 24, 30, 8
+	const keys, limit, callers = 12, 20, 8
 	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	defer store.Close()
 	var all [keys]limiter.Claim

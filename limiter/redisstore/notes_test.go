@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // unused is a limit on sends whose code was not used, and a claim on it for a subject.
@@ -28,6 +29,7 @@ func noteKey(subject string) string {
 // A cached refusal of a key is not repeated once permits were returned by their subject, which does
 // not say of which key: neither by this process, at once, nor by another.
 func TestReturn_CorrectsCachedRefusals(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	near, far := s.hearing(), s.hearing()
 	for range 20 {
@@ -59,7 +61,8 @@ func TestReturn_CorrectsCachedRefusals(t *testing.T) {
 
 // Taking and noting is one script call, and so is returning of 8 permits; a note is small and expires.
 func TestReturn_IsOneScript(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	limits, c := unused(1000, "ann")
 	before := s.scripts()
 	s.allowed([]limiter.Claim{c}, 100)
@@ -143,7 +146,7 @@ func TestStore_ConversionOnRedis(t *testing.T) {
 	limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
 		s.t = t
 		s.empty()
-		return limitertest.Subject{Store: s.store, Advance: s.advance, Steps: 40, MinWindow: patient}
+		return limitertest.Subject{Store: s.store, Advance: s.advance, Steps: rounds.Of(20), MinWindow: patient}
 	})
 }
 
@@ -158,7 +161,7 @@ func TestStore_ConversionWhileRedisIsKilled(t *testing.T) {
 			store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
 			limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
 				return limitertest.Subject{
-					Store: store, Steps: 4, MinWindow: patient,
+					Store: store, Steps: rounds.Of(1), MinWindow: patient,
 					Advance: func(d time.Duration) {
 						if err := client.IncrBy(t.Context(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
 							t.Errorf("advance: %v", err)
@@ -189,6 +192,7 @@ func TestStore_ConversionWhileRedisIsKilled(t *testing.T) {
 // While clients are cut off, whose calls may or may not have had an effect, no more is granted than what is open
 // for certain and what may have been confirmed allow.
 func TestStore_ConversionWhileClientsAreKilled(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client, killer := connect(t, server.Addr), connect(t, server.Addr)
 	store := redisstore.New(client, redisstore.Options{Timeout: patient})

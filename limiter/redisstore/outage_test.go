@@ -85,6 +85,7 @@ func (r replies) Write(p []byte) (int, error) {
 // A call whose reply is lost is not sent again: it is unknown, it ends in time,
 // and it costs its permits once, for one window.
 func TestStore_TwiceIsOnce(t *testing.T) {
+	t.Parallel()
 	s := newClockedTestStore(t)
 	r := newRelay(t, s.server.Addr)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: patient})
@@ -147,7 +148,8 @@ func TestStore_NoClientSendsAgain(t *testing.T) {
 
 // A Redis that hangs costs a caller no more than its context or the timeout.
 func TestStore_EndsInTime(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{s.server.Addr}, BreakAfter: 99})
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +189,8 @@ func TestStore_EndsInTime(t *testing.T) {
 
 // A Redis that lost its scripts, or everything, serves the next call.
 func TestStore_SurvivesFlushAndRestart(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	c := claim(100, time.Minute, 1)
 	s.allowed(c, 2)
 	s.do("script", "flush")

@@ -86,6 +86,7 @@ func bucketOf(name string, count int64) *limiter.Limit {
 // Whatever travels together is decided as if it had come one by one: same
 // answers, same state.
 func TestPipeline_DecidesAsOneByOne(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	many := grounded(t, server.Addr)
 	single := NewWithTestClock(many.client, Options{Timeout: patient, Prefix: "single"})
@@ -221,9 +222,7 @@ func TestPipeline_CallersLeaveInTime(t *testing.T) {
 	defer s.Close()
 	claims := []limiter.Claim{{Limit: bucketOf("l", 1_000_000), Cost: 1}}
 	var d limiter.Decision
-	if err := s.Take(t.Context(), claims, &d); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "a connection stands", func() bool { return s.Take(t.Context(), claims, &d) == nil })
 	server.Signal(syscall.SIGSTOP)
 	const callers = 200
 	took := make(chan time.Duration, callers)
@@ -254,6 +253,7 @@ func TestPipeline_CallersLeaveInTime(t *testing.T) {
 // What a hot key grants in one call is one entry; still each is given back by its
 // id, once.
 func TestPipeline_HotKeysGiveBack(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s := grounded(t, server.Addr)
 	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
@@ -298,6 +298,7 @@ func TestPipeline_HotKeysGiveBack(t *testing.T) {
 // A call that Redis runs twice, as when something on the way repeats it, costs at
 // most its permits once more, for one window, and never longer.
 func TestStore_SameCallTwice(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s := grounded(t, server.Addr)
 	for _, count := range []int64{10, 100, 1000} {

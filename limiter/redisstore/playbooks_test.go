@@ -16,6 +16,13 @@ import (
 // in memory.
 func TestStore_PlaybooksComeToTheSame(t *testing.T) {
 	t.Parallel()
+	client := connect(t, redistest.Start(t).Addr)
+	var stores []limiter.AdminStore
+	for range 3 {
+		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
+		t.Cleanup(func() { store.Close() })
+		stores = append(stores, store)
+	}
 	for name, attack := range playbooks.Attacks() {
 		text, err := os.ReadFile("../../test/playbooks/" + name + "/weir.yaml")
 		if err != nil {
@@ -23,18 +30,12 @@ func TestStore_PlaybooksComeToTheSame(t *testing.T) {
 		}
 		now := time.UnixMilli(1_800_000_000_000)
 		memory := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
-		one := playbooks.Day{Users: 30, Tries: 50, Send: playbooks.Start(t, string(text), memory).Send, Advance: func(d time.Duration) { now = now.Add(d) }}
+		one := playbooks.Day{Users: 15, Tries: 30, Send: playbooks.Start(t, string(text), memory).Send, Advance: func(d time.Duration) { now = now.Add(d) }}
 		want := one.Run(2, attack)
 
-		client := connect(t, redistest.Start(t).Addr)
+		client.FlushAll(t.Context())
 		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
-		var stores []limiter.AdminStore
-		for range 3 {
-			store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
-			t.Cleanup(func() { store.Close() })
-			stores = append(stores, store)
-		}
-		three := playbooks.Day{Users: 30, Tries: 50, Send: playbooks.Start(t, string(text), stores...).Send, Advance: func(d time.Duration) {
+		three := playbooks.Day{Users: 15, Tries: 30, Send: playbooks.Start(t, string(text), stores...).Send, Advance: func(d time.Duration) {
 			if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
 				t.Errorf("advance: %v", err)
 			}

@@ -19,6 +19,7 @@ import (
 // After what no Redis says, or says unasked, its connection is not used any more: nobody
 // is told what belongs to somebody else. The next call has another one.
 func TestConn_IsNotUsedAfterAFault(t *testing.T) {
+	t.Parallel()
 	for what, bad := range map[string]string{
 		"garbage":        "HTTP/1.1 400 Bad Request\r\n\r\n",
 		"a cut line":     "*4\r\n:18000000\n",
@@ -56,25 +57,21 @@ func TestConn_IsNotUsedAfterAFault(t *testing.T) {
 // An answer of another shape fails its call, and an error that Redis answers does, too;
 // the connection is as good as before, unless its server is a master no more.
 func TestConn_GoesOnAfterAnError(t *testing.T) {
+	next, calledBy := "", map[int]bool{}
+	s := newSpeaker(t, func(conn, _ int) string { calledBy[conn] = true; return next })
+	store := s.store(t, Options{}, ClientConfig{})
 	for bad, conns := range map[string]int{
 		"-LOADING Redis is loading the dataset in memory\r\n": 1, "-OOM command not allowed\r\n": 1, "-BUSY script\r\n": 1,
 		"-MOVED 3 127.0.0.1:1\r\n": 1, "-CLUSTERDOWN no\r\n": 1, "-TRYAGAIN no\r\n": 1, "-NOPERM no\r\n": 1,
 		"+OK\r\n": 1, "*1\r\n:5\r\n": 1, "*4\r\n:5\r\n:1\r\n$1\r\n4\r\n:0\r\n": 1, "*-1\r\n": 1, "_\r\n": 1, "%1\r\n:1\r\n:2\r\n": 1,
 		"-READONLY You can't write against a read only replica.\r\n": 2,
 	} {
-		calledBy := map[int]bool{}
-		s := newSpeaker(t, func(conn, call int) string {
-			calledBy[conn] = true
-			if call == 1 {
-				return bad
-			}
-			return granted
-		})
-		store := s.store(t, Options{}, ClientConfig{})
+		next, calledBy = bad, map[int]bool{}
 		var d limiter.Decision
 		if err := store.Take(t.Context(), five(), &d); !errors.Is(err, limiter.ErrUnavailable) {
 			t.Errorf("%q: %v", bad, err)
 		}
+		next = granted
 		must(t, store)
 		if len(calledBy) != conns {
 			t.Errorf("%q: calls on %d connections, want %d", bad, len(calledBy), conns)

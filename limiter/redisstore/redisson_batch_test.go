@@ -46,13 +46,13 @@ type grant struct{ at, n int64 }
 func TestRateLimiter_SharesWithForeigners(t *testing.T) {
 	t.Parallel()
 	s := newClockedTestStore(t)
-	seed, n := rand.Uint64(), rounds.Of(15_000)
+	seed, n := rand.Uint64(), rounds.Of(6000)
 	if said, err := strconv.ParseUint(flag.Lookup("rapid.seed").Value.String(), 10, 64); err == nil && said != 0 {
 		seed = said
 	}
 	t.Logf("%d calls: -rapid.seed=%d", n, seed)
 	rng := rand.New(rand.NewPCG(seed, seed))
-	for _, rate := range []limiter.Rate{{Count: 7, Window: time.Minute}, {Count: 60, Window: time.Minute}, {Count: 500, Window: time.Minute}, {Count: 3000, Window: time.Minute}} {
+	for _, rate := range []limiter.Rate{{Count: 7, Window: time.Minute}, {Count: 60, Window: time.Minute}, {Count: 300, Window: time.Minute}, {Count: 900, Window: time.Minute}} {
 		name := fmt.Sprint("shared:", rate.Count)
 		r := s.handle(name)
 		s.setRate(r, redisstore.RateConfig{Rate: rate})

@@ -72,6 +72,6 @@ func (s *testStore) redissonSubject(f limiter.RedissonFormat) limitertest.Subjec
 	s.empty()
 	return limitertest.Subject{
 		Store:   &redissonCall{Store: s.store, form: f, rates: map[string]limiter.Rate{}},
-		Advance: s.advance, Steps: 25, Schedules: rounds.Of(6), ConcurrentKeys: 40, Calls: rounds.Of(800),
+		Advance: s.advance, Steps: 25, Schedules: rounds.Of(4), ConcurrentKeys: 40, Calls: rounds.Of(400),
 	}
 }

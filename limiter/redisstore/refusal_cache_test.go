@@ -63,6 +63,7 @@ func decide(t testing.TB, s limiter.Store, c ...limiter.Claim) limiter.Decision 
 
 // A flood of what is refused costs Redis nothing, and hears how long to wait.
 func TestRefusalCache_FloodCostsNothing(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(2, time.Hour, 1)
@@ -150,6 +151,7 @@ func TestRefusalCache_EndInTime(t *testing.T) {
 // What makes room on one proxy makes room on all: nothing is refused for longer
 // than the news takes.
 func TestRefusalCache_AreClearedEverywhere(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	near, far := s.hearing(), s.hearing()
 	for a := limiter.TokenBucket; a < limiter.Concurrent; a++ {
@@ -229,7 +231,8 @@ func TestRefusalCache_KnowTheirLimit(t *testing.T) {
 
 // Who cannot hear remembers nothing, and hears again by itself.
 func TestRefusalCache_NeedInvalidations(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
 	decide(t, store, c...)
@@ -258,15 +261,17 @@ func TestRefusalCache_NeedInvalidations(t *testing.T) {
 func TestRefusalCache_AreBounded(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
-	store := s.hearing()
-	for i := range 3000 {
+	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: 100})
+	defer store.Close()
+	s.until("the store hears", store.Hears)
+	for i := range 400 {
 		c := claim(1, time.Hour, 1)
 		c[0].Key = limiter.KeyOf(fmt.Sprint(i))
 		decide(t, store, c...)
 		decide(t, store, c...)
 	}
-	if n := store.Remembered(); n > 1000 || n < 500 {
-		t.Errorf("%d refusals are remembered, want up to 1000", n)
+	if n := store.Remembered(); n > 100 || n < 50 {
+		t.Errorf("%d refusals are remembered, want up to 100", n)
 	}
 }
 
@@ -284,7 +289,7 @@ func TestStore_CloseEnds(t *testing.T) {
 // meanwhile that its key is.
 func TestRefusalCache_AreRememberedAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	s := newTestStore(t)
+	s := newOwnTestStore(t)
 	store := s.hearing()
 	known, unknown := claim(1, time.Hour, 1), claim(1, time.Minute, 1)
 	s.server.Signal(syscall.SIGSTOP)
@@ -340,6 +345,7 @@ func TestRefusalCache_HearsEarlierVersions(t *testing.T) {
 // Permits that come back by one call end the refusals of their windows, and no others. A process of a version that reads one
 // window in a message cannot read the message, and forgets all of them.
 func TestRefusals_SeveralComeBackTogether(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	near, far := s.hearing(), s.hearing()
 	messages := s.client.Subscribe(t.Context(), redisstore.DefaultPrefix+":freed")

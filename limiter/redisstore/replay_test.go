@@ -47,7 +47,7 @@ func TestStore_CountsWhatAReplayCounts(t *testing.T) {
 	defer backend.Close()
 	s := newReplayed(t, strings.ReplaceAll(replayedConfig, "BACKEND", backend.URL))
 	random := rand.New(rand.NewPCG(1, 2))
-	for range rounds.Of(1000) {
+	for range rounds.Of(600) {
 		s.ask(random)
 	}
 	s.compare()

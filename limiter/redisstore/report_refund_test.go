@@ -11,6 +11,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // oneOf is a claim for one permit, the only one there is, of each algorithm.
@@ -141,8 +142,9 @@ func TestReportRefund_GivesBackToRedisson(t *testing.T) {
 // A window of Redisson begins when its first permit counts, so that this one can be given back, even if a millisecond ends
 // between two commands of the script.
 func TestRefund_TheFirstOfAWindowOfRedisson(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
-	for i := range 400 {
+	for i := range rounds.Of(200) {
 		c := claim(5, time.Hour, 1)
 		c[0].RedissonName, c[0].RedissonFormat = fmt.Sprint("demo", i), limiter.RedissonWindow
 		d := s.allowed(c, 1)
@@ -156,9 +158,11 @@ func TestRefund_TheFirstOfAWindowOfRedisson(t *testing.T) {
 // Of several windows each is given back where it is: one that Redis has not heard of is not reported,
 // and one that was dropped, so that Redis never heard of it, gives nothing of others back.
 func TestReportRefund_EachWindowByItself(t *testing.T) {
+	t.Parallel()
+	s := newOwnTestStore(t)
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.GCRA} {
 		t.Run(a.String(), func(t *testing.T) {
-			s := newTestStore(t)
+			s.t = t
 			told, pending, dropped := oneOf(a), oneOf(a), oneOf(a)
 			told[0].Key, pending[0].Key, dropped[0].Key = limiter.KeyOf("told"), limiter.KeyOf("pending"), limiter.KeyOf("dropped")
 			p := limiter.Permit{ID: [16]byte{1}, At: time.Now()}
@@ -182,11 +186,12 @@ func TestReportRefund_EachWindowByItself(t *testing.T) {
 
 // As soon as nothing is pending, what was reported is returned by its subject, on another node too.
 func TestReportRefund_IsNotedBeforeItIsReported(t *testing.T) {
+	t.Parallel()
 	s := newTestStore(t)
 	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	defer other.Close()
 	share := limiter.NewMemory(limiter.MemoryOptions{})
-	for i := range 300 {
+	for i := range rounds.Of(60) {
 		limits, c := unused(1000, fmt.Sprint(i))
 		s.grantedInPlace(share, []limiter.Claim{c})
 		for began := time.Now(); s.store.Unreported() > 0; runtime.Gosched() {
@@ -203,16 +208,17 @@ func TestReportRefund_IsNotedBeforeItIsReported(t *testing.T) {
 // A node that withdraws what it granted and has Redis return what is noted gives it back once, at whatever moment of its
 // report: a counter would give back twice what is told to it twice.
 func TestReportRefund_WithdrawnOrReturnedOnce(t *testing.T) {
+	t.Parallel()
 	for _, a := range []limiter.Algorithm{limiter.GCRA, limiter.FixedWindow, limiter.SlidingLog} {
 		t.Run(a.String(), func(t *testing.T) {
 			s := newTestStore(t)
-			const others, rounds = 400, 300
+			const others = 400
 			limits, c := unused(others+1, "others")
 			c.Limit.Algorithm, c.Cost = a, others
 			s.allowed([]limiter.Claim{c}, 1)
 			c.Cost = 1
 			withdrawn := 0
-			for i := range rounds {
+			for i := range rounds.Of(100) {
 				c.Value = limiter.KeyOf(fmt.Sprint(i))
 				p := s.grantedInPlace(limiter.NewMemory(limiter.MemoryOptions{}), []limiter.Claim{c})
 				some := time.Duration(rand.IntN(5000)) * time.Microsecond
@@ -229,7 +235,7 @@ func TestReportRefund_WithdrawnOrReturnedOnce(t *testing.T) {
 				s.quiet()
 			}
 			s.left([]limiter.Claim{c}, 1)
-			t.Logf("%d of %d were withdrawn", withdrawn, rounds)
+			t.Logf("%d were withdrawn", withdrawn)
 		})
 	}
 }

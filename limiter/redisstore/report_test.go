@@ -129,7 +129,8 @@ func TestReport_TwiceIsOnce(t *testing.T) {
 
 // What is withdrawn before Redis heard of it is not reported, once.
 func TestReport_IsWithdrawn(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	s.server.Kill()
 	c := claim(10, time.Hour, 1)
 	permits := s.reported(c, 3)
@@ -151,11 +152,13 @@ func (s *testStore) withdrawn(c []limiter.Claim, p limiter.Permit) bool {
 
 // What is withdrawn while Redis is being told of it is given back, also if Redis was not reached.
 func TestReport_IsGivenBackWhileItIsSent(t *testing.T) {
+	t.Parallel()
+	s := newOwnTestStore(t)
 	for _, a := range append(algorithms(), limiter.SlidingLog) {
 		t.Run(a.String(), func(t *testing.T) {
-			s := newTestStore(t)
+			s.t = t
 			c := claim(10, 1000*time.Hour, 3)
-			c[0].Limit.Algorithm = a
+			c[0].Limit.Algorithm, c[0].Key = a, limiter.KeyOf(a.String())
 			withdrawn := func(p limiter.Permit) error {
 				return s.store.TellAnd(t.Context(), c, p, func() {
 					if !s.withdrawn(c, p) || s.withdrawn(c, p) {
@@ -183,9 +186,10 @@ func TestReport_IsGivenBackWhileItIsSent(t *testing.T) {
 // A part that is withdrawn leaves the rest taken.
 func TestReport_KeepsWhatIsNotWithdrawn(t *testing.T) {
 	t.Parallel()
+	s := newOwnTestStore(t)
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.FixedWindow} {
 		t.Run(a.String(), func(t *testing.T) {
-			s := newTestStore(t)
+			s.t = t
 			c, part := claim(10, 1000*time.Hour, 5), claim(10, 1000*time.Hour, 2)
 			c[0].Limit.Algorithm, part[0].Limit.Algorithm = a, a
 			s.server.Kill()
@@ -236,7 +240,8 @@ func TestReport_LeavesBans(t *testing.T) {
 // However much is granted meanwhile, what is remembered is bounded, and a key
 // stays small.
 func TestReport_IsBounded(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	s.server.Kill()
 	c := claim(100_000, time.Hour, 1)
 	s.reported(c, 5000)
@@ -254,7 +259,8 @@ func TestReport_IsBounded(t *testing.T) {
 
 // What is to be reported when a process ends in peace is.
 func TestReport_CloseTells(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	s.server.Kill()
 	c := claim(10, time.Hour, 1)
 	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
@@ -267,7 +273,8 @@ func TestReport_CloseTells(t *testing.T) {
 // It is known how many permits Redis has heard of, each window by itself, and how
 // many were too many to be remembered.
 func TestReport_TellsHowMany(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	s.server.Kill()
 	c := append(claim(10, time.Hour, 2), claim(100, 24*time.Hour, 2)...)
 	s.reported(c, 3)

@@ -20,6 +20,7 @@ func (s *testStore) other(client string) *testStore {
 // Each client has the whole rate of every algorithm for itself, gives back and
 // resets its own, and finds it again under its name; what counts overall is apart.
 func TestScope_EachClientByItself(t *testing.T) {
+	t.Parallel()
 	s := newClockedTestStore(t)
 	a, b, again := s.other("a"), s.other("b"), s.other("a")
 	for algorithm := limiter.TokenBucket; algorithm <= limiter.Concurrent; algorithm++ {
@@ -56,6 +57,7 @@ func TestScope_EachClientByItself(t *testing.T) {
 // A limiter that is shared with Redisson counts each client by itself if its hash
 // says so, whatever the claim does; without a hash the claim writes its own scope.
 func TestScope_OfRedissonsLimiter(t *testing.T) {
+	t.Parallel()
 	s := newClockedTestStore(t)
 	a, b := s.other("a"), s.other("b")
 	c := claim(3, time.Hour, 1)

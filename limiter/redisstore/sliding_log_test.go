@@ -25,9 +25,9 @@ func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 		key := redisstore.BoxName(c[0])
 		var bytes int64
 		began := time.Now()
-		for range 700 {
+		for range 350 {
 			s.take(c)
-			s.advance(200 * time.Millisecond)
+			s.advance(400 * time.Millisecond)
 			bytes = max(bytes, s.do("memory", "usage", key, "samples", 0).(int64))
 		}
 		if keys := s.do("keys", "weir:*").([]any); fmt.Sprint(keys) != fmt.Sprint([]string{key}) {

@@ -2,7 +2,9 @@ package redisstore_test
 
 import (
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,11 +12,11 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// A testStore is a store on a Redis of its own, with Redis's real clock or with one
-// that the test sets.
+// A testStore is a store on a Redis, with Redis's real clock or with one that the test sets.
 type testStore struct {
 	t      testing.TB
 	server *redistest.Server
@@ -23,37 +25,115 @@ type testStore struct {
 	held   bool // the test holds the clock
 }
 
-func newTestStore(t testing.TB, args ...string) *testStore {
+// newTestStore is on a Redis and a store that earlier tests may have used: nothing is left of them but what Redis knows of
+// scripts.
+func newTestStore(t testing.TB) *testStore {
 	t.Helper()
-	s := onRedis(t, args...)
+	real, _ := storePools()
+	return real.get(t)
+}
+
+// newClockedTestStore is newTestStore with a clock that stands at 1,800,000,000,000 ms.
+func newClockedTestStore(t testing.TB) *testStore {
+	t.Helper()
+	_, clocked := storePools()
+	return clocked.get(t)
+}
+
+// newOwnTestStore is newTestStore on a Redis and a store that no other test uses: it may be stopped, killed and configured.
+func newOwnTestStore(t testing.TB) *testStore {
+	t.Helper()
+	s := onRedis(t)
 	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	return s
 }
 
-// onRedis has no store yet, and closes the one that it gets.
-func onRedis(t testing.TB, args ...string) *testStore {
+func newOwnClockedTestStore(t testing.TB) *testStore {
 	t.Helper()
-	s := &testStore{t: t, server: redistest.Start(t, args...)}
+	s := onRedis(t)
+	s.held, s.store = true, redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient})
+	return s
+}
+
+// onRedis has no store yet, and closes the one that it gets.
+func onRedis(t testing.TB) *testStore {
+	t.Helper()
+	s := &testStore{t: t, server: redistest.Start(t)}
 	s.client = connect(t, s.server.Addr)
 	t.Cleanup(func() { s.store.Close() })
 	return s
 }
 
-// newClockedTestStore has a clock that stands at 1,800,000,000,000 ms.
-func newClockedTestStore(t testing.TB) *testStore {
-	t.Helper()
-	s := onRedis(t)
-	s.held = true
-	s.store = redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient})
-	s.empty()
-	return s
+// A storePool has the stores that tests have left for later ones: to make the scripts of a store takes longer than most tests.
+type storePool struct {
+	start func(testing.TB) *testStore
+
+	mu     sync.Mutex // guards what follows
+	stores []*testStore
+	ends   []func()
 }
 
-// empty leaves nothing in Redis but the clock, as it was at first.
+var storePools = sync.OnceValues(func() (real, clocked *storePool) {
+	return &storePool{start: newOwnTestStore}, &storePool{start: newOwnClockedTestStore}
+})
+
+func (p *storePool) get(t testing.TB) *testStore {
+	t.Helper()
+	store := p.take()
+	if store == nil {
+		store = p.start(untilEnd{t, p})
+	}
+	borrowed := *store
+	borrowed.t = t
+	borrowed.empty()
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // it may be in any state
+		}
+		await.Until(t, "all calls are answered", func() bool { return store.store.Flying() == 0 && store.store.Unreported() == 0 })
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.stores = append(p.stores, store)
+	})
+	return &borrowed
+}
+
+// take returns nil if all stores are in use.
+func (p *storePool) take() (store *testStore) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last := len(p.stores) - 1; last >= 0 {
+		store, p.stores = p.stores[last], p.stores[:last]
+	}
+	return store
+}
+
+// close ends all stores and their Redis.
+func (p *storePool) close() {
+	for _, end := range slices.Backward(p.ends) {
+		end()
+	}
+}
+
+// untilEnd is a test whose cleanup comes when its pool is closed.
+type untilEnd struct {
+	testing.TB
+	pool *storePool
+}
+
+func (u untilEnd) Cleanup(f func()) {
+	u.pool.mu.Lock()
+	defer u.pool.mu.Unlock()
+	u.pool.ends = append(u.pool.ends, f)
+}
+
+// empty leaves nothing in Redis but the clock that a test holds, as it was at first.
 func (s *testStore) empty() {
 	s.t.Helper()
 	s.do("flushall")
-	s.do("set", redisstore.TestClock, int64(1_800_000_000_000))
+	if s.held {
+		s.do("set", redisstore.TestClock, int64(1_800_000_000_000))
+	}
 }
 
 func (s *testStore) advance(d time.Duration) {

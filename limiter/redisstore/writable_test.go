@@ -47,6 +47,7 @@ func refusers(t *testing.T) map[string]func(c redis.UniversalClient, dir string)
 
 // A Redis that answers, and refuses writes, cannot be relied on: Check says why, and calls open the breaker.
 func TestCheck_RefusesWrites(t *testing.T) {
+	t.Parallel()
 	for why, refuse := range refusers(t) {
 		t.Run(why, func(t *testing.T) {
 			dir := t.TempDir()
@@ -93,7 +94,8 @@ func TestCheck_RefusesWrites(t *testing.T) {
 
 // What a Redis that refuses writes is told of is not lost: it is told again.
 func TestReport_WhileRedisRefusesWrites(t *testing.T) {
-	s := newTestStore(t)
+	t.Parallel()
+	s := newOwnTestStore(t)
 	s.do("config", "set", "maxmemory", "1")
 	c := claim(5, time.Hour, 1)
 	s.store.Report(c, limiter.Permit{ID: [16]byte{1}, At: time.Now()})

@@ -44,6 +44,18 @@ func (r *reportedStore) Withdraw(claims []limiter.Claim, p limiter.Permit) (othe
 	return nil
 }
 
+func (r *reportedStore) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	return func() error { return r.Refund(context.Background(), claims, p) }
+}
+
+func (r *reportedStore) StartReset(claims []limiter.Claim) (wait func() error) {
+	return func() error { return r.Reset(context.Background(), claims) }
+}
+
+func (r *reportedStore) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
+	return func() (int, error) { return r.Return(context.Background(), limits, subject) }
+}
+
 func (r *reportedStore) StartRefundReported(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	err := r.Refund(context.Background(), r.Withdraw(claims, p), p)
 	return func() error { return err }

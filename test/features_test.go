@@ -42,6 +42,7 @@ func features() []feature {
 		{"rotation of two secrets", `(?i)previoussecret|bothsecrets|previouskey`, `^$`, 6},
 		{"rate_from", `(?i)ratefrom`, `^$`, 1},
 		{"distinct", `(?i)distinct`, `^distinct`, 8},
+		{"lease", `\bAhead\b|\bahead[A-Z]`, `^ahead`, 4},
 		{"wait", `(?i:waitqueue|maxwaiting)|\b(log)?Waited|\bWaitTime\b`, `^(wait|waitqueue)`, 8},
 		{"explain", `(?i)explain`, `^explain`, 7},
 	}

@@ -351,6 +351,9 @@ func (l *Limit) Explained() view.ExplainedLimit {
 	if l.Wait > 0 {
 		v.Wait = l.Wait.String()
 	}
+	if l.Ahead > 0 {
+		v.Ahead = l.Ahead.String()
+	}
 	if to := l.Return; to != nil {
 		v.Returned = "returned by " + to.Route + " for the same " + to.Subject.Name
 	}

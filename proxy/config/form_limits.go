@@ -56,6 +56,8 @@ type limitForm struct {
 	Wait duration `yaml:"wait,omitempty"`
 	// MaxWaiting is how many requests of a key may wait at a time; 100 when not given.
 	MaxWaiting int `yaml:"max_waiting,omitempty" jsonschema:"minimum=1,maximum=100000"`
+	// Lease is for how long a node may take permits ahead, for keys that many requests have: 100ms of 10000/1s. Most requests are then decided without a call of the store. In no window are more than the rate used; up to the part of it that the lease is of the window may be refused too early. Permits are not refunded.
+	Lease duration `yaml:"lease,omitempty"`
 	// RedissonName is the name of a Redisson RRateLimiter shared with Java programs: {key} stands for the value of the key. Its configuration in Redis takes precedence over the rate.
 	RedissonName string `yaml:"redisson_name,omitempty" jsonschema:"default="`
 	// RedissonVersion is the oldest Redisson version of those Java programs. It selects the format of a new limiter: that of 3.17 and later is the default, earlier versions encode entries differently, and up to 3.13.2 a limiter is a fixed window, so that up to twice the rate passes across a window boundary.

@@ -109,6 +109,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	if limit.RateFromDescriptor && len(limit.Rates) > 1 {
 		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
 	}
+	limit.Ahead = l.lease(f, limit)
 	l.warnRedundant(limit)
 	l.penalty(f, limit)
 	l.warnNoStore(&f.OnStoreFailure)
@@ -282,6 +283,8 @@ const (
 	// longestWait bounds how long a request may wait: clients and proxies before
 	// Weir give up sooner or later.
 	longestWait = time.Minute
+	// shortestLease is long enough that a call that takes permits ahead pays.
+	shortestLease = 10 * time.Millisecond
 	// crowd is how many requests of a key may wait where the file does not say.
 	crowd = 100
 )
@@ -298,6 +301,29 @@ func (l *limits) wait(f *limitForm, mode Mode) (most time.Duration, waiting int)
 		l.Warn(&f.Wait, "wait has no effect while mode is "+string(mode), "leave it out until the mode is enforce")
 	}
 	return f.Wait, cmp.Or(f.MaxWaiting, crowd)
+}
+
+// lease reads for how long a node may take permits ahead.
+func (l *limits) lease(f *limitForm, limit *Limit) time.Duration {
+	if !l.Given(&f.Lease) {
+		return 0
+	}
+	shortest, least := limiter.MaxWindow, int64(limiter.MaxCount)
+	for _, rate := range slices.Concat(limit.allRates()...) {
+		shortest, least = min(shortest, rate.Window), min(least, rate.Count)
+	}
+	l.refuse([]finding{
+		{0 < f.Lease && f.Lease < shortestLease, &f.Lease, "is shorter than some calls of Redis", "write " + limiter.WindowName(shortestLease) + " or more, for example 100ms"},
+		{f.Lease > shortest/10, &f.Lease, "more than a tenth of the rate could be refused too early", "write at most a tenth of the window, " + limiter.WindowName(shortest/10)},
+	})
+	l.warn([]finding{
+		{limit.Scope != limiter.Overall, &f.Lease, "a node with the full rate shares no count", "leave it out"},
+		{least < 10, &f.Lease, "nothing is taken ahead of a rate of " + strconv.FormatInt(least, 10) + ": each node needs 10 permits of a window", "leave it out"},
+	})
+	if l.main.Store != StoreRedis {
+		return 0 // a memory is not called over a network
+	}
+	return f.Lease
 }
 
 // A Limit is a limit with one or more rates, applied to each value of its key.
@@ -333,6 +359,7 @@ type Limit struct {
 	// MaxWaiting is the maximum number of waiting requests per key, at least 1.
 	Wait       time.Duration
 	MaxWaiting int
+	Ahead      time.Duration // for which a node may take permits ahead; 0: it takes none
 	Position   Position
 
 	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one

@@ -35,6 +35,7 @@ func (l *loader) redis(f *Redis) Redis {
 		{!isSentinel && f.Master != "", &f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out"},
 		{!isSentinel && f.Sentinel != (Login{}), &f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out"},
 		{isSentinel && f.Master == "" && l.Valid(&f.Master), f, "has no master", "write master: with the name that the sentinels know it by"},
+		{f.Timeout > longestWait, &f.Timeout, "requests would wait so long for a Redis that hangs", "write at most 1m, for example 50ms"},
 		{!t.Enabled && *t != (redisTLSForm{}), t, "TLS is configured, but not enabled", "write enabled: true beside it"},
 	})
 	l.token(&f.Prefix, f.Prefix)

@@ -247,6 +247,7 @@ func limitRules() []rule {
 		{"step_up", "concurrent budget penalty wait redisson_name", "", "step_up cannot be combined with NAME", separate},
 		{"return_on", "concurrent distinct cooldown redisson_name redisson_version", "", "return_on cannot be combined with NAME", separate},
 		{"rate_from", "concurrent distinct cooldown budget overrides plans burst penalty return_on redisson_name", "", "rate_from cannot be combined with NAME", separate},
+		{"lease", "concurrent distinct cooldown budget step_up return_on rate_from count redisson_name", "", "lease cannot be combined with NAME", separate},
 
 		{"price", "", "budget", "there is no budget", "write budget: beside it, for example [400/1d]"},
 		{"reset_on", "", "cooldown", "there is no cooldown to reset", "write cooldown: in place of a rate, or leave reset_on out"},

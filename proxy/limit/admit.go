@@ -36,8 +36,9 @@ type Admitter struct {
 	metrics    *Metrics
 	NearLimits *nearLimits
 
-	held heldLeases
-	late sync.WaitGroup // decisions that nobody waits for any more; see takeInTime
+	ahead *aheadStore // nil for a store in memory
+	held  heldLeases
+	late  sync.WaitGroup // decisions that nobody waits for any more; see takeInTime
 }
 
 // NewAdmitter returns an admitter by a store of the given configuration, which so many nodes share.
@@ -46,7 +47,8 @@ func NewAdmitter(c *config.Config, store limiter.AdminStore, nodes func() int, m
 	a.denier, _ = store.(localDenier)
 	a.Announcer, _ = store.(announcer)
 	if a.Fallback.Store != nil {
-		a.Store = mirrored{store, a.Fallback}
+		a.ahead = &aheadStore{remoteStore: a.Fallback.Store, nodes: a.Fallback.Nodes, keys: map[aheadKey]*aheadPermits{}}
+		store, a.Store = a.ahead, mirrored{a.ahead, a.Fallback}
 	}
 	if a.shared = c.Store == config.StoreRedis; a.shared {
 		a.Timeout = c.Redis.Timeout
@@ -71,6 +73,9 @@ func (a *Admitter) Memory() interface {
 func (a *Admitter) Close() {
 	a.held.close()
 	a.late.Wait()
+	if a.ahead != nil {
+		a.ahead.close()
+	}
 }
 
 // Admit takes all claims of q in one step. It returns errRefused if a limit refused them, and
@@ -336,7 +341,7 @@ func (a *Admitter) refundLate(claims []limiter.Claim, p limiter.Permit) {
 // SharedStore returns the store without the records for its outages on this node.
 func (a *Admitter) SharedStore() limiter.AdminStore {
 	if m, is := a.Store.(mirrored); is {
-		return m.AdminStore
+		return m.remoteStore
 	}
 	return a.Store
 }

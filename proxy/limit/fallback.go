@@ -36,7 +36,7 @@ const memberGrace = 30 * time.Second
 // A reporter is a store to which permits that were granted in its place are reported. See
 // redisstore.Store.
 type reporter interface {
-	limiter.AdminStore
+	remoteStore
 	// Available reports whether the store decides. It does not while a fallback decides in its
 	// place.
 	Available() bool
@@ -157,8 +157,8 @@ func (f *Fallback) decide(q *Admission, m *Metrics) error {
 	for i := range q.Claims {
 		if q.Claims.Window(i).Of.OnStoreFailure == config.Deny {
 			q.Fallback = string(config.Deny)
-			m.countFallback(q)
-			m.countUnavailable(q, q.Claims.Window(i).Of)
+			m.Fallbacks.WithLabelValues(q.Fallback).Inc()
+			m.decision(q.Claims.Window(i).Of, decisionUnavailable).Inc(q.Stripe)
 			return ErrUndecided
 		}
 	}
@@ -166,14 +166,14 @@ func (f *Fallback) decide(q *Admission, m *Metrics) error {
 	left := q.Claims[:0]
 	for i, c := range q.Claims {
 		if q.Claims.Window(i).Of.OnStoreFailure == config.Allow {
-			m.countUnavailable(q, q.Claims.Window(i).Of)
+			m.decision(q.Claims.Window(i).Of, decisionUnavailable).Inc(q.Stripe)
 			continue
 		}
 		left = append(left, c)
 		q.Fallback = string(config.Local)
 	}
 	q.Claims = left
-	m.countFallback(q)
+	m.Fallbacks.WithLabelValues(q.Fallback).Inc()
 	if len(left) == 0 {
 		q.Decision = limiter.Decision{Allowed: true, Outcomes: q.Decision.Outcomes[:0]}
 		return nil
@@ -212,31 +212,25 @@ func (f *Fallback) returnHere(limits []*limiter.Limit, subject limiter.Key) (dec
 // A mirrored is the shared store for permits that it granted. Refunds and renewals are applied to
 // the fallback as well.
 type mirrored struct {
-	limiter.AdminStore
+	remoteStore
 	fallback *Fallback
 }
 
 // Refund implements limiter.Store.
-func (m mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	m.fallback.Local.MirrorRefund(claims, p, m.fallback.Nodes())
-	return m.AdminStore.Refund(ctx, claims, p)
+func (m mirrored) Refund(_ context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return m.StartRefund(claims, p)()
 }
 
 // StartRefund implements starter.
 func (m mirrored) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	m.fallback.Local.MirrorRefund(claims, p, m.fallback.Nodes())
-	return startRefund(m.AdminStore, claims, p)
-}
-
-// StartReset implements starter.
-func (m mirrored) StartReset(claims []limiter.Claim) (wait func() error) {
-	return startReset(m.AdminStore, claims)
+	return m.remoteStore.StartRefund(claims, p)
 }
 
 // Renew implements limiter.AdminStore.
 func (m mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	_ = m.fallback.Local.Renew(ctx, claims, p) // fails if the permit was not recorded there
-	return m.AdminStore.Renew(ctx, claims, p)
+	return m.remoteStore.Renew(ctx, claims, p)
 }
 
 // A SharePermit is a permit of the local store, with its claims on this node's share of the limits.
@@ -259,7 +253,7 @@ func (p *SharePermit) Of(claims []limiter.Claim) (own []limiter.Claim) {
 // A bothStores is the shared store for permits that it granted together with a sharePermit. Refunds and
 // renewals are applied to both.
 type bothStores struct {
-	limiter.AdminStore
+	remoteStore
 	local *limiter.Memory
 	share SharePermit
 }
@@ -269,24 +263,19 @@ func (f *Fallback) both(q *Admission) bothStores { return bothStores{f.Store, f.
 
 // Refund implements limiter.Store.
 func (b bothStores) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return errors.Join(b.local.Refund(ctx, b.share.Of(claims), b.share.permit), b.AdminStore.Refund(ctx, claims, p))
+	return errors.Join(b.local.Refund(ctx, b.share.Of(claims), b.share.permit), b.remoteStore.Refund(ctx, claims, p))
 }
 
 // StartRefund implements starter.
 func (b bothStores) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	err := b.local.Refund(context.Background(), b.share.Of(claims), b.share.permit)
-	refunded := startRefund(b.AdminStore, claims, p)
+	refunded := b.remoteStore.StartRefund(claims, p)
 	return func() error { return errors.Join(err, refunded()) }
-}
-
-// StartReset implements starter.
-func (b bothStores) StartReset(claims []limiter.Claim) (wait func() error) {
-	return startReset(b.AdminStore, claims)
 }
 
 // Renew implements limiter.AdminStore.
 func (b bothStores) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return errors.Join(b.local.Renew(ctx, b.share.Of(claims), b.share.permit), b.AdminStore.Renew(ctx, claims, p))
+	return errors.Join(b.local.Renew(ctx, b.share.Of(claims), b.share.permit), b.remoteStore.Renew(ctx, claims, p))
 }
 
 // A reporting is the fallback for permits that it granted. Refunds and renewals are applied to the

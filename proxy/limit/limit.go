@@ -3,9 +3,9 @@
 // A Route is what a route has of limits in their compiled form: each Limit with its windows, on which claims are made, and
 // what responses do to limits of other routes. An Admission is the part of a request that concerns them: its claims, the
 // decision, and the permits that it has taken. An Admitter takes the claims of an admission in one step (admit.go), waits for
-// permits (wait.go), renews concurrent ones (lease.go), decides by this node's share while a shared store is unreachable
-// (fallback.go), lets limits in shadow mode decide beside (shadow.go), and requests pass by a challenge (step_up.go); it counts refusals for a penalty (penalize.go).
-// Afterwards it settles the admission by the Outcome of its request: refund.go, return.go, and pending.go where another node
+// permits (wait.go), renews concurrent ones (lease.go), takes permits ahead for keys that all requests have (ahead.go),
+// decides by this node's share while a shared store is unreachable (fallback.go), lets limits in shadow mode decide beside
+// (shadow.go), and requests pass by a challenge (step_up.go); it counts refusals for a penalty (penalize.go). Afterwards it settles the admission by the Outcome of its request: refund.go, return.go, and pending.go where another node
 // is told of the outcome.
 //
 // The package knows no HTTP, no upstream and nothing else of a request. A request asks it which claims to make, and is asked for the
@@ -78,16 +78,17 @@ type Limit struct {
 
 // A Window is one rate of a limit, on which claims are made.
 type Window struct {
-	Of       *Limit
-	Number   int          // index among the route's windows and its rate limit fields' policies
-	LogName  string       // name in the log: phone-1h
-	Policy   string       // name in the rate limit fields: phone
-	Shown    limiter.Rate // the rate in these fields
-	Plan     string       // the name of the plan; empty if it is of none
-	IsOther  bool         // not a rate of all keys of the limit
-	isStepUp bool         // a rate of step_up
-	IsUnit   bool         // its count is that of a descriptor, and the greatest one in the units of its limit
-	near     int64        // an alert is due if fewer permits than this remain; 0 for none
+	Of         *Limit
+	Number     int            // index among the route's windows and its rate limit fields' policies
+	LogName    string         // name in the log: phone-1h
+	Policy     string         // name in the rate limit fields: phone
+	Shown      limiter.Rate   // the rate in these fields
+	Plan       string         // the name of the plan; empty if it is of none
+	IsOther    bool           // not a rate of all keys of the limit
+	isStepUp   bool           // a rate of step_up
+	IsUnit     bool           // its count is that of a descriptor, and the greatest one in the units of its limit
+	aheadLimit *limiter.Limit // by which a store counts if permits are taken ahead; nil if they are not
+	near       int64          // an alert is due if fewer permits than this remain; 0 for none
 	limiter.Limit
 }
 
@@ -266,6 +267,9 @@ func (a *windowAdder) add(rates []limiter.Rate, counted limiter.Limit, part ...s
 		}
 		w.Name, w.Limit.Rate, w.Owner = l.ID+":"+strings.Join(append(part, span), ":"), rate, w
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
+		if l.Ahead > 0 {
+			w.aheadLimit = w.longer(l.Ahead)
+		}
 		windows, a.route.Windows = append(windows, w), append(a.route.Windows, w)
 	}
 	return windows

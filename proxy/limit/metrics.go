@@ -134,16 +134,6 @@ func (m *Metrics) observeStoreCall(operation string, duration time.Duration, err
 	}
 }
 
-// countFallback counts a request that was decided without the store.
-func (m *Metrics) countFallback(q *Admission) {
-	m.Fallbacks.WithLabelValues(q.Fallback).Inc()
-}
-
-// countUnavailable counts a limit that could not be evaluated.
-func (m *Metrics) countUnavailable(q *Admission, of *Limit) {
-	m.decision(of, decisionUnavailable).Inc(q.Stripe)
-}
-
 const (
 	// nearFrom is the minimum count of a rate for which alerts are sent. Using up a smaller one is
 	// not unusual.

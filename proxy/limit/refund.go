@@ -107,8 +107,8 @@ func (a *Admission) refundRule(o Outcome) refundRule {
 	return refundRule{a.refundsAll(o), o}
 }
 
-// applies reports whether the permits of l are refunded.
-func (r refundRule) applies(l *Limit) bool { return r.all || l.refunds(r.of) }
+// applies reports whether the permits of l are refunded: none of those that are taken ahead.
+func (r refundRule) applies(l *Limit) bool { return l.Ahead == 0 && (r.all || l.refunds(r.of)) }
 
 // Settle refunds the permits of an admitted request according to its outcome. All are refunded if
 // the request was not forwarded, or if the route refunds this outcome. Otherwise only those of
@@ -230,7 +230,7 @@ func (a *Admission) AddRefunds(o Outcome) {
 	}
 	for i := range a.Decision.Outcomes {
 		c, of := &a.Claims[i], a.Claims.Window(i).Of
-		if !all && (of.Count == nil || of.Count.Has(o.Status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
+		if of.Ahead > 0 || !all && (of.Count == nil || of.Count.Has(o.Status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
 			continue
 		}
 		left := &a.Decision.Outcomes[i]

@@ -43,7 +43,7 @@ func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
 	for of := range q.Shadows.Decided(q.shadowOutcomes) {
 		set, outcomes := q.Shadows[of.From:of.To], q.shadowOutcomes[of.From:of.To]
 		if of.IsFailed() {
-			a.metrics.countUnavailable(q, of.Limit)
+			a.metrics.decision(of.Limit, decisionUnavailable).Inc(q.Stripe)
 			continue
 		}
 		taken := permit

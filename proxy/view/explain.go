@@ -114,6 +114,7 @@ type ExplainedLimit struct {
 	Cost           int64    `json:"cost"`
 	Price          string   `json:"price,omitempty"`    // of a budget: what the request costs, and why
 	Wait           string   `json:"wait,omitempty"`     // the maximum time that a request waits for a permit
+	Ahead          string   `json:"ahead,omitempty"`    // for how long a node may take permits ahead
 	Penalty        string   `json:"penalty,omitempty"`  // the consequence of refusals
 	Returned       string   `json:"returned,omitempty"` // by which responses of another route permits are returned
 	StepUp         string   `json:"step_up,omitempty"`  // how a request that it refuses may pass
@@ -141,6 +142,7 @@ func (l ExplainedLimit) Facts(w ExplainedWindow) []string {
 		fact{l.Plan != "", "plan " + l.Plan + " (" + l.PlanFrom + ")"}, fact{!l.Exposed, "hidden from clients"},
 		fact{l.Shared != "", "shared with Redisson"}, fact{true, l.Penalty}, fact{true, l.Returned}, fact{true, l.StepUp},
 		fact{l.Wait != "", "waits up to " + l.Wait},
+		fact{l.Ahead != "", "taken ahead for " + l.Ahead + ": as much of the rate may be refused too early, never refunded"},
 	)
 }
 

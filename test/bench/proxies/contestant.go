@@ -23,7 +23,7 @@ func (b *bench) contestants(w workload) []contestant {
 	if b.other != "" {
 		out = append(out, b.weir("weir-other", b.other, w))
 	}
-	if w.fields != "" {
+	if w.fields != "" && w.fields != lease {
 		return out
 	}
 	if w.asks {

@@ -127,6 +127,7 @@ const (
 
 const (
 	conversion = `return_on: {route: verify, key: "header:X-Api-Key"}, conversion: 35%, mode: enforce`
+	lease      = `algorithm: sliding_log, lease: 100ms`
 	stepUp     = `step_up: {rate: 100/1s, jwt: {secret: "a secret for tokens of challenges"}}`
 )
 
@@ -137,6 +138,7 @@ func workloads() []workload {
 		{name: "refused", what: "10 a second for one key, in memory: nearly all are refused", limit: 10, keys: 1, refuses: true},
 		{name: "redis", what: "100 a second for each of 10,000 keys, in Redis", limit: 100, keys: 10_000, store: "redis"},
 		{name: "redis-refused", what: "10 a second for one key, in Redis: nearly all are refused", limit: 10, keys: 1, store: "redis", refuses: true},
+		{name: "redis-hot", what: "a million a second for one key, in Redis; Weir takes permits ahead (lease)", limit: 1_000_000, keys: 1, store: "redis", fields: lease},
 		{name: "limits-3", what: "as memory, with three limits on the key", limit: 100, limits: 3, keys: 10_000},
 		{name: "limits-6", what: "as memory, with six limits on the key", limit: 100, limits: 6, keys: 10_000},
 		{name: "redis-limits-3", what: "as redis, with three limits on the key", limit: 100, limits: 3, keys: 10_000, store: "redis"},

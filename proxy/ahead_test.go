@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/view"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// Two nodes that take permits ahead grant as many as the rate allows together, also beside a limit that is asked each time, and
+// whatever becomes of the requests; explain and check say so.
+func TestAhead_TwoNodesGrantTheRate(t *testing.T) {
+	const yaml = `
+upstreams: {up: {targets: [{url: "http://127.0.0.1:1"}]}}
+routes:
+  - match: {path: /alone}
+    respond: {body: ok}
+    limits: [{name: all, key: global, rate: 200/1h, lease: 1m}]
+  - match: {path: /beside}
+    respond: {body: ok}
+    limits:
+      - {name: all, key: global, rate: 200/1h, lease: 1m}
+      - {name: each, key: client_ip, rate: 150/1h}
+      - {name: told, key: global, rate: 10/1h, mode: shadow}
+  - match: {path: /fails}
+    upstream: up
+    refund_on: {errors: [connect]}
+    limits: [{name: all, key: global, rate: 200/1h, lease: 1m}]
+`
+	server := redistest.Start(t)
+	near, far, _ := nodes(t, yaml, redisstore.ClientConfig{Addrs: []string{server.Addr}})
+	for path, want := range map[string]int{"/alone": 200, "/beside": 150, "/fails": 200} {
+		passed := 0
+		for range 250 {
+			for _, p := range []*testProxy{near, far} {
+				if rec := p.send("GET", path); rec.Code != http.StatusTooManyRequests {
+					passed++
+				} else if rec.Header().Get("Retry-After") == "" {
+					t.Errorf("%s: refused without Retry-After", path)
+				}
+			}
+		}
+		if passed != want {
+			t.Errorf("%s: %d passed, want %d", path, passed, want)
+		}
+	}
+	e, err := near.Explain(t.Context(), view.ExplainRequest{Method: "GET", URL: "/alone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if facts := e.Limits[0].Facts(e.Limits[0].Windows[0]); !slices.ContainsFunc(facts, func(f string) bool { return strings.HasPrefix(f, "taken ahead for 1m") }) {
+		t.Errorf("explain says %q", facts)
+	}
+}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 
 	"github.com/weir-proxy/weir/proxy/config"
@@ -25,7 +26,7 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		noFormBeside:  from.Besides(),
 	}
 	if r.onlyDecided() {
-		r.fixedResponse = respond.Problem(respond.NotFound, "", "")
+		r.fixedResponse = respond.Problem(http.StatusNotFound, "", "")
 	}
 	r.readFields.add(from.Fields()...)
 	if from.Idempotency != nil {

@@ -130,7 +130,7 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 func (x *exchange) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), limit.SettleTimeout)
 	defer cancel()
-	x.response.status, x.outcome, x.KeepsPermits = respond.ClientGone.Status(), forwardOutcome{known: true, refund: true}, false
+	x.response.status, x.outcome, x.KeepsPermits = respond.ClientGone, forwardOutcome{known: true, refund: true}, false
 	x.Admitter.Settle(ctx, &x.Admission, x.settledOutcome())
 }
 

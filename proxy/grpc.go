@@ -79,7 +79,7 @@ func grpcCode(status int) uint64 {
 		return resourceExhausted
 	case http.StatusExpectationFailed, http.StatusPreconditionFailed:
 		return failedPrecondition
-	case respond.ClientGone.Status():
+	case respond.ClientGone:
 		return cancelled
 	case http.StatusMisdirectedRequest, http.StatusBadGateway, http.StatusServiceUnavailable:
 		return unavailable

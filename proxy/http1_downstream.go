@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/body"
@@ -219,21 +218,6 @@ func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	p.recorder.setID(x)
 	d.respond(g.refuse(x, why))
 	x.response.bytes = h.BodyBytesSent()
-}
-
-// parseFailure returns the response for a parse error of package http1. It reports false for other
-// errors.
-func parseFailure(err error) (respond.Kind, bool) {
-	var refusal *http1.Error
-	if !errors.As(err, &refusal) {
-		return 0, false
-	}
-	kinds := []respond.Kind{
-		respond.BadRequest, respond.RequestTimeout, respond.TargetTooLong, respond.HeaderTooLarge, respond.NotImplemented,
-		respond.ExpectationFailed, respond.VersionNotSupported,
-	}
-	i := slices.IndexFunc(kinds, func(k respond.Kind) bool { return k.Status() == refusal.Status })
-	return kinds[max(i, 0)], true
 }
 
 var _ context.Context = &http1.Context{}

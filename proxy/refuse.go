@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -92,67 +93,63 @@ func (x *exchange) errorTexts(g *generation) *respond.ErrorTexts {
 
 // refuseError returns the response to a request that no limit has refused.
 func (g *generation) refuseError(x *exchange, err error) respond.Response {
-	var maintenance maintenanceError
+	if maintenance, is := errors.AsType[maintenanceError](err); is {
+		return respond.UnderMaintenance(maintenance.retryAfter(), x.id)
+	}
 	switch {
-	case errors.As(err, &maintenance):
-		return respond.Unavailable(respond.Maintenance, maintenance.retryAfter(), "", x.id)
 	case errors.Is(err, errPlainHTTP):
 		return g.redirectHTTPS(x)
-	case errors.Is(err, http1.ErrConnect):
+	case errors.Is(err, http1.ErrConnect), errors.Is(err, routing.ErrTunnel):
 		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
-	case errors.Is(err, limit.ErrUndecided):
-		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
-	case errors.Is(err, body.ErrFull):
-		return respond.Unavailable(respond.BuffersFull, time.Second, "", x.id)
+	case errors.Is(err, limit.ErrUndecided), errors.Is(err, body.ErrFull):
+		return respond.Unavailable(http.StatusServiceUnavailable, time.Second, "", x.id)
 	case errors.Is(err, errDenied), errors.Is(err, limit.ErrPrice):
-		return respond.Problem(respond.Forbidden, "", x.id)
+		return respond.Problem(http.StatusForbidden, "", x.id)
 	case errors.Is(err, routing.ErrMethod):
 		return respond.NotAllowed(g.table.Allowed(&x.request), x.id)
-	case errors.Is(err, routing.ErrTunnel):
-		return respond.NotAllowed(nil, x.id) // no method is allowed for an authority target
 	case errors.Is(err, routing.ErrNone):
-		return respond.Problem(respond.NotFound, "", x.id)
+		return respond.Problem(http.StatusNotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):
 		return refuseKey(x, respond.KeyMissing, err)
 	case errors.Is(err, errBody):
-		return respond.Problem(bodyErrorKind(err), "", x.id)
+		return respond.Problem(bodyErrorStatus(err), "", x.id)
 	case errors.Is(err, key.ErrNoVerificationKeys):
-		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
+		return respond.Unavailable(http.StatusServiceUnavailable, time.Second, "", x.id)
 	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, key.ErrInvalid), errors.Is(err, key.ErrMismatch),
 		errors.Is(err, routing.ErrQuery), errors.Is(err, limit.ErrCost), errors.Is(err, errIdempotencyKey):
 		return refuseKey(x, respond.KeyInvalid, err)
 	case errors.Is(err, routing.ErrTargetTooLong):
-		return respond.Problem(respond.TargetTooLong, "", x.id)
+		return respond.Problem(http.StatusRequestURITooLong, "", x.id)
 	case errors.Is(err, routing.ErrTarget), errors.Is(err, errMalformed), errors.Is(err, errConnection):
-		return respond.Problem(respond.BadRequest, err.Error(), x.id)
+		return respond.Problem(http.StatusBadRequest, err.Error(), x.id)
 	case errors.Is(err, errTooLong), errors.Is(err, key.ErrBodyTooLarge):
-		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)
+		return respond.Problem(http.StatusRequestEntityTooLarge, err.Error(), x.id)
 	}
-	if kind, ok := parseFailure(err); ok {
-		return respond.Problem(kind, err.Error(), x.id)
+	if malformed, is := errors.AsType[*http1.Error](err); is {
+		return respond.Problem(malformed.Status, err.Error(), x.id)
 	}
-	return respond.Problem(respond.KindOf(err), "", x.id)
+	return respond.Problem(respond.StatusOf(err), "", x.id)
 }
 
 // refuseKey returns the response to a request whose key cannot be read: 401 if that is because of its
 // bearer token.
-func refuseKey(x *exchange, kind respond.Kind, err error) respond.Response {
+func refuseKey(x *exchange, status int, err error) respond.Response {
 	if challenge := key.Challenge(err, x.request.Host); challenge != "" {
 		return respond.Unauthorized(challenge, err.Error(), x.id)
 	}
-	return respond.Problem(kind, err.Error(), x.id)
+	return respond.Problem(status, err.Error(), x.id)
 }
 
-// bodyErrorKind returns the response to a request whose body could not be read: the client was too slow,
+// bodyErrorStatus returns the status of the response to a request whose body could not be read: the client was too slow,
 // has disconnected, or sent an invalid body.
-func bodyErrorKind(err error) respond.Kind {
+func bodyErrorStatus(err error) int {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return respond.RequestTimeout
+		return http.StatusRequestTimeout
 	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http1.ErrTruncated):
 		return respond.ClientGone
 	}
-	return respond.BadRequest
+	return http.StatusBadRequest
 }
 
 // verdict returns the decision in the form of package respond.
@@ -191,16 +188,16 @@ func (x *exchange) counts() []int64 {
 func forwardErrorResponse(x *exchange) respond.Response {
 	switch x.outcome.result.Kind {
 	case upstream.NoTarget, upstream.QueueFull:
-		return respond.Unavailable(respond.NoUpstream, time.Second, "", x.id)
+		return respond.Unavailable(http.StatusServiceUnavailable, time.Second, "", x.id)
 	case upstream.MaxForwards:
 		return respond.MaxForwards(x.request.Method, x.id)
 	}
-	kind := [upstream.QueueFull]respond.Kind{
-		upstream.Timeout: respond.GatewayTimeout, upstream.ConnectTimeout: respond.GatewayTimeout, upstream.BodyTimeout: respond.RequestTimeout,
-		upstream.ClientGone: respond.ClientGone, upstream.BadRequest: respond.BadRequest, upstream.BodyTooLarge: respond.BodyTooLarge,
-		upstream.LoopDetected: respond.LoopDetected,
+	status := [upstream.QueueFull]int{
+		upstream.Timeout: http.StatusGatewayTimeout, upstream.ConnectTimeout: http.StatusGatewayTimeout, upstream.BodyTimeout: http.StatusRequestTimeout,
+		upstream.ClientGone: respond.ClientGone, upstream.BadRequest: http.StatusBadRequest, upstream.BodyTooLarge: http.StatusRequestEntityTooLarge,
+		upstream.LoopDetected: http.StatusLoopDetected,
 	}[x.outcome.result.Kind]
-	return respond.Problem(cmp.Or(kind, respond.BadGateway), "", x.id)
+	return respond.Problem(cmp.Or(status, http.StatusBadGateway), "", x.id)
 }
 
 // The methods of this file implement key.Message and routing.Message, by which packages key and

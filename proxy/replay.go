@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/netip"
 	"net/textproto"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -201,18 +203,13 @@ func (v *visit) result() upstream.Result {
 	}
 	result := upstream.Result{Target: "log", Status: v.status}
 	switch v.status {
-	case statusClientGone:
+	case respond.ClientGone: // as logged by nginx and Weir
 		result.Status, result.Kind = 0, upstream.ClientGone
-	case statusTimeout:
+	case http.StatusGatewayTimeout:
 		result.Kind = upstream.Timeout
 	}
 	return result
 }
-
-const (
-	statusClientGone = 499 // as logged by nginx and Weir
-	statusTimeout    = 504
-)
 
 // advance sets the clock, and runs the events that are due until then.
 func (r *Replay) advance(to time.Time) {

@@ -72,7 +72,7 @@ func compileReject(from Reject) compiledReject {
 		return r
 	}
 	r.contentType = contentProblem
-	r.prefix = string(appendProblem(nil, typeQuotaExceeded, titleQuotaExceeded, r.status)) + detailMember
+	r.prefix = string(problem{typeQuotaExceeded, titleQuotaExceeded, r.status}.append(nil)) + detailMember
 	detail := cmp.Or(from.Detail, "Too many requests. Try again in {retry_after} s.")
 	r.detail = newTemplate(detail, escapeJSON, escapeJSON)
 	r.namesLimit = r.namesLimit || r.detail.has(limitName)
@@ -141,7 +141,7 @@ func (l *RateLimitFields) Challenge(name, detail string, r Refusal) Response {
 	m.addCustom(l.reject.cors, &substitutions{
 		requestID: r.RequestID, statusCode: l.reject.statusText, origin: checkedOrigin(r.Origin),
 	})
-	m.body = appendProblem(m.body, typeChallenge, titleChallenge, http.StatusForbidden)
+	m.body = problem{typeChallenge, titleChallenge, http.StatusForbidden}.append(m.body)
 	m.body = append(append(m.body, detailMember...), escapeJSON(detail)...)
 	m.body = append(append(m.body, `","challenge":"`...), escapeJSON(name)...)
 	m.body = append(appendID(append(m.body, '"'), r.RequestID), "}\n"...)

@@ -142,7 +142,7 @@ func TestTooMany_Origin(t *testing.T) {
 		for range cacheAfter + 2 {
 			answer, _ := kept.TooManyRequests(q, &Refusal{Verdict: Verdict{Decision: r.Decision, Buffer: new(Buffer)}, RequestID: "id", Origin: sent})
 			for how, a := range map[string]Response{
-				"refusal": q.TooManyRequests(r), "kept": answer, "challenge": q.Challenge("c", "", r), "error": texts.Replace(Problem(Forbidden, "", "id"), "id", sent),
+				"refusal": q.TooManyRequests(r), "kept": answer, "challenge": q.Challenge("c", "", r), "error": texts.Replace(Problem(http.StatusForbidden, "", "id"), "id", sent),
 			} {
 				if got := a.Field("Access-Control-Allow-Origin"); got != want || a.Field("Vary") != "Origin" || a.Field("Access-Control-Allow-Credentials") != "true" {
 					t.Fatalf("%s for %q: %v", how, sent, a.Fields)
@@ -254,7 +254,7 @@ func TestErrorTexts(t *testing.T) {
 		{Status: 405, Detail: "Ask {request_id}."},
 		{Status: 404, Fields: []Field{{"X-Error", "{status}"}}},
 	})
-	busy := e.Replace(Unavailable(NoUpstream, 1500*time.Millisecond, "", `a"b`), `a"b`, "")
+	busy := e.Replace(Unavailable(http.StatusServiceUnavailable, 1500*time.Millisecond, "", `a"b`), `a"b`, "")
 	if string(busy.Body) != `{"code": 503, "after": 2, "id": "a\"b"}` || !json.Valid(busy.Body) {
 		t.Errorf("503: %s", busy.Body)
 	}
@@ -263,7 +263,7 @@ func TestErrorTexts(t *testing.T) {
 			t.Errorf("503: %s is %q; want %q", name, got, want)
 		}
 	}
-	if got := string(e.Replace(Problem(BadRequest, "why", "id"), "id", "").Body); got != "no (0)" {
+	if got := string(e.Replace(Problem(http.StatusBadRequest, "why", "id"), "id", "").Body); got != "no (0)" {
 		t.Errorf("400: %s", got)
 	}
 	method := e.Replace(NotAllowed([]string{"GET"}, "id"), "id", "")
@@ -271,13 +271,13 @@ func TestErrorTexts(t *testing.T) {
 	if p := parse(t, method); p.Detail != "Ask id." || p.RequestID != "id" || method.Field("Allow") != "GET" {
 		t.Errorf("405: %s %v", method.Body, method.Fields)
 	}
-	missing := e.Replace(Problem(NotFound, "", "id"), "id", "")
+	missing := e.Replace(Problem(http.StatusNotFound, "", "id"), "id", "")
 	whole(t, missing)
-	if was := Problem(NotFound, "", "id"); string(missing.Body) != string(was.Body) || missing.Field("X-Error") != "404" {
+	if was := Problem(http.StatusNotFound, "", "id"); string(missing.Body) != string(was.Body) || missing.Field("X-Error") != "404" {
 		t.Errorf("404: %s %v; want the same with a field", missing.Body, missing.Fields)
 	}
 	for _, texts := range []*ErrorTexts{e, nil} { // of which none has this status
-		if a := texts.Replace(Problem(BadGateway, "", "id"), "id", ""); string(a.Body) != string(Problem(BadGateway, "", "id").Body) {
+		if a := texts.Replace(Problem(http.StatusBadGateway, "", "id"), "id", ""); string(a.Body) != string(Problem(http.StatusBadGateway, "", "id").Body) {
 			t.Errorf("502: %s", a.Body)
 		}
 	}
@@ -295,20 +295,20 @@ func TestUnauthorized_HasAChallenge(t *testing.T) {
 func TestOf_KnowsTheErrorsOfBelow(t *testing.T) {
 	for _, c := range []struct {
 		err  error
-		want Kind
+		want int
 	}{
 		{fmt.Errorf("take: %w", limiter.ErrUnavailable), StoreUnavailable},
 		{fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.Canceled), StoreUnavailable},
-		{limiter.ErrInvalidCost, BadRequest},
-		{limiter.ErrInvalidLimit, Internal},
+		{limiter.ErrInvalidCost, http.StatusBadRequest},
+		{limiter.ErrInvalidLimit, http.StatusInternalServerError},
 		{fmt.Errorf("read: %w", context.Canceled), ClientGone},
-		{&http.MaxBytesError{Limit: 3}, BodyTooLarge},
-		{errors.New("secret of the house"), Internal},
+		{&http.MaxBytesError{Limit: 3}, http.StatusRequestEntityTooLarge},
+		{errors.New("secret of the house"), http.StatusInternalServerError},
 	} {
-		if got := KindOf(c.err); got != c.want {
-			t.Errorf("Of(%v) = %d, want %d", c.err, got, c.want)
+		if got := StatusOf(c.err); got != c.want {
+			t.Errorf("StatusOf(%v) = %d, want %d", c.err, got, c.want)
 		}
-		if a := Problem(KindOf(c.err), "", ""); strings.Contains(string(a.Body), "secret") {
+		if a := Problem(StatusOf(c.err), "", ""); strings.Contains(string(a.Body), "secret") {
 			t.Errorf("body %s leaks the error", a.Body)
 		}
 	}
@@ -316,7 +316,7 @@ func TestOf_KnowsTheErrorsOfBelow(t *testing.T) {
 
 func TestProblem_ReadsWellInAnyDetail(t *testing.T) {
 	for _, detail := range []string{"", `"quoted"`, "line\nbreak", "\xff\xfe", "</script>", strings.Repeat("x", 5000)} {
-		a := Problem(BadRequest, detail, detail)
+		a := Problem(http.StatusBadRequest, detail, detail)
 		whole(t, a)
 		if got := parse(t, a).Detail; got != strings.ToValidUTF8(detail, "\uFFFD\uFFFD") && got != detail {
 			t.Errorf("detail %q came back as %q", detail, got)
@@ -326,7 +326,7 @@ func TestProblem_ReadsWellInAnyDetail(t *testing.T) {
 
 func TestUnavailable_RetryAfterIsRoundedUpAndNeverZero(t *testing.T) {
 	for wait, want := range map[time.Duration]string{-time.Second: "1", 0: "1", 1: "1", time.Second: "1", time.Second + 1: "2"} {
-		if got := Unavailable(Draining, wait, "", "").Field("Retry-After"); got != want {
+		if got := Unavailable(http.StatusServiceUnavailable, wait, "", "").Field("Retry-After"); got != want {
 			t.Errorf("Retry-After %s for %v, want %s", got, wait, want)
 		}
 	}

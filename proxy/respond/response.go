@@ -197,8 +197,7 @@ func NewErrorTexts(texts []Reject) *ErrorTexts {
 	e := &ErrorTexts{map[int]*compiledReject{}}
 	for _, t := range texts {
 		c := compileReject(t)
-		kind, title := problemType(t.Status)
-		c.prefix = string(appendProblem(nil, kind, title, t.Status)) + detailMember
+		c.prefix = string(problemOf(t.Status).append(nil)) + detailMember
 		if t.Detail == "" {
 			c.detail = template{}
 		}

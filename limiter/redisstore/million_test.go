@@ -47,7 +47,7 @@ func TestStore_DayIsAsSimulated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sends, _ := strconv.Atoi(cmp.Or(os.Getenv("WEIR_SENDS"), "200"))
+	sends, _ := strconv.Atoi(cmp.Or(os.Getenv("WEIR_SENDS"), "400"))
 	text := scaled(string(file), sends)
 	began := time.UnixMilli(1_700_000_000_000)
 	day := playbooks.Traffic(1, sends/5, sends)

@@ -30,12 +30,12 @@ func TestStore_PlaybooksComeToTheSame(t *testing.T) {
 		}
 		now := time.UnixMilli(1_800_000_000_000)
 		memory := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
-		one := playbooks.Day{Users: 15, Tries: 30, Send: playbooks.Start(t, string(text), memory).Send, Advance: func(d time.Duration) { now = now.Add(d) }}
+		one := playbooks.Day{Users: 30, Tries: 50, Send: playbooks.Start(t, string(text), memory).Send, Advance: func(d time.Duration) { now = now.Add(d) }}
 		want := one.Run(2, attack)
 
 		client.FlushAll(t.Context())
 		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
-		three := playbooks.Day{Users: 15, Tries: 30, Send: playbooks.Start(t, string(text), stores...).Send, Advance: func(d time.Duration) {
+		three := playbooks.Day{Users: 30, Tries: 50, Send: playbooks.Start(t, string(text), stores...).Send, Advance: func(d time.Duration) {
 			if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
 				t.Errorf("advance: %v", err)
 			}

@@ -50,6 +50,8 @@ func (s *keyState) advance(now int64, l *Limit) {
 // was lowered below what is taken. advance must have been called.
 func (s *keyState) remaining(now int64, l *Limit) int64 {
 	switch l.Algorithm {
+	case FixedWindow:
+		return s.remainingFixedWindow(l)
 	case SlidingWindow:
 		return l.Rate.Count - s.weightedCount(now, windowMillis(l))
 	case GCRA:

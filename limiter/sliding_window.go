@@ -104,6 +104,9 @@ func (s *keyState) advanceFixedWindow(now int64, l *Limit) {
 	}
 }
 
+// remainingFixedWindow returns the permits that the window has left.
+func (s *keyState) remainingFixedWindow(l *Limit) int64 { return l.Rate.Count - s.taken }
+
 // takeFixedWindow counts cost permits at now.
 func (s *keyState) takeFixedWindow(now, cost int64) {
 	s.start = cmp.Or(s.start, now)

@@ -92,11 +92,11 @@ func (s *keyState) take(now int64, c *Claim, id [16]byte) {
 	case FixedWindow:
 		s.takeFixedWindow(now, c.Cost)
 	case SlidingWindow:
-		s.taken += c.Cost // of the current window
+		s.takeSlidingWindow(c.Cost)
 	case GCRA:
 		s.takeGCRA(now, c.Limit, c.Cost)
 	case Concurrent:
-		s.add(now, id, c.Cost)
+		s.takeConcurrent(now, c, id)
 	case Distinct:
 		s.takeDistinct(now, id, c.Value)
 	case Cooldown:

@@ -37,7 +37,7 @@ type KeyGuardOptions struct {
 // source may use twice as many. The state is local to the process and bounded. All
 // methods are safe for concurrent use. A request with known keys costs about 100 ns.
 type KeyGuard struct {
-	now     func() int64              // the current time in milliseconds since 1970
+	clock   func() time.Time
 	known   []guardShard[struct{}]    // known keys
 	sources []guardShard[newKeyCount] // new keys by source
 }
@@ -68,8 +68,11 @@ type KeyDecision struct {
 func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	o.MaxKeys, o.MaxSources = cmp.Or(max(0, o.MaxKeys), 1_000_000), cmp.Or(max(0, o.MaxSources), 200_000)
 	o.TTL = cmp.Or(max(0, o.TTL), 24*time.Hour)
+	if o.Clock == nil {
+		o.Clock = monotonicClock(time.Now())
+	}
 	return &KeyGuard{
-		now:     millisOf(o.Clock),
+		clock:   o.Clock,
 		known:   newGuardShards[struct{}](o.MaxKeys, o.TTL),
 		sources: newGuardShards[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
 	}
@@ -97,7 +100,7 @@ func CheckKeyGuard(rate Rate) error {
 
 // Known reports whether all keys are known. It restarts their time to live.
 func (g *KeyGuard) Known(keys ...Key) bool {
-	now := g.now()
+	now := g.clock().UnixMilli()
 	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.refresh(now, k) })
 }
 
@@ -108,7 +111,7 @@ func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
 	if g.Known(keys...) {
 		return KeyDecision{}
 	}
-	now := g.now()
+	now := g.clock().UnixMilli()
 	p := &g.sources[source[0]%guardShards]
 	p.mu.Lock() // so that concurrent requests with the same new keys count once
 	defer p.mu.Unlock()
@@ -150,7 +153,7 @@ func (g *KeyGuard) add(now int64, k Key) {
 // Peek returns what Admit would return, without changing anything: it neither adds keys
 // nor restarts their time to live.
 func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
-	now := g.now()
+	now := g.clock().UnixMilli()
 	if !slices.ContainsFunc(keys, func(k Key) bool { return !g.isKnown(now, k) }) {
 		return KeyDecision{}
 	}

@@ -3,11 +3,15 @@ package limiter
 import (
 	"cmp"
 	"math"
+	"time"
 )
 
 // The counters of a SlidingWindow limit are for the current fixed window and the one
 // before. Windows are numbered from time 0. Its state is start, which is the number of the
 // current window, taken and, for the previous one, before.
+
+// horizonSlidingWindow returns the time until both windows are over.
+func (l *Limit) horizonSlidingWindow() time.Duration { return 2 * l.Rate.Window }
 
 // advanceSlidingWindow moves to the window of now.
 func (s *keyState) advanceSlidingWindow(now int64, l *Limit) {
@@ -42,6 +46,9 @@ func (s *keyState) waitSlidingWindow(now int64, l *Limit, cost int64) int64 {
 	}
 	return at - now
 }
+
+// takeSlidingWindow counts cost permits in the current window.
+func (s *keyState) takeSlidingWindow(cost int64) { s.taken += cost }
 
 // refundSlidingWindow returns the permits of p to the window that they were taken in.
 func (s *keyState) refundSlidingWindow(now int64, p Permit, c *Claim) int64 {

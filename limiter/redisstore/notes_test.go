@@ -161,7 +161,7 @@ func TestStore_ConversionWhileRedisIsKilled(t *testing.T) {
 			store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
 			limitertest.RunConversion(t, func(t *testing.T) limitertest.Subject {
 				return limitertest.Subject{
-					Store: store, Steps: rounds.Of(1), MinWindow: patient,
+					Store: store, Steps: rounds.Of(2), MinWindow: patient,
 					Advance: func(d time.Duration) {
 						if err := client.IncrBy(t.Context(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
 							t.Errorf("advance: %v", err)

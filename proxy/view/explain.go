@@ -131,13 +131,9 @@ type ExplainedLimit struct {
 
 // Facts returns what else there is to say of l and of one of its rates.
 func (l ExplainedLimit) Facts(w ExplainedWindow) []string {
-	conversion := ""
-	if w.Conversion != nil {
-		conversion = w.Conversion.String()
-	}
 	return holding(
 		fact{l.Price != "", "costs " + l.Price}, fact{l.Price == "" && l.Cost != 1, fmt.Sprint("costs ", l.Cost)},
-		fact{true, conversion}, fact{l.Scope != "overall", l.Scope},
+		fact{true, w.Conversion.String()}, fact{l.Scope != "overall", l.Scope},
 		fact{len(l.Routes) > 0, "one count for " + strings.Join(l.Routes, ", ")}, fact{l.Override, "override"},
 		fact{l.Plan != "", "plan " + l.Plan + " (" + l.PlanFrom + ")"}, fact{!l.Exposed, "hidden from clients"},
 		fact{l.Shared != "", "shared with Redisson"}, fact{true, l.Penalty}, fact{true, l.Returned}, fact{true, l.StepUp},

@@ -163,8 +163,11 @@ type ConversionStanding struct {
 	Confirmed int64 `json:"confirmed"` // subjects in the window
 }
 
-// String says it in words.
+// String says it in words, nothing of a limit without a conversion.
 func (c *ConversionStanding) String() string {
+	if c == nil {
+		return ""
+	}
 	return fmt.Sprintf("allows %d: %d confirmed in the window", c.Allowed, c.Confirmed)
 }
 
@@ -295,13 +298,9 @@ func (l LimitStanding) Remarks(w WindowStanding) string {
 		fact{l.Scope == "per_instance", "this node's count"},
 		fact{w.Overflow, "memory is full: shares a count with other keys"},
 		fact{w.Unreadable, "the store holds something else here; reset heals it"},
+		fact{true, w.Conversion.String()},
+		fact{w.Granted > 0, "granted " + w.Texts().Granted},
 	)
-	if c := w.Conversion; c != nil {
-		all = append(all, c.String())
-	}
-	if w.Granted > 0 {
-		all = append(all, "granted "+w.Texts().Granted)
-	}
 	if p := l.Penalty; p != nil {
 		all = append(all, fmt.Sprintf("refused %d of %d before a ban of %s", p.Refused, p.After, p.Ban))
 	}

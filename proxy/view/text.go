@@ -22,17 +22,23 @@ func Moment(now, at time.Time) string {
 	return at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout) + " UTC (" + roughly(at.Sub(now)) + ")"
 }
 
-// roughly returns d in its most significant unit, rounded up: 38 min.
-func roughly(d time.Duration) string {
+// unitOf returns the greatest unit of which d has at least n, and its name.
+func unitOf(d, n time.Duration) (unit time.Duration, name string) {
 	for _, u := range []struct {
 		unit time.Duration
 		name string
 	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
-		if d >= 2*u.unit {
-			return fmt.Sprint(int64((d+u.unit-1)/u.unit), " ", u.name)
+		if d >= n*u.unit {
+			return u.unit, u.name
 		}
 	}
-	return fmt.Sprint(int64((d+time.Second-1)/time.Second), " s")
+	return time.Second, "s"
+}
+
+// roughly returns d in its most significant unit, rounded up: 38 min.
+func roughly(d time.Duration) string {
+	unit, name := unitOf(d, 2)
+	return fmt.Sprint(int64((d+unit-1)/unit), " ", name)
 }
 
 // LimitName returns the name of a limit in texts: ROUTE.LIMIT, or LIMIT of one of several
@@ -140,15 +146,8 @@ func (e AuditEntry) Done(now time.Time) string {
 
 // wholeUnits returns d in whole days, hours, minutes or seconds.
 func wholeUnits(d time.Duration) string {
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
-		if d >= u.unit {
-			return fmt.Sprint(int64(d/u.unit), " ", u.name)
-		}
-	}
-	return fmt.Sprint(max(int64(d/time.Second), 0), " s")
+	unit, name := unitOf(d, 1)
+	return fmt.Sprint(max(int64(d/unit), 0), " ", name)
 }
 
 // A fact is told if it holds.

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -185,16 +186,17 @@ const (
 
 // normalize writes the escapes of a path in the spelling s.
 func (s spelling) normalize(path string) (string, error) {
-	const hex = "0123456789ABCDEF"
+	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	b.Grow(len(path))
 	for i := 0; i < len(path); i++ {
 		c, escaped := path[i], false
 		if c == '%' {
-			if i+2 >= len(path) || unhex(path[i+1]) > 15 || unhex(path[i+2]) > 15 {
+			var decoded [1]byte
+			if n, err := hex.Decode(decoded[:], []byte(path[i+1:min(i+3, len(path))])); n == 0 || err != nil {
 				return "", fmt.Errorf("%w: a %% in the path is not followed by two hexadecimal digits", ErrTarget)
 			}
-			c, escaped = unhex(path[i+1])<<4|unhex(path[i+2]), true
+			c, escaped = decoded[0], true
 			i += 2
 		}
 		switch {
@@ -205,8 +207,8 @@ func (s spelling) normalize(path string) (string, error) {
 			b.WriteByte(c)
 		default:
 			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
+			b.WriteByte(digits[c>>4])
+			b.WriteByte(digits[c&15])
 		}
 	}
 	return b.String(), nil
@@ -252,20 +254,6 @@ func needsNoEscape(c byte) bool {
 
 // isReserved reports whether c is a delimiter that needs no escape.
 func isReserved(c byte) bool { return strings.IndexByte("!$&'()*+,=:@", c) >= 0 }
-
-// unhex returns the value of a hexadecimal digit, more than 15 for anything
-// else.
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 0xff
-}
 
 // lenientPath returns the path as lenient servers read it: escapes are decoded
 // twice, including overlong ones; everything after a # or ? is dropped, and in each

@@ -91,10 +91,8 @@ const allFields = ^logFields(0)
 // A logLine is a line that is written, with the fields that it may have.
 type logLine struct {
 	*zerolog.Event
-	fields logFields
+	logFields
 }
-
-func (l logLine) has(f logField) bool { return l.fields.has(f) }
 
 // text writes a field.
 func (l logLine) text(f logField, s string) {
@@ -154,9 +152,12 @@ func (l *accessLog) isSampled(x *exchange) bool {
 	return l.sample > 1 && x.Err == nil && x.Fallback == "" && x.response.status < 500 && outcomeOf(x) == decisions.Passed
 }
 
-// saveUserAgent stores the User-Agent and Referer for the log, because the request's header does not
-// outlive the handler.
+// saveUserAgent stores the User-Agent and Referer for the log, if it has them, because the request's header
+// does not outlive the handler.
 func (x *exchange) saveUserAgent() {
+	if !x.generation.accessLog.needsUserAgent {
+		return
+	}
 	x.in.userAgent, x.in.referer = x.redactedField("User-Agent"), x.redactedField("Referer")
 }
 
@@ -225,7 +226,7 @@ func (r *recorder) combined(x *exchange) {
 		b = appendEscaped(b, cmp.Or(field, "-"))
 		b = append(b, '"')
 	}
-	_, _ = r.lines.Write(append(b, '\n')) // the writer counts the lines that it drops
+	_, _ = r.Lines.Write(append(b, '\n')) // the writer counts the lines that it drops
 }
 
 // appendEscaped appends s with characters that would end the field or the line escaped as \xHH, as
@@ -280,10 +281,7 @@ func (x *exchange) appendKeys(b []byte) []byte {
 		if !slices.Contains(x.route.loggedKeys, k.Spec) {
 			continue
 		}
-		if len(b) > 0 {
-			b = append(b, ' ')
-		}
-		b = append(append(b, k.Spec.Name...), '=')
+		b = appendEntry(b, "", k.Spec.Name)
 		if k.Skip {
 			b = append(b, absentKey...)
 			continue
@@ -301,6 +299,14 @@ func (x *exchange) appendKeys(b []byte) []byte {
 	return x.appendPrices(x.appendPlans(b))
 }
 
+// appendEntry begins an entry of the field keys.
+func appendEntry(b []byte, prefix, name string) []byte {
+	if len(b) > 0 {
+		b = append(b, ' ')
+	}
+	return append(append(append(b, prefix...), name...), '=')
+}
+
 // isCountry reports whether text is the code of a country, DE, or that of numbers without one. No hash is as short.
 func isCountry(text string) bool {
 	isUpper := func(c byte) bool { return 'A' <= c && c <= 'Z' }
@@ -316,10 +322,7 @@ func (x *exchange) appendPlans(b []byte) []byte {
 		if l.ByPlan == nil {
 			continue
 		}
-		if len(b) > 0 {
-			b = append(b, ' ')
-		}
-		b = append(append(append(b, planPrefix...), l.Name...), '=')
+		b = appendEntry(b, planPrefix, l.Name)
 		b = append(b, cmp.Or(x.planOf(l), absentKey)...)
 	}
 	return b
@@ -343,23 +346,18 @@ func (x *exchange) appendPrices(b []byte) []byte {
 		if k < 0 {
 			continue
 		}
-		if len(b) > 0 {
-			b = append(b, ' ')
-		}
 		price, _ := p.Table.Of(x.extracted.keys[k].Number)
-		b = append(append(append(append(b, pricePrefix...), p.Name...), '='), key.FormatAmount(price.Amount, p.Decimals)...)
+		b = append(appendEntry(b, pricePrefix, p.Name), key.FormatAmount(price.Amount, p.Decimals)...)
 	}
 	return b
 }
 
 // overrides reports whether a limit of r has rates of its own for a key.
 func (r *route) overrides(k *limit.Key) bool {
-	for _, l := range r.Active {
-		if _, found := l.ByKey[k.Key]; found && l.Key.Name == k.Spec.Name { // limits have keys of their own for one origin
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Active, func(l *limit.Limit) bool {
+		_, found := l.ByKey[k.Key]
+		return found && l.Key.Name == k.Spec.Name // limits have keys of their own for one origin
+	})
 }
 
 // overrideTag returns what tells a key with overridden rates from the others: too little to tell which of

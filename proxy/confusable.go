@@ -68,12 +68,10 @@ var errMalformed = errors.New("malformed request")
 // protectFields sets the fields that must not be confused with others on any route: those that Weir sets
 // or trusts, those that determine how a body is read, and those that select the route.
 func (g *generation) protectFields(routes []*config.Route) {
-	for _, name := range []string{
+	g.protectedFields.add(
 		"Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", g.config.ClientIP.Header,
 		"Host", "Connection", "Content-Length", "Transfer-Encoding", "Content-Type", "Content-Encoding", "Authorization", "Cookie",
-	} {
-		g.protectedFields.add(name)
-	}
+	)
 	g.protectedFields.add(g.keyFields...)
 	g.protectedFields.add(g.planFields...)
 	for _, r := range routes {

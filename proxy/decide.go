@@ -111,7 +111,9 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 	if err != nil {
 		a.Response = x.generation.refuse(x, err)
 	} else {
-		p.allow(x, a)
+		a.Response, a.Upstream = x.allowedResponse(), x.upstreamFields()
+		a.Pending = x.Pending(p.shared.pseudonym, x.extracted.keys)
+		x.outcome.known = true
 	}
 	received := answer(a)
 	x.response.status, x.response.bytes = a.Response.Status, int64(len(a.Response.Body))
@@ -132,14 +134,6 @@ func (x *exchange) giveBack() {
 	defer cancel()
 	x.response.status, x.outcome, x.KeepsPermits = respond.ClientGone, forwardOutcome{known: true, refund: true}, false
 	x.Admitter.Settle(ctx, &x.Admission, x.settledOutcome())
-}
-
-// allow completes the answer about an allowed request.
-func (p *Proxy) allow(x *exchange, a *Answer) {
-	a.Response = x.allowedResponse()
-	a.Upstream = x.upstreamFields()
-	a.Pending = x.Pending(p.shared.pseudonym, x.extracted.keys)
-	x.outcome.known = true
 }
 
 // allowedResponse returns the response of the answer about an allowed request.
@@ -197,9 +191,7 @@ func (c *call) checkNumber() error {
 // endDecision records x, whose permits stay taken.
 func (p *Proxy) endDecision(ctx context.Context, x *exchange) {
 	x.duration = time.Since(x.began)
-	if x.generation.accessLog.needsUserAgent {
-		x.saveUserAgent()
-	}
+	x.saveUserAgent()
 	p.shared.observe(x)
 	x.StopRenewing()
 	x.TakenPermits = x.TakenPermits[:0]
@@ -271,11 +263,7 @@ type OutcomeReport struct {
 func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	x := p.exchanges.Get().(*exchange)
 	p.enter(x)
-	defer func() {
-		x.generation.release(x.enteredBy)
-		x.reset()
-		p.exchanges.Put(x)
-	}()
+	defer p.leave(x)
 	if !x.restorePending(r.Pending, p.shared.pseudonym) {
 		return ErrNotPending
 	}

@@ -289,7 +289,7 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 			continue
 		}
 		if (!a.Allowed || c.isCheck(i)) && x != c.failed && !x.IsRefused() {
-			c.drop(x)
+			c.proxy.leave(x)
 			continue
 		}
 		x.response.status = http.StatusOK
@@ -303,15 +303,8 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 	}
 	if c.all != nil {
 		c.all.StopRenewing()
-		c.drop(c.all)
+		c.proxy.leave(c.all)
 	}
-}
-
-// drop ends an exchange that is not recorded.
-func (c *call) drop(x *exchange) {
-	x.generation.release(x.enteredBy)
-	x.reset()
-	c.proxy.exchanges.Put(x)
 }
 
 // Descriptor implements key.Described.

@@ -28,11 +28,11 @@ func TestDownstream_ReleaseForgetsTheRequest(t *testing.T) {
 	one.buffer, one.h = body.Buffer{Budget: budget, Client: netip.Prefix{}}, new(http1.Exchange)
 	one.reqCtx = http1.Context{Exchange: one.h}
 	one.release()
-	pooltest.Empty(t, one, "http1Downstream.x")
+	pooltest.Empty(t, one, "http1Downstream.reusable.x")
 
 	two := new(http2Downstream)
 	pooltest.Fill(t, two, new(http2.Stream))
 	two.buffer = body.Buffer{Budget: budget}
 	two.release()
-	pooltest.Empty(t, two, "http2Downstream.x")
+	pooltest.Empty(t, two, "http2Downstream.reusable.x")
 }

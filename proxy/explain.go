@@ -15,9 +15,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
-	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
-	"github.com/weir-proxy/weir/proxy/upstream"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -156,11 +154,6 @@ func (e *explainer) respond(a respond.Response) {
 // beforeEnd implements downstream. There is nothing to release.
 func (e *explainer) beforeEnd(func(flush func())) {}
 
-// forward implements downstream. Nothing is sent.
-func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	return e.explainForward(p, t)
-}
-
 // ErrExplain reports that the request to explain is not valid.
 var ErrExplain = errors.New("not a valid request")
 
@@ -184,18 +177,9 @@ func exchangeOf(r view.ExplainRequest) (*exchange, error) {
 	header.Del("Host")
 	x.in.header, x.in.length = header, int64(len(r.Body))
 	x.in.body = literalBody(r.Body)
-	x.in.peer = netip.AddrPortFrom(r.Client, 0)
-	if !r.Client.IsValid() {
-		x.in.peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
-	}
+	x.in.peer = netip.AddrPortFrom(cmp.Or(r.Client, netip.AddrFrom4([4]byte{127, 0, 0, 1})), 0)
 	x.id = "REQUEST-ID"
-	lines := byName(header)
-	x.in.notPreflight = notPreflightFields(r.Method, lines)
-	for name := range lines {
-		if !key.IsPlainHeader(name) {
-			x.in.notPlain = append(x.in.notPlain, name)
-		}
-	}
+	x.readFieldNames(header)
 	return x, nil
 }
 

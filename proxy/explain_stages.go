@@ -140,36 +140,29 @@ func (e *explainer) match() (string, error) {
 // others returns the routes closest to the request that were not selected: first those with the
 // fewest matchers that fail, then in the order of the file.
 func (e *explainer) others(taken *route) []view.ExplainedOther {
-	type other struct {
-		view.ExplainedOther
-		fails int
-	}
-	var all []other
+	all := []view.ExplainedOther{}
 	for _, r := range e.generation.routes {
-		if r == taken || r.Match.Domain != "" {
-			continue
+		if r != taken && r.Match.Domain == "" {
+			because := e.generation.table.Mismatches(r.order, e.generation.matchable(e.x))
+			all = append(all, view.ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because})
 		}
-		because := e.generation.table.Mismatches(r.order, e.generation.matchable(e.x))
-		o := other{fails: len(because)}
-		if len(because) == 0 {
-			because = []string{"less specific than the matched route"}
-			if taken == nil {
-				because = []string{"the request was refused before"}
-			}
+	}
+	slices.SortStableFunc(all, func(a, b view.ExplainedOther) int { return cmp.Compare(len(a.Because), len(b.Because)) })
+	all = all[:min(len(all), maxOtherRoutes)]
+	for i := range all {
+		switch {
+		case len(all[i].Because) > 0:
+		case taken == nil:
+			all[i].Because = []string{"the request was refused before"}
+		default:
+			all[i].Because = []string{"less specific than the matched route"}
 		}
-		o.ExplainedOther = view.ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because}
-		all = append(all, o)
 	}
-	slices.SortStableFunc(all, func(a, b other) int { return cmp.Compare(a.fails, b.fails) })
-	out := []view.ExplainedOther{}
-	for _, o := range all[:min(len(all), maxOtherRoutes)] {
-		out = append(out, o.ExplainedOther)
-	}
-	return out
+	return all
 }
 
-// explainForward adds the request that would be forwarded.
-func (e *explainer) explainForward(p *upstream.Pool, t *upstream.Request) upstream.Result {
+// forward implements downstream. It adds the request that would be forwarded; nothing is sent.
+func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	x := e.x
 	header, _ := x.in.header.(*http1.Fields)
 	came := byName(header)

@@ -176,7 +176,7 @@ func (g *generation) price(x *exchange, p *config.Prices) (price key.Price, foun
 
 // source identifies a client's network; see limiter.Claim.
 func (g *generation) source(network netip.Prefix) uint32 {
-	return uint32(maphash.Comparable(g.seed, network)) | 1 // never 0, which means no source
+	return uint32(maphash.Comparable(g.shared.seed, network)) | 1 // never 0, which means no source
 }
 
 // cost returns the number of permits that the request takes; 1 if it does not say.

@@ -138,24 +138,17 @@ func (x *exchange) settleHead(status int) {
 }
 
 // responseFields are the fields of a response, to which package respond adds. Its own ones need no lookup of their names.
-type responseFields http1.Fields
-
-// Values implements respond.Header.
-func (r *responseFields) Values(name string) []string { return (*http1.Fields)(r).Values(name) }
-
-// Set implements respond.Header.
-func (r *responseFields) Set(name, value string) { (*http1.Fields)(r).Set(name, value) }
+type responseFields struct{ *http1.Fields }
 
 // Add implements respond.Header.
-func (r *responseFields) Add(name, value string) {
-	f := (*http1.Fields)(r)
+func (r responseFields) Add(name, value string) {
 	switch {
-	case name == "Ratelimit" && !f.MayHave(1<<http1.RateLimit):
-		f.SetKnown(http1.RateLimit, value)
-	case name == "Ratelimit-Policy" && !f.MayHave(1<<http1.RateLimitPolicy):
-		f.SetKnown(http1.RateLimitPolicy, value)
+	case name == "Ratelimit" && !r.MayHave(1<<http1.RateLimit):
+		r.SetKnown(http1.RateLimit, value)
+	case name == "Ratelimit-Policy" && !r.MayHave(1<<http1.RateLimitPolicy):
+		r.SetKnown(http1.RateLimitPolicy, value)
 	default:
-		f.Add(name, value)
+		r.Fields.Add(name, value)
 	}
 }
 
@@ -172,8 +165,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 	}
 	if len(x.Claims) > 0 {
 		x.AddRefunds(limit.Outcome{Refunded: x.outcome.refund, Status: status})
-		x.rateLimitFields.buffer.Reset()
-		x.route.rateLimitFields.Headers(x.verdict(), (*responseFields)(h))
+		x.route.rateLimitFields.Headers(x.verdict(), responseFields{h})
 	}
 	h.SetKnown(http1.XRequestID, x.id)
 }

@@ -30,7 +30,7 @@ import (
 type generation struct {
 	number          int64
 	config          *config.Config
-	via             string     // the pseudonym of this process in Via
+	shared          shared
 	keyFields       []string   // fields in which upstreams receive keys
 	planFields      []string   // fields in which trusted proxies send plans
 	protectedFields fieldNames // names with which no other field may be confused
@@ -40,14 +40,11 @@ type generation struct {
 	accessLog       accessLog
 	table           *routing.Table[*route]
 	descriptors     *routing.Descriptors[*route]
-	routes          []*route     // in the order of the configuration
-	seed            maphash.Seed // see lasting
+	routes          []*route // in the order of the configuration
 	pools           map[*config.Upstream]*upstream.Pool
-	groups          *upstream.Groups
 	limits          []*limit.Limit // that are not off, each common one once; see config.Config.Limits
 	sharing         sharing        // until it is compiled
 	refusals        *respond.Cache[http1.FieldBlock]
-	httpsAddress    func() string       // see Options
 	readsScheme     bool                // some route matches a scheme
 	errorTexts      *respond.ErrorTexts // of requests without a route
 	tokenUse        limiter.Limit       // on the uses of a token of a challenge: one, for as long as any is accepted
@@ -75,16 +72,14 @@ type shared struct {
 func compile(c *config.Config, l shared) (*generation, error) {
 	g := &generation{
 		config: c,
-		via:    l.pseudonym,
-		groups: l.groups,
+		shared: l,
 		redact: redactor{c.Privacy, l.salt},
 
 		accessLog: newAccessLog(c.AccessLog),
-		seed:      l.seed,
 		clientIP:  newClientIPResolver(c.ClientIP),
 		pools:     map[*config.Upstream]*upstream.Pool{},
 
-		httpsAddress: l.https, errorTexts: newErrorTexts(c.Errors), sharing: newSharing(),
+		errorTexts: newErrorTexts(c.Errors), sharing: newSharing(),
 		refusals: respond.NewCache(fieldBlock),
 	}
 	for _, k := range c.Keys {
@@ -212,7 +207,7 @@ func offline(c *config.Config, memory limiter.MemoryOptions, warm func(*generati
 // pool returns the pool of an upstream. It is created once per generation.
 func (g *generation) pool(from *config.Upstream) *upstream.Pool {
 	if g.pools[from] == nil {
-		g.pools[from] = upstream.New(upstream.Config{Upstream: *from, Pseudonym: g.via, Groups: g.groups})
+		g.pools[from] = upstream.New(upstream.Config{Upstream: *from, Pseudonym: g.shared.pseudonym, Groups: g.shared.groups})
 	}
 	return g.pools[from]
 }
@@ -245,14 +240,7 @@ func (g *generation) close() {
 // is none or the request does not have the key; any target may then be selected.
 func (g *generation) hashBy(x *exchange) string {
 	by := x.route.hashBy()
-	if by == nil {
-		return ""
-	}
-	return g.hash(x, by)
-}
-
-func (g *generation) hash(x *exchange, by *key.Spec) string {
-	if x.readQuery() != nil {
+	if by == nil || x.readQuery() != nil {
 		return ""
 	}
 	k, err := g.key(x, by)

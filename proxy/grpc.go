@@ -3,7 +3,6 @@ package proxy
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -29,9 +28,10 @@ func (x *exchange) forGRPC(a *respond.Response) {
 	}
 	x.rateLimitFields.block = nil // it has other fields
 	fields := []respond.Field{{Name: "Content-Type", Value: kind}}
+	isUnsafe := func(c byte) bool { return c < ' ' || c > '~' || c == '%' }
 	if code, message := grpcCode(a.Status), grpcMessage(*a); a.Field("Grpc-Status") == "" { // it is not configured
 		fields = append(fields, respond.Field{Name: "Grpc-Status", Value: strconv.FormatUint(code, 10)})
-		fields = append(fields, respond.Field{Name: "Grpc-Message", Value: grpcEscape(message)})
+		fields = append(fields, respond.Field{Name: "Grpc-Message", Value: respond.PercentEncode(message, isUnsafe)})
 		if after, err := strconv.ParseUint(a.Field("Retry-After"), 10, 32); err == nil {
 			fields = append(fields, respond.Field{Name: "Grpc-Status-Details-Bin", Value: grpcDetails(code, message, after)})
 		}
@@ -107,19 +107,6 @@ func grpcMessage(a respond.Response) string {
 		return strings.ToValidUTF8(strings.TrimSpace(string(a.Body[:min(len(a.Body), maxGRPCMessage)])), "")
 	}
 	return http.StatusText(a.Status)
-}
-
-// grpcEscape percent-encodes a message.
-func grpcEscape(message string) string {
-	var b strings.Builder
-	for i := range len(message) {
-		if c := message[i]; c < ' ' || c > '~' || c == '%' {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
 }
 
 // grpcDetails returns a google.rpc.Status with a google.rpc.RetryInfo, in base64.

@@ -20,13 +20,37 @@ var errBody = errors.New("body cannot be read")
 // An http1Downstream is the downstream of HTTP/1.1. Its strings share the buffer of the connection:
 // those that outlive the handler must be cloned (exchange.detach).
 type http1Downstream struct {
+	reusable
 	h      *http1.Exchange
-	x      *exchange // reused for the next request, unless it outlives this one
 	reqCtx http1.Context
 	duplex http1.Duplex // relays between h and the upstream, once the request is forwarded
-	buffer body.Buffer  // holds the body read by readAll
-	body   []byte       // the body in kept; nil if readAll was not called
 }
+
+// A reusable is what a downstream keeps for the next request on its connection or stream.
+type reusable struct {
+	x       *exchange   // reused for the next request, unless it outlives this one
+	buffer  body.Buffer // holds the body read by readAll
+	content []byte      // the body in buffer; nil if readAll was not called
+}
+
+// begin prepares r for a request to p, whose body is read by from.
+func (r *reusable) begin(p *Proxy, from bodyReader) {
+	if r.x == nil {
+		r.x = p.exchanges.Get().(*exchange)
+		r.x.reused = true
+	}
+	r.buffer.Budget = p.buffers
+	r.x.in.body = from
+}
+
+// end releases the body, and returns what is kept for the next request.
+func (r *reusable) end() reusable {
+	r.buffer.Release()
+	return reusable{x: r.x}
+}
+
+// giveUp makes r use another exchange for its next request, because x outlives this one.
+func (r *reusable) giveUp() { r.x = nil }
 
 // ServeHTTP1 serves one HTTP/1.1 request.
 func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
@@ -58,25 +82,20 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 		d = new(http1Downstream)
 		h.State = d
 	}
-	if d.x == nil {
-		d.x = p.exchanges.Get().(*exchange)
-		d.x.reused = true
-	}
 	d.h, d.reqCtx.Exchange = h, h
-	d.buffer.Budget = p.buffers
-	d.x.in.body = d
+	d.begin(p, d)
 	return d
 }
 
 // release releases the body of d, and prepares d for the next request unless its context may still be
 // in use.
 func (d *http1Downstream) release() {
-	d.buffer.Release()
+	kept := d.end()
 	if d.reqCtx.Observed() {
 		d.h.State = nil
 		return
 	}
-	*d = http1Downstream{x: d.x}
+	*d = http1Downstream{reusable: kept}
 }
 
 // readRequest fills the exchange from the request.
@@ -164,9 +183,9 @@ func (d *http1Downstream) readAll(maxBytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.body = read
+	d.content = read
 	if read == nil {
-		d.body = []byte{}
+		d.content = []byte{}
 	}
 	return read, nil
 }
@@ -178,7 +197,7 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	d.duplex.Open(h)
 	if b := h.Body(); b != nil {
 		b.Limit(d.x.route.MaxBody)
-		t.Body, t.BufferedBody = &d.duplex, d.body
+		t.Body, t.BufferedBody = &d.duplex, d.content
 	}
 	return p.Forward(&d.reqCtx, t, &d.duplex)
 }
@@ -200,9 +219,6 @@ func (x *exchange) detach() {
 	x.request.Keep()
 	x.in.header, x.in.body = noFields{}, nil
 }
-
-// giveUp makes d use another exchange for its next request, because x outlives this one.
-func (d *http1Downstream) giveUp() { d.x = nil }
 
 // RefuseHTTP1 responds to a request that could not be parsed.
 func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {

@@ -20,10 +20,8 @@ import (
 // the memory of the stream: those that outlive the handler must be cloned (exchange.detach).
 type http2Downstream struct {
 	*http2.Stream
-	x       *exchange    // reused for the next request, unless it outlives this one
+	reusable
 	body    *body.Reader // nil if the request has none
-	buffer  body.Buffer  // holds the body read by readAll
-	content []byte       // the body in kept; nil if readAll was not called
 	decided bool         // BeginHTTP2 has decided about the request
 
 	webSocketKey string // of an extended CONNECT
@@ -93,34 +91,19 @@ func (p *Proxy) http2Downstream(s *http2.Stream) *http2Downstream {
 		d = new(http2Downstream)
 		s.State = d
 	}
-	if d.x == nil {
-		d.x = p.exchanges.Get().(*exchange)
-		d.x.reused = true
-	}
-	d.Stream, d.x.in.body = s, d
-	d.buffer.Budget = p.buffers
+	d.Stream = s
+	d.begin(p, d)
 	if s.Length != 0 && s.Protocol == "" {
+		kind, _ := s.Fields.Value(http1.ContentType)
 		d.body = &body.Reader{
-			From: s, Deadlines: s, Timeout: p.timeouts.Body, Fields: s.Trailer,
-			IsStream: strings.HasPrefix(firstValue(&s.Fields, http1.ContentType), "application/grpc"),
+			From: s, Deadlines: s, Timeout: p.timeouts.Body, Fields: s.Trailer, IsStream: strings.HasPrefix(kind, "application/grpc"),
 		}
 	}
 	return d
 }
 
-func firstValue(f *http1.Fields, n http1.Name) string {
-	value, _ := f.Value(n)
-	return value
-}
-
 // release releases the body of d, and prepares d for the next request.
-func (d *http2Downstream) release() {
-	d.buffer.Release()
-	*d = http2Downstream{x: d.x}
-}
-
-// giveUp makes d use another exchange for its next request, because x outlives this one.
-func (d *http2Downstream) giveUp() { d.x = nil }
+func (d *http2Downstream) release() { *d = http2Downstream{reusable: d.end()} }
 
 // readRequest fills the exchange from the request.
 func (d *http2Downstream) readRequest() {
@@ -178,8 +161,8 @@ func (d *http2Downstream) readAll(maxBytes int64) ([]byte, error) {
 
 func (d *http2Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	t.Fields, t.ForceQuery = &d.Fields, strings.Contains(d.Path, "?")
-	if d.webSocketKey != "" {
-		return d.forwardWebSocket(p, t)
+	if d.webSocketKey != "" && !t.WebSocket {
+		return upstream.Result{Kind: upstream.BadRequest, Err: errNoWebSocket}
 	}
 	if d.body != nil {
 		d.body.Limit(d.x.route.MaxBody)
@@ -215,14 +198,6 @@ func (d *http2Downstream) beginWebSocket() {
 	d.Fields.Add("Upgrade", "websocket")
 	d.Fields.Add("Connection", "Upgrade")
 	d.Fields.Add(keyField, d.webSocketKey)
-}
-
-// forwardWebSocket forwards a request that beginWebSocket has changed.
-func (d *http2Downstream) forwardWebSocket(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	if !t.WebSocket {
-		return upstream.Result{Kind: upstream.BadRequest, Err: errNoWebSocket}
-	}
-	return p.Forward(d.Context(), t, d)
 }
 
 // SwitchProtocols implements upstream.Sink. It checks the handshake in place of the client, which

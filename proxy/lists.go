@@ -113,10 +113,8 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 			return err
 		}
 		for _, l := range s.lists {
-			if x.isListed(l) == (l.Action == config.OnlyListed) {
-				continue
-			}
-			if l.Action == config.OnlyListed && x.preflight() && l.Key.ClientChosen() {
+			isOnly := l.Action == config.OnlyListed
+			if x.isListed(l) == isOnly || isOnly && x.preflight() && l.Key.ClientChosen() {
 				continue
 			}
 			if l.Action.Refuses() {

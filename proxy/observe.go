@@ -193,15 +193,15 @@ func (x *exchange) fillLabel(l *decisions.Label, k *limit.Key) {
 // countKeys counts the key of each limit that was evaluated, once for all of its windows and secrets.
 func (x *exchange) countKeys(minute int64) {
 	for of := range x.Claims.Decided(x.Decision.Outcomes) {
-		k := x.Claims[of.From].Key
 		if of.Unknown {
 			continue
 		}
-		x.countKey(of.Limit, minute, k)
+		k, label := x.Claims[of.From].Key, func(l *decisions.Label) { x.fillLimitLabel(l, of.Limit) }
+		of.Limit.Top.Count(x.Stripe, minute, k, label)
 		if !of.Allowed {
-			x.countRefusedKey(of.Limit, minute, k)
-		} else if x.Decision.Allowed {
-			x.countSend(of.Limit, minute, k)
+			of.Limit.Top.CountRefused(x.Stripe, minute, k, label)
+		} else if x.Decision.Allowed && of.Limit.Sends != nil {
+			of.Limit.Top.CountSend(x.Stripe, minute, k, label)
 		}
 	}
 }
@@ -212,26 +212,14 @@ func (x *exchange) countShadowKey(t *limit.TakenPermit, minute int64) {
 	if of == nil {
 		return
 	}
-	x.countKey(of, minute, t.Claims[0].Key)
-	x.countSend(of, minute, t.Claims[0].Key)
-	if slices.ContainsFunc(x.ShadowRefusals, func(s limit.Refusal) bool { return s.Window.Of == of }) {
-		x.countRefusedKey(of, minute, t.Claims[0].Key)
-	}
-}
-
-func (x *exchange) countKey(of *limit.Limit, minute int64, k limiter.Key) {
-	of.Top.Count(x.Stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
-}
-
-// countSend counts a request by its key for a limit with return_on.
-func (x *exchange) countSend(of *limit.Limit, minute int64, k limiter.Key) {
+	k, label := t.Claims[0].Key, func(l *decisions.Label) { x.fillLimitLabel(l, of) }
+	of.Top.Count(x.Stripe, minute, k, label)
 	if of.Sends != nil {
-		of.Top.CountSend(x.Stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+		of.Top.CountSend(x.Stripe, minute, k, label)
 	}
-}
-
-func (x *exchange) countRefusedKey(of *limit.Limit, minute int64, k limiter.Key) {
-	of.Top.CountRefused(x.Stripe, minute, k, func(l *decisions.Label) { x.fillLimitLabel(l, of) })
+	if slices.ContainsFunc(x.ShadowRefusals, func(s limit.Refusal) bool { return s.Window.Of == of }) {
+		of.Top.CountRefused(x.Stripe, minute, k, label)
+	}
 }
 
 func (x *exchange) fillLimitLabel(l *decisions.Label, of *limit.Limit) {

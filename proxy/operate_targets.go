@@ -224,9 +224,7 @@ const maxListed = 20
 
 // joinNames returns the names in order and without duplicates.
 func joinNames(names []string) string {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	names = slices.Compact(names)
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) > maxListed {
 		names = append(names[:maxListed], "...")
 	}
@@ -319,19 +317,14 @@ func (g *generation) deferChange(t *keyTarget, c limiter.Change, claims []limite
 	}
 	if c.Action != limiter.ActionBan {
 		for _, claim := range claims {
-			d.until = latest(d.until, now.Add(claim.Limit.Rate.Window))
+			if ends := now.Add(claim.Limit.Rate.Window); ends.After(d.until) {
+				d.until = ends
+			}
 		}
 	} else if c.Ban == 0 {
 		d.until = now.Add(limiter.MaxWindow) // no ban is longer
 	}
 	return d
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // ApplyDeferred applies the changes that were made while the store was unreachable, in their order, as far

@@ -66,21 +66,7 @@ func (x *exchange) hasValueAt(o key.Origin) bool {
 	return false
 }
 
-// notPreflightFields returns the fields of h that browsers do not send with a preflight (Fetch section 4.8,
-// and fields added by networks). It returns nil for methods other than OPTIONS.
-func notPreflightFields(method string, h map[string][]string) []string {
-	if method != http.MethodOptions {
-		return nil
-	}
-	var names []string
-	for name := range h {
-		if !isPreflightField(name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
+// isPreflightField reports whether browsers send a field with a preflight (Fetch section 4.8), or networks add it.
 func isPreflightField(name string) bool {
 	switch name {
 	case "Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Connection", "Content-Length", "Dnt", "Host",

@@ -218,9 +218,12 @@ func (p *Proxy) decide(ctx context.Context, x *exchange) error {
 	if err := p.resolveClaims(ctx, x); err != nil {
 		return err
 	}
-	x.trace.beginDecision()
+	if x.trace == nil {
+		return p.admitter.Admit(ctx, &x.Admission)
+	}
+	x.trace.decisionStart = time.Now()
 	err := p.admitter.Admit(ctx, &x.Admission)
-	x.trace.endDecision()
+	x.trace.decisionEnd = time.Now()
 	return err
 }
 
@@ -311,12 +314,6 @@ func (p *Proxy) resolveClaims(ctx context.Context, x *exchange) error {
 		}
 	}
 	return nil
-}
-
-// install makes g the current generation.
-func (p *Proxy) install(g *generation) {
-	p.setCurrent(g)
-	g.start()
 }
 
 // setCurrent makes g the current generation without starting its pools.

@@ -32,8 +32,7 @@ import (
 //
 // Of requests reset by HTTP/2 clients, only a sample is logged; the metrics count all.
 type recorder struct {
-	log     zerolog.Logger
-	lines   io.Writer // destination of lines in formats other than JSON
+	AccessWriter
 	metrics *proxyMetrics
 	resets  logSampler
 	ids     requestIDs
@@ -52,7 +51,7 @@ func newRecorder(o Options, m *proxyMetrics) *recorder {
 	if o.Access != nil {
 		to = *o.Access
 	}
-	return &recorder{log: to.Log, lines: to.Lines, metrics: m, resets: logSampler{perSecond: loggedResets}}
+	return &recorder{AccessWriter: to, metrics: m, resets: logSampler{perSecond: loggedResets}}
 }
 
 // start records the start of a request.
@@ -86,7 +85,7 @@ func (r *recorder) record(x *exchange) {
 		r.metrics.listMatches.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
 	}
 	l := &x.generation.accessLog
-	if l.format == config.LogNone || r.log.GetLevel() > zerolog.InfoLevel {
+	if l.format == config.LogNone || r.Log.GetLevel() > zerolog.InfoLevel {
 		return
 	}
 	if x.response.streamReset && !r.resets.allow(time.Now()) {
@@ -105,7 +104,7 @@ func (r *recorder) record(x *exchange) {
 // json writes the line of x, whose route has the given name, as JSON.
 func (r *recorder) json(x *exchange, name string) {
 	l := &x.generation.accessLog
-	e := logLine{r.log.Info(), l.fields}
+	e := logLine{r.Log.Info(), l.fields}
 	e.request(x, name)
 	refused := e.refusals(x)
 	e.outcome(x)
@@ -170,7 +169,7 @@ func (l logLine) outcome(x *exchange) {
 
 // optional writes the fields that are not written by default.
 func (l logLine) optional(x *exchange) {
-	if l.fields>>standardFields == 0 {
+	if l.logFields>>standardFields == 0 {
 		return
 	}
 	l.text(logProto, x.request.Proto)

@@ -49,7 +49,11 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 	if x.IsRefused() || errors.Is(err, limit.ErrRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
 		return g.refuseByLimit(x)
 	}
-	return x.errorTexts(g).Replace(g.refuseError(x, err), x.id, x.origin())
+	texts := g.errorTexts
+	if x.route != nil {
+		texts = x.route.errorTexts
+	}
+	return texts.Replace(g.refuseError(x, err), x.id, x.origin())
 }
 
 // challenge returns the response to a request that a limit has refused with a challenge.
@@ -81,14 +85,6 @@ func (x *exchange) origin() string {
 		return lines[0]
 	}
 	return ""
-}
-
-// errorTexts returns the configured texts of errors.
-func (x *exchange) errorTexts(g *generation) *respond.ErrorTexts {
-	if x.route != nil {
-		return x.route.errorTexts
-	}
-	return g.errorTexts
 }
 
 // refuseError returns the response to a request that no limit has refused.
@@ -262,13 +258,9 @@ var errTooLong = errors.New("body too large")
 // permit is taken. A body without an announced length is measured while it is forwarded.
 func (x *exchange) checkBodySize() error {
 	if maxBytes := x.route.MaxBody; maxBytes > 0 && x.in.length > maxBytes {
-		return tooLong(maxBytes)
+		return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
 	}
 	return nil
-}
-
-func tooLong(maxBytes int64) error {
-	return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, maxBytes)
 }
 
 // HasForm reports whether x has a body that some server parses as a form. Rack parses the body of a

@@ -145,7 +145,8 @@ func (p *Prepared) Discard() { p.abandon() }
 func (p *Proxy) swap(next *Prepared, number int64) {
 	old := p.current.Load()
 	next.number = number
-	p.install(next.generation) // nothing can fail from here on
+	p.setCurrent(next.generation) // nothing can fail from here on
+	next.start()
 	p.metrics.generation.Set(float64(number))
 	old.retire()
 	old.abandon() // closed when its last request ends

@@ -123,7 +123,7 @@ func (g *generation) httpsPort(x *exchange) string {
 	case g.config.Listen.HTTPSPort != 0:
 		port = strconv.Itoa(g.config.Listen.HTTPSPort)
 	case !x.client.trustedPeer:
-		_, port, _ = net.SplitHostPort(g.httpsAddress())
+		_, port, _ = net.SplitHostPort(g.shared.https())
 	}
 	if port == "" || port == "443" {
 		return ""
@@ -152,13 +152,9 @@ func newBadResponses(log zerolog.Logger, r prometheus.Registerer) *badResponses 
 
 // record counts the result of a forwarded request if the response broke a rule of HTTP.
 func (b *badResponses) record(pool string, result *upstream.Result, now time.Time) {
-	var rule *http1.Error
-	switch result.Kind {
-	case upstream.BadResponse, upstream.ResponseTruncated:
-		if !errors.As(result.Err, &rule) || errors.Is(rule, http1.ErrTruncated) {
-			return
-		}
-	default:
+	rule, is := errors.AsType[*http1.Error](result.Err)
+	isOfResponse := result.Kind == upstream.BadResponse || result.Kind == upstream.ResponseTruncated
+	if !is || !isOfResponse || errors.Is(rule, http1.ErrTruncated) {
 		return
 	}
 	b.total.WithLabelValues(pool, result.Target, strings.ReplaceAll(rule.Error(), " ", "_")).Inc()
@@ -191,9 +187,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.duration == 0 || x.trace != nil { // otherwise it was measured together with the upstream's duration
 		x.duration = time.Since(x.began) // in a trace the span must not end before the upstream's
 	}
-	if x.generation.accessLog.needsUserAgent {
-		x.saveUserAgent()
-	}
+	x.saveUserAgent()
 	x.Stripe = p.shared.stripes.Own() // another processor may have continued after a lock
 	p.shared.observe(x)
 	if p.admitter.Timeout > 0 && x.outcome.known && x.NeedsRefund(x.settledOutcome()) {
@@ -223,6 +217,11 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 		p.endTrace(x)
 	}
 	p.recorder.record(x)
+	p.leave(x)
+}
+
+// leave ends the use of the generation by x, and of x, unless its downstream reuses it.
+func (p *Proxy) leave(x *exchange) {
 	x.generation.release(x.enteredBy)
 	x.reset()
 	if !x.reused {

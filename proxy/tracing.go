@@ -59,20 +59,6 @@ func traceState(lines []string) string {
 	return strings.Clone(state)
 }
 
-// beginDecision records the start of the decision.
-func (t *tracing) beginDecision() {
-	if t != nil {
-		t.decisionStart = time.Now()
-	}
-}
-
-// endDecision records the end of the decision.
-func (t *tracing) endDecision() {
-	if t != nil {
-		t.decisionEnd = time.Now()
-	}
-}
-
 // beginForward records the start of forwarding, and adds the trace to the fields to set. Trace fields
 // of an untrusted client are not forwarded.
 func (t *tracing) beginForward(now time.Time, set map[string][]string) map[string][]string {

@@ -128,24 +128,19 @@ func (l *RateLimitFields) Headers(v Verdict, h Header) {
 	if l.policyHeader == "" {
 		return
 	}
-	if v.Buffer == nil {
-		v.Buffer = new(Buffer)
-	}
-	first := len(v.Buffer.fields)
+	m := v.buffer()
 	l.addFields(&v)
-	fields := v.Buffer.fields[first:]
-	v.Buffer.fields = v.Buffer.fields[:first]
 	switch {
 	case l.style == IETF:
-		for _, f := range fields {
+		for _, f := range m.fields {
 			h.Add(f.Name, f.Value)
 		}
-	case len(fields) > 0 && !upstreamIsLower(h.Values(fieldXRemaining), fields[1].Value):
-		for _, f := range fields {
+	case len(m.fields) > 0 && !upstreamIsLower(h.Values(fieldXRemaining), m.fields[1].Value):
+		for _, f := range m.fields {
 			h.Set(f.Name, f.Value)
 		}
 	}
-	clear(fields)
+	clear(m.fields)
 }
 
 // showsPolicies reports whether responses have RateLimit-Policy.

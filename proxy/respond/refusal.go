@@ -95,11 +95,7 @@ func (l *RateLimitFields) HasOrigin() bool { return l.reject.hasOrigin }
 // Exposed limits that refused are listed in violated-policies and shown with no remaining quota; a
 // hidden limit only affects Retry-After.
 func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
-	if r.Buffer == nil {
-		r.Buffer = new(Buffer)
-	}
-	m := r.Buffer
-	m.Reset()
+	m := r.buffer()
 	m.fields = append(m.fields, l.constant...)
 	constant := len(l.constant)
 	if l.replacePolicies(&r.Verdict) {
@@ -131,11 +127,7 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 // Challenge returns the response to a request that is refused with the challenge of this name, which detail explains: 403, whatever the Reject of the route
 // is, of which it has only the fields Access-Control-*. Its Retry-After is when the request would pass without.
 func (l *RateLimitFields) Challenge(name, detail string, r Refusal) Response {
-	if r.Buffer == nil {
-		r.Buffer = new(Buffer)
-	}
-	m := r.Buffer
-	m.Reset()
+	m := r.buffer()
 	m.fields = append(m.fields, Field{"Retry-After", m.formatInt(l.retryAfter(&r))})
 	l.addFields(&r.Verdict)
 	m.addCustom(l.reject.cors, &substitutions{

@@ -83,6 +83,15 @@ func (b *Buffer) Reset() {
 	b.fields, b.text, b.body = b.fields[:0], b.text[:0], b.body[:0]
 }
 
+// buffer returns the buffer of v, prepared for a response.
+func (v *Verdict) buffer() *Buffer {
+	if v.Buffer == nil {
+		v.Buffer = new(Buffer)
+	}
+	v.Buffer.Reset()
+	return v.Buffer
+}
+
 // Discard is like Reset, for the next client.
 func (b *Buffer) Discard() {
 	clear(b.fields)
@@ -122,16 +131,18 @@ func Static(status int, contentType, body string, fields []Field) Response {
 // Redirect returns a redirect with a status from 301 to 308. Invalid characters
 // in the URL are escaped.
 func Redirect(status int, to string) Response {
-	return Static(status, "", "", []Field{{"Location", escapeLocation(to)}})
+	// what would end the URL or the header field
+	isUnsafe := func(c byte) bool { return c <= ' ' || c >= 0x7f || strings.IndexByte(`"<>\`, c) >= 0 }
+	return Static(status, "", "", []Field{{"Location", PercentEncode(to, isUnsafe)}})
 }
 
-// escapeLocation escapes characters that would end the URL or the header field.
-func escapeLocation(to string) string {
-	const hex = "0123456789ABCDEF"
+// PercentEncode returns text with an escape for each byte that is unsafe.
+func PercentEncode(text string, isUnsafe func(c byte) bool) string {
+	const digits = "0123456789ABCDEF"
 	var b []byte
-	for i := range len(to) {
-		if c := to[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' || c == '\\' {
-			b = append(b, '%', hex[c>>4], hex[c&15])
+	for i := range len(text) {
+		if c := text[i]; isUnsafe(c) {
+			b = append(b, '%', digits[c>>4], digits[c&15])
 		} else {
 			b = append(b, c)
 		}
@@ -142,11 +153,7 @@ func escapeLocation(to string) string {
 // WithRateLimitFields returns a with the rate limit fields of an allowed request. It uses the
 // buffer of v, or allocates.
 func (r Response) WithRateLimitFields(q *RateLimitFields, v Verdict) Response {
-	if v.Buffer == nil {
-		v.Buffer = new(Buffer)
-	}
-	m := v.Buffer
-	m.Reset()
+	m := v.buffer()
 	m.fields = append(m.fields, r.Fields...)
 	q.addFields(&v)
 	r.Fields = m.fields

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -251,6 +252,29 @@ func TestScope_WarnsOfWhatEachCountsAlone(t *testing.T) {
 		c := mustParse(t, store+route)
 		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].String(), want) {
 			t.Errorf("%swarns %v; want %q", store, c.Warnings, want)
+		}
+	}
+}
+
+// Permits are taken ahead where a call would be, and check says of which limits none are.
+func TestLease_NeedsAStoreAndRoom(t *testing.T) {
+	for limit, want := range map[string]struct {
+		store, warning string
+		ahead          time.Duration
+	}{
+		"rates: [10000/1s, 300000/1m], lease: 100ms":                                          {"redis", "", 100 * time.Millisecond},
+		"rate: 5000/1s, lease: 100ms":                                                         {"memory", "", 0},
+		"rate: 9/1m, lease: 1s":                                                               {"redis", "nothing is taken ahead of a rate of 9", time.Second},
+		"rate: 5000/1s, scope: per_instance, lease: 100ms":                                    {"redis", "a node with the full rate shares no count; leave it out", 100 * time.Millisecond},
+		`rate: 5000/1s, plans: {gold: [9000/1s], none: none}, plan: "jwt:plan", lease: 100ms`: {"redis", "", 100 * time.Millisecond},
+	} {
+		c := mustParse(t, "store: "+want.store+"\njwt: {secret: 'a secret of thirty-two bytes, or more'}\nroutes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: client_ip, algorithm: sliding_log, "+limit+"}]}\n")
+		if got := c.Routes[0].Limits[0].Ahead; got != want.ahead {
+			t.Errorf("%s: %v, want %v", limit, got, want.ahead)
+		}
+		said := fmt.Sprint(c.Warnings)
+		if strings.Contains(said, ".lease:") != (want.warning != "") || !strings.Contains(said, want.warning) {
+			t.Errorf("%s: warns %s, want %q", limit, said, want.warning)
 		}
 	}
 }

@@ -36,8 +36,8 @@ type rateLimitFields struct {
 }
 
 func (r *rateLimitFields) reset() {
-	r.policies, r.block = reuse.Memory(r.policies), nil
 	r.buffer.Discard()
+	*r = rateLimitFields{policies: reuse.Memory(r.policies), buffer: r.buffer}
 }
 
 // refuse returns the response to a request that a stage has refused with err.

@@ -111,7 +111,7 @@ func (c namedChange) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	if response.Status() == http.StatusOK {
 		keep = c.encode(storedResponse{Status: http.StatusOK, Body: body.Bytes()})
 	}
-	w.WriteHeader(response.Status())
+	w.WriteHeader(max(response.Status(), http.StatusOK)) // 0 if nothing was written
 	w.Write(body.Bytes())
 }
 

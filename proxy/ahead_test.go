@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,10 +13,10 @@ import (
 )
 
 // Two nodes that take permits ahead grant as many as the rate allows together, also beside a limit that is asked each time, and
-// whatever becomes of the requests; explain and check say so.
+// whatever becomes of the requests; what one has left when it closes, the other has. Explain says so.
 func TestAhead_TwoNodesGrantTheRate(t *testing.T) {
 	const yaml = `
-upstreams: {up: {targets: [{url: "http://127.0.0.1:1"}]}}
+upstreams: {up: {targets: [{url: "URL"}]}}
 routes:
   - match: {path: /alone}
     respond: {body: ok}
@@ -28,17 +29,23 @@ routes:
       - {name: told, key: global, rate: 10/1h, mode: shadow}
   - match: {path: /fails}
     upstream: up
-    refund_on: {errors: [connect]}
+    refund_on: {status: [5xx]}
+    limits: [{name: all, key: global, rate: 200/1h, lease: 1m}]
+  - match: {path: /closed}
+    respond: {body: ok}
     limits: [{name: all, key: global, rate: 200/1h, lease: 1m}]
 `
+	url := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	server := redistest.Start(t)
-	near, far, _ := nodes(t, yaml, redisstore.ClientConfig{Addrs: []string{server.Addr}})
+	near, far, _ := nodes(t, strings.Replace(yaml, "URL", url, 1), redisstore.ClientConfig{Addrs: []string{server.Addr}})
 	for path, want := range map[string]int{"/alone": 200, "/beside": 150, "/fails": 200} {
 		passed := 0
 		for range 250 {
 			for _, p := range []*testProxy{near, far} {
 				if rec := p.send("GET", path); rec.Code != http.StatusTooManyRequests {
-					passed++
+					if passed++; passed == 1 && !strings.Contains(rec.Header().Get("RateLimit"), fmt.Sprint("r=", want-1)) {
+						t.Errorf("%s: RateLimit %q of the first, want %d left", path, rec.Header().Get("RateLimit"), want-1)
+					}
 				} else if rec.Header().Get("Retry-After") == "" {
 					t.Errorf("%s: refused without Retry-After", path)
 				}
@@ -47,6 +54,17 @@ routes:
 		if passed != want {
 			t.Errorf("%s: %d passed, want %d", path, passed, want)
 		}
+	}
+	for range 20 {
+		near.sends(http.StatusOK, "GET", "/closed")
+	}
+	near.admitter.Close()
+	passed := 0
+	for far.send("GET", "/closed").Code == http.StatusOK {
+		passed++
+	}
+	if passed != 200-20 {
+		t.Errorf("%d passed on another node after one with 20 has closed, want %d", passed, 200-20)
 	}
 	e, err := near.Explain(t.Context(), view.ExplainRequest{Method: "GET", URL: "/alone"})
 	if err != nil {

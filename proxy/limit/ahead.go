@@ -33,7 +33,7 @@ type remoteStore interface {
 //
 // Time is divided into intervals of the length of the lease, for each key by itself. How many permits are taken in one
 // follows the number that requests took in the one before. A permit is used within its interval, or given back after
-// it. The limit by which the store counts has a window that is longer by the lease (Window.aheadLimit): permits that are used
+// it, but see giveBack. The limit by which the store counts has a window that is longer by the lease (Window.aheadLimit): permits that are used
 // within one window were taken within the longer one, so that no window has more than the rate allows.
 type aheadStore struct {
 	remoteStore
@@ -197,7 +197,7 @@ func (s *aheadStore) ofLocked(c *limiter.Claim) *aheadPermits {
 	a := s.keys[k]
 	if a == nil && len(s.keys) < maxAheadKeys {
 		w := c.Limit.Owner.(*Window)
-		a = &aheadPermits{span: w.Of.Ahead, claim: limiter.Claim{Limit: w.aheadLimit, Key: c.Key, Source: c.Source}}
+		a = &aheadPermits{span: w.Of.Ahead, claim: limiter.Claim{Limit: w.aheadLimit, Key: c.Key}}
 		s.keys[k] = a
 		if s.timer == nil {
 			s.timer = time.AfterFunc(a.span, s.sweep)

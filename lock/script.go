@@ -126,8 +126,8 @@ func replied(err error) bool {
 	return ok
 }
 
-// send sends a script, and WAIT together with it if there are replicas, and returns how many of them have confirmed. WAIT gets a third of the remaining time, because servers check its timeout
-// only ten times a second.
+// send sends a script, and WAIT together with it if there are replicas, and returns how many of them have confirmed.
+// WAIT gets a third of the remaining time, because servers check its timeout only ten times a second.
 func send(ctx context.Context, node redis.UniversalClient, cmd noRetryCmd, replicas int) (int64, error) {
 	if replicas <= 0 {
 		return 0, node.Process(ctx, cmd)

@@ -30,10 +30,11 @@ type Names interface {
 	HidePersonal(path string) string
 }
 
-// Find returns recent decisions, newest first: of the last 6144 requests that were refused, or would have
-// been in shadow mode, as far as there were no more than 1000 in a second; of up to 1536 others, earlier
-// or more in a second, of which each key and client has a share of 24 (in a flood, one each millisecond),
-// so that a flood by one does not remove those of all others; and of the last 4096 others, or a sample of them. It delays requests only for the time of copying a part of the ring.
+// Find returns recent decisions, newest first: of the last 6144 requests that were refused, or would have been in
+// shadow mode, as far as there were no more than 1000 in a second; of up to 1536 others, earlier or more in a second,
+// of which each key and client has a share of 24 (in a flood, one each millisecond), so that a flood by one does not
+// remove those of all others; and of the last 4096 others, or a sample of them. It delays requests only for the time of
+// copying a part of the ring.
 func (r *ring) Find(q view.DecisionQuery, v Naming) []view.Decided {
 	q.N = min(cmp.Or(max(q.N, 0), 100), maxDecisions)
 	found := r.matching(&q, v)

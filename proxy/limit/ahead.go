@@ -33,8 +33,9 @@ type remoteStore interface {
 //
 // Time is divided into intervals of the length of the lease, for each key by itself. How many permits are taken in one
 // follows the number that requests took in the one before. A permit is used within its interval, or given back after
-// it, but see giveBack. The limit by which the store counts has a window that is longer by the lease (Window.aheadLimit): permits that are used
-// within one window were taken within the longer one, so that no window has more than the rate allows.
+// it, but see giveBack. The limit by which the store counts has a window that is longer by the lease
+// (Window.aheadLimit): permits that are used within one window were taken within the longer one, so that no window has
+// more than the rate allows.
 type aheadStore struct {
 	remoteStore
 	nodes func() int

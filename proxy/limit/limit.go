@@ -1,12 +1,13 @@
 // Package limit decides about requests by the limits of a route.
 //
-// A Route is what a route has of limits in their compiled form: each Limit with its windows, on which claims are made, and
-// what responses do to limits of other routes. An Admission is the part of a request that concerns them: its claims, the
-// decision, and the permits that it has taken. An Admitter takes the claims of an admission in one step (admit.go), waits for
-// permits (wait.go), renews concurrent ones (lease.go), takes permits ahead for keys that all requests have (ahead.go),
-// decides by this node's share while a shared store is unreachable (fallback.go), lets limits in shadow mode decide beside
-// (shadow.go), and requests pass by a challenge (step_up.go); it counts refusals for a penalty (penalize.go). Afterwards it settles the admission by the Outcome of its request: refund.go, return.go, and pending.go where another node
-// is told of the outcome.
+// A Route is what a route has of limits in their compiled form: each Limit with its windows, on which claims are made,
+// and what responses do to limits of other routes. An Admission is the part of a request that concerns them: its
+// claims, the decision, and the permits that it has taken. An Admitter takes the claims of an admission in one step
+// (admit.go), waits for permits (wait.go), renews concurrent ones (lease.go), takes permits ahead for keys that all
+// requests have (ahead.go), decides by this node's share while a shared store is unreachable (fallback.go), lets limits
+// in shadow mode decide beside (shadow.go), and requests pass by a challenge (step_up.go); it counts refusals for a
+// penalty (penalize.go). Afterwards it settles the admission by the Outcome of its request: refund.go, return.go, and
+// pending.go where another node is told of the outcome.
 //
 // The package knows no HTTP, no upstream and nothing else of a request. A request asks it which claims to make, and is asked for the
 // names of its keys in the log and for the tokens of challenges.

@@ -58,6 +58,12 @@ routes:
 	for range 20 {
 		near.sends(http.StatusOK, "GET", "/closed")
 	}
+	var calls int
+	_, count, _ := strings.Cut(near.scrape("text/plain"), `weir_store_duration_seconds_count{operation="take"} `)
+	fmt.Sscan(count, &calls)
+	if calls == 0 || calls > 600 {
+		t.Errorf("%d of 770 decisions are counted as calls of the store", calls)
+	}
 	near.admitter.Close()
 	passed := 0
 	for far.send("GET", "/closed").Code == http.StatusOK {
@@ -69,6 +75,9 @@ routes:
 	e, err := near.Explain(t.Context(), view.ExplainRequest{Method: "GET", URL: "/alone"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if window := e.Limits[0].Windows[0]; window.Rate != "200/1h" {
+		t.Errorf("explain says %q, want the rate as it is written", window.Rate)
 	}
 	if facts := e.Limits[0].Facts(e.Limits[0].Windows[0]); !slices.ContainsFunc(facts, func(f string) bool { return strings.HasPrefix(f, "taken ahead for 1m") }) {
 		t.Errorf("explain says %q", facts)

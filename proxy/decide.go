@@ -166,7 +166,7 @@ func (x *exchange) status() DescriptorStatus {
 		if !w.Of.IsShown() || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
 			continue
 		}
-		s.Limit, s.Rate, s.Remaining, s.Reset = w.Of.Name, w.Rate, o.Remaining, o.Wait
+		s.Limit, s.Rate, s.Remaining, s.Reset = w.Of.Name, w.Written(w.Rate), o.Remaining, o.Wait
 		if !o.Allowed {
 			break
 		}

@@ -155,7 +155,7 @@ func (e *explainer) explainLimit(l *limit.Limit, explained *view.ExplainedLimit)
 			continue // the same window under the previous secret
 		}
 		explained.Windows = append(explained.Windows, view.ExplainedWindow{
-			Rate: w.Of.RateText(w.Rate), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
+			Rate: w.Of.RateText(w.Written(w.Rate)), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
 		if l.Prices != nil {
 			explained.Windows[len(explained.Windows)-1].Left = l.Prices.Text(o.Remaining)
@@ -198,5 +198,5 @@ func permits(w *limit.Window) string {
 	case w.IsUnit:
 		return "limit of the descriptor per " + limiter.WindowName(w.Rate.Window)
 	}
-	return w.Of.RateText(w.Rate)
+	return w.Of.RateText(w.Written(w.Rate))
 }

@@ -229,7 +229,7 @@ func (p *Proxy) sendsOfKey(ctx context.Context, l *limit.Limit, id limiter.Key) 
 	longest, open := time.Duration(0), int64(0)
 	for i, w := range t.windows {
 		s := statuses[i]
-		k.Rates = append(k.Rates, sends.RateCounts{Rate: w.Of.RateText(w.Rate), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
+		k.Rates = append(k.Rates, sends.RateCounts{Rate: w.Of.RateText(w.Written(w.Rate)), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
 		if w.Rate.Window > longest {
 			longest, open, k.Rated = w.Rate.Window, s.Used, w.Rate.Count
 		}

@@ -120,7 +120,7 @@ func (t *keyTarget) fill(to *view.LimitStanding, in limiter.Inspection) {
 		s := own[i]
 		banned = max(banned, s.BannedFor)
 		to.Windows = append(to.Windows, view.WindowStanding{
-			Name: w.LogName, Rate: w.Of.RateText(s.Rate), Most: most(s), Used: s.Used, Left: s.Remaining,
+			Name: w.LogName, Rate: w.Of.RateText(w.Written(s.Rate)), Most: most(s), Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
 		shown := &to.Windows[i]

@@ -137,7 +137,7 @@ func newLimitTally(l *limit.Limit) *limitTally {
 	tally := &limitTally{top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}, Series: newSeries()}}
 	for _, w := range l.Windows {
 		tally.Algorithm = w.Algorithm.String()
-		tally.Rates = append(tally.Rates, w.Of.RateText(w.Rate))
+		tally.Rates = append(tally.Rates, w.Of.RateText(w.Written(w.Rate)))
 	}
 	if l.PlanKey() != nil {
 		tally.origins = append(tally.origins, planPrefix+l.Name)

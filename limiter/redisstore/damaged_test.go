@@ -20,7 +20,7 @@ func TestStore_DamagedKeyFailsAlone(t *testing.T) {
 	s := newClockedTestStore(t)
 	random := rand.New(rand.NewPCG(seed(1), 1))
 	for a := range limiter.NumAlgorithms {
-		for round := range rounds.Of(15) {
+		for round := range rounds.Of(30) {
 			s.damage(random, a, fmt.Sprint(a, round))
 		}
 	}

@@ -308,13 +308,14 @@ func (l *limits) lease(f *limitForm, limit *Limit) time.Duration {
 	if !l.Given(&f.Lease) {
 		return 0
 	}
-	shortest, least := limiter.MaxWindow, int64(limiter.MaxCount)
+	shortest, longest, least := limiter.MaxWindow, time.Duration(0), int64(limiter.MaxCount)
 	for _, rate := range slices.Concat(limit.allRates()...) {
-		shortest, least = min(shortest, rate.Window), min(least, rate.Count)
+		shortest, longest, least = min(shortest, rate.Window), max(longest, rate.Window), min(least, rate.Count)
 	}
 	l.refuse([]finding{
 		{0 < f.Lease && f.Lease < shortestLease, &f.Lease, "is shorter than some calls of Redis", "write " + limiter.WindowName(shortestLease) + " or more, for example 100ms"},
 		{f.Lease > shortest/10, &f.Lease, "more than a tenth of the rate could be refused too early", "write at most a tenth of the window, " + limiter.WindowName(shortest/10)},
+		{longest > limiter.MaxWindow-f.Lease, &f.Lease, "the store counts for as long as a window and the lease, at most 366d", "write a shorter window"},
 	})
 	l.warn([]finding{
 		{limit.Scope != limiter.Overall, &f.Lease, "a node with the full rate shares no count", "leave it out"},

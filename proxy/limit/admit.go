@@ -47,7 +47,7 @@ func NewAdmitter(c *config.Config, store limiter.AdminStore, nodes func() int, m
 	a.denier, _ = store.(localDenier)
 	a.Announcer, _ = store.(announcer)
 	if a.Fallback.Store != nil {
-		a.ahead = &aheadStore{remoteStore: a.Fallback.Store, nodes: a.Fallback.Nodes, keys: map[aheadKey]*aheadPermits{}}
+		a.ahead = &aheadStore{remoteStore: measured{a.Fallback.Store, m}, nodes: a.Fallback.Nodes, keys: map[aheadKey]*aheadPermits{}}
 		store, a.Store = a.ahead, mirrored{a.ahead, a.Fallback}
 	}
 	if a.shared = c.Store == config.StoreRedis; a.shared {
@@ -198,7 +198,7 @@ func (a *Admission) ShortenRetry() {
 
 // takeAll takes all claims of q from the store.
 func (a *Admitter) takeAll(ctx, client context.Context, q *Admission, by decider) error {
-	take := a.take
+	take := a.Store.Take
 	if !q.Due.IsZero() && a.Timeout > 0 {
 		take = a.takeInTime
 	}
@@ -208,7 +208,7 @@ func (a *Admitter) takeAll(ctx, client context.Context, q *Admission, by decider
 	case q.Route.MaxWait > 0 && q.Due.IsZero():
 		take = a.waitInQueue(client, q)
 	}
-	return a.TakeBy(ctx, q, take, a.take)
+	return a.TakeBy(ctx, q, take, a.Store.Take)
 }
 
 // isRepeat reports whether the request is a repeat that is not counted, which it takes by free.
@@ -282,15 +282,7 @@ func (a *Admission) ask(ctx context.Context, take taker) (isUsed bool, err error
 // A taker takes claims, as limiter.Store.Take does.
 type taker func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error
 
-// take takes claims from the store.
-func (a *Admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if a.Timeout == 0 {
-		return a.Store.Take(ctx, claims, d)
-	}
-	return a.metrics.measure("take", func() error { return a.Store.Take(ctx, claims, d) })
-}
-
-// Peek is take without taking.
+// Peek is Take without taking.
 func (a *Admitter) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	own, _ := limiter.CutDeciding(claims)
 	return a.Store.Peek(ctx, own, d)
@@ -311,7 +303,7 @@ func (a *Admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *li
 	var ended atomic.Bool // by the store, or by the caller who waits no longer
 	result := make(chan error, 1)
 	a.late.Go(func() {
-		err := a.take(context.Background(), own, &made) // the store bounds each call by the timeout of a decision
+		err := a.Store.Take(context.Background(), own, &made) // the store bounds each call by the timeout of a decision
 		if ended.CompareAndSwap(false, true) {
 			result <- err
 		} else if err == nil && made.Allowed {

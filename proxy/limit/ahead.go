@@ -33,9 +33,8 @@ type remoteStore interface {
 //
 // Time is divided into intervals of the length of the lease, for each key by itself. How many permits are taken in one
 // follows the number that requests took in the one before. A permit is used within its interval, or given back after
-// it, but see giveBack. The limit by which the store counts has a window that is longer by the lease
-// (Window.aheadLimit): permits that are used within one window were taken within the longer one, so that no window has
-// more than the rate allows.
+// it, but see giveBack. Stores count by a window that is longer by the lease: permits that are used within a window of the
+// rate were taken within the longer one, so that none has more than the rate allows.
 type aheadStore struct {
 	remoteStore
 	nodes func() int
@@ -77,18 +76,10 @@ type aheadClaim struct {
 	more    int64           // what the store is asked for besides, if not
 }
 
-// longer returns the limit by which a store counts the permits of a window that nodes take ahead.
-func (w *Window) longer(by time.Duration) *limiter.Limit {
-	l := w.Limit
-	l.Rate.Window += by
-	_ = l.Prepare() // as of w
-	return &l
-}
-
 // isAhead reports whether permits of the limit of c are taken ahead.
 func isAhead(c *limiter.Claim) bool {
 	w, is := c.Limit.Owner.(*Window)
-	return is && w.aheadLimit != nil
+	return is && w.Of.Ahead > 0
 }
 
 // ownAhead returns the claims of group 0 if permits of one of their limits are taken ahead, otherwise nil.
@@ -197,8 +188,7 @@ func (s *aheadStore) ofLocked(c *limiter.Claim) *aheadPermits {
 	k := aheadKey{c.Limit, c.Key}
 	a := s.keys[k]
 	if a == nil && len(s.keys) < maxAheadKeys {
-		w := c.Limit.Owner.(*Window)
-		a = &aheadPermits{span: w.Of.Ahead, claim: limiter.Claim{Limit: w.aheadLimit, Key: c.Key}}
+		a = &aheadPermits{span: c.Limit.Owner.(*Window).Of.Ahead, claim: limiter.Claim{Limit: c.Limit, Key: c.Key}}
 		s.keys[k] = a
 		if s.timer == nil {
 			s.timer = time.AfterFunc(a.span, s.sweep)
@@ -250,9 +240,7 @@ func toAsk(own []limiter.Claim, planned []aheadClaim) []limiter.Claim {
 		if planned[i].isLocal {
 			continue
 		}
-		if isAhead(&c) {
-			c.Limit, c.Cost = c.Limit.Owner.(*Window).aheadLimit, c.Cost+planned[i].more
-		}
+		c.Cost += planned[i].more
 		asked = append(asked, c)
 	}
 	return asked

@@ -64,11 +64,10 @@ func (s *farStore) StartReturn([]*limiter.Limit, limiter.Key) (wait func() (int,
 func aheadWindow(l limiter.Limit, lease time.Duration) *Window {
 	of := &Limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce, Ahead: lease}}
 	w := &Window{Of: of, Limit: l}
-	w.Owner = w
+	w.Owner, w.Rate.Window = w, l.Rate.Window+lease
 	if err := w.Prepare(); err != nil {
 		panic(err)
 	}
-	w.aheadLimit = w.longer(lease)
 	return w
 }
 
@@ -408,7 +407,7 @@ func TestAhead_RefusesNobodyForMore(t *testing.T) {
 			<-time.After(1500 * time.Millisecond)
 			if c.taken > 0 {
 				var d limiter.Decision
-				if err := far.Take(t.Context(), []limiter.Claim{{Limit: w.aheadLimit, Key: claims[0].Key, Cost: c.taken}}, &d); err != nil || !d.Allowed {
+				if err := far.Take(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: claims[0].Key, Cost: c.taken}}, &d); err != nil || !d.Allowed {
 					t.Fatal(err, d)
 				}
 			}
@@ -421,6 +420,62 @@ func TestAhead_RefusesNobodyForMore(t *testing.T) {
 			<-time.After(time.Hour)
 		})
 	}
+}
+
+// Where an operator or a penalty changes a key, what was taken ahead counts for as long as without that.
+func TestAhead_CountsTheSameAfterAChange(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.SlidingWindow, limiter.FixedWindow, limiter.GCRA} {
+		granted := map[limiter.Action]int{}
+		for _, action := range []limiter.Action{"none", limiter.ActionBan, limiter.ActionGrant} {
+			synctest.Test(t, func(t *testing.T) {
+				s, claims, all := oneAhead(limiter.Limit{Name: "l", Algorithm: a, Rate: limiter.Rate{Count: 100, Window: 10 * time.Second}})
+				for range 150 {
+					all.take(t, s, claims)
+				}
+				<-time.After(10*time.Second + 500*time.Millisecond)
+				if c := (limiter.Change{Action: action, Grant: 1}); action != "none" {
+					if err := c.Apply(t.Context(), s, claims); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := len(all.all)
+				for range 150 {
+					all.take(t, s, claims)
+				}
+				granted[action] = len(all.all) - before
+				s.close()
+				<-time.After(time.Hour)
+			})
+		}
+		if n := granted["none"]; granted[limiter.ActionBan] != n || granted[limiter.ActionGrant]-n > 1 {
+			t.Errorf("%v: %v are granted; want as many after a ban has ended, and one more after a grant", a, granted)
+		}
+	}
+}
+
+// A ban takes effect within the lease.
+func TestAhead_BansWithinTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, claims, all := oneAhead(limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 1000, Window: time.Minute}})
+		for range 20 {
+			all.take(t, s, claims)
+		}
+		if err := s.Ban(t.Context(), claims, time.Hour); err != nil || s.leftOf(claims[0]) == 0 {
+			t.Fatalf("%v; nothing was taken ahead", err)
+		}
+		<-time.After(time.Second)
+		if all.take(t, s, claims); len(all.all) != 20 {
+			t.Error("granted a lease after the ban")
+		}
+		s.close()
+		<-time.After(time.Hour)
+	})
+}
+
+// oneAhead returns a node that takes permits of a limit ahead for a second, and a claim.
+func oneAhead(l limiter.Limit) (*aheadStore, []limiter.Claim, *uses) {
+	far := &farStore{Memory: limiter.NewMemory(limiter.MemoryOptions{}), latency: 1}
+	return newAhead(far, 1), []limiter.Claim{{Limit: &aheadWindow(l, time.Second).Limit, Key: limiter.KeyOf("k"), Cost: 1}}, &uses{}
 }
 
 // There is room for so many keys; the requests of others ask the store, which counts them by the same window.

@@ -79,18 +79,23 @@ type Limit struct {
 
 // A Window is one rate of a limit, on which claims are made.
 type Window struct {
-	Of         *Limit
-	Number     int            // index among the route's windows and its rate limit fields' policies
-	LogName    string         // name in the log: phone-1h
-	Policy     string         // name in the rate limit fields: phone
-	Shown      limiter.Rate   // the rate in these fields
-	Plan       string         // the name of the plan; empty if it is of none
-	IsOther    bool           // not a rate of all keys of the limit
-	isStepUp   bool           // a rate of step_up
-	IsUnit     bool           // its count is that of a descriptor, and the greatest one in the units of its limit
-	aheadLimit *limiter.Limit // by which a store counts if permits are taken ahead; nil if they are not
-	near       int64          // an alert is due if fewer permits than this remain; 0 for none
-	limiter.Limit
+	Of            *Limit
+	Number        int          // index among the route's windows and its rate limit fields' policies
+	LogName       string       // name in the log: phone-1h
+	Policy        string       // name in the rate limit fields: phone
+	Shown         limiter.Rate // the rate in these fields
+	Plan          string       // the name of the plan; empty if it is of none
+	IsOther       bool         // not a rate of all keys of the limit
+	isStepUp      bool         // a rate of step_up
+	IsUnit        bool         // its count is that of a descriptor, and the greatest one in the units of its limit
+	near          int64        // an alert is due if fewer permits than this remain; 0 for none
+	limiter.Limit              // its window is longer than that of the rate by the lease
+}
+
+// Written returns a rate by which a store counts as it is written: its window is not longer by the lease.
+func (w *Window) Written(counted limiter.Rate) limiter.Rate {
+	counted.Window -= w.Of.Ahead
+	return counted
 }
 
 // allWindows returns the windows of l, also those of keys with rates of their own, but not those of step_up.
@@ -267,10 +272,8 @@ func (a *windowAdder) add(rates []limiter.Rate, counted limiter.Limit, part ...s
 			w.Policy += "-" + span
 		}
 		w.Name, w.Limit.Rate, w.Owner = l.ID+":"+strings.Join(append(part, span), ":"), rate, w
-		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
-		if l.Ahead > 0 {
-			w.aheadLimit = w.longer(l.Ahead)
-		}
+		w.Rate.Window += l.Ahead // see aheadStore
+		_ = w.Prepare()          // config has checked it; if it were not valid, stores would refuse each claim
 		windows, a.route.Windows = append(windows, w), append(a.route.Windows, w)
 	}
 	return windows

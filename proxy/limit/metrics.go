@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -122,6 +123,17 @@ func (m *Metrics) measure(operation string, call func() error) error {
 	return err
 }
 
+// A measured is a shared store whose decisions are recorded: what is decided without a call to it is not among them.
+type measured struct {
+	remoteStore
+	metrics *Metrics
+}
+
+// Take implements limiter.Store.
+func (m measured) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return m.metrics.measure("take", func() error { return m.remoteStore.Take(ctx, claims, d) })
+}
+
 // observeStoreCall records a call to the store.
 func (m *Metrics) observeStoreCall(operation string, duration time.Duration, err error) {
 	o, ok := m.storeSeconds.Get(operation)
@@ -196,7 +208,7 @@ func (n *nearLimits) update(q *Admission, i int, w *Window) {
 	if used <= known.Used || !found && len(n.byWindow) >= maxNear {
 		return
 	}
-	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
+	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Written(w.Rate).Window), Used: used, Of: w.Rate.Count}
 	near.Key, near.Masked = q.KeyNamer.LogKey(q.Claims[i].Key)
 	if text := w.Of.AmountText(); text != nil {
 		near.Money = text(used) + " of " + text(w.Rate.Count)

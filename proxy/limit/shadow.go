@@ -34,7 +34,7 @@ func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
 	if len(q.Shadows) != len(q.shadowOutcomes) {
 		d := limiter.Decision{Outcomes: q.shadowOutcomes[:0]}
 		q.asked = q.asked[:0].addGroups(q.Shadows)
-		if a.take(ctx, q.asked, &d) != nil {
+		if a.Store.Take(ctx, q.asked, &d) != nil {
 			d.Outcomes = d.Outcomes[:0]
 			d.AddFailed(len(q.Shadows))
 		}
@@ -85,9 +85,7 @@ type shadowNote struct {
 func (a *Admitter) NoteShadowRefusal(ctx context.Context, q *Admission, of *Limit, c *limiter.Claim) {
 	n := shadowNote{of: of, claims: []limiter.Claim{{Limit: of.ShadowNotes, Key: c.Key, Cost: 1, Value: c.Value, Source: q.Source}}}
 	var d limiter.Decision
-	err := a.metrics.measure("take", func() error {
-		return a.Store.Take(ctx, append(of.Sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
-	})
+	err := a.Store.Take(ctx, append(of.Sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
 	if err == nil && d.Allowed {
 		n.permit = d.Permit
 		q.shadowNotes = append(q.shadowNotes, n)

@@ -88,18 +88,12 @@ func contentLength(m message) (int64, error) {
 		return -1, nil
 	case count > 1 && (m.status == 0 || !m.fields.allEqual(ContentLength, value)):
 		return 0, ErrContentLengthRepeated
-	case len(value) == 0 || len(value) > 18: // 18 digits always fit into 63 bits
+	}
+	n, err := strconv.ParseUint(value, 10, 63)
+	if err != nil || len(value) > 18 { // a digit less than 63 bits have
 		return 0, ErrContentLength
 	}
-	n := int64(0)
-	for i := range len(value) {
-		c := value[i]
-		if c < '0' || c > '9' {
-			return 0, ErrContentLength
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, nil
+	return int64(n), nil
 }
 
 // isChunked reports whether the transfer coding is chunked. Any other coding and any

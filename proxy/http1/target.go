@@ -2,7 +2,6 @@ package http1
 
 import (
 	"net/netip"
-	"strconv"
 	"strings"
 )
 
@@ -86,10 +85,12 @@ func isEscape(s string) bool {
 // validPort reports whether b is empty, or a colon and a port of at most 65535. The
 // port may be empty.
 func validPort(b string) bool {
-	if b == "" || b == ":" {
-		return true
+	port := 0
+	for i := 1; i < len(b); i++ {
+		digit := b[i] - '0' // above 9 if it is none
+		if port = 10*port + int(digit); digit > 9 || port > 65535 || i > len("65535") {
+			return false
+		}
 	}
-	port, ok := strings.CutPrefix(b, ":")
-	_, err := strconv.ParseUint(port, 10, 16)
-	return ok && err == nil && len(port) <= len("65535")
+	return b == "" || b[0] == ':'
 }

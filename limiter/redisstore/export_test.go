@@ -37,7 +37,6 @@ func NewOnMovingSlots(client redis.UniversalClient, o Options) *Store {
 func NewWithoutInline(client redis.UniversalClient, o Options) *Store {
 	s := NewWithTestClock(client, o)
 	s.scripts.source.Plain = true
-	s.scripts = newScriptSet(s.scripts.source)
 	return s
 }
 

@@ -35,7 +35,7 @@ type script struct {
 	call       string // what begins a command that runs it, as it is sent
 }
 
-// scriptSet has the scripts of a Store. Those of commands are made when they are first asked for.
+// scriptSet has the scripts of a Store, which are made when they are first asked for, in some milliseconds each.
 type scriptSet struct {
 	source scripts.Source
 	mu     sync.Mutex // guards made
@@ -47,16 +47,6 @@ type scriptName struct {
 	name       string
 	algorithms uint16
 	crossSlot  bool
-}
-
-func newScriptSet(source scripts.Source) *scriptSet {
-	s := &scriptSet{source: source, made: map[scriptName]*script{}}
-	s.get("take", allAlgorithms) // now, for requests do not wait long
-	for a := range limiter.NumAlgorithms {
-		s.get("one", 1<<a)
-		s.get("many", 1<<a)
-	}
-	return s
 }
 
 // get returns the script of a name, for all algorithms that have a bit.

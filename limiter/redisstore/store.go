@@ -101,7 +101,8 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		grace: o.Grace, reports: newReports(), outage: newOutage(),
 	}
 	s.changes = newChanges(s.reports)
-	s.scripts = newScriptSet(scripts.Source{Files: luaFolder(), Clock: clock, Channel: invalidationChannel(o.Prefix)})
+	source := scripts.Source{Files: luaFolder(), Clock: clock, Channel: invalidationChannel(o.Prefix)}
+	s.scripts = &scriptSet{source: source, made: map[scriptName]*script{}}
 	s.maxInFlight, s.idleLimit = DefaultInFlight, defaultIdleLimit
 	if _, s.isCluster = client.(*redis.ClusterClient); s.isCluster {
 		s.maxInFlight, s.crossSlot = clusterInFlight, true

@@ -190,10 +190,9 @@ func TestReportRefund_IsNotedBeforeItIsReported(t *testing.T) {
 	s := newTestStore(t)
 	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	defer other.Close()
-	share := limiter.NewMemory(limiter.MemoryOptions{})
 	for i := range rounds.Of(60) {
 		limits, c := unused(1000, fmt.Sprint(i))
-		s.grantedInPlace(share, []limiter.Claim{c})
+		s.grantedInPlace(limiter.NewMemory(limiter.MemoryOptions{}), []limiter.Claim{c})
 		for began := time.Now(); s.store.Unreported() > 0; runtime.Gosched() {
 			if time.Since(began) > await.Limit {
 				t.Fatal("not reported")
@@ -214,7 +213,7 @@ func TestReportRefund_WithdrawnOrReturnedOnce(t *testing.T) {
 			s := newTestStore(t)
 			const others = 400
 			limits, c := unused(others+1, "others")
-			c.Limit.Algorithm, c.Cost = a, others
+			c.Limit.Algorithm, c.Limit.Rate.Window, c.Cost = a, 30*24*time.Hour, others // nothing of gcra flows back meanwhile
 			s.allowed([]limiter.Claim{c}, 1)
 			c.Cost = 1
 			withdrawn := 0

@@ -322,31 +322,24 @@ const (
 
 // resultOf returns the result of l for x.
 func (x *exchange) resultOf(l *limit.Limit) int {
-	result := resultNone
-	if l.IsShadow() {
-		switch refuses := func(s limit.Refusal) bool { return s.Window.Of == l }; {
-		case slices.Contains(x.ShadowErrors, l), slices.ContainsFunc(x.ShadowRefusals, refuses):
-			result = resultRefused
-		case x.Shadows.IndexOf(l) >= 0:
-			result = resultAllowed
-		}
-		return result
+	switch refuses := func(s limit.Refusal) bool { return s.Window.Of == l }; {
+	case slices.Contains(x.ShadowErrors, l), slices.ContainsFunc(x.ShadowRefusals, refuses):
+		return resultRefused
+	case x.Shadows.IndexOf(l) >= 0:
+		return resultAllowed
 	}
-	for i := range x.Decision.Outcomes {
-		if i >= len(x.Claims) || x.Claims.Window(i).Of != l {
-			continue
-		}
-		o := &x.Decision.Outcomes[i]
+	for of := range x.Claims.Decided(x.Decision.Outcomes) {
 		switch {
-		case !o.Allowed:
+		case of.Limit != l || of.From >= len(x.Decision.Outcomes):
+		case !of.Allowed:
 			return resultRefused
-		case !o.Unknown:
-			result = resultAllowed
-		case result == resultNone:
-			result = resultUnknown
+		case of.Unknown:
+			return resultUnknown
+		default:
+			return resultAllowed
 		}
 	}
-	return result
+	return resultNone
 }
 
 // refusedKey returns the key for which l refused x, or would have.

@@ -34,7 +34,7 @@ const (
 	sendTimeout = 10 * time.Second
 	// maxAttempts is how often a batch is sent before it is dropped.
 	maxAttempts = 5
-	// flushTimeout bounds the last call when Weir stops.
+	// flushTimeout bounds the calls that are made when Weir stops, also the one that is being made then.
 	flushTimeout = 2 * time.Second
 )
 
@@ -117,18 +117,18 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 	tick := time.NewTicker(sendInterval)
 	defer tick.Stop()
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-e.wake:
-			e.sendAll(ctx)
 		case <-tick.C:
-			e.sendAll(ctx)
 		}
+		e.sendAll(sending)
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
-	e.sendAll(last)
+	e.sendAll(sending) // what has come since
 	e.options.Client.CloseIdleConnections()
 }
 

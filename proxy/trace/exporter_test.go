@@ -43,6 +43,9 @@ func (c *collector) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	if res.StatusCode == 200 {
 		var data tracepb.TracesData
 		if err := proto.Unmarshal(body, &data); err != nil {
@@ -127,6 +130,22 @@ func TestExporter_SendsInTime(t *testing.T) {
 		e.Add(spans(2))
 		e.stop()
 		e.counts(batchSize+6, 0, 0)
+	})
+}
+
+// What is being sent when Weir stops arrives, and what is queued behind it.
+func TestExporter_StopsWhileItSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{answer: func(int) (*http.Response, error) {
+			<-time.After(flushTimeout / 4)
+			return answers(200, ""), nil
+		}}
+		r := run(t, c)
+		r.Add(spans(2))
+		<-time.After(sendInterval + time.Millisecond)
+		r.Add(spans(3))
+		r.stop()
+		r.counts(5, 0, 0)
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // stores are the configurations of every kind of store.
@@ -98,7 +99,7 @@ func answering(t *testing.T) *countingBackend {
 // it: the refund comes before the answer, over each protocol and store.
 func TestRefund_ComesBeforeTheAnswer(t *testing.T) {
 	t.Parallel()
-	const rounds = 2000
+	n := rounds.Of(100) // of each path
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("streamed") {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -119,7 +120,7 @@ routes:
 `)
 			for path, want := range map[string]int{"/send": 500, "/send?streamed": 500, "/gone": 502, "/guesses": 500} {
 				refused := 0
-				for range rounds / 4 {
+				for range n {
 					status, _ := do(t, http.MethodPost, w.URL+path, http.Header{"X-Phone": {path}})
 					if status == http.StatusTooManyRequests {
 						refused++
@@ -128,7 +129,7 @@ routes:
 					}
 				}
 				if refused > 0 {
-					t.Errorf("%s: %d of %d were refused", path, refused, rounds/4)
+					t.Errorf("%s: %d of %d were refused", path, refused, n)
 				}
 			}
 		})

@@ -40,7 +40,7 @@ func (c Client) Healthz(ctx context.Context) error {
 	}
 	answer, err := c.client().Do(r)
 	if err != nil {
-		return fmt.Errorf("healthcheck: %w", err)
+		return fmt.Errorf("no weir answers at %s: %w", c.base(), errors.Unwrap(err)) // without the URL
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {

@@ -20,13 +20,19 @@ import (
 
 // adminFlags are the flags that select the admin listener of a running process.
 type adminFlags struct {
-	tlsFlags
 	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Address of the admin listener of a running weir: HOST:PORT or a URL." placeholder:"HOST:PORT"`
 	Token string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
+	tlsFlags
 }
 
 func (a adminFlags) client() admin.Client {
 	return admin.Client{Address: cmp.Or(a.Admin, defaultAdmin), Token: a.Token, HTTP: a.httpClient()}
+}
+
+// answerFlags are the flags of a command that prints what a running weir answers. They stand after its own in the help.
+type answerFlags struct {
+	JSON bool `name:"json" help:"Print JSON."`
+	adminFlags
 }
 
 // tlsFlags are the flags for an admin listener with TLS.

@@ -22,11 +22,11 @@ import (
 )
 
 type checkCommand struct {
-	tlsFlags
 	fileArgs
 	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked." xor:"what"`
 	Against   string `help:"Compare with the configuration of a running weir, and print what would change." placeholder:"HOST:PORT" xor:"what"`
 	Token     string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for its admin listener."`
+	tlsFlags
 }
 
 // Run prints all problems of the file, one per line, or that there are none.
@@ -145,7 +145,7 @@ func (schemaCommand) Run(w Env) error {
 }
 
 type convertCommand struct {
-	From string `arg:"" enum:"nginx,ingress-nginx,ratelimit" help:"The program whose configuration it is: nginx, ingress-nginx, or ratelimit, which is Envoy's."`
+	From string `arg:"" name:"program" enum:"nginx,ingress-nginx,ratelimit" help:"The program whose configuration it is: nginx, ingress-nginx, or ratelimit, which is Envoy's."`
 	File string `arg:"" help:"Its configuration; - is standard input."`
 }
 
@@ -180,9 +180,7 @@ func (c convertCommand) convert(name string, in io.Reader, w Env) error {
 	_, err = config.Parse("weir.yaml", result.YAML, os.LookupEnv)
 	err = reportProblems(w.Stderr, err)
 	if lost := result.Lost(); len(lost) > 0 {
-		for _, text := range lost {
-			fmt.Fprintln(w.Stderr, text)
-		}
+		fmt.Fprintln(w.Stderr, strings.Join(lost, "\n"))
 		fmt.Fprintf(w.Stderr,
 			"%s: access control is lost: the configuration is written, and routes that were protected answer 403\n", name)
 		return errors.Join(errReported, err)

@@ -147,14 +147,18 @@ func usageError(err error) string {
 	argument, missing := strings.CutPrefix(err.Error(), "expected \"")
 	kind, got, _ := strings.Cut(rest, " but got ")
 	got, _, _ = strings.Cut(got, ": ") // what Go says of it
+	place, list, chosen := strings.Cut(err.Error(), " must be one of ")
 	want := map[string]string{"a valid 64 bit int": "whole number", "duration": "duration such as 5s"}[kind]
 	switch {
+	case chosen:
+		list, got, _ = strings.Cut(strings.NewReplacer("\"\",", "", ",", ", ").Replace(list), " but got ")
+		return strings.Trim(place, "[]") + " is " + got + "; write one of " + strings.ReplaceAll(list, `"`, "")
 	case want != "":
 		return strings.Trim(flag, "[]") + " is " + got + ", which is no " + want
 	case missing:
 		return "write " + strings.TrimSuffix(argument, "\"")
 	case !strings.HasPrefix(got, `"EOL"`):
-		return strings.Replace(err.Error(), `one of "",`, "one of ", 1)
+		return err.Error()
 	case flag == "--config":
 		return "-c needs a file"
 	}
@@ -179,6 +183,9 @@ func checkName(parser *kong.Kong, name, help string) error {
 		return nil
 	}
 	near := strings.TrimLeft(config.Near(name, names)+" ", " ") // empty if none is similar
+	if strings.ContainsAny(name, "./") {
+		near = "to serve a file write weir -c " + name + "; "
+	}
 	return misusef("there is no command %q; %s%s lists the commands", name, near, help)
 }
 
@@ -202,10 +209,9 @@ func (c helpCommand) Run(parser *kong.Kong) error {
 // outcomeCommand tells a running weir what became of earlier requests, where their application's answer does
 // not pass through it.
 type outcomeCommand struct {
-	adminFlags
 	Pair    string `arg:"" name:"key=value" help:"The key that return_on names, and its value as in a request: phone=+8613800138000."`
 	Outcome string `arg:"" name:"outcome" help:"verified: the permits of all requests for this value are returned."`
-	JSON    bool   `name:"json" help:"Print JSON."`
+	answerFlags
 }
 
 // Run reports the outcome, and prints what was returned.

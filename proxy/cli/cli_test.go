@@ -69,6 +69,9 @@ func TestRun_LeadsToTheHelpOfItsCommand(t *testing.T) {
 	if _, stdout, _ := runWeir("completion", "--help"); !strings.Contains(stdout, "source <(weir completion bash)\n") {
 		t.Errorf("the lines of shells run together in %s", stdout)
 	}
+	if _, stdout, _ := runWeir("keys", "ban", "--help"); strings.Index(stdout, "--for") > strings.Index(stdout, "--admin") {
+		t.Errorf("what is special about the command comes last in %s", stdout)
+	}
 	t.Setenv("WEIR_ADMIN", "")
 	if _, _, stderr := runWeir("nodes", "--cacert", ""); strings.Contains(stderr, "http:///") {
 		t.Errorf("an empty address is asked: %s", stderr)
@@ -90,7 +93,12 @@ func TestRun_NamesItsFile(t *testing.T) {
 		"weir: --rows needs a value; ":                         {"top", "--rows"},
 		"weir: write <log> ...; ":                              {"simulate"},
 		"is \"abc\", which is no whole number; weir rollback":  {"rollback", "abc"},
-		"must be one of \"allowed\"":                           {"decisions", "--outcome", "foo"},
+		"--outcome is \"foo\"; write one of allowed, refused":  {"decisions", "--outcome", "foo"},
+		"weir: <program> is \"apache\"; write one of nginx, ":  {"convert", "apache", "x"},
+		"weir: <state> is \"up\"; write one of on, off, show;": {"maintenance", "up"},
+		"weir: write <shell>; ":                                {"completion"},
+		"weir: write <method-or-id>; ":                         {"explain"},
+		"to serve a file write weir -c weir.yaml; ":            {"weir.yaml"},
 		"weir: --every is \"2\", which is no duration such as": {"top", "--every", "2"},
 		"weir: --every needs a value; ":                        {"top", "--every"},
 	} {
@@ -183,7 +191,7 @@ func TestSchemaAndVersion(t *testing.T) {
 }
 
 func TestHealthcheck(t *testing.T) {
-	if code, _, stderr := runWeir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFailure || stderr == "" {
+	if code, _, stderr := runWeir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFailure || !strings.HasPrefix(stderr, "weir: no weir answers at http://127.0.0.1:1: ") {
 		t.Errorf("healthcheck of nobody = %d, %q; want that it says so", code, stderr)
 	}
 	c := healthcheckCommand{Config: writeConfig(t, "nonsense")}

@@ -197,7 +197,7 @@ func configuredLimits() (all view.Limits) {
 }
 
 type completionCommand struct {
-	For string `arg:"" enum:"bash,zsh,fish,man" help:"bash, zsh or fish: a completion script; man: the manual page."`
+	For string `arg:"" name:"shell" enum:"bash,zsh,fish,man" help:"bash, zsh or fish: a completion script; man: the manual page."`
 }
 
 // completionFiles are the scripts, which all ask weir __complete, and the frame of the manual page.

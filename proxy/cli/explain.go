@@ -23,8 +23,7 @@ import (
 )
 
 type explainCommand struct {
-	tlsFlags
-	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, without a URL, the id of a recent request, to show what was decided about it."`
+	Method string   `arg:"" name:"method-or-id" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, without a URL, the id of a recent request, to show what was decided about it."`
 	URL    string   `arg:"" optional:"" name:"url" help:"http://HOST/PATH, or /PATH."`
 	Config string   `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`
 	Admin  string   `help:"Ask a running weir instead of reading a file: HOST:PORT or URL of its admin listener." placeholder:"HOST:PORT" xor:"where"`
@@ -33,6 +32,7 @@ type explainCommand struct {
 	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is standard input." placeholder:"BODY"`
 	Client string   `help:"The client's IP address." placeholder:"IP" default:"127.0.0.1"`
 	JSON   bool     `name:"json" help:"Print JSON."`
+	tlsFlags
 }
 
 // Run prints what would happen to a request: in a running weir, with its current

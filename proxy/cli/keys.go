@@ -30,11 +30,10 @@ type keysCommand struct {
 
 // keyArgs are the arguments that select a key.
 type keyArgs struct {
-	adminFlags
 	Pairs []string `arg:"" name:"key=value" names:"keys" help:"The name of the key in the configuration, and a value as in a request: phone=+8613800138000; for a joined key one argument for each part. The value may be id:..., as shown by get and top."`
 	Route string   `help:"Only limits of this route." placeholder:"NAME" names:"routes"`
 	Limit string   `help:"Only limits of this name." placeholder:"NAME" names:"limits"`
-	JSON  bool     `name:"json" help:"Print JSON."`
+	answerFlags
 }
 
 // query returns the query for the key.
@@ -89,8 +88,8 @@ type reasonFlag struct {
 
 // changeArgs are the arguments of a change of a key.
 type changeArgs struct {
-	keyArgs
 	reasonFlag
+	keyArgs
 }
 
 type keysReset struct{ changeArgs }
@@ -101,8 +100,8 @@ func (k keysReset) Run(ctx context.Context, w Env) error {
 }
 
 type keysGrant struct {
-	changeArgs
 	Permits int64 `required:"" help:"Number of permits; a key never has more than its limit." placeholder:"N"`
+	changeArgs
 }
 
 // Run grants permits.
@@ -114,8 +113,8 @@ func (k keysGrant) Run(ctx context.Context, w Env) error {
 }
 
 type keysBan struct {
-	changeArgs
 	For string `required:"" help:"Duration: 15m, 1h, 7d." placeholder:"DURATION"`
+	changeArgs
 }
 
 // Run bans the key.
@@ -155,18 +154,17 @@ func printJSON(w Env, v any, err error) error {
 
 // keysPlan assigns a plan to a key, or ends that.
 type keysPlan struct {
-	adminFlags
-	reasonFlag
 	Args  []string `arg:"" name:"key=value" names:"keys" help:"The key, as for get, and then the name of the plan: user=alice pro."`
 	For   string   `required:"" xor:"end" help:"Duration: 7d, 30d." placeholder:"DURATION"`
 	Clear bool     `required:"" xor:"end" help:"End the assignment; give no plan."`
 	Route string   `help:"Only on this route." placeholder:"NAME" names:"routes"`
-	JSON  bool     `name:"json" help:"Print JSON."`
+	reasonFlag
+	answerFlags
 }
 
 // Run assigns the plan, or ends the assignment.
 func (k keysPlan) Run(ctx context.Context, w Env) error {
-	key := keyArgs{adminFlags: k.adminFlags, Pairs: k.Args, Route: k.Route, JSON: k.JSON}
+	key := keyArgs{Pairs: k.Args, Route: k.Route, answerFlags: k.answerFlags}
 	if k.Clear {
 		return key.change(ctx, w, view.KeyChange{Action: view.KeyUnassign, Reason: k.Reason})
 	}
@@ -184,7 +182,7 @@ func (k keysPlan) Run(ctx context.Context, w Env) error {
 }
 
 // keysPlans lists the plans that are assigned to keys.
-type keysPlans struct{ listFlags }
+type keysPlans struct{ answerFlags }
 
 // Run prints the plans.
 func (k keysPlans) Run(ctx context.Context, w Env) error {

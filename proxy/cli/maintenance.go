@@ -12,7 +12,7 @@ import (
 )
 
 // keysBans lists the bans of networks.
-type keysBans struct{ listFlags }
+type keysBans struct{ answerFlags }
 
 // Run prints the bans.
 func (k keysBans) Run(ctx context.Context, w Env) error {
@@ -25,12 +25,11 @@ func (k keysBans) Run(ctx context.Context, w Env) error {
 
 // maintenanceCommand shows or changes what is under maintenance.
 type maintenanceCommand struct {
-	adminFlags
 	State  string `arg:"" optional:"" enum:"on,off,show" default:"show" help:"on, off, or nothing to show what is on."`
 	Route  string `arg:"" optional:"" help:"The route; all routes if it is left out."`
 	For    string `help:"Duration: 15m, 1h; until it is ended if it is left out." placeholder:"DURATION"`
 	Reason string `help:"Reason, for the audit trail." placeholder:"TEXT"`
-	JSON   bool   `name:"json" help:"Print JSON."`
+	answerFlags
 }
 
 // Run prints what is under maintenance, after a change if one is asked for.

@@ -17,11 +17,10 @@ import (
 )
 
 type pushCommand struct {
-	adminFlags
 	File   string `arg:"" help:"The file to serve; included files and list files are sent with it."`
 	DryRun bool   `help:"Ask all nodes whether they can serve the file, and change nothing."`
 	Author string `help:"Author, for the history; default: the name of the token, or user and host name."`
-	JSON   bool   `name:"json" help:"Print JSON."`
+	answerFlags
 }
 
 // Run makes all nodes serve a file, or none, and prints the changes.
@@ -96,12 +95,12 @@ func printPushed(out io.Writer, p admin.Pushed) error {
 }
 
 type rollbackCommand struct {
-	adminFlags
 	Generation int64  `arg:"" optional:"" help:"The generation to restore, as listed by weir history; default: the newest one that differs from what is served and from what was rolled back."`
 	DryRun     bool   `help:"Print what would change, ask all nodes whether they can serve it, and change nothing."`
 	Yes        bool   `short:"y" help:"Do not ask on a terminal."`
 	Author     string `help:"Author, for the history; default: the name of the token, or user and host name."`
 	JSON       bool   `name:"json" help:"Print JSON, and do not ask."`
+	adminFlags
 }
 
 // errNotConfirmed reports that the operator did not confirm.
@@ -149,9 +148,8 @@ func (c rollbackCommand) confirm(ctx context.Context, w Env, r *admin.Rollback) 
 }
 
 type historyCommand struct {
-	adminFlags
 	Generation int64 `arg:"" optional:"" help:"Show the changes of this generation."`
-	JSON       bool  `name:"json" help:"Print JSON."`
+	answerFlags
 }
 
 // Run lists the last 20 pushes, newest first, or shows what one changed.

@@ -12,14 +12,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// listFlags are the flags of a command that lists all that there is of something.
-type listFlags struct {
-	adminFlags
-	JSON bool `name:"json" help:"Print JSON."`
-}
-
 // nodesCommand lists the nodes.
-type nodesCommand struct{ listFlags }
+type nodesCommand struct{ answerFlags }
 
 // Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour.
 func (c nodesCommand) Run(ctx context.Context, w Env) error {
@@ -105,10 +99,9 @@ func (d topData) drift() string {
 
 // auditCommand lists the actions of operators.
 type auditCommand struct {
-	adminFlags
 	Rows   int    `short:"n" default:"50" help:"Print at most N entries, 1 to 500." placeholder:"N"`
 	Before string `help:"Only entries before the one with this id, which the last line of a page names." placeholder:"ID"`
-	JSON   bool   `name:"json" help:"Print JSON."`
+	answerFlags
 }
 
 // Run prints a page of the audit trail, newest first.
@@ -171,14 +164,13 @@ func nonEmpty(texts ...string) []string {
 
 // decisionsCommand lists recent decisions.
 type decisionsCommand struct {
-	adminFlags
 	Route   string    `help:"Only requests of this route." placeholder:"NAME" names:"routes"`
 	Limit   string    `help:"Only requests of which this limit was asked." placeholder:"NAME" names:"limits"`
 	Outcome string    `help:"Only requests with this outcome: allowed, refused, shadow_refused, rejected." placeholder:"OUTCOME" enum:",allowed,refused,shadow_refused,rejected" default:""`
 	Hash    string    `help:"Only requests with the key of this hash, as in the log, or id." placeholder:"HASH"`
 	Before  time.Time `help:"Only requests before this time: 2026-11-23T07:00:00Z." placeholder:"TIME"`
 	Rows    int       `short:"n" default:"50" help:"Print at most N requests, 1 to 1000." placeholder:"N"`
-	JSON    bool      `name:"json" help:"Print JSON."`
+	answerFlags
 }
 
 // Run prints what all nodes decided about recent requests, newest first.

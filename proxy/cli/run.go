@@ -7,6 +7,7 @@ import (
 	"fmt"
 	stdlog "log"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -121,10 +122,8 @@ func (c healthcheckCommand) Run(ctx context.Context) error {
 	defer cancel()
 	addr := c.Admin
 	if addr == "" {
-		for _, path := range configPaths(c.Config) {
-			if node.Alive(ctx, path) == nil {
-				return nil
-			}
+		if slices.ContainsFunc(configPaths(c.Config), func(path string) bool { return node.Alive(ctx, path) == nil }) {
+			return nil
 		}
 		var err error
 		if addr, err = c.configured(); err != nil {

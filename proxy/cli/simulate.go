@@ -51,7 +51,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	}
 	bar := newProgress(w.Stderr, files.size)
 	for i, f := range files.all {
-		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: bar.count(f)})
+		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: progressReader{f, bar}})
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(simulateGCPercent))
 	o.Progress = func(n simulate.Counts) { bar.show(n.Lines) }
@@ -191,9 +191,6 @@ func (p progressReader) Read(b []byte) (int, error) {
 	p.bar.read += int64(n)
 	return n, err
 }
-
-// count has what is read from r counted.
-func (p *progress) count(r io.Reader) io.Reader { return progressReader{r, p} }
 
 // show shows that so many lines were read, ten times a second at most.
 func (p *progress) show(lines int64) {

@@ -21,7 +21,6 @@ import (
 // topCommand shows live statistics of all nodes: the keys with most requests
 // and most refusals.
 type topCommand struct {
-	adminFlags
 	Route   string        `help:"Only keys of limits of this route." placeholder:"NAME" names:"routes"`
 	Limit   string        `help:"Only keys of limits of this name." placeholder:"NAME" names:"limits"`
 	Minutes int           `default:"15" help:"Count keys over the last N minutes, 1 to 15." placeholder:"N"`
@@ -29,6 +28,7 @@ type topCommand struct {
 	Rows    int           `short:"n" default:"20" help:"Show at most N keys of each limit, and with --once at most N rows of each table; 1 to 1000." placeholder:"N"`
 	Once    bool          `help:"Print once as plain text, and exit." xor:"form"`
 	JSON    bool          `name:"json" help:"Print once as JSON, and exit." xor:"form"`
+	adminFlags
 }
 
 const (

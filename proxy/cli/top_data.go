@@ -213,7 +213,11 @@ func (d topData) routeTable() textTable {
 			}
 		}
 	}
-	routes := slices.DeleteFunc(slices.Clone(d.Routes.Routes), func(r view.Route) bool { return d.query.Route != "" && r.Name != d.query.Route })
+	routes := slices.DeleteFunc(slices.Clone(d.Routes.Routes), func(r view.Route) bool {
+		return d.query.Route != "" && r.Name != d.query.Route || d.query.Limit != "" && !slices.ContainsFunc(d.Top.Limits, func(l view.TopLimit) bool {
+			return slices.Contains(r.Limits, l.Limit) && (l.Route == "" || l.Route == r.Name)
+		})
+	})
 	slices.SortStableFunc(routes, func(a, b view.Route) int { return cmp.Compare(of[b.Name].Requests, of[a.Name].Requests) })
 	for _, r := range routes {
 		s, to := of[r.Name], cmp.Or(r.Upstream, r.Redirect)

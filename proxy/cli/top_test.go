@@ -325,7 +325,7 @@ func sample() topData {
 			{Route: "sms", Name: "quiet", Key: "ip", Rates: []string{"9/1h"}, Mode: "shadow"},
 			{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"1/60s", "5/1h"}, Mode: "enforce", Plans: []string{"free", "pro"}},
 		}},
-		Routes: view.Routes{Routes: []view.Route{{Name: "sms", Path: "/sms", Methods: []string{"POST"}, Upstream: "api"}, {Name: "ok", Path: "/ok", Respond: 204}}},
+		Routes: view.Routes{Routes: []view.Route{{Name: "sms", Path: "/sms", Methods: []string{"POST"}, Upstream: "api", Limits: []string{"phone"}}, {Name: "ok", Path: "/ok", Respond: 204}}},
 		Top: view.Top{Minutes: 15, Nodes: []view.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "n2"}}, Limits: []view.TopLimit{{
 			Route: "sms", Limit: "phone", Key: "phone", Mode: "enforce",
 			Requests: view.TopList{Total: 100, Keys: []view.TopKey{key("busy", 60, 0), key("bad", 30, 5)}},
@@ -386,6 +386,10 @@ func TestTop_ListsWhatIsAskedFor(t *testing.T) {
 		}
 	}
 	d := sample()
+	d.query.Limit = "phone"
+	if got, want := rowsOf(d, pageRoutes, byRefused), "sms|6|12|3|POST /sms|api|1"; got != want {
+		t.Errorf("routes of a limit: %q; want %q", got, want)
+	}
 	d.query.Limit, d.Top.Limits = "off", nil
 	if got := d.table(pageLimits, byRefused); len(got.rows) > 0 || got.empty != "no limit of that name is in force" {
 		t.Errorf("of a limit that does not count it shows %+v", got)

@@ -101,7 +101,7 @@ func (g *generation) isAddress(name string) bool {
 	if s := g.config.Keys[name]; s != nil {
 		return s.Of == nil && s.Join == nil && s.From.Source.IsAddress()
 	}
-	return key.CanonicalName(key.LongName(name)) == key.ClientIP.String()
+	return g.keyName(name) == key.ClientIP.String()
 }
 
 // given returns the pairs by name. A KeyID must be the only pair.
@@ -126,7 +126,7 @@ func (g *generation) keyName(text string) string {
 	if _, named := g.config.Keys[text]; named {
 		return text
 	}
-	return key.CanonicalName(text)
+	return key.CanonicalName(key.LongName(text))
 }
 
 // countingSends returns the limits with return_on that q selects.

@@ -239,6 +239,18 @@ func TestChange_ByID(t *testing.T) {
 	}
 }
 
+// The address of the client is ip, as in configuration files, or client_ip.
+func TestStanding_NamesOfTheAddress(t *testing.T) {
+	w := newProxy(t, `
+routes: [{name: send, match: {path: /send}, respond: {body: ok}, limits: [{key: client_ip, rate: 2/1h}]}]
+`)
+	for _, pair := range []string{"ip=192.0.2.1", "client_ip=192.0.2.1"} {
+		if s, err := w.standing(pair); err != nil || len(s.Limits) != 1 {
+			t.Errorf("%s: %+v, %v; want the limit of the address", pair, s.Limits, err)
+		}
+	}
+}
+
 func TestStanding_SaysWhatIsWrong(t *testing.T) {
 	w := newProxy(t, operatedConfig)
 	for _, c := range []struct {

@@ -69,7 +69,7 @@ func TestRun_LeadsToTheHelpOfItsCommand(t *testing.T) {
 	if _, stdout, _ := runWeir("completion", "--help"); !strings.Contains(stdout, "source <(weir completion bash)\n") {
 		t.Errorf("the lines of shells run together in %s", stdout)
 	}
-	if _, stdout, _ := runWeir("keys", "ban", "--help"); strings.Index(stdout, "--for") > strings.Index(stdout, "--admin") {
+	if _, stdout, _ := runWeir("keys", "ban", "--help"); strings.Index(stdout, "  --for") > strings.Index(stdout, "  --admin") {
 		t.Errorf("what is special about the command comes last in %s", stdout)
 	}
 	t.Setenv("WEIR_ADMIN", "")

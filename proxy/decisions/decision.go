@@ -252,9 +252,6 @@ func summarize(d *view.Decided) {
 	if d.BanBegan {
 		d.Summary += "; this refusal began a ban"
 	}
-	if d.Outcome == nameRefused && slices.ContainsFunc(d.Limits, func(l view.DecisionLimit) bool { return l.Result == nameNotAsked }) {
-		d.Summary += "; remembered by this node"
-	}
 }
 
 // verdict returns what decided.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ type configView struct {
 	Lines        []diffLine
 	HistoryFault fault
 	configFlash
+	Copy    string        // what is served, to begin with; empty if it has values that are not shown
 	Other   string        // YAML in the form of a push
 	Checked *admin.Pushed // what a push of it would do
 	Own     bool          // this node has a log to replay
@@ -36,6 +38,9 @@ type configFlash struct {
 	DoneFault fault
 	Status    int // with a fault
 }
+
+// concealed matches what an effective configuration has in place of a secret, or of the values of a sensitive key.
+var concealed = regexp.MustCompile(`\(hidden|, hidden as well\)|hidden\.invalid|# \d+, not shown`)
 
 // A diffLine is a line of a unified diff with its kind: added, removed, place or same.
 type diffLine struct{ Kind, Text string }
@@ -54,6 +59,12 @@ func (d *dashboard) configuration(r *http.Request, v configView) page {
 	v.Config, err = d.Config(ctx)
 	v.Fault = faultOf("the configuration cannot be read", err)
 	v.Own = d.AccessLog != ""
+	if text := editable(v.Config.Effective); !concealed.MatchString(text) {
+		v.Copy = text
+	}
+	if r.URL.Query().Get("other") != "" {
+		v.Other = v.Copy
+	}
 	if v.Cluster = d.Cluster != nil; v.Cluster {
 		history, err := d.Cluster.History(ctx)
 		v.History, v.HistoryFault = history.History, faultOf("the history cannot be read", err)
@@ -103,9 +114,8 @@ func (d *dashboard) pushConfig(r *http.Request) page {
 		}
 		if err == nil {
 			v.Checked = &checked
-		} else {
-			v.configFlash, v.status = configFlash{DoneFault: faultOf("it cannot be pushed", err)}, http.StatusUnprocessableEntity
 		}
+		v.DoneFault, v.status = faultOf("it cannot be pushed", err), statusOf(err)
 		return d.configuration(r, v)
 	})
 }

@@ -47,6 +47,32 @@ func TestConfig_PushesWhatWasChecked(t *testing.T) {
 	b.post("/dashboard/config/push", form).shows(t, http.StatusUnprocessableEntity, "there is no configuration")
 }
 
+// An operator begins with what is served, unless it has values that are not shown: they must not be pushed as if they
+// were real.
+func TestConfig_BeginsWithWhatIsServed(t *testing.T) {
+	o := options()
+	o.Cluster = &pushedHistory{back: new(admin.Rollback)}
+	served := "version: 1\nadmin:\n  token: (hidden by weir check --effective)\nroutes:\n  - name: sms\n"
+	o.Config = func(context.Context) (view.Config, error) { return view.Config{Effective: served}, nil }
+	b := open(t, o)
+	const link = `href="/dashboard/config?other=served#h-push"`
+	if p := b.get("/dashboard/config"); !strings.Contains(p.text, link) || strings.Contains(p.text, "name: sms\n</textarea>") {
+		t.Error("what is served is not offered, or written unasked")
+	}
+	b.get("/dashboard/config?other=served").shows(t, http.StatusOK, ">version: 1\nroutes:\n  - name: sms\n</textarea>")
+	for _, hidden := range []string{
+		"privacy:\n  hash_secret: (hidden by weir check --effective)\n", "privacy:\n  previous_secret: (the former one, hidden as well)\n",
+		"alerts:\n  webhook: https://hidden.invalid/\n", "lists:\n  a:\n    values: [] # 3, not shown\n",
+	} {
+		served = "version: 1\n" + hidden
+		p := b.get("/dashboard/config?other=served")
+		p.shows(t, http.StatusOK, "What is served cannot be copied here", "></textarea>")
+		if strings.Contains(p.text, link) {
+			t.Errorf("%s is offered", hidden)
+		}
+	}
+}
+
 // Who pushes or rolls back over a push of somebody else is told of it.
 func TestConfig_SaysThatSomebodyElseHasPushed(t *testing.T) {
 	h := &pushedHistory{back: new(admin.Rollback)}
@@ -181,8 +207,8 @@ func TestSimulate_SaysWhyNothingIsReplayed(t *testing.T) {
 	var asked admin.SimulateQuery
 	b := open(t, simulatingOptions(&asked))
 	token := b.form("/dashboard/keys").Get("form")
-	b.upload("", "session", token, "other", "kept: 1").shows(t, http.StatusBadRequest, "there is no log", "kept: 1")
-	b.upload(strings.Repeat("a", admin.MaxLog+1), "session", token).shows(t, http.StatusRequestEntityTooLarge, "longer than 32 MiB")
+	b.upload("", "session", token, "other", "kept: 1").shows(t, http.StatusBadRequest, "there is no log; choose a file</p>", "kept: 1")
+	b.upload(strings.Repeat("a", admin.MaxLog+1), "session", token).shows(t, http.StatusRequestEntityTooLarge, "longer than 32 MiB; send it gzipped, or a part of it</p>")
 	r, err := http.NewRequest(http.MethodPost, b.at+"/dashboard/simulate", strings.NewReader("form="+token))
 	if err != nil {
 		t.Fatal(err)

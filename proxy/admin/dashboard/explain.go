@@ -68,11 +68,8 @@ func (d *dashboard) explain(r *http.Request) page {
 			v.Explained = &said
 		}
 	}
-	status := 0
-	if err != nil {
-		v.Fault, status = faultOf("this cannot be explained", err), http.StatusUnprocessableEntity
-	}
-	return page{name: "explain", title: "Explain", status: status, data: v}
+	v.Fault = faultOf("this cannot be explained", err)
+	return page{name: "explain", title: "Explain", status: statusOf(err), data: v}
 }
 
 var (
@@ -83,10 +80,7 @@ var (
 // request returns the request that the form describes.
 func (v explainView) request() (view.ExplainRequest, error) {
 	r := view.ExplainRequest{Method: v.Method, URL: v.URL, Body: v.Body, Header: map[string][]string{}}
-	for line := range strings.Lines(v.Header) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
+	for _, line := range linesOf(v.Header) {
 		name, value, found := strings.Cut(line, ":")
 		if !found {
 			return r, errHeader

@@ -180,9 +180,9 @@ func faultOf(what string, err error) fault {
 				lines = append(lines, fmt.Sprintf("%s: %s", n.Node, n.Said))
 			}
 		}
-		return fault(what + ": " + strings.Join(lines, "; "))
+		return fault(what + ": " + onPage(strings.Join(lines, "; ")))
 	}
-	return fault(what + ": " + causeOf(proxy.ErrorText(err)))
+	return fault(what + ": " + onPage(causeOf(proxy.ErrorText(err))))
 }
 
 // statusOf returns the status of a page that says why what a form asks for was not done; 0 if it was.
@@ -215,7 +215,7 @@ func templateFuncs() template.FuncMap {
 		"minus":   func(a, b int64) int64 { return a - b },
 		"many":    func(n any, word string) string { return plural(reflect.ValueOf(n).Int(), word) },
 		"seconds": formatDuration,
-		"between": formatBetween,
+		"between": func(from, to time.Time) string { return formatDuration(to.Sub(from)) },
 		"moment":  view.Moment,
 		"signed":  formatDiff,
 		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
@@ -248,9 +248,13 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// onPage returns text that names flags of weir simulate with the fields of the page in place of them.
+// commands matches advice for the command line, and for who sends the parts of a form.
+var commands = regexp.MustCompile(`; weir [a-z ]+ lists [^;]*|, which is sent as the last part, log|` +
+	`, or run weir simulate on the command line(, which takes any length)?`)
+
+// onPage returns text with the fields of the page in place of flags and without commands.
 func onPage(text string) string {
-	return strings.NewReplacer("with --field ", "in Names of fields: ", "set --host NAME", "write it into Host of its requests").Replace(text)
+	return strings.NewReplacer("with --field ", "in Names of fields: ", "set --host NAME", "write it into Host of its requests").Replace(commands.ReplaceAllString(text, ""))
 }
 
 // A scoped is an item with the page that contains it.
@@ -344,9 +348,6 @@ func formatDiff(a, b int64) string {
 	}
 	return formatCount(b - a)
 }
-
-// formatBetween returns the time between two times.
-func formatBetween(from, to time.Time) string { return formatDuration(to.Sub(from)) }
 
 // formatDuration returns d in its two most significant units, rounded up, so that 0s means that it has
 // passed.

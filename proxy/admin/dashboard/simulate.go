@@ -103,7 +103,7 @@ func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	case !d.validFormToken(u.Values.Get("session"), sessionOf(r).id):
 		err = &admin.Problem{Status: http.StatusForbidden, Detail: forgedFormDetail}
 	default:
-		u.Values["field"] = fieldsOf(v.Fields)
+		u.Values["field"] = linesOf(v.Fields)
 		var said admin.Simulation
 		if said, err = d.Replay(r.Context(), u, "session", "fields", "form", "served"); err == nil {
 			v.tell(said)
@@ -117,14 +117,14 @@ func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	d.show(w, r, shown)
 }
 
-// fieldsOf returns the non-empty lines.
-func fieldsOf(text string) (fields []string) {
+// linesOf returns the non-empty lines.
+func linesOf(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
-			fields = append(fields, line)
+			lines = append(lines, line)
 		}
 	}
-	return fields
+	return lines
 }
 
 // tell adds the result of a simulation.

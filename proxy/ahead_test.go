@@ -83,3 +83,22 @@ routes:
 		t.Errorf("explain says %q", facts)
 	}
 }
+
+// What operators are shown of a rate is as it is written, not as the store counts it.
+func TestAhead_RatesAreShownAsWritten(t *testing.T) {
+	const yaml = `
+alerts: {webhook: "http://127.0.0.1:1/"}
+routes:
+  - {name: told, match: {path: /told}, respond: {body: ok}, limits: [{name: each, key: client_ip, rate: 100/1h, lease: 1m}]}
+`
+	w, _, _ := nodes(t, yaml, redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}})
+	for range 99 {
+		w.sends(http.StatusOK, "GET", "/told")
+	}
+	if l := w.stands("client_ip=192.0.2.1")["told.each"]; len(l.Windows) != 1 || l.Windows[0].Rate != "100/1h" {
+		t.Errorf("a key stands at %+v", l.Windows)
+	}
+	if near := w.admitter.NearLimits.Drain(); len(near) != 1 || near[0].Window != "1h" {
+		t.Errorf("an alert tells of %+v", near)
+	}
+}

@@ -183,7 +183,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 	}
 	b := open(t, o)
 	p := b.get("/dashboard/decisions?route=none&outcome=rejected")
-	p.shows(t, http.StatusOK, `<span class="why">refused by sms.phone 5/1h`, `<span class="tag warn">429</span>`, "1\u202f234 left", "2 rates not asked", `<option selected value="none">no route</option>`,
+	p.shows(t, http.StatusOK, `<span class="why">refused by sms.phone 5/1h`, `<span class="tag warn">429</span>`, "1\u202f234 left", "2 rates not asked: this node still knew of the refusal", `<option selected value="none">no route</option>`,
 		`href="/dashboard/decisions?before=2026-01-31T09%3A30%3A00.000000005Z&amp;outcome=rejected&amp;route=none"`, `href="/dashboard/explain?method=POST&amp;request=r-1&amp;url=%2Fsms%3Fa%3Db"`)
 	if n := strings.Count(p.text, "<summary>"); n != 50 || strings.Contains(p.text, "<details open") {
 		t.Errorf("%d requests; want 50, folded", n)

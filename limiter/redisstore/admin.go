@@ -32,8 +32,17 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 	})
 }
 
-// Reset implements limiter.AdminStore.
-func (s *Store) Reset(_ context.Context, claims []limiter.Claim) error { return s.StartReset(claims)() }
+// Reset implements limiter.AdminStore. What is being reported to Redis comes there before the reset.
+func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
+	select {
+	case s.reports.sendLock <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("reset: %w: %w", limiter.ErrUnavailable, context.Cause(ctx))
+	}
+	wait := s.StartReset(claims)
+	<-s.reports.sendLock
+	return wait()
+}
 
 // Grant implements limiter.AdminStore.
 func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {

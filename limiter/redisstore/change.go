@@ -51,7 +51,9 @@ func (s *Store) startRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 
 // StartReset is to Reset as StartRefund is to Refund.
 func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
-	s.reports.removeWindows(claims)
+	for _, c := range claims {
+		s.reports.removeWindow(windowIDOf(&c))
+	}
 	reset := s.startChange("reset", claims, func(part []limiter.Claim) changeCommand { return s.changeOf("reset", part) })
 	return func() error {
 		_, err := reset()
@@ -202,22 +204,8 @@ func (c *changes) handle(message string) bool {
 	return true
 }
 
-// removeWindows removes the pending reports about the windows of claims, except those
-// that are being sent.
-func (r *reports) removeWindows(claims []limiter.Claim) {
-	if r.windows.Load() == 0 {
-		return
-	}
-	for _, c := range claims {
-		r.removeWindow(windowIDOf(&c))
-	}
-}
-
-// removeNamed is like removeWindows for limits of which only the names are known.
+// removeNamed removes the pending reports about a key under limits of which only the names are known.
 func (r *reports) removeNamed(limits []string, k limiter.Key) {
-	if r.windows.Load() == 0 {
-		return
-	}
 	for _, name := range limits {
 		for a := range limiter.NumAlgorithms {
 			r.removeWindow(windowID{name, a, limiter.Overall, slot{key: k}})
@@ -226,15 +214,13 @@ func (r *reports) removeNamed(limits []string, k limiter.Key) {
 	}
 }
 
-// removeWindow removes the pending report about a window.
+// removeWindow removes the pending report about a window, except what is being sent.
 func (r *reports) removeWindow(id windowID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found := r.byWindow[id]
-	if found == nil {
-		return
-	}
-	if found.grants = found.grants[:found.sending]; found.sending == 0 {
-		r.deleteLocked(found)
+	if found := r.byWindow[id]; found != nil {
+		if found.grants = found.grants[:found.sending]; found.sending == 0 {
+			r.deleteLocked(found)
+		}
 	}
 }

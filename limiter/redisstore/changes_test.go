@@ -118,6 +118,28 @@ func TestChanges_ResetForgetsWhatIsToBeReported(t *testing.T) {
 	}
 }
 
+// What is on its way to Redis comes there before the reset, and what is taken afterwards counts.
+func TestChanges_ResetForgetsWhatIsBeingReported(t *testing.T) {
+	t.Parallel()
+	s := newOwnTestStore(t)
+	for range rounds.Of(10) {
+		for _, a := range append(algorithms()[:4], limiter.SlidingLog) {
+			c := claim(10, time.Hour, 7)
+			c[0].Limit.Algorithm = a
+			s.server.Signal(syscall.SIGSTOP)
+			done := make(chan error, 2)
+			go func() { done <- s.store.TellAged(t.Context(), c, limiter.Permit{ID: [16]byte{9}, At: time.Now()}, 0) }()
+			s.within("it is being sent", func() bool { return s.store.BeingSent(&c[0]) })
+			go func() { done <- s.store.Reset(t.Context(), c) }()
+			s.server.Signal(syscall.SIGCONT)
+			if err := errors.Join(<-done, <-done); err != nil {
+				t.Fatal(err)
+			}
+			s.left(c, 10)
+		}
+	}
+}
+
 func TestChanges_WithoutRedis(t *testing.T) {
 	s := newOwnTestStore(t)
 	s.server.Kill()

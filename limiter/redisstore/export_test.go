@@ -186,6 +186,14 @@ func (s *Store) Flying() (n int) {
 // Unreported is of how many windows s has something to report.
 func (s *Store) Unreported() int64 { return s.reports.windows.Load() }
 
+// BeingSent reports whether what is to be reported of the window of c is on its way.
+func (s *Store) BeingSent(c *limiter.Claim) bool {
+	s.reports.mu.Lock()
+	defer s.reports.mu.Unlock()
+	found := s.reports.byWindow[windowIDOf(c)]
+	return found != nil && found.sending > 0
+}
+
 // Ungranted is how many grants s is to report of the window of claims.
 func (s *Store) Ungranted(claims []limiter.Claim) int {
 	s.reports.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,6 +76,9 @@ func TestEarly_RefusesBeforeTheBody(t *testing.T) {
 	line := w.lines("request")[2]
 	if line["rate"] != "ip-1h" || line["status"] != 429.0 {
 		t.Errorf("line %v; want a refusal of ip-1h", line)
+	}
+	if by := w.explains("POST", "/", "Content-Type: application/json", `{"phone": "1"}`).Decision.By; !slices.Equal(by, []string{"ip"}) {
+		t.Errorf("explained as refused by %v; want ip", by)
 	}
 	if got := w.remainingOf("a.phone:1h", 100, "phone", "1"); got != 98 {
 		t.Errorf("%d of phone are left; want 98", got)

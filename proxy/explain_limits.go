@@ -14,15 +14,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// explainKeys adds each key that the route reads, beginning with those of limits.
+// explainKeys adds each key that the route reads, once, beginning with those of limits.
 func (e *explainer) explainKeys() {
-	explained := map[*key.Spec]bool{}
 	for read := range e.x.route.Reads() {
-		if read.Mode == config.Off || read.Purpose == config.ForCost || read.Purpose == config.ForPlan || explained[read.Key] {
+		if read.Mode == config.Off || read.Purpose == config.ForCost || read.Purpose == config.ForPlan {
 			continue
 		}
-		explained[read.Key] = true
-		e.Keys = append(e.Keys, e.explainKey(read.Key))
+		if k := e.explainKey(read.Key); !slices.Contains(e.Keys, k) {
+			e.Keys = append(e.Keys, k)
+		}
 	}
 }
 

@@ -99,6 +99,11 @@ func (e *explainer) peek() error {
 	if x.Decision.Allowed {
 		return nil
 	}
+	for i, o := range x.Decision.Outcomes {
+		if name := x.Claims.Window(i).Of.Name; !o.Allowed && !slices.Contains(e.Decision.By, name) {
+			e.Decision.By = append(e.Decision.By, name)
+		}
+	}
 	x.ShortenRetry()
 	e.Decision.Asked, e.Decision.WaitMS = true, x.Decision.Wait.Milliseconds()
 	return limit.ErrRefused

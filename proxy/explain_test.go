@@ -309,3 +309,22 @@ type failingPeek struct{ limiter.AdminStore }
 func (failingPeek) Peek(context.Context, []limiter.Claim, *limiter.Decision) error {
 	return limiter.ErrUnavailable
 }
+
+// A key that a list and two limits read is one.
+func TestExplain_NamesAKeyOnce(t *testing.T) {
+	w := newProxy(t, `
+lists: {office: {key: client_ip, values: ["192.0.2.0/24"], action: bypass}}
+routes:
+  - match: {path: /}
+    upstream: echo
+    lists: [office]
+    limits: [{name: a, key: client_ip, rate: 1/1h}, {name: b, key: client_ip, rate: 2/1d}, {name: c, key: "header:X-User", rate: 1/1h}]
+`)
+	var names []string
+	for _, k := range w.explains("GET", "/").Keys {
+		names = append(names, k.Name)
+	}
+	if want := []string{"client_ip", "header:X-User"}; !slices.Equal(names, want) {
+		t.Errorf("keys %q; want %q", names, want)
+	}
+}

@@ -157,6 +157,10 @@ func usageError(err error) string {
 		return strings.Trim(flag, "[]") + " is " + got + ", which is no " + want
 	case missing:
 		return "write " + strings.TrimSuffix(argument, "\"")
+	case strings.HasPrefix(err.Error(), "expected one of "):
+		return "a command is missing"
+	case strings.Contains(got, " flag)"):
+		return flag + " needs a value, and " + strings.Fields(got)[0] + " looks like a flag"
 	case !strings.HasPrefix(got, `"EOL"`):
 		return err.Error()
 	case flag == "--config":
@@ -168,7 +172,11 @@ func usageError(err error) string {
 // whichHelp returns which help tells of the command that was not understood.
 func whichHelp(err error) string {
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context.Selected() != nil {
-		return parse.Context.Selected().FullPath() + " --help shows its flags"
+		command, shows := parse.Context.Selected(), "shows its flags"
+		if len(command.Children) > 0 {
+			shows = "lists its commands"
+		}
+		return command.FullPath() + " --help " + shows
 	}
 	return "weir --help lists the commands"
 }

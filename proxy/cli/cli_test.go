@@ -87,20 +87,22 @@ func TestRun_NamesItsFile(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"weir: -c needs a file; ":                              {"run", "-c"},
-		"weir: --log-level needs a value":                      {"run", "--log-level"},
-		"name one file":                                        {"run", bad, "-c", bad},
-		"weir: --rows needs a value; ":                         {"top", "--rows"},
-		"weir: write <log> ...; ":                              {"simulate"},
-		"is \"abc\", which is no whole number; weir rollback":  {"rollback", "abc"},
-		"--outcome is \"foo\"; write one of allowed, refused":  {"decisions", "--outcome", "foo"},
-		"weir: <program> is \"apache\"; write one of nginx, ":  {"convert", "apache", "x"},
-		"weir: <state> is \"up\"; write one of on, off, show;": {"maintenance", "up"},
-		"weir: write <shell>; ":                                {"completion"},
-		"weir: write <method-or-id>; ":                         {"explain"},
-		"to serve a file write weir -c weir.yaml; ":            {"weir.yaml"},
-		"weir: --every is \"2\", which is no duration such as": {"top", "--every", "2"},
-		"weir: --every needs a value; ":                        {"top", "--every"},
+		"weir: -c needs a file; ":                                         {"run", "-c"},
+		"weir: --log-level needs a value":                                 {"run", "--log-level"},
+		"name one file":                                                   {"run", bad, "-c", bad},
+		"weir: --rows needs a value; ":                                    {"top", "--rows"},
+		"weir: write <log> ...; ":                                         {"simulate"},
+		"is \"abc\", which is no whole number; weir rollback":             {"rollback", "abc"},
+		"--outcome is \"foo\"; write one of allowed, refused":             {"decisions", "--outcome", "foo"},
+		"weir: <program> is \"apache\"; write one of nginx, ":             {"convert", "apache", "x"},
+		"weir: <state> is \"up\"; write one of on, off, show;":            {"maintenance", "up"},
+		"weir: write <shell>; ":                                           {"completion"},
+		"weir: write <method-or-id>; ":                                    {"explain"},
+		"to serve a file write weir -c weir.yaml; ":                       {"weir.yaml"},
+		"weir: --every is \"2\", which is no duration such as":            {"top", "--every", "2"},
+		"weir: --every needs a value; ":                                   {"top", "--every"},
+		"weir: a command is missing; weir keys --help lists its commands": {"keys"},
+		"weir: --for needs a value, and \"-1h\" looks like a flag; ":      {"keys", "ban", "phone=1", "--for", "-1h"},
 	} {
 		if code, _, stderr := runWeir(args...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("weir %q = %d, %q; want %q", args, code, stderr, want)

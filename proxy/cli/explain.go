@@ -337,7 +337,7 @@ func (e explainText) limits(t *tabwriter.Writer) {
 	fmt.Fprintln(t, "  NAME\tRATE\tALGORITHM\tMODE\tON STORE FAILURE\tKEY\tRESULT")
 	for _, l := range e.Limits {
 		if len(l.Windows) == 0 {
-			fmt.Fprintf(t, "  %s\t\t%s\t%s\t%s\t%s\tnot asked: %s\n", l.Name, l.Algorithm, l.Mode, l.OnStoreFailure, l.Key, l.Reason)
+			fmt.Fprintf(t, "  %s\t-\t%s\t%s\t%s\t%s\tnot asked: %s\n", l.Name, l.Algorithm, l.Mode, l.OnStoreFailure, l.Key, l.Reason)
 		}
 		for i, w := range l.Windows {
 			name := l.Name
@@ -384,6 +384,9 @@ func (e explainText) decision(t *tabwriter.Writer) {
 	how := "all limits by one script call"
 	if d.Slots > 1 {
 		how = fmt.Sprintf("by up to %d script calls at the same time, whose permits are returned if one refuses", d.Slots)
+	}
+	if len(d.By) > 0 {
+		fmt.Fprintf(t, "  refused by %s\n", strings.Join(d.By, ", "))
 	}
 	fmt.Fprintf(t, "  store %s, %s\n", d.Store, how)
 	if d.Reason != "" {

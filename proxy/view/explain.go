@@ -172,8 +172,10 @@ type ExplainedDecision struct {
 	Asked   bool   `json:"asked"`
 	Reason  string `json:"reason,omitempty"`
 	Allowed bool   `json:"allowed"`
-	WaitMS  int64  `json:"wait_ms,omitempty"`
-	Store   string `json:"store"` // memory or redis
+	// By are the limits that refuse it, and WaitMS is when the answer tells the client to come back.
+	By     []string `json:"by,omitempty"`
+	WaitMS int64    `json:"wait_ms,omitempty"`
+	Store  string   `json:"store"` // memory or redis
 	// Slots is the number of cluster slots of the keys of this decision, and so of script calls at most: one for each
 	// master that has some of them, or before Redis 7.0 one for each slot. If one refuses, what the others took is returned.
 	Slots int `json:"slots"`

@@ -147,8 +147,8 @@ func (d *dashboard) changeDirective(r *http.Request) page {
 }
 
 var (
-	errNetwork = errors.New("not a network; write one such as 203.0.113.0/24 or 2001:db8::/48; an address is looked up, and banned, as a key")
-	errLasts   = errors.New("a duration needs a unit; write for example 1h")
+	errReason = errors.New("a reason is missing; write one, for the audit trail")
+	errLasts  = errors.New("a duration needs a unit; write for example 1h")
 )
 
 // directiveOf returns the change that a form describes.
@@ -159,7 +159,7 @@ func directiveOf(r *http.Request) (c directiveChange, err error) {
 	if c.Kind == kindBan {
 		network, err := netip.ParsePrefix(c.Typed)
 		if err != nil {
-			return c, errNetwork
+			return c, errors.New("not a network; write one such as 203.0.113.0/24 or 2001:db8::/48; an address is looked up, and banned, as a key")
 		}
 		c.Network = network.Masked()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/view"
@@ -12,13 +13,12 @@ import (
 
 // An explainView is the data of the page that explains a request.
 type explainView struct {
-	Methods []string
-	Method  string
-	URL     string
-	Header  string // one field per line
-	Body    string
-	Client  string
-	Fault   fault
+	Method string
+	URL    string
+	Header string // one field per line
+	Body   string
+	Client string
+	Fault  fault
 	// Decided is the decision about the request that is to be explained; nil if none is named.
 	Decided *view.Decision
 	// Explained is nil before the form was sent.
@@ -29,36 +29,42 @@ type explainView struct {
 // of a request are not kept, its address only as a key.
 func (d *dashboard) showExplainForm(r *http.Request) page {
 	f := r.URL.Query()
-	v := explainView{Methods: methods(), Method: cmp.Or(f.Get("method"), http.MethodGet), URL: f.Get("url")}
+	v := explainView{Method: cmp.Or(f.Get("method"), http.MethodGet), URL: f.Get("url")}
 	if id := f.Get("request"); id != "" {
 		said, err := d.Decisions(r.Context(), view.DecisionQuery{RequestID: id, N: 1})
 		v.Fault = faultOf("the decision cannot be read", err)
 		if len(said.Decisions) > 0 {
 			v.Decided = &said.Decisions[0]
-			v.Client = clientOf(v.Decided)
+			v.Client = clientOf(v.Keys())
 		}
 	}
 	return page{name: "explain", title: "Explain", data: v}
 }
 
+// Keys returns the keys of the request that was decided, each once.
+func (v explainView) Keys() (keys []string) {
+	for _, l := range v.Decided.Limits {
+		if l.Masked != "" && !slices.Contains(keys, l.Masked) {
+			keys = append(keys, l.Masked)
+		}
+	}
+	return keys
+}
+
 // clientOf returns the address of the client, if a limit counted by it and it is shown in clear.
-func clientOf(d *view.Decision) string {
-	for _, l := range d.Limits {
-		if text, found := strings.CutPrefix(l.Masked, "client_ip="); found {
-			if _, err := netip.ParseAddr(text); err == nil {
-				return text
-			}
+func clientOf(keys []string) string {
+	for _, k := range keys {
+		if addr, err := netip.ParseAddr(strings.TrimPrefix(k, "client_ip=")); err == nil {
+			return addr.String()
 		}
 	}
 	return ""
 }
 
-func methods() []string { return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} }
-
 func (d *dashboard) explain(r *http.Request) page {
 	f := r.PostForm
 	v := explainView{
-		Methods: methods(), Method: strings.TrimSpace(f.Get("method")), URL: strings.TrimSpace(f.Get("url")),
+		Method: strings.TrimSpace(f.Get("method")), URL: strings.TrimSpace(f.Get("url")),
 		Header: f.Get("header"), Body: f.Get("body"), Client: strings.TrimSpace(f.Get("client")),
 	}
 	request, err := v.request()
@@ -72,18 +78,13 @@ func (d *dashboard) explain(r *http.Request) page {
 	return page{name: "explain", title: "Explain", status: statusOf(err), data: v}
 }
 
-var (
-	errHeader = errors.New("each line of the header has a colon; write for example X-Phone: +8613800138000")
-	errClient = errors.New("the client's address is an IP address; write for example 203.0.113.7")
-)
-
 // request returns the request that the form describes.
 func (v explainView) request() (view.ExplainRequest, error) {
 	r := view.ExplainRequest{Method: v.Method, URL: v.URL, Body: v.Body, Header: map[string][]string{}}
 	for _, line := range linesOf(v.Header) {
 		name, value, found := strings.Cut(line, ":")
 		if !found {
-			return r, errHeader
+			return r, errors.New("each line of the header has a colon; write for example X-Phone: +8613800138000")
 		}
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
 		r.Header[name] = append(r.Header[name], strings.TrimSpace(value))
@@ -92,7 +93,7 @@ func (v explainView) request() (view.ExplainRequest, error) {
 	if v.Client != "" {
 		addr, err := netip.ParseAddr(v.Client)
 		if err != nil {
-			return r, errClient
+			return r, errors.New("the client's address is an IP address; write for example 203.0.113.7")
 		}
 		r.Client = addr
 	}

@@ -62,16 +62,11 @@ func (v keysView) More() bool {
 	return len(v.Query.Pairs) > 1 || v.Query.Route != "" || v.Query.Limit != ""
 }
 
-// Banned reports whether the key is banned by a limit.
-func (v keysView) Banned() bool {
-	return v.State != nil && slices.ContainsFunc(v.State.Limits, func(l view.LimitStanding) bool { return !l.BannedUntil.IsZero() })
-}
-
 // Offers reports whether an action on the key is possible.
 func (v keysView) Offers(a string) bool {
 	switch view.KeyAction(a) {
 	case view.KeyUnban:
-		return v.Banned()
+		return slices.ContainsFunc(v.State.Limits, func(l view.LimitStanding) bool { return !l.BannedUntil.IsZero() })
 	case view.KeyAssign:
 		return len(v.Plans) > 0
 	case view.KeyUnassign:
@@ -225,12 +220,6 @@ func (d *dashboard) reasons(r *http.Request) (all []string) {
 	return all
 }
 
-var (
-	errPlan    = errors.New("no plan is chosen; choose one")
-	errReason  = errors.New("a reason is missing; write one, for the audit trail")
-	errPermits = errors.New("the number of permits must be a whole number; write for example 5")
-)
-
 // changeOf returns the change that a form describes.
 func changeOf(r *http.Request, q view.KeyQuery) (keyChange, error) {
 	text := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
@@ -238,7 +227,7 @@ func changeOf(r *http.Request, q view.KeyQuery) (keyChange, error) {
 	switch c.Action {
 	case view.KeyBan, view.KeyAssign:
 		if c.Plan = text("plan"); c.Plan == "" && c.Action == view.KeyAssign {
-			return c, errPlan
+			return c, errors.New("no plan is chosen; choose one")
 		}
 		if c.For.UnmarshalText([]byte(text("for"))) != nil {
 			return c, errLasts
@@ -246,7 +235,7 @@ func changeOf(r *http.Request, q view.KeyQuery) (keyChange, error) {
 	case view.KeyGrant:
 		n, err := strconv.ParseInt(text("permits"), 10, 64)
 		if err != nil {
-			return c, errPermits
+			return c, errors.New("the number of permits must be a whole number; write for example 5")
 		}
 		c.Permits = n
 	}

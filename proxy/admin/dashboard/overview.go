@@ -153,6 +153,7 @@ type series struct {
 	Refused     []int64 `json:"refused"`
 	Shadow      []int64 `json:"shadow"`
 	Unavailable []int64 `json:"unavailable"`
+	End         int64   `json:"end"` // of the last minute that is over, in seconds since 1970
 	// Old is when the data was had, in seconds since 1970, if it cannot be had now.
 	Old int64 `json:"old,omitempty"`
 }
@@ -177,15 +178,15 @@ func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 // up.
 const settled = 12 * time.Second
 
-// seriesOf returns the last minutes that are over. The minute that is not would look like a fall.
+// seriesOf returns the last minutes that are over, and after them what is known of later ones.
 func seriesOf(s view.Statistics, minutes int, now time.Time) series {
 	by := map[int64]sum{}
 	for _, m := range s.Minutes {
 		by[m.At.Unix()] = by[m.At.Unix()].plus(sumOf(m))
 	}
-	var out series
 	end := now.Add(-settled).Unix() / 60 * 60
-	for at := end - int64(minutes)*60; at < end; at += 60 {
+	out := series{End: end}
+	for at := end - int64(minutes)*60; at <= now.Unix(); at += 60 {
 		one := by[at]
 		out.At = append(out.At, at)
 		out.Requests = append(out.Requests, one.Requests)
@@ -200,9 +201,8 @@ func seriesOf(s view.Statistics, minutes int, now time.Time) series {
 const (
 	// gaugeInterval is the minimum interval between two readings of the metrics, for all viewers
 	// together; gaugeWindow is the time over which rates are computed.
-	gaugeInterval    = time.Second
-	gaugeWindow      = 30 * time.Second
-	maxGaugeReadings = 64
+	gaugeInterval = time.Second
+	gaugeWindow   = 30 * time.Second
 )
 
 // A rateGauge computes this node's own rates from its metrics.
@@ -210,7 +210,7 @@ type rateGauge struct {
 	from prometheus.Gatherer
 
 	mu       sync.Mutex // guards what follows; held while metrics are gathered, so that they are gathered once
-	readings []reading  // oldest first, at most maxGaugeReadings
+	readings []reading  // oldest first, of gaugeWindow
 }
 
 // A reading holds the counters of this node at one moment.
@@ -224,8 +224,7 @@ type reading struct {
 	Fallbacks float64 // requests decided without the store
 }
 
-// Rates are the rates of this node in the last seconds. All but the counts since the start are unknown
-// before there are two readings.
+// Rates are the rates of this node in the last seconds, or since it started if there is only one reading.
 type Rates struct {
 	Requests   int64         // since the start
 	Errors     int64         // since the start
@@ -238,9 +237,6 @@ type Rates struct {
 	Fallbacks  int64
 }
 
-// Known reports whether there are rates.
-func (r Rates) Known() bool { return r.Over > 0 }
-
 // read returns the current rates.
 func (g *rateGauge) read(now time.Time) (Rates, error) {
 	g.mu.Lock()
@@ -250,7 +246,7 @@ func (g *rateGauge) read(now time.Time) (Rates, error) {
 		if err != nil {
 			return Rates{}, err
 		}
-		for n > 0 && (n >= maxGaugeReadings || now.Sub(g.readings[0].At) > gaugeWindow) {
+		for n > 0 && now.Sub(g.readings[0].At) > gaugeWindow {
 			g.readings, n = g.readings[1:], n-1
 		}
 		g.readings = append(g.readings, readingOf(now, families))
@@ -260,12 +256,12 @@ func (g *rateGauge) read(now time.Time) (Rates, error) {
 
 // since returns the rates since an earlier reading.
 func (r reading) since(then reading) Rates {
-	rates := Rates{Requests: int64(r.Requests), Errors: int64(r.Errors)}
-	d := r.At.Sub(then.At)
-	if d <= 0 {
-		return rates
+	rates := Rates{Requests: int64(r.Requests), Errors: int64(r.Errors), Over: r.At.Sub(then.At)}
+	if rates.Over > 0 {
+		rates.PerSecond = (r.Requests - then.Requests) / rates.Over.Seconds()
+	} else {
+		then = reading{}
 	}
-	rates.Over, rates.PerSecond = d, (r.Requests-then.Requests)/d.Seconds()
 	rates.ErrorsNew, rates.Fallbacks = int64(r.Errors-then.Errors), int64(r.Fallbacks-then.Fallbacks)
 	rates.Calls, rates.StoreFails = int64(r.Calls-then.Calls), int64(r.CallFails-then.CallFails)
 	if calls := r.Calls - then.Calls; calls > 0 {
@@ -282,7 +278,7 @@ func readingOf(now time.Time, families []*dto.MetricFamily) reading {
 			switch f.GetName() {
 			case "weir_requests_total":
 				r.Requests += m.GetCounter().GetValue()
-				if strings.HasPrefix(label(m, "code"), "5") {
+				if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "code" && l.GetValue() >= "5" }) {
 					r.Errors += m.GetCounter().GetValue()
 				}
 			case "weir_store_duration_seconds":
@@ -296,15 +292,6 @@ func readingOf(now time.Time, families []*dto.MetricFamily) reading {
 		}
 	}
 	return r
-}
-
-func label(m *dto.Metric, name string) string {
-	for _, l := range m.GetLabel() {
-		if l.GetName() == name {
-			return l.GetValue()
-		}
-	}
-	return ""
 }
 
 // The size of a sparkline, in pixels.

@@ -17,15 +17,18 @@ func steady(now time.Time, minutes int) (s view.Statistics) {
 	return s
 }
 
-// At steady traffic no point of a chart is lower than the others, at whatever second it is drawn.
+// At steady traffic no minute that is over is lower than the others, at whatever second it is drawn. After these comes what
+// is known of the running one, from its first second.
 func TestSeries_HasNoFallAtTheEnd(t *testing.T) {
 	for second := range 60 {
 		now := time.Date(2026, 1, 31, 9, 30, second, 0, time.UTC)
 		got := seriesOf(steady(now, 20), 15, now)
-		if len(got.Requests) != 15 {
-			t.Fatalf("%d points; want 15", len(got.Requests))
+		over := slices.IndexFunc(got.At, func(at int64) bool { return at >= got.End })
+		last := len(got.At) - 1
+		if over != 15 || got.At[last] != now.Truncate(time.Minute).Unix() || got.Requests[last] != int64(second) {
+			t.Fatalf("at second %d %d minutes are over, and %d requests are of the minute %d", second, over, got.Requests[last], got.At[last])
 		}
-		for i, n := range got.Requests {
+		for i, n := range got.Requests[:over] {
 			if n != 60 || got.Allowed[i] != 40 || got.Refused[i] != 20 {
 				t.Errorf("at second %d, minute %d has %d requests, %d allowed, %d refused; want 60, 40, 20", second, got.At[i], n, got.Allowed[i], got.Refused[i])
 			}
@@ -43,7 +46,7 @@ func TestSum_IsOfTheWholeTime(t *testing.T) {
 			t.Errorf("at second %d the sum is %+v; want 900 requests", second, all)
 		}
 		rows := countRows(routeRows(view.Routes{Routes: []view.Route{{Name: "a"}}}, view.Limits{Limits: []view.Limit{{Route: "a", Name: "l"}}}, 15), known[view.Statistics]{Value: s, At: now}, 15)
-		if n := rows[0].Sum.Requests; n < 899 || n > 901 || rows[0].Rows[0].Asked() < 899 || rows[0].Spark[0] != 60 || rows[0].Spark[14] != 60 {
+		if n := rows[0].Sum.Requests; n < 899 || n > 901 || rows[0].Rows[0].Asked() < 899 || rows[0].Spark[0] != 60 || rows[0].Spark[13] != 60 || rows[0].Spark[14] != int64(second) {
 			t.Errorf("at second %d the route has %+v and %v; want 900 requests", second, rows[0].Sum, rows[0].Spark)
 		}
 	}
@@ -142,9 +145,9 @@ func TestReading_TellsWhatHappenedLately(t *testing.T) {
 	if got != want || got.StoreMS < 1.999 || got.StoreMS > 2.001 {
 		t.Errorf("got %+v, want %+v with 2 ms", got, want)
 	}
-	// What happened before the first look did not happen lately.
-	if first := then.since(then); first != (Rates{Requests: 100}) || first.Known() {
-		t.Errorf("got %+v of one reading; want the count since the start alone", first)
+	// What happened before the first look did not happen lately: without a time between, counts are since the start.
+	if first := then.since(then); first != (Rates{Requests: 100, Calls: 10, StoreMS: 100}) {
+		t.Errorf("got %+v of one reading; want the counts since the start", first)
 	}
 }
 

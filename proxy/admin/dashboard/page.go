@@ -219,7 +219,7 @@ func templateFuncs() template.FuncMap {
 		"moment":  view.Moment,
 		"signed":  formatDiff,
 		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
-		"took":    func(ms float64) string { return strconv.FormatFloat(ms, 'f', 1, 64) + " ms" },
+		"took":    func(ms float64) string { return strconv.FormatFloat(max(ms, 0.1), 'f', 1, 64) + " ms" },
 		"short":   short,
 		"share":   percentage,
 		"spark":   spark,

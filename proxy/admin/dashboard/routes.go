@@ -120,7 +120,7 @@ func countRows(rows []*routeRow, counts known[view.Statistics], minutes int) []*
 	if by[unmatched] == nil {
 		by[unmatched] = &routeRow{Route: view.Route{Name: unmatched}, Unmatched: true, Spark: make([]int64, minutes)}
 	}
-	first := counts.At.Add(-settled).Unix()/60 - int64(minutes)
+	first := counts.At.Unix()/60 - int64(minutes) + 1
 	for _, m := range counts.Value.Minutes {
 		part := partSince(m, counts.At.Add(-time.Duration(minutes)*time.Minute))
 		for _, r := range m.Routes {
@@ -143,7 +143,7 @@ func countRows(rows []*routeRow, counts known[view.Statistics], minutes int) []*
 // unmatched is the name under which requests are counted that no route matches.
 const unmatched = "none"
 
-// count adds the counts of a minute, of which that part is shown, as the i-th of those that are over.
+// count adds the counts of a minute, the i-th, of which that part is shown.
 func (row *routeRow) count(r view.RouteMinute, part float64, i int64) {
 	row.Sum = row.Sum.plus(sumOfRoute(r).part(part))
 	inside := i >= 0 && i < int64(len(row.Spark))
@@ -216,9 +216,6 @@ func nearestOf(s view.KeyStanding, masked string) *nearest {
 // its own.
 const maxRouteRows = 50
 
-// routeOrders are the orders of routes; the first is that of the configuration.
-func routeOrders() []string { return []string{"", "requests", "refused", "name"} }
-
 // A routeQuery selects routes.
 type routeQuery struct {
 	Text  string // part of the name of a route, of its path, or of a limit or its key
@@ -229,7 +226,7 @@ type routeQuery struct {
 func routeQueryOf(r *http.Request) routeQuery {
 	f := r.URL.Query()
 	q := routeQuery{Text: strings.TrimSpace(f.Get("q")), Order: f.Get("sort"), Page: 1}
-	if !slices.Contains(routeOrders(), q.Order) {
+	if !slices.Contains(q.Orders(), q.Order) {
 		q.Order = ""
 	}
 	if n, err := strconv.Atoi(f.Get("page")); err == nil && n > 1 {
@@ -238,8 +235,8 @@ func routeQueryOf(r *http.Request) routeQuery {
 	return q
 }
 
-// Orders returns the orders to choose from.
-func (q routeQuery) Orders() []string { return routeOrders() }
+// Orders returns the orders to choose from; the first is that of the configuration.
+func (q routeQuery) Orders() []string { return []string{"", "requests", "refused", "name"} }
 
 // URL returns the address of the page that is by so many away.
 func (q routeQuery) URL(by int) string {

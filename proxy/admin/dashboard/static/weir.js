@@ -123,14 +123,21 @@
 
   const names = { requests: "Requests", refused: "Refused", shadow: "Shadow", unavailable: "Not decided" };
   // Without a pointer over it, the legend of a chart has the last minute. A minute by the time of the cluster, and by that of the reader.
-  const minute = (at) => {
+  const clock = (at) => {
     const there = new Date(at * 1e3);
     return there.toISOString().slice(11, 16) + " UTC" + here(there, 16);
   };
+  const minute = (at) => clock(at) + (at < points.end ? "" : " so far");
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const places = [...charts.querySelectorAll("[data-lines]")];
   let plots = [];
   let points = null;
+
+  // The minute that is not over would look like a fall: to it, lines are dashed.
+  const drawn = (lines) => {
+    const part = (has) => lines.map((name) => points[name].map((n, i) => (has(points.at[i]) ? n : null)));
+    return [points.at, ...part((at) => at < points.end), ...part((at) => at >= points.end - 60)];
+  };
 
   const draw = () => {
     for (const p of plots) p.destroy();
@@ -149,8 +156,9 @@
         series: [
           { label: "Minute", value: (u, at, s, i) => minute(points.at[i ?? points.at.length - 1]) },
           ...lines.map((name) => ({ label: names[name], value: (u, n, s, i) => thousands(points[name][i ?? points.at.length - 1]), stroke: color("--c-" + name), width: 2, points: { show: false } })),
+          ...lines.map((name) => ({ class: "unseen", stroke: color("--c-" + name), width: 2, dash: [3, 4], points: { show: false } })),
         ],
-      }, [points.at, ...lines.map((name) => points[name])], place);
+      }, drawn(lines), place);
     });
     describe();
   };
@@ -198,10 +206,10 @@
       const first = points === null || plots.length === 0;
       points = await answer.json();
       charts.classList.toggle("old", Boolean(points.old));
-      document.getElementById("charts-known").textContent = points.old ? "Last known at " + minute(points.old) + "." : "";
+      document.getElementById("charts-known").textContent = points.old ? "Last known at " + clock(points.old) + "." : "";
       if (first) draw();
       else {
-        plots.forEach((p, i) => p.setData([points.at, ...places[i].dataset.lines.split(" ").map((name) => points[name])]));
+        plots.forEach((p, i) => p.setData(drawn(places[i].dataset.lines.split(" "))));
         describe();
       }
     } catch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
@@ -168,6 +169,7 @@ func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget, to *view.LimitSta
 	to.Store = "local"
 	if !t.limit.IsLocal() {
 		to.Store, to.Unknown = "", "the store is unreachable; meanwhile the limit follows on_store_failure: "+string(t.limit.OnStoreFailure)
+		to.Denies = t.limit.OnStoreFailure == config.Deny
 		return limiter.Inspection{At: time.Now()}, nil
 	}
 	return p.admitter.InspectHere(ctx, t.claims())

@@ -238,7 +238,7 @@ func summarize(d *view.Decided) {
 	})
 	d.Summary = verdict(d)
 	if d.Fallback != "" {
-		d.Summary += "; decided without the store, by on_store_failure: " + d.Fallback
+		d.Summary += "; the store was unreachable, on_store_failure: " + d.Fallback
 	}
 	switch d.Challenge {
 	case "":
@@ -263,6 +263,8 @@ func verdict(d *view.Decided) string {
 		return "refused: too many new keys"
 	case d.Outcome == nameRejected && d.List != "":
 		return "rejected by the list " + d.List
+	case d.Outcome == nameRejected && d.Fallback != "":
+		return "not decided"
 	case d.Outcome == nameRejected:
 		return "rejected: " + cmp.Or(d.Error, fmt.Sprint("status ", d.Status))
 	case d.Outcome == nameShadowRefused && len(withResult(d, nameShadowRefused)) > 0:

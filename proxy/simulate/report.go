@@ -153,7 +153,7 @@ func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 // advice returns how to get a log with the values at places.
 func (r *Report) advice(places string) string {
 	if r.own && !strings.HasPrefix(places, "client_ip") && !strings.HasPrefix(places, "host") {
-		return "Weir's own log has, in its field keys, the keys and prices of the limits with which it was written: serve with this limit, in mode: shadow, and access_log: {fields: [standard]}, and replay what is logged from then on"
+		return "this log has hashes of the keys of the limits that were served when it was written; serve this limit too, in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"
 	}
 	return advice(places)
 }

@@ -176,7 +176,7 @@ func withNumbers(t *testing.T, yaml, log string) *Report {
 func TestReport_AdviceForOwnLog(t *testing.T) {
 	own := `{"request_id":"A","message":"request","time":"2026-11-22T11:05:20Z","method":"POST","path":"/send","status":200,"keys":"country=DE"}` + "\n"
 	text := written(withNumbers(t, codesYAML, own))
-	if want := "the log lacks json:/phone: 2 decisions of limits are unknown; Weir's own log has, in its field keys, the keys and prices of the limits with which it was written: serve with this limit, in mode: shadow, and access_log: {fields: [standard]}, and replay what is logged from then on"; !strings.Contains(text, want) {
+	if want := "the log lacks json:/phone: 2 decisions of limits are unknown; this log has hashes of the keys of the limits that were served when it was written; serve this limit too, in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"; !strings.Contains(text, want) {
 		t.Errorf("the report says\n%s\nwant\n%s", text, want)
 	}
 }

@@ -125,6 +125,7 @@ type LimitStanding struct {
 	Penalty     *PenaltyStanding `json:"penalty,omitempty"`
 	// Unknown is why the limit could not be evaluated. There are no windows then.
 	Unknown string `json:"unknown,omitempty"`
+	Denies  bool   `json:"denies,omitempty"` // Unknown, and requests are refused meanwhile
 	// Unaffected reports, in the result of a change, that there was no ban to end, or nothing to reset.
 	Unaffected bool `json:"unaffected,omitempty"`
 }

@@ -77,6 +77,9 @@ func (s KeyStanding) Verdict() KeyVerdict {
 		if l.Unknown != "" {
 			unknown++
 		}
+		if l.Denies {
+			refuses(LimitName(l.Route, l.Limit)+" while the store is unreachable", time.Time{})
+		}
 		if by, until := l.refuses(); by != "" {
 			refuses(LimitName(l.Route, by), until)
 		}

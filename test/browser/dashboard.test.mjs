@@ -93,7 +93,7 @@ const places = [
   ["push", check, "All nodes could serve it. It would change:"],
   ["top", (p) => p.goto(p.at + "/dashboard/top"), "Keys that were refused most"],
   ["conversion", (p) => p.goto(p.at + "/dashboard/conversion"), "over half of CN"],
-  ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "1 of 2 targets is not in good health"],
+  ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "1 of 2 targets is not healthy on some node or on all"],
   ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "not done: weir.yaml"],
 ];
 

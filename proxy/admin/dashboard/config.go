@@ -90,11 +90,6 @@ func diffLines(diff string) (lines []diffLine) {
 	return lines
 }
 
-var (
-	errGeneration = errors.New("the generation to roll back to is missing")
-	errNoYAML     = errors.New("there is no configuration; paste the file to push")
-)
-
 // pushConfig asks all nodes whether they could serve the configuration of the form, or makes them serve it.
 func (d *dashboard) pushConfig(r *http.Request) page {
 	return d.changeConfig(r, "push a configuration", func() page {
@@ -108,7 +103,7 @@ func (d *dashboard) pushConfig(r *http.Request) page {
 		}
 		v := configView{Other: r.PostForm.Get("other")}
 		push.DryRun = true
-		checked, err := admin.Pushed{}, errNoYAML
+		checked, err := admin.Pushed{}, errors.New("there is no configuration; paste the file to push")
 		if v.Other != "" {
 			checked, err = d.Cluster.Push(r.Context(), push)
 		}
@@ -126,7 +121,7 @@ func (d *dashboard) rollback(r *http.Request) page {
 		var done admin.Pushed
 		n, err := strconv.ParseInt(r.PostForm.Get("generation"), 10, 64)
 		if err != nil || n < 1 {
-			err = errGeneration
+			err = errors.New("the generation to roll back to is missing")
 		} else if err = d.checkServed(r); err == nil {
 			done, err = d.Cluster.Rollback(r.Context(), admin.Rollback{Generation: n, Author: sessionOf(r).Name})
 		}

@@ -44,7 +44,7 @@ func (l sendsOfLimit) Shadow() bool { return l.Mode == string(config.Shadow) }
 func (d *dashboard) showConversion(r *http.Request) page {
 	v := conversionView{At: time.Now()}
 	all, err := d.Conversion(r.Context(), sends.Query{N: sendsShown})
-	v.Fault, v.Nodes = faultOf("what was sent cannot be told", err), all.Nodes
+	v.Fault, v.Nodes = faultOf("what was sent and used cannot be read", err), all.Nodes
 	for _, l := range all.Limits {
 		one := sendsOfLimit{LimitCounts: l, Span: spanOf(l.Window)}
 		for _, k := range l.Keys {

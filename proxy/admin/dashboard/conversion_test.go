@@ -55,11 +55,11 @@ func TestConversion_SaysWhatEnforcingWouldDo(t *testing.T) {
 		"would have refused 8\u202f120, of which 12 (0.1 %) were used later", "<strong>Enforce?</strong> Write <code>mode: enforce</code>",
 		"It is enforced.", "running nodes have passed on nothing within 1 hour", "at most 7 were sent each", ">Given back</th>", "Given back: refunded, or granted by an operator.", `href="/dashboard/conversion" aria-current="page"`)
 	want := []string{
-		"100\u202f000", "70\u202f000", "70.0 %", "3", "149 of 513 10/1h30\u202f000 of 130\u202f040 40/14d", "0", "0",
-		"8\u202f180", "12", "0.1 %", "0", "10 of 10 10/1h", "8\u202f120", "12",
+		"100\u202f000", "70\u202f000", "70.0 %", "3", "149 of 513 by 10/1h30\u202f000 of 130\u202f040 by 40/14d", "0", "0",
+		"8\u202f180", "12", "0.1 %", "0", "10 of 10 by 10/1h", "8\u202f120", "12",
 		"it is not known",
-		"30", "28", "93.3 %", "0", "2 of 43 15/1d",
-		"10", "2", "20.0 %", "0", "8 of 17 15/1d",
+		"30", "28", "93.3 %", "0", "2 of 43 by 15/1d",
+		"10", "2", "20.0 %", "0", "8 of 17 by 15/1d",
 	}
 	if got := p.cells(); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -69,7 +69,7 @@ func TestConversion_SaysWhatEnforcingWouldDo(t *testing.T) {
 	}
 	p.shows(t, http.StatusOK, `over half of EE</span> <span class="dim-text">28 of 31 verified in 1d`, "Over half: most of what was verified in a country")
 	fails = errors.New("redis is away")
-	b.get("/dashboard/conversion").shows(t, http.StatusOK, failed("What was sent cannot be told", "redis is away"))
+	b.get("/dashboard/conversion").shows(t, http.StatusOK, failed("What was sent and used cannot be read", "redis is away"))
 	o.Conversion = func(context.Context, sends.Query) (admin.Conversion, error) { return admin.Conversion{}, nil }
 	open(t, o).get("/dashboard/conversion").shows(t, http.StatusOK, "No limit has return_on")
 }
@@ -101,7 +101,7 @@ func TestTop_HasOneOrder(t *testing.T) {
 		t.Errorf("asked %+v, want %+v", asked, want)
 	}
 	want := []string{
-		"sms.phone", "1\u202f340 ±2", "96.5 %", "–", // its requests are not known
+		"sms.phone", "1\u202f338–1\u202f340", "96.5 %", "–", // its requests are not known
 		"verify.guesses shadow", "100", "100.0 %", "–",
 		"sms.phone", "48", "3.5 %", "50",
 		"sms.spread", "–", "", "100", // how often it was refused is not known

@@ -45,7 +45,7 @@ type dashboard struct {
 // handler, which checks the host and the origin of forms.
 func New(o admin.Options) http.Handler {
 	d := &dashboard{
-		Options: o, sessions: newSessions(), gauge: &rateGauge{from: o.Gatherer},
+		Options: o, sessions: newSessions(), gauge: &rateGauge{from: o.Gatherer, readings: []reading{{At: time.Now()}}},
 		looks: newFlashes[keyFlash](), pushes: newFlashes[configFlash](), directed: newFlashes[directiveFlash](),
 		pages: sync.OnceValue(parsePages), static: sync.OnceValue(readStatic),
 	}

@@ -191,7 +191,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 	if n := len(element.FindAllString(p.text, -1)); n > 3000 {
 		t.Errorf("the page has %d elements; want at most 3000", n)
 	}
-	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "its keys (phone=&#43;86138****8000, client_ip=203.0.113.9), to see", `name="client" value="203.0.113.9"`)
+	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "fill in those that carry its keys: phone=&#43;86138****8000, client_ip=203.0.113.9.", `name="client" value="203.0.113.9"`)
 	if want := []view.DecisionQuery{{Route: "none", Outcome: "rejected", N: 50}, {RequestID: "r-1", N: 1}}; !slices.Equal(asked, want) {
 		t.Errorf("asked %+v, want %+v", asked, want)
 	}
@@ -213,14 +213,14 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	}}}
 	o.Upstreams = func(context.Context) (view.Upstreams, error) { return said, nil }
 	b := open(t, o)
-	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not in good health", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
+	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not healthy on some node or on all", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
 		"2 waiting", "1\u202f234 requests were retried", "weight 2", "25.0 %", "</span> for ", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
 	said.Upstreams[0].Targets = said.Upstreams[0].Targets[:1]
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "The only target is healthy")
 	said.Upstreams = nil
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "No route forwards to an upstream")
 	o.Upstreams = func(context.Context) (view.Upstreams, error) { return view.Upstreams{}, errors.New("redis is away") }
-	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, failed("Upstreams cannot be told of", "redis is away"))
+	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, failed("Upstreams cannot be read", "redis is away"))
 }
 
 // A limit of several routes is one row, with its routes and what it decided for all of them.

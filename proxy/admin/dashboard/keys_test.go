@@ -268,7 +268,7 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 		return view.Explanation{Others: []view.ExplainedOther{{Name: "sms", Because: []string{"its path is another"}}}, Answer: &view.ExplainedAnswer{Status: 404}}, nil
 	}
 	other := open(t, o)
-	refused := view.Explanation{Decision: view.ExplainedDecision{Asked: true, WaitMS: 9000, By: []string{"ip", "phone"}}, Answer: &view.ExplainedAnswer{Status: 429}, Limits: []view.ExplainedLimit{
+	refused := view.Explanation{Decision: view.ExplainedDecision{Asked: true, WaitMS: 9000, By: []string{"ip", "phone"}}, Answer: &view.ExplainedAnswer{Status: 429, Header: map[string][]string{"Retry-After": {"9"}}}, Limits: []view.ExplainedLimit{
 		{Name: "ip", Mode: "enforce", Asked: true, Windows: []view.ExplainedWindow{{Rate: "5/1h", Most: 5, Remaining: 1}}}, {Name: "all", Mode: "enforce", Asked: true, Allowed: true}, {Name: "try", Mode: "shadow", Asked: true}, {Name: "phone", Mode: "enforce", Asked: true},
 	}}
 	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) { return refused, nil }
@@ -315,6 +315,8 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	one.Limits = append(one.Limits, view.LimitStanding{Mode: "enforce", Unknown: "the store is unreachable"})
 	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>",
 		`<p class="banner warn" id="verdict"><strong>Not known: 1 of 2 limits cannot be read.`)
+	one.Limits[1].Route, one.Limits[1].Limit, one.Limits[1].Denies = "sms", "spend", true // it refuses, and that is known
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "Refused now by sms.spend while the store is unreachable.")
 	one.Limits = one.Limits[:1]
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "unban", "reason", "asked")
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24 until <time")

@@ -59,7 +59,7 @@ func (d *dashboard) showUpstreams(r *http.Request) page {
 	v := upstreamsView{At: time.Now()}
 	var err error
 	v.Said, err = d.Upstreams(r.Context())
-	v.Fault = faultOf("upstreams cannot be told of", err)
+	v.Fault = faultOf("upstreams cannot be read", err)
 	for _, u := range v.Said.Upstreams {
 		for _, t := range u.Targets {
 			v.All++

@@ -210,7 +210,7 @@ type rateGauge struct {
 	from prometheus.Gatherer
 
 	mu       sync.Mutex // guards what follows; held while metrics are gathered, so that they are gathered once
-	readings []reading  // oldest first, of gaugeWindow
+	readings []reading  // oldest first: that of the start, or those of gaugeWindow and one before
 }
 
 // A reading holds the counters of this node at one moment.
@@ -224,11 +224,11 @@ type reading struct {
 	Fallbacks float64 // requests decided without the store
 }
 
-// Rates are the rates of this node in the last seconds, or since it started if there is only one reading.
+// Rates are the rates of this node in the last seconds, or if nobody has looked for longer, since somebody did.
 type Rates struct {
 	Requests   int64         // since the start
 	Errors     int64         // since the start
-	Over       time.Duration // the time between the readings; 0 if there is only one
+	Over       time.Duration // the time between the readings
 	PerSecond  float64
 	ErrorsNew  int64
 	Calls      int64   // to the store
@@ -241,15 +241,15 @@ type Rates struct {
 func (g *rateGauge) read(now time.Time) (Rates, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(g.readings); n == 0 || now.Sub(g.readings[n-1].At) >= gaugeInterval {
+	if now.Sub(g.readings[len(g.readings)-1].At) >= gaugeInterval {
 		families, err := g.from.Gather()
 		if err != nil {
 			return Rates{}, err
 		}
-		for n > 0 && now.Sub(g.readings[0].At) > gaugeWindow {
-			g.readings, n = g.readings[1:], n-1
-		}
 		g.readings = append(g.readings, readingOf(now, families))
+		for len(g.readings) > 2 && now.Sub(g.readings[1].At) >= gaugeWindow {
+			g.readings = g.readings[1:]
+		}
 	}
 	return g.readings[len(g.readings)-1].since(g.readings[0]), nil
 }
@@ -257,11 +257,7 @@ func (g *rateGauge) read(now time.Time) (Rates, error) {
 // since returns the rates since an earlier reading.
 func (r reading) since(then reading) Rates {
 	rates := Rates{Requests: int64(r.Requests), Errors: int64(r.Errors), Over: r.At.Sub(then.At)}
-	if rates.Over > 0 {
-		rates.PerSecond = (r.Requests - then.Requests) / rates.Over.Seconds()
-	} else {
-		then = reading{}
-	}
+	rates.PerSecond = (r.Requests - then.Requests) / max(rates.Over.Seconds(), 1e-9)
 	rates.ErrorsNew, rates.Fallbacks = int64(r.Errors-then.Errors), int64(r.Fallbacks-then.Fallbacks)
 	rates.Calls, rates.StoreFails = int64(r.Calls-then.Calls), int64(r.CallFails-then.CallFails)
 	if calls := r.Calls - then.Calls; calls > 0 {
@@ -295,10 +291,7 @@ func readingOf(now time.Time, families []*dto.MetricFamily) reading {
 }
 
 // The size of a sparkline, in pixels.
-const (
-	sparkWidth  = 120
-	sparkHeight = 24
-)
+const sparkWidth, sparkHeight = 120, 24
 
 // spark draws values as bars. It is hidden from screen readers, because the number beside it has
 // the same information.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -221,6 +222,7 @@ func templateFuncs() template.FuncMap {
 		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
 		"took":    func(ms float64) string { return strconv.FormatFloat(max(ms, 0.1), 'f', 1, 64) + " ms" },
 		"short":   short,
+		"among":   func(one string, all []string) bool { return slices.Contains(all, one) },
 		"share":   percentage,
 		"spark":   spark,
 		"yaml":    colored,

@@ -58,7 +58,7 @@ func (d *dashboard) showTop(r *http.Request) page {
 	}
 	var err error
 	v.Top, err = d.Top(r.Context(), v.Query)
-	v.Fault = faultOf("the keys cannot be told", err)
+	v.Fault = faultOf("top keys cannot be read", err)
 	limits, err := d.Limits(r.Context())
 	v.Fault = cmp.Or(v.Fault, faultOf("limits cannot be read", err))
 	v.Routes, v.Limits = namesOf(limits)

@@ -198,6 +198,9 @@ func (g *generation) noTargetError(q view.KeyQuery, given key.Input) error {
 		}
 	}
 	chosen := map[bool]string{true: " among those of this route or name"}[q.Route+q.Limit != ""]
+	if len(names) == 0 {
+		return fmt.Errorf("%w: there is no limit%s, and so none counts by a key", view.ErrKeyQuery, chosen)
+	}
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("%w: no limit counts by %q%s; write one of %s", view.ErrKeyQuery, name, chosen, joinNames(names))

@@ -35,20 +35,13 @@ func amountsOf(w view.WindowStanding, l *limit.Limit) *view.Amounts {
 	return a
 }
 
-// ErrorText returns err for operators. Of an error about a store that cannot be reached it says what was to be done,
-// and why it cannot be reached: "read nodes: redis is unreachable: no answer in time".
+// ErrorText returns err for operators. Of an error about a store that cannot be reached it says why that is, whatever was to
+// be done: "redis is unreachable: no answer in time".
 func ErrorText(err error) string {
-	text := err.Error()
-	why, is := Unreachable(err)
-	if !is {
-		return text
+	if why, is := Unreachable(err); is {
+		return why
 	}
-	if away, is := errors.AsType[net.Error](err); strings.HasPrefix(text, limiter.ErrUnavailable.Error()) ||
-		strings.HasPrefix(text, "redis ") || is && text == away.Error() {
-		return why // the error begins with that it cannot be reached
-	}
-	what, _, _ := strings.Cut(text, ": ")
-	return what + ": " + why
+	return err.Error()
 }
 
 // Unreachable returns that the store cannot be reached, and why, if err is about that.

@@ -143,22 +143,22 @@ routes:
 	}
 }
 
-// Operators read what could not be done and why, and no chain of errors of a program.
+// Operators read why something could not be done, and no chain of errors of a program.
 func TestErrorText(t *testing.T) {
 	open := errors.New("redis circuit breaker open")
 	addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6379}
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: addr, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	for want, err := range map[string]error{
-		"read nodes: redis is unreachable: no answer in time":                    fmt.Errorf("read nodes: %w", fmt.Errorf("%w: %w", open, os.ErrDeadlineExceeded)),
-		"redis is unreachable: no answer in time":                                fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, open, context.DeadlineExceeded),
-		"inspect key: redis is unreachable: connect: connection refused":         fmt.Errorf("inspect key: %w: %w", limiter.ErrUnavailable, refused),
-		"inspect key: the store is unreachable: WRONGPASS invalid":               fmt.Errorf("inspect key: %w: %w", limiter.ErrUnavailable, errors.New("WRONGPASS invalid")),
-		"inspect key: the store is unreachable":                                  fmt.Errorf("inspect key: %w", limiter.ErrUnavailable),
-		"the store is unreachable":                                               limiter.ErrUnavailable,
-		"there is no route \"a\"":                                                errors.New(`there is no route "a"`),
-		"redis is unreachable: connect: connection refused":                      refused,
-		"read history: redis is unreachable: no answer in time":                  fmt.Errorf("read history: %w", &net.OpError{Op: "read", Net: "tcp", Addr: addr, Err: os.ErrDeadlineExceeded}),
-		"read the version of Redis: redis is unreachable: lookup redis: no such": fmt.Errorf("read the version of Redis: %w: %w", limiter.ErrUnavailable, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such", Name: "redis"}}),
+	for err, want := range map[error]string{
+		fmt.Errorf("read nodes: %w", fmt.Errorf("%w: %w", open, os.ErrDeadlineExceeded)):           "redis is unreachable: no answer in time",
+		fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, open, context.DeadlineExceeded):           "redis is unreachable: no answer in time",
+		fmt.Errorf("inspect key: %w: %w", limiter.ErrUnavailable, refused):                         "redis is unreachable: connect: connection refused",
+		fmt.Errorf("inspect key: %w: %w", limiter.ErrUnavailable, errors.New("WRONGPASS invalid")): "the store is unreachable: WRONGPASS invalid",
+		fmt.Errorf("inspect key: %w", limiter.ErrUnavailable):                                      "the store is unreachable",
+		limiter.ErrUnavailable:              "the store is unreachable",
+		errors.New(`there is no route "a"`): "there is no route \"a\"",
+		refused:                             "redis is unreachable: connect: connection refused",
+		fmt.Errorf("read history: %w", &net.OpError{Op: "read", Net: "tcp", Addr: addr, Err: os.ErrDeadlineExceeded}):                                        "redis is unreachable: no answer in time",
+		fmt.Errorf("read the version of Redis: %w: %w", limiter.ErrUnavailable, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such", Name: "redis"}}): "redis is unreachable: lookup redis: no such",
 	} {
 		if got := ErrorText(err); got != want {
 			t.Errorf("%v is told as %q; want %q", err, got, want)

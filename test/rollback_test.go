@@ -66,7 +66,7 @@ func TestRollback_AndHistory(t *testing.T) {
 		t.Errorf("the history begins with %q, want bob's way back to 23", first)
 	}
 	askedOnTerminal(t, nodes)
-	if code, _, stderr := w.admin(t.TempDir(), "rollback", "999"); code != 1 || !strings.Contains(stderr, "no such generation") {
+	if code, _, stderr := w.admin(t.TempDir(), "rollback", "999"); code != 1 || !strings.Contains(stderr, "generation 999 is not in the history") {
 		t.Errorf("rollback 999 exits %d: %s", code, stderr)
 	}
 }

@@ -157,6 +157,8 @@ func usageError(err error) string {
 		return strings.Trim(flag, "[]") + " is " + got + ", which is no " + want
 	case missing:
 		return "write " + strings.TrimSuffix(argument, "\"")
+	case strings.Contains(err.Error(), ": parsing time "):
+		return strings.Split(err.Error(), ":")[0] + " is no time such as 2026-11-23T07:00:00Z"
 	case strings.HasPrefix(err.Error(), "expected one of "):
 		return "a command is missing"
 	case strings.Contains(got, " flag)"):

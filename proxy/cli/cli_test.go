@@ -101,6 +101,7 @@ func TestRun_NamesItsFile(t *testing.T) {
 		"to serve a file write weir -c weir.yaml; ":                       {"weir.yaml"},
 		"weir: --every is \"2\", which is no duration such as":            {"top", "--every", "2"},
 		"weir: --every needs a value; ":                                   {"top", "--every"},
+		"weir: --before is no time such as 2026-11-23T07:00:00Z; ":        {"decisions", "--before", "yesterday"},
 		"weir: a command is missing; weir keys --help lists its commands": {"keys"},
 		"weir: --for needs a value, and \"-1h\" looks like a flag; ":      {"keys", "ban", "phone=1", "--for", "-1h"},
 	} {

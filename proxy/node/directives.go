@@ -133,7 +133,7 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (a
 	} else {
 		found := false
 		if found, everywhere = n.directives.Remove(ctx, one); !found {
-			return admin.Maintenance{}, fmt.Errorf("%w: no maintenance is on for that; weir maintenance lists what is", view.ErrKeyQuery)
+			return admin.Maintenance{}, fmt.Errorf("%w: there is no maintenance of %s to end; weir maintenance lists what there is", view.ErrKeyQuery, e.Detail)
 		}
 	}
 	r := view.KeyResult{Everywhere: everywhere, Network: &one.Network}

@@ -192,10 +192,9 @@ func served(raw []byte) reading {
 			x.Begin(200)
 			_ = x.Send(nil)
 		},
-		OnClose: func(_ net.Conn, why error) {
-			if why != nil && w.reading.why == "" {
-				w.reading.why = why.Error()
-			}
+		ErrorHandler: func(x *http1.Exchange, err error) {
+			w.reading.why = err.Error()
+			x.Abort()
 		},
 	}
 	s.ServeConn(w)

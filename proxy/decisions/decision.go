@@ -238,7 +238,7 @@ func summarize(d *view.Decided) {
 	})
 	d.Summary = verdict(d)
 	if d.Fallback != "" {
-		d.Summary += "; the store was unreachable, on_store_failure: " + d.Fallback
+		d.Summary += "; without the store (" + d.Fallback + ")"
 	}
 	switch d.Challenge {
 	case "":

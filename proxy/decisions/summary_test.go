@@ -33,8 +33,8 @@ func TestDecision_BeginsWithASentence(t *testing.T) {
 		{view.Decided{Outcome: "allowed", List: "office"}, "allowed by the list office"},
 		{view.Decided{Outcome: "allowed", Flags: view.Flags{Repeated: true}, Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed: it repeats a counted request"},
 		{view.Decided{Outcome: "allowed"}, "allowed: no limit applied"},
-		{view.Decided{Outcome: "rejected", Error: "decide by 2 limits: redis is away", Fallback: "deny"}, "not decided; the store was unreachable, on_store_failure: deny"},
-		{view.Decided{Outcome: "allowed", Fallback: "local", Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed by all its limits; the store was unreachable, on_store_failure: local"},
+		{view.Decided{Outcome: "rejected", Error: "decide by 2 limits: redis is away", Fallback: "deny"}, "not decided; without the store (deny)"},
+		{view.Decided{Outcome: "allowed", Fallback: "local", Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed by all its limits; without the store (local)"},
 	} {
 		c.d.At, c.d.Route = at, "sms-send"
 		if summarize(&c.d); c.d.Summary != c.want {

@@ -65,7 +65,7 @@ type commands struct {
 	Maintenance maintenanceCommand `cmd:"" help:"Show, begin or end maintenance: 503 on all nodes."`
 	Push        pushCommand        `cmd:"" help:"Make all nodes serve a file, or none."`
 	Rollback    rollbackCommand    `cmd:"" help:"Make all nodes serve an earlier configuration."`
-	History     historyCommand     `cmd:"" help:"List the pushed configurations, with author and changes."`
+	History     historyCommand     `cmd:"" help:"List the pushed configurations, with time and author; with a number, what that one changed."`
 	Convert     convertCommand     `cmd:"" help:"Print the limits of a configuration of nginx, ingress-nginx or Envoy's ratelimit as one of Weir."`
 	Ratelimit   ratelimitCommand   `cmd:"" help:"Serve in place of envoyproxy/ratelimit, with its environment variables, and get limits from its xDS server."`
 	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the configuration, for editors."`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +73,13 @@ func (c *collector) has() int {
 	return len(c.spans)
 }
 
+// calls are the times of the calls so far: the exporter may make the next at any time.
+func (c *collector) calls() []time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.asked)
+}
+
 // A running is an Exporter that runs until stop is called.
 type running struct {
 	*testing.T
@@ -119,13 +127,13 @@ func TestExporter_SendsInTime(t *testing.T) {
 		}
 		time.Sleep(sendInterval)
 		synctest.Wait()
-		if n := c.has(); n != 3 || len(c.asked) != 1 {
-			t.Errorf("%d spans are sent after %v in %d calls, want 3 in one", n, sendInterval, len(c.asked))
+		if n := c.has(); n != 3 || len(c.calls()) != 1 {
+			t.Errorf("%d spans are sent after %v in %d calls, want 3 in one", n, sendInterval, len(c.calls()))
 		}
 		e.Add(spans(batchSize + 1))
 		synctest.Wait()
-		if n := c.has(); n != batchSize+4 || len(c.asked) != 3 {
-			t.Errorf("%d spans in %d calls, want all in two more", n, len(c.asked))
+		if n := c.has(); n != batchSize+4 || len(c.calls()) != 3 {
+			t.Errorf("%d spans in %d calls, want all in two more", n, len(c.calls()))
 		}
 		e.Add(spans(2))
 		e.stop()
@@ -171,7 +179,7 @@ func TestExporter_CollectorAway(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := len(c.asked); n < maxAttempts || n > maxQueued/batchSize*maxAttempts {
+		if n := len(c.calls()); n < maxAttempts || n > maxQueued/batchSize*maxAttempts {
 			t.Errorf("the collector was asked %d times in a minute", n)
 		}
 		began = time.Now()
@@ -199,8 +207,8 @@ func TestExporter_CollectorComesBack(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		e.counts(2, 0, 0)
-		for i, at := range c.asked[1:4] {
-			if pause := at.Sub(c.asked[i]); pause < minBackoff<<i/2 || pause > minBackoff<<i {
+		for i, at := range c.calls()[1:4] {
+			if pause := at.Sub(c.calls()[i]); pause < minBackoff<<i/2 || pause > minBackoff<<i {
 				t.Errorf("pause %d is %v", i, pause)
 			}
 		}

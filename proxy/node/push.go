@@ -203,7 +203,7 @@ func (a pushAPI) earlier(ctx context.Context, r admin.Rollback) (p cluster.Push,
 	switch {
 	case r.Generation != 0:
 		if i = slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == r.Generation }); i < 0 {
-			return p, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history of pushes; weir history lists it", r.Generation)}
+			return p, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history of pushes; weir history lists those that are", r.Generation)}
 		}
 	case i < 0:
 		return p, &admin.Problem{Status: http.StatusNotFound, Detail: "no earlier generation in the history differs from what is served and from what was rolled back; push a file, or name one that weir history lists"}

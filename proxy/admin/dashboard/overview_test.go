@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -147,6 +149,31 @@ func TestReading_TellsWhatHappenedLately(t *testing.T) {
 	}
 	if first := then.since(then); first != (Rates{Requests: 100}) {
 		t.Errorf("got %+v of one reading; want the count since the start alone", first)
+	}
+}
+
+// Rates are of the time since the last look, or since the start; with looks all the time, of half a minute.
+func TestRateGauge_IsOfTheTimeBetweenLooks(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_requests_total"}, []string{"code"})
+	registry.MustRegister(requests)
+	start := time.Now()
+	g := &rateGauge{from: registry, readings: []reading{{At: start}}}
+	look := func(at, want time.Duration) {
+		t.Helper()
+		requests.WithLabelValues("503").Inc()
+		r, err := g.read(start.Add(at))
+		if err != nil || r.Over != want {
+			t.Errorf("at %v rates are of %v (%v), want %v", at, r.Over, err, want)
+		}
+	}
+	look(time.Hour, time.Hour)
+	look(time.Hour+5*time.Second, time.Hour+5*time.Second) // 5 s alone would be few
+	for s := 10; s < 300; s += 5 {
+		look(time.Hour+time.Duration(s)*time.Second, time.Duration(map[bool]int{true: 3600 + s, false: 30}[s < 30])*time.Second)
+	}
+	if n := len(g.readings); n > 32 {
+		t.Errorf("%d readings are kept", n)
 	}
 }
 

@@ -175,6 +175,7 @@ func TestReport_IsGivenBackWhileItIsSent(t *testing.T) {
 				t.Error("Redis is gone, and was told")
 			}
 			s.server.Restart()
+			s.within("the client dials again", func() bool { return s.client.Ping(t.Context()).Err() == nil }) // for a second it may refuse to
 			if err := s.store.TellAged(t.Context(), c, limiter.Permit{ID: [16]byte{3}}, 0); err != nil {
 				t.Fatal(err)
 			}

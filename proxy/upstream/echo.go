@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 	"unicode/utf8"
@@ -109,9 +108,6 @@ func (s *echoSender) relay(to Sink) error {
 	}
 	return to.End(new(http1.Fields))
 }
-
-// switched implements sender. It is never called.
-func (s *echoSender) switched() (net.Conn, []byte) { return nil, nil }
 
 // release implements sender.
 func (s *echoSender) release() {}

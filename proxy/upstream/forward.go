@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -239,8 +238,6 @@ type sender interface {
 	response() (status int, f *http1.Fields, err error)
 	// relay sends the response to the client, with the fields that response returned.
 	relay(to Sink) error
-	// switched hands over the connection to the target after a 101 response.
-	switched() (c net.Conn, unread []byte)
 	// release releases the resources of the sender. The request body is not read any
 	// more.
 	release()

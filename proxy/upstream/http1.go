@@ -237,12 +237,6 @@ func (s *http1Sender) relay(to Sink) error {
 	return x.Relay(s.call)
 }
 
-// switched implements sender.
-func (s *http1Sender) switched() (net.Conn, []byte) {
-	c, unread, _ := s.call.UpgradedConn()
-	return c, unread
-}
-
 // release implements sender.
 func (s *http1Sender) release() {
 	if s.stream != nil {
@@ -277,14 +271,14 @@ func (h *http1Source) Stop() {
 // isStopped reports whether Stop was called.
 func (h *http1Source) isStopped() bool { return h != nil && h.stopped.Load() }
 
-// tunnel copies bytes in both directions after the protocol was switched, until both
-// have ended.
+// tunnel copies bytes in both directions after the protocol was switched, which only a target
+// over HTTP/1.1 does, until both have ended.
 func (f *forwarding) tunnel(fields *http1.Fields) error {
 	client, early, err := f.to.SwitchProtocols(f.upgrade, fields)
 	if err != nil {
 		return err
 	}
-	target, unread := f.switched()
+	target, unread, _ := f.http1.call.UpgradedConn()
 	from, to := http1.TunnelEnd{Conn: client, Unread: early}, http1.TunnelEnd{Conn: target, Unread: unread}
 	f.pool.config.Groups.Tunnels.Run(from, to)
 	return nil

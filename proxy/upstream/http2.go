@@ -369,9 +369,6 @@ func (s *http2Sender) readBody(p []byte) (int, error) {
 	return n, fmt.Errorf("%w: %w", errReadResponse, err)
 }
 
-// switched implements sender. It is never called.
-func (s *http2Sender) switched() (net.Conn, []byte) { return nil, nil }
-
 // release implements sender.
 func (s *http2Sender) release() {
 	s.cancel(nil)

@@ -37,7 +37,7 @@ func (s *Server) handshake(c net.Conn, config *tls.Config) {
 	case alpnACME:
 		t.Close() // the handshake was all that the validation needs
 	case "h2":
-		s.http2.ServeConn(t)
+		s.http2.ServeConn(t, nil)
 	default:
 		s.http1.ServeConn(t)
 	}

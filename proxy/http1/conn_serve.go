@@ -148,28 +148,12 @@ func (c *conn) handOverHTTP2() bool {
 			return false
 		}
 	}
-	prefixed := &prefixedConn{c.net, bytes.Clone(c.x.in.unread())}
+	unread := bytes.Clone(c.x.in.unread())
 	c.handedOver = true
 	c.clearReadDeadline()
 	c.releaseExchange()
-	c.server.HTTP2(prefixed)
+	c.server.HTTP2(c.net, unread)
 	return true
-}
-
-// A prefixedConn is a connection of which some bytes have been read already. Read
-// returns those first.
-type prefixedConn struct {
-	net.Conn
-	prefix []byte
-}
-
-func (r *prefixedConn) Read(p []byte) (int, error) {
-	if len(r.prefix) > 0 {
-		n := copy(p, r.prefix)
-		r.prefix = r.prefix[n:]
-		return n, nil
-	}
-	return r.Conn.Read(p)
 }
 
 // finishExchange reports whether the connection can carry another request, and prepares
@@ -252,11 +236,4 @@ func (c *conn) abort() {
 		_ = tcp.SetLinger(0)
 	}
 	_ = sock.Close()
-}
-
-// Unread returns the connection and the bytes that have been read from it already, which
-// the caller reads instead of r.
-func (r *prefixedConn) Unread() (c net.Conn, unread []byte) {
-	unread, r.prefix = r.prefix, nil
-	return r.Conn, unread
 }

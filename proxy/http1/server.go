@@ -33,8 +33,9 @@ type Server struct {
 	// closed in either case.
 	ErrorHandler func(x *Exchange, err error)
 	// HTTP2 serves a connection that begins with the HTTP/2 connection preface (RFC
-	// 9113 section 3.4). If it is nil, such a connection is refused.
-	HTTP2 func(net.Conn)
+	// 9113 section 3.4); received is what has been read of it. If it is nil, such a
+	// connection is refused.
+	HTTP2 func(c net.Conn, received []byte)
 	// OnPanic is called with the value that a Handler panicked with. It must be set if
 	// that can happen. The connection is closed.
 	OnPanic func(v any)

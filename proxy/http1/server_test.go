@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -515,10 +516,10 @@ func TestServer_HandsHTTP2Over(t *testing.T) {
 		const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 		got := make(chan string, 1)
 		p := serving(t, says, func(s *Server) {
-			s.HTTP2 = func(c net.Conn) {
+			s.HTTP2 = func(c net.Conn, received []byte) {
 				defer c.Close()
 				b := make([]byte, len(preface)+5)
-				_, _ = io.ReadFull(c, b)
+				_, _ = io.ReadFull(io.MultiReader(bytes.NewReader(received), c), b)
 				got <- string(b)
 			}
 		})

@@ -84,20 +84,16 @@ type conn struct {
 	counter ResetCounter // nil if resets are not limited
 }
 
-func newConn(s *Server, nc net.Conn) *conn {
+func newConn(s *Server, nc net.Conn, received []byte) *conn {
 	c := &conn{
 		server: s, net: nc, streams: map[uint32]*Stream{}, sendWindow: initialWindow, peerWindow: initialWindow,
 		peerFrame: maxFrame, receiveWindow: receiveWindow, headBegan: time.Now(),
 	}
 	c.allEnded.L, c.unread.fewer.L = &c.mu, &c.mu
-	var unread []byte
-	if p, ok := nc.(interface{ Unread() (net.Conn, []byte) }); ok {
-		c.net, unread = p.Unread()
-	}
 	_, c.tls = c.net.(*tls.Conn)
 	c.peer = peerOf(c.net)
 	c.out.init(c)
-	c.in.init(c, unread)
+	c.in.init(c, received)
 	c.decoder = hpack.NewDecoder(4096, c.onField)
 	c.decoder.SetMaxStringLength(2 * s.MaxHeader)
 	c.newFramer()

@@ -187,7 +187,7 @@ func FuzzFrames(f *testing.F) {
 		go func() {
 			defer close(served)
 			if c, err := l.Accept(); err == nil {
-				server.ServeConn(c)
+				server.ServeConn(c, nil)
 			}
 		}()
 		c, err := net.Dial("tcp", l.Addr().String())

@@ -83,7 +83,7 @@ func startServer(t *testing.T, h handler, change ...func(*Server)) *testServer {
 			if err != nil {
 				return
 			}
-			all.Go(func() { s.ServeConn(c) })
+			all.Go(func() { s.ServeConn(c, nil) })
 		}
 	})
 	t.Cleanup(func() {

@@ -192,7 +192,7 @@ func TestInput_TheLastByteAlone(t *testing.T) {
 		all.Go(func() {
 			nc, err := l.Accept()
 			if err == nil {
-				s.ServeConn(struct{ net.Conn }{sockettest.ServerSide(tb, nc)}) // behind a PROXY protocol, for example
+				s.ServeConn(struct{ net.Conn }{sockettest.ServerSide(tb, nc)}, nil) // behind a PROXY protocol, for example
 			}
 		})
 		raw, err := net.Dial("tcp", l.Addr().String())

@@ -82,11 +82,11 @@ func (s *Server) prepare() {
 }
 
 // ServeConn serves a connection on which HTTP/2 was negotiated by TLS, or which begins
-// with the connection preface. It returns when the connection has ended and all its
-// handlers have returned.
-func (s *Server) ServeConn(nc net.Conn) {
+// with the connection preface. received is what has been read of it; nil for nothing. It
+// returns when the connection has ended and all its handlers have returned.
+func (s *Server) ServeConn(nc net.Conn, received []byte) {
 	s.prepare()
-	c := newConn(s, nc)
+	c := newConn(s, nc, received)
 	if !s.conns.Add(c) {
 		_ = nc.Close()
 		return

@@ -64,7 +64,7 @@ func inBubble(t *testing.T, h handler, test func(c *pipeClient)) {
 		served := make(chan bool)
 		go func() {
 			defer close(served)
-			server.ServeConn(theirs)
+			server.ServeConn(theirs, nil)
 		}()
 		c := &client{T: t, Conn: ours, Framer: http2.NewFramer(ours, ours), body: map[uint32][]byte{}}
 		c.encoder = hpack.NewEncoder(&c.block)

@@ -87,7 +87,7 @@ func (s *Server) setHTTP2(h http2.Handler) {
 
 // NewNetHTTPServer returns a Server for a handler of net/http, which serves HTTP/1.1 only.
 func NewNetHTTPServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
-	return newServer(fromNetHTTP(h), c, log)
+	return newServer(func(x *http1.Exchange) { x.ServeNetHTTP(h) }, c, log)
 }
 
 // NewHTTP1Server returns a Server for a handler of HTTP/1.1 alone, whose clients do not close their sending side before
@@ -113,18 +113,6 @@ func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
 		},
 	}
 	return s
-}
-
-// fromNetHTTP converts h into a handler for HTTP/1.1. If h starts no response, the
-// client gets an empty one with status 200, as with net/http.
-func fromNetHTTP(h http.Handler) http1.Handler {
-	return func(x *http1.Exchange) {
-		x.ServeNetHTTP(&http1.Context{Exchange: x}, h)
-		if !x.Committed() {
-			x.Begin(http.StatusOK)
-			_ = x.Send(nil) // fails if the client is gone
-		}
-	}
 }
 
 // Serve serves connections without TLS from l until Drain: HTTP/1.1, and HTTP/2 with

@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"context"
 	"crypto/tls"
 	"net/http"
 	"net/url"
@@ -14,23 +13,24 @@ import (
 // rare, and for code that also serves HTTP/2. All strings that the handler gets are
 // copies. The handler cannot hijack the connection, set deadlines, or use trailers and
 // 1xx responses. If it starts the response before it has read the request body, the
-// connection is closed after the response.
-func (e *Exchange) ServeNetHTTP(ctx context.Context, h http.Handler) {
+// connection is closed after the response. If it starts none, the client gets an empty one
+// with status 200, as with net/http.
+func (e *Exchange) ServeNetHTTP(h http.Handler) {
 	w := &netHTTPWriter{header: http.Header{}}
 	w.duplex.Open(e)
-	r := e.toNetHTTP(ctx, w)
+	r := e.toNetHTTP(w)
 	defer w.cancelBodyRead()
 	h.ServeHTTP(w, r)
 	w.finish()
 }
 
 // toNetHTTP returns the request of e as a net/http request.
-func (e *Exchange) toNetHTTP(ctx context.Context, w *netHTTPWriter) *http.Request {
+func (e *Exchange) toNetHTTP(w *netHTTPWriter) *http.Request {
 	r := (&http.Request{
 		Method: strings.Clone(e.Method()), Proto: e.Proto(), ProtoMajor: 1, ProtoMinor: e.Minor, Header: http.Header{},
 		Host: strings.Clone(e.Host()), RemoteAddr: e.NetConn().RemoteAddr().String(),
 		RequestURI: strings.Clone(e.Target()), Body: http.NoBody,
-	}).WithContext(ctx)
+	}).WithContext(&Context{Exchange: e})
 	var err error
 	if r.URL, err = url.ParseRequestURI(r.RequestURI); err != nil {
 		r.URL = &url.URL{Path: e.Path()}
@@ -83,7 +83,7 @@ func (w *netHTTPWriter) WriteHeader(status int) {
 func (w *netHTTPWriter) fields() *Fields {
 	f := new(Fields)
 	for name, values := range w.header {
-		if n := nameOf(name); hopByHop&(1<<n) != 0 && n != Other {
+		if n := LookupName(name); hopByHop&(1<<n) != 0 && n != Other {
 			continue
 		}
 		for _, value := range values {
@@ -107,13 +107,15 @@ func (w *netHTTPWriter) FlushError() error {
 // Flush implements http.Flusher, for middleware that knows nothing else and would not flush at all.
 func (w *netHTTPWriter) Flush() { _ = w.FlushError() } // Write returns the error again
 
-// finish completes a response that was started. If none was, the caller has to respond.
+// finish completes the response.
 func (w *netHTTPWriter) finish() {
 	x := w.duplex.x
-	if !w.wroteHeader || x.aborted {
-		return
-	}
-	if err := w.duplex.End(nil); err != nil {
+	switch {
+	case x.aborted:
+	case !w.wroteHeader:
+		x.Begin(http.StatusOK)
+		_ = x.Send(nil) // fails if the client is gone
+	case w.duplex.End(nil) != nil:
 		x.Abort()
 	}
 }

@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,15 +12,8 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-// serves answers with a handler of net/http; what that leaves unanswered is 404.
-func serves(h http.HandlerFunc) Handler {
-	return func(x *Exchange) {
-		x.ServeNetHTTP(context.Background(), h)
-		if !x.Committed() {
-			_ = x.sendText(404, "nobody")
-		}
-	}
-}
+// serves answers with a handler of net/http.
+func serves(h http.HandlerFunc) Handler { return func(x *Exchange) { x.ServeNetHTTP(h) } }
 
 // A handler of net/http sees the request as a server of net/http would show it, also
 // over TLS, and may keep what it sees.
@@ -64,7 +56,7 @@ func TestServeNetHTTP_Response(t *testing.T) {
 			status int
 			want   string // of the header and the body
 		}{
-			{"nothing", func(http.ResponseWriter, *http.Request) {}, 404, "404 nobody\n"},
+			{"nothing", func(http.ResponseWriter, *http.Request) {}, 200, "length 0 "},
 			{"implicit status", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hi") }, 200, "hi"},
 			{"the first status counts", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418); w.WriteHeader(200) }, 418, ""},
 			{"a length", func(w http.ResponseWriter, _ *http.Request) {
@@ -75,7 +67,7 @@ func TestServeNetHTTP_Response(t *testing.T) {
 				w.Header().Set("Transfer-Encoding", "gzip")
 				w.Header().Set("Keep-Alive", "1")
 				w.Header().Set("X-A", "1")
-			}, 404, "404 nobody\n"},
+			}, 200, "length 0 "},
 			{"field after field", func(w http.ResponseWriter, _ *http.Request) {
 				w.Header()["X-A"] = []string{"1", "2"}
 				w.Header().Set("Transfer-Encoding", "gzip")

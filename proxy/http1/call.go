@@ -83,7 +83,7 @@ func (c *Call) Begin(method, host string, target ...string) *Head {
 	c.out.reset(&c.client.buffers)
 	c.method, c.encoded = method, false
 	c.out.startRequest(method, target...)
-	if (c.x == nil || host != c.x.Host()) && !validAuthority(host) { // the host of x was validated by the parser
+	if (c.x == nil || host != c.x.Host()) && !ValidAuthority(host) { // the host of x was validated by the parser
 		c.out.err = ErrOutgoing
 	}
 	c.out.add("Host", host)

@@ -61,12 +61,12 @@ func TestName_LookupIgnoresCase(t *testing.T) {
 			t.Errorf("%s is written %s; want %s", small, n, want)
 		}
 		for _, s := range []string{small, strings.ToUpper(small), strings.ToUpper(small[:1]) + small[1:]} {
-			if got := nameOf(s); got != n {
+			if got := LookupName(s); got != n {
 				t.Errorf("%s: got %d; want %d", s, got, n)
 			}
 		}
 		for _, s := range []string{small + "x", "x" + small, small[1:], strings.ReplaceAll(small, "-", "_") + "_"} {
-			if got := nameOf(s); got == n {
+			if got := LookupName(s); got == n {
 				t.Errorf("%s was taken for %s", s, small)
 			}
 		}
@@ -88,8 +88,8 @@ func TestName_LookupMatchesAMap(t *testing.T) {
 				b := []byte(small)
 				b[at] = byte(i)
 				want := names[string(lowered(b))]
-				if got := nameOf(string(b)); got != want {
-					t.Errorf("nameOf(%q) = %d; want %d", b, got, want)
+				if got := LookupName(string(b)); got != want {
+					t.Errorf("LookupName(%q) = %d; want %d", b, got, want)
 				}
 				if b[at] == ':' {
 					continue
@@ -158,7 +158,7 @@ func byRule(raw string) (lines []Field, unusual, whole bool, rest string) {
 		if m == nil {
 			return lines, unusual, false, raw
 		}
-		lines = append(lines, Field{nameOf(m[1]), m[1], strings.Trim(m[2], " \t")})
+		lines = append(lines, Field{LookupName(m[1]), m[1], strings.Trim(m[2], " \t")})
 		unusual = unusual || !plainNameRule.MatchString(m[1])
 		raw = raw[len(m[0]):]
 	}

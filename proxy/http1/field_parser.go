@@ -123,7 +123,7 @@ func (f *Fields) otherName(b []byte, limits fieldLimits) (id Name, end, colon in
 		return Other, 0, 0, ErrFieldName
 	}
 	f.unusualNames = f.unusualNames || common == 0
-	id = nameOf(bufString(b, 0, uint32(end))) // Other, unless knownName has omitted the end of the buffer
+	id = LookupName(bufString(b, 0, uint32(end))) // Other, unless knownName has omitted the end of the buffer
 	return id, end, colon, nil
 }
 

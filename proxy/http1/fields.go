@@ -206,7 +206,7 @@ func (f *Fields) Values(name string) []string {
 
 // Add adds a line. It copies name and value. They are validated when they are sent.
 func (f *Fields) Add(name, value string) {
-	n := nameOf(name)
+	n := LookupName(name)
 	f.add(n, name, value)
 	f.unusualNames = f.unusualNames || n == Other && UnusualName(name) // no well-known name is unusual
 }
@@ -283,7 +283,7 @@ func (f *Fields) AddHTTP2(name, value string) error {
 	if v := bytesOf(value); valueLength(v) < len(v) || len(trim(value)) < len(value) {
 		return ErrFieldValue
 	}
-	n := nameOf(name)
+	n := LookupName(name)
 	from := uint32(len(f.buf))
 	buf := f.buf
 	if n != Other {
@@ -316,13 +316,6 @@ func (f *Fields) Emptied(max int) Fields {
 
 // AddedName returns the Name of the line that was added last.
 func (f *Fields) AddedName() Name { return f.lines[len(f.lines)-1].id }
-
-// LookupName returns the Name of a field name in any case, or Other.
-func LookupName(name string) Name { return nameOf(name) }
-
-// ValidAuthority reports whether s is a host with an optional port and without user
-// information.
-func ValidAuthority(s string) bool { return validAuthority(s) }
 
 // ValidMethod reports whether s may be the method of a request.
 func ValidMethod(s string) bool { return s != "" && len(s) <= maxMethod && allOf(s, tokenChar) }

@@ -65,7 +65,7 @@ func (h *Head) AddKnownString(n Name, value string) { h.addLine(n, n.String(), v
 // character, or the field is hop-by-hop or concerns the framing, the message cannot be
 // sent: sending it returns ErrOutgoing.
 func (h *Head) Add(name, value string) {
-	h.addLine(nameOf(name), name, value)
+	h.addLine(LookupName(name), name, value)
 }
 
 // bytesOf returns the bytes of s, which must not be modified.

@@ -93,15 +93,11 @@ func Elements(list string) iter.Seq[string] {
 // hasToken reports whether a field n contains the element small in its list. small must
 // be in lower case.
 func (f *Fields) hasToken(n Name, small string) bool {
-	if f.present&(1<<n) == 0 {
-		return false
-	}
-	for i := range f.lines {
-		l := &f.lines[i]
-		if l.id != n || l.dropped {
+	for l := range f.All() {
+		if l.ID != n {
 			continue
 		}
-		for element := range Elements(f.value(l)) {
+		for element := range Elements(l.Value) {
 			if equalFoldLower(element, small) {
 				return true
 			}
@@ -111,7 +107,7 @@ func (f *Fields) hasToken(n Name, small string) bool {
 }
 
 // AllowedInTrailer reports whether DropForbiddenTrailers leaves fields with this name.
-func AllowedInTrailer(name string) bool { return !nameOf(name).in(forbiddenTrailers) }
+func AllowedInTrailer(name string) bool { return !LookupName(name).in(forbiddenTrailers) }
 
 // DropForbiddenTrailers drops the fields that are not allowed in a trailer section.
 func (f *Fields) DropForbiddenTrailers() { f.DropSet(forbiddenTrailers) }

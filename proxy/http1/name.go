@@ -142,8 +142,8 @@ func (n Name) String() string {
 	return row[:row[nameRow-1]]
 }
 
-// nameOf returns the Name of s, in any case, or Other.
-func nameOf(s string) Name {
+// LookupName returns the Name of the field name s, in any case, or Other.
+func LookupName(s string) Name {
 	if len(s) > maxName {
 		return Other
 	}

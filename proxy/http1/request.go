@@ -201,7 +201,7 @@ func (r *Request) checkHost() error {
 		return nil
 	case count == 0:
 		return ErrHostMissing
-	case !validAuthority(value):
+	case !ValidAuthority(value):
 		return ErrHost
 	case count > 1:
 		return ErrHostRepeated

@@ -35,7 +35,7 @@ func (r *Request) splitAbsolute(raw string) error {
 	for end < len(raw) && raw[end] != '/' && raw[end] != '?' {
 		end++
 	}
-	if r.authority = raw[from:end]; !validAuthority(r.authority) {
+	if r.authority = raw[from:end]; !ValidAuthority(r.authority) {
 		return ErrTarget
 	}
 	r.path, r.query, r.hasQuery = strings.Cut(raw[end:], "?")
@@ -56,10 +56,10 @@ func schemeLength(raw string) int {
 	return 0
 }
 
-// validAuthority reports whether b is a host with an optional port and without user
+// ValidAuthority reports whether b is a host with an optional port and without user
 // information (RFC 9110 section 4.2.4). All hosts are validated here, and the validated
 // bytes are what is sent to an upstream.
-func validAuthority(b string) bool {
+func ValidAuthority(b string) bool {
 	if strings.HasPrefix(b, "[") {
 		return validLiteral(b)
 	}

@@ -221,17 +221,7 @@ func (c *conn) drainBody(b *Body) bool {
 // the truncation. A response that is delimited by the end of the connection would look
 // complete after an orderly close, so that the connection is reset in this case.
 func (c *conn) abort() {
-	sock := c.net
-	for {
-		inner, ok := sock.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		sock = inner.NetConn() // skips the close_notify alert of TLS
-	}
-	if inner, ok := sock.(interface{ Raw() net.Conn }); ok {
-		sock = inner.Raw()
-	}
+	sock := socket.Under(c.net) // TLS would send a close_notify alert
 	if tcp, ok := sock.(*net.TCPConn); ok && c.x.framing.Kind == UntilClose {
 		_ = tcp.SetLinger(0)
 	}

@@ -270,9 +270,6 @@ func (t tunnel) Close() error {
 	return nil
 }
 
-// LocalAddr implements net.Conn.
-func (t tunnel) LocalAddr() net.Addr { return t.conn.net.LocalAddr() }
-
 // RemoteAddr implements net.Conn.
 func (t tunnel) RemoteAddr() net.Addr { return t.conn.net.RemoteAddr() }
 

@@ -12,22 +12,25 @@ import (
 	"syscall"
 )
 
+// Under returns the connection below TLS and the PROXY protocol, which is nc if there is neither.
+func Under(nc net.Conn) net.Conn {
+	for {
+		switch outer := nc.(type) {
+		case interface{ NetConn() net.Conn }:
+			nc = outer.NetConn()
+		case interface{ Raw() net.Conn }:
+			nc = outer.Raw()
+		default:
+			return nc
+		}
+	}
+}
+
 // rawConn returns the socket below nc, or nil if there is none.
 func rawConn(nc net.Conn) syscall.RawConn {
-	for nc != nil {
-		switch under := nc.(type) {
-		case syscall.Conn:
-			raw, err := under.SyscallConn()
-			if err != nil {
-				return nil
-			}
+	if under, ok := Under(nc).(syscall.Conn); ok {
+		if raw, err := under.SyscallConn(); err == nil {
 			return raw
-		case interface{ NetConn() net.Conn }:
-			nc = under.NetConn()
-		case interface{ Raw() net.Conn }:
-			nc = under.Raw()
-		default:
-			return nil
 		}
 	}
 	return nil

@@ -227,27 +227,12 @@ func (r *Report) Text(out io.Writer) {
 	}
 }
 
-// known formats n, to which an unknown number of requests may have to be added: 7, or ? if nothing is
-// known, or 7+? for at least 7.
-func known(n, unknown int64, format func(int64) string) string {
-	switch {
-	case unknown == 0:
-		return format(n)
-	case n == 0:
-		return "?"
-	}
-	return format(n) + "+?"
-}
-
 // change formats b-a with its sign; ? if it is unknown.
 func change(a, b, unknown int64, format func(int64) string) string {
-	switch {
-	case unknown > 0:
+	if unknown > 0 {
 		return "?"
-	case b > a:
-		return "+" + format(b-a)
 	}
-	return format(b - a)
+	return view.Change(a, b, format)
 }
 
 func plain(n int64) string { return strconv.FormatInt(n, 10) }
@@ -264,11 +249,11 @@ func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 		if rt.Name == "" {
 			fmt.Fprintf(t, "of several routes\t\t\t\t\t\t\t\t\n")
 		} else {
-			fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\t\t\t\n", rt.Name, known(rt.Passed-rt.Unknown, rt.Unknown, plain), known(rt.Refused, rt.Unknown, plain))
+			fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\t\t\t\n", rt.Name, view.AtLeast(rt.Passed-rt.Unknown, rt.Unknown, plain), view.AtLeast(rt.Refused, rt.Unknown, plain))
 		}
 		for _, l := range rt.Limits {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", shortly(l.Routes), l.Name, strings.Join(l.Rates, " "), l.Mode,
-				known(l.Passed, l.Unknown, plain), known(l.Refused, l.Unknown, plain), known(l.Shadowed, l.Unknown, plain), l.Skipped, l.Unknown)
+				view.AtLeast(l.Passed, l.Unknown, plain), view.AtLeast(l.Refused, l.Unknown, plain), view.AtLeast(l.Shadowed, l.Unknown, plain), l.Skipped, l.Unknown)
 		}
 	}
 	t.Flush()
@@ -345,8 +330,8 @@ func (r *Report) writeComparison(t *tabwriter.Writer) {
 		a, b := d.A, d.B
 		unknown := a.Unknown + b.Unknown
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", d.Route, d.Limit, ratesOf(a), ratesOf(b),
-			known(a.Refused, a.Unknown, plain), known(b.Refused, b.Unknown, plain), change(a.Refused, b.Refused, unknown, plain),
-			known(a.Shadowed, a.Unknown, plain), known(b.Shadowed, b.Unknown, plain), change(a.Shadowed, b.Shadowed, unknown, plain), a.Unknown, b.Unknown)
+			view.AtLeast(a.Refused, a.Unknown, plain), view.AtLeast(b.Refused, b.Unknown, plain), change(a.Refused, b.Refused, unknown, plain),
+			view.AtLeast(a.Shadowed, a.Unknown, plain), view.AtLeast(b.Shadowed, b.Unknown, plain), change(a.Shadowed, b.Shadowed, unknown, plain), a.Unknown, b.Unknown)
 	}
 	t.Flush()
 }
@@ -402,10 +387,10 @@ var pageText string
 // HTML writes the report as a page without scripts and external resources.
 func (r *Report) HTML(out io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"count": groupDigits,
-		"known": func(n, unknown int64) string { return known(n, unknown, groupDigits) },
+		"count": view.Count,
+		"known": func(n, unknown int64) string { return view.AtLeast(n, unknown, view.Count) },
 		"signed": func(a, b view.SimulatedSide, n, m int64) string {
-			return change(n, m, a.Unknown+b.Unknown, groupDigits)
+			return change(n, m, a.Unknown+b.Unknown, view.Count)
 		},
 		"minus": func(a, b int64) int64 { return a - b },
 		"share": percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
@@ -465,13 +450,4 @@ func newChart(of Result, name string, s proxy.ReplaySeries) chart {
 	}
 	c.Passed, c.Refused = passed.String(), refused.String()
 	return c
-}
-
-// groupDigits returns n with its digits in groups of three.
-func groupDigits(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "\u202f" + s[i:]
-	}
-	return s
 }

@@ -129,12 +129,12 @@ func TestReport_Advice(t *testing.T) {
 
 func TestPage_Numbers(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1\u202f000", -999: "-999", -1000: "-1\u202f000", 1234567: "1\u202f234\u202f567", 100000: "100\u202f000"} {
-		if got := groupDigits(n); got != want {
+		if got := view.Count(n); got != want {
 			t.Errorf("%d is %q; want %q", n, got, want)
 		}
 	}
 	for want, ab := range map[string][2]int64{"+1\u202f000": {0, 1000}, "-1": {2, 1}, "0": {7, 7}, "+1": {6, 7}} {
-		if got := change(ab[0], ab[1], 0, groupDigits); got != want {
+		if got := change(ab[0], ab[1], 0, view.Count); got != want {
 			t.Errorf("from %d to %d is %q; want %q", ab[0], ab[1], got, want)
 		}
 	}

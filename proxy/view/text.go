@@ -7,6 +7,7 @@ package view
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +49,35 @@ func LimitName(route, limit string) string {
 		return limit
 	}
 	return route + "." + limit
+}
+
+// Count returns n with its digits in groups of three.
+func Count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+// AtLeast returns n, to which an unknown number may have to be added: 7, or ? if nothing is known, or 7+? for at
+// least 7.
+func AtLeast(n, unknown int64, format func(int64) string) string {
+	switch {
+	case unknown == 0:
+		return format(n)
+	case n == 0:
+		return "?"
+	}
+	return format(n) + "+?"
+}
+
+// Change returns b-a with its sign.
+func Change(a, b int64, format func(int64) string) string {
+	if b > a {
+		return "+" + format(b-a)
+	}
+	return format(b - a)
 }
 
 // Verdict returns what the limits of s that are enforced do with the next request of the key: each that refuses it,

@@ -187,11 +187,3 @@ func TestSpan_IsRoundedUp(t *testing.T) {
 		}
 	}
 }
-
-func TestCount_SetsThousandsApart(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1\u202f000", -1000: "-1\u202f000", 1234567: "1\u202f234\u202f567"} {
-		if got := formatCount(n); got != want {
-			t.Errorf("count(%d): got %q, want %q", n, got, want)
-		}
-	}
-}

@@ -209,16 +209,16 @@ func templateFuncs() template.FuncMap {
 		"stamp":   stamp,
 		"timed":   timed,
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"count":   func(n any) string { return formatCount(reflect.Indirect(reflect.ValueOf(n)).Int()) },
+		"count":   func(n any) string { return view.Count(reflect.Indirect(reflect.ValueOf(n)).Int()) },
 		"rate":    formatRate,
 		"cell":    formatCell,
-		"known":   formatKnown,
+		"known":   func(n, unknown int64) string { return view.AtLeast(n, unknown, view.Count) },
 		"minus":   func(a, b int64) int64 { return a - b },
 		"many":    func(n any, word string) string { return plural(reflect.ValueOf(n).Int(), word) },
 		"seconds": formatDuration,
 		"between": func(from, to time.Time) string { return formatDuration(to.Sub(from)) },
 		"moment":  view.Moment,
-		"signed":  formatDiff,
+		"signed":  func(a, b int64) string { return view.Change(a, b, view.Count) },
 		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
 		"took":    func(ms float64) string { return strconv.FormatFloat(max(ms, 0.1), 'f', 1, 64) + " ms" },
 		"short":   short,
@@ -297,20 +297,11 @@ func timed(text string, at ...time.Time) template.HTML {
 	return template.HTML(html.String() + template.HTMLEscapeString(text[end:])) // #nosec G203 -- every part is escaped, or a time
 }
 
-// formatCount returns n with digit grouping.
-func formatCount(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "\u202f" + s[i:]
-	}
-	return s
-}
-
-// formatRate returns a rate with one decimal place, and digit grouping as formatCount.
+// formatRate returns a rate with one decimal place, and digit grouping as view.Count.
 func formatRate(n float64) string {
 	whole, decimals, _ := strings.Cut(strconv.FormatFloat(n, 'f', 1, 64), ".")
 	if count, err := strconv.ParseInt(whole, 10, 64); err == nil {
-		whole = formatCount(count)
+		whole = view.Count(count)
 	}
 	return whole + "." + decimals
 }
@@ -320,19 +311,7 @@ func formatCell(known any, n int64) string {
 	if truth, _ := template.IsTrue(known); !truth {
 		return "–"
 	}
-	return formatCount(n)
-}
-
-// formatKnown returns n, to which an unknown number of requests may have to be added: 7, or ? if nothing is
-// known, or 7+? for at least 7.
-func formatKnown(n, unknown int64) string {
-	switch {
-	case unknown == 0:
-		return formatCount(n)
-	case n == 0:
-		return "?"
-	}
-	return formatCount(n) + "+?"
+	return view.Count(n)
 }
 
 // plural returns n with the word, in the plural unless n is 1.
@@ -340,15 +319,7 @@ func plural(n int64, word string) string {
 	if n != 1 {
 		word += "s"
 	}
-	return formatCount(n) + " " + word
-}
-
-// formatDiff returns b-a with its sign.
-func formatDiff(a, b int64) string {
-	if b > a {
-		return "+" + formatCount(b-a)
-	}
-	return formatCount(b - a)
+	return view.Count(n) + " " + word
 }
 
 // formatDuration returns d in its two most significant units, rounded up, so that 0s means that it has

@@ -123,7 +123,7 @@ func (v *topView) add(l view.TopLimit) {
 		}
 	}
 	if l.Refused.Total > 0 && len(l.Refused.Keys) == 0 {
-		v.Spread = append(v.Spread, view.LimitName(l.Route, l.Limit)+": "+formatCount(l.Refused.Total))
+		v.Spread = append(v.Spread, view.LimitName(l.Route, l.Limit)+": "+view.Count(l.Refused.Total))
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *shared) observe(x *exchange) {
 
 // record records x at a place of the observer.
 func (s *shared) record(x *exchange, place decisions.Place, result decisions.Outcome, source uint64) {
-	q := decisions.Request{Place: place, Began: x.began, Outcome: result, Source: source}
+	q := decisions.Request{Facts: decisions.Facts{Outcome: result}, Place: place, Began: x.began, Source: source}
 	x.describe(&q)
 	s.observer.Record(&q)
 }

@@ -87,7 +87,7 @@ func (r *record) hasID(id string, hash uint64) bool {
 // matches reports whether a record matches q, apart from the request id.
 func (r *record) matches(q *view.DecisionQuery, v Naming) bool {
 	switch {
-	case q.Outcome != "" && r.outcome.String() != q.Outcome,
+	case q.Outcome != "" && r.Outcome.String() != q.Outcome,
 		q.Route != "" && r.routeName() != q.Route,
 		!q.Before.IsZero() && r.began >= q.Before.UnixNano(),
 		q.Limit != "" && !r.has(q.Limit, q.Outcome):
@@ -100,16 +100,16 @@ func (r *record) matches(q *view.DecisionQuery, v Naming) bool {
 
 // routeName returns the name of the route; none, as in metrics, for a request that no route matched.
 func (r *record) routeName() string {
-	if r.route == nil {
+	if r.Route == nil {
 		return "none"
 	}
-	return r.route.Name
+	return r.Route.Name
 }
 
 // has reports whether a limit was evaluated and, if outcome is that of a limit, had that result.
 func (r *record) has(limit, outcome string) bool {
 	return slices.ContainsFunc(r.claims[:r.numClaims], func(c claim) bool {
-		if r.route.Windows[c.window].Limit != limit {
+		if r.Route.Windows[c.window].Limit != limit {
 			return false
 		}
 		return outcome != nameRefused && outcome != nameShadowRefused || c.result() == outcome
@@ -133,21 +133,21 @@ func (c claim) result() string {
 func (r *record) decision(v Naming) view.Decided {
 	d := view.Decided{
 		RequestID: string(r.id[:r.idLen]), At: time.Unix(0, r.began).UTC(), Method: string(r.method[:r.methodLen]),
-		Path: string(r.path[:r.pathLen]), Status: int(r.status), Outcome: r.outcome.String(), TookMS: float64(r.took.Microseconds()) / 1000,
-		Limits: make([]view.DecisionLimit, 0, r.numClaims), More: int(r.moreClaims), List: r.list, NewKeys: r.newKeys,
-		Fallback: r.fallback, Upstream: r.upstream, Listener: r.listener, Error: r.err, Challenge: r.challenge.String(),
-		Flags: r.flags,
+		Path: string(r.path[:r.pathLen]), Status: int(r.status), Outcome: r.Outcome.String(), TookMS: float64(r.Took.Microseconds()) / 1000,
+		Limits: make([]view.DecisionLimit, 0, r.numClaims), More: int(r.moreClaims), List: r.List, NewKeys: r.NewKeys,
+		Fallback: r.Fallback, Upstream: r.Upstream, Listener: r.Listener, Error: r.err, Challenge: r.Challenge.String(),
+		Flags: r.Flags,
 	}
-	if r.personal {
+	if r.Personal {
 		d.Path = v.HidePersonal(d.Path)
 	}
-	if r.route == nil {
+	if r.Route == nil {
 		summarize(&d)
 		return d
 	}
-	d.Route = r.route.Name
+	d.Route = r.Route.Name
 	for _, c := range r.claims[:r.numClaims] {
-		w := r.route.Windows[c.window]
+		w := r.Route.Windows[c.window]
 		l := view.DecisionLimit{
 			Limit: w.Limit, Common: w.Common, Rate: w.Rate, Permits: w.Permits, Plan: w.Plan, Result: c.result(), Banned: c.flags&Banned != 0,
 			WaitMS: float64(c.wait), Key: w.Key,

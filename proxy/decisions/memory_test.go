@@ -65,8 +65,8 @@ func TestObserver_UsesNoMemoryBefore(t *testing.T) {
 	if room() != 0 {
 		t.Errorf("room for %d requests at first", room())
 	}
-	o.Record(&Request{Place: amongAll, ID: "a", Began: time.Now(), Outcome: RefusedByLimits})
-	o.Record(&Request{Place: amongTheOther, ID: "b", Began: time.Now(), Outcome: Passed})
+	o.Record(&Request{Place: amongAll, ID: "a", Began: time.Now(), Facts: Facts{Outcome: RefusedByLimits}})
+	o.Record(&Request{Place: amongTheOther, ID: "b", Began: time.Now(), Facts: Facts{Outcome: Passed}})
 	if want := refusedRecent + allowedRecent; room() != want {
 		t.Errorf("room for %d requests after a refusal and another, want %d", room(), want)
 	}

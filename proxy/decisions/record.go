@@ -13,31 +13,37 @@ import (
 // A Request is what is recorded of a request whose response has been written. Its strings and keys may
 // share the memory of its connection: Record copies what it keeps.
 type Request struct {
+	Facts
 	Place      Place
 	ID, Method string
 	Began      time.Time
-	Took       time.Duration
 	Status     int
-	Outcome    Outcome
-	Flags      view.Flags
-	Personal   bool   // the path may contain personal data
-	Route      *Route // nil if no route matched
-	List       string // the list that decided
-	NewKeys    string // the result for too many new keys
-	Fallback   string // the policy that decided while the store was unreachable
-	Challenge  Challenge
-	Upstream   string
-	Listener   string // what the request came by, if another proxy asked about it
 	Err        error  // not of a refusal
 	Source     uint64 // a hash of the key that was refused and of the client
 	Labels     Labeller
 
+	claims [maxClaims]Claim
+}
+
+// Facts are what is recorded of a request as it is.
+type Facts struct {
+	Took      time.Duration
+	Route     *Route // nil if no route matched
+	List      string // the list that decided
+	NewKeys   string // the result for too many new keys
+	Fallback  string // the policy that decided while the store was unreachable
+	Listener  string // what the request came by, if another proxy asked about it
+	Upstream  string
+	Outcome   Outcome
+	Challenge Challenge
+	Flags     view.Flags
+	Personal  bool // the path may contain personal data
+
 	// These are arrays because slices of a recorded value would be allocated.
-	path       [maxPath]byte
-	pathLen    uint8
-	claims     [maxClaims]Claim
+	moreClaims uint8 // limits that did not fit into claims
 	numClaims  uint8
-	moreClaims uint8
+	pathLen    uint8
+	path       [maxPath]byte
 }
 
 const (
@@ -47,7 +53,7 @@ const (
 
 // AddPath appends text to the path, which should lack parameters that are keys. Of a path, 96 bytes are
 // kept.
-func (r *Request) AddPath(text string) { r.pathLen += uint8(copy(r.path[r.pathLen:], text)) }
+func (f *Facts) AddPath(text string) { f.pathLen += uint8(copy(f.path[f.pathLen:], text)) }
 
 // AddClaim adds the decision of one rate. Of a request, 8 are kept.
 func (r *Request) AddClaim(c *Claim) {
@@ -219,19 +225,16 @@ func shardOf(n uint64) uint8 { return uint8(n * 0x9e3779b97f4a7c15 >> 32 % numSh
 
 // fill sets r.
 func (r *record) fill(of *ring, q *Request) {
-	r.began, r.took, r.status = q.Began.UnixNano(), q.Took, uint16(q.Status)
-	r.outcome, r.challenge, r.flags, r.personal, r.shard, r.idHash = q.Outcome, q.Challenge, q.Flags, q.Personal, shardOf(q.Source), 0
+	r.Facts, r.began, r.status, r.shard = q.Facts, q.Began.UnixNano(), uint16(q.Status), shardOf(q.Source)
+	r.idHash, r.err, r.numKeys = 0, "", 0
 	if len(q.ID) > maxID {
 		r.idHash = maphash.String(of.seed, q.ID)
 	}
-	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.listener, r.err = q.Route, q.List, q.NewKeys, q.Fallback, q.Upstream, q.Listener, ""
-	r.methodLen, r.idLen, r.pathLen = uint8(copy(r.method[:], q.Method)), uint8(copy(r.id[:], q.ID)), q.pathLen
-	r.path = q.path
+	r.methodLen, r.idLen = uint8(copy(r.method[:], q.Method)), uint8(copy(r.id[:], q.ID))
 	if q.Err != nil {
 		text := q.Err.Error()
 		r.err = strings.Clone(text[:min(len(text), maxMessage)])
 	}
-	r.numClaims, r.numKeys, r.moreClaims = q.numClaims, 0, q.moreClaims
 	for i := range q.numClaims {
 		r.setClaim(int(i), q)
 	}

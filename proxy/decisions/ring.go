@@ -10,7 +10,6 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/stripe"
-	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -64,33 +63,19 @@ type part struct {
 
 // A record is one request.
 type record struct {
-	began      int64 // nanoseconds since 1970; 0 if the record is empty
-	took       time.Duration
-	idHash     uint64 // hash of a request id that is truncated; otherwise 0
-	route      *Route // nil if no route matched
-	list       string
-	newKeys    string
-	fallback   string
-	listener   string
-	upstream   string
-	err        string
-	status     uint16
-	outcome    Outcome
-	challenge  Challenge
-	flags      view.Flags
-	personal   bool  // the path may contain personal data
-	shard      uint8 // of its key and client
-	moreClaims uint8 // limits that did not fit into claims
-	numClaims  uint8
-	numKeys    uint8
-	methodLen  uint8
-	idLen      uint8
-	pathLen    uint8
-	method     [maxMethod]byte
-	id         [maxID]byte
-	path       [maxPath]byte
-	claims     [maxClaims]claim
-	keys       [maxKeys]labelledKey
+	Facts
+	began     int64  // nanoseconds since 1970; 0 if the record is empty
+	idHash    uint64 // hash of a request id that is truncated; otherwise 0
+	err       string
+	status    uint16
+	shard     uint8 // of its key and client
+	numKeys   uint8
+	methodLen uint8
+	idLen     uint8
+	method    [maxMethod]byte
+	id        [maxID]byte
+	claims    [maxClaims]claim
+	keys      [maxKeys]labelledKey
 }
 
 // A claim is the decision of one rate.

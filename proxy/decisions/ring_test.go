@@ -27,7 +27,7 @@ func (r refusals) record(o *Observer, from time.Time) {
 	for i := range r.n {
 		began := from.Add(r.within * time.Duration(i) / time.Duration(r.n))
 		o.Record(&Request{
-			Place: o.PlaceFor(began, RefusedByLimits, r.source), ID: fmt.Sprint(r.source, "-", i), Began: began, Outcome: RefusedByLimits, Source: r.source,
+			Place: o.PlaceFor(began, RefusedByLimits, r.source), ID: fmt.Sprint(r.source, "-", i), Began: began, Facts: Facts{Outcome: RefusedByLimits}, Source: r.source,
 		})
 	}
 }

@@ -31,7 +31,7 @@ type Options struct {
 	// all.
 	Token string
 	// Tokens are further tokens of operators, each with a role.
-	Tokens []Token
+	Tokens []config.Token
 	// WrongTokens slows addresses that send wrong tokens; nil slows nobody.
 	WrongTokens *WrongTokens
 	// Hosts are host names by which programs on this machine may send requests without a token,
@@ -185,13 +185,6 @@ const (
 	Read  Role = "read"  // read, and evaluate without changes
 	Write Role = "write" // also change
 )
-
-// A Token authenticates an operator.
-type Token struct {
-	Name string // of the operator, for the audit trail
-	Text string // a secret
-	Role Role
-}
 
 // An Operator is the sender of a request to the admin API.
 type Operator struct {

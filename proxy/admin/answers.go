@@ -148,7 +148,7 @@ type Simulation struct {
 // suffices.
 func (o Options) simulate() endpoint {
 	return endpoint{
-		method: http.MethodPost, path: "/simulate", role: Read, form: true, request: reflect.TypeFor[SimulateForm](), response: reflect.TypeFor[Simulation](),
+		method: http.MethodPost, path: "/simulate", role: Read, form: true, maxBody: MaxLog + maxFields, request: reflect.TypeFor[SimulateForm](), response: reflect.TypeFor[Simulation](),
 		summary: "What this node's configuration, and another one beside it, would have done with the requests of an access log; it takes nothing. One is replayed at a time.",
 		handle: func(w http.ResponseWriter, r *http.Request) {
 			if checkQuery(w, r, nil) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -36,6 +38,7 @@ type endpoint struct {
 	form         bool         // the request is sent as multipart/form-data
 	response     reflect.Type // response type: JSON, or the events of a stream
 	stream       bool
+	maxBody      int64 // bytes of the request; maxBody if it is 0
 	handle       http.HandlerFunc
 }
 
@@ -94,7 +97,7 @@ func (o Options) api(mux chi.Router) {
 	})
 	endpoints := o.endpoints()
 	for _, e := range endpoints {
-		mux.With(o.requireRole(e.role)).Method(e.method, e.path, e.handle)
+		mux.With(o.requireRole(e.role), middleware.RequestSize(cmp.Or(e.maxBody, maxBody))).Method(e.method, e.path, e.handle)
 	}
 	document := sync.OnceValue(func() object { return openAPI(endpoints) }) // 350 KB that are rarely needed
 	mux.With(o.requireRole(Read)).Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
@@ -130,11 +133,7 @@ func writeEndpoint[Q, A any](path, summary string, do func(ctx context.Context, 
 
 // withMaxBody returns e with another limit for the request body than maxBody.
 func (e endpoint) withMaxBody(most int64) endpoint {
-	next := e.handle
-	e.handle = func(w http.ResponseWriter, r *http.Request) {
-		r.Body = boundedBody{r.Body, most}
-		next(w, r)
-	}
+	e.maxBody = most
 	return e
 }
 
@@ -156,20 +155,10 @@ const (
 	maxBody = 4 << 20
 )
 
-// A boundedBody is a request body with another limit than maxBody.
-type boundedBody struct {
-	io.ReadCloser
-	max int64
-}
-
 // read decodes the body of a request, one JSON value without unknown fields. If that fails, it
 // sends the error response and returns false.
 func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
-	most := int64(maxBody)
-	if b, ok := r.Body.(boundedBody); ok {
-		most = b.max
-	}
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
+	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(v)
 	if err == nil {
@@ -180,7 +169,7 @@ func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
-		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("longer than %d bytes", most))
+		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("longer than %d bytes", long.Limit))
 	case errors.Is(err, io.EOF):
 		problem(w, http.StatusBadRequest, "there is no body; send JSON, as GET "+apiRoot+"/openapi.json tells")
 	case err != nil:
@@ -261,9 +250,6 @@ func (p parameter) wrong(value string) string {
 
 // intValue returns the value of a parameter that has been checked; 0 if it is absent.
 func intValue(r *http.Request, name string) int {
-	n, err := strconv.Atoi(r.URL.Query().Get(name))
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(r.URL.Query().Get(name))
 	return n
 }

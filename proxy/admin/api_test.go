@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -151,7 +152,7 @@ func TestAllow_ByRole(t *testing.T) {
 	var done []string
 	o := recordingOptions(&done)
 	o.Token = "of the admin"
-	o.Tokens = []Token{{"ops", "of ops", Write}, {"support", "of support", Read}}
+	o.Tokens = []config.Token{{Name: "ops", Text: "of ops", Write: true}, {Name: "support", Text: "of support"}}
 	for _, c := range []struct {
 		method, target, token string
 		code                  int
@@ -183,7 +184,7 @@ func TestAllow_ByRole(t *testing.T) {
 func TestAllow_OneOperatorEndsTheLocalRule(t *testing.T) {
 	var done []string
 	o := recordingOptions(&done)
-	o.Tokens = []Token{{"support", "of support", Read}}
+	o.Tokens = []config.Token{{Name: "support", Text: "of support"}}
 	if w := adminRequest(o, "POST", "/api/v1/reload"); w.Code != 401 || len(done) > 0 {
 		t.Errorf("reload without a token = %d, and did %v; want 401", w.Code, done)
 	}

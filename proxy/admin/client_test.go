@@ -176,7 +176,7 @@ func postForm(t *testing.T, o Options, parts ...part) *httptest.ResponseRecorder
 // simulatingOptions is an admin side that counts the bytes of a log.
 func simulatingOptions(asked *SimulateQuery) Options {
 	return Options{
-		Tokens: []Token{{Name: "ann", Text: "looks", Role: Read}},
+		Tokens: []config.Token{{Name: "ann", Text: "looks"}},
 		Simulate: func(_ context.Context, q SimulateQuery) (Simulation, error) {
 			*asked = q
 			if q.Log == nil {

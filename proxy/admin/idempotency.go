@@ -59,7 +59,7 @@ func (e endpoint) idempotent(once Once) endpoint {
 			problem(w, http.StatusBadRequest, fmt.Sprintf("%s is one value of 1 to %d ASCII characters", idempotencyHeader, maxIdempotencyKey))
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("longer than %d bytes", maxBody))
 			return

@@ -30,7 +30,11 @@ func (o Options) tokenHashes() []tokenHash {
 		all = append(all, tokenHash{sha256.Sum256([]byte(o.Token)), Operator{Name: Admin, Role: Write}})
 	}
 	for _, t := range o.Tokens {
-		all = append(all, tokenHash{sha256.Sum256([]byte(t.Text)), Operator{Name: t.Name, Role: t.Role}})
+		role := Read
+		if t.Write {
+			role = Write
+		}
+		all = append(all, tokenHash{sha256.Sum256([]byte(t.Text)), Operator{Name: t.Name, Role: role}})
 	}
 	return all
 }

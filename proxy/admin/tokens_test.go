@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // A guesser sends tokens to one admin API from any address.
@@ -24,7 +26,7 @@ type guesser struct {
 func newGuesser(t *testing.T) guesser {
 	o := reloads(Reloaded{}, nil)
 	o.Gatherer, o.Token = prometheus.NewRegistry(), "secret"
-	o.Tokens = []Token{{Name: "ann", Text: "token-of-ann", Role: Write}, {Name: "bob", Text: "token-of-bob", Role: Write}}
+	o.Tokens = []config.Token{{Name: "ann", Text: "token-of-ann", Write: true}, {Name: "bob", Text: "token-of-bob", Write: true}}
 	o.WrongTokens = NewWrongTokens(prometheus.NewRegistry())
 	return guesser{t, o}
 }

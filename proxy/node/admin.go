@@ -21,20 +21,13 @@ import (
 func (n *Node) adminOptions() admin.Options {
 	c := n.source.machine.Admin
 	o := admin.Options{
-		Token: c.Token, WrongTokens: n.wrongTokens, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.operatorReload, Ready: n.ready, Plan: n.plan,
+		Token: c.Token, Tokens: c.Tokens, WrongTokens: n.wrongTokens, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.operatorReload, Ready: n.ready, Plan: n.plan,
 		Config: n.servedConfig, Routes: n.servedRoutes, Limits: n.servedLimits,
 		Standing: n.proxy.Standing, Change: n.operatorChange, Outcome: n.operatorOutcome, Explain: n.proxy.Explain, Simulate: n.simulate, Decisions: n.decisions, Top: n.top, Conversion: n.conversion, Upstreams: n.upstreams, Audit: n.auditTrail, Once: cluster.NewOnce(n.store.client, n.store.prefix), Events: n.events,
 		Context: forOperator, Bans: n.bans, Plans: n.plans, Maintenance: n.maintenance, SetMaintenance: n.setMaintenance,
 	}
 	if n.access.file != nil {
 		o.AccessLog = n.access.file.path
-	}
-	for _, t := range c.Tokens {
-		role := admin.Read
-		if t.Write {
-			role = admin.Write
-		}
-		o.Tokens = append(o.Tokens, admin.Token{Name: t.Name, Text: t.Text, Role: role})
 	}
 	o.Leader = func(ctx context.Context) (view.Leadership, error) {
 		now, err := n.leader.leader.Current(ctx)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -221,7 +222,7 @@ func TestSimulate_SaysWhyNothingIsReplayed(t *testing.T) {
 func TestSimulate_TakesNoFormOfOthers(t *testing.T) {
 	var asked admin.SimulateQuery
 	o := simulatingOptions(&asked)
-	o.Tokens = []admin.Token{{Name: "ann", Text: "reads-and-no-more", Role: admin.Read}}
+	o.Tokens = []config.Token{{Name: "ann", Text: "reads-and-no-more"}}
 	b := open(t, o)
 	b.upload("a log").shows(t, http.StatusOK, "Admin token")
 	b.login("reads-and-no-more")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/view"
 )
@@ -74,7 +75,7 @@ func (g *given) set(ctx context.Context, c admin.MaintenanceChange) (admin.Maint
 // ordering is a weir with two operators, ann and ben, and a third, bob, who may only read.
 func ordering(t *testing.T) (s *given, o admin.Options, ann *browser) {
 	s, o = &given{}, options()
-	o.Tokens = []admin.Token{{Name: "ann", Text: token, Role: admin.Write}, {Name: "ben", Text: "ben-" + token, Role: admin.Write}, {Name: "bob", Text: "bob-" + token, Role: admin.Read}}
+	o.Tokens = []config.Token{{Name: "ann", Text: token, Write: true}, {Name: "ben", Text: "ben-" + token, Write: true}, {Name: "bob", Text: "bob-" + token}}
 	o.Bans = func(context.Context) (admin.Bans, error) { return admin.Bans{Networks: s.kind("bans")}, nil }
 	o.Maintenance = func(context.Context) (admin.Maintenance, error) {
 		return admin.Maintenance{On: s.kind("maintenance"), Everywhere: true}, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -45,7 +46,7 @@ func TestKeys_ChangesWhatIsAsked(t *testing.T) {
 		var got view.KeyChange
 		var who admin.Operator
 		o := options()
-		o.Tokens = []admin.Token{{Name: "ann", Text: token, Role: admin.Write}}
+		o.Tokens = []config.Token{{Name: "ann", Text: token, Write: true}}
 		change := o.Change
 		o.Change = func(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
 			got, who = c, admin.OperatorOf(ctx)
@@ -119,7 +120,7 @@ func TestKeys_OffersThePlansOfTheKey(t *testing.T) {
 func sharedKeys() (o admin.Options, done *[]string, trail *[]view.AuditEntry) {
 	done, trail = &[]string{}, &[]view.AuditEntry{}
 	o = options()
-	o.Tokens = []admin.Token{{Name: "ann", Text: token, Role: admin.Write}, {Name: "ben", Text: "ben-" + token, Role: admin.Write}}
+	o.Tokens = []config.Token{{Name: "ann", Text: token, Write: true}, {Name: "ben", Text: "ben-" + token, Write: true}}
 	change := o.Change
 	o.Change = func(ctx context.Context, c view.KeyChange) (view.KeyResult, error) {
 		*done = append(*done, string(c.Action))

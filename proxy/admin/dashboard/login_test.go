@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/admin/dashboard"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -213,7 +214,7 @@ func TestLogin_ReadersChangeNothing(t *testing.T) {
 	back := new(admin.Rollback)
 	o := options()
 	o.Cluster = &pushedHistory{back: back}
-	o.Tokens = []admin.Token{{Name: "ann", Text: "reads-and-no-more", Role: admin.Read}, {Name: "bob", Text: "writes-and-rewrites", Role: admin.Write}}
+	o.Tokens = []config.Token{{Name: "ann", Text: "reads-and-no-more"}, {Name: "bob", Text: "writes-and-rewrites", Write: true}}
 
 	reader := open(t, o)
 	reader.login("reads-and-no-more").shows(t, http.StatusOK, "ann (read only)")

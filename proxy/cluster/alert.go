@@ -168,11 +168,9 @@ type queuedAlert struct {
 // until the webhook accepts it (at least once: if a leader dies after sending,
 // the next leader sends it again, with the same id).
 type Alerter struct {
+	AlerterOptions
 	state state
-	rules func() config.Alerts
-	sends func(ctx context.Context) ([]sends.LimitCounts, error)
 	hook  *webhook
-	done  func(a Alert, result string, err error)
 
 	backoff     time.Duration // current backoff; 0 after a success
 	nextAttempt time.Time     // time of the next attempt
@@ -191,14 +189,14 @@ type AlerterOptions struct {
 
 // NewAlerter returns an Alerter. It sends nothing before its Task runs.
 func NewAlerter(o AlerterOptions) *Alerter {
-	return &Alerter{state: o.Statistics.state, rules: o.Rules, sends: o.Sends, hook: newWebhook(), done: o.Done}
+	return &Alerter{AlerterOptions: o, state: o.Statistics.state, hook: newWebhook()}
 }
 
 // Task returns the leader task that raises and sends alerts.
 func (a *Alerter) Task() Task { return Task{Name: "alerts", Every: alertInterval, Run: a.run} }
 
 func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
-	rules := a.rules()
+	rules := a.Rules()
 	if rules.Webhook == "" {
 		return "", nil
 	}
@@ -241,7 +239,7 @@ func (a *Alerter) queueAll(ctx context.Context, t Term, rules config.Alerts, all
 		case err != nil:
 			return raised, err
 		case full:
-			a.done(alert, Dropped, errFull)
+			a.Done(alert, Dropped, errFull)
 		case fresh:
 			raised++
 		}
@@ -270,7 +268,7 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 		case err != nil:
 			result = Dropped
 		}
-		a.done(l.Alert, result, err)
+		a.Done(l.Alert, result, err)
 		if result == Failed {
 			a.backOff()
 			return sent, err
@@ -314,11 +312,11 @@ func (a *Alerter) ConversionTask() Task {
 }
 
 func (a *Alerter) raiseConversion(ctx context.Context, t Term) (string, error) {
-	rules := a.rules()
+	rules := a.Rules()
 	if rules.Webhook == "" || rules.Conversion == 0 {
 		return "", nil
 	}
-	limits, err := a.sends(ctx)
+	limits, err := a.Sends(ctx)
 	if err != nil {
 		return "", err
 	}

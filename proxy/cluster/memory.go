@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -64,7 +63,7 @@ type memory struct {
 
 	leader string // empty if there is none
 	term   Term
-	runs   []view.TaskRun // by name
+	runs   map[string]view.TaskRun // by name
 
 	minutes        map[int64]minuteReport // reports by minute in which something happened
 	changedMinutes map[int64]bool         // changed since the last sum
@@ -73,7 +72,7 @@ type memory struct {
 
 func newMemory() *memory {
 	return &memory{
-		raised: map[string]time.Time{}, minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{}, totals: map[int64][]Tally{},
+		raised: map[string]time.Time{}, runs: map[string]view.TaskRun{}, minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{}, totals: map[int64][]Tally{},
 	}
 }
 
@@ -169,11 +168,7 @@ func (m *memory) setLeader(node string, t Term) {
 func (m *memory) note(_ context.Context, _ Term, r view.TaskRun) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i, found := slices.BinarySearchFunc(m.runs, r.Task, func(r view.TaskRun, name string) int { return cmp.Compare(r.Task, name) })
-	if !found {
-		m.runs = slices.Insert(m.runs, i, r)
-	}
-	m.runs[i] = r
+	m.runs[r.Task] = r
 	return nil
 }
 
@@ -181,7 +176,11 @@ func (m *memory) note(_ context.Context, _ Term, r view.TaskRun) error {
 func (m *memory) current(context.Context) (view.Leadership, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return view.Leadership{Node: m.leader, Token: m.term.Token, Since: m.term.Since, Tasks: append([]view.TaskRun{}, m.runs...)}, nil
+	l := view.Leadership{Node: m.leader, Token: m.term.Token, Since: m.term.Since, Tasks: []view.TaskRun{}}
+	for _, name := range slices.Sorted(maps.Keys(m.runs)) {
+		l.Tasks = append(l.Tasks, m.runs[name])
+	}
+	return l, nil
 }
 
 // now implements state.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,11 +130,8 @@ func clientName(l config.Listen) string {
 
 // nodeID returns an id that is unique among the processes that share a store.
 func nodeID() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "weir"
-	}
-	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
+	host, _ := os.Hostname()
+	return cmp.Or(host, "weir") + "-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
 }
 
 // watch checks the store every second. It logs when the store becomes unreachable or reachable, when

@@ -135,7 +135,7 @@ func (c Client) Change(ctx context.Context, k view.KeyChange) (view.KeyResult, e
 
 // TopOf returns the keys with most requests and with most refusals.
 func (c Client) TopOf(ctx context.Context, q view.TopQuery) (view.Top, error) {
-	return Get[view.Top](ctx, c, "/top?"+queryOf(map[string]any{"route": q.Route, "limit": q.Limit, "minutes": q.Minutes, "n": q.N}))
+	return Get[view.Top](ctx, c, "/top?"+QueryOf(map[string]any{"route": q.Route, "limit": q.Limit, "minutes": q.Minutes, "n": q.N}))
 }
 
 // Decisions returns recent decisions of all nodes, newest first.
@@ -144,13 +144,13 @@ func (c Client) Decisions(ctx context.Context, q view.DecisionQuery) (view.Decis
 	if !q.Before.IsZero() {
 		before = q.Before.Format(time.RFC3339Nano)
 	}
-	return Get[view.Decisions](ctx, c, "/decisions?"+queryOf(map[string]any{
+	return Get[view.Decisions](ctx, c, "/decisions?"+QueryOf(map[string]any{
 		"request_id": q.RequestID, "route": q.Route, "limit": q.Limit, "outcome": q.Outcome, "key": q.Key, "before": before, "n": q.N,
 	}))
 }
 
-// queryOf encodes the parameters, texts and numbers, that are neither empty nor 0.
-func queryOf(parameters map[string]any) string {
+// QueryOf encodes the parameters, texts and numbers, that are neither empty nor 0.
+func QueryOf(parameters map[string]any) string {
 	query := url.Values{}
 	for name, value := range parameters {
 		if value != "" && value != 0 {
@@ -162,5 +162,5 @@ func queryOf(parameters map[string]any) string {
 
 // AuditPage returns actions of operators, newest first.
 func (c Client) AuditPage(ctx context.Context, q view.AuditQuery) (view.Audit, error) {
-	return Get[view.Audit](ctx, c, "/audit?"+queryOf(map[string]any{"before": q.Before, "n": q.N}))
+	return Get[view.Audit](ctx, c, "/audit?"+QueryOf(map[string]any{"before": q.Before, "n": q.N}))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -60,13 +61,9 @@ func (d *dashboard) showDecisions(r *http.Request) page {
 
 // URL returns the address of the next page.
 func (v decisionsView) URL() string {
-	f := url.Values{"before": {v.Before}}
-	for name, value := range map[string]string{"outcome": v.Query.Outcome, "route": v.Query.Route, "limit": v.Query.Limit, "hash": v.Query.Key} {
-		if value != "" {
-			f.Set(name, value)
-		}
-	}
-	return "/dashboard/decisions?" + f.Encode()
+	return "/dashboard/decisions?" + admin.QueryOf(map[string]any{
+		"before": v.Before, "outcome": v.Query.Outcome, "route": v.Query.Route, "limit": v.Query.Limit, "hash": v.Query.Key,
+	})
 }
 
 // A decisionRow is a decision with the limits that were asked, and how many of its limits were not.

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -240,20 +240,12 @@ func (q routeQuery) Orders() []string { return []string{"", "requests", "refused
 
 // URL returns the address of the page that is by so many away.
 func (q routeQuery) URL(by int) string {
-	f := url.Values{}
-	if q.Text != "" {
-		f.Set("q", q.Text)
+	page := q.Page + by
+	if page <= 1 {
+		page = 0 // the first needs no number
 	}
-	if q.Order != "" {
-		f.Set("sort", q.Order)
-	}
-	if page := q.Page + by; page > 1 {
-		f.Set("page", strconv.Itoa(page))
-	}
-	if len(f) == 0 {
-		return "/dashboard/routes"
-	}
-	return "/dashboard/routes?" + f.Encode()
+	query := admin.QueryOf(map[string]any{"q": q.Text, "sort": q.Order, "page": page})
+	return strings.TrimSuffix("/dashboard/routes?"+query, "?")
 }
 
 // choose returns the routes of the page, the number of those that match, and the number of pages.

@@ -307,5 +307,5 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 	}
 }
 
-// Descriptor implements key.Described.
+// Descriptor implements key.Request.
 func (x *exchange) Descriptor(name string) string { return x.in.descriptor.Value(name) }

@@ -196,7 +196,7 @@ func forwardErrorResponse(x *exchange) respond.Response {
 	return respond.Problem(cmp.Or(status, http.StatusBadGateway), "", x.id)
 }
 
-// The methods of this file implement key.Message and routing.Message, by which packages key and
+// The methods of this file implement key.Request and routing.Message, by which packages key and
 // route read the exchange.
 
 // Header returns all values of a field.

@@ -226,7 +226,7 @@ func TestLayout_TermsOfTheFieldLeadToTheirFiles(t *testing.T) {
 		"all or none": "lock/multi.go", "configuration drift": "proxy/cluster/push.go", "count-down latch": "lock/semaphore.go", "E.164": "proxy/key/phone.go",
 		"edit distance": "proxy/config/internal/form/unknown.go", "fencing token": "lock/kinds.go", "garbage collection": "proxy/cluster/sweep.go", "heartbeat": "proxy/cluster/node.go",
 		"JSON Pointer": "proxy/key/json.go", "JSON Web Key Set": "proxy/key/jwks.go", "leader election": "proxy/cluster/leader.go", "normalization": "proxy/key/normalize.go",
-		"readers-writer lock": "lock/kinds.go", "redaction": "proxy/key/mask.go", "Redlock": "lock/multi.go", "secret rotation": "proxy/key/mask.go",
+		"readers-writer lock": "lock/kinds.go", "redaction": "proxy/key/value.go", "Redlock": "lock/multi.go", "secret rotation": "proxy/key/value.go",
 		"ext_authz": "proxy/decide/handler.go", "auth_request": "proxy/decide/handler.go", "forward auth": "proxy/decide/handler.go",
 		"allowlist": "proxy/config/lists.go", "denylist": "proxy/config/lists.go", "access control list": "proxy/config/lists.go",
 		"Too Many Requests": "proxy/respond/refusal.go", "problem details": "proxy/respond/problem.go", "RateLimit-Policy": "proxy/respond/ratelimit_headers.go",

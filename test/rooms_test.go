@@ -29,7 +29,7 @@ func TestAlgorithms_AreNamedInTheirRooms(t *testing.T) {
 func TestKeySources_AreNamedInTheirRoom(t *testing.T) {
 	rooms{
 		dir:    "proxy/key",
-		tables: []string{"proxy/key/spec.go", "proxy/key/origin.go", "proxy/key/extract.go"},
+		tables: []string{"proxy/key/spec.go", "proxy/key/extract.go"},
 		own: map[string][]string{
 			"Header": nil, "Query": nil, "Path": nil, "Cookie": {"cookie"}, "Form": {"body"}, "JSON": {"json"}, "JWT": {"token"},
 			"ClientIP": nil, "Host": nil, "Method": nil, "Descriptor": nil, "Global": nil,

@@ -16,8 +16,8 @@ import (
 const urlencodedType = "application/x-www-form-urlencoded"
 
 // decodedBody returns the body of a request with one Content-Type and no content coding.
-func decodedBody(r Request, m Message) (Body, error) {
-	body, err := m.Body()
+func decodedBody(r Request) (Body, error) {
+	body, err := r.Body()
 	if err != nil || len(body.Bytes) == 0 {
 		return Body{}, err
 	}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -190,7 +192,7 @@ var (
 	// different ones.
 	ErrMismatch = errors.New("key differs from its other copy")
 	// ErrBodyTooLarge reports a body that is too long to be buffered for a key.
-	// Message.Body returns it.
+	// Request.Body returns it.
 	ErrBodyTooLarge = errors.New("body too large for its key to be read")
 	// ErrNoVerificationKeys reports that there are no keys to verify tokens, because their
 	// source has not replied yet. It is not an error of the client.
@@ -212,11 +214,13 @@ func (o *Origin) read(r Request, v *Value, tokens *Tokens, f *result) (err error
 	case JWT:
 		*f, err = tokens.claim(r, v, o.Name)
 	case Descriptor:
-		if d, ok := r.(Described); ok {
-			f.text = d.Descriptor(o.Name)
-		}
-	case JSON, Form, Host, Method:
-		*f, err = o.readMessage(r, v)
+		f.text = r.Descriptor(o.Name)
+	case Host:
+		f.text = r.Host()
+	case Method:
+		f.text = r.Method()
+	case JSON, Form:
+		*f, err = o.readBody(r, v)
 	}
 	return err
 }
@@ -232,18 +236,9 @@ func (o *Origin) readField(r Request) (string, error) {
 	return single(r.Query(o.Name))
 }
 
-// readMessage reads origins that require a Message.
-func (o *Origin) readMessage(r Request, v *Value) (result, error) {
-	m, ok := r.(Message)
-	switch {
-	case !ok:
-		return result{}, fmt.Errorf("%w: this request shows no host, method or body", ErrInvalid)
-	case o.Source == Host:
-		return result{text: m.Host()}, nil
-	case o.Source == Method:
-		return result{text: m.Method()}, nil
-	}
-	body, err := decodedBody(r, m)
+// readBody reads an origin in the body.
+func (o *Origin) readBody(r Request, v *Value) (result, error) {
+	body, err := decodedBody(r)
 	switch {
 	case err != nil || len(body.Bytes) == 0:
 		return result{}, err
@@ -257,18 +252,93 @@ func (o *Origin) readMessage(r Request, v *Value) (result, error) {
 	return canonicalJSON(v.lookup(doc, o.Name))
 }
 
-// formatAddress formats an address, without the prefix length if it is a single host. It
-// caches the last one, because requests of a client often follow each other.
+// formatAddress is FormatClient. It caches the last address, because requests of a client often follow each other.
 func (v *Value) formatAddress(p netip.Prefix) string {
+	if p != v.network {
+		v.network, v.address = p, FormatClient(p)
+	}
+	return v.address
+}
+
+// FormatClient formats the network of a client, without the prefix length if it is a single host; "" if there is none.
+func FormatClient(p netip.Prefix) string {
 	switch {
 	case !p.IsValid():
 		return ""
-	case p == v.network:
-		return v.address
+	case p.IsSingleIP():
+		return p.Addr().String()
 	}
-	v.network, v.address = p, p.String()
-	if p.IsSingleIP() {
-		v.address = p.Addr().String()
+	return p.String()
+}
+
+// cookie returns the value of the cookie with this name, "" if there is none. Escapes are
+// decoded, because some servers do so and a client could otherwise send one value in many
+// spellings. ErrAmbiguous reports what servers parse differently: a second Cookie field,
+// which some join with a comma; a name in another spelling, or with whitespace around it; a
+// quoted string that extends beyond its pair; and in the value, characters that RFC 6265
+// forbids, an invalid escape, an unescaped plus, and the prefix of JSON cookies.
+func cookie(fields []string, name string) (string, error) {
+	field, err := single(fields)
+	if err != nil {
+		return "", fmt.Errorf("%w: two Cookie fields", ErrAmbiguous)
 	}
-	return v.address
+	var names NameSet                     // created when needed
+	value, seen, open := "", false, false // open: inside a quoted string, for servers that support them
+	for after := byte(';'); field != ""; {
+		pair, separator, rest := cutCookie(field)
+		this, text, _ := strings.Cut(strings.TrimLeft(pair, " "), "=")
+		if this != name && names == nil {
+			names = names.With(name)
+		}
+		switch {
+		case this != name && (len(names.Confused(nil, this)) > 0 || nameless(this, text, name)):
+			return "", fmt.Errorf("%w: some servers read another cookie as this one", ErrAmbiguous)
+		case this == name && (seen || open || after == ',' || separator == ','):
+			return "", fmt.Errorf("%w: a repeated cookie, or one next to a comma or within quotes", ErrAmbiguous)
+		case this == name:
+			value, seen = text, true
+		}
+		open = open != (strings.Count(pair, `"`)%2 != 0) || strings.Contains(pair, `\"`)
+		field, after = rest, separator
+	}
+	return cookieValue(value)
+}
+
+// nameless reports whether a pair without a name, such as "=sid=1", is this cookie for
+// servers that split it at a later "=".
+func nameless(this, text, name string) bool {
+	if strings.TrimSpace(this) != "" {
+		return strings.TrimSpace(this) == name
+	}
+	inner, _, _ := strings.Cut(text, "=")
+	return strings.TrimSpace(inner) == name
+}
+
+// cookieValue decodes a value.
+func cookieValue(value string) (string, error) {
+	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
+		return "", fmt.Errorf("%w: a quote, space, backslash or non-ASCII byte in a cookie", ErrAmbiguous)
+	}
+	if strings.IndexByte(value, '+') >= 0 {
+		return "", fmt.Errorf("%w: a plus in a cookie, which some servers read as a space; write %%2B", ErrAmbiguous)
+	}
+	plain, err := url.PathUnescape(value)
+	if err != nil || strings.ContainsFunc(plain, func(r rune) bool { return r == ' ' || r == '"' || r == '\\' }) {
+		return "", fmt.Errorf("%w: a %% in a cookie that is not a valid escape, or an escaped quote, space or "+
+			"backslash", ErrAmbiguous)
+	}
+	if strings.HasPrefix(plain, "j:") {
+		return "", fmt.Errorf("%w: a cookie that Express reads as JSON", ErrAmbiguous)
+	}
+	return plain, nil
+}
+
+// cutCookie splits the first pair off a Cookie field. Some old servers also split at
+// commas.
+func cutCookie(field string) (pair string, separator byte, rest string) {
+	i := strings.IndexAny(field, ";,")
+	if i < 0 {
+		return field, ';', ""
+	}
+	return field[:i], field[i], field[i+1:]
 }

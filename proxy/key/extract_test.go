@@ -28,6 +28,10 @@ func (r request) Header(name string) []string { return r.header[name] }
 func (r request) Query(name string) []string  { return r.query[name] }
 func (r request) Param(name string) string    { return r.params[name] }
 func (r request) Client() netip.Prefix        { return r.client }
+func (r request) Descriptor(string) string    { return "" }
+func (r request) Host() string                { return "" }
+func (r request) Method() string              { return "" }
+func (r request) Body() (Body, error)         { return Body{}, nil }
 
 // Confused looks through all names, as the proxy does.
 func (r request) Confused(o Origin) bool {

@@ -135,22 +135,24 @@ func (s *Spec) parseOwn(g Input, text string) (result, error) {
 
 // parseClient parses an address, or a network that counts as one client.
 func (i Input) parseClient(text string) (result, error) {
-	bad := fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::1", ErrInvalid)
 	network, isNetwork := strings.CutSuffix(text, fmt.Sprintf("/%d", i.IPv6Prefix))
 	addr, err := netip.ParseAddr(network)
 	if err != nil || addr.Zone() != "" || isNetwork && !addr.Is6() {
-		return result{}, bad
+		return result{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::1", ErrInvalid)
 	}
+	p := ClientNetwork(addr, i.IPv6Prefix)
+	return result{text: FormatClient(p), network: p}, nil
+}
+
+// ClientNetwork returns the network of a client by its address. An IPv6 address is counted by so many bits.
+func ClientNetwork(addr netip.Addr, ipv6Prefix int) netip.Prefix {
 	addr = limiter.ClientAddr(addr)
 	bits := addr.BitLen()
 	if addr.Is6() {
-		bits = i.IPv6Prefix
+		bits = ipv6Prefix
 	}
-	p, err := addr.Prefix(bits)
-	if err != nil {
-		return result{}, bad
-	}
-	return result{text: new(Value).formatAddress(p), network: p}, nil
+	p, _ := addr.Prefix(bits) // the configuration has 1 to 128 bits
+	return p
 }
 
 // wrapError adds to an error the name of the key, and the syntax of phone numbers.
@@ -190,8 +192,7 @@ func CanonicalName(text string) string {
 	return text
 }
 
-// A Request provides the data that keys are read from. One that also implements Message
-// provides all sources.
+// A Request provides the data that keys are read from.
 type Request interface {
 	// Header returns all values of the field with this canonical name.
 	Header(name string) []string
@@ -206,16 +207,9 @@ type Request interface {
 	Param(name string) string
 	// Client returns the client's address; for IPv6, its network.
 	Client() netip.Prefix
-}
-
-// A Described is a Request with a descriptor, as Envoy sends it.
-type Described interface {
-	// Descriptor returns the value of the descriptor's entry, "" if it has none.
+	// Descriptor returns the value of the entry of the descriptor that Envoy sends in place of a
+	// request, "" if it has none.
 	Descriptor(name string) string
-}
-
-// A Message provides host, method and body of a request.
-type Message interface {
 	// Host returns the requested host in the normalized form that routes match.
 	Host() string
 	// Method returns the method.

@@ -172,9 +172,9 @@ func TestExtract_MessageSources(t *testing.T) {
 			t.Errorf("%s = %q, %v; want %q", origin, got, err, want)
 		}
 	}
-	for _, origin := range []string{"host", "method", "json:/a", "form:a"} {
-		if _, err := extract(of(origin), request{}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s of a request that shows none = %v; want ErrInvalid", origin, err)
+	for _, origin := range []string{"host", "method", "json:/a", "form:a", "descriptor:a"} {
+		if _, err := extract(of(origin), request{}); !errors.Is(err, ErrMissing) {
+			t.Errorf("%s of a request that has none = %v; want ErrMissing", origin, err)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"net/textproto"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -92,7 +91,7 @@ func BenchmarkCounts(b *testing.B) {
 
 func benchProxy(b *testing.B, limits string) *Proxy {
 	b.Helper()
-	c, err := config.Parse("weir.yaml", []byte("routes:\n  - {name: a, match: {path: /*}, upstream: echo, limits: ["+limits+"]}\n"), os.LookupEnv)
+	c, err := config.LoadText("weir.yaml", []byte("routes:\n  - {name: a, match: {path: /*}, upstream: echo, limits: ["+limits+"]}\n"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -177,7 +177,7 @@ func (c convertCommand) convert(name string, in io.Reader, w Env) error {
 	if n := len(result.Notes); n > 0 {
 		fmt.Fprintf(w.Stderr, "%s: %d comments say what is different and what is not carried over\n", name, n)
 	}
-	_, err = config.Parse("weir.yaml", result.YAML, os.LookupEnv)
+	_, err = config.LoadText("weir.yaml", result.YAML)
 	err = reportProblems(w.Stderr, err)
 	if lost := result.Lost(); len(lost) > 0 {
 		fmt.Fprintln(w.Stderr, strings.Join(lost, "\n"))

@@ -188,7 +188,7 @@ func TestRefused_NamesWhoIsSilent(t *testing.T) {
 
 // What operators compare between nodes has all that makes a limit another one.
 func TestDefine(t *testing.T) {
-	c, err := config.Parse("weir.yaml", []byte(`
+	c, err := config.LoadText("weir.yaml", []byte(`
 routes:
   - name: send
     match: {path: /}
@@ -198,7 +198,7 @@ routes:
       - {name: fan, key: client_ip, distinct: "header:X-Phone", rates: [3/1h]}
       - {name: backoff, key: "header:X-Phone", cooldown: [60s, 90s, 1d]}
       - {name: smooth, key: client_ip, rate: 100/1m, algorithm: gcra, burst: 5, scope: per_instance, mode: off}
-`), nil)
+`))
 	if err != nil {
 		t.Fatal(err)
 	}

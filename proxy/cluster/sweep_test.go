@@ -67,7 +67,7 @@ func limited(t *testing.T, names string) *config.Config {
 	for name := range strings.SplitSeq(names, ", ") {
 		text += "      - {name: " + name + ", key: 'header:X-" + name + "', rate: 1/1h}\n"
 	}
-	c, err := config.Parse("weir.yaml", []byte(text), nil)
+	c, err := config.LoadText("weir.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

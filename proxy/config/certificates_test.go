@@ -66,16 +66,3 @@ func TestLoad_CertificatesOfUpstreams(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
-
-func TestParse_ReadsNoOtherFile(t *testing.T) {
-	cert, _ := newCertificate(t)
-	dir := t.TempDir()
-	ca := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(ca, []byte(cert), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c, err := Parse("weir.yaml", []byte("upstreams:\n  s: {targets: [\"https://a\"], tls: {ca: "+ca+"}}\n"+small), environment)
-	if got := wantProblems(t, c, err).Error(); got != "weir.yaml:2:41: upstreams.s.tls.ca: cannot read files from here; leave it out" {
-		t.Errorf("got %s", got)
-	}
-}

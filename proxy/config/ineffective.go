@@ -220,10 +220,6 @@ func (l *loader) attach(name *string, most int64) ([]byte, bool) {
 	if *name == "" {
 		return nil, false
 	}
-	if l.sealed {
-		l.Wrong(name, "cannot read files from here", "leave it out")
-		return nil, false
-	}
 	path := *name
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(l.Location(name).File), path)

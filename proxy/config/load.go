@@ -25,9 +25,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// An Env looks up an environment variable, like os.LookupEnv.
-type Env = form.Env
-
 // Load reads the file at path and the files that it includes, and replaces environment
 // variables. It returns a complete Config, or Problems. A file that cannot be read is a
 // problem too.
@@ -53,19 +50,10 @@ func LoadText(name string, data []byte) (*Config, error) {
 	return r.whole(name, r.read(name, "", data))
 }
 
-// Parse is like Load for the content of a file, called name in problems. It reads no other
-// file: include is a problem.
-func Parse(name string, data []byte, env Env) (*Config, error) {
-	r := newLoader(env)
-	r.sealed = true
-	return r.whole(name, r.read(name, "", data))
-}
-
 // A loader is the state of loading one Config.
 type loader struct {
 	*form.Reader
 	source  FileSource
-	sealed  bool   // other files must not be read
 	home    string // directory of files of this machine; empty: that of the main file
 	hash    hash.Hash
 	common  hash.Hash // like hash, without parts specific to the machine
@@ -74,7 +62,7 @@ type loader struct {
 	decoded int       // number of problems of decoding
 }
 
-func newLoader(env Env) *loader {
+func newLoader(env form.Env) *loader {
 	made := &Config{own: map[string]bool{}}
 	return &loader{Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), made: made}
 }
@@ -301,10 +289,6 @@ func (c *Config) concealed() map[any]bool {
 // include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
 // be read.
 func (l *loader) include(path string, main *file) (whole bool) {
-	if l.sealed && len(main.Include) > 0 {
-		l.Wrong(&main.Include, "cannot include files from here", "write all into one file")
-		return true
-	}
 	whole = true
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)

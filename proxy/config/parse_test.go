@@ -170,14 +170,6 @@ func TestLoad_HashIsWithoutListenAndAdmin(t *testing.T) {
 	}
 }
 
-func TestParse_DoesNotInclude(t *testing.T) {
-	c, err := Parse("weir.yaml", []byte("include: [\"/etc/*\"]\n"+small), environment)
-	want := "weir.yaml:1:10: include: cannot include files from here; write all into one file"
-	if got := wantProblems(t, c, err).Error(); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // TestParse_AliasesAskForBoundedWork: a few hundred lines that would be
 // 200,000 addresses, and a few thousand that would be as many limits, or fields.
 func TestParse_AliasesAskForBoundedWork(t *testing.T) {

@@ -12,8 +12,22 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
+
+// Parse loads a text without the files of this machine.
+func Parse(name string, data []byte, env form.Env) (*Config, error) {
+	l := newLoader(env)
+	l.source = noFiles{}
+	return l.whole(name, l.read(name, "", data))
+}
+
+// noFiles is a FileSource without files.
+type noFiles struct{ diskFiles }
+
+func (noFiles) Read(string, int64) ([]byte, error) { return nil, os.ErrNotExist }
+func (noFiles) Glob(string) ([]string, error)      { return nil, nil }
 
 // mustParse is the config of a text without faults.
 func mustParse(t *testing.T, text string) *Config {

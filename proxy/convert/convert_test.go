@@ -97,7 +97,7 @@ func TestConvert_ResultsAreConfigurations(t *testing.T) {
 				t.Fatal(err)
 			}
 			expect(t, path, string(result.YAML))
-			if _, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false }); err != nil {
+			if _, err := config.LoadText("weir.yaml", result.YAML); err != nil {
 				t.Errorf("the result is no configuration: %v\n%s", err, result.YAML)
 			}
 			result.needsAll(t)
@@ -185,7 +185,7 @@ func FuzzConvert(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false }); err != nil {
+		if _, err := config.LoadText("weir.yaml", result.YAML); err != nil {
 			t.Errorf("%v\n%s", err, result.YAML)
 		}
 		result.needsAll(t)
@@ -233,7 +233,7 @@ func parsed(t *testing.T, program, file string) (Result, *config.Config) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, file)
 	}
-	c, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false })
+	c, err := config.LoadText("weir.yaml", result.YAML)
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, result.YAML, file)
 	}

@@ -21,7 +21,7 @@ func converted(t *testing.T, program, file string) *config.Limit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Parse("weir.yaml", result.YAML, func(string) (string, bool) { return "", false })
+	c, err := config.LoadText("weir.yaml", result.YAML)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, result.YAML)
 	}

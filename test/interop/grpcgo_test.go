@@ -273,7 +273,7 @@ func managed(t *testing.T, a authority, c config.ACME, check time.Duration) (sto
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := config.Parse("weir.yaml", []byte("routes: [{match: {path: /*}, upstream: echo}]\n"), os.LookupEnv)
+	file, err := config.LoadText("weir.yaml", []byte("routes: [{match: {path: /*}, upstream: echo}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

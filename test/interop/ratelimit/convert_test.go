@@ -153,7 +153,7 @@ func newWeir(t *testing.T, text string) (p *proxy.Proxy, yaml []byte) {
 // serve returns a Proxy with a configuration.
 func serve(t *testing.T, yaml []byte) *proxy.Proxy {
 	t.Helper()
-	c, err := config.Parse("weir.yaml", yaml, func(string) (string, bool) { return "", false })
+	c, err := config.LoadText("weir.yaml", yaml)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, yaml)
 	}

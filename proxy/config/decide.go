@@ -175,7 +175,10 @@ const withoutBody = "read it from a header, the query or a cookie, or let a prox
 
 // entries reads the descriptor of a match; nil if it matches requests.
 func (r *routes) entries(f *Match) map[string]string {
-	r.combine(f, matchRules())
+	r.combine(f, []rule{
+		{"domain", "path methods scheme host headers query", "", "a descriptor has no NAME", "leave it out, or write another route for requests"},
+		{"descriptor", "", "domain", "there is no domain", "write domain: beside it, with that of Envoy's rate limit filter"},
+	})
 	if f.Domain == "" {
 		return nil
 	}
@@ -213,7 +216,9 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 	if made.Match.Domain == "" {
 		return
 	}
-	r.combine(f, descriptorRules())
+	r.combine(f, []rule{
+		{"match", "upstream redirect respond rewrite body idempotency new_keys", "", "a route for descriptors has no NAME", "leave it out: Envoy forwards the request"},
+	})
 	if r.main.Listen.Decide == nil {
 		r.Warn(f, "nobody asks about descriptors: there is no listen.decide.grpc", `write listen: {decide: {grpc: "127.0.0.1:8081"}}`)
 	}

@@ -162,7 +162,7 @@ func (c *Config) Parts(once []byte) Parts {
 		if concealed[&l.Overrides] {
 			told.Overrides = map[string]*list{}
 			for value, rates := range l.Overrides {
-				told.Overrides["not shown, "+brief(once, value)] = rates
+				told.Overrides["not shown, "+Brief(once, value)] = rates
 			}
 		}
 		return c.written.LineOf(&told, l)
@@ -189,7 +189,7 @@ func (c *Config) Parts(once []byte) Parts {
 		if v := reflect.ValueOf(form); !v.IsNil() {
 			sections[name] = line(form)
 			if hidden := secretsOf(v); hidden != "" {
-				sections[name] += " (secrets not shown, " + brief(once, hidden) + ")"
+				sections[name] += " (secrets not shown, " + Brief(once, hidden) + ")"
 			}
 		}
 	}
@@ -200,15 +200,15 @@ func (c *Config) Parts(once []byte) Parts {
 	for name, l := range f.Lists {
 		shown := *l
 		if len(l.Values) > 0 && concealed[&l.Values] {
-			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), brief(once, strings.Join(l.Values, "\n")))}
+			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), Brief(once, strings.Join(l.Values, "\n")))}
 		}
 		lists[name] = c.written.LineOf(&shown, l)
 	}
 	return Parts{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
 }
 
-// brief returns a short hash of text, to compare it with others.
-func brief(once []byte, text string) string {
+// Brief returns a short hash of text, to compare it with others.
+func Brief(once []byte, text string) string {
 	mac := hmac.New(sha256.New, once)
 	mac.Write([]byte(text))
 	return fmt.Sprintf("%x", mac.Sum(nil)[:3])

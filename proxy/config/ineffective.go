@@ -177,12 +177,11 @@ type unreachable map[string][]*Route
 // add returns an earlier route that makes this one unreachable, or nil.
 func (u unreachable) add(route *Route, shape string) *Route {
 	id := []string{route.Match.Scheme, route.Match.Host, shape}
-	for _, name := range form.SortedKeys(route.Match.Headers) {
-		id = append(id, name, route.Match.Headers[name])
-	}
-	id = append(id, "?")
-	for _, name := range form.SortedKeys(route.Match.Query) {
-		id = append(id, name, route.Match.Query[name])
+	for _, wanted := range []map[string]string{route.Match.Headers, route.Match.Query} {
+		id = append(id, "?")
+		for _, name := range form.SortedKeys(wanted) {
+			id = append(id, name, wanted[name])
+		}
 	}
 	place := strings.Join(id, "\x00") // no text of a file has a control character
 	earlier := u[place]

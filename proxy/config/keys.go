@@ -203,12 +203,11 @@ func (k *keys) otherwise(f **missingForm) (key.Missing, *key.Spec) {
 	if *f == nil {
 		*f = &missingForm{Policy: key.Reject}
 	}
-	if m := *f; m.Use != "" {
+	m := *f
+	if m.Use != "" {
 		return key.Use, k.refer(&m.Use)
-	} else if m.Policy != "" {
-		return m.Policy, nil
 	}
-	return key.Reject, nil
+	return cmp.Or(m.Policy, key.Reject), nil
 }
 
 // part compiles a key that is a part of a phone number.

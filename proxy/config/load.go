@@ -165,9 +165,7 @@ func (l *loader) count(id string, data []byte) {
 
 func count(h hash.Hash, id string, data []byte) {
 	for _, part := range [][]byte{[]byte(id), data} {
-		var length [8]byte
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		h.Write(length[:])
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
 	}
 }

@@ -76,8 +76,7 @@ func (l *loader) readPrices(f *pricesForm, p *Prices) {
 	}
 	if f.File == "" {
 		var problems []key.Problem
-		rows := strings.ReplaceAll(strings.Join(f.Rows, "\x00"), "\n", " ") // each in one line
-		p.Table, problems = key.ParsePrices(strings.ReplaceAll(rows, "\x00", "\n"), f.Decimals)
+		p.Table, problems = key.ParsePrices(strings.Join(f.Rows, "\n"), f.Decimals) // a text of a file has no line break
 		for _, problem := range problems {
 			if len(f.Rows) == 0 {
 				l.fault(&f.Rows, problem.Err)

@@ -259,21 +259,6 @@ func limitRules() []rule {
 	}
 }
 
-// matchRules returns the rules of the fields of a match: a descriptor of Envoy has nothing of a request.
-func matchRules() []rule {
-	return []rule{
-		{"domain", "path methods scheme host headers query", "", "a descriptor has no NAME", "leave it out, or write another route for requests"},
-		{"descriptor", "", "domain", "there is no domain", "write domain: beside it, with that of Envoy's rate limit filter"},
-	}
-}
-
-// descriptorRules returns the rules of the fields of a route whose match has a domain.
-func descriptorRules() []rule {
-	return []rule{
-		{"match", "upstream redirect respond rewrite body idempotency new_keys", "", "a route for descriptors has no NAME", "leave it out: Envoy forwards the request"},
-	}
-}
-
 // ownAlgorithm reports an algorithm beside a field that is one itself.
 func (l *limits) ownAlgorithm(f *limitForm) {
 	if f.Algorithm == limiter.TokenBucket.String() || f.Algorithm == "" {

@@ -62,12 +62,12 @@ type Set struct {
 	bans        map[netip.Prefix][]Directive
 	bits        []int // the different lengths of banned networks
 	maintenance []Directive
-	plans       map[string][]Directive // by the hash of the key; nil if there are none
+	plans       map[string][]Directive // by the hash of the key
 }
 
 // NewSet returns the set of all, without those that are over; nil if none is left.
 func NewSet(all []Directive, now time.Time) *Set {
-	s := &Set{bans: map[netip.Prefix][]Directive{}}
+	s := &Set{bans: map[netip.Prefix][]Directive{}, plans: map[string][]Directive{}}
 	for _, d := range all {
 		if !d.Until.After(now) {
 			continue
@@ -77,9 +77,6 @@ func NewSet(all []Directive, now time.Time) *Set {
 		case d.Network.IsValid():
 			s.bans[d.Network] = append(s.bans[d.Network], d)
 		case d.IsPlan():
-			if s.plans == nil {
-				s.plans = map[string][]Directive{}
-			}
 			s.plans[d.Key.Hash] = append(s.plans[d.Key.Hash], d)
 		default:
 			s.maintenance = append(s.maintenance, d)
@@ -136,7 +133,7 @@ func (s *Set) Maintenance(route string, now time.Time) (Directive, bool) {
 }
 
 // HasPlans reports whether any key has a plan.
-func (s *Set) HasPlans() bool { return s != nil && s.plans != nil }
+func (s *Set) HasPlans() bool { return s != nil && len(s.plans) > 0 }
 
 // Plan returns the plan of a key on one of some routes. One of a route takes precedence over one of all routes. Its
 // cost does not depend on the number of plans.

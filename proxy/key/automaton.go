@@ -199,10 +199,7 @@ func newAffix(expression, rule string) (*affix, error) {
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := syntax.Parse(expression, syntax.Perl)
-	if err != nil {
-		return nil, fmt.Errorf("read affix: %w", err)
-	}
+	parsed, _ := syntax.Parse(expression, syntax.Perl) // newAutomaton has parsed it
 	return &affix{
 		automaton: quick, replacement: rule, capturesEmpty: capturesEmpty(parsed),
 		regexp: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?:" + expression + ")") }),

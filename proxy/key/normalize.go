@@ -332,22 +332,15 @@ func blank(r rune) bool { return unicode.IsSpace(r) || isInvisible(r) }
 // like header fields by WSGI and Node, and header and form fields by Tomcat: the
 // superscript two in the bytes of a Cyrillic letter, for example.
 func latinDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf && unicode.IsNumber(rune(s[i])) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]byte(s), func(c byte) bool { return c >= utf8.RuneSelf && unicode.IsNumber(rune(c)) })
 }
 
 // checkDigits returns an error if s has a digit or number beyond ASCII. Java, JavaScript,
 // Go and PHP drop it because it is not one of 0-9, Python reads decimal ones as digits, and
 // phone number libraries do both.
 func checkDigits(s string) error {
-	for _, r := range s {
-		if r >= utf8.RuneSelf && unicode.IsNumber(r) {
-			return fmt.Errorf("%w: digits other than 0-9", ErrAmbiguous)
-		}
+	if strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf && unicode.IsNumber(r) }) {
+		return fmt.Errorf("%w: digits other than 0-9", ErrAmbiguous)
 	}
 	return nil
 }

@@ -296,9 +296,7 @@ func (b Bundle) Shown(c *config.Config, once []byte) Bundle {
 		lines := strings.Split(b.Files[name], "\n")
 		for i := range numbers {
 			if strings.TrimSpace(lines[i]) != "" {
-				mac := hmac.New(sha256.New, once)
-				mac.Write([]byte(lines[i]))
-				lines[i] = fmt.Sprintf("(not shown, %x)", mac.Sum(nil)[:3])
+				lines[i] = "(not shown, " + config.Brief(once, lines[i]) + ")"
 			}
 		}
 		shown.Files[name] = strings.Join(lines, "\n")

@@ -161,6 +161,9 @@ func (a Algorithm) isTokenBucket() bool { return a.traits().isBucket }
 // identities.
 func (a Algorithm) countsPermits() bool { return !a.HasLeases() && !a.HasValues() && !a.HasSteps() }
 
+// HasDebt reports whether AdminStore.Charge takes more of a than is left.
+func (a Algorithm) HasDebt() bool { return a.countsPermits() && !a.HasConversion() }
+
 // Capacity returns the number of permits of an unused key, which is also the largest Cost
 // of a claim: Burst if it is set, otherwise Rate.Count.
 func (l *Limit) Capacity() int64 {

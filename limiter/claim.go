@@ -230,6 +230,23 @@ func CheckClaims(claims []Claim) error {
 	return nil
 }
 
+// CheckCharges returns an error that wraps ErrInvalidCost or ErrInvalidLimit if no store could charge the claims.
+func CheckCharges(claims []Claim) error {
+	for _, c := range claims {
+		if c.Cost < 1 || c.Cost > MaxCount {
+			return fmt.Errorf("%w: %d more permits of %s", ErrInvalidCost, c.Cost, c.Limit.Name)
+		}
+		if a := c.Limit.Algorithm; !a.HasDebt() || c.RedissonName != "" {
+			return fmt.Errorf("%w: %s owes nothing, because it is of %s or shared with Redisson", ErrInvalidLimit, c.Limit.Name, a)
+		}
+		c.Cost = 1
+		if err := c.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CutDeciding returns the claims of group 0, which may be none, and those of the other groups.
 func CutDeciding(claims []Claim) (own, others []Claim) {
 	if len(claims) > 0 && claims[0].Group > 0 {
@@ -380,3 +397,9 @@ type Permit struct {
 
 // IsZero reports whether p is the zero Permit, which identifies no permits.
 func (p Permit) IsZero() bool { return p.At.IsZero() }
+
+// Charge returns the permit under which stores count what AdminStore.Charge takes for p.
+func (p Permit) Charge() Permit {
+	p.ID[0] = ^p.ID[0]
+	return p
+}

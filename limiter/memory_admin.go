@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -48,6 +49,34 @@ func (m *Memory) Ban(_ context.Context, claims []Claim, d time.Duration) error {
 		absent = addAbsent
 	}
 	return m.changeAll(claims, absent, func(t *keyState, _ Claim, now int64) { t.bannedUntil = now + d.Milliseconds() })
+}
+
+// Charge implements AdminStore.
+func (m *Memory) Charge(_ context.Context, claims []Claim, p Permit) error {
+	if err := CheckCharges(claims); err != nil {
+		return err
+	}
+	id := p.Charge().ID
+	for i := range claims {
+		c, r := &claims[i], m.ref(&claims[i])
+		s := &m.shards[r.shard]
+		s.mu.Lock()
+		now := m.now()
+		r.index = s.findOrAddLocked(&r.id, r.hash, c.Source, now)
+		s.expandMirroredLocked(&r, now)
+		var t keyState
+		cell := s.cells.at(r.index)
+		s.loadLocked(cell, &t)
+		if t.advance(now, c.Limit); !slices.ContainsFunc(t.entries, func(e entry) bool { return e.id == id }) {
+			s.takeLocked(cell, &t, stamp{now, id}, c)
+			if !c.Limit.Algorithm.HasLog() {
+				t.markRefund(Permit{ID: id, At: time.UnixMilli(now)}, c.Cost) // a counter knows a charge by a mark
+			}
+			s.saveLocked(cell, &t, c.Limit)
+		}
+		s.mu.Unlock()
+	}
+	return nil
 }
 
 // ifAbsent determines what a change does for a key that has no cell.
@@ -179,6 +208,14 @@ type AdminStore interface {
 	// Grant returns Cost permits to each claim's key, as if the most recent ones had not
 	// been taken. A key never gets more than the capacity of the limit.
 	Grant(ctx context.Context, claims []Claim) error
+
+	// Charge takes Cost permits more for each claim, whatever is left, because the request to which
+	// the decision with the permit p granted them has cost more than was known. What is beyond the
+	// capacity is debt: it leaves the window as other permits do, and nothing is granted before. Under
+	// GCRA no more than the capacity is owed. Cost may exceed the capacity, up to MaxCount. No claim may
+	// be shared with Redisson. Each claim of p is charged once. A store that cannot be reached takes what is missing when it is reached
+	// again, which is no error.
+	Charge(ctx context.Context, claims []Claim, p Permit) error
 
 	// Ban makes the limits refuse all claims of these keys for d from now on; 0 ends a
 	// ban. Permits continue to expire during a ban.

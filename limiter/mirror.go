@@ -52,6 +52,22 @@ func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 	}
 }
 
+// MirrorCharge records that the other store charged claims.
+func (m *Memory) MirrorCharge(claims []Claim) {
+	for i := range claims {
+		r, now := m.ref(&claims[i]), m.now()
+		s := &m.shards[r.shard]
+		s.mu.Lock()
+		if p := s.mirrored.find(r.hash); p.item > 0 {
+			e := s.mirrored.slab.at(p.item - 1)
+			e.advance(now, claims[i].Limit.Horizon().Milliseconds())
+			e.grant(claims[i].Cost)
+			e.used += uint32(claims[i].Cost)
+		}
+		s.mu.Unlock()
+	}
+}
+
 // mirrorRefund returns permits to the mirror entry of hash h.
 func (s *shard) mirrorRefund(h uint64, at, permits int64) {
 	s.mu.Lock()

@@ -258,7 +258,7 @@ type OutcomeReport struct {
 // wrap limiter.ErrUnavailable; then r may be repeated.
 //
 // With r.Refund the request did not happen: all its permits are refunded, and nothing else is done. With r.Cost or r.Less
-// each of its limits that counts requests gets back what is too much, or gives what is missing as far as it has it; of
+// each of its limits that counts requests gets back what is too much, or gives what is missing, whatever is left; of
 // what takes a price all is refunded with r.Less. Concurrent permits are released.
 func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	x := p.exchanges.Get().(*exchange)

@@ -295,6 +295,32 @@ routes:
 	})
 }
 
+// What a request has cost more than was taken is owed, also beyond what is left, and by every window; a limit that Java
+// programs share owes nothing.
+func TestDecideDescriptors_OwesWhatIsMissing(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, `
+routes:
+  - {name: own, match: {domain: edge, descriptor: {own: "*"}}, refund_on: {status: [5xx]}, limits: [{key: "descriptor:own", rates: [20/1h, 100/1d]}]}
+  - {name: java, match: {domain: edge, descriptor: {java: "*"}}, refund_on: {status: [5xx]}, limits: [{key: "descriptor:java", rate: 20/1h, redisson_name: "java:{key}"}]}
+`, use)
+		for i, want := range []int64{90, 10} {
+			r := p.current.Load().routes[i]
+			report := OutcomeReport{Pending: p.asksHits(200, 10, r.Name, "x").Pendings[0], Cost: 90, Valid: time.Minute}
+			if err := p.Settle(t.Context(), report); err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range r.Windows {
+				shared, _ := w.Of.SharedName("x")
+				c := limiter.Claim{Limit: &w.Limit, Key: p.current.Load().config.Privacy.Hash([]string{"descriptor:" + r.Name, "x"}), Cost: 1, RedissonName: shared}
+				if in, err := p.admitter.Store.Inspect(t.Context(), []limiter.Claim{c}); err != nil || in.Statuses[0].Used != want {
+					t.Errorf("%s: %+v, %v; want %d used", w.Name, in.Statuses, err, want)
+				}
+			}
+		}
+	})
+}
+
 // A check while the store is unreachable refuses only where the store must be asked.
 func TestDecideDescriptors_ChecksWithoutTheStore(t *testing.T) {
 	for policy, status := range map[string]int{"allow": 200, "deny": 503, "local": 200} {

@@ -299,6 +299,10 @@ func (s slidingLogStore) Reset(ctx context.Context, claims []limiter.Claim) erro
 	return s.AdminStore.Reset(ctx, slidingLogClaims(claims))
 }
 
+func (s slidingLogStore) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return s.AdminStore.Charge(ctx, slidingLogClaims(claims), p)
+}
+
 func (s slidingLogStore) Grant(ctx context.Context, claims []limiter.Claim) error {
 	return s.AdminStore.Grant(ctx, slidingLogClaims(claims))
 }

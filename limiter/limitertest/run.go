@@ -76,9 +76,12 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"SchedulesMerged", schedulesMerged},
 		{"Concurrent", concurrent},
 		{"Inspect", inspect},
+		{"Charge", charge},
+		{"ChargesRandom", chargesRandom},
 	}
 	for _, test := range append(logs, []suiteTest{
 		{"RefundPartOfEach", refundPartOfEach},
+		{"ChargeOfEach", chargeOfEach},
 		{"Random", randomSchedules},
 		{"Mixed", mixed},
 		{"ClockSteps", clockSteps},

@@ -72,6 +72,23 @@ func (s *Store) Report(claims []limiter.Claim, p limiter.Permit) {
 	s.watchOutage(false)
 }
 
+// Charge implements limiter.AdminStore: it reports what is missing, at once or when Redis is reachable again. Of two
+// processes that charge the same, a counter counts both.
+func (s *Store) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	if err := limiter.CheckCharges(claims); err != nil {
+		return err
+	}
+	p = p.Charge()
+	missing := slices.DeleteFunc(slices.Clone(claims), func(c limiter.Claim) bool { return s.reports.knows(&c, p) })
+	s.reports.add(time.Now(), missing, p)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if s.sendReports(ctx, missing) != nil {
+		s.watchOutage(false) // it sends what is pending
+	}
+	return nil
+}
+
 // Reported returns how many permits were reported to Redis, and how many were dropped
 // because of the bounds of Report, since the Store was created. Each window of a limit
 // counts separately.

@@ -206,6 +206,16 @@ func (r *reports) toldAt(now time.Time, c *limiter.Claim, p limiter.Permit) (tim
 	return told.at, found && now.Before(told.expires)
 }
 
+// knows reports whether what p took for c is pending, or Redis was told of it.
+func (r *reports) knows(c *limiter.Claim, p limiter.Permit) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := windowIDOf(c)
+	_, told := r.told[grantID{id, p.ID}]
+	found := r.byWindow[id]
+	return told || found != nil && slices.ContainsFunc(found.grants, func(g grant) bool { return g.id == p.ID })
+}
+
 // tellLocked records what Redis was told of.
 func (r *reports) tellLocked(id grantID, counted countedGrant) {
 	if len(r.toldIDs) < maxTold {

@@ -227,6 +227,12 @@ func (m mirrored) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait fu
 	return m.remoteStore.StartRefund(claims, p)
 }
 
+// Charge implements limiter.AdminStore.
+func (m mirrored) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	m.fallback.Local.MirrorCharge(claims)
+	return m.remoteStore.Charge(ctx, claims, p)
+}
+
 // Renew implements limiter.AdminStore.
 func (m mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	_ = m.fallback.Local.Renew(ctx, claims, p) // fails if the permit was not recorded there
@@ -298,6 +304,20 @@ func (r reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait f
 	}
 	refunded := r.fallback.Store.StartRefundReported(claims, p)
 	return func() error { return errors.Join(err, refunded()) }
+}
+
+// Charge implements limiter.AdminStore.
+func (r reporting) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	shares := slices.Clone(claims)
+	for i := range shares {
+		share := claims[i].Limit.Share(r.fallback.Nodes())
+		shares[i].Limit = &share
+	}
+	err := r.Memory.Charge(ctx, shares, p)
+	if r.fallback.Store == nil {
+		return err
+	}
+	return errors.Join(err, r.fallback.Store.Charge(ctx, claims, p))
 }
 
 // Renew implements limiter.AdminStore.

@@ -17,62 +17,52 @@ const pendingVersion = 1
 // A Correction is what a request has cost after all, or how much less than was taken for it. One of both is 0.
 type Correction struct{ Cost, Less int64 }
 
-// SettleCost makes the permits of q as many as r says. If a refund fails, mayRepeat allows r again; what was refunded is
-// not refunded again. What is missing is not taken twice.
+// SettleCost makes the permits of q as many as r says. What is missing is charged whatever is left. If a refund fails,
+// mayRepeat allows r again; stores do neither twice.
 func (a *Admitter) SettleCost(ctx context.Context, q *Admission, r Correction, mayRepeat func() error) error {
-	var missing []limiter.Claim
-	var from []limiter.AdminStore
-	for i := range q.TakenPermits {
-		t := &q.TakenPermits[i]
-		q.Settled.pending = q.Settled.pending[:0]
-		for j, c := range t.Claims {
-			switch tooMuch := r.tooMuch(&c, t.Claims.Window(j).Of); {
-			case tooMuch > 0:
-				c.Cost = tooMuch
-				q.Settled.pending = append(q.Settled.pending, c)
-			case tooMuch < 0:
-				c.Cost = min(-tooMuch, c.Limit.Capacity())
-				missing, from = append(missing, c), append(from, t.Store)
-			}
-		}
-		a.refund(ctx, q, t)
-	}
+	a.settleCost(ctx, q, r.tooMuch)
 	if q.Err != nil {
 		return errors.Join(limiter.ErrUnavailable, q.Err, mayRepeat())
 	}
-	for i := range missing {
-		q.Fail(takeUpTo(ctx, from[i], missing[i:i+1]))
+	return nil
+}
+
+// settleCost refunds what tooMuch says of each claim of q, or charges it if that is below 0.
+func (a *Admitter) settleCost(ctx context.Context, q *Admission, tooMuch func(*limiter.Claim, *Limit) int64) {
+	for i := range q.TakenPermits {
+		t := &q.TakenPermits[i]
+		q.Settled.pending = q.Settled.pending[:0]
+		var missing []limiter.Claim
+		for j, c := range t.Claims {
+			switch n := tooMuch(&c, t.Claims.Window(j).Of); {
+			case n > 0:
+				c.Cost = n
+				q.Settled.pending = append(q.Settled.pending, c)
+			case n < 0 && !t.Permit.IsZero():
+				c.Cost = min(-n, limiter.MaxCount)
+				missing = append(missing, c)
+			}
+		}
+		a.refund(ctx, q, t)
+		if len(missing) > 0 && q.Err == nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
+			q.Fail(a.metrics.measure("charge", func() error { return t.Store.Charge(ctx, missing, t.Permit) }))
+			cancel()
+		}
 	}
-	return q.Err
 }
 
 // tooMuch returns how many permits of a claim are too many; below 0 some are missing.
 func (c Correction) tooMuch(claim *limiter.Claim, of *Limit) int64 {
-	switch counts := of.Prices == nil && !claim.Limit.Algorithm.HasValues() && !claim.Limit.Algorithm.HasSteps(); {
+	switch counts := of.Prices == nil && claim.Limit.Algorithm.HasDebt(); {
 	case concurrent(claim), c.Less > 0 && !counts:
 		return claim.Cost
 	case c.Less > 0:
 		return min(c.Less, claim.Cost)
-	case !counts:
+	case !counts, of.IsShared() && claim.Cost < c.Cost: // Java programs know no debt
 		return 0
 	}
 	return claim.Cost - c.Cost
-}
-
-// takeUpTo takes what one claim costs, or as much of it as there is.
-func takeUpTo(ctx context.Context, from limiter.Store, one []limiter.Claim) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
-	defer cancel()
-	var d limiter.Decision
-	for range 3 { // others take meanwhile
-		if err := from.Take(ctx, one, &d); err != nil || d.Allowed {
-			return err
-		}
-		if one[0].Cost = min(one[0].Cost, d.Outcomes[0].Remaining); one[0].Cost < 1 {
-			break
-		}
-	}
-	return nil
 }
 
 // Pending returns what restore needs to settle a, whose request has these keys, on any node; nil if its outcome changes

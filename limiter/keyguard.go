@@ -37,7 +37,7 @@ type KeyGuardOptions struct {
 // source may use twice as many. The state is local to the process and bounded. All
 // methods are safe for concurrent use. A request with known keys costs about 100 ns.
 type KeyGuard struct {
-	clock   func() time.Time
+	now     func() int64              // the current time in milliseconds since 1970
 	known   []guardShard[struct{}]    // known keys
 	sources []guardShard[newKeyCount] // new keys by source
 }
@@ -68,11 +68,8 @@ type KeyDecision struct {
 func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	o.MaxKeys, o.MaxSources = cmp.Or(max(0, o.MaxKeys), 1_000_000), cmp.Or(max(0, o.MaxSources), 200_000)
 	o.TTL = cmp.Or(max(0, o.TTL), 24*time.Hour)
-	if o.Clock == nil {
-		o.Clock = monotonicClock(time.Now())
-	}
 	return &KeyGuard{
-		clock:   o.Clock,
+		now:     millisOf(o.Clock),
 		known:   newGuardShards[struct{}](o.MaxKeys, o.TTL),
 		sources: newGuardShards[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
 	}
@@ -100,8 +97,18 @@ func CheckKeyGuard(rate Rate) error {
 
 // Known reports whether all keys are known. It restarts their time to live.
 func (g *KeyGuard) Known(keys ...Key) bool {
-	now := g.clock().UnixMilli()
-	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.refresh(now, k) })
+	return g.each(keys, (*agingMap[struct{}]).touch)
+}
+
+// each calls do for each of keys, with the lock of its shard held, until it returns false, and reports whether it never did.
+func (g *KeyGuard) each(keys []Key, do func(known *agingMap[struct{}], now int64, k Key) bool) bool {
+	now := g.now()
+	return !slices.ContainsFunc(keys, func(k Key) bool {
+		p := &g.known[k[0]%guardShards]
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return !do(&p.seen, now, k)
+	})
 }
 
 // Admit decides whether source may send a request with these keys. rate must be valid
@@ -111,7 +118,7 @@ func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
 	if g.Known(keys...) {
 		return KeyDecision{}
 	}
-	now := g.clock().UnixMilli()
+	now := g.now()
 	p := &g.sources[source[0]%guardShards]
 	p.mu.Lock() // so that concurrent requests with the same new keys count once
 	defer p.mu.Unlock()
@@ -119,60 +126,45 @@ func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
 		return KeyDecision{}
 	}
 	m, _ := p.seen.get(now, source)
-	windowEnd := m.windowStart + rate.Window.Milliseconds()
+	m, d := m.admit(now, rate)
+	if !d.Refused {
+		p.seen.put(now, source, m)
+		g.each(keys, func(known *agingMap[struct{}], now int64, k Key) bool {
+			known.put(now, k, struct{}{})
+			return true
+		})
+	}
+	return d
+}
+
+// admit decides whether the source of c may send a request with new keys at now, and returns what it has sent then.
+func (c newKeyCount) admit(now int64, rate Rate) (newKeyCount, KeyDecision) {
+	windowEnd := c.windowStart + rate.Window.Milliseconds()
 	switch {
-	case now >= windowEnd || now < m.windowStart: // now is earlier if the clock was set back
-		m = newKeyCount{windowStart: now}
-	case m.count >= rate.Count:
-		return KeyDecision{New: true, Refused: true, Wait: millis(windowEnd - now)}
+	case now >= windowEnd || now < c.windowStart: // now is earlier if the clock was set back
+		c = newKeyCount{windowStart: now}
+	case c.count >= rate.Count:
+		return c, KeyDecision{New: true, Refused: true, Wait: millis(windowEnd - now)}
 	}
-	m.count++
-	p.seen.put(now, source, m)
-	for _, k := range keys {
-		g.add(now, k)
-	}
-	return KeyDecision{New: true}
-}
-
-// refresh reports whether k is known, and restarts its time to live.
-func (g *KeyGuard) refresh(now int64, k Key) bool {
-	p := &g.known[k[0]%guardShards]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.seen.touch(now, k)
-}
-
-// add makes k known.
-func (g *KeyGuard) add(now int64, k Key) {
-	p := &g.known[k[0]%guardShards]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.seen.put(now, k, struct{}{})
+	c.count++
+	return c, KeyDecision{New: true}
 }
 
 // Peek returns what Admit would return, without changing anything: it neither adds keys
 // nor restarts their time to live.
 func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
-	now := g.clock().UnixMilli()
-	if !slices.ContainsFunc(keys, func(k Key) bool { return !g.isKnown(now, k) }) {
+	isKnown := func(known *agingMap[struct{}], now int64, k Key) bool {
+		_, found := known.get(now, k)
+		return found
+	}
+	if g.each(keys, isKnown) {
 		return KeyDecision{}
 	}
+	now := g.now()
 	p := &g.sources[source[0]%guardShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m, _ := p.seen.get(now, source)
-	windowEnd := m.windowStart + rate.Window.Milliseconds()
-	if now >= windowEnd || now < m.windowStart || m.count < rate.Count {
-		return KeyDecision{New: true}
-	}
-	return KeyDecision{New: true, Refused: true, Wait: millis(windowEnd - now)}
-}
-
-// isKnown reports whether k is known, without restarting its time to live.
-func (g *KeyGuard) isKnown(now int64, k Key) bool {
-	p := &g.known[k[0]%guardShards]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, found := p.seen.get(now, k)
-	return found
+	_, d := m.admit(now, rate)
+	return d
 }

@@ -61,10 +61,7 @@ func NewMemory(o MemoryOptions) *Memory {
 	for n < maxShards && o.MaxKeys/(2*n) >= keysPerShard {
 		n *= 2
 	}
-	m := &Memory{now: monotonicMillis(time.Now()), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}, numbers: newLimitNumbers(), notes: newNotes(o.MaxBytes)}
-	if o.Clock != nil {
-		m.now = func() int64 { return o.Clock().UnixMilli() }
-	}
+	m := &Memory{now: millisOf(o.Clock), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}, numbers: newLimitNumbers(), notes: newNotes(o.MaxBytes)}
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.maxKeys, s.maxBytes = max(1, o.MaxKeys/n), max(cellBytes, o.MaxBytes/int64(n))
@@ -73,14 +70,13 @@ func NewMemory(o MemoryOptions) *Memory {
 	return m
 }
 
-// monotonicClock returns a clock that starts at start and ignores later changes of the
-// system clock: it adds the monotonic time that has passed.
-func monotonicClock(start time.Time) func() time.Time {
-	return func() time.Time { return start.Add(time.Since(start)) }
-}
-
-// monotonicMillis is monotonicClock in milliseconds since 1970.
-func monotonicMillis(start time.Time) func() int64 {
+// millisOf returns clock in milliseconds since 1970. If it is nil, it is one that starts now and ignores later changes of
+// the system clock: it adds the monotonic time that has passed.
+func millisOf(clock func() time.Time) func() int64 {
+	if clock != nil {
+		return func() int64 { return clock().UnixMilli() }
+	}
+	start := time.Now()
 	began := start.UnixNano()
 	return func() int64 { return (began + int64(time.Since(start))) / int64(time.Millisecond) }
 }

@@ -212,12 +212,12 @@ func (s *Sketch[T]) HeavyHitters() HeavyHitters[Key, T] {
 // observed up to Floor times there, so counts, errors and floors add up.
 func (h HeavyHitters[K, T]) Merge(others ...HeavyHitters[K, T]) HeavyHitters[K, T] {
 	var out HeavyHitters[K, T]
-	size := len(h.Keys)
-	for _, o := range others {
+	all, size := append([]HeavyHitters[K, T]{h}, others...), 0
+	for _, o := range all {
 		size = max(size, len(o.Keys))
 	}
 	at := make(map[K]int, size)
-	add := func(o HeavyHitters[K, T]) {
+	for _, o := range all {
 		for _, k := range o.Keys {
 			i, known := at[k.Key]
 			if !known {
@@ -230,10 +230,6 @@ func (h HeavyHitters[K, T]) Merge(others ...HeavyHitters[K, T]) HeavyHitters[K, 
 		}
 		out.Total += o.Total
 		out.Floor += o.Floor
-	}
-	add(h)
-	for _, o := range others {
-		add(o)
 	}
 	for i := range out.Keys {
 		out.Keys[i].Count += out.Floor

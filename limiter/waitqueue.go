@@ -80,13 +80,10 @@ func (q *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, o Wai
 		if err != nil || again.IsZero() {
 			return err
 		}
-		timer := time.NewTimer(time.Until(again))
 		select {
 		case <-atHead:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(time.Until(again)):
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
 		}
 	}

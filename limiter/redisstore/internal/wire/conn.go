@@ -115,11 +115,6 @@ func (c *Conn) IsUnusable() bool { return c == nil || c.isEnded.Load() }
 // MarkStale records that c must be replaced by a new connection.
 func (c *Conn) MarkStale() { c.isStale.Store(true) }
 
-// mustReplace reports whether c must be replaced by a new connection.
-func (c *Conn) mustReplace(now time.Time) bool {
-	return c.isStale.Load() || !c.expiresAt.IsZero() && now.After(c.expiresAt)
-}
-
 // Close closes c, which must not be in use, and the client that has opened it.
 func (c *Conn) Close() error {
 	if c.Conn != nil {
@@ -217,7 +212,8 @@ type dialResult struct {
 
 // MustReplace reports whether c must be replaced by a new connection.
 func (d *Dialer) MustReplace(c *Conn) bool {
-	return c.mustReplace(time.Now()) || !d.Masters.IsCurrent(c.remote)
+	isExpired := !c.expiresAt.IsZero() && time.Now().After(c.expiresAt)
+	return isExpired || c.isStale.Load() || !d.Masters.IsCurrent(c.remote)
 }
 
 // Dial opens a connection. A node that does not reply delays the caller for at most
@@ -225,12 +221,11 @@ func (d *Dialer) MustReplace(c *Conn) bool {
 // not the result of a later call, because the node may have become reachable since it
 // began: that call makes an attempt of its own.
 func (d *Dialer) Dial(timeout time.Duration) (*Conn, error) {
-	limit := time.NewTimer(timeout)
-	defer limit.Stop()
+	limit := time.After(timeout)
 	for {
 		isEarlier := d.pending != nil
 		if !isEarlier {
-			d.waitPause()
+			time.Sleep(time.Until(d.notBefore))
 			d.start()
 		}
 		select {
@@ -247,18 +242,9 @@ func (d *Dialer) Dial(timeout time.Duration) (*Conn, error) {
 				d.pause = 0
 				return made.conn, nil
 			}
-		case <-limit.C:
+		case <-limit:
 			return nil, context.DeadlineExceeded
 		}
-	}
-}
-
-// waitPause waits until the next attempt may be made.
-func (d *Dialer) waitPause() {
-	if wait := time.Until(d.notBefore); wait > 0 {
-		pause := time.NewTimer(wait)
-		defer pause.Stop()
-		<-pause.C
 	}
 }
 

@@ -1,11 +1,12 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"strconv"
 )
 
 var (
@@ -17,7 +18,6 @@ var (
 )
 
 const (
-	readBuffer = 8 << 10
 	// maxLine is the maximum length of a line: a header, a number or an error.
 	maxLine = 64 << 10
 	// maxElements is the maximum number of elements of a list.
@@ -39,18 +39,11 @@ type Reply struct {
 	Err  error // a redis.Error, or ErrReply if the reply is something else
 }
 
-// A Reader reads replies from a connection. It buffers only data that was received
-// and not read yet.
-type Reader struct {
-	src  io.Reader
-	buf  []byte
-	r, w int // buf[r:w] is unread
-}
+// A Reader reads replies from a connection. Its buffer has room for the longest line.
+type Reader struct{ in *bufio.Reader }
 
 // NewReader returns a Reader of src.
-func NewReader(src io.Reader) *Reader {
-	return &Reader{src: src, buf: make([]byte, readBuffer)}
-}
+func NewReader(src io.Reader) *Reader { return &Reader{bufio.NewReaderSize(src, maxLine+len("\n"))} }
 
 // Read reads the next reply into p, skipping push messages. After an error the reader
 // cannot be used any more.
@@ -100,10 +93,9 @@ func (r *Reader) list(p *Reply, header []byte) error {
 	if n == -1 {
 		p.Err = ErrReply
 	}
-	for range n {
-		if v, ok := r.count(); ok {
-			p.Ints = append(p.Ints, v)
-			continue
+	for ; n > 0; n-- {
+		if n -= r.counts(p, n); n == 0 {
+			return nil
 		}
 		line, err := r.line()
 		if err != nil {
@@ -125,12 +117,26 @@ func (r *Reader) list(p *Reply, header []byte) error {
 	return nil
 }
 
-// count reads an element if it is what most are: an integer without a sign, of at most 18
-// digits, that was received as a whole. Otherwise it reads nothing.
-func (r *Reader) count() (n int64, ok bool) {
-	b := r.buf[r.r:r.w]
+// counts reads elements, at most n, as long as they are what count finds, and returns how many those were.
+func (r *Reader) counts(p *Reply, n int64) (read int64) {
+	received, _ := r.in.Peek(r.in.Buffered())
+	rest := received
+	for ; read < n; read++ {
+		v, length := count(rest)
+		if length == 0 {
+			break
+		}
+		p.Ints, rest = append(p.Ints, v), rest[length:]
+	}
+	_, _ = r.in.Discard(len(received) - len(rest))
+	return read
+}
+
+// count returns the element that b begins with and its length, if it is what most are: an integer without a sign, of at
+// most 18 digits, that was received as a whole. Otherwise the length is 0.
+func count(b []byte) (n int64, length int) {
 	if len(b) < len(":0\r\n") || b[0] != ':' {
-		return 0, false
+		return 0, 0
 	}
 	for i := 1; i < min(len(b)-1, 20); i++ {
 		if digit := b[i] - '0'; digit <= 9 {
@@ -138,12 +144,11 @@ func (r *Reader) count() (n int64, ok bool) {
 			continue
 		}
 		if i == 1 || b[i] != '\r' || b[i+1] != '\n' {
-			return 0, false
+			break
 		}
-		r.r += i + 2
-		return n, true
+		return n, i + 2
 	}
-	return 0, false
+	return 0, 0
 }
 
 // skip skips the value with this header, at any depth.
@@ -189,14 +194,9 @@ func (r *Reader) skipOne(header []byte) (more int64, err error) {
 
 // text skips n bytes and the following line end.
 func (r *Reader) text(n int64) error {
-	for have := int64(r.w - r.r); n > have; have = int64(r.w - r.r) {
-		n -= have
-		r.r = r.w
-		if err := r.fill(); err != nil {
-			return err
-		}
+	if _, err := r.in.Discard(int(n)); err != nil {
+		return err
 	}
-	r.r += int(n)
 	end, err := r.line0()
 	if err == nil && len(end) != 0 {
 		err = fmt.Errorf("%w: a text longer than it says", ErrProtocol)
@@ -216,75 +216,27 @@ func (r *Reader) line() ([]byte, error) {
 
 // line0 is like line, but the line may be empty.
 func (r *Reader) line0() ([]byte, error) {
-	for searched := 0; ; {
-		i := bytes.IndexByte(r.buf[r.r+searched:r.w], '\n')
-		if searched+max(i, 0) > maxLine {
-			return nil, fmt.Errorf("%w: a line longer than %d bytes", ErrProtocol, maxLine)
-		}
-		if i >= 0 {
-			line := r.buf[r.r : r.r+searched+i]
-			r.r += searched + i + 1
-			n := len(line) - 1
-			if n < 0 || line[n] != '\r' || bytes.IndexByte(line[:n], '\r') >= 0 {
-				return nil, fmt.Errorf("%w: a line that ends with LF alone", ErrProtocol)
-			}
-			return line[:n], nil
-		}
-		searched = r.w - r.r
-		if err := r.fill(); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// fill reads more. Where nothing is kept the buffer is that of the beginning again,
-// however long the lines before were.
-func (r *Reader) fill() error {
+	line, err := r.in.ReadSlice('\n')
 	switch {
-	case r.r == r.w:
-		r.r, r.w = 0, 0
-		if len(r.buf) > readBuffer {
-			r.buf = make([]byte, readBuffer)
-		}
-	case r.w == len(r.buf) && r.r > 0:
-		r.r, r.w = 0, copy(r.buf, r.buf[r.r:r.w])
-	case r.w == len(r.buf):
-		r.buf = append(r.buf, make([]byte, len(r.buf))...)
+	case err == bufio.ErrBufferFull:
+		return nil, fmt.Errorf("%w: a line longer than %d bytes", ErrProtocol, maxLine)
+	case err == io.EOF && len(line) > 0:
+		return nil, io.ErrUnexpectedEOF
+	case err != nil:
+		return nil, err
 	}
-	for range 100 {
-		n, err := r.src.Read(r.buf[r.w:])
-		r.w += n
-		if n > 0 {
-			return nil
-		}
-		if err == io.EOF && r.r < r.w {
-			return io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return err
-		}
+	text, isCRLF := bytes.CutSuffix(line, []byte("\r\n"))
+	if !isCRLF || bytes.IndexByte(text, '\r') >= 0 {
+		return nil, fmt.Errorf("%w: a line that ends with LF alone", ErrProtocol)
 	}
-	return io.ErrNoProgress
+	return text, nil
 }
 
-// number parses an integer.
+// number parses an integer of at most 19 digits.
 func number(text []byte) (int64, bool) {
-	digits := text
-	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
-		digits = text[1:]
-	}
-	if len(digits) == 0 || len(digits) > 19 {
+	if len(bytes.TrimLeft(text, "+-")) > 19 {
 		return 0, false
 	}
-	var n uint64
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + uint64(c-'0')
-	}
-	if text[0] == '-' {
-		return -int64(n), n <= -math.MinInt64
-	}
-	return int64(n), n <= math.MaxInt64
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	return n, err == nil
 }

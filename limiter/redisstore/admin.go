@@ -50,11 +50,7 @@ func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
 		if c := p.claims[0]; c.RedissonName != "" {
 			return s.grantRedisson(ctx, c)
 		}
-		costs := make([]any, len(p.claims))
-		for i, c := range p.claims {
-			costs[i] = c.Cost
-		}
-		_, err := s.change(ctx, "grant", p.claims, costs...)
+		_, err := s.change(ctx, "grant", p.claims, costs(p.claims)...)
 		return err
 	})
 }
@@ -177,7 +173,7 @@ func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []a
 		timeout = s.timeout
 	}
 	reply, err := sc.run(ctx, withTimeout(node, timeout), keys, args)
-	if redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") {
+	if hasCode(err, "MOVED", "ASK") {
 		return sc.run(ctx, s.client, keys, args)
 	}
 	return reply, err

@@ -222,18 +222,11 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		return
 	}
 	at, rest, bad := readTime(p.Ints)
-	err := cmp.Or(p.Err, bad)
 	want := 0
 	for _, c := range calls {
 		want += c.groups() + 2*len(c.claims)
 	}
-	if err == nil && len(rest) != want {
-		err = wire.ErrReply
-	}
-	if err != nil {
-		b.store.reloadCluster()
-		err = redissonError(err)
-	}
+	err := b.replyError(cmp.Or(p.Err, bad), len(rest), want)
 	for _, c := range calls {
 		d := &b.scratch
 		if c.state == callAnswered {
@@ -247,6 +240,18 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 			c.finish(own)
 		}
 	}
+}
+
+// replyError returns what fails all calls of a reply of n numbers instead of want, which has the error err; nil if nothing.
+func (b *batch) replyError(err error, n, want int) error {
+	if err == nil && n != want {
+		err = wire.ErrReply
+	}
+	if err == nil {
+		return nil
+	}
+	b.store.reloadCluster()
+	return redissonError(err)
 }
 
 // readDecision reads one decision about claims at the start of list, as readDecision does, and

@@ -100,14 +100,14 @@ func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(contex
 	if ctx.Value(redissonCall{}) != nil {
 		c = b.redisson
 	}
-	if !c.TryAcquirePermit() {
-		err := *c.lastErr.Load()
+	err := c.acquire()
+	if err != nil {
 		for _, cmd := range cmds {
 			cmd.SetErr(err)
 		}
 		return err
 	}
-	err := next(context.WithValue(ctx, insideBreaker{}, true))
+	err = next(context.WithValue(ctx, insideBreaker{}, true))
 	c.record(err)
 	return err
 }
@@ -138,6 +138,15 @@ func newCircuit(after uint, rest time.Duration, open error) *circuit {
 		WithFailureThreshold(after).WithDelay(rest).WithSuccessThreshold(1).Build()
 	c.lastErr.Store(&open)
 	return c
+}
+
+// acquire returns nil if Redis may be called, whose result must be recorded then, or the reason why not. Without a
+// circuit it may be called.
+func (c *circuit) acquire() error {
+	if c == nil || c.TryAcquirePermit() {
+		return nil
+	}
+	return *c.lastErr.Load()
 }
 
 // record records the result of a call. A canceled call is no evidence, except in a

@@ -119,14 +119,7 @@ func (s *Store) queueChange(claims []limiter.Claim, command changeCommand) (*cal
 
 // finishChanges finishes the calls of changes with the reply, a number for each that is not negative.
 func (b *batch) finishChanges(calls []*call, p *wire.Reply) {
-	err := p.Err
-	if err == nil && len(p.Ints) != len(calls) {
-		err = wire.ErrReply
-	}
-	if err != nil {
-		b.store.reloadCluster()
-		err = redissonError(err)
-	}
+	err := b.replyError(p.Err, len(p.Ints), len(calls))
 	for i, c := range calls {
 		own := err
 		if err == nil && p.Ints[i] < 0 {

@@ -287,21 +287,19 @@ func (s *Store) unnote(ctx context.Context, key string, args []any) ([]any, erro
 	return parts, err
 }
 
-// unnoteOnMaster returns the reply, and the connection on which it came: nil while the slot moves.
+// unnoteOnMaster returns the reply of a cluster, and the connection on which it came: nil while the slot moves.
 func (s *Store) unnoteOnMaster(ctx context.Context, key string, args []any) (reply any, conn *redis.Conn, err error) {
 	keys, unnote := []string{key}, s.scripts.get("unnote", 0)
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		node, err := cluster.MasterForKey(ctx, key)
-		if err != nil {
-			return nil, nil, err
-		}
-		conn = node.Conn()
-		reply, err = unnote.run(ctx, conn, keys, args)
-		if !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
-			return reply, conn, err
-		}
-		conn.Close()
+	node, err := s.client.(*redis.ClusterClient).MasterForKey(ctx, key)
+	if err != nil {
+		return nil, nil, err
 	}
+	conn = node.Conn()
+	reply, err = unnote.run(ctx, conn, keys, args)
+	if !hasCode(err, "MOVED", "ASK") {
+		return reply, conn, err
+	}
+	conn.Close()
 	reply, err = unnote.run(ctx, s.client, keys, args)
 	return reply, nil, err
 }

@@ -166,7 +166,8 @@ func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limite
 // Deny makes s remember that c was refused for so long.
 func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
 	now := s.refusals.now()
-	s.refusals.set(windowIDOf(&c), &cachedRefusal{limit: c.Limit, cost: c.Cost, askedAt: now, expiresAt: now + wait})
+	s.refusals.hasEntries.Store(true)
+	s.refusals.cache.Set(windowIDOf(&c), &cachedRefusal{limit: c.Limit, cost: c.Cost, askedAt: now, expiresAt: now + wait})
 }
 
 // Flying is how many calls nobody has answered yet.

@@ -82,7 +82,7 @@ func (b *slotBatch) mustResend(s *Store, err error) bool {
 // resend sends the command of g again through the client, for calls whose callers still
 // wait. It sends the source, because the other node may not have the script either.
 func (p *pipeline) resend(g *slotBatch, calls []*call) {
-	again := &batch{store: p.store, sentAt: time.Now(), version: p.store.refusals.currentVersion()}
+	again := &batch{store: p.store, sentAt: time.Now(), version: p.store.refusals.version.Load()}
 	ctx := context.Background()
 	if g.redisson != nil {
 		ctx = withRedissonCall(ctx)

@@ -56,20 +56,26 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	}
 	out = append(append(out, n.prefix...), ":{"...)
 	out = append(appendHex(out, &c.Key), "}:"...)
-	switch a := c.Limit.Algorithm; {
-	case a.IsPacked():
-		box, _ := splitName(c.Limit.Name)
-		out = append(append(append(out, box...), '{', a.Sign()), '}')
-	case !a.IsRedisson():
-		out = append(append(append(append(out, c.Limit.Name...), ":{"...), a.String()...), '}')
-		out = append(out, windowKey(i)...)
-	default:
-		out = append(append(out, c.Limit.Name...), windowKey(i)...)
+	name, a := c.Limit.Name, c.Limit.Algorithm
+	if a.IsPacked() {
+		name, _ = splitName(name)
 	}
+	out = appendSuffix(append(out, name...), a, i)
 	if c.Limit.Scope == limiter.PerClient {
 		out = append(append(out, ':'), n.client...)
 	}
 	return out
+}
+
+// appendSuffix appends what follows the name of a limit, or of a box, in the i-th key of a window.
+func appendSuffix(out []byte, a limiter.Algorithm, i int) []byte {
+	switch {
+	case a.IsPacked():
+		return append(out, '{', a.Sign(), '}')
+	case !a.IsRedisson():
+		out = append(append(append(out, ":{"...), a.String()...), '}')
+	}
+	return append(out, windowKey(i)...)
 }
 
 // appendHex appends k in hexadecimal, four bytes at a time: each of the eight digits becomes a byte of a word.
@@ -157,22 +163,11 @@ func (n names) parseWindow(message string) (id windowID, ok bool) {
 		}
 		name = strings.TrimSuffix(name[:i], ":")
 	}
-	id.limit, ok = strings.CutSuffix(name, firstKeySuffix(id.algorithm))
+	id.limit, ok = strings.CutSuffix(name, string(appendSuffix(nil, id.algorithm, 0)))
 	if tag != "" {
 		id.limit += ":" + tag
 	}
 	return id, ok
-}
-
-// firstKeySuffix returns the suffix of a window's first key.
-func firstKeySuffix(a limiter.Algorithm) string {
-	if a.IsRedisson() {
-		return ":value"
-	}
-	if a.IsPacked() {
-		return "{" + string(a.Sign()) + "}"
-	}
-	return ":{" + a.String() + "}:value"
 }
 
 // readKey parses the output of Key.String.

@@ -197,14 +197,8 @@ func splitConversions(claims []limiter.Claim) (conversions, others []limiter.Cla
 	if !slices.ContainsFunc(claims, byNote) {
 		return nil, claims
 	}
-	for _, c := range claims {
-		if byNote(c) {
-			conversions = append(conversions, c)
-		} else {
-			others = append(others, c)
-		}
-	}
-	return conversions, others
+	conversions = slices.DeleteFunc(slices.Clone(claims), func(c limiter.Claim) bool { return !byNote(c) })
+	return conversions, slices.DeleteFunc(slices.Clone(claims), byNote)
 }
 
 // startRefundByNote refunds what p took for claims of Conversion limits, if it is still noted. Without a
@@ -231,7 +225,7 @@ func returnError(err error) error {
 	return fmt.Errorf("return permits of a subject: %w: %w", limiter.ErrUnavailable, err)
 }
 
-// "return" returns the script call that returns what is noted under subject.
+// returnCommand returns the script call that returns what is noted under subject.
 func (s *Store) returnCommand(limits []*limiter.Limit, subject limiter.Key) changeCommand {
 	var packed []byte
 	algorithms := uint16(0)
@@ -239,8 +233,7 @@ func (s *Store) returnCommand(limits []*limiter.Limit, subject limiter.Key) chan
 	for _, l := range limits {
 		packed = appendLimit(packed, l)
 		algorithms |= 1 << l.Algorithm
-		_, name, _ := strings.Cut(string(s.names.append(nil, &limiter.Claim{Limit: l}, 0)), "{")
-		_, name, _ = strings.Cut(name, "}")
+		_, name, _ := strings.Cut(string(s.names.append(nil, &limiter.Claim{Limit: l}, 0)), "}") // of the key
 		args = append(args, "}"+strings.TrimSuffix(name, windowKey(0)))
 	}
 	args[0] = packed

@@ -216,15 +216,11 @@ func (p *payload) refund(n names, claims []limiter.Claim, permit limiter.Permit)
 // packed returns the arguments that are bytes, without those at the end that no request has.
 func (p *payload) packed() (all [5][]byte, n int) {
 	all = [5][]byte{p.limits, p.windows, p.requests, p.follows, p.notes}
-	switch {
-	case len(p.notes) > 0:
-		return all, 5
-	case len(p.follows) > 0:
-		return all, 4
-	case len(p.requests) > 0:
-		return all, 3
+	n = len(all)
+	for n > 2 && len(all[n-1]) == 0 {
+		n--
 	}
-	return all, 2
+	return all, n
 }
 
 // args returns all arguments.

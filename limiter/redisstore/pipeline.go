@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"runtime"
 	"slices"
@@ -97,7 +98,7 @@ func (p *pipeline) write() {
 	p.writeMu.Lock()
 	defer p.writeMu.Unlock()
 	for p.queue.waitReady(p.conn) {
-		if err := p.acquirePermit(); err != nil {
+		if err := p.circuit.acquire(); err != nil {
 			p.failWaiting(err)
 			continue
 		}
@@ -138,16 +139,14 @@ func (p *pipeline) replies() bool {
 	pong := make(chan struct{})
 	b := p.queue.getBatch(p.store)
 	b.sentAt, b.pong = time.Now(), pong
-	if !p.queue.addPing(b, p.conn) {
+	if !p.queue.addInFlight(b, p.conn) {
 		return true // it is in use, or its reader has ended, which send notices
 	}
-	limit := time.NewTimer(p.queue.timeout / 4)
-	defer limit.Stop()
 	if _, err := p.conn.Write([]byte("*1\r\n$4\r\nPING\r\n")); err == nil {
 		select {
 		case <-pong:
 			return true
-		case <-limit.C:
+		case <-time.After(p.queue.timeout / 4):
 		}
 	}
 	p.queue.dropPing(p.conn)
@@ -160,14 +159,6 @@ func (p *pipeline) closeConn() {
 		p.conn.Abort(net.ErrClosed)
 	}
 	p.conn = nil
-}
-
-// acquirePermit asks the circuit breaker of the client whether a batch may be sent.
-func (p *pipeline) acquirePermit() error {
-	if p.circuit == nil || p.circuit.TryAcquirePermit() {
-		return nil
-	}
-	return *p.circuit.lastErr.Load()
 }
 
 // failWaiting finishes the waiting calls with err.
@@ -207,7 +198,7 @@ func (p *pipeline) send(c *wire.Conn) {
 		return
 	}
 	p.buf = p.appendCommands(p.buf[:0], b)
-	b.sentAt, b.version = time.Now(), p.store.refusals.currentVersion()
+	b.sentAt, b.version = time.Now(), p.store.refusals.version.Load()
 	p.lastSent = b.sentAt
 	if !p.queue.addInFlight(b, c) {
 		p.circuit.record(context.Canceled)
@@ -443,10 +434,7 @@ func (s *Store) CallsBySlot() (masters []string) {
 func (l *pipelines) close() {
 	l.mu.Lock()
 	l.closed = true
-	all := make([]*pipeline, 0, len(l.byNode))
-	for _, p := range l.byNode {
-		all = append(all, p)
-	}
+	all := slices.Collect(maps.Values(l.byNode))
 	l.mu.Unlock()
 	for _, p := range all {
 		p.close()

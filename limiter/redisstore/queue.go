@@ -195,23 +195,12 @@ func (q *queue) requeue(calls []*call) {
 	q.waiting = slices.Insert(q.waiting, 0, calls...)
 }
 
-// addInFlight records that b is sent on c. It returns false if the reader of c has ended.
+// addInFlight records that b is sent on c. It returns false if the reader of c has ended, or if b is a ping, which is
+// sent on a connection with nothing in flight only.
 func (q *queue) addInFlight(b *batch, c *wire.Conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.IsUnusable() {
-		return false
-	}
-	q.conn = c
-	q.inFlight = append(q.inFlight, b)
-	return true
-}
-
-// addPing is addInFlight for a ping, which is sent on a connection with nothing in flight only.
-func (q *queue) addPing(b *batch, c *wire.Conn) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if c.IsUnusable() || len(q.inFlight) > 0 {
+	if c.IsUnusable() || b.pong != nil && len(q.inFlight) > 0 {
 		return false
 	}
 	q.conn, q.inFlight = c, append(q.inFlight, b)

@@ -203,11 +203,7 @@ func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 		if at, ok := ctx.Deadline(); ok && time.Until(at) < o.Wait {
 			return ErrWaitTooLong
 		}
-		timer := time.NewTimer(o.Wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, o.Wait) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -267,9 +263,9 @@ func (r *RateLimiter) number(ctx context.Context, verb string, sc *script, args 
 	if err != nil {
 		return 0, err
 	}
-	n, ok := reply.(int64)
-	if !ok || n < 0 {
-		return 0, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, wire.ErrReply)
+	n, err := countOf(reply, nil)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", verb, err)
 	}
 	return n, nil
 }
@@ -294,9 +290,7 @@ func (r *RateLimiter) script(file string) *script { return r.store.redissonScrip
 
 // invalidate removes the store's cached refusals for the limiter.
 func (r *RateLimiter) invalidate() {
-	if r.store.refusals != nil {
-		r.store.refusals.invalidate(windowID{slot: slot{redisson: r.name}})
-	}
+	r.store.refusals.invalidateClaims([]limiter.Claim{{RedissonName: r.name}})
 }
 
 // ErrRedisson reports that a limiter shared with Redisson cannot be used: a key has another
@@ -361,15 +355,7 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 // changeRedisson runs a script that changes the limiter of c, and returns its reply, a
 // number that is not negative.
 func (s *Store) changeRedisson(ctx context.Context, sc *script, c limiter.Claim, rest ...any) (int64, error) {
-	reply, err := s.runRedisson(ctx, sc, c, rest...)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	}
-	n, ok := reply.(int64)
-	if !ok || n < 0 {
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
-	}
-	return n, nil
+	return countOf(s.runRedisson(ctx, sc, c, rest...))
 }
 
 func (s *Store) runRedisson(ctx context.Context, sc *script, c limiter.Claim, rest ...any) (any, error) {

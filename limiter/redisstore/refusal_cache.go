@@ -23,7 +23,7 @@ const noExpiry = time.Duration(math.MaxInt64)
 // the same claim, or one with a higher cost, is refused without a call. The result is the
 // same, because only a refund, a grant, a reset or the end of a ban makes permits
 // available earlier, and these are published (see invalidations). While the subscription
-// is down, nothing is cached.
+// is down, nothing is cached; a Store that caches no refusals does not subscribe.
 //
 // For a limiter shared with Redisson, Java programs also make permits available, by
 // release or by a new rate, and do not publish it. Such a refusal is cached for
@@ -65,7 +65,7 @@ func (r *refusalCache) now() time.Duration { return time.Since(r.start) }
 // is not older than age. The outcomes of the other claims are unknown. If it
 // returns false, it may have overwritten the elements of d.Outcomes.
 func (r *refusalCache) decide(age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
-	if r == nil || !r.hasEntries.Load() || !r.isSubscribed.Load() {
+	if !r.hasEntries.Load() || !r.isSubscribed.Load() {
 		return false
 	}
 	var now, wait time.Duration // now is read when there is a cached refusal
@@ -111,9 +111,6 @@ func (r *cachedRefusal) refuses(now, age time.Duration, c *limiter.Claim) bool {
 // invalidateLimits invalidates the refusals of limits for all keys: permits of some keys were returned,
 // and only Redis knows of which.
 func (r *refusalCache) invalidateLimits(limits []*limiter.Limit) {
-	if r == nil {
-		return
-	}
 	now := r.now()
 	for _, l := range limits {
 		r.returns.Store(l.Name, now)
@@ -127,22 +124,9 @@ func (r *refusalCache) hasReturned(l *limiter.Limit, since time.Duration) bool {
 }
 
 // close stops the goroutines of the cache.
-func (r *refusalCache) close() {
-	if r != nil {
-		r.cache.StopAllGoroutines()
-	}
-}
+func (r *refusalCache) close() { r.cache.StopAllGoroutines() }
 
-// currentVersion returns the version to pass to learn. It must be read before Redis is
-// called.
-func (r *refusalCache) currentVersion() uint64 {
-	if r == nil {
-		return 0
-	}
-	return r.version.Load()
-}
-
-// A refusalQuery is a request to Redis, with its time and the version at that time.
+// A refusalQuery is a request to Redis, with its time and the version of the cache before that time.
 type refusalQuery struct {
 	claims  []limiter.Claim
 	at      time.Time
@@ -152,7 +136,7 @@ type refusalQuery struct {
 // learn caches the refusals of d, unless there was an invalidation since the request was
 // sent, which changes the version.
 func (r *refusalCache) learn(q refusalQuery, d *limiter.Decision) {
-	if r == nil || d.Allowed {
+	if d.Allowed || !r.isSubscribed.Load() {
 		return
 	}
 	at := q.at.Sub(r.start)
@@ -163,7 +147,8 @@ func (r *refusalCache) learn(q refusalQuery, d *limiter.Decision) {
 			continue
 		}
 		id := windowIDOf(claim)
-		r.set(id, &cachedRefusal{
+		r.hasEntries.Store(true)
+		r.cache.Set(id, &cachedRefusal{
 			limit: claim.Limit, cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
 			askedAt: at, expiresAt: at + o.Wait, redisTime: d.At.UnixMilli(),
 		})
@@ -173,17 +158,9 @@ func (r *refusalCache) learn(q refusalQuery, d *limiter.Decision) {
 	}
 }
 
-func (r *refusalCache) set(id windowID, d *cachedRefusal) {
-	r.hasEntries.Store(true)
-	r.cache.Set(id, d)
-}
-
 // invalidateClaims removes the refusals of claims after a change by this process, so that
 // its next request need not wait for the message.
 func (r *refusalCache) invalidateClaims(claims []limiter.Claim) {
-	if r == nil {
-		return
-	}
 	for i := range claims {
 		r.invalidate(windowIDOf(&claims[i]))
 	}

@@ -17,7 +17,7 @@ func TestRefusalCache_NoneIsOlderThanAnInvalidation(t *testing.T) {
 	c := limiter.Claim{Limit: &limiter.Limit{Name: "l"}, Key: limiter.KeyOf("k"), Cost: 1}
 	id := windowIDOf(&c)
 	refused := limiter.Decision{At: time.UnixMilli(1), Outcomes: []limiter.Outcome{{Wait: time.Hour}}}
-	old := refusalQuery{[]limiter.Claim{c}, time.Now(), n.currentVersion()}
+	old := refusalQuery{[]limiter.Claim{c}, time.Now(), n.version.Load()}
 	n.invalidate(id)
 	n.learn(old, &refused)
 	if _, ok := n.cache.GetIfPresent(id); ok {
@@ -28,7 +28,7 @@ func TestRefusalCache_NoneIsOlderThanAnInvalidation(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				version := n.currentVersion()
+				version := n.version.Load()
 				d := limiter.Decision{At: time.UnixMilli(int64(version)), Outcomes: refused.Outcomes}
 				n.learn(refusalQuery{[]limiter.Claim{c}, time.Now(), version}, &d)
 			})
@@ -36,8 +36,8 @@ func TestRefusalCache_NoneIsOlderThanAnInvalidation(t *testing.T) {
 		all.Go(func() { n.invalidate(id) })
 		all.Wait()
 		if d, ok := n.cache.GetIfPresent(id); ok {
-			if stayed++; d.redisTime != int64(n.currentVersion()) {
-				t.Fatalf("asked for at version %d, now %d", d.redisTime, n.currentVersion())
+			if stayed++; d.redisTime != int64(n.version.Load()) {
+				t.Fatalf("asked for at version %d, now %d", d.redisTime, n.version.Load())
 			}
 		}
 		n.setSubscribed(true)

@@ -76,9 +76,9 @@ type Store struct {
 	grace         time.Duration
 	reports       *reports
 	outage        *outage
-	breaker       *breaker       // nil if the client has none, or one for each node
-	refusals      *refusalCache  // nil if disabled
-	invalidations *invalidations // nil if refusals is nil
+	breaker       *breaker // nil if the client has none, or one for each node
+	refusals      *refusalCache
+	invalidations *invalidations // nil if no refusals are cached
 	changes       *changes
 }
 
@@ -113,8 +113,8 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	}
 	s.pipelines = &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
 	o.CachedRefusals = cmp.Or(o.CachedRefusals, DefaultCachedRefusals)
+	s.refusals = newRefusalCache(max(o.CachedRefusals, 1))
 	if o.CachedRefusals > 0 {
-		s.refusals = newRefusalCache(o.CachedRefusals)
 		s.invalidations = newInvalidations(client, s.names, s.refusals, s.changes)
 	}
 	return s
@@ -238,14 +238,11 @@ func (s *Store) decide(ctx context.Context, name string, claims []limiter.Claim,
 	for i := range claims {
 		b.claim(&claims[i], i+1)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	reply, err := s.scripts.get(name, b.algorithms).run(ctx, s.client, b.keyNames(), b.args())
+	reply, err := s.run(ctx, name, b)
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
 	if err != nil {
-		s.reloadCluster()
 		return fmt.Errorf("decide by %d limits: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil
@@ -263,27 +260,42 @@ func (s *Store) withTimeout() (context.Context, context.CancelFunc) {
 
 // refundArgs returns the script arguments for what p took for claims.
 func refundArgs(claims []limiter.Claim, p limiter.Permit) []any {
-	args := []any{p.ID[:idBytes], p.At.UnixMilli()}
-	for _, c := range claims {
-		args = append(args, c.Cost)
+	return append([]any{p.ID[:idBytes], p.At.UnixMilli()}, costs(claims)...)
+}
+
+// costs returns the script arguments for the costs of claims.
+func costs(claims []limiter.Claim) (all []any) {
+	for i := range claims {
+		all = append(all, claims[i].Cost)
 	}
-	return args
+	return all
 }
 
 // change runs a script that changes the windows of claims and returns its reply, a number
 // that is not negative. Errors wrap limiter.ErrUnavailable.
 func (s *Store) change(ctx context.Context, name string, claims []limiter.Claim, rest ...any) (int64, error) {
-	b := newPayload(s.names, claims, rest...)
+	return countOf(s.run(ctx, name, newPayload(s.names, claims, rest...)))
+}
+
+// run runs a script on p in a call of its own, within the timeout of one call.
+func (s *Store) run(ctx context.Context, name string, p *payload) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := s.scripts.get(name, b.algorithms).run(ctx, s.client, b.keyNames(), b.args())
+	reply, err := s.scripts.get(name, p.algorithms).run(ctx, s.client, p.keyNames(), p.args())
 	if err != nil {
 		s.reloadCluster()
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
+	return reply, err
+}
+
+// countOf returns the reply of a script, a number that is not negative. Errors wrap limiter.ErrUnavailable.
+func countOf(reply any, err error) (int64, error) {
 	n, ok := reply.(int64)
-	if !ok || n < 0 {
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
+	if err == nil && (!ok || n < 0) {
+		err = wire.ErrReply
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	return n, nil
 }

@@ -237,16 +237,15 @@ func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
 // grant grants up to c.Grant permits. Grants of a Distinct limit are for one value each,
 // so they are repeated.
 func (c Change) grant(ctx context.Context, s AdminStore, claims []Claim) error {
-	for given := int64(0); given < c.Grant; given++ {
+	for given := range c.Grant {
 		var pending []Claim
 		for _, claim := range claims {
-			capacity := claim.Limit.Capacity()
-			if claim.Limit.Algorithm.HasValues() {
-				if given >= capacity {
-					continue
-				}
+			switch capacity, hasValues := claim.Limit.Capacity(), claim.Limit.Algorithm.HasValues(); {
+			case hasValues && given < capacity:
 				claim.Cost = 1
-			} else if claim.Cost = min(c.Grant, capacity); given > 0 {
+			case !hasValues && given == 0:
+				claim.Cost = min(c.Grant, capacity)
+			default:
 				continue
 			}
 			pending = append(pending, claim)

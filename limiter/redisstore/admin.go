@@ -159,7 +159,8 @@ func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, arg
 // runOnce is one attempt of runPatiently. A node of a cluster that has not got the keys is
 // not asked patiently, and neither is one whose circuit breaker tries whether it is reachable.
 func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(s.timeout, patientTimeout))
+	timeout := max(s.timeout, patientTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	node, _ := s.client.(*redis.Client)
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
@@ -168,7 +169,6 @@ func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []a
 			return nil, err
 		}
 	}
-	timeout := max(s.timeout, patientTimeout)
 	if b := breakerOf(node); b != nil && !b.own.IsClosed() {
 		timeout = s.timeout
 	}

@@ -110,11 +110,18 @@ func (s *script) run(ctx context.Context, r runner, keys []string, args []any) (
 	return val, err
 }
 
-// send has Redis run s, as soon as it can: while the slot of several keys moves, and only some have moved, no master can.
+// send has Redis run a script, as soon as it can: while the slot of several keys moves, and only some have moved, no master can.
 // That one says so is no retry, for nothing ran.
-func (s *script) send(ctx context.Context, r runner, verb, what string, keys []string, args []any) (any, error) {
+func (*script) send(ctx context.Context, r runner, verb, what string, keys []string, args []any) (any, error) {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, verb, what, len(keys))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	all = append(all, args...)
 	for wait := time.Millisecond; ; wait = min(2*wait, maxMoveWait) {
-		cmd := s.command(ctx, verb, what, keys, args)
+		cmd := onceCmd{redis.NewCmd(ctx, all...)}
+		cmd.SetFirstKeyPos(3)
 		err := r.Process(ctx, cmd)
 		if !redis.HasErrorPrefix(err, "TRYAGAIN") || pause(ctx, wait) != nil {
 			return cmd.Val(), err
@@ -132,15 +139,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 	}
 	return ctx.Err()
-}
-
-func (s *script) command(ctx context.Context, verb, what string, keys []string, args []any) onceCmd {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, verb, what, len(keys))
-	for _, k := range keys {
-		all = append(all, k)
-	}
-	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
-	return onceCmd{cmd}
 }

@@ -130,7 +130,7 @@ func (r *RateLimiter) set(ctx context.Context, how string, c RateConfig) (bool, 
 	if c.PerClient {
 		kind = 1
 	}
-	n, err := r.number(ctx, "set rate", r.script("set_rate"),
+	n, err := r.number(ctx, "set rate", "set_rate",
 		how, c.Rate.Count, c.Rate.Window.Milliseconds(), kind, c.KeepAlive.Milliseconds())
 	r.invalidate()
 	return n == 1, err
@@ -168,7 +168,7 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	}
 	var b redissonBatch
 	b.request(newID(), n)
-	reply, err := r.run(ctx, "take", r.script("take"), b.requests)
+	reply, err := r.run(ctx, "take", "take", b.requests)
 	if redis.HasErrorPrefix(err, "COST") {
 		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s, which has %s", limiter.ErrInvalidCost, n, r.name, strings.TrimPrefix(err.Error(), "COST "))
 	}
@@ -211,7 +211,7 @@ func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 
 // Available returns the number of available permits. It changes nothing.
 func (r *RateLimiter) Available(ctx context.Context) (int64, error) {
-	return r.number(ctx, "count", r.script("available"))
+	return r.number(ctx, "count", "available")
 }
 
 // Release returns the last n taken permits. There are never more than the rate allows.
@@ -221,7 +221,7 @@ func (r *RateLimiter) Release(ctx context.Context, n int64) error {
 	}
 	var err error
 	for n > 0 && err == nil {
-		n, err = r.number(ctx, "release", r.script("grant"), n)
+		n, err = r.number(ctx, "release", "grant", n)
 	}
 	r.invalidate()
 	return err
@@ -257,9 +257,9 @@ func (r *RateLimiter) Expire(ctx context.Context, d time.Duration) (bool, error)
 	return there[0].Val(), nil
 }
 
-// number runs a script whose reply is a number. verb is for errors.
-func (r *RateLimiter) number(ctx context.Context, verb string, sc *script, args ...any) (int64, error) {
-	reply, err := r.run(ctx, verb, sc, args...)
+// number runs a file of lua/redisson whose reply is a number. verb is for errors.
+func (r *RateLimiter) number(ctx context.Context, verb, file string, args ...any) (int64, error) {
+	reply, err := r.run(ctx, verb, file, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -270,9 +270,10 @@ func (r *RateLimiter) number(ctx context.Context, verb string, sc *script, args 
 	return n, nil
 }
 
-func (r *RateLimiter) run(ctx context.Context, verb string, sc *script, args ...any) (any, error) {
+func (r *RateLimiter) run(ctx context.Context, verb, file string, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
+	sc := r.store.redissonScript(r.format, file)
 	reply, err := sc.run(withRedissonCall(ctx), r.store.client, r.keys, append([]any{"", "", "", r.format.String()}, args...))
 	switch {
 	case redis.HasErrorPrefix(err, "UNSET"):
@@ -284,9 +285,6 @@ func (r *RateLimiter) run(ctx context.Context, verb string, sc *script, args ...
 	}
 	return reply, nil
 }
-
-// script returns the script of a file of lua/redisson.
-func (r *RateLimiter) script(file string) *script { return r.store.redissonScript(r.format, file) }
 
 // invalidate removes the store's cached refusals for the limiter.
 func (r *RateLimiter) invalidate() {

@@ -57,16 +57,13 @@ func (r *Request) Normalize() (err error) {
 	if len(r.RequestTarget) > maxTarget {
 		return ErrTargetTooLong
 	}
-	plain := r.parsePlain(r.RequestTarget)
-	if !plain || r.Authority == "" {
-		if err := r.Target.parse(&r.RawTarget); err != nil {
-			return err
-		}
+	if err := r.Target.parse(&r.RawTarget); err != nil {
+		return err
 	}
 	if r.Host, err = normalizeHost(r.Authority); err != nil {
 		return err
 	}
-	if plain || r.SentPath == "*" && r.Method == "OPTIONS" {
+	if r.SentPath == "*" && r.Method == "OPTIONS" {
 		r.Path = r.SentPath
 		return nil
 	}
@@ -157,23 +154,20 @@ func hidesDotSegment(path string) bool {
 
 // isNormalized detects the common case without allocating: no escapes, no empty
 // segments, no dot segments.
-func isNormalized(s string) bool { return normalizedLen(s) == len(s) }
-
-// normalizedLen returns the length of the beginning of s that is a normalized path.
-func normalizedLen(s string) int {
+func isNormalized(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		switch {
 		case 'a' <= c && c <= 'z', c == ';':
 		case c == '/' || c == '.':
 			if i > 0 && s[i-1] == '/' {
-				return i
+				return false
 			}
 		case !needsNoEscape(c):
-			return i
+			return false
 		}
 	}
-	return len(s)
+	return true
 }
 
 // A spelling is a way to write the characters of a path.
@@ -356,9 +350,6 @@ const maxHost = 253 + len(".:65535")
 // Everything else that RFC 3986 allows (escapes, commas, userinfo), and a second port,
 // is refused, because servers parse it in different ways and would see another host.
 func normalizeHost(authority string) (string, error) {
-	if host, ok := plainHost(authority); ok {
-		return host, nil
-	}
 	if len(authority) > maxHost {
 		return "", fmt.Errorf("%w: a host that is too long", ErrTarget)
 	}
@@ -376,27 +367,6 @@ func normalizeHost(authority string) (string, error) {
 		return "", errHost
 	}
 	return host, nil
-}
-
-// plainHost is normalizeHost in one pass for what most clients send: a name that is in lower case
-// already, and maybe a port.
-func plainHost(authority string) (host string, ok bool) {
-	if len(authority) > maxHost {
-		return "", false
-	}
-	for i := range len(authority) {
-		c := authority[i]
-		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
-		case i == 0 || authority[i-1] == '.': // an empty label
-			return "", false
-		case c == ':':
-			return authority[:i], isPort(authority[i+1:])
-		case c != '.':
-			return "", false
-		}
-	}
-	return authority, authority != "" && authority[len(authority)-1] != '.'
 }
 
 // isPort reports whether s is a port number or empty, which RFC 3986 allows.

@@ -10,24 +10,6 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// parsePlain parses what most clients send, in one pass: the origin form with a path that is
-// normalized already. It reports false for anything else, of which it sets nothing.
-func (t *Target) parsePlain(s string) bool {
-	if s == "" || s[0] != '/' {
-		return false
-	}
-	n := normalizedLen(s)
-	if n == len(s) {
-		t.SentPath = s
-		return true
-	}
-	if s[n] != '?' || strings.IndexByte(s[n:], '#') >= 0 {
-		return false
-	}
-	t.SentPath, t.RawQuery = s[:n], s[n+1:]
-	return true
-}
-
 // parse sets the parts of the target (RFC 9112 section 3.2): of the origin form, /path?query; the
 // absolute form, http://host/path?query; or the asterisk form. A fragment is refused: some
 // servers cut it off and others do not, so they would see different targets. The authority of the

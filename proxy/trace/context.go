@@ -11,6 +11,7 @@
 package trace
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
@@ -106,14 +107,10 @@ func Root(share float64) SpanContext {
 	return c
 }
 
-// A Kind is the role of a span in a call.
-type Kind uint8
-
-// The kinds of spans.
+// The kinds of spans that are not internal to Weir.
 const (
-	Internal Kind = iota
-	Server
-	Client
+	Server = tracepb.Span_SPAN_KIND_SERVER
+	Client = tracepb.Span_SPAN_KIND_CLIENT
 )
 
 // A Span is a finished operation.
@@ -122,7 +119,7 @@ type Span struct {
 	Parent     SpanID // zero if there is none
 	State      string // tracestate, forwarded unchanged
 	Name       string
-	Kind       Kind
+	Kind       tracepb.Span_SpanKind // the zero Kind is internal
 	Start, End time.Time
 	Attributes []Attribute
 	Failed     bool
@@ -148,9 +145,7 @@ func (s *Span) message() *tracepb.Span {
 	m := &tracepb.Span{
 		TraceId: s.Trace[:], SpanId: s.Span[:], TraceState: s.State, Name: validUTF8(s.Name), Flags: uint32(s.flags),
 		StartTimeUnixNano: uint64(s.Start.UnixNano()), EndTimeUnixNano: uint64(s.End.UnixNano()),
-		Kind: [...]tracepb.Span_SpanKind{
-			tracepb.Span_SPAN_KIND_INTERNAL, tracepb.Span_SPAN_KIND_SERVER, tracepb.Span_SPAN_KIND_CLIENT,
-		}[s.Kind],
+		Kind:       cmp.Or(s.Kind, tracepb.Span_SPAN_KIND_INTERNAL),
 		Attributes: messages(s.Attributes),
 	}
 	if s.Parent != (SpanID{}) {

@@ -95,9 +95,6 @@ func parseForwardedFor(s string) (netip.Addr, bool) {
 // unmapAddr returns the canonical form of an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is
 // removed.
 func unmapAddr(a netip.Addr) netip.Addr {
-	if a.Is4() { // as most
-		return a
-	}
 	return a.Unmap().WithZone("")
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy/key"
-	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -30,10 +29,10 @@ func (m *proxyMetrics) registerHealth(r prometheus.Registerer, p *Proxy) {
 	})
 }
 
-// registerMemory registers the metrics of the keys counted in this process: by the store if it is in
-// memory, otherwise by the local fallback.
-func (m *proxyMetrics) registerMemory(r prometheus.Registerer, a *limit.Admitter) {
-	counts := a.Memory()
+// registerMemory registers the metrics of the bodies that are buffered, and of the keys counted in this
+// process: by the store if it is in memory, otherwise by the local fallback.
+func (m *proxyMetrics) registerMemory(r prometheus.Registerer, p *Proxy) {
+	counts := p.admitter.Memory()
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
 	}
@@ -44,6 +43,9 @@ func (m *proxyMetrics) registerMemory(r prometheus.Registerer, a *limit.Admitter
 	gauge("memory_key_bytes", "Memory used by the keys of weir_memory_keys.", func() float64 {
 		_, bytes := counts.Keys()
 		return float64(bytes)
+	})
+	gauge("buffered_body_bytes", "Memory used by request bodies that are buffered to read a key from them.", func() float64 {
+		return float64(p.buffers.InUse())
 	})
 }
 

@@ -65,7 +65,7 @@ type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) 
 type Proxy struct {
 	read            func(ctx context.Context) (*config.Config, error)
 	shared          shared
-	agree           Agree
+	agree           Agree // nil if this proxy is not part of a cluster
 	current         atomic.Pointer[generation]
 	directives      atomic.Pointer[directive.Set] // nil if there are none
 	exchanges       sync.Pool
@@ -122,7 +122,6 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		return nil, fmt.Errorf("warm: %w", err)
 	}
 	first.number = max(o.Number, 1)
-	unagreed := o.Agree != nil && o.Number == 0
 	m := newMetrics(o.Registry, kept.stripes)
 	m.generation.Set(float64(first.number))
 	if o.Nodes == nil {
@@ -130,9 +129,6 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 	}
 	if o.Read == nil {
 		o.Read = func(context.Context) (*config.Config, error) { return config.Load(o.Path) }
-	}
-	if o.Agree == nil {
-		o.Agree = singleNode()
 	}
 	p := &Proxy{
 		read:         o.Read,
@@ -148,27 +144,16 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		metrics:      m,
 		badResponses: newBadResponses(o.Log, o.Registry),
 		timeouts:     o.Config.Listen.Timeouts,
-		needsRejoin:  unagreed,
+		needsRejoin:  o.Agree != nil && o.Number == 0,
 	}
 	p.setCurrent(first)
 	if p.admitter.Announcer != nil {
 		p.admitter.Announcer.OnChange(p.onChange)
 	}
 	m.registerHealth(o.Registry, p)
-	m.registerMemory(o.Registry, p.admitter)
+	m.registerMemory(o.Registry, p)
 	registerSends(o.Registry, p)
-	p.buffers.Register(o.Registry)
 	return p, nil
-}
-
-// singleNode returns an Agree that numbers the generations of a proxy without a cluster.
-func singleNode() Agree {
-	number := int64(1)
-	return func(_ context.Context, _ *config.Config, swap func(int64)) error {
-		number++
-		swap(number)
-		return nil
-	}
 }
 
 // serve runs one request through the stages, from its downstream to the response; finish does the

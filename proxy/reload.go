@@ -71,7 +71,11 @@ func (p *Proxy) adopt(ctx context.Context, read *config.Config) (Report, error) 
 	if err != nil {
 		return Report{}, err
 	}
-	err = p.agree(ctx, read, func(number int64) { p.swap(next, number) })
+	if p.agree == nil {
+		p.swap(next, p.current.Load().number+1)
+	} else {
+		err = p.agree(ctx, read, func(number int64) { p.swap(next, number) })
+	}
 	if p.current.Load() != next.generation {
 		next.Discard()
 		return Report{}, fmt.Errorf("agree on config: %w", err)

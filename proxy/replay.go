@@ -438,10 +438,7 @@ func (b literalBody) build(fields []LoggedField) literalBody {
 	if len(document) == 0 {
 		return append(b[:0], form.Encode()...)
 	}
-	made, err := json.Marshal(document)
-	if err != nil {
-		return b[:0] // strings can always be marshalled
-	}
+	made, _ := json.Marshal(document) // strings can always be marshalled
 	return append(b[:0], made...)
 }
 

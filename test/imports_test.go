@@ -15,7 +15,7 @@ func importMap() map[string][]string {
 		"":                                    {"proxy/cli"},
 		"proxy/cli":                           {"proxy/view", "proxy/node", "proxy/admin", "proxy/config", "proxy/config/bundle", "proxy/convert", "proxy/ratelimit", "proxy/simulate", "proxy", "proxy/directive"},
 		"proxy/node":                          {"proxy/view", "proxy/decide", "proxy/directive", "proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/decisions", "proxy/sends", "proxy/acme", "proxy/config", "proxy/config/bundle", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
-		"proxy/decide":                        {"proxy/internal/socket", "proxy", "proxy/limit", "proxy/config", "proxy/http1", "proxy/protobuf", "proxy/respond", "proxy/route", "limiter"},
+		"proxy/decide":                        {"proxy/internal/socket", "proxy", "proxy/limit", "proxy/config", "proxy/http1", "proxy/metrics", "proxy/protobuf", "proxy/respond", "proxy/route", "limiter"},
 		"proxy/frontend":                      {"proxy/http1", "proxy/http2", "proxy/config", "limiter"},
 		"proxy/acme":                          {"proxy/config"},
 		"proxy/admin":                         {"proxy/view", "proxy", "proxy/directive", "proxy/sends", "proxy/config", "proxy/config/bundle", "limiter"},

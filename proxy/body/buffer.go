@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/reuse"
 )
@@ -201,14 +199,6 @@ func (b *Buffer) Release() {
 		b.Budget.Release(b.Client, b.reserved)
 		b.reserved = 0
 	}
-}
-
-// Register registers the metric of the memory in use.
-func (b *Budget) Register(r prometheus.Registerer) {
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_buffered_body_bytes",
-		Help: "Memory used by request bodies that are buffered to read a key from them.",
-	}, func() float64 { return float64(b.InUse()) }))
 }
 
 const (

@@ -169,10 +169,8 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // problem returns a problem document (RFC 9457) for a peer.
 func problem(status int, detail string) respond.Response {
-	text, err := json.Marshal(map[string]any{"status": status, "title": http.StatusText(status), "detail": detail})
-	if err != nil {
-		panic(err) // strings and numbers can always be marshalled
-	}
+	// strings and numbers can always be marshalled
+	text, _ := json.Marshal(map[string]any{"status": status, "title": http.StatusText(status), "detail": detail})
 	return respond.Static(status, "application/problem+json", string(text), nil)
 }
 

@@ -30,11 +30,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
@@ -56,16 +56,11 @@ type Handler struct {
 
 // New returns a Handler that has p decide.
 func New(p *proxy.Proxy, c config.Decide, r prometheus.Registerer) *Handler {
-	register := promauto.With(r)
+	counter := metrics.Registry{Registerer: r}.Counter
 	return &Handler{
 		proxy: p, config: c, dialects: dialects(), signer: newSigner(c.Secret),
-		requests: register.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_decide_requests_total", Help: "Requests that other proxies asked about, by dialect and result.",
-		}, []string{"dialect", "result"}),
-		outcomes: register.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_decide_outcomes_total",
-			Help: "Outcomes that were reported for requests that other proxies asked about, by result.",
-		}, []string{"result"}),
+		requests: counter("decide_requests_total", "Requests that other proxies asked about, by dialect and result.", "dialect", "result"),
+		outcomes: counter("decide_outcomes_total", "Outcomes that were reported for requests that other proxies asked about, by result.", "result"),
 	}
 }
 

@@ -272,14 +272,11 @@ type HistogramRef struct{ cached atomic.Pointer[Histogram] }
 
 // Of returns the series of v with this label.
 func (r *HistogramRef) Of(v *Histograms, label string) *Histogram {
-	if h := r.cached.Load(); h != nil {
-		return h
+	h := r.cached.Load()
+	if h == nil {
+		h = v.Of(label)
+		r.cached.Store(h)
 	}
-	return r.keep(v.Of(label))
-}
-
-func (r *HistogramRef) keep(h *Histogram) *Histogram {
-	r.cached.Store(h)
 	return h
 }
 

@@ -399,7 +399,7 @@ routes:
 			return redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}}
 		},
 		"cluster": func() redisstore.ClientConfig {
-			return redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: redistest.StartCluster(t, 3).Addrs()}
+			return redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: redistest.StartMasters(t, 3).Addrs()}
 		},
 	}
 	for mode, c := range modes {

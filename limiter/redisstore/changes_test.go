@@ -77,7 +77,7 @@ func TestChanges_AreHeardOfByOthers(t *testing.T) {
 // In a cluster too, whichever node a process listens to.
 func TestChanges_InACluster(t *testing.T) {
 	t.Parallel()
-	client := clusterClient(t, redistest.StartCluster(t, 3))
+	client := clusterClient(t, redistest.StartMasters(t, 3))
 	s := &testStore{t: t, client: client}
 	near, far := s.hearing(), s.hearing()
 	var others heardBy

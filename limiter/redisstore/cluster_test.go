@@ -98,6 +98,11 @@ func (c *clocked) Renew(ctx context.Context, claims []limiter.Claim, p limiter.P
 	return c.Store.Renew(ctx, claims, p)
 }
 
+func (c *clocked) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	c.tell(ctx, claims)
+	return c.Store.Charge(ctx, claims, p)
+}
+
 func (c *clocked) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration) error {
 	c.tell(ctx, claims)
 	return c.Store.Ban(ctx, claims, d)
@@ -116,7 +121,7 @@ func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 
 func TestStore_OnACluster(t *testing.T) {
 	t.Parallel()
-	servers := redistest.StartCluster(t, 3)
+	servers := redistest.StartMasters(t, 3)
 	client := clusterClient(t, servers)
 	one := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient})
 	t.Cleanup(func() { one.Close() })
@@ -164,7 +169,31 @@ func TestStore_OnACluster(t *testing.T) {
 	})
 	t.Run("KeysMoveFromOneRedis", func(t *testing.T) { keysMove(t, servers) })
 	t.Run("OneNodeHangs", func(t *testing.T) { oneNodeHangs(t, servers, client, store) })
-	t.Run("MasterDies", func(t *testing.T) { masterDies(t, servers, store) })
+}
+
+// A master dies: its replica takes over, and takes go on.
+func TestStore_OnAClusterWhoseMasterDies(t *testing.T) {
+	t.Parallel()
+	servers := redistest.StartCluster(t, 3)
+	store := redisstore.New(clusterClient(t, servers), redisstore.Options{Timeout: patient, CachedRefusals: -1})
+	t.Cleanup(func() { store.Close() })
+	of := func(name string, i int) []limiter.Claim {
+		c := claim(3, time.Hour, 1)
+		c[0].Key = limiter.KeyOf(fmt.Sprint(name, i))
+		return c
+	}
+	for i := range 20 {
+		decide(t, store, of("before", i)...)
+	}
+	servers.Nodes[0].Kill()
+	for i := range 60 {
+		c := of("after", i)
+		var d limiter.Decision
+		eventually(t, fmt.Sprint("a take of key ", i), func() bool { return store.Take(t.Context(), c, &d) == nil })
+		if !d.Allowed {
+			t.Fatalf("key %d: %+v", i, d)
+		}
+	}
 }
 
 // manyKeysTogether: callers of keys on all nodes are each decided rightly, also
@@ -261,20 +290,6 @@ func oneNodeHangs(t *testing.T, servers *redistest.Cluster, client *redis.Cluste
 	hung.Signal(syscall.SIGCONT)
 	cancel()
 	wg.Wait()
-}
-
-// masterDies: its replica takes over, and takes go on.
-func masterDies(t *testing.T, servers *redistest.Cluster, store *redisstore.Store) {
-	servers.Nodes[0].Kill()
-	for i := range 60 {
-		c := claim(3, time.Hour, 1)
-		c[0].Key = limiter.KeyOf(fmt.Sprint("after", i))
-		var d limiter.Decision
-		eventually(t, fmt.Sprint("a take of key ", i), func() bool { return store.Take(t.Context(), c, &d) == nil })
-		if !d.Allowed {
-			t.Fatalf("key %d: %+v", i, d)
-		}
-	}
 }
 
 // keysMove: what one Redis holds counts on in a cluster to which its keys are copied. Limits of one key and algorithm share

@@ -400,7 +400,7 @@ func TestRestore_NodesWithFiles(t *testing.T) {
 // What is published while the slot of the cluster's own keys moves is published wholly.
 func TestAgree_WhileTheSlotMoves(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t, 3).Addrs()})
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartMasters(t, 3).Addrs()})
 	defer rdb.Close()
 	ctx := t.Context()
 	const key = "test:{cluster}:limits"

@@ -134,7 +134,7 @@ func TestNode_RedisInAllItsShapes(t *testing.T) {
 	for mode, redis := range map[string]func() string{
 		"single": func() string { return "addrs: ['" + redistest.Start(t).Addr + "']" },
 		"cluster": func() string {
-			return "mode: cluster, addrs: ['" + strings.Join(redistest.StartCluster(t, 3).Addrs(), "','") + "']"
+			return "mode: cluster, addrs: ['" + strings.Join(redistest.StartMasters(t, 3).Addrs(), "','") + "']"
 		},
 		"sentinel": func() string {
 			s := redistest.StartSentinel(t)

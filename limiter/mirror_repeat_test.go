@@ -39,3 +39,20 @@ func TestMirror_RecordsARepeatedRefusalOnce(t *testing.T) {
 		}
 	}
 }
+
+// What the other store has charged counts here when it decides in its place, as what it has granted does.
+func TestMirrorCharge_CountsInAnOutage(t *testing.T) {
+	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingWindow} {
+		m := limiter.NewMemory(limiter.MemoryOptions{})
+		l := &limiter.Limit{Name: "tokens:1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}, Algorithm: a}
+		c := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("ann"), Cost: 10}}
+		m.Mirror(c, &limiter.Decision{Allowed: true, At: time.Now(), Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 90}}}, 1)
+		c[0].Cost = 50
+		m.MirrorCharge(c)
+		c[0].Cost = 1
+		var d limiter.Decision
+		if err := m.Peek(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining != 40 {
+			t.Errorf("%s: %+v, %v; want 40 left", a, d, err)
+		}
+	}
+}

@@ -38,6 +38,9 @@
 //   - step: one of the growing pauses of a Cooldown.
 //   - lease: the time a concurrent permit is held without renewal.
 //   - key status: the state of a key under a limit, for operators ([KeyStatus]).
+//   - charge: to take permits that a request has cost more than was known, whatever is left
+//     ([AdminStore.Charge]).
+//   - debt: the permits that a key has taken beyond the capacity, by charges.
 //   - ban: a time during which all claims of a key are refused.
 //   - wait queue: the queue in which callers wait for permits of a key ([WaitQueue]).
 //   - permit log: the list of the permits that a key has taken, which some algorithms

@@ -214,7 +214,8 @@ type AdminStore interface {
 	// capacity is debt: it leaves the window as other permits do, and nothing is granted before. Under
 	// GCRA no more than the capacity is owed. Cost may exceed the capacity, up to MaxCount. No claim may
 	// be shared with Redisson. Each claim of p is charged once. A store that cannot be reached takes what is missing when it is reached
-	// again, which is no error.
+	// again, which is no error, unless the process ends before. What a key has taken within a window must stay
+	// below 2^32.
 	Charge(ctx context.Context, claims []Claim, p Permit) error
 
 	// Ban makes the limits refuse all claims of these keys for d from now on; 0 ends a

@@ -65,7 +65,7 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 			err = c.proxy.resolveClaims(ctx, x)
 		}
 		if err == nil {
-			err = x.charge(max(1, d.Hits))
+			err = x.setCost(max(1, d.Hits))
 		}
 		if err == nil && !c.isCheck(i) {
 			err = c.add(g, x)
@@ -113,13 +113,13 @@ func (c *call) begin(g *generation, r *route, d *AskedDescriptor) *exchange {
 	return x
 }
 
-// charge sets the cost of the claims of x. A distinct limit counts its value, whatever that costs.
-func (x *exchange) charge(hits int64) error {
-	if w := x.Claims.Charge(hits); w != nil {
+// setCost sets the cost of the claims of x. A distinct limit counts its value, whatever that costs.
+func (x *exchange) setCost(hits int64) error {
+	if w := x.Claims.SetCost(hits); w != nil {
 		return limit.Exceeds(w, hits)
 	}
 	for {
-		w := x.Shadows.Charge(hits)
+		w := x.Shadows.SetCost(hits)
 		if w == nil {
 			return nil
 		}

@@ -51,4 +51,14 @@ func TestCharge_OfTwoNodes(t *testing.T) {
 	s.denied(c, time.Hour)
 	s.advance(time.Hour)
 	s.left(c, 100)
+
+	counter := claim(100, time.Hour, 10)
+	counter[0].Limit.Name, counter[0].Limit.Algorithm = "counter", limiter.FixedWindow
+	p = s.allowed(counter, 1).Permit
+	for _, by := range []*testStore{s, other, s, other} {
+		if err := by.store.Charge(t.Context(), counter, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.left(counter, 70) // each process once
 }

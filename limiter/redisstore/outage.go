@@ -72,8 +72,8 @@ func (s *Store) Report(claims []limiter.Claim, p limiter.Permit) {
 	s.watchOutage(false)
 }
 
-// Charge implements limiter.AdminStore: it reports what is missing, at once or when Redis is reachable again. Of two
-// processes that charge the same, a counter counts both.
+// Charge implements limiter.AdminStore: it reports what is missing, at once or when Redis is reachable again, within the
+// bounds of Report. If two processes charge the same, a counter counts both, and a log one.
 func (s *Store) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	if err := limiter.CheckCharges(claims); err != nil {
 		return err

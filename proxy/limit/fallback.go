@@ -308,12 +308,11 @@ func (r reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait f
 
 // Charge implements limiter.AdminStore.
 func (r reporting) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	shares := slices.Clone(claims)
-	for i := range shares {
-		share := claims[i].Limit.Share(r.fallback.Nodes())
-		shares[i].Limit = &share
+	own := r.fallback.Shares(claims)
+	for i := range own {
+		own[i].Cost = claims[i].Cost // a debt may exceed the share
 	}
-	err := r.Memory.Charge(ctx, shares, p)
+	err := r.Memory.Charge(ctx, own, p)
 	if r.fallback.Store == nil {
 		return err
 	}

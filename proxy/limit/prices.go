@@ -46,8 +46,8 @@ func Exceeds(w *Window, hits int64) error {
 	return fmt.Errorf("%s: %w: %d hits exceed the maximum", w.Of.Name, ErrCost, hits)
 }
 
-// Charge sets the cost of claims. It returns the window of a claim that no unused key has room for, or nil.
-func (s ClaimSet) Charge(hits int64) *Window {
+// SetCost sets the cost of claims. It returns the window of a claim that no unused key has room for, or nil.
+func (s ClaimSet) SetCost(hits int64) *Window {
 	for i := range s {
 		w := s.Window(i)
 		s[i].Source = 0 // nobody knows the client

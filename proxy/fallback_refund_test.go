@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -49,5 +50,37 @@ func TestFallback_RefundsWhatTheStoreWasTold(t *testing.T) {
 				w.sends(429, "GET", "/a?status=200", "X-User: alice")
 			})
 		}
+	}
+}
+
+// What a request that this node granted without the store has cost more is owed to the store, and by its share.
+func TestFallback_ChargesWhatTheStoreWasTold(t *testing.T) {
+	for _, algorithm := range []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window"} {
+		t.Run(algorithm, func(t *testing.T) {
+			server := redistest.Start(t)
+			client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { client.Close() })
+			store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: time.Millisecond})
+			t.Cleanup(func() { store.Close() })
+			p := newProxy(t, "store: redis\nredis: {timeout: 5s}\nroutes:\n  - {name: own, match: {domain: edge, descriptor: {own: '*'}}, refund_on: {status: [5xx]}, limits: [{key: 'descriptor:own', rate: 20/1h, algorithm: "+algorithm+"}]}\n", func(o *Options) { o.Store = store })
+			server.Kill()
+			p.until(func() bool { p.asksHits(200, 1, "own", "first"); return !store.Available() })
+			pending := p.asksHits(200, 10, "own", "x").Pendings[0]
+			server.Restart()
+			p.until(store.Available)
+			if err := p.Settle(t.Context(), OutcomeReport{Pending: pending, Cost: 90, Valid: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+			w := p.current.Load().routes[0].Windows[0]
+			c := []limiter.Claim{{Limit: &w.Limit, Key: p.current.Load().config.Privacy.Hash([]string{"descriptor:own", "x"}), Cost: 1}}
+			for name, in := range map[string]limiter.AdminStore{"the store": store, "the share": p.admitter.Fallback.Local} {
+				if now, err := in.Inspect(t.Context(), c); err != nil || now.Statuses[0].Used != 90 {
+					t.Errorf("%s: %+v, %v; want 90 used", name, now.Statuses, err)
+				}
+			}
+		})
 	}
 }

@@ -30,7 +30,6 @@ type conn struct {
 	writeGuard    writeGuard
 	firstRequest  bool // the first request of the connection has not ended
 	handedOver    bool // the connection belongs to another owner
-	handlerState  any  // see Exchange.ConnState
 
 	writeDeadline deadline
 	state         atomic.Uint32 // shared

@@ -106,10 +106,6 @@ func peerOf(c net.Conn) netip.AddrPort {
 	}
 }
 
-// ConnState returns a variable that belongs to the handler. It is kept as long as the
-// client connection, also while that is idle, for what is the same for all its requests.
-func (e *Exchange) ConnState() *any { return &e.conn.handlerState }
-
 // Secure reports whether the client connection uses TLS.
 func (e *Exchange) Secure() bool { return e.conn.tls }
 

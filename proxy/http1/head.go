@@ -1,8 +1,6 @@
 package http1
 
 import (
-	"bytes"
-	"iter"
 	"net/http"
 	"strconv"
 	"unsafe"
@@ -227,16 +225,4 @@ func NewFieldBlock(pairs ...string) (FieldBlock, error) {
 		h.Add(pairs[i], pairs[i+1])
 	}
 	return FieldBlock{h.buf}, h.err
-}
-
-// All iterates over the names and values of the lines.
-func (b FieldBlock) All() iter.Seq2[string, string] {
-	return func(yield func(name, value string) bool) {
-		for line := range bytes.SplitSeq(b.text, []byte("\r\n")) {
-			name, value, ok := bytes.Cut(line, []byte(": "))
-			if ok && !yield(string(name), string(value)) {
-				return
-			}
-		}
-	}
 }

@@ -204,13 +204,6 @@ func (h mapHeader) AddFields(f *http1.Fields) {
 	}
 }
 
-// AddBlock implements header.
-func (h mapHeader) AddBlock(b http1.FieldBlock) {
-	for name, value := range b.All() {
-		h.Add(name, value)
-	}
-}
-
 // Add implements header.
 func (h mapHeader) Add(name, value string) {
 	name = strings.Clone(http.CanonicalHeaderKey(name))

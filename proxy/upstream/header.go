@@ -15,7 +15,6 @@ import (
 type header interface {
 	// AddFields adds all fields.
 	AddFields(f *http1.Fields)
-	AddBlock(b http1.FieldBlock)
 	Add(name, value string)
 	// AddKnown adds a field. value is valid only until it returns.
 	AddKnown(name http1.Name, value []byte)
@@ -28,24 +27,13 @@ type header interface {
 func (f *forwarding) writeHeader(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
-	lines := f.peerLines()
-	if lines != nil {
-		to.AddBlock(lines.block)
-	} else {
-		setPeer(&f.trusted, t, &f.writer)
-	}
-	if lines == nil || lines.host == "" {
-		setHost(&f.trusted, t, &f.writer)
-	}
+	setPeer(&f.trusted, t, &f.writer)
+	setHost(&f.trusted, t, &f.writer)
 	setForwarded(&f.trusted, t, &f.writer)
 	t.Fields.StripHopByHop()
 	f.stripSpoofed()
 	to.AddFields(t.Fields)
-	if t.Proto == "HTTP/1.1" && len(t.Set) == 0 {
-		to.AddBlock(f.pool.via11Line)
-	} else {
-		f.writer.addString(http1.Via, f.pool.via(t))
-	}
+	f.writer.addString(http1.Via, f.pool.via(t))
 	f.writer.to = nil
 	if f.maxForwards > 0 && t.Set["Max-Forwards"] == nil {
 		to.Add("Max-Forwards", strconv.Itoa(f.maxForwards-1))

@@ -2,9 +2,7 @@ package upstream
 
 import (
 	"bufio"
-	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -248,31 +246,8 @@ func headOf(add func(h mapHeader)) http.Header {
 	return h
 }
 
-func TestPeerLines_EqualSetPeerAndSetHost(t *testing.T) {
-	for _, peer := range []string{"10.0.0.1", "255.255.255.255", "::ffff:10.0.0.1", "::1", "2001:db8::1", "fe80::1%eth0"} {
-		for _, scheme := range []string{"http", "https"} {
-			addr := netip.MustParseAddr(peer)
-			asked := &Request{Scheme: scheme, Host: "a.example:8080", Client: addr.Unmap(), Peer: netip.AddrPortFrom(addr, 1)}
-			want := headOf(func(h mapHeader) {
-				setPeer(&forwardedFields{}, asked, &fieldWriter{to: h})
-				setHost(&forwardedFields{}, asked, &fieldWriter{to: h})
-			})
-			got := headOf(func(h mapHeader) { h.AddBlock(new(peerLines).next(asked).block) })
-			if !maps.EqualFunc(got, want, slices.Equal) || len(got) != 4 {
-				t.Errorf("%s, %s: %v, want %v", peer, scheme, got, want)
-			}
-		}
-	}
-	for _, asked := range []*Request{{Scheme: "a\nb", Host: "a"}, {Scheme: "http", Host: "a\nb"}} {
-		asked.Client = netip.MustParseAddr("::1")
-		if got := new(peerLines).next(asked); got != nil {
-			t.Errorf("an invalid line: %+v", got)
-		}
-	}
-}
-
-// Requests of one connection differ in everything on which the lines depend.
-func TestPeerLines_FollowTheRequest(t *testing.T) {
+// Requests of one connection differ in everything on which the fields about their peer depend.
+func TestPeerFields_FollowTheRequest(t *testing.T) {
 	changes := []func(*Request){
 		func(*Request) {},
 		func(r *Request) { r.Scheme = "https" },
@@ -287,16 +262,10 @@ func TestPeerLines_FollowTheRequest(t *testing.T) {
 		func(r *Request) { r.Client, r.Peer = netip.Addr{}, netip.AddrPort{} },
 		func(*Request) {},
 		func(r *Request) { r.Host = "b" },
-		func(r *Request) { r.Host = "b" },
-		func(r *Request) { r.Host = strings.Repeat("c", maxLinesHost) },
-		func(r *Request) { r.Host = strings.Repeat("d", maxLinesHost+1) },
+		func(r *Request) {
+			r.Host, r.Client, r.Peer = "e", netip.MustParseAddr("7.7.7.7"), netip.MustParseAddrPort("7.7.7.7:1")
+		},
 	}
-	for i := range 2 * maxLinesHosts { // more than are kept, each one twice
-		changes = append(changes, func(r *Request) { r.Host = fmt.Sprint("host-", i/2) })
-	}
-	changes = append(changes, func(r *Request) {
-		r.Host, r.Client, r.Peer = "e", netip.MustParseAddr("7.7.7.7"), netip.MustParseAddrPort("7.7.7.7:1")
-	})
 	var want []http.Header
 	url, heads := startReplying(t, okEmpty)
 	p := startProxy(t, poolOf(t, url), func(asked *Request, _ received) {

@@ -28,7 +28,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
@@ -59,8 +58,7 @@ type Pool struct {
 	currentTransport atomic.Pointer[transportRef]
 	buffers          *bufferPool
 
-	via11     string // element of Via for HTTP/1.1
-	via11Line http1.FieldBlock
+	via11 string // element of Via for HTTP/1.1
 
 	stop       context.CancelFunc // ends the goroutines of Start
 	background sync.WaitGroup
@@ -88,7 +86,6 @@ func New(c Config) *Pool {
 	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
 	p := &Pool{config: c, buffers: &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}}
 	p.via11 = "1.1 " + p.config.Pseudonym
-	p.via11Line, _ = http1.NewFieldBlock("Via", p.via11) // a token can be sent
 	p.addBackends()
 	if p.config.Groups == nil {
 		p.config.Groups = NewGroups(1)

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -59,29 +58,15 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	g.setLoggedKeys(r)
 	r.findEarlyLimits()
 	r.setClaimSteps()
-	fields, err := g.sharing.refusal(r.policies(), respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
+	var err error
+	r.rateLimitFields, err = g.sharing.rateLimitFields(r.policies(), respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
 	if err != nil {
 		return nil, err
 	}
-	r.rateLimitFields, r.refusalFields = fields.all, fields.constant
 	if r.errorTexts = g.errorTexts; from.Errors != nil {
 		r.errorTexts = newErrorTexts(from.Errors)
 	}
 	return r, nil
-}
-
-// fieldBlock renders fields for HTTP/1.1. It returns nil if they cannot be sent, which is reported
-// when they are.
-func fieldBlock(fields []respond.Field) *http1.FieldBlock {
-	pairs := make([]string, 0, 2*len(fields))
-	for _, f := range fields {
-		pairs = append(pairs, f.Name, f.Value)
-	}
-	b, err := http1.NewFieldBlock(pairs...)
-	if err != nil {
-		return nil
-	}
-	return &b
 }
 
 func newReject(c config.Reject) respond.Reject {

@@ -16,7 +16,6 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
-	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -42,9 +41,8 @@ type generation struct {
 	descriptors     *routing.Descriptors[*route]
 	routes          []*route // in the order of the configuration
 	pools           map[*config.Upstream]*upstream.Pool
-	limits          []*limit.Limit // that are not off, each common one once; see config.Config.Limits
-	sharing         sharing        // until it is compiled
-	refusals        *respond.Cache[http1.FieldBlock]
+	limits          []*limit.Limit      // that are not off, each common one once; see config.Config.Limits
+	sharing         sharing             // until it is compiled
 	readsScheme     bool                // some route matches a scheme
 	errorTexts      *respond.ErrorTexts // of requests without a route
 	tokenUse        limiter.Limit       // on the uses of a token of a challenge: one, for as long as any is accepted
@@ -80,7 +78,6 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		pools:     map[*config.Upstream]*upstream.Pool{},
 
 		errorTexts: newErrorTexts(c.Errors), sharing: newSharing(),
-		refusals: respond.NewCache(fieldBlock),
 	}
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)

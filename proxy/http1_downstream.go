@@ -153,13 +153,8 @@ func (d *http1Downstream) respond(a respond.Response) {
 	x.response.status = a.Status
 	x.forGRPC(&a)
 	head := h.Begin(a.Status)
-	fields := a.Fields
-	if block := x.rateLimitFields.block; block != nil {
-		head.AddBlock(*block)
-		fields = fields[a.Constant:]
-	}
-	for i := range fields {
-		if f := &fields[i]; f.Name != "Content-Length" {
+	for i := range a.Fields {
+		if f := &a.Fields[i]; f.Name != "Content-Length" {
 			head.Add(f.Name, f.Value)
 		}
 	}

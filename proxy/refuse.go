@@ -30,9 +30,8 @@ import (
 
 // A rateLimitFields holds the rate limit fields of a response.
 type rateLimitFields struct {
-	policies []int             // the policy of each outcome of the decision
-	buffer   respond.Buffer    // the memory of the field values
-	block    *http1.FieldBlock // refuse: the first fields of the refusal, if they are rendered; see respond.Response.Constant
+	policies []int          // the policy of each outcome of the decision
+	buffer   respond.Buffer // the memory of the field values
 }
 
 func (r *rateLimitFields) reset() {
@@ -47,7 +46,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 		return x.challenge()
 	}
 	if x.IsRefused() || errors.Is(err, limit.ErrRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
-		return g.refuseByLimit(x)
+		return x.refuseByLimit()
 	}
 	texts := g.errorTexts
 	if x.route != nil {
@@ -63,20 +62,12 @@ func (x *exchange) challenge() respond.Response {
 }
 
 // refuseByLimit returns the response to a request that a limit has refused.
-func (g *generation) refuseByLimit(x *exchange) (answer respond.Response) {
+func (x *exchange) refuseByLimit() respond.Response {
 	l, r := x.route.rateLimitFields, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.Decision.Wait, rand.Float64), RequestID: x.id}
 	if l.HasOrigin() {
 		r.Origin = x.origin()
 	}
-	if x.idGiven {
-		answer = l.TooManyRequests(r)
-	} else {
-		answer, x.rateLimitFields.block = g.refusals.TooManyRequests(l, &r)
-	}
-	if x.rateLimitFields.block == nil && answer.Constant > 0 {
-		x.rateLimitFields.block = x.route.refusalFields
-	}
-	return answer
+	return l.TooManyRequests(r)
 }
 
 // origin returns the field Origin of the request, "" if it does not have exactly one.

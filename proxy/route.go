@@ -6,7 +6,6 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
-	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -32,7 +31,6 @@ type route struct {
 	claimSteps        []claimStep                  // the stages between the route and the decision that its requests pass
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	rateLimitFields   *respond.RateLimitFields     // renders the rate limit fields
-	refusalFields     *http1.FieldBlock            // the fields with which most refusals of the route begin; nil if they cannot be sent
 	errorTexts        *respond.ErrorTexts          // the texts of errors
 	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
 	fixedResponse     respond.Response             // the response of Respond
@@ -89,16 +87,10 @@ func (r *route) redactsPaths() bool { return r.LogPath == config.PathRedacted }
 // same fields and refuse requests in the same words.
 type sharing struct {
 	reads  map[string]*reads // by their text
-	fields map[string]refusalFields
+	fields map[string]*respond.RateLimitFields
 }
 
-// refusalFields are the rate limit fields of a route, and those of them with which most of its refusals begin.
-type refusalFields struct {
-	all      *respond.RateLimitFields
-	constant *http1.FieldBlock // nil if they cannot be sent
-}
-
-func newSharing() sharing { return sharing{map[string]*reads{}, map[string]refusalFields{}} }
+func newSharing() sharing { return sharing{map[string]*reads{}, map[string]*respond.RateLimitFields{}} }
 
 // readsLike returns the first reads that are like r.
 func (s *sharing) readsLike(r *reads) *reads {
@@ -109,16 +101,15 @@ func (s *sharing) readsLike(r *reads) *reads {
 	return s.reads[text]
 }
 
-// refusal returns the fields for these policies and refusals.
-func (s *sharing) refusal(policies []respond.Policy, style respond.Style, reject respond.Reject) (refusalFields, error) {
+// rateLimitFields returns the fields for these policies and refusals.
+func (s *sharing) rateLimitFields(policies []respond.Policy, style respond.Style, reject respond.Reject) (*respond.RateLimitFields, error) {
 	text := fmt.Sprintf("%#v %#v", policies, reject)
 	if f, found := s.fields[text]; found {
 		return f, nil
 	}
-	all, err := respond.NewRateLimitFields(policies, style, reject)
-	if err != nil {
-		return refusalFields{}, err
+	f, err := respond.NewRateLimitFields(policies, style, reject)
+	if err == nil {
+		s.fields[text] = f
 	}
-	s.fields[text] = refusalFields{all, fieldBlock(all.RefusalFields())}
-	return s.fields[text], nil
+	return f, err
 }

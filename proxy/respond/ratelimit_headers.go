@@ -3,7 +3,6 @@ package respond
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,8 +32,6 @@ type RateLimitFields struct {
 	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
 	hasOthers    bool   // some policy IsOther
 	reject       compiledReject
-	constant     []Field // see RefusalFields
-	seed         uint64  // of the hashes of refusals in a Cache
 }
 
 // NewRateLimitFields returns the RateLimitFields of a route; reject describes its refusals. Errors wrap ErrPolicy.
@@ -43,7 +40,7 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
 	}
 	q := &RateLimitFields{
-		style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject), seed: rand.Uint64(),
+		style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject),
 	}
 	var shown []string
 	for i, p := range policies {
@@ -70,10 +67,6 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 		}
 	}
 	q.policyHeader = strings.Join(shown, ", ")
-	q.constant = []Field{{"Content-Type", q.reject.contentType}, notCached()}
-	if q.showsPolicies() {
-		q.constant = append(q.constant, Field{fieldPolicy, q.policyHeader})
-	}
 	return q, nil
 }
 
@@ -143,17 +136,20 @@ func (l *RateLimitFields) Headers(v Verdict, h Header) {
 	clear(m.fields)
 }
 
-// showsPolicies reports whether responses have RateLimit-Policy.
-func (l *RateLimitFields) showsPolicies() bool { return l.style == IETF && l.policyHeader != "" }
-
 // addFields adds the fields that Headers sets to v's buffer.
 func (l *RateLimitFields) addFields(v *Verdict) {
-	if l.showsPolicies() {
-		if line := l.policyLine(v); line != "" {
-			v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, line})
-		}
-	}
+	l.addPolicies(v)
 	l.addState(v)
+}
+
+// addPolicies adds RateLimit-Policy to v's buffer, if there is one.
+func (l *RateLimitFields) addPolicies(v *Verdict) {
+	if l.style != IETF || l.policyHeader == "" {
+		return
+	}
+	if line := l.policyLine(v); line != "" {
+		v.Buffer.fields = append(v.Buffer.fields, Field{fieldPolicy, line})
+	}
 }
 
 // addState adds the fields that Headers sets to v's buffer, except RateLimit-Policy.

@@ -3,7 +3,6 @@ package respond
 import (
 	"cmp"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,11 +95,8 @@ func (l *RateLimitFields) HasOrigin() bool { return l.reject.hasOrigin }
 // hidden limit only affects Retry-After.
 func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 	m := r.buffer()
-	m.fields = append(m.fields, l.constant...)
-	constant := len(l.constant)
-	if l.replacePolicies(&r.Verdict) {
-		constant = 0
-	}
+	m.fields = append(m.fields, Field{"Content-Type", l.reject.contentType}, notCached())
+	l.addPolicies(&r.Verdict)
 	s := &substitutions{
 		retryAfter: m.formatInt(l.retryAfter(&r)), requestID: r.RequestID, statusCode: l.reject.statusText,
 	}
@@ -121,7 +117,7 @@ func (l *RateLimitFields) TooManyRequests(r Refusal) Response {
 		m.body = l.appendBody(m.body, &r.Verdict, s)
 	}
 	m.fields = append(m.fields, Field{"Content-Length", m.formatInt(int64(len(m.body)))})
-	return Response{Status: l.reject.status, Fields: m.fields, Body: m.body, Constant: constant}
+	return Response{Status: l.reject.status, Fields: m.fields, Body: m.body}
 }
 
 // Challenge returns the response to a request that is refused with the challenge of this name, which detail explains: 403, whatever the Reject of the route
@@ -140,21 +136,6 @@ func (l *RateLimitFields) Challenge(name, detail string, r Refusal) Response {
 	return m.response(http.StatusForbidden, contentProblem)
 }
 
-// replacePolicies replaces the last constant field, RateLimit-Policy, for a client with policies of its own, or
-// removes it if no policy is left. It reports whether it did.
-func (l *RateLimitFields) replacePolicies(v *Verdict) bool {
-	line := l.policyLine(v)
-	if !l.showsPolicies() || line == l.policyHeader {
-		return false
-	}
-	last := len(l.constant) - 1
-	v.Buffer.fields[last].Value = line
-	if line == "" {
-		v.Buffer.fields = v.Buffer.fields[:last]
-	}
-	return true
-}
-
 // addCustom adds configured fields.
 func (b *Buffer) addCustom(fields []customField, s *substitutions) {
 	for i := range fields {
@@ -166,10 +147,6 @@ func (b *Buffer) addCustom(fields []customField, s *substitutions) {
 		b.fields = append(b.fields, Field{fields[i].name, b.textFrom(from)})
 	}
 }
-
-// RefusalFields returns the fields with which most refusals begin, so that a downstream may render
-// them in advance; see Response.Constant. A client with policies of its own gets another RateLimit-Policy.
-func (l *RateLimitFields) RefusalFields() []Field { return slices.Clone(l.constant) }
 
 // appendBody appends the problem of a refusal.
 func (l *RateLimitFields) appendBody(b []byte, v *Verdict, s *substitutions) []byte {

@@ -37,10 +37,6 @@ type Response struct {
 	Status int
 	Fields []Field
 	Body   []byte
-	// Constant is the number of the first Fields that may have been rendered in advance:
-	// those of RateLimitFields.RefusalFields, or all of a refusal from a Cache; 0 if there
-	// are none.
-	Constant int
 }
 
 // CopyTo sets the fields of a in h under canonical names; existing fields of the same
@@ -74,13 +70,12 @@ type Buffer struct {
 	fields []Field
 	text   []byte // values of fields
 	body   []byte
-	state  []int64 // of a Cache; Reset keeps it
 }
 
 // Reset prepares b for another response.
 func (b *Buffer) Reset() {
 	clear(b.fields)
-	*b = Buffer{b.fields[:0], b.text[:0], b.body[:0], b.state}
+	*b = Buffer{b.fields[:0], b.text[:0], b.body[:0]}
 }
 
 // buffer returns the buffer of v, prepared for a response.
@@ -95,7 +90,7 @@ func (v *Verdict) buffer() *Buffer {
 // Discard is like Reset, for the next client.
 func (b *Buffer) Discard() {
 	clear(b.fields)
-	*b = Buffer{reuse.Memory(b.fields), reuse.Memory(b.text), reuse.Memory(b.body), reuse.Memory(b.state)}
+	*b = Buffer{reuse.Memory(b.fields), reuse.Memory(b.text), reuse.Memory(b.body)}
 }
 
 // textFrom returns what was appended to b.text after its first n bytes.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/upstream"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -162,11 +163,9 @@ func (m *proxyMetrics) countForwarded(x *exchange) {
 		return
 	}
 	t := upstreamResult{x.outcome.result.Target, x.outcome.result.Kind}
-	trips, ok := x.route.metrics.upstreamRequests.Get(t)
-	if !ok {
-		trips = x.route.metrics.upstreamRequests.Keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, upstreamOutcome(t.kind)))
-	}
-	trips.Inc(x.Stripe)
+	x.route.metrics.upstreamRequests.Of(t, func() *metrics.Counter {
+		return m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, upstreamOutcome(t.kind))
+	}).Inc(x.Stripe)
 	if x.outcome.result.Retries > 0 {
 		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.outcome.result.Retries))
 	}

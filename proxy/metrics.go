@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,11 +81,9 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 	if x.route != nil {
 		name, f = x.route.Name, x.route.metrics
 	}
-	requests, ok := f.requests.Get(x.response.status)
-	if !ok {
-		requests = f.requests.Keep(x.response.status, m.requests.WithLabelValues(name, strconv.Itoa(x.response.status)))
-	}
-	requests.Inc(x.Stripe)
+	f.requests.Of(x.response.status, func() *metrics.Counter {
+		return m.requests.WithLabelValues(name, strconv.Itoa(x.response.status))
+	}).Inc(x.Stripe)
 	m.countOutcome(x, name, f)
 	m.observeDurations(x, name, f)
 	return name
@@ -96,21 +93,11 @@ func (m *proxyMetrics) countResponse(x *exchange) (name string) {
 // without the store is unavailable.
 func (m *proxyMetrics) countOutcome(x *exchange, name string, f *routeMetrics) {
 	outcome := outcomeOf(x)
-	without := (x.Fallback == string(config.Allow) || x.Fallback == string(config.Deny)) && outcome != decisions.RefusedByLimits
-	ref := &f.outcomes[outcome]
-	if without {
-		ref = &f.unavailable
+	label := outcome.String()
+	if (x.Fallback == string(config.Allow) || x.Fallback == string(config.Deny)) && outcome != decisions.RefusedByLimits {
+		label = limit.Unavailable
 	}
-	c := ref.Load()
-	if c == nil {
-		label := outcome.String()
-		if without {
-			label = limit.Unavailable
-		}
-		c = m.outcomes.WithLabelValues(name, label)
-		ref.Store(c)
-	}
-	c.Inc(x.Stripe)
+	f.outcomes.Of(label, func() *metrics.Counter { return m.outcomes.WithLabelValues(name, label) }).Inc(x.Stripe)
 }
 
 // observeDurations records the duration of x and its parts.
@@ -118,7 +105,7 @@ func (m *proxyMetrics) observeDurations(x *exchange, name string, f *routeMetric
 	end := x.began.UnixNano() + int64(x.duration)
 	for i, d := range x.spans() {
 		if d > 0 || i < alwaysSpent {
-			x.observe(f.durations[i].Of(m.durations[i], name), d, end)
+			x.observe(f.durations.Of(i, func() *metrics.Histogram { return m.durations[i].Of(name) }), d, end)
 		}
 	}
 }
@@ -160,10 +147,9 @@ func (m *proxyMetrics) countUnknownPlans(x *exchange) {
 // labels once, because the lookup costs more than the update. The zero value is ready to use. A
 // series is created when it is first updated.
 type routeMetrics struct {
-	requests         metrics.Cache[int, *metrics.Counter]                   // by status
-	outcomes         [decisions.NumOutcomes]atomic.Pointer[metrics.Counter] // looked up once
-	unavailable      atomic.Pointer[metrics.Counter]
-	durations        [len(spans{})]metrics.HistogramRef
+	requests         metrics.Cache[int, *metrics.Counter]    // by status
+	outcomes         metrics.Cache[string, *metrics.Counter] // by label
+	durations        metrics.Cache[int, *metrics.Histogram]  // by the index in spans
 	upstreamRequests metrics.Cache[upstreamResult, *metrics.Counter]
 }
 

@@ -87,7 +87,6 @@ const (
 	ShadowRefused           // allowed, but a limit in shadow mode would have refused it
 	RefusedByLimits         // by a limit, or for too many new keys
 	Rejected                // for another reason, before the limits were evaluated or without limits
-	NumOutcomes
 )
 
 // The names of outcomes and of the results of limits.

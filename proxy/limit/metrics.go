@@ -136,11 +136,7 @@ func (m measured) Take(ctx context.Context, claims []limiter.Claim, d *limiter.D
 
 // observeStoreCall records a call to the store.
 func (m *Metrics) observeStoreCall(operation string, duration time.Duration, err error) {
-	o, ok := m.storeSeconds.Get(operation)
-	if !ok {
-		o = m.storeSeconds.Keep(operation, m.store.Of(operation))
-	}
-	o.Observe(m.stripes.Own(), duration)
+	m.storeSeconds.Of(operation, func() *metrics.Histogram { return m.store.Of(operation) }).Observe(m.stripes.Own(), duration)
 	if err != nil {
 		m.storeErrors.WithLabelValues(operation).Inc()
 	}

@@ -267,19 +267,6 @@ func (h *Histogram) SetExemplar(bucket int, e Exemplar) {
 	h.exemplars[bucket].is.Store(out)
 }
 
-// A HistogramRef is a Histogram that is looked up once. It is safe for concurrent use.
-type HistogramRef struct{ cached atomic.Pointer[Histogram] }
-
-// Of returns the series of v with this label.
-func (r *HistogramRef) Of(v *Histograms, label string) *Histogram {
-	h := r.cached.Load()
-	if h == nil {
-		h = v.Of(label)
-		r.cached.Store(h)
-	}
-	return h
-}
-
 // Cache caches metrics by the labels that distinguish them, which have a small fixed set of values.
 // It is safe for concurrent use.
 type Cache[K comparable, M any] struct {
@@ -303,23 +290,23 @@ type cacheEntry[K comparable, M any] struct {
 	m M
 }
 
-// Get returns the metric of k, if it was looked up before.
-func (c *Cache[K, M]) Get(k K) (m M, ok bool) {
-	known := c.known.Load()
-	if known == nil {
-		return m, false
-	}
-	for i := range known.first {
-		if one := &known.first[i]; one.k == k {
-			return one.m, true
+// Of returns the metric of k, which find looks up by its labels the first time.
+func (c *Cache[K, M]) Of(k K, find func() M) M {
+	if known := c.known.Load(); known != nil {
+		for i := range known.first {
+			if one := &known.first[i]; one.k == k {
+				return one.m
+			}
+		}
+		if m, ok := known.all[k]; ok {
+			return m
 		}
 	}
-	m, ok = known.all[k]
-	return m, ok
+	return c.keep(k, find())
 }
 
-// Keep stores the metric of k, and returns it.
-func (c *Cache[K, M]) Keep(k K, m M) M {
+// keep stores the metric of k, and returns it.
+func (c *Cache[K, M]) keep(k K, m M) M {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := cached[K, M]{all: map[K]M{}}

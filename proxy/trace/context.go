@@ -127,18 +127,19 @@ type Span struct {
 
 // An Attribute describes a span. Names follow OpenTelemetry's semantic conventions
 // where one applies.
-type Attribute struct {
-	name   string
-	text   string
-	number int64
-	isText bool
-}
+type Attribute = *commonpb.KeyValue
 
 // String returns an attribute with a string value.
-func String(name, value string) Attribute { return Attribute{name: name, text: value, isText: true} }
+func String(name, value string) Attribute {
+	text := &commonpb.AnyValue_StringValue{StringValue: validUTF8(value)}
+	return &commonpb.KeyValue{Key: name, Value: &commonpb.AnyValue{Value: text}}
+}
 
 // Int64 returns an attribute with an integer value.
-func Int64(name string, value int64) Attribute { return Attribute{name: name, number: value} }
+func Int64(name string, value int64) Attribute {
+	number := &commonpb.AnyValue_IntValue{IntValue: value}
+	return &commonpb.KeyValue{Key: name, Value: &commonpb.AnyValue{Value: number}}
+}
 
 // message returns the protobuf message of s.
 func (s *Span) message() *tracepb.Span {
@@ -146,7 +147,7 @@ func (s *Span) message() *tracepb.Span {
 		TraceId: s.Trace[:], SpanId: s.Span[:], TraceState: s.State, Name: validUTF8(s.Name), Flags: uint32(s.flags),
 		StartTimeUnixNano: uint64(s.Start.UnixNano()), EndTimeUnixNano: uint64(s.End.UnixNano()),
 		Kind:       cmp.Or(s.Kind, tracepb.Span_SPAN_KIND_INTERNAL),
-		Attributes: messages(s.Attributes),
+		Attributes: s.Attributes,
 	}
 	if s.Parent != (SpanID{}) {
 		m.ParentSpanId = s.Parent[:]
@@ -155,17 +156,6 @@ func (s *Span) message() *tracepb.Span {
 		m.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR}
 	}
 	return m
-}
-
-func messages(attributes []Attribute) (all []*commonpb.KeyValue) {
-	for _, a := range attributes {
-		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: a.number}}
-		if a.isText {
-			value.Value = &commonpb.AnyValue_StringValue{StringValue: validUTF8(a.text)}
-		}
-		all = append(all, &commonpb.KeyValue{Key: a.name, Value: value})
-	}
-	return all
 }
 
 // validUTF8 replaces invalid UTF-8 in s: a collector refuses a whole batch for one invalid byte in

@@ -72,11 +72,11 @@ func NewExporter(o Options, r prometheus.Registerer) *Exporter {
 		exported: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_trace_spans_total", Help: "Spans, by result.",
 		}, []string{"result"}),
-		resource: &resourcepb.Resource{Attributes: messages([]Attribute{
+		resource: &resourcepb.Resource{Attributes: []Attribute{
 			String("service.name", o.Service), String("service.version", o.Version),
 			String("service.instance.id", o.Instance),
 			String("telemetry.sdk.name", "weir"), String("telemetry.sdk.language", "go"),
-		})},
+		}},
 	}
 	for _, result := range []string{"sent", "failed", "dropped"} {
 		e.exported.WithLabelValues(result)

@@ -26,11 +26,7 @@ const (
 
 // Tunnels copy bytes between clients that have switched to WebSocket and their upstreams. The zero value
 // is ready for use.
-type Tunnels struct {
-	mu      sync.Mutex // guards what follows
-	open    map[*tunnel]struct{}
-	changed chan struct{} // closed when the next tunnel ends; nil if nobody waits
-}
+type Tunnels struct{ open ConnSet[*tunnel] }
 
 type tunnel struct {
 	client, target TunnelEnd
@@ -41,20 +37,9 @@ type tunnel struct {
 // connections.
 func (t *Tunnels) Run(client, target TunnelEnd) {
 	one := &tunnel{client: client, target: target}
-	t.mu.Lock()
-	if t.open == nil {
-		t.open = map[*tunnel]struct{}{}
-	}
-	t.open[one] = struct{}{}
-	t.mu.Unlock()
+	t.open.Add(one)
+	defer t.open.Remove(one)
 	one.run()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, one)
-	if t.changed != nil {
-		close(t.changed)
-		t.changed = nil
-	}
 }
 
 // Drain waits until no tunnel is left. When ctx is done, it closes those that are left with the WebSocket status
@@ -72,28 +57,13 @@ func (t *Tunnels) Drain(ctx context.Context) {
 
 // wait waits until no tunnel is left. When ctx is done, it calls end for each that is left, and returns false.
 func (t *Tunnels) wait(ctx context.Context, end func(*tunnel)) bool {
-	for {
-		t.mu.Lock()
-		if len(t.open) == 0 {
-			t.mu.Unlock()
-			return true
-		}
-		if t.changed == nil {
-			t.changed = make(chan struct{})
-		}
-		changed := t.changed
-		t.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.mu.Lock()
-			for one := range t.open {
-				end(one)
-			}
-			t.mu.Unlock()
-			return false
-		}
+	if WaitUntil(ctx, 5*time.Millisecond, func() bool { return len(t.open.All()) == 0 }) == nil {
+		return true
 	}
+	for _, one := range t.open.All() {
+		end(one)
+	}
+	return false
 }
 
 func (t *tunnel) run() {

@@ -94,7 +94,7 @@ type recording struct {
 func newRecorded(t *testing.T) (*Pool, *recording) {
 	pool := poolOf(t, "http://target.invalid")
 	r := &recording{http1Transport: newHTTP1(pool.config, pool.backends), done: make(chan struct{})}
-	r.poolByNumber[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+	r.pools[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go r.serve(theirs)
 		return ours, nil

@@ -22,13 +22,9 @@ const maxFields = 1024
 
 // An http1Transport holds the HTTP/1.1 connections to the targets of one pool.
 type http1Transport struct {
-	client       http1.Client
-	pools        map[poolKey]*http1.Pool
-	poolByNumber []*http1.Pool // indexed by backend.number
+	client http1.Client
+	pools  []*http1.Pool // indexed by backend.number
 }
-
-// A poolKey identifies the connections to one address.
-type poolKey struct{ scheme, host string }
 
 func newHTTP1(c Config, members []*backend) *http1Transport {
 	o := &http1Transport{
@@ -38,7 +34,6 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 			ResponseTimeout: cmp.Or(c.Timeouts.Response, defaultResponse), BodyTimeout: c.Timeouts.Idle,
 			ExpectContinueTimeout: expectContinueTimeout, MaxIdleConns: maxIdlePerTarget, IdleConnTimeout: idleTimeout,
 		},
-		pools: map[poolKey]*http1.Pool{},
 	}
 	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
 	for _, m := range members {
@@ -49,11 +44,7 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 		if m.scheme == "https" {
 			e.TLS = tlsConfigFor(c.TLS, e.Address)
 		}
-		at := poolKey{m.scheme, m.host}
-		if o.pools[at] == nil {
-			o.pools[at] = o.client.NewPool(e)
-		}
-		o.poolByNumber = append(o.poolByNumber, o.pools[at])
+		o.pools = append(o.pools, o.client.NewPool(e))
 	}
 	return o
 }
@@ -82,7 +73,7 @@ func tlsConfigFor(t config.UpstreamTLS, addr string) *tls.Config {
 }
 
 // poolOf returns the connections to m.
-func (h *http1Transport) poolOf(m *backend) *http1.Pool { return h.poolByNumber[m.number] }
+func (h *http1Transport) poolOf(m *backend) *http1.Pool { return h.pools[m.number] }
 
 // CloseIdleConnections closes all idle connections. Connections in use are closed after
 // their exchange.

@@ -129,18 +129,6 @@ func (f *Fields) DropSet(set NameSet) {
 	}
 }
 
-// DropOther is like DropFunc, but leaves the lines with well-known names.
-func (f *Fields) DropOther(drop func(Field) bool) {
-	if !Other.in(f.present) {
-		return
-	}
-	for i := range f.lines {
-		if l := &f.lines[i]; l.id == Other && !l.dropped && drop(f.field(l)) {
-			l.dropped = true
-		}
-	}
-}
-
 // DropFunc drops the lines for which drop returns true.
 func (f *Fields) DropFunc(drop func(Field) bool) {
 	for i := range f.lines {
@@ -247,12 +235,6 @@ func (f *Fields) Reset() {
 	added, lines, scratch := reuse.Memory(f.added), reuse.Memory(f.lines), reuse.Memory(f.scratch)
 	*f = Fields{} // in place: what was written by words and is copied by blocks waits for both
 	f.added, f.lines, f.scratch = added, lines, scratch
-}
-
-// Grow allocates space for more lines with a total of so many bytes.
-func (f *Fields) Grow(lines, bytes int) {
-	f.lines = append(make([]fieldLine, 0, len(f.lines)+lines), f.lines...)
-	f.added = append(make([]byte, 0, len(f.added)+bytes), f.added...)
 }
 
 // Clone returns a copy of f with memory of its own.

@@ -163,7 +163,6 @@ func TestFields_AddedConnectionNamesFields(t *testing.T) {
 // The zero Fields can be added to, and a copy has memory of its own.
 func TestFields_CloneAndReset(t *testing.T) {
 	var f Fields
-	f.Grow(2, 10)
 	f.Add("A", "1")
 	c := f.Clone()
 	f.Reset()

@@ -72,10 +72,10 @@ func (f *forwarding) stripSpoofed() {
 			t.Fields.Drop(name)
 		}
 	}
-	t.Fields.DropOther(t.spoofs)
+	t.Fields.DropFunc(t.spoofs)
 }
 
-// spoofs reports whether a field that is not well known must not be set by the client. The
+// spoofs reports whether a field that is not among spoofed must not be set by the client. The
 // result is true for a name that differs from one that Weir or the operator sets only in
 // characters other than letters and digits, since many servers turn all of these into
 // underscores. X-Forwarded-* may be set by a trusted peer.

@@ -394,13 +394,6 @@ func fieldsFromHeader(h http.Header) *http1.Fields {
 }
 
 func addHeader(f *http1.Fields, h http.Header) {
-	lines, bytes := 0, 0
-	for name, values := range h {
-		for _, value := range values {
-			lines, bytes = lines+1, bytes+len(name)+len(value)
-		}
-	}
-	f.Grow(lines+1, bytes) // and one line for the caller
 	for name, values := range h {
 		for _, value := range values {
 			f.Add(name, value)

@@ -229,7 +229,7 @@ func TestLayout_TermsOfTheFieldLeadToTheirFiles(t *testing.T) {
 		"readers-writer lock": "lock/kinds.go", "redaction": "proxy/key/value.go", "Redlock": "lock/multi.go", "secret rotation": "proxy/key/value.go",
 		"ext_authz": "proxy/decide/handler.go", "auth_request": "proxy/decide/handler.go", "forward auth": "proxy/decide/handler.go",
 		"allowlist": "proxy/config/lists.go", "denylist": "proxy/config/lists.go", "access control list": "proxy/config/lists.go",
-		"Too Many Requests": "proxy/respond/refusal.go", "problem details": "proxy/respond/problem.go", "RateLimit-Policy": "proxy/respond/ratelimit_headers.go",
+		"Too Many Requests": "proxy/respond/refusal.go", "problem details": "proxy/respond/response.go", "RateLimit-Policy": "proxy/respond/ratelimit_headers.go",
 		"thundering herd": "proxy/respond/ratelimit_headers.go", "consistent hash": "proxy/upstream/balancer.go", "health check": "proxy/upstream/balancer.go",
 		"connection pool": "proxy/http1/pool.go", "keep-alive": "proxy/http1/conn.go", "request smuggling": "proxy/http1/framing.go", "slowloris": "proxy/http1/server.go",
 		"graceful shutdown": "proxy/frontend/server.go", "PROXY protocol": "proxy/frontend/server.go", "rapid reset": "proxy/frontend/reset_tracker.go",

@@ -50,7 +50,7 @@
 // A request that matches an unguarded pattern, but that such a framework would treat as
 // a request of a guarded one, is matched to the guarded pattern, so that a client
 // cannot avoid a limit this way. If both patterns are guarded, it is ErrTarget
-// (guarded.go, pattern.go). A path or method that is spelled exactly as in a pattern
+// (router.go, pattern.go). A path or method that is spelled exactly as in a pattern
 // always matches that pattern.
 //
 // # Escaped slashes and query conditions

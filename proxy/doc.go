@@ -36,7 +36,7 @@
 // The request is looked up in the lists of its route (lists.go): if one with deny has it,
 // or one with only does not, it is refused with 403; otherwise, if one with bypass has it, no limit applies. Lists and their
 // files are part of the configuration: changing one is a reload, and a list with an
-// invalid line changes nothing. A CORS preflight (preflight.go) is looked up as well
+// invalid line changes nothing. A CORS preflight (lists.go) is looked up as well
 // and not limited either, unless its route has count_preflight, or it carries a key of
 // the route or a parameter with the name of one. A request that is not counted is never refunded, and resets no cooldown.
 //

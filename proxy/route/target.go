@@ -81,7 +81,6 @@ type paths struct {
 type level struct {
 	slashes int
 	groups  map[string]*prefixGroup // by prefix
-	single  *prefixGroup            // if there is only one
 }
 
 // A prefixGroup holds the patterns with the same literal prefix. Most prefixes have one
@@ -151,9 +150,6 @@ func (p *paths) group(plain string) *prefixGroup {
 	if s == nil {
 		s = &prefixGroup{plain: plain}
 		l.groups[plain] = s
-		if l.single = nil; len(l.groups) == 1 {
-			l.single = s
-		}
 	}
 	return s
 }
@@ -167,8 +163,8 @@ func (p *paths) find(q *Request, path string) *entry {
 			return e
 		}
 	}
-	for i := range p.levels {
-		s := p.levels[i].find(path)
+	for _, l := range p.levels {
+		s := l.groups[prefixOf(path, l.slashes)]
 		if s == nil {
 			continue
 		}
@@ -196,17 +192,6 @@ func (r *rests) find(q *Request, rest string) *entry {
 		q.values = append(q.values, q.tree.URLParams.Values...)
 	}
 	return e
-}
-
-// find returns the group whose prefix path has, or nil.
-func (l *level) find(path string) *prefixGroup {
-	if s := l.single; s != nil {
-		if strings.HasPrefix(path, s.plain) {
-			return s
-		}
-		return nil
-	}
-	return l.groups[prefixOf(path, l.slashes)]
 }
 
 // prefixOf returns path up to and including its n-th slash, "" if it has fewer.

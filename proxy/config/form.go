@@ -105,7 +105,7 @@ type Defaults struct {
 	// OnStoreFailure is the policy while the store is unreachable: local counts this process's share of the limit in memory.
 	OnStoreFailure OnStoreFailure `yaml:"on_store_failure" jsonschema:"default=local,enum=allow,enum=deny,enum=local"`
 	// Headers is the style of the rate limit fields in responses.
-	Headers Headers `yaml:"headers" jsonschema:"default=ietf,enum=ietf,enum=x-ratelimit,enum=none"`
+	Headers string `yaml:"headers" jsonschema:"default=ietf,enum=ietf,enum=x-ratelimit,enum=none"`
 	// Expose makes limits visible to clients in header fields and refusals.
 	Expose bool `yaml:"expose" jsonschema:"default=true"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send to each route, as COUNT/WINDOW: 1000/1m; or none.

@@ -106,7 +106,7 @@ routes:
 		t.Fatal(err)
 	}
 	a, b := c.Routes[0].Limits[0], c.Routes[0].Limits[1]
-	if a.Mode != Shadow || a.OnStoreFailure != Deny || a.Expose || c.Defaults.Headers != HeadersNone {
+	if a.Mode != Shadow || a.OnStoreFailure != Deny || a.Expose || c.Defaults.Headers != none {
 		t.Errorf("got %+v", a)
 	}
 	if b.Mode != Enforce || b.OnStoreFailure != Allow || !b.Expose {
@@ -126,7 +126,7 @@ func TestLoad_FewestLines(t *testing.T) {
 		Reload:   Reload{Source: SourceFile},
 		ClientIP: ClientIP{Header: "X-Forwarded-For", IPv6Prefix: 64},
 		Privacy:  Privacy{LogClient: ClientFull},
-		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: HeadersIETF, Expose: true},
+		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: "ietf", Expose: true},
 		Alerts:   Alerts{Refused: 100, Used: []int64{80}, Repeat: time.Hour},
 
 		AccessLog: AccessLog{Format: LogJSON, Fields: []string{"standard"}, Sample: 1},

@@ -124,16 +124,6 @@ const (
 	Local OnStoreFailure = "local" // this process counts its share in memory
 )
 
-// Headers is the style of rate limit fields in responses.
-type Headers string
-
-// The styles of headers.
-const (
-	HeadersIETF       Headers = "ietf"        // RateLimit and RateLimit-Policy
-	HeadersXRateLimit Headers = "x-ratelimit" // X-RateLimit-Limit, -Remaining and -Reset
-	HeadersNone       Headers = "none"
-)
-
 // A Balance is a load balancing method.
 type Balance string
 

@@ -79,7 +79,7 @@ type Proxy struct {
 	badResponses    *badResponses
 	openGenerations sync.WaitGroup // generations that still serve requests
 	ignoredRate     sync.Once      // logs the first limit of a descriptor that is ignored
-	tooManyLogged   atomic.Int64   // when a call with too many descriptors was logged, in seconds since 1970
+	tooManyLog      zerolog.Logger // of calls with too many descriptors, of which one is logged in faultInterval
 	timeouts        config.ListenTimeouts
 	deferred        deferredChanges
 	settling        atomic.Int64 // requests that are being settled after their responses
@@ -141,6 +141,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		recorder:     newRecorder(o, m),
 		traces:       o.Traces,
 		log:          o.Log,
+		tooManyLog:   o.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: faultInterval}),
 		metrics:      m,
 		badResponses: newBadResponses(o.Log, o.Registry),
 		timeouts:     o.Config.Listen.Timeouts,

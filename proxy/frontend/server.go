@@ -49,17 +49,17 @@ import (
 // It enforces the timeouts of config.Listen; an upload or download may last as long as
 // bytes are transferred. Package http1 serves HTTP/1.1, and package http2 HTTP/2.
 type Server struct {
-	http1           http1.Server
-	http2           http2.Server // without a Handler if there is none
-	tunnels         *http1.Tunnels
-	config          config.Listen
-	log             zerolog.Logger
-	resetTracker    *resetTracker
-	announceClose   atomic.Bool    // responses announce the end of their connections
-	connections     atomic.Int64   // open connections of all protocols
-	badHeaders      atomic.Int64   // of the PROXY protocol
-	badHeaderLogged atomic.Int64   // the second in which one was logged
-	accepting       sync.WaitGroup // listeners in use
+	http1         http1.Server
+	http2         http2.Server // without a Handler if there is none
+	tunnels       *http1.Tunnels
+	config        config.Listen
+	log           zerolog.Logger
+	resetTracker  *resetTracker
+	announceClose atomic.Bool    // responses announce the end of their connections
+	connections   atomic.Int64   // open connections of all protocols
+	badHeaders    atomic.Int64   // of the PROXY protocol
+	badHeaderLog  zerolog.Logger // of these, one a minute
+	accepting     sync.WaitGroup // listeners in use
 
 	ctx  context.Context // done when the server stops
 	stop context.CancelFunc
@@ -126,7 +126,7 @@ func NewHTTP1Server(h http1.Handler, c config.Listen, log zerolog.Logger) *Serve
 
 // newServer returns a Server without HTTP/2.
 func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
-	s := &Server{config: c, log: log, tunnels: new(http1.Tunnels), resetTracker: newResetTracker()}
+	s := &Server{config: c, log: log, badHeaderLog: log.Sample(oneAMinute()), tunnels: new(http1.Tunnels), resetTracker: newResetTracker()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
 		Handler: h,
@@ -164,13 +164,13 @@ func (s *Server) serve(l net.Listener, conn func(net.Conn)) error {
 	return s.accept(s.proxyProtocol(l), conn)
 }
 
-// acceptLogInterval is how often it is logged that connections cannot be accepted.
-const acceptLogInterval = time.Minute
+// oneAMinute returns a sampler that lets one message of a kind pass in a minute, however many there are.
+func oneAMinute() zerolog.Sampler { return &zerolog.BurstSampler{Burst: 1, Period: time.Minute} }
 
 // accept accepts connections from l and serves each of them on its own goroutine.
 func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 	pause := time.Duration(0)
-	var logged time.Time
+	log := s.log.Sample(oneAMinute())
 	for {
 		c, err := l.Accept()
 		switch {
@@ -187,10 +187,7 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 		case errors.Is(err, net.ErrClosed):
 			return s.serveError(l, err)
 		default: // most likely too many open files: wait until other connections end
-			if time.Since(logged) >= acceptLogInterval {
-				logged = time.Now()
-				s.log.Error().Err(err).Msg("cannot accept connections")
-			}
+			log.Error().Err(err).Msg("cannot accept connections")
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			<-time.After(pause)
 		}
@@ -394,10 +391,7 @@ func (s *Server) hasHeader(c net.Conn) bool {
 		return false
 	}
 	s.badHeaders.Add(1)
-	now, last := time.Now().Unix(), s.badHeaderLogged.Load()
-	if now-last >= int64(acceptLogInterval.Seconds()) && s.badHeaderLogged.CompareAndSwap(last, now) {
-		s.log.Warn().Err(err).Stringer("peer", behind.Raw().RemoteAddr()).Msg("no valid PROXY protocol header")
-	}
+	s.badHeaderLog.Warn().Err(err).Stringer("peer", behind.Raw().RemoteAddr()).Msg("no valid PROXY protocol header")
 	return false
 }
 

@@ -273,15 +273,3 @@ func equalFoldLower(s, small string) bool {
 	// The last eight bytes may overlap with those before.
 	return foldedDiff(loadUint64(s[len(s)-8:]), loadUint64(small[len(small)-8:])) == 0
 }
-
-// trim returns s without leading and trailing SP and HTAB. Removing other characters
-// would make it interpret a field differently than other servers do.
-func trim[S string | []byte](s S) S {
-	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
-		s = s[1:]
-	}
-	for len(s) > 0 && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
-		s = s[:len(s)-1]
-	}
-	return s
-}

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"iter"
+	"strings"
 	"unsafe"
 
 	"github.com/weir-proxy/weir/proxy/reuse"
@@ -259,10 +260,10 @@ var (
 // lower case, and ErrFieldValue if the value contains a control character or begins or
 // ends with whitespace. f must contain no lines that were parsed.
 func (f *Fields) AddHTTP2(name, value string) error {
-	if name == "" || !allOf(name, tokenChar) || hasUpper(name) {
+	if name == "" || !allOf(name, tokenChar) || strings.ToLower(name) != name {
 		return ErrFieldName
 	}
-	if v := bytesOf(value); valueLength(v) < len(v) || len(trim(value)) < len(value) {
+	if v := bytesOf(value); valueLength(v) < len(v) || strings.Trim(value, " \t") != value {
 		return ErrFieldValue
 	}
 	n := LookupName(name)
@@ -315,15 +316,6 @@ func ValidName(s string) bool { return s != "" && allOf(s, tokenChar) }
 
 // ValidValue reports whether s may be a field value.
 func ValidValue(s string) bool { return valueLength(bytesOf(s)) == len(s) }
-
-func hasUpper(s string) bool {
-	for i := range len(s) {
-		if 'A' <= s[i] && s[i] <= 'Z' {
-			return true
-		}
-	}
-	return false
-}
 
 // appendCanonical appends a name with its first letter, and each letter after a hyphen,
 // in upper case, as in X-Request-Id.

@@ -272,7 +272,7 @@ func Elements(list string) iter.Seq[string] {
 		for rest := list; rest != ""; {
 			var element string
 			element, rest, _ = strings.Cut(rest, ",")
-			if element = trim(element); element != "" && !yield(element) {
+			if element = strings.Trim(element, " \t"); element != "" && !yield(element) {
 				return
 			}
 		}

@@ -237,33 +237,22 @@ func (r *Request) splitTarget() error {
 // splitAbsolute splits a target in absolute form, http://authority/path?query. Its
 // authority takes precedence over Host (RFC 9112 section 3.2.2).
 func (r *Request) splitAbsolute(raw string) error {
-	from := schemeLength(raw)
-	if from == 0 {
+	scheme, rest, _ := strings.Cut(raw, "://")
+	if !equalFoldLower(scheme, "http") && !equalFoldLower(scheme, "https") {
 		return ErrTarget
 	}
-	end := from
-	for end < len(raw) && raw[end] != '/' && raw[end] != '?' {
-		end++
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
 	}
-	if r.authority = raw[from:end]; !ValidAuthority(r.authority) {
+	if r.authority = rest[:end]; !ValidAuthority(r.authority) {
 		return ErrTarget
 	}
-	r.path, r.query, r.hasQuery = strings.Cut(raw[end:], "?")
-	if raw[end:] == "" && r.Method() == "OPTIONS" {
+	r.path, r.query, r.hasQuery = strings.Cut(rest[end:], "?")
+	if end == len(rest) && r.Method() == "OPTIONS" {
 		r.path = "*"
 	}
 	return nil
-}
-
-// schemeLength returns the length of "http://" or "https://" at the beginning of raw,
-// or 0.
-func schemeLength(raw string) int {
-	for _, scheme := range [...]string{"http://", "https://"} {
-		if len(raw) > len(scheme) && equalFoldLower(raw[:len(scheme)], scheme) {
-			return len(scheme)
-		}
-	}
-	return 0
 }
 
 // ValidAuthority reports whether b is a host with an optional port and without user

@@ -108,7 +108,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	c.serve()
 }
 
-// A ConnSet holds the connections that a server serves. The zero ConnSet is empty and open.
+// A ConnSet holds the connections, or tunnels between two, that are in use. The zero ConnSet is empty and open.
 type ConnSet[C comparable] struct {
 	mu     sync.Mutex // guards what follows
 	conns  map[C]struct{}

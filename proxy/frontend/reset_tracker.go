@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/http2"
 )
 
@@ -144,8 +145,7 @@ func (r *resetTracker) isEmpty() bool {
 
 // prefixOf returns the address of the client of c, or its /64 network.
 func (r *resetTracker) prefixOf(c net.Conn) netip.Prefix {
-	at, _ := netip.ParseAddrPort(c.RemoteAddr().String()) // a Unix domain socket has none
-	return limiter.Subscriber(at.Addr())
+	return limiter.Subscriber(http1.PeerOf(c).Addr())
 }
 
 // A resetCounter counts the requests and resets of one connection for a resetTracker.

@@ -90,12 +90,13 @@ func (e *Exchange) NetConn() net.Conn { return e.conn.net }
 func (e *Exchange) Peer() netip.AddrPort {
 	c := e.conn
 	if !c.peerKnown {
-		c.peerKnown, c.peer = true, peerOf(c.net)
+		c.peerKnown, c.peer = true, PeerOf(c.net)
 	}
 	return c.peer
 }
 
-func peerOf(c net.Conn) netip.AddrPort {
+// PeerOf returns the remote address of a connection. It is the zero AddrPort for a unix socket.
+func PeerOf(c net.Conn) netip.AddrPort {
 	switch at := c.RemoteAddr().(type) {
 	case *net.TCPAddr:
 		return at.AddrPort()

@@ -92,7 +92,7 @@ func newConn(s *Server, nc net.Conn, received []byte) *conn {
 	}
 	c.allEnded.L, c.unread.fewer.L = &c.mu, &c.mu
 	_, c.tls = c.net.(*tls.Conn)
-	c.peer = peerOf(c.net)
+	c.peer = http1.PeerOf(c.net)
 	c.out.init(c)
 	c.in.init(c, received)
 	c.decoder = hpack.NewDecoder(4096, c.onField)
@@ -265,11 +265,6 @@ func (c *conn) linger() {
 	}
 	_ = c.net.SetReadDeadline(time.Now().Add(drainWait))
 	_, _ = io.CopyN(io.Discard, c.net, receiveWindow)
-}
-
-func peerOf(c net.Conn) netip.AddrPort {
-	peer, _ := netip.ParseAddrPort(c.RemoteAddr().String()) // a unix socket has none
-	return peer
 }
 
 // isIdle reports whether there is no request.

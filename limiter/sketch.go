@@ -14,55 +14,42 @@ import (
 //   - a counter is never too low, and at most N/k too high; it also has an upper bound of its error.
 //
 // Each counter has a value of type T, which the caller sets when a key gets the counter.
-// An observation takes constant time and does not allocate. A Sketch must not be used
-// concurrently. NewSketch returns one.
+// An observation takes a time logarithmic in k, less for frequent keys, and does not
+// allocate. A Sketch must not be used concurrently. NewSketch returns one.
 type Sketch[T any] struct {
-	counters  []sketchCounter[T] // those in use
-	groups    []sketchGroup      // those in use are linked in ascending order of count
-	lowest    int32
-	freeGroup int32 // first of the linked unused groups
-	index     index // of counters, by key
-	seed      seed
-	total     int64
-	evicted   bool // at least one key has lost its counter
+	counters []sketchCounter[T] // those in use
+	heap     []sketchCount      // their counts; the lowest one first, once all counters are in use
+	index    index              // of counters, by key
+	seed     seed
+	total    int64
+	evicted  bool // at least one key has lost its counter
 }
 
-// noIndex is the index that stands for no counter or no group.
-const noIndex = int32(-1)
-
-// A sketchCounter is the counter of one key. Its count is that of its group.
+// A sketchCounter is the counter of one key.
 type sketchCounter[T any] struct {
-	key        Key
-	maxError   int64 // upper bound of the part of the count that belongs to other keys
-	group      int32
-	prev, next int32 // in the group
-	value      T
+	key      Key
+	maxError int64 // upper bound of the part of the count that belongs to other keys
+	place    int   // of its count in the heap
+	value    T
 }
 
-// A sketchGroup is the list of the counters with the same count.
-type sketchGroup struct {
-	count      int64
-	first      int32 // first counter of the list
-	prev, next int32 // groups with the next lower and the next higher count
+// A sketchCount is the count of a counter.
+type sketchCount struct {
+	count   int64
+	counter uint32
 }
 
 // NewSketch returns an empty Sketch with k counters, 1 to 16384.
 func NewSketch[T any](k int) *Sketch[T] {
 	k = min(max(k, 1), 1<<14)
-	s := &Sketch[T]{
-		counters: make([]sketchCounter[T], 0, k), groups: make([]sketchGroup, k+1), seed: seed{rand.Uint64(), rand.Uint64()},
+	return &Sketch[T]{
+		counters: make([]sketchCounter[T], 0, k), heap: make([]sketchCount, 0, k), seed: seed{rand.Uint64(), rand.Uint64()},
 	}
-	s.Clear()
-	return s
 }
 
 // Clear removes all keys and observations.
 func (s *Sketch[T]) Clear() {
-	s.counters, s.total, s.evicted, s.lowest, s.freeGroup = s.counters[:0], 0, false, noIndex, 0
-	for i := range s.groups {
-		s.groups[i] = sketchGroup{first: noIndex, next: int32(i) + 1}
-	}
-	s.groups[len(s.groups)-1].next = noIndex
+	s.counters, s.heap, s.total, s.evicted = s.counters[:0], s.heap[:0], 0, false
 	s.index.clear()
 }
 
@@ -75,21 +62,26 @@ func (s *Sketch[T]) Observe(k Key) *T {
 	s.total++
 	h := s.seed.hash(&k)
 	if at := s.find(&k, h); at.item > 0 {
-		s.increment(int32(at.item - 1))
+		s.increment(s.counters[at.item-1].place)
 		return nil
 	}
-	var c int32
+	c := uint32(len(s.counters))
 	if len(s.counters) < cap(s.counters) {
-		c = int32(len(s.counters))
-		s.counters = append(s.counters, sketchCounter[T]{key: k, group: noIndex})
+		s.counters = append(s.counters, sketchCounter[T]{key: k, place: len(s.heap)})
+		s.heap = append(s.heap, sketchCount{counter: c})
+		if len(s.counters) == cap(s.counters) {
+			for place := range slices.Backward(s.heap) {
+				s.sink(place)
+			}
+		}
 	} else {
-		c, s.evicted = s.groups[s.lowest].first, true
+		c, s.evicted = s.heap[0].counter, true
 		old := &s.counters[c]
 		s.index.remove(s.find(&old.key, s.seed.hash(&old.key)), s.hashOf)
-		*old = sketchCounter[T]{key: k, maxError: s.groups[s.lowest].count, group: old.group, prev: old.prev, next: old.next}
+		*old = sketchCounter[T]{key: k, maxError: s.heap[0].count}
 	}
-	s.index.add(h, uint32(c), s.hashOf)
-	s.increment(c)
+	s.index.add(h, c, s.hashOf)
+	s.increment(s.counters[c].place)
 	return &s.counters[c].value
 }
 
@@ -105,75 +97,29 @@ func (s *Sketch[T]) find(k *Key, h uint64) probe {
 	return p
 }
 
-// increment adds 1 to the count of c: it moves c to the next group, or to a new one.
-func (s *Sketch[T]) increment(c int32) {
-	own := s.counters[c].group
-	count, next := int64(1), s.lowest
-	if own != noIndex {
-		count, next = s.groups[own].count+1, s.groups[own].next
-		if s.groups[own].first == c && s.counters[c].next == noIndex && (next == noIndex || s.groups[next].count != count) {
-			s.groups[own].count = count // c is the only counter of the group
-			return
+// increment adds 1 to the count at a place of the heap.
+func (s *Sketch[T]) increment(place int) {
+	s.heap[place].count++
+	s.sink(place)
+}
+
+// sink moves the count at a place of the heap down until none below it is lower.
+func (s *Sketch[T]) sink(place int) {
+	moved := s.heap[place]
+	for {
+		below := 2*place + 1
+		if below+1 < len(s.heap) && s.heap[below+1].count < s.heap[below].count {
+			below++
 		}
-		s.unlink(c, own)
+		if below >= len(s.heap) || s.heap[below].count >= moved.count {
+			break
+		}
+		s.heap[place] = s.heap[below]
+		s.counters[s.heap[place].counter].place = place
+		place = below
 	}
-	if next == noIndex || s.groups[next].count != count {
-		next = s.insertGroup(count, own, next)
-	}
-	g, counter := &s.groups[next], &s.counters[c]
-	counter.group, counter.prev, counter.next = next, noIndex, g.first
-	if g.first != noIndex {
-		s.counters[g.first].prev = c
-	}
-	g.first = c
-	if own != noIndex && s.groups[own].first == noIndex {
-		s.removeGroup(own)
-	}
-}
-
-// unlink removes c from its group, which may be empty then.
-func (s *Sketch[T]) unlink(c, own int32) {
-	counter := &s.counters[c]
-	if counter.prev != noIndex {
-		s.counters[counter.prev].next = counter.next
-	} else {
-		s.groups[own].first = counter.next
-	}
-	if counter.next != noIndex {
-		s.counters[counter.next].prev = counter.prev
-	}
-}
-
-// insertGroup adds a group with this count between prev and next. There is one more group
-// than counters, because prev may become empty only after that.
-func (s *Sketch[T]) insertGroup(count int64, prev, next int32) int32 {
-	g := s.freeGroup
-	s.freeGroup = s.groups[g].next
-	s.groups[g] = sketchGroup{count: count, first: noIndex, prev: prev, next: next}
-	if prev == noIndex {
-		s.lowest = g
-	} else {
-		s.groups[prev].next = g
-	}
-	if next != noIndex {
-		s.groups[next].prev = g
-	}
-	return g
-}
-
-// removeGroup removes an empty group from the list.
-func (s *Sketch[T]) removeGroup(g int32) {
-	removed := s.groups[g]
-	if removed.prev == noIndex {
-		s.lowest = removed.next
-	} else {
-		s.groups[removed.prev].next = removed.next
-	}
-	if removed.next != noIndex {
-		s.groups[removed.next].prev = removed.prev
-	}
-	s.groups[g] = sketchGroup{first: noIndex, next: s.freeGroup}
-	s.freeGroup = g
+	s.heap[place] = moved
+	s.counters[moved.counter].place = place
 }
 
 // HeavyHitters are the most frequent keys according to one or more sketches. It is
@@ -200,10 +146,10 @@ func (s *Sketch[T]) HeavyHitters() HeavyHitters[Key, T] {
 	h := HeavyHitters[Key, T]{Total: s.total, Keys: make([]HeavyHitter[Key, T], len(s.counters))}
 	for i := range s.counters {
 		c := &s.counters[i]
-		h.Keys[i] = HeavyHitter[Key, T]{c.key, s.groups[c.group].count, c.maxError, c.value}
+		h.Keys[i] = HeavyHitter[Key, T]{c.key, s.heap[c.place].count, c.maxError, c.value}
 	}
 	if s.evicted {
-		h.Floor = s.groups[s.lowest].count
+		h.Floor = s.heap[0].count
 	}
 	return h
 }

@@ -63,18 +63,16 @@ func promised(t interface{ Fatalf(string, ...any) }, h HeavyHitters[Key, int], e
 
 // sound checks the structure itself.
 func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
-	seen, last, sum := 0, int64(0), int64(0)
-	for g := s.lowest; g != noIndex; g = s.groups[g].next {
-		if s.groups[g].count <= last || s.groups[g].first == noIndex {
-			t.Fatalf("a group of %d behind %d, first %d", s.groups[g].count, last, s.groups[g].first)
+	sum, isFull := int64(0), len(s.counters) == cap(s.counters)
+	for place, c := range s.heap {
+		if place > 0 && isFull && s.heap[(place-1)/2].count > c.count {
+			t.Fatalf("a count of %d at %d is below a higher one", c.count, place)
 		}
-		last = s.groups[g].count
-		for c := s.groups[g].first; c != noIndex; c = s.counters[c].next {
-			if s.counters[c].group != g || s.find(&s.counters[c].key, s.hashOf(uint32(c))).item != uint32(c)+1 {
-				t.Fatalf("counter %d is in another group, or not found", c)
-			}
-			seen, sum = seen+1, sum+last
+		counter := &s.counters[c.counter]
+		if c.count < 1 || counter.place != place || s.find(&counter.key, s.hashOf(c.counter)).item != c.counter+1 {
+			t.Fatalf("counter %d counts %d, is at another place, or not found", c.counter, c.count)
 		}
+		sum += c.count
 	}
 	filled := 0
 	for _, at := range s.index.slots {
@@ -82,12 +80,8 @@ func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
 			filled++
 		}
 	}
-	unused := 0
-	for g := s.freeGroup; g != noIndex; g = s.groups[g].next {
-		unused++
-	}
-	if seen != len(s.counters) || filled != seen || sum != s.total || unused == 0 {
-		t.Fatalf("%d counters in groups, %d in slots, of %d; counts of %d for %d; %d unused groups", seen, filled, len(s.counters), sum, s.total, unused)
+	if len(s.heap) != len(s.counters) || filled != len(s.counters) || sum != s.total {
+		t.Fatalf("%d counts and %d slots for %d counters; counts of %d for %d", len(s.heap), filled, len(s.counters), sum, s.total)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // TopKeys finds the keys that were observed most often recently. It divides time into
 // slices, each with a Sketch of its own, and drops slices that are too old. It is safe
 // for concurrent use. With k counters and values of size t it takes at most (32 + t) k
-// bytes for each closed slice and about (80 + t) k for the current one, and nothing
+// bytes for each closed slice and about (60 + t) k for the current one, and nothing
 // before the first observation.
 //
 // Processors that observe at the same time wait for each other, until that has happened

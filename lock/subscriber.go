@@ -3,8 +3,8 @@ package lock
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,16 +45,9 @@ func signal(c chan<- struct{}) {
 
 // run keeps a connection until the hub is closed or there are no waiters left.
 func (s *subscriber) run() {
-	defer s.cancel()
-	pause := firstBackoff
-	for {
-		switch s.connect() {
-		case connIdle:
-			return
-		case connServed:
+	for pause := firstBackoff; ; {
+		if pause = min(2*pause, lastBackoff); s.serve() {
 			pause = firstBackoff
-		case connFailed:
-			pause = min(2*pause, lastBackoff)
 		}
 		if sleep[struct{}](s.ctx, nil, pause/2+rand.N(pause/2)); s.ctx.Err() != nil {
 			return
@@ -66,39 +59,61 @@ func (s *subscriber) run() {
 	}
 }
 
-// A connResult is how a connection ended.
-type connResult int
-
-const (
-	connFailed connResult = iota // before anything was received
-	connServed                   // after something was received
-	connIdle                     // because it had no waiters left
-)
-
-// connect opens a connection and serves it until it ends.
-func (s *subscriber) connect() connResult {
+// serve opens a connection and serves it until it fails, or there were no waiters for a heartbeat. It sends a PING if
+// the server is silent. It reports whether anything was received.
+func (s *subscriber) serve() (served bool) {
 	s.resetTopics()
 	ctx, cancel := context.WithCancel(s.ctx)
-	c := &connection{subscriber: s, conn: s.route.open(ctx), cancel: cancel}
-	var parts sync.WaitGroup
-	parts.Go(func() { c.write(ctx) })
-	parts.Go(func() { c.read(ctx) })
-	<-ctx.Done()
-	c.conn.Close() // wakes the reader
-	parts.Wait()
-	switch {
-	case c.isIdle.Load():
-		return connIdle
-	case c.received.Load() > 0:
-		return connServed
+	conn, messages := s.route.open(ctx), make(chan any)
+	var reader sync.WaitGroup
+	reader.Go(func() { receive(ctx, conn, messages) })
+	defer reader.Wait()
+	defer conn.Close() // wakes the reader
+	defer cancel()
+	tick := time.NewTicker(s.hub.heartbeat)
+	defer tick.Stop()
+	for silent := 1; ; { // the heartbeats without a message, and the current one
+		select {
+		case m, isOpen := <-messages:
+			if !isOpen || !s.handle(m) {
+				return served
+			}
+			silent, served = 0, true
+		case <-s.changed:
+			if s.sendChanges(ctx, conn) != nil {
+				return served
+			}
+		case <-ctx.Done():
+			return served
+		case <-tick.C:
+			if silent++; s.closeIfUnused() || silent > 2 || silent == 2 && conn.Ping(ctx) != nil {
+				return served
+			}
+		}
 	}
-	return connFailed
 }
 
-// resetTopics resets the state that belonged to the last connection.
+// receive passes the messages of a connection on, until it fails or ctx is done.
+func receive(ctx context.Context, conn *redis.PubSub, messages chan<- any) {
+	defer close(messages)
+	for {
+		message, err := conn.Receive(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case messages <- message:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// resetTopics resets the state that belonged to the last connection, and has the channels subscribed on the next.
 func (s *subscriber) resetTopics() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
+	signal(s.changed)
 	for name, tp := range s.topics {
 		tp.isSubscribed, tp.pending = false, 0
 		tp.unconfirmLocked()
@@ -128,6 +143,27 @@ func (s *subscriber) pendingChanges() (join, leave []string) {
 		}
 	}
 	return join, leave
+}
+
+// sendChanges sends the commands for the channels to unsubscribe and to subscribe, in this order: one for all of them, or
+// one for each in the form for sharded channels, because one command may only have channels of one slot.
+func (s *subscriber) sendChanges(ctx context.Context, conn *redis.PubSub) error {
+	join, leave := s.pendingChanges()
+	subscribe, unsubscribe, most := conn.Subscribe, conn.Unsubscribe, max(len(join), len(leave), 1)
+	if s.route.sharded {
+		subscribe, unsubscribe, most = conn.SSubscribe, conn.SUnsubscribe, 1
+	}
+	for channels := range slices.Chunk(leave, most) {
+		if err := unsubscribe(ctx, channels...); err != nil {
+			return err
+		}
+	}
+	for channels := range slices.Chunk(join, most) {
+		if err := subscribe(ctx, channels...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // closeIfUnused closes the subscriber if it has no topics, and reports whether it did.
@@ -183,78 +219,6 @@ func (s *subscriber) handle(message any) bool {
 		signal(s.changed) // so that a topic without waiters is removed
 	}
 	return true
-}
-
-// A connection is one connection of a subscriber.
-type connection struct {
-	subscriber *subscriber
-	conn       *redis.PubSub
-	cancel     context.CancelFunc
-	received   atomic.Int64
-	isIdle     atomic.Bool
-}
-
-// read processes messages until the connection fails.
-func (c *connection) read(ctx context.Context) {
-	defer c.cancel()
-	for ctx.Err() == nil {
-		message, err := c.conn.Receive(ctx)
-		if err != nil {
-			return
-		}
-		c.received.Add(1)
-		if !c.subscriber.handle(message) {
-			return
-		}
-	}
-}
-
-// write sends the commands of the connection, in order, and a PING if the server is
-// silent. It ends if the server does not reply, or if there were no waiters for a
-// heartbeat.
-func (c *connection) write(ctx context.Context) {
-	defer c.cancel()
-	tick := time.NewTicker(c.subscriber.hub.heartbeat)
-	defer tick.Stop()
-	var before int64
-	pinged := false
-	for {
-		join, leave := c.subscriber.pendingChanges()
-		if c.send(ctx, leave, c.conn.Unsubscribe, c.conn.SUnsubscribe) != nil ||
-			c.send(ctx, join, c.conn.Subscribe, c.conn.SSubscribe) != nil {
-			return
-		}
-		select {
-		case <-c.subscriber.changed:
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if c.subscriber.closeIfUnused() {
-				c.isIdle.Store(true)
-				return
-			}
-			now := c.received.Load()
-			silent := now == before
-			before = now
-			if silent && pinged || silent && c.conn.Ping(ctx) != nil {
-				return
-			}
-			pinged = silent
-		}
-	}
-}
-
-// send sends a command for channels: whole, or each in the form for sharded channels, because one command may only have
-// channels of one slot.
-func (c *connection) send(ctx context.Context, channels []string, whole, each func(context.Context, ...string) error) (
-	err error) {
-	if !c.subscriber.route.sharded && len(channels) > 0 {
-		return whole(ctx, channels...)
-	}
-	for i := 0; i < len(channels) && err == nil; i++ {
-		err = each(ctx, channels[i])
-	}
-	return err
 }
 
 // A hub shares pub/sub connections among all waiters of a Locker: one connection, or in a

@@ -14,9 +14,8 @@ type Hold struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	mu      sync.Mutex                // guards the fields below; never held during I/O
-	derived []context.CancelCauseFunc // of contexts that end with the hold
-	cause   error                     // nil while the lock is held
+	derived []context.CancelCauseFunc // of contexts that end with the hold; guarded by session.mu
+	cause   error                     // nil while the lock is held; guarded by session.mu
 
 	unlock sync.Once
 	result error // of unlock
@@ -46,8 +45,6 @@ func (s *session) addLocked(ctx context.Context) *Hold {
 // endLocked cancels h's contexts. The session's mutex must be held.
 func (h *Hold) endLocked(cause error) {
 	delete(h.session.holds, h)
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.cause = cause
 	h.cancel(cause)
 	for _, cancel := range h.derived {
@@ -57,9 +54,9 @@ func (h *Hold) endLocked(cause error) {
 
 // endCause returns why h has ended; nil while the lock is held.
 func (h *Hold) endCause() error {
-	h.session.endCause()
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.session.mu.Lock()
+	defer h.session.mu.Unlock()
+	h.session.endCauseLocked()
 	return h.cause
 }
 
@@ -82,8 +79,8 @@ func (h *Hold) Context() context.Context {
 // must call the returned function to release its resources.
 func (h *Hold) deriveContext(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.session.mu.Lock()
+	defer h.session.mu.Unlock()
 	h.derived = append(h.derived, cancel)
 	if h.cause != nil {
 		cancel(h.cause)

@@ -22,10 +22,9 @@ type localQueues struct {
 
 // A localQueue is the queue of one name.
 type localQueue struct {
-	waiters      list.List // of chan struct{}; the front one contends
-	streak       int       // consecutive releases while other processes waited
-	emptiedAt    time.Time // when the queue became empty
-	sweepPending bool      // a timer will remove the queue if it is unused
+	waiters list.List   // of chan struct{}; the front one contends
+	streak  int         // consecutive releases while other processes waited
+	expiry  *time.Timer // removes the queue if it stays empty; nil before it was empty
 }
 
 // A ticket is a position in a localQueue. leave must be called once.
@@ -68,6 +67,9 @@ func (l *localQueues) join(name string) (p *ticket, turn chan struct{}) {
 	if gt.waiters.Len() == 0 {
 		close(turn)
 	}
+	if gt.expiry != nil {
+		gt.expiry.Stop()
+	}
 	return &ticket{queues: l, name: name, element: gt.waiters.PushBack(turn)}, turn
 }
 
@@ -106,29 +108,16 @@ func (t *ticket) leave(notified int64) {
 		close(gt.waiters.Front().Value.(chan struct{}))
 	case gt.streak == 0:
 		delete(g.byName, t.name)
-	default:
-		gt.emptiedAt = time.Now()
-		g.sweepLocked(t.name, gt)
+	default: // for streakTTL it keeps the streak of a caller that acquires the lock again and again
+		gt.expiry = time.AfterFunc(streakTTL, func() { g.removeEmpty(t.name, gt) })
 	}
 }
 
-// sweepLocked removes gt after it was unused for streakTTL. Until then it keeps the
-// streak of a caller that acquires the lock again and again.
-func (l *localQueues) sweepLocked(name string, gt *localQueue) {
-	if gt.sweepPending {
-		return
+// removeEmpty removes gt if it is empty.
+func (l *localQueues) removeEmpty(name string, gt *localQueue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byName[name] == gt && gt.waiters.Len() == 0 {
+		delete(l.byName, name)
 	}
-	gt.sweepPending = true
-	time.AfterFunc(streakTTL, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		gt.sweepPending = false
-		switch {
-		case l.byName[name] != gt || gt.waiters.Len() > 0:
-		case time.Since(gt.emptiedAt) >= streakTTL:
-			delete(l.byName, name)
-		default:
-			l.sweepLocked(name, gt)
-		}
-	})
 }

@@ -18,7 +18,7 @@ type session struct {
 	sendLock  chan struct{} // has capacity 1; held while a call is in progress
 	released  bool          // the release was sent; guarded by sendLock
 
-	mu            sync.Mutex // guards the fields below; never held during I/O
+	mu            sync.Mutex // guards the fields below, and those of holds; never held during I/O
 	holds         map[*Hold]struct{}
 	deadline      time.Time // the lock is certainly held until then
 	cause         error     // nil while held; then ErrReleased, ErrLost or ErrClosed

@@ -50,8 +50,6 @@ func (s *keyState) advance(now int64, l *Limit) {
 // was lowered below what is taken. advance must have been called.
 func (s *keyState) remaining(now int64, l *Limit) int64 {
 	switch l.Algorithm {
-	case FixedWindow:
-		return s.remainingFixedWindow(l)
 	case SlidingWindow:
 		return l.Rate.Count - s.weightedCount(now, windowMillis(l))
 	case GCRA:
@@ -92,7 +90,7 @@ func (s *keyState) take(now int64, c *Claim, id [16]byte) {
 	case FixedWindow:
 		s.takeFixedWindow(now, c.Cost)
 	case SlidingWindow:
-		s.takeSlidingWindow(c.Cost)
+		s.taken += c.Cost // in the current window
 	case GCRA:
 		s.takeGCRA(now, c.Limit, c.Cost)
 	case Concurrent:
@@ -132,7 +130,7 @@ func (s *keyState) refund(now int64, p Permit, c *Claim) int64 {
 func (s *keyState) grant(now int64, l *Limit, n int64) {
 	switch l.Algorithm {
 	case FixedWindow:
-		s.grantFixedWindow(n)
+		s.taken -= min(n, s.taken)
 	case SlidingWindow:
 		s.grantSlidingWindow(n)
 	case GCRA:

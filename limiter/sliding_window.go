@@ -47,9 +47,6 @@ func (s *keyState) waitSlidingWindow(now int64, l *Limit, cost int64) int64 {
 	return at - now
 }
 
-// takeSlidingWindow counts cost permits in the current window.
-func (s *keyState) takeSlidingWindow(cost int64) { s.taken += cost }
-
 // refundSlidingWindow returns the permits of p to the window that they were taken in.
 func (s *keyState) refundSlidingWindow(now int64, p Permit, c *Claim) int64 {
 	length := windowMillis(c.Limit)
@@ -111,9 +108,6 @@ func (s *keyState) advanceFixedWindow(now int64, l *Limit) {
 	}
 }
 
-// remainingFixedWindow returns the permits that the window has left.
-func (s *keyState) remainingFixedWindow(l *Limit) int64 { return l.Rate.Count - s.taken }
-
 // takeFixedWindow counts cost permits at now.
 func (s *keyState) takeFixedWindow(now, cost int64) {
 	s.start = cmp.Or(s.start, now)
@@ -129,6 +123,3 @@ func (s *keyState) refundFixedWindow(now int64, p Permit, c *Claim) int64 {
 	s.taken -= n
 	return s.markRefund(p, n)
 }
-
-// grantFixedWindow removes n permits from the count.
-func (s *keyState) grantFixedWindow(n int64) { s.taken -= min(n, s.taken) }

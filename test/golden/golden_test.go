@@ -51,7 +51,7 @@ func rules() map[string]edit {
 		"nothing is broken":                     {"limiter/permit_log.go", "", ""},
 		"a permit more than the limit has":      {"limiter/permit_log.go", "return count - l.taken }", "return count - l.taken + 1 }"},
 		"gcra forgets what is owed":             {"limiter/gcra.go", "s.debt, s.start = owed+float64(cost), now", "s.debt, s.start = owed, now"},
-		"a fixed window never ends":             {"limiter/sliding_window.go", "return l.Rate.Count - s.taken }", "return l.Rate.Count }"},
+		"a fixed window never ends":             {"limiter/sliding_window.go", "now-s.start >= length", "now-s.start < 0"},
 		"a reset within a minute is not told":   {"proxy/respond/ratelimit_headers.go", "p.reset(o); t > 0", "p.reset(o); t > 60"},
 		"what is no digit is kept":              {"proxy/key/normalize.go", "return digits(s)", "return s"},
 		"a list denies after others allow":      {"proxy/lists.go", "cmp.Compare(actionOrder(a.Action), actionOrder(b.Action))", "cmp.Compare(actionOrder(b.Action), actionOrder(a.Action))"},

@@ -55,7 +55,7 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 		return append(out, redissonKeysOf(c.RedissonName, n.client)[i]...)
 	}
 	out = append(append(out, n.prefix...), ":{"...)
-	out = append(appendHex(out, &c.Key), "}:"...)
+	out = append(hex.AppendEncode(out, c.Key[:]), "}:"...)
 	name, a := c.Limit.Name, c.Limit.Algorithm
 	if a.IsPacked() {
 		name, _ = splitName(name)
@@ -76,21 +76,6 @@ func appendSuffix(out []byte, a limiter.Algorithm, i int) []byte {
 		out = append(append(append(out, ":{"...), a.String()...), '}')
 	}
 	return append(out, windowKey(i)...)
-}
-
-// appendHex appends k in hexadecimal, four bytes at a time: each of the eight digits becomes a byte of a word.
-func appendHex(out []byte, k *limiter.Key) []byte {
-	const each = 0x0101010101010101 // a 1 in each byte
-	var text [2 * len(k)]byte
-	for i := 0; i < len(k); i += 4 {
-		digits := uint64(binary.BigEndian.Uint32(k[i:]))
-		digits = (digits<<16 | digits) & 0x0000ffff0000ffff
-		digits = (digits<<8 | digits) & 0x00ff00ff00ff00ff
-		digits = (digits<<4 | digits) & (15 * each)
-		letters := (digits + 6*each) >> 4 & each // a 1 in each byte with a digit from a
-		binary.BigEndian.PutUint64(text[2*i:], digits+'0'*each+letters*('a'-'0'-10))
-	}
-	return append(out, text[:]...)
 }
 
 // windowKey returns the suffix of the i-th key of a window that has three.

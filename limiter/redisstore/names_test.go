@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -58,35 +57,4 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 			t.Errorf("%q is %+v", bad, id)
 		}
 	}
-}
-
-// Keys in names are the hexadecimal of encoding/hex, as Java programs and other releases write it.
-func TestAppendHex(t *testing.T) {
-	keys := []limiter.Key{{}, {0: 0x0f, 1: 0xf0, 2: 0x9a, 3: 0xa9, 15: 0xff}}
-	for b := range 256 {
-		var k limiter.Key
-		for i := range k {
-			k[i] = byte(b + 37*i)
-		}
-		keys = append(keys, k)
-	}
-	for _, k := range keys {
-		if got, want := string(appendHex([]byte("x"), &k)), "x"+hex.EncodeToString(k[:]); got != want {
-			t.Errorf("%s; want %s", got, want)
-		}
-	}
-}
-
-func BenchmarkAppendHex(b *testing.B) {
-	k, space := limiter.KeyOf("a", "b"), make([]byte, 0, 64)
-	b.Run("ours", func(b *testing.B) {
-		for b.Loop() {
-			space = appendHex(space[:0], &k)
-		}
-	})
-	b.Run("encoding", func(b *testing.B) {
-		for b.Loop() {
-			space = hex.AppendEncode(space[:0], k[:])
-		}
-	})
 }

@@ -78,7 +78,7 @@ func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]
 			r, err := unpack(packed)
 			if err == nil && silent[r.Node] { // ignore nodes that joined after the question
 				delete(silent, r.Node)
-				all = append(all, Reply{view.NodeAnswer{Node: r.Node, Said: r.Said}, r.Seen})
+				all = append(all, r)
 			}
 		}
 		return true
@@ -142,7 +142,7 @@ func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context
 // is too long.
 func (n *Node) truncatedReply(ctx context.Context, q Question, see func(ctx context.Context, q Question) Seen) ([]byte, error) {
 	for cut := false; ; cut = true {
-		r := replyMessage{n.options.ID, agreed, see(ctx, q)}
+		r := Reply{view.NodeAnswer{Node: n.options.ID, Said: agreed}, see(ctx, q)}
 		r.Seen.Cut = cut
 		packed, err := r.pack()
 		if !errors.Is(err, errReplyTooLong) {
@@ -150,7 +150,7 @@ func (n *Node) truncatedReply(ctx context.Context, q Question, see func(ctx cont
 		}
 		less, ok := q.smaller()
 		if !ok {
-			return replyMessage{Node: n.options.ID, Said: errReplyTooLong.Error()}.pack()
+			return Reply{NodeAnswer: view.NodeAnswer{Node: n.options.ID, Said: errReplyTooLong.Error()}}.pack()
 		}
 		q = less
 	}
@@ -213,10 +213,10 @@ type SeenConfig struct {
 	Parts config.Parts `json:"parts"`
 }
 
-// A Reply is the reply of one node.
+// A Reply is the reply of one node. Its JSON is what is sent.
 type Reply struct {
-	view.NodeAnswer // Said is ok, an error, or empty if the node did not reply
-	Seen            Seen
+	view.NodeAnswer      // Said is ok, an error, or empty if the node did not reply
+	Seen            Seen `json:"seen"`
 }
 
 // smaller returns q for about half as many results; ok is false if q cannot be
@@ -246,15 +246,8 @@ type questionMessage struct {
 	Question Question `json:"question"`
 }
 
-// A replyMessage is the encoding of a reply.
-type replyMessage struct {
-	Node string `json:"node"`
-	Said string `json:"said"`
-	Seen Seen   `json:"seen"`
-}
-
 // pack encodes and compresses a reply.
-func (r replyMessage) pack() ([]byte, error) {
+func (r Reply) pack() ([]byte, error) {
 	var packed bytes.Buffer
 	text, err := json.Marshal(r)
 	if err == nil && len(text) > maxUnpackedBytes {
@@ -275,7 +268,7 @@ func (r replyMessage) pack() ([]byte, error) {
 var errReplyTooLong = errors.New("reply too long; ask for less")
 
 // unpack decodes what pack encoded.
-func unpack(packed string) (r replyMessage, err error) {
+func unpack(packed string) (r Reply, err error) {
 	z, err := gzip.NewReader(strings.NewReader(packed))
 	if err != nil {
 		return r, fmt.Errorf("%w: %w", errReply, err)

@@ -94,9 +94,6 @@ func (r *Reader) list(p *Reply, header []byte) error {
 		p.Err = ErrReply
 	}
 	for ; n > 0; n-- {
-		if n -= r.counts(p, n); n == 0 {
-			return nil
-		}
 		line, err := r.line()
 		if err != nil {
 			return err
@@ -115,40 +112,6 @@ func (r *Reader) list(p *Reply, header []byte) error {
 		p.Ints = append(p.Ints, v)
 	}
 	return nil
-}
-
-// counts reads elements, at most n, as long as they are what count finds, and returns how many those were.
-func (r *Reader) counts(p *Reply, n int64) (read int64) {
-	received, _ := r.in.Peek(r.in.Buffered())
-	rest := received
-	for ; read < n; read++ {
-		v, length := count(rest)
-		if length == 0 {
-			break
-		}
-		p.Ints, rest = append(p.Ints, v), rest[length:]
-	}
-	_, _ = r.in.Discard(len(received) - len(rest))
-	return read
-}
-
-// count returns the element that b begins with and its length, if it is what most are: an integer without a sign, of at
-// most 18 digits, that was received as a whole. Otherwise the length is 0.
-func count(b []byte) (n int64, length int) {
-	if len(b) < len(":0\r\n") || b[0] != ':' {
-		return 0, 0
-	}
-	for i := 1; i < min(len(b)-1, 20); i++ {
-		if digit := b[i] - '0'; digit <= 9 {
-			n = 10*n + int64(digit)
-			continue
-		}
-		if i == 1 || b[i] != '\r' || b[i+1] != '\n' {
-			break
-		}
-		return n, i + 2
-	}
-	return 0, 0
 }
 
 // skip skips the value with this header, at any depth.
@@ -232,11 +195,18 @@ func (r *Reader) line0() ([]byte, error) {
 	return text, nil
 }
 
-// number parses an integer of at most 19 digits.
-func number(text []byte) (int64, bool) {
-	if len(bytes.TrimLeft(text, "+-")) > 19 {
-		return 0, false
+// number parses an integer of at most 19 digits. Most are short and have no sign.
+func number(text []byte) (n int64, ok bool) {
+	for _, c := range text {
+		digit := c - '0'
+		if digit > 9 || len(text) > 18 {
+			if len(bytes.TrimLeft(text, "+-")) > 19 {
+				return 0, false
+			}
+			n, err := strconv.ParseInt(string(text), 10, 64)
+			return n, err == nil
+		}
+		n = 10*n + int64(digit)
 	}
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	return n, err == nil
+	return n, len(text) > 0
 }

@@ -43,18 +43,18 @@
 // and encrypted like the client's own connections, but commands do not go through the
 // client:
 //
-//	queue.go     calls that wait and calls that are not answered; a call is claimed before it is answered
+//	queue.go     calls that wait and calls that are not answered; a call is claimed before it is answered;
+//	             refunds of what was granted after the caller had given up; retries through
+//	             the client: an unknown script, a slot that has moved
 //	pipeline.go  the writer: the waiting calls become one batch, written from one buffer;
 //	             the reader: writes the replies directly into the calls
-//	late.go      refunds of what was granted after the caller had given up; retries through
-//	             the client: an unknown script, a slot that has moved
-//	groups.go    groups of claims that are decided beside group 0, if it is granted
+//	reserve.go   claims on several masters, and groups of claims that are decided beside group 0, if it is granted
 //	internal/wire  connections, the encoding of commands and the RESP2 and RESP3 parser
 //
 // Calls and batches are reused, so that a usual decision does not allocate. Calls have no
 // timers: one sweep ends all calls whose deadline has passed. A connection on which Redis does not
 // reply in time is one failure for the circuit breaker, however many calls were in flight; from then on
-// it is only read, for late.go refunds what late replies grant, and another one is opened for calls. The
+// it is only read, for what late replies grant is refunded, and another one is opened for calls. The
 // outcome of calls that were in flight on a lost connection is
 // unknown, and they are not sent again; calls that were not sent use the next
 // connection. A connection that was idle for 10 s is pinged before calls are sent, and replaced if there is

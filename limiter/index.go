@@ -12,33 +12,23 @@ type index struct {
 	used  int
 }
 
-// A probe is the state of a search.
+// A probe is the result of a search.
 type probe struct {
 	slot uint32
-	item uint32 // number that was found, plus one; 0 if there is no further one
+	item uint32 // number that was found, plus one; 0 if there is none
 }
 
-// first starts a search for items of hash h.
-func (i *index) first(h uint64) probe {
+// find finds the item of hash h for which is returns true.
+func (i *index) find(h uint64, is func(item uint32) bool) probe {
 	if len(i.slots) == 0 {
 		return probe{}
 	}
-	return i.from(h, uint32(h))
-}
-
-// next continues the search after p.
-func (i *index) next(h uint64, p probe) probe { return i.from(h, p.slot+1) }
-
-func (i *index) from(h uint64, place uint32) probe {
 	mask := uint32(len(i.slots) - 1)
 	tag := uint32(h>>32) &^ mask
-	for {
-		place &= mask
-		v := i.slots[place]
-		if v == 0 || v&^mask == tag {
+	for place := uint32(h) & mask; ; place = (place + 1) & mask {
+		if v := i.slots[place]; v == 0 || v&^mask == tag && is(v&mask-1) {
 			return probe{place, v & mask}
 		}
-		place++
 	}
 }
 

@@ -14,12 +14,7 @@ func TestIndex_FindsWhatThereIs(t *testing.T) {
 		var s slab[uint64]
 		hashOf := func(i uint32) uint64 { return hashUnder(0, *s.at(i)%spread) }
 		find := func(v uint64) probe {
-			h := hashUnder(0, v%spread)
-			p := x.first(h)
-			for p.item > 0 && *s.at(p.item - 1) != v {
-				p = x.next(h, p)
-			}
-			return p
+			return x.find(hashUnder(0, v%spread), func(i uint32) bool { return *s.at(i) == v })
 		}
 		there := map[uint64]bool{}
 		for range 20_000 {

@@ -262,11 +262,7 @@ func (t *mirrorTable) hashOf(i uint32) uint64 { return t.slab.at(i).hash }
 // find returns the probe of the key with hash h; a probe without an item if there is
 // none.
 func (t *mirrorTable) find(h uint64) probe {
-	p := t.index.first(h)
-	for p.item > 0 && t.hashOf(p.item-1) != h {
-		p = t.index.next(h, p)
-	}
-	return p
+	return t.index.find(h, func(i uint32) bool { return t.hashOf(i) == h })
 }
 
 // has reports whether there is an entry of hash h. It is cheap if the table is empty.

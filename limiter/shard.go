@@ -55,12 +55,7 @@ const noCell = math.MaxUint32
 // findLocked returns the number of the cell of id, whose hash is h; noCell if there is
 // none.
 func (s *shard) findLocked(id *cellID, h uint64) uint32 {
-	for p := s.index.first(h); p.item > 0; p = s.index.next(h, p) {
-		if s.cells.at(p.item-1).id == *id {
-			return p.item - 1
-		}
-	}
-	return noCell
+	return s.index.find(h, func(i uint32) bool { return s.cells.at(i).id == *id }).item - 1 // noCell if it is 0
 }
 
 // hash returns the hash of id in the index.
@@ -189,12 +184,7 @@ func (s *shard) removeLocked(i uint32, c *cell) {
 	if c.block > 0 {
 		s.removeBlockLocked(c)
 	}
-	h := s.hash(c.id)
-	p := s.index.first(h)
-	for p.item != i+1 {
-		p = s.index.next(h, p)
-	}
-	s.index.remove(p, s.hashOf)
+	s.index.remove(s.index.find(s.hash(c.id), func(item uint32) bool { return item == i }), s.hashOf)
 	s.accountLocked(c.source, -1, -cellBytes)
 	s.cells.remove(i)
 }

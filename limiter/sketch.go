@@ -92,11 +92,7 @@ func (s *Sketch[T]) hashOf(c uint32) uint64 { return s.seed.hash(&s.counters[c].
 
 // find returns the probe of k, whose hash is h; a probe without an item if it has no counter.
 func (s *Sketch[T]) find(k *Key, h uint64) probe {
-	p := s.index.first(h)
-	for p.item > 0 && s.counters[p.item-1].key != *k {
-		p = s.index.next(h, p)
-	}
-	return p
+	return s.index.find(h, func(c uint32) bool { return s.counters[c].key == *k })
 }
 
 // increment adds 1 to the count at a place of the heap.

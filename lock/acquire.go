@@ -281,9 +281,9 @@ func (a *acquisition) undo() {
 	inQueue := a.lock.traits.queuesInRedis && a.params.willWait && a.isSent
 	switch {
 	case a.mayHold:
-		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryUndo(a.lock.kind, a.params) })
+		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryRelease(a.lock.kind, a.params, wasHeld) })
 	case inQueue:
-		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryRelease(a.lock.kind, a.params) })
+		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryRelease(a.lock.kind, a.params, always) })
 	}
 }
 
@@ -316,36 +316,30 @@ func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
 	})
 }
 
-// retryUndo releases what c may hold after a call with an unknown outcome. The call may
-// even be executed after the first release, because it was sent over another connection.
-// So the release is repeated until it finds something; what it does not find expires with
-// its lease.
-func (l *Locker) retryUndo(k lockKind, c callParams) {
-	l.retry(func() bool {
-		p, err := l.releaseAll(k, c)
-		return err == nil && p.held
-	})
-}
-
-// retryRelease releases what c is known to have: a hold that has ended, or a position in
-// a queue. It is repeated until a call succeeds.
-func (l *Locker) retryRelease(k lockKind, c callParams) {
-	l.retry(func() bool {
-		_, err := l.releaseAll(k, c)
-		return err == nil
-	})
-}
-
-// retry calls done until it returns true, at most five times in about 4 s. If the Locker
-// is closing, it does not pause and calls done at most once more.
-func (l *Locker) retry(done func() bool) {
+// retryRelease releases what c has: a hold that has ended, or a position in a queue. It is repeated until a call succeeds
+// and isDone, at most five times in about 4 s. If the Locker is closing, there is no pause and at most one more call.
+func (l *Locker) retryRelease(k lockKind, c callParams, isDone func(releaseResult) bool) {
+	c.count = 0
 	for _, pause := range []time.Duration{0, 50, 200, 1000, 3000} {
-		closing := l.pause(pause * time.Millisecond)
-		if done() || closing {
+		sleep[struct{}](l.ctx, nil, pause*time.Millisecond)
+		isClosing := l.ctx.Err() != nil
+		ctx, cancel := l.callContext(context.Background())
+		r, err := k.release(ctx, c)
+		cancel()
+		if err == nil && isDone(r) || isClosing {
 			return
 		}
 	}
 }
+
+// always is for what c is known to have.
+func always(releaseResult) bool { return true }
+
+// wasHeld is for what c may hold after a call with an unknown outcome. The call may
+// even be executed after the first release, because it was sent over another connection.
+// So the release is repeated until it finds something; what it does not find expires with
+// its lease.
+func wasHeld(r releaseResult) bool { return r.held }
 
 // releaseInBackground runs work, which releases what owner may hold, in the background.
 // New acquisitions of the owner wait until it is done (awaitReleases), because work could
@@ -386,18 +380,4 @@ func (l *Locker) awaitReleases(ctx context.Context, owner Owner) error {
 			return errors.Join(ErrNotAcquired, context.Cause(ctx))
 		}
 	}
-}
-
-// releaseAll calls release once, with a count of 0.
-func (l *Locker) releaseAll(k lockKind, c callParams) (releaseResult, error) {
-	ctx, cancel := l.callContext(context.Background())
-	defer cancel()
-	c.count = 0
-	return k.release(ctx, c)
-}
-
-// pause waits for d or until the Locker is closing, and reports whether it is.
-func (l *Locker) pause(d time.Duration) (closing bool) {
-	sleep[struct{}](l.ctx, nil, d)
-	return l.ctx.Err() != nil
 }

@@ -25,12 +25,12 @@ import (
 // their queue is empty. The hold belongs to the Locker of the first name, which must be
 // closed first.
 func Multi(locks ...*Lock) *Lock {
-	k, lk := combineLocks(locks)
+	parts, lk := combineLocks(locks)
 	if lk.err != nil {
 		return lk
 	}
-	lk.kind = &multi{k}
-	if one := jointKind(k.parts); one != nil {
+	lk.kind = &multi{combined{parts, len(parts)}}
+	if one := jointKind(parts); one != nil {
 		lk.kind = one
 	}
 	return lk
@@ -46,26 +46,27 @@ const minPartTimeout = 250 * time.Millisecond
 // with a timeout of a twentieth of the lease, but at least 250 ms. Like any lock with a
 // lease it needs a fencing token where a second holder would do harm.
 func Redlock(locks ...*Lock) *Lock {
-	k, lk := combineLocks(locks)
+	parts, lk := combineLocks(locks)
 	if lk.err != nil {
 		return lk
 	}
-	lk.kind = &redlock{k}
+	lk.kind = &redlock{combined{parts, len(parts)/2 + 1}}
 	return lk
 }
 
-// combinedParts are the common part of the kinds of Multi and Redlock.
-type combinedParts struct {
-	parts []*Lock
+// combined is the common part of the kinds of Multi and Redlock.
+type combined struct {
+	parts  []*Lock
+	quorum int // of the parts that must be held
 }
 
 // combineLocks returns the sorted locks and a combined Lock without a kind.
-func combineLocks(locks []*Lock) (combinedParts, *Lock) {
+func combineLocks(locks []*Lock) ([]*Lock, *Lock) {
 	if len(locks) == 0 {
-		return combinedParts{}, &Lock{err: fmt.Errorf("%w: no locks to combine", ErrInvalidName)}
+		return nil, &Lock{err: fmt.Errorf("%w: no locks to combine", ErrInvalidName)}
 	}
 	if slices.Contains(locks, nil) {
-		return combinedParts{}, &Lock{err: fmt.Errorf("%w: a lock to combine is nil", ErrInvalidArgument)}
+		return nil, &Lock{err: fmt.Errorf("%w: a lock to combine is nil", ErrInvalidArgument)}
 	}
 	parts := slices.Clone(locks)
 	slices.SortStableFunc(parts, func(a, b *Lock) int {
@@ -85,7 +86,7 @@ func combineLocks(locks []*Lock) (combinedParts, *Lock) {
 		names = append(names, fmt.Sprintf("%d:%s%s", len(p.name), p.namespace, p.name))
 	}
 	lk.name = strings.Join(names, ",")
-	return combinedParts{parts}, lk
+	return parts, lk
 }
 
 // askAll calls ask for all parts concurrently. It returns how many replied that they are, or were, held, and the errors
@@ -106,20 +107,35 @@ func askAll(parts []*Lock, ask func(p *Lock) (held bool, err error)) (held int, 
 	return int(count.Load()), errs
 }
 
-// release releases all parts concurrently. The merged result is held if at least quorum of them were held.
-func (b combinedParts) release(ctx context.Context, c callParams, quorum int) (releaseResult, []error) {
+// release releases all parts concurrently. It succeeds if a quorum has replied; the other parts are released in the
+// background.
+func (b combined) release(ctx context.Context, c callParams) (releaseResult, error) {
 	var notified atomic.Int64
 	held, errs := askAll(b.parts, func(p *Lock) (bool, error) {
 		r, err := p.kind.release(ctx, c)
 		notified.Add(r.notified)
 		return r.held, err
 	})
-	return releaseResult{held: held >= quorum, notified: notified.Load()}, errs
+	var silent []*Lock
+	for i, err := range errs {
+		if err != nil {
+			silent = append(silent, b.parts[i])
+		}
+	}
+	if len(b.parts)-len(silent) < b.quorum {
+		return releaseResult{}, errors.Join(errs...)
+	}
+	if c.count == 0 {
+		for _, p := range silent {
+			b.releaseInBackground(p, c)
+		}
+	}
+	return releaseResult{held: held >= b.quorum, notified: notified.Load()}, nil
 }
 
 // undo releases parts that may have been acquired, even if ctx has ended. A release that
 // fails is retried in the background.
-func (b combinedParts) undo(ctx context.Context, c callParams, parts []*Lock) {
+func (b combined) undo(ctx context.Context, c callParams, parts []*Lock) {
 	c.count = 0
 	askAll(parts, func(p *Lock) (bool, error) {
 		callCtx, cancel := p.locker.callContext(ctx)
@@ -134,13 +150,13 @@ func (b combinedParts) undo(ctx context.Context, c callParams, parts []*Lock) {
 
 // releaseInBackground releases p in the background. It uses the Locker of the first part,
 // which owns the hold, because that Locker tracks the pending releases of the owner.
-func (b combinedParts) releaseInBackground(p *Lock, c callParams) {
+func (b combined) releaseInBackground(p *Lock, c callParams) {
 	first := b.parts[0].locker
-	first.releaseInBackground(c.owner, func() { first.retryRelease(p.kind, c) })
+	first.releaseInBackground(c.owner, func() { first.retryRelease(p.kind, c, always) })
 }
 
 // multi is the kind of a Multi that no jointKind can be.
-type multi struct{ combinedParts }
+type multi struct{ combined }
 
 func (m *multi) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	c.willWait = false
@@ -170,15 +186,8 @@ func (m *multi) extend(ctx context.Context, c callParams) (bool, error) {
 	return true, nil
 }
 
-func (m *multi) release(ctx context.Context, c callParams) (releaseResult, error) {
-	r, errs := m.combinedParts.release(ctx, c, len(m.parts))
-	return r, errors.Join(errs...)
-}
-
 // redlock is the kind of Redlock.
-type redlock struct{ combinedParts }
-
-func (r *redlock) quorum() int { return len(r.parts)/2 + 1 }
+type redlock struct{ combined }
 
 // partTimeout returns a context with the timeout of one part.
 func (r *redlock) partTimeout(ctx context.Context, c callParams) (context.Context, context.CancelFunc) {
@@ -197,7 +206,7 @@ func (r *redlock) attempt(ctx context.Context, c callParams) (attemptResult, err
 		}
 		return a.held, err
 	})
-	if n >= r.quorum() {
+	if n >= r.quorum {
 		return attemptResult{held: true}, nil
 	}
 	if c.count == 1 {
@@ -213,33 +222,16 @@ func (r *redlock) extend(ctx context.Context, c callParams) (bool, error) {
 	ctx, cancel := r.partTimeout(ctx, c)
 	defer cancel()
 	n, errs := askAll(r.parts, func(p *Lock) (bool, error) { return p.kind.extend(ctx, c) })
-	if n >= r.quorum() {
+	if n >= r.quorum {
 		return true, nil
 	}
 	return false, errors.Join(errs...)
 }
 
-// release succeeds if a majority has replied; the other parts are released in the
-// background.
 func (r *redlock) release(ctx context.Context, c callParams) (releaseResult, error) {
 	ctx, cancel := r.partTimeout(ctx, c)
 	defer cancel()
-	released, errs := r.combinedParts.release(ctx, c, r.quorum())
-	replied := 0
-	for _, err := range errs {
-		if err == nil {
-			replied++
-		}
-	}
-	if replied < r.quorum() {
-		return releaseResult{}, errors.Join(errs...)
-	}
-	for i, err := range errs {
-		if err != nil && c.count == 0 {
-			r.releaseInBackground(r.parts[i], c)
-		}
-	}
-	return released, nil
+	return r.combined.release(ctx, c)
 }
 
 // jointKind returns the kind of a Multi of reentrant locks that one script can lock and unlock atomically, in one

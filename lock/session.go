@@ -144,7 +144,7 @@ func (s *session) cleanUpLocked() {
 	}
 	defer s.locker.endCall()
 	s.locker.releaseInBackground(s.params.owner, func() {
-		s.locker.retryRelease(s.lock.kind, s.params)
+		s.locker.retryRelease(s.lock.kind, s.params, always)
 		s.locker.removeSession(s)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -322,7 +322,7 @@ func (s *session) sendCount(ctx context.Context) error {
 		return err
 	}
 	if err != nil && !errors.Is(err, ErrLost) {
-		s.locker.releaseInBackground(c.owner, func() { s.locker.retryRelease(s.lock.kind, c) })
+		s.locker.releaseInBackground(c.owner, func() { s.locker.retryRelease(s.lock.kind, c, always) })
 	}
 	s.locker.removeSession(s)
 	notified := s.otherListeners(p.notified)

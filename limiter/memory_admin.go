@@ -9,21 +9,16 @@ import (
 
 // Renew implements AdminStore.
 func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
-	if err := CheckClaims(claims); err != nil {
-		return err
-	}
-	expired := false
-	for _, c := range claims {
-		held := false
-		m.change(c, ignoreAbsent, func(t *keyState, now int64) {
-			held = c.Limit.Algorithm.HasLeases() && t.renew(now, p.ID)
-		})
-		expired = expired || !held
-	}
-	if expired {
+	held := 0
+	err := m.changeAll(claims, ignoreAbsent, func(t *keyState, c Claim, now int64) {
+		if c.Limit.Algorithm.HasLeases() && t.renew(now, p.ID) {
+			held++
+		}
+	})
+	if err == nil && held < len(claims) {
 		return ErrNotHeld
 	}
-	return nil
+	return err
 }
 
 // Reset implements AdminStore.

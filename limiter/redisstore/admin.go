@@ -74,7 +74,7 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 func (s *Store) grantRedisson(ctx context.Context, c limiter.Claim) error {
 	rest, err := c.Cost, error(nil)
 	for rest > 0 && err == nil {
-		rest, err = s.changeRedisson(ctx, s.redissonScript(c.RedissonFormat, "grant"), c, rest)
+		rest, err = countOf(s.runRedisson(ctx, s.redissonScript(c.RedissonFormat, "grant"), c, rest))
 	}
 	return err
 }

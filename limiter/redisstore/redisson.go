@@ -350,12 +350,7 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 	return nil
 }
 
-// changeRedisson runs a script that changes the limiter of c, and returns its reply, a
-// number that is not negative.
-func (s *Store) changeRedisson(ctx context.Context, sc *script, c limiter.Claim, rest ...any) (int64, error) {
-	return countOf(s.runRedisson(ctx, sc, c, rest...))
-}
-
+// runRedisson runs a script on the limiter of c.
 func (s *Store) runRedisson(ctx context.Context, sc *script, c limiter.Claim, rest ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -47,7 +46,7 @@ type diffLine struct{ Kind, Text string }
 
 func (d *dashboard) showConfig(r *http.Request) page {
 	var v configView
-	if kept, first, _ := d.pushes.show(r.URL.Query().Get("done"), sessionOf(r).Name, time.Now()); first {
+	if kept, first, _ := flashOf[configFlash](d, r, "done"); first {
 		v.configFlash, v.status = kept, kept.Status
 	}
 	return d.configuration(r, v)
@@ -146,7 +145,7 @@ func (d *dashboard) toConfig(r *http.Request, done admin.Pushed, err error) page
 	if err != nil {
 		f = configFlash{DoneFault: faultOf("nothing was changed", err), Status: statusOf(err)}
 	}
-	return page{redirect: "/dashboard/config?done=" + d.pushes.keep(sessionOf(r).Name, f, time.Now())}
+	return page{redirect: "/dashboard/config?done=" + d.keep(r, f)}
 }
 
 // checkServed returns a Problem if this node serves another generation than when the form was shown.

@@ -32,13 +32,9 @@ type dashboard struct {
 	sessions *sessions
 	gauge    *rateGauge
 	last     memories
-	looks    flashes[keyFlash]
-	pushes   flashes[configFlash]
-	directed flashes[directiveFlash]
-	// Embedded files are parsed on first use: they take a megabyte of memory, and most nodes never
-	// show a page.
-	pages  func() pages
-	static func() static
+	flashes  kept[*flash]
+	// Templates are parsed on first use: they take a megabyte of memory, and most nodes never show a page.
+	pages func() pages
 }
 
 // New returns the handler of "/" and all paths below "/dashboard/". It must be wrapped by the admin
@@ -46,13 +42,12 @@ type dashboard struct {
 func New(o admin.Options) http.Handler {
 	d := &dashboard{
 		Options: o, sessions: newSessions(), gauge: &rateGauge{from: o.Gatherer, readings: []reading{{At: time.Now()}}},
-		looks: newFlashes[keyFlash](), pushes: newFlashes[configFlash](), directed: newFlashes[directiveFlash](),
-		pages: sync.OnceValue(parsePages), static: sync.OnceValue(readStatic),
+		flashes: kept[*flash]{ttl: flashTTL, most: maxFlashes}, pages: sync.OnceValue(parsePages),
 	}
 	mux := chi.NewMux()
 	mux.Use(headers)
 	mux.NotFound(d.notFound)
-	mux.Get("/dashboard/static/{name}", func(w http.ResponseWriter, r *http.Request) { d.static().ServeHTTP(w, r) })
+	mux.Get("/dashboard/static/{name}", serveStatic)
 	mux.Get("/dashboard/login", d.loginForm)
 	mux.Post("/dashboard/login", d.login)
 	mux.Post("/dashboard/logout", d.logout)
@@ -103,78 +98,53 @@ func headers(next http.Handler) http.Handler {
 //go:embed static
 var staticFiles embed.FS
 
-// A static serves embedded files by name.
-type static map[string]staticFile
-
-type staticFile struct {
-	content []byte
-	etag    string
-}
-
-func readStatic() static {
-	s := static{}
-	entries, err := staticFiles.ReadDir("static")
-	if err != nil {
-		panic(err) // embedded files can be read
-	}
-	for _, e := range entries {
-		content, err := staticFiles.ReadFile(path.Join("static", e.Name()))
-		if err != nil {
-			panic(err)
-		}
-		sum := sha256.Sum256(content)
-		s[e.Name()] = staticFile{content, `W/"` + hex.EncodeToString(sum[:8]) + `"`} // weak: it may be compressed
-	}
-	return s
-}
-
-// ServeHTTP serves a file without authentication, because the login page needs them. Browsers
+// serveStatic serves an embedded file without authentication, because the login page needs them. Browsers
 // revalidate it on each use, so that an upgrade is visible at once.
-func (s static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f, found := s[path.Base(r.URL.Path)]
-	if !found {
+func serveStatic(w http.ResponseWriter, r *http.Request) {
+	name := path.Base(r.URL.Path)
+	content, err := staticFiles.ReadFile("static/" + name)
+	if err != nil {
 		http.NotFound(w, r)
 		return
 	}
+	sum := sha256.Sum256(content)
 	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("ETag", f.etag)
-	http.ServeContent(w, r, path.Base(r.URL.Path), time.Time{}, bytes.NewReader(f.content))
+	w.Header().Set("ETag", `W/"`+hex.EncodeToString(sum[:8])+`"`) // weak: it may be compressed
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
 }
 
 const (
 	// flashTTL is how long the state of a page is kept, and maxFlashes the maximum number of them; a new
 	// one replaces the oldest.
 	flashTTL   = time.Hour
-	maxFlashes = 500
+	maxFlashes = 1500
 )
 
-// A flash is what a form has led to. A form is answered with a redirect to the page, whose address names the
-// flash (POST, redirect, GET): reloading that page repeats nothing, and its address has no key.
-type flash[T any] struct {
+// A flash is what a form has led to: a keyFlash, configFlash or directiveFlash. A form is answered with a redirect to
+// the page, whose address names the flash (POST, redirect, GET): reloading that page repeats nothing, and its address
+// has no key.
+type flash struct {
 	who   string // the operator, who alone may see it
-	value T
+	value any
 	shown atomic.Bool
 }
 
-// flashes are the flashes of this node's pages.
-type flashes[T any] struct{ kept[*flash[T]] }
-
-func newFlashes[T any]() flashes[T] {
-	return flashes[T]{kept[*flash[T]]{ttl: flashTTL, most: maxFlashes}}
+// keep returns the id of a new flash for who sent r.
+func (d *dashboard) keep(r *http.Request, value any) string {
+	return d.flashes.add(&flash{who: sessionOf(r).Name, value: value}, time.Now())
 }
 
-// keep returns the id of a new flash.
-func (f *flashes[T]) keep(who string, value T, now time.Time) string {
-	return f.add(&flash[T]{who: who, value: value}, now)
-}
-
-// show returns a flash of an operator, and whether this is the first time.
-func (f *flashes[T]) show(id, who string, now time.Time) (value T, first, found bool) {
-	at, found := f.find(id, now)
-	if !found || at.who != who {
+// flashOf returns the flash that the query of r names in a parameter, if it is one of who sent r, and whether it is
+// shown for the first time.
+func flashOf[T any](d *dashboard, r *http.Request, parameter string) (value T, first, found bool) {
+	f, found := d.flashes.find(r.URL.Query().Get(parameter), time.Now())
+	if !found || f.who != sessionOf(r).Name {
 		return value, false, false
 	}
-	return at.value, !at.shown.Swap(true), true
+	if value, found = f.value.(T); !found {
+		return value, false, false
+	}
+	return value, !f.shown.Swap(true), true
 }
 
 // kept are values by random ids, each for some time. A new one replaces the oldest if there are too many. They are
@@ -183,51 +153,50 @@ type kept[T any] struct {
 	ttl  time.Duration
 	most int
 
-	mu    sync.Mutex // guards what follows
-	byID  map[string]keptValue[T]
-	order []string // oldest first
+	mu  sync.Mutex     // guards what follows
+	all []keptValue[T] // oldest first
 }
 
 type keptValue[T any] struct {
+	id    string
 	value T
 	until time.Time
 }
 
 // add returns the id of a new value.
 func (k *kept[T]) add(value T, now time.Time) string {
-	id := rand.Text()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.byID == nil {
-		k.byID = map[string]keptValue[T]{}
+	k.endLocked(now)
+	if len(k.all) >= k.most {
+		k.all = slices.Delete(k.all, 0, 1)
 	}
-	for len(k.order) > 0 && (len(k.order) >= k.most || !now.Before(k.byID[k.order[0]].until)) {
-		k.removeLocked(k.order[0])
-	}
-	k.byID[id], k.order = keptValue[T]{value, now.Add(k.ttl)}, append(k.order, id)
-	return id
+	one := keptValue[T]{rand.Text(), value, now.Add(k.ttl)}
+	k.all = append(k.all, one)
+	return one.id
 }
 
 // find returns the value with that id, unless its time is over.
 func (k *kept[T]) find(id string, now time.Time) (value T, found bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	at, found := k.byID[id]
-	if found && !now.Before(at.until) {
-		k.removeLocked(id)
-		return value, false
+	k.endLocked(now)
+	for _, one := range k.all {
+		if one.id == id {
+			return one.value, true
+		}
 	}
-	return at.value, found
+	return value, false
 }
 
 // remove removes the value with that id, if there is one.
 func (k *kept[T]) remove(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.removeLocked(id)
+	k.all = slices.DeleteFunc(k.all, func(one keptValue[T]) bool { return one.id == id })
 }
 
-func (k *kept[T]) removeLocked(id string) {
-	delete(k.byID, id)
-	k.order = slices.DeleteFunc(k.order, func(other string) bool { return other == id })
+// endLocked removes the values whose time is over.
+func (k *kept[T]) endLocked(now time.Time) {
+	k.all = slices.DeleteFunc(k.all, func(one keptValue[T]) bool { return !now.Before(one.until) })
 }

@@ -102,7 +102,7 @@ func maintenanceText(on []directive.Directive) string {
 // directives returns the directives of a kind, and what the form has led to.
 func (d *dashboard) directives(r *http.Request, kind string) directivesView {
 	v := directivesView{Kind: kind}
-	sent, first, _ := d.directed.show(r.URL.Query().Get("done"), sessionOf(r).Name, time.Now())
+	sent, first, _ := flashOf[directiveFlash](d, r, "done")
 	if first && sent.Change.Kind == kind {
 		v.Sent = sent
 	}
@@ -143,7 +143,7 @@ func (d *dashboard) changeDirective(r *http.Request) page {
 		f.Done, f.Good, err = d.carryOut(r.Context(), c)
 	}
 	f.Status, f.Fault = statusOf(err), faultOf("nothing was changed", err)
-	return page{redirect: c.page() + "?done=" + d.directed.keep(sessionOf(r).Name, f, time.Now()) + "#h-directives"}
+	return page{redirect: c.page() + "?done=" + d.keep(r, f) + "#h-directives"}
 }
 
 var (

@@ -100,7 +100,7 @@ func (d *dashboard) showKeys(r *http.Request) page {
 	if v.Look == "" {
 		return d.keys(r, v)
 	}
-	kept, first, found := d.looks.show(v.Look, sessionOf(r).Name, v.At)
+	kept, first, found := flashOf[keyFlash](d, r, "look")
 	switch {
 	case !found:
 		v.Fault, v.Status = "what was looked up here is not kept any more; enter the key again", http.StatusGone
@@ -124,7 +124,7 @@ func (d *dashboard) showKeys(r *http.Request) page {
 
 // toKey redirects to the page of a key.
 func (d *dashboard) toKey(r *http.Request, f keyFlash) page {
-	return page{redirect: "/dashboard/keys?look=" + d.looks.keep(sessionOf(r).Name, f, time.Now())}
+	return page{redirect: "/dashboard/keys?look=" + d.keep(r, f)}
 }
 
 // keys returns the page of keys, with the choices from the configuration.

@@ -108,7 +108,7 @@ func TestSessions_EndAfterTwelveHours(t *testing.T) {
 	if _, found := s.find(id, now.Add(12*time.Hour)); found {
 		t.Error("got a session after its end")
 	}
-	if len(s.byID) != 0 || len(s.order) != 0 {
+	if len(s.all) != 0 {
 		t.Error("what has ended is kept")
 	}
 }
@@ -120,8 +120,8 @@ func TestSessions_AreBounded(t *testing.T) {
 	for range maxSessions - 1 {
 		s.add(session{}, now)
 	}
-	if len(s.byID) != maxSessions || len(s.order) != maxSessions {
-		t.Errorf("got %d and %d sessions, want %d", len(s.byID), len(s.order), maxSessions)
+	if len(s.all) != maxSessions {
+		t.Errorf("got %d sessions, want %d", len(s.all), maxSessions)
 	}
 	if _, found := s.find(first, now); found {
 		t.Error("the oldest is still there")

@@ -325,60 +325,49 @@ const (
 	unknownTTL = 10 * time.Second
 )
 
-// A configDiff is what makes a configuration differ from the one of most nodes.
-type configDiff struct {
-	changes []config.Change
-	unknown string // why the changes are not known
-}
-
-// configDiffs are the differences that were found last: pages that show them are refreshed every few seconds, and
+// configDiffs are the configurations that were compared last: pages that show them are refreshed every few seconds, and
 // nodes are asked once.
 type configDiffs struct {
-	mu     sync.Mutex // guards what follows; never held over I/O
-	hashes []string   // of the configurations
-	found  []configDiff
+	mu     sync.Mutex        // guards what follows; never held over I/O
+	groups []admin.NodeGroup // with what makes each differ from the first
 	until  time.Time
 }
 
-// find returns the known differences from the first of the configurations to each of the others.
-func (c *configDiffs) find(hashes []string) (found []configDiff, known bool) {
+// fill adds what makes each of the groups differ from the first, if that is known.
+func (c *configDiffs) fill(groups []admin.NodeGroup) (known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.found, slices.Equal(c.hashes, hashes) && time.Now().Before(c.until)
+	isSame := func(a, b admin.NodeGroup) bool { return a.Hash == b.Hash }
+	if !slices.EqualFunc(c.groups, groups, isSame) || !time.Now().Before(c.until) {
+		return false
+	}
+	for i, g := range c.groups {
+		groups[i].Changes, groups[i].Unknown = g.Changes, g.Unknown
+	}
+	return true
 }
 
-// keep keeps the differences from the first of the configurations to the others.
-func (c *configDiffs) keep(hashes []string, found []configDiff) {
+// keep keeps groups that were compared.
+func (c *configDiffs) keep(groups []admin.NodeGroup) {
 	ttl := diffTTL
-	if slices.ContainsFunc(found, func(d configDiff) bool { return d.unknown != "" }) {
+	if slices.ContainsFunc(groups, func(g admin.NodeGroup) bool { return g.Unknown != "" }) {
 		ttl = unknownTTL
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hashes, c.found, c.until = hashes, found, time.Now().Add(ttl)
+	c.groups, c.until = slices.Clone(groups), time.Now().Add(ttl)
 }
 
 // compareGroups adds to each configuration but the first what makes it differ from that one.
 func (n *Node) compareGroups(ctx context.Context, groups []admin.NodeGroup) {
-	if len(groups) < 2 {
-		return
-	}
-	var hashes []string
-	for _, g := range groups {
-		hashes = append(hashes, g.Hash)
-	}
-	found, known := n.drift.find(hashes)
-	if !known {
-		found = n.diffGroups(ctx, groups)
-		n.drift.keep(hashes, found)
-	}
-	for i, d := range found {
-		groups[i+1].Changes, groups[i+1].Unknown = d.changes, d.unknown
+	if len(groups) > 1 && !n.drift.fill(groups) {
+		n.askGroups(ctx, groups)
+		n.drift.keep(groups)
 	}
 }
 
-// diffGroups asks one node of each group for its configuration.
-func (n *Node) diffGroups(ctx context.Context, groups []admin.NodeGroup) []configDiff {
+// askGroups asks one node of each group for its configuration, and compares them.
+func (n *Node) askGroups(ctx context.Context, groups []admin.NodeGroup) {
 	q := cluster.ConfigQuery{Once: make([]byte, 16)}
 	rand.Read(q.Once)
 	for _, g := range groups {
@@ -395,18 +384,16 @@ func (n *Node) diffGroups(ctx context.Context, groups []admin.NodeGroup) []confi
 			served[c.Hash] = c.Parts
 		}
 	}
-	var found []configDiff
-	for i, g := range groups[1:] {
-		var d configDiff
-		switch {
-		case served[groups[0].Hash] == nil:
-			d.unknown = q.Nodes[0] + " did not say what it serves"
-		case served[g.Hash] == nil:
-			d.unknown = q.Nodes[i+1] + " did not say what it serves"
+	first := served[groups[0].Hash]
+	for i := 1; i < len(groups); i++ {
+		g := &groups[i]
+		switch own := served[g.Hash]; {
+		case first == nil:
+			g.Unknown = q.Nodes[0] + " did not say what it serves"
+		case own == nil:
+			g.Unknown = q.Nodes[i] + " did not say what it serves"
 		default:
-			d.changes = config.CompareParts(served[groups[0].Hash], served[g.Hash])
+			g.Changes = config.CompareParts(first, own)
 		}
-		found = append(found, d)
 	}
-	return found
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
@@ -34,14 +33,12 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	if o.Config, err = load(c.Config, w.Stderr); err != nil {
 		return err
 	}
-	configs := []*config.Config{o.Config}
 	if c.Compare != "" {
 		if o.Compare, err = load(c.Compare, w.Stderr); err != nil {
 			return err
 		}
-		configs = append(configs, o.Compare)
 	}
-	if o.Names, err = simulate.NewNames(c.Field, configs...); err != nil {
+	if o.Names, err = simulate.NewNames(c.Field, o.Configs()...); err != nil {
 		return misuse{err}
 	}
 	files, err := c.open(ctx, w.stdin())

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -52,17 +53,15 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	defer cancel()
 	number, now := n.proxy.Serving()
 	o := simulate.Options{Format: simulate.Auto, Config: withFileName(now, simulateOwnName), Host: q.Host, Top: cmp.Or(q.Top, simulateTop)}
-	configs := []*config.Config{o.Config}
 	if q.Other != "" {
 		other, err := n.otherConfig(q.Other)
 		if err != nil {
 			return admin.Simulation{}, err
 		}
 		o.Compare = withFileName(other, simulateOthers)
-		configs = append(configs, o.Compare)
 	}
 	var err error
-	if o.Names, err = simulate.NewNames(q.Fields, configs...); err != nil {
+	if o.Names, err = simulate.NewNames(q.Fields, o.Configs()...); err != nil {
 		return admin.Simulation{}, &admin.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	}
 	if q.Log == nil {
@@ -134,22 +133,13 @@ func (n *Node) ownLog() (io.ReadCloser, error) {
 
 // skipTo seeks to the first line that begins at or after a position.
 func skipTo(f io.ReadSeeker, at int64) error {
-	for at--; ; {
-		if _, err := f.Seek(at, io.SeekStart); err != nil {
-			return err
-		}
-		var some [4 << 10]byte
-		n, err := f.Read(some[:])
-		for i, c := range some[:n] {
-			if c == '\n' {
-				_, err := f.Seek(at+int64(i)+1, io.SeekStart)
-				return err
-			}
-		}
-		if at += int64(n); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
+	if _, err := f.Seek(at-1, io.SeekStart); err != nil {
+		return err
 	}
+	before, err := bufio.NewReader(f).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	_, err = f.Seek(at-1+int64(len(before)), io.SeekStart)
+	return err
 }

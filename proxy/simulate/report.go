@@ -74,7 +74,7 @@ func (r *Report) notes(o Options) []string {
 	if r.TooMany > 0 {
 		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
 	}
-	for i, c := range o.configs() {
+	for i, c := range o.Configs() {
 		if t := r.Results()[i]; c.Store == config.StoreMemory && t.Keys > manyKeys {
 			say("%s: %d keys have counts at the end; with store: memory, new keys share counts when memory is full, and may be refused because of other keys: see go doc ./limiter Memory", t.File, t.Keys)
 		}
@@ -115,7 +115,7 @@ func (r *Report) late() string {
 // missingFields returns notes about data that is missing in the whole log.
 func (r *Report) missingFields(o Options) (notes []string) {
 	held, hosts, challenges := false, false, false
-	for _, c := range o.configs() {
+	for _, c := range o.Configs() {
 		for _, rt := range c.Routes {
 			hosts = hosts || rt.Match.Host != ""
 			for _, l := range rt.Limits {
@@ -138,7 +138,7 @@ func (r *Report) missingFields(o Options) (notes []string) {
 
 // unmatchedRoutes returns notes about routes that match data the log does not have.
 func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
-	for _, c := range o.configs() {
+	for _, c := range o.Configs() {
 		for _, rt := range c.Routes {
 			for _, name := range slices.Sorted(maps.Keys(rt.Match.Headers)) {
 				if place := key.HeaderField(name); !seen[place] {

@@ -30,8 +30,8 @@ type Options struct {
 	Bounds
 }
 
-// configs returns the one or two configurations.
-func (o *Options) configs() []*config.Config {
+// Configs returns the one or two configurations.
+func (o *Options) Configs() []*config.Config {
 	if o.Compare == nil {
 		return []*config.Config{o.Config}
 	}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		all.sources = append(all.sources, s)
 	}
 	var replays []*proxy.Replay
-	for _, c := range o.configs() {
+	for _, c := range o.Configs() {
 		r, err := proxy.NewReplay(c, proxy.ReplayOptions{Host: o.Host, Top: o.Top, MaxKeys: o.MaxKeys, MaxBytes: o.MaxStore})
 		if err != nil {
 			return nil, err

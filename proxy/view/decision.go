@@ -1,6 +1,12 @@
 package view
 
-import "time"
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
 
 // A DecisionQuery selects requests. Empty fields match all.
 type DecisionQuery struct {
@@ -132,4 +138,220 @@ type TopKey struct {
 	Error  int64  `json:"error"`
 	// Country is, among the keys of which most was sent, the country of a range of phone numbers.
 	Country string `json:"country,omitempty" api:"-"`
+}
+
+// An ExplainRequest is a request to explain. It is not sent.
+type ExplainRequest struct {
+	Method string `json:"method"`
+	// URL is an absolute URL, or a path with an optional query. The host of the latter is the field
+	// Host of Header, or localhost.
+	URL    string              `json:"url"`
+	Header map[string][]string `json:"header,omitempty"`
+	Body   string              `json:"body,omitempty"`
+	// Client is the peer of the connection, 127.0.0.1 if it is not set. If it is a trusted proxy,
+	// the header determines the client.
+	Client netip.Addr `json:"client,omitzero"`
+}
+
+// An Explanation reports what would be done with a request, and why. Sensitive keys are masked, as
+// in the log.
+type Explanation struct {
+	Method string `json:"method"`
+	Scheme string `json:"scheme"`
+	Host   string `json:"host"`
+	Path   string `json:"path"`   // canonical form, in which the path is matched and forwarded
+	Client string `json:"client"` // the client's address, behind trusted proxies
+	// Generation is the number of the configuration used.
+	Generation int64             `json:"generation"`
+	Stages     []ExplainedStage  `json:"stages"`
+	Route      *ExplainedRoute   `json:"route,omitempty"` // nil if no route matches
+	Others     []ExplainedOther  `json:"others"`          // the closest of the other routes
+	Keys       []ExplainedKey    `json:"keys"`
+	Lists      []ExplainedList   `json:"lists"`
+	Limits     []ExplainedLimit  `json:"limits"`
+	Returns    []ExplainedReturn `json:"returns,omitempty"` // what a response of the route does to limits of others
+	Decision   ExplainedDecision `json:"decision"`
+	// Answer is a response by Weir itself: a refusal, a redirect or a fixed response. Upstream is
+	// the request that would be forwarded. Exactly one of the two is set.
+	Answer   *ExplainedAnswer   `json:"answer,omitempty"`
+	Upstream *ExplainedUpstream `json:"upstream,omitempty"`
+}
+
+// The results of a stage.
+const (
+	StagePassed  = "passed"
+	StageRefused = "refused"
+	StageSkipped = "skipped" // not applicable, or an earlier stage refused the request
+)
+
+// An ExplainedStage is the result of one stage.
+type ExplainedStage struct {
+	Name   string `json:"name"`
+	Result string `json:"result"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// An ExplainedRoute is the matched route.
+type ExplainedRoute struct {
+	Name     string   `json:"name"`
+	Position string   `json:"position"` // file:line:column
+	Host     string   `json:"host,omitempty"`
+	Methods  []string `json:"methods,omitempty"`
+	Path     string   `json:"path"`
+	// Lenient reports that the path of the request matches another route, or none with limits, but
+	// that this route applies because a lenient upstream could take the path for one of this route.
+	Lenient bool `json:"lenient,omitempty"`
+}
+
+// An ExplainedOther is a route that was not selected.
+type ExplainedOther struct {
+	Name     string `json:"name"`
+	Position string `json:"position"`
+	// Because has one entry for each matcher that fails: host, method, path, header, query. If none
+	// fails, it says that the matched route has precedence.
+	Because []string `json:"because"`
+}
+
+// An ExplainedKey is a key that the route reads.
+type ExplainedKey struct {
+	Name string `json:"name"`
+	From string `json:"from"`
+	// Value is the normalized value, masked if the key is sensitive: "phone=+86138****8000".
+	Value string `json:"value,omitempty"`
+	// Hash is the name of the key in the log.
+	Hash    string `json:"hash,omitempty"`
+	Skipped bool   `json:"skipped,omitempty"` // the key is missing, and limits on it do not apply
+	Error   string `json:"error,omitempty"`   // why the key cannot be read; the request is refused
+}
+
+// An ExplainedList is a list of the route.
+type ExplainedList struct {
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	Action string `json:"action"`
+	Hit    bool   `json:"hit"`
+}
+
+// An ExplainedLimit is a limit of the route and its own decision.
+type ExplainedLimit struct {
+	Name           string   `json:"name"`
+	Routes         []string `json:"routes,omitempty"` // with which the route has one count by the limit
+	Key            string   `json:"key"`              // the name of the key
+	Value          string   `json:"value,omitempty"`
+	Distinct       string   `json:"distinct,omitempty"` // the name of the key whose distinct values are counted
+	Algorithm      string   `json:"algorithm"`
+	Mode           string   `json:"mode"`
+	Scope          string   `json:"scope"`
+	OnStoreFailure string   `json:"on_store_failure"`
+	Exposed        bool     `json:"expose"`
+	Cost           int64    `json:"cost"`
+	Price          string   `json:"price,omitempty"`    // of a budget: what the request costs, and why
+	Wait           string   `json:"wait,omitempty"`     // the maximum time that a request waits for a permit
+	Ahead          string   `json:"ahead,omitempty"`    // for how long a node may take permits ahead
+	Penalty        string   `json:"penalty,omitempty"`  // the consequence of refusals
+	Returned       string   `json:"returned,omitempty"` // by which responses of another route permits are returned
+	StepUp         string   `json:"step_up,omitempty"`  // how a request that it refuses may pass
+	Shared         string   `json:"redisson,omitempty"`
+	Override       bool     `json:"override,omitempty"`  // the key has overridden rates
+	Plan           string   `json:"plan,omitempty"`      // the plan of the key, whose rates apply
+	PlanFrom       string   `json:"plan_from,omitempty"` // where it comes from
+	// Asked is false if the limit does not apply; Reason says why.
+	Asked   bool              `json:"asked"`
+	Reason  string            `json:"reason,omitempty"`
+	Allowed bool              `json:"allowed"`
+	Windows []ExplainedWindow `json:"windows"`
+}
+
+// Facts returns what else there is to say of l and of one of its rates.
+func (l ExplainedLimit) Facts(w ExplainedWindow) []string {
+	return holding(
+		fact{l.Price != "", "costs " + l.Price}, fact{l.Price == "" && l.Cost != 1, fmt.Sprint("costs ", l.Cost)},
+		fact{true, w.Conversion.String()}, fact{l.Scope != "overall", l.Scope},
+		fact{len(l.Routes) > 0, "one count for " + strings.Join(l.Routes, ", ")}, fact{l.Override, "override"},
+		fact{l.Plan != "", "plan " + l.Plan + " (" + l.PlanFrom + ")"}, fact{!l.Exposed, "hidden from clients"},
+		fact{l.Shared != "", "shared with Redisson"}, fact{true, l.Penalty}, fact{true, l.Returned}, fact{true, l.StepUp},
+		fact{l.Wait != "", "waits up to " + l.Wait},
+		fact{l.Ahead != "", "taken ahead for " + l.Ahead + ": as much of the rate may be refused too early, never refunded"},
+	)
+}
+
+// An ExplainedReturn is a limit of another route whose permits a response returns (return_on).
+type ExplainedReturn struct {
+	Route  string   `json:"route"`
+	Limit  string   `json:"limit"`
+	Key    string   `json:"key"` // of whose value the permits are returned
+	Status []string `json:"status"`
+}
+
+// An ExplainedWindow is one rate of a limit.
+type ExplainedWindow struct {
+	Rate      string `json:"rate"`
+	Allowed   bool   `json:"allowed"`
+	Remaining int64  `json:"remaining"` // before this request
+	Most      int64  `json:"most"`
+	WaitMS    int64  `json:"wait_ms,omitempty"` // until the request would be allowed
+	Banned    bool   `json:"banned,omitempty"`
+	Left      string `json:"left,omitempty"` // of a budget: what remains, as money
+	// Conversion is why more than the rate may be allowed, of a limit with a conversion.
+	Conversion *ConversionStanding `json:"conversion,omitempty"`
+}
+
+// Used returns the permits in use before the request.
+func (w ExplainedWindow) Used() int64 { return max(w.Most-w.Remaining, 0) }
+
+// An ExplainedDecision is the joint decision of the limits in enforce mode.
+type ExplainedDecision struct {
+	// Asked is false if no limit applies; Reason says why.
+	Asked   bool   `json:"asked"`
+	Reason  string `json:"reason,omitempty"`
+	Allowed bool   `json:"allowed"`
+	// By are the limits that refuse it, and WaitMS is when the answer tells the client to come back.
+	By     []string `json:"by,omitempty"`
+	WaitMS int64    `json:"wait_ms,omitempty"`
+	Store  string   `json:"store"` // memory or redis
+	// Slots is the number of cluster slots of the keys of this decision, and so of script calls at most: one for each
+	// master that has some of them, or before Redis 7.0 one for each slot. If one refuses, what the others took is returned.
+	Slots int `json:"slots"`
+	// Repeat reports that the request repeats one that was counted, and is not counted.
+	Repeat bool `json:"repeat,omitempty"`
+}
+
+// An ExplainedAnswer is a response by Weir itself.
+type ExplainedAnswer struct {
+	Status int                 `json:"status"`
+	Why    string              `json:"why,omitempty"` // the error, as in the log
+	Header map[string][]string `json:"header"`
+	Body   string              `json:"body,omitempty"`
+}
+
+// An ExplainedUpstream is the request that would be forwarded, and its targets.
+type ExplainedUpstream struct {
+	Name    string   `json:"name"`
+	Echo    bool     `json:"echo,omitempty"`
+	Targets []string `json:"targets"`
+	Balance string   `json:"balance"`
+	Method  string   `json:"method"`
+	Target  string   `json:"target"` // path and query after rewriting
+	Host    string   `json:"host"`
+	// Header has all fields that are sent. Set has the names of those that the client did not send,
+	// or not with this value. Removed has the names of those that the client sent and that are not
+	// forwarded. Each request gets a new request id.
+	Header  map[string][]string `json:"header"`
+	Set     []string            `json:"set"`
+	Removed []string            `json:"removed"`
+}
+
+// SetContentType adds the Content-Type of the body if the request has a body and none: JSON if it is JSON,
+// otherwise that of a form, as curl does.
+func (r *ExplainRequest) SetContentType() {
+	if r.Body == "" || len(r.Header["Content-Type"]) > 0 {
+		return
+	}
+	if r.Header == nil {
+		r.Header = map[string][]string{}
+	}
+	r.Header["Content-Type"] = []string{"application/x-www-form-urlencoded"}
+	if json.Valid([]byte(r.Body)) {
+		r.Header["Content-Type"] = []string{"application/json"}
+	}
 }

@@ -8,9 +8,12 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -161,4 +164,258 @@ func listOf(h limiter.HeavyHitters[string, view.TopKey]) view.TopList {
 		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Error
 	}
 	return t
+}
+
+const (
+	// numShards is the number of parts of each ring, each with its own lock.
+	numShards = 64
+	// refusedRecent is the number of refused requests, and of those that would have been in shadow mode, in
+	// a part of the ring of all of them: in all the last 6144, and of each second the first
+	// refusedEverySecond. When a request leaves it, it goes to the part for its key and client of
+	// another ring, with earlierRecent of them, and so do those that are more in a second: a flood by
+	// one client does not overwrite the requests of all others, and uses little of the processor's
+	// cache. allowedRecent is the number of the others in a part: in all 4096. Full rings use about
+	// 7 MB; a part uses no memory before its first request.
+	refusedRecent = 96
+	earlierRecent = 24
+	// refusedEverySecond bounds how many refusals enter the ring of all of them.
+	refusedEverySecond = 1000
+	// floodedEvery is the minimum interval between further refusals stored in a part.
+	floodedEvery  = time.Millisecond
+	allowedRecent = 64
+
+	// AllowedEvery is the minimum interval between allowed requests stored in a part. Above about
+	// 3000 requests per second only a sample is stored.
+	AllowedEvery = 20 * time.Millisecond
+
+	maxKeys    = 4
+	maxID      = 48 // bytes of a request id; longer ones are truncated
+	maxMethod  = 12
+	maxMessage = 200
+)
+
+// A ring stores the decisions about recent requests, so that an operator can find out why a certain
+// request was refused. Storing a request copies a fixed size of about 600 bytes under a lock with little
+// contention, without allocating; twice for a refusal that leaves the ring of all. The data is formatted when
+// it is read.
+type ring struct {
+	seed                      maphash.Seed
+	next                      atomic.Uint64 // refusals in the ring of all so far; they are spread over the parts in turn
+	second, inSecond          atomic.Int64  // the current second, since 1970, and its refusals
+	refused, earlier, allowed [numShards]part
+}
+
+// A part is a part of a ring. The oldest record is overwritten. No two are in the same cache lines.
+type part struct {
+	last atomic.Int64 // of samples: when the last one was stored, in nanoseconds since 1970
+
+	mu      sync.Mutex // guards what follows; that of a refused part is taken before that of an earlier one
+	records []record
+	next    int
+	_       [stripe.LineSize - 48]byte
+}
+
+// A record is one request.
+type record struct {
+	Facts
+	began     int64  // nanoseconds since 1970; 0 if the record is empty
+	idHash    uint64 // hash of a request id that is truncated; otherwise 0
+	err       string
+	status    uint16
+	shard     uint8 // of its key and client
+	numKeys   uint8
+	methodLen uint8
+	idLen     uint8
+	method    [maxMethod]byte
+	id        [maxID]byte
+	claims    [maxClaims]claim
+	keys      [maxKeys]labelledKey
+}
+
+// A claim is the decision of one rate.
+type claim struct {
+	window    uint16 // index into the windows of the route
+	key       uint8  // index into the keys of the record; maxKeys if the key did not fit
+	flags     ClaimFlags
+	remaining int32
+	wait      uint32 // milliseconds
+}
+
+// A labelledKey is one key of a request.
+type labelledKey struct {
+	key   limiter.Key
+	label Label
+}
+
+// A Route describes a route in records. It outlives the generation and does not reference it.
+type Route struct {
+	Name    string
+	Windows []Window
+}
+
+// A Window describes a rate of a limit.
+type Window struct {
+	Limit, Rate string
+	Common      bool   // several routes have one count by the limit
+	Permits     string // 20/10m
+	// Amount formats permits in their unit; nil if they have none.
+	Amount func(n int64) string
+	Plan   string // empty if it is of none
+	Key    string
+	Shapes []key.Shape
+}
+
+// all returns an iterator over the parts of all rings, those from which records are moved first, so that
+// a record that is moved meanwhile is found once or twice.
+func (r *ring) all() func(yield func(*part) bool) {
+	return func(yield func(*part) bool) {
+		for _, parts := range [...]*[numShards]part{&r.refused, &r.earlier, &r.allowed} {
+			for i := range parts {
+				if !yield(&parts[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// labelOf returns the texts of a key, if a recent request had it.
+func (r *ring) labelOf(k limiter.Key) (Label, bool) {
+	for p := range r.all() {
+		if l, found := p.labelOf(k); found {
+			return l, true
+		}
+	}
+	return Label{}, false
+}
+
+func (p *part) labelOf(k limiter.Key) (Label, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.records {
+		r := &p.records[i]
+		for _, own := range r.keys[:r.numKeys] {
+			if own.key == k {
+				return own.label, true
+			}
+		}
+	}
+	return Label{}, false
+}
+
+const (
+	// TopSlices is the number of minutes for which keys are counted.
+	TopSlices = 15
+	// MaxCounters is the maximum number of limits whose keys should be counted.
+	MaxCounters = 200
+	// countersMemory bounds the memory of the counters of all limits together, in bytes, which the allocator
+	// rounds up to 36 MB at most; a tenth more for each further processor whose requests wait for those of
+	// others when they are counted. It is used up only if all limits see, and refuse, that many keys in each minute; a
+	// limit with few keys uses 120 KB.
+	countersMemory = 28 << 20
+	// maxCounted is the maximum number of keys of a limit that are counted at a time. A key with more
+	// than 1/512 of a limit's requests in a minute is among them.
+	maxCounted = 512
+	// keyMemory is the memory of a key that is counted in each minute, both among the requests and among
+	// the refusals, in bytes; see limiter.TopKeys.
+	keyMemory = 2 * ((TopSlices-1)*(32+labelBytes+1) + 80 + labelBytes + 1)
+)
+
+// countedKeys returns the number of keys of a limit that are counted at a time if there are so many
+// limits: 512 up to 25 limits, 65 with MaxCounters.
+func countedKeys(limits int) int { return min(countersMemory/keyMemory/max(limits, 1), maxCounted) }
+
+// A Counter counts the keys of one limit. A nil Counter counts nothing.
+type Counter struct {
+	name     string // ROUTE.LIMIT
+	key      string
+	shapes   []key.Shape
+	stripes  int
+	requests *limiter.TopKeys[Label] // by number of requests
+	refused  *limiter.TopKeys[Label] // by number of refusals, including those by shadow mode
+	sends    *limiter.TopKeys[Label] // by number of requests that were not refused, over sendSlices times sendEvery; nil if not counted
+	every    int64                   // minutes of a slice of sends
+}
+
+const (
+	// countedSends is the number of keys of a limit whose sends are counted at a time, and sendSlices that of the
+	// parts of its window. A limit takes 150 KB.
+	countedSends = 128
+	sendSlices   = 12
+)
+
+// WithSends returns c as a counter that also counts requests over a window, by those that were not refused.
+func (c *Counter) WithSends(window time.Duration) *Counter {
+	every := max(1, int64((window+(sendSlices-1)*time.Minute-1)/((sendSlices-1)*time.Minute)))
+	if c.every == every {
+		return c
+	}
+	with := *c
+	with.sends, with.every = limiter.NewTopKeys[Label](countedSends, sendSlices, c.stripes), every
+	return &with
+}
+
+// Counter returns the counter of a limit of a new generation, whose name is ROUTE.LIMIT. A limit keeps the counter it
+// had before if it still counts by the same key. A counter uses no memory before the first request.
+func (o *Observer) Counter(name string, by *key.Spec) *Counter {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if had := o.counters[name]; had != nil && had.key == by.Name && slices.Equal(had.shapes, by.Shapes()) {
+		return had
+	}
+	return &Counter{
+		name: name, key: by.Name, shapes: by.Shapes(), stripes: o.stripes,
+		requests: limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices, o.stripes),
+		refused:  limiter.NewTopKeys[Label](countedKeys(MaxCounters), TopSlices, o.stripes),
+	}
+}
+
+// KeepOnly keeps these counters, of the generation that serves, and forgets all others. The memory is divided among them;
+// a minute that has begun keeps its share.
+func (o *Observer) KeepOnly(these []*Counter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.counters)
+	keys := countedKeys(len(these))
+	for _, one := range these {
+		o.counters[one.name] = one
+		one.requests.Resize(keys)
+		one.refused.Resize(keys)
+	}
+}
+
+// Count counts a request by its key, in a minute as Observer.Minute returns, in the stripe of the
+// processor. fill sets the texts of the key.
+func (c *Counter) Count(own int, minute int64, k limiter.Key, fill func(l *Label)) {
+	if c != nil {
+		c.requests.Observe(own, minute, k, fill)
+	}
+}
+
+// CountSend counts a request by its key that was not refused.
+func (c *Counter) CountSend(own int, minute int64, k limiter.Key, fill func(l *Label)) {
+	if c != nil && c.sends != nil {
+		c.sends.Observe(own, minute/c.every, k, fill)
+	}
+}
+
+// CountRefused counts a request by its key that Count has counted, and that was refused, or would have
+// been in shadow mode.
+func (c *Counter) CountRefused(own int, minute int64, k limiter.Key, fill func(l *Label)) {
+	if c != nil {
+		c.refused.Observe(own, minute, k, fill)
+	}
+}
+
+// entries returns an iterator over the keys that were counted in the last minutes.
+func (c *Counter) entries(minute int64) func(yield func(limiter.HeavyHitter[limiter.Key, Label]) bool) {
+	return func(yield func(limiter.HeavyHitter[limiter.Key, Label]) bool) {
+		for _, t := range []*limiter.TopKeys[Label]{c.refused, c.requests} {
+			for _, k := range t.Last(minute, TopSlices).Keys {
+				if !yield(k) {
+					return
+				}
+			}
+		}
+	}
 }

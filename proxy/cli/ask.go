@@ -12,11 +12,195 @@ import (
 	"net/http"
 	"os"
 	"os/user"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/view"
 )
+
+// nodesCommand lists the nodes.
+type nodesCommand struct{ answerFlags }
+
+// Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour.
+func (c nodesCommand) Run(ctx context.Context, w Env) error {
+	nodes, err := admin.Get[admin.Nodes](ctx, c.client(), "/nodes")
+	if err != nil || c.JSON {
+		return printJSON(w, nodes, err)
+	}
+	leader, err := admin.Get[view.Leadership](ctx, c.client(), "/leader")
+	if err != nil {
+		return err
+	}
+	d := topData{At: time.Now(), Nodes: nodes, Leader: leader}
+	t := d.nodeTable()
+	if err := t.print(w.Stdout, "", len(t.rows)); err != nil {
+		return err
+	}
+	if drift := d.drift(); drift != "" {
+		_, err = fmt.Fprintln(w.Stdout, drift)
+	}
+	for _, m := range nodes.Nodes {
+		if m.CallsBySlot != nil {
+			_, err = fmt.Fprintf(w.Stdout, "%s sends a call for each slot to %s: Redis 7.0 takes one for all\n", m.ID, strings.Join(m.CallsBySlot, ", "))
+		}
+	}
+	for _, g := range nodes.Configurations[min(1, len(nodes.Configurations)):] {
+		fmt.Fprintf(w.Stdout, "on %s:\n", strings.Join(g.Nodes, ", "))
+		for _, line := range g.Differences() {
+			_, err = fmt.Fprintf(w.Stdout, "  %s\n", printable(line))
+		}
+	}
+	return err
+}
+
+// nodeTable lists the live nodes: the leader, configuration drift, and whether each has
+// sent its statistics; then the lost ones.
+func (d topData) nodeTable() textTable {
+	t := textTable{columns: []string{"NODE", "STATE", "LEADS", "GENERATION", "CONFIG", "ADDRESS", "VERSION", "UP"}, empty: "no node is known"}
+	said := map[string]string{}
+	for _, n := range d.Top.Nodes {
+		said[n.Node] = cmp.Or(n.Said, "no answer")
+	}
+	add := func(m view.Member, state, leads, up string) {
+		t.add(textRow{id: m.ID, bad: state != "ok"}, m.ID, printable(state), leads, m.Generation, fmt.Sprintf("%.8s", m.Hash), m.Address, m.Version, up)
+		delete(said, m.ID)
+	}
+	for _, m := range d.Nodes.Nodes {
+		state, leads := cmp.Or(said[m.ID], "ok"), ""
+		switch {
+		case state != "ok":
+		case m.Problem != "":
+			state = m.Problem
+		case m.Drift:
+			state = "serves another config, from " + m.Source
+		}
+		if m.ID == d.Leader.Node {
+			leads = "leads"
+		}
+		add(m, state, leads, ago(m.Started, d.At))
+	}
+	for _, m := range d.Nodes.Lost {
+		add(m, "lost "+ago(m.Seen, d.At)+" ago", "", "-")
+	}
+	for _, n := range d.Top.Nodes { // those that only answered, which is all that is known without Redis
+		if state, found := said[n.Node]; found {
+			t.add(textRow{id: n.Node, bad: state != "ok"}, n.Node, printable(state), "", "-", "-", "-", "-", "-")
+		}
+	}
+	return t
+}
+
+// drift says which nodes serve another configuration than most do, and where they have it from; empty if none does.
+func (d topData) drift() string {
+	var odd []string
+	for _, g := range d.Nodes.Configurations[min(1, len(d.Nodes.Configurations)):] {
+		odd = append(odd, fmt.Sprintf("%s (generation %d from %s)", strings.Join(g.Nodes, ", "), g.Generation, g.Source))
+	}
+	if odd == nil {
+		return ""
+	}
+	most := d.Nodes.Configurations[0]
+	return fmt.Sprintf("%d of %d serve generation %d, not %s", len(most.Nodes), len(d.Nodes.Nodes), most.Generation, strings.Join(odd, ", "))
+}
+
+// auditCommand lists the actions of operators.
+type auditCommand struct {
+	Rows   int    `short:"n" default:"50" help:"Print at most N entries, 1 to 500." placeholder:"N"`
+	Before string `help:"Only entries before the one with this id, which the last line of a page names." placeholder:"ID"`
+	answerFlags
+}
+
+// Run prints a page of the audit trail, newest first.
+func (c auditCommand) Run(ctx context.Context, w Env) error {
+	if c.Rows < 1 || c.Rows > admin.MaxAudited {
+		return misusef("-n %d: write 1 to %d", c.Rows, admin.MaxAudited)
+	}
+	page, err := c.client().AuditPage(ctx, view.AuditQuery{Before: c.Before, N: c.Rows})
+	if err != nil || c.JSON {
+		return printJSON(w, page, err)
+	}
+	t := textTable{
+		columns: []string{"TIME", "WHO", "ACTION", "WHAT", "HASH", "WHERE", "REASON"},
+		empty:   "no operator has done anything in the last 30 days" + map[bool]string{true: " before that entry"}[c.Before != ""],
+	}
+	for _, e := range page.Entries {
+		where := "all nodes"
+		switch {
+		case e.Error != "":
+			where = "-"
+		case e.OneNode:
+			where = e.Node + " only"
+		case len(e.Behind) > 0:
+			where = "all but " + strings.Join(e.Behind, ", ")
+		}
+		what := cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")
+		t.add(textRow{}, e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(what),
+			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)))
+	}
+	if err := t.printAll(w.Stdout); err != nil || page.Next == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(w.Stdout, "there are more: weir audit --before %s\n", page.Next)
+	return err
+}
+
+// auditAction returns an action with its amount.
+func auditAction(e view.AuditEntry) string {
+	switch {
+	case e.For != "":
+		return e.Action + " for " + e.For
+	case e.Permits != 0:
+		return fmt.Sprint(e.Action, " ", e.Permits)
+	}
+	return e.Action
+}
+
+// auditReason returns the reason, and what went wrong.
+func auditReason(e view.AuditEntry) string {
+	if e.Error == "" {
+		return cmp.Or(e.Reason, "-")
+	}
+	return strings.Join(nonEmpty(e.Reason, "failed: "+e.Error), "; ")
+}
+
+// nonEmpty returns texts without the empty ones.
+func nonEmpty(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+}
+
+// decisionsCommand lists recent decisions.
+type decisionsCommand struct {
+	Route   string    `help:"Only requests of this route." placeholder:"NAME" names:"routes"`
+	Limit   string    `help:"Only requests of which this limit was asked." placeholder:"NAME" names:"limits"`
+	Outcome string    `help:"Only requests with this outcome: allowed, refused, shadow_refused, rejected." placeholder:"OUTCOME" enum:",allowed,refused,shadow_refused,rejected" default:""`
+	Hash    string    `help:"Only requests with the key of this hash, as in the log, or id." placeholder:"HASH"`
+	Before  time.Time `help:"Only requests before this time: 2026-11-23T07:00:00Z." placeholder:"TIME"`
+	Rows    int       `short:"n" default:"50" help:"Print at most N requests, 1 to 1000." placeholder:"N"`
+	answerFlags
+}
+
+// Run prints what all nodes decided about recent requests, newest first.
+func (c decisionsCommand) Run(ctx context.Context, w Env) error {
+	if c.Rows < 1 || c.Rows > admin.MaxRows {
+		return misusef("-n %d: write 1 to %d", c.Rows, admin.MaxRows)
+	}
+	found, err := c.client().Decisions(ctx, view.DecisionQuery{
+		Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: strings.TrimPrefix(c.Hash, "hash:"), Before: c.Before, N: c.Rows,
+	})
+	if err != nil || c.JSON {
+		return printJSON(w, found, err)
+	}
+	printUnanswered(w.Stderr, found.Nodes)
+	t := textTable{columns: []string{"TIME", "REQUEST ID", "STATUS", "METHOD", "PATH", "DECISION"}, empty: "no recent request matches"}
+	for _, d := range found.Decisions {
+		t.add(textRow{}, d.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), d.RequestID, d.Status, d.Method, printable(d.Path),
+			printable(cmp.Or(d.Summary, d.Outcome)))
+	}
+	return t.printAll(w.Stdout)
+}
 
 // adminFlags are the flags that select the admin listener of a running process.
 type adminFlags struct {

@@ -18,7 +18,7 @@ func netHTTPAdapters() []string {
 		"proxy/frontend/server.go",
 		"proxy/http1/nethttp.go", "proxy/frontend/certificates.go", // handlers over HTTP/1.1 that were written for net/http
 		"proxy/acme/acme.go",
-		"proxy/admin/", "proxy/node/absence.go", "proxy/ratelimit/service.go", // what operators ask
+		"proxy/admin/", "proxy/node/boot.go", "proxy/ratelimit/service.go", // what operators ask
 		"proxy/key/jwks.go", "proxy/key/token.go", "proxy/cluster/webhook.go", "proxy/trace/exporter.go", "proxy/cli/ask.go", // what Weir asks others
 	}
 }

@@ -302,7 +302,10 @@ func (g *generation) counters() (all []*decisions.Counter) {
 func (r *route) describe() {
 	r.description = &decisions.Route{Name: r.Name, Windows: make([]decisions.Window, len(r.Windows))}
 	for i, w := range r.Windows {
-		r.description.Windows[i] = decisions.Window{Limit: w.Of.Name, Common: w.Of.IsCommon(), Rate: w.LogName, Permits: permits(w), Amount: w.Of.AmountText(), Plan: w.Plan, Key: w.Of.Key.Name, Shapes: w.Of.Key.Shapes()}
+		r.description.Windows[i] = decisions.Window{
+			DecisionLimit: view.DecisionLimit{Limit: w.Of.Name, Common: w.Of.IsCommon(), Rate: w.LogName, Permits: permits(w), Plan: w.Plan, Key: w.Of.Key.Name},
+			AmountText:    w.Of.AmountText(), Shapes: w.Of.Key.Shapes(),
+		}
 		if w.Of.Key.Join == nil {
 			continue
 		}

@@ -148,15 +148,13 @@ func (r *record) decision(v Naming) view.Decided {
 	d.Route = r.Route.Name
 	for _, c := range r.claims[:r.numClaims] {
 		w := r.Route.Windows[c.window]
-		l := view.DecisionLimit{
-			Limit: w.Limit, Common: w.Common, Rate: w.Rate, Permits: w.Permits, Plan: w.Plan, Result: c.result(), Banned: c.flags&Banned != 0,
-			WaitMS: float64(c.wait), Key: w.Key,
-		}
+		l := w.DecisionLimit
+		l.Result, l.Banned, l.WaitMS = c.result(), c.flags&Banned != 0, float64(c.wait)
 		if c.flags&(Shadow|NotAsked) == 0 {
 			left := int64(c.remaining)
 			l.Left = &left
-			if w.Amount != nil {
-				l.Amount = w.Amount(left)
+			if w.AmountText != nil {
+				l.Amount = w.AmountText(left)
 			}
 		}
 		if c.key < r.numKeys {

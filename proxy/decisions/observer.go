@@ -253,16 +253,11 @@ type Route struct {
 	Windows []Window
 }
 
-// A Window describes a rate of a limit.
+// A Window describes a rate of a limit: what all decisions of it have, and how keys and permits are shown.
 type Window struct {
-	Limit, Rate string
-	Common      bool   // several routes have one count by the limit
-	Permits     string // 20/10m
-	// Amount formats permits in their unit; nil if they have none.
-	Amount func(n int64) string
-	Plan   string // empty if it is of none
-	Key    string
-	Shapes []key.Shape
+	view.DecisionLimit
+	AmountText func(n int64) string // formats permits in their unit; nil if they have none
+	Shapes     []key.Shape          // of the key
 }
 
 // all returns an iterator over the parts of all rings, those from which records are moved first, so that

@@ -119,18 +119,15 @@ func (c Client) base() string {
 
 // Change resets, grants, bans or unbans a key, or assigns a plan to it.
 func (c Client) Change(ctx context.Context, k view.KeyChange) (view.KeyResult, error) {
-	path, a := "/keys/"+string(k.Action), KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason}
-	switch k.Action {
-	case view.KeyReset, view.KeyUnban, view.KeyUnassign:
-		return Post[view.KeyResult](ctx, c, path, a)
-	case view.KeyGrant:
-		return Post[view.KeyResult](ctx, c, path, KeyGrant{a, k.Permits})
-	case view.KeyBan:
-		return Post[view.KeyResult](ctx, c, path, KeyBan{a, k.For})
-	case view.KeyAssign:
-		return Post[view.KeyResult](ctx, c, path, KeyPlan{a, k.Plan, k.For})
+	a := KeyAction{KeyQuery: k.KeyQuery, Reason: k.Reason}
+	body, known := map[view.KeyAction]any{
+		view.KeyReset: a, view.KeyUnban: a, view.KeyUnassign: a,
+		view.KeyGrant: KeyGrant{a, k.Permits}, view.KeyBan: KeyBan{a, k.For}, view.KeyAssign: KeyPlan{a, k.Plan, k.For},
+	}[k.Action]
+	if !known {
+		return view.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
 	}
-	return view.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
+	return Post[view.KeyResult](ctx, c, "/keys/"+string(k.Action), body)
 }
 
 // TopOf returns the keys with most requests and with most refusals.

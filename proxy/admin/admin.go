@@ -47,8 +47,8 @@ type Options struct {
 	Cluster Cluster
 	// Plan returns what would change if the proxy served a configuration.
 	Plan func(ctx context.Context, b bundle.Bundle) (Plan, error)
-	// Ready returns the readiness of the proxy.
-	Ready func(ctx context.Context) Readiness
+	// Ready returns the readiness of the proxy, without Status.
+	Ready func(ctx context.Context) Health
 	// Leader, Nodes and Statistics (of the last minutes) return the state of the cluster.
 	Leader     func(ctx context.Context) (view.Leadership, error)
 	Nodes      func(ctx context.Context) (Nodes, error)
@@ -94,17 +94,6 @@ type Options struct {
 	// Dashboard serves "/" and all paths below "/dashboard/"; nil if there is none. It
 	// authenticates requests itself, by sessions and by a token in each form.
 	Dashboard http.Handler
-}
-
-// A Readiness is the readiness of a proxy.
-type Readiness struct {
-	// Ready reports whether requests should be sent to this proxy. A proxy whose store is
-	// unreachable remains ready: its limits follow on_store_failure.
-	Ready bool
-	// Checks has the result of each check by name: "ok", or what is wrong.
-	Checks map[string]string
-	// CallsBySlot is redisstore.Store.CallsBySlot.
-	CallsBySlot []string
 }
 
 // New returns the handler of the admin API.
@@ -156,17 +145,17 @@ func (o Options) reload(w http.ResponseWriter, r *http.Request) {
 }
 
 func (o Options) readyz(w http.ResponseWriter, r *http.Request) {
-	state := o.Ready(r.Context())
-	status, word := http.StatusOK, "ok"
-	for _, check := range state.Checks {
+	health, status := o.Ready(r.Context()), http.StatusOK
+	health.Status = "ok"
+	for _, check := range health.Checks {
 		if check != "ok" {
-			word = "degraded"
+			health.Status = "degraded"
 		}
 	}
-	if !state.Ready {
-		status, word = http.StatusServiceUnavailable, "not ready"
+	if !health.Ready {
+		status, health.Status = http.StatusServiceUnavailable, "not ready"
 	}
-	reply(w, status, "application/json", Health{Status: word, Checks: state.Checks, CallsBySlot: state.CallsBySlot})
+	reply(w, status, "application/json", health)
 }
 
 // reply writes v as JSON.

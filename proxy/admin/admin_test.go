@@ -60,8 +60,8 @@ func TestReadyz(t *testing.T) {
 		{true, "no answer", 200, "degraded"},
 		{false, "ok", 503, "not ready"},
 	} {
-		o := Options{Ready: func(context.Context) Readiness {
-			return Readiness{Ready: c.ready, Checks: map[string]string{"store": c.store}, CallsBySlot: []string{"r1:6379"}}
+		o := Options{Ready: func(context.Context) Health {
+			return Health{Ready: c.ready, Checks: map[string]string{"store": c.store}, CallsBySlot: []string{"r1:6379"}}
 		}}
 		w := adminRequest(o, "GET", "/readyz")
 		var doc struct {

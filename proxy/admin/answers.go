@@ -107,6 +107,9 @@ type Diff struct {
 
 // A Health is the response of GET /readyz.
 type Health struct {
+	// Ready reports whether requests should be sent to this proxy. A proxy whose store is
+	// unreachable remains ready: its limits follow on_store_failure.
+	Ready  bool              `json:"-"`
 	Checks map[string]string `json:"checks"` // "ok", or what is wrong
 	Status string            `json:"status"` // ok, degraded or not ready
 	// CallsBySlot are the masters of a Redis Cluster that this node sends a script call for each slot, not one for all.

@@ -233,7 +233,7 @@ func TestLocal_NoPageChangesAnything(t *testing.T) {
 			t.Errorf("POST with %s = %d %s; want %d", line, w.Code, w.Body, want)
 		}
 	}
-	o.Ready = func(context.Context) Readiness { return Readiness{Ready: true} }
+	o.Ready = func(context.Context) Health { return Health{Ready: true} }
 	if w := adminRequest(o, http.MethodGet, "/readyz", "Sec-Fetch-Site: none"); w.Code != 200 {
 		t.Errorf("somebody looks with a browser: %d; want 200", w.Code)
 	}

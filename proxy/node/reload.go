@@ -82,8 +82,8 @@ func (n *Node) watch(ctx context.Context) {
 }
 
 // ready returns the readiness of this node.
-func (n *Node) ready(ctx context.Context) admin.Readiness {
-	r := admin.Readiness{Ready: !n.draining.Load(), CallsBySlot: n.store.bySlot(), Checks: map[string]string{"config": "ok", "store": "ok"}}
+func (n *Node) ready(ctx context.Context) admin.Health {
+	r := admin.Health{Ready: !n.draining.Load(), CallsBySlot: n.store.bySlot(), Checks: map[string]string{"config": "ok", "store": "ok"}}
 	number, _ := n.proxy.Serving()
 	r.Checks["config"] = n.reloads.status(number)
 	warning, err := n.store.check(ctx)

@@ -156,11 +156,11 @@ func outage() (o admin.Options, cut func()) {
 		}
 		return nodes(ctx)
 	}
-	o.Ready = func(context.Context) admin.Readiness {
+	o.Ready = func(context.Context) admin.Health {
 		if away != nil {
-			return admin.Readiness{Ready: true, Checks: map[string]string{"store": away.Error()}}
+			return admin.Health{Ready: true, Checks: map[string]string{"store": away.Error()}}
 		}
-		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "ok"}}
+		return admin.Health{Ready: true, Checks: map[string]string{"store": "ok"}}
 	}
 	o.Self = func() view.Member { return view.Member{ID: "node-a", Generation: 7} }
 	return o, func() { away = gone }

@@ -92,8 +92,8 @@ func TestDashboard_SaysWhatCannotBeKnown(t *testing.T) {
 	o.Statistics = func(context.Context, int) (view.Statistics, error) { return view.Statistics{}, away }
 	o.Leader = func(context.Context) (view.Leadership, error) { return view.Leadership{}, away }
 	o.Nodes = func(context.Context) (admin.Nodes, error) { return admin.Nodes{}, away }
-	o.Ready = func(context.Context) admin.Readiness {
-		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "no answer"}}
+	o.Ready = func(context.Context) admin.Health {
+		return admin.Health{Ready: true, Checks: map[string]string{"store": "no answer"}}
 	}
 	b := open(t, o)
 	b.get("/").shows(t, http.StatusOK, "Statistics cannot be read. Redis is away.", "Who leads now is not known.", `data-state="Degraded; store: no answer"`)

@@ -29,8 +29,8 @@ func options() admin.Options {
 	at := time.Now().UTC().Truncate(time.Minute)
 	return admin.Options{
 		Gatherer: prometheus.NewRegistry(),
-		Ready: func(context.Context) admin.Readiness {
-			return admin.Readiness{Ready: true, Checks: map[string]string{"store": "ok"}}
+		Ready: func(context.Context) admin.Health {
+			return admin.Health{Ready: true, Checks: map[string]string{"store": "ok"}}
 		},
 		Leader: func(context.Context) (view.Leadership, error) {
 			return view.Leadership{Self: "node-a", Node: "node-b", Since: at, Tasks: []view.TaskRun{{Task: "sweep", Node: "node-b", At: at, Next: at}}}, nil

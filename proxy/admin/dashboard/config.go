@@ -28,7 +28,6 @@ type configView struct {
 	Other   string        // YAML in the form of a push
 	Checked *admin.Pushed // what a push of it would do
 	Own     bool          // this node has a log to replay
-	status  int
 }
 
 // A configFlash is what a push or a rollback has led to. It is shown once.
@@ -47,7 +46,7 @@ type diffLine struct{ Kind, Text string }
 func (d *dashboard) showConfig(r *http.Request) page {
 	var v configView
 	if kept, first, _ := flashOf[configFlash](d, r, "done"); first {
-		v.configFlash, v.status = kept, kept.Status
+		v.configFlash = kept
 	}
 	return d.configuration(r, v)
 }
@@ -75,7 +74,7 @@ func (d *dashboard) configuration(r *http.Request, v configView) page {
 			}
 		}
 	}
-	return page{name: "config", title: "Config", status: v.status, data: v}
+	return page{name: "config", title: "Config", status: v.Status, data: v}
 }
 
 func diffLines(diff string) (lines []diffLine) {
@@ -109,7 +108,7 @@ func (d *dashboard) pushConfig(r *http.Request) page {
 		if err == nil {
 			v.Checked = &checked
 		}
-		v.DoneFault, v.status = faultOf("it cannot be pushed", err), statusOf(err)
+		v.DoneFault, v.Status = faultOf("it cannot be pushed", err), statusOf(err)
 		return d.configuration(r, v)
 	})
 }
@@ -134,7 +133,7 @@ func (d *dashboard) changeConfig(r *http.Request, what string, do func() page) p
 	case !sessionOf(r).Write():
 		return denied(what)
 	case d.Cluster == nil:
-		return d.notFoundView(r)
+		return noPage(r)
 	}
 	return do()
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 )
@@ -45,8 +46,10 @@ func New(o admin.Options) http.Handler {
 		flashes: kept[*flash]{ttl: flashTTL, most: maxFlashes}, pages: sync.OnceValue(parsePages),
 	}
 	mux := chi.NewMux()
-	mux.Use(headers)
-	mux.NotFound(d.notFound)
+	for name, value := range headers() {
+		mux.Use(middleware.SetHeader(name, value))
+	}
+	mux.NotFound(d.page(noPage))
 	mux.Get("/dashboard/static/{name}", serveStatic)
 	mux.Get("/dashboard/login", d.loginForm)
 	mux.Post("/dashboard/login", d.login)
@@ -75,21 +78,19 @@ func New(o admin.Options) http.Handler {
 	return mux
 }
 
-// headers adds security headers. The referrer policy is not no-referrer: with it, browsers send
+// headers returns security headers. The referrer policy is not no-referrer: with it, browsers send
 // "Origin: null" with forms, which cannot be distinguished from forms of foreign pages if the page
 // has no HTTPS.
-func headers(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "same-origin")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, r)
-	})
+func headers() map[string]string {
+	return map[string]string{
+		"Content-Security-Policy":      "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+		"X-Content-Type-Options":       "nosniff",
+		"X-Frame-Options":              "DENY",
+		"Referrer-Policy":              "same-origin",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Cache-Control":                "no-store",
+	}
 }
 
 // static/ holds scripts and styles: our own, and htmx and uPlot as published on npm, with their

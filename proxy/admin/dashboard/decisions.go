@@ -31,8 +31,7 @@ type decisionsView struct {
 
 // Filtered reports whether the list is filtered.
 func (v decisionsView) Filtered() bool {
-	q := v.Query
-	return q.RequestID != "" || q.Route != "" || q.Limit != "" || q.Outcome != "" || q.Key != "" || !q.Before.IsZero()
+	return v.Query != view.DecisionQuery{N: v.Query.N}
 }
 
 func (d *dashboard) showDecisions(r *http.Request) page {

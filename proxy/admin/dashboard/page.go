@@ -135,11 +135,7 @@ func (d *dashboard) storeFault(ctx context.Context) string {
 	return ""
 }
 
-func (d *dashboard) notFound(w http.ResponseWriter, r *http.Request) {
-	d.protect(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, d.notFoundView(r)) })(w, r)
-}
-
-func (d *dashboard) notFoundView(r *http.Request) page {
+func noPage(r *http.Request) page {
 	return page{name: "problem", title: "No such page", status: http.StatusNotFound, data: "there is no page " + r.URL.Path}
 }
 

@@ -80,19 +80,14 @@ func (d *dashboard) showTop(r *http.Request) page {
 // namesOf returns the routes with limits and the names of limits, sorted.
 func namesOf(limits view.Limits) (routes, names []string) {
 	for _, l := range limits.Limits {
-		routes, names = append(routes, routesOf(l)...), append(names, l.Name)
+		routes, names = append(routes, l.Routes...), append(names, l.Name)
+		if l.Route != "" {
+			routes = append(routes, l.Route)
+		}
 	}
 	slices.Sort(routes)
 	slices.Sort(names)
 	return slices.Compact(routes), slices.Compact(names)
-}
-
-// routesOf returns the routes that have a limit.
-func routesOf(l view.Limit) []string {
-	if l.Route != "" {
-		return []string{l.Route}
-	}
-	return l.Routes
 }
 
 // add adds the keys of a limit that have the text.

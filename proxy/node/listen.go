@@ -51,10 +51,11 @@ func placesOf(c *config.Config) []place {
 // connections yet.
 func (n *Node) listen(ctx context.Context, o Options) error {
 	c := o.Config
-	from, err := inherit(c.Listen)
+	passed, err := activation.ListenersWithNames()
 	if err != nil {
-		return err
+		return fmt.Errorf("sockets of systemd: %w", err)
 	}
+	from := sockets{passed, c.Listen.ReusePort}
 	for _, at := range placesOf(c) {
 		if err == nil && at.addr != "" {
 			err = n.open(from, at)
@@ -164,20 +165,10 @@ func adminBounds(c config.Listen) config.Listen {
 
 // sockets opens listeners: sockets that systemd passed to this process, by name, and otherwise the
 // configured addresses. Sockets of systemd outlive this process, so that connections wait in their
-// queue while weir is restarted.
+// queue while weir is restarted. Their units have FileDescriptorName=http, https or admin.
 type sockets struct {
 	inherited map[string][]net.Listener
 	reusePort bool // SO_REUSEPORT
-}
-
-// inherit takes over the sockets passed by systemd. Their units have FileDescriptorName=http, https
-// or admin.
-func inherit(l config.Listen) (sockets, error) {
-	passed, err := activation.ListenersWithNames()
-	if err != nil {
-		return sockets{}, fmt.Errorf("sockets of systemd: %w", err)
-	}
-	return sockets{passed, l.ReusePort}, nil
 }
 
 // open returns the listener of a place: the one passed by systemd, otherwise a new one.

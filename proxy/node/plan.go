@@ -63,7 +63,7 @@ func textsOf(problems config.Problems) (all []string) {
 
 // refusals evaluates one more request for every count that the store has under the limits that next changes.
 func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan) error {
-	limits, configured := next.ChangedLimits(), limitsByID(next.Config())
+	limits := next.ChangedLimits()
 	if p.Whole = len(limits) == 0; p.Whole {
 		return nil
 	}
@@ -76,6 +76,10 @@ func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan
 		return err
 	}
 	p.Whole = whole
+	configured := map[string]*config.Limit{} // by the names under which stores count
+	for _, l := range next.Config().Limits() {
+		configured[l.ID] = l
+	}
 	found := map[string]*admin.LimitRefusal{}
 	for len(counts) > 0 {
 		some := counts[:min(peekBatch, len(counts))]
@@ -104,15 +108,6 @@ func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan
 		}
 	}
 	return nil
-}
-
-// limitsByID returns all limits by the names under which stores count.
-func limitsByID(c *config.Config) map[string]*config.Limit {
-	all := map[string]*config.Limit{}
-	for _, l := range c.Limits() {
-		all[l.ID] = l
-	}
-	return all
 }
 
 // peek returns the counts whose next request would be refused.

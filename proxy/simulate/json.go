@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -163,7 +162,7 @@ func (j *jsonReader) setField(found name, v scalar) {
 	}
 	switch slot {
 	case roleEnd, roleStart:
-		t, ok := parseTime(v.text)
+		t, ok := r.parseTime(v.text)
 		switch {
 		case !ok:
 			return
@@ -179,7 +178,7 @@ func (j *jsonReader) setField(found name, v scalar) {
 		}
 		r.Status = status
 	case roleDuration:
-		took, ok := parseDuration(found.unit, v)
+		took, ok := r.parseDuration(found.unit, v)
 		if !ok {
 			return
 		}
@@ -234,9 +233,7 @@ func (j *jsonReader) setTarget() {
 		}
 	}
 	if query := strings.TrimPrefix(v[roleQuery], "?"); query != "" && !strings.Contains(r.Target, "?") {
-		from := len(r.line)
-		r.line = append(append(append(r.line, r.Target...), '?'), query...)
-		r.Target = stringOf(r.line[from:])
+		r.Target = r.join(r.Target, "?", query)
 	}
 	r.Redacted = r.Redacted && !j.has(roleQuery)
 }
@@ -247,7 +244,7 @@ func (j *jsonReader) finishOwn() {
 	r, v := j.record, &j.values
 	r.Route, r.Listener, r.Limit, r.List = v[roleRoute], v[roleListener], v[roleLimit], v[roleList]
 	r.Keys, r.CachedRefusal, r.Repeated, r.isSample = v[roleKeys], v[roleCached], v[roleRepeat] == "true", j.has(roleSample)
-	if r.decided, _ = parseTime(v[roleDecided]); !r.decided.IsZero() { // by the clock that all nodes share
+	if r.decided, _ = r.parseTime(v[roleDecided]); !r.decided.IsZero() { // by the clock that all nodes share
 		r.Took = max(r.Took-max(r.decided.Sub(r.At), 0), 1) // 0 would be unknown
 		r.At = r.decided
 	}
@@ -276,23 +273,27 @@ func parseAddr(s string) netip.Addr {
 // stringOf returns b as a string that shares its memory. It is valid as long as b is unchanged.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// parseNumber parses a non-negative decimal number; its fraction is returned in billionths.
-func parseNumber(s string) (whole, billionths int64, ok bool) {
-	digits, fraction, _ := strings.Cut(s, ".")
-	n, err := strconv.ParseUint(digits, 10, 63)
-	if err != nil {
-		return 0, 0, false
+// join returns texts as one, in the memory of the line.
+func (r *record) join(texts ...string) string {
+	from := len(r.line)
+	for _, text := range texts {
+		r.line = append(r.line, text...)
 	}
-	f, err := strconv.ParseUint((fraction + "000000000")[:9], 10, 63)
-	return int64(n), int64(f), err == nil
+	return stringOf(r.line[from:])
+}
+
+// decimal parses a decimal number of a unit, such as s or ms, without a sign or an exponent.
+func (r *record) decimal(s, unit string) (time.Duration, bool) {
+	d, err := time.ParseDuration(r.join(s, unit))
+	return d, err == nil && strings.Trim(s, "0123456789.") == ""
 }
 
 // parseTime parses a time in the notations of servers: RFC 3339, also without T or zone, that of Apache and
 // nginx (22/Nov/2026:11:05:47 +0000), or a number of seconds, milliseconds, microseconds or nanoseconds since
 // 1970; the unit is the one that gives a time after 1973.
-func parseTime(s string) (time.Time, bool) {
+func (r *record) parseTime(s string) (time.Time, bool) {
 	if !strings.ContainsAny(s, "-/") {
-		return parseEpoch(s)
+		return r.parseEpoch(s)
 	}
 	layouts := [...]string{time.RFC3339Nano, "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z07:00",
 		"2006-01-02 15:04:05 Z07:00", time.DateTime, "2006-01-02T15:04:05"}
@@ -308,34 +309,27 @@ func parseTime(s string) (time.Time, bool) {
 }
 
 // parseEpoch parses a number since 1970 in the unit that fits.
-func parseEpoch(s string) (time.Time, bool) {
-	whole, billionths, ok := parseNumber(s)
-	switch {
-	case whole < 1e8:
+func (r *record) parseEpoch(s string) (time.Time, bool) {
+	whole, _, _ := strings.Cut(s, ".")
+	if len(whole) < 9 {
 		return time.Time{}, false
-	case whole < 1e11:
-		return time.Unix(whole, billionths), ok
-	case whole < 1e14:
-		return time.UnixMilli(whole).Add(time.Duration(billionths / 1e3)), ok
-	case whole < 1e17:
-		return time.UnixMicro(whole), ok
 	}
-	return time.Unix(0, whole), ok
+	units := [...]string{"s", "ms", "us", "ns"} // each for three more digits
+	since, ok := r.decimal(s, units[min((len(whole)-9)/3, len(units)-1)])
+	return time.Unix(0, int64(since)), ok
 }
 
 // parseDuration parses the duration of a request.
-func parseDuration(unit time.Duration, v scalar) (took time.Duration, ok bool) {
+func (r *record) parseDuration(unit string, v scalar) (took time.Duration, ok bool) {
 	switch {
-	case unit > 0:
+	case unit != "":
 	case v.bare && !strings.Contains(v.text, "."):
-		unit = time.Millisecond // Envoy logs milliseconds; Caddy logs seconds with a fraction
+		unit = "ms" // Envoy logs milliseconds; Caddy logs seconds with a fraction
 	case strings.ContainsAny(v.text, "hms"):
 		took, err := time.ParseDuration(v.text)
 		return took, err == nil && took >= 0
 	default:
-		unit = time.Second
+		unit = "s"
 	}
-	whole, billionths, ok := parseNumber(v.text)
-	took = time.Duration(whole)*unit + time.Duration(billionths)*unit/1e9
-	return took, ok && whole <= int64(math.MaxInt64/unit)
+	return r.decimal(v.text, unit)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -47,44 +46,44 @@ const (
 // A meaning is one of the roles, with the names of its fields.
 type meaning struct {
 	role   role
-	unit   time.Duration // of a duration; 0 if its form tells
-	option string        // its name in --field; empty if it has none
-	names  string        // that servers commonly use; the first that a line has is used
+	unit   string // of a duration, as in Go; empty if its form tells
+	option string // its name in --field; empty if it has none
+	names  string // that servers commonly use; the first that a line has is used
 }
 
 // meanings returns all that fields of JSON lines may mean.
 func meanings() []meaning {
 	return []meaning{
-		{roleEnd, 0, "time", "time ts timestamp @timestamp msec time_iso8601 time_local datetime"},
-		{roleStart, 0, "start", "start start_time StartUTC start_utc"},
-		{roleMethod, 0, "method", "method request_method RequestMethod http_method verb request.method"},
-		{roleTarget, 0, "uri", "request_uri request.uri RequestPath target uri url"},
-		{rolePath, 0, "path", "path url_path"},
-		{roleQuery, 0, "query", "query args query_string"},
-		{roleRequest, 0, "request", "request"},
-		{roleHost, 0, "host", "host http_host authority RequestHost request.host vhost server_name"},
-		{roleScheme, 0, "scheme", "scheme RequestScheme"},
-		{roleProto, 0, "proto", "proto protocol server_protocol RequestProtocol request.proto"},
-		{roleClient, 0, "client", "client client_ip remote_addr remote_ip ClientHost request.client_ip request.remote_ip downstream_remote_address ip"},
-		{roleStatus, 0, "status", "status status_code response_code DownstreamStatus code"},
-		{roleDuration, time.Second, "duration", "request_time"},
-		{roleDuration, time.Millisecond, "duration_ms", "duration_ms latency_ms elapsed_ms took_ms response_time_ms"},
-		{roleDuration, time.Microsecond, "duration_us", "duration_us latency_us"},
-		{roleDuration, time.Nanosecond, "duration_ns", "Duration duration_ns"},
-		{roleDuration, 0, "", "duration latency elapsed took"},
-		{roleBody, 0, "body", "request_body"},
-		{roleOwn, 0, "", "request_id"},
-		{roleLimit, 0, "", "limit"},
-		{roleList, 0, "", "list"},
-		{roleKeys, 0, "", "keys"},
-		{roleRoute, 0, "", "route"},
-		{roleListener, 0, "", "listener"},
-		{roleSample, 0, "", "sample"},
-		{roleCached, 0, "", "cached_refusal"},
-		{roleDecided, 0, "", "decided_at"},
-		{roleRepeat, 0, "", "repeated"},
-		{roleUpstream, 0, "", "upstream"},
-		{roleMessage, 0, "", "message"},
+		{roleEnd, "", "time", "time ts timestamp @timestamp msec time_iso8601 time_local datetime"},
+		{roleStart, "", "start", "start start_time StartUTC start_utc"},
+		{roleMethod, "", "method", "method request_method RequestMethod http_method verb request.method"},
+		{roleTarget, "", "uri", "request_uri request.uri RequestPath target uri url"},
+		{rolePath, "", "path", "path url_path"},
+		{roleQuery, "", "query", "query args query_string"},
+		{roleRequest, "", "request", "request"},
+		{roleHost, "", "host", "host http_host authority RequestHost request.host vhost server_name"},
+		{roleScheme, "", "scheme", "scheme RequestScheme"},
+		{roleProto, "", "proto", "proto protocol server_protocol RequestProtocol request.proto"},
+		{roleClient, "", "client", "client client_ip remote_addr remote_ip ClientHost request.client_ip request.remote_ip downstream_remote_address ip"},
+		{roleStatus, "", "status", "status status_code response_code DownstreamStatus code"},
+		{roleDuration, "s", "duration", "request_time"},
+		{roleDuration, "ms", "duration_ms", "duration_ms latency_ms elapsed_ms took_ms response_time_ms"},
+		{roleDuration, "us", "duration_us", "duration_us latency_us"},
+		{roleDuration, "ns", "duration_ns", "Duration duration_ns"},
+		{roleDuration, "", "", "duration latency elapsed took"},
+		{roleBody, "", "body", "request_body"},
+		{roleOwn, "", "", "request_id"},
+		{roleLimit, "", "", "limit"},
+		{roleList, "", "", "list"},
+		{roleKeys, "", "", "keys"},
+		{roleRoute, "", "", "route"},
+		{roleListener, "", "", "listener"},
+		{roleSample, "", "", "sample"},
+		{roleCached, "", "", "cached_refusal"},
+		{roleDecided, "", "", "decided_at"},
+		{roleRepeat, "", "", "repeated"},
+		{roleUpstream, "", "", "upstream"},
+		{roleMessage, "", "", "message"},
 	}
 }
 
@@ -98,8 +97,8 @@ type Names struct {
 // A name is the meaning of a field.
 type name struct {
 	role   role
-	unit   time.Duration // of a duration; 0 if its form tells
-	rank   uint8         // the field with the lowest rank of its role is used; 0 is configured by the operator
+	unit   string // of a duration, as in Go; empty if its form tells
+	rank   uint8  // the field with the lowest rank of its role is used; 0 is configured by the operator
 	origin key.Origin
 }
 

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"slices"
@@ -60,7 +61,7 @@ const (
 	// calls of Pace and looks at the context.
 	progressInterval = 1 << 12
 	paceInterval     = 1 << 6
-	// readSize is the number of bytes read at a time if Pace is set.
+	// readSize is the number of bytes read at a time between calls of Pace.
 	readSize = 16 << 10
 	// maxAhead is how far the time of a request may be ahead of this machine's.
 	maxAhead = 24 * time.Hour
@@ -77,7 +78,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.setBounds(&left, o.Bounds)
+		s.in = bufio.NewReaderSize(&boundedReader{s.in, &left, o.Bounds}, readSize)
 		s.horizon = began.Add(maxAhead)
 		all.sources = append(all.sources, s)
 	}
@@ -141,7 +142,7 @@ func (c *combinedReader) parse(r *record) lineKind {
 	if !ok || !c.client(r, client) {
 		return kindMalformed
 	}
-	if r.At, ok = parseTime(at); !ok {
+	if r.At, ok = r.parseTime(at); !ok {
 		return kindMalformed
 	}
 	status, rest, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")

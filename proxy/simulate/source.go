@@ -129,15 +129,8 @@ func (s *source) parse(r *record) lineKind {
 	return s.combined.parse(r)
 }
 
-// setBounds makes s read at most *left bytes, and calls b.Pace before each read.
-func (s *source) setBounds(left *int64, b Bounds) {
-	if b.MaxBytes == 0 && b.Pace == nil {
-		return
-	}
-	s.in = bufio.NewReaderSize(&boundedReader{s.in, left, b}, readSize)
-}
-
-// A boundedReader bounds the uncompressed data: a few bytes of gzip can decompress to many.
+// A boundedReader reads at most *left bytes, if there is a bound, and calls Pace before each read. It bounds the
+// uncompressed data: a few bytes of gzip can decompress to many.
 type boundedReader struct {
 	in   io.Reader
 	left *int64 // shared by all logs

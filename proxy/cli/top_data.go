@@ -121,12 +121,8 @@ func (d topData) keyTable(order topOrder) textTable {
 		if l.Requests.Total > 0 {
 			t.empty = "no key stands out in the last minutes"
 		}
-		known := map[string]bool{}
-		for _, k := range slices.Concat(l.Refused.Keys, l.Requests.Keys) {
-			if !known[k.ID] {
-				known[k.ID] = true
-				all = append(all, entry{l, k, countIn(l.Refused, k.ID), countIn(l.Requests, k.ID)})
-			}
+		for _, k := range l.Keys() {
+			all = append(all, entry{l, k, countIn(l.Refused, k.ID), countIn(l.Requests, k.ID)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b entry) int {
@@ -149,8 +145,8 @@ func (d topData) keyTable(order topOrder) textTable {
 
 // countIn returns the count of a key in a list. Of one that it lacks, its floor is the maximum.
 func countIn(l view.TopList, id string) view.TopKey {
-	if i := slices.IndexFunc(l.Keys, func(k view.TopKey) bool { return k.ID == id }); i >= 0 {
-		return l.Keys[i]
+	if k := l.Find(id); k != nil {
+		return *k
 	}
 	return view.TopKey{Count: l.Floor, Error: l.Floor}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -121,12 +122,32 @@ type TopLimit struct {
 	Refused  TopList `json:"refused"`  // the keys with most refusals
 }
 
+// Keys returns the keys of both lists, each once: those with most refusals first.
+func (l TopLimit) Keys() (keys []TopKey) {
+	known := map[string]bool{}
+	for _, k := range slices.Concat(l.Refused.Keys, l.Requests.Keys) {
+		if !known[k.ID] {
+			known[k.ID] = true
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
 // A TopList is a list of keys in descending order of their counts. Of all nodes, it lacks those that may have
 // fewer requests than twice the error of their count.
 type TopList struct {
 	Total int64    `json:"total"` // count of all keys
 	Floor int64    `json:"floor"` // maximum count of a key that is not listed
 	Keys  []TopKey `json:"keys"`
+}
+
+// Find returns the key with that id; nil if it is not listed.
+func (l TopList) Find(id string) *TopKey {
+	if i := slices.IndexFunc(l.Keys, func(k TopKey) bool { return k.ID == id }); i >= 0 {
+		return &l.Keys[i]
+	}
+	return nil
 }
 
 // A TopKey is a key. Its true count is between Count-Error and Count.

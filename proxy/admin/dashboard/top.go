@@ -92,36 +92,20 @@ func namesOf(limits view.Limits) (routes, names []string) {
 
 // add adds the keys of a limit that have the text.
 func (v *topView) add(l view.TopLimit) {
-	at := map[string]int{}
-	row := func(k view.TopKey) *topRow {
-		i, found := at[k.ID]
-		if !found {
-			i = len(v.Rows)
-			at[k.ID] = i
-			v.Rows = append(v.Rows, topRow{Route: l.Route, Limit: l.Limit, Mode: l.Mode, keyed: keyed{l.Key, k}, AllRefused: l.Refused.Total})
+	name := view.LimitName(l.Route, l.Limit)
+	for _, k := range l.Keys() {
+		if !strings.Contains(strings.ToLower(k.Masked+" "+name), strings.ToLower(v.Text)) {
+			continue
 		}
-		return &v.Rows[i]
-	}
-	has := func(k view.TopKey) bool {
-		return strings.Contains(strings.ToLower(k.Masked+" "+view.LimitName(l.Route, l.Limit)), strings.ToLower(v.Text))
-	}
-	for _, k := range l.Refused.Keys {
-		if has(k) {
-			row(k).Refused = &k
+		row := topRow{Route: l.Route, Limit: l.Limit, Mode: l.Mode, keyed: keyed{l.Key, k}, AllRefused: l.Refused.Total}
+		row.Refused, row.Requests = l.Refused.Find(k.ID), l.Requests.Find(k.ID)
+		if row.Refused == nil && l.Refused.Floor == 0 { // all keys that were refused are listed
+			row.Refused = &view.TopKey{}
 		}
-	}
-	for _, k := range l.Requests.Keys {
-		if has(k) {
-			row(k).Requests = &k
-		}
-	}
-	for _, i := range at {
-		if v.Rows[i].Refused == nil && l.Refused.Floor == 0 { // all keys that were refused are listed
-			v.Rows[i].Refused = &view.TopKey{}
-		}
+		v.Rows = append(v.Rows, row)
 	}
 	if l.Refused.Total > 0 && len(l.Refused.Keys) == 0 {
-		v.Spread = append(v.Spread, view.LimitName(l.Route, l.Limit)+": "+view.Count(l.Refused.Total))
+		v.Spread = append(v.Spread, name+": "+view.Count(l.Refused.Total))
 	}
 }
 
@@ -222,10 +206,7 @@ func (d *dashboard) showConversion(r *http.Request) page {
 
 // spanOf returns a window in words: 1 day, 90 minutes.
 func spanOf(window string) string {
-	d, err := limiter.ParseDuration(window)
-	if err != nil {
-		return window
-	}
+	d, _ := limiter.ParseDuration(window) // it is 0 of what is none
 	for _, u := range []struct {
 		unit time.Duration
 		name string
@@ -234,5 +215,5 @@ func spanOf(window string) string {
 			return plural(int64(d/u.unit), u.name)
 		}
 	}
-	return cmp.Or(window, d.String())
+	return window
 }

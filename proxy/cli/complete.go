@@ -163,7 +163,7 @@ func (c completeCommand) names(ctx context.Context, of string) (names []string) 
 	for _, l := range limits.Limits {
 		switch of {
 		case "routes":
-			names = append(names, l.Route)
+			names = append(append(names, l.Routes...), l.Route)
 		case "limits":
 			names = append(names, l.Name)
 		case "keys":
@@ -176,6 +176,7 @@ func (c completeCommand) names(ctx context.Context, of string) (names []string) 
 			}
 		}
 	}
+	names = nonEmpty(names...) // a limit of several routes is of none
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -186,12 +187,8 @@ func configuredLimits() (all view.Limits) {
 	if err != nil {
 		return all
 	}
-	for _, r := range c.Routes {
-		for _, l := range r.Limits {
-			one := l.View()
-			one.Route = r.Name
-			all.Limits = append(all.Limits, one)
-		}
+	for _, l := range c.Limits() {
+		all.Limits = append(all.Limits, l.View())
 	}
 	return all
 }

@@ -55,10 +55,9 @@ func Get[A any](ctx context.Context, c Client, path string) (A, error) {
 }
 
 // Post sends body as JSON to path, and returns the response.
-func Post[A any](ctx context.Context, c Client, path string, body any) (A, error) {
+func Post[A any](ctx context.Context, c Client, path string, body any) (none A, err error) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		var none A
 		return none, fmt.Errorf("ask %s: %w", c.base(), err)
 	}
 	return send[A](ctx, c, http.MethodPost, path, text)

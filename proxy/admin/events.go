@@ -121,11 +121,8 @@ func countsSince(was, is map[proxy.Series]int64) []SeriesCount {
 }
 
 // Publish sends an event to all subscribers. It does not block: a subscriber whose buffer is full
-// is disconnected. Publish on a nil Events does nothing.
+// is disconnected.
 func (e *Events) Publish(one Event) {
-	if e == nil {
-		return
-	}
 	one.At = time.Now().UTC()
 	e.mu.Lock()
 	defer e.mu.Unlock()

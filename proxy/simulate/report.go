@@ -386,7 +386,7 @@ var pageText string
 
 // HTML writes the report as a page without scripts and external resources.
 func (r *Report) HTML(out io.Writer) error {
-	t, err := template.New("page").Funcs(template.FuncMap{
+	t := template.Must(template.New("page").Funcs(template.FuncMap{
 		"count": view.Count,
 		"known": func(n, unknown int64) string { return view.AtLeast(n, unknown, view.Count) },
 		"signed": func(a, b view.SimulatedSide, n, m int64) string {
@@ -396,10 +396,7 @@ func (r *Report) HTML(out io.Writer) error {
 		"share": percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"more": furtherResults, "limit": view.LimitName, "chart": newChart,
-	}).Parse(pageText)
-	if err != nil {
-		return err
-	}
+	}).Parse(pageText))
 	return t.Execute(out, r)
 }
 

@@ -142,10 +142,8 @@ func flashOf[T any](d *dashboard, r *http.Request, parameter string) (value T, f
 	if !found || f.who != sessionOf(r).Name {
 		return value, false, false
 	}
-	if value, found = f.value.(T); !found {
-		return value, false, false
-	}
-	return value, !f.shown.Swap(true), true
+	value, found = f.value.(T)
+	return value, found && !f.shown.Swap(true), found
 }
 
 // kept are values by random ids, each for some time. A new one replaces the oldest if there are too many. They are

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	stdlog "log"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +19,10 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/convert"
 	"github.com/weir-proxy/weir/proxy/node"
+	"github.com/weir-proxy/weir/proxy/ratelimit"
 )
 
 // fileArgs name the configuration file.
@@ -148,4 +154,203 @@ func (c healthcheckCommand) configured() (string, error) {
 		return defaultAdmin, nil
 	}
 	return read.Admin.HTTP, nil
+}
+
+type checkCommand struct {
+	fileArgs
+	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked." xor:"what"`
+	Against   string `help:"Compare with the configuration of a running weir, and print what would change." placeholder:"HOST:PORT" xor:"what"`
+	Token     string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for its admin listener."`
+	tlsFlags
+}
+
+// Run prints all problems of the file, one per line, or that there are none.
+// Warnings and notes are printed too, but do not change the exit code.
+func (c checkCommand) Run(ctx context.Context, w Env) (err error) {
+	if c.File, err = c.path(); err != nil {
+		return err
+	}
+	if c.Against != "" {
+		return c.compare(ctx, w.Stdout)
+	}
+	read, err := load(c.File, w.Stdout)
+	if err != nil {
+		return err
+	}
+	if c.Effective {
+		text, err := read.Effective()
+		if err != nil {
+			return fmt.Errorf("print effective config: %w", err)
+		}
+		_, err = w.Stdout.Write(text)
+		return err
+	}
+	problems, outdated := read.CheckFiles(time.Now())
+	if len(problems) > 0 {
+		return reportProblems(w.Stdout, problems)
+	}
+	for _, warning := range slices.Concat(read.Warnings, outdated) {
+		fmt.Fprintf(w.Stdout, "%s (warning)\n", warning)
+	}
+	if read.Reload.Source == config.SourceRedis {
+		if _, err := bundle.Pack(c.File); err != nil {
+			fmt.Fprintf(w.Stdout, "%s: %v (warning)\n", c.File, err)
+		}
+	}
+	for _, remark := range read.Remarks {
+		fmt.Fprintf(w.Stdout, "%s (note)\n", remark)
+	}
+	for _, note := range read.Notes() {
+		fmt.Fprintf(w.Stdout, "%s: %s (note)\n", c.File, note)
+	}
+	fmt.Fprintf(w.Stdout, "%s: ok\n", c.File)
+	return nil
+}
+
+// load loads a configuration, the default one if none is named; problems are printed to out, one per line.
+func load(named string, out io.Writer) (*config.Config, error) {
+	path, err := configPath(named)
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.Load(path)
+	return c, reportProblems(out, err)
+}
+
+// reportProblems prints config.Problems to out, one per line, and returns errReported;
+// other errors it returns unchanged.
+func reportProblems(out io.Writer, err error) error {
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	for _, p := range problems {
+		fmt.Fprintln(out, p)
+	}
+	return errReported
+}
+
+// compare prints what would change if a running weir served the file. The
+// running weir reads the file in its own environment.
+func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
+	b, err := packBundle(c.File, out)
+	if err != nil {
+		return err
+	}
+	p, err := admin.Post[admin.Plan](ctx, admin.Client{Address: c.Against, Token: c.Token, HTTP: c.httpClient()}, "/plan", admin.Push{Bundle: b})
+	if err == nil {
+		printPlan(out, p)
+	}
+	return err
+}
+
+// printPlan prints the changes as text.
+func printPlan(out io.Writer, p admin.Plan) {
+	for _, change := range p.Changes {
+		fmt.Fprintln(out, change)
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(out, "%s would refuse %s now, such as %s=hash:%s\n", r.Limit, plural(r.Keys, "key"), r.Key, strings.Join(r.Named, ", hash:"))
+	}
+	switch {
+	case p.Restart != "":
+		fmt.Fprintln(out, p.Restart)
+	case p.Unknown != "":
+		fmt.Fprintf(out, "cannot tell which keys would be refused: %s\n", p.Unknown)
+	case p.Whole && len(p.Changes) == 0: // nothing was to be checked
+	case p.Whole:
+		fmt.Fprintf(out, "checked all counts (%d), but those of limits with plans, overrides, redisson, distinct, cooldown or scope: per_instance\n", p.Looked)
+	default:
+		fmt.Fprintf(out, "checked %d counts; there are more\n", p.Looked)
+	}
+	fmt.Fprintf(out, "%s against generation %d\n", plural(len(p.Changes), "change"), p.Generation)
+	for _, warning := range append(p.Warnings, p.Warning) {
+		if warning != "" {
+			fmt.Fprintf(out, "%s (warning)\n", warning)
+		}
+	}
+}
+
+type schemaCommand struct{}
+
+// Run prints the JSON Schema of the configuration.
+func (schemaCommand) Run(w Env) error {
+	_, err := w.Stdout.Write(config.Schema())
+	return err
+}
+
+type convertCommand struct {
+	From string `arg:"" name:"program" enum:"nginx,ingress-nginx,ratelimit" help:"The program whose configuration it is: nginx, ingress-nginx, or ratelimit, which is Envoy's."`
+	File string `arg:"" help:"Its configuration; - is standard input."`
+}
+
+// Run prints the limits of the file as a configuration of Weir. On standard error it says how
+// many comments there are to read, which access control is lost, and what weir check would
+// report; after the latter two the exit code is 1.
+func (c convertCommand) Run(w Env) error {
+	in, name := w.stdin(), "standard input"
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return fmt.Errorf("read the configuration of %s: %w", c.From, err)
+		}
+		defer f.Close()
+		in, name = f, c.File
+	}
+	return c.convert(name, in, w)
+}
+
+// convert prints the result for a file.
+func (c convertCommand) convert(name string, in io.Reader, w Env) error {
+	result, err := convert.Convert(c.From, name, in)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Stdout.Write(result.YAML); err != nil {
+		return err
+	}
+	if n := len(result.Notes); n > 0 {
+		fmt.Fprintf(w.Stderr, "%s: %d comments say what is different and what is not carried over\n", name, n)
+	}
+	_, err = config.LoadText("weir.yaml", result.YAML)
+	err = reportProblems(w.Stderr, err)
+	if lost := result.Lost(); len(lost) > 0 {
+		fmt.Fprintln(w.Stderr, strings.Join(lost, "\n"))
+		fmt.Fprintf(w.Stderr,
+			"%s: access control is lost: the configuration is written, and routes that were protected answer 403\n", name)
+		return errors.Join(errReported, err)
+	}
+	return err
+}
+
+// Arguments returns the arguments of the program: a program called ratelimit, as Envoy Gateway starts it, runs that
+// command.
+func Arguments(program []string) []string {
+	if len(program) == 1 && filepath.Base(program[0]) == "ratelimit" {
+		return []string{"ratelimit"}
+	}
+	return program[1:]
+}
+
+type ratelimitCommand struct{}
+
+// Run serves in the place of envoyproxy/ratelimit until ctx is done, then drains.
+func (ratelimitCommand) Run(ctx context.Context, w Env) error {
+	settings, err := ratelimit.Read(os.Getenv)
+	if err != nil {
+		return err
+	}
+	s := ratelimit.NewService(settings)
+	read, err := s.Load()
+	if err != nil {
+		return reportProblems(w.Stderr, err)
+	}
+	stop, err := s.ServeHealth()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return serve(ctx, w, settings.LogLevel, node.Options{Path: ratelimit.Name, Config: read, Load: s.Load}, func(ctx context.Context, n *node.Node, log zerolog.Logger) {
+		s.Run(ctx, log, n.Reload)
+	})
 }

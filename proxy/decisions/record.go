@@ -193,18 +193,13 @@ func (r *ring) Record(q *Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	slot := p.slot(size)
-	if q.Place == amongAll && slot.began != 0 {
-		r.keep(slot)
+	if q.Place == amongAll && slot.began != 0 { // what leaves the ring of all refusals moves
+		own := &r.earlier[slot.shard]
+		own.mu.Lock()
+		*own.slot(earlierRecent) = *slot
+		own.mu.Unlock()
 	}
 	slot.fill(r, q)
-}
-
-// keep moves a record that leaves the ring of all refusals.
-func (r *ring) keep(old *record) {
-	p := &r.earlier[old.shard]
-	p.mu.Lock()
-	*p.slot(earlierRecent) = *old
-	p.mu.Unlock()
 }
 
 // slot returns the next of n records.
@@ -235,16 +230,11 @@ func (r *record) fill(of *ring, q *Request) {
 		r.err = strings.Clone(text[:min(len(text), maxMessage)])
 	}
 	for i := range q.numClaims {
-		r.setClaim(int(i), q)
-	}
-}
-
-// setClaim sets claim i.
-func (r *record) setClaim(i int, q *Request) {
-	c := &q.claims[i]
-	r.claims[i] = claim{
-		window: uint16(c.Window), key: r.keyIndex(q, &c.Key), flags: c.Flags,
-		remaining: int32(min(c.Remaining, math.MaxInt32)), wait: uint32(min(c.Wait.Milliseconds(), math.MaxUint32)),
+		c := &q.claims[i]
+		r.claims[i] = claim{
+			window: uint16(c.Window), key: r.keyIndex(q, &c.Key), flags: c.Flags,
+			remaining: int32(min(c.Remaining, math.MaxInt32)), wait: uint32(min(c.Wait.Milliseconds(), math.MaxUint32)),
+		}
 	}
 }
 

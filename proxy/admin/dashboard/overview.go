@@ -333,8 +333,10 @@ func (d *dashboard) showNodes(r *http.Request) page {
 	nodes, err := d.Nodes(r.Context())
 	v.Fault = faultOf("nodes cannot be listed", err)
 	v.Nodes = d.last.nodes.update(nodes, err, now)
-	if err != nil && d.Self != nil {
-		v.Nodes = withSelf(v.Nodes, d.Self())
+	if all := &v.Nodes.Value; err != nil && d.Self != nil { // a node always knows of itself
+		self := d.Self()
+		others := slices.DeleteFunc(slices.Clone(all.Nodes), func(m view.Member) bool { return m.ID == self.ID })
+		all.Self, all.Nodes = self.ID, append([]view.Member{self}, others...)
 	}
 	leader, err := d.Leader(r.Context())
 	v.Leader = d.last.leader.update(leader, err, now)
@@ -345,13 +347,6 @@ func (d *dashboard) showNodes(r *http.Request) page {
 		}
 	}
 	return page{name: "nodes", title: "Nodes", data: v}
-}
-
-// withSelf returns the last known nodes with this one, of which a node always knows.
-func withSelf(k known[admin.Nodes], self view.Member) known[admin.Nodes] {
-	others := slices.DeleteFunc(slices.Clone(k.Value.Nodes), func(m view.Member) bool { return m.ID == self.ID })
-	k.Value.Self, k.Value.Nodes = self.ID, append([]view.Member{self}, others...)
-	return k
 }
 
 // An upstreamsView is the data of the page of upstreams.

@@ -30,25 +30,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 )
 
-// A bootConfig is the configuration served at the start.
-type bootConfig struct {
-	config *config.Config
-	number int64 // its generation; 0 if the other nodes could not be asked
-}
-
-// boot determines the configuration to serve first: the one pushed to all nodes, otherwise the
-// file. If Redis is unreachable, that is logged and is not an error: the pushed configuration is
-// then read from disk if it was kept there, otherwise the file is used, and limits follow
-// on_store_failure. It is an error if the Redis version is too old, or if the pushed configuration
-// cannot be served on this machine: a node must not serve anything else than the others.
-func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
-	b := bootConfig{config: o.machine}
+// boot determines the configuration to serve first, with its generation, which is 0 if the other nodes
+// could not be asked: the one pushed to all nodes, otherwise the file. If Redis is unreachable, that is
+// logged and is not an error: the pushed configuration is then read from disk if it was kept there,
+// otherwise the file is used, and limits follow on_store_failure. It is an error if the Redis version is
+// too old, or if the pushed configuration cannot be served on this machine: a node must not serve
+// anything else than the others.
+func (s store) boot(ctx context.Context, o *configSource) (c *config.Config, number int64, err error) {
 	if s.cluster == nil {
-		return b, nil
+		return o.machine, 0, nil
 	}
-	_, err := s.check(ctx)
+	_, err = s.check(ctx)
 	if errors.Is(err, redisstore.ErrVersion) {
-		return b, err
+		return nil, 0, err
 	}
 	var e cluster.Entry
 	if err == nil && o.pushable() {
@@ -61,15 +55,15 @@ func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 		return s.bootPushed(o, e)
 	}
 	if err == nil {
-		err = s.cluster.Agree(ctx, o.machine, func(number int64) { b.number = number })
+		err = s.cluster.Agree(ctx, o.machine, func(agreed int64) { number = agreed })
 	}
 	if err == nil {
-		return b, nil
+		return o.machine, number, nil
 	}
 	logUnusable(o.log.With().Strs("addrs", o.machine.Redis.Addrs).Logger(), err)
-	b, err = o.bootKept()
-	s.cluster.Assume(b.config.Hash, max(b.number, 1))
-	return b, err
+	c, number, err = o.bootKept()
+	s.cluster.Assume(c.Hash, max(number, 1))
+	return c, number, err
 }
 
 // lostByRedis returns the pushed configuration if it is kept on disk but Redis has lost it. The first
@@ -89,39 +83,38 @@ func (s store) lostByRedis(ctx context.Context, o *configSource) (cluster.Entry,
 }
 
 // bootKept returns the configuration to serve first without Redis.
-func (s *configSource) bootKept() (bootConfig, error) {
-	b := bootConfig{config: s.machine}
+func (s *configSource) bootKept() (*config.Config, int64, error) {
 	k, err := s.readKept()
 	if err != nil {
 		s.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
 	}
 	if k.Generation == 0 {
-		return b, nil
+		return s.machine, 0, nil
 	}
 	c, err := bundle.Unpack(s.machine, k.Bundle)
 	if err != nil {
-		return b, fmt.Errorf("config kept in %s: %w", s.machine.Reload.Keep, err)
+		return s.machine, 0, fmt.Errorf("config kept in %s: %w", s.machine.Reload.Keep, err)
 	}
 	s.set(k.Bundle)
 	s.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("serving last pushed config from disk")
-	return bootConfig{c, k.Generation}, nil
+	return c, k.Generation, nil
 }
 
 // bootPushed returns the configuration that was pushed to all nodes.
-func (s store) bootPushed(o *configSource, e cluster.Entry) (bootConfig, error) {
+func (s store) bootPushed(o *configSource, e cluster.Entry) (*config.Config, int64, error) {
 	c, err := (*config.Config)(nil), e.Unreadable
 	if err == nil {
 		c, err = bundle.Unpack(o.machine, e.Bundle)
 	}
 	if err != nil {
-		return bootConfig{}, fmt.Errorf("pushed config of generation %d: %w", e.Generation, err)
+		return nil, 0, fmt.Errorf("pushed config of generation %d: %w", e.Generation, err)
 	}
 	o.set(e.Bundle)
 	s.cluster.Adopt(e, c)
 	if err := o.keep(e); err != nil {
 		o.log.Warn().Err(err).Msg("cannot write reload.keep")
 	}
-	return bootConfig{c, e.Generation}, nil
+	return c, e.Generation, nil
 }
 
 // mountInfo lists the mounts of a process on Linux; see proc(5).

@@ -105,7 +105,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		return err
 	}
 	n.closers.push("store", func(context.Context) error { n.store.close(); return nil })
-	first, err := n.store.boot(ctx, n.source)
+	first, number, err := n.store.boot(ctx, n.source)
 	if err != nil {
 		return err
 	}
@@ -115,9 +115,9 @@ func (n *Node) assemble(ctx context.Context) error {
 		n.salt.agree(ctx) // salt.run retries
 	}
 	n.proxy, err = proxy.New(ctx, proxy.Options{
-		Path: n.source.path, Config: first.config, Read: n.source.read, Registry: n.registry, Log: n.log,
-		Store: n.store.limits, Nodes: n.store.nodes, Agree: n.store.agree, Number: first.number,
-		HTTPSAddress: func() string { return n.Address("https") }, LogSalt: n.salt.value, Access: &n.access.AccessWriter, Traces: n.openTraces(first.config.Traces),
+		Path: n.source.path, Config: first, Read: n.source.read, Registry: n.registry, Log: n.log,
+		Store: n.store.limits, Nodes: n.store.nodes, Agree: n.store.agree, Number: number,
+		HTTPSAddress: func() string { return n.Address("https") }, LogSalt: n.salt.value, Access: &n.access.AccessWriter, Traces: n.openTraces(first.Traces),
 	})
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	_ = n.directives.Sync(ctx) // if Redis is unreachable, its task retries
 	n.closers.push("audit", n.closeAudit)
 	n.closers.push("proxy", func(context.Context) error { n.proxy.Close(); return nil })
-	for _, warning := range first.config.Warnings {
+	for _, warning := range first.Warnings {
 		n.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
 	}
 	return nil

@@ -129,9 +129,9 @@ func opened(t *testing.T, o *configSource, addr string) store {
 
 func TestBoot_MemoryServesTheFile(t *testing.T) {
 	o, _ := newTestSource(t)
-	b, err := memoryStore().boot(t.Context(), o)
-	if err != nil || b.config != o.machine || b.number != 0 {
-		t.Errorf("boot = %+v, %v; want the file, not numbered", b, err)
+	c, number, err := memoryStore().boot(t.Context(), o)
+	if err != nil || c != o.machine || number != 0 {
+		t.Errorf("boot = generation %d, %v; want the file, not numbered", number, err)
 	}
 }
 
@@ -139,23 +139,23 @@ func TestBoot_MemoryServesTheFile(t *testing.T) {
 func TestBoot_WithoutRedis(t *testing.T) {
 	o, log := newTestSource(t)
 	s := opened(t, o, "127.0.0.1:1")
-	b, err := s.boot(t.Context(), o)
-	if err != nil || b.config != o.machine || !strings.Contains(log.String(), "redis unreachable") {
+	c, _, err := s.boot(t.Context(), o)
+	if err != nil || c != o.machine || !strings.Contains(log.String(), "redis unreachable") {
 		t.Errorf("boot = %v, log %s; want the file and a warning", err, log)
 	}
 	e := entryOf(o, 7, pushedBundle(t, "kept"))
 	if err := o.keep(e); err != nil {
 		t.Fatal(err)
 	}
-	b, err = s.boot(t.Context(), o)
-	if err != nil || b.number != 7 || b.config.Hash != e.Bundle.Hash() || o.served() == nil {
-		t.Errorf("boot = %+v, %v; want generation 7 from disk", b, err)
+	c, number, err := s.boot(t.Context(), o)
+	if err != nil || number != 7 || c.Hash != e.Bundle.Hash() || o.served() == nil {
+		t.Errorf("boot = generation %d, %v; want generation 7 from disk", number, err)
 	}
 	e = entryOf(o, 8, bundle.Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "nonsense: 1\n"}})
 	if err := o.keep(e); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.boot(t.Context(), o); err == nil || !strings.Contains(err.Error(), o.machine.Reload.Keep) {
+	if _, _, err = s.boot(t.Context(), o); err == nil || !strings.Contains(err.Error(), o.machine.Reload.Keep) {
 		t.Errorf("boot on what no longer loads: %v; want the name of the file", err)
 	}
 }
@@ -165,16 +165,16 @@ func TestBoot_WithoutRedis(t *testing.T) {
 func TestBoot_WithRedis(t *testing.T) {
 	server := redistest.Start(t)
 	o, log := newTestSource(t)
-	b, err := opened(t, o, server.Addr).boot(t.Context(), o)
-	if err != nil || b.config != o.machine || b.number != 1 {
-		t.Fatalf("the first boot = %+v, %v; want the file as generation 1", b, err)
+	c, number, err := opened(t, o, server.Addr).boot(t.Context(), o)
+	if err != nil || c != o.machine || number != 1 {
+		t.Fatalf("the first boot = generation %d, %v; want the file as generation 1", number, err)
 	}
 	e := entryOf(o, 7, pushedBundle(t, "kept"))
 	if err := o.keep(e); err != nil {
 		t.Fatal(err)
 	}
-	b, err = opened(t, o, server.Addr).boot(t.Context(), o)
-	if err != nil || b.number != 7 || b.config.Hash != e.Bundle.Hash() || !strings.Contains(log.String(), "redis lost the pushed config") {
-		t.Errorf("boot = %+v, %v, log %s; want generation 7 from disk", b, err, log)
+	c, number, err = opened(t, o, server.Addr).boot(t.Context(), o)
+	if err != nil || number != 7 || c.Hash != e.Bundle.Hash() || !strings.Contains(log.String(), "redis lost the pushed config") {
+		t.Errorf("boot = generation %d, %v, log %s; want generation 7 from disk", number, err, log)
 	}
 }

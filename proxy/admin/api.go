@@ -54,11 +54,11 @@ func (o Options) endpoints() []endpoint {
 		readEndpoint("/nodes", "The live nodes and their configurations, and the nodes that were lost in the last hour.", o.Nodes),
 		readEndpoint("/leader", "The leader, and the runs of its tasks.", o.Leader),
 		readEndpoint("/upstreams", "The upstreams of this node, and the health of their targets on all nodes.", o.Upstreams),
-		o.minutes(),
-		o.decisions(),
-		o.top(),
-		o.conversion(),
-		o.audit(),
+		urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", statisticsQuery, o.statistics),
+		urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", decisionQuery, o.Decisions),
+		urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together. Limits with most refusals come first; keys whose count is uncertain are left out.", topQuery, o.Top),
+		urlQueryEndpoint("/conversion", "What became of the requests that limits with return_on count, such as codes that are sent: within the longest window of each limit, of all keys and of those with most requests, on all nodes together.", conversionQuery, o.Conversion),
+		urlQueryEndpoint("/audit", "The audit trail, newest first.", auditQuery, o.Audit),
 		o.events(),
 		queryEndpoint("/explain", "Explain what would happen to a request, and why. Takes no permits.", o.Explain),
 		o.simulate(),
@@ -79,7 +79,7 @@ func (o Options) endpoints() []endpoint {
 		requiresCluster(o, writeEndpoint("/push", "Make all nodes serve a configuration, or none. With dry_run it is only checked.", o.push)).withMaxBody(maxBundleBody),
 		requiresCluster(o, writeEndpoint("/rollback", "Make all nodes serve an earlier generation.", o.rollback)),
 		requiresCluster(o, readEndpoint("/history", "The pushes, newest first.", o.history)),
-		requiresCluster(o, o.diff()),
+		requiresCluster(o, readEndpoint("/history/{generation}", "The changes of files in a generation.", o.diff)),
 	}
 }
 
@@ -110,7 +110,22 @@ func (o Options) api(mux chi.Router) {
 
 // readEndpoint returns an endpoint that reads something and has no parameters.
 func readEndpoint[A any](path, summary string, ask func(ctx context.Context) (A, error)) endpoint {
-	return urlQueryEndpoint(path, summary, nil, func(r *http.Request) (A, error) { return ask(r.Context()) })
+	none := func(*struct{}) []parameter { return nil }
+	return urlQueryEndpoint(path, summary, none, func(ctx context.Context, _ struct{}) (A, error) { return ask(ctx) })
+}
+
+// urlQueryEndpoint returns an endpoint that reads something according to the query of its URL, which has these
+// parameters.
+func urlQueryEndpoint[Q, A any](path, summary string, of func(q *Q) []parameter, ask func(ctx context.Context, q Q) (A, error)) endpoint {
+	return endpoint{
+		method: http.MethodGet, path: path, role: Read, summary: summary, query: of(new(Q)), response: reflect.TypeFor[A](),
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			var q Q
+			if readQuery(w, r, of(&q)) {
+				respond(w, http.StatusServiceUnavailable, func() (A, error) { return ask(r.Context(), q) })
+			}
+		},
+	}
 }
 
 // queryEndpoint returns an endpoint that reads something according to its request body.
@@ -120,7 +135,7 @@ func queryEndpoint[Q, A any](path, summary string, ask func(ctx context.Context,
 		request: reflect.TypeFor[Q](), response: reflect.TypeFor[A](),
 		handle: func(w http.ResponseWriter, r *http.Request) {
 			var q Q
-			if checkQuery(w, r, nil) && read(w, r, &q) {
+			if readQuery(w, r, nil) && read(w, r, &q) {
 				respond(w, http.StatusServiceUnavailable, func() (A, error) { return ask(r.Context(), q) })
 			}
 		},
@@ -181,25 +196,17 @@ func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
 	return err == nil
 }
 
-// A parameter is a query parameter.
+// A parameter is a query parameter, or a header field.
 type parameter struct {
 	name, summary string
-	kind          string // string, integer or date-time
-	min, max      int64  // of an integer
-	enum          []string
+	to            any      // where its value is written to: *string, *int or *time.Time
+	max           int      // of an int, which is at least 1
+	enum          []string // of a string
 }
 
-func stringParam(name, summary string) parameter {
-	return parameter{name: name, summary: summary, kind: "string"}
-}
-
-func intParam(name, summary string, most int64) parameter {
-	return parameter{name: name, summary: summary, kind: "integer", min: 1, max: most}
-}
-
-// checkQuery reports whether the query of r has only these parameters, each at most once and valid. If
+// readQuery reads the query of r, and reports whether it has only these parameters, each at most once and valid. If
 // not, it has sent the error response.
-func checkQuery(w http.ResponseWriter, r *http.Request, all []parameter) bool {
+func readQuery(w http.ResponseWriter, r *http.Request, all []parameter) bool {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		problem(w, http.StatusBadRequest, "not a query: "+err.Error())
@@ -220,7 +227,7 @@ func checkQuery(w http.ResponseWriter, r *http.Request, all []parameter) bool {
 		case len(values) > 1:
 			why = name + " is there twice; write it once"
 		default:
-			why = all[i].wrong(values[0])
+			why = all[i].set(values[0])
 		}
 		if why != "" {
 			problem(w, http.StatusBadRequest, why)
@@ -230,31 +237,31 @@ func checkQuery(w http.ResponseWriter, r *http.Request, all []parameter) bool {
 	return true
 }
 
-// wrong returns why value is not valid for p. An empty value counts as absent.
-func (p parameter) wrong(value string) string {
+// set sets the value, and returns why it is not valid. An empty one counts as absent.
+func (p parameter) set(value string) string {
 	if value == "" {
 		return ""
 	}
-	switch p.kind {
-	case "integer":
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.min || n > p.max {
-			return fmt.Sprintf("%s=%s is no number of that; write %d to %d", p.name, value, p.min, p.max)
+	switch to := p.to.(type) {
+	case *int:
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > p.max {
+			return fmt.Sprintf("%s=%s is no number of that; write 1 to %d", p.name, value, p.max)
 		}
-	case "date-time":
-		if _, err := time.Parse(time.RFC3339Nano, value); err != nil {
+		*to = n
+	case *time.Time:
+		at, err := time.Parse(time.RFC3339Nano, value)
+		if err != nil {
 			return fmt.Sprintf("%s=%s is no time; write for example 2026-01-31T09:30:00Z", p.name, value)
 		}
-	}
-	if p.enum != nil && !slices.Contains(p.enum, value) {
-		return fmt.Sprintf("%s=%s is none; write one of %s", p.name, value, strings.Join(p.enum, ", "))
+		*to = at
+	case *string:
+		if p.enum != nil && !slices.Contains(p.enum, value) {
+			return fmt.Sprintf("%s=%s is none; write one of %s", p.name, value, strings.Join(p.enum, ", "))
+		}
+		*to = value
 	}
 	return ""
-}
-
-// intValue returns the value of a parameter that has been checked; 0 if it is absent.
-func intValue(r *http.Request, name string) int {
-	n, _ := strconv.Atoi(r.URL.Query().Get(name))
-	return n
 }
 
 const (
@@ -269,86 +276,59 @@ const (
 	MaxAudited = 500
 )
 
-// urlQueryEndpoint returns an endpoint that reads something according to the query of its URL.
-func urlQueryEndpoint[A any](path, summary string, query []parameter, ask func(r *http.Request) (A, error)) endpoint {
-	return endpoint{
-		method: http.MethodGet, path: path, role: Read, summary: summary, query: query, response: reflect.TypeFor[A](),
-		handle: func(w http.ResponseWriter, r *http.Request) {
-			if checkQuery(w, r, query) {
-				respond(w, http.StatusServiceUnavailable, func() (A, error) { return ask(r) })
-			}
-		},
+// statisticsQuery has the parameters of a query for statistics of so many minutes.
+func statisticsQuery(minutes *int) []parameter {
+	return []parameter{{name: "minutes", summary: "The last so many; 60 when it is left out.", to: minutes, max: maxMinutes}}
+}
+
+func (o Options) statistics(ctx context.Context, minutes int) (view.Statistics, error) {
+	return o.Statistics(ctx, cmp.Or(minutes, defaultMinutes))
+}
+
+func decisionQuery(q *view.DecisionQuery) []parameter {
+	outcomes := []string{"allowed", "refused", "shadow_refused", "rejected"}
+	return []parameter{
+		{name: "request_id", summary: "Only the request with that id.", to: &q.RequestID},
+		{name: "route", summary: "Only requests of that route; none for those that no route matched.", to: &q.Route},
+		{name: "limit", summary: "Only requests of which that limit was asked.", to: &q.Limit},
+		{name: "outcome", summary: "Only requests with that outcome.", to: &q.Outcome, enum: outcomes},
+		{name: "key", summary: "Only requests with the key of that hash or id.", to: &q.Key},
+		{name: "before", summary: "Only requests that came before.", to: &q.Before},
+		{name: "n", summary: "At most so many; 100 when it is left out.", to: &q.N, max: MaxRows},
 	}
 }
 
-func (o Options) minutes() endpoint {
-	query := []parameter{intParam("minutes", "The last so many; 60 when it is left out.", maxMinutes)}
-	return urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", query, func(r *http.Request) (view.Statistics, error) {
-		return o.Statistics(r.Context(), cmp.Or(intValue(r, "minutes"), defaultMinutes))
-	})
-}
-
-func (o Options) decisions() endpoint {
-	before := parameter{name: "before", summary: "Only requests that came before.", kind: "date-time"}
-	outcome := parameter{name: "outcome", summary: "Only requests with that outcome.", kind: "string", enum: []string{"allowed", "refused", "shadow_refused", "rejected"}}
-	query := []parameter{
-		stringParam("request_id", "Only the request with that id."), stringParam("route", "Only requests of that route; none for those that no route matched."),
-		stringParam("limit", "Only requests of which that limit was asked."), outcome,
-		stringParam("key", "Only requests with the key of that hash or id."), before,
-		intParam("n", "At most so many; 100 when it is left out.", MaxRows),
+func topQuery(q *view.TopQuery) []parameter {
+	return []parameter{
+		{name: "route", summary: "Only limits of that route.", to: &q.Route},
+		{name: "limit", summary: "Only limits of that name.", to: &q.Limit},
+		{name: "minutes", summary: "The last so many; all that are known when it is left out.", to: &q.Minutes, max: TopMinutes},
+		{name: "n", summary: "At most so many keys of a limit; 20 when it is left out.", to: &q.N, max: MaxRows},
 	}
-	return urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", query, func(r *http.Request) (view.Decisions, error) {
-		q := r.URL.Query()
-		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // already checked
-		return o.Decisions(r.Context(), view.DecisionQuery{
-			RequestID: q.Get("request_id"), Route: q.Get("route"), Limit: q.Get("limit"),
-			Outcome: q.Get("outcome"), Key: q.Get("key"), Before: at, N: intValue(r, "n"),
-		})
-	})
 }
 
-func (o Options) top() endpoint {
-	query := []parameter{
-		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
-		intParam("minutes", "The last so many; all that are known when it is left out.", TopMinutes),
-		intParam("n", "At most so many keys of a limit; 20 when it is left out.", MaxRows),
+func conversionQuery(q *sends.Query) []parameter {
+	return []parameter{
+		{name: "route", summary: "Only limits of that route.", to: &q.Route},
+		{name: "limit", summary: "Only limits of that name.", to: &q.Limit},
+		{name: "n", summary: "At most so many keys of a limit; 20 when it is left out.", to: &q.N, max: MaxRows},
 	}
-	return urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together. Limits with most refusals come first; keys whose count is uncertain are left out.", query, func(r *http.Request) (view.Top, error) {
-		q := r.URL.Query()
-		return o.Top(r.Context(), view.TopQuery{Route: q.Get("route"), Limit: q.Get("limit"), Minutes: intValue(r, "minutes"), N: intValue(r, "n")})
-	})
 }
 
-func (o Options) conversion() endpoint {
-	query := []parameter{
-		stringParam("route", "Only limits of that route."), stringParam("limit", "Only limits of that name."),
-		intParam("n", "At most so many keys of a limit; 20 when it is left out.", MaxRows),
+func auditQuery(q *view.AuditQuery) []parameter {
+	return []parameter{
+		{name: "before", summary: "Only entries before the one with that id.", to: &q.Before},
+		{name: "n", summary: "At most so many; 100 when it is left out.", to: &q.N, max: MaxAudited},
 	}
-	return urlQueryEndpoint("/conversion", "What became of the requests that limits with return_on count, such as codes that are sent: within the longest window of each limit, of all keys and of those with most requests, on all nodes together.", query, func(r *http.Request) (Conversion, error) {
-		q := r.URL.Query()
-		return o.Conversion(r.Context(), sends.Query{Route: q.Get("route"), Limit: q.Get("limit"), N: intValue(r, "n")})
-	})
 }
 
-func (o Options) audit() endpoint {
-	query := []parameter{
-		stringParam("before", "Only entries before the one with that id."),
-		intParam("n", "At most so many; 100 when it is left out.", MaxAudited),
+// diff returns the changes of the generation that the path names.
+func (o Options) diff(ctx context.Context) (Diff, error) {
+	n, err := strconv.ParseInt(chi.URLParamFromCtx(ctx, "generation"), 10, 64)
+	if err != nil {
+		return Diff{}, &Problem{Status: http.StatusNotFound, Detail: "a generation is a number; GET /api/v1/history lists them"}
 	}
-	return urlQueryEndpoint("/audit", "The audit trail, newest first.", query, func(r *http.Request) (view.Audit, error) {
-		return o.Audit(r.Context(), view.AuditQuery{Before: r.URL.Query().Get("before"), N: intValue(r, "n")})
-	})
-}
-
-// diff returns the endpoint for the diff of a generation.
-func (o Options) diff() endpoint {
-	return urlQueryEndpoint("/history/{generation}", "The changes of files in a generation.", nil, func(r *http.Request) (Diff, error) {
-		n, err := strconv.ParseInt(chi.URLParam(r, "generation"), 10, 64)
-		if err != nil {
-			return Diff{}, &Problem{Status: http.StatusNotFound, Detail: "a generation is a number; GET /api/v1/history lists them"}
-		}
-		return o.Cluster.Diff(r.Context(), n)
-	})
+	return o.Cluster.Diff(ctx, n)
 }
 
 func (o Options) history(ctx context.Context) (History, error) { return o.Cluster.History(ctx) }

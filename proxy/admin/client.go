@@ -307,7 +307,7 @@ func (o Options) simulate() endpoint {
 		method: http.MethodPost, path: "/simulate", role: Read, form: true, maxBody: MaxLog + maxFields, request: reflect.TypeFor[SimulateForm](), response: reflect.TypeFor[Simulation](),
 		summary: "What this node's configuration, and another one beside it, would have done with the requests of an access log; it takes nothing. One is replayed at a time.",
 		handle: func(w http.ResponseWriter, r *http.Request) {
-			if checkQuery(w, r, nil) {
+			if readQuery(w, r, nil) {
 				respond(w, http.StatusServiceUnavailable, func() (Simulation, error) { return o.replay(w, r) })
 			}
 		},

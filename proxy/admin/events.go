@@ -193,7 +193,7 @@ func (o Options) events() endpoint {
 // Stream sends events to an authenticated client. A subscriber that is too slow is disconnected;
 // its browser reconnects by itself.
 func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
-	if !checkQuery(w, r, nil) {
+	if !readQuery(w, r, nil) {
 		return
 	}
 	events, cancel, err := o.Events.subscribe()

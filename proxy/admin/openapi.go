@@ -77,10 +77,10 @@ func (e endpoint) operation(s schemas) object {
 		parameters = append(parameters, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "integer", "format": "int64"}})
 	}
 	for _, p := range e.query {
-		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.summary, "schema": p.schema()})
+		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.summary, "schema": p.schema(s)})
 	}
 	for _, p := range e.header {
-		parameters = append(parameters, object{"name": p.name, "in": "header", "description": p.summary, "schema": p.schema()})
+		parameters = append(parameters, object{"name": p.name, "in": "header", "description": p.summary, "schema": p.schema(s)})
 	}
 	if parameters != nil {
 		op["parameters"] = parameters
@@ -103,16 +103,15 @@ func (e endpoint) tag() string {
 	return tag
 }
 
-func (p parameter) schema() object {
-	switch {
-	case p.kind == "integer":
-		return object{"type": "integer", "minimum": p.min, "maximum": p.max}
-	case p.kind == "date-time":
-		return object{"type": "string", "format": p.kind}
-	case p.enum != nil:
-		return object{"type": "string", "enum": p.enum}
+func (p parameter) schema(s schemas) object {
+	schema := s.of(reflect.TypeOf(p.to).Elem())
+	if p.max > 0 {
+		schema = object{"type": "integer", "minimum": 1, "maximum": p.max}
 	}
-	return object{"type": "string"}
+	if p.enum != nil {
+		schema["enum"] = p.enum
+	}
+	return schema
 }
 
 // schemas are the schemas of structs by type name.

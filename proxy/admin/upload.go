@@ -205,7 +205,7 @@ func (o Options) reloading() endpoint {
 		method: http.MethodPost, path: "/reload", role: Write, response: reflect.TypeFor[Reloaded](),
 		summary: "This node reads its configuration anew; where it is wrong, nothing has changed.",
 		handle: func(w http.ResponseWriter, r *http.Request) {
-			if checkQuery(w, r, nil) {
+			if readQuery(w, r, nil) {
 				o.reload(w, r)
 			}
 		},

@@ -214,29 +214,28 @@ type rateGauge struct {
 	readings []reading  // oldest first: that of the start, or those of gaugeWindow and one before
 }
 
-// A reading holds the counters of this node at one moment.
+// A reading holds the counters of this node at one moment, or their differences in some time.
 type reading struct {
 	At        time.Time
-	Requests  float64
-	Errors    float64 // responses with status 5xx
-	Calls     float64 // to the shared store
+	Requests  int64
+	Errors    int64   // responses with status 5xx
+	Calls     int64   // to the shared store
 	Seconds   float64 // that those took
-	CallFails float64
-	Fallbacks float64 // requests decided without the store
+	CallFails int64
+	Fallbacks int64 // requests decided without the store
 }
 
 // Rates are the rates of this node in the last seconds, or if nobody has looked for longer, since somebody did.
 type Rates struct {
-	Requests   int64         // since the start
-	Errors     int64         // since the start
-	Over       time.Duration // the time between the readings
-	PerSecond  float64
-	ErrorsNew  int64
-	Calls      int64   // to the store
-	StoreMS    float64 // mean duration of those
-	StoreFails int64
-	Fallbacks  int64
+	Total, Lately reading       // since the start, and between the readings
+	Over          time.Duration // the time between the readings
 }
+
+// PerSecond returns the requests a second.
+func (r Rates) PerSecond() float64 { return float64(r.Lately.Requests) / max(r.Over.Seconds(), 1e-9) }
+
+// StoreMS returns the mean duration of the calls to the store, if there were any.
+func (r Rates) StoreMS() float64 { return 1000 * r.Lately.Seconds / float64(r.Lately.Calls) }
 
 // read returns the current rates.
 func (g *rateGauge) read(now time.Time) (Rates, error) {
@@ -257,14 +256,10 @@ func (g *rateGauge) read(now time.Time) (Rates, error) {
 
 // since returns the rates since an earlier reading.
 func (r reading) since(then reading) Rates {
-	rates := Rates{Requests: int64(r.Requests), Errors: int64(r.Errors), Over: r.At.Sub(then.At)}
-	rates.PerSecond = (r.Requests - then.Requests) / max(rates.Over.Seconds(), 1e-9)
-	rates.ErrorsNew, rates.Fallbacks = int64(r.Errors-then.Errors), int64(r.Fallbacks-then.Fallbacks)
-	rates.Calls, rates.StoreFails = int64(r.Calls-then.Calls), int64(r.CallFails-then.CallFails)
-	if calls := r.Calls - then.Calls; calls > 0 {
-		rates.StoreMS = 1000 * (r.Seconds - then.Seconds) / calls
-	}
-	return rates
+	return Rates{Total: r, Over: r.At.Sub(then.At), Lately: reading{
+		Requests: r.Requests - then.Requests, Errors: r.Errors - then.Errors, Fallbacks: r.Fallbacks - then.Fallbacks,
+		Calls: r.Calls - then.Calls, Seconds: r.Seconds - then.Seconds, CallFails: r.CallFails - then.CallFails,
+	}}
 }
 
 // readingOf adds up the metrics.
@@ -274,17 +269,17 @@ func readingOf(now time.Time, families []*dto.MetricFamily) reading {
 		for _, m := range f.GetMetric() {
 			switch f.GetName() {
 			case "weir_requests_total":
-				r.Requests += m.GetCounter().GetValue()
+				r.Requests += int64(m.GetCounter().GetValue())
 				if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "code" && l.GetValue() >= "5" }) {
-					r.Errors += m.GetCounter().GetValue()
+					r.Errors += int64(m.GetCounter().GetValue())
 				}
 			case "weir_store_duration_seconds":
-				r.Calls += float64(m.GetHistogram().GetSampleCount())
+				r.Calls += int64(m.GetHistogram().GetSampleCount())
 				r.Seconds += m.GetHistogram().GetSampleSum()
 			case "weir_store_errors_total":
-				r.CallFails += m.GetCounter().GetValue()
+				r.CallFails += int64(m.GetCounter().GetValue())
 			case "weir_store_fallback_total":
-				r.Fallbacks += m.GetCounter().GetValue()
+				r.Fallbacks += int64(m.GetCounter().GetValue())
 			}
 		}
 	}

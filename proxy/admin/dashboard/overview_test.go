@@ -143,12 +143,15 @@ func TestReading_TellsWhatHappenedLately(t *testing.T) {
 	then := reading{At: at, Requests: 100, Calls: 10, Seconds: 1}
 	now := reading{At: at.Add(10 * time.Second), Requests: 150, Errors: 2, Calls: 20, Seconds: 1.02, CallFails: 1, Fallbacks: 3}
 	got := now.since(then)
-	want := Rates{Requests: 150, PerSecond: 5, Errors: 2, ErrorsNew: 2, Calls: 10, StoreMS: got.StoreMS, StoreFails: 1, Fallbacks: 3, Over: 10 * time.Second}
-	if got != want || got.StoreMS < 1.999 || got.StoreMS > 2.001 {
-		t.Errorf("got %+v, want %+v with 2 ms", got, want)
+	if got.Total != now || got.Over != 10*time.Second || got.PerSecond() != 5 || got.StoreMS() < 1.999 || got.StoreMS() > 2.001 {
+		t.Errorf("got %+v, want 5 requests a second, and 2 ms", got)
 	}
-	if first := then.since(then); first != (Rates{Requests: 100}) {
-		t.Errorf("got %+v of one reading; want the count since the start alone", first)
+	got.Lately.Seconds = 0 // in the mean duration
+	if want := (reading{Requests: 50, Errors: 2, Calls: 10, CallFails: 1, Fallbacks: 3}); got.Lately != want {
+		t.Errorf("lately %+v, want %+v", got.Lately, want)
+	}
+	if first := then.since(then); first != (Rates{Total: then}) || first.PerSecond() != 0 {
+		t.Errorf("got %+v of one reading; want the counts since the start alone", first)
 	}
 }
 

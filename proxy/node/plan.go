@@ -1,12 +1,19 @@
 package node
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/metrics"
 	"strings"
-
-	"github.com/rs/zerolog"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
@@ -14,7 +21,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
-	"github.com/weir-proxy/weir/proxy/view"
+	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
 const (
@@ -129,27 +136,199 @@ func (n *Node) peek(ctx context.Context, counts []cluster.CountedKey, limits map
 	return refused, nil
 }
 
-// watchTargets logs, until ctx is done, when a target of an upstream goes down and when it is up again:
-// one warning for each change.
-func (n *Node) watchTargets(ctx context.Context) {
-	known := downTargets{}
-	every(ctx, connectTimeout, func() { known = known.logChanges(n.log, n.proxy.DownTargets()) })
+// The limits of a simulation in a process that serves requests.
+const (
+	simulateWithin  = 3 * time.Minute // including the upload of the log
+	simulateLogs    = 256 << 20       // bytes, uncompressed
+	simulateKeys    = 400_000         // for each configuration
+	simulateStore   = 64 << 20        // bytes, for the keys of each configuration
+	simulateMemory  = 256 << 20       // additional bytes in use by the whole simulation
+	simulateTop     = 10
+	simulateOthers  = "other.yaml" // file name of the other configuration in error messages
+	simulateOwnName = "what is served"
+)
+
+// replaying is a semaphore: one simulation runs at a time.
+type replaying chan struct{}
+
+var (
+	errReplaySlow = &admin.Problem{Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("it is not done within %v, in which it leaves most of the processor to requests; send a part of the log, or run weir simulate on the command line", simulateWithin)}
+	errReplayFull = &admin.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("it needs more than %d MiB of memory, which belongs to requests here; send a part of the log, or run weir simulate on the command line", simulateMemory>>20)}
+	errReplayLong = &admin.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the log has more than %d MiB when it is unpacked; send a part of it, or run weir simulate on the command line", simulateLogs>>20)}
+	errReplayBusy = &admin.Problem{Status: http.StatusTooManyRequests, Detail: "another log is being replayed here; ask again when it is done, or ask another node"}
+)
+
+// simulate replays a log with the current configuration, and optionally with another one. It ends
+// when the client disconnects.
+func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
+	select {
+	case n.replaying <- struct{}{}:
+		defer func() { <-n.replaying }()
+	default:
+		return admin.Simulation{}, errReplayBusy
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, simulateWithin, errReplaySlow)
+	defer cancel()
+	number, now := n.proxy.Serving()
+	o := simulate.Options{Format: simulate.Auto, Config: withFileName(now, simulateOwnName), Host: q.Host, Top: cmp.Or(q.Top, simulateTop)}
+	if q.Other != "" {
+		other, err := n.otherConfig(q.Other)
+		if err != nil {
+			return admin.Simulation{}, err
+		}
+		o.Compare = withFileName(other, simulateOthers)
+	}
+	var err error
+	if o.Names, err = simulate.NewNames(q.Fields, o.Configs()...); err != nil {
+		return admin.Simulation{}, &admin.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
+	}
+	if q.Log == nil {
+		own, err := n.ownLog()
+		if err != nil {
+			return admin.Simulation{}, err
+		}
+		defer own.Close()
+		q.Log = own
+	}
+	p := newThrottle(ctx, q.Log)
+	o.Logs = []simulate.Log{{Name: "log", Reader: p}}
+	o.Bounds = simulate.Bounds{MaxBytes: simulateLogs, MaxKeys: simulateKeys, MaxStore: simulateStore, Pace: p.wait}
+	report, err := simulate.Run(ctx, o)
+	if err != nil {
+		return admin.Simulation{}, replayProblem(err)
+	}
+	return simulation(n.store.id, number, report), nil
 }
 
-// downTargets are the targets that are down.
-type downTargets map[proxy.TargetName]view.TargetState
+// replayProblem converts an error of a simulation to a problem for operators. An unknown error is
+// one of the log.
+func replayProblem(err error) error {
+	if known, ok := errors.AsType[*admin.Problem](err); ok {
+		return known
+	}
+	if errors.Is(err, simulate.ErrTooLong) {
+		return errReplayLong
+	}
+	return &admin.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
+}
 
-// logChanges logs the differences between d and the targets that are down now, which it returns.
-func (d downTargets) logChanges(log zerolog.Logger, now downTargets) downTargets {
-	for name, t := range now {
-		if _, known := d[name]; !known {
-			log.Warn().Str("upstream", name.Upstream).Str("target", name.Target).Int("failed_connects", t.FailedConnects).Int("failed_checks", t.FailedChecks).Msg("upstream target down")
-		}
+// otherConfig parses another configuration; it may refer to the other files of the pushed bundle.
+func (n *Node) otherConfig(text string) (*config.Config, error) {
+	b := bundle.Bundle{Main: simulateOthers, Files: map[string]string{}}
+	if served := n.source.served(); served != nil {
+		maps.Copy(b.Files, served.Files)
 	}
-	for name := range d {
-		if _, down := now[name]; !down {
-			log.Warn().Str("upstream", name.Upstream).Str("target", name.Target).Msg("upstream target up")
-		}
+	b.Files[simulateOthers] = text
+	return bundle.Unpack(n.source.machine, b)
+}
+
+// withFileName returns c with another file name.
+func withFileName(c *config.Config, name string) *config.Config {
+	other := *c
+	other.Files = []string{name}
+	return &other
+}
+
+// ownLog returns the last part of this node's access log, beginning with a complete line.
+func (n *Node) ownLog() (io.ReadCloser, error) {
+	if n.access.file == nil {
+		return nil, &admin.Problem{Status: http.StatusConflict, Detail: "this weir writes no file of requests; write access_log: {file: access.log}, or send a log"}
 	}
-	return now
+	f, err := os.Open(n.access.file.path)
+	if err != nil {
+		return nil, fmt.Errorf("read access log: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > admin.MaxLog {
+		err = skipTo(f, info.Size()-admin.MaxLog)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("read access log: %w", err)
+	}
+	return f, nil
+}
+
+// skipTo seeks to the first line that begins at or after a position.
+func skipTo(f io.ReadSeeker, at int64) error {
+	if _, err := f.Seek(at-1, io.SeekStart); err != nil {
+		return err
+	}
+	before, err := bufio.NewReader(f).ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	_, err = f.Seek(at-1+int64(len(before)), io.SeekStart)
+	return err
+}
+
+const (
+	// workPeriod is how long low-priority work runs before it pauses.
+	workPeriod = 2 * time.Millisecond
+	// maxPause bounds one pause, in case the process was suspended and the measured time was not
+	// work.
+	maxPause = 100 * time.Millisecond
+)
+
+// A throttle throttles low-priority work: after every two milliseconds of work it pauses, so that
+// requests can use the processor. It ends the work when its context is done, or when it uses too
+// much memory. It also wraps the reader of the work's input, because waiting for input is not work.
+type throttle struct {
+	io.Reader
+	ctx       context.Context
+	share     float64   // the share of one core that the work may use
+	workStart time.Time // start of the current period of work
+	liveHeap  []metrics.Sample
+	maxHeap   uint64
+}
+
+func newThrottle(ctx context.Context, from io.Reader) *throttle {
+	p := &throttle{Reader: from, ctx: ctx, share: cpuShare(runtime.GOMAXPROCS(0)), liveHeap: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	p.maxHeap = p.inUse() + simulateMemory
+	p.workStart = time.Now()
+	return p
+}
+
+// cpuShare returns the share of one core that may be used: an eighth of all cores, but at least a
+// quarter and at most the whole of one core.
+func cpuShare(cores int) float64 { return min(max(0.25, float64(cores)/8), 1) }
+
+// pauseFor returns the pause after some time of work.
+func pauseFor(worked time.Duration, share float64) time.Duration {
+	return min(time.Duration(float64(worked)*(1/share-1)), maxPause)
+}
+
+// Read implements io.Reader.
+func (t *throttle) Read(b []byte) (int, error) {
+	began := time.Now()
+	n, err := t.Reader.Read(b)
+	t.workStart = t.workStart.Add(time.Since(began))
+	if over := context.Cause(t.ctx); over != nil {
+		return 0, over
+	}
+	return n, err
+}
+
+// wait pauses if it is time to.
+func (t *throttle) wait() error {
+	worked := time.Since(t.workStart)
+	if worked < workPeriod {
+		return nil
+	}
+	if t.inUse() > t.maxHeap {
+		return errReplayFull
+	}
+	select {
+	case <-time.After(pauseFor(worked, t.share)):
+	case <-t.ctx.Done():
+		return context.Cause(t.ctx)
+	}
+	t.workStart = time.Now()
+	return nil
+}
+
+// inUse returns the live heap size as of the last garbage collection.
+func (t *throttle) inUse() uint64 {
+	metrics.Read(t.liveHeap)
+	return t.liveHeap[0].Value.Uint64()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -266,6 +267,31 @@ func severity(state string) int {
 		return i
 	}
 	return len(states)
+}
+
+// watchTargets logs, until ctx is done, when a target of an upstream goes down and when it is up again:
+// one warning for each change.
+func (n *Node) watchTargets(ctx context.Context) {
+	known := downTargets{}
+	every(ctx, connectTimeout, func() { known = known.logChanges(n.log, n.proxy.DownTargets()) })
+}
+
+// downTargets are the targets that are down.
+type downTargets map[proxy.TargetName]view.TargetState
+
+// logChanges logs the differences between d and the targets that are down now, which it returns.
+func (d downTargets) logChanges(log zerolog.Logger, now downTargets) downTargets {
+	for name, t := range now {
+		if _, known := d[name]; !known {
+			log.Warn().Str("upstream", name.Upstream).Str("target", name.Target).Int("failed_connects", t.FailedConnects).Int("failed_checks", t.FailedChecks).Msg("upstream target down")
+		}
+	}
+	for name := range d {
+		if _, down := now[name]; !down {
+			log.Warn().Str("upstream", name.Upstream).Str("target", name.Target).Msg("upstream target up")
+		}
+	}
+	return now
 }
 
 // servedConfig returns the current configuration; servedRoutes and servedLimits what it has.

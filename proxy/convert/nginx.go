@@ -67,7 +67,11 @@ func convertNginx(d *document, data []byte) {
 	c.readClientIP(http)
 	context := nginxContext{hosts: []string{""}, directives: map[string][]*directive{}}.enter(http)
 	servers := find(http, "server")
-	c.readHosts(servers)
+	for _, server := range servers { // only where a host has two schemes, routes differ by them
+		for _, host := range nginxHosts(server) {
+			c.schemes[host] = addNew(c.schemes[host], nginxScheme(server))
+		}
+	}
 	for _, server := range servers {
 		c.server(context, server)
 	}
@@ -241,15 +245,6 @@ func (c *nginxConfig) leaveOut(context nginxContext, server *directive) {
 		c.schemes[""] == nil {
 		r := c.add("route", "all", append(nginxMatch("", "", "/*"), field{"respond", "{status: 403}"}))
 		r.notes = lost
-	}
-}
-
-// readHosts finds the schemes of the servers by host: only where a host has two, routes differ by them.
-func (c *nginxConfig) readHosts(servers []*directive) {
-	for _, server := range servers {
-		for _, host := range nginxHosts(server) {
-			c.schemes[host] = addNew(c.schemes[host], nginxScheme(server))
-		}
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // A jsonReader parses lines that are JSON objects.
 type jsonReader struct {
 	names   *Names
-	decoder *jsontext.Decoder
+	decoder jsontext.Decoder
 	options []jsontext.Options
 	buffer  bytes.Buffer
 
@@ -36,12 +36,6 @@ type jsonReader struct {
 
 // noRank is more than all ranks.
 const noRank = 255
-
-func newJSONReader(n *Names) *jsonReader {
-	// Servers do not check what they log.
-	options := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-	return &jsonReader{names: n, decoder: new(jsontext.Decoder), options: options}
-}
 
 // escape matches an escape. nginx writes \xHH unless it is configured with escape=json.
 var escape = regexp.MustCompile(`\\(?:x[0-9A-Fa-f]{2}|.)`)

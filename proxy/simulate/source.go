@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/reuse"
@@ -29,8 +31,7 @@ type Format string
 const (
 	Auto     Format = "auto" // JSON if a line begins with a brace, otherwise combined
 	JSON     Format = "json"
-	Combined Format = "combined" // or common
-	Common   Format = "common"   // or combined
+	Combined Format = "combined" // or common, which begins as that does
 )
 
 // A Log is one log to read.
@@ -62,7 +63,9 @@ func open(l Log, format Format, n *Names) (*source, error) {
 		}
 		in = bufio.NewReaderSize(plain, 1<<16)
 	}
-	return &source{name: l.Name, in: in, format: format, json: newJSONReader(n), combined: &combinedReader{n.origins}}, nil
+	unchecked := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)} // by who logs
+	json := &jsonReader{names: n, options: unchecked}
+	return &source{name: l.Name, in: in, format: format, json: json, combined: &combinedReader{n.origins}}, nil
 }
 
 // next reads the next line into r, which is empty. It returns io.EOF after the last one.

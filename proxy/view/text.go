@@ -20,7 +20,9 @@ func Moment(now, at time.Time) string {
 	if !at.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
 		layout = time.DateTime
 	}
-	return at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout) + " UTC (" + roughly(at.Sub(now)) + ")"
+	left := at.Sub(now)
+	unit, name := unitOf(left, 2) // the most significant one, rounded up
+	return fmt.Sprintf("%s UTC (%d %s)", at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout), int64((left+unit-1)/unit), name)
 }
 
 // unitOf returns the greatest unit of which d has at least n, and its name.
@@ -34,12 +36,6 @@ func unitOf(d, n time.Duration) (unit time.Duration, name string) {
 		}
 	}
 	return time.Second, "s"
-}
-
-// roughly returns d in its most significant unit, rounded up: 38 min.
-func roughly(d time.Duration) string {
-	unit, name := unitOf(d, 2)
-	return fmt.Sprint(int64((d+unit-1)/unit), " ", name)
 }
 
 // LimitName returns the name of a limit in texts: ROUTE.LIMIT, or LIMIT of one of several
@@ -170,17 +166,13 @@ func (e AuditEntry) Done(now time.Time) string {
 	case KeyUnassign:
 		text = e.Who + " ended the assignment of its plan"
 	}
-	text += ", " + wholeUnits(now.Sub(e.At)) + " ago"
+	ago := now.Sub(e.At)
+	unit, name := unitOf(ago, 1)
+	text += fmt.Sprintf(", %d %s ago", max(int64(ago/unit), 0), name)
 	if e.Reason != "" {
 		text += " (" + e.Reason + ")"
 	}
 	return text
-}
-
-// wholeUnits returns d in whole days, hours, minutes or seconds.
-func wholeUnits(d time.Duration) string {
-	unit, name := unitOf(d, 1)
-	return fmt.Sprint(max(int64(d/unit), 0), " ", name)
 }
 
 // A fact is told if it holds.

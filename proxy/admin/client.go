@@ -89,21 +89,16 @@ func send[A any](ctx context.Context, c Client, method, path string, body []byte
 		return into, fmt.Errorf("ask %s: %w", c.base(), err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return into, errorOf(answer.Status, text)
+		p := &Problem{}
+		if json.Unmarshal(text, p) != nil || p.Detail == "" { // the listener for requests answers so too
+			return into, fmt.Errorf("a running weir answers %s; is this its admin listener?", answer.Status)
+		}
+		return into, p
 	}
 	if err := json.Unmarshal(text, &into); err != nil {
 		return into, fmt.Errorf("ask %s: answer not understood: %w", c.base(), err)
 	}
 	return into, nil
-}
-
-// errorOf returns the problem in an error response.
-func errorOf(status string, text []byte) error {
-	p := &Problem{}
-	if json.Unmarshal(text, p) != nil || p.Detail == "" { // the listener for requests answers so too
-		return fmt.Errorf("a running weir answers %s; is this its admin listener?", status)
-	}
-	return p
 }
 
 func (c Client) client() *http.Client { return cmp.Or(c.HTTP, http.DefaultClient) }

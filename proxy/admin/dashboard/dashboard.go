@@ -64,7 +64,7 @@ func New(o admin.Options) http.Handler {
 	mux.Get("/dashboard/events", d.protect(d.Stream))
 	mux.Get("/dashboard/routes", d.page(d.showRoutes))
 	mux.Get("/dashboard/keys", d.page(d.showKeys))
-	mux.Post("/dashboard/keys", d.page(d.lookUp))
+	mux.Post("/dashboard/keys", d.page(func(r *http.Request) page { return d.toKey(r, keyFlash{Query: queryOf(r)}) }))
 	mux.Post("/dashboard/keys/change", d.page(d.changeKey))
 	mux.Post("/dashboard/directives", d.page(d.changeDirective))
 	mux.Get("/dashboard/explain", d.page(d.showExplainForm))

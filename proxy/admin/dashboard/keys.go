@@ -172,10 +172,6 @@ func queryOf(r *http.Request) view.KeyQuery {
 	return q
 }
 
-func (d *dashboard) lookUp(r *http.Request) page {
-	return d.toKey(r, keyFlash{Query: queryOf(r)})
-}
-
 // changeKey executes the action of a button, which for bans and resets must be confirmed first.
 func (d *dashboard) changeKey(r *http.Request) page {
 	if !sessionOf(r).Write() {

@@ -17,7 +17,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin/dashboard"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/simulate"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -129,16 +128,6 @@ func groupsOf(nodes []view.Member) []admin.NodeGroup {
 		return cmp.Or(len(b.Nodes)-len(a.Nodes), strings.Compare(b.Source, a.Source), cmp.Compare(b.Generation, a.Generation)) // redis comes after file
 	})
 	return groups
-}
-
-func simulation(node string, generation int64, r *simulate.Report) admin.Simulation {
-	a := admin.Simulation{
-		Node: node, LogCounts: r.LogCounts, TookMS: r.Took.Milliseconds(), Generation: generation, Result: r.Result, Against: r.Against, Notes: r.Notes,
-	}
-	if r.Against != nil {
-		a.Differences = r.Differences()
-	}
-	return a
 }
 
 // flushInterval is the interval between attempts to write the audit entries that could not be

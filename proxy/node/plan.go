@@ -197,7 +197,14 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	if err != nil {
 		return admin.Simulation{}, replayProblem(err)
 	}
-	return simulation(n.store.id, number, report), nil
+	s := admin.Simulation{
+		Node: n.store.id, LogCounts: report.LogCounts, TookMS: report.Took.Milliseconds(), Generation: number,
+		Result: report.Result, Against: report.Against, Notes: report.Notes,
+	}
+	if report.Against != nil {
+		s.Differences = report.Differences()
+	}
+	return s, nil
 }
 
 // replayProblem converts an error of a simulation to a problem for operators. An unknown error is

@@ -160,7 +160,10 @@ func (n *Node) watchPeers(ctx context.Context) {
 				n.log.Info().Msg("config drift ended")
 			}
 		case <-node.LostMore():
-			n.logLost(ctx)
+			if lost, err := node.Lost(ctx); err == nil && len(lost) > 0 { // the latest first
+				n.log.Warn().Str("node", lost[0].ID).Str("address", lost[0].Address).Time("seen", lost[0].Seen).Int("lost", len(lost)).
+					Msg("node lost; it has not stopped, and is not heard any more")
+			}
 		case <-node.Returned():
 			if n.source.served() == nil {
 				n.report(n.proxy.Rejoin(ctx)) // a pushed configuration is restored by following pushes
@@ -168,14 +171,6 @@ func (n *Node) watchPeers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// logLost logs the node that was lost last.
-func (n *Node) logLost(ctx context.Context) {
-	if lost, err := n.store.cluster.Lost(ctx); err == nil && len(lost) > 0 {
-		n.log.Warn().Str("node", lost[0].ID).Str("address", lost[0].Address).Time("seen", lost[0].Seen).Int("lost", len(lost)).
-			Msg("node lost; it has not stopped, and is not heard any more")
 	}
 }
 

@@ -107,6 +107,9 @@ type Claim struct {
 	Key   Key
 	// Cost is the number of permits, from 1 to Limit.Capacity; for Distinct it is 1.
 	Cost int64
+	// Taken is how many permits were taken if a refund is of a part of them; 0 if Cost is all. Only limits shared
+	// with Redisson need it.
+	Taken int64
 	// Value is what the key is used with. Distinct limits count it, comparing the first 8
 	// bytes. For Noted limits it is the subject; if it is zero, nothing is noted.
 	Value Key

@@ -45,7 +45,7 @@ func (s *Store) startRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 		if part[0].RedissonName == "" {
 			return changeCommand{refund: limiter.Permit{ID: p.ID, At: takenAt(p, &part[0])}}
 		}
-		return s.changeOf("refund", part, refundArgs(part, p)...)
+		return s.changeOf("refund", part, append(refundArgs(part, p), max(part[0].Taken, part[0].Cost))...)
 	})
 }
 

@@ -185,3 +185,38 @@ func TestClaim_NamesARedissonLimiter(t *testing.T) {
 		t.Errorf("odd braces: %v", err)
 	}
 }
+
+// A part of what a claim took on a shared limiter comes back, once, and the rest afterwards, in each form; the entry that
+// Java programs read keeps its time.
+func TestClaim_RefundsAPartOfARedissonLimiter(t *testing.T) {
+	s := newClockedTestStore(t)
+	for f := limiter.RedissonByte; f <= limiter.RedissonWindow; f++ {
+		t.Run(f.String(), func(t *testing.T) {
+			shared := claim(10, 10*time.Second, 6)
+			shared[0].RedissonName, shared[0].RedissonFormat = "redisson:part:"+f.String(), f
+			s.t = t
+			d := s.allowed(shared, 1)
+			if f != limiter.RedissonWindow { // whose end is Redis' own
+				s.advance(4 * time.Second)
+			}
+			part := slices.Clone(shared)
+			part[0].Cost, part[0].Taken = 5, 6
+			asked := slices.Clone(shared)
+			asked[0].Cost = 1
+			for range 2 {
+				if err := s.store.Refund(t.Context(), part, d.Permit); err != nil {
+					t.Fatal(err)
+				}
+				s.left(asked, 9)
+			}
+			if f == limiter.RedissonWindow {
+				return // it remembers that the decision was refunded
+			}
+			part[0].Cost, part[0].Taken = 1, 0
+			if err := s.store.Refund(t.Context(), part, d.Permit); err != nil {
+				t.Fatal(err)
+			}
+			s.left(asked, 10)
+		})
+	}
+}

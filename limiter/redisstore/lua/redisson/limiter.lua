@@ -54,7 +54,7 @@ end
 -- placed lets w be what its type counts.
 local function placed(w)
   local by_client = w.type == 1 and 1 or 0
-  w.state, w.log, w.packing, w.given = KEYS[2 + by_client], KEYS[4 + by_client], ARGV[4], 0
+  w.state, w.log, w.packing, w.given, w.ids, w.costs = KEYS[2 + by_client], KEYS[4 + by_client], ARGV[4], 0, {}, {}
   return w
 end
 

@@ -1,8 +1,5 @@
 -- What is done with a limiter that is counted as redisson_count.lua says.
 
--- bounded is how long it takes until something taken at the time `at` comes back.
-local function bounded(w, at) return math.min(w.length, math.max(1, at + w.length - NOW)) end
-
 -- wait is how many ms it takes until n permits are left; 0 is now. Beyond MOST
 -- entries each is taken to hold one permit: it is never too short for who takes as
 -- many as these hold.
@@ -16,12 +13,11 @@ local function wait(w, n)
     local i = int(w.read + rest - 1)
     at = tonumber(ask('ZRANGE', w.log, i, i, 'WITHSCORES')[2])
   end
-  return at and bounded(w, at) or w.length -- or it was taken just now
+  return at and math.min(w.length, math.max(1, at + w.length - NOW)) or w.length -- or it was taken just now
 end
 
 local function take(w, id, n)
   w.left, w.given = w.left - n, w.given + n
-  w.ids, w.costs = w.ids or {}, w.costs or {}
   w.ids[#w.ids + 1], w.costs[#w.costs + 1] = id, n
 end
 
@@ -49,19 +45,23 @@ local function keep(w)
     call('ZREMRANGEBYRANK', w.log, 0, w.gone - 1)
   end
   if w.future then call('ZADD', w.log, 'XX', unpack(w.future)) end
-  for i = 1, w.ids and #w.ids or 0 do enter(w, now_text, w.ids[i], w.costs[i]) end
+  for i = 1, #w.ids do enter(w, now_text, w.ids[i], w.costs[i]) end
   call('SET', w.state, int(w.left), 'KEEPTTL')
   if w.is_new and w.given > 0 then configure(w) end
   if w.given > 0 or not w.value then expire(w) end
 end
 
--- refund gives back n permits of id.
-local function refund(w, id, n)
+-- refund gives back n of the permits that id took.
+local function refund(w, id, n, _, taken)
   value(w)
   local first = ask('ZRANGE', w.log, 0, 0)[1]
   if not first then return 0 end
   count_of(first, w)
-  if call('ZREM', w.log, pack(w.packing, id, n)) == 0 then return 0 end
+  local entry = pack(w.packing, id, taken)
+  local at = ask('ZSCORE', w.log, entry)
+  if not at then return 0 end
+  call('ZREM', w.log, entry)
+  if n < taken then call('ZADD', w.log, at, pack(w.packing, id, taken - n)) end
   credit(w, n)
   return n
 end

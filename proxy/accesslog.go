@@ -57,6 +57,7 @@ const (
 	logSample
 	logListener
 	logChallenge
+	logUsed
 	standardFields // the number of default fields
 )
 
@@ -76,7 +77,7 @@ func (f logField) String() string {
 	return [...]string{
 		"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "upstream", "upstream_ms", "shadow",
 		"limit", "wait_ms", "rate", "key", "masked", "banned", "ban_began", "also", "cached_refusal", "new_keys", "repeated", "list", "refunded", "fallback", "error",
-		"keys", "decided_at", "trace_id", "sample", "listener", "challenge", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
+		"keys", "decided_at", "trace_id", "sample", "listener", "challenge", "used", "proto", "scheme", "own_ms", "waited_ms", "user_agent", "referer",
 	}[f]
 }
 
@@ -256,7 +257,7 @@ func appendEscaped(b []byte, s string) []byte {
 // hash, pair=Zm9vYmFy*c4, by which it is found among the overrides of a configuration. A country has its code
 // instead of a hash, country=DE, because it identifies nobody. The plan under a limit is an entry
 // plan:quota=pro, or plan:quota=- if the limit's own rates applied, and the price for a budget
-// price:sms=0.075.
+// price:sms=0.075, or the row of a model, price:models=gpt-4o. For costs that are known afterwards see usage.go.
 const absentKey = "-"
 
 // writeKeys writes the field keys.
@@ -296,7 +297,7 @@ func (x *exchange) appendKeys(b []byte) []byte {
 			b = append(append(b, '*'), overrideTag(k.Key)...)
 		}
 	}
-	return x.appendPrices(x.appendPlans(b))
+	return x.appendUsage(x.appendPrices(x.appendPlans(b)))
 }
 
 // appendEntry begins an entry of the field keys.
@@ -346,8 +347,12 @@ func (x *exchange) appendPrices(b []byte) []byte {
 		if k < 0 {
 			continue
 		}
-		price, _ := p.Table.Of(x.extracted.keys[k].Number)
-		b = append(appendEntry(b, pricePrefix, p.Name), key.FormatAmount(price.Amount, p.Decimals)...)
+		price, _ := x.extracted.keys[k].Price(p)
+		text := key.FormatAmount(price.Amount, p.Decimals)
+		if p.ByModel() {
+			text = cmp.Or(price.Prefix, absentKey)
+		}
+		b = append(appendEntry(b, pricePrefix, p.Name), text...)
 	}
 	return b
 }
@@ -419,14 +424,15 @@ func (l loggedKeys) plan(of *limit.Limit) (name string, found bool) {
 	return strings.TrimPrefix(name, absentKey), found
 }
 
-// price returns what the request cost by p.
-func (l loggedKeys) price(p *config.Prices) (amount int64, found bool) {
+// price returns what the request costs by p, which may have another price for the same model.
+func (l loggedKeys) price(p *config.Prices) (price key.Price, found bool) {
 	text, _, found := l.find(pricePrefix + p.Name)
-	if !found {
-		return 0, false
+	if !found || p.ByModel() {
+		price, _ = p.Table.OfModel(text)
+		return price, found
 	}
 	amount, err := key.ParseAmount(text, p.Decimals)
-	return amount, err == nil
+	return key.Price{Amount: amount}, err == nil
 }
 
 // hasNone reports whether no limit applied to the request.

@@ -48,6 +48,7 @@ type exchange struct {
 	rateLimitFields rateLimitFields // refuse, forward: the rate limit fields of the response
 	response        clientResponse  // downstream: the response that was sent
 	trace           *tracing        // record: the spans; nil if there is no tracing
+	usage           *responseUsage  // forward: what the response says that was used; nil if it is not asked
 
 	reused    bool   // the downstream reuses x for its next request
 	unusedIDs string // ids for the next requests
@@ -137,7 +138,7 @@ func (x *exchange) reset() {
 	x.forwarded.request.Reset()
 	x.outcome = forwardOutcome{}
 	x.rateLimitFields.reset()
-	x.response, x.trace = clientResponse{}, nil
+	x.response, x.trace, x.usage = clientResponse{}, nil, nil
 }
 
 // setRoute sets the route of x.

@@ -137,7 +137,7 @@ func (e *explainer) explainLimit(l *limit.Limit, explained *view.ExplainedLimit)
 		return
 	}
 	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set[0].Cost, set[0].RedissonName
-	explained.Value = e.maskedValue(l.Key)
+	explained.Value, explained.Price = e.maskedValue(l.Key), l.CostText(explained.Cost, explained.Price)
 	explained.Override = explained.Plan == "" && !slices.Contains(l.Windows, set.Window(0))
 
 	ctx, cancel := a.WithTimeout(e.ctx)
@@ -183,9 +183,15 @@ func (e *explainer) explainPrice(p *config.Prices) string {
 	if err != nil {
 		return err.Error()
 	}
-	text := p.Text(price.Amount) + ": "
+	text, subject := p.Text(price.Amount)+": ", "number"
+	if p.ByModel() {
+		text, subject = p.Text(price.Amount)+" for a million tokens of an answer: ", "model"
+	}
 	if !found {
-		text += "no row has the number, so that it costs the dearest: "
+		text += "no row has the " + subject + ", so that it costs the dearest: "
+	}
+	if p.ByModel() {
+		return fmt.Sprintf("%s%s, line %d of %s", text, cmp.Or(price.Prefix, "*"), price.Line, p.File)
 	}
 	return fmt.Sprintf("%s%s, %s, line %d of %s", text, cmp.Or(price.Prefix, "*"), cmp.Or(string(price.Type), "*"), price.Line, p.File)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/reuse"
 	routing "github.com/weir-proxy/weir/proxy/route"
+	"github.com/weir-proxy/weir/proxy/usage"
 )
 
 // An extracted holds the keys of a request, and the data from which they are read.
@@ -36,6 +37,7 @@ type extraction struct {
 	found      []lookup       // what lists of rates and plans have about keys
 	plans      []keyPlan      // the plans of keys under limits that have plans
 	assigned   *directive.Set // the plans that operators have assigned; nil if there are none
+	asked      []byte         // for the log: what limits reserve for
 	logged     lineKeys       // of a Replay: the keys that the log has instead of values
 	unknown    []*limit.Limit // of a Replay: the limits that are skipped, because the log lacks what they read
 	unlisted   []*key.Spec    // of a Replay: the keys of the lists that are skipped
@@ -45,9 +47,9 @@ type extraction struct {
 func (e *extracted) reset() {
 	e.value.Reset()
 	confusable, keys, memos, found := reuse.Memory(e.confusable), reuse.Memory(e.keys), e.memos, reuse.Memory(e.found)
-	plans, unknown, unlisted := reuse.Memory(e.plans), reuse.Memory(e.unknown), reuse.Memory(e.unlisted)
+	plans, unknown, unlisted, asked := reuse.Memory(e.plans), reuse.Memory(e.unknown), reuse.Memory(e.unlisted), reuse.Memory(e.asked)
 	e.extraction = extraction{}
-	e.confusable, e.keys, e.memos, e.found, e.plans, e.unknown, e.unlisted = confusable, keys, memos, found, plans, unknown, unlisted
+	e.confusable, e.keys, e.memos, e.found, e.plans, e.unknown, e.unlisted, e.asked = confusable, keys, memos, found, plans, unknown, unlisted, asked
 }
 
 // memo returns the Memo of the last key.
@@ -141,36 +143,45 @@ func (g *generation) claim(x *exchange, l *limit.Limit) error {
 
 // permits returns how many permits of l the request takes, 0 if it is free.
 func (g *generation) permits(x *exchange, l *limit.Limit) (cost int64, err error) {
-	cost = 1
 	said, prices := l.Charges()
-	if said != nil {
-		if cost, err = x.cost(said); err != nil {
-			return 0, err
-		}
-	}
+	price := key.Price{Amount: 1}
 	if prices != nil {
-		price, _, err := g.price(x, prices)
-		if err != nil {
+		if price, _, err = g.price(x, prices); err != nil {
 			return 0, err
 		}
-		cost *= price.Amount
 	}
-	return cost, nil
+	switch {
+	case said.IsReserved():
+		return g.reserved(x, l)
+	case said != nil:
+		cost, err = x.cost(said)
+		return cost * price.Amount, err
+	}
+	return price.Amount, nil
 }
 
-// price returns what the number of the request costs. found is false if the list has no price for it, or
+// tokenWeights returns what tokens cost under l, and the most that a request reserves.
+func (x *exchange) tokenWeights(l *limit.Limit) (w usage.Weights, most int64) {
+	var price key.Price
+	if _, prices := l.Charges(); prices != nil {
+		price, _, _ = x.generation.price(x, prices) // was found before
+	}
+	return l.Weights(price)
+}
+
+// price returns what the number or the model of the request costs. found is false if the list has no price for it, or
 // the request has none; then it is the dearest.
 func (g *generation) price(x *exchange, p *config.Prices) (price key.Price, found bool, err error) {
 	if line := x.extracted.logged.line; line != "" {
-		if amount, found := line.price(p); found {
-			return key.Price{Amount: amount}, true, nil
+		if price, found := line.price(p); found {
+			return price, true, nil
 		}
 	}
 	k, err := g.key(x, p.Key)
 	if err != nil {
 		return key.Price{}, false, err
 	}
-	price, found = p.Table.Of(k.Number)
+	price, found = k.Price(p)
 	return price, found, nil
 }
 
@@ -181,25 +192,26 @@ func (g *generation) source(network netip.Prefix) uint32 {
 
 // cost returns the number of permits that the request takes; 1 if it does not say.
 func (x *exchange) cost(c *config.Cost) (int64, error) {
-	if x.Confused(c.From) {
-		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", c.From, key.ErrAmbiguous)
+	from := c.Said.From
+	if x.Confused(from) {
+		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", from, key.ErrAmbiguous)
 	}
-	if other, ok := c.From.Confused(); ok && x.Confused(other) {
-		return 0, fmt.Errorf("%s: %w: the body is a form, in which some servers look for it too", c.From, key.ErrAmbiguous)
+	if other, ok := from.Confused(); ok && x.Confused(other) {
+		return 0, fmt.Errorf("%s: %w: the body is a form, in which some servers look for it too", from, key.ErrAmbiguous)
 	}
-	values := x.Header(c.From.Name)
-	if c.From.Source == key.Query {
-		values = x.Query(c.From.Name)
+	values := x.Header(from.Name)
+	if from.Source == key.Query {
+		values = x.Query(from.Name)
 	}
 	if len(values) == 0 {
 		return 1, nil
 	}
 	if len(values) > 1 {
-		return 0, fmt.Errorf("%s: %w", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w", from, key.ErrAmbiguous)
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	if err != nil || n < 1 || n > c.Max || values[0][0] == '+' || values[0][0] == '0' { // a leading 0 makes it octal for some servers
-		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, limit.ErrCost, c.Max)
+		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", from, limit.ErrCost, c.Max)
 	}
 	return n, nil
 }

@@ -125,6 +125,7 @@ func (x *exchange) settledOutcome() limit.Outcome {
 		Refunded:    x.outcome.refund || x.route.refunds[r.Kind],
 		Unprocessed: r.Kind == upstream.ConnectFailed || r.Kind == upstream.ConnectTimeout,
 		Status:      r.Status,
+		Used:        x.used(),
 	}
 }
 
@@ -158,6 +159,9 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 	if name := x.route.RefundOn.Header; name != "" && len(h.Values(name)) > 0 {
 		x.outcome.refund = true
 		h.Del(name)
+	}
+	if x.route.Usage != nil {
+		x.beginUsage(status, h)
 	}
 	x.route.rewrite.response(h)
 	if x.outcome.refund || x.route.SettlesHead() {

@@ -192,7 +192,8 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	d.duplex.Open(h)
 	if b := h.Body(); b != nil {
 		b.Limit(d.x.route.MaxBody)
-		t.Body, t.BufferedBody = &d.duplex, d.content
+		t.Body = &d.duplex
+		d.setBody(t)
 	}
 	return p.Forward(&d.reqCtx, t, &d.duplex)
 }

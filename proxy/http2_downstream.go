@@ -166,7 +166,8 @@ func (d *http2Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	}
 	if d.body != nil {
 		d.body.Limit(d.x.route.MaxBody)
-		t.Body, t.BufferedBody = d.body, d.content
+		t.Body = d.body
+		d.setBody(t)
 	}
 	return p.Forward(d.Context(), t, d)
 }

@@ -161,6 +161,7 @@ func (l logLine) outcome(x *exchange) {
 	if x.Settled.Refunded {
 		l.flag(logRefunded)
 	}
+	l.given(logUsed, x.Settled.Used)
 	if x.Steps != nil {
 		l.given(logChallenge, x.Steps.Result.String())
 	}

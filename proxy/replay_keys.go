@@ -94,6 +94,7 @@ func (l *lineKeys) country(s *key.Spec, code string) (k limit.Key, found bool) {
 // line identifies it unless the line has the values of all.
 func (l *LoggedRequest) findUnknown(x *exchange, overridden overriddenKeys) {
 	e := &x.extracted
+	x.replayUsage(loggedKeys(l.Keys))
 	known := func(of *limit.Limit) bool { return e.logged.line.hasNone() || l.knowsLimit(of, x) }
 	if e.unknown = slices.DeleteFunc(append(e.unknown, x.route.Active...), known); len(e.unknown) > 0 && l.Keys != "" {
 		e.logged = lineKeys{loggedKeys(l.Keys), overridden}
@@ -113,11 +114,14 @@ func (l *LoggedRequest) knowsLimit(of *limit.Limit, x *exchange) bool {
 		return false
 	}
 	_, prices := of.Charges()
+	if !l.knowsCost(of, x) {
+		return false
+	}
 	for read := range of.Reads() {
 		switch p := read.Purpose; {
-		case p == config.ForPlan: // see above
-		case p == config.ForPrice && l.knowsPrice(prices, x), p == config.ForCost && l.knows(read.Key.From, x):
-		case p == config.ForPrice, p == config.ForCost, !l.knowsKey(read.Key, x):
+		case p == config.ForPlan, p == config.ForCost: // see above
+		case p == config.ForPrice && l.knowsPrice(prices, x):
+		case p == config.ForPrice, !l.knowsKey(read.Key, x):
 			return false
 		}
 	}

@@ -156,6 +156,7 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	for _, l := range r.Active {
 		r.addReads(l)
 	}
+	r.prepareUsage()
 	r.readFields.add(r.TokenFields...)
 	r.readsLate = r.readsLate || len(r.TokenFields) > 0
 	r.reads = g.sharing.readsLike(r.reads)

@@ -58,7 +58,7 @@ func TestDocuments_FiguresAreThoseOfTheCode(t *testing.T) {
 		{"proxy/docs/budgets.md", "at most 255 bytes", "proxy/key", "maxTokenID == 255"},
 		{"proxy/docs/fields.md", "at least 32 bytes", "proxy/key", "minSecret == 32"},
 		{"proxy/docs/fields.md", "the token, 16 characters or more", "proxy/config", "leastToken == 16"},
-		{"proxy/docs/fields-routes.md", "5m when not given, and at most 1d", "proxy/config", "tokenAge == 300e9 && longestToken == 24*3600e9"},
+		{"proxy/docs/fields-limits.md", "5m when not given, and at most 1d", "proxy/config", "tokenAge == 300e9 && longestToken == 24*3600e9"},
 		{"proxy/docs/fields-routes.md", "from a tenth to the full share", "proxy/upstream", "slowStartShare == 0.1"},
 		{"proxy/docs/upstreams.md", "At most a fifth of all requests is retried", "proxy/upstream", "retryRatio == 0.2"},
 		{"proxy/docs/fields.md", "must also average 500 bytes a second", "proxy/body", "minBodyRate == 500"},

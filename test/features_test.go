@@ -23,20 +23,20 @@ type feature struct {
 // may occupy are no budget of a limit, and release is no lease. Package lock knows no limits, and is left out.
 func features() []feature {
 	return []feature{
-		{"refund_on, count, settle", `(?i)refundon|settle`, `^(refund|settle)`, 29},
-		{"fallback, share, mirror", `(?i)fallback|mirror|outofshare|shareof`, `^(fallback|mirror|outage)`, 32},
-		{"return_on, notes, sends", `(?i)returnon|shadownote|sends\b|notes?\b`, `^(return|notes|report)`, 59},
-		{"shadow", `(?i)shadow`, `^shadow`, 31},
-		{"penalty, ban", `(?i)penal|\bbans?\b|banned`, `^(penal|ban)`, 49},
-		{"plans", `(?i)\bplans?\b|plansource|assign`, `^plan`, 37},
+		{"refund_on, count, settle", `(?i)refundon|settle`, `^(refund|settle|usage)`, 29},
+		{"fallback, share, mirror", `(?i)fallback|mirror|outofshare|shareof`, `^(fallback|mirror|outage)`, 31},
+		{"return_on, notes, sends", `(?i)returnon|shadownote|sends\b|notes?\b`, `^(return|notes|report)`, 55},
+		{"shadow", `(?i)shadow`, `^shadow`, 29},
+		{"penalty, ban", `(?i)penal|\bbans?\b|banned`, `^(penal|ban)`, 47},
+		{"plans", `(?i)\bplans?\b|plansource|assign`, `^plan`, 32},
 		{"budget, prices", `(?i)price`, `^prices`, 7},
-		{"Redisson names, scope", `(?i)redisson|\bscope`, `^(redisson|scope)`, 35},
+		{"Redisson names, scope", `(?i)redisson|\bscope`, `^(redisson|scope)`, 34},
 		{"conversion", `(?i)conversion`, `^conversion`, 27},
 		{"step_up", `(?i)stepup|stepsup|\bsolver`, `^(step_up|challenge)`, 8},
 		{"descriptors, handles", `(?i)descriptor`, `^(decide|descriptor|messages|handler|envoy|dialect)`, 7},
-		{"concurrent", `(?i:concurrent)(ly)?\b|\bleases?\b|(Has|has|held|start)Leases?\b`, `^(lease|concurrent)`, 21},
+		{"concurrent", `(?i:concurrent)(ly)?\b|\bleases?\b|(Has|has|held|start)Leases?\b`, `^(lease|concurrent)`, 20},
 		{"idempotency", `(?i)idempoten`, `^(idempotency|early)`, 8},
-		{"lists", `(?i)\blists?\b|listed|allowlist|denylist`, `^list`, 56},
+		{"lists", `(?i)\blists?\b|listed|allowlist|denylist`, `^list`, 50},
 		{"cooldown", `(?i)cooldown`, `^(cooldown|penalize)`, 8},
 		{"overrides", `(?i)override`, `^(overrides|plans)`, 6},
 		{"rotation of two secrets", `(?i)previoussecret|bothsecrets|previouskey`, `^$`, 6},
@@ -44,6 +44,7 @@ func features() []feature {
 		{"distinct", `(?i)distinct`, `^distinct`, 8},
 		{"lease", `\bAhead\b|\bahead[A-Z]`, `^ahead`, 4},
 		{"wait", `(?i:waitqueue|maxwaiting)|\b(log)?Waited|\bWaitTime\b`, `^(wait|waitqueue)`, 8},
+		{"usage", `\bUsage\b|responseUsage|OnBody|IsReserved`, `^(usage|scanner)`, 8},
 		{"explain", `(?i)explain`, `^explain`, 7},
 	}
 }

@@ -22,8 +22,8 @@ func importMap() map[string][]string {
 		"proxy/admin/dashboard":               {"proxy/view", "proxy/admin", "proxy", "proxy/directive", "proxy/sends", "proxy/config", "limiter"},
 		"proxy/cluster":                       slices.Concat([]string{"proxy/view", "proxy", "proxy/decisions", "proxy/directive", "proxy/sends", "proxy/config/bundle"}, stages, redis),
 		"proxy/simulate":                      slices.Concat([]string{"proxy/view", "proxy/reuse", "proxy"}, stages),
-		"proxy":                               slices.Concat([]string{"proxy/reuse", "proxy/view", "proxy/limit", "proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/protobuf", "proxy/sends"}, stages),
-		"proxy/limit":                         {"proxy/reuse", "proxy/view", "proxy/config", "proxy/decisions", "proxy/key", "proxy/metrics", "proxy/sends", "proxy/stripe", "limiter"}, // no request, no HTTP
+		"proxy":                               slices.Concat([]string{"proxy/usage", "proxy/reuse", "proxy/view", "proxy/limit", "proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/protobuf", "proxy/sends"}, stages),
+		"proxy/limit":                         {"proxy/usage", "proxy/reuse", "proxy/view", "proxy/config", "proxy/decisions", "proxy/key", "proxy/metrics", "proxy/sends", "proxy/stripe", "limiter"}, // no request, no HTTP
 		"proxy/convert":                       nil,
 		"proxy/ratelimit":                     {"proxy/config", "proxy/convert", "proxy/protobuf"},
 		"proxy/protobuf":                      nil,
@@ -36,7 +36,8 @@ func importMap() map[string][]string {
 		"proxy/sends":                         {"limiter"},
 		"proxy/trace":                         {"proxy/protobuf"},
 		"proxy/route":                         {"proxy/reuse", "proxy/key"},
-		"proxy/config":                        {"proxy/view", "proxy/config/internal/form", "proxy/key", "limiter"},
+		"proxy/usage":                         nil,
+		"proxy/config":                        {"proxy/usage", "proxy/view", "proxy/config/internal/form", "proxy/key", "limiter"},
 		"proxy/config/bundle":                 {"proxy/config", "proxy/config/internal/form", "proxy/key"},
 		"proxy/config/internal/form":          {"limiter"}, // for durations
 		"proxy/key":                           {"proxy/reuse", "limiter"},
@@ -66,6 +67,7 @@ func importMap() map[string][]string {
 		"test/weirtest":                       {"test/await", "test/logtest", "proxy/http1"},
 		"test/playbooks":                      {"limiter", "proxy", "proxy/config", "test/weirtest"},
 		"test/challenge":                      nil,
+		"test/models":                         nil,
 		"test/processgroup":                   nil,
 		"test/report":                         {"test/processgroup"},
 		"test/bench/lines":                    nil,

@@ -90,7 +90,7 @@ func TestReference_NamesEveryField(t *testing.T) {
 	collector{s.Defs, fields}.add(s, node{})
 
 	told := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][\\w.]*)` \\| (?:`([^`]+)`|-) \\| ").FindAllStringSubmatch(doc(t, "proxy/docs/fields.md").text+doc(t, "proxy/docs/fields-routes.md").text, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][\\w.]*)` \\| (?:`([^`]+)`|-) \\| ").FindAllStringSubmatch(doc(t, "proxy/docs/fields.md").text+doc(t, "proxy/docs/fields-routes.md").text+doc(t, "proxy/docs/fields-limits.md").text, -1) {
 		f, known := fields[m[1]]
 		if !known {
 			t.Errorf("proxy/docs tells of the field %s, which there is not", m[1])
@@ -104,7 +104,7 @@ func TestReference_NamesEveryField(t *testing.T) {
 	}
 	for path, f := range fields {
 		if !told[f.form] {
-			t.Errorf("%s has no line in proxy/docs/fields.md or fields-routes.md: | `%s` | `%s` | what it does |", path, path, f.standard)
+			t.Errorf("%s has no line in proxy/docs/fields.md, fields-routes.md or fields-limits.md: | `%s` | `%s` | what it does |", path, path, f.standard)
 		}
 	}
 }
@@ -238,6 +238,8 @@ routes:
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {name: paid, match: {path: /paid}, upstream: demo, limits: [{name: spend, key: global, budget: [9/1h], price: sms, on_store_failure: deny}]}
   - {match: {path: /bad}, upstream: `+bad.URL+`}
+  - {name: tokens, match: {path: /tokens}, upstream: demo, usage: {total: bytes}, limits: [{key: global, rate: 1000000/1h, max_cost: 9000, cost: {reserve: 9}}]}
+  - {name: untold, match: {path: /untold}, upstream: demo, usage: anthropic, limits: [{key: global, rate: 1000000/1h, max_cost: 9000, cost: {reserve: 9}}]}
 prices: {sms: {rows: ["*,*,0.01"], unit: EUR, key: {from: "header:X-Number", normalize: e164, on_missing: skip}}}
 `)
 	writeCertificate(t, dir)
@@ -282,6 +284,8 @@ func (w *weir) exercise(phone string) {
 	post("/unused", phone)
 	do(w.t, http.MethodPost, w.URL+"/code", http.Header{"X-Number": {"+8613800138000"}})
 	post("/paid", phone)
+	post("/tokens", phone)
+	post("/untold", phone)
 	post("/right", phone)
 	for range 2 {
 		post("/wait", phone)

@@ -175,14 +175,22 @@ func nextSize(size, announced int64) int64 {
 // grow returns a buffer of size bytes with what was read, and reserves more bytes besides.
 func (b *Buffer) grow(read []byte, size, more int64) ([]byte, error) {
 	more += allocated(size) - allocated(int64(cap(read)))
-	if !b.Budget.Reserve(b.Client, b.reserved, more) {
+	if !b.Reserve(more) {
 		b.Budget.recycle(read)
 		return nil, ErrFull
 	}
-	b.reserved += more
 	grown := append(b.Budget.newBuffer(size), read...)
 	b.Budget.recycle(read)
 	return grown, nil
+}
+
+// Reserve reserves n bytes more, and reports whether they were available.
+func (b *Buffer) Reserve(n int64) bool {
+	if !b.Budget.Reserve(b.Client, b.reserved, n) {
+		return false
+	}
+	b.reserved += n
+	return true
 }
 
 // HTTP2Beside returns what a stream of HTTP/2 holds of a body with this length, -1 if it is unknown.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
-	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -68,24 +67,6 @@ func (l *limits) keepable(pointer any, limit *Limit, rate limiter.Rate) {
 	if err := whole.Check(); err != nil {
 		l.Wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to return at "+rate.String(), "write a smaller burst")
 	}
-}
-
-// cost compiles the origin of a request's cost.
-func (l *limits) cost(f *limitForm) *Cost {
-	if f.Cost == "" {
-		return nil // none, or already reported
-	}
-	from, err := key.ParseOrigin(f.Cost)
-	if err != nil || from.Source != key.Header && from.Source != key.Query {
-		l.Wrong(&f.Cost, form.Quote(f.Cost)+" is not an origin of a cost", "write header:NAME or query:NAME")
-		return nil
-	}
-	for _, text := range append([]string{f.Rate}, f.Rates...) {
-		if rate, err := limiter.ParseRate(text); err == nil && int64(f.MaxCost) > max(rate.Count, int64(f.Burst)) {
-			l.Warn(&f.MaxCost, "a request that asks for more than "+strings.TrimSpace(text)+" holds is refused with 400", "write at most "+strconv.FormatInt(rate.Count, 10))
-		}
-	}
-	return &Cost{Spec: &key.Spec{Name: from.String(), From: from}, Max: int64(f.MaxCost)}
 }
 
 // Lease is the lease of a concurrent permit. It is renewed while the request is in

@@ -134,11 +134,11 @@ type listForm struct {
 
 // pricesForm is a list of what requests cost.
 type pricesForm struct {
-	// File has one PREFIX,TYPE,PRICE per line, relative to this file: +4915,mobile,0.075. The row with the longest prefix counts that has the type of the line, or * for all; a number without a row costs the dearest price. # begins a comment. It is reloaded when it changes.
+	// File has one PREFIX,TYPE,PRICE per line, relative to this file: +4915,mobile,0.075. The row with the longest prefix counts that has the type of the line, or * for all; a number without a row costs the dearest price. Or MODEL,INPUT,CACHED,OUTPUT of what a million tokens cost: gpt-4o,2.5,1.25,10, for all models whose names begin so. # begins a comment. It is reloaded when it changes.
 	File string `yaml:"file,omitempty" jsonschema:"default="`
 	// Rows are such lines, in place of a file.
 	Rows list `yaml:"rows,omitempty"`
-	// Key is the phone number that a request is for.
+	// Key is the phone number that a request is for, or the model.
 	Key *keyForm `yaml:"key" jsonschema:"required"`
 	// Unit is the currency, for people.
 	Unit string `yaml:"unit,omitempty"`
@@ -184,6 +184,8 @@ type routeForm struct {
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn lists the outcomes after which the permits of a request are refunded.
 	RefundOn *Refund `yaml:"refund_on,omitempty"`
+	// Usage is where the upstream's response says what the request has used: openai, anthropic, gemini or ollama, or total; limits with cost: {reserve: ...} then count that.
+	Usage *usageForm `yaml:"usage,omitempty"`
 	// Idempotency lets clients repeat a request without being counted again.
 	Idempotency *Idempotency `yaml:"idempotency,omitempty"`
 	// Reject is the response to a refused request.
@@ -324,7 +326,7 @@ type AccessLog struct {
 	// File for the access log, relative to this one, instead of standard error. SIGUSR1 reopens it, for log rotation. It does not depend on --log-level.
 	File string `yaml:"file" jsonschema:"default="`
 	// Fields of a JSON line, instead of the standard ones; standard stands for all of these. Time, level and message are always written.
-	Fields list `yaml:"fields" jsonschema:"enum=standard,enum=request_id,enum=route,enum=method,enum=host,enum=path,enum=status,enum=bytes,enum=duration_ms,enum=client,enum=upstream,enum=upstream_ms,enum=shadow,enum=limit,enum=wait_ms,enum=rate,enum=key,enum=masked,enum=banned,enum=ban_began,enum=also,enum=cached_refusal,enum=new_keys,enum=repeated,enum=list,enum=refunded,enum=fallback,enum=error,enum=keys,enum=decided_at,enum=trace_id,enum=sample,enum=listener,enum=challenge,enum=proto,enum=scheme,enum=own_ms,enum=waited_ms,enum=user_agent,enum=referer"`
+	Fields list `yaml:"fields" jsonschema:"enum=standard,enum=request_id,enum=route,enum=method,enum=host,enum=path,enum=status,enum=bytes,enum=duration_ms,enum=client,enum=upstream,enum=upstream_ms,enum=shadow,enum=limit,enum=wait_ms,enum=rate,enum=key,enum=masked,enum=banned,enum=ban_began,enum=also,enum=cached_refusal,enum=new_keys,enum=repeated,enum=list,enum=refunded,enum=fallback,enum=error,enum=keys,enum=decided_at,enum=trace_id,enum=sample,enum=listener,enum=challenge,enum=used,enum=proto,enum=scheme,enum=own_ms,enum=waited_ms,enum=user_agent,enum=referer"`
 	// Sample logs one in so many of the successful requests. Refusals, failures, and requests that a shadow limit would have refused are always logged.
 	Sample int `yaml:"sample" jsonschema:"default=1,minimum=1,maximum=1000000"`
 }

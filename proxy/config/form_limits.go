@@ -46,8 +46,8 @@ type limitForm struct {
 	Algorithm string `yaml:"algorithm,omitempty" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`
 	// Burst is how many permits gcra grants at once; the rate's count when not given.
 	Burst int `yaml:"burst,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
-	// Cost is where the number of permits that a request takes is read from: header:NAME or query:NAME; 1 if it is missing.
-	Cost string `yaml:"cost,omitempty"`
+	// Cost is how many permits a request takes: header:NAME or query:NAME, 1 if it is missing; or, if only the response says it, what is reserved until then.
+	Cost *costForm `yaml:"cost,omitempty"`
 	// MaxCost is the maximum cost of a request.
 	MaxCost int `yaml:"max_cost,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
 	// Scope: with overall all Weirs that share a store count together, with per_instance each counts by itself, with the full rate.

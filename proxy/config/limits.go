@@ -366,12 +366,6 @@ type Limit struct {
 	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one
 }
 
-// A Cost is the origin of the number of permits that a request takes.
-type Cost struct {
-	*key.Spec       // From is a header field or a query parameter; 1 if it is missing
-	Max       int64 // at least 1
-}
-
 // A Read is a key that a route reads of its requests.
 type Read struct {
 	Key     *key.Spec
@@ -401,14 +395,15 @@ func (p Purpose) Counts() bool { return p == ForKey || p == ForDistinct }
 // Reads returns all keys that l reads. Whoever treats them alike, or some of them, asks this method.
 func (l *Limit) Reads() iter.Seq[Read] {
 	return func(yield func(Read) bool) {
-		var cost *key.Spec
-		if l.Cost != nil {
-			cost = l.Cost.Spec
-		}
 		for purpose, s := range [...]*key.Spec{
-			ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: l.PriceKey(), ForStepUp: l.StepUpKey(), ForCost: cost, ForPlan: l.Plan.Name,
+			ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: l.PriceKey(), ForStepUp: l.StepUpKey(), ForPlan: l.Plan.Name,
 		} {
 			if s != nil && !yield(Read{s, Purpose(purpose), l.Mode}) {
+				return
+			}
+		}
+		for _, s := range l.Cost.Keys() {
+			if !yield(Read{s, ForCost, l.Mode}) {
 				return
 			}
 		}

@@ -13,15 +13,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// Prices say what each request costs that is sent to a phone number.
+// Prices say what each request costs that is sent to a phone number, or to a model by the tokens that it uses.
 type Prices struct {
 	Name     string
-	Key      *key.Spec // the number
+	Key      *key.Spec // the number, or the model
 	Unit     string    // EUR
 	Decimals int       // an amount of 1 is 10^-Decimals of the unit
 	File     string    // as it is named
 	Table    *key.Prices
 }
+
+// ByModel reports whether a response says how much is used, at these prices.
+func (p *Prices) ByModel() bool { return p != nil && p.Table.ByModel() }
 
 // Text formats an amount: 0.075 EUR.
 func (p *Prices) Text(amount int64) string {
@@ -55,11 +58,15 @@ func (l *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Pr
 		l.checkName(f, name, "prices")
 		p := &Prices{Name: name, Unit: f.Unit, Decimals: f.Decimals, File: "prices." + name}
 		if f.Key != nil {
-			if p.Key = keys.use(f.Key); p.Key != nil && p.Key.Phone == nil {
-				l.Wrong(f.Key, "the key "+p.Key.Name+" is not a phone number", "name a key with normalize: {as: e164}")
-			}
+			p.Key = keys.use(f.Key)
 		}
-		l.readPrices(f, p)
+		switch l.readPrices(f, p); {
+		case p.Key == nil || p.Table == nil:
+		case p.ByModel() && p.Key.Phone != nil:
+			l.Wrong(f.Key, "the key "+p.Key.Name+" is a phone number, and the rows are of models", "name the key of the model, for example json:/model")
+		case !p.ByModel() && p.Key.Phone == nil:
+			l.Wrong(f.Key, "the key "+p.Key.Name+" is not a phone number", "name a key with normalize: {as: e164}")
+		}
 		all[name] = p
 	}
 	return all
@@ -107,6 +114,10 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 		return // reported
 	}
 	l.used[f.Price] = true
+	l.refuse([]finding{
+		{limit.Prices.ByModel() && !limit.Cost.IsReserved(), &f.Price, "its rows are of models, whose tokens are known when the response has come", "write cost: {reserve: [json:/max_tokens, 2000]} and max_cost beside it"},
+		{!limit.Prices.ByModel() && limit.Cost.IsReserved(), &f.Price, "its rows are of phone numbers, to which a message has its price at once", "write rows of models, or cost: header:NAME"},
+	})
 	l.parameters(&f.Price, limit.Prices.Key)
 	limit.ID += fmt.Sprintf(".e%d", limit.Prices.Decimals) // other decimals are other counts
 	limit.Rates = l.parse(pointers(f.Budget), limit)
@@ -125,6 +136,9 @@ func (l *limits) warnBudget(f *limitForm, limit *Limit) {
 		l.Warn(at, "with on_store_failure: "+string(limit.OnStoreFailure)+" more than the budget may be spent while Redis is unreachable", "write on_store_failure: deny")
 	}
 	dearest := limit.Prices.Table.Dearest()
+	if limit.Prices.ByModel() {
+		return
+	}
 	for _, rates := range limit.allRates() {
 		for _, rate := range rates {
 			if rate.Count < dearest.Amount {

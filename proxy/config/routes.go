@@ -46,6 +46,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Limits:      (&limits{routes: r, route: f, params: p.params}).all(f.Limits),
 			Lists:       r.listsOf(f, p),
 			RefundOn:    r.refund(f.RefundOn),
+			Usage:       r.usage(f.Usage),
 			Idempotency: r.idempotency(f.Idempotency),
 			Reject:      r.reject(&f.Reject),
 			Errors:      r.errorsOf(f),
@@ -60,6 +61,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		r.destination(f)
 		r.descriptor(f, route)
 		r.decidable(f, route)
+		r.settled(f, route)
 		r.withoutBodies(f, route)
 		r.upgrades(f, route)
 		r.phones(f, route)

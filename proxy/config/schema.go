@@ -182,6 +182,7 @@ type Route struct {
 	Limits      []*Limit // in the order of the file; may be empty
 	Lists       []*List  // in the order of the file
 	RefundOn    Refund
+	Usage       *Usage       // nil: no response says what was used
 	Idempotency *Idempotency // nil: repeats are counted
 	Reject      Reject
 	Errors      map[int]Reject // by status; nil: those of the Config

@@ -65,6 +65,10 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+(B|KiB|MiB|GiB)$`}
 			case reflect.TypeFor[Statuses](), reflect.TypeFor[code]():
 				return &jsonschema.Schema{Type: "string", Pattern: codeForm.String()} // of one entry; see loosen
+			case reflect.TypeFor[reservedPart](): // written without quotes, or not
+				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "2147483647"}, {Type: "string"}}}
+			case reflect.TypeFor[weight]():
+				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number", Minimum: "0", Maximum: "1000000"}, {Type: "string", Pattern: `^[0-9.]+$|\$\{[A-Za-z_]`}}}
 			case reflect.TypeFor[threshold]():
 				return &jsonschema.Schema{Default: 100, AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "999999999"}, {Type: "string", Pattern: thresholdForm.String()}, {Type: "string", Pattern: `\$\{[A-Za-z_]`}}}
 			}
@@ -151,6 +155,9 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 			items = p
 		}
 		one = append(one, &jsonschema.Schema{Type: "array", Items: items})
+	}
+	if t == reflect.TypeFor[[]reservedPart]() {
+		one = append(one, p.Items)
 	}
 	if t.Kind() == reflect.Slice {
 		if _, ok := form.ShortOf(t.Elem()); ok {

@@ -253,7 +253,7 @@ func limitRules() []rule {
 		{"reset_on", "", "cooldown", "there is no cooldown to reset", "write cooldown: in place of a rate, or leave reset_on out"},
 		{"conversion", "", "return_on", "without return_on no request is confirmed", "write return_on: {route: NAME, key: KEY} beside it"},
 		{"cost", "", "max_cost", "has no bound: one request could take all", "write max_cost: beside it, for example 10"},
-		{"max_cost", "", "cost", "there is no cost", "write cost: with header:NAME or query:NAME, or leave max_cost out"},
+		{"max_cost", "", "cost", "there is no cost", "write cost: with header:NAME or query:NAME, or with reserve: below it, or leave max_cost out"},
 		{"max_waiting", "", "wait", "max_waiting needs wait", "write wait: beside it, for example 500ms, or leave max_waiting out"},
 		{"redisson_version", "", "redisson_name", "no limiter is shared with Redisson", "write redisson_name, or leave redisson_version out"},
 	}

@@ -29,6 +29,8 @@ type Call struct {
 	// forwards, among those that are allowed in a trailer section. If it is nil, all
 	// are.
 	KeepResponseTrailer func(f Field) bool
+	// OnBody is called with each part of the body of the response before Relay sends it, unless it is nil.
+	OnBody func(part []byte)
 
 	client       *Client
 	sourceReader sourceReader // the request body of a call without an exchange

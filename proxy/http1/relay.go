@@ -66,6 +66,9 @@ func (c *Call) relayBody(to flushWriter) error {
 			_ = to.Flush()
 			return c.responseBodyError(err)
 		}
+		if c.OnBody != nil {
+			c.OnBody(data)
+		}
 		if _, err := to.Write(data); err != nil {
 			return err
 		}

@@ -76,6 +76,9 @@ func (c *Call) encodeRequest() error {
 	c.framing = Framing{NoBody, -1}
 	if c.requestBody != nil {
 		c.framing = outgoingFraming(message{minor: 1}, c.requestBody.framing)
+		if c.givenBody != nil && c.framing.Kind == FixedLength {
+			c.framing.Length = int64(len(c.givenBody))
+		}
 	} else if c.declaresNoBody() {
 		c.framing.Length = 0
 	}

@@ -4,26 +4,35 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// A Price is what one number costs.
+// A TokenPrice is what one token of each kind costs.
+type TokenPrice struct{ Input, Cached, Output float64 }
+
+// A Price is what one number costs, or a token of one model.
 type Price struct {
-	Amount int64    // in the smallest parts of the unit, of which a Prices has 10^decimals
-	Prefix string   // of the row: "+4915"; "" for all numbers
-	Type   LineType // of the row; "" for all types
-	Line   int      // of the row, in the file
+	Amount int64      // in the smallest parts of the unit, of which a Prices has 10^decimals; of a model, for a million tokens of its answers
+	Tokens TokenPrice // of a model: the same, for one token of each kind
+	Prefix string     // of the row: "+4915"; "" for all numbers
+	Type   LineType   // of the row; "" for all types
+	Line   int        // of the row, in the file
 }
 
 // errPrice reports a line of a price list that is not a row.
 var errPrice = errors.New("not a price")
 
-// A Prices is a list of prices by the beginning and the line type of phone numbers. It is immutable and
-// safe for concurrent use.
+// modelRow matches a row of a model: what other rows have second is no number.
+var modelRow = regexp.MustCompile(`^[^,]*,\d[^,]*,[^,]*,[^,]*$`)
+
+// A Prices is a list of prices by the beginning and the line type of phone numbers, or by the beginning of the
+// names of models. It is immutable and safe for concurrent use.
 type Prices struct {
 	decimals int
+	fields   int       // of each row
 	prefixes textTable // the index of the rows in byPrefix
 	byPrefix [][]Price
 	any      []Price // rows of the prefix *
@@ -31,17 +40,22 @@ type Prices struct {
 }
 
 // ParsePrices parses rows PREFIX,TYPE,PRICE, one per line: "+4915,mobile,0.075". PREFIX may be * for all
-// numbers, and TYPE for all line types. A price has at most this number of decimals, and no currency. A
-// first row of these words is ignored, and so are blank lines and comments, as in ParseList. It returns all
-// problems; without a valid row, the last of them is that there is none.
+// numbers, and TYPE for all line types. Or it parses rows MODEL,INPUT,CACHED,OUTPUT, of what a million tokens
+// cost. A price has at most this number of decimals, and no currency. A first row of these words is ignored,
+// and so are blank lines and comments, as in ParseList. It returns all problems; without a valid row, the last
+// of them is that there is none.
 func ParsePrices(text string, decimals int) (*Prices, []Problem) {
-	p := &Prices{decimals: decimals}
+	p := &Prices{decimals: decimals, fields: 3}
 	var problems []Problem
 	line, isFirst := 0, true
 	for entry := range Lines(text) {
 		line++
-		if entry == "" || isFirst && strings.EqualFold(strings.ReplaceAll(entry, " ", ""), "prefix,type,price") {
+		words := strings.ToLower(strings.ReplaceAll(entry, " ", ""))
+		if entry == "" || isFirst && (words == "prefix,type,price" || words == "model,input,cached,output") {
 			continue
+		}
+		if p.dearest.Line == 0 && modelRow.MatchString(words) {
+			p.fields = 4
 		}
 		isFirst = false
 		row, err := p.parse(entry)
@@ -63,12 +77,18 @@ func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 // parse parses a row.
 func (p *Prices) parse(entry string) (row Price, err error) {
 	fields := strings.Split(entry, ",")
-	if len(fields) != 3 {
-		return row, fmt.Errorf("%w: %d fields instead of 3; write PREFIX,TYPE,PRICE such as +4915,mobile,0.075",
-			errPrice, len(fields))
+	if len(fields) != p.fields {
+		instead := "PREFIX,TYPE,PRICE such as +4915,mobile,0.075"
+		if p.ByModel() {
+			instead = "MODEL,INPUT,CACHED,OUTPUT such as gpt-4o,2.5,1.25,10"
+		}
+		return row, fmt.Errorf("%w: %d fields instead of %d; write %s", errPrice, len(fields), p.fields, instead)
 	}
 	for i := range fields {
 		fields[i] = strings.Trim(fields[i], " \t\"")
+	}
+	if p.ByModel() {
+		return p.parseModel(fields)
 	}
 	if fields[0] != "*" {
 		if row.Prefix, err = dialedPrefix(fields[0]); err != nil {
@@ -83,6 +103,23 @@ func (p *Prices) parse(entry string) (row Price, err error) {
 	row.Amount, err = ParseAmount(fields[2], p.decimals)
 	return row, err
 }
+
+// parseModel parses a row of what a million tokens of a model cost.
+func (p *Prices) parseModel(fields []string) (row Price, err error) {
+	if row.Prefix = strings.TrimPrefix(fields[0], "*"); len(row.Prefix) > MaxPrefix || strings.ContainsAny(row.Prefix, " *=") {
+		return row, fmt.Errorf("%w: %q is not the beginning of a model's name; write for example gpt-4o, or * for all", errPrice, fields[0])
+	}
+	for i, of := range []*float64{&row.Tokens.Input, &row.Tokens.Cached, &row.Tokens.Output} {
+		if row.Amount, err = ParseAmount(fields[1+i], p.decimals); err != nil {
+			return row, err
+		}
+		*of = float64(row.Amount) / 1e6
+	}
+	return row, nil
+}
+
+// ByModel reports whether the prices are of tokens.
+func (p *Prices) ByModel() bool { return p.fields == 4 }
 
 // insert adds a row.
 func (p *Prices) insert(row Price) error {
@@ -106,19 +143,24 @@ func (p *Prices) insert(row Price) error {
 
 // Of returns the price of a number: that of the row with the longest prefix that names its line type, or
 // all. found is false if there is none; then it is the dearest price of the list.
-func (p *Prices) Of(n Number) (price Price, found bool) {
-	for rest := n.E164; rest != ""; {
+func (p *Prices) Of(n Number) (price Price, found bool) { return p.of(n.E164, n.Type) }
+
+// OfModel is Of for a model.
+func (p *Prices) OfModel(name string) (price Price, found bool) { return p.of(name, "") }
+
+func (p *Prices) of(text string, kind LineType) (price Price, found bool) {
+	for rest := text; rest != ""; {
 		prefix, i, ok := p.prefixes.longest(rest)
 		if !ok {
 			break
 		}
-		if price, found = priceOf(p.byPrefix[i], n.Type); found {
+		if price, found = priceOf(p.byPrefix[i], kind); found {
 			return price, true
 		}
 		rest = prefix[:len(prefix)-1]
 	}
-	if n.E164 != "" {
-		price, found = priceOf(p.any, n.Type)
+	if text != "" {
+		price, found = priceOf(p.any, kind)
 	}
 	if !found {
 		return p.dearest, false

@@ -40,6 +40,7 @@ type Metrics struct {
 	Challenges  *prometheus.CounterVec
 	Waiting     *prometheus.GaugeVec
 	spending
+	settledCosts
 
 	storeSeconds metrics.Cache[string, *metrics.Histogram] // by operation
 }
@@ -67,6 +68,7 @@ func NewMetrics(r prometheus.Registerer, stripes *stripe.Numbers, cells *metrics
 			registry.Counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit"),
 			registry.Gauge("budget_remaining_ratio", "What is left of a budget with key: global, at its last decision.", "route", "limit", "window"),
 		},
+		settledCosts: newSettledCosts(registry),
 	}
 	r.MustRegister(m.Decisions, m.store)
 	for _, policy := range []config.OnStoreFailure{config.Local, config.Allow, config.Deny} {

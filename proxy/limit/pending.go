@@ -34,9 +34,13 @@ func (a *Admitter) settleCost(ctx context.Context, q *Admission, tooMuch func(*l
 		q.Settled.pending = q.Settled.pending[:0]
 		var missing []limiter.Claim
 		for j, c := range t.Claims {
-			switch n := tooMuch(&c, t.Claims.Window(j).Of); {
+			n := tooMuch(&c, t.Claims.Window(j).Of)
+			if t.Claims[j].Cost > n {
+				t.Claims[j].Cost -= n // for CountSpending
+			}
+			switch {
 			case n > 0:
-				c.Cost = n
+				c.Taken, c.Cost = c.Cost, n
 				q.Settled.pending = append(q.Settled.pending, c)
 			case n < 0 && !t.Permit.IsZero():
 				c.Cost = min(-n, limiter.MaxCount)
@@ -44,7 +48,7 @@ func (a *Admitter) settleCost(ctx context.Context, q *Admission, tooMuch func(*l
 			}
 		}
 		a.refund(ctx, q, t)
-		if len(missing) > 0 && q.Err == nil {
+		if len(missing) > 0 {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
 			q.Fail(a.metrics.measure("charge", func() error { return t.Store.Charge(ctx, missing, t.Permit) }))
 			cancel()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/usage"
 )
 
 var (
@@ -19,6 +21,24 @@ var (
 
 // Charges returns what determines the cost of a request: what it says, and its price. Nil is 1.
 func (l *Limit) Charges() (said *config.Cost, prices *config.Prices) { return l.Cost, l.Prices }
+
+// Price returns what a request with this key costs by p; the dearest price if found is false.
+func (k *Key) Price(p *config.Prices) (price key.Price, found bool) {
+	if p.ByModel() {
+		return p.Table.OfModel(k.Text)
+	}
+	return p.Table.Of(k.Number)
+}
+
+// Weights returns what tokens cost under l, for a budget at this price, and the most that a request reserves.
+func (l *Limit) Weights(price key.Price) (w usage.Weights, most int64) {
+	if l.Prices == nil {
+		return l.Cost.Weights, l.Cost.Max
+	}
+	w = usage.Weights(price.Tokens)
+	most = usage.Output.Of(l.Cost.Max).Cost(usage.Weights{Output: max(w.Input, w.Cached, w.Output)})
+	return w, most
+}
 
 // AmountText returns how numbers of permits of l are shown; nil if they are plain numbers.
 func (l *Limit) AmountText() func(n int64) string {
@@ -35,7 +55,7 @@ func (l *Limit) checkCost(windows []*Window, cost int64) error {
 			if l.Prices != nil {
 				return fmt.Errorf("%s: %w", l.Name, ErrPrice)
 			}
-			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, ErrCost, cost)
+			return fmt.Errorf("%s: %w: %d exceeds the maximum of %d", l.Name, ErrCost, cost, w.Capacity())
 		}
 	}
 	return nil

@@ -50,6 +50,7 @@ type settlement struct {
 	pending  []limiter.Claim // claims to refund, of one taken permit
 	Refunded bool            // something was refunded
 	started  []startedCall   // calls whose replies nobody has waited for
+	Used     string          // what was used of what was reserved, for the log
 }
 
 // A startedCall is a call to the store that was started before the head of the response was sent.
@@ -90,6 +91,8 @@ type Outcome struct {
 	Refunded    bool // the upstream asked for that, or failed in a way for which the route refunds its requests
 	Unprocessed bool // the connection to its target failed
 	Status      int  // 0 if there was none
+
+	Used *Used // nil if the response was not asked what the request has used
 }
 
 // A refundRule is what is known of the outcome of a request when permits are refunded.
@@ -117,8 +120,8 @@ func (r refundRule) applies(l *Limit) bool { return l.Ahead == 0 && (r.all || l.
 // have processed it. A refund is not cancelled when the client disconnects. Limits in shadow mode
 // are settled like others. What settleHead has started is not repeated.
 func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
+	rule := q.refundRule(o)
 	if len(q.TakenPermits) > 0 && (len(q.Route.settling) > 0 || q.refundsAll(o)) {
-		rule := q.refundRule(o)
 		for i := range q.TakenPermits {
 			t := &q.TakenPermits[i]
 			a.collectRefunds(q, t, rule)
@@ -128,6 +131,9 @@ func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
 			a.refund(ctx, q, t)
 		}
 		a.refundShadowNotes(q, rule)
+	}
+	if o.Used != nil && !q.KeepsPermits {
+		a.settleUsage(ctx, q, rule, o.Used)
 	}
 	for _, c := range q.Settled.started {
 		err := c.wait()
@@ -148,7 +154,7 @@ func (a *Admission) NeedsRefund(o Outcome) bool {
 	rule := a.refundRule(o)
 	for i := range a.TakenPermits {
 		t := &a.TakenPermits[i]
-		if t.Claims.AnyLimit(rule.applies) || t.hasConcurrent() {
+		if o.Used != nil && t.Claims.AnyLimit((*Limit).reserves) || t.Claims.AnyLimit(rule.applies) || t.hasConcurrent() {
 			return true
 		}
 	}

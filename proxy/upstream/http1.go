@@ -220,6 +220,7 @@ func (s *http1Sender) response() (int, *http1.Fields, error) {
 
 // relay implements sender.
 func (s *http1Sender) relay(to Sink) error {
+	s.call.OnBody = s.request.OnBody
 	if s.duplex == nil {
 		return s.call.RelayTo(to)
 	}

@@ -326,6 +326,9 @@ func (s *http2Sender) relay(to Sink) error {
 	for {
 		n, err := s.readBody(buf)
 		if n > 0 {
+			if s.request.OnBody != nil {
+				s.request.OnBody(buf[:n])
+			}
 			if _, err := to.Write(buf[:n]); err != nil {
 				return err
 			}

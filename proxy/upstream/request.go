@@ -67,6 +67,9 @@ type Request struct {
 	// final response, before it is sent. It may modify the fields. The hop-by-hop
 	// fields have been dropped.
 	OnHeader func(status int, h *http1.Fields)
+	// OnBody, if OnHeader sets it, is called with each part of the body of the response before
+	// it is sent. The part is valid until OnBody returns, and must not be changed.
+	OnBody func(part []byte)
 
 	forwarding *forwarding // the state of Forward; kept by Reset
 }

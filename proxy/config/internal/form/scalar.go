@@ -217,7 +217,7 @@ func (n *network) Written() any {
 // parsed decodes a value that is no text. What is wanted is a kind of value; instead says what to write.
 func (d *decoder) parsed(n *yaml.Node, p Location, of Text) {
 	kind, instead := of.Wanted()
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!str" {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!str" && !(n.ShortTag() == "!!float" && kind == "a number") {
 		d.Add(p, "want "+kind+", got "+kindName(n), instead)
 		return
 	}

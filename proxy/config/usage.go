@@ -1,0 +1,250 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/usage"
+)
+
+// costForm is how many permits a request takes.
+type costForm struct {
+	// From is the short form: header:NAME or query:NAME.
+	From string `yaml:"-" short:"true"`
+
+	// Reserve is what is taken until the response says what was used: the first that the request has, each json:/POINTER in its body, or a number.
+	Reserve []reservedPart `yaml:"reserve" jsonschema:"required"`
+	// Input, bytes or bytes/N, adds the bytes of the request's body, or an Nth of them: bytes is more than any text has tokens, bytes/4 what English has.
+	Input string `yaml:"input,omitempty" jsonschema:"pattern=^bytes(/[1-9][0-9]?)?$"`
+	// Settle is what a token of each kind costs, 1 when not given, before and afterwards; for a budget the price says it.
+	Settle *weightsForm `yaml:"settle,omitempty"`
+	// Debt: with bounded never more than max_cost is counted of a response, with unbounded all that it says.
+	Debt string `yaml:"debt,omitempty" jsonschema:"default=bounded,enum=bounded,enum=unbounded"`
+}
+
+// weightsForm are the costs of the kinds of tokens.
+type weightsForm struct {
+	// Input is what a token of the prompt costs.
+	Input *weight `yaml:"input,omitempty"`
+	// Cached is what a token of the prompt costs that the upstream has read from its cache.
+	Cached *weight `yaml:"cached,omitempty"`
+	// Output is what a token of the answer costs.
+	Output *weight `yaml:"output,omitempty"`
+}
+
+// usageForm is where a response says what was used.
+type usageForm struct {
+	// Format is that of the API, also in server-sent events.
+	Format string `yaml:"format,omitempty" jsonschema:"enum=openai,enum=anthropic,enum=gemini,enum=ollama" short:"true"`
+	// Total, in place of a format, is one number: json:/POINTER in the response, also in server-sent events; header:NAME of its header; or bytes, which its body has.
+	Total string `yaml:"total,omitempty"`
+	// EnsureUsage has requests of OpenAI's kind that stream ask for the usage: stream_options in their body is changed.
+	EnsureUsage bool `yaml:"ensure_usage,omitempty" jsonschema:"default=false"`
+	// OnCut: what counts of a response that was cut before it said its usage: keep what was reserved, or estimate, a quarter of the bytes that have passed, at most what was reserved.
+	OnCut string `yaml:"on_cut,omitempty" jsonschema:"default=keep,enum=keep,enum=estimate"`
+}
+
+// A reservedPart is a part of reserve: where the number is read from, or the number.
+type reservedPart struct {
+	text string
+	from key.Origin
+	n    int64 // 0 if it is read
+}
+
+// Parse is form.Text.
+func (r *reservedPart) Parse(text string) (err error) {
+	*r = reservedPart{text: text}
+	if r.n, err = strconv.ParseInt(text, 10, 32); err == nil && r.n > 0 {
+		return nil
+	}
+	if r.from, err = key.ParseOrigin(text); err != nil || !strings.HasPrefix(text, "json:/") {
+		return fmt.Errorf("%q is not what may be reserved; write json:/POINTER, for example json:/max_tokens, or a number such as 2000", text)
+	}
+	return nil
+}
+
+// Wanted is form.Text.
+func (*reservedPart) Wanted() (kind, instead string) {
+	return "json:/POINTER or a number", "write for example json:/max_tokens, or 2000"
+}
+
+// Written is form.Text.
+func (r *reservedPart) Written() any {
+	if r.n > 0 {
+		return r.n
+	}
+	return r.text
+}
+
+// A weight is a number of at least 0.
+type weight float64
+
+// Parse is form.Text.
+func (w *weight) Parse(text string) error {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0 && n <= 1e6) {
+		return errors.New(form.Quote(text) + " is not a weight; write a number from 0 to 1000000, for example 0.1")
+	}
+	*w = weight(n)
+	return nil
+}
+
+// Wanted is form.Text.
+func (*weight) Wanted() (kind, instead string) { return "a number", "write for example 0.1" }
+
+// Written is form.Text.
+func (w *weight) Written() any { return float64(*w) }
+
+func (w *weight) orOne() float64 {
+	if w == nil {
+		return 1
+	}
+	return float64(*w)
+}
+
+// A Cost is how many permits a request takes.
+type Cost struct {
+	Said *key.Spec // a header field or a query parameter; 1 if it is missing. Nil: the permits are reserved
+	Max  int64     // at least 1
+
+	Reserve   []*key.Spec // the first that the request has: the most that is written
+	Otherwise int64       // reserved if it has none; 0: it is refused, unless Bytes is set
+	Bytes     int64       // of the body, each so many are a token that is read; 0: none
+	Weights   usage.Weights
+	Unbounded bool // more than Max may be settled
+}
+
+// IsReserved reports whether the response says what a request has cost.
+func (c *Cost) IsReserved() bool { return c != nil && c.Said == nil }
+
+// Keys returns what c is read from.
+func (c *Cost) Keys() []*key.Spec {
+	switch {
+	case c == nil:
+		return nil
+	case c.Said == nil:
+		return c.Reserve
+	}
+	return append(c.Reserve, c.Said)
+}
+
+// cost compiles the cost of a limit's requests.
+func (l *limits) cost(f *limitForm) *Cost {
+	if f.Cost == nil {
+		return nil
+	}
+	for _, text := range append([]string{f.Rate}, f.Rates...) {
+		if rate, err := limiter.ParseRate(text); err == nil && int64(f.MaxCost) > max(rate.Count, int64(f.Burst)) {
+			l.Warn(&f.MaxCost, "a request that asks for more than "+strings.TrimSpace(text)+" holds is refused with 400", "write at most "+strconv.FormatInt(rate.Count, 10))
+		}
+	}
+	if f.Cost.From == "" {
+		return l.reservation(f)
+	}
+	from, err := key.ParseOrigin(f.Cost.From)
+	if err != nil || from.Source != key.Header && from.Source != key.Query {
+		l.Wrong(&f.Cost.From, form.Quote(f.Cost.From)+" is not an origin of a cost", "write header:NAME or query:NAME, or reserve: below it")
+		return nil
+	}
+	return &Cost{Said: &key.Spec{Name: from.String(), From: from}, Max: int64(f.MaxCost)}
+}
+
+// reservation compiles a cost that is known afterwards.
+func (l *limits) reservation(f *limitForm) *Cost {
+	c := &Cost{Max: int64(f.MaxCost), Weights: usage.Weights{Input: 1, Cached: 1, Output: 1}}
+	for i := range f.Cost.Reserve {
+		switch r := &f.Cost.Reserve[i]; {
+		case r.n == 0 && r.text != "":
+			c.Reserve = append(c.Reserve, &key.Spec{Name: r.from.String(), From: r.from, OnMissing: key.Skip})
+		case i < len(f.Cost.Reserve)-1:
+			l.Wrong(r, "what follows a number is never read", "write the number last")
+		default:
+			c.Otherwise = r.n
+		}
+	}
+	if part, found := strings.CutPrefix(f.Cost.Input, "bytes"); f.Cost.Input != "" {
+		n, err := strconv.ParseInt(strings.TrimPrefix(cmp.Or(part, "/1"), "/"), 10, 64)
+		if c.Bytes = n; !found || err != nil || n < 1 || n > 99 {
+			l.Wrong(&f.Cost.Input, form.Quote(f.Cost.Input)+" is no part of a body", "write bytes, or bytes/N with N up to 99, for example bytes/4")
+		}
+	}
+	c.Unbounded = f.Cost.Debt == "unbounded"
+	if s := f.Cost.Settle; s != nil {
+		c.Weights = usage.Weights{Input: s.Input.orOne(), Cached: s.Cached.orOne(), Output: s.Output.orOne()}
+	}
+	for _, other := range []struct {
+		given any
+		why   string
+	}{
+		{&f.Lease, "permits that are taken ahead are not settled"}, {&f.Distinct, "a value costs 1"},
+		{&f.Concurrent, "a request in progress costs 1"}, {&f.Cooldown, "a cooldown costs 1"}, {&f.Conversion, "a message costs 1"},
+	} {
+		if l.Given(other.given) {
+			l.Wrong(&f.Cost.Reserve, "cannot be settled: "+other.why, "write a separate limit for it")
+		}
+	}
+	if l.Given(&f.RedissonName) {
+		l.Warn(&f.Cost.Reserve, "what a response says beyond it is not counted, because Java programs with Redisson know no debt", "reserve as much as may be used, for example with input: bytes")
+	}
+	if a, err := limiter.ParseAlgorithm(f.Algorithm); err == nil && a.HasBurst() {
+		l.Wrong(&f.Algorithm, "gcra owes no more than its burst, so that a cost that is known afterwards would be forgotten", "write token_bucket, sliding_log, fixed_window or sliding_window")
+	}
+	return c
+}
+
+// A Usage is where responses say what their requests have used.
+type Usage struct {
+	Format *usage.Format // of the body; nil if it is not read
+	Header string        // a field with the number
+	Bytes  bool          // the number is that of the bytes of the body
+
+	Ensures      bool // requests that stream ask for it
+	EstimatesCut bool // a response that was cut counts by its bytes
+}
+
+// usage compiles where a route's responses say what was used.
+func (r *routes) usage(f *usageForm) *Usage {
+	if f == nil {
+		return nil
+	}
+	u := &Usage{Format: usage.Formats()[f.Format], Bytes: f.Total == "bytes", Ensures: f.EnsureUsage, EstimatesCut: f.OnCut == "estimate"}
+	from, err := key.ParseOrigin(f.Total)
+	switch {
+	case (f.Format == "") == (f.Total == ""):
+		r.Wrong(f, "has not exactly one of format and total", "write openai, anthropic, gemini or ollama, or total: json:/POINTER")
+	case f.OnCut == "estimate" && f.Total != "":
+		r.Wrong(&f.OnCut, "only tokens can be estimated", "leave it out")
+	case f.EnsureUsage && f.Format != "openai":
+		r.Wrong(&f.EnsureUsage, "only requests of OpenAI's kind ask for their usage", "leave it out")
+	case f.Format == "openai" && !r.Given(&f.EnsureUsage):
+		r.Warn(f, "a stream says its usage only if its client asks for it, and keeps what was reserved otherwise", "write {format: openai, ensure_usage: true}, or false if clients ask")
+	case f.Format != "" || u.Bytes:
+	case err == nil && strings.HasPrefix(f.Total, "header:"):
+		u.Header = from.Name
+	case err == nil && strings.HasPrefix(f.Total, "json:/") && !strings.Contains(from.Name, "~"):
+		u.Format = usage.AtPointer(from.Name)
+	default:
+		r.Wrong(&f.Total, form.Quote(f.Total)+" is not in a response", "write json:/POINTER without ~, for example json:/usage/total_tokens, header:NAME, or bytes")
+	}
+	return u
+}
+
+// settled checks that what a route reserves is settled, and that what its responses say is used.
+func (r *routes) settled(f *routeForm, route *Route) {
+	i := slices.IndexFunc(route.Limits, func(l *Limit) bool { return l.Cost.IsReserved() })
+	switch {
+	case i >= 0 && !r.Given(&f.Usage):
+		r.Wrong(f, "its limit "+route.Limits[i].Name+" reserves permits, and nothing says what is used", "write usage: openai, anthropic, gemini or ollama, or usage: {total: json:/POINTER}, beside limits")
+	case f.Usage != nil && i < 0:
+		r.Warn(f.Usage, "no limit of the route counts what is used", "write cost: {reserve: [2000]} in one of them, or leave usage out")
+	case f.Usage != nil && route.Upstream == nil && f.Upstream == "":
+		r.Wrong(f.Usage, "there is no upstream that says what is used", "write upstream:, or leave it out")
+	}
+}

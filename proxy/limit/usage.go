@@ -1,0 +1,115 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/metrics"
+	"github.com/weir-proxy/weir/proxy/usage"
+)
+
+// A Used is what a response has said that its request has used.
+type Used struct {
+	usage.Report
+	Unsettled string // why not all of it is known: the response is an error, encoded or cut, or does not say it; "" if it is
+	IsCut     bool   // the response has not ended: at least this was used
+	Estimate  usage.Report
+	Weights   func(l *Limit) (w usage.Weights, most int64) // of its tokens, and the most that is counted
+}
+
+// settledCosts are the metrics of costs that are known afterwards.
+type settledCosts struct {
+	permits   *prometheus.CounterVec
+	unsettled *prometheus.CounterVec
+	ratio     *prometheus.HistogramVec
+}
+
+func newSettledCosts(registry metrics.Registry) settledCosts {
+	return settledCosts{
+		registry.Counter("settled_permits_total", "Permits of costs that are known afterwards: reserved, and of these refunded, or charged besides.", "route", "limit", "result"),
+		registry.Counter("unsettled_total", "Requests that keep what was reserved for them, by the reason: the response is an error, encoded, or cut, or does not say what was used.", "route", "reason"),
+		promauto.With(registry).NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_settled_ratio", Help: "What a request has used, divided by what was reserved for it.",
+			Buckets: []float64{0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.5, 2, 5, 10},
+		}, []string{"route", "limit"}),
+	}
+}
+
+// count counts that a limit has reserved a number of permits for a request that has used another one.
+func (s *settledCosts) count(of *Limit, reserved, used int64) {
+	add := func(result string, n int64) {
+		s.permits.WithLabelValues(of.Route, of.Name, result).Add(float64(max(n, 0)))
+	}
+	add("reserved", reserved)
+	add("refunded", reserved-used)
+	add("charged", used-reserved)
+	s.ratio.WithLabelValues(of.Route, of.Name).Observe(float64(used) / float64(reserved))
+}
+
+// reserves reports whether what its requests cost is known afterwards.
+func (l *Limit) reserves() bool { return l.Cost.IsReserved() }
+
+// CostText says for explain what a request costs under l that is asked for this cost: otherwise, unless the response says it.
+func (l *Limit) CostText(cost int64, otherwise string) string {
+	if !l.reserves() {
+		return otherwise
+	}
+	text := fmt.Sprint(cost)
+	if amount := l.AmountText(); amount != nil {
+		text = amount(cost)
+	}
+	if text += ", reserved until the response says what was used"; otherwise != "" {
+		text += "; " + otherwise
+	}
+	return text
+}
+
+// cost returns what u costs under l, for which so much was reserved.
+func (u *Used) cost(l *Limit, reserved int64) int64 {
+	w, most := u.Weights(l)
+	if l.Cost.Unbounded {
+		most = limiter.MaxCount
+	}
+	used := min(u.Report.Cost(w), most)
+	switch {
+	case u.Estimate.Known:
+		return max(used, min(u.Estimate.Cost(w), reserved))
+	case u.IsCut:
+		return max(used, reserved)
+	}
+	return used
+}
+
+// settleUsage makes what limits have reserved for q what it has used, unless rule refunds it: it refunds what is too much,
+// and charges what is missing, also beyond what is left, up to max_cost. What is not known stays reserved.
+func (a *Admitter) settleUsage(ctx context.Context, q *Admission, rule refundRule, u *Used) {
+	if u.Unsettled != "" {
+		a.metrics.unsettled.WithLabelValues(q.Route.Name, u.Unsettled).Inc()
+	}
+	if u.Unsettled != "" && !(u.IsCut && u.Known || u.Estimate.Known) {
+		q.Settled.Used = u.Unsettled
+		return
+	}
+	var last *Limit
+	a.settleCost(ctx, q, func(claim *limiter.Claim, of *Limit) int64 {
+		if !of.reserves() || rule.applies(of) {
+			return 0
+		}
+		used := u.cost(of, claim.Cost)
+		if of.IsShared() { // Java programs know no debt
+			used = min(used, claim.Cost)
+		}
+		if of != last {
+			a.metrics.count(of, claim.Cost, used)
+			q.Settled.Used += fmt.Sprintf("%s=%d/%d ", of.Name, used, claim.Cost)
+			last = of
+		}
+		return claim.Cost - used
+	})
+	q.Settled.Used = strings.TrimSpace(q.Settled.Used + u.String())
+}

@@ -1,0 +1,188 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/usage"
+)
+
+// prepareUsage has r ask its upstream for responses that can be read, unless the operator asks for others.
+func (r *route) prepareUsage() {
+	const name = "Accept-Encoding"
+	r.readsLate = r.readsLate || slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Cost.IsReserved() })
+	if _, given := r.rewrite.set[name]; r.Usage != nil && r.Usage.Format != nil && !given {
+		r.rewrite.set = maps.Clone(r.rewrite.set)
+		if r.rewrite.set == nil {
+			r.rewrite.set = map[string][]string{}
+		}
+		r.rewrite.set[name] = []string{}
+	}
+}
+
+// reserved returns the number of permits that the request takes of l until its response says what it has used.
+func (g *generation) reserved(x *exchange, l *limit.Limit) (int64, error) {
+	c := l.Cost
+	bound, length, err := g.asked(x, l)
+	x.extracted.asked = fmt.Appendf(x.extracted.asked, " %s%s=%d/%d", askedPrefix, l.Name, bound, length)
+	switch {
+	case err != nil:
+		return 0, err
+	case bound < 0 && c.Otherwise == 0 && len(c.Reserve) > 0 && c.Bytes == 0:
+		return 0, fmt.Errorf("%s: %w", c.Reserve[0].Name, key.ErrMissing)
+	case bound < 0:
+		bound = c.Otherwise
+	}
+	most := usage.Output.Of(bound)
+	if c.Bytes > 0 {
+		most.Counts[usage.Input] = (length + c.Bytes - 1) / c.Bytes
+	}
+	weights, limit := x.tokenWeights(l)
+	return max(1, min(most.Cost(weights), limit)), nil
+}
+
+// asked returns the most tokens that the request wants to be written, -1 if it does not say, and the length of its body.
+func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, err error) {
+	if text, _, found := x.extracted.logged.line.find(askedPrefix + l.Name); found {
+		_, err = fmt.Sscanf(text, "%d/%d", &bound, &length)
+		return bound, length, err
+	}
+	if length = x.in.length; length < 0 && l.Cost.Bytes > 0 || length != 0 && x.route.Usage.Ensures {
+		body, err := x.Body()
+		if err != nil {
+			return 0, 0, err
+		}
+		length = int64(len(body.Bytes))
+	}
+	for _, s := range l.Cost.Reserve {
+		k, err := g.key(x, s)
+		if err != nil {
+			return 0, 0, err
+		}
+		if k.Skip || k.Text == "" || k.Text == "null" { // as some clients write what they do not set
+			continue
+		}
+		n, err := strconv.ParseInt(k.Text, 10, 32)
+		if err != nil || n < 0 {
+			return 0, 0, fmt.Errorf("%s: %w: write a whole number", s.Name, limit.ErrCost)
+		}
+		return n, length, nil
+	}
+	return -1, length, nil
+}
+
+// setBody sets the body that readAll has read, if it was called, and has a stream say its usage if the route wants that.
+// Without memory for it the body stays as it is.
+func (r *reusable) setBody(t *upstream.Request) {
+	t.BufferedBody = r.content
+	if from := r.x.route.Usage; r.content == nil || from == nil || !from.Ensures || !r.buffer.Reserve(int64(len(r.content))+usage.MaxEnsured) {
+		return
+	}
+	if body, changed := usage.Ensure(r.content); changed {
+		t.BufferedBody, t.Length = body, int64(len(body))
+	}
+}
+
+// A responseUsage is what is known of what a response says about its request.
+type responseUsage struct {
+	reader *usage.Reader // of the body; nil if it is not read
+	limit.Used
+}
+
+// beginUsage prepares for what the response says that the request has used.
+func (x *exchange) beginUsage(status int, h *http1.Fields) {
+	u := &responseUsage{Used: limit.Used{Weights: x.tokenWeights}}
+	x.usage = u
+	from := x.route.Usage
+	encoding, _ := h.Value(http1.ContentEncoding)
+	switch {
+	case status >= 400:
+		u.Unsettled = "error"
+	case from.Bytes:
+	case from.Header != "":
+		u.Unsettled = "absent"
+		if values := h.Values(from.Header); len(values) == 1 {
+			if n, valid := usage.Number(values[0]); valid {
+				u.Report, u.Unsettled = usage.Total.Of(n), ""
+			}
+		}
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		u.Unsettled = "encoded"
+	default:
+		kind, _ := h.Value(http1.ContentType)
+		u.reader = usage.NewReader(from.Format, kind)
+		x.forwarded.request.OnBody = u.reader.Write
+	}
+}
+
+// used returns what the response has said; nil if none was asked.
+func (x *exchange) used() *limit.Used {
+	u := x.usage
+	if u == nil {
+		return nil
+	}
+	from := x.route.Usage
+	if from.Bytes && u.Unsettled == "" && x.outcome.known {
+		u.Report = usage.Total.Of(x.response.bytes)
+	}
+	if u.reader != nil {
+		if u.Report = u.reader.Report(); !u.Report.Known {
+			u.Unsettled = "absent"
+		}
+	}
+	if u.IsCut = x.outcome.known && x.outcome.result.Kind != upstream.OK; !u.IsCut || u.Unsettled == "error" {
+		return &u.Used
+	}
+	if u.Unsettled = "cut"; from.EstimatesCut {
+		u.Estimate = usage.Output.Of(max(u.Counts[usage.Output], x.response.bytes/4))
+		u.Estimate.Counts[usage.Input] = max(u.Counts[usage.Input], x.in.length/4)
+	}
+	return &u.Used
+}
+
+// Entries of the field keys, by which a Replay reserves and settles: what a request asks of a limit, the most tokens that
+// are written and the bytes of its body; and what its response has said.
+const (
+	askedPrefix = "asked:"
+	usedEntry   = "used"
+)
+
+// appendUsage appends these entries.
+func (x *exchange) appendUsage(b []byte) []byte {
+	b = append(b, x.extracted.asked...)
+	if u := x.usage; u != nil && u.Known && !u.IsCut {
+		c := u.Counts
+		b = fmt.Appendf(b, " %s=%d/%d/%d/%d", usedEntry, c[usage.Input], c[usage.Cached], c[usage.Output], c[usage.Total])
+	}
+	return bytes.TrimPrefix(b, []byte(" "))
+}
+
+// replayUsage sets what the response to x has said, by a line of the log.
+func (x *exchange) replayUsage(line loggedKeys) {
+	if text, _, found := line.find(usedEntry); found && x.route.Usage != nil {
+		u := &responseUsage{Used: limit.Used{Weights: x.tokenWeights}}
+		c := &u.Counts
+		_, err := fmt.Sscanf(text, "%d/%d/%d/%d", &c[usage.Input], &c[usage.Cached], &c[usage.Output], &c[usage.Total])
+		if u.Known = err == nil; u.Known {
+			x.usage = u
+		}
+	}
+}
+
+// knowsCost reports whether a line has what a limit reserves for the request.
+func (l *LoggedRequest) knowsCost(of *limit.Limit, x *exchange) bool {
+	c, _ := of.Charges()
+	if c == nil {
+		return true
+	}
+	_, _, found := x.extracted.logged.line.find(askedPrefix + of.Name)
+	return found || (c.Bytes == 0 || l.HasBody) && !slices.ContainsFunc(c.Keys(), func(s *key.Spec) bool { return !l.knows(s.From, x) })
+}

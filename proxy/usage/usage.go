@@ -1,0 +1,275 @@
+// Package usage reads what a response says that its request has used, such as tokens of a language model, while the
+// response passes: JSON, server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) and one JSON
+// document a line. It holds nothing back, keeps no copy, and does not allocate; a KiB takes less than 1 µs.
+//
+// A number is found by the path of names to it. What is in a string, such as the text that a model has written, is none. Of
+// several numbers at one path the greatest counts: streams of Anthropic and vLLM repeat a sum that grows.
+package usage
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Counter is something that a response counts.
+type Counter uint8
+
+// The counters.
+const (
+	Input  Counter = iota // what was read, such as the tokens of a prompt
+	Cached                // the part of it that came from a cache
+	Output                // what was written
+	Total                 // all together, as the response says it
+	numCounters
+
+	moreInput  = numCounters + Input // a part of Input beside what the others have
+	moreOutput = numCounters + Output
+)
+
+// A Format says where responses have their counters.
+type Format struct {
+	marker      []byte // each path has a name that contains it
+	paths       []path
+	cachedApart bool // Input does not contain Cached
+}
+
+// A path is the names that lead to a counter.
+type path struct {
+	names []string
+	of    Counter
+}
+
+// Formats returns the formats that have names. OpenAI's is also that of Azure, Mistral, vLLM and of Ollama's /v1.
+func Formats() map[string]*Format {
+	openai := Format{marker: []byte("_tokens")} // chat completions, embeddings and responses; a stream of responses has them in an event
+	openai.add(Input, "usage/prompt_tokens", "usage/input_tokens", "response/usage/input_tokens")
+	openai.add(Cached, "usage/prompt_tokens_details/cached_tokens", "usage/input_tokens_details/cached_tokens", "response/usage/input_tokens_details/cached_tokens")
+	openai.add(Output, "usage/completion_tokens", "usage/output_tokens", "response/usage/output_tokens")
+	anthropic := Format{marker: []byte("_tokens"), cachedApart: true} // a stream has the input in message_start, and the output in message_delta
+	anthropic.add(Input, "usage/input_tokens", "message/usage/input_tokens")
+	anthropic.add(moreInput, "usage/cache_creation_input_tokens", "message/usage/cache_creation_input_tokens")
+	anthropic.add(Cached, "usage/cache_read_input_tokens", "message/usage/cache_read_input_tokens")
+	anthropic.add(Output, "usage/output_tokens", "message/usage/output_tokens")
+	gemini := Format{marker: []byte("TokenCount")}
+	gemini.add(Input, "usageMetadata/promptTokenCount")
+	gemini.add(Cached, "usageMetadata/cachedContentTokenCount")
+	gemini.add(Output, "usageMetadata/candidatesTokenCount")
+	gemini.add(moreOutput, "usageMetadata/thoughtsTokenCount")
+	ollama := Format{marker: []byte("eval_count")} // the API of its own
+	ollama.add(Input, "prompt_eval_count")
+	ollama.add(Output, "eval_count")
+	return map[string]*Format{"openai": &openai, "anthropic": &anthropic, "gemini": &gemini, "ollama": &ollama}
+}
+
+// add adds paths of a counter.
+func (f *Format) add(of Counter, pointers ...string) {
+	for _, p := range pointers {
+		f.paths = append(f.paths, path{strings.Split(p, "/"), of})
+	}
+}
+
+// AtPointer returns the format of responses that have one number, at a JSON pointer (RFC 6901) without escapes and
+// indexes.
+func AtPointer(pointer string) *Format {
+	f := &Format{marker: []byte(pointer[strings.LastIndexByte(pointer, '/')+1:])}
+	f.add(Total, strings.TrimPrefix(pointer, "/"))
+	return f
+}
+
+// Weights are what each of the counters costs.
+type Weights struct{ Input, Cached, Output float64 }
+
+// A Report is what a response has said. The zero Report says nothing.
+type Report struct {
+	Counts [numCounters]int64
+	Known  bool
+}
+
+// Cost returns what was used by weights, rounded up: at most MaxInt32, at least 0.
+func (r Report) Cost(w Weights) int64 {
+	cost := float64(r.Counts[Total]) + float64(r.Counts[Input])*w.Input + float64(r.Counts[Cached])*w.Cached + float64(r.Counts[Output])*w.Output
+	return int64(math.Ceil(min(max(cost, 0)-1e-9, math.MaxInt32)))
+}
+
+// Of returns the report that has n of c.
+func (c Counter) Of(n int64) Report {
+	r := Report{Known: true}
+	r.Counts[c] = n
+	return r
+}
+
+// String returns the counters that are not 0, for logs: input=19 output=10.
+func (r Report) String() (text string) {
+	for i, name := range [...]string{"input", "cached", "output", "total"} {
+		if n := r.Counts[i]; n > 0 {
+			text += " " + name + "=" + strconv.FormatInt(n, 10)
+		}
+	}
+	return strings.TrimPrefix(text, " ")
+}
+
+// Number returns a number in text, rounded up. It is not valid if it is negative, or none.
+func Number(text string) (n int64, valid bool) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(f >= 0) {
+		return 0, false
+	}
+	return int64(math.Ceil(min(f, math.MaxInt32))), true
+}
+
+// A Reader reads the body of one response.
+type Reader struct {
+	format  *Format
+	scan    scanner
+	isEvent bool // the body is a stream of events
+	line    int  // in such a stream: how much of the field name of the line was read, or whether it is data
+	found   [maxPaths]int64
+	has     uint16 // the paths that were found
+}
+
+// The states of a line beyond a number of bytes of its field name.
+const (
+	field    = "data:"
+	isData   = len(field)
+	isNoData = isData + 1
+	maxPaths = 16
+)
+
+// NewReader returns a reader of a body with this Content-Type.
+func NewReader(f *Format, contentType string) *Reader {
+	r := &Reader{format: f, isEvent: strings.HasPrefix(strings.ToLower(contentType), "text/event-stream")}
+	r.scan.begin(f)
+	return r
+}
+
+// Write reads the next part of the body.
+func (r *Reader) Write(p []byte) {
+	if !r.isEvent {
+		r.read(p)
+		return
+	}
+	for len(p) > 0 {
+		switch {
+		case p[0] == '\n' && r.line == 0: // the end of an event
+			r.scan = scanner{}
+			r.scan.begin(r.format)
+			p = p[1:]
+		case p[0] == '\n':
+			r.line, p = 0, p[1:]
+		case r.line < isData && p[0] == field[r.line]:
+			r.line++
+			p = p[1:]
+		case p[0] == '\r' && r.line == 0:
+			p = p[1:]
+		default:
+			end := bytes.IndexByte(p, '\n')
+			if end < 0 {
+				end = len(p)
+			}
+			switch {
+			case r.line != isData:
+				r.line = isNoData
+			case end == len(p) || r.scan.isWithin() || bytes.Contains(p[:end], r.format.marker):
+				r.read(p[:end])
+			}
+			p = p[end:]
+		}
+	}
+}
+
+// read reads a part of a document.
+func (r *Reader) read(p []byte) {
+	for len(p) > 0 {
+		n, at := r.scan.next(p, r.format)
+		p = p[n:]
+		if at < 0 {
+			continue
+		}
+		if number, valid := Number(string(r.scan.text[:r.scan.length])); valid {
+			r.found[at], r.has = max(r.found[at], number), r.has|1<<at
+		}
+	}
+}
+
+// Report returns what the body has said until now.
+func (r *Reader) Report() Report {
+	all, greatest := Report{}, [2 * numCounters]int64{}
+	for i, p := range r.format.paths {
+		greatest[p.of] = max(greatest[p.of], r.found[i])
+		all.Known = all.Known || r.has>>i&1 == 1 && p.of != Cached && p.of < numCounters // a part alone says nothing
+	}
+	for c := range all.Counts {
+		all.Counts[c] = greatest[c] + greatest[int(numCounters)+c]
+	}
+	if !r.format.cachedApart {
+		all.Counts[Cached] = min(all.Counts[Cached], all.Counts[Input])
+		all.Counts[Input] -= all.Counts[Cached]
+	}
+	return all
+}
+
+// MaxEnsured is by how many bytes Ensure makes a body longer, at most.
+const MaxEnsured = int64(len(ensureOptions))
+
+const ensureOptions = `"stream_options":{"include_usage":true},`
+
+// Ensure returns a request of OpenAI's chat or completions API that streams with stream_options.include_usage set, so
+// that the last event has the usage. Other bodies are not changed.
+func Ensure(body []byte) (ensured []byte, changed bool) {
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return body, false
+	}
+	at, to, text := d.InputOffset(), d.InputOffset(), ensureOptions
+	streams, completes, err := false, false, error(nil)
+	for err == nil && d.PeekKind() == '"' {
+		token, _ := d.ReadToken() // an error comes again
+		switch name := token.String(); {
+		case name == "stream":
+			streams = d.PeekKind() == 't'
+		case name == "messages", name == "prompt":
+			completes = true
+		case name == "stream_options" && d.PeekKind() == '{':
+			at, to, text, err = ensureOption(d)
+			continue
+		case name == "stream_options":
+			var value jsontext.Value
+			value, err = d.ReadValue()
+			to = d.InputOffset()
+			at, text = to-int64(len(value)), `{"include_usage":true}`
+			continue
+		}
+		err = d.SkipValue()
+	}
+	_, err = d.ReadToken()
+	if _, end := d.ReadToken(); err != nil || end != io.EOF || !streams || !completes {
+		return body, false
+	}
+	return slices.Concat(body[:at], []byte(text), body[to:]), true
+}
+
+// ensureOption reads an object with options, and returns where its include_usage stands or belongs, and what to write there.
+func ensureOption(d *jsontext.Decoder) (at, to int64, text string, err error) {
+	_, _ = d.ReadToken()
+	at, text = d.InputOffset(), `"include_usage":true`
+	if to = at; d.PeekKind() == '"' {
+		text += ","
+	}
+	for err == nil && d.PeekKind() == '"' {
+		token, _ := d.ReadToken()
+		name := token.String()
+		var value jsontext.Value
+		if value, err = d.ReadValue(); name == "include_usage" {
+			to = d.InputOffset()
+			at, text = to-int64(len(value)), "true"
+		}
+	}
+	_, _ = d.ReadToken()
+	return at, to, text, err
+}

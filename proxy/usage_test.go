@@ -1,0 +1,479 @@
+package proxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
+)
+
+// tokensYAML is a route to a language model, whose limit has these rates and this cost.
+func tokensYAML(upstream, limits string) string {
+	return "keys: {tenant: {from: \"header:X-Tenant\"}}\nprices: {models: {key: \"json:/model\", unit: USD, decimals: 6, rows: [\"gpt-4o,2.5,1.25,10\", \"gpt-4o-mini,0.15,0.075,0.6\", \"*,20,20,80\"]}}\nroutes:\n  - {name: chat, match: {path: /chat}, upstream: '" + upstream + "', usage: openai, limits: [" + limits + "]}\n"
+}
+
+const tokensLimit = `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: [json:/max_completion_tokens, json:/max_tokens, 100]}}`
+
+// usedTokens is what a limit of a tenant has counted.
+func (p *testProxy) usedTokens(tenant string) int64 {
+	p.Helper()
+	w := p.current.Load().routes[0].Windows[0]
+	in, err := p.admitter.Store.Inspect(p.Context(), []limiter.Claim{{Limit: &w.Limit, Key: p.current.Load().config.Privacy.Hash([]string{"tenant", tenant}), Cost: 1}})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return in.Statuses[0].Used
+}
+
+// chat sends a request of a tenant with this body.
+func (p *testProxy) chat(want int, tenant, body string) *httptest.ResponseRecorder {
+	p.Helper()
+	r := httptest.NewRequestWithContext(p.Context(), "POST", "/chat", strings.NewReader(body))
+	r.Header.Set("X-Tenant", tenant)
+	r.Header.Set("Content-Type", "application/json")
+	rec := httptest.NewRecorder()
+	p.ServeHTTP(rec, r)
+	if rec.Code != want {
+		p.Errorf("%s: %s: %d %s; want %d", tenant, body, rec.Code, rec.Body, want)
+	}
+	return rec
+}
+
+// What is taken before a request is what it may use, and afterwards what it has used: less comes back, and more is charged
+// whatever is left, up to max_cost. A response that does not say it keeps what was reserved.
+func TestUsage_IsSettled(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		answer := ""
+		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if accepts := r.Header["Accept-Encoding"]; accepts != nil && accepts[0] != "gzip" {
+				t.Errorf("the upstream is asked for %q", accepts)
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			head, text, _ := strings.Cut(answer, "\n")
+			for f := range strings.SplitSeq(head, " ") {
+				if name, value, is := strings.Cut(f, "="); is {
+					w.Header().Set(name, value)
+				}
+			}
+			if strings.Contains(head, "503") {
+				w.WriteHeader(503)
+			}
+			if strings.Contains(head, "gzip") {
+				z := gzip.NewWriter(w)
+				_, _ = io.WriteString(z, text)
+				_ = z.Close()
+				return
+			}
+			_, _ = io.WriteString(w, text)
+			if strings.Contains(head, "cut") {
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			}
+		}))
+		t.Cleanup(up.Close)
+		p := newProxy(t, tokensYAML(up.URL, tokensLimit), use)
+		const event = "Content-Type=text/event-stream"
+		for i, c := range []struct {
+			body, answer string
+			used         int64
+			log          string
+		}{
+			{`{"max_tokens": 200}`, "\n" + `{"usage":{"prompt_tokens":30,"completion_tokens":20}}`, 50, "tokens=50/200 input=30 output=20"},
+			{`{"max_tokens": 200, "max_completion_tokens": 300}`, "\n" + `{}`, 300, "absent"},
+			{`{"max_tokens": null}`, "\n" + `{"usage":{"prompt_tokens":30,"completion_tokens":120}}`, 150, "tokens=150/100 input=30 output=120"},
+			{`{}`, event + "\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n", 12, "tokens=12/100 input=7 output=5"},
+			{`{"max_tokens": 5000}`, "\n" + `{"usage":{"prompt_tokens":1}}`, 1, "tokens=1/900 input=1"},
+			{`{}`, "\n" + `{"usage":{"prompt_tokens":5000000000}}`, 900, "tokens=900/100 input=2147483647"},
+			{`{}`, "\n" + `{"usage":{"prompt_tokens":0}}`, 0, "tokens=0/100"},
+			{`{}`, "\n" + `{"usage":{"prompt_tokens":-5}}`, 100, "absent"},
+			{`{}`, "\n" + `{"usage":{"prompt_tokens":"5"}}`, 100, "absent"},
+			{`{}`, "503\n" + `{"usage":{"prompt_tokens":5}}`, 100, "error"},
+			{`{}`, "Content-Encoding=gzip\n" + `{"usage":{"prompt_tokens":5}}`, 100, "encoded"},
+			{`{}`, event + " cut\ndata: {\"usage\":{\"prompt_tokens\":5}}\n\n", 100, "tokens=100/100 input=5"},
+			{`{}`, event + " cut\ndata: {\"usage\":{\"prompt_tokens\":500}}\n\n", 500, "tokens=500/100 input=500"},
+			{`{}`, event + " cut\ndata: {\"a\":1}\n\n", 100, "cut"},
+			{`{}`, "\n{\"a\":\"" + strings.Repeat("x", 2<<20) + "\",\"usage\":{\"prompt_tokens\":5}}", 5, "tokens=5/100 input=5"},
+		} {
+			answer = c.answer
+			tenant, status := fmt.Sprint("t", i), 200
+			if strings.HasPrefix(c.answer, "503") {
+				status = 503
+			}
+			p.chat(status, tenant, c.body)
+			if got := p.usedTokens(tenant); got != c.used {
+				t.Errorf("%s answered with %.80s: %d used; want %d", c.body, c.answer, got, c.used)
+			}
+			lines := p.lines("request")
+			if got := lines[len(lines)-1]["used"]; got != c.log {
+				t.Errorf("%s answered with %.80s: the log says %q; want %q", c.body, c.answer, got, c.log)
+			}
+		}
+		for _, body := range []string{`{"max_tokens": -1}`, `{"max_tokens": 1.5}`, `{"max_tokens": "many"}`, `{"max_tokens": 1, "max_tokens": 9}`, `{"max_tokens": [1]}`, `x`} {
+			p.chat(400, "bad", body)
+		}
+		if got := p.usedTokens("bad"); got != 0 {
+			t.Errorf("a request that is refused has used %d", got)
+		}
+	})
+}
+
+// What a response has used more is debt: it refuses until it has left the window.
+func TestUsage_IsOwed(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":800}}`)
+	}))
+	t.Cleanup(up.Close)
+	p := newProxy(t, tokensYAML(up.URL, tokensLimit))
+	p.chat(200, "a", `{}`)
+	p.chat(200, "a", `{}`)
+	if got := p.usedTokens("a"); got != 1600 {
+		t.Errorf("%d used; want 1600 of 1000", got)
+	}
+	p.chat(429, "a", `{"max_tokens": 1}`)
+	p.chat(200, "b", `{"max_tokens": 1}`)
+}
+
+// What requests in flight use beyond what was reserved for them is all that is used beyond the limit; with input: bytes and a
+// bound of the output nothing is.
+func TestUsage_BoundOfManyAtOnce(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		const reserved, actual, limit = 500, 2000, 20_000
+		for cost, most := range map[string]int64{"{reserve: 500}": limit / reserved * actual, "{reserve: [json:/max_tokens], input: bytes}": limit} {
+			var mu sync.Mutex
+			served := int64(0)
+			all := make(chan struct{})
+			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				<-all // until each is answered or under way
+				mu.Lock()
+				defer mu.Unlock()
+				served += actual
+				_, _ = fmt.Fprintf(w, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, len(body), actual-len(body))
+			}))
+			t.Cleanup(up.Close)
+			p := newProxy(t, tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 20000/1h, max_cost: 20000, cost: `+cost+`}`), use)
+			body := fmt.Sprintf(`{"max_tokens": %d, "prompt": "%s"}`, actual-400, strings.Repeat("x", 400-len(`{"max_tokens": 1600, "prompt": ""}`)))
+			var wg sync.WaitGroup
+			refused := make(chan bool, 50)
+			tenant := fmt.Sprint("many", most)
+			for range 50 {
+				wg.Go(func() {
+					r := httptest.NewRequestWithContext(context.Background(), "POST", "/chat", strings.NewReader(body))
+					r.Header.Set("X-Tenant", tenant)
+					r.Header.Set("Content-Type", "application/json")
+					rec := httptest.NewRecorder()
+					weirtest.ServeHTTP(p, rec, r)
+					refused <- rec.Code == 429
+				})
+			}
+			for range 50 - most/actual { // those are refused at once
+				if !<-refused {
+					t.Error("a request was answered before all were decided")
+				}
+			}
+			close(all)
+			wg.Wait()
+			if got := p.usedTokens(tenant); served != most || got != most {
+				t.Errorf("%s: %d served, %d counted; want %d", cost, served, got, most)
+			}
+		}
+	})
+}
+
+// A number in a header, or the bytes of the body, are what was used; each kind of token has its price; and a limit in shadow
+// mode counts alike.
+func TestUsage_OtherForms(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Cost", "12.5")
+		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens":10}}`)
+	}))
+	t.Cleanup(up.Close)
+	for _, c := range []struct {
+		usage, cost string
+		used        int64
+	}{
+		{`{total: "header:X-Cost"}`, "{reserve: 50}", 13},
+		{`{total: "header:X-Other"}`, "{reserve: 50}", 50},
+		{"{total: bytes}", "{reserve: 50}", 99},
+		{`{total: "json:/usage/completion_tokens"}`, "{reserve: 50}", 10},
+		{"openai", "{reserve: 50, settle: {cached: 0.1, output: 4}}", 86},
+		{"openai", "{reserve: 50, settle: {input: 0, cached: 0, output: 1}}, mode: shadow", 10},
+		{"anthropic", "{reserve: 50, settle: {output: 4}}", 200}, // says nothing: what is reserved is weighted too
+		{"{total: bytes}", "{reserve: 50, debt: unbounded}, max_cost: 60", 99},
+		{"{total: bytes}", "{reserve: 50}, max_cost: 60", 60},
+	} {
+		p := newProxy(t, strings.Replace(tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 1000/1h, cost: `+strings.TrimSuffix(c.cost+", max_cost: 900", strings.Repeat(", max_cost: 900", strings.Count(c.cost, "max_cost")))+`}`), "usage: openai", "usage: "+c.usage, 1))
+		if p.chat(200, "a", `{}`); p.usedTokens("a") != c.used {
+			t.Errorf("%s, %s: %d used; want %d", c.usage, c.cost, p.usedTokens("a"), c.used)
+		}
+	}
+}
+
+// No part of a stream waits for what follows.
+func TestUsage_HoldsNothingBack(t *testing.T) {
+	next := make(chan string)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for part := range next {
+			_, _ = io.WriteString(w, part)
+			w.(http.Flusher).Flush()
+		}
+	}))
+	t.Cleanup(up.Close)
+	p := newProxy(t, tokensYAML(up.URL, tokensLimit))
+	gate := httptest.NewServer(p)
+	t.Cleanup(gate.Close)
+	go func() { next <- "data: {\"us" }()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", gate.URL+"/chat", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"X-Tenant": {"s"}, "Content-Type": {"application/json"}}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var got bytes.Buffer
+	for _, part := range []string{"data: {\"us", "age\":{\"prompt_tokens\":1", "7}}\n", "\n"} {
+		if part != "data: {\"us" {
+			next <- part
+		}
+		if _, err := io.CopyN(&got, res.Body, int64(len(part))); err != nil { // before the upstream has written more
+			t.Fatal(err)
+		}
+	}
+	close(next)
+	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v after the end", rest, err)
+	}
+	for began := time.Now(); p.usedTokens("s") != 17 && time.Since(began) < 10*time.Second; {
+		if lines := p.lines("request"); len(lines) > 0 {
+			break
+		}
+	}
+	if got := p.usedTokens("s"); got != 17 {
+		t.Errorf("%d used; want 17", got)
+	}
+}
+
+// A budget takes the price of the model, before by what the request may use and afterwards by what it has used. A model
+// without a row, or a request without one, has the dearest.
+func TestUsage_Money(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if body, _ := io.ReadAll(r.Body); bytes.Contains(body, []byte("silent")) {
+				return
+			}
+			_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":600},"completion_tokens":100}}`)
+		}))
+		t.Cleanup(up.Close)
+		p := newProxy(t, tokensYAML(up.URL, `{name: spend, key: tenant, budget: [0.02/1d], price: models, max_cost: 1000, cost: {reserve: [json:/max_tokens, 100], input: bytes/4}}`), use)
+		for i, c := range []struct {
+			body string
+			used int64 // in parts of a million of a dollar
+		}{
+			{`{"model": "gpt-4o-2024"}`, 400*2.5 + 600*1.25 + 100*10},
+			{`{"model": "gpt-4o-mini"}`, 400*0.15 + 600*0.075 + 100*0.6},
+			{`{"model": "other"}`, 1000*20 + 100*80},
+			{`{"model": "gpt-4o", "silent":1}`, 8*2.5 + 100*10},
+			{`{"model": "gpt-4o", "silent":1, "max_tokens": 5000}`, 1000 * 10}, // max_cost tokens, at the dearest kind
+		} {
+			tenant := fmt.Sprint("m", i)
+			p.chat(200, tenant, c.body)
+			if got := p.usedTokens(tenant); got != c.used {
+				t.Errorf("%s: %d spent; want %d", c.body, got, c.used)
+			}
+		}
+		p.chat(400, "m9", `{}`) // without a model, as the key has no on_missing
+		p.chat(403, "m9", `{"model": "gpt-9", "max_tokens": 300}`)
+		var spent float64
+		for _, text := range []string{"m0", "m1", "m2", "m3", "m4"} {
+			spent += float64(p.usedTokens(text)) / 1e6
+		}
+		if got := testutil.ToFloat64(p.metrics.Spend.WithLabelValues("chat", "spend", "USD")); got < spent-1e-9 || got > spent+1e-9 {
+			t.Errorf("weir_spend_total is %v; want %v", got, spent)
+		}
+	})
+}
+
+// What a client leaves is estimated by what has passed, if the route says so: never more than was reserved, and never less
+// than the response had said.
+func TestUsage_CutIsEstimated(t *testing.T) {
+	said := ""
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, said)
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(up.Close)
+	p := newProxy(t, strings.Replace(tokensYAML(up.URL, tokensLimit), "usage: openai", "usage: {format: openai, on_cut: estimate}", 1))
+	text := "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
+	for i, c := range []struct {
+		said string
+		used int64
+	}{
+		{text, int64(len(text)/4 + len("{}  ")/4)},
+		{strings.Repeat(text, 100), 100},
+		{text + "data: {\"usage\":{\"completion_tokens\":70}}\n\n", 71},
+		{text + "data: {\"usage\":{\"completion_tokens\":700}}\n\n", 700},
+	} {
+		said = c.said
+		tenant := fmt.Sprint("c", i)
+		p.chat(200, tenant, `{}  `)
+		if got := p.usedTokens(tenant); got != c.used {
+			t.Errorf("%.60s: %d used; want %d", c.said, got, c.used)
+		}
+	}
+}
+
+// A stream says its usage if the route has requests ask for it, over HTTP/1.1 and HTTP/2, and whatever the client asks for.
+func TestUsage_IsEnsured(t *testing.T) {
+	var got string
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if got = string(body); err != nil || r.ContentLength >= 0 && r.ContentLength != int64(len(body)) {
+			t.Errorf("%d bytes announced, %d read: %v", r.ContentLength, len(body), err)
+		}
+	}))
+	up.Config.Protocols = new(http.Protocols)
+	up.Config.Protocols.SetHTTP1(true)
+	up.Config.Protocols.SetUnencryptedHTTP2(true)
+	up.Start()
+	t.Cleanup(up.Close)
+	for _, protocol := range []string{"http1", "h2c"} {
+		p := newProxy(t, "upstreams: {model: {targets: ['"+up.URL+"'], protocol: "+protocol+"}}\n"+strings.Replace(tokensYAML("model", tokensLimit), "usage: openai", "usage: {format: openai, ensure_usage: true}", 1))
+		for sent, want := range map[string]string{
+			`{"messages":[],"stream":true}`:                                          `{"stream_options":{"include_usage":true},"messages":[],"stream":true}`,
+			`{"messages":[],"stream":true,"stream_options":{"include_usage":false}}`: `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
+			`{"messages":[]}`: `{"messages":[]}`,
+		} {
+			p.chat(200, "e", sent)
+			if got != want {
+				t.Errorf("%s was sent as %s; want %s", sent, got, want)
+			}
+		}
+	}
+}
+
+// A log has what a Replay needs to settle with other estimates and weights.
+func TestUsage_IsReplayed(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":30,"completion_tokens":20}}`)
+	}))
+	t.Cleanup(up.Close)
+	config := func(cost string) string {
+		return tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 100/1h, max_cost: 100, cost: `+cost+`}, {name: spend, key: tenant, budget: [9/1d], price: models, max_cost: 1000, cost: {reserve: 20}}`)
+	}
+	p := newProxy(t, config("{reserve: [json:/max_tokens, 20]}"))
+	p.chat(200, "a", `{"model": "gpt-4o", "max_tokens": 60}`)
+	p.chat(200, "a", `{"model": "gpt-4o"}`)
+	p.chat(429, "a", `{"model": "gpt-4o", "max_tokens": 60}`)
+	replays := func(cost string) string {
+		var all []LoggedRequest
+		for i, l := range p.lines("request") {
+			all = append(all, LoggedRequest{
+				At: time.Unix(1_800_000_000+int64(i), 0), Method: "POST", Target: "/chat", Client: netip.MustParseAddr("192.0.2.1"), Own: true, Route: "chat", Keys: l["keys"].(string),
+			})
+		}
+		got := replay(t, config(cost), all...).Routes[0]
+		if got.Limits[1].Unknown > 0 {
+			t.Errorf("with %s: %v is missing", cost, got.Limits[1].Missing)
+		}
+		return fmt.Sprintf("%d passed, %d refused", got.Limits[0].Passed, got.Limits[0].Refused)
+	}
+	for cost, want := range map[string]string{
+		"{reserve: [json:/max_tokens, 20]}":               "2 passed, 1 refused",
+		"{reserve: [json:/max_tokens, 100]}":              "1 passed, 2 refused", // 50 are left
+		"{reserve: 1}":                                    "2 passed, 1 refused",
+		"{reserve: 1, settle: {input: 0}}":                "3 passed, 0 refused",
+		"{reserve: 1, settle: {input: 2}}":                "2 passed, 1 refused",
+		"{reserve: [json:/max_tokens, 40], input: bytes}": "1 passed, 2 refused",
+	} {
+		if got := replays(cost); got != want {
+			t.Errorf("with %s: %s; want %s", cost, got, want)
+		}
+	}
+}
+
+// What explain says of a limit that reserves is that it does, and of a budget at which price.
+func TestUsage_IsExplained(t *testing.T) {
+	p := newProxy(t, strings.Replace(tokensYAML("echo", `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 300}}, {name: spend, key: tenant, budget: [1/1d], price: models, max_cost: 1000, cost: {reserve: 200}}`), `key: "json:/model"`, `key: "header:X-Model"`, 1))
+	limits := p.explains("POST", "/chat", "X-Tenant: a", "X-Model: gpt-4o-x").Limits
+	for i, want := range []string{
+		"300, reserved until the response says what was used",
+		"0.002 USD, reserved until the response says what was used; 10 USD for a million tokens of an answer: gpt-4o, line 1 of prices.models",
+	} {
+		if got := limits[i].Price; got != want {
+			t.Errorf("%s: %q; want %q", limits[i].Name, got, want)
+		}
+	}
+}
+
+// A limit that Java programs share is settled downwards only.
+func TestUsage_SharedWithRedisson(t *testing.T) {
+	said := ""
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said) }))
+	t.Cleanup(up.Close)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	p := newProxy(t, tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 100/1h, redisson_name: "java:{key}", max_cost: 90, cost: {reserve: [json:/max_tokens]}}`),
+		func(o *Options) { o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute}) })
+	said = `{"usage":{"prompt_tokens":10}}`
+	p.chat(200, "a", `{"max_tokens": 60}`)
+	p.chat(200, "a", `{"max_tokens": 80}`) // 90 were left
+	said = `{"usage":{"prompt_tokens":500}}`
+	p.chat(200, "a", `{"max_tokens": 30}`) // 80 were left, and 50 are
+	p.chat(200, "a", `{"max_tokens": 50}`)
+	p.chat(429, "a", `{"max_tokens": 1}`)
+	if keys, err := client.ZCard(t.Context(), "{java:a}:permits").Result(); err != nil || keys != 4 {
+		t.Errorf("%d entries that Java reads, %v; want 4", keys, err)
+	}
+}
+
+// While the store is away what is missing is charged to the share of the node, and told to the store afterwards.
+func TestUsage_InAnOutage(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":800}}`)
+	}))
+	t.Cleanup(up.Close)
+	server := redistest.Start(t)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: time.Millisecond})
+	t.Cleanup(func() { store.Close() })
+	p := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+tokensYAML(up.URL, tokensLimit), func(o *Options) { o.Store = store })
+	server.Kill()
+	p.until(func() bool { p.chat(200, "first", `{"max_tokens": 1}`); return !store.Available() })
+	p.chat(200, "a", `{}`)
+	p.chat(429, "a", `{"max_tokens": 300}`)
+	server.Restart()
+	p.until(store.Available)
+	p.chat(429, "a", `{"max_tokens": 300}`)
+	if got := p.usedTokens("a"); got != 800 {
+		t.Errorf("%d used; want 800", got)
+	}
+}

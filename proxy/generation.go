@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -41,8 +42,9 @@ type generation struct {
 	descriptors     *routing.Descriptors[*route]
 	routes          []*route // in the order of the configuration
 	pools           map[*config.Upstream]*upstream.Pool
-	limits          []*limit.Limit      // that are not off, each common one once; see config.Config.Limits
-	sharing         sharing             // until it is compiled
+	limits          []*limit.Limit // that are not off, each common one once; see config.Config.Limits
+	sharing         sharing        // until it is compiled
+	refusals        *respond.Cache[http1.FieldBlock]
 	readsScheme     bool                // some route matches a scheme
 	errorTexts      *respond.ErrorTexts // of requests without a route
 	tokenUse        limiter.Limit       // on the uses of a token of a challenge: one, for as long as any is accepted
@@ -50,6 +52,19 @@ type generation struct {
 	users    stripe.Users // requests in progress, plus 1 until abandon
 	isOver   atomic.Bool  // abandon was called
 	onClosed func()       // called when the last request of a retired generation has ended
+}
+
+// fieldBlock renders fields for HTTP/1.1. It returns nil if they cannot be sent, which is reported when they are.
+func fieldBlock(fields []respond.Field) *http1.FieldBlock {
+	var pairs []string
+	for _, f := range fields {
+		pairs = append(pairs, f.Name, f.Value)
+	}
+	b, err := http1.NewFieldBlock(pairs...)
+	if err != nil {
+		return nil
+	}
+	return &b
 }
 
 // warmTimeout bounds the time to prepare a generation before it serves.
@@ -78,6 +93,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		pools:     map[*config.Upstream]*upstream.Pool{},
 
 		errorTexts: newErrorTexts(c.Errors), sharing: newSharing(),
+		refusals: respond.NewCache(fieldBlock),
 	}
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)

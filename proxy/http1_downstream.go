@@ -153,8 +153,12 @@ func (d *http1Downstream) respond(a respond.Response) {
 	x.response.status = a.Status
 	x.forGRPC(&a)
 	head := h.Begin(a.Status)
+	block := x.rateLimitFields.block
+	if block != nil {
+		head.AddBlock(*block)
+	}
 	for i := range a.Fields {
-		if f := &a.Fields[i]; f.Name != "Content-Length" {
+		if f := &a.Fields[i]; block == nil && f.Name != "Content-Length" {
 			head.Add(f.Name, f.Value)
 		}
 	}

@@ -61,7 +61,7 @@ func (r *recorder) start(x *exchange) { x.began = time.Now() }
 func (r *recorder) setID(x *exchange) {
 	if x.client.trustedPeer {
 		if ids := x.in.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
-			x.id = ids[0]
+			x.id, x.idGiven = ids[0], true
 			return
 		}
 	}

@@ -30,8 +30,9 @@ import (
 
 // A rateLimitFields holds the rate limit fields of a response.
 type rateLimitFields struct {
-	policies []int          // the policy of each outcome of the decision
-	buffer   respond.Buffer // the memory of the field values
+	policies []int             // the policy of each outcome of the decision
+	buffer   respond.Buffer    // the memory of the field values
+	block    *http1.FieldBlock // refuse: the fields of the refusal, if they are rendered
 }
 
 func (r *rateLimitFields) reset() {
@@ -46,7 +47,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Response {
 		return x.challenge()
 	}
 	if x.IsRefused() || errors.Is(err, limit.ErrRefused) || errors.Is(err, errNewKeys) { // the first is the cheapest
-		return x.refuseByLimit()
+		return g.refuseByLimit(x)
 	}
 	texts := g.errorTexts
 	if x.route != nil {
@@ -62,12 +63,16 @@ func (x *exchange) challenge() respond.Response {
 }
 
 // refuseByLimit returns the response to a request that a limit has refused.
-func (x *exchange) refuseByLimit() respond.Response {
+func (g *generation) refuseByLimit(x *exchange) (answer respond.Response) {
 	l, r := x.route.rateLimitFields, respond.Refusal{Verdict: x.verdict(), Jitter: respond.Jitter(x.Decision.Wait, rand.Float64), RequestID: x.id}
 	if l.HasOrigin() {
 		r.Origin = x.origin()
 	}
-	return l.TooManyRequests(r)
+	if x.idGiven {
+		return l.TooManyRequests(r)
+	}
+	answer, x.rateLimitFields.block = g.refusals.TooManyRequests(l, &r)
+	return answer
 }
 
 // origin returns the field Origin of the request, "" if it does not have exactly one.

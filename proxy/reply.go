@@ -246,6 +246,7 @@ func (x *exchange) forGRPC(a *respond.Response) {
 	if kind == "" {
 		return
 	}
+	x.rateLimitFields.block = nil // it has other fields
 	fields := []respond.Field{{Name: "Content-Type", Value: kind}}
 	isUnsafe := func(c byte) bool { return c < ' ' || c > '~' || c == '%' }
 	if code, message := grpcCode(a.Status), grpcMessage(*a); a.Field("Grpc-Status") == "" { // it is not configured

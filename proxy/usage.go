@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,6 @@ func (r *route) prepareUsage() {
 	const name = "Accept-Encoding"
 	r.readsLate = r.readsLate || slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Cost.IsReserved() })
 	if _, given := r.rewrite.set[name]; r.Usage != nil && r.Usage.Format != nil && !given {
-		r.rewrite.set = maps.Clone(r.rewrite.set)
 		if r.rewrite.set == nil {
 			r.rewrite.set = map[string][]string{}
 		}

@@ -23,7 +23,7 @@ type costForm struct {
 	Reserve []reservedPart `yaml:"reserve" jsonschema:"required"`
 	// Input, bytes or bytes/N, adds the bytes of the request's body, or an Nth of them: bytes is more than any text has tokens, bytes/4 what English has.
 	Input string `yaml:"input,omitempty" jsonschema:"pattern=^bytes(/[1-9][0-9]?)?$"`
-	// Settle is what a token of each kind costs, 1 when not given, before and afterwards; for a budget the price says it.
+	// Settle is what a token of each kind costs, before and afterwards; for a budget the price says it.
 	Settle *weightsForm `yaml:"settle,omitempty"`
 	// Debt: with bounded never more than max_cost is counted of a response, with unbounded all that it says.
 	Debt string `yaml:"debt,omitempty" jsonschema:"default=bounded,enum=bounded,enum=unbounded"`
@@ -32,11 +32,11 @@ type costForm struct {
 // weightsForm are the costs of the kinds of tokens.
 type weightsForm struct {
 	// Input is what a token of the prompt costs.
-	Input *weight `yaml:"input,omitempty"`
+	Input weight `yaml:"input" jsonschema:"default=1"`
 	// Cached is what a token of the prompt costs that the upstream has read from its cache.
-	Cached *weight `yaml:"cached,omitempty"`
+	Cached weight `yaml:"cached" jsonschema:"default=1"`
 	// Output is what a token of the answer costs.
-	Output *weight `yaml:"output,omitempty"`
+	Output weight `yaml:"output" jsonschema:"default=1"`
 }
 
 // usageForm is where a response says what was used.
@@ -101,13 +101,6 @@ func (*weight) Wanted() (kind, instead string) { return "a number", "write for e
 
 // Written is form.Text.
 func (w *weight) Written() any { return float64(*w) }
-
-func (w *weight) orOne() float64 {
-	if w == nil {
-		return 1
-	}
-	return float64(*w)
-}
 
 // A Cost is how many permits a request takes.
 type Cost struct {
@@ -177,7 +170,7 @@ func (l *limits) reservation(f *limitForm) *Cost {
 	}
 	c.Unbounded = f.Cost.Debt == "unbounded"
 	if s := f.Cost.Settle; s != nil {
-		c.Weights = usage.Weights{Input: s.Input.orOne(), Cached: s.Cached.orOne(), Output: s.Output.orOne()}
+		c.Weights = usage.Weights{Input: float64(s.Input), Cached: float64(s.Cached), Output: float64(s.Output)}
 	}
 	for _, other := range []struct {
 		given any

@@ -114,6 +114,9 @@ func TestHead_RejectsLineBreaks(t *testing.T) {
 	if h.startResponse(1000); !errors.Is(h.err, ErrOutgoing) {
 		t.Error("status 1000 was written")
 	}
+	if _, err := NewFieldBlock("A", "b\n"); !errors.Is(err, ErrOutgoing) {
+		t.Error("a block with a line feed was rendered")
+	}
 }
 
 func TestHead_RejectsHopByHopFields(t *testing.T) {

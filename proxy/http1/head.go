@@ -150,6 +150,9 @@ func (h *Head) AddFields(f *Fields) {
 	h.buf = append(h.buf, buf[from:to]...)
 }
 
+// AddBlock adds the lines of b.
+func (h *Head) AddBlock(b FieldBlock) { h.buf = append(h.buf, b.text...) }
+
 func (h *Head) add(name, value string) { h.buf = appendLine(h.buf, name, value) }
 
 // addFraming adds the field that describes the framing.
@@ -208,4 +211,18 @@ func (h *Head) startResponse(status int) {
 	h.buf = append(h.buf, ' ')
 	h.buf = append(h.buf, http.StatusText(status)...)
 	h.buf = append(h.buf, '\r', '\n')
+}
+
+// A FieldBlock contains field lines that were validated and rendered once, in order to
+// be added to many heads.
+type FieldBlock struct{ text []byte }
+
+// NewFieldBlock renders pairs of names and values. It returns ErrOutgoing if one of
+// them cannot be sent.
+func NewFieldBlock(pairs ...string) (FieldBlock, error) {
+	var h Head
+	for i := 0; i+1 < len(pairs); i += 2 {
+		h.Add(pairs[i], pairs[i+1])
+	}
+	return FieldBlock{h.buf}, h.err
 }

@@ -42,12 +42,9 @@ func newSettledCosts(registry metrics.Registry) settledCosts {
 
 // count counts that a limit has reserved a number of permits for a request that has used another one.
 func (s *settledCosts) count(of *Limit, reserved, used int64) {
-	add := func(result string, n int64) {
+	for result, n := range map[string]int64{"reserved": reserved, "refunded": reserved - used, "charged": used - reserved} {
 		s.permits.WithLabelValues(of.Route, of.Name, result).Add(float64(max(n, 0)))
 	}
-	add("reserved", reserved)
-	add("refunded", reserved-used)
-	add("charged", used-reserved)
 	s.ratio.WithLabelValues(of.Route, of.Name).Observe(float64(used) / float64(reserved))
 }
 

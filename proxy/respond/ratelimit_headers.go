@@ -3,6 +3,7 @@ package respond
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ type RateLimitFields struct {
 	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
 	hasOthers    bool   // some policy IsOther
 	reject       compiledReject
+	seed         uint64 // of the hashes of refusals in a Cache
 }
 
 // NewRateLimitFields returns the RateLimitFields of a route; reject describes its refusals. Errors wrap ErrPolicy.
@@ -40,7 +42,7 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
 	}
 	q := &RateLimitFields{
-		style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject),
+		style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject), seed: rand.Uint64(),
 	}
 	var shown []string
 	for i, p := range policies {

@@ -117,6 +117,7 @@ func TestTooMany_Origin(t *testing.T) {
 	cors := []Field{{"Access-Control-Allow-Credentials", "true"}, {"Access-Control-Allow-Origin", "{origin}"}, {"X-Reason", "{limit}"}}
 	q, r := refusing(t, Reject{Fields: cors})
 	texts := NewErrorTexts([]Reject{{Status: 403, Fields: cors[:2]}})
+	kept := NewCache(func([]Field) *int { return new(int) })
 	for sent, allowed := range map[string]bool{
 		"https://app.example": true, "http://localhost:3000": true, "https://[2001:db8::1]:8443": true, "chrome-extension://abcdef": true, "https://xn--bcher-kva.example": true,
 		"": false, "null": false, "*": false, "https://a.example/": false, "https://a.example/x": false, "https://a.example, https://b.example": false,
@@ -128,8 +129,12 @@ func TestTooMany_Origin(t *testing.T) {
 			want = sent
 		}
 		r.Origin = sent
+		var repeated Response
+		for range cacheAfter + 2 {
+			repeated, _ = kept.TooManyRequests(q, &Refusal{Verdict: Verdict{Decision: r.Decision, Buffer: new(Buffer)}, RequestID: "id", Origin: sent})
+		}
 		for how, a := range map[string]Response{
-			"refusal": q.TooManyRequests(r), "challenge": q.Challenge("c", "", r), "error": texts.Replace(Problem(http.StatusForbidden, "", "id"), "id", sent),
+			"refusal": q.TooManyRequests(r), "repeated refusal": repeated, "challenge": q.Challenge("c", "", r), "error": texts.Replace(Problem(http.StatusForbidden, "", "id"), "id", sent),
 		} {
 			if got := a.Field("Access-Control-Allow-Origin"); got != want || a.Field("Vary") != "Origin" || a.Field("Access-Control-Allow-Credentials") != "true" {
 				t.Fatalf("%s for %q: %v", how, sent, a.Fields)

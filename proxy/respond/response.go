@@ -74,12 +74,13 @@ type Buffer struct {
 	fields []Field
 	text   []byte // values of fields
 	body   []byte
+	state  []int64 // of a Cache; Reset keeps it
 }
 
 // Reset prepares b for another response.
 func (b *Buffer) Reset() {
 	clear(b.fields)
-	*b = Buffer{b.fields[:0], b.text[:0], b.body[:0]}
+	*b = Buffer{b.fields[:0], b.text[:0], b.body[:0], b.state}
 }
 
 // buffer returns the buffer of v, prepared for a response.
@@ -94,7 +95,7 @@ func (v *Verdict) buffer() *Buffer {
 // Discard is like Reset, for the next client.
 func (b *Buffer) Discard() {
 	clear(b.fields)
-	*b = Buffer{reuse.Memory(b.fields), reuse.Memory(b.text), reuse.Memory(b.body)}
+	*b = Buffer{reuse.Memory(b.fields), reuse.Memory(b.text), reuse.Memory(b.body), reuse.Memory(b.state)}
 }
 
 // textFrom returns what was appended to b.text after its first n bytes.

@@ -82,6 +82,9 @@ func (f *forwarding) stripSpoofed() {
 func (r *Request) spoofs(field http1.Field) bool {
 	const own = "X-Forwarded-"
 	name := field.Name
+	if field.ID != http1.Other {
+		return false // they were dropped before
+	}
 	if len(name) >= len(own) && strings.EqualFold(name[:len(own)], own) {
 		return !r.TrustedPeer
 	}

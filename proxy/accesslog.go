@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -182,26 +181,6 @@ func (x *exchange) redactedField(name string) string {
 // their clients. Such a request costs a client almost nothing, and a line for each would cost more
 // than the request. The others are only counted.
 const loggedResets = 10
-
-// A logSampler limits events to a number per second.
-type logSampler struct {
-	perSecond int
-
-	mu     sync.Mutex // guards what follows
-	second int64
-	passed int
-}
-
-// allow reports whether an event at now is within the limit.
-func (s *logSampler) allow(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if second := now.Unix(); second != s.second {
-		s.second, s.passed = second, 0
-	}
-	s.passed++
-	return s.passed <= s.perSecond
-}
 
 // combined writes x in the combined log format of NCSA, Apache and nginx: the client's address, two
 // user names that are always "-", the time of the request, its request line without the query,

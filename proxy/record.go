@@ -34,7 +34,7 @@ import (
 type recorder struct {
 	AccessWriter
 	metrics *proxyMetrics
-	resets  logSampler
+	resets  *zerolog.BurstSampler
 	ids     requestIDs
 	sampled atomic.Uint64 // allowed requests, of which only a sample is logged
 }
@@ -51,7 +51,7 @@ func newRecorder(o Options, m *proxyMetrics) *recorder {
 	if o.Access != nil {
 		to = *o.Access
 	}
-	return &recorder{AccessWriter: to, metrics: m, resets: logSampler{perSecond: loggedResets}}
+	return &recorder{AccessWriter: to, metrics: m, resets: &zerolog.BurstSampler{Burst: loggedResets, Period: time.Second}}
 }
 
 // start records the start of a request.
@@ -88,7 +88,7 @@ func (r *recorder) record(x *exchange) {
 	if l.format == config.LogNone || r.Log.GetLevel() > zerolog.InfoLevel {
 		return
 	}
-	if x.response.streamReset && !r.resets.allow(time.Now()) {
+	if x.response.streamReset && !r.resets.Sample(zerolog.InfoLevel) {
 		r.metrics.unloggedResets.Inc()
 		return
 	}

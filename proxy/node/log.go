@@ -37,7 +37,7 @@ func NewLog(out io.Writer, least zerolog.Level) *Log {
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		lines = zerolog.ConsoleWriter{Out: queue, TimeFormat: time.TimeOnly}
 	}
-	return &Log{zerolog.New(lines).Level(least).Hook(zerolog.HookFunc(addTime)), queue}
+	return &Log{zerolog.New(lines).Level(least).Hook(newClock()), queue}
 }
 
 // Close writes pending lines. It waits for at most flushTimeout.
@@ -53,10 +53,34 @@ func (s stdLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// addTime is a zerolog.HookFunc. It adds a timestamp in UTC to a line, RFC 3339 with milliseconds.
-func addTime(e *zerolog.Event, _ zerolog.Level, _ string) {
+// A clock adds a timestamp in UTC to each line, RFC 3339 with milliseconds. All parts except the
+// milliseconds are formatted once a second, because formatting them costs more than the rest of
+// most lines.
+type clock struct{ last *atomic.Pointer[second] }
+
+// A second is the formatted part of the timestamps of one second.
+type second struct {
+	unix int64
+	text string // "2006-01-02T15:04:05.
+}
+
+func newClock() clock { return clock{new(atomic.Pointer[second])} }
+
+// Run implements zerolog.Hook.
+func (c clock) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 	var space [32]byte
-	e.RawJSON(zerolog.TimestampFieldName, time.Now().UTC().AppendFormat(space[:0], `"2006-01-02T15:04:05.000Z"`))
+	e.RawJSON(zerolog.TimestampFieldName, c.append(space[:0], time.Now()))
+}
+
+// append appends t in quotes.
+func (c clock) append(b []byte, t time.Time) []byte {
+	s := c.last.Load()
+	if s == nil || s.unix != t.Unix() {
+		s = &second{t.Unix(), t.UTC().Format(`"2006-01-02T15:04:05.`)}
+		c.last.Store(s)
+	}
+	ms := t.Nanosecond() / 1e6
+	return append(append(b, s.text...), '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z', '"')
 }
 
 const (
@@ -219,7 +243,7 @@ func (n *Node) openAccessLog(o Options) error {
 		return fmt.Errorf("access_log.file cannot be written: %w; name a file in a directory that weir may write to", err)
 	}
 	queue := newLogQueue(file)
-	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(zerolog.HookFunc(addTime)), Lines: queue}, file}
+	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(newClock()), Lines: queue}, file}
 	watchDropped(n.registry, o.Log.queue, queue)
 	n.closers.push("access log", func(context.Context) error {
 		queue.Close()

@@ -82,18 +82,16 @@ func TestRedisLog_IsForDebugging(t *testing.T) {
 	}
 }
 
+// What a clock has kept of the second before is not used for another.
 func TestLog_EachStampIsThatOfItsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, pause := range []time.Duration{0, 1, 999 * time.Microsecond, 10 * time.Millisecond, 989_000_000, 2 * time.Second, 12 * time.Hour} {
-			time.Sleep(pause)
-			var out logtest.Log
-			log := zerolog.New(&out).Hook(zerolog.HookFunc(addTime))
-			log.Info().Msg("on time")
-			if want := time.Now().UTC().Format(`"time":"2006-01-02T15:04:05.000Z"`); !strings.Contains(out.String(), want) {
-				t.Errorf("logged %s; want %s", out.String(), want)
-			}
+	c := newClock()
+	from := time.Date(2026, 12, 31, 23, 59, 58, 0, time.FixedZone("", 3600))
+	for _, after := range []time.Duration{0, 1, 999 * time.Microsecond, 10 * time.Millisecond, 999_999_999, 2 * time.Second, 12 * time.Hour, time.Millisecond} {
+		at := from.Add(after)
+		if got, want := string(c.append(nil, at)), at.UTC().Format(`"2006-01-02T15:04:05.000Z07:00"`); got != want {
+			t.Errorf("%s; want %s", got, want)
 		}
-	})
+	}
 }
 
 func TestLogQueue_WritesAllInOrder(t *testing.T) {

@@ -30,13 +30,14 @@ func (r *route) prepareUsage() {
 func (g *generation) reserved(x *exchange, l *limit.Limit) (int64, error) {
 	c := l.Cost
 	bound, length, err := g.asked(x, l)
-	x.extracted.asked = fmt.Appendf(x.extracted.asked, " %s%s=%d/%d", askedPrefix, l.Name, bound, length)
 	switch {
 	case err != nil:
 		return 0, err
 	case bound < 0 && c.Otherwise == 0 && len(c.Reserve) > 0 && c.Bytes == 0:
 		return 0, fmt.Errorf("%s: %w", c.Reserve[0].Name, key.ErrMissing)
-	case bound < 0:
+	}
+	x.extracted.asked = fmt.Appendf(x.extracted.asked, " %s%s=%d/%d", askedPrefix, l.Name, bound, length)
+	if bound < 0 {
 		bound = c.Otherwise
 	}
 	most := usage.Output.Of(bound)

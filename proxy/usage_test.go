@@ -125,6 +125,9 @@ func TestUsage_IsSettled(t *testing.T) {
 		}
 		for _, body := range []string{`{"max_tokens": -1}`, `{"max_tokens": 1.5}`, `{"max_tokens": "many"}`, `{"max_tokens": 1, "max_tokens": 9}`, `{"max_tokens": [1]}`, `x`} {
 			p.chat(400, "bad", body)
+			if lines := p.lines("request"); strings.Contains(fmt.Sprint(lines[len(lines)-1]["keys"]), "asked") {
+				t.Errorf("%s: the log says what was asked: %v", body, lines[len(lines)-1])
+			}
 		}
 		if got := p.usedTokens("bad"); got != 0 {
 			t.Errorf("a request that is refused has used %d", got)

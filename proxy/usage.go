@@ -51,7 +51,9 @@ func (g *generation) reserved(x *exchange, l *limit.Limit) (int64, error) {
 // asked returns the most tokens that the request wants to be written, -1 if it does not say, and the length of its body.
 func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, err error) {
 	if text, _, found := x.extracted.logged.line.find(askedPrefix + l.Name); found {
-		_, err = fmt.Sscanf(text, "%d/%d", &bound, &length)
+		if _, err = fmt.Sscanf(text, "%d/%d", &bound, &length); len(l.Cost.Reserve) == 0 {
+			bound = -1 // this configuration does not ask
+		}
 		return bound, length, err
 	}
 	if length = x.in.length; length < 0 && l.Cost.Bytes > 0 || length != 0 && x.route.Usage.Ensures {
@@ -179,9 +181,6 @@ func (x *exchange) replayUsage(line loggedKeys) {
 // knowsCost reports whether a line has what a limit reserves for the request.
 func (l *LoggedRequest) knowsCost(of *limit.Limit, x *exchange) bool {
 	c, _ := of.Charges()
-	if c == nil {
-		return true
-	}
 	_, _, found := x.extracted.logged.line.find(askedPrefix + of.Name)
-	return found || (c.Bytes == 0 || l.HasBody) && !slices.ContainsFunc(c.Keys(), func(s *key.Spec) bool { return !l.knows(s.From, x) })
+	return c == nil || found || (c.Bytes == 0 || l.HasBody) && !slices.ContainsFunc(c.Keys(), func(s *key.Spec) bool { return !l.knows(s.From, x) })
 }

@@ -406,6 +406,7 @@ func TestUsage_IsReplayed(t *testing.T) {
 		"{reserve: [json:/max_tokens, 20]}":               "2 passed, 1 refused",
 		"{reserve: [json:/max_tokens, 100]}":              "1 passed, 2 refused", // 50 are left
 		"{reserve: 1}":                                    "2 passed, 1 refused",
+		"{reserve: 1, settle: {input: 0.5}}":              "3 passed, 0 refused", // 30 are left, and what the request asks does not count
 		"{reserve: 1, settle: {input: 0}}":                "3 passed, 0 refused",
 		"{reserve: 1, settle: {input: 2}}":                "2 passed, 1 refused",
 		"{reserve: [json:/max_tokens, 40], input: bytes}": "1 passed, 2 refused",

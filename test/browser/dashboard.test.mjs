@@ -97,12 +97,16 @@ const places = [
   ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "not done: weir.yaml"],
 ];
 
-// untranslated are the times on a page beside which that of the reader is missing or wrong.
-function untranslated(page, timeZone) {
-  return page.evaluate((timeZone) => [...document.querySelectorAll("time[datetime]")].filter((at) => {
+// untranslated are the times on a page beside which that of the reader is missing or wrong, once its script had the time to write it.
+async function untranslated(page, timeZone) {
+  const find = (timeZone) => [...document.querySelectorAll("time[datetime]")].filter((at) => {
     const [day, time] = new Date(at.dateTime).toLocaleString("sv-SE", { timeZone }).split(" ");
     return !at.textContent.endsWith(` (${day === at.dateTime.slice(0, 10) ? "" : day.slice(5) + " "}${time} here)`);
-  }).map((at) => at.outerHTML), timeZone);
+  }).map((at) => at.outerHTML);
+  const end = Date.now() + 10_000;
+  let found;
+  do found = await page.evaluate(find, timeZone); while (found.length > 0 && Date.now() < end);
+  return found;
 }
 
 test("every page shows what has happened, in both themes and from 375 to 1440 px, also far from UTC", async (t) => {

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // What this node granted without the store, and the store was told of before the response came, is refunded to both,
@@ -17,14 +15,7 @@ func TestFallback_RefundsWhatTheStoreWasTold(t *testing.T) {
 	for _, algorithm := range []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window", "gcra"} {
 		for _, grace := range []time.Duration{time.Hour, time.Millisecond} {
 			t.Run(fmt.Sprint(algorithm, grace), func(t *testing.T) {
-				server := redistest.Start(t)
-				client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { client.Close() })
-				store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: grace})
-				t.Cleanup(func() { store.Close() })
+				server, store := breakingStore(t, grace)
 				arrived, released := make(chan bool), make(chan bool)
 				upstream := func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Query().Has("late") {
@@ -57,14 +48,7 @@ func TestFallback_RefundsWhatTheStoreWasTold(t *testing.T) {
 func TestFallback_ChargesWhatTheStoreWasTold(t *testing.T) {
 	for _, algorithm := range []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window"} {
 		t.Run(algorithm, func(t *testing.T) {
-			server := redistest.Start(t)
-			client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { client.Close() })
-			store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: time.Millisecond})
-			t.Cleanup(func() { store.Close() })
+			server, store := breakingStore(t, time.Millisecond)
 			p := newProxy(t, "store: redis\nredis: {timeout: 5s}\nroutes:\n  - {name: own, match: {domain: edge, descriptor: {own: '*'}}, refund_on: {status: [5xx]}, limits: [{key: 'descriptor:own', rate: 20/1h, algorithm: "+algorithm+"}]}\n", func(o *Options) { o.Store = store })
 			server.Kill()
 			p.until(func() bool { p.asksHits(200, 1, "own", "first"); return !store.Available() })

@@ -186,6 +186,20 @@ func TestFallback_SettlingAsksBoth(t *testing.T) {
 	w.sends(429, "GET", "/a", "X-User: alice")
 }
 
+// breakingStore is a Redis for one test, and a store that notices at once when it is gone. Nodes have that long to report after it.
+func breakingStore(t *testing.T, grace time.Duration) (*redistest.Server, *redisstore.Store) {
+	t.Helper()
+	server := redistest.Start(t)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: grace})
+	t.Cleanup(func() { store.Close() })
+	return server, store
+}
+
 // settlingProxies runs a test with a proxy whose store is Settling and stays so: in memory, and Redis
 // after an outage. Its one route counts by X-User and answers with the status that the query names.
 func settlingProxies(t *testing.T, route string, test func(w *testProxy)) {
@@ -196,14 +210,7 @@ func settlingProxies(t *testing.T, route string, test func(w *testProxy)) {
 		test(newProxy(t, upstreamYAML(t, answerByStatus, route), func(o *Options) { o.Store = h }))
 	})
 	t.Run("redis", func(t *testing.T) {
-		server := redistest.Start(t)
-		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: time.Hour})
-		t.Cleanup(func() { store.Close() })
+		server, store := breakingStore(t, time.Hour)
 		w := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+upstreamYAML(t, answerByStatus, route), func(o *Options) { o.Store = store })
 		server.Kill()
 		w.until(func() bool { w.send("GET", "/a", "X-User: first"); return !store.Available() })

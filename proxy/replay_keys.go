@@ -113,8 +113,8 @@ func (l *LoggedRequest) knowsLimit(of *limit.Limit, x *exchange) bool {
 	if (of.PlanKey() != nil || of.PlanList() != nil) && !l.knowsPlan(of, x) {
 		return false
 	}
-	_, prices := of.Charges()
-	if !l.knowsCost(of, x) {
+	cost, prices := of.Charges()
+	if cost != nil && !l.knowsCost(of, x) {
 		return false
 	}
 	for read := range of.Reads() {

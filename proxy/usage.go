@@ -168,19 +168,19 @@ func (x *exchange) appendUsage(b []byte) []byte {
 
 // replayUsage sets what the response to x has said, by a line of the log.
 func (x *exchange) replayUsage(line loggedKeys) {
-	if text, _, found := line.find(usedEntry); found && x.route.Usage != nil {
-		u := &responseUsage{Used: limit.Used{Weights: x.tokenWeights}}
-		c := &u.Counts
-		_, err := fmt.Sscanf(text, "%d/%d/%d/%d", &c[usage.Input], &c[usage.Cached], &c[usage.Output], &c[usage.Total])
-		if u.Known = err == nil; u.Known {
-			x.usage = u
-		}
+	if x.route.Usage == nil {
+		return
+	}
+	text, _, _ := line.find(usedEntry)
+	u := &responseUsage{Used: limit.Used{Weights: x.tokenWeights}}
+	c := &u.Counts
+	if _, err := fmt.Sscanf(text, "%d/%d/%d/%d", &c[usage.Input], &c[usage.Cached], &c[usage.Output], &c[usage.Total]); err == nil {
+		u.Known, x.usage = true, u
 	}
 }
 
-// knowsCost reports whether a line has what a limit reserves for the request.
+// knowsCost reports whether a line has what a limit reserves for the request, or what its cost is read from.
 func (l *LoggedRequest) knowsCost(of *limit.Limit, x *exchange) bool {
-	c, _ := of.Charges()
 	_, _, found := x.extracted.logged.line.find(askedPrefix + of.Name)
-	return c == nil || found || (c.Bytes == 0 || l.HasBody) && !slices.ContainsFunc(c.Keys(), func(s *key.Spec) bool { return !l.knows(s.From, x) })
+	return found || (of.Cost.Bytes == 0 || l.HasBody) && !slices.ContainsFunc(of.Cost.Keys(), func(s *key.Spec) bool { return !l.knows(s.From, x) })
 }

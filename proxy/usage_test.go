@@ -46,6 +46,7 @@ func (p *testProxy) chat(want int, tenant, body string) *httptest.ResponseRecord
 	r := httptest.NewRequestWithContext(p.Context(), "POST", "/chat", strings.NewReader(body))
 	r.Header.Set("X-Tenant", tenant)
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept-Encoding", "gzip")
 	rec := httptest.NewRecorder()
 	p.ServeHTTP(rec, r)
 	if rec.Code != want {
@@ -60,8 +61,8 @@ func TestUsage_IsSettled(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		answer := ""
 		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if accepts := r.Header["Accept-Encoding"]; accepts != nil && accepts[0] != "gzip" {
-				t.Errorf("the upstream is asked for %q", accepts)
+			if accepts := r.Header["Accept-Encoding"]; accepts != nil {
+				t.Errorf("the upstream is asked for %q, which cannot be read", accepts)
 			}
 			_, _ = io.Copy(io.Discard, r.Body)
 			head, text, _ := strings.Cut(answer, "\n")
@@ -114,7 +115,10 @@ func TestUsage_IsSettled(t *testing.T) {
 			if strings.HasPrefix(c.answer, "503") {
 				status = 503
 			}
-			p.chat(status, tenant, c.body)
+			rec := p.chat(status, tenant, c.body)
+			if i == 0 && rec.Header().Get("RateLimit") != `"tokens";r=800` {
+				t.Errorf("RateLimit is %s; want what is left after the reservation", rec.Header().Get("RateLimit"))
+			}
 			if got := p.usedTokens(tenant); got != c.used {
 				t.Errorf("%s answered with %.80s: %d used; want %d", c.body, c.answer, got, c.used)
 			}
@@ -149,6 +153,19 @@ func TestUsage_IsOwed(t *testing.T) {
 	}
 	p.chat(429, "a", `{"max_tokens": 1}`)
 	p.chat(200, "b", `{"max_tokens": 1}`)
+	p.chat(200, "c", `{"max_tokens": 900}`)
+	told := p.scrape("text/plain")
+	for _, want := range []string{
+		`weir_settled_permits_total{limit="tokens",result="reserved",route="chat"} 1101`,
+		`weir_settled_permits_total{limit="tokens",result="charged",route="chat"} 2199`,
+		`weir_settled_permits_total{limit="tokens",result="refunded",route="chat"} 100`,
+		`weir_settled_ratio_bucket{limit="tokens",route="chat",le="0.9"} 1`,
+		`weir_settled_ratio_count{limit="tokens",route="chat"} 4`,
+	} {
+		if !strings.Contains(told, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
 }
 
 // What requests in flight use beyond what was reserved for them is all that is used beyond the limit; with input: bytes and a
@@ -347,7 +364,14 @@ func TestUsage_CutIsEstimated(t *testing.T) {
 	}
 }
 
-// A stream says its usage if the route has requests ask for it, over HTTP/1.1 and HTTP/2, and whatever the client asks for.
+// ensuringYAML is tokensYAML on a route whose requests ask for their usage, with an upstream of that protocol.
+func ensuringYAML(upstream, protocol, limits string) string {
+	return "listen: {max_buffered: 1MiB}\nupstreams: {model: {targets: ['" + upstream + "'], protocol: " + protocol + "}}\n" +
+		strings.Replace(tokensYAML("model", limits), "usage: openai", "usage: {format: openai, ensure_usage: true}, body: {max: 1MiB}", 1)
+}
+
+// A stream says its usage if the route has requests ask for it, over HTTP/1.1 and HTTP/2, and whatever the client asks for;
+// and what is said is read from both. Where there is no memory for the longer body it is sent as it is.
 func TestUsage_IsEnsured(t *testing.T) {
 	var got string
 	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -355,6 +379,7 @@ func TestUsage_IsEnsured(t *testing.T) {
 		if got = string(body); err != nil || r.ContentLength >= 0 && r.ContentLength != int64(len(body)) {
 			t.Errorf("%d bytes announced, %d read: %v", r.ContentLength, len(body), err)
 		}
+		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":7}}`)
 	}))
 	up.Config.Protocols = new(http.Protocols)
 	up.Config.Protocols.SetHTTP1(true)
@@ -362,17 +387,44 @@ func TestUsage_IsEnsured(t *testing.T) {
 	up.Start()
 	t.Cleanup(up.Close)
 	for _, protocol := range []string{"http1", "h2c"} {
-		p := newProxy(t, "upstreams: {model: {targets: ['"+up.URL+"'], protocol: "+protocol+"}}\n"+strings.Replace(tokensYAML("model", tokensLimit), "usage: openai", "usage: {format: openai, ensure_usage: true}", 1))
+		p := newProxy(t, ensuringYAML(up.URL, protocol, tokensLimit))
+		long := `{"messages":["` + strings.Repeat("x", 600<<10) + `"],"stream":true}`
 		for sent, want := range map[string]string{
 			`{"messages":[],"stream":true}`:                                          `{"stream_options":{"include_usage":true},"messages":[],"stream":true}`,
 			`{"messages":[],"stream":true,"stream_options":{"include_usage":false}}`: `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
 			`{"messages":[]}`: `{"messages":[]}`,
+			long:              long, // two of them are more than seven eighths of max_buffered
 		} {
-			p.chat(200, "e", sent)
+			p.chat(200, fmt.Sprint("e", len(sent)), sent)
 			if got != want {
-				t.Errorf("%s was sent as %s; want %s", sent, got, want)
+				t.Errorf("%s: %.80s was sent as %.80s; want %.80s", protocol, sent, got, want)
+			}
+			if used := p.usedTokens(fmt.Sprint("e", len(sent))); used != 7 {
+				t.Errorf("%s: %d used; want 7, as the response says", protocol, used)
+			}
+			if left := p.buffers.InUse(); left != 0 {
+				t.Errorf("%s: %d bytes are held after the request", protocol, left)
 			}
 		}
+	}
+}
+
+// The length of a prompt is measured if it is not announced; a request that no limit counts is in no metric.
+func TestUsage_UnknownLengthAndExempt(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	t.Cleanup(up.Close)
+	p := newProxy(t, "lists: {ours: {key: tenant, values: [us], action: bypass}}\n"+
+		strings.Replace(tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 10, input: bytes/2}}`), "usage: openai", "usage: openai, lists: [ours]", 1))
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/chat", io.MultiReader(strings.NewReader(`{"prompt": `), strings.NewReader(`"abc"}`)))
+	r.ContentLength = -1
+	r.Header = http.Header{"X-Tenant": {"a"}, "Content-Type": {"application/json"}}
+	p.ServeHTTP(httptest.NewRecorder(), r)
+	if got := p.usedTokens("a"); got != 10+int64(len(`{"prompt": "abc"}`)+1)/2 {
+		t.Errorf("%d reserved for a body of unknown length", got)
+	}
+	p.chat(200, "us", `{}`)
+	if got := testutil.ToFloat64(p.metrics.Unsettled.WithLabelValues("chat", "absent")); got != 1 {
+		t.Errorf("%v requests are unsettled; want that of the limit alone", got)
 	}
 }
 
@@ -389,18 +441,18 @@ func TestUsage_IsReplayed(t *testing.T) {
 	p.chat(200, "a", `{"model": "gpt-4o", "max_tokens": 60}`)
 	p.chat(200, "a", `{"model": "gpt-4o"}`)
 	p.chat(429, "a", `{"model": "gpt-4o", "max_tokens": 60}`)
-	replays := func(cost string) string {
+	replays := func(yaml string, limit int) string {
 		var all []LoggedRequest
 		for i, l := range p.lines("request") {
 			all = append(all, LoggedRequest{
 				At: time.Unix(1_800_000_000+int64(i), 0), Method: "POST", Target: "/chat", Client: netip.MustParseAddr("192.0.2.1"), Own: true, Route: "chat", Keys: l["keys"].(string),
 			})
 		}
-		got := replay(t, config(cost), all...).Routes[0]
+		got := replay(t, yaml, all...).Routes[0]
 		if got.Limits[1].Unknown > 0 {
-			t.Errorf("with %s: %v is missing", cost, got.Limits[1].Missing)
+			t.Errorf("with %s: %v is missing", yaml, got.Limits[1].Missing)
 		}
-		return fmt.Sprintf("%d passed, %d refused", got.Limits[0].Passed, got.Limits[0].Refused)
+		return fmt.Sprintf("%d passed, %d refused", got.Limits[limit].Passed, got.Limits[limit].Refused)
 	}
 	for cost, want := range map[string]string{
 		"{reserve: [json:/max_tokens, 20]}":               "2 passed, 1 refused",
@@ -411,8 +463,13 @@ func TestUsage_IsReplayed(t *testing.T) {
 		"{reserve: 1, settle: {input: 2}}":                "2 passed, 1 refused",
 		"{reserve: [json:/max_tokens, 40], input: bytes}": "1 passed, 2 refused",
 	} {
-		if got := replays(cost); got != want {
+		if got := replays(config(cost), 0); got != want {
 			t.Errorf("with %s: %s; want %s", cost, got, want)
+		}
+	}
+	for budget, want := range map[string]string{"0.0005": "2 passed, 1 refused", "0.0003": "1 passed, 2 refused"} { // 0.000275 are spent by each
+		if got := replays(strings.Replace(config("{reserve: 1, settle: {input: 0}}"), "[9/1d]", "["+budget+"/1d]", 1), 1); got != want {
+			t.Errorf("with a budget of %s: %s; want %s", budget, got, want)
 		}
 	}
 }
@@ -461,14 +518,7 @@ func TestUsage_InAnOutage(t *testing.T) {
 		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":800}}`)
 	}))
 	t.Cleanup(up.Close)
-	server := redistest.Start(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: time.Millisecond})
-	t.Cleanup(func() { store.Close() })
+	server, store := breakingStore(t, time.Millisecond)
 	p := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+tokensYAML(up.URL, tokensLimit), func(o *Options) { o.Store = store })
 	server.Kill()
 	p.until(func() bool { p.chat(200, "first", `{"max_tokens": 1}`); return !store.Available() })

@@ -132,7 +132,7 @@ func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
 		}
 		a.refundShadowNotes(q, rule)
 	}
-	if o.Used != nil && !q.KeepsPermits {
+	if o.Used != nil && !q.KeepsPermits && len(q.TakenPermits) > 0 {
 		a.settleUsage(ctx, q, rule, o.Used)
 	}
 	for _, c := range q.Settled.started {

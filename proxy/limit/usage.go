@@ -16,16 +16,16 @@ import (
 // A Used is what a response has said that its request has used.
 type Used struct {
 	usage.Report
-	Unsettled string // why not all of it is known: the response is an error, encoded or cut, or does not say it; "" if it is
-	IsCut     bool   // the response has not ended: at least this was used
-	Estimate  usage.Report
+	Unsettled string                                       // why not all of it is known: the response is an error, encoded or cut, or does not say it; "" if it is
+	IsCut     bool                                         // the response has not ended: at least this was used
+	Estimate  usage.Report                                 // of a response that was cut, by what has passed; not Known if it counts as it was reserved
 	Weights   func(l *Limit) (w usage.Weights, most int64) // of its tokens, and the most that is counted
 }
 
 // settledCosts are the metrics of costs that are known afterwards.
 type settledCosts struct {
 	permits   *prometheus.CounterVec
-	unsettled *prometheus.CounterVec
+	Unsettled *prometheus.CounterVec
 	ratio     *prometheus.HistogramVec
 }
 
@@ -86,7 +86,7 @@ func (u *Used) cost(l *Limit, reserved int64) int64 {
 // and charges what is missing, also beyond what is left, up to max_cost. What is not known stays reserved.
 func (a *Admitter) settleUsage(ctx context.Context, q *Admission, rule refundRule, u *Used) {
 	if u.Unsettled != "" {
-		a.metrics.unsettled.WithLabelValues(q.Route.Name, u.Unsettled).Inc()
+		a.metrics.Unsettled.WithLabelValues(q.Route.Name, u.Unsettled).Inc()
 	}
 	if u.Unsettled != "" && !(u.IsCut && u.Known || u.Estimate.Known) {
 		q.Settled.Used = u.Unsettled

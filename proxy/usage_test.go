@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -361,173 +358,5 @@ func TestUsage_CutIsEstimated(t *testing.T) {
 		if got := p.usedTokens(tenant); got != c.used {
 			t.Errorf("%.60s: %d used; want %d", c.said, got, c.used)
 		}
-	}
-}
-
-// ensuringYAML is tokensYAML on a route whose requests ask for their usage, with an upstream of that protocol.
-func ensuringYAML(upstream, protocol, limits string) string {
-	return "listen: {max_buffered: 1MiB}\nupstreams: {model: {targets: ['" + upstream + "'], protocol: " + protocol + "}}\n" +
-		strings.Replace(tokensYAML("model", limits), "usage: openai", "usage: {format: openai, ensure_usage: true}, body: {max: 1MiB}", 1)
-}
-
-// A stream says its usage if the route has requests ask for it, over HTTP/1.1 and HTTP/2, and whatever the client asks for;
-// and what is said is read from both. Where there is no memory for the longer body it is sent as it is.
-func TestUsage_IsEnsured(t *testing.T) {
-	var got string
-	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if got = string(body); err != nil || r.ContentLength >= 0 && r.ContentLength != int64(len(body)) {
-			t.Errorf("%d bytes announced, %d read: %v", r.ContentLength, len(body), err)
-		}
-		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":7}}`)
-	}))
-	up.Config.Protocols = new(http.Protocols)
-	up.Config.Protocols.SetHTTP1(true)
-	up.Config.Protocols.SetUnencryptedHTTP2(true)
-	up.Start()
-	t.Cleanup(up.Close)
-	for _, protocol := range []string{"http1", "h2c"} {
-		p := newProxy(t, ensuringYAML(up.URL, protocol, tokensLimit))
-		long := `{"messages":["` + strings.Repeat("x", 600<<10) + `"],"stream":true}`
-		for sent, want := range map[string]string{
-			`{"messages":[],"stream":true}`:                                          `{"stream_options":{"include_usage":true},"messages":[],"stream":true}`,
-			`{"messages":[],"stream":true,"stream_options":{"include_usage":false}}`: `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
-			`{"messages":[]}`: `{"messages":[]}`,
-			long:              long, // two of them are more than seven eighths of max_buffered
-		} {
-			p.chat(200, fmt.Sprint("e", len(sent)), sent)
-			if got != want {
-				t.Errorf("%s: %.80s was sent as %.80s; want %.80s", protocol, sent, got, want)
-			}
-			if used := p.usedTokens(fmt.Sprint("e", len(sent))); used != 7 {
-				t.Errorf("%s: %d used; want 7, as the response says", protocol, used)
-			}
-			if left := p.buffers.InUse(); left != 0 {
-				t.Errorf("%s: %d bytes are held after the request", protocol, left)
-			}
-		}
-	}
-}
-
-// The length of a prompt is measured if it is not announced; a request that no limit counts is in no metric.
-func TestUsage_UnknownLengthAndExempt(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
-	t.Cleanup(up.Close)
-	p := newProxy(t, "lists: {ours: {key: tenant, values: [us], action: bypass}}\n"+
-		strings.Replace(tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 10, input: bytes/2}}`), "usage: openai", "usage: openai, lists: [ours]", 1))
-	r := httptest.NewRequestWithContext(t.Context(), "POST", "/chat", io.MultiReader(strings.NewReader(`{"prompt": `), strings.NewReader(`"abc"}`)))
-	r.ContentLength = -1
-	r.Header = http.Header{"X-Tenant": {"a"}, "Content-Type": {"application/json"}}
-	p.ServeHTTP(httptest.NewRecorder(), r)
-	if got := p.usedTokens("a"); got != 10+int64(len(`{"prompt": "abc"}`)+1)/2 {
-		t.Errorf("%d reserved for a body of unknown length", got)
-	}
-	p.chat(200, "us", `{}`)
-	if got := testutil.ToFloat64(p.metrics.Unsettled.WithLabelValues("chat", "absent")); got != 1 {
-		t.Errorf("%v requests are unsettled; want that of the limit alone", got)
-	}
-}
-
-// A log has what a Replay needs to settle with other estimates and weights.
-func TestUsage_IsReplayed(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":30,"completion_tokens":20}}`)
-	}))
-	t.Cleanup(up.Close)
-	config := func(cost string) string {
-		return tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 100/1h, max_cost: 100, cost: `+cost+`}, {name: spend, key: tenant, budget: [9/1d], price: models, max_cost: 1000, cost: {reserve: 20}}`)
-	}
-	p := newProxy(t, config("{reserve: [json:/max_tokens, 20]}"))
-	p.chat(200, "a", `{"model": "gpt-4o", "max_tokens": 60}`)
-	p.chat(200, "a", `{"model": "gpt-4o"}`)
-	p.chat(429, "a", `{"model": "gpt-4o", "max_tokens": 60}`)
-	replays := func(yaml string, limit int) string {
-		var all []LoggedRequest
-		for i, l := range p.lines("request") {
-			all = append(all, LoggedRequest{
-				At: time.Unix(1_800_000_000+int64(i), 0), Method: "POST", Target: "/chat", Client: netip.MustParseAddr("192.0.2.1"), Own: true, Route: "chat", Keys: l["keys"].(string),
-			})
-		}
-		got := replay(t, yaml, all...).Routes[0]
-		if got.Limits[1].Unknown > 0 {
-			t.Errorf("with %s: %v is missing", yaml, got.Limits[1].Missing)
-		}
-		return fmt.Sprintf("%d passed, %d refused", got.Limits[limit].Passed, got.Limits[limit].Refused)
-	}
-	for cost, want := range map[string]string{
-		"{reserve: [json:/max_tokens, 20]}":               "2 passed, 1 refused",
-		"{reserve: [json:/max_tokens, 100]}":              "1 passed, 2 refused", // 50 are left
-		"{reserve: 1}":                                    "2 passed, 1 refused",
-		"{reserve: 1, settle: {input: 0.5}}":              "3 passed, 0 refused", // 30 are left, and what the request asks does not count
-		"{reserve: 1, settle: {input: 0}}":                "3 passed, 0 refused",
-		"{reserve: 1, settle: {input: 2}}":                "2 passed, 1 refused",
-		"{reserve: [json:/max_tokens, 40], input: bytes}": "1 passed, 2 refused",
-	} {
-		if got := replays(config(cost), 0); got != want {
-			t.Errorf("with %s: %s; want %s", cost, got, want)
-		}
-	}
-	for budget, want := range map[string]string{"0.0005": "2 passed, 1 refused", "0.0003": "1 passed, 2 refused"} { // 0.000275 are spent by each
-		if got := replays(strings.Replace(config("{reserve: 1, settle: {input: 0}}"), "[9/1d]", "["+budget+"/1d]", 1), 1); got != want {
-			t.Errorf("with a budget of %s: %s; want %s", budget, got, want)
-		}
-	}
-}
-
-// What explain says of a limit that reserves is that it does, and of a budget at which price.
-func TestUsage_IsExplained(t *testing.T) {
-	p := newProxy(t, strings.Replace(tokensYAML("echo", `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 300}}, {name: spend, key: tenant, budget: [1/1d], price: models, max_cost: 1000, cost: {reserve: 200}}`), `key: "json:/model"`, `key: "header:X-Model"`, 1))
-	limits := p.explains("POST", "/chat", "X-Tenant: a", "X-Model: gpt-4o-x").Limits
-	for i, want := range []string{
-		"300, reserved until the response says what was used",
-		"0.002 USD, reserved until the response says what was used; 10 USD for a million tokens of an answer: gpt-4o, line 1 of prices.models",
-	} {
-		if got := limits[i].Price; got != want {
-			t.Errorf("%s: %q; want %q", limits[i].Name, got, want)
-		}
-	}
-}
-
-// A limit that Java programs share is settled downwards only.
-func TestUsage_SharedWithRedisson(t *testing.T) {
-	said := ""
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said) }))
-	t.Cleanup(up.Close)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	p := newProxy(t, tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 100/1h, redisson_name: "java:{key}", max_cost: 90, cost: {reserve: [json:/max_tokens]}}`),
-		func(o *Options) { o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute}) })
-	said = `{"usage":{"prompt_tokens":10}}`
-	p.chat(200, "a", `{"max_tokens": 60}`)
-	p.chat(200, "a", `{"max_tokens": 80}`) // 90 were left
-	said = `{"usage":{"prompt_tokens":500}}`
-	p.chat(200, "a", `{"max_tokens": 30}`) // 80 were left, and 50 are
-	p.chat(200, "a", `{"max_tokens": 50}`)
-	p.chat(429, "a", `{"max_tokens": 1}`)
-	if keys, err := client.ZCard(t.Context(), "{java:a}:permits").Result(); err != nil || keys != 4 {
-		t.Errorf("%d entries that Java reads, %v; want 4", keys, err)
-	}
-}
-
-// While the store is away what is missing is charged to the share of the node, and told to the store afterwards.
-func TestUsage_InAnOutage(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":800}}`)
-	}))
-	t.Cleanup(up.Close)
-	server, store := breakingStore(t, time.Millisecond)
-	p := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+tokensYAML(up.URL, tokensLimit), func(o *Options) { o.Store = store })
-	server.Kill()
-	p.until(func() bool { p.chat(200, "first", `{"max_tokens": 1}`); return !store.Available() })
-	p.chat(200, "a", `{}`)
-	p.chat(429, "a", `{"max_tokens": 300}`)
-	server.Restart()
-	p.until(store.Available)
-	p.chat(429, "a", `{"max_tokens": 300}`)
-	if got := p.usedTokens("a"); got != 800 {
-		t.Errorf("%d used; want 800", got)
 	}
 }

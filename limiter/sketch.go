@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 )
@@ -20,7 +21,7 @@ import (
 // allocate. A Sketch must not be used concurrently. NewSketch returns one.
 type Sketch[T any] struct {
 	counters []sketchCounter[T] // those in use
-	heap     []sketchCount      // their counts; the lowest one first, once all counters are in use
+	order    []sketchCount      // their counts, the highest one first
 	index    index              // of counters, by key
 	seed     seed
 	total    int64
@@ -31,7 +32,7 @@ type Sketch[T any] struct {
 type sketchCounter[T any] struct {
 	key      Key
 	maxError int64 // upper bound of the part of the count that belongs to other keys
-	place    int   // of its count in the heap
+	place    int   // of its count in the order
 	value    T
 }
 
@@ -45,13 +46,13 @@ type sketchCount struct {
 func NewSketch[T any](k int) *Sketch[T] {
 	k = min(max(k, 1), 1<<14)
 	return &Sketch[T]{
-		counters: make([]sketchCounter[T], 0, k), heap: make([]sketchCount, 0, k), seed: seed{rand.Uint64(), rand.Uint64()},
+		counters: make([]sketchCounter[T], 0, k), order: make([]sketchCount, 0, k), seed: seed{rand.Uint64(), rand.Uint64()},
 	}
 }
 
 // Clear removes all keys and observations.
 func (s *Sketch[T]) Clear() {
-	s.counters, s.heap, s.total, s.evicted = s.counters[:0], s.heap[:0], 0, false
+	s.counters, s.order, s.total, s.evicted = s.counters[:0], s.order[:0], 0, false
 	s.index.clear()
 }
 
@@ -67,23 +68,19 @@ func (s *Sketch[T]) Observe(k Key) *T {
 		s.increment(s.counters[at.item-1].place)
 		return nil
 	}
-	c := uint32(len(s.counters))
-	if len(s.counters) < cap(s.counters) {
-		s.counters = append(s.counters, sketchCounter[T]{key: k, place: len(s.heap)})
-		s.heap = append(s.heap, sketchCount{counter: c})
-		if len(s.counters) == cap(s.counters) {
-			for place := range slices.Backward(s.heap) {
-				s.sink(place)
-			}
-		}
+	c, last := uint32(len(s.counters)), len(s.counters)
+	if last < cap(s.counters) {
+		s.counters = append(s.counters, sketchCounter[T]{key: k, place: last})
+		s.order = append(s.order, sketchCount{counter: c})
 	} else {
-		c, s.evicted = s.heap[0].counter, true
+		last--
+		c, s.evicted = s.order[last].counter, true
 		old := &s.counters[c]
 		s.index.remove(s.find(&old.key, s.seed.hash(&old.key)), s.hashOf)
-		*old = sketchCounter[T]{key: k, maxError: s.heap[0].count}
+		*old = sketchCounter[T]{key: k, maxError: s.order[last].count, place: last}
 	}
 	s.index.add(h, c, s.hashOf)
-	s.increment(s.counters[c].place)
+	s.increment(last)
 	return &s.counters[c].value
 }
 
@@ -95,29 +92,17 @@ func (s *Sketch[T]) find(k *Key, h uint64) probe {
 	return s.index.find(h, func(c uint32) bool { return s.counters[c].key == *k })
 }
 
-// increment adds 1 to the count at a place of the heap.
+// increment adds 1 to the count at a place of the order. Before that it moves it to the first place of a count as high.
 func (s *Sketch[T]) increment(place int) {
-	s.heap[place].count++
-	s.sink(place)
-}
-
-// sink moves the count at a place of the heap down until none below it is lower.
-func (s *Sketch[T]) sink(place int) {
-	moved := s.heap[place]
-	for {
-		below := 2*place + 1
-		if below+1 < len(s.heap) && s.heap[below+1].count < s.heap[below].count {
-			below++
-		}
-		if below >= len(s.heap) || s.heap[below].count >= moved.count {
-			break
-		}
-		s.heap[place] = s.heap[below]
-		s.counters[s.heap[place].counter].place = place
-		place = below
+	moved := s.order[place]
+	first := place
+	if place > 0 && s.order[place-1].count == moved.count { // seldom for a frequent key
+		first = sort.Search(place, func(i int) bool { return s.order[i].count <= moved.count })
 	}
-	s.heap[place] = moved
-	s.counters[moved.counter].place = place
+	s.order[place] = s.order[first]
+	s.counters[s.order[place].counter].place = place
+	s.order[first] = sketchCount{moved.count + 1, moved.counter}
+	s.counters[moved.counter].place = first
 }
 
 // HeavyHitters are the most frequent keys according to one or more sketches. It is
@@ -144,10 +129,10 @@ func (s *Sketch[T]) HeavyHitters() HeavyHitters[Key, T] {
 	h := HeavyHitters[Key, T]{Total: s.total, Keys: make([]HeavyHitter[Key, T], len(s.counters))}
 	for i := range s.counters {
 		c := &s.counters[i]
-		h.Keys[i] = HeavyHitter[Key, T]{c.key, s.heap[c.place].count, c.maxError, c.value}
+		h.Keys[i] = HeavyHitter[Key, T]{c.key, s.order[c.place].count, c.maxError, c.value}
 	}
 	if s.evicted {
-		h.Floor = s.heap[0].count
+		h.Floor = s.order[len(s.order)-1].count
 	}
 	return h
 }

@@ -63,10 +63,10 @@ func promised(t interface{ Fatalf(string, ...any) }, h HeavyHitters[Key, int], e
 
 // sound checks the structure itself.
 func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
-	sum, isFull := int64(0), len(s.counters) == cap(s.counters)
-	for place, c := range s.heap {
-		if place > 0 && isFull && s.heap[(place-1)/2].count > c.count {
-			t.Fatalf("a count of %d at %d is below a higher one", c.count, place)
+	sum := int64(0)
+	for place, c := range s.order {
+		if place > 0 && s.order[place-1].count < c.count {
+			t.Fatalf("a count of %d at %d is behind a lower one", c.count, place)
 		}
 		counter := &s.counters[c.counter]
 		if c.count < 1 || counter.place != place || s.find(&counter.key, s.hashOf(c.counter)).item != c.counter+1 {
@@ -80,8 +80,8 @@ func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
 			filled++
 		}
 	}
-	if len(s.heap) != len(s.counters) || filled != len(s.counters) || sum != s.total {
-		t.Fatalf("%d counts and %d slots for %d counters; counts of %d for %d", len(s.heap), filled, len(s.counters), sum, s.total)
+	if len(s.order) != len(s.counters) || filled != len(s.counters) || sum != s.total {
+		t.Fatalf("%d counts and %d slots for %d counters; counts of %d for %d", len(s.order), filled, len(s.counters), sum, s.total)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,6 +203,9 @@ type Usage struct {
 	EstimatesCut bool // a response that was cut counts by its bytes
 }
 
+// findable matches what package usage finds in a response.
+var findable = regexp.MustCompile(`^json:(/[^~/]{1,32}){1,8}$`)
+
 // usage compiles where a route's responses say what was used.
 func (r *routes) usage(f *usageForm) *Usage {
 	if f == nil {
@@ -221,10 +225,10 @@ func (r *routes) usage(f *usageForm) *Usage {
 	case f.Format != "" || u.Bytes:
 	case err == nil && strings.HasPrefix(f.Total, "header:"):
 		u.Header = from.Name
-	case err == nil && strings.HasPrefix(f.Total, "json:/") && !strings.Contains(from.Name, "~"):
+	case err == nil && findable.MatchString(f.Total):
 		u.Format = usage.AtPointer(from.Name)
 	default:
-		r.Wrong(&f.Total, form.Quote(f.Total)+" is not in a response", "write json:/POINTER without ~, for example json:/usage/total_tokens, header:NAME, or bytes")
+		r.Wrong(&f.Total, form.Quote(f.Total)+" is not in a response", "write json:/POINTER of at most 8 names of at most 32 bytes without ~, for example json:/usage/total_tokens, header:NAME, or bytes")
 	}
 	return u
 }

@@ -57,7 +57,7 @@ func (s *scanner) next(p []byte, f *Format) (n, found int) {
 		c := p[i]
 		if s.number {
 			if c >= '0' && c <= '9' || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E' {
-				s.keep(c)
+				s.keep(p[i : i+1])
 				continue
 			}
 			if found = s.endNumber(f); found >= 0 {
@@ -79,56 +79,49 @@ func (s *scanner) next(p []byte, f *Format) (n, found int) {
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			if s.ignored == 0 && s.live > 0 && s.leads(f) != 0 {
 				s.number, s.length = true, 0
-				s.keep(c)
+				s.keep(p[i : i+1])
 			}
 		}
 	}
 	return len(p), -1
 }
 
-// inString reads p to the end of the string, and returns the index of the last byte that it has read.
+// inString reads p to the end of the string, and returns the index of the last byte that it has read. A name with an escape
+// keeps its backslash, which no name of a path has.
 func (s *scanner) inString(p []byte, f *Format) int {
-	for i := 0; i < len(p); i++ {
-		if s.escaped {
-			s.escaped = false
-			s.keep(0) // no name of a path has one
-			continue
-		}
-		end := bytes.IndexByte(p[i:], '"')
-		if end < 0 {
-			end = len(p) - i
-		}
-		plain := bytes.IndexByte(p[i:i+end], '\\')
-		if plain < 0 {
-			plain = end
+	for from := 0; from < len(p); {
+		part := p[from:]
+		end := bytes.IndexByte(part, '"')
+		if end >= 0 {
+			part = part[:end]
 		}
 		if s.string == memberName {
-			for _, c := range p[i : i+plain] {
-				s.keep(c)
-			}
+			s.keep(part)
 		}
-		if i += plain; i == len(p) {
+		escapes := len(part) - len(bytes.TrimRight(part, `\`))
+		isOdd := escapes%2 == 1
+		s.escaped = isOdd != (s.escaped && escapes == len(part))
+		if end < 0 {
 			break
 		}
-		if p[i] == '\\' {
-			s.escaped = true
-			continue
+		if from += end + 1; !s.escaped {
+			if s.string == memberName {
+				s.name(f)
+			}
+			s.string = noString
+			return from - 1
 		}
-		if s.string == memberName {
-			s.name(f)
-		}
-		s.string = noString
-		return i
+		s.escaped = false
 	}
 	return len(p) - 1
 }
 
-// keep adds a character to the name or number that is being read.
-func (s *scanner) keep(c byte) {
-	if s.length < len(s.text) {
-		s.text[s.length] = c
+// keep adds a part to the name or number that is being read.
+func (s *scanner) keep(part []byte) {
+	if s.length+len(part) <= len(s.text) {
+		copy(s.text[s.length:], part)
 	}
-	s.length++
+	s.length += len(part)
 }
 
 // name makes the next value that of the member whose name was read.

@@ -214,13 +214,13 @@ func (l *loader) literal(pointer any, spec *key.Spec, text string) (k limiter.Ke
 // part reports whether text is what a part of a phone number is written as.
 func part(spec *key.Spec, text string) bool {
 	_, problems := key.ParseList(spec, key.Lines(text))
-	return len(problems) == 0 && (spec.Part.Kind == key.Country || strings.HasPrefix(text, "+") && strings.Trim(text[1:], "0123456789") == "")
+	return len(problems) == 0 && (spec.Part.Kind == key.Country && text != "" && text == strings.TrimSpace(text) || strings.HasPrefix(text, "+") && strings.Trim(text[1:], "0123456789") == "")
 }
 
 // client reads an address, or a network that is one client, and returns the text by which it is counted.
 func (l *loader) client(text string) (counted string, ok bool) {
 	if p, err := netip.ParsePrefix(text); err == nil {
-		return key.FormatClient(p), p == p.Masked() && (p.IsSingleIP() || p.Addr().Is6() && p.Bits() == l.made.ClientIP.IPv6Prefix)
+		return key.FormatClient(p), p == key.ClientNetwork(p.Addr(), l.made.ClientIP.IPv6Prefix)
 	}
 	addr, err := netip.ParseAddr(text)
 	return key.FormatClient(key.ClientNetwork(addr, l.made.ClientIP.IPv6Prefix)), err == nil && addr.Zone() == ""

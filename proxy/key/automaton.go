@@ -9,10 +9,6 @@ import (
 	"sync"
 )
 
-// maxStates is the maximum number of states of an automaton. Current numbering plans need
-// 500 at most.
-const maxStates = 1 << 14
-
 // An automaton matches strings of ASCII digits with up to 16 regular expressions at once.
 // It is a deterministic finite automaton, built by the subset construction. It takes one
 // look-up for each digit; package regexp, which matches any text, takes about a hundred
@@ -31,9 +27,9 @@ type state struct {
 
 const start = 1
 
-// newAutomaton builds an automaton for expressions in the syntax of package regexp. An
-// empty expression matches nothing.
-func newAutomaton(expressions ...string) (*automaton, error) {
+// newAutomaton builds an automaton for expressions of plans.txt, in the syntax of package
+// regexp. An empty expression matches nothing. Current numbering plans need 500 states at most.
+func newAutomaton(expressions ...string) *automaton {
 	b := builder{known: map[string]uint16{}, out: &automaton{states: make([]state, 1)}}
 	var starts []uint32
 	for i, e := range expressions {
@@ -42,20 +38,15 @@ func newAutomaton(expressions ...string) (*automaton, error) {
 		}
 		parsed, err := syntax.Parse(e, syntax.Perl)
 		if err != nil {
-			return nil, fmt.Errorf("read expression %d: %w", i, err)
+			panic(fmt.Errorf("plans.txt: %w", err)) // tests compile all of them
 		}
-		program, err := syntax.Compile(parsed.Simplify())
-		if err != nil {
-			return nil, fmt.Errorf("compile expression %d: %w", i, err)
-		}
+		program, _ := syntax.Compile(parsed.Simplify()) // what is parsed can be compiled
 		starts = append(starts, b.load(program, i))
 	}
 	b.visited = make([]bool, len(b.program))
-	if err := b.build(starts); err != nil {
-		return nil, err
-	}
+	b.build(starts)
 	b.out.states = slices.Clone(b.out.states) // without spare capacity
-	return b.out, nil
+	return b.out
 }
 
 // match returns the bit set of the expressions that match all of s.
@@ -113,12 +104,9 @@ func (b *builder) load(p *syntax.Prog, of int) uint32 {
 	return base + uint32(p.Start)
 }
 
-func (b *builder) build(starts []uint32) error {
+func (b *builder) build(starts []uint32) {
 	b.state(starts)
 	for i := 0; i < len(b.sets); i++ {
-		if len(b.sets) > maxStates {
-			return fmt.Errorf("an automaton of more than %d states", maxStates)
-		}
 		for digit := range rune(10) {
 			b.reached = b.reached[:0]
 			for _, pc := range b.sets[i] {
@@ -129,7 +117,6 @@ func (b *builder) build(starts []uint32) error {
 			b.out.states[i+1].next[digit] = b.state(b.reached)
 		}
 	}
-	return nil
 }
 
 // state returns the state for the instructions at pcs, and all that can be reached from
@@ -187,34 +174,16 @@ func (b *builder) closure(pc uint32) {
 type affix struct {
 	automaton   *automaton
 	regexp      func() *regexp.Regexp
-	replacement string // what takes the place of an affix of which a group is captured; "" for nothing
-	// capturesEmpty is true if a group can capture the empty string.
-	capturesEmpty bool
+	replacement string // what takes the place of an affix of which a group, never empty, is captured; "" for nothing
 }
 
 // newAffix compiles an expression that is matched at the beginning of a number, with the
 // syntax and the preferences of package regexp. Nothing has an affix of an empty expression.
-func newAffix(expression, rule string) (*affix, error) {
-	quick, err := newAutomaton(expression)
-	if err != nil {
-		return nil, err
-	}
-	parsed, _ := syntax.Parse(expression, syntax.Perl) // newAutomaton has parsed it
+func newAffix(expression, rule string) *affix {
 	return &affix{
-		automaton: quick, replacement: rule, capturesEmpty: capturesEmpty(parsed),
+		automaton: newAutomaton(expression), replacement: rule,
 		regexp: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?:" + expression + ")") }),
-	}, nil
-}
-
-// capturesEmpty reports whether a group of re matches the empty string.
-func capturesEmpty(re *syntax.Regexp) bool {
-	if re.Op == syntax.OpCapture {
-		inside, err := newAutomaton("(?:" + re.Sub[0].String() + ")")
-		if err != nil || inside.match("") != 0 {
-			return true
-		}
 	}
-	return slices.ContainsFunc(re.Sub, capturesEmpty)
 }
 
 // trim returns digits without the affix, and whether they had one. If only one prefix of
@@ -222,7 +191,7 @@ func capturesEmpty(re *syntax.Regexp) bool {
 // one package regexp would prefer.
 func (a *affix) trim(digits string) (rest string, found bool) {
 	count, length := a.automaton.countPrefixes(digits)
-	sure := !a.automaton.loose && (a.replacement == "" || length == 0 && !a.capturesEmpty)
+	sure := !a.automaton.loose && (a.replacement == "" || length == 0)
 	switch {
 	case count == 0:
 		return digits, false

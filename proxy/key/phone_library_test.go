@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -244,6 +245,13 @@ func TestPhone_AllPlansCompile(t *testing.T) {
 		if c := all[code].Load(); c != nil {
 			for _, p := range c.plans {
 				plans++
+				if p.numbers.loose || len(p.possible) == 0 {
+					t.Errorf("%s %s: numbers that digits alone do not tell", c.dial, p.region)
+				}
+				national, err := syntax.Parse(planLines(c.dial, p.region)["national"], syntax.Perl)
+				if err != nil || capturesEmpty(national) {
+					t.Errorf("%s %s: a group of the national prefix captures nothing", c.dial, p.region)
+				}
 				for _, a := range []*automaton{p.numbers, p.national.automaton, p.abroad.automaton} {
 					if a != nil {
 						states += cap(a.states)
@@ -255,6 +263,14 @@ func TestPhone_AllPlansCompile(t *testing.T) {
 	if bytes := states * int(unsafe.Sizeof(state{})); bytes > 1<<20 || plans < 240 {
 		t.Errorf("%d plans take %d bytes; want at most a megabyte", plans, bytes)
 	}
+}
+
+// capturesEmpty reports whether a group of re matches the empty string.
+func capturesEmpty(re *syntax.Regexp) bool {
+	if re.Op == syntax.OpCapture && newAutomaton("(?:"+re.Sub[0].String()+")").match("") != 0 {
+		return true
+	}
+	return slices.ContainsFunc(re.Sub, capturesEmpty)
 }
 
 // Whoever comes first compiles a plan; all that come meanwhile get the same answer.

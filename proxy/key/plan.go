@@ -2,8 +2,6 @@ package key
 
 import (
 	_ "embed"
-	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -53,24 +51,18 @@ func planWords() []string {
 	return words
 }
 
-// newPlan compiles a plan. It takes about a millisecond.
-func newPlan(region string, lines map[string]string) (p *plan, err error) {
-	p = &plan{region: region}
+// newPlan compiles a plan of plans.txt. It takes about a millisecond.
+func newPlan(region string, lines map[string]string) *plan {
+	p := &plan{region: region, local: readLengths(lines["local"])}
 	_, p.same = lines["same"]
 	_, p.leading = lines["leading"]
-	if p.local, err = readLengths(lines["local"]); err != nil {
-		return nil, err
-	}
 	var expressions []string
 	for i, word := range planWords() {
 		list, expression, _ := strings.Cut(lines[word], " ")
 		if word == "leading" && p.leading {
 			list, expression = "", "(?:"+lines[word]+")[0-9]*"
 		}
-		lengths, err := readLengths(list)
-		if err != nil {
-			return nil, err
-		}
+		lengths := readLengths(list)
 		if i == 0 {
 			p.possible = lengths
 		}
@@ -81,29 +73,18 @@ func newPlan(region string, lines map[string]string) (p *plan, err error) {
 			}
 		}
 	}
-	if p.numbers, err = newAutomaton(expressions...); err != nil {
-		return nil, err
-	}
-	if p.numbers.loose || len(p.possible) == 0 {
-		return nil, errors.New("numbers that digits alone do not tell")
-	}
-	if p.national, err = newAffix(lines["national"], lines["transform"]); err != nil {
-		return nil, err
-	}
-	p.abroad, err = newAffix(lines["abroad"], "")
-	return p, err
+	p.numbers = newAutomaton(expressions...)
+	p.national, p.abroad = newAffix(lines["national"], lines["transform"]), newAffix(lines["abroad"], "")
+	return p
 }
 
 // readLengths reads numbers with commas between them.
-func readLengths(list string) (lengths []int, err error) {
+func readLengths(list string) (lengths []int) {
 	for text := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' }) {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return nil, fmt.Errorf("read lengths of numbers: %w", err)
-		}
+		n, _ := strconv.Atoi(text) // plans.txt is compared with the library by a test
 		lengths = append(lengths, n)
 	}
-	return lengths, nil
+	return lengths
 }
 
 // lineType is the type of a national number, "" if the plan has no such number.

@@ -168,7 +168,7 @@ type keyForm struct {
 	// Of is the key, a phone number, that this key is a part of.
 	Of string `yaml:"of,omitempty"`
 	// Part of the phone number: country (CN), dial_code (+86), or prefix: the number without its last digits.
-	Part string `yaml:"part,omitempty" jsonschema:"enum=country,enum=dial_code,enum=prefix"`
+	Part key.PartKind `yaml:"part,omitempty" jsonschema:"enum=country,enum=dial_code,enum=prefix"`
 	// DropLast is the number of digits that a prefix omits.
 	DropLast int `yaml:"drop_last,omitempty" jsonschema:"minimum=1,maximum=10"`
 	// Join combines several keys into one, each the name of a key or an origin.

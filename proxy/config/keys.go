@@ -221,7 +221,7 @@ func (k *keys) part(f *keyForm, spec *key.Spec) *key.Spec {
 		}
 		return nil
 	}
-	part, err := key.ParsePart(f.Part, f.DropLast)
+	part, err := key.NewPart(f.Part, f.DropLast)
 	if err != nil {
 		k.fault(&f.Part, err)
 		return nil
@@ -230,7 +230,7 @@ func (k *keys) part(f *keyForm, spec *key.Spec) *key.Spec {
 	if of == nil {
 		return nil
 	}
-	spec.Name, spec.Of, spec.Part = cmp.Or(spec.Name, of.Name+"."+f.Part), of, part
+	spec.Name, spec.Of, spec.Part = cmp.Or(spec.Name, of.Name+"."+string(f.Part)), of, part
 	return k.counted(f, spec, max(1, k.parts[of]))
 }
 

@@ -69,8 +69,7 @@ func (t *Tokens) refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read keys of tokens at %s: %w", t.config.JWKS, err)
 	}
-	keys = slices.Concat(t.fixed, keys)
-	t.keys.Store(&keys)
+	t.keys.Store(new(slices.Concat(t.fixed, keys)))
 	return nil
 }
 
@@ -83,16 +82,12 @@ func (t *Tokens) load(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := http.Client{}
-	if t.config.Client != nil {
-		client = *t.config.Client
-	}
-	client.CheckRedirect = func(to *http.Request, via []*http.Request) error {
+	client := http.Client{Transport: t.config.Transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if !trusted(to.URL.String()) || len(via) > 3 {
 			return errors.New("redirected to an untrusted location")
 		}
 		return nil
-	}
+	}}
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 	m := bears(signed(t, signer{jwt.SigningMethodES256, keys.ec}, nil, "kid", "e1"))
 
 	open := func(path string) (*Tokens, error) {
-		tokens, err := NewTokens(TokenConfig{JWKS: issuer.URL + path, Client: issuer.Client()})
+		tokens, err := NewTokens(TokenConfig{JWKS: issuer.URL + path, Transport: issuer.Client().Transport})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestTokens_KeysAreKeptFresh(t *testing.T) {
 		issuer := &transport{answer: set(keys.jwk("EC", "e1"))}
 		var failed atomic.Int64
 		tokens, err := NewTokens(TokenConfig{
-			JWKS: "https://issuer.example/keys", Client: &http.Client{Transport: issuer},
+			JWKS: "https://issuer.example/keys", Transport: issuer,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -257,7 +257,7 @@ func TestTokens_KeysAreKeptFresh(t *testing.T) {
 
 func TestTokens_CloseEndsARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tokens, err := NewTokens(TokenConfig{JWKS: "https://issuer.example/keys", Client: &http.Client{Transport: hanging{}}})
+		tokens, err := NewTokens(TokenConfig{JWKS: "https://issuer.example/keys", Transport: hanging{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ type Problem struct {
 
 // ParseList parses a list of values of spec, in any spelling that spec accepts: Lines of a text, or separate values.
 // Blank ones are ignored. It returns all problems, with the number of the line or value; the List contains the valid
-// ones. Problems wrap ErrSpec. Joined keys have no lists.
+// ones. Problems wrap ErrSpec. Joined and constant keys have no lists.
 func ParseList(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec}
 	return l, l.add(entries, func(value string) error { return l.insert(strings.TrimSpace(value), 0) })
@@ -43,10 +43,6 @@ func ParseList(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 
 // add inserts the entries that are not empty.
 func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (problems []Problem) {
-	if l.spec.Join != nil || l.spec.From.Source.IsConstant() {
-		return []Problem{{Line: 1, Err: fmt.Errorf(
-			"%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, l.spec.Name)}}
-	}
 	line := 0
 	for entry := range entries {
 		line++
@@ -321,11 +317,8 @@ type textTable struct {
 	lengths uint64 // bits, at the lengths of the texts that may be prefixes
 }
 
-// maxBlock is the maximum size of the block: offsets have 32 bits.
-const maxBlock = 1<<32 - 1
-
-// insert adds text unless the table has it, and returns the number that the table then has for it. It
-// does nothing if the table is full, which no list of the permitted size makes it.
+// insert adds text unless the table has it, and returns the number that the table then has for it. No list of
+// the permitted size, 128 MiB, makes a block that is longer than offsets of 32 bits reach.
 func (t *textTable) insert(text string, number uint32) uint32 {
 	if 4*(t.size+1) > 3*len(t.slots) {
 		t.grow()
@@ -333,9 +326,6 @@ func (t *textTable) insert(text string, number uint32) uint32 {
 	slot, known, found := t.locate(text)
 	if found {
 		return known
-	}
-	if len(t.block)+len(text)+2*binary.MaxVarintLen32 > maxBlock {
-		return number
 	}
 	t.slots[slot] = uint32(len(t.block)) + 1
 	t.block = binary.AppendUvarint(t.block, uint64(len(text)))

@@ -73,9 +73,6 @@ func TestListOf_TakesValuesWhole(t *testing.T) {
 	if _, problems := ParseList(of("client_ip"), slices.Values([]string{"192.0.2.1", "nowhere", "", "192.0.2.1/24"})); len(problems) != 2 || problems[0].Line != 2 || problems[1].Line != 4 {
 		t.Errorf("problems %v; want those of values 2 and 4", problems)
 	}
-	if _, problems := ParseList(of("global"), slices.Values(values)); len(problems) != 1 {
-		t.Errorf("problems of the key global: %v; want one", problems)
-	}
 }
 
 func TestList_Networks(t *testing.T) {
@@ -120,8 +117,6 @@ func TestList_SaysAllThatIsWrong(t *testing.T) {
 		{&Spec{Of: phone, Part: Part{Kind: Country}}, "cn\nChina\nCN\n", []int{1, 2}, 1},
 		{&Spec{Of: phone, Part: Part{Kind: DialCode}}, "x\n+86\n+086\n", []int{1, 3}, 1},
 		{&Spec{Of: phone, Part: Part{Prefix, 4}}, "+0861380013\n+861380013\n", []int{1}, 1},
-		{&Spec{Name: "pair", Join: []*Spec{phone}}, "x\n", []int{1}, 0},
-		{of("global"), "x\n", []int{1}, 0},
 	} {
 		l, problems := ParseList(c.spec, Lines(c.text))
 		var lines []int
@@ -269,7 +264,6 @@ func TestParseNames_SaysAllThatIsWrong(t *testing.T) {
 		{phone, "13800138000\nx=pro\n13800138000=\n13800138000=pro plan\n13800138000=pro\n", []int{1, 2, 3, 4}},
 		{phone, "13800138000=pro\n+8613800138000=pro\n+86 138 0013 8000=free\n", []int{3}},
 		{of("client_ip"), "192.0.2.1=pro\n192.0.2.1=free\n192.0.2.1/24=free\n", []int{2, 3}},
-		{of("global"), "x=pro\n", []int{1}},
 	} {
 		_, problems := ParseNames(c.spec, c.text)
 		var lines []int

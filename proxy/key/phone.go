@@ -36,17 +36,12 @@ type Phone struct {
 
 // NewPhone returns a Phone. Numbers without a country code are parsed as dialed in region,
 // an ISO 3166 code such as CN; if region is empty, all numbers need a plus. Only the line
-// types in allow are accepted; nil accepts all. Errors wrap ErrSpec.
+// types in allow are accepted; nil accepts all. The error wraps ErrSpec.
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
 	code := codeOf(region)
 	if region != "" && code == 0 {
 		instead := cmp.Or(map[string]string{"UK": "GB"}[region], "the two capital letters of a country, for example CN")
 		return nil, fmt.Errorf("%w: %q is not a region; write %s", ErrSpec, region, instead)
-	}
-	for _, t := range allow {
-		if _, err := ParseLineType(string(t)); err != nil {
-			return nil, err
-		}
 	}
 	return &Phone{
 		region: cmp.Or(region, noRegion), code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
@@ -295,16 +290,13 @@ type Part struct {
 	Drop int // digits that Prefix omits, 1 to 10
 }
 
-// ParsePart parses "country", "dial_code" or "prefix"; drop is used only for prefix, and
-// must be 0 for the others. Errors wrap ErrSpec and contain what to write.
-func ParsePart(s string, drop int) (Part, error) {
-	p := Part{Kind: PartKind(s), Drop: drop}
-	switch isPrefix := p.Kind == Prefix; {
-	case !isPrefix && p.Kind != Country && p.Kind != DialCode:
-		return Part{}, fmt.Errorf("%w: %q is not a part of a phone number; write %s, %s or %s", ErrSpec, s, Country,
-			DialCode, Prefix)
+// NewPart returns a Part; drop is used only for Prefix, and must be 0 for the others. Errors
+// wrap ErrSpec and contain what to write.
+func NewPart(kind PartKind, drop int) (Part, error) {
+	p := Part{Kind: kind, Drop: drop}
+	switch isPrefix := kind == Prefix; {
 	case !isPrefix && drop != 0:
-		return Part{}, fmt.Errorf("%w: a %s has no drop_last; leave it out, or write part: %s", ErrSpec, s, Prefix)
+		return Part{}, fmt.Errorf("%w: a %s has no drop_last; leave it out, or write part: %s", ErrSpec, kind, Prefix)
 	case isPrefix && (drop < 1 || drop > 10):
 		return Part{}, fmt.Errorf("%w: a prefix that drops %d digits; write drop_last with 1 to 10, for example 4",
 			ErrSpec, drop)

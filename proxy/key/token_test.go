@@ -275,13 +275,11 @@ func TestTokens_VerifiedOncePerRequest(t *testing.T) {
 
 func TestNewTokens_SaysWhatToWrite(t *testing.T) {
 	for name, c := range map[string]TokenConfig{
-		"no keys":         {},
-		"a short secret":  {Secret: []byte("short")},
-		"http":            {JWKS: "http://issuer.example/keys"},
-		"no host":         {JWKS: "https:///keys"},
-		"unknown method":  {Secret: []byte(secret), Methods: []string{"HS1024"}},
-		"no signature":    {Secret: []byte(secret), Methods: []string{"none"}},
-		"negative leeway": {Secret: []byte(secret), Leeway: -1},
+		"a short secret": {Secret: []byte("short")},
+		"http":           {JWKS: "http://issuer.example/keys"},
+		"no host":        {JWKS: "https:///keys"},
+		"unknown method": {Secret: []byte(secret), Methods: []string{"HS1024"}},
+		"no signature":   {Secret: []byte(secret), Methods: []string{"none"}},
 	} {
 		if _, err := NewTokens(c); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), ";") {
 			t.Errorf("%s: %v; want an ErrSpec that says what to write", name, err)

@@ -15,11 +15,12 @@ import (
 )
 
 // A named file is one that a field names and that is opened only when Weir serves:
-// certificates of listeners, keys of tokens.
+// certificates of listeners, keys of tokens, and files that are written.
 type named struct {
 	at   form.Location
 	path string
 	key  *named // of a certificate of a listener: its private key
+	made bool   // it is a directory, which Weir makes
 }
 
 // opens notes that the file that the field at pointer names is opened later, and
@@ -29,7 +30,7 @@ func (l *loader) opens(pointer *string) string {
 	if path == "" {
 		return ""
 	}
-	l.made.opened = append(l.made.opened, named{l.Location(pointer), path, nil})
+	l.made.opened = append(l.made.opened, named{at: l.Location(pointer), path: path})
 	l.made.own[filepath.Clean(path)] = true
 	if l.source.Owner(path) == Foreign {
 		l.Wrong(pointer, form.Quote(*pointer)+" cannot be read: "+ErrForeign.Error(), "put it there")
@@ -37,30 +38,24 @@ func (l *loader) opens(pointer *string) string {
 	return path
 }
 
-// An output is a file that is written while Weir serves, or a directory, which Weir makes.
-type output struct {
-	named
-	made bool
-}
-
 // writes notes that the file that the field at pointer names is written while Weir serves, and returns where that is.
 func (l *loader) writes(pointer *string) string {
 	path := l.relative(*pointer)
 	if path != "" {
-		l.made.outputs = append(l.made.outputs, output{named: named{at: l.Location(pointer), path: path}})
+		l.made.outputs = append(l.made.outputs, named{at: l.Location(pointer), path: path})
 	}
 	return path
 }
 
-// check returns why the file could surely not be written; "" otherwise. It writes nothing.
-func (o output) check() string {
-	dir := filepath.Dir(o.path)
+// unwritable returns why the file could surely not be written; "" otherwise. It writes nothing.
+func (n named) unwritable() string {
+	dir := filepath.Dir(n.path)
 	at, err := os.Stat(dir)
-	for o.made && errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+	for n.made && errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 		at, err = os.Stat(dir)
 	}
-	file, missing := os.Stat(o.path)
+	file, missing := os.Stat(n.path)
 	switch {
 	case err != nil:
 		return "the directory " + form.Quote(dir) + ": " + form.Pathless(err).Error()
@@ -68,12 +63,12 @@ func (o output) check() string {
 		return form.Quote(dir) + " is not a directory"
 	case missing != nil:
 		return ""
-	case o.made && !file.IsDir():
+	case n.made && !file.IsDir():
 		return "it is not a directory"
-	case !o.made && file.IsDir():
+	case !n.made && file.IsDir():
 		return "it is a directory"
 	case file.Mode().IsRegular():
-		f, err := os.OpenFile(o.path, os.O_WRONLY|os.O_APPEND, 0)
+		f, err := os.OpenFile(n.path, os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			return form.Pathless(err).Error()
 		}
@@ -98,9 +93,9 @@ func (l *loader) opensPair(cert, key *string) Pair {
 // accept at that time. They are no fault of the configuration, which may be checked elsewhere
 // before the files are there; so Load does not look for them.
 func (c *Config) CheckFiles(now time.Time) (problems, warnings Problems) {
-	for _, o := range c.outputs {
-		if why := o.check(); why != "" {
-			problems = append(problems, o.problem("cannot be written: "+why, "make the directory, or name a file in one that Weir may write to"))
+	for _, n := range c.outputs {
+		if why := n.unwritable(); why != "" {
+			problems = append(problems, n.problem("cannot be written: "+why, "make the directory, or name a file in one that Weir may write to"))
 		}
 	}
 	unreadable := map[string]bool{}

@@ -58,12 +58,12 @@ func (k *keys) warnForged(pointer any, from key.Origin) {
 }
 
 // warnItself warns of an upstream that is a listener of this Weir.
-func (u *upstreams) warnItself(pointer any, to *url.URL) {
+func (l *loader) warnItself(pointer any, to *url.URL) {
 	target := address{to.Hostname(), cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])}
-	for _, own := range []struct{ name, addr string }{{"listen.http", u.main.Listen.HTTP}, {"listen.https", u.main.Listen.HTTPS}} {
+	for _, own := range []struct{ name, addr string }{{"listen.http", l.main.Listen.HTTP}, {"listen.https", l.main.Listen.HTTPS}} {
 		at := parseAddress(unlessNone(own.addr))
 		if at.port != "" && at.port == target.port && (at.host == target.host || target.loopback() && at.meets(target)) {
-			u.Warn(pointer, "this is Weir itself, its "+own.name+": every request would come back and end with 508", "write the address of the server behind Weir")
+			l.Warn(pointer, "this is Weir itself, its "+own.name+": every request would come back and end with 508", "write the address of the server behind Weir")
 		}
 	}
 }

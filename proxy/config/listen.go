@@ -201,14 +201,14 @@ func (a address) loopback() bool {
 	return strings.EqualFold(a.host, "localhost")
 }
 
-// tls loads the certificates of an upstream.
-func (u *upstreams) tls(from *Upstream, targets []Target) UpstreamTLS {
+// upstreamTLS loads the certificates of an upstream.
+func (l *loader) upstreamTLS(from *Upstream, targets []Target) UpstreamTLS {
 	f := &from.Files
 	secure := func(t Target) bool { return t.URL.Scheme == "https" }
-	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && u.Valid(&from.Servers) {
-		u.Wrong(f, "no target is https", "write https:// in their URLs, or leave tls out")
+	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && l.Valid(&from.Servers) {
+		l.Wrong(f, "no target is https", "write https:// in their URLs, or leave tls out")
 	}
-	return u.trust(trustForm{&f.CA, &f.Cert, &f.Key, &f.ServerName})
+	return l.trust(trustForm{&f.CA, &f.Cert, &f.Key, &f.ServerName})
 }
 
 // A trustForm refers to the fields with CAs and the client certificate.
@@ -281,7 +281,7 @@ func (l *loader) acme(f *Listen) *ACME {
 			challengeHTTP + " needs listen.http, which is none", "write " + challengeALPN + ", or an address in listen.http"},
 	})
 	if unlessNone(f.HTTPS) != "" { // certificates are used by HTTPS only
-		l.made.outputs = append(l.made.outputs, output{named{at: l.Location(&a.Storage), path: l.relative(a.Storage)}, true})
+		l.made.outputs = append(l.made.outputs, named{at: l.Location(&a.Storage), path: l.relative(a.Storage), made: true})
 	}
 	made := *a
 	any := len(a.Challenges) == 0

@@ -44,23 +44,15 @@ type List struct {
 	Action  Action
 }
 
-// lists compiles lists, each once.
-type lists struct {
-	*loader
-	keys   *keys
-	byName map[string]*List // nil for one with a problem
-	used   map[string]bool
-}
-
-func newLists(r *loader, k *keys) *lists {
-	l := &lists{loader: r, keys: k, byName: map[string]*List{}, used: map[string]bool{}}
+// compileLists makes the lists, each once.
+func (l *loader) compileLists() {
 	for _, name := range form.SortedKeys(l.main.Lists) {
-		l.byName[name] = l.make(name, l.main.Lists[name])
+		l.lists[name] = l.list(name, l.main.Lists[name])
 	}
-	return l
 }
 
-func (l *lists) make(name string, f *listForm) *List {
+// list makes a list; nil after a problem.
+func (l *loader) list(name string, f *listForm) *List {
 	l.checkName(f, name, "a list")
 	if l.Given(&f.Values) == (f.File != "") && l.Valid(f) {
 		l.Wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
@@ -84,7 +76,7 @@ func (l *lists) make(name string, f *listForm) *List {
 }
 
 // members reads the values, in place or from the list's file.
-func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
+func (l *loader) members(name string, f *listForm, spec *key.Spec) *key.List {
 	parse, what, instead := key.ParseList, "not a value of the key "+spec.Name, "write it as clients send it"
 	if f.Match == prefixes {
 		parse, what, instead = key.ParsePrefixes, "not a prefix of the key "+spec.Name, "write the first characters of keys; for numbers the calling code and further digits, as +4915"
@@ -183,7 +175,7 @@ func (l *loader) faults(path, what, text string, problems []key.Problem) {
 func (r *routes) listsOf(f *routeForm, p pattern) []*List {
 	var made []*List
 	add := func(names list, i int) {
-		if found := r.lists.refer(names, i); found != nil {
+		if found := r.listNamed(names, i); found != nil {
 			r.parameters(&names[i], found.Key, p.params)
 			made = append(made, found)
 		}
@@ -204,20 +196,20 @@ func (r *routes) listsOf(f *routeForm, p pattern) []*List {
 	return made
 }
 
-// refer finds the list that a route names; nil after a problem.
-func (l *lists) refer(names list, i int) *List {
+// listNamed finds the list that a route names; nil after a problem.
+func (l *loader) listNamed(names list, i int) *List {
 	name := names[i]
-	found, ok := l.byName[name]
+	found, ok := l.lists[name]
 	switch {
 	case name == "":
 		return nil // already reported
 	case !ok && l.Lacks(&l.main.Lists, name):
-		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.byName)), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
+		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.lists)), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
 	case slices.Index(names, name) < i:
 		l.Wrong(&names[i], name+" is given twice", "write it once")
 		found = nil
 	}
-	l.used[name] = true
+	l.usedLists[name] = true
 	return found
 }
 

@@ -60,11 +60,19 @@ type loader struct {
 	main    *file     // what is compiled, with all that it includes
 	made    *Config   // what is known of it so far
 	decoded int       // number of problems of decoding
+
+	keys          *keys
+	lists         map[string]*List // nil for one with a problem
+	usedLists     map[string]bool  // that a route names
+	usedUpstreams map[string]bool
 }
 
 func newLoader(env form.Env) *loader {
-	made := &Config{own: map[string]bool{}}
-	return &loader{Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(), made: made}
+	return &loader{
+		Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(),
+		made:  &Config{own: map[string]bool{}, Upstreams: map[string]*Upstream{}},
+		lists: map[string]*List{}, usedLists: map[string]bool{}, usedUpstreams: map[string]bool{},
+	}
 }
 
 // Paths of fields whose texts have a syntax of their own.
@@ -330,11 +338,10 @@ func (l *loader) include(path string, main *file) (whole bool) {
 
 // merge adds what an included file has to main.
 func (l *loader) merge(main, part *file) {
-	v := reflect.ValueOf(part).Elem()
 	mergeable := []string{"keys", "lists", "limits", "upstreams", "routes"}
-	for i := range v.NumField() {
-		pointer := v.Field(i).Addr().Interface()
-		if !slices.Contains(mergeable, form.FieldName(v.Type().Field(i))) && l.Given(pointer) {
+	for field, value := range reflect.ValueOf(part).Elem().Fields() {
+		pointer := value.Addr().Interface()
+		if !slices.Contains(mergeable, form.FieldName(field)) && l.Given(pointer) {
 			l.WrongName(pointer, "has no place in an included file", "move it to "+l.made.Files[0])
 		}
 	}

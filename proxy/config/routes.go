@@ -14,9 +14,6 @@ import (
 // routes makes routes.
 type routes struct {
 	*loader
-	keys      *keys
-	upstreams *upstreams
-	lists     *lists
 	prices    map[string]*Prices
 	used      map[string]bool     // prices that a budget names
 	templates []template          // of limiters that Java programs share, so far
@@ -38,7 +35,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		route := &Route{
 			Name:        f.Name,
 			Match:       r.match(&f.Match, p),
-			Upstream:    r.upstreams.refer(&f.Upstream),
+			Upstream:    r.upstreamOf(&f.Upstream),
 			Redirect:    r.redirect(f.Redirect),
 			Respond:     r.respond(f.Respond),
 			Rewrite:     r.rewrite(f.Rewrite, p),

@@ -58,7 +58,7 @@ type Config struct {
 
 	form    *file   // the decoded file, defaults filled in
 	opened  []named // files opened at start, not by loading
-	outputs []output
+	outputs []named // files and directories that are written
 	written form.Written
 	values  []Value         // of lists
 	own     map[string]bool // files named by the configuration

@@ -16,38 +16,28 @@ import (
 // echo is the name of the upstream that is built in.
 const echo = "echo"
 
-// upstreams makes each upstream once, those written in place by their URL.
-type upstreams struct {
-	*loader
-	keys   *keys
-	byName map[string]*Upstream
-	used   map[string]bool // names that a route has
-}
-
-// newUpstreams makes the named upstreams.
-func newUpstreams(l *loader, keys *keys) *upstreams {
-	u := &upstreams{loader: l, keys: keys, byName: map[string]*Upstream{}, used: map[string]bool{}}
+// compileUpstreams makes the named upstreams, each once.
+func (l *loader) compileUpstreams() {
 	for _, name := range form.SortedKeys(l.main.Upstreams) {
 		f := l.main.Upstreams[name]
 		l.checkName(f, name, "an upstream")
-		u.byName[name] = u.build(name, f)
+		l.made.Upstreams[name] = l.upstream(name, f)
 	}
-	return u
 }
 
-// build makes the upstream of a form.
-func (u *upstreams) build(name string, f *Upstream) *Upstream {
+// upstream makes the upstream of a form.
+func (l *loader) upstream(name string, f *Upstream) *Upstream {
 	whole := *f
 	up := &whole
-	up.Text, up.Servers, up.Files, up.Name, up.Position = "", nil, upstreamTLSForm{}, name, u.Location(f).Position
-	up.Health = u.health(&f.Health)
+	up.Text, up.Servers, up.Files, up.Name, up.Position = "", nil, upstreamTLSForm{}, name, l.Location(f).Position
+	up.Health = l.health(&f.Health)
 	if f.Text == echo {
 		up.Echo, up.Balance = true, BalanceRoundRobin
 		return up
 	}
 	if f.Text != "" { // sms: http://127.0.0.1:9000
 		target := &targetForm{URL: f.Text, Weight: 1}
-		u.Alias(&target.URL, &f.Text)
+		l.Alias(&target.URL, &f.Text)
 		f.Text, f.Servers = "", []*targetForm{target}
 	}
 	seen := map[string]bool{}
@@ -55,13 +45,13 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 		if t.URL == "" {
 			continue // already reported
 		}
-		to := u.url(&t.URL)
+		to := l.url(&t.URL)
 		if to == nil {
 			continue // already reported
 		}
 		twice := seen[to.String()]
 		seen[to.String()] = true
-		if u.refuseFirst([]finding{
+		if l.refuseFirst([]finding{
 			{twice, &t.URL, to.String() + " is given twice", "keep one, and give it weight: 2 for a double share"},
 			{up.Protocol == ProtocolH2 && to.Scheme != "https", &t.URL, "h2 needs https, and this target is " + to.Scheme, "write https://, or protocol: h2c"},
 			{up.Protocol == ProtocolH2C && to.Scheme == "https", &t.URL, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2"},
@@ -69,56 +59,56 @@ func (u *upstreams) build(name string, f *Upstream) *Upstream {
 			continue
 		}
 		up.Targets = append(up.Targets, Target{to, t.Weight})
-		u.warnItself(&t.URL, to)
+		l.warnItself(&t.URL, to)
 	}
-	up.Balance, up.HashBy = u.balance(f)
-	up.TLS = u.tls(f, up.Targets)
-	if u.Given(&f.Queue) && f.MaxConnections == 0 && u.Valid(&f.MaxConnections) {
-		u.Warn(&f.Queue, "nothing ever waits: there is no max_connections", "write how many requests a target works on at a time, or leave queue out")
+	up.Balance, up.HashBy = l.balance(f)
+	up.TLS = l.upstreamTLS(f, up.Targets)
+	if l.Given(&f.Queue) && f.MaxConnections == 0 && l.Valid(&f.MaxConnections) {
+		l.Warn(&f.Queue, "nothing ever waits: there is no max_connections", "write how many requests a target works on at a time, or leave queue out")
 	}
 	return up
 }
 
-// refer finds the upstream of a route by its name, or makes one of its URL.
-func (u *upstreams) refer(text *string) *Upstream {
-	u.used[*text] = true
-	if up, ok := u.byName[*text]; ok || *text == "" {
+// upstreamOf finds the upstream of a route by its name, or makes one of its URL, once.
+func (l *loader) upstreamOf(text *string) *Upstream {
+	l.usedUpstreams[*text] = true
+	if up, ok := l.made.Upstreams[*text]; ok || *text == "" {
 		return up // nil if already reported
 	}
 	name := *text
 	switch {
 	case name == echo:
 	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "unix:"):
-		instead := form.Near(name, append(form.SortedKeys(u.main.Upstreams), echo))
+		instead := form.Near(name, append(form.SortedKeys(l.main.Upstreams), echo))
 		if _, _, err := net.SplitHostPort(name); err == nil {
 			instead = "write a URL: http://" + name
 		}
-		if u.Lacks(&u.main.Upstreams, name) {
-			u.Wrong(text, "there is no upstream "+form.Quote(name), cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000"))
+		if l.Lacks(&l.main.Upstreams, name) {
+			l.Wrong(text, "there is no upstream "+form.Quote(name), cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000"))
 		}
 		return nil
 	default:
-		to := u.url(text)
+		to := l.url(text)
 		if to == nil {
 			return nil
 		}
 		name = to.String()
 	}
-	if up, ok := u.byName[name]; ok {
+	if up, ok := l.made.Upstreams[name]; ok {
 		return up
 	}
 	f := &Upstream{Text: name}
-	u.SetDefaults(u.Location(text), f)
-	u.Alias(&f.Text, text)
-	up := u.build(name, f)
-	up.Position = u.Location(text).Position
-	u.byName[name] = up
+	l.SetDefaults(l.Location(text), f)
+	l.Alias(&f.Text, text)
+	up := l.upstream(name, f)
+	up.Position = l.Location(text).Position
+	l.made.Upstreams[name] = up
 	return up
 }
 
 // url reads the URL of a target: scheme and host, perhaps a port; or unix: and a path. It returns nil after a problem, which
 // never repeats the text: it may hold a password.
-func (u *upstreams) url(text *string) *url.URL {
+func (l *loader) url(text *string) *url.URL {
 	const example = "write for example http://127.0.0.1:9000"
 	to, err := url.Parse(*text)
 	if err != nil {
@@ -126,14 +116,14 @@ func (u *upstreams) url(text *string) *url.URL {
 		if ue := (*url.Error)(nil); errors.As(err, &ue) && !strings.Contains(*text, "@") {
 			what += ": " + ue.Err.Error()
 		}
-		u.Wrong(text, what, example)
+		l.Wrong(text, what, example)
 		return nil
 	}
 	if to.Scheme == "unix" {
-		return u.socket(text, to)
+		return l.socket(text, to)
 	}
 	port, err := strconv.ParseUint(to.Port(), 10, 16)
-	if u.refuseFirst([]finding{
+	if l.refuseFirst([]finding{
 		{to.Scheme != "http" && to.Scheme != "https", text, "the scheme is none of http, https and unix", example},
 		{to.User != nil, text, "the URL has a user name or password", "write it without, and let clients send the Authorization header"},
 		{!form.IsHost(to.Hostname()), text, "the URL has no host", example},
@@ -151,9 +141,9 @@ func (u *upstreams) url(text *string) *url.URL {
 const maxSocket = 107
 
 // socket reads unix:/path or unix:///path.
-func (u *upstreams) socket(text *string, from *url.URL) *url.URL {
+func (l *loader) socket(text *string, from *url.URL) *url.URL {
 	const example = "write for example unix:/run/app.sock"
-	if u.refuseFirst([]finding{
+	if l.refuseFirst([]finding{
 		{from.User != nil || from.Host != "" || from.RawQuery != "" || from.ForceQuery || from.Fragment != "", text, "the URL of a socket has more than a path", example},
 		{!strings.HasPrefix(from.Path, "/") || strings.HasSuffix(from.Path, "/"), text, "the path of the socket does not begin at the root, or is that of a directory", example},
 		{len(from.Path) > maxSocket, text, "the path of the socket is longer than " + strconv.Itoa(maxSocket) + " bytes", "put the socket into a directory with a shorter name"},
@@ -164,7 +154,7 @@ func (u *upstreams) socket(text *string, from *url.URL) *url.URL {
 }
 
 // balance parses round_robin, least_loaded or hash:KEY.
-func (u *upstreams) balance(f *Upstream) (Balance, *key.Spec) {
+func (l *loader) balance(f *Upstream) (Balance, *key.Spec) {
 	const choices = "write round_robin, least_loaded or hash:KEY"
 	name, text, hashed := strings.Cut(string(f.Balance), ":")
 	balance := Balance(name)
@@ -172,24 +162,24 @@ func (u *upstreams) balance(f *Upstream) (Balance, *key.Spec) {
 	case hashed && balance != BalanceHash,
 		!hashed && balance != BalanceRoundRobin && balance != BalanceLeastLoaded:
 		if f.Balance != "" {
-			u.Wrong(&f.Balance, form.Quote(string(f.Balance))+" is not a load balancing method", choices)
+			l.Wrong(&f.Balance, form.Quote(string(f.Balance))+" is not a load balancing method", choices)
 		}
 		return BalanceRoundRobin, nil
-	case len(f.Servers) == 1 && u.Given(&f.Balance):
-		u.Warn(&f.Balance, "there is one target, so nothing is balanced", "leave it out, or name more targets")
+	case len(f.Servers) == 1 && l.Given(&f.Balance):
+		l.Warn(&f.Balance, "there is one target, so nothing is balanced", "leave it out, or name more targets")
 	}
 	if !hashed {
 		return balance, nil
 	}
-	u.Alias(&text, &f.Balance)
+	l.Alias(&text, &f.Balance)
 	if text == "" {
-		u.Wrong(&text, "has no key", choices)
+		l.Wrong(&text, "has no key", choices)
 	}
-	by := u.keys.refer(&text)
+	by := l.keys.refer(&text)
 	if by == nil {
 		return BalanceRoundRobin, nil // already reported
 	}
-	u.warn([]finding{
+	l.warn([]finding{
 		{by.From.Source.IsConstant(), &f.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients"},
 		{mayMiss(by), &f.Balance, "requests without " + by.Name + " are spread by round robin", "use a key that every request has, or set on_missing: {use: client_ip}"},
 		{f.Health.SlowStart > 0, &f.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way"},
@@ -205,16 +195,16 @@ func mayMiss(s *key.Spec) bool {
 	return slices.ContainsFunc(s.Join, mayMiss) || s.From.Source.IsNamed() && s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
 }
 
-func (u *upstreams) health(f *Health) Health {
+func (l *loader) health(f *Health) Health {
 	h := *f
 	if len(f.Status) == 0 {
 		h.Status.Add(200, 299)
 	}
 	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
-		u.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")
+		l.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")
 	}
-	if f.Path == "" && u.Valid(&f.Path) && (u.Given(&f.Interval) || u.Given(&f.Timeout) || u.Given(&f.Status)) {
-		u.Warn(f, "targets are not checked: there is no path", "write path: with the path to request, for example /healthz")
+	if f.Path == "" && l.Valid(&f.Path) && (l.Given(&f.Interval) || l.Given(&f.Timeout) || l.Given(&f.Status)) {
+		l.Warn(f, "targets are not checked: there is no path", "write path: with the path to request, for example /healthz")
 	}
 	return h
 }

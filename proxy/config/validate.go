@@ -41,23 +41,21 @@ func (l *loader) compile(f *file) (*Config, error) {
 	l.listeners(f)
 	l.decideListener(f)
 	l.ineffective(f)
-	keys := &keys{loader: l, tokens: l.tokens(f.JWT), done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
-	keys.used = map[string]bool{}
-	c.Keys = keys.all()
-	upstreams := newUpstreams(l, keys)
-	c.Upstreams = upstreams.byName
-	lists := newLists(l, keys)
-	routes := &routes{loader: l, keys: keys, upstreams: upstreams, lists: lists, prices: l.prices(keys, f.Prices), used: map[string]bool{}}
+	l.keys = &keys{loader: l, tokens: l.tokens(f.JWT), done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
+	c.Keys = l.keys.all()
+	l.compileUpstreams()
+	l.compileLists()
+	routes := &routes{loader: l, prices: l.prices(l.keys, f.Prices), used: map[string]bool{}}
 	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
 	unused(f.Limits, routes.naming, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
-	unused(f.Lists, lists.used, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
+	unused(f.Lists, l.usedLists, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
 	unused(f.Prices, routes.used, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
-	unused(f.Keys, keys.used, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
-	unused(f.Upstreams, upstreams.used, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
+	unused(f.Keys, l.keys.used, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
+	unused(f.Upstreams, l.usedUpstreams, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
 	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
 	l.warn([]finding{
-		{keys.tokens != nil && !keys.signed, f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out"},
+		{l.keys.tokens != nil && !l.keys.signed, f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out"},
 		{l.Given(&f.Alerts.Returned) && !slices.ContainsFunc(c.Limits(), returns), &f.Alerts.Returned,
 			"no alert about it is sent: no limit has return_on", "write return_on: {route: NAME, key: KEY} beside a limit, or leave conversion out"},
 	})

@@ -143,13 +143,11 @@ func (r *Reader) absent(p Location, v reflect.Value, seen map[string]bool) {
 	if v.Kind() != reflect.Struct {
 		return
 	}
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		name := FieldName(field)
+	for field, f := range v.Fields() {
+		name, t := FieldName(field), TagOf(field)
 		if name == "" || seen[name] {
 			continue
 		}
-		f, t := v.Field(i), TagOf(field)
 		at := Location{Position: p.Position, Path: join(p.Path, name)}
 		if _, ok := r.locations[f.Addr().Interface()]; ok {
 			continue // the short form has filled it

@@ -313,8 +313,8 @@ func FieldName(f reflect.StructField) string {
 // FieldNames are the names of the fields of t, in their order.
 func FieldNames(t reflect.Type) []string {
 	var names []string
-	for i := range t.NumField() {
-		if name := FieldName(t.Field(i)); name != "" {
+	for field := range t.Fields() {
+		if name := FieldName(field); name != "" {
 			names = append(names, name)
 		}
 	}

@@ -165,8 +165,7 @@ func below(of reflect.Type, pair pair) (found []string) {
 	for level := []open{{of: of}}; len(level) > 0 && len(found) == 0; {
 		var next []open
 		for _, o := range level {
-			for i := range o.of.NumField() {
-				field := o.of.Field(i)
+			for field := range o.of.Fields() {
 				inner, begin, rest := within(field.Type)
 				if inner == nil || FieldName(field) == "" {
 					continue

@@ -6,9 +6,8 @@ import (
 	"mime"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/dunglas/httpsfv"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -172,33 +171,24 @@ type policy struct {
 }
 
 // compile compiles p and its item of RateLimit-Policy.
-func compile(p Policy) (policy, error) {
-	item := httpsfv.NewItem(p.Name)
-	name, err := httpsfv.Marshal(item)
-	if err != nil {
-		return policy{}, err
-	}
-	c := policy{Policy: p, limitItem: name + ";" + paramRemaining + "=", quota: p.Rate.Count,
-		window: seconds(p.Rate.Window)}
-	item.Params.Add(paramQuota, c.quota)
+func compile(p Policy) policy {
+	name := `"` + p.Name + `";` // it needs no escapes
+	c := policy{Policy: p, limitItem: name + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
+	c.policyItem = name + paramQuota + "=" + strconv.FormatInt(c.quota, 10) + ";"
 	if p.Concurrent {
 		c.window = 1 // a concurrent permit may return at any moment
-		item.Params.Add(paramUnit, "concurrent-requests")
+		c.policyItem += paramUnit + `="concurrent-requests"`
 	} else {
-		item.Params.Add(paramWindow, c.window)
+		c.policyItem += paramWindow + "=" + strconv.FormatInt(c.window, 10)
 	}
-	c.policyItem, err = httpsfv.Marshal(item)
-	return c, err
+	return c
 }
 
 // withCount returns a copy of p with another count.
 func (p *policy) withCount(count int64) *policy {
 	other := p.Policy
 	other.Rate.Count = count
-	own, err := compile(other)
-	if err != nil {
-		return p // it was compiled before with the same name
-	}
+	own := compile(other)
 	own.index = p.index
 	return &own
 }

@@ -57,10 +57,7 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 		if err := p.Rate.Check(); err != nil {
 			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
 		}
-		c, err := compile(p)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
-		}
+		c := compile(p)
 		c.index = i
 		q.policies = append(q.policies, c)
 		q.hasOthers = q.hasOthers || p.IsOther

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -64,15 +65,16 @@ func (k keyArgs) change(ctx context.Context, w Env, c view.KeyChange) error {
 	if c.KeyQuery, err = k.query(); err != nil {
 		return err
 	}
-	text := keysText{w: w.Stdout, palette: newPalette(w.Stdout)}
+	out := w.Stdout
 	if k.JSON {
-		text.w = io.Discard
+		out = io.Discard
 	}
+	text := keysText{Writer: bufio.NewWriter(out), palette: newPalette(w.Stdout)}
 	answer, err := text.ask(ctx, k.client(), c)
 	if err != nil || k.JSON {
 		return printJSON(w, answer, err)
 	}
-	return text.err
+	return text.Flush()
 }
 
 type keysGet struct{ keyArgs }
@@ -204,16 +206,9 @@ func (k keysPlans) Run(ctx context.Context, w Env) error {
 
 // A keysText writes the state of a key as text.
 type keysText struct {
-	w  io.Writer
-	at time.Time // by the store's clock
+	*bufio.Writer           // which keeps the first error
+	at            time.Time // by the store's clock
 	palette
-	err error // the first write error
-}
-
-func (k *keysText) printf(format string, values ...any) {
-	if _, err := fmt.Fprintf(k.w, format, values...); k.err == nil {
-		k.err = err
-	}
 }
 
 // ask changes a key, or looks it up if c has no action. It writes the answer, and returns it.
@@ -235,10 +230,10 @@ func (k *keysText) ask(ctx context.Context, client admin.Client, c view.KeyChang
 // standing writes the state of a key, which begins with whether it is refused.
 func (k *keysText) standing(s view.KeyStanding) {
 	if len(s.Limits)+len(s.Networks) == 0 {
-		k.printf("no network is banned there\n")
+		fmt.Fprintf(k, "no network is banned there\n")
 		return
 	}
-	k.printf("%s\n", s.Verdict().Text)
+	fmt.Fprintf(k, "%s\n", s.Verdict().Text)
 	k.limits(s.Limits)
 	k.notes(s.Notes)
 }
@@ -246,17 +241,17 @@ func (k *keysText) standing(s view.KeyStanding) {
 // result writes the result of a change, the state after it, and last whether the key is refused now.
 func (k *keysText) result(r view.KeyResult) {
 	if r.Network == nil {
-		k.printf("%s\n", k.done(r))
+		fmt.Fprintf(k, "%s\n", k.done(r))
 		k.limits(r.Changed)
 		for _, s := range r.Skipped {
-			k.printf("not changed: %s: %s\n", view.LimitName(s.Route, s.Limit), s.Why)
+			fmt.Fprintf(k, "not changed: %s: %s\n", view.LimitName(s.Route, s.Limit), s.Why)
 		}
 	} else {
 		k.networkResult(r)
 	}
 	k.notes(r.Notes)
 	if r.Now.Text != "" { // a weir of an older version does not say it
-		k.printf("%s\n", r.Now.Text)
+		fmt.Fprintf(k, "%s\n", r.Now.Text)
 	}
 }
 
@@ -309,7 +304,7 @@ func grantedText(r view.KeyResult) string {
 
 func (k *keysText) notes(notes []string) {
 	for _, n := range notes {
-		k.printf("note: %s\n", n)
+		fmt.Fprintf(k, "note: %s\n", n)
 	}
 }
 
@@ -319,12 +314,12 @@ func (k *keysText) limits(all []view.LimitStanding) {
 	first := func(l view.LimitStanding) int {
 		return slices.IndexFunc(all, func(o view.LimitStanding) bool { return o.ID == l.ID })
 	}
-	t := tabwriter.NewWriter(k.w, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(k, 0, 0, 2, ' ', 0)
 	for _, l := range slices.SortedStableFunc(slices.Values(all), func(a, b view.LimitStanding) int { return first(a) - first(b) }) {
 		if l.ID != last {
 			t.Flush() // each key has its own columns
 			last = l.ID
-			k.printf("\n%s  %s  %s\n", k.head(l.Masked), "hash "+l.Hash, l.ID)
+			fmt.Fprintf(k, "\n%s  %s  %s\n", k.head(l.Masked), "hash "+l.Hash, l.ID)
 			fmt.Fprintln(t, "  LIMIT\tRATE\tUSED\tLEFT\tNEXT IN\tFULL IN\tBANNED FOR\t")
 		}
 		name := view.LimitName(l.Route, l.Limit)
@@ -337,9 +332,7 @@ func (k *keysText) limits(all []view.LimitStanding) {
 				k.until(w.Next), k.until(w.Full), k.until(l.BannedUntil), l.Remarks(w))
 		}
 	}
-	if err := t.Flush(); k.err == nil {
-		k.err = err
-	}
+	t.Flush()
 }
 
 // until returns the time left until t; "-" for the zero time.
@@ -432,5 +425,5 @@ func (k *keysText) networkResult(r view.KeyResult) {
 	if !r.Everywhere {
 		where = k.bad(where)
 	}
-	k.printf("%s network %s on %s, %s\n", done, r.Network, cmp.Or(r.Route, "all routes"), where)
+	fmt.Fprintf(k, "%s network %s on %s, %s\n", done, r.Network, cmp.Or(r.Route, "all routes"), where)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -343,12 +344,13 @@ note: one
 note: two
 `
 	var out bytes.Buffer
-	k := keysText{w: &out, at: at}
-	if k.standing(s); out.String() != want || k.err != nil {
-		t.Errorf("a key stands, %v:\n%s\nwant\n%s", k.err, out.String(), want)
+	k := keysText{Writer: bufio.NewWriter(&out), at: at}
+	k.standing(s)
+	if err := k.Flush(); out.String() != want || err != nil {
+		t.Errorf("a key stands, %v:\n%s\nwant\n%s", err, out.String(), want)
 	}
-	k = keysText{w: brokenPipe{}, at: at}
-	if k.standing(s); k.err == nil {
+	k = keysText{Writer: bufio.NewWriter(brokenPipe{}), at: at}
+	if k.standing(s); k.Flush() == nil {
 		t.Error("what nobody reads is written without an error")
 	}
 }
@@ -374,8 +376,9 @@ func TestKeys_ChangesInText(t *testing.T) {
 			"banned for 1h by sms.phone, on all nodes but b, c, not heard from: they follow once they are back"},
 	} {
 		var out bytes.Buffer
-		k := keysText{w: &out}
+		k := keysText{Writer: bufio.NewWriter(&out)}
 		k.result(row.result)
+		k.Flush()
 		var lines []string
 		for line := range strings.Lines(out.String()) {
 			if strings.Contains(line, " node") || strings.HasPrefix(line, "not") || strings.HasPrefix(line, "still") {

@@ -54,10 +54,7 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 
 // serve runs a node until ctx is done, and meanwhile beside, if it is not nil.
 func serve(ctx context.Context, w Env, level string, o node.Options, beside func(context.Context, *node.Node, zerolog.Logger)) error {
-	least, err := zerolog.ParseLevel(level)
-	if err != nil {
-		return fmt.Errorf("--log-level: %w", err)
-	}
+	least, _ := zerolog.ParseLevel(level) // one of the levels of run
 	log := node.NewLog(w.Stderr, least)
 	defer log.Close()
 	stdlog.SetFlags(0)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -357,8 +358,9 @@ func (c topCommand) do(ctx context.Context, change view.KeyChange) (string, erro
 	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	var b strings.Builder
-	text := keysText{w: &b}
+	text := keysText{Writer: bufio.NewWriter(&b)}
 	_, err := text.ask(ctx, c.client(), change)
+	_ = text.Flush() // which a builder takes
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	for i, line := range lines {
 		lines[i] = printable(line)

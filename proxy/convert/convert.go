@@ -15,7 +15,6 @@ package convert
 import (
 	"fmt"
 	"io"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -108,16 +107,9 @@ func converters() map[string]func(d *document, data []byte) {
 	}
 }
 
-// From returns the names of the programs whose files can be converted, sorted.
-func From() []string { return slices.Sorted(maps.Keys(converters())) }
-
-// Convert converts the configuration of a program, one of From. Its file is called name in
+// Convert converts the configuration of a program, one of converters. Its file is called name in
 // notes and errors. A file that is not one of that program is an *Error.
 func Convert(program, name string, r io.Reader) (Result, error) {
-	convert := converters()[program]
-	if convert == nil {
-		return Result{}, fmt.Errorf("convert %s: not one of %q", program, From())
-	}
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return Result{}, fmt.Errorf("read %s: %w", name, err)
@@ -126,7 +118,7 @@ func Convert(program, name string, r io.Reader) (Result, error) {
 	if len(data) > maxSize {
 		d.wrong(0, "is larger than 16 MiB", "expected a configuration of "+program)
 	} else {
-		convert(d, data)
+		converters()[program](d, data)
 	}
 	if d.fault != nil {
 		return Result{}, d.fault
@@ -377,9 +369,9 @@ var plain = regexp.MustCompile(`^(?:[A-Za-z/][A-Za-z0-9_./*-]*|[1-9][0-9]*/[0-9]
 // meant matches text that YAML takes for something else than text.
 var meant = regexp.MustCompile(`^(?i:true|false|yes|no|on|off|y|n|null)$`)
 
-// text returns a value as YAML text.
+// text returns a value as YAML text; "" for none.
 func text(value string) string {
-	if plain.MatchString(value) && !meant.MatchString(value) {
+	if value == "" || plain.MatchString(value) && !meant.MatchString(value) {
 		return value
 	}
 	return strings.ReplaceAll(strconv.Quote(value), "$", "$$") // $ begins the name of an environment variable

@@ -265,7 +265,7 @@ func nginxAnswer(d *directive, name string) mapping {
 	case status == 204 || status == 205 || status == 304:
 		value = ""
 	}
-	code.set("body", quoted(value))
+	code.set("body", text(value))
 	return mapping{{"respond", code.flow()}}
 }
 

@@ -201,18 +201,10 @@ func (c *nginxConfig) location(l *nginxLocation) {
 // nginxMatch returns the match of a route.
 func nginxMatch(host, scheme, path string) mapping {
 	var match mapping
-	match.set("host", quoted(host))
+	match.set("host", text(host))
 	match.set("scheme", scheme)
 	match.set("path", text(path))
 	return mapping{{"match", match.flow()}}
-}
-
-// quoted returns a value as YAML text; "" for none.
-func quoted(value string) string {
-	if value == "" {
-		return ""
-	}
-	return text(value)
 }
 
 // routeName returns a name for the route of a host and path.

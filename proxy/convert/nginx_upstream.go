@@ -99,8 +99,8 @@ func nginxRewrite(l *nginxLocation, uri string) (rewrite mapping, why string) {
 	if l.modifier != "" && l.modifier != "^~" || !whole || !isLiteralPath(uri) {
 		return nil, ", which is not carried over"
 	}
-	rewrite.set("strip_prefix", quoted(strings.TrimSuffix(prefix, "/")))
-	rewrite.set("add_prefix", quoted(strings.TrimSuffix(uri, "/")))
+	rewrite.set("strip_prefix", text(strings.TrimSuffix(prefix, "/")))
+	rewrite.set("add_prefix", text(strings.TrimSuffix(uri, "/")))
 	return rewrite, ""
 }
 

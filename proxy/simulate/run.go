@@ -124,22 +124,17 @@ func (o *Options) proceed(ctx context.Context, n int64, c Counts) error {
 	return nil
 }
 
-// A combinedReader parses lines in the common and the combined log format of Apache and nginx, with
+// parseCombined parses r.line in the common or the combined log format of Apache and nginx, with
 // or without a leading virtual host:
 //
 //	192.0.2.1 - alice [22/Nov/2026:11:05:47 +0000] "GET /a?b=c HTTP/1.1" 200 123 "referer" "agent"
 //
 // Anything after the user agent is ignored.
-type combinedReader struct {
-	origins []key.Origin // from which keys and routes read
-}
-
-// parse parses r.line.
-func (c *combinedReader) parse(r *record) lineKind {
+func (s *source) parseCombined(r *record) lineKind {
 	client, rest, _ := strings.Cut(stringOf(r.line), " [")
 	at, rest, _ := strings.Cut(rest, "]")
 	asked, rest, ok := cutQuoted(rest)
-	if !ok || !c.client(r, client) {
+	if !ok || !r.setClient(client) {
 		return kindMalformed
 	}
 	if r.At, ok = r.parseTime(at); !ok {
@@ -153,13 +148,13 @@ func (c *combinedReader) parse(r *record) lineKind {
 		return kindOther // a connection without a request, or not HTTP
 	}
 	_, rest, _ = strings.Cut(rest, " ") // bytes sent
-	c.fields(r, rest)
+	s.setFields(r, rest)
 	return kindRequest
 }
 
-// client parses the part before the time: an optional virtual host, the client's address, and two
+// setClient parses the part before the time: an optional virtual host, the client's address, and two
 // user names.
-func (c *combinedReader) client(r *record, s string) bool {
+func (r *record) setClient(s string) bool {
 	first, rest, ok := strings.Cut(s, " ")
 	if !ok {
 		return false
@@ -175,8 +170,8 @@ func (c *combinedReader) client(r *record, s string) bool {
 	return true // a host name instead of an address leaves the client unknown
 }
 
-// fields parses Referer and User-Agent if they are needed.
-func (c *combinedReader) fields(r *record, rest string) {
+// setFields parses Referer and User-Agent if they are needed.
+func (s *source) setFields(r *record, rest string) {
 	for _, name := range []string{"Referer", "User-Agent"} {
 		value, next, ok := cutQuoted(rest)
 		if !ok {
@@ -185,7 +180,7 @@ func (c *combinedReader) fields(r *record, rest string) {
 		if rest = next; value == "-" {
 			value = ""
 		}
-		if o := key.HeaderField(name); slices.Contains(c.origins, o) {
+		if o := key.HeaderField(name); slices.Contains(s.json.names.origins, o) {
 			r.Fields = append(r.Fields, proxy.LoggedField{Origin: o, Value: value})
 		}
 	}

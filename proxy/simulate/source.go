@@ -42,15 +42,14 @@ type Log struct {
 
 // A source reads the records of one log.
 type source struct {
-	name     string
-	in       *bufio.Reader
-	format   Format
-	json     *jsonReader
-	combined *combinedReader
-	latest   time.Time // the latest time at which a line so far was written
-	horizon  time.Time // the latest possible time of a line; zero for none
-	ended    bool
-	lines    int64
+	name    string
+	in      *bufio.Reader
+	format  Format
+	json    *jsonReader
+	latest  time.Time // the latest time at which a line so far was written
+	horizon time.Time // the latest possible time of a line; zero for none
+	ended   bool
+	lines   int64
 }
 
 // open starts reading a log. If its first bytes are those of gzip, it is decompressed.
@@ -65,7 +64,7 @@ func open(l Log, format Format, n *Names) (*source, error) {
 	}
 	unchecked := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)} // by who logs
 	json := &jsonReader{names: n, options: unchecked}
-	return &source{name: l.Name, in: in, format: format, json: json, combined: &combinedReader{n.origins}}, nil
+	return &source{name: l.Name, in: in, format: format, json: json}, nil
 }
 
 // next reads the next line into r, which is empty. It returns io.EOF after the last one.
@@ -129,7 +128,7 @@ func (s *source) parse(r *record) lineKind {
 		}
 		return s.json.parse(r)
 	}
-	return s.combined.parse(r)
+	return s.parseCombined(r)
 }
 
 // A boundedReader reads at most *left bytes, if there is a bound, and calls Pace before each read. It bounds the

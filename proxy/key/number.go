@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,17 +109,14 @@ const (
 	maxWhole   = 40 // digits of an integer
 )
 
-// plainNumeral matches numbers that all programs convert to the same text: no fraction, no
-// exponent, no negative zero, which Python, Ruby, Java and JavaScript format differently.
-var plainNumeral = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15})$`)
-
 // maxExact is the largest integer that 64-bit floating point, as in JavaScript, represents
 // exactly and distinguishes from the next one.
 const maxExact = 1<<53 - 1
 
 // canonicalJSON returns the text of a JSON value for a key. The number 42 and the string
 // "42" are the same key, because most programs treat them as the same phone number or user.
-// Other numbers and booleans have different texts in each language; they are ErrAmbiguous.
+// Other numbers and booleans have different texts in each language; they are ErrAmbiguous: a
+// fraction, an exponent and a negative zero, which Python, Ruby, Java and JavaScript format differently.
 func canonicalJSON(f result, err error) (result, error) {
 	switch {
 	case err != nil:
@@ -131,7 +127,7 @@ func canonicalJSON(f result, err error) (result, error) {
 		return f, nil
 	}
 	n, err := strconv.ParseInt(f.text, 10, 64)
-	if err != nil || !plainNumeral.MatchString(f.text) || n > maxExact || n < -maxExact {
+	if err != nil || strconv.FormatInt(n, 10) != f.text || n > maxExact || n < -maxExact {
 		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string",
 			ErrAmbiguous, int64(maxExact))
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -53,62 +52,41 @@ type said struct {
 // read decodes a response.
 func (s *said) read(data []byte) error {
 	s.toClient, s.upstream = map[string]string{}, map[string]string{}
-	return protobuf.EachField(data, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			s.code = code(f.Varint)
-		case 2:
+	header := func(to map[string]string) func([]byte) error {
+		return func(b []byte) error {
+			var h respond.Field
+			err := protobuf.Decode(b, protobuf.Fields{1: &h.Name, 2: &h.Value}, nil)
+			to[h.Name] = h.Value
+			return err
+		}
+	}
+	return protobuf.Decode(data, protobuf.Fields{
+		1: (*uint64)(&s.code),
+		2: func(b []byte) error {
 			var one said
-			err := one.readStatus(f.Bytes)
+			err := one.readStatus(b)
 			s.statuses = append(s.statuses, one)
 			return err
-		case 3, 4:
-			var h respond.Field
-			err := protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
-				if f.Number == 1 {
-					h.Name = string(f.Bytes)
-				} else {
-					h.Value = string(f.Bytes)
-				}
-				return nil
-			})
-			map[protowire.Number]map[string]string{3: s.toClient, 4: s.upstream}[f.Number][h.Name] = h.Value
-			return err
-		case 5:
-			s.body = string(f.Bytes)
-		case 6:
-			s.metadata = string(f.Bytes)
-		}
-		return nil
-	})
+		},
+		3: header(s.toClient),
+		4: header(s.upstream),
+		5: &s.body,
+		6: &s.metadata,
+	}, nil)
 }
 
 func (s *said) readStatus(data []byte) error {
-	return protobuf.EachField(data, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			s.code = code(f.Varint)
-		case 2:
+	return protobuf.Decode(data, protobuf.Fields{
+		1: (*uint64)(&s.code),
+		2: func(b []byte) error {
 			var name string
 			var count, unit uint64
-			err := protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
-				switch f.Number {
-				case 1:
-					count = f.Varint
-				case 2:
-					unit = f.Varint
-				case 3:
-					name = string(f.Bytes)
-				}
-				return nil
-			})
+			err := protobuf.Decode(b, protobuf.Fields{1: &count, 2: &unit, 3: &name}, nil)
 			s.limit = fmt.Sprintf("%s %d/%d", name, count, unit)
 			return err
-		case 3:
-			s.left = f.Varint
-		}
-		return nil
-	})
+		},
+		3: &s.left,
+	}, nil)
 }
 
 // call asks about descriptors of the domain edge.

@@ -68,61 +68,41 @@ func (codec) Unmarshal(data []byte, v any) error {
 }
 
 func (r *rateLimitRequest) unmarshal(data []byte) error {
-	return protobuf.EachField(data, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			r.domain = string(f.Bytes)
-		case 2:
+	return protobuf.Decode(data, protobuf.Fields{
+		1: &r.domain,
+		2: func(b []byte) error {
 			var d limitDescriptor
-			if err := d.unmarshal(f.Bytes); err != nil {
-				return err
-			}
+			err := d.unmarshal(b)
 			r.descriptors = append(r.descriptors, d)
-		case 3:
-			r.hits = f.Varint
-		}
-		return nil
-	})
+			return err
+		},
+		3: &r.hits,
+	}, nil)
 }
 
 func (d *limitDescriptor) unmarshal(data []byte) error {
-	return protobuf.EachField(data, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
+	return protobuf.Decode(data, protobuf.Fields{
+		1: func(b []byte) error {
 			var e route.DescriptorField
-			err := protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
-				switch f.Number {
-				case 1:
-					e.Key = string(f.Bytes)
-				case 2:
-					e.Value = string(f.Bytes)
-				}
-				return nil
-			})
+			err := protobuf.Decode(b, protobuf.Fields{1: &e.Key, 2: &e.Value}, nil)
 			d.entries = append(d.entries, e)
 			return err
-		case 2:
-			d.limit = &limiter.Rate{}
-			return protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
-				switch units := limit.RateLimitUnits(); {
-				case f.Number == 1:
-					d.limit.Count = int64(min(f.Varint, limiter.MaxCount))
-				case f.Number == 2 && f.Varint < uint64(len(units)):
-					d.limit.Window = units[f.Varint]
-				}
-				return nil
-			})
-		case 3:
+		},
+		2: func(b []byte) error {
+			var count, unit uint64
+			err := protobuf.Decode(b, protobuf.Fields{1: &count, 2: &unit}, nil)
+			d.limit = &limiter.Rate{Count: int64(min(count, limiter.MaxCount))}
+			if units := limit.RateLimitUnits(); unit < uint64(len(units)) {
+				d.limit.Window = units[unit]
+			}
+			return err
+		},
+		3: func(b []byte) error {
 			d.hasHits = true
-			return protobuf.EachField(f.Bytes, func(f protobuf.Field) error {
-				d.hits = f.Varint
-				return nil
-			})
-		case 4:
-			d.negative = f.Varint != 0
-		}
-		return nil
-	})
+			return protobuf.Decode(b, protobuf.Fields{1: &d.hits}, nil)
+		},
+		4: &d.negative,
+	}, nil)
 }
 
 // answer returns the response that a, about those descriptors of r that ask, makes; its metadata may follow.

@@ -12,64 +12,54 @@ import (
 // ErrMessage reports that bytes are no message.
 var ErrMessage = errors.New("not a message of this type")
 
-// A Field is a field of a message that is a number or bytes.
-type Field struct {
-	Number protowire.Number // 0 for a field of another kind
-	Varint uint64
-	Bytes  []byte // of a text or message; they share the memory of the message
-}
+// Fields are where Decode stores the fields of a message, by number: *string, *bool, *uint64, or a function that is
+// called for each message or text with this number. Those that are nil are left out.
+type Fields []any
 
-// EachField calls do for the fields of a message, until it returns an error, and returns that or ErrMessage.
-func EachField(data []byte, do func(Field) error) error {
+// Decode stores the fields of a message and calls other, unless it is nil, for each that is not in fields, with 0 for
+// one that is neither a number nor bytes. Bytes that functions get share the memory of the message. It returns the
+// first error of a function, or ErrMessage.
+func Decode(data []byte, fields Fields, other func(protowire.Number)) error {
 	for len(data) > 0 {
 		number, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
 			return ErrMessage
 		}
 		data = data[n:]
-		f := Field{Number: number}
+		var varint uint64
+		var text []byte
 		switch kind {
 		case protowire.VarintType:
-			f.Varint, n = protowire.ConsumeVarint(data)
+			varint, n = protowire.ConsumeVarint(data)
 		case protowire.BytesType:
-			f.Bytes, n = protowire.ConsumeBytes(data)
+			text, n = protowire.ConsumeBytes(data)
 		default:
-			f.Number, n = 0, protowire.ConsumeFieldValue(number, kind, data)
+			number, n = 0, protowire.ConsumeFieldValue(number, kind, data)
 		}
 		if n < 0 {
 			return ErrMessage
 		}
 		data = data[n:]
-		if err := do(f); err != nil {
-			return err
+		if number == 0 || int(number) >= len(fields) {
+			if other != nil {
+				other(number)
+			}
+			continue
+		}
+		switch to := fields[number].(type) {
+		case *string:
+			*to = string(text)
+		case *bool:
+			*to = varint != 0
+		case *uint64:
+			*to = varint
+		case func([]byte) error:
+			if err := to(text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// Fields are where Decode stores the fields of a message, by number: *string, *bool, *uint64, or a function that is
-// called for each message or text with this number.
-type Fields map[protowire.Number]any
-
-// Decode stores the fields of a message and calls other, unless it is nil, for each that is not in fields.
-func Decode(data []byte, fields Fields, other func(protowire.Number)) error {
-	return EachField(data, func(f Field) error {
-		switch to := fields[f.Number].(type) {
-		case *string:
-			*to = string(f.Bytes)
-		case *bool:
-			*to = f.Varint != 0
-		case *uint64:
-			*to = f.Varint
-		case func([]byte) error:
-			return to(f.Bytes)
-		case nil:
-			if _, known := fields[f.Number]; !known && other != nil {
-				other(f.Number)
-			}
-		}
-		return nil
-	})
 }
 
 // AppendNumber appends a number to a message. 0 is left out, as in proto3.

@@ -3,6 +3,7 @@ package protobuf
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,30 +13,13 @@ import (
 func TestFields_OfAMessage(t *testing.T) {
 	b := AppendMessage(AppendText(AppendNumber(nil, 1, 300), 2, "text"), 3, AppendNumber(nil, 1, 7))
 	b = protowire.AppendFixed64(protowire.AppendTag(b, 4, protowire.Fixed64Type), 9)
-	var numbers []protowire.Number
-	err := EachField(b, func(f Field) error {
-		numbers = append(numbers, f.Number)
-		switch f.Number {
-		case 1:
-			if f.Varint != 300 {
-				t.Errorf("the number is %d", f.Varint)
-			}
-		case 2:
-			if string(f.Bytes) != "text" {
-				t.Errorf("the text is %q", f.Bytes)
-			}
-		case 3:
-			return EachField(f.Bytes, func(f Field) error {
-				if f.Varint != 7 {
-					t.Errorf("the number within is %d", f.Varint)
-				}
-				return nil
-			})
-		}
-		return nil
-	})
-	if want := []protowire.Number{1, 2, 3, 0}; err != nil || len(numbers) != 4 || [4]protowire.Number(numbers) != [4]protowire.Number(want) {
-		t.Errorf("fields %v, %v; want %v", numbers, err, want)
+	var number, within uint64
+	var text string
+	var others []protowire.Number
+	fields := Fields{1: &number, 2: &text, 3: func(b []byte) error { return Decode(b, Fields{1: &within}, nil) }}
+	err := Decode(append(b, AppendNumber(nil, 5, 1)...), fields, func(n protowire.Number) { others = append(others, n) })
+	if err != nil || number != 300 || text != "text" || within != 7 || !slices.Equal(others, []protowire.Number{0, 5}) {
+		t.Errorf("%d, %q, %d and others %v, %v", number, text, within, others, err)
 	}
 	if b := AppendText(AppendNumber(nil, 1, 0), 2, ""); len(b) != 0 {
 		t.Errorf("what is empty has %d bytes", len(b))
@@ -46,12 +30,12 @@ func TestFields_OfAMessage(t *testing.T) {
 func TestFields_OfNoMessage(t *testing.T) {
 	b := AppendText(AppendNumber(nil, 1, 300), 2, "text")
 	for n := range len(b) {
-		if err := EachField(b[:n], func(Field) error { return nil }); (err != nil) != (n != 0 && n != 3) || err != nil && !errors.Is(err, ErrMessage) {
+		if err := Decode(b[:n], nil, nil); (err != nil) != (n != 0 && n != 3) || err != nil && !errors.Is(err, ErrMessage) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
 	enough := errors.New("enough")
-	if err := EachField(b, func(Field) error { return enough }); !errors.Is(err, enough) {
+	if err := Decode(b, Fields{2: func([]byte) error { return enough }}, nil); !errors.Is(err, enough) {
 		t.Errorf("%v; want the error of the function", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/big"
 	"strconv"
 	"strings"
 
@@ -172,4 +174,63 @@ func index(name string) int {
 		return -1
 	}
 	return int(n)
+}
+
+const (
+	maxNumeral = 64 // characters of a number
+	maxWhole   = 40 // digits of an integer
+)
+
+// maxExact is the largest integer that 64-bit floating point, as in JavaScript, represents
+// exactly and distinguishes from the next one.
+const maxExact = 1<<53 - 1
+
+// canonicalJSON returns the text of a JSON value for a key. The number 42 and the string
+// "42" are the same key, because most programs treat them as the same phone number or user.
+// Other numbers and booleans have different texts in each language; they are ErrAmbiguous: a
+// fraction, an exponent and a negative zero, which Python, Ruby, Java and JavaScript format differently.
+func canonicalJSON(f result, err error) (result, error) {
+	switch {
+	case err != nil:
+		return result{}, err
+	case f.kind == kindBool:
+		return result{}, fmt.Errorf("%w: a JSON boolean; send a string", ErrAmbiguous)
+	case f.kind != kindNumber:
+		return f, nil
+	}
+	n, err := strconv.ParseInt(f.text, 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != f.text || n > maxExact || n < -maxExact {
+		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string",
+			ErrAmbiguous, int64(maxExact))
+	}
+	f.kind = kindString
+	return f, nil
+}
+
+// numeralText returns the canonical text of a number in a token, whose spelling the client
+// does not choose: 1, 1.0, 1e0, 10e-1 and "1" are the same key, and so are 0 and -0. Integers of
+// at most 40 digits are exact; all other numbers are rounded to 64-bit floating point,
+// because an upstream could do so: 1.00000000000000000001 is 1.
+func numeralText(n string) (string, error) {
+	if len(n) > maxNumeral {
+		return "", fmt.Errorf("%w: a number of more than %d characters", ErrInvalid, maxNumeral)
+	}
+	f, err := strconv.ParseFloat(n, 64)
+	if err != nil {
+		return "", fmt.Errorf("%w: a number that is too large", ErrInvalid)
+	}
+	if f == 0 {
+		return "0", nil // also of -0
+	}
+	if math.Abs(f) <= 1e40 { // so that its exponent is small
+		if exact, ok := new(big.Rat).SetString(n); ok && exact.IsInt() {
+			if whole := exact.Num().String(); len(strings.TrimPrefix(whole, "-")) <= maxWhole {
+				return whole, nil
+			}
+		}
+	}
+	if f == math.Trunc(f) && math.Abs(f) < 1e40 {
+		return strconv.FormatFloat(f, 'f', -1, 64), nil
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64), nil
 }

@@ -78,10 +78,7 @@ func (t *Tokens) load(ctx context.Context) ([]byte, error) {
 	if !remote(t.config.JWKS) {
 		return os.ReadFile(t.config.JWKS)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.config.JWKS, nil)
-	if err != nil {
-		return nil, err
-	}
+	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, t.config.JWKS, nil) // NewTokens has parsed the URL
 	client := http.Client{Transport: t.config.Transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if !trusted(to.URL.String()) || len(via) > 3 {
 			return errors.New("redirected to an untrusted location")

@@ -12,6 +12,23 @@ import (
 	"unicode/utf8"
 )
 
+const (
+	// noRegion is the region code without numbers.
+	noRegion = "ZZ"
+	// nonGeographic is the region of calling codes that do not belong to a country.
+	nonGeographic = "001"
+
+	mexico = "+52"
+)
+
+// A Number is a valid phone number.
+type Number struct {
+	E164    string // "+8613800138000"
+	Country string // "CN"; "001" for a number that belongs to no country
+	Dial    string // "+86"
+	Type    LineType
+}
+
 // Extensions is the handling of an extension after a phone number.
 type Extensions string
 
@@ -74,6 +91,74 @@ func (p *Phone) Parse(s string) (Number, error) {
 		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not accepted", ErrInvalid, n.Type)
 	}
 	return n, nil
+}
+
+// number is the number that is dialed by digits, in the form of isDialedForm; valid is false
+// if there is none. The rules are those of the library that plans.txt is from, whose Parse
+// and GetNumberType take a hundred times as long: TestPhone_AgreesWithTheLibrary compares.
+func (p *Phone) number(digits string) (n Number, valid bool) {
+	c, home, national := p.read(digits)
+	if c == nil || len(national) < minNational {
+		return Number{}, false
+	}
+	national = cmp.Or(home, c.plans[0]).withoutPrefix(national)
+	if len(national) < minNational || len(national) > maxNational {
+		return Number{}, false
+	}
+	of, kind := c.find(national)
+	if kind == "" && c.dial == mexico && len(national) == 11 && national[0] == '1' && national[1] != '0' {
+		national = national[1:]
+		of, kind = c.find(national)
+	}
+	if kind == "" {
+		return Number{}, false
+	}
+	return Number{E164: e164(digits, c.dial, national), Country: of.region, Dial: c.dial, Type: kind}, true
+}
+
+// e164 returns a number in E.164: digits itself, if it already has this form.
+func e164(digits, dial, national string) string {
+	if len(digits) == len(dial)+len(national) && strings.HasPrefix(digits, dial) &&
+		strings.HasSuffix(digits, national) {
+		return digits
+	}
+	return dial + national
+}
+
+// read splits digits into the country of their calling code and the number. The country is nil if none has such a
+// number, and home the plan whose national prefix may precede the number, nil for that which speaks for the code.
+func (p *Phone) read(digits string) (c *country, home *plan, national string) {
+	digits, plus := strings.CutPrefix(digits, "+")
+	switch {
+	case len(digits) < minNational, plus && len(digits) == minNational:
+		return nil, nil, ""
+	case plus:
+		if c, national = p.countries.split(digits); c != nil {
+			return c, nil, national
+		}
+	}
+	if p.region == noRegion {
+		return nil, nil, ""
+	}
+	here := p.countries.forCode(p.code)
+	home = here.plans[slices.IndexFunc(here.plans, func(of *plan) bool { return of.region == p.region })]
+	if rest, found := home.abroad.trim(digits); found && !strings.HasPrefix(rest, "0") {
+		if len(rest) <= minNational {
+			return nil, nil, ""
+		}
+		c, national = p.countries.split(rest)
+		return c, nil, national
+	}
+	if rest, found := strings.CutPrefix(digits, here.dial[1:]); found {
+		rest = home.cutPrefix(rest)
+		if !home.matches(digits) && home.matches(rest) || home.tooLong(len(digits)) {
+			return here, nil, rest
+		}
+	}
+	if plus {
+		return nil, nil, ""
+	}
+	return here, home, digits
 }
 
 const (

@@ -38,10 +38,7 @@ func (w Written) LineOf(form, of any) string {
 
 // oneLine returns n as YAML on one line.
 func oneLine(n *yaml.Node) string {
-	b, err := yaml.Marshal(n)
-	if err != nil {
-		panic(err) // a node can be encoded
-	}
+	b, _ := yaml.Marshal(n) // a node can be encoded
 	return strings.Join(strings.Fields(string(b)), " ")
 }
 
@@ -68,21 +65,14 @@ func (e encoder) value(v, of reflect.Value, t Tag) *yaml.Node {
 	case t.hidden != "" && v.String() != "":
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: t.hidden}
 	case text != nil:
-		encode(n, text.Written())
+		_ = n.Encode(text.Written()) // a text or a number can be encoded
 	default:
-		encode(n, v.Interface())
+		_ = n.Encode(v.Interface()) // so can other values of forms
 	}
 	if of.CanAddr() {
 		e.restore(n, of.Addr().Interface(), t)
 	}
 	return n
-}
-
-// encode lets n be a plain value.
-func encode(n *yaml.Node, value any) {
-	if err := n.Encode(value); err != nil {
-		panic(err) // a form can be encoded
-	}
 }
 
 // restore replaces the value in n of the field at pointer by what was written. Secrets stay hidden.
@@ -100,7 +90,7 @@ func (e encoder) slice(v, of reflect.Value, t Tag) *yaml.Node {
 	}
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	if texts := v.Type().Elem().Kind() == reflect.String; texts {
-		encode(n, v.Interface()) // all at once: there may be many
+		_ = n.Encode(v.Interface()) // all at once: there may be many
 		for i, c := range n.Content {
 			e.restore(c, of.Index(i).Addr().Interface(), t)
 		}
@@ -122,7 +112,7 @@ func (e encoder) mapping(v, of reflect.Value, t Tag) *yaml.Node {
 		names[name.String()] = true
 	}
 	n := &yaml.Node{}
-	encode(n, names)
+	_ = n.Encode(names) // sorted
 	for i := 0; i < len(n.Content); i += 2 {
 		name := reflect.ValueOf(n.Content[i].Value)
 		n.Content[i+1] = e.value(v.MapIndex(name), of.MapIndex(name), t)

@@ -50,13 +50,13 @@ func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyS
 	}
 	s := grpc.NewServer(
 		grpc.Creds(followed{by}),
-		grpc.ForceServerCodec(codec{}), grpc.MaxRecvMsgSize(maxCall), grpc.UnaryInterceptor(recoverer{log}.intercept),
+		grpc.ForceServerCodec(codec{}), grpc.MaxRecvMsgSize(maxCall),
 		grpc.NumStreamWorkers(callWorkers), grpc.StaticStreamWindowSize(callWindow), grpc.StaticConnWindowSize(maxCall),
 	)
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: envoyService,
 		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: h.serveEnvoy()}},
+		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: h.serveEnvoy(log)}},
 	}, h)
 	alive := health.NewServer()
 	alive.SetServingStatus(envoyService, grpc_health_v1.HealthCheckResponse_SERVING)
@@ -150,32 +150,21 @@ func (c *followedConn) catchUp(ctx context.Context, now time.Time) {
 	c.mu.Unlock()
 }
 
-// serveEnvoy returns what answers one call. Everything that calls can share is made here.
-func (h *Handler) serveEnvoy() grpc.MethodHandler {
-	info := &grpc.UnaryServerInfo{Server: h, FullMethod: envoyMethod}
-	answer := func(ctx context.Context, r any) (any, error) { return h.shouldRateLimit(ctx, r.(*rateLimitRequest)) }
-	return func(_ any, ctx context.Context, decode func(any) error,
-		intercept grpc.UnaryServerInterceptor) (any, error) {
+// serveEnvoy returns what answers one call. A call that panics ends, and not the process.
+func (h *Handler) serveEnvoy(log zerolog.Logger) grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (answer any, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
+				err = status.Error(codes.Internal, "an error in Weir; its log has more")
+			}
+		}()
 		r := new(rateLimitRequest)
 		if err := decode(r); err != nil {
 			return nil, err
 		}
-		return intercept(ctx, r, info, answer)
+		return h.shouldRateLimit(ctx, r)
 	}
-}
-
-// A recoverer ends a call that panics, and not the process.
-type recoverer struct{ log zerolog.Logger }
-
-func (r recoverer) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
-	handle grpc.UnaryHandler) (answer any, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			r.log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
-			err = status.Error(codes.Internal, "an error in Weir; its log has more")
-		}
-	}()
-	return handle(ctx, request)
 }
 
 // shouldRateLimit answers a call.

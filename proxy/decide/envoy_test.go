@@ -395,7 +395,8 @@ func TestEnvoy_AnswersHealthChecks(t *testing.T) {
 // A mistake of ours ends one call. Its peer learns nothing of our code.
 func TestEnvoy_PanicEndsTheCallAlone(t *testing.T) {
 	var log bytes.Buffer
-	_, err := recoverer{zerolog.New(&log)}.intercept(t.Context(), nil, nil, func(context.Context, any) (any, error) { panic("our own mistake") })
+	call := new(Handler).serveEnvoy(zerolog.New(&log))
+	_, err := call(nil, t.Context(), func(any) error { panic("our own mistake") }, nil)
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "mistake") {
 		t.Errorf("%v; want an error without details", err)
 	}

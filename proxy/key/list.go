@@ -38,15 +38,15 @@ type Problem struct {
 // ones. Problems wrap ErrSpec. Joined and constant keys have no lists.
 func ParseList(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec}
-	return l, l.add(entries, func(value string) error { return l.insert(strings.TrimSpace(value), 0) })
+	return l, l.add(entries, func(value string) error { return l.insert(value, 0) })
 }
 
-// add inserts the entries that are not empty.
+// add inserts the entries that are not blank, without the white space around them.
 func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (problems []Problem) {
 	line := 0
 	for entry := range entries {
 		line++
-		if strings.TrimSpace(entry) == "" {
+		if entry = strings.TrimSpace(entry); entry == "" {
 			continue
 		}
 		if err := insert(entry); err != nil {
@@ -263,7 +263,13 @@ const MaxPrefix = 63
 // without the plus. See Spec.HasPrefixes for the keys that have them.
 func ParsePrefixes(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec, hasPrefixes: true}
-	return l, l.add(entries, l.insertPrefix)
+	return l, l.add(entries, func(entry string) error {
+		text, err := spec.prefix(entry)
+		if err == nil {
+			l.texts.insert(text, 0)
+		}
+		return err
+	})
 }
 
 // HasPrefixes reports whether keys of spec begin with something that many of them have in common. Networks
@@ -273,14 +279,6 @@ func (s *Spec) HasPrefixes() bool {
 		return s.Part.Kind != Country
 	}
 	return s.Join == nil && !s.From.Source.IsConstant() && !s.From.Source.IsAddress()
-}
-
-func (l *List) insertPrefix(entry string) error {
-	text, err := l.spec.prefix(strings.TrimSpace(entry))
-	if err == nil {
-		l.texts.insert(text, 0)
-	}
-	return err
 }
 
 // prefix returns the text with which the keys begin that entry stands for.

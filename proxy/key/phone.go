@@ -305,9 +305,6 @@ func (all *countries) split(digits string) (c *country, national string) {
 
 // find returns the plan and the type of a national number, "" if no plan has it.
 func (c *country) find(national string) (*plan, LineType) {
-	if len(c.plans) == 1 {
-		return c.plans[0], c.plans[0].lineType(national)
-	}
 	for _, p := range c.plans {
 		if p.leading {
 			if p.numbers.match(national)&kindLeading != 0 { // the leading digits that no other region with the same calling code has

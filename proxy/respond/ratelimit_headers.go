@@ -31,7 +31,6 @@ type RateLimitFields struct {
 	policies     []policy
 	style        Style
 	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
-	hasOthers    bool   // some policy IsOther
 	reject       compiledReject
 	seed         uint64 // of the hashes of refusals in a Cache
 }
@@ -60,7 +59,6 @@ func NewRateLimitFields(policies []Policy, style Style, reject Reject) (*RateLim
 		c := compile(p)
 		c.index = i
 		q.policies = append(q.policies, c)
-		q.hasOthers = q.hasOthers || p.IsOther
 		if p.Expose && !p.IsOther {
 			shown = append(shown, c.policyItem)
 		}
@@ -171,9 +169,6 @@ func (l *RateLimitFields) addState(v *Verdict) {
 // policyLine returns the value of RateLimit-Policy. A client that has policies of its own sees these instead of the others
 // of their limits.
 func (l *RateLimitFields) policyLine(v *Verdict) string {
-	if !l.hasOthers && len(v.Without) == 0 {
-		return l.policyHeader
-	}
 	var own []*policy
 	for i := range v.Decision.Outcomes {
 		if p := l.policyOf(v, i); p != nil && p.IsOther {

@@ -175,11 +175,7 @@ func (c checkCommand) Run(ctx context.Context, w Env) (err error) {
 		return err
 	}
 	if c.Effective {
-		text, err := read.Effective()
-		if err != nil {
-			return fmt.Errorf("print effective config: %w", err)
-		}
-		_, err = w.Stdout.Write(text)
+		_, err = w.Stdout.Write(read.Effective())
 		return err
 	}
 	problems, outdated := read.CheckFiles(time.Now())

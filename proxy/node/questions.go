@@ -292,8 +292,7 @@ func (d downTargets) logChanges(log zerolog.Logger, now downTargets) downTargets
 // servedConfig returns the current configuration; servedRoutes and servedLimits what it has.
 func (n *Node) servedConfig(context.Context) (view.Config, error) {
 	number, c := n.proxy.Serving()
-	text, err := c.Effective()
-	return view.Config{Node: n.store.id, Generation: number, Hash: c.Hash, Effective: string(text)}, err
+	return view.Config{Node: n.store.id, Generation: number, Hash: c.Hash, Effective: string(c.Effective())}, nil
 }
 
 func (n *Node) servedRoutes(context.Context) (view.Routes, error) {

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/weir-proxy/weir/proxy/stripe"
@@ -39,7 +38,6 @@ const busyAfter = 1 << 12
 // counted in stripes, so that processors do not write the same memory for each request.
 type Counters struct {
 	desc    *prometheus.Desc
-	labels  []string
 	stripes int
 
 	mu     sync.Mutex // guards what follows
@@ -68,7 +66,7 @@ type counterLine [stripe.LineSize / 8]atomic.Uint64
 
 // NewCounters returns counters weir_NAME in so many stripes.
 func NewCounters(stripes int, name, help string, labels ...string) *Counters {
-	return &Counters{desc: prometheus.NewDesc("weir_"+name, help, labels, nil), labels: labels, stripes: stripes, series: map[string]*Counter{}}
+	return &Counters{desc: prometheus.NewDesc("weir_"+name, help, labels, nil), stripes: stripes, series: map[string]*Counter{}}
 }
 
 // WithLabelValues returns the series with these values of the labels, and creates it if necessary.
@@ -78,11 +76,7 @@ func (c *Counters) WithLabelValues(values ...string) *Counter {
 	id := fmt.Sprintf("%q", values)
 	one := c.series[id]
 	if one == nil {
-		one = &Counter{of: c, created: timestamppb.Now()}
-		for i, name := range c.labels {
-			one.labels = append(one.labels, &dto.LabelPair{Name: &name, Value: proto.String(values[i])})
-		}
-		slices.SortFunc(one.labels, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+		one = &Counter{of: c, created: timestamppb.Now(), labels: prometheus.MakeLabelPairs(c.desc, values)}
 		c.series[id] = one
 	}
 	return one
@@ -191,7 +185,7 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 		ZeroCount: &zero}
 	m.writeClassic(h, bounds, classic)
 	writeNative(h, native)
-	to.Label, to.Histogram = []*dto.LabelPair{m.label}, h
+	to.Label, to.Histogram = m.labels, h
 	return nil
 }
 

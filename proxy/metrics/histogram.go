@@ -43,7 +43,6 @@ func classicBounds() []float64 {
 // observed several times.
 type Histograms struct {
 	desc  *prometheus.Desc
-	label string
 	cells *Buckets
 
 	mu     sync.Mutex // guards what follows
@@ -69,7 +68,7 @@ type Buckets struct {
 // A Histogram is one series. It is safe for concurrent use.
 type Histogram struct {
 	of        *Histograms
-	label     *dto.LabelPair
+	labels    []*dto.LabelPair
 	cells     *Buckets
 	first     cellCounts // the counts until the series was busy
 	busy      atomic.Pointer[[]cellCounts]
@@ -117,7 +116,7 @@ type exemplarSlot struct {
 // share them, so that a request reads the same memory for each.
 func NewHistograms(cells *Buckets, name, help, label string) *Histograms {
 	return &Histograms{
-		desc: prometheus.NewDesc("weir_"+name, help, []string{label}, nil), label: label, cells: cells, series: map[string]*Histogram{},
+		desc: prometheus.NewDesc("weir_"+name, help, []string{label}, nil), cells: cells, series: map[string]*Histogram{},
 	}
 }
 
@@ -192,7 +191,7 @@ func (v *Histograms) Of(value string) *Histogram {
 	defer v.mu.Unlock()
 	h := v.series[value]
 	if h == nil {
-		h = &Histogram{of: v, label: &dto.LabelPair{Name: &v.label, Value: &value}, cells: v.cells, exemplars: make([]exemplarSlot, len(classicBounds())+1)}
+		h = &Histogram{of: v, labels: prometheus.MakeLabelPairs(v.desc, []string{value}), cells: v.cells, exemplars: make([]exemplarSlot, len(classicBounds())+1)}
 		v.series[value] = h
 	}
 	return h

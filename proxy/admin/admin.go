@@ -120,17 +120,15 @@ func New(o Options) http.Handler {
 		mux.Post("/dashboard/*", o.Dashboard.ServeHTTP)
 	}
 	if len(o.tokenHashes()) > 0 {
-		mux.With(o.requireRole(Write)).Route("/debug/pprof", profiles)
+		mux.With(o.requireRole(Write)).Route("/debug/pprof", func(mux chi.Router) {
+			mux.HandleFunc("/cmdline", pprof.Cmdline)
+			mux.HandleFunc("/profile", pprof.Profile)
+			mux.HandleFunc("/symbol", pprof.Symbol)
+			mux.HandleFunc("/trace", pprof.Trace)
+			mux.HandleFunc("/*", pprof.Index)
+		})
 	}
 	return mux
-}
-
-func profiles(mux chi.Router) {
-	mux.HandleFunc("/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/profile", pprof.Profile)
-	mux.HandleFunc("/symbol", pprof.Symbol)
-	mux.HandleFunc("/trace", pprof.Trace)
-	mux.HandleFunc("/*", pprof.Index)
 }
 
 func healthz(w http.ResponseWriter, _ *http.Request) {
@@ -232,16 +230,21 @@ func problem(w http.ResponseWriter, status int, detail string) {
 	Problem{Status: status, Detail: detail}.send(w)
 }
 
+// Texts returns problems as weir check prints them.
+func Texts(problems config.Problems) (all []string) {
+	for _, p := range problems {
+		all = append(all, p.String())
+	}
+	return all
+}
+
 // problemOf converts an error to a Problem; other is the status of an unknown error.
 func problemOf(err error, other int) Problem {
 	var problems config.Problems
 	var known *Problem
 	switch {
 	case errors.As(err, &problems):
-		var lines []string
-		for _, p := range problems {
-			lines = append(lines, p.String())
-		}
+		lines := Texts(problems)
 		return Problem{Status: http.StatusUnprocessableEntity, Detail: lines[0], Problems: lines}
 	case errors.Is(err, bundle.ErrInvalid):
 		return Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}

@@ -54,7 +54,7 @@ func (o Options) endpoints() []endpoint {
 		readEndpoint("/nodes", "The live nodes and their configurations, and the nodes that were lost in the last hour.", o.Nodes),
 		readEndpoint("/leader", "The leader, and the runs of its tasks.", o.Leader),
 		readEndpoint("/upstreams", "The upstreams of this node, and the health of their targets on all nodes.", o.Upstreams),
-		urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", statisticsQuery, o.statistics),
+		urlQueryEndpoint("/statistics", "Statistics of the last minutes, for all nodes together.", statisticsQuery, o.Statistics),
 		urlQueryEndpoint("/decisions", "Decisions about recent requests on all nodes, newest first.", decisionQuery, o.Decisions),
 		urlQueryEndpoint("/top", "The keys with most requests and most refusals, by limit, on all nodes together. Limits with most refusals come first; keys whose count is uncertain are left out.", topQuery, o.Top),
 		urlQueryEndpoint("/conversion", "What became of the requests that limits with return_on count, such as codes that are sent: within the longest window of each limit, of all keys and of those with most requests, on all nodes together.", conversionQuery, o.Conversion),
@@ -278,11 +278,8 @@ const (
 
 // statisticsQuery has the parameters of a query for statistics of so many minutes.
 func statisticsQuery(minutes *int) []parameter {
+	*minutes = defaultMinutes
 	return []parameter{{name: "minutes", summary: "The last so many; 60 when it is left out.", to: minutes, max: maxMinutes}}
-}
-
-func (o Options) statistics(ctx context.Context, minutes int) (view.Statistics, error) {
-	return o.Statistics(ctx, cmp.Or(minutes, defaultMinutes))
 }
 
 func decisionQuery(q *view.DecisionQuery) []parameter {

@@ -25,14 +25,12 @@ func openAPI(endpoints []endpoint) object {
 		"description": "The reason of the error.",
 		"content":     object{"application/problem+json": object{"schema": s.of(reflect.TypeFor[Problem]())}},
 	}
-	paths := object{}
+	paths := map[string]object{}
 	for _, e := range endpoints {
-		at, _ := paths[e.path].(object)
-		if at == nil {
-			at = object{}
-			paths[e.path] = at
+		if paths[e.path] == nil {
+			paths[e.path] = object{}
 		}
-		at[strings.ToLower(e.method)] = e.operation(s)
+		paths[e.path][strings.ToLower(e.method)] = e.operation(s)
 	}
 	return object{
 		"openapi": "3.0.3",

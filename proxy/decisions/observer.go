@@ -123,17 +123,12 @@ func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v Naming) vie
 // first, then those with most requests.
 func MergeTops(n int, all ...view.Top) view.Top {
 	out := view.Top{Limits: []view.TopLimit{}}
-	at := map[[2]string]int{}
 	for _, t := range all {
 		out.Minutes = max(out.Minutes, t.Minutes)
 		for _, l := range t.Limits {
-			name := [2]string{l.Route, l.Limit}
-			i, known := at[name]
-			if !known {
-				i = len(out.Limits)
-				at[name] = i
-				empty := view.TopLimit{Route: l.Route, Limit: l.Limit, Key: l.Key, Mode: l.Mode}
-				out.Limits = append(out.Limits, empty)
+			i := slices.IndexFunc(out.Limits, func(o view.TopLimit) bool { return o.Route == l.Route && o.Limit == l.Limit })
+			if i < 0 {
+				i, out.Limits = len(out.Limits), append(out.Limits, view.TopLimit{Route: l.Route, Limit: l.Limit, Key: l.Key, Mode: l.Mode})
 			}
 			to := &out.Limits[i]
 			to.Requests, to.Refused = listOf(heavy(to.Requests).Merge(heavy(l.Requests))), listOf(heavy(to.Refused).Merge(heavy(l.Refused)))

@@ -294,19 +294,15 @@ func (v *simulateView) tell(said admin.Simulation) {
 	if said.Against != nil {
 		v.Sides = append(v.Sides, simulatedSide{"The other configuration", *said.Against})
 	}
-	at := map[string]int{}
 	for _, side := range v.Sides {
 		for _, rt := range side.Routes {
 			for _, l := range rt.Limits {
 				if len(l.Top) == 0 {
 					continue
 				}
-				name := view.LimitName(rt.Name, l.Name)
-				i, known := at[name]
-				if !known {
-					i = len(v.Tops)
-					at[name] = i
-					v.Tops = append(v.Tops, simulatedTop{Route: rt.Name, Limit: l.Name})
+				i := slices.IndexFunc(v.Tops, func(t simulatedTop) bool { return t.Route == rt.Name && t.Limit == l.Name })
+				if i < 0 {
+					i, v.Tops = len(v.Tops), append(v.Tops, simulatedTop{Route: rt.Name, Limit: l.Name})
 				}
 				v.Tops[i].Keys = append(v.Tops[i].Keys, simulatedKeys{side.Name, l})
 			}

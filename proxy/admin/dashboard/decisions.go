@@ -68,28 +68,22 @@ func (v decisionsView) URL() string {
 	})
 }
 
-// A decisionRow is a decision with the limits that were asked, and how many of its limits were not.
-type decisionRow struct {
-	view.Decision
-	Asked    []view.DecisionLimit
-	NotAsked int
-}
+// A decisionRow is a decision of the page.
+type decisionRow struct{ view.Decision }
 
 // Rows returns the decisions of the page.
 func (v decisionsView) Rows() (rows []decisionRow) {
 	for _, d := range v.Said.Decisions {
-		row := decisionRow{Decision: d}
-		for _, l := range d.Limits {
-			if l.Result == "not_asked" {
-				row.NotAsked++
-			} else {
-				row.Asked = append(row.Asked, l)
-			}
-		}
-		rows = append(rows, row)
+		rows = append(rows, decisionRow{d})
 	}
 	return rows
 }
+
+// Asked returns the limits that were asked, and NotAsked the number of the others.
+func (r decisionRow) Asked() []view.DecisionLimit {
+	return slices.DeleteFunc(slices.Clone(r.Limits), func(l view.DecisionLimit) bool { return l.Result == "not_asked" })
+}
+func (r decisionRow) NotAsked() int { return len(r.Limits) - len(r.Asked()) }
 
 // Masked returns the key of the limit that decided; empty if there is none.
 func (r decisionRow) Masked() string {

@@ -308,11 +308,10 @@ func (r *remembered[T]) update(value T, err error, now time.Time) known[T] {
 	defer r.mu.Unlock()
 	if err == nil {
 		r.last = known[T]{Value: value, At: now}
-		return r.last
 	}
-	old := r.last
-	old.Old = true
-	return old
+	shown := r.last
+	shown.Old = err != nil
+	return shown
 }
 
 // memories are the last known numbers of all nodes, which this node cannot know while the shared store

@@ -24,11 +24,11 @@ import (
 // last is the retention of statistics.
 func spans() []int { return []int{15, 60, 6 * 60, 24 * 60} }
 
-// minutesOf returns the span that r selects.
-func minutesOf(r *http.Request) int {
+// minutesOf returns which of these spans r selects; otherwise the other one.
+func minutesOf(r *http.Request, spans []int, otherwise int) int {
 	n, err := strconv.Atoi(r.URL.Query().Get("minutes"))
-	if err != nil || !slices.Contains(spans(), n) {
-		return spans()[0]
+	if err != nil || !slices.Contains(spans, n) {
+		return otherwise
 	}
 	return n
 }
@@ -41,7 +41,7 @@ type overviewView struct {
 	Fault       fault
 	Node        Rates
 	NodeFault   fault
-	Checks      []check
+	Checks      map[string]string // of readiness: ok, or what is wrong
 	Ready       bool
 	Leader      known[view.Leadership]
 	LeaderFault fault
@@ -55,23 +55,17 @@ type totals struct {
 	Limits []refuser // those that refused most in the selected time
 }
 
-// A check is one check of readiness.
-type check struct{ Name, Said string }
-
-// OK reports whether the check succeeded.
-func (c check) OK() bool { return c.Said == "ok" }
-
 // State returns all checks as a sentence. Screen readers announce it when it changes.
 func (v overviewView) State() string {
 	said := "All is well"
 	if !v.Ready {
 		said = "This node is not ready"
 	}
-	for _, c := range v.Checks {
-		if !c.OK() {
-			said += "; " + c.Name + ": " + c.Said
+	for _, name := range slices.Sorted(maps.Keys(v.Checks)) {
+		if v.Checks[name] != "ok" {
+			said += "; " + name + ": " + v.Checks[name]
 			if v.Ready {
-				said = "Degraded; " + c.Name + ": " + c.Said
+				said = "Degraded; " + name + ": " + v.Checks[name]
 			}
 		}
 	}
@@ -80,7 +74,7 @@ func (v overviewView) State() string {
 
 func (d *dashboard) showOverview(r *http.Request) page {
 	now := time.Now()
-	v := overviewView{Minutes: minutesOf(r), Spans: spans(), At: now}
+	v := overviewView{Minutes: minutesOf(r, spans(), spans()[0]), Spans: spans(), At: now}
 	s, err := d.Statistics(r.Context(), v.Minutes+1)
 	v.Fault = faultOf("statistics cannot be read", err)
 	since := now.Add(-time.Duration(v.Minutes) * time.Minute)
@@ -88,10 +82,7 @@ func (d *dashboard) showOverview(r *http.Request) page {
 	v.Node, err = d.gauge.read(now)
 	v.NodeFault = faultOf("the metrics of this node cannot be read", err)
 	ready := d.Ready(r.Context())
-	v.Ready = ready.Ready
-	for _, name := range slices.Sorted(maps.Keys(ready.Checks)) {
-		v.Checks = append(v.Checks, check{name, ready.Checks[name]})
-	}
+	v.Ready, v.Checks = ready.Ready, ready.Checks
 	leader, err := d.Leader(r.Context())
 	v.Leader = d.last.leader.update(leader, err, now)
 	v.LeaderFault = faultOf("who leads now is not known", err)
@@ -161,7 +152,7 @@ type series struct {
 
 // serveSeries responds with the data of the charts, or with that which this node served last.
 func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
-	n, now := minutesOf(r), time.Now()
+	n, now := minutesOf(r, spans(), spans()[0]), time.Now()
 	s, err := d.Statistics(r.Context(), n+2)
 	all := d.last.series[slices.Index(spans(), n)].update(seriesOf(s, n, now), err, now)
 	if !all.Any() {

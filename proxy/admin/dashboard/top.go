@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -54,10 +53,7 @@ func (d *dashboard) showTop(r *http.Request) page {
 	f := r.URL.Query()
 	v := topView{
 		At: time.Now(), Times: topMinutes(), Text: strings.TrimSpace(f.Get("q")),
-		Query: view.TopQuery{Route: f.Get("route"), Limit: f.Get("limit"), Minutes: topMinutes()[1], N: topKeys},
-	}
-	if n, err := strconv.Atoi(f.Get("minutes")); err == nil && slices.Contains(topMinutes(), n) {
-		v.Query.Minutes = n
+		Query: view.TopQuery{Route: f.Get("route"), Limit: f.Get("limit"), Minutes: minutesOf(r, topMinutes(), topMinutes()[1]), N: topKeys},
 	}
 	var err error
 	v.Top, err = d.Top(r.Context(), v.Query)
@@ -129,25 +125,23 @@ type refuser struct {
 
 // refusersSince returns the limits that refused most since that time, first those that refused most.
 func refusersSince(s view.Statistics, since time.Time) []refuser {
-	by := map[[2]string]*refuser{}
+	by := map[[2]string]refuser{}
 	for _, m := range s.Minutes {
 		part := partSince(m, since)
 		for _, r := range m.Routes {
 			for _, l := range r.Limits {
-				at := by[[2]string{r.Route, l.Limit}]
-				if at == nil {
-					at = &refuser{Route: r.Route, Limit: l.Limit}
-					by[[2]string{r.Route, l.Limit}] = at
-				}
+				name := [2]string{r.Route, l.Limit}
+				at := by[name]
 				at.Refused += int64(math.Round(part * float64(l.Refused)))
 				at.Shadow += int64(math.Round(part * float64(l.ShadowRefused)))
+				by[name] = refuser{r.Route, l.Limit, at.Refused, at.Shadow}
 			}
 		}
 	}
 	var most []refuser
 	for _, r := range by {
 		if r.Refused+r.Shadow > 0 {
-			most = append(most, *r)
+			most = append(most, r)
 		}
 	}
 	slices.SortFunc(most, func(a, b refuser) int {

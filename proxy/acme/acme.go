@@ -152,7 +152,7 @@ func (m *Manager) Run(ctx context.Context) {
 	defer stop()
 	var asking sync.WaitGroup
 	for _, name := range m.names {
-		if len(m.held(name)) == 0 {
+		if len(m.cache.AllMatchingCertificates(name)) == 0 {
 			asking.Go(func() { m.obtain(working, name) })
 		}
 	}
@@ -211,11 +211,6 @@ func (m *Manager) event(_ context.Context, what string, data map[string]any) err
 // Close releases the Manager. Run must have returned.
 func (m *Manager) Close() { m.cache.Stop() }
 
-// held returns the certificates for name.
-func (m *Manager) held(name string) []certmagic.Certificate {
-	return m.cache.AllMatchingCertificates(name)
-}
-
 // Names returns the managed domains.
 func (m *Manager) Names() []string { return m.names }
 
@@ -223,7 +218,7 @@ func (m *Manager) Names() []string { return m.names }
 func (m *Manager) Certificates() []*x509.Certificate {
 	var all []*x509.Certificate
 	for _, name := range m.names {
-		for _, c := range m.held(name) {
+		for _, c := range m.cache.AllMatchingCertificates(name) {
 			all = append(all, c.Leaf)
 		}
 	}

@@ -171,12 +171,7 @@ type closers struct{ stack []closer }
 
 // push adds a part that was started. The context of close ends after closeTimeout.
 func (c *closers) push(name string, close func(ctx context.Context) error) {
-	c.pushWithin(name, closeTimeout, close)
-}
-
-// pushWithin is push with a time limit.
-func (c *closers) pushWithin(name string, within time.Duration, close func(ctx context.Context) error) {
-	c.stack = append(c.stack, closer{name, within, close})
+	c.stack = append(c.stack, closer{name, closeTimeout, close})
 }
 
 // close closes all parts in reverse order and returns their errors. A part that exceeds its time
@@ -355,12 +350,9 @@ func serveLiveness(ctx context.Context, path string) {
 	if name == "" {
 		return
 	}
-	var l net.Listener
-	for l == nil {
-		var err error
-		if l, err = (&net.ListenConfig{}).Listen(ctx, "unix", name); err == nil {
-			break
-		}
+	listen := func() (net.Listener, error) { return (&net.ListenConfig{}).Listen(ctx, "unix", name) }
+	l, err := listen()
+	for ; err != nil; l, err = listen() {
 		select {
 		case <-time.After(livenessRetry):
 		case <-ctx.Done():

@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -20,8 +19,7 @@ import (
 // leaderTasks runs the tasks of this node while it is the leader of its cluster, and reports on
 // them. A node without a cluster is always its own leader.
 type leaderTasks struct {
-	node        string
-	single      bool // no cluster: changes of leadership are not logged
+	store       store
 	leader      *cluster.Leader
 	statistics  *cluster.Statistics
 	log         zerolog.Logger
@@ -38,8 +36,7 @@ type leaderTasks struct {
 func (n *Node) newLeaderTasks() *leaderTasks {
 	s, p, register := n.store, n.proxy, promauto.With(n.registry)
 	l := &leaderTasks{
-		node:        s.id,
-		single:      s.cluster == nil,
+		store:       s,
 		log:         n.log,
 		statistics:  cluster.NewStatistics(s.client, s.prefix, s.id, p),
 		failed:      map[string]bool{},
@@ -98,22 +95,22 @@ func (l *leaderTasks) close(ctx context.Context) error {
 
 func (l *leaderTasks) acquired(t cluster.Term) {
 	l.leaderGauge.Set(1)
-	if l.single {
+	if l.store.cluster == nil {
 		return
 	}
-	l.log.Info().Str("node", l.node).Int64("token", t.Token).Msg("leadership acquired")
+	l.log.Info().Str("node", l.store.id).Int64("token", t.Token).Msg("leadership acquired")
 }
 
 func (l *leaderTasks) lost(t cluster.Term, cause error) {
 	l.leaderGauge.Set(0)
-	if l.single {
+	if l.store.cluster == nil {
 		return
 	}
 	level := zerolog.WarnLevel
 	if errors.Is(cause, context.Canceled) { // the node is closing
 		level, cause = zerolog.InfoLevel, nil
 	}
-	l.log.WithLevel(level).Err(cause).Str("node", l.node).Int64("token", t.Token).Float64("for_s", time.Since(t.Since).Seconds()).Msg("leadership lost")
+	l.log.WithLevel(level).Err(cause).Str("node", l.store.id).Int64("token", t.Token).Float64("for_s", time.Since(t.Since).Seconds()).Msg("leadership lost")
 }
 
 // alerted counts the result of sending an alert, and logs it. Alerts that will be retried are not
@@ -156,13 +153,12 @@ const saltInterval = time.Hour
 // A salt is the salt of hashes in this node's log: the one that all nodes of the cluster share, or
 // a random one until Redis is reachable and without a cluster.
 type salt struct {
-	client  redis.UniversalClient // nil without a cluster
-	prefix  string
+	store   store
 	current atomic.Pointer[proxy.Salt]
 }
 
 func newSalt(s store) *salt {
-	made := &salt{client: s.client, prefix: s.prefix}
+	made := &salt{store: s}
 	made.current.Store(new(proxy.NewSalt()))
 	return made
 }
@@ -174,7 +170,7 @@ func (s *salt) value() proxy.Salt { return *s.current.Load() }
 func (s *salt) agree(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	agreed, err := cluster.Salt(ctx, s.client, s.prefix, s.value())
+	agreed, err := cluster.Salt(ctx, s.store.client, s.store.prefix, s.value())
 	if err != nil {
 		return false
 	}
@@ -184,7 +180,7 @@ func (s *salt) agree(ctx context.Context) bool {
 
 // run agrees on the salt at the start and at intervals, until ctx is done.
 func (s *salt) run(ctx context.Context) {
-	if s.client == nil {
+	if s.store.client == nil {
 		return
 	}
 	for {

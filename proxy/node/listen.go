@@ -230,16 +230,15 @@ type inherited struct{ net.Listener }
 // loadCertificates loads the certificates. With ACME, the authority validates through the open listeners.
 func (n *Node) loadCertificates(ctx context.Context, c config.Listen) error {
 	var issuer frontend.Issuer
+	var err error
 	if c.ACME != nil {
 		at := acme.Options{Log: n.log, HTTPAddr: n.Address("http"), HTTPSAddr: n.Address("https")}
-		var err error
 		if n.issuer, err = acme.New(ctx, *c.ACME, at); err != nil {
 			return err
 		}
 		n.closers.push("certificate authority", func(context.Context) error { n.issuer.Close(); return nil })
 		issuer = n.issuer
 	}
-	var err error
 	if n.certificates, err = frontend.LoadCertificates(c.TLS, issuer, n.log); err != nil {
 		return err
 	}
@@ -254,15 +253,13 @@ func (n *Node) renewCertificates(ctx context.Context) {
 	if n.issuer != nil {
 		asking.Go(func() { n.issuer.Run(ctx) })
 	}
-	if n.certificates == nil && n.peerFacing == nil {
+	shown := slices.DeleteFunc([]*frontend.Certificates{n.certificates, n.peerFacing}, func(c *frontend.Certificates) bool { return c == nil })
+	if len(shown) == 0 {
 		return
 	}
-	var shown []*frontend.Certificates
 	var files []string
-	for _, c := range []*frontend.Certificates{n.certificates, n.peerFacing} {
-		if c != nil {
-			shown, files = append(shown, c), append(files, c.Files()...)
-		}
+	for _, c := range shown {
+		files = append(files, c.Files()...)
 	}
 	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, files) }
 	reload := func(context.Context) {

@@ -110,16 +110,16 @@ func (n *Node) assemble(ctx context.Context) error {
 		return err
 	}
 	n.salt = newSalt(n.store)
-	if n.store.cluster != nil {
+	o := proxy.Options{
+		Path: n.source.path, Config: first, Read: n.source.read, Registry: n.registry, Log: n.log, Store: n.store.limits, Number: number,
+		HTTPSAddress: func() string { return n.Address("https") }, LogSalt: n.salt.value, Access: &n.access.AccessWriter, Traces: n.openTraces(first.Traces),
+	}
+	if member := n.store.cluster; member != nil {
 		n.store.registerMetrics(n.registry)
 		n.salt.agree(ctx) // salt.run retries
+		o.Nodes, o.Agree = member.Live, member.Agree
 	}
-	n.proxy, err = proxy.New(ctx, proxy.Options{
-		Path: n.source.path, Config: first, Read: n.source.read, Registry: n.registry, Log: n.log,
-		Store: n.store.limits, Nodes: n.store.nodes, Agree: n.store.agree, Number: number,
-		HTTPSAddress: func() string { return n.Address("https") }, LogSalt: n.salt.value, Access: &n.access.AccessWriter, Traces: n.openTraces(first.Traces),
-	})
-	if err != nil {
+	if n.proxy, err = proxy.New(ctx, o); err != nil {
 		return err
 	}
 	n.reloads = newReloadStatus(n.registry)
@@ -174,7 +174,7 @@ func (n *Node) serve(o Options) {
 	n.member.start("watchdog", func(ctx context.Context) { n.systemd.watchdog(ctx, n.alive) })
 	n.systemd.ready(n.proxy)
 	n.closers.push("cluster membership", n.member.stop)
-	n.closers.pushWithin("requests", n.drains.Delay+n.drains.Within+closeTimeout, n.drain)
+	n.closers.stack = append(n.closers.stack, closer{"requests", n.drains.Delay + n.drains.Within + closeTimeout, n.drain})
 	n.closers.push("leadership", n.serving.stop)
 }
 

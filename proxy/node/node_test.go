@@ -306,7 +306,7 @@ func TestClosers_OneThatHangs(t *testing.T) {
 		began, free := time.Now(), make(chan struct{})
 		c.push("store", func(context.Context) error { storeAt = time.Since(began); return nil })
 		c.push("proxy", func(context.Context) error { <-free; return nil })
-		c.pushWithin("requests", time.Minute, func(context.Context) error { time.Sleep(59 * time.Second); return nil })
+		c.stack = append(c.stack, closer{"requests", time.Minute, func(context.Context) error { time.Sleep(59 * time.Second); return nil }})
 		err := c.close(t.Context())
 		if !errors.Is(err, errCloseTimeout) || !strings.Contains(err.Error(), "close proxy: ") || strings.Contains(err.Error(), "requests") {
 			t.Errorf("error %v; want the name of what hangs, and no other", err)

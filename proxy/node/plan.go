@@ -39,7 +39,7 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 		return admin.Plan{}, err
 	}
 	number, now := n.proxy.Serving()
-	p := admin.Plan{Generation: number, Changes: config.Compare(now, c), Refused: []admin.LimitRefusal{}, Warnings: textsOf(c.Warnings)}
+	p := admin.Plan{Generation: number, Changes: config.Compare(now, c), Refused: []admin.LimitRefusal{}, Warnings: admin.Texts(c.Warnings)}
 	next, err := n.proxy.Prepare(ctx, c)
 	switch {
 	case errors.Is(err, proxy.ErrRestart):
@@ -58,14 +58,6 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 		p.Unknown = proxy.ErrorText(err)
 	}
 	return p, nil
-}
-
-// textsOf returns problems as check prints them.
-func textsOf(problems config.Problems) (all []string) {
-	for _, p := range problems {
-		all = append(all, p.String())
-	}
-	return all
 }
 
 // refusals evaluates one more request for every count that the store has under the limits that next changes.

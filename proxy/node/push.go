@@ -96,7 +96,7 @@ func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 		return admin.Pushed{}, err
 	}
 	number, now := a.proxy.Serving()
-	done := admin.Pushed{Generation: number, Hash: c.Hash, From: p.From, Changes: config.Compare(now, c), Warnings: textsOf(c.Warnings)}
+	done := admin.Pushed{Generation: number, Hash: c.Hash, From: p.From, Changes: config.Compare(now, c), Warnings: admin.Texts(c.Warnings)}
 	if files := seal.Exposed(c); len(files) > 0 {
 		done.Warnings = append(done.Warnings, "whoever reads Redis can read the values of sensitive keys in "+strings.Join(files, ", ")+
 			"; write privacy.hash_secret into the file of each node")

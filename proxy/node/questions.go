@@ -112,23 +112,22 @@ func (n *Node) top(ctx context.Context, q view.TopQuery) (_ view.Top, err error)
 	if q.Route, q.Limit, err = n.proxy.CheckNames(q.Route, q.Limit); err != nil {
 		return view.Top{}, err
 	}
-	most := cmp.Or(max(q.N, 0), defaultKeys)
-	q.N = min(max(keysAhead*most, minKeys), maxKeys)
-	return n.gatherTops(ctx, most, cluster.Question{Top: &q}), nil
+	return n.gatherTops(ctx, &q.N, cluster.Question{Top: &q}), nil
 }
 
 // conversion returns what became of the requests of limits with return_on: of the keys of which all nodes together have passed
 // on most.
 func (n *Node) conversion(ctx context.Context, q sends.Query) (admin.Conversion, error) {
-	most := cmp.Or(max(q.N, 0), defaultKeys)
-	q.N = min(max(keysAhead*most, minKeys), maxKeys)
-	top := n.gatherTops(ctx, most, cluster.Question{Sends: &q})
+	top := n.gatherTops(ctx, &q.N, cluster.Question{Sends: &q})
 	limits, err := n.proxy.Sends(ctx, q, top)
 	return admin.Conversion{Limits: limits, Nodes: top.Nodes}, err
 }
 
-// gatherTops returns the keys that the answers of all nodes to q have most of, at most that many of each limit.
-func (n *Node) gatherTops(ctx context.Context, most int, q cluster.Question) view.Top {
+// gatherTops returns the keys that the answers of all nodes to q have most of, at most that many of each limit. It sets that
+// number of q to how many a node is asked for.
+func (n *Node) gatherTops(ctx context.Context, number *int, q cluster.Question) view.Top {
+	most := cmp.Or(max(*number, 0), defaultKeys)
+	*number = min(max(keysAhead*most, minKeys), maxKeys)
 	seen, said := n.gatherAnswers(ctx, q)
 	var tops []view.Top
 	for _, r := range seen {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -83,9 +84,8 @@ func (n *Node) watch(ctx context.Context) {
 
 // ready returns the readiness of this node.
 func (n *Node) ready(ctx context.Context) admin.Health {
-	r := admin.Health{Ready: !n.draining.Load(), CallsBySlot: n.store.bySlot(), Checks: map[string]string{"config": "ok", "store": "ok"}}
 	number, _ := n.proxy.Serving()
-	r.Checks["config"] = n.reloads.status(number)
+	r := admin.Health{Ready: !n.draining.Load(), CallsBySlot: n.store.bySlot(), Checks: map[string]string{"config": n.reloads.status(number), "store": "ok"}}
 	warning, err := n.store.check(ctx)
 	if warning != "" {
 		r.Checks["eviction"] = warning
@@ -156,10 +156,7 @@ func (s *reloadStatus) note(err error, refusals ...*time.Time) {
 func (s *reloadStatus) status(generation int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	since := s.pushed
-	if since.IsZero() {
-		since = s.refused
-	}
+	since := cmp.Or(s.pushed, s.refused)
 	if since.IsZero() {
 		return "ok"
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
@@ -31,8 +30,6 @@ const connectTimeout = time.Second
 type store struct {
 	kind    string // redis or memory
 	limits  limiter.AdminStore
-	nodes   func() int
-	agree   proxy.Agree
 	cluster *cluster.Node // nil without a cluster
 	// reported is redisstore.Store.Reported; nil without a cluster.
 	reported func() (heard, lost int64)
@@ -73,8 +70,6 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	return store{
 		kind:     "redis",
 		limits:   boundedStore{limits, away},
-		nodes:    member.Live,
-		agree:    member.Agree,
 		cluster:  member,
 		reported: limits.Reported,
 		bySlot:   limits.CallsBySlot,

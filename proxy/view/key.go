@@ -233,7 +233,7 @@ func (r KeyResult) Settled() (settled, everywhere bool) {
 // Where says on which nodes the change applies.
 func (r KeyResult) Where() string {
 	if len(r.Behind) > 0 {
-		return BehindText(r.Behind)
+		return "on all nodes but " + strings.Join(r.Behind, ", ") + ", not heard from: they follow once they are back"
 	}
 	here := r.Network != nil || r.Action == KeyAssign || r.Action == KeyUnassign ||
 		slices.ContainsFunc(r.Changed, func(l LimitStanding) bool { return l.Store != "" })
@@ -246,11 +246,6 @@ func (r KeyResult) Where() string {
 		return "on all nodes when redis is back"
 	}
 	return "on this node only"
-}
-
-// BehindText says on which nodes a change holds that some have not confirmed.
-func BehindText(nodes []string) string {
-	return "on all nodes but " + strings.Join(nodes, ", ") + ", not heard from: they follow once they are back"
 }
 
 // Affected returns the limits under which there was something to change, and Unaffected the others.

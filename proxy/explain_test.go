@@ -83,7 +83,7 @@ func TestExplain_TellsOfEveryStage(t *testing.T) {
 	}
 	phone, user, gone := e.Limits[0], e.Limits[1], e.Limits[2]
 	if !phone.Allowed || len(phone.Windows) != 2 || phone.Windows[1].Rate != "5/1h" || phone.Windows[1].Remaining != 5 || phone.Algorithm != "token_bucket" ||
-		phone.OnStoreFailure != "local" || phone.Penalty != "banned for 1h after refusals at the rate 3/1h" {
+		phone.OnStoreFailure != "local" || phone.Penalty != "a ban of 1h after refusals at the rate 3/1h" {
 		t.Errorf("limit phone: %+v", phone)
 	}
 	if user.Asked || !strings.Contains(user.Reason, "skip") || user.Mode != "shadow" || !e.Keys[1].Skipped {

@@ -36,10 +36,7 @@ type Env struct {
 
 // stdin returns the input of commands.
 func (e Env) stdin() io.Reader {
-	if e.Stdin != nil {
-		return e.Stdin
-	}
-	return os.Stdin
+	return cmp.Or[io.Reader](e.Stdin, os.Stdin)
 }
 
 // Exit codes.
@@ -159,6 +156,8 @@ func usageError(err error) string {
 		return "write " + strings.TrimSuffix(argument, "\"")
 	case strings.Contains(err.Error(), ": parsing time "):
 		return strings.Split(err.Error(), ":")[0] + " is no time such as 2026-11-23T07:00:00Z"
+	case strings.Contains(err.Error(), " applies to the default command "):
+		return strings.NewReplacer("flag ", "", `applies to the default command "run", not`, "stands before the command; write it after", `"`, "").Replace(err.Error())
 	case strings.HasPrefix(err.Error(), "expected one of "):
 		return "a command is missing"
 	case strings.Contains(got, " flag)"):

@@ -362,11 +362,9 @@ func (l *Limit) Explained() view.ExplainedLimit {
 		}
 	}
 	if p := l.Penalty; p != nil {
-		v.Penalty = "banned for " + limiter.WindowName(p.Ban)
+		v.Penalty = "a ban of " + limiter.WindowName(p.Ban) + " at the next refusal"
 		if p.After > 1 {
-			v.Penalty += " after refusals at the rate " + limiter.Rate{Count: p.After, Window: l.LongestWindow()}.String()
-		} else {
-			v.Penalty += " at the next refusal"
+			v.Penalty = "a ban of " + limiter.WindowName(p.Ban) + " after refusals at the rate " + limiter.Rate{Count: p.After, Window: l.LongestWindow()}.String()
 		}
 	}
 	return v

@@ -50,7 +50,7 @@ func TestOperate_EndsWhileRedisHangs(t *testing.T) {
 	began := time.Now()
 	w.Signal(syscall.SIGTERM)
 	if code := w.Exit(); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
+		t.Errorf("exit code %d, want 0; the log ends:\n%s", code, w.log.String()[max(0, len(w.log.String())-1500):])
 	}
 	if took := time.Since(began); took > 20*time.Second { // requests that do not end are given 25 s
 		t.Errorf("weir took %v to end with nothing to do", took)

@@ -16,7 +16,7 @@ func netHTTPAdapters() []string {
 	return []string{
 		"proxy/upstream/http2.go", "proxy/upstream/http2_body.go", // HTTP/2 goes out by its transport
 		"proxy/frontend/server.go",
-		"proxy/http1/nethttp.go", "proxy/frontend/certificates.go", // handlers over HTTP/1.1 that were written for net/http
+		"proxy/frontend/certificates.go", // handlers over HTTP/1.1 that were written for net/http
 		"proxy/acme/acme.go",
 		"proxy/admin/", "proxy/node/boot.go", "proxy/ratelimit/service.go", // what operators ask
 		"proxy/key/jwks.go", "proxy/key/token.go", "proxy/cluster/webhook.go", "proxy/trace/exporter.go", "proxy/cli/ask.go", // what Weir asks others

@@ -280,7 +280,7 @@ type namedHandler struct{}
 
 func (namedHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "routes") }
 
-func (n namedHandler) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(n) }
+func (n namedHandler) ServeHTTP1(x *http1.Exchange) { serveNetHTTP1(x, n) }
 
 func (namedHandler) BodyBudget() http2.Budget { return nil }
 

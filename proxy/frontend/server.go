@@ -111,10 +111,29 @@ func (s *Server) setHTTP2(h http2.Handler) {
 	}
 }
 
-// NewNetHTTPServer returns a Server for a handler of net/http, which serves HTTP/1.1 only.
-func NewNetHTTPServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
-	return newServer(func(x *http1.Exchange) { x.ServeNetHTTP(h) }, c, log)
+// A NetHTTPServer serves operators over HTTP/1.1, by a handler of net/http.
+type NetHTTPServer struct{ server http.Server }
+
+// NewNetHTTPServer returns a NetHTTPServer with limits and timeouts of c.
+func NewNetHTTPServer(h http.Handler, c config.Listen) *NetHTTPServer {
+	return &NetHTTPServer{http.Server{Handler: h, ReadHeaderTimeout: c.Timeouts.Header, IdleTimeout: c.Timeouts.Idle, MaxHeaderBytes: int(c.MaxHeader)}}
 }
+
+// Serve serves connections without TLS from l until Drain. It closes l.
+func (s *NetHTTPServer) Serve(l net.Listener) error {
+	if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// ServeTLS serves TLS connections from l until Drain, as Server.ServeTLS does. It closes l.
+func (s *NetHTTPServer) ServeTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
+	return s.Serve(tls.NewListener(l, withoutHTTP2(c.TLSConfig(roots))))
+}
+
+// Drain stops accepting connections, and waits for requests in progress until ctx is done.
+func (s *NetHTTPServer) Drain(ctx context.Context) error { return s.server.Shutdown(ctx) }
 
 // NewHTTP1Server returns a Server for a handler of HTTP/1.1 alone, whose clients do not close their sending side before
 // they have the response: one that does is gone.

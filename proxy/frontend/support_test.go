@@ -150,9 +150,34 @@ func newTestServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server 
 	if own, ok := h.(Handler); ok {
 		return NewServer(own, c, log)
 	}
-	s := NewNetHTTPServer(h, c, log)
+	s := newServer(func(x *http1.Exchange) { serveNetHTTP1(x, h) }, c, log)
 	s.setHTTP2(netHTTP2{h})
 	return s
+}
+
+// serveNetHTTP1 serves HTTP/1.1 by a handler of net/http.
+func serveNetHTTP1(x *http1.Exchange, h http.Handler) {
+	d, w := new(http1.Duplex), &streamWriter{header: http.Header{}}
+	d.Open(x)
+	w.stream = d
+	body := io.Reader(http.NoBody)
+	if x.Body() != nil {
+		body = d
+	}
+	r, err := http.NewRequestWithContext(&http1.Context{Exchange: x}, x.Method(), "http://"+x.Host()+x.Path(), body)
+	if err != nil {
+		panic(err)
+	}
+	r.Proto, r.RemoteAddr = x.Proto(), x.NetConn().RemoteAddr().String()
+	if x.Secure() {
+		r.TLS = &tls.ConnectionState{}
+	}
+	for line := range x.Fields.All() {
+		r.Header.Add(line.Name, line.Value)
+	}
+	h.ServeHTTP(w, r)
+	w.WriteHeader(http.StatusOK)
+	_ = d.End(nil) // fails if the client is gone
 }
 
 // A netHTTP2 serves HTTP/2 by a handler of net/http.
@@ -180,9 +205,13 @@ func (n netHTTP2) ServeHTTP2(s *http2.Stream) {
 	_ = s.End(nil) // fails if the client is gone
 }
 
-// A streamWriter writes a response to a stream.
+// A streamWriter writes a response to a stream, or to a client of HTTP/1.1.
 type streamWriter struct {
-	stream *http2.Stream
+	stream interface {
+		io.Writer
+		Begin(status int, f *http1.Fields, length int64) error
+		Flush() error
+	}
 	header http.Header
 	begun  bool
 }

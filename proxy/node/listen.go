@@ -70,7 +70,7 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	n.admins = frontend.NewNetHTTPServer(admin.New(n.adminOptions()), adminBounds(c.Listen), n.log)
+	n.admins = frontend.NewNetHTTPServer(admin.New(n.adminOptions()), c.Listen)
 	var clients frontend.Handler = n.proxy
 	if n.issuer != nil {
 		clients = frontend.WithChallenges(n.proxy, n.issuer)
@@ -96,7 +96,7 @@ func (n *Node) listenForPeers(c config.Listen) (err error) {
 	}
 	h := decide.New(n.proxy, *c.Decide, n.registry)
 	if c.Decide.HTTP != "" {
-		n.deciders = frontend.NewHTTP1Server(h.ServeHTTP1, adminBounds(c), n.log)
+		n.deciders = frontend.NewHTTP1Server(h.ServeHTTP1, peerBounds(c), n.log)
 	}
 	if c.Decide.GRPC != "" {
 		n.rateLimits = h.NewEnvoyServer(secure, n.log)
@@ -157,9 +157,9 @@ func (n *Node) Address(name string) string {
 	return ""
 }
 
-// adminBounds returns the limits of the admin listeners: those for clients, without features
-// offered to clients only.
-func adminBounds(c config.Listen) config.Listen {
+// peerBounds returns the limits of the listener for other proxies: those for clients, without
+// features offered to clients only.
+func peerBounds(c config.Listen) config.Listen {
 	return config.Listen{Timeouts: c.Timeouts, MaxHeader: c.MaxHeader}
 }
 

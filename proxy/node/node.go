@@ -49,7 +49,7 @@ type Node struct {
 	wrongTokens  *admin.WrongTokens
 	salt         *salt
 	clients      *frontend.Server
-	admins       *frontend.Server
+	admins       *frontend.NetHTTPServer
 	deciders     *frontend.Server    // for other proxies; nil if none may ask
 	rateLimits   *decide.EnvoyServer // nil if Envoy may not ask
 	listeners    []listener

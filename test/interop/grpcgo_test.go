@@ -277,7 +277,7 @@ func managed(t *testing.T, a authority, c config.ACME, check time.Duration) (sto
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := frontend.NewNetHTTPServer(http.NotFoundHandler(), file.Listen, zerolog.Nop())
+	s := frontend.NewNetHTTPServer(http.NotFoundHandler(), file.Listen)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { s.ServeTLS(l, certs, nil) })

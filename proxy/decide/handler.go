@@ -16,6 +16,7 @@
 package decide
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -166,12 +167,7 @@ type signer struct{ secret []byte }
 
 // newSigner returns a signer with this secret. An empty one is replaced by a random one.
 func newSigner(secret string) signer {
-	if secret != "" {
-		return signer{[]byte(secret)}
-	}
-	random := make([]byte, sha256.Size)
-	_, _ = rand.Read(random) // never fails
-	return signer{random}
+	return signer{[]byte(cmp.Or(secret, rand.Text()))}
 }
 
 // sign returns a handle for pendings that is valid until then.

@@ -148,18 +148,8 @@ func network(s string) (netip.Prefix, error) {
 // key is missing or was replaced by another. If several addresses count as one client, the
 // list contains the client if it contains any of them.
 func (l *List) Has(v *Value) bool {
-	leaf, ok := l.own(v)
-	switch {
-	case !ok:
-		return false
-	case l.byAddress():
-		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
-	case l.hasPrefixes:
-		_, _, ok = l.texts.longest(leaf.text)
-		return ok
-	}
-	_, ok = l.texts.find(leaf.text)
-	return ok
+	_, found := l.find(v)
+	return found
 }
 
 // HasExactly is like Has, for a list that lets requests pass: it uses the address of the
@@ -225,20 +215,26 @@ func (l *List) Names() []string {
 // several addresses that count as one client, it is that of the smallest network around all of them, or
 // that of any of them.
 func (l *List) Name(v *Value) string {
-	leaf, ok := l.own(v)
-	var number uint32
-	switch {
-	case !ok:
-		return ""
-	case l.byAddress():
-		number, ok = l.networkName(leaf.network)
-	default:
-		number, ok = l.texts.find(leaf.text)
-	}
-	if !ok {
+	number, found := l.find(v)
+	if !found {
 		return ""
 	}
 	return l.names[number]
+}
+
+// find returns the number of the name of the key that v extracted last, if the list contains it.
+func (l *List) find(v *Value) (number uint32, found bool) {
+	leaf, ok := l.own(v)
+	switch {
+	case !ok:
+	case l.byAddress():
+		number, found = l.networkName(leaf.network)
+	case l.hasPrefixes:
+		_, number, found = l.texts.longest(leaf.text)
+	default:
+		number, found = l.texts.find(leaf.text)
+	}
+	return number, found
 }
 
 // networkName returns the number of the name of a client's network.

@@ -20,7 +20,11 @@ func (l *loader) admin(f *Admin) Admin {
 	made := *f
 	made.HTTPS, made.ClientCA = unlessNone(f.HTTPS), l.clientCA(f)
 	made.Operators, made.Tokens = nil, l.operators(f)
-	l.hosts(f.Hosts)
+	for i, name := range f.Hosts { // that clients may use
+		if name != "" && !form.IsHost(name) {
+			l.Wrong(&f.Hosts[i], form.Quote(name)+" is not a valid host name", "write for example weir.internal, without a port")
+		}
+	}
 	return made
 }
 
@@ -78,15 +82,6 @@ func (l *loader) operators(f *Admin) []Token {
 		all = append(all, made)
 	}
 	return all
-}
-
-// hosts checks the host names that clients may use.
-func (l *loader) hosts(names list) {
-	for i := range names {
-		if names[i] != "" && !form.IsHost(names[i]) {
-			l.Wrong(&names[i], form.Quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")
-		}
-	}
 }
 
 // alerts compiles the alerts section.

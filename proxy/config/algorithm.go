@@ -73,14 +73,6 @@ func (l *limits) keepable(pointer any, limit *Limit, rate limiter.Rate) {
 // progress.
 const Lease = 30 * time.Second
 
-// concurrent compiles the rate of a limit on concurrent requests.
-func (l *limits) concurrent(f *limitForm, limit *Limit) {
-	limit.Algorithm = limiter.Concurrent
-	if f.Concurrent > 0 {
-		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
-	}
-}
-
 // forget is the number of last steps without an allowed request after which a cooldown
 // starts over.
 const forget = 2

@@ -233,6 +233,7 @@ func (l *loader) attach(name *string, most int64) ([]byte, bool) {
 	}) {
 		return nil, false
 	}
-	l.count(*name, data)
+	count(l.hash, *name, data)
+	count(l.common, *name, data)
 	return data, true
 }

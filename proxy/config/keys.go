@@ -15,11 +15,10 @@ import (
 // maxParts is the maximum number of texts in a key, including those of joined keys.
 const maxParts = 16
 
-// keys compiles keys, each named one once.
+// keys compiles keys, each named one once, into made.Keys: nil for one with a problem.
 type keys struct {
 	*loader
-	done  map[string]*key.Spec // nil for one with a problem
-	parts map[*key.Spec]int    // maximum number of texts of each
+	parts map[*key.Spec]int // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
 	tokens *key.Tokens
 	open   []string        // names being compiled
@@ -29,7 +28,7 @@ type keys struct {
 }
 
 // all compiles the named keys.
-func (k *keys) all() map[string]*key.Spec {
+func (k *keys) all() {
 	for _, name := range form.SortedKeys(k.main.Keys) {
 		f := k.main.Keys[name]
 		if k.checkName(f, name, "a key") && (name == key.ClientIP.String() || name == key.Global.String()) {
@@ -37,12 +36,11 @@ func (k *keys) all() map[string]*key.Spec {
 		}
 		k.named(name, f)
 	}
-	return k.done
 }
 
 // named compiles the key with this name; pointer is the field that refers to it.
 func (k *keys) named(name string, pointer any) *key.Spec {
-	if spec, ok := k.done[name]; ok {
+	if spec, ok := k.made.Keys[name]; ok {
 		return spec
 	}
 	if i := slices.Index(k.open, name); i >= 0 {
@@ -61,7 +59,7 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 		spec = nil
 	}
 	k.open = k.open[:len(k.open)-1]
-	k.done[name] = spec
+	k.made.Keys[name] = spec
 	return spec
 }
 

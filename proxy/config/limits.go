@@ -124,7 +124,10 @@ func (l *limits) compile(f *limitForm) *Limit {
 func (l *limits) kind(f *limitForm, limit *Limit) {
 	switch {
 	case l.Given(&f.Concurrent):
-		l.concurrent(f, limit)
+		limit.Algorithm = limiter.Concurrent
+		if f.Concurrent > 0 {
+			limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
+		}
 	case l.Given(&f.Cooldown):
 		l.cooldown(f, limit)
 	case l.Given(&f.Budget):

@@ -70,7 +70,7 @@ type loader struct {
 func newLoader(env form.Env) *loader {
 	return &loader{
 		Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(),
-		made:  &Config{own: map[string]bool{}, Upstreams: map[string]*Upstream{}},
+		made:  &Config{own: map[string]bool{}, Keys: map[string]*key.Spec{}, Upstreams: map[string]*Upstream{}},
 		lists: map[string]*List{}, usedLists: map[string]bool{}, usedUpstreams: map[string]bool{},
 	}
 }
@@ -165,12 +165,7 @@ func (l *loader) read(name, id string, data []byte) *file {
 	return main
 }
 
-// count adds data to the hashes.
-func (l *loader) count(id string, data []byte) {
-	count(l.hash, id, data)
-	count(l.common, id, data)
-}
-
+// count adds data to a hash.
 func count(h hash.Hash, id string, data []byte) {
 	for _, part := range [][]byte{[]byte(id), data} {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))

@@ -195,7 +195,7 @@ func (l *loader) literal(pointer any, spec *key.Spec, text string) (k limiter.Ke
 	case len(problems) > 0:
 		instead = insteadOf(problems)
 	case spec.Of != nil:
-		ok = part(spec, text)
+		ok = spec.Part.Kind == key.Country && text != "" && text == strings.TrimSpace(text) || strings.HasPrefix(text, "+") && strings.Trim(text[1:], "0123456789") == ""
 		v.Parts, instead = []string{spec.Name, text}, "write for example CN, +86 or +86138"
 	default:
 		ok = true
@@ -209,12 +209,6 @@ func (l *loader) literal(pointer any, spec *key.Spec, text string) (k limiter.Ke
 		return k, false
 	}
 	return l.made.Privacy.Hash(v.Parts), true
-}
-
-// part reports whether text is what a part of a phone number is written as.
-func part(spec *key.Spec, text string) bool {
-	_, problems := key.ParseList(spec, key.Lines(text))
-	return len(problems) == 0 && (spec.Part.Kind == key.Country && text != "" && text == strings.TrimSpace(text) || strings.HasPrefix(text, "+") && strings.Trim(text[1:], "0123456789") == "")
 }
 
 // client reads an address, or a network that is one client, and returns the text by which it is counted.

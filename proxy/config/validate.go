@@ -41,8 +41,8 @@ func (l *loader) compile(f *file) (*Config, error) {
 	l.listeners(f)
 	l.decideListener(f)
 	l.ineffective(f)
-	l.keys = &keys{loader: l, tokens: l.tokens(f.JWT), done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}, used: map[string]bool{}}
-	c.Keys = l.keys.all()
+	l.keys = &keys{loader: l, tokens: l.tokens(f.JWT), parts: map[*key.Spec]int{}, used: map[string]bool{}}
+	l.keys.all()
 	l.compileUpstreams()
 	l.compileLists()
 	routes := &routes{loader: l, prices: l.prices(l.keys, f.Prices), used: map[string]bool{}}

@@ -41,8 +41,7 @@ func (r *Report) IsUnordered() bool { return r.Late*100 > r.Requests }
 func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.Duration) *Report {
 	r := &Report{Counts: read.Counts, Took: took, own: read.own, Config: o.Config.Files[0], Result: replays[0].Finish()}
 	if o.Compare != nil {
-		against := replays[1].Finish()
-		r.Other, r.Against = o.Compare.Files[0], &against
+		r.Other, r.Against = o.Compare.Files[0], new(replays[1].Finish())
 	}
 	r.Notes = r.notes(o)
 	if r.Requests > 0 {

@@ -157,7 +157,7 @@ func ClientNetwork(addr netip.Addr, ipv6Prefix int) netip.Prefix {
 
 // wrapError adds to an error the name of the key, and the syntax of phone numbers.
 func (s *Spec) wrapError(err error) error {
-	if s.Phone != nil && s.Phone.region != noRegion {
+	if s.Phone != nil && s.Phone.HasRegion() {
 		return fmt.Errorf("%s: %w; a number without a country code is one of %s", s.Name, err, s.Phone.region)
 	}
 	return fmt.Errorf("%s: %w", s.Name, err)

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// noRegion is the region code without numbers.
-	noRegion = "ZZ"
 	// nonGeographic is the region of calling codes that do not belong to a country.
 	nonGeographic = "001"
 
@@ -60,13 +58,11 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 		instead := cmp.Or(map[string]string{"UK": "GB"}[region], "the two capital letters of a country, for example CN")
 		return nil, fmt.Errorf("%w: %q is not a region; write %s", ErrSpec, region, instead)
 	}
-	return &Phone{
-		region: cmp.Or(region, noRegion), code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
-	}, nil
+	return &Phone{region: region, code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{}}, nil
 }
 
 // HasRegion reports whether numbers without a country code are parsed as dialed in a region.
-func (p *Phone) HasRegion() bool { return p.region != noRegion }
+func (p *Phone) HasRegion() bool { return p.region != "" }
 
 // Parse parses a number in any spelling that dialedDigits accepts and that is valid in the
 // numbering plan of its country. Errors wrap ErrInvalid, or ErrAmbiguous if a server could
@@ -137,7 +133,7 @@ func (p *Phone) read(digits string) (c *country, home *plan, national string) {
 			return c, nil, national
 		}
 	}
-	if p.region == noRegion {
+	if !p.HasRegion() {
 		return nil, nil, ""
 	}
 	here := p.countries.forCode(p.code)

@@ -82,8 +82,7 @@ func (l *loader) opensPair(cert, key *string) Pair {
 	p := Pair{l.opens(cert), l.opens(key)}
 	if p.Cert != "" && p.Key != "" {
 		last := len(l.made.opened) - 1
-		private := l.made.opened[last]
-		l.made.opened[last-1].key = &private
+		l.made.opened[last-1].key = new(l.made.opened[last])
 	}
 	return p
 }

@@ -76,8 +76,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	l.ownAlgorithm(f)
 	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.main.Defaults.OnStoreFailure)
 	if f.Expose == nil {
-		expose := l.main.Defaults.Expose && !l.Given(&f.Budget) // nobody's money is shown without being asked for
-		f.Expose = &expose
+		f.Expose = new(l.main.Defaults.Expose && !l.Given(&f.Budget)) // nobody's money is shown without being asked for
 	}
 	limit := &Limit{
 		Name:           f.Name,

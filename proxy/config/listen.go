@@ -208,24 +208,21 @@ func (l *loader) upstreamTLS(from *Upstream, targets []Target) UpstreamTLS {
 	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && l.Valid(&from.Servers) {
 		l.Wrong(f, "no target is https", "write https:// in their URLs, or leave tls out")
 	}
-	return l.trust(trustForm{&f.CA, &f.Cert, &f.Key, &f.ServerName})
+	return l.trust(&f.CA, &f.Cert, &f.Key, &f.ServerName)
 }
 
-// A trustForm refers to the fields with CAs and the client certificate.
-type trustForm struct{ ca, cert, key, serverName *string }
-
-// trust loads CAs and the client certificate.
-func (l *loader) trust(f trustForm) UpstreamTLS {
-	made := UpstreamTLS{ServerName: *f.serverName}
+// trust loads CAs and the client certificate, which fields name.
+func (l *loader) trust(ca, cert, key, serverName *string) UpstreamTLS {
+	made := UpstreamTLS{ServerName: *serverName}
 	if made.ServerName != "" && !form.IsHost(made.ServerName) {
-		l.Wrong(f.serverName, form.Quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
+		l.Wrong(serverName, form.Quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
 	}
-	_, made.Roots = l.authorities(f.ca)
+	_, made.Roots = l.authorities(ca)
 	if !l.refuseFirst([]finding{
-		{*f.cert == "" && *f.key != "", f.key, "there is a key and no certificate", "write cert: beside it"},
-		{*f.cert != "" && *f.key == "", f.cert, "there is a certificate and no key", "write key: beside it"},
+		{*cert == "" && *key != "", key, "there is a key and no certificate", "write cert: beside it"},
+		{*cert != "" && *key == "", cert, "there is a certificate and no key", "write key: beside it"},
 	}) {
-		made.Certificate = l.pair(f.cert, f.key)
+		made.Certificate = l.pair(cert, key)
 	}
 	return made
 }

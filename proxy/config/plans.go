@@ -20,12 +20,11 @@ type PlanSource struct {
 	List *key.List // the names by key
 }
 
-// A planList is a list of plans that has been read.
+// A planList names a list of plans, as it is read for keys of a spec.
 type planList struct {
 	spec *key.Spec
 	file string // relative to dir
 	dir  string
-	list *key.List
 }
 
 const (
@@ -92,17 +91,16 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 	if !l.oneText(&f.Plan.List, limit.Key) {
 		return nil
 	}
-	read := planList{limit.Key, f.Plan.List, filepath.Dir(l.Location(&f.Plan.List).File), nil}
-	i := slices.IndexFunc(l.planLists, func(p planList) bool { p.list = nil; return p == read })
-	if i < 0 {
+	of := planList{limit.Key, f.Plan.List, filepath.Dir(l.Location(&f.Plan.List).File)}
+	list, read := l.planLists[of]
+	if !read {
 		if text, ok := l.listed(&f.Plan.List, Value{limit: f, Spec: limit.Key}); ok {
 			var problems []key.Problem
-			read.list, problems = key.ParseNames(limit.Key, text)
+			list, problems = key.ParseNames(limit.Key, text)
 			l.faults("plan.list", "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
 		}
-		i, l.planLists = len(l.planLists), append(l.planLists, read)
+		l.planLists[of] = list
 	}
-	list := l.planLists[i].list
 	for _, name := range list.Names() {
 		if _, ok := limit.Plans[name]; !ok {
 			l.Warn(&f.Plan.List, "keys of the plan "+name+" have the limit's own rates: it is not under plans", form.Near(name, form.SortedKeys(limit.Plans)))

@@ -41,7 +41,7 @@ func (l *loader) redis(f *Redis) Redis {
 	l.token(&f.Prefix, f.Prefix)
 	made := *f
 	made.Files = redisTLSForm{}
-	trusted := l.trust(trustForm{&t.CA, &t.Cert, &t.Key, &t.ServerName})
+	trusted := l.trust(&t.CA, &t.Cert, &t.Key, &t.ServerName)
 	if t.Enabled {
 		made.TLS = &trusted
 	}

@@ -15,12 +15,12 @@ import (
 type routes struct {
 	*loader
 	prices    map[string]*Prices
-	used      map[string]bool     // prices that a budget names
-	templates []template          // of limiters that Java programs share, so far
-	planLists []planList          // so far
-	common    map[string]*Limit   // the limits at the top, which have one count for all routes that name them
-	naming    map[string][]string // the routes that name a common limit
-	compiled  []compiledLimit     // so far
+	used      map[string]bool        // prices that a budget names
+	templates []template             // of limiters that Java programs share, so far
+	planLists map[planList]*key.List // so far
+	common    map[string]*Limit      // the limits at the top, which have one count for all routes that name them
+	naming    map[string][]string    // the routes that name a common limit
+	compiled  []compiledLimit        // so far
 	byName    map[string]*Route
 	formOf    map[*Route]*routeForm
 }

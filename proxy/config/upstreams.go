@@ -27,8 +27,7 @@ func (l *loader) compileUpstreams() {
 
 // upstream makes the upstream of a form.
 func (l *loader) upstream(name string, f *Upstream) *Upstream {
-	whole := *f
-	up := &whole
+	up := new(*f)
 	up.Text, up.Servers, up.Files, up.Name, up.Position = "", nil, upstreamTLSForm{}, name, l.Location(f).Position
 	up.Health = l.health(&f.Health)
 	if f.Text == echo {

@@ -45,7 +45,7 @@ func (l *loader) compile(f *file) (*Config, error) {
 	l.keys.all()
 	l.compileUpstreams()
 	l.compileLists()
-	routes := &routes{loader: l, prices: l.prices(l.keys, f.Prices), used: map[string]bool{}}
+	routes := &routes{loader: l, prices: l.prices(l.keys, f.Prices), used: map[string]bool{}, planLists: map[planList]*key.List{}}
 	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
 	unused(f.Limits, routes.naming, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})

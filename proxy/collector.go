@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/metrics"
@@ -227,14 +228,16 @@ func (p *Proxy) DownTargets() map[TargetName]view.TargetState {
 // upstream.
 func (m *proxyMetrics) forwardResults() (results map[TargetName]map[string]int64, retried map[string]int64) {
 	results, retried = map[TargetName]map[string]int64{}, map[string]int64{}
-	eachSeries(m.upstreamRequests, func(label map[string]string, n int64) {
+	metrics.Each(m.upstreamRequests, func(label map[string]string, m *dto.Metric) {
 		s := TargetName{label["upstream"], label["target"]}
 		if results[s] == nil {
 			results[s] = map[string]int64{}
 		}
-		results[s][label["result"]] += n
+		results[s][label["result"]] += int64(m.GetCounter().GetValue())
 	})
-	eachSeries(m.retries, func(label map[string]string, n int64) { retried[label["upstream"]] += n })
+	metrics.Each(m.retries, func(label map[string]string, m *dto.Metric) {
+		retried[label["upstream"]] += int64(m.GetCounter().GetValue())
+	})
 	return results, retried
 }
 

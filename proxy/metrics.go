@@ -159,14 +159,15 @@ type upstreamResult struct {
 	kind   upstream.ResultKind
 }
 
-// A Series identifies a count: the requests of a route by their outcomes, with Limit empty, or the
-// decisions of one of its limits. A request that two limits refused is one refused request and two
+// A Series identifies a count: the requests of a route by their outcomes, with Limit empty, or what
+// one of its limits has counted. A request that two limits refused is one refused request and two
 // refusals.
 type Series struct {
 	Route string `json:"route"` // none: no route matched
 	Limit string `json:"limit,omitempty"`
 	// Result is allowed, refused, shadow_refused or unavailable (decided without the store). That of
-	// a request may also be rejected: not forwarded for another reason than a limit.
+	// a request may also be rejected: not forwarded for another reason than a limit. Limits whose costs are
+	// known afterwards also have the results of a view.Settlement.
 	Result string `json:"result,omitempty"`
 }
 
@@ -174,33 +175,13 @@ type Series struct {
 // requests has no additional cost.
 func (p *Proxy) Counts() map[Series]int64 {
 	counts := map[Series]int64{}
-	eachSeries(p.metrics.outcomes, func(label map[string]string, n int64) {
-		counts[Series{Route: label["route"], Result: label["outcome"]}] += n
+	metrics.Each(p.metrics.outcomes, func(label map[string]string, m *dto.Metric) {
+		counts[Series{Route: label["route"], Result: label["outcome"]}] += int64(m.GetCounter().GetValue())
 	})
-	eachSeries(p.metrics.Decisions, func(label map[string]string, n int64) {
-		counts[Series{label["route"], label["limit"], label["result"]}] += n
+	p.metrics.EachResult(func(label map[string]string, result string, n int64) {
+		counts[Series{label["route"], label["limit"], result}] += n
 	})
 	return counts
-}
-
-// eachSeries calls do for each series of v with its labels and its value.
-func eachSeries(v prometheus.Collector, do func(label map[string]string, n int64)) {
-	all := make(chan prometheus.Metric, 64)
-	go func() {
-		v.Collect(all)
-		close(all)
-	}()
-	for one := range all {
-		var m dto.Metric
-		if err := one.Write(&m); err != nil {
-			continue // a counter can always be written
-		}
-		label := map[string]string{}
-		for _, l := range m.GetLabel() {
-			label[l.GetName()] = l.GetValue()
-		}
-		do(label, int64(m.GetCounter().GetValue()))
-	}
 }
 
 // A Near is a key that has used most of a limit.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,8 +76,65 @@ func TestUsage_UnknownLengthAndExempt(t *testing.T) {
 		t.Errorf("%d reserved for a body of unknown length", got)
 	}
 	p.chat(200, "us", `{}`)
-	if got := testutil.ToFloat64(p.metrics.Unsettled.WithLabelValues("chat", "absent")); got != 1 {
+	if got := testutil.ToFloat64(p.metrics.Unsettled.WithLabelValues("chat", "tokens", "absent")); got != 1 {
 		t.Errorf("%v requests are unsettled; want that of the limit alone", got)
+	}
+}
+
+// A request counts once for each limit that has reserved permits for it: it is settled, or keeps them by one reason, unless
+// they are refunded.
+func TestUsage_CountsEachRequestOnce(t *testing.T) {
+	answer := ""
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch {
+		case answer == "error":
+			w.WriteHeader(503)
+		case answer == "encoded":
+			w.Header().Set("Content-Encoding", "gzip")
+		case strings.HasPrefix(answer, "data"):
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, answer+"\n\n")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(up.Close)
+	for _, c := range []struct {
+		answer, want string
+		status       int
+	}{
+		{`{"usage":{"total_tokens":1,"prompt_tokens":60}}`, "refunded=40 reserved=100 within=1", 200},
+		{`{"usage":{"prompt_tokens":100}}`, "reserved=100 within=1", 200},
+		{`{"usage":{"prompt_tokens":250}}`, "charged=150 over=1 reserved=100", 200},
+		{`{}`, "absent=1", 200},
+		{"encoded", "encoded=1", 200},
+		{"error", "error=1", 503},
+		{"data: {}", "cut=1", 200},
+		{`data: {"usage":{"prompt_tokens":60}}`, "cut=1", 200},
+		{`data: {"usage":{"prompt_tokens":250}}`, "charged=150 over=1 reserved=100", 200},
+	} {
+		answer = c.answer
+		p := newProxy(t, tokensYAML(up.URL, tokensLimit+`, {name: kind, key: tenant, rate: 1000/1h, count: {status: 2xx}, max_cost: 900, cost: {reserve: 100}}, {name: plain, key: tenant, rate: 5/1h}`))
+		p.chat(c.status, "a", `{}`)
+		var got, refunded []string
+		for series, n := range p.Counts() {
+			switch text := fmt.Sprintf("%s=%d", series.Result, n); {
+			case series.Limit == "tokens" && n > 0 && series.Result != "allowed":
+				got = append(got, text)
+			case series.Limit == "kind" && n > 0 && series.Result != "allowed":
+				refunded = append(refunded, text)
+			case series.Limit == "plain" && series.Result != "allowed":
+				t.Errorf("%s: a limit whose cost is known has %s", c.answer, text)
+			}
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: %s; want %s", c.answer, text, c.want)
+		}
+		if (c.status == 200) != (len(refunded) > 0) {
+			t.Errorf("%s: a limit that does not count 503 has %v", c.answer, refunded)
+		}
 	}
 }
 

@@ -26,14 +26,14 @@ const (
 	minuteOpenFor = time.Hour
 	// StatisticsRetention is how long statistics are kept.
 	StatisticsRetention = 24 * time.Hour
-	// maxSeries is the maximum number of series in a report; the rest is
+	// maxSeries is the maximum number of series in a report; the requests of the rest are
 	// aggregated.
 	maxSeries = 2000
 	// maxNear is how many limits it tells of that a key has used up.
 	maxNear = 50
 )
 
-// otherSeries is the series of everything beyond maxSeries.
+// otherSeries is the series of all requests beyond maxSeries.
 func otherSeries() proxy.Series { return proxy.Series{Route: "(others)"} }
 
 // errClosed reports that reports for a minute are no longer accepted.
@@ -187,6 +187,9 @@ func (s *Statistics) add(series proxy.Series, step, n int64) {
 	}
 	m := s.minuteOf(step / stepsPerMinute)
 	if _, known := m.counts[series]; !known && len(m.counts) >= maxSeries {
+		if series.Limit != "" {
+			return // what it has counted is not of requests
+		}
 		series = otherSeries()
 	}
 	steps := m.counts[series]

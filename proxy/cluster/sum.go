@@ -142,6 +142,7 @@ func (t Tally) last(from, end time.Time) (n float64) {
 // routes groups sorted tallies by route and limit.
 func routes(sum []Tally) []view.RouteMinute {
 	out := []view.RouteMinute{}
+	var counts map[string]*int64 // of the last limit
 	for _, t := range sum {
 		if len(out) == 0 || out[len(out)-1].Route != t.Route {
 			out = append(out, view.RouteMinute{Route: t.Route})
@@ -157,11 +158,9 @@ func routes(sum []Tally) []view.RouteMinute {
 		}
 		if len(r.Limits) == 0 || r.Limits[len(r.Limits)-1].Limit != t.Limit {
 			r.Limits = append(r.Limits, view.LimitMinute{Limit: t.Limit})
+			counts = r.Limits[len(r.Limits)-1].Counts()
 		}
-		l := &r.Limits[len(r.Limits)-1]
-		t.addTo(map[string]*int64{
-			"allowed": &l.Allowed, "refused": &l.Refused, "shadow_refused": &l.ShadowRefused, "unavailable": &l.Unavailable,
-		})
+		t.addTo(counts)
 	}
 	return out
 }

@@ -336,6 +336,9 @@ func (l *Limit) View() view.Limit {
 	if l.Wait > 0 {
 		v.Wait = limiter.WindowName(l.Wait)
 	}
+	if p := l.Prices; p != nil {
+		v.Permit, v.AmountText = p.Text(1), p.Text
+	}
 	return v
 }
 

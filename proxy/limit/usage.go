@@ -1,12 +1,14 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/metrics"
@@ -32,7 +34,7 @@ type settledCosts struct {
 func newSettledCosts(registry metrics.Registry) settledCosts {
 	return settledCosts{
 		registry.Counter("settled_permits_total", "Permits of costs that are known afterwards: reserved, and of these refunded, or charged besides.", "route", "limit", "result"),
-		registry.Counter("unsettled_total", "Requests that keep what was reserved for them, by the reason: the response is an error, encoded, or cut, or does not say what was used.", "route", "reason"),
+		registry.Counter("unsettled_total", "Requests that keep what a limit has reserved for them, by the reason: the response is an error, encoded, or cut, or does not say what was used.", "route", "limit", "reason"),
 		promauto.With(registry).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "weir_settled_ratio", Help: "What a request has used, divided by what was reserved for it.",
 			Buckets: []float64{0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.5, 2, 5, 10},
@@ -40,12 +42,36 @@ func newSettledCosts(registry metrics.Registry) settledCosts {
 	}
 }
 
-// count counts that a limit has reserved a number of permits for a request that has used another one.
-func (s *settledCosts) count(of *Limit, reserved, used int64) {
+// count counts that a limit has reserved a number of permits for a request that has used another one, unless that is as
+// many because it is not known.
+func (s *settledCosts) count(of *Limit, reserved, used int64, u *Used) {
+	if used == reserved && u.Unsettled != "" && !u.Estimate.Known {
+		s.Unsettled.WithLabelValues(of.Route, of.Name, u.Unsettled).Inc()
+		return
+	}
 	for result, n := range map[string]int64{"reserved": reserved, "refunded": reserved - used, "charged": used - reserved} {
 		s.permits.WithLabelValues(of.Route, of.Name, result).Add(float64(max(n, 0)))
 	}
 	s.ratio.WithLabelValues(of.Route, of.Name).Observe(float64(used) / float64(reserved))
+}
+
+// EachResult calls do for each count of a limit: its decisions; the permits that were reserved, of these refunded, and
+// charged besides; and the requests for which they were, each once: they have used as many at most (within) or more
+// (over), or are not settled, by the reason.
+func (m *Metrics) EachResult(do func(label map[string]string, result string, n int64)) {
+	for _, counts := range []prometheus.Collector{m.Decisions, m.permits, m.Unsettled} {
+		metrics.Each(counts, func(label map[string]string, one *dto.Metric) {
+			do(label, cmp.Or(label["result"], label["reason"]), int64(one.GetCounter().GetValue()))
+		})
+	}
+	metrics.Each(m.ratio, func(label map[string]string, one *dto.Metric) {
+		for _, b := range one.GetHistogram().GetBucket() {
+			if b.GetUpperBound() == 1 {
+				do(label, "within", int64(b.GetCumulativeCount()))
+				do(label, "over", int64(one.GetHistogram().GetSampleCount()-b.GetCumulativeCount()))
+			}
+		}
+	})
 }
 
 // reserves reports whether what its requests cost is known afterwards.
@@ -76,6 +102,8 @@ func (u *Used) cost(l *Limit, reserved int64) int64 {
 	switch {
 	case u.Estimate.Known:
 		return max(used, min(u.Estimate.Cost(w), reserved))
+	case u.Unsettled != "" && !u.Known:
+		return reserved
 	case u.IsCut:
 		return max(used, reserved)
 	}
@@ -85,13 +113,6 @@ func (u *Used) cost(l *Limit, reserved int64) int64 {
 // settleUsage makes what limits have reserved for q what it has used, unless rule refunds it: it refunds what is too much,
 // and charges what is missing, also beyond what is left, up to max_cost. What is not known stays reserved.
 func (a *Admitter) settleUsage(ctx context.Context, q *Admission, rule refundRule, u *Used) {
-	if u.Unsettled != "" {
-		a.metrics.Unsettled.WithLabelValues(q.Route.Name, u.Unsettled).Inc()
-	}
-	if u.Unsettled != "" && !(u.IsCut && u.Known || u.Estimate.Known) {
-		q.Settled.Used = u.Unsettled
-		return
-	}
 	var last *Limit
 	a.settleCost(ctx, q, func(claim *limiter.Claim, of *Limit) int64 {
 		if !of.reserves() || rule.applies(of) {
@@ -102,11 +123,13 @@ func (a *Admitter) settleUsage(ctx context.Context, q *Admission, rule refundRul
 			used = min(used, claim.Cost)
 		}
 		if of != last {
-			a.metrics.count(of, claim.Cost, used)
+			a.metrics.count(of, claim.Cost, used, u)
 			q.Settled.Used += fmt.Sprintf("%s=%d/%d ", of.Name, used, claim.Cost)
 			last = of
 		}
 		return claim.Cost - used
 	})
-	q.Settled.Used = strings.TrimSpace(q.Settled.Used + u.String())
+	if q.Settled.Used = strings.TrimSpace(q.Settled.Used + u.String()); u.Unsettled != "" && !u.Known && !u.Estimate.Known {
+		q.Settled.Used = u.Unsettled
+	}
 }

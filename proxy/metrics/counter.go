@@ -31,6 +31,26 @@ func (r Registry) Gauge(name, help string, labels ...string) *prometheus.GaugeVe
 	return promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, labels)
 }
 
+// Each calls do for each series of v, with its labels and what it has.
+func Each(v prometheus.Collector, do func(label map[string]string, m *dto.Metric)) {
+	all := make(chan prometheus.Metric, 64)
+	go func() {
+		v.Collect(all)
+		close(all)
+	}()
+	for one := range all {
+		var m dto.Metric
+		if err := one.Write(&m); err != nil {
+			continue // a counter can always be written
+		}
+		label := map[string]string{}
+		for _, l := range m.GetLabel() {
+			label[l.GetName()] = l.GetValue()
+		}
+		do(label, &m)
+	}
+}
+
 // busyAfter is the count from which a series is counted in stripes.
 const busyAfter = 1 << 12
 

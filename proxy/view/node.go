@@ -75,11 +75,43 @@ type RouteMinute struct {
 
 // A LimitMinute has the decisions of a limit: one for each request of which it was asked.
 type LimitMinute struct {
-	Limit         string `json:"limit"`
-	Allowed       int64  `json:"allowed"`
-	Refused       int64  `json:"refused"`
-	ShadowRefused int64  `json:"shadow_refused"`
-	Unavailable   int64  `json:"unavailable"`
+	Limit         string     `json:"limit"`
+	Allowed       int64      `json:"allowed"`
+	Refused       int64      `json:"refused"`
+	ShadowRefused int64      `json:"shadow_refused"`
+	Unavailable   int64      `json:"unavailable"`
+	Settled       Settlement `json:"settled,omitzero"` // of a limit whose costs are known afterwards
+}
+
+// A Settlement has what became of the permits that a limit had reserved for requests whose responses came in this time.
+type Settlement struct {
+	// Reserved are the permits of the requests that are settled. Of these some were Refunded, and others were Charged besides.
+	Reserved int64 `json:"reserved"`
+	Refunded int64 `json:"refunded"`
+	Charged  int64 `json:"charged"`
+	// Within are the settled requests that have used what was reserved for them at most, and Over those that have used more.
+	Within int64 `json:"within"`
+	Over   int64 `json:"over"`
+	// The others keep what was reserved for them: their response does not say what was used, is an error, encoded or cut.
+	Absent  int64 `json:"absent"`
+	Error   int64 `json:"error"`
+	Encoded int64 `json:"encoded"`
+	Cut     int64 `json:"cut"`
+}
+
+// Used returns the permits that were used, Requests the requests that are settled, and Unsettled the others.
+func (s Settlement) Used() int64      { return s.Reserved - s.Refunded + s.Charged }
+func (s Settlement) Requests() int64  { return s.Within + s.Over }
+func (s Settlement) Unsettled() int64 { return s.Absent + s.Error + s.Encoded + s.Cut }
+
+// Counts returns the counts of l by the results of a Series of package proxy.
+func (l *LimitMinute) Counts() map[string]*int64 {
+	s := &l.Settled
+	return map[string]*int64{
+		"allowed": &l.Allowed, "refused": &l.Refused, "shadow_refused": &l.ShadowRefused, "unavailable": &l.Unavailable,
+		"reserved": &s.Reserved, "refunded": &s.Refunded, "charged": &s.Charged, "within": &s.Within, "over": &s.Over,
+		"absent": &s.Absent, "error": &s.Error, "encoded": &s.Encoded, "cut": &s.Cut,
+	}
 }
 
 // An Entry is one pushed configuration.
@@ -213,7 +245,18 @@ type Limit struct {
 	Overrides      int      `json:"overrides,omitempty"` // keys with rates of their own
 	Redisson       string   `json:"redisson,omitempty"`  // the name of the shared Redisson limiter
 	Wait           string   `json:"wait,omitempty"`
-	Plans          []string `json:"plans,omitempty"` // names of its plans
+	Plans          []string `json:"plans,omitempty"`  // names of its plans
+	Permit         string   `json:"permit,omitempty"` // of a budget, what a permit is: 0.0001 USD
+
+	AmountText func(n int64) string `json:"-"` // formats permits of a budget as money
+}
+
+// Amount returns a number of permits as it is shown.
+func (l Limit) Amount(n int64) string {
+	if l.AmountText != nil {
+		return l.AmountText(n)
+	}
+	return Count(n)
 }
 
 // An UpstreamStanding is the state of one upstream and its targets on a node.

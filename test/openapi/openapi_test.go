@@ -18,6 +18,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -237,6 +238,45 @@ func (c call) check(t *testing.T, router routers.Router, operators string) strin
 		t.Errorf("%s %s: the answer is not what the document says: %v\n%s", c.method, c.path, err, text)
 	}
 	return c.method + " " + route.Path
+}
+
+// What was settled of what limits had reserved is in the statistics, and what a permit of a budget is in the limits.
+func TestDocument_TellsWhatWasSettled(t *testing.T) {
+	clients, operators := startOn(t, `prices: {models: {key: "query:model", unit: USD, decimals: 4, rows: ["*,20,20,80"]}}`+"\n"+served+`  - name: chat
+    match: {path: /chat}
+    upstream: echo
+    usage: {total: "json:/answered_by"}
+    limits: [{name: tokens, key: client_ip, rate: 900/1h, max_cost: 90, cost: {reserve: [30]}}, {name: spend, key: client_ip, budget: [50/1d], price: models, max_cost: 1000, cost: {reserve: [100]}}]
+`)
+	answer, err := http.Get(clients + "/chat?model=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	d := document(t, operators)
+	d.Servers = openapi3.Servers{{URL: operators + "/api/v1"}}
+	router, err := legacy.NewRouter(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(path, want string) func() bool {
+		return func() bool {
+			answer, err := http.Get(operators + "/api/v1" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			text, err := io.ReadAll(answer.Body)
+			return err == nil && strings.Contains(string(text), want)
+		}
+	}
+	await.Until(t, "the node has reported", says("/statistics?minutes=5", `"limit":"tokens","allowed":1,"refused":0,"shadow_refused":0,"unavailable":0,"settled":{"reserved":0,"refunded":0,"charged":0,"within":0,"over":0,"absent":1,`))
+	if !says("/limits", `"permit":"0.0001 USD"`)() {
+		t.Error("the limits do not say what a permit of a budget is")
+	}
+	for _, path := range []string{"/statistics?minutes=5", "/limits"} {
+		call{"GET", path, "", 200}.check(t, router, operators)
+	}
 }
 
 // Each event's data is an Event as the document has it.

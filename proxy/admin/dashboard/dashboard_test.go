@@ -242,6 +242,45 @@ func TestRoutes_ShowACommonLimitOnce(t *testing.T) {
 	}
 }
 
+// A limit whose costs are known afterwards says below it what was used of what was reserved, how many requests used more, and
+// which keep their reservation, by the reason: of all minutes together, and of a budget as money. Others say nothing of it.
+func TestRoutes_ShowWhatWasSettled(t *testing.T) {
+	o := options()
+	o.Limits = func(context.Context) (view.Limits, error) {
+		return view.Limits{Limits: []view.Limit{
+			{Route: "sms", Name: "tokens", Key: "user"}, {Route: "sms", Name: "silent", Key: "user"}, {Route: "sms", Name: "phone", Key: "phone", Rates: []string{"5/1h"}},
+			{Route: "sms", Name: "spend", Key: "team", AmountText: func(n int64) string { return fmt.Sprintf("%d.%02d USD", n/100, n%100) }},
+		}}, nil
+	}
+	o.Statistics = func(context.Context, int) (view.Statistics, error) {
+		at := time.Now().UTC().Truncate(time.Minute)
+		limits := []view.LimitMinute{
+			{Limit: "tokens", Allowed: 9, Settled: view.Settlement{Reserved: 5000, Refunded: 1200, Charged: 300, Within: 5, Over: 2, Absent: 1, Cut: 1}},
+			{Limit: "silent", Allowed: 3, Settled: view.Settlement{Error: 2, Encoded: 1}},
+			{Limit: "phone", Allowed: 4},
+			{Limit: "spend", Allowed: 1, Settled: view.Settlement{Reserved: 150, Within: 1}},
+		}
+		route := []view.RouteMinute{{Route: "sms", Requests: 9, Allowed: 9, Limits: limits}}
+		return view.Statistics{Minutes: []view.Minute{{At: at.Add(-time.Minute), Routes: route}, {At: at, Routes: route}}}, nil
+	}
+	o.Top = func(context.Context, view.TopQuery) (view.Top, error) {
+		return view.Top{Limits: []view.TopLimit{{Route: "sms", Limit: "phone", Requests: view.TopList{Keys: []view.TopKey{{ID: "id:x"}}}}}}, nil
+	}
+	o.Standing = func(context.Context, view.KeyQuery) (view.KeyStanding, error) {
+		s := standing(time.Now())
+		s.Limits[0].Windows[0].Used = 329
+		return s, nil
+	}
+	p := open(t, o).get("/dashboard/routes")
+	p.shows(t, http.StatusOK, "329 of 5, 324 owed",
+		"<td colspan=\"10\">14 requests settled: 8\u202f200 used of 10\u202f000 reserved (82.0 %), 2\u202f400 refunded, 600 charged to 4 that used more. Unsettled, the reservation stays: 2 absent, 2 cut.</td>",
+		`<td colspan="10"> Unsettled, the reservation stays: 4 error, 2 encoded.</td>`,
+		`<td colspan="10">2 requests settled: 3.00 USD used of 3.00 USD reserved (100.0 %).</td>`)
+	if n := strings.Count(p.text, `class="more"`); n != 3 {
+		t.Errorf("%d limits say what was settled; want 3 of 4", n)
+	}
+}
+
 // manyRoutes are 500 routes of two limits each.
 func manyRoutes() admin.Options {
 	o := options()

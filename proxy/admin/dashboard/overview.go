@@ -166,9 +166,9 @@ func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(all.Value)
 }
 
-// settled is how long after the end of a minute all nodes have reported it, and the leader has added it
+// reported is how long after the end of a minute all nodes have reported it, and the leader has added it
 // up.
-const settled = 12 * time.Second
+const reported = 12 * time.Second
 
 // seriesOf returns the last minutes that are over, and after them what is known of later ones.
 func seriesOf(s view.Statistics, minutes int, now time.Time) series {
@@ -176,7 +176,7 @@ func seriesOf(s view.Statistics, minutes int, now time.Time) series {
 	for _, m := range s.Minutes {
 		by[m.At.Unix()] = by[m.At.Unix()].plus(sumOf(m))
 	}
-	end := now.Add(-settled).Unix() / 60 * 60
+	end := now.Add(-reported).Unix() / 60 * 60
 	out := series{End: end}
 	for at := end - int64(minutes)*60; at <= now.Unix(); at += 60 {
 		one := by[at]

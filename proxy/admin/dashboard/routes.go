@@ -156,10 +156,10 @@ func (row *routeRow) count(r view.RouteMinute, part float64, i int64) {
 			if l.Name != said.Limit {
 				continue
 			}
-			l.Sum.Allowed += some(said.Allowed)
-			l.Sum.Refused += some(said.Refused)
-			l.Sum.ShadowRefused += some(said.ShadowRefused)
-			l.Sum.Unavailable += some(said.Unavailable)
+			sum := l.Sum.Counts()
+			for result, n := range said.Counts() {
+				*sum[result] += some(*n)
+			}
 			if inside {
 				l.Spark[i] += said.Refused + said.ShadowRefused
 			}

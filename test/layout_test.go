@@ -233,7 +233,7 @@ func TestLayout_TermsOfTheFieldLeadToTheirFiles(t *testing.T) {
 		"thundering herd": "proxy/respond/ratelimit_headers.go", "consistent hash": "proxy/upstream/balancer.go", "health check": "proxy/upstream/balancer.go",
 		"connection pool": "proxy/http1/pool.go", "keep-alive": "proxy/http1/conn.go", "request smuggling": "proxy/http1/framing.go", "slowloris": "proxy/http1/server.go",
 		"graceful shutdown": "proxy/frontend/server.go", "PROXY protocol": "proxy/frontend/server.go", "rapid reset": "proxy/frontend/reset_tracker.go",
-		"circuit breaker": "limiter/redisstore/breaker.go", "hot key": "limiter/redisstore/refusal_cache.go", "leaky bucket": "limiter/gcra.go",
+		"circuit breaker": "limiter/redisstore/outage.go", "hot key": "limiter/redisstore/refusal_cache.go", "leaky bucket": "limiter/gcra.go",
 		"sliding window": "limiter/sliding_window.go", "preflight": "proxy/lists.go", "exemplar": "proxy/metrics/histogram.go", "traceparent": "proxy/trace/context.go",
 		"token bucket": "limiter/doc.go", "two-phase commit": "proxy/cluster/push.go", "watchdog": "lock/hold.go", "hop-by-hop": "proxy/http1/name.go",
 	}

@@ -19,7 +19,7 @@ func netHTTPAdapters() []string {
 		"proxy/frontend/certificates.go", // handlers over HTTP/1.1 that were written for net/http
 		"proxy/acme/acme.go",
 		"proxy/admin/", "proxy/node/boot.go", "proxy/ratelimit/service.go", // what operators ask
-		"proxy/key/jwks.go", "proxy/key/token.go", "proxy/cluster/webhook.go", "proxy/trace/exporter.go", "proxy/cli/ask.go", // what Weir asks others
+		"proxy/key/jwks.go", "proxy/key/token.go", "proxy/cluster/alert.go", "proxy/trace/exporter.go", "proxy/cli/ask.go", // what Weir asks others
 	}
 }
 

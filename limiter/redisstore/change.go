@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
-
-	"github.com/google/uuid"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
@@ -139,27 +136,18 @@ func (b *batch) finishChanges(calls []*call, p *wire.Reply) {
 // not affect decisions.
 const changePrefix = "change:"
 
-// changes sends and receives the actions of operators between the processes that share a
-// Redis.
-type changes struct {
-	processID string // identifies the messages of this process
-	reports   *reports
-	onChange  atomic.Pointer[func(limiter.Change)] // nil if not set
-}
-
-// A changeMessage is the JSON form of a change.
+// A changeMessage is the JSON form of a change, by which processes that share a Redis tell each other of the actions of
+// operators.
 type changeMessage struct {
 	From string `json:"from"`
 	Key  string `json:"key"`
 	limiter.Change
 }
 
-func newChanges(r *reports) *changes { return &changes{processID: uuid.NewString(), reports: r} }
-
 // Announce publishes a change that was made in Redis to all other processes that are
 // subscribed now. It makes no change itself. Errors wrap limiter.ErrUnavailable.
 func (s *Store) Announce(ctx context.Context, c limiter.Change) error {
-	text, err := json.Marshal(changeMessage{s.changes.processID, c.Key.String(), c})
+	text, err := json.Marshal(changeMessage{s.processID, c.Key.String(), c})
 	if err != nil {
 		panic(err) // strings and numbers can always be encoded
 	}
@@ -175,23 +163,23 @@ func (s *Store) Announce(ctx context.Context, c limiter.Change) error {
 // announces, one after another. f must not block, because the same goroutine receives the
 // refunds of other processes. A later call replaces f. A Store without refusals receives
 // no changes.
-func (s *Store) OnChange(f func(limiter.Change)) { s.changes.onChange.Store(&f) }
+func (s *Store) OnChange(f func(limiter.Change)) { s.onChange.Store(&f) }
 
-// handle handles a message about a change, and returns false for other messages. After a
+// handleChange handles a message about a change, and returns false for other messages. After a
 // reset, pending reports about the key are removed like its other state.
-func (c *changes) handle(message string) bool {
+func (s *Store) handleChange(message string) bool {
 	text, found := strings.CutPrefix(message, changePrefix)
 	var m changeMessage
 	if !found || json.Unmarshal([]byte(text), &m) != nil || !readKey(m.Key, &m.Change.Key) {
 		return false
 	}
-	if m.From == c.processID {
+	if m.From == s.processID {
 		return true
 	}
 	if m.Action == limiter.ActionReset {
-		c.reports.removeNamed(m.Limits, m.Change.Key)
+		s.reports.removeNamed(m.Limits, m.Change.Key)
 	}
-	if f := c.onChange.Load(); f != nil {
+	if f := s.onChange.Load(); f != nil {
 		(*f)(m.Change)
 	}
 	return true

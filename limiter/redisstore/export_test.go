@@ -235,4 +235,4 @@ func (r Reports) Elapsed(claims []limiter.Claim) (all []time.Duration) {
 }
 
 // HearMessage lets s hear a message of the channel, and reports whether it was a change.
-func (s *Store) HearMessage(text string) bool { return s.changes.handle(text) }
+func (s *Store) HearMessage(text string) bool { return s.handleChange(text) }

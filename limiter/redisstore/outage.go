@@ -35,20 +35,11 @@ const (
 // process has reported what it granted, so that none grants permits that another has
 // already granted. A single failure does not start an outage.
 type outage struct {
-	cancel context.CancelFunc
-	ctx    context.Context // of the probing goroutine; canceled by Close
-	wg     sync.WaitGroup
-
 	isActive   atomic.Bool // written with mu held
 	isSettling atomic.Bool // isActive, but Redis replies and has the reports
 
 	mu        sync.Mutex // guards the fields below; never held during I/O
 	isProbing bool
-}
-
-func newOutage() *outage {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &outage{ctx: ctx, cancel: cancel}
 }
 
 // Available reports whether Redis can be relied on: it is false from the time at which
@@ -156,17 +147,17 @@ func (s *Store) recordFailure(err error) {
 
 // watchOutage starts probing if it is not in progress.
 func (s *Store) watchOutage(active bool) {
-	a := s.outage
+	a := &s.outage
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if active {
 		a.isActive.Store(true)
 	}
-	if a.isProbing || a.ctx.Err() != nil {
+	if a.isProbing || s.ctx.Err() != nil {
 		return
 	}
 	a.isProbing = true
-	a.wg.Go(s.probe)
+	s.running.Go(s.probe)
 }
 
 // probe probes Redis, sends the reports, and waits until the other processes have sent
@@ -174,7 +165,7 @@ func (s *Store) watchOutage(active bool) {
 func (s *Store) probe() {
 	var reachableSince time.Time
 	for {
-		err := s.probeOnce(s.outage.ctx, max(s.timeout, patientTimeout))
+		err := s.probeOnce(s.ctx, max(s.timeout, patientTimeout))
 		s.outage.isSettling.Store(err == nil && s.outage.isActive.Load())
 		switch {
 		case err != nil:
@@ -184,7 +175,7 @@ func (s *Store) probe() {
 			reachableSince = time.Now()
 		}
 		if err == nil && s.endOutage(reachableSince) ||
-			pause(s.outage.ctx, probeInterval/2+rand.N(probeInterval)) != nil {
+			pause(s.ctx, probeInterval/2+rand.N(probeInterval)) != nil {
 			return
 		}
 	}
@@ -216,7 +207,7 @@ func (s *Store) ping(ctx context.Context, timeout time.Duration) error {
 // endOutage ends the outage if Redis has been reachable for long enough, and reports
 // whether probing can stop.
 func (s *Store) endOutage(reachableSince time.Time) bool {
-	a := s.outage
+	a := &s.outage
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if time.Since(reachableSince) >= s.grace {
@@ -225,15 +216,6 @@ func (s *Store) endOutage(reachableSince time.Time) bool {
 	}
 	a.isProbing = a.isActive.Load() || s.reports.windows.Load() > 0
 	return !a.isProbing
-}
-
-// close stops probing, and tries once more to send the reports.
-func (o *outage) close(s *Store) {
-	o.cancel()
-	o.wg.Wait()
-	if s.reports.windows.Load() > 0 {
-		_ = s.probeOnce(context.Background(), s.timeout) // if it fails, the reports are lost
-	}
 }
 
 // An evidence is what the result of a call says about the health of Redis.

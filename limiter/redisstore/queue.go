@@ -372,7 +372,7 @@ func (p *pipeline) refundLate(grants []lateGrant) {
 	}
 	open := grants // captured, so that a call without late grants allocates nothing
 	p.background.Go(func() {
-		ctx, cancel := context.WithTimeout(p.store.outage.ctx, lateTimeout)
+		ctx, cancel := context.WithTimeout(p.store.ctx, lateTimeout)
 		defer cancel()
 		for len(open) > 0 && ctx.Err() == nil {
 			waits := make([]func() error, len(open))

@@ -27,7 +27,7 @@ const noExpiry = time.Duration(math.MaxInt64)
 // refusalCache caches refusals of Redis until the time that Redis returned as Wait. Until then
 // the same claim, or one with a higher cost, is refused without a call. The result is the
 // same, because only a refund, a grant, a reset or the end of a ban makes permits
-// available earlier, and these are published (see invalidations). While the subscription
+// available earlier, and these are published (see listen). While the subscription
 // is down, nothing is cached; a Store that caches no refusals does not subscribe.
 //
 // For a limiter shared with Redisson, Java programs also make permits available, by
@@ -192,53 +192,28 @@ const (
 	resubscribePause = 250 * time.Millisecond
 )
 
-// invalidations receives, over one subscription, messages about windows in which permits
-// became available: by a refund, a grant, a reset or the end of a ban in any process. It
-// tells refusals whether the subscription is up.
-type invalidations struct {
-	client   redis.UniversalClient
-	names    names
-	refusals *refusalCache
-	changes  *changes
-	cancel   context.CancelFunc
-	done     chan struct{}
-}
-
 // invalidationChannel returns the channel on which scripts publish.
 func invalidationChannel(prefix string) string { return prefix + ":freed" }
 
 // previousChannel returns the channel on which processes of earlier versions publish.
 func previousChannel(prefix string) string { return prefix + ":room" }
 
-// newInvalidations subscribes in the background.
-func newInvalidations(client redis.UniversalClient, own names, n *refusalCache, c *changes) *invalidations {
-	ctx, cancel := context.WithCancel(context.Background())
-	l := &invalidations{client: client, names: own, refusals: n, changes: c, cancel: cancel, done: make(chan struct{})}
-	go l.run(ctx)
-	return l
-}
-
-// close ends the subscription and waits for its goroutine.
-func (i *invalidations) close() {
-	i.cancel()
-	<-i.done
-}
-
-// run subscribes, and resubscribes after errors, until it or the client is closed.
-func (i *invalidations) run(ctx context.Context) {
-	defer close(i.done)
+// listen receives, over one subscription, messages about windows in which permits
+// became available: by a refund, a grant, a reset or the end of a ban in any process. It
+// tells refusals whether the subscription is up. It resubscribes after errors, until the Store or the client is closed.
+func (s *Store) listen() {
 	for {
-		err := i.receive(ctx)
-		i.refusals.setSubscribed(false)
-		if errors.Is(err, redis.ErrClosed) || pause(ctx, resubscribePause) != nil {
+		err := s.receive(s.ctx)
+		s.refusals.setSubscribed(false)
+		if errors.Is(err, redis.ErrClosed) || pause(s.ctx, resubscribePause) != nil {
 			return
 		}
 	}
 }
 
 // receive handles messages until the subscription fails.
-func (i *invalidations) receive(ctx context.Context) error {
-	sub := i.client.Subscribe(ctx, previousChannel(i.names.prefix), invalidationChannel(i.names.prefix))
+func (s *Store) receive(ctx context.Context) error {
+	sub := s.client.Subscribe(ctx, previousChannel(s.names.prefix), invalidationChannel(s.names.prefix))
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	pinged := false
@@ -258,27 +233,27 @@ func (i *invalidations) receive(ctx context.Context) error {
 		pinged = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			i.refusals.setSubscribed(m.Count == 2) // the client subscribes to them again in any order
+			s.refusals.setSubscribed(m.Count == 2) // the client subscribes to them again in any order
 		case *redis.Message:
-			i.handle(m.Payload)
+			s.handleMessage(m.Payload)
 		}
 	}
 	return ctx.Err()
 }
 
-// handle handles a message. It invalidates the windows that the message names, one on a line, or all
+// handleMessage handles a message. It invalidates the windows that the message names, one on a line, or all
 // windows if a line names none. The first line of several is empty: processes of versions that know
 // one window in a message invalidate all. A message may also be a change announced by another process.
-func (i *invalidations) handle(message string) {
-	if i.changes.handle(message) {
+func (s *Store) handleMessage(message string) {
+	if s.handleChange(message) {
 		return
 	}
 	for line := range strings.SplitSeq(strings.TrimPrefix(message, "\n"), "\n") {
-		id, ok := i.names.parseWindow(line)
+		id, ok := s.names.parseWindow(line)
 		if !ok {
-			i.refusals.setSubscribed(true)
+			s.refusals.setSubscribed(true)
 			return
 		}
-		i.refusals.invalidate(id)
+		s.refusals.invalidate(id)
 	}
 }

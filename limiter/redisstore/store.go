@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -62,24 +64,28 @@ const DefaultCachedRefusals = 100_000
 // wait for Redis no longer than the context and Options.Timeout allow. Errors of Redis
 // wrap limiter.ErrUnavailable.
 type Store struct {
-	client        redis.UniversalClient
-	names         names
-	timeout       time.Duration
-	scripts       *scriptSet
-	maxInFlight   int
-	idleLimit     time.Duration
-	pipelines     *pipelines
-	calls         sync.Pool      // of *call
-	isCluster     bool           // the scripts of a call need all keys in one slot, except as crossSlot says
-	crossSlot     bool           // those that take are tried on keys of all slots of a master
-	background    sync.WaitGroup // returns in several slots
-	grace         time.Duration
-	reports       *reports
-	outage        *outage
-	breaker       *breaker // nil if the client has none, or one for each node
-	refusals      *refusalCache
-	invalidations *invalidations // nil if no refusals are cached
-	changes       *changes
+	client      redis.UniversalClient
+	names       names
+	timeout     time.Duration
+	scripts     *scriptSet
+	maxInFlight int
+	idleLimit   time.Duration
+	pipelines   *pipelines
+	calls       sync.Pool      // of *call
+	isCluster   bool           // the scripts of a call need all keys in one slot, except as crossSlot says
+	crossSlot   bool           // those that take are tried on keys of all slots of a master
+	background  sync.WaitGroup // returns in several slots
+	grace       time.Duration
+	reports     *reports
+	outage      outage
+	breaker     *breaker // nil if the client has none, or one for each node
+	refusals    *refusalCache
+	processID   string                               // identifies the changes that this process announces
+	onChange    atomic.Pointer[func(limiter.Change)] // nil if not set
+
+	ctx     context.Context // of the goroutines that probe and listen; canceled by Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup // these goroutines
 }
 
 // New returns a Store that uses client, a *redis.Client or a *redis.ClusterClient, and
@@ -98,9 +104,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	o.Timeout = cmp.Or(max(0, o.Timeout), DefaultTimeout)
 	s := &Store{
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout,
-		grace: o.Grace, reports: newReports(), outage: newOutage(),
+		grace: o.Grace, reports: newReports(), processID: uuid.NewString(),
 	}
-	s.changes = newChanges(s.reports)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	source := scripts.Source{Files: luaFolder(), Clock: clock, Channel: invalidationChannel(o.Prefix)}
 	s.scripts = &scriptSet{source: source, made: map[scriptName]*script{}}
 	s.maxInFlight, s.idleLimit = DefaultInFlight, defaultIdleLimit
@@ -115,7 +121,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	o.CachedRefusals = cmp.Or(o.CachedRefusals, DefaultCachedRefusals)
 	s.refusals = newRefusalCache(max(o.CachedRefusals, 1))
 	if o.CachedRefusals > 0 {
-		s.invalidations = newInvalidations(client, s.names, s.refusals, s.changes)
+		s.running.Go(s.listen)
 	}
 	return s
 }
@@ -123,12 +129,13 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 // Close waits for the calls in progress, and sends pending reports. The client stays
 // open. After Close, Take returns limiter.ErrUnavailable.
 func (s *Store) Close() error {
-	s.outage.close(s)
+	s.cancel()
+	s.running.Wait()
+	if s.reports.windows.Load() > 0 {
+		_ = s.probeOnce(context.Background(), s.timeout) // if it fails, the reports are lost
+	}
 	s.background.Wait()
 	s.pipelines.close()
-	if s.invalidations != nil {
-		s.invalidations.close()
-	}
 	s.refusals.close()
 	return nil
 }

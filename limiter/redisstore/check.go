@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -143,20 +142,12 @@ func checkVersion(info string) error {
 	if v := fields["valkey_version"]; v != "" {
 		name, least, version = "Valkey", [2]int{7, 2}, v
 	}
-	major, minor, ok := parseVersion(version)
-	if !ok {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
 		return fmt.Errorf("%w: the server's version %q is not readable", ErrVersion, version)
 	}
 	if major < least[0] || major == least[0] && minor < least[1] {
 		return fmt.Errorf("%w: %s %s; the minimum is %d.%d", ErrVersion, name, version, least[0], least[1])
 	}
 	return nil
-}
-
-func parseVersion(s string) (major, minor int, ok bool) {
-	a, rest, _ := strings.Cut(s, ".")
-	b, _, _ := strings.Cut(rest, ".")
-	major, err1 := strconv.Atoi(a)
-	minor, err2 := strconv.Atoi(b)
-	return major, minor, err1 == nil && err2 == nil
 }

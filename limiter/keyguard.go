@@ -37,21 +37,15 @@ type KeyGuardOptions struct {
 // source may use twice as many. The state is local to the process and bounded. All
 // methods are safe for concurrent use. A request with known keys costs about 100 ns.
 type KeyGuard struct {
-	now     func() int64              // the current time in milliseconds since 1970
-	known   []guardShard[struct{}]    // known keys
-	sources []guardShard[newKeyCount] // new keys by source
+	now     func() int64            // the current time in milliseconds since 1970
+	known   []agingMap[struct{}]    // known keys
+	sources []agingMap[newKeyCount] // new keys by source
 }
 
 // newKeyCount is the number of requests with new keys of one source.
 type newKeyCount struct {
 	windowStart int64 // start of the window, in milliseconds
 	count       int64
-}
-
-// A guardShard is a part of a KeyGuard's keys or sources with its own lock.
-type guardShard[V any] struct {
-	mu   sync.Mutex // guards the fields below; locked for a source before it is locked for keys
-	seen agingMap[V]
 }
 
 // guardShards is the number of shards of keys, and of sources.
@@ -75,10 +69,11 @@ func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	}
 }
 
-func newGuardShards[V any](capacity int, ttl time.Duration) []guardShard[V] {
-	parts := make([]guardShard[V], guardShards)
+func newGuardShards[V any](capacity int, ttl time.Duration) []agingMap[V] {
+	parts := make([]agingMap[V], guardShards)
 	for i := range parts {
-		parts[i].seen = agingMap[V]{generationSize: max(capacity/guardShards/2, 1), ttl: ttl.Milliseconds(), young: map[Key]V{}}
+		p := &parts[i]
+		p.generationSize, p.ttl, p.young = max(capacity/guardShards/2, 1), ttl.Milliseconds(), map[Key]V{}
 	}
 	return parts
 }
@@ -107,7 +102,7 @@ func (g *KeyGuard) each(keys []Key, do func(known *agingMap[struct{}], now int64
 		p := &g.known[k[0]%guardShards]
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return !do(&p.seen, now, k)
+		return !do(p, now, k)
 	})
 }
 
@@ -125,10 +120,10 @@ func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
 	if g.Known(keys...) {
 		return KeyDecision{}
 	}
-	m, _ := p.seen.get(now, source)
+	m, _ := p.get(now, source)
 	m, d := m.admit(now, rate)
 	if !d.Refused {
-		p.seen.put(now, source, m)
+		p.put(now, source, m)
 		g.each(keys, func(known *agingMap[struct{}], now int64, k Key) bool {
 			known.put(now, k, struct{}{})
 			return true
@@ -164,7 +159,69 @@ func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
 	p := &g.sources[source[0]%guardShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m, _ := p.seen.get(now, source)
+	m, _ := p.get(now, source)
 	_, d := m.admit(now, rate)
 	return d
+}
+
+// An agingMap is a bounded map that keeps each entry for at least ttl after its last use,
+// unless it is full. It has two generations. When the young generation is full or ttl has
+// passed, it becomes the old one, and the previous old one is dropped as a whole. So
+// eviction needs no scan, and a lookup costs at most two map accesses. Times are
+// milliseconds and always arguments.
+type agingMap[V any] struct {
+	mu             sync.Mutex // held by callers of its methods; of a source before it is locked for keys
+	generationSize int        // maximum number of keys in a generation, at least 1
+	ttl            int64
+	youngSince     int64 // when the young generation was started
+	young, old     map[Key]V
+}
+
+// get returns the value of k.
+func (a *agingMap[V]) get(now int64, k Key) (v V, found bool) {
+	a.rotate(now)
+	if v, found = a.young[k]; found {
+		return v, true
+	}
+	v, found = a.old[k]
+	return v, found
+}
+
+// touch restarts the time to live of k and reports whether k has a value.
+func (a *agingMap[V]) touch(now int64, k Key) (found bool) {
+	a.rotate(now)
+	if _, found = a.young[k]; found {
+		return true
+	}
+	v, found := a.old[k]
+	if found {
+		a.put(now, k, v)
+	}
+	return found
+}
+
+// put sets the value of k and restarts its time to live.
+func (a *agingMap[V]) put(now int64, k Key, v V) {
+	a.rotate(now)
+	if _, found := a.young[k]; !found && len(a.young) >= a.generationSize {
+		a.startGeneration(now)
+	}
+	a.young[k] = v
+}
+
+// rotate drops the generations that have expired.
+func (a *agingMap[V]) rotate(now int64) {
+	if now-a.youngSince < a.ttl && now >= a.youngSince { // now is earlier if the clock was set back
+		return
+	}
+	bothExpired := now-a.youngSince >= 2*a.ttl
+	a.startGeneration(now)
+	if bothExpired {
+		a.old = nil
+	}
+}
+
+// startGeneration makes the young generation the old one and starts an empty one.
+func (a *agingMap[V]) startGeneration(now int64) {
+	a.youngSince, a.young, a.old = now, map[Key]V{}, a.young
 }

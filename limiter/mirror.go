@@ -30,8 +30,13 @@ func (m *Memory) Mirror(claims []Claim, d *Decision, n int) {
 		d.Repeats.mirroredBy.Store(m)
 	}
 	for i := range claims[:min(len(claims), len(d.Outcomes))] {
-		if o := &d.Outcomes[i]; d.Allowed || !o.Allowed {
-			m.mirrorClaim(&claims[i], d, o, n)
+		c, o := &claims[i], &d.Outcomes[i]
+		switch {
+		case !d.Allowed && o.Allowed: // another claim was refused
+		case c.Limit.Algorithm.countsPermits():
+			m.mirrorClaim(c, d, o)
+		default:
+			m.mirrorPermits(c, d, o, n)
 		}
 	}
 }
@@ -47,47 +52,41 @@ func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 			m.refund(&own, Permit{ID: p.ID, At: time.UnixMilli(m.now())})
 			continue
 		}
-		r := m.ref(c)
-		m.shards[r.shard].mirrorRefund(r.hash, p.At.UnixMilli()+m.clockSkew.Load(), c.Cost)
+		m.changeMirrored(c, func(e *mirrorEntry) {
+			e.used -= min(uint32(e.refund(p.At.UnixMilli()+m.clockSkew.Load(), c.Cost)), e.used)
+		})
 	}
 }
 
 // MirrorCharge records that the other store charged claims.
 func (m *Memory) MirrorCharge(claims []Claim) {
 	for i := range claims {
-		r, now := m.ref(&claims[i]), m.now()
-		s := &m.shards[r.shard]
-		s.mu.Lock()
-		if p := s.mirrored.find(r.hash); p.item > 0 {
-			e := s.mirrored.slab.at(p.item - 1)
-			e.advance(now, claims[i].Limit.Horizon().Milliseconds())
-			e.grant(claims[i].Cost)
-			e.used += uint32(claims[i].Cost)
-		}
-		s.mu.Unlock()
+		c := &claims[i]
+		m.changeMirrored(c, func(e *mirrorEntry) {
+			e.advance(m.now(), c.Limit.Horizon().Milliseconds())
+			e.grant(c.Cost)
+			e.used += uint32(c.Cost)
+		})
 	}
 }
 
-// mirrorRefund returns permits to the mirror entry of hash h.
-func (s *shard) mirrorRefund(h uint64, at, permits int64) {
+// changeMirrored calls change with the mirror entry of c's key, if there is one.
+func (m *Memory) changeMirrored(c *Claim, change func(e *mirrorEntry)) {
+	r := m.ref(c)
+	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.mirrored.find(h); p.item > 0 {
-		n := s.mirrored.slab.at(p.item - 1)
-		n.used -= min(uint32(n.refund(at, permits)), n.used)
+	if p := s.mirrored.find(r.hash); p.item > 0 {
+		change(s.mirrored.slab.at(p.item - 1))
 	}
 }
 
-// mirrorClaim records the outcome of one claim.
-func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
+// mirrorClaim records the outcome of one claim in a mirror entry.
+func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome) {
 	r, now := m.ref(c), m.now()
 	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !c.Limit.Algorithm.countsPermits() {
-		s.mirrorPermitsLocked(&r, mirroredOutcome{c, d, o, n, now})
-		return
-	}
 	if skew := now - d.At.UnixMilli(); !d.At.IsZero() && skew != m.clockSkew.Load() { // it rarely changes, and all processors share it
 		m.clockSkew.Store(skew)
 	}
@@ -127,21 +126,14 @@ func (s *shard) isHalfEmptyLocked(bytes int64) bool {
 	return 2*s.keysLocked() < s.maxKeys && 2*(s.bytes+bytes) <= s.maxBytes
 }
 
-// A mirroredOutcome is what the other store decided for one claim.
-type mirroredOutcome struct {
-	claim     *Claim
-	decision  *Decision
-	outcome   *Outcome
-	processes int
-	now       int64
-}
-
-// mirrorPermitsLocked records an outcome in a cell, with the identity of the permit.
-func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
-	c, o, now := h.claim, h.outcome, h.now
-	share, parts := c.Limit.Share(h.processes), c.Limit.processes(h.processes)
-	own := *c
+// mirrorPermits records the outcome of one claim in a cell, with the identity of the permit.
+func (m *Memory) mirrorPermits(c *Claim, d *Decision, o *Outcome, n int) {
+	own, share := *c, c.Limit.Share(n)
 	own.Limit = &share
+	r, now := m.ref(c), m.now()
+	s := &m.shards[r.shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if r.index = s.findLocked(&r.id, r.hash); r.index == noCell {
 		s.sweepLocked(now, sweepStep)
 		if !s.isHalfEmptyLocked(cellBytes) {
@@ -154,14 +146,14 @@ func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 	s.loadLocked(cell, &t)
 	t.advance(now, &share)
 	t.bannedUntil = 0
-	if h.decision.Allowed {
-		s.takeLocked(cell, &t, stamp{now, h.decision.Permit.ID}, &own)
+	if d.Allowed {
+		s.takeLocked(cell, &t, stamp{now, d.Permit.ID}, &own)
 	}
 	switch wait := o.Wait.Milliseconds(); {
 	case o.Banned:
 		t.bannedUntil = now + wait
 	case share.Algorithm.HasValues():
-		t.addUnknownUses(now, t.remaining(now, &share)-(o.Remaining+parts-1)/parts)
+		t.addUnknownUses(now, t.remaining(now, &share)-(o.Remaining+share.parts-1)/share.parts)
 	case share.Algorithm.HasSteps():
 		t.extendPause(now, wait, &share)
 	}

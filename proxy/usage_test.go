@@ -46,6 +46,7 @@ func (p *testProxy) chat(want int, tenant, body string) *httptest.ResponseRecord
 	r.Header.Set("Accept-Encoding", "gzip")
 	rec := httptest.NewRecorder()
 	p.ServeHTTP(rec, r)
+	p.until(func() bool { return p.settling.Load() == 0 }) // which follows the response
 	if rec.Code != want {
 		p.Errorf("%s: %s: %d %s; want %d", tenant, body, rec.Code, rec.Body, want)
 	}

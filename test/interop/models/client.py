@@ -49,7 +49,7 @@ with a.messages.stream(model="m", messages=messages, max_tokens=30) as stream:
 say("message streamed", u.input_tokens + u.cache_creation_input_tokens + u.cache_read_input_tokens, u.output_tokens)
 
 # One that leaves after its first words.
-stream = o.chat.completions.create(model="m", messages=messages, max_tokens=2000, stream=True)
+stream = o.chat.completions.create(model="m", messages=messages, max_tokens=1_000_000, stream=True)  # more than sockets hold
 next(iter(stream))
 stream.close()
 say("chat that is left")

@@ -102,6 +102,16 @@ func TestReader_Lies(t *testing.T) {
 	}
 }
 
+// A pointer of as many and as long names as the configuration takes is found.
+func TestReader_FindsTheDeepestPointer(t *testing.T) {
+	name := strings.Repeat("n", 32)
+	r := usage.NewReader(usage.AtPointer(strings.Repeat("/"+name, 8)), "application/json")
+	r.Write([]byte(strings.Repeat(`{"`+name+`":`, 8) + "7" + strings.Repeat("}", 8)))
+	if got := r.Report(); !got.Known || got.Counts[usage.Total] != 7 {
+		t.Errorf("%+v; want 7", got)
+	}
+}
+
 // Of any document the reader finds what a parser does.
 func TestReader_FindsWhatAParserDoes(t *testing.T) {
 	names := []string{"usage", "total_tokens", "a", "usage ", "ü", "\"", "total_tokens\\", ""}

@@ -250,7 +250,7 @@ func TestOutage_LearnsAChangedLimit(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	config := func(rate string) string {
-		return redisDefaultYAML(server.Addr) + smsYAML(rate, ", on_store_failure: local")
+		return fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 1s, breaker: {after: 1}}\n", server.Addr) + smsYAML(rate, ", on_store_failure: local")
 	}
 	change := func(w *weir, rate string) {
 		t.Helper()

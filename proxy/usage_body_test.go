@@ -41,12 +41,12 @@ func TestUsage_IsEnsured(t *testing.T) {
 	t.Cleanup(up.Close)
 	for _, protocol := range []string{"http1", "h2c"} {
 		p := newProxy(t, ensuringYAML(up.URL, protocol, tokensLimit))
-		long := `{"messages":["` + strings.Repeat("x", 600<<10) + `"],"stream":true}`
+		long := `{"messages":["` + strings.Repeat("x", 350<<10) + `"],"stream":true}`
 		for sent, want := range map[string]string{
-			`{"messages":[],"stream":true}`:                                          `{"stream_options":{"include_usage":true},"messages":[],"stream":true}`,
+			`{"messages":[],"stream":true}`:                                          `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
 			`{"messages":[],"stream":true,"stream_options":{"include_usage":false}}`: `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
 			`{"messages":[]}`: `{"messages":[]}`,
-			long:              long, // two of them are more than seven eighths of max_buffered
+			long:              long, // three of them are more than seven eighths of max_buffered
 		} {
 			p.chat(200, fmt.Sprint("e", len(sent)), sent)
 			if got != want {

@@ -1,32 +1,21 @@
 package usage
 
-import (
-	"bytes"
-	"math/bits"
-)
+import "bytes"
 
-// A scanner follows the structure of JSON documents, one after the other, by which the paths of a format lead. It does not
-// check that a document is well formed: what follows a fault is not found.
+const maxNames = 8 // of a path
+
+// A scanner follows the names of members in JSON documents, one after the other; arrays around a document count as nothing.
+// It does not check that a document is well formed: what follows a fault is not found.
 type scanner struct {
-	open    [maxNames]level // the objects and arrays around, as far as a path may lead through them
-	live    int             // their number
-	ignored int             // how many others are open within
-	at      level           // where the next value is
-	wants   bool            // the next string is the name of a member
+	path    [maxNames*33 + 32]byte // the names that lead to the next value, as in Format.paths; behind it a number
+	length  int                    // of the path and the number; beyond the size of path if they are too long
+	ends    [maxNames]int          // of the paths of the objects around
+	live    int                    // their number
+	ignored int                    // how many others are open within, with arrays
+	wants   bool                   // the next string is the name of a member
 	string  stringKind
 	escaped bool // the next character of the string is
-	number  bool // a number that a path leads to is being read
-	text    [32]byte
-	length  int // of the name or number in text; beyond its size if it is too long
-}
-
-const maxNames = 8
-
-// A level is an object or an array, or the place of a value.
-type level struct {
-	paths uint16 // that lead here
-	depth uint8  // how many of their names have
-	array bool
+	number  int  // where in path the number begins that is being read; 0: none is
 }
 
 type stringKind uint8
@@ -37,58 +26,54 @@ const (
 	memberName
 )
 
-// begin prepares s for a document.
-func (s *scanner) begin(f *Format) { s.at = level{paths: 1<<len(f.paths) - 1} }
-
 // isWithin reports whether a document has begun.
 func (s *scanner) isWithin() bool { return s.live > 0 || s.ignored > 0 || s.string != noString }
 
-// next reads p until the end of a number to which a path leads, whose index it returns, or to its end; then that is -1. It
-// returns how much was read.
-func (s *scanner) next(p []byte, f *Format) (n, found int) {
+// read reads a part of a document.
+func (r *Reader) read(p []byte) {
 	for i := 0; i < len(p); i++ {
-		if s.string != noString {
-			i += s.inString(p[i:], f)
+		if r.string != noString {
+			i += r.inString(p[i:])
 			continue
 		}
-		for s.ignored > 0 && i < len(p)-1 && p[i] != '"' && p[i]|0x20 != '{' && p[i]|0x20 != '}' {
+		for r.ignored > 0 && i < len(p)-1 && p[i] != '"' && p[i]|0x20 != '{' && p[i]|0x20 != '}' {
 			i++ // [ and ] differ from { and } in that bit
 		}
 		c := p[i]
-		if s.number {
-			if c >= '0' && c <= '9' || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E' {
-				s.keep(p[i : i+1])
+		isNumber := c >= '0' && c <= '9' || c == '-'
+		if r.number > 0 {
+			if isNumber || c == '.' || c == '+' || c == 'e' || c == 'E' {
+				r.keep(p[i : i+1])
 				continue
 			}
-			if found = s.endNumber(f); found >= 0 {
-				return i, found
-			}
+			r.endNumber()
 		}
-		switch c {
-		case '"':
-			s.string = anyString
-			if s.wants && s.ignored == 0 {
-				s.string, s.length = memberName, 0
+		switch {
+		case c == '"':
+			r.string = anyString
+			if r.wants {
+				r.string, r.wants, r.length = memberName, false, r.ends[r.live-1]
+				r.keep(p[i : i+1])
 			}
-		case '{', '[':
-			s.enter(c)
-		case '}', ']':
-			s.leave(f)
-		case ',':
-			s.separate()
-		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			if s.ignored == 0 && s.live > 0 && s.leads(f) != 0 {
-				s.number, s.length = true, 0
-				s.keep(p[i : i+1])
+		case c|0x20 == '{':
+			r.enter(c)
+		case c|0x20 == '}':
+			r.leave()
+		case r.ignored > 0:
+		case c == ',':
+			r.wants = r.live > 0
+		case isNumber && !r.wants && r.length < len(r.path):
+			if _, found := r.format.paths[string(r.path[:r.length])]; found {
+				r.number = r.length
+				r.keep(p[i : i+1])
 			}
 		}
 	}
-	return len(p), -1
 }
 
 // inString reads p to the end of the string, and returns the index of the last byte that it has read. A name with an escape
 // keeps its backslash, which no name of a path has.
-func (s *scanner) inString(p []byte, f *Format) int {
+func (s *scanner) inString(p []byte) int {
 	for from := 0; from < len(p); {
 		part := p[from:]
 		end := bytes.IndexByte(part, '"')
@@ -105,9 +90,6 @@ func (s *scanner) inString(p []byte, f *Format) int {
 			break
 		}
 		if from += end + 1; !s.escaped {
-			if s.string == memberName {
-				s.name(f)
-			}
 			s.string = noString
 			return from - 1
 		}
@@ -116,87 +98,44 @@ func (s *scanner) inString(p []byte, f *Format) int {
 	return len(p) - 1
 }
 
-// keep adds a part to the name or number that is being read.
+// keep adds a part to the path or the number.
 func (s *scanner) keep(part []byte) {
-	if s.length+len(part) <= len(s.text) {
-		copy(s.text[s.length:], part)
+	if s.length+len(part) <= len(s.path) {
+		copy(s.path[s.length:], part)
 	}
 	s.length += len(part)
 }
 
-// name makes the next value that of the member whose name was read.
-func (s *scanner) name(f *Format) {
-	in := &s.open[s.live-1]
-	s.wants, s.at = false, level{depth: in.depth + 1}
-	if s.length > len(s.text) {
-		return
-	}
-	for left := in.paths; left != 0; left &= left - 1 {
-		i := bits.TrailingZeros16(left)
-		if names := f.paths[i].names; int(in.depth) < len(names) && names[in.depth] == string(s.text[:s.length]) {
-			s.at.paths |= 1 << i
+// endNumber ends the number, which counts if it is valid.
+func (r *Reader) endNumber() {
+	if r.length <= len(r.path) {
+		if n, valid := Number(string(r.path[r.number:r.length])); valid {
+			of := r.format.paths[string(r.path[:r.number])]
+			r.greatest[of], r.has = max(r.greatest[of], n), r.has|1<<of
 		}
 	}
+	r.length, r.number = r.number, 0
 }
 
-// leads returns the paths that end at the next value.
-func (s *scanner) leads(f *Format) (ended uint16) {
-	for left := s.at.paths; left != 0; left &= left - 1 {
-		if i := bits.TrailingZeros16(left); len(f.paths[i].names) == int(s.at.depth) {
-			ended |= 1 << i
-		}
-	}
-	return ended
-}
-
-// endNumber ends the number, and returns the index of its path, or -1 if it is too long.
-func (s *scanner) endNumber(f *Format) int {
-	s.number = false
-	if s.length > len(s.text) {
-		return -1
-	}
-	return bits.TrailingZeros16(s.leads(f))
-}
-
-// enter begins an object or an array, by its bracket. An array around all is one of documents.
+// enter begins an object or an array, by its bracket.
 func (s *scanner) enter(bracket byte) {
-	array := bracket == '['
-	if s.ignored > 0 || s.at.paths == 0 || s.live == maxNames || array && s.at.depth > 0 {
+	switch {
+	case s.ignored == 0 && s.live < maxNames && s.length <= len(s.path) && bracket == '{':
+		s.ends[s.live] = s.length
+		s.live++
+		s.wants = true
+	case s.live > 0:
 		s.ignored++
-		return
-	}
-	s.at.array = array
-	s.open[s.live] = s.at
-	s.live++
-	s.wants = !array
-	if !array {
-		s.at = level{}
 	}
 }
 
 // leave ends one.
-func (s *scanner) leave(f *Format) {
+func (s *scanner) leave() {
 	switch {
 	case s.ignored > 0:
 		s.ignored--
-		return
 	case s.live > 0:
 		s.live--
-	}
-	s.wants, s.at = false, level{}
-	if s.live == 0 {
-		s.begin(f)
-	}
-}
-
-// separate begins the next member or element.
-func (s *scanner) separate() {
-	if s.ignored > 0 || s.live == 0 {
-		return
-	}
-	in := s.open[s.live-1]
-	s.wants, s.at = !in.array, level{}
-	if in.array {
-		s.at = level{paths: in.paths}
+		s.wants, s.length = false, s.ends[s.live]
 	}
 }

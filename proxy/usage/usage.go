@@ -8,9 +8,9 @@ package usage
 
 import (
 	"bytes"
-	"io"
+	"cmp"
+	"encoding/json"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -34,51 +34,50 @@ const (
 
 // A Format says where responses have their counters.
 type Format struct {
-	marker      []byte // each path has a name that contains it
-	paths       []path
-	cachedApart bool // Input does not contain Cached
-}
-
-// A path is the names that lead to a counter.
-type path struct {
-	names []string
-	of    Counter
+	marker      []byte             // each path has a name that contains it
+	paths       map[string]Counter // by the names that lead to it, each behind a quotation mark, which no name has
+	cachedApart bool               // Input does not contain Cached
 }
 
 // Formats returns the formats that have names. OpenAI's is also that of Azure, Mistral, vLLM and of Ollama's /v1.
 func Formats() map[string]*Format {
-	openai := Format{marker: []byte("_tokens")} // chat completions, embeddings and responses; a stream of responses has them in an event
-	openai.add(Input, "usage/prompt_tokens", "usage/input_tokens", "response/usage/input_tokens")
-	openai.add(Cached, "usage/prompt_tokens_details/cached_tokens", "usage/input_tokens_details/cached_tokens", "response/usage/input_tokens_details/cached_tokens")
-	openai.add(Output, "usage/completion_tokens", "usage/output_tokens", "response/usage/output_tokens")
-	anthropic := Format{marker: []byte("_tokens"), cachedApart: true} // a stream has the input in message_start, and the output in message_delta
-	anthropic.add(Input, "usage/input_tokens", "message/usage/input_tokens")
-	anthropic.add(moreInput, "usage/cache_creation_input_tokens", "message/usage/cache_creation_input_tokens")
-	anthropic.add(Cached, "usage/cache_read_input_tokens", "message/usage/cache_read_input_tokens")
-	anthropic.add(Output, "usage/output_tokens", "message/usage/output_tokens")
-	gemini := Format{marker: []byte("TokenCount")}
-	gemini.add(Input, "usageMetadata/promptTokenCount")
-	gemini.add(Cached, "usageMetadata/cachedContentTokenCount")
-	gemini.add(Output, "usageMetadata/candidatesTokenCount")
-	gemini.add(moreOutput, "usageMetadata/thoughtsTokenCount")
-	ollama := Format{marker: []byte("eval_count")} // the API of its own
-	ollama.add(Input, "prompt_eval_count")
-	ollama.add(Output, "eval_count")
-	return map[string]*Format{"openai": &openai, "anthropic": &anthropic, "gemini": &gemini, "ollama": &ollama}
+	openai := newFormat("_tokens") // chat completions, embeddings and responses; a stream of responses has them in an event
+	openai.add(Input, "/usage/prompt_tokens", "/usage/input_tokens", "/response/usage/input_tokens")
+	openai.add(Cached, "/usage/prompt_tokens_details/cached_tokens", "/usage/input_tokens_details/cached_tokens", "/response/usage/input_tokens_details/cached_tokens")
+	openai.add(Output, "/usage/completion_tokens", "/usage/output_tokens", "/response/usage/output_tokens")
+	anthropic := newFormat("_tokens") // a stream has the input in message_start, and the output in message_delta
+	anthropic.cachedApart = true
+	anthropic.add(Input, "/usage/input_tokens", "/message/usage/input_tokens")
+	anthropic.add(moreInput, "/usage/cache_creation_input_tokens", "/message/usage/cache_creation_input_tokens")
+	anthropic.add(Cached, "/usage/cache_read_input_tokens", "/message/usage/cache_read_input_tokens")
+	anthropic.add(Output, "/usage/output_tokens", "/message/usage/output_tokens")
+	gemini := newFormat("TokenCount")
+	gemini.add(Input, "/usageMetadata/promptTokenCount")
+	gemini.add(Cached, "/usageMetadata/cachedContentTokenCount")
+	gemini.add(Output, "/usageMetadata/candidatesTokenCount")
+	gemini.add(moreOutput, "/usageMetadata/thoughtsTokenCount")
+	ollama := newFormat("eval_count") // the API of its own
+	ollama.add(Input, "/prompt_eval_count")
+	ollama.add(Output, "/eval_count")
+	return map[string]*Format{"openai": openai, "anthropic": anthropic, "gemini": gemini, "ollama": ollama}
+}
+
+func newFormat(marker string) *Format {
+	return &Format{marker: []byte(marker), paths: map[string]Counter{}}
 }
 
 // add adds paths of a counter.
 func (f *Format) add(of Counter, pointers ...string) {
 	for _, p := range pointers {
-		f.paths = append(f.paths, path{strings.Split(p, "/"), of})
+		f.paths[strings.ReplaceAll(p, "/", `"`)] = of
 	}
 }
 
 // AtPointer returns the format of responses that have one number, at a JSON pointer (RFC 6901) without escapes and
-// indexes.
+// indexes, of at most 8 names of at most 32 bytes.
 func AtPointer(pointer string) *Format {
-	f := &Format{marker: []byte(pointer[strings.LastIndexByte(pointer, '/')+1:])}
-	f.add(Total, strings.TrimPrefix(pointer, "/"))
+	f := newFormat(pointer[strings.LastIndexByte(pointer, '/')+1:])
+	f.add(Total, pointer)
 	return f
 }
 
@@ -126,11 +125,11 @@ func Number(text string) (n int64, valid bool) {
 // A Reader reads the body of one response.
 type Reader struct {
 	format  *Format
-	scan    scanner
 	isEvent bool // the body is a stream of events
 	line    int  // in such a stream: how much of the field name of the line was read, or whether it is data
-	found   [maxPaths]int64
-	has     uint16 // the paths that were found
+	scanner
+	greatest [2 * numCounters]int64 // of each counter
+	has      uint16                 // the counters that were found
 }
 
 // The states of a line beyond a number of bytes of its field name.
@@ -138,14 +137,11 @@ const (
 	field    = "data:"
 	isData   = len(field)
 	isNoData = isData + 1
-	maxPaths = 16
 )
 
 // NewReader returns a reader of a body with this Content-Type.
 func NewReader(f *Format, contentType string) *Reader {
-	r := &Reader{format: f, isEvent: strings.HasPrefix(strings.ToLower(contentType), "text/event-stream")}
-	r.scan.begin(f)
-	return r
+	return &Reader{format: f, isEvent: strings.HasPrefix(strings.ToLower(contentType), "text/event-stream")}
 }
 
 // Write reads the next part of the body.
@@ -157,8 +153,7 @@ func (r *Reader) Write(p []byte) {
 	for len(p) > 0 {
 		switch {
 		case p[0] == '\n' && r.line == 0: // the end of an event
-			r.scan = scanner{}
-			r.scan.begin(r.format)
+			r.scanner = scanner{}
 			p = p[1:]
 		case p[0] == '\n':
 			r.line, p = 0, p[1:]
@@ -175,7 +170,7 @@ func (r *Reader) Write(p []byte) {
 			switch {
 			case r.line != isData:
 				r.line = isNoData
-			case end == len(p) || r.scan.isWithin() || bytes.Contains(p[:end], r.format.marker):
+			case end == len(p) || r.isWithin() || bytes.Contains(p[:end], r.format.marker):
 				r.read(p[:end])
 			}
 			p = p[end:]
@@ -183,29 +178,11 @@ func (r *Reader) Write(p []byte) {
 	}
 }
 
-// read reads a part of a document.
-func (r *Reader) read(p []byte) {
-	for len(p) > 0 {
-		n, at := r.scan.next(p, r.format)
-		p = p[n:]
-		if at < 0 {
-			continue
-		}
-		if number, valid := Number(string(r.scan.text[:r.scan.length])); valid {
-			r.found[at], r.has = max(r.found[at], number), r.has|1<<at
-		}
-	}
-}
-
 // Report returns what the body has said until now.
 func (r *Reader) Report() Report {
-	all, greatest := Report{}, [2 * numCounters]int64{}
-	for i, p := range r.format.paths {
-		greatest[p.of] = max(greatest[p.of], r.found[i])
-		all.Known = all.Known || r.has>>i&1 == 1 && p.of != Cached && p.of < numCounters // a part alone says nothing
-	}
+	all := Report{Known: r.has&^(1<<Cached)&(1<<numCounters-1) != 0} // a part alone says nothing
 	for c := range all.Counts {
-		all.Counts[c] = greatest[c] + greatest[int(numCounters)+c]
+		all.Counts[c] = r.greatest[c] + r.greatest[int(numCounters)+c]
 	}
 	if !r.format.cachedApart {
 		all.Counts[Cached] = min(all.Counts[Cached], all.Counts[Input])
@@ -215,61 +192,27 @@ func (r *Reader) Report() Report {
 }
 
 // MaxEnsured is by how many bytes Ensure makes a body longer, at most.
-const MaxEnsured = int64(len(ensureOptions))
-
-const ensureOptions = `"stream_options":{"include_usage":true},`
+const MaxEnsured = int64(len(`"stream_options":{"include_usage":true},`))
 
 // Ensure returns a request of OpenAI's chat or completions API that streams with stream_options.include_usage set, so
-// that the last event has the usage. Other bodies are not changed.
+// that the last event has the usage; written anew, it has no spaces, and its names are sorted. Other bodies are not changed.
 func Ensure(body []byte) (ensured []byte, changed bool) {
-	d := jsontext.NewDecoder(bytes.NewReader(body))
-	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+	var all, options map[string]json.RawMessage
+	if !jsontext.Value(body).IsValid() || json.Unmarshal(body, &all) != nil || string(all["stream"]) != "true" || all["messages"] == nil && all["prompt"] == nil {
+		return body, false // also if it has a name twice
+	}
+	if json.Unmarshal(all["stream_options"], &options) != nil || options == nil {
+		options = map[string]json.RawMessage{}
+	}
+	options["include_usage"] = json.RawMessage("true")
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(options)
+	all["stream_options"] = bytes.Clone(b.Bytes())
+	b.Reset()
+	if err = cmp.Or(err, e.Encode(all)); err != nil {
 		return body, false
 	}
-	at, to, text := d.InputOffset(), d.InputOffset(), ensureOptions
-	streams, completes, err := false, false, error(nil)
-	for err == nil && d.PeekKind() == '"' {
-		token, _ := d.ReadToken() // an error comes again
-		switch name := token.String(); {
-		case name == "stream":
-			streams = d.PeekKind() == 't'
-		case name == "messages", name == "prompt":
-			completes = true
-		case name == "stream_options" && d.PeekKind() == '{':
-			at, to, text, err = ensureOption(d)
-			continue
-		case name == "stream_options":
-			var value jsontext.Value
-			value, err = d.ReadValue()
-			to = d.InputOffset()
-			at, text = to-int64(len(value)), `{"include_usage":true}`
-			continue
-		}
-		err = d.SkipValue()
-	}
-	_, err = d.ReadToken()
-	if _, end := d.ReadToken(); err != nil || end != io.EOF || !streams || !completes {
-		return body, false
-	}
-	return slices.Concat(body[:at], []byte(text), body[to:]), true
-}
-
-// ensureOption reads an object with options, and returns where its include_usage stands or belongs, and what to write there.
-func ensureOption(d *jsontext.Decoder) (at, to int64, text string, err error) {
-	_, _ = d.ReadToken()
-	at, text = d.InputOffset(), `"include_usage":true`
-	if to = at; d.PeekKind() == '"' {
-		text += ","
-	}
-	for err == nil && d.PeekKind() == '"' {
-		token, _ := d.ReadToken()
-		name := token.String()
-		var value jsontext.Value
-		if value, err = d.ReadValue(); name == "include_usage" {
-			to = d.InputOffset()
-			at, text = to-int64(len(value)), "true"
-		}
-	}
-	_, _ = d.ReadToken()
-	return at, to, text, err
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), true
 }

@@ -66,31 +66,35 @@ func TestReader_Responses(t *testing.T) {
 // What is no number of at least 0 at the path is not found, and what is found twice counts once, the greatest.
 func TestReader_Lies(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"usage":{"total_tokens":12}}`:                                "12 true",
-		` {"usage" : { "total_tokens" : 12 , "x":1} } `:                "12 true",
-		`{"usage":{"total_tokens":12.2}}`:                              "13 true",
-		`{"usage":{"total_tokens":1e3}}`:                               "1000 true",
-		`{"usage":{"total_tokens":1e300}}`:                             "2147483647 true",
-		`{"usage":{"total_tokens":0}}`:                                 "0 true",
-		`{"usage":{"total_tokens":"12"}}`:                              "0 false",
-		`{"usage":{"total_tokens":-12}}`:                               "0 false",
-		`{"usage":{"total_tokens":null}}`:                              "0 false",
-		`{"usage":{"total_tokens":{"total_tokens":12}}}`:               "0 false",
-		`{"usage":{"total_tokens":[12]}}`:                              "0 false",
-		`{"usage":[{"total_tokens":12}]}`:                              "0 false",
-		`{"usage":{"total_tokens":12,"total_tokens":3}}`:               "12 true",
-		`{"usage":{"total_tokens":1111111111111111111111111111111}}`:   "2147483647 true",
-		`{"usage":{"total_tokens":111111111111111111111111111111111}}`: "0 false", // longer than any number
-		`{"usage":{"total_tokens":12-34}}`:                             "0 false",
-		`{"total_tokens":12,"a":{"usage":{"total_tokens":5}}}`:         "0 false",
-		`{"us\u0061ge":{"total_tokens":5}}`:                            "0 false",
-		`{"a":"\\","usage":{"total_tokens":5}}`:                        "5 true",
-		`{"a":"{\"usage\":{\"total_tokens\":5}}"}`:                     "0 false",
-		`{"usage":{"total_tokens":5`:                                   "0 false", // cut: it may go on
-		`"usage" 5 12`:                                                 "0 false",
-		`]]}}{"usage":{"total_tokens":5}}`:                             "5 true",
-		`{"usage":{"total_tokens` + strings.Repeat("x", 99) + `":5}}`:  "0 false",
-		strings.Repeat("[", 1000) + `{"usage":{"total_tokens":5}}`:     "0 false",
+		`{"usage":{"total_tokens":12}}`:                               "12 true",
+		` {"usage" : { "total_tokens" : 12 , "x":1} } `:               "12 true",
+		`{"usage":{"total_tokens":12.2}}`:                             "13 true",
+		`{"usage":{"total_tokens":1e3}}`:                              "1000 true",
+		`{"usage":{"total_tokens":1e300}}`:                            "2147483647 true",
+		`{"usage":{"total_tokens":0}}`:                                "0 true",
+		`{"usage":{"total_tokens":"12"}}`:                             "0 false",
+		`{"usage":{"total_tokens":-12}}`:                              "0 false",
+		`{"usage":{"total_tokens":null}}`:                             "0 false",
+		`{"usage":{"total_tokens":{"total_tokens":12}}}`:              "0 false",
+		`{"usage":{"total_tokens":[12]}}`:                             "0 false",
+		`{"usage":[{"total_tokens":12}]}`:                             "0 false",
+		`{"usage":{"total_tokens":12,"total_tokens":3}}`:              "12 true",
+		`{"usage":{"total_tokens":1111111111111111111111111111111}}`:  "2147483647 true",
+		`{"usage":{"total_tokens":` + strings.Repeat("1", 999) + `}}`: "0 false", // longer than any number
+		`{"usage/total_tokens":5}`:                                    "0 false",
+		`{"usage\"total_tokens":5}`:                                   "0 false",
+		`{"usage":{},"total_tokens":5}`:                               "0 false",
+		`{"usage":{"total_tokens":12-34}}`:                            "0 false",
+		`{"total_tokens":12,"a":{"usage":{"total_tokens":5}}}`:        "0 false",
+		`{"us\u0061ge":{"total_tokens":5}}`:                           "0 false",
+		`{"a":"\\","usage":{"total_tokens":5}}`:                       "5 true",
+		`{"a":"{\"usage\":{\"total_tokens\":5}}"}`:                    "0 false",
+		`{"usage":{"total_tokens":5`:                                  "0 false", // cut: it may go on
+		`"usage" 5 12`:                                                "0 false",
+		`]]}}{"usage":{"total_tokens":5}}`:                            "5 true",
+		`{"usage":{"total_tokens` + strings.Repeat("x", 99) + `":5}}`: "0 false",
+		strings.Repeat("[", 1000) + `{"usage":{"total_tokens":5}}`:    "5 true",
+		strings.Repeat(`{"a":`, 9) + `{"usage":{"total_tokens":5}}`:   "0 false",
 		``: "0 false",
 	} {
 		r := usage.NewReader(usage.AtPointer("/usage/total_tokens"), "application/json")
@@ -179,20 +183,20 @@ func TestReport_Cost(t *testing.T) {
 	}
 }
 
-// Only a chat or a completion that streams is changed, and nothing of it but that option.
+// Only a chat or a completion that streams is changed, and no value of it but that option.
 func TestEnsure(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"messages":[],"stream":true}`:                                                    `{"stream_options":{"include_usage":true},"messages":[],"stream":true}`,
-		` { "stream" : true, "prompt" : "a" } `:                                            ` {"stream_options":{"include_usage":true}, "stream" : true, "prompt" : "a" } `,
-		`{"messages":[],"stream":true,"stream_options":{}}`:                                `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
-		`{"messages":[],"stream":true,"stream_options":null}`:                              `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
-		`{"messages":[],"stream":true,"stream_options":{"include_obfuscation":false}}`:     `{"messages":[],"stream":true,"stream_options":{"include_usage":true,"include_obfuscation":false}}`,
-		`{"messages":[],"stream":true,"stream_options":{"a":{},"include_usage": 0,"b":1}}`: `{"messages":[],"stream":true,"stream_options":{"a":{},"include_usage": true,"b":1}}`,
-		`{"messages":[],"stream":false}`:                                                   "",
-		`{"messages":[]}`:                                                                  "",
-		`{"input":"a","stream":true}`:                                                      "", // of the API of responses, which says it anyway
-		`{"messages":[],"stream":true`:                                                     "",
-		`{"messages":[],"stream":true,"stream":true}`:                                      "", // who knows which one counts
+		`{"messages":[],"stream":true}`:                                                   `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
+		` { "stream" : true, "prompt" : "a<\u2028\u0061&" , "n":1.50e1} `:                 `{"n":1.50e1,"prompt":"a<\u2028\u0061&","stream":true,"stream_options":{"include_usage":true}}`,
+		`{"messages":[],"stream":true,"stream_options":{}}`:                               `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
+		`{"messages":[],"stream":true,"stream_options":null}`:                             `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
+		`{"messages":[],"stream":true,"stream_options":{"include_obfuscation":false}}`:    `{"messages":[],"stream":true,"stream_options":{"include_obfuscation":false,"include_usage":true}}`,
+		`{"messages":[],"stream":true,"stream_options":{"a":{},"include_usage":0,"b":1}}`: `{"messages":[],"stream":true,"stream_options":{"a":{},"b":1,"include_usage":true}}`,
+		`{"messages":[],"stream":false}`:                                                  "",
+		`{"messages":[]}`:                                                                 "",
+		`{"input":"a","stream":true}`:                                                     "", // of the API of responses, which says it anyway
+		`{"messages":[],"stream":true`:                                                    "",
+		`{"messages":[],"stream":true,"stream":true}`:                                     "", // who knows which one counts
 		`[]`:                            "",
 		``:                              "",
 		`{"messages":[],"stream":"tr"}`: "",

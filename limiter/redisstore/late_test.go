@@ -188,12 +188,12 @@ func TestLate_RedisStandsStill(t *testing.T) {
 		}
 	}
 	server.Signal(syscall.SIGCONT)
-	message, err := freed.ReceiveMessage(t.Context()) // when permits come back
-	if err != nil {
+	if _, err := freed.ReceiveMessage(t.Context()); err != nil { // when permits come back
 		t.Fatal(err)
 	}
-	in, err := redisstore.New(watcher, redisstore.Options{Timeout: patient, CachedRefusals: -1}).Inspect(t.Context(), claims)
-	if err != nil || in.Statuses[0].Used != 2 {
-		t.Errorf("after %v: %+v %v; want 2 used", message, in.Statuses, err)
-	}
+	admin := redisstore.New(watcher, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+	eventually(t, "all came back but the first two", func() bool { // another may have had room meanwhile
+		in, err := admin.Inspect(t.Context(), claims)
+		return err == nil && in.Statuses[0].Used == 2
+	})
 }

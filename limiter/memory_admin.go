@@ -59,16 +59,15 @@ func (m *Memory) Charge(_ context.Context, claims []Claim, p Permit) error {
 		now := m.now()
 		r.index = s.findOrAddLocked(&r.id, r.hash, c.Source, now)
 		s.expandMirroredLocked(&r, now)
-		var t keyState
-		cell := s.cells.at(r.index)
-		s.loadLocked(cell, &t)
-		if t.advance(now, c.Limit); !slices.ContainsFunc(t.entries, func(e entry) bool { return e.id == id }) {
-			s.takeLocked(cell, &t, stamp{now, id}, c)
+		s.changeLocked(r.index, c.Limit, func(t *keyState) {
+			if t.advance(now, c.Limit); slices.ContainsFunc(t.entries, func(e entry) bool { return e.id == id }) {
+				return
+			}
+			s.takeLocked(s.cells.at(r.index), t, stamp{now, id}, c)
 			if !c.Limit.Algorithm.HasLog() {
 				t.markRefund(Permit{ID: id, At: time.UnixMilli(now)}, c.Cost) // a counter knows a charge by a mark
 			}
-			s.saveLocked(cell, &t, c.Limit)
-		}
+		})
 		s.mu.Unlock()
 	}
 	return nil

@@ -407,7 +407,7 @@ func (l loggedKeys) plan(of *limit.Limit) (name string, found bool) {
 func (l loggedKeys) price(p *config.Prices) (price key.Price, found bool) {
 	text, _, found := l.find(pricePrefix + p.Name)
 	if !found || p.ByModel() {
-		price, _ = p.Table.OfModel(text)
+		price, _ = p.Table.Of(text, "")
 		return price, found
 	}
 	amount, err := key.ParseAmount(text, p.Decimals)

@@ -183,17 +183,14 @@ func (e *explainer) explainPrice(p *config.Prices) string {
 	if err != nil {
 		return err.Error()
 	}
-	text, subject := p.Text(price.Amount)+": ", "number"
+	text, subject, kind := p.Text(price.Amount), "number", cmp.Or(string(price.Type), "*")+", "
 	if p.ByModel() {
-		text, subject = p.Text(price.Amount)+" for a million tokens of an answer: ", "model"
+		text, subject, kind = text+" for a million tokens of an answer", "model", ""
 	}
 	if !found {
-		text += "no row has the " + subject + ", so that it costs the dearest: "
+		text += ": no row has the " + subject + ", so that it costs the dearest"
 	}
-	if p.ByModel() {
-		return fmt.Sprintf("%s%s, line %d of %s", text, cmp.Or(price.Prefix, "*"), price.Line, p.File)
-	}
-	return fmt.Sprintf("%s%s, %s, line %d of %s", text, cmp.Or(price.Prefix, "*"), cmp.Or(string(price.Type), "*"), price.Line, p.File)
+	return fmt.Sprintf("%s: %s, %sline %d of %s", text, cmp.Or(price.Prefix, "*"), kind, price.Line, p.File)
 }
 
 // permits describes what a rate of a limit allows: 20/10m.

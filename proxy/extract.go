@@ -192,7 +192,7 @@ func (g *generation) source(network netip.Prefix) uint32 {
 
 // cost returns the number of permits that the request takes; 1 if it does not say.
 func (x *exchange) cost(c *config.Cost) (int64, error) {
-	from := c.Said.From
+	from := c.From[0].From
 	if x.Confused(from) {
 		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", from, key.ErrAmbiguous)
 	}

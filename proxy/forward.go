@@ -180,10 +180,17 @@ type rewrite struct {
 	set map[string][]string // request fields to set; a field without values is removed; nil if there are none
 }
 
-func newRewrite(c *config.Rewrite) rewrite {
+// newRewrite returns that of a route. An upstream whose responses are read is asked for them without compression, unless the
+// operator asks for another.
+func newRewrite(from *config.Route) rewrite {
+	c := &from.Rewrite
 	r := rewrite{Rewrite: c}
-	if len(c.Request.Set)+len(c.Request.Remove) > 0 {
+	isRead := from.Usage != nil && from.Usage.Format != nil
+	if isRead || len(c.Request.Set)+len(c.Request.Remove) > 0 {
 		r.set = map[string][]string{}
+	}
+	if isRead {
+		r.set["Accept-Encoding"] = []string{}
 	}
 	for name, value := range c.Request.Set {
 		r.set[name] = []string{value}

@@ -39,7 +39,7 @@ func TestRewrite_Path(t *testing.T) {
 		{"/a", "/x", "/a", "/x"},
 		{"/a", "/x", "*", "*"},
 	} {
-		r := newRewrite(&config.Rewrite{StripPrefix: c.strip, AddPrefix: c.add})
+		r := newRewrite(&config.Route{Rewrite: config.Rewrite{StripPrefix: c.strip, AddPrefix: c.add}})
 		if got := r.path(&routing.Target{Path: c.path, Forwarded: c.path}); got != c.want {
 			t.Errorf("without %q, with %q: %s became %s, want %s", c.strip, c.add, c.path, got, c.want)
 		}

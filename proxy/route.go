@@ -123,7 +123,7 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		reads:         &reads{},
 		metrics:       &routeMetrics{},
 		fixedResponse: newRespond(from.Respond),
-		rewrite:       newRewrite(&from.Rewrite),
+		rewrite:       newRewrite(from),
 		refunds:       refunds(from.RefundOn),
 		newKeys:       limitedNewKeys(from),
 		matchedFields: matchedFields(from.Match),
@@ -156,9 +156,8 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	for _, l := range r.Active {
 		r.addReads(l)
 	}
-	r.prepareUsage()
 	r.readFields.add(r.TokenFields...)
-	r.readsLate = r.readsLate || len(r.TokenFields) > 0
+	r.readsLate = r.readsLate || r.reserves() || len(r.TokenFields) > 0
 	r.reads = g.sharing.readsLike(r.reads)
 	r.describe()
 	g.setLoggedKeys(r)

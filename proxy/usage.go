@@ -14,16 +14,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/usage"
 )
 
-// prepareUsage has r ask its upstream for responses that can be read, unless the operator asks for others.
-func (r *route) prepareUsage() {
-	const name = "Accept-Encoding"
-	r.readsLate = r.readsLate || slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Cost.IsReserved() })
-	if _, given := r.rewrite.set[name]; r.Usage != nil && r.Usage.Format != nil && !given {
-		if r.rewrite.set == nil {
-			r.rewrite.set = map[string][]string{}
-		}
-		r.rewrite.set[name] = []string{}
-	}
+// reserves reports whether a limit of r reserves permits, for which it may need the length of a body.
+func (r *route) reserves() bool {
+	return slices.ContainsFunc(r.Active, func(l *limit.Limit) bool { return l.Cost.IsReserved() })
 }
 
 // reserved returns the number of permits that the request takes of l until its response says what it has used.
@@ -33,8 +26,8 @@ func (g *generation) reserved(x *exchange, l *limit.Limit) (int64, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case bound < 0 && c.Otherwise == 0 && len(c.Reserve) > 0 && c.Bytes == 0:
-		return 0, fmt.Errorf("%s: %w", c.Reserve[0].Name, key.ErrMissing)
+	case bound < 0 && c.Otherwise == 0 && len(c.From) > 0 && c.Bytes == 0:
+		return 0, fmt.Errorf("%s: %w", c.From[0].Name, key.ErrMissing)
 	}
 	x.extracted.asked = fmt.Appendf(x.extracted.asked, " %s%s=%d/%d", askedPrefix, l.Name, bound, length)
 	if bound < 0 {
@@ -51,7 +44,7 @@ func (g *generation) reserved(x *exchange, l *limit.Limit) (int64, error) {
 // asked returns the most tokens that the request wants to be written, -1 if it does not say, and the length of its body.
 func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, err error) {
 	if text, _, found := x.extracted.logged.line.find(askedPrefix + l.Name); found {
-		if _, err = fmt.Sscanf(text, "%d/%d", &bound, &length); len(l.Cost.Reserve) == 0 {
+		if _, err = fmt.Sscanf(text, "%d/%d", &bound, &length); len(l.Cost.From) == 0 {
 			bound = -1 // this configuration does not ask
 		}
 		return bound, length, err
@@ -63,7 +56,7 @@ func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, er
 		}
 		length = int64(len(body.Bytes))
 	}
-	for _, s := range l.Cost.Reserve {
+	for _, s := range l.Cost.From {
 		k, err := g.key(x, s)
 		if err != nil {
 			return 0, 0, err
@@ -109,12 +102,9 @@ func (x *exchange) beginUsage(status int, h *http1.Fields) {
 		u.Unsettled = "error"
 	case from.Bytes:
 	case from.Header != "":
-		u.Unsettled = "absent"
-		if values := h.Values(from.Header); len(values) == 1 {
-			if n, valid := usage.Number(values[0]); valid {
-				u.Report, u.Unsettled = usage.Total.Of(n), ""
-			}
-		}
+		n, valid := usage.Number(strings.Join(h.Values(from.Header), ",")) // several are none
+		u.Report = usage.Total.Of(n)
+		u.Known = valid
 	case encoding != "" && !strings.EqualFold(encoding, "identity"):
 		u.Unsettled = "encoded"
 	default:
@@ -135,9 +125,10 @@ func (x *exchange) used() *limit.Used {
 		u.Report = usage.Total.Of(x.response.bytes)
 	}
 	if u.reader != nil {
-		if u.Report = u.reader.Report(); !u.Report.Known {
-			u.Unsettled = "absent"
-		}
+		u.Report = u.reader.Report()
+	}
+	if !u.Known && u.Unsettled == "" {
+		u.Unsettled = "absent"
 	}
 	if u.IsCut = x.outcome.known && x.outcome.result.Kind != upstream.OK; !u.IsCut || u.Unsettled == "error" {
 		return &u.Used
@@ -160,8 +151,7 @@ const (
 func (x *exchange) appendUsage(b []byte) []byte {
 	b = append(b, x.extracted.asked...)
 	if u := x.usage; u != nil && u.Known && !u.IsCut {
-		c := u.Counts
-		b = fmt.Appendf(b, " %s=%d/%d/%d/%d", usedEntry, c[usage.Input], c[usage.Cached], c[usage.Output], c[usage.Total])
+		b = fmt.Appendf(b, " %s=%d/%d/%d/%d", usedEntry, u.Counts[usage.Input], u.Counts[usage.Cached], u.Counts[usage.Output], u.Counts[usage.Total])
 	}
 	return bytes.TrimPrefix(b, []byte(" "))
 }

@@ -104,15 +104,15 @@ func TestUsage_CountsEachRequestOnce(t *testing.T) {
 		answer, want string
 		status       int
 	}{
-		{`{"usage":{"total_tokens":1,"prompt_tokens":60}}`, "refunded=40 reserved=100 within=1", 200},
-		{`{"usage":{"prompt_tokens":100}}`, "reserved=100 within=1", 200},
-		{`{"usage":{"prompt_tokens":250}}`, "charged=150 over=1 reserved=100", 200},
+		{`{"usage":{"total_tokens":1,"prompt_tokens":60}}`, "refunded=40 reserved=100 settled=1", 200},
+		{`{"usage":{"prompt_tokens":100}}`, "reserved=100 settled=1", 200},
+		{`{"usage":{"prompt_tokens":250}}`, "charged=150 reserved=100 settled=1", 200},
 		{`{}`, "absent=1", 200},
 		{"encoded", "encoded=1", 200},
 		{"error", "error=1", 503},
 		{"data: {}", "cut=1", 200},
 		{`data: {"usage":{"prompt_tokens":60}}`, "cut=1", 200},
-		{`data: {"usage":{"prompt_tokens":250}}`, "charged=150 over=1 reserved=100", 200},
+		{`data: {"usage":{"prompt_tokens":250}}`, "charged=150 reserved=100 settled=1", 200},
 	} {
 		answer = c.answer
 		p := newProxy(t, tokensYAML(up.URL, tokensLimit+`, {name: kind, key: tenant, rate: 1000/1h, count: {status: 2xx}, max_cost: 900, cost: {reserve: 100}}, {name: plain, key: tenant, rate: 5/1h}`))

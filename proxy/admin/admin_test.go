@@ -224,7 +224,7 @@ func (f failingPusher) History(context.Context) (History, error) {
 }
 
 func (f failingPusher) Diff(_ context.Context, n int64) (Diff, error) {
-	return Diff{view.Entry{Generation: n}, []config.Change{}, "- a"}, f.err
+	return Diff{view.Entry{Generation: n}, []config.Change{}, "- a", true}, f.err
 }
 
 // planOf is what a plan is that was made of main.
@@ -246,7 +246,7 @@ func TestPush_PassesOnWhatIsAsked(t *testing.T) {
 		{"POST", "/api/v1/push", `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`, `{"generation":0,"hash":"` + (bundle.Bundle{Main: "a", Files: map[string]string{"a": "b"}}).Hash() + `","nodes":null,"changed":false,"dry_run":true,"changes":null,"warnings":["ann"]}`},
 		{"POST", "/api/v1/rollback", `{"generation":7,"author":"ann"}`, `{"generation":7,"hash":"","nodes":null,"changed":false,"changes":null,"warnings":["ann"]}`},
 		{"GET", "/api/v1/history", "", `{"history":[{"generation":2,"hash":"","author":"ann","node":"","at":"0001-01-01T00:00:00Z"}]}`},
-		{"GET", "/api/v1/history/7", "", `{"generation":7,"hash":"","author":"","node":"","at":"0001-01-01T00:00:00Z","changes":[],"diff":"- a"}`},
+		{"GET", "/api/v1/history/7", "", `{"generation":7,"hash":"","author":"","node":"","at":"0001-01-01T00:00:00Z","changes":[],"diff":"- a","oldest":true}`},
 		{"POST", "/api/v1/plan", `{"bundle":{"main":"a","files":{}}}`, `{"generation":0,"changes":null,"restart":"a","refused":null,"looked":0,"whole":false}`},
 	} {
 		if w := adminPost(o, c.method, c.target, c.body); w.Code != 200 || strings.TrimSpace(w.Body.String()) != c.want {

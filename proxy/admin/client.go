@@ -249,8 +249,9 @@ type History struct {
 // A Diff is the difference between a generation and the previous one.
 type Diff struct {
 	view.Entry
-	Changes []config.Change `json:"changes"` // limit by limit; all of the oldest generation that is kept
-	Diff    string          `json:"diff"`    // of the files, in unified format
+	Changes []config.Change `json:"changes"`          // limit by limit
+	Diff    string          `json:"diff"`             // of the files, in unified format
+	Oldest  bool            `json:"oldest,omitempty"` // of those that are kept: what was before is not known, and all of it is told
 }
 
 // A Health is the response of GET /readyz.

@@ -146,6 +146,10 @@ func TestHistory_OneLineEach(t *testing.T) {
 	if code, out, stderr := runWeir("history", "3", "--admin", addr); code != exitOK || out != line+"-a\n+b\n" {
 		t.Errorf("history 3 = %d, %q, %q", code, out, stderr)
 	}
+	addr, _ = startAdmin(t, map[string]string{"/api/v1/history/3": `{` + entry + `,"oldest":true}`})
+	if _, out, _ := runWeir("history", "3", "--admin", addr); out != line+"the oldest push that is kept; what was served before it is not known, so this is all of it\n" {
+		t.Errorf("history of the oldest = %q", out)
+	}
 	addr, _ = startAdmin(t, map[string]string{"/api/v1/history": `{"history":[]}`})
 	if code, out, _ := runWeir("history", "--admin", addr); code != exitOK || out != "nothing was pushed yet\n" {
 		t.Errorf("history of nothing = %d, %q", code, out)

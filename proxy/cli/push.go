@@ -160,6 +160,9 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 			return printJSON(w, shown, err)
 		}
 		fmt.Fprint(w.Stdout, historyRow(shown.Entry))
+		if shown.Oldest {
+			fmt.Fprintln(w.Stdout, "the oldest push that is kept; what was served before it is not known, so this is all of it")
+		}
 		for _, change := range shown.Changes {
 			fmt.Fprintln(w.Stdout, change)
 		}

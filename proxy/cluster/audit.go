@@ -51,7 +51,11 @@ func AuditOf(who string, c view.KeyChange, r view.KeyResult, err error) view.Aud
 	if granted := r.Granted(); c.Action == view.KeyGrant && granted < c.Permits && !r.Later {
 		e.Detail = fmt.Sprintf("granted %d, because no more were used", granted)
 	}
-	for i, l := range r.Changed {
+	changed := r.Changed
+	if some := r.Affected(); len(some) > 0 && c.Action != view.KeyGrant {
+		changed = some
+	}
+	for i, l := range changed {
 		if i == 0 {
 			e.Masked, e.Hash = l.Logged, l.Hash
 		}

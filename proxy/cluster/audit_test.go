@@ -245,6 +245,12 @@ func TestAuditOf(t *testing.T) {
 		strings.Join(got.Limits, " ") != "send.phone send.spare" || got.OneNode {
 		t.Errorf("%s, %v", text, err)
 	}
+	r.Changed[0].Unaffected = true
+	for action, want := range map[view.KeyAction]string{view.KeyReset: "send.spare", view.KeyGrant: "send.phone send.spare"} {
+		if got := cluster.AuditOf("alice", view.KeyChange{Action: action}, r, nil); strings.Join(got.Limits, " ") != want {
+			t.Errorf("%s where one had nothing: %v; want %s", action, got.Limits, want)
+		}
+	}
 	if got := cluster.AuditOf("alice", c, view.KeyResult{}, errors.New("no")); got.Error != "no" || got.Action != "ban" || len(got.Limits) != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -60,12 +60,11 @@ func (l *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Pr
 		if f.Key != nil {
 			p.Key = keys.use(f.Key)
 		}
-		switch l.readPrices(f, p); {
-		case p.Key == nil || p.Table == nil:
-		case p.ByModel() && p.Key.Phone != nil:
-			l.Wrong(f.Key, "the key "+p.Key.Name+" is a phone number, and the rows are of models", "name the key of the model, for example json:/model")
-		case !p.ByModel() && p.Key.Phone == nil:
-			l.Wrong(f.Key, "the key "+p.Key.Name+" is not a phone number", "name a key with normalize: {as: e164}")
+		if l.readPrices(f, p); p.Key != nil && p.Table != nil {
+			l.refuse([]finding{
+				{p.ByModel() && p.Key.Phone != nil, f.Key, "the key " + p.Key.Name + " is a phone number, and the rows are of models", "name the key of the model, for example json:/model"},
+				{!p.ByModel() && p.Key.Phone == nil, f.Key, "the key " + p.Key.Name + " is not a phone number", "name a key with normalize: {as: e164}"},
+			})
 		}
 		all[name] = p
 	}
@@ -136,12 +135,9 @@ func (l *limits) warnBudget(f *limitForm, limit *Limit) {
 		l.Warn(at, "with on_store_failure: "+string(limit.OnStoreFailure)+" more than the budget may be spent while Redis is unreachable", "write on_store_failure: deny")
 	}
 	dearest := limit.Prices.Table.Dearest()
-	if limit.Prices.ByModel() {
-		return
-	}
 	for _, rates := range limit.allRates() {
 		for _, rate := range rates {
-			if rate.Count < dearest.Amount {
+			if rate.Count < dearest.Amount && !limit.Prices.ByModel() {
 				l.Warn(&f.Budget, fmt.Sprintf("%s is less than the dearest price, %s in line %d of %s: such a number is always refused", limit.writtenRate(rate), limit.Prices.Text(dearest.Amount), dearest.Line, limit.Prices.File), "write a larger budget, or deny such numbers by a list")
 				return
 			}

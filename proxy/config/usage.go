@@ -105,28 +105,26 @@ func (w *weight) Written() any { return float64(*w) }
 
 // A Cost is how many permits a request takes.
 type Cost struct {
-	Said *key.Spec // a header field or a query parameter; 1 if it is missing. Nil: the permits are reserved
-	Max  int64     // at least 1
+	IsSaid bool        // by the request
+	From   []*key.Spec // if it is said one header field or query parameter, or else the first that the request has: the most that is written
+	Max    int64       // at least 1; without a field or parameter that says it, a request costs 1
 
-	Reserve   []*key.Spec // the first that the request has: the most that is written
-	Otherwise int64       // reserved if it has none; 0: it is refused, unless Bytes is set
-	Bytes     int64       // of the body, each so many are a token that is read; 0: none
+	// What is reserved of a cost that the response says.
+	Otherwise int64 // reserved if it has none; 0: it is refused, unless Bytes is set
+	Bytes     int64 // of the body, each so many are a token that is read; 0: none
 	Weights   usage.Weights
 	Unbounded bool // more than Max may be settled
 }
 
 // IsReserved reports whether the response says what a request has cost.
-func (c *Cost) IsReserved() bool { return c != nil && c.Said == nil }
+func (c *Cost) IsReserved() bool { return c != nil && !c.IsSaid }
 
 // Keys returns what c is read from.
 func (c *Cost) Keys() []*key.Spec {
-	switch {
-	case c == nil:
+	if c == nil {
 		return nil
-	case c.Said == nil:
-		return c.Reserve
 	}
-	return append(c.Reserve, c.Said)
+	return c.From
 }
 
 // cost compiles the cost of a limit's requests.
@@ -147,7 +145,7 @@ func (l *limits) cost(f *limitForm) *Cost {
 		l.Wrong(&f.Cost.From, form.Quote(f.Cost.From)+" is not an origin of a cost", "write header:NAME or query:NAME, or reserve: below it")
 		return nil
 	}
-	return &Cost{Said: &key.Spec{Name: from.String(), From: from}, Max: int64(f.MaxCost)}
+	return &Cost{IsSaid: true, From: []*key.Spec{{Name: from.String(), From: from}}, Max: int64(f.MaxCost)}
 }
 
 // reservation compiles a cost that is known afterwards.
@@ -156,7 +154,7 @@ func (l *limits) reservation(f *limitForm) *Cost {
 	for i := range f.Cost.Reserve {
 		switch r := &f.Cost.Reserve[i]; {
 		case r.n == 0 && r.text != "":
-			c.Reserve = append(c.Reserve, &key.Spec{Name: r.from.String(), From: r.from, OnMissing: key.Skip})
+			c.From = append(c.From, &key.Spec{Name: r.from.String(), From: r.from, OnMissing: key.Skip})
 		case i < len(f.Cost.Reserve)-1:
 			l.Wrong(r, "what follows a number is never read", "write the number last")
 		default:
@@ -173,23 +171,14 @@ func (l *limits) reservation(f *limitForm) *Cost {
 	if s := f.Cost.Settle; s != nil {
 		c.Weights = usage.Weights{Input: float64(s.Input), Cached: float64(s.Cached), Output: float64(s.Output)}
 	}
-	for _, other := range []struct {
-		given any
-		why   string
-	}{
-		{&f.Lease, "permits that are taken ahead are not settled"}, {&f.Distinct, "a value costs 1"},
-		{&f.Concurrent, "a request in progress costs 1"}, {&f.Cooldown, "a cooldown costs 1"}, {&f.Conversion, "a message costs 1"},
-	} {
-		if l.Given(other.given) {
-			l.Wrong(&f.Cost.Reserve, "cannot be settled: "+other.why, "write a separate limit for it")
-		}
-	}
-	if l.Given(&f.RedissonName) {
-		l.Warn(&f.Cost.Reserve, "what a response says beyond it is not counted, because Java programs with Redisson know no debt", "reserve as much as may be used, for example with input: bytes")
-	}
-	if a, err := limiter.ParseAlgorithm(f.Algorithm); err == nil && a.HasBurst() {
-		l.Wrong(&f.Algorithm, "gcra owes no more than its burst, so that a cost that is known afterwards would be forgotten", "write token_bucket, sliding_log, fixed_window or sliding_window")
-	}
+	a, err := limiter.ParseAlgorithm(f.Algorithm)
+	l.refuse([]finding{
+		{l.Given(&f.Lease), &f.Cost.Reserve, "cannot be settled: permits that are taken ahead are not settled", "write a separate limit for it"},
+		{l.Given(&f.Concurrent), &f.Cost.Reserve, "cannot be settled: a request in progress costs 1", "write a separate limit for it"},
+		{l.Given(&f.Conversion), &f.Cost.Reserve, "cannot be settled: a message costs 1", "write a separate limit for it"},
+		{err == nil && a.HasBurst(), &f.Algorithm, "gcra owes no more than its burst, so that a cost that is known afterwards would be forgotten", "write token_bucket, sliding_log, fixed_window or sliding_window"},
+	})
+	l.warn([]finding{{l.Given(&f.RedissonName), &f.Cost.Reserve, "what a response says beyond it is not counted, because Java programs with Redisson know no debt", "reserve as much as may be used, for example with input: bytes"}})
 	return c
 }
 
@@ -213,22 +202,18 @@ func (r *routes) usage(f *usageForm) *Usage {
 	}
 	u := &Usage{Format: usage.Formats()[f.Format], Bytes: f.Total == "bytes", Ensures: f.EnsureUsage, EstimatesCut: f.OnCut == "estimate"}
 	from, err := key.ParseOrigin(f.Total)
-	switch {
-	case (f.Format == "") == (f.Total == ""):
-		r.Wrong(f, "has not exactly one of format and total", "write openai, anthropic, gemini or ollama, or total: json:/POINTER")
-	case f.OnCut == "estimate" && f.Total != "":
-		r.Wrong(&f.OnCut, "only tokens can be estimated", "leave it out")
-	case f.EnsureUsage && f.Format != "openai":
-		r.Wrong(&f.EnsureUsage, "only requests of OpenAI's kind ask for their usage", "leave it out")
-	case f.Format == "openai" && !r.Given(&f.EnsureUsage):
-		r.Warn(f, "a stream says its usage only if its client asks for it, and keeps what was reserved otherwise", "write {format: openai, ensure_usage: true}, or false if clients ask")
-	case f.Format != "" || u.Bytes:
-	case err == nil && strings.HasPrefix(f.Total, "header:"):
+	isHeader, isPointer := err == nil && strings.HasPrefix(f.Total, "header:"), err == nil && findable.MatchString(f.Total)
+	r.refuseFirst([]finding{
+		{(f.Format == "") == (f.Total == ""), f, "has not exactly one of format and total", "write openai, anthropic, gemini or ollama, or total: json:/POINTER"},
+		{u.EstimatesCut && f.Total != "", &f.OnCut, "only tokens can be estimated", "leave it out"},
+		{u.Ensures && f.Format != "openai", &f.EnsureUsage, "only requests of OpenAI's kind ask for their usage", "leave it out"},
+		{f.Total != "" && !u.Bytes && !isHeader && !isPointer, &f.Total, form.Quote(f.Total) + " is not in a response", "write json:/POINTER of at most 8 names of at most 32 bytes without ~, for example json:/usage/total_tokens, header:NAME, or bytes"},
+	})
+	r.warn([]finding{{f.Format == "openai" && !r.Given(&f.EnsureUsage), f, "a stream says its usage only if its client asks for it, and keeps what was reserved otherwise", "write {format: openai, ensure_usage: true}, or false if clients ask"}})
+	if isHeader {
 		u.Header = from.Name
-	case err == nil && findable.MatchString(f.Total):
+	} else if isPointer {
 		u.Format = usage.AtPointer(from.Name)
-	default:
-		r.Wrong(&f.Total, form.Quote(f.Total)+" is not in a response", "write json:/POINTER of at most 8 names of at most 32 bytes without ~, for example json:/usage/total_tokens, header:NAME, or bytes")
 	}
 	return u
 }

@@ -10,16 +10,13 @@ import (
 	"strings"
 )
 
-// A TokenPrice is what one token of each kind costs.
-type TokenPrice struct{ Input, Cached, Output float64 }
-
 // A Price is what one number costs, or a token of one model.
 type Price struct {
-	Amount int64      // in the smallest parts of the unit, of which a Prices has 10^decimals; of a model, for a million tokens of its answers
-	Tokens TokenPrice // of a model: the same, for one token of each kind
-	Prefix string     // of the row: "+4915"; "" for all numbers
-	Type   LineType   // of the row; "" for all types
-	Line   int        // of the row, in the file
+	Amount int64                                   // in the smallest parts of the unit, of which a Prices has 10^decimals; of a model, for a million tokens of its answers
+	Tokens struct{ Input, Cached, Output float64 } // of a model: the same, for one token of each kind
+	Prefix string                                  // of the row: "+4915"; "" for all numbers
+	Type   LineType                                // of the row; "" for all types
+	Line   int                                     // of the row, in the file
 }
 
 // errPrice reports a line of a price list that is not a row.
@@ -78,10 +75,7 @@ func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 func (p *Prices) parse(entry string) (row Price, err error) {
 	fields := strings.Split(entry, ",")
 	if len(fields) != p.fields {
-		instead := "PREFIX,TYPE,PRICE such as +4915,mobile,0.075"
-		if p.ByModel() {
-			instead = "MODEL,INPUT,CACHED,OUTPUT such as gpt-4o,2.5,1.25,10"
-		}
+		instead := map[bool]string{false: "PREFIX,TYPE,PRICE such as +4915,mobile,0.075", true: "MODEL,INPUT,CACHED,OUTPUT such as gpt-4o,2.5,1.25,10"}[p.ByModel()]
 		return row, fmt.Errorf("%w: %d fields instead of %d; write %s", errPrice, len(fields), p.fields, instead)
 	}
 	for i := range fields {
@@ -141,14 +135,9 @@ func (p *Prices) insert(row Price) error {
 	return nil
 }
 
-// Of returns the price of a number: that of the row with the longest prefix that names its line type, or
-// all. found is false if there is none; then it is the dearest price of the list.
-func (p *Prices) Of(n Number) (price Price, found bool) { return p.of(n.E164, n.Type) }
-
-// OfModel is Of for a model.
-func (p *Prices) OfModel(name string) (price Price, found bool) { return p.of(name, "") }
-
-func (p *Prices) of(text string, kind LineType) (price Price, found bool) {
+// Of returns the price of a number, by its line type, or of a model: that of the row with the longest prefix that names the type,
+// or all. found is false if there is none; then it is the dearest price of the list.
+func (p *Prices) Of(text string, kind LineType) (price Price, found bool) {
 	for rest := text; rest != ""; {
 		prefix, i, ok := p.prefixes.longest(rest)
 		if !ok {

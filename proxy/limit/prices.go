@@ -25,9 +25,9 @@ func (l *Limit) Charges() (said *config.Cost, prices *config.Prices) { return l.
 // Price returns what a request with this key costs by p; the dearest price if found is false.
 func (k *Key) Price(p *config.Prices) (price key.Price, found bool) {
 	if p.ByModel() {
-		return p.Table.OfModel(k.Text)
+		return p.Table.Of(k.Text, "")
 	}
-	return p.Table.Of(k.Number)
+	return p.Table.Of(k.Number.E164, k.Number.Type)
 }
 
 // Weights returns what tokens cost under l, for a budget at this price, and the most that a request reserves.

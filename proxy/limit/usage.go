@@ -56,22 +56,13 @@ func (s *settledCosts) count(of *Limit, reserved, used int64, u *Used) {
 }
 
 // EachResult calls do for each count of a limit: its decisions; the permits that were reserved, of these refunded, and
-// charged besides; and the requests for which they were, each once: they have used as many at most (within) or more
-// (over), or are not settled, by the reason.
+// charged besides; and the requests for which they were, each once: they are settled, or not, by the reason.
 func (m *Metrics) EachResult(do func(label map[string]string, result string, n int64)) {
-	for _, counts := range []prometheus.Collector{m.Decisions, m.permits, m.Unsettled} {
+	for _, counts := range []prometheus.Collector{m.Decisions, m.permits, m.Unsettled, m.ratio} {
 		metrics.Each(counts, func(label map[string]string, one *dto.Metric) {
-			do(label, cmp.Or(label["result"], label["reason"]), int64(one.GetCounter().GetValue()))
+			do(label, cmp.Or(label["result"], label["reason"], "settled"), int64(one.GetCounter().GetValue())+int64(one.GetHistogram().GetSampleCount()))
 		})
 	}
-	metrics.Each(m.ratio, func(label map[string]string, one *dto.Metric) {
-		for _, b := range one.GetHistogram().GetBucket() {
-			if b.GetUpperBound() == 1 {
-				do(label, "within", int64(b.GetCumulativeCount()))
-				do(label, "over", int64(one.GetHistogram().GetSampleCount()-b.GetCumulativeCount()))
-			}
-		}
-	})
 }
 
 // reserves reports whether what its requests cost is known afterwards.
@@ -101,11 +92,9 @@ func (u *Used) cost(l *Limit, reserved int64) int64 {
 	used := min(u.Report.Cost(w), most)
 	switch {
 	case u.Estimate.Known:
-		return max(used, min(u.Estimate.Cost(w), reserved))
-	case u.Unsettled != "" && !u.Known:
-		return reserved
-	case u.IsCut:
-		return max(used, reserved)
+		used = max(used, min(u.Estimate.Cost(w), reserved))
+	case u.IsCut || !u.Known:
+		used = max(used, reserved)
 	}
 	return used
 }

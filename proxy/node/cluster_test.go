@@ -160,8 +160,8 @@ func TestAnswers_Whole(t *testing.T) {
 	if want := `{"minutes":[{"at":"1970-01-01T00:01:00Z","routes":[{"route":"a","requests":15,"allowed":1,"refused":2,"shadow_refused":3,"rejected":4,"unavailable":5,"limits":[{"limit":"user","allowed":1,"refused":2,"shadow_refused":3,"unavailable":4}]}]}],"last":{"at":"0001-01-01T00:00:00Z","routes":[]}}`; err != nil || string(text) != want {
 		t.Errorf("statistics = %s; want %s", text, want)
 	}
-	text, err = json.Marshal(view.LimitMinute{Limit: "tokens", Settled: view.Settlement{Reserved: 9, Refunded: 2, Charged: 1, Within: 1, Over: 1, Absent: 4, Error: 5, Encoded: 6, Cut: 7}})
-	if want := `{"limit":"tokens","allowed":0,"refused":0,"shadow_refused":0,"unavailable":0,"settled":{"reserved":9,"refunded":2,"charged":1,"within":1,"over":1,"absent":4,"error":5,"encoded":6,"cut":7}}`; err != nil || string(text) != want {
+	text, err = json.Marshal(view.LimitMinute{Limit: "tokens", Settled: view.Settlement{Reserved: 9, Refunded: 2, Charged: 1, Requests: 2, Absent: 4, Error: 5, Encoded: 6, Cut: 7}})
+	if want := `{"limit":"tokens","allowed":0,"refused":0,"shadow_refused":0,"unavailable":0,"settled":{"reserved":9,"refunded":2,"charged":1,"requests":2,"absent":4,"error":5,"encoded":6,"cut":7}}`; err != nil || string(text) != want {
 		t.Errorf("what was settled = %s; want %s", text, want)
 	}
 	text, err = json.Marshal(history([]cluster.Entry{{Entry: view.Entry{Generation: 3, Hash: "h", Author: "ann", Node: "n", At: at, From: 1}}}))

@@ -101,6 +101,12 @@ func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 		done.Warnings = append(done.Warnings, "whoever reads Redis can read the values of sensitive keys in "+strings.Join(files, ", ")+
 			"; write privacy.hash_secret into the file of each node")
 	}
+	if !slices.ContainsFunc(c.Routes, func(r *config.Route) bool { return len(r.Limits) > 0 }) {
+		done.Warnings = append(done.Warnings, "no route has limits: each request passes")
+	}
+	if a.source.served() == nil {
+		done.Warnings = append(done.Warnings, "this is the first push: what nodes have served before is in their files alone, and no rollback leads to it")
+	}
 	p.Config = c
 	return done, nil
 }
@@ -273,8 +279,8 @@ func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 	if err != nil {
 		return admin.Diff{}, err
 	}
-	d := admin.Diff{Entry: entries[i].Entry}
-	if i+1 == len(entries) { // what was served before is not known: all of it is told, as in the difference of the files
+	d := admin.Diff{Entry: entries[i].Entry, Oldest: i+1 == len(entries)}
+	if d.Oldest { // what was served before is not known: all of it is told, as in the difference of the files
 		parts := after.Parts(once)
 		none := slices.Repeat(config.Parts{{}}, len(parts))
 		d.Changes, d.Diff = config.CompareParts(none, parts), compareFiles(bundle.Bundle{}, is)

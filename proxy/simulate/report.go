@@ -208,6 +208,12 @@ func (r *Report) Text(out io.Writer) {
 		fmt.Fprintf(t, "%d lines are not requests\n", r.Others)
 	}
 	notes := r.Notes
+	if r.Requests == 0 {
+		for _, n := range notes {
+			fmt.Fprintln(t, n)
+		}
+		return
+	}
 	if r.IsUnordered() {
 		fmt.Fprintf(t, "warning: %s\n", notes[0])
 		notes = notes[1:]

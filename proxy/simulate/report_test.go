@@ -79,7 +79,7 @@ note: two
 	if got := written(r); got != want {
 		t.Errorf("the report says\n%s\nwant\n%s", got, want)
 	}
-	if got, want := written(&Report{Counts: Counts{LogCounts: view.LogCounts{Lines: 1}}}), "1 lines, 0 requests\n0 passed, 0 refused by limits (0 %)\n\nROUTE  LIMIT  RATE  MODE  PASSED  REFUSED  SHADOWED  SKIPPED  UNKNOWN\n"; got != want {
+	if got, want := written(&Report{Counts: Counts{LogCounts: view.LogCounts{Lines: 1}}, Notes: []string{"is this a log?"}}), "1 lines, 0 requests\nis this a log?\n"; got != want {
 		t.Errorf("of nothing the report says\n%s\nwant\n%s", got, want)
 	}
 }

@@ -13,26 +13,19 @@ type scanner struct {
 	live    int                    // their number
 	ignored int                    // how many others are open within, with arrays
 	wants   bool                   // the next string is the name of a member
-	string  stringKind
-	escaped bool // the next character of the string is
-	number  int  // where in path the number begins that is being read; 0: none is
+	inText  bool                   // a string is being read
+	inName  bool                   // and it is the name of a member
+	escaped bool                   // the next character of the string is
+	number  int                    // where in path the number begins that is being read; 0: none is
 }
 
-type stringKind uint8
-
-const (
-	noString stringKind = iota
-	anyString
-	memberName
-)
-
 // isWithin reports whether a document has begun.
-func (s *scanner) isWithin() bool { return s.live > 0 || s.ignored > 0 || s.string != noString }
+func (s *scanner) isWithin() bool { return s.live > 0 || s.ignored > 0 || s.inText }
 
 // read reads a part of a document.
 func (r *Reader) read(p []byte) {
 	for i := 0; i < len(p); i++ {
-		if r.string != noString {
+		if r.inText {
 			i += r.inString(p[i:])
 			continue
 		}
@@ -50,9 +43,9 @@ func (r *Reader) read(p []byte) {
 		}
 		switch {
 		case c == '"':
-			r.string = anyString
+			r.inText, r.inName = true, r.wants
 			if r.wants {
-				r.string, r.wants, r.length = memberName, false, r.ends[r.live-1]
+				r.wants, r.length = false, r.ends[r.live-1]
 				r.keep(p[i : i+1])
 			}
 		case c|0x20 == '{':
@@ -80,7 +73,7 @@ func (s *scanner) inString(p []byte) int {
 		if end >= 0 {
 			part = part[:end]
 		}
-		if s.string == memberName {
+		if s.inName {
 			s.keep(part)
 		}
 		escapes := len(part) - len(bytes.TrimRight(part, `\`))
@@ -90,7 +83,7 @@ func (s *scanner) inString(p []byte) int {
 			break
 		}
 		if from += end + 1; !s.escaped {
-			s.string = noString
+			s.inText = false
 			return from - 1
 		}
 		s.escaped = false

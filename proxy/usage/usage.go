@@ -8,7 +8,6 @@ package usage
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -39,46 +38,33 @@ type Format struct {
 	cachedApart bool               // Input does not contain Cached
 }
 
-// Formats returns the formats that have names. OpenAI's is also that of Azure, Mistral, vLLM and of Ollama's /v1.
+// Formats returns the formats that have names. OpenAI's is also that of Azure, Mistral, vLLM and of Ollama's /v1: of chat
+// completions, embeddings and responses, whose streams have it in an event. A stream of Anthropic has the input in
+// message_start, and the output in message_delta. Ollama's is the API of its own.
 func Formats() map[string]*Format {
-	openai := newFormat("_tokens") // chat completions, embeddings and responses; a stream of responses has them in an event
-	openai.add(Input, "/usage/prompt_tokens", "/usage/input_tokens", "/response/usage/input_tokens")
-	openai.add(Cached, "/usage/prompt_tokens_details/cached_tokens", "/usage/input_tokens_details/cached_tokens", "/response/usage/input_tokens_details/cached_tokens")
-	openai.add(Output, "/usage/completion_tokens", "/usage/output_tokens", "/response/usage/output_tokens")
-	anthropic := newFormat("_tokens") // a stream has the input in message_start, and the output in message_delta
-	anthropic.cachedApart = true
-	anthropic.add(Input, "/usage/input_tokens", "/message/usage/input_tokens")
-	anthropic.add(moreInput, "/usage/cache_creation_input_tokens", "/message/usage/cache_creation_input_tokens")
-	anthropic.add(Cached, "/usage/cache_read_input_tokens", "/message/usage/cache_read_input_tokens")
-	anthropic.add(Output, "/usage/output_tokens", "/message/usage/output_tokens")
-	gemini := newFormat("TokenCount")
-	gemini.add(Input, "/usageMetadata/promptTokenCount")
-	gemini.add(Cached, "/usageMetadata/cachedContentTokenCount")
-	gemini.add(Output, "/usageMetadata/candidatesTokenCount")
-	gemini.add(moreOutput, "/usageMetadata/thoughtsTokenCount")
-	ollama := newFormat("eval_count") // the API of its own
-	ollama.add(Input, "/prompt_eval_count")
-	ollama.add(Output, "/eval_count")
-	return map[string]*Format{"openai": openai, "anthropic": anthropic, "gemini": gemini, "ollama": ollama}
-}
-
-func newFormat(marker string) *Format {
-	return &Format{marker: []byte(marker), paths: map[string]Counter{}}
-}
-
-// add adds paths of a counter.
-func (f *Format) add(of Counter, pointers ...string) {
-	for _, p := range pointers {
-		f.paths[strings.ReplaceAll(p, "/", `"`)] = of
+	tokens := []byte("_tokens")
+	return map[string]*Format{
+		"openai": {marker: tokens, paths: map[string]Counter{
+			`"usage"prompt_tokens`: Input, `"usage"prompt_tokens_details"cached_tokens`: Cached, `"usage"completion_tokens`: Output,
+			`"usage"input_tokens`: Input, `"usage"input_tokens_details"cached_tokens`: Cached, `"usage"output_tokens`: Output,
+			`"response"usage"input_tokens`: Input, `"response"usage"input_tokens_details"cached_tokens`: Cached, `"response"usage"output_tokens`: Output,
+		}},
+		"anthropic": {marker: tokens, cachedApart: true, paths: map[string]Counter{
+			`"usage"input_tokens`: Input, `"usage"cache_creation_input_tokens`: moreInput, `"usage"cache_read_input_tokens`: Cached, `"usage"output_tokens`: Output,
+			`"message"usage"input_tokens`: Input, `"message"usage"cache_creation_input_tokens`: moreInput, `"message"usage"cache_read_input_tokens`: Cached, `"message"usage"output_tokens`: Output,
+		}},
+		"gemini": {marker: []byte("TokenCount"), paths: map[string]Counter{
+			`"usageMetadata"promptTokenCount`: Input, `"usageMetadata"cachedContentTokenCount`: Cached,
+			`"usageMetadata"candidatesTokenCount`: Output, `"usageMetadata"thoughtsTokenCount`: moreOutput,
+		}},
+		"ollama": {marker: []byte("eval_count"), paths: map[string]Counter{`"prompt_eval_count`: Input, `"eval_count`: Output}},
 	}
 }
 
 // AtPointer returns the format of responses that have one number, at a JSON pointer (RFC 6901) without escapes and
 // indexes, of at most 8 names of at most 32 bytes.
 func AtPointer(pointer string) *Format {
-	f := newFormat(pointer[strings.LastIndexByte(pointer, '/')+1:])
-	f.add(Total, pointer)
-	return f
+	return &Format{marker: []byte(pointer[strings.LastIndexByte(pointer, '/')+1:]), paths: map[string]Counter{strings.ReplaceAll(pointer, "/", `"`): Total}}
 }
 
 // Weights are what each of the counters costs.
@@ -116,28 +102,19 @@ func (r Report) String() (text string) {
 // Number returns a number in text, rounded up. It is not valid if it is negative, or none.
 func Number(text string) (n int64, valid bool) {
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= 0) {
-		return 0, false
-	}
-	return int64(math.Ceil(min(f, math.MaxInt32))), true
+	return int64(math.Ceil(min(max(f, 0), math.MaxInt32))), err == nil && f >= 0
 }
 
 // A Reader reads the body of one response.
 type Reader struct {
 	format  *Format
 	isEvent bool // the body is a stream of events
-	line    int  // in such a stream: how much of the field name of the line was read, or whether it is data
+	inLine  bool // of a stream: the line has begun
+	isData  bool // and is one of data
 	scanner
 	greatest [2 * numCounters]int64 // of each counter
 	has      uint16                 // the counters that were found
 }
-
-// The states of a line beyond a number of bytes of its field name.
-const (
-	field    = "data:"
-	isData   = len(field)
-	isNoData = isData + 1
-)
 
 // NewReader returns a reader of a body with this Content-Type.
 func NewReader(f *Format, contentType string) *Reader {
@@ -151,30 +128,18 @@ func (r *Reader) Write(p []byte) {
 		return
 	}
 	for len(p) > 0 {
-		switch {
-		case p[0] == '\n' && r.line == 0: // the end of an event
-			r.scanner = scanner{}
-			p = p[1:]
-		case p[0] == '\n':
-			r.line, p = 0, p[1:]
-		case r.line < isData && p[0] == field[r.line]:
-			r.line++
-			p = p[1:]
-		case p[0] == '\r' && r.line == 0:
-			p = p[1:]
-		default:
-			end := bytes.IndexByte(p, '\n')
-			if end < 0 {
-				end = len(p)
-			}
-			switch {
-			case r.line != isData:
-				r.line = isNoData
-			case end == len(p) || r.isWithin() || bytes.Contains(p[:end], r.format.marker):
-				r.read(p[:end])
-			}
-			p = p[end:]
+		line, rest, ends := bytes.Cut(p, []byte("\n"))
+		line, p = bytes.TrimSuffix(line, []byte("\r")), rest
+		if !r.inLine && len(line) > 0 {
+			r.inLine, r.isData = true, line[0] == 'd' // as no other field begins, and no comment
 		}
+		switch {
+		case ends && !r.inLine: // the end of an event
+			r.scanner = scanner{}
+		case r.isData && (!ends || r.isWithin() || bytes.Contains(line, r.format.marker)):
+			r.read(line)
+		}
+		r.inLine = r.inLine && !ends
 	}
 }
 
@@ -208,11 +173,9 @@ func Ensure(body []byte) (ensured []byte, changed bool) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(options)
+	_ = e.Encode(options) // no error: all is valid JSON
 	all["stream_options"] = bytes.Clone(b.Bytes())
 	b.Reset()
-	if err = cmp.Or(err, e.Encode(all)); err != nil {
-		return body, false
-	}
+	_ = e.Encode(all)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), true
 }

@@ -89,9 +89,7 @@ type Settlement struct {
 	Reserved int64 `json:"reserved"`
 	Refunded int64 `json:"refunded"`
 	Charged  int64 `json:"charged"`
-	// Within are the settled requests that have used what was reserved for them at most, and Over those that have used more.
-	Within int64 `json:"within"`
-	Over   int64 `json:"over"`
+	Requests int64 `json:"requests"` // that are settled
 	// The others keep what was reserved for them: their response does not say what was used, is an error, encoded or cut.
 	Absent  int64 `json:"absent"`
 	Error   int64 `json:"error"`
@@ -99,17 +97,15 @@ type Settlement struct {
 	Cut     int64 `json:"cut"`
 }
 
-// Used returns the permits that were used, Requests the requests that are settled, and Unsettled the others.
-func (s Settlement) Used() int64      { return s.Reserved - s.Refunded + s.Charged }
-func (s Settlement) Requests() int64  { return s.Within + s.Over }
-func (s Settlement) Unsettled() int64 { return s.Absent + s.Error + s.Encoded + s.Cut }
+// Used returns the permits that were used.
+func (s Settlement) Used() int64 { return s.Reserved - s.Refunded + s.Charged }
 
 // Counts returns the counts of l by the results of a Series of package proxy.
 func (l *LimitMinute) Counts() map[string]*int64 {
 	s := &l.Settled
 	return map[string]*int64{
 		"allowed": &l.Allowed, "refused": &l.Refused, "shadow_refused": &l.ShadowRefused, "unavailable": &l.Unavailable,
-		"reserved": &s.Reserved, "refunded": &s.Refunded, "charged": &s.Charged, "within": &s.Within, "over": &s.Over,
+		"reserved": &s.Reserved, "refunded": &s.Refunded, "charged": &s.Charged, "settled": &s.Requests,
 		"absent": &s.Absent, "error": &s.Error, "encoded": &s.Encoded, "cut": &s.Cut,
 	}
 }

@@ -137,6 +137,9 @@ func (l LimitStanding) refuses() (by string, until time.Time) {
 	if a, err := limiter.ParseAlgorithm(l.Algorithm); by != "" && err == nil && a.HasValues() {
 		by += " (new values only)"
 	}
+	if by != "" && l.Store == "local" {
+		by += " (this node's share)"
+	}
 	if l.BannedUntil.IsZero() {
 		return by, until
 	}

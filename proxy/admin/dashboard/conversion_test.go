@@ -183,8 +183,18 @@ func TestDashboard_UnknownIsNotZero(t *testing.T) {
 	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) {
 		return view.Explanation{Limits: []view.ExplainedLimit{{Name: "a", OnStoreFailure: "deny", Reason: "redis is away"}, {Name: "b", OnStoreFailure: "allow", Reason: "redis is away"}}}, nil
 	}
+	o.Limits = func(context.Context) (view.Limits, error) {
+		return view.Limits{Limits: []view.Limit{
+			{Route: "sms", Name: "a", Mode: "enforce", OnStoreFailure: "deny"}, {Route: "sms", Name: "b", Mode: "enforce", OnStoreFailure: "local"}, {Route: "sms", Name: "c", Mode: "shadow", OnStoreFailure: "allow"},
+		}}, nil
+	}
 	b := open(t, o)
 	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "on_store_failure: deny refuses it with 503<", "on_store_failure: allow lets it pass<")
+	p := b.get("/dashboard/routes")
+	p.shows(t, http.StatusOK, "store away: refuses all", "store away: this node’s share")
+	if strings.Contains(p.text, "lets all pass") {
+		t.Error("a limit in shadow mode is said to let all pass")
+	}
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes"} {
 		p := b.get(path)
 		p.shows(t, http.StatusOK, storeBanner, "–")

@@ -174,7 +174,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 	left := int64(1234)
 	at := time.Date(2026, 1, 31, 9, 30, 0, 5, time.UTC)
 	one := view.Decision{Decided: view.Decided{RequestID: "r-1", At: at, Route: "sms", Method: "POST", Path: "/sms?a=b", Status: 429, Outcome: "refused", Summary: "refused by sms.phone 5/1h, passes 09:31:00 UTC (60 s)", Limits: []view.DecisionLimit{
-		{Limit: "phone", Permits: "5/1h", Result: "refused", Key: "phone", Masked: "phone=+86138****8000", ID: "id:x", Left: &left}, {Limit: "ip", Result: "not_asked", Key: "client_ip", Masked: "client_ip=203.0.113.9"}, {Limit: "more", Result: "not_asked"},
+		{Limit: "phone", Permits: "5/1h", Result: "refused", Key: "phone", Masked: "phone=+86138****8000", ID: "id:x", Left: &left}, {Limit: "ip", Result: "not_asked", Key: "from", Masked: "from=203.0.113.9"}, {Limit: "more", Result: "not_asked"},
 	}}}
 	o := options()
 	o.Decisions = func(_ context.Context, q view.DecisionQuery) (view.Decisions, error) {
@@ -191,7 +191,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 	if n := len(element.FindAllString(p.text, -1)); n > 3000 {
 		t.Errorf("the page has %d elements; want at most 3000", n)
 	}
-	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "fill in those that carry its keys: phone=&#43;86138****8000, client_ip=203.0.113.9.", `name="client" value="203.0.113.9"`)
+	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "fill in those that carry its keys: phone=&#43;86138****8000, from=203.0.113.9.", `name="client" value="203.0.113.9"`)
 	if want := []view.DecisionQuery{{Route: "none", Outcome: "rejected", N: 50}, {RequestID: "r-1", N: 1}}; !slices.Equal(asked, want) {
 		t.Errorf("asked %+v, want %+v", asked, want)
 	}
@@ -255,10 +255,10 @@ func TestRoutes_ShowWhatWasSettled(t *testing.T) {
 	o.Statistics = func(context.Context, int) (view.Statistics, error) {
 		at := time.Now().UTC().Truncate(time.Minute)
 		limits := []view.LimitMinute{
-			{Limit: "tokens", Allowed: 9, Settled: view.Settlement{Reserved: 5000, Refunded: 1200, Charged: 300, Within: 5, Over: 2, Absent: 1, Cut: 1}},
+			{Limit: "tokens", Allowed: 9, Settled: view.Settlement{Reserved: 5000, Refunded: 1200, Charged: 300, Requests: 7, Absent: 1, Cut: 1}},
 			{Limit: "silent", Allowed: 3, Settled: view.Settlement{Error: 2, Encoded: 1}},
 			{Limit: "phone", Allowed: 4},
-			{Limit: "spend", Allowed: 1, Settled: view.Settlement{Reserved: 150, Within: 1}},
+			{Limit: "spend", Allowed: 1, Settled: view.Settlement{Reserved: 150, Requests: 1}},
 		}
 		route := []view.RouteMinute{{Route: "sms", Requests: 9, Allowed: 9, Limits: limits}}
 		return view.Statistics{Minutes: []view.Minute{{At: at.Add(-time.Minute), Routes: route}, {At: at, Routes: route}}}, nil
@@ -273,7 +273,7 @@ func TestRoutes_ShowWhatWasSettled(t *testing.T) {
 	}
 	p := open(t, o).get("/dashboard/routes")
 	p.shows(t, http.StatusOK, "329 of 5, 324 owed",
-		"<td colspan=\"10\">14 requests settled: 8\u202f200 used of 10\u202f000 reserved (82.0 %), 2\u202f400 refunded, 600 charged to 4 that used more. Unsettled, the reservation stays: 2 absent, 2 cut.</td>",
+		"<td colspan=\"10\">14 requests settled: 8\u202f200 used of 10\u202f000 reserved (82.0 %), 2\u202f400 refunded, 600 charged to those that used more. Unsettled, the reservation stays: 2 absent, 2 cut.</td>",
 		`<td colspan="10"> Unsettled, the reservation stays: 4 error, 2 encoded.</td>`,
 		`<td colspan="10">2 requests settled: 3.00 USD used of 3.00 USD reserved (100.0 %).</td>`)
 	if n := strings.Count(p.text, `class="more"`); n != 3 {

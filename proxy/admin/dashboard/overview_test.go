@@ -183,7 +183,7 @@ func TestRateGauge_IsOfTheTimeBetweenLooks(t *testing.T) {
 func TestSpan_IsRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0 s", 0: "0 s", 1: "<1 s", time.Second: "1 s", time.Second + 1: "2 s", time.Minute: "1 min 0 s",
-		time.Hour - 1: "1 h 0 min", 90 * time.Minute: "1 h 30 min", 49 * time.Hour: "2 d 1 h",
+		time.Hour - 1: "1 h 0 min", 90 * time.Minute: "1 h 30 min", 24*time.Hour + 10*time.Minute: "24 h 10 min", 49 * time.Hour: "2 d 1 h",
 	} {
 		if got := formatDuration(d); got != want {
 			t.Errorf("span(%d): got %q, want %q", d, got, want)

@@ -328,7 +328,7 @@ func formatDuration(d time.Duration) string {
 		return fmt.Sprintf("%d s", s)
 	case s < 3600:
 		return fmt.Sprintf("%d min %d s", s/60, s%60)
-	case s < 86400:
+	case s < 2*86400: // as in view.Moment
 		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
 	}
 	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)

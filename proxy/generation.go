@@ -45,9 +45,9 @@ type generation struct {
 	limits          []*limit.Limit // that are not off, each common one once; see config.Config.Limits
 	sharing         sharing        // until it is compiled
 	refusals        *respond.Cache[http1.FieldBlock]
-	readsScheme     bool                // some route matches a scheme
-	errorTexts      *respond.ErrorTexts // of requests without a route
-	tokenUse        limiter.Limit       // on the uses of a token of a challenge: one, for as long as any is accepted
+	readsScheme     bool               // some route matches a scheme
+	errorTexts      respond.ErrorTexts // of requests without a route
+	tokenUse        limiter.Limit      // on the uses of a token of a challenge: one, for as long as any is accepted
 
 	users    stripe.Users // requests in progress, plus 1 until abandon
 	isOver   atomic.Bool  // abandon was called

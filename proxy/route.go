@@ -33,7 +33,7 @@ type route struct {
 	claimSteps        []claimStep                  // the stages between the route and the decision that its requests pass
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys
 	rateLimitFields   *respond.RateLimitFields     // renders the rate limit fields
-	errorTexts        *respond.ErrorTexts          // the texts of errors
+	errorTexts        respond.ErrorTexts           // the texts of errors
 	refunds           map[upstream.ResultKind]bool // the errors of RefundOn
 	fixedResponse     respond.Response             // the response of Respond
 	rewrite           rewrite                      // the rewriting of requests and responses
@@ -178,7 +178,7 @@ func newReject(c config.Reject) respond.Reject {
 	return respond.Reject{Status: c.Status, Detail: c.Detail, Body: c.Body, ContentType: c.ContentType, Fields: newFields(c.Headers)}
 }
 
-func newErrorTexts(all map[int]config.Reject) *respond.ErrorTexts {
+func newErrorTexts(all map[int]config.Reject) respond.ErrorTexts {
 	var texts []respond.Reject
 	for _, c := range all {
 		texts = append(texts, newReject(c))

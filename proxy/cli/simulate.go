@@ -30,15 +30,14 @@ type simulateCommand struct {
 func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	o := simulate.Options{Format: simulate.Format(c.Format), Host: c.Host, Top: max(c.Top, 0)}
 	var err error
-	if o.Config, err = load(c.Config, w.Stderr); err != nil {
-		return err
-	}
-	if c.Compare != "" {
-		if o.Compare, err = load(c.Compare, w.Stderr); err != nil {
+	for _, file := range slices.DeleteFunc([]string{c.Config, c.Compare}, func(s string) bool { return s == "" }) {
+		read, err := load(file, w.Stderr)
+		if err != nil {
 			return err
 		}
+		o.Configs = append(o.Configs, read)
 	}
-	if o.Names, err = simulate.NewNames(c.Field, o.Configs()...); err != nil {
+	if o.Names, err = simulate.NewNames(c.Field, o.Configs...); err != nil {
 		return misuse{err}
 	}
 	files, err := c.open(ctx, w.stdin())

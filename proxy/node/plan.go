@@ -162,16 +162,16 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	ctx, cancel := context.WithTimeoutCause(ctx, simulateWithin, errReplaySlow)
 	defer cancel()
 	number, now := n.proxy.Serving()
-	o := simulate.Options{Format: simulate.Auto, Config: withFileName(now, simulateOwnName), Host: q.Host, Top: cmp.Or(q.Top, simulateTop)}
+	o := simulate.Options{Format: simulate.Auto, Configs: []*config.Config{withFileName(now, simulateOwnName)}, Host: q.Host, Top: cmp.Or(q.Top, simulateTop)}
 	if q.Other != "" {
 		other, err := n.otherConfig(q.Other)
 		if err != nil {
 			return admin.Simulation{}, err
 		}
-		o.Compare = withFileName(other, simulateOthers)
+		o.Configs = append(o.Configs, withFileName(other, simulateOthers))
 	}
 	var err error
-	if o.Names, err = simulate.NewNames(q.Fields, o.Configs()...); err != nil {
+	if o.Names, err = simulate.NewNames(q.Fields, o.Configs...); err != nil {
 		return admin.Simulation{}, &admin.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	}
 	if q.Log == nil {

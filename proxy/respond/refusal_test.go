@@ -267,7 +267,7 @@ func TestErrorTexts(t *testing.T) {
 	if was := Problem(http.StatusNotFound, "", "id"); string(missing.Body) != string(was.Body) || missing.Field("X-Error") != "404" {
 		t.Errorf("404: %s %v; want the same with a field", missing.Body, missing.Fields)
 	}
-	for _, texts := range []*ErrorTexts{e, nil} { // of which none has this status
+	for _, texts := range []ErrorTexts{e, nil} { // of which none has this status
 		if a := texts.Replace(Problem(http.StatusBadGateway, "", "id"), "id", ""); string(a.Body) != string(Problem(http.StatusBadGateway, "", "id").Body) {
 			t.Errorf("502: %s", a.Body)
 		}

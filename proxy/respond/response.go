@@ -191,24 +191,21 @@ const (
 )
 
 // ErrorTexts replace the problem documents that are configured. They are immutable. Nil replaces none.
-type ErrorTexts struct{ byStatus map[int]*compiledReject }
+type ErrorTexts map[int]*compiledReject
 
-// NewErrorTexts returns the ErrorTexts of the statuses of texts, nil if there are none. In Detail, Body and the values of
+// NewErrorTexts returns the ErrorTexts of the statuses of texts. In Detail, Body and the values of
 // Fields {retry_after} is replaced by the seconds of Retry-After, 0 if there is none, {request_id} by the id of
 // the request, and {status} by the status, {origin} as in a refusal. Without Detail and Body the document stays as it
 // is.
-func NewErrorTexts(texts []Reject) *ErrorTexts {
-	if len(texts) == 0 {
-		return nil
-	}
-	e := &ErrorTexts{map[int]*compiledReject{}}
+func NewErrorTexts(texts []Reject) ErrorTexts {
+	e := ErrorTexts{}
 	for _, t := range texts {
 		c := compileReject(t)
 		c.prefix = string(problemOf(t.Status).append(nil)) + detailMember
 		if t.Detail == "" {
 			c.detail = template{}
 		}
-		e.byStatus[t.Status] = &c
+		e[t.Status] = &c
 	}
 	return e
 }
@@ -217,11 +214,11 @@ func NewErrorTexts(texts []Reject) *ErrorTexts {
 // the field Origin of the request.
 // The fields that tell more about it, such as Allow and Retry-After, stay unless
 // they are configured too.
-func (e *ErrorTexts) Replace(a Response, id, sentOrigin string) Response {
-	if e == nil || e.byStatus[a.Status] == nil {
+func (e ErrorTexts) Replace(a Response, id, sentOrigin string) Response {
+	c := e[a.Status]
+	if c == nil {
 		return a
 	}
-	c := e.byStatus[a.Status]
 	s := &substitutions{
 		retryAfter: cmp.Or(a.Field("Retry-After"), "0"), requestID: id, statusCode: c.statusText,
 		origin: checkedOrigin(sentOrigin),

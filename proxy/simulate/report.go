@@ -39,9 +39,9 @@ type Report struct {
 func (r *Report) IsUnordered() bool { return r.Late*100 > r.Requests }
 
 func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.Duration) *Report {
-	r := &Report{Counts: read.Counts, Took: took, own: read.own, Config: o.Config.Files[0], Result: replays[0].Finish()}
-	if o.Compare != nil {
-		r.Other, r.Against = o.Compare.Files[0], new(replays[1].Finish())
+	r := &Report{Counts: read.Counts, Took: took, own: read.own, Config: o.Configs[0].Files[0], Result: replays[0].Finish()}
+	if len(o.Configs) > 1 {
+		r.Other, r.Against = o.Configs[1].Files[0], new(replays[1].Finish())
 	}
 	r.Notes = r.notes(o)
 	if r.Requests > 0 {
@@ -73,7 +73,7 @@ func (r *Report) notes(o Options) []string {
 	if r.TooMany > 0 {
 		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
 	}
-	for i, c := range o.Configs() {
+	for i, c := range o.Configs {
 		if t := r.Results()[i]; c.Store == config.StoreMemory && t.Keys > manyKeys {
 			say("%s: %d keys have counts at the end; with store: memory, new keys share counts when memory is full, and may be refused because of other keys: see go doc ./limiter Memory", t.File, t.Keys)
 		}
@@ -114,7 +114,7 @@ func (r *Report) late() string {
 // missingFields returns notes about data that is missing in the whole log.
 func (r *Report) missingFields(o Options) (notes []string) {
 	held, hosts, challenges := false, false, false
-	for _, c := range o.Configs() {
+	for _, c := range o.Configs {
 		for _, rt := range c.Routes {
 			hosts = hosts || rt.Match.Host != ""
 			for _, l := range rt.Limits {
@@ -137,7 +137,7 @@ func (r *Report) missingFields(o Options) (notes []string) {
 
 // unmatchedRoutes returns notes about routes that match data the log does not have.
 func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
-	for _, c := range o.Configs() {
+	for _, c := range o.Configs {
 		for _, rt := range c.Routes {
 			for _, name := range slices.Sorted(maps.Keys(rt.Match.Headers)) {
 				if place := key.HeaderField(name); !seen[place] {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -160,9 +161,9 @@ routes:
 // withNumbers simulates a log of which json:/phone is a field.
 func withNumbers(t *testing.T, yaml, log string) *Report {
 	t.Helper()
-	o := Options{Format: Auto, Config: mustLoad(t, yaml), Top: 5, Logs: []Log{{"log", strings.NewReader(log)}}}
+	o := Options{Format: Auto, Configs: []*config.Config{mustLoad(t, yaml)}, Top: 5, Logs: []Log{{"log", strings.NewReader(log)}}}
 	var err error
-	if o.Names, err = NewNames([]string{"phone=json:/phone"}, o.Config); err != nil {
+	if o.Names, err = NewNames([]string{"phone=json:/phone"}, o.Configs...); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Run(t.Context(), o)

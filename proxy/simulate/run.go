@@ -34,23 +34,14 @@ type Options struct {
 	Logs   []Log
 	Format Format
 	Names  *Names
-	Config *config.Config
-	// Compare is another configuration that is evaluated with the same requests; nil for none.
-	Compare *config.Config
+	// Configs are one or two configurations, which are evaluated with the same requests.
+	Configs []*config.Config
 	// Host is the host of requests whose log has none; localhost if empty.
 	Host string
 	Top  int // number of most refused keys to report for each limit
 	// Progress is called at intervals; it may be nil.
 	Progress func(c Counts)
 	Bounds
-}
-
-// Configs returns the one or two configurations.
-func (o *Options) Configs() []*config.Config {
-	if o.Compare == nil {
-		return []*config.Config{o.Config}
-	}
-	return []*config.Config{o.Config, o.Compare}
 }
 
 // Bounds limit the resources of a simulation that runs beside other work of a process. The zero
@@ -97,7 +88,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		all.sources = append(all.sources, s)
 	}
 	var replays []*proxy.Replay
-	for _, c := range o.Configs() {
+	for _, c := range o.Configs {
 		r, err := proxy.NewReplay(c, proxy.ReplayOptions{Host: o.Host, Top: o.Top, MaxKeys: o.MaxKeys, MaxBytes: o.MaxStore})
 		if err != nil {
 			return nil, err

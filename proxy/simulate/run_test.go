@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -28,12 +29,12 @@ import (
 // mustRun simulates logs.
 func mustRun(t *testing.T, yaml, compare string, logs ...string) *Report {
 	t.Helper()
-	o := Options{Format: Auto, Config: mustLoad(t, yaml), Top: 5}
+	o := Options{Format: Auto, Configs: []*config.Config{mustLoad(t, yaml)}, Top: 5}
 	if compare != "" {
-		o.Compare = mustLoad(t, compare)
+		o.Configs = append(o.Configs, mustLoad(t, compare))
 	}
 	var err error
-	if o.Names, err = NewNames(nil, o.Config); err != nil {
+	if o.Names, err = NewNames(nil, o.Configs...); err != nil {
 		t.Fatal(err)
 	}
 	for i, text := range logs {
@@ -314,10 +315,10 @@ func TestRun_Ends(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, Options{Logs: []Log{{"a", strings.NewReader("")}}, Names: n, Config: c}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, Options{Logs: []Log{{"a", strings.NewReader("")}}, Names: n, Configs: []*config.Config{c}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v; want that it ends with its context", err)
 	}
-	if _, err := Run(t.Context(), Options{Logs: []Log{{"a.gz", strings.NewReader(compressed("abc")[:15])}}, Names: n, Config: c}); err == nil || !strings.Contains(err.Error(), "a.gz: line 1: ") {
+	if _, err := Run(t.Context(), Options{Logs: []Log{{"a.gz", strings.NewReader(compressed("abc")[:15])}}, Names: n, Configs: []*config.Config{c}}); err == nil || !strings.Contains(err.Error(), "a.gz: line 1: ") {
 		t.Errorf("a broken archive: %v; want an error that names it", err)
 	}
 }
@@ -327,7 +328,7 @@ func TestRun_TellsWhenMemoryMayHaveBeenFull(t *testing.T) {
 	for store, told := range map[string]bool{"memory": true, "redis": false} {
 		c := mustLoad(t, "store: "+store+"\n"+file)
 		r := &Report{Counts: Counts{LogCounts: view.LogCounts{Requests: 1}}, Result: proxy.ReplayTally{Keys: manyKeys + 1}}
-		if got := strings.Join(r.notes(Options{Config: c}), "\n"); strings.Contains(got, "share counts") != told {
+		if got := strings.Join(r.notes(Options{Configs: []*config.Config{c}}), "\n"); strings.Contains(got, "share counts") != told {
 			t.Errorf("store: %s: notes %q", store, got)
 		}
 	}

@@ -413,9 +413,9 @@ func TestDecimal(t *testing.T) {
 // runBounded simulates a log within bounds.
 func runBounded(t *testing.T, b Bounds, log string) (*Report, error) {
 	t.Helper()
-	o := Options{Format: Auto, Config: mustLoad(t, file), Bounds: b, Logs: []Log{{"log", strings.NewReader(log)}}}
+	o := Options{Format: Auto, Configs: []*config.Config{mustLoad(t, file)}, Bounds: b, Logs: []Log{{"log", strings.NewReader(log)}}}
 	var err error
-	if o.Names, err = NewNames(nil, o.Config); err != nil {
+	if o.Names, err = NewNames(nil, o.Configs...); err != nil {
 		t.Fatal(err)
 	}
 	return Run(t.Context(), o)

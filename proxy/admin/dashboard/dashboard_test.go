@@ -389,3 +389,19 @@ func TestDashboard_AnswersHEAD(t *testing.T) {
 		}
 	}
 }
+
+// Where no limit is in shadow mode, nothing is said of it beside the limits that refuse.
+func TestOverview_ShadowWhereThereIsOne(t *testing.T) {
+	for shadowed, want := range map[int64]bool{0: false, 5: true} {
+		o := options()
+		o.Statistics = func(context.Context, int) (view.Statistics, error) {
+			limits := []view.LimitMinute{{Limit: "phone", Refused: 9, ShadowRefused: shadowed}, {Limit: "ip", Refused: 1}}
+			return view.Statistics{Minutes: []view.Minute{{At: time.Now().UTC().Truncate(time.Minute), Routes: []view.RouteMinute{{Route: "sms", Requests: 10, Refused: 10, Limits: limits}}}}}, nil
+		}
+		p := open(t, o).get("/")
+		_, table, found := strings.Cut(p.text, "Limits that refused most")
+		if got := strings.Count(table, `data-label="Shadow"`) == 2 && strings.Contains(table, `>Shadow</th>`); !found || got != want {
+			t.Errorf("%d shadowed: a column of them: %v, want %v", shadowed, got, want)
+		}
+	}
+}

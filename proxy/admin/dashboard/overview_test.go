@@ -190,3 +190,9 @@ func TestSpan_IsRoundedUp(t *testing.T) {
 		}
 	}
 }
+
+func TestOnPage_GroupsDigits(t *testing.T) {
+	if got, want := onPage("2026: 16272 of 9999 requests, gpt-4o10000x, 1234567"), "2026: 16\u202f272 of 9999 requests, gpt-4o10000x, 1\u202f234\u202f567"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+}

@@ -247,8 +247,15 @@ func sentence(text string) string {
 var commands = regexp.MustCompile(`; weir [a-z ]+ lists [^;]*|, which is sent as the last part, log|` +
 	`, or run weir simulate on the command line(, which takes any length)?`)
 
+// long matches a number that is read in groups of three digits.
+var long = regexp.MustCompile(`\b\d{5,18}\b`)
+
 // onPage returns text with the fields of the page in place of flags and without commands.
 func onPage(text string) string {
+	text = long.ReplaceAllStringFunc(text, func(digits string) string {
+		n, _ := strconv.ParseInt(digits, 10, 64)
+		return view.Count(n)
+	})
 	return strings.NewReplacer("with --field ", "in Names of fields: ", "set --host NAME", "write it into Host of its requests").Replace(commands.ReplaceAllString(text, ""))
 }
 

@@ -270,7 +270,7 @@ func TestDocument_TellsWhatWasSettled(t *testing.T) {
 			return err == nil && strings.Contains(string(text), want)
 		}
 	}
-	await.Until(t, "the node has reported", says("/statistics?minutes=5", `"limit":"tokens","allowed":1,"refused":0,"shadow_refused":0,"unavailable":0,"settled":{"reserved":0,"refunded":0,"charged":0,"within":0,"over":0,"absent":1,`))
+	await.Until(t, "the node has reported", says("/statistics?minutes=5", `"limit":"tokens","allowed":1,"refused":0,"shadow_refused":0,"unavailable":0,"settled":{"reserved":0,"refunded":0,"charged":0,"requests":0,"absent":1,`))
 	if !says("/limits", `"permit":"0.0001 USD"`)() {
 		t.Error("the limits do not say what a permit of a budget is")
 	}

@@ -172,5 +172,5 @@ func (x *exchange) replayUsage(line loggedKeys) {
 // knowsCost reports whether a line has what a limit reserves for the request, or what its cost is read from.
 func (l *LoggedRequest) knowsCost(of *limit.Limit, x *exchange) bool {
 	_, _, found := x.extracted.logged.line.find(askedPrefix + of.Name)
-	return found || (of.Cost.Bytes == 0 || l.HasBody) && !slices.ContainsFunc(of.Cost.Keys(), func(s *key.Spec) bool { return !l.knows(s.From, x) })
+	return found || (of.Cost.Bytes == 0 || l.HasBody) && !slices.ContainsFunc(of.Cost.From, func(s *key.Spec) bool { return !l.knows(s.From, x) })
 }

@@ -43,8 +43,8 @@ func TestUsage_IsEnsured(t *testing.T) {
 		p := newProxy(t, ensuringYAML(up.URL, protocol, tokensLimit))
 		long := `{"messages":["` + strings.Repeat("x", 350<<10) + `"],"stream":true}`
 		for sent, want := range map[string]string{
-			`{"messages":[],"stream":true}`:                                          `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
-			`{"messages":[],"stream":true,"stream_options":{"include_usage":false}}`: `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
+			`{"messages":[],"stream":true}`:                                          `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
+			`{"messages":[],"stream":true,"stream_options":{"include_usage":false}}`: `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
 			`{"messages":[]}`: `{"messages":[]}`,
 			long:              long, // three of them are more than seven eighths of max_buffered
 		} {
@@ -81,6 +81,23 @@ func TestUsage_UnknownLengthAndExempt(t *testing.T) {
 	}
 }
 
+// Over HTTP/2 the body of unknown length comes behind the header, while it is decided what to reserve.
+func TestUsage_UnknownLengthOverHTTP2(t *testing.T) {
+	yaml := "listen: {h2c: true, timeouts: {body: 2s}}\n" + strings.Replace(tokensYAML("echo", `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 10, input: bytes}}`), "usage: openai", "usage: {total: bytes}", 1)
+	s := startServer(t, yaml).speaks()
+	s.begins(1, request("POST", "/chat", "x-tenant", "a", "content-type", "application/json")...)
+	s.asks(3, request("GET", "/other")...)
+	if got := s.status(3); got != "404" {
+		t.Fatalf("status %s of a request beside it; want 404", got)
+	}
+	if err := s.WriteData(1, true, []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.status(1); got != "200" {
+		t.Errorf("status %s; want 200", got)
+	}
+}
+
 // A request counts once for each limit that has reserved permits for it: it is settled, or keeps them by one reason, unless
 // they are refunded.
 func TestUsage_CountsEachRequestOnce(t *testing.T) {
@@ -108,6 +125,7 @@ func TestUsage_CountsEachRequestOnce(t *testing.T) {
 		{`{"usage":{"prompt_tokens":100}}`, "reserved=100 settled=1", 200},
 		{`{"usage":{"prompt_tokens":250}}`, "charged=150 reserved=100 settled=1", 200},
 		{`{}`, "absent=1", 200},
+		{`{"usage":{"prompt_tokens_details":{"cached_tokens":250}}}`, "absent=1", 200},
 		{"encoded", "encoded=1", 200},
 		{"error", "error=1", 503},
 		{"data: {}", "cut=1", 200},

@@ -216,8 +216,12 @@ func TestUsage_BoundOfManyAtOnce(t *testing.T) {
 // A number in a header, or the bytes of the body, are what was used; each kind of token has its price; and a limit in shadow
 // mode counts alike.
 func TestUsage_OtherForms(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	accepts := ""
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		accepts = r.Header.Get("Accept-Encoding")
 		w.Header().Set("X-Cost", "12.5")
+		w.Header().Set("X-Huge", "1e400")
+		w.Header()["X-Two"] = []string{"5", "5"}
 		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens":10}}`)
 	}))
 	t.Cleanup(up.Close)
@@ -227,6 +231,8 @@ func TestUsage_OtherForms(t *testing.T) {
 	}{
 		{`{total: "header:X-Cost"}`, "{reserve: 50}", 13},
 		{`{total: "header:X-Other"}`, "{reserve: 50}", 50},
+		{`{total: "header:X-Huge"}`, "{reserve: 50}", 50},
+		{`{total: "header:X-Two"}`, "{reserve: 50}", 50},
 		{"{total: bytes}", "{reserve: 50}", 99},
 		{`{total: "json:/usage/completion_tokens"}`, "{reserve: 50}", 10},
 		{"openai", "{reserve: 50, settle: {cached: 0.1, output: 4}}", 86},
@@ -234,10 +240,14 @@ func TestUsage_OtherForms(t *testing.T) {
 		{"anthropic", "{reserve: 50, settle: {output: 4}}", 200}, // says nothing: what is reserved is weighted too
 		{"{total: bytes}", "{reserve: 50, debt: unbounded}, max_cost: 60", 99},
 		{"{total: bytes}", "{reserve: 50}, max_cost: 60", 60},
+		{"openai, rewrite: {headers: {set: {Accept-Encoding: identity}}}", "{reserve: 50, settle: {output: 4}}", 140},
 	} {
 		p := newProxy(t, strings.Replace(tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 1000/1h, cost: `+strings.TrimSuffix(c.cost+", max_cost: 900", strings.Repeat(", max_cost: 900", strings.Count(c.cost, "max_cost")))+`}`), "usage: openai", "usage: "+c.usage, 1))
 		if p.chat(200, "a", `{}`); p.usedTokens("a") != c.used {
 			t.Errorf("%s, %s: %d used; want %d", c.usage, c.cost, p.usedTokens("a"), c.used)
+		}
+		if isRead := !strings.Contains(c.usage, "header:") && !strings.Contains(c.usage, "bytes") && !strings.Contains(c.usage, "rewrite"); isRead != (accepts == "") {
+			t.Errorf("%s: the upstream is asked for %q", c.usage, accepts)
 		}
 	}
 }

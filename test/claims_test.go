@@ -68,7 +68,7 @@ func TestDocuments_FiguresAreThoseOfTheCode(t *testing.T) {
 		{"proxy/docs/limits.md", "its lease of 30 s", "proxy/config", "Lease == 30e9"},
 		{"proxy/docs/decisions.md", "a body up to 2 KiB", "proxy/decide", "maxBodyField == 2<<10"},
 		{"proxy/docs/decisions.md", "more than 128 rates together", "limiter", "MaxClaims == 128"},
-		{"proxy/docs/fraud.md", "at least the last 64 permits of a limit are noted", "limiter", "maxNoted == 64"},
+		{"proxy/docs/fraud.md", "notes at least the last 64 permits of a limit", "limiter", "maxNoted == 64"},
 		{"proxy/docs/fraud.md", "buckets of 1/60 of the window", "limiter", "conversionBuckets == 60"},
 		{"proxy/docs/fields.md", "counts up to 1,000,000 keys separately", "limiter", "defaultKeys == 1000000"},
 		{"proxy/docs/limits.md", "up to 128 entries; merged beyond that", "limiter", "fullLog == 128"},

@@ -30,7 +30,10 @@ type simulateCommand struct {
 func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	o := simulate.Options{Format: simulate.Format(c.Format), Host: c.Host, Top: max(c.Top, 0)}
 	var err error
-	for _, file := range slices.DeleteFunc([]string{c.Config, c.Compare}, func(s string) bool { return s == "" }) {
+	for i, file := range []string{c.Config, c.Compare} {
+		if i > 0 && file == "" {
+			break
+		}
 		read, err := load(file, w.Stderr)
 		if err != nil {
 			return err

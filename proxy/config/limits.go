@@ -404,7 +404,10 @@ func (l *Limit) Reads() iter.Seq[Read] {
 				return
 			}
 		}
-		for _, s := range l.Cost.Keys() {
+		if l.Cost == nil {
+			return
+		}
+		for _, s := range l.Cost.From {
 			if !yield(Read{s, ForCost, l.Mode}) {
 				return
 			}

@@ -77,12 +77,7 @@ func (*reservedPart) Wanted() (kind, instead string) {
 }
 
 // Written is form.Text.
-func (r *reservedPart) Written() any {
-	if r.n > 0 {
-		return r.n
-	}
-	return r.text
-}
+func (r *reservedPart) Written() any { return map[bool]any{true: r.n, false: r.text}[r.n > 0] }
 
 // A weight is a number of at least 0.
 type weight float64
@@ -118,14 +113,6 @@ type Cost struct {
 
 // IsReserved reports whether the response says what a request has cost.
 func (c *Cost) IsReserved() bool { return c != nil && !c.IsSaid }
-
-// Keys returns what c is read from.
-func (c *Cost) Keys() []*key.Spec {
-	if c == nil {
-		return nil
-	}
-	return c.From
-}
 
 // cost compiles the cost of a limit's requests.
 func (l *limits) cost(f *limitForm) *Cost {
@@ -193,7 +180,7 @@ type Usage struct {
 }
 
 // findable matches what package usage finds in a response.
-var findable = regexp.MustCompile(`^json:(/[^~/]{1,32}){1,8}$`)
+var findable = regexp.MustCompile(`^json:(/[!#-.0-[\]-}]{1,32}){1,8}$`)
 
 // usage compiles where a route's responses say what was used.
 func (r *routes) usage(f *usageForm) *Usage {
@@ -207,7 +194,7 @@ func (r *routes) usage(f *usageForm) *Usage {
 		{(f.Format == "") == (f.Total == ""), f, "has not exactly one of format and total", "write openai, anthropic, gemini or ollama, or total: json:/POINTER"},
 		{u.EstimatesCut && f.Total != "", &f.OnCut, "only tokens can be estimated", "leave it out"},
 		{u.Ensures && f.Format != "openai", &f.EnsureUsage, "only requests of OpenAI's kind ask for their usage", "leave it out"},
-		{f.Total != "" && !u.Bytes && !isHeader && !isPointer, &f.Total, form.Quote(f.Total) + " is not in a response", "write json:/POINTER of at most 8 names of at most 32 bytes without ~, for example json:/usage/total_tokens, header:NAME, or bytes"},
+		{f.Total != "" && !u.Bytes && !isHeader && !isPointer, &f.Total, form.Quote(f.Total) + " is not in a response", "write json:/POINTER of at most 8 names of at most 32 characters of ASCII, none of them a space, ~, \\ or a quotation mark, for example json:/usage/total_tokens, header:NAME, or bytes"},
 	})
 	r.warn([]finding{{f.Format == "openai" && !r.Given(&f.EnsureUsage), f, "a stream says its usage only if its client asks for it, and keeps what was reserved otherwise", "write {format: openai, ensure_usage: true}, or false if clients ask"}})
 	if isHeader {

@@ -93,7 +93,9 @@ func (u *Used) cost(l *Limit, reserved int64) int64 {
 	switch {
 	case u.Estimate.Known:
 		used = max(used, min(u.Estimate.Cost(w), reserved))
-	case u.IsCut || !u.Known:
+	case !u.Known: // of which a part may be known
+		used = reserved
+	case u.IsCut:
 		used = max(used, reserved)
 	}
 	return used

@@ -101,11 +101,12 @@ func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 		done.Warnings = append(done.Warnings, "whoever reads Redis can read the values of sensitive keys in "+strings.Join(files, ", ")+
 			"; write privacy.hash_secret into the file of each node")
 	}
-	if !slices.ContainsFunc(c.Routes, func(r *config.Route) bool { return len(r.Limits) > 0 }) {
-		done.Warnings = append(done.Warnings, "no route has limits: each request passes")
+	isEnforced := func(l *config.Limit) bool { return l.Mode == config.Enforce }
+	if !slices.ContainsFunc(c.Routes, func(r *config.Route) bool { return slices.ContainsFunc(r.Limits, isEnforced) }) {
+		done.Warnings = append(done.Warnings, "no limit is enforced")
 	}
-	if a.source.served() == nil {
-		done.Warnings = append(done.Warnings, "this is the first push: what nodes have served before is in their files alone, and no rollback leads to it")
+	if now.Privacy.HashSecret != "" && c.Privacy.HashSecret == "" {
+		done.Warnings = append(done.Warnings, "privacy.hash_secret is gone: all counts start anew, and whoever reads Redis can find phone numbers by trying them; write it into the file that is pushed, for example from an environment variable")
 	}
 	p.Config = c
 	return done, nil

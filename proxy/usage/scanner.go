@@ -2,21 +2,21 @@ package usage
 
 import "bytes"
 
-const maxNames = 8 // of a path
+const maxNames, maxDigits = 8, 32 // of a path and of a number; a longer number is not counted
 
 // A scanner follows the names of members in JSON documents, one after the other; arrays around a document count as nothing.
 // It does not check that a document is well formed: what follows a fault is not found.
 type scanner struct {
-	path    [maxNames*33 + 32]byte // the names that lead to the next value, as in Format.paths; behind it a number
-	length  int                    // of the path and the number; beyond the size of path if they are too long
-	ends    [maxNames]int          // of the paths of the objects around
-	live    int                    // their number
-	ignored int                    // how many others are open within, with arrays
-	wants   bool                   // the next string is the name of a member
-	inText  bool                   // a string is being read
-	inName  bool                   // and it is the name of a member
-	escaped bool                   // the next character of the string is
-	number  int                    // where in path the number begins that is being read; 0: none is
+	path    [maxNames*33 + maxDigits]byte // the names that lead to the next value, as in Format.paths; behind it a number
+	length  int                           // of the path and the number; beyond the size of path if they are too long
+	ends    [maxNames]int                 // of the paths of the objects around
+	live    int                           // their number
+	ignored int                           // how many others are open within, with arrays
+	wants   bool                          // the next string is the name of a member
+	inText  bool                          // a string is being read
+	inName  bool                          // and it is the name of a member
+	escaped bool                          // the next character of the string is
+	number  int                           // where in path the number begins that is being read; 0: none is
 }
 
 // isWithin reports whether a document has begun.
@@ -101,7 +101,7 @@ func (s *scanner) keep(part []byte) {
 
 // endNumber ends the number, which counts if it is valid.
 func (r *Reader) endNumber() {
-	if r.length <= len(r.path) {
+	if r.length <= len(r.path) && r.length-r.number <= maxDigits {
 		if n, valid := Number(string(r.path[r.number:r.length])); valid {
 			of := r.format.paths[string(r.path[:r.number])]
 			r.greatest[of], r.has = max(r.greatest[of], n), r.has|1<<of

@@ -8,11 +8,11 @@ package usage
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -99,7 +99,7 @@ func (r Report) String() (text string) {
 	return strings.TrimPrefix(text, " ")
 }
 
-// Number returns a number in text, rounded up. It is not valid if it is negative, or none.
+// Number returns a number in text, rounded up, and whether it is one, of at least 0.
 func Number(text string) (n int64, valid bool) {
 	f, err := strconv.ParseFloat(text, 64)
 	return int64(math.Ceil(min(max(f, 0), math.MaxInt32))), err == nil && f >= 0
@@ -108,13 +108,16 @@ func Number(text string) (n int64, valid bool) {
 // A Reader reads the body of one response.
 type Reader struct {
 	format  *Format
-	isEvent bool // the body is a stream of events
-	inLine  bool // of a stream: the line has begun
-	isData  bool // and is one of data
+	isEvent bool            // the body is a stream of events
+	field   [len(data)]byte // of a stream: what the line has begun with
+	begun   int             // the length of that
 	scanner
 	greatest [2 * numCounters]int64 // of each counter
 	has      uint16                 // the counters that were found
 }
+
+// data begins the lines of a stream that have some; others tell something else.
+const data = "data:"
 
 // NewReader returns a reader of a body with this Content-Type.
 func NewReader(f *Format, contentType string) *Reader {
@@ -130,16 +133,17 @@ func (r *Reader) Write(p []byte) {
 	for len(p) > 0 {
 		line, rest, ends := bytes.Cut(p, []byte("\n"))
 		line, p = bytes.TrimSuffix(line, []byte("\r")), rest
-		if !r.inLine && len(line) > 0 {
-			r.inLine, r.isData = true, line[0] == 'd' // as no other field begins, and no comment
-		}
+		n := copy(r.field[r.begun:], line)
+		r.begun, line = r.begun+n, line[n:]
 		switch {
-		case ends && !r.inLine: // the end of an event
+		case ends && r.begun == 0: // the end of an event
 			r.scanner = scanner{}
-		case r.isData && (!ends || r.isWithin() || bytes.Contains(line, r.format.marker)):
-			r.read(line)
+		case string(r.field[:r.begun]) == data && (!ends || r.isWithin() || !bytes.HasSuffix(line, []byte("}")) || bytes.Contains(line, r.format.marker)):
+			r.read(line) // a whole document without the marker has nothing to be found
 		}
-		r.inLine = r.inLine && !ends
+		if ends {
+			r.begun = 0
+		}
 	}
 }
 
@@ -160,22 +164,22 @@ func (r *Reader) Report() Report {
 const MaxEnsured = int64(len(`"stream_options":{"include_usage":true},`))
 
 // Ensure returns a request of OpenAI's chat or completions API that streams with stream_options.include_usage set, so
-// that the last event has the usage; written anew, it has no spaces, and its names are sorted. Other bodies are not changed.
+// that the last event has the usage; written anew, it has no spaces. Other bodies are not changed.
 func Ensure(body []byte) (ensured []byte, changed bool) {
-	var all, options map[string]json.RawMessage
-	if !jsontext.Value(body).IsValid() || json.Unmarshal(body, &all) != nil || string(all["stream"]) != "true" || all["messages"] == nil && all["prompt"] == nil {
+	var r struct {
+		Stream   bool           `json:"stream"`
+		Messages jsontext.Value `json:"messages,omitzero"`
+		Prompt   jsontext.Value `json:"prompt,omitzero"`
+		Options  struct {
+			Usage jsontext.Value `json:"include_usage"`
+			Rest  jsontext.Value `json:",embed"`
+		} `json:"stream_options"`
+		Rest jsontext.Value `json:",embed"`
+	}
+	if json.Unmarshal(body, &r) != nil || !r.Stream || r.Messages == nil && r.Prompt == nil {
 		return body, false // also if it has a name twice
 	}
-	if json.Unmarshal(all["stream_options"], &options) != nil || options == nil {
-		options = map[string]json.RawMessage{}
-	}
-	options["include_usage"] = json.RawMessage("true")
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(options) // no error: all is valid JSON
-	all["stream_options"] = bytes.Clone(b.Bytes())
-	b.Reset()
-	_ = e.Encode(all)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), true
+	r.Options.Usage = jsontext.Value("true")
+	ensured, err := json.Marshal(&r)
+	return ensured, err == nil
 }

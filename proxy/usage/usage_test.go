@@ -106,11 +106,60 @@ func TestReader_Lies(t *testing.T) {
 	}
 }
 
+// What is of no event, or of another one, is not found; an event may have its document in several lines.
+func TestReader_Events(t *testing.T) {
+	const said = `{"usage":{"total_tokens":5}}`
+	for _, end := range []string{"\n", "\r\n"} {
+		for stream, want := range map[string]string{
+			"data: " + said + "|":                                       "5 true",
+			"data:" + said + "||":                                       "5 true",
+			"data: {|data: \"usage\": {\"total_tokens\": 5}}||":         "5 true",
+			"data: {\"a|data: " + said + "||":                           "0 false",
+			"data: {\"a||data: " + said + "||":                          "5 true", // what an event has left open ends with it
+			": " + said + "|event: " + said + "|id" + said + "||":       "0 false",
+			"debug: " + said + "|dat: " + said + "|" + said + "||":      "0 false",
+			"dat|a: " + said + "||":                                     "0 false",
+			"data: [DONE]||data: {\"usage\":{\"total_tokens\":null}}||": "0 false",
+		} {
+			text := strings.ReplaceAll(stream, "|", end)
+			for cut := range len(text) {
+				r := usage.NewReader(usage.AtPointer("/usage/total_tokens"), "Text/Event-Stream")
+				r.Write([]byte(text[:cut]))
+				r.Write([]byte(text[cut:]))
+				if got := r.Report(); fmt.Sprint(got.Counts[usage.Total], got.Known) != want {
+					t.Errorf("%q cut at %d: %+v; want %s", text, cut, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A part of what was used says nothing of the whole; of what was read more cannot have come from a cache.
+func TestReader_Parts(t *testing.T) {
+	for _, c := range []struct {
+		format, body, want string
+		known              bool
+	}{
+		{"anthropic", `{"usage":{"cache_creation_input_tokens":700}}`, "input=700", false},
+		{"anthropic", `{"message":{"usage":{"input_tokens":1,"cache_creation_input_tokens":700}}}`, "input=701", true},
+		{"anthropic", `{"usage":{"cache_read_input_tokens":700}}`, "cached=700", false},
+		{"gemini", `{"usageMetadata":{"thoughtsTokenCount":700}}`, "output=700", false},
+		{"openai", `{"usage":{"prompt_tokens":5,"prompt_tokens_details":{"cached_tokens":9}}}`, "cached=5", true},
+		{"openai", `{"response":{"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":4}}}}`, "input=5 cached=4", true},
+	} {
+		r := usage.NewReader(usage.Formats()[c.format], "application/json")
+		r.Write([]byte(c.body))
+		if got := r.Report(); got.String() != c.want || got.Known != c.known {
+			t.Errorf("%s: %s, %v; want %s, %v", c.body, got, got.Known, c.want, c.known)
+		}
+	}
+}
+
 // A pointer of as many and as long names as the configuration takes is found.
 func TestReader_FindsTheDeepestPointer(t *testing.T) {
 	name := strings.Repeat("n", 32)
 	r := usage.NewReader(usage.AtPointer(strings.Repeat("/"+name, 8)), "application/json")
-	r.Write([]byte(strings.Repeat(`{"`+name+`":`, 8) + "7" + strings.Repeat("}", 8)))
+	r.Write([]byte(strings.Repeat(`{"`+name+`":`, 8) + strings.Repeat("0", 31) + "7" + strings.Repeat("}", 8)))
 	if got := r.Report(); !got.Known || got.Counts[usage.Total] != 7 {
 		t.Errorf("%+v; want 7", got)
 	}
@@ -186,12 +235,15 @@ func TestReport_Cost(t *testing.T) {
 // Only a chat or a completion that streams is changed, and no value of it but that option.
 func TestEnsure(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"messages":[],"stream":true}`:                                                   `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
-		` { "stream" : true, "prompt" : "a<\u2028\u0061&" , "n":1.50e1} `:                 `{"n":1.50e1,"prompt":"a<\u2028\u0061&","stream":true,"stream_options":{"include_usage":true}}`,
-		`{"messages":[],"stream":true,"stream_options":{}}`:                               `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
-		`{"messages":[],"stream":true,"stream_options":null}`:                             `{"messages":[],"stream":true,"stream_options":{"include_usage":true}}`,
-		`{"messages":[],"stream":true,"stream_options":{"include_obfuscation":false}}`:    `{"messages":[],"stream":true,"stream_options":{"include_obfuscation":false,"include_usage":true}}`,
-		`{"messages":[],"stream":true,"stream_options":{"a":{},"include_usage":0,"b":1}}`: `{"messages":[],"stream":true,"stream_options":{"a":{},"b":1,"include_usage":true}}`,
+		`{"messages":[],"stream":true}`:                                                   `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
+		` { "stream" : true, "prompt" : "a<\u2028\u0061&" , "n":1.50e1} `:                 "{\"stream\":true,\"prompt\":\"a<\u2028a&\",\"stream_options\":{\"include_usage\":true},\"n\":1.50e1}",
+		`{"messages":[],"stream":true,"stream_options":{}}`:                               `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
+		`{"messages":[],"stream":true,"stream_options":null}`:                             `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
+		`{"messages":[],"stream":true,"stream_options":{"include_obfuscation":false}}`:    `{"stream":true,"messages":[],"stream_options":{"include_usage":true,"include_obfuscation":false}}`,
+		`{"messages":[],"stream":true,"stream_options":{"a":{},"include_usage":0,"b":1}}`: `{"stream":true,"messages":[],"stream_options":{"include_usage":true,"a":{},"b":1}}`,
+		"{\"messages\":[],\"stream\":true,\"" + strings.Repeat("\u2028", 99) + "\":1}":    "{\"stream\":true,\"messages\":[],\"stream_options\":{\"include_usage\":true},\"" + strings.Repeat("\u2028", 99) + "\":1}",
+		`{"messages":[],"stream":true,"Stream":false}`:                                    `{"stream":true,"messages":[],"stream_options":{"include_usage":true},"Stream":false}`,
+		`{"messages":[],"stream":true,"stream_options":1}`:                                "",
 		`{"messages":[],"stream":false}`:                                                  "",
 		`{"messages":[]}`:                                                                 "",
 		`{"input":"a","stream":true}`:                                                     "", // of the API of responses, which says it anyway

@@ -153,8 +153,7 @@ func (v explainView) Keys() (keys []string) {
 // clientOf returns the address of the client, if a limit counted by it and it is shown in clear.
 func clientOf(keys []string) string {
 	for _, k := range keys {
-		_, value, _ := strings.Cut(k, "=")
-		if addr, err := netip.ParseAddr(value); err == nil {
+		if addr, err := netip.ParseAddr(strings.TrimPrefix(k, "client_ip=")); err == nil {
 			return addr.String()
 		}
 	}

@@ -106,7 +106,7 @@ func (g *generation) describe(t *keyTarget) view.LimitStanding {
 		Route: t.limit.Route, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
 		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan, PlanUntil: t.planUntil,
 		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
-		Java: t.limit.IsShared(), Windows: []view.WindowStanding{},
+		Java: t.limit.IsShared(), Costs: t.limit.Cost != nil || t.limit.AmountText() != nil, Windows: []view.WindowStanding{},
 	}
 }
 

@@ -30,6 +30,8 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 	}
 	shadow, unknown, banned, values, other := limit("s", full("5/1h", time.Hour)), limit("u"), limit("b", open), limit("d", full("3/1h", 0)), limit("o", full("1/1m", time.Second))
 	shadow.Mode, unknown.Unknown, banned.BannedUntil = "shadow", "the store is unreachable", in(26*time.Hour)
+	costly := limit("spend", open, view.WindowStanding{Rate: "50 EUR/1d", Most: 500, Left: 4, Amounts: &view.Amounts{Left: "0.04 EUR"}})
+	costly.Costs = true
 	share := limit("phone", full("2/1h", time.Minute))
 	share.Store = "local"
 	values.Algorithm, values.Windows[0].Next, other.Route = "distinct", time.Time{}, "verify"
@@ -45,6 +47,7 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		{[]view.LimitStanding{limit("a", open), unknown}, false, "not known: 1 of 2 limits cannot be read"},
 		{[]view.LimitStanding{unknown, limit("phone", full("1/1m", 40*time.Second), full("5/1h", 38*time.Minute-5*time.Second), open)}, true, "refused now by send.phone 5/1h until 08:03:55 UTC (38 min)"},
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (60 s); by send.b (banned) until 2026-02-01 09:26:00 UTC (26 h)"},
+		{[]view.LimitStanding{limit("a", open), costly}, false, "passes now: each enforced limit by this key has permits left; send.spend refuses what costs more than 0.04 EUR"},
 		{[]view.LimitStanding{share}, true, "refused now by send.phone 2/1h (this node's share) until 07:27:00 UTC (60 s)"},
 		{[]view.LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (60 s); by verify.o 1/1m until 07:26:01 UTC (1 s)"},

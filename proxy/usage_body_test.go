@@ -81,6 +81,15 @@ func TestUsage_UnknownLengthAndExempt(t *testing.T) {
 	}
 }
 
+// What a key has left may be less than a request costs: its verdict says so, where a request has a cost.
+func TestUsage_VerdictSaysWhatMayBeSpent(t *testing.T) {
+	p := newProxy(t, tokensYAML("echo", `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 10}}, {name: spend, key: tenant, budget: [50/1d], price: models, max_cost: 1000, cost: {reserve: 100}}, {name: calls, key: tenant, rate: 5/1h}`))
+	s, err := p.standing("tenant=a")
+	if want := "; chat.tokens refuses what costs more than 1000; chat.spend refuses what costs more than 50 USD"; err != nil || !strings.HasSuffix(s.Verdict().Text, " has permits left"+want) {
+		t.Errorf("%q, %v; want %s", s.Verdict().Text, err, want)
+	}
+}
+
 // Over HTTP/2 the body of unknown length comes behind the header, while it is decided what to reserve.
 func TestUsage_UnknownLengthOverHTTP2(t *testing.T) {
 	yaml := "listen: {h2c: true, timeouts: {body: 2s}}\n" + strings.Replace(tokensYAML("echo", `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 10, input: bytes}}`), "usage: openai", "usage: {total: bytes}", 1)

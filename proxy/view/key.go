@@ -113,6 +113,7 @@ type LimitStanding struct {
 	Plan      string    `json:"plan,omitempty"`      // the plan of the key, whose rates apply
 	PlanUntil time.Time `json:"plan_until,omitzero"` // when it ends, if an operator has assigned it
 	Mode      string    `json:"mode"`                // enforce or shadow
+	Costs     bool      `json:"costs,omitempty"`     // a request may take more than one permit
 	Algorithm string    `json:"algorithm"`
 	Scope     string    `json:"scope"` // overall, or per_instance; the latter is counted by this node only
 	// Java reports that the limiter is shared with Redisson.

@@ -6,7 +6,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,6 +97,7 @@ func (s KeyStanding) Verdict() KeyVerdict {
 	}
 	refusing = append(refusing, s.Denied...)
 	var asked, unknown int
+	var most string // that a request may cost
 	for _, l := range s.Limits {
 		if l.Mode != "enforce" {
 			continue
@@ -109,6 +112,10 @@ func (s KeyStanding) Verdict() KeyVerdict {
 		if by, until := l.refuses(); by != "" {
 			refuses(LimitName(l.Route, by), until)
 		}
+		if l.Costs && len(l.Windows) > 0 {
+			w := slices.MinFunc(l.Windows, func(a, b WindowStanding) int { return cmp.Compare(a.Left, b.Left) })
+			most += "; " + LimitName(l.Route, l.Limit) + " refuses what costs more than " + w.Texts().Left
+		}
 	}
 	switch {
 	case len(refusing) > 0:
@@ -120,7 +127,7 @@ func (s KeyStanding) Verdict() KeyVerdict {
 	case unknown > 0:
 		return KeyVerdict{Text: fmt.Sprintf("not known: %d of %d limits cannot be read", unknown, asked)}
 	}
-	return KeyVerdict{Text: "passes now: each enforced limit by this key has permits left"}
+	return KeyVerdict{Text: "passes now: each enforced limit by this key has permits left" + most}
 }
 
 // refuses returns by which rate l refuses the next request of the key, and until when; "" if it does not.
@@ -154,21 +161,10 @@ func (l LimitStanding) refuses() (by string, until time.Time) {
 
 // Done says what e did to a key, and how long before now: anna banned it for 1h, 2 min ago.
 func (e AuditEntry) Done(now time.Time) string {
-	text := e.Who + " " + e.Action
-	switch KeyAction(e.Action) {
-	case KeyReset:
-		text = e.Who + " reset it"
-	case KeyGrant:
-		text = fmt.Sprintf("%s granted it permits: %d", e.Who, e.Permits)
-	case KeyBan:
-		text = e.Who + " banned it for " + e.For
-	case KeyUnban:
-		text = e.Who + " unbanned it"
-	case KeyAssign:
-		text = e.Who + " assigned it a plan (" + e.Detail + ") for " + e.For
-	case KeyUnassign:
-		text = e.Who + " ended the assignment of its plan"
-	}
+	text := e.Who + " " + cmp.Or(map[KeyAction]string{
+		KeyReset: "reset it", KeyGrant: fmt.Sprintf("granted it permits: %d", e.Permits), KeyBan: "banned it for " + e.For, KeyUnban: "unbanned it",
+		KeyAssign: "assigned it a plan (" + e.Detail + ") for " + e.For, KeyUnassign: "ended the assignment of its plan",
+	}[KeyAction(e.Action)], e.Action)
 	ago := now.Sub(e.At)
 	unit, name := unitOf(ago, 1)
 	text += fmt.Sprintf(", %d %s ago", max(int64(ago/unit), 0), name)

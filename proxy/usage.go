@@ -77,7 +77,7 @@ func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, er
 // Without memory for it the body stays as it is.
 func (r *reusable) setBody(t *upstream.Request) {
 	t.BufferedBody = r.content
-	if from := r.x.route.Usage; r.content == nil || from == nil || !from.Ensures || !r.buffer.Reserve(2*int64(len(r.content))+usage.MaxEnsured) {
+	if from := r.x.route.Usage; r.content == nil || from == nil || !from.Ensures || !r.buffer.Reserve(3*int64(len(r.content))+usage.MaxEnsured) {
 		return
 	}
 	if body, changed := usage.Ensure(r.content); changed {

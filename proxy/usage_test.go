@@ -221,6 +221,8 @@ func TestUsage_OtherForms(t *testing.T) {
 		accepts = r.Header.Get("Accept-Encoding")
 		w.Header().Set("X-Cost", "12.5")
 		w.Header().Set("X-Huge", "1e400")
+		w.Header().Set("X-Inf", "inf")
+		w.Header().Set("X-Hex", "0x1p4")
 		w.Header()["X-Two"] = []string{"5", "5"}
 		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens":10}}`)
 	}))
@@ -231,7 +233,9 @@ func TestUsage_OtherForms(t *testing.T) {
 	}{
 		{`{total: "header:X-Cost"}`, "{reserve: 50}", 13},
 		{`{total: "header:X-Other"}`, "{reserve: 50}", 50},
-		{`{total: "header:X-Huge"}`, "{reserve: 50}", 50},
+		{`{total: "header:X-Huge"}`, "{reserve: 50}", 900},
+		{`{total: "header:X-Inf"}`, "{reserve: 50}", 50},
+		{`{total: "header:X-Hex"}`, "{reserve: 50}", 50},
 		{`{total: "header:X-Two"}`, "{reserve: 50}", 50},
 		{"{total: bytes}", "{reserve: 50}", 99},
 		{`{total: "json:/usage/completion_tokens"}`, "{reserve: 50}", 10},

@@ -135,7 +135,7 @@ func simulateDay(t *testing.T, text string, began time.Time, day []playbooks.Sen
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := simulate.Run(t.Context(), simulate.Options{Format: simulate.JSON, Names: names, Config: c, Top: 10, Logs: []simulate.Log{{Name: "day", Reader: &log}}})
+	report, err := simulate.Run(t.Context(), simulate.Options{Format: simulate.JSON, Names: names, Configs: []*proxyconfig.Config{c}, Top: 10, Logs: []simulate.Log{{Name: "day", Reader: &log}}})
 	if err != nil || report.Requests != int64(len(day)) || report.Late > 0 || report.Result.Unknown > 0 {
 		t.Fatalf("%v: %+v", err, report)
 	}

@@ -180,7 +180,7 @@ type Usage struct {
 }
 
 // findable matches what package usage finds in a response.
-var findable = regexp.MustCompile(`^json:(/[!#-.0-[\]-}]{1,32}){1,8}$`)
+var findable = regexp.MustCompile(`^json:(/[!#-%'-.0-;=?-[\]-}]{1,32}){1,8}$`)
 
 // usage compiles where a route's responses say what was used.
 func (r *routes) usage(f *usageForm) *Usage {
@@ -194,7 +194,7 @@ func (r *routes) usage(f *usageForm) *Usage {
 		{(f.Format == "") == (f.Total == ""), f, "has not exactly one of format and total", "write openai, anthropic, gemini or ollama, or total: json:/POINTER"},
 		{u.EstimatesCut && f.Total != "", &f.OnCut, "only tokens can be estimated", "leave it out"},
 		{u.Ensures && f.Format != "openai", &f.EnsureUsage, "only requests of OpenAI's kind ask for their usage", "leave it out"},
-		{f.Total != "" && !u.Bytes && !isHeader && !isPointer, &f.Total, form.Quote(f.Total) + " is not in a response", "write json:/POINTER of at most 8 names of at most 32 characters of ASCII, none of them a space, ~, \\ or a quotation mark, for example json:/usage/total_tokens, header:NAME, or bytes"},
+		{f.Total != "" && !u.Bytes && !isHeader && !isPointer, &f.Total, form.Quote(f.Total) + " is not in a response", "write json:/POINTER of at most 8 names of at most 32 characters of ASCII, none of them a space, a quotation mark, <, >, &, ~ or \\, for example json:/usage/total_tokens, header:NAME, or bytes"},
 	})
 	r.warn([]finding{{f.Format == "openai" && !r.Given(&f.EnsureUsage), f, "a stream says its usage only if its client asks for it, and keeps what was reserved otherwise", "write {format: openai, ensure_usage: true}, or false if clients ask"}})
 	if isHeader {

@@ -70,6 +70,7 @@ func TestReader_Lies(t *testing.T) {
 		` {"usage" : { "total_tokens" : 12 , "x":1} } `:               "12 true",
 		`{"usage":{"total_tokens":12.2}}`:                             "13 true",
 		`{"usage":{"total_tokens":1e3}}`:                              "1000 true",
+		`{"usage":{"total_tokens":1e400}}`:                            "2147483647 true",
 		`{"usage":{"total_tokens":1e300}}`:                            "2147483647 true",
 		`{"usage":{"total_tokens":0}}`:                                "0 true",
 		`{"usage":{"total_tokens":"12"}}`:                             "0 false",
@@ -118,6 +119,7 @@ func TestReader_Events(t *testing.T) {
 			"data: {\"a||data: " + said + "||":                          "5 true", // what an event has left open ends with it
 			": " + said + "|event: " + said + "|id" + said + "||":       "0 false",
 			"debug: " + said + "|dat: " + said + "|" + said + "||":      "0 false",
+			"data: {\"a\":{}|data: ,\"usage\":{\"total_tokens\":5}}||":  "5 true",
 			"dat|a: " + said + "||":                                     "0 false",
 			"data: [DONE]||data: {\"usage\":{\"total_tokens\":null}}||": "0 false",
 		} {
@@ -248,7 +250,7 @@ func TestEnsure(t *testing.T) {
 		`{"messages":[]}`:                                                                 "",
 		`{"input":"a","stream":true}`:                                                     "", // of the API of responses, which says it anyway
 		`{"messages":[],"stream":true`:                                                    "",
-		`{"messages":[],"stream":true,"stream":true}`:                                     "", // who knows which one counts
+		`{"messages":[1],"stream":false,"a":1,"messages":[],"stream":true,"a":2}`:         `{"stream":true,"messages":[],"stream_options":{"include_usage":true},"a":1,"a":2}`,
 		`[]`:                            "",
 		``:                              "",
 		`{"messages":[],"stream":"tr"}`: "",
@@ -260,6 +262,20 @@ func TestEnsure(t *testing.T) {
 		if int64(len(got)-len(body)) > usage.MaxEnsured {
 			t.Errorf("%s: %d bytes longer", body, len(got)-len(body))
 		}
+	}
+}
+
+// However many members a body has, it is held in memory a few times, as is reserved for it.
+func TestEnsure_Memory(t *testing.T) {
+	body := []byte(`{"messages":[],"stream":true` + strings.Repeat(`,"1a2b":0`, 50_000) + `}`)
+	if n := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			if _, changed := usage.Ensure(body); !changed {
+				b.Fatal("not changed")
+			}
+		}
+	}).AllocedBytesPerOp(); n > 12*int64(len(body)) {
+		t.Errorf("%d bytes are allocated for one of %d", n, len(body))
 	}
 }
 

@@ -85,8 +85,7 @@ func (c *caller) askOfAll(counted *counter) {
 // millisecond matters, which no reply of Redis has, and neither a log: then they differ by a few, and one permit more
 // or less decides which limit is named for the rest of a client's requests. In 14 runs at rest 152 of 196 counts were
 // equal, and the largest difference was 6 of 640 refusals; on busy processors it was 45 of 651, and of all refusals
-// of a route 67 of 1,080. The test grants a fifth of the requests for a limit, and a tenth for all limits of a route: a
-// simulation that took the logs for those of three clusters would refuse half as many.
+// of a route 67 of 1,080. The test grants a fifth of the requests for a limit, and a tenth for all limits of a route.
 func TestReplay_LogsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	server, upstream := redistest.Start(t), failing(t)

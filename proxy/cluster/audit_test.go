@@ -251,6 +251,10 @@ func TestAuditOf(t *testing.T) {
 			t.Errorf("%s where one had nothing: %v; want %s", action, got.Limits, want)
 		}
 	}
+	r.Changed[1].Unaffected = true
+	if got := cluster.AuditOf("alice", view.KeyChange{Action: view.KeyReset}, r, nil); strings.Join(got.Limits, " ") != "send.phone send.spare" {
+		t.Errorf("where none had anything: %v; want those that were named", got.Limits)
+	}
 	if got := cluster.AuditOf("alice", c, view.KeyResult{}, errors.New("no")); got.Error != "no" || got.Action != "ban" || len(got.Limits) != 0 {
 		t.Errorf("%+v", got)
 	}

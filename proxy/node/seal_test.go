@@ -64,6 +64,24 @@ routes:
 `, "blocked.txt": "15550100\n", "plans.txt": "15550103=pro\n"}}
 }
 
+// A push that changes the secret says that counts are lost, unless previous_secret names the former one; one without any says so too.
+func TestSeal_WarnsOfAnotherSecret(t *testing.T) {
+	n := mustStart(t, sealingFile(t, redistest.Start(t).Addr, oneSecret))
+	t.Setenv("WEIR_FIRST", "first-secret-of-all-nodes")
+	t.Setenv("WEIR_SECOND", "second-secret-of-all-nodes")
+	for privacy, want := range map[string]bool{
+		`{hash_secret: "${WEIR_FIRST}"}`: false, `{hash_secret: "${WEIR_SECOND}", previous_secret: "${WEIR_FIRST}"}`: false,
+		`{hash_secret: "${WEIR_SECOND}"}`: true, `{previous_secret: "${WEIR_FIRST}"}`: true, "{}": true,
+	} {
+		b := phoneBundle("one")
+		b.Files["weir.yaml"] = "privacy: " + privacy + "\n" + b.Files["weir.yaml"]
+		done, err := pushAPI{n.Node}.prepare(&cluster.Push{Bundle: b})
+		if got := strings.Contains(strings.Join(done.Warnings, "\n"), "privacy.hash_secret is another, or gone"); err != nil || got != want {
+			t.Errorf("%s: %q, %v; want a warning: %v", privacy, done.Warnings, err, want)
+		}
+	}
+}
+
 // readRedis returns all keys and values of a Redis, with what is compressed in a value as it is uncompressed.
 func readRedis(t *testing.T, n *testNode) string {
 	t.Helper()

@@ -185,15 +185,15 @@ func TestDashboard_UnknownIsNotZero(t *testing.T) {
 	}
 	o.Limits = func(context.Context) (view.Limits, error) {
 		return view.Limits{Limits: []view.Limit{
-			{Route: "sms", Name: "a", Mode: "enforce", OnStoreFailure: "deny"}, {Route: "sms", Name: "b", Mode: "enforce", OnStoreFailure: "local"}, {Route: "sms", Name: "c", Mode: "shadow", OnStoreFailure: "allow"},
+			{Route: "sms", Name: "a", Mode: "enforce", OnStoreFailure: "deny"}, {Route: "sms", Name: "b", Mode: "enforce", OnStoreFailure: "local"}, {Route: "sms", Name: "d", Mode: "enforce", OnStoreFailure: "allow"}, {Route: "sms", Name: "c", Mode: "shadow", OnStoreFailure: "allow"},
 		}}, nil
 	}
 	b := open(t, o)
 	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "on_store_failure: deny refuses it with 503<", "on_store_failure: allow lets it pass<")
 	p := b.get("/dashboard/routes")
-	p.shows(t, http.StatusOK, "store away: refuses all", "store away: this node’s share")
-	if strings.Contains(p.text, "lets all pass") {
-		t.Error("a limit in shadow mode is said to let all pass")
+	p.shows(t, http.StatusOK, "store away: refuses all", "store away: this node’s share", "store away: lets all pass")
+	if n := strings.Count(p.text, "store away: "); n != 3 {
+		t.Errorf("%d limits say what they do; want the three that are enforced", n)
 	}
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes"} {
 		p := b.get(path)
@@ -213,7 +213,7 @@ func TestDashboard_LastKnownNumbersStay(t *testing.T) {
 	o, cut := outage()
 	b := open(t, o)
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes", "/dashboard/keys", "/dashboard/explain", "/dashboard/config"} {
-		if p := b.get(path); strings.Contains(p.text, "The store is unreachable") || strings.Contains(p.text, `class="tiles old"`) {
+		if p := b.get(path); strings.Contains(p.text, "The store is unreachable") || strings.Contains(p.text, "store away") || strings.Contains(p.text, `class="tiles old"`) {
 			t.Errorf("%s: it says that the store is away", path)
 		}
 	}

@@ -207,8 +207,8 @@ func Visit(s FileSource, name string) (problems Problems, ok bool) {
 }
 
 // LoadFrom is like Load for a configuration from another machine, whose file in s is called name. The
-// sections listen, admin, store, redis, reload, access_log and traces are taken from own, the
-// configuration of this machine, if it does not have them. Files are relative to the folder of own.
+// sections listen, admin, store, redis, reload, access_log and traces, and the secrets of privacy, are taken from own,
+// the configuration of this machine, if it does not have them. Files are relative to the folder of own.
 // Problems do not show the values of environment variables. Files of the result has the names of all
 // files that were read.
 func LoadFrom(s FileSource, name string, own *Config) (*Config, error) {
@@ -227,12 +227,15 @@ func LoadFrom(s FileSource, name string, own *Config) (*Config, error) {
 // Names reports whether c names the file at path, which is cleaned.
 func (c *Config) Names(path string) bool { return c.own[path] }
 
-// inherit copies sections that belong to the machine from own to main, unless main has
-// them.
+// inherit copies sections that belong to the machine from own to main, unless main has them, and so the secrets of
+// keys, unless main has one of these: with another secret a key has another name, and its counts are gone.
 func (l *loader) inherit(main, own *file) {
 	for _, name := range []string{"listen", "admin", "store", "redis", "reload", "access_log", "traces"} {
 		if section := form.Field(main, name); !l.Given(section) {
 			reflect.ValueOf(section).Elem().Set(reflect.ValueOf(form.Field(own, name)).Elem())
 		}
+	}
+	if p := &main.Privacy; !l.Given(&p.HashSecret) && !l.Given(&p.Previous) {
+		p.HashSecret, p.Previous = own.Privacy.HashSecret, own.Privacy.Previous
 	}
 }

@@ -316,11 +316,8 @@ func (l *loader) include(path string, main *file) (whole bool) {
 				continue
 			}
 			read[match] = true
-			id, err := filepath.Rel(dir, match)
-			if err != nil {
-				id = match
-			}
-			part := l.open(match, id)
+			id, _ := filepath.Rel(dir, match) // empty if there is no such path
+			part := l.open(match, cmp.Or(id, match))
 			if part == nil {
 				whole = false
 				continue

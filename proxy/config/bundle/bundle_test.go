@@ -88,6 +88,31 @@ func TestUnpack_NamesBareSecrets(t *testing.T) {
 	}
 }
 
+// Where a bundle has no secret, keys keep the names that they have under the secrets of the machine.
+func TestUnpack_KeepsTheSecretsOfTheMachine(t *testing.T) {
+	own := ownConfig(t, "privacy: {hash_secret: the-secret-of-the-machine, previous_secret: the-former-one-of-it}\n"+small)
+	type secrets struct {
+		current, previous string
+		rotates           bool
+	}
+	of := secrets{"the-secret-of-the-machine", "the-former-one-of-it", true}
+	for privacy, want := range map[string]secrets{
+		"": of, "privacy: {log_client: none}\n": of, "privacy: {hash_secret: ''}\n": {}, "privacy: {previous_secret: the-former-one-of-it}\n": {previous: "the-former-one-of-it", rotates: true},
+		"privacy: {hash_secret: one-that-was-pushed}\n": {current: "one-that-was-pushed"},
+	} {
+		c, err := Unpack(own, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": privacy + small}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (secrets{c.Privacy.HashSecret, c.Privacy.Previous, c.Privacy.Rotates}); got != want {
+			t.Errorf("%q: %+v; want %+v", privacy, got, want)
+		}
+		if bare := strings.Contains(privacy, "pushed") || strings.Contains(privacy, "previous"); bare != (len(c.Bare) > 0) {
+			t.Errorf("%q: bare secrets: %v", privacy, c.Bare)
+		}
+	}
+}
+
 // What belongs to a machine stays there: certificates are read beside its file.
 func TestUnpack_ReadsCertificatesWhereItIs(t *testing.T) {
 	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "upstreams: {s: {targets: ['https://a'], tls: {ca: tls/ca.pem}}}\nroutes: [{match: {path: /}, upstream: s}]\n"}}

@@ -25,6 +25,6 @@ func main() {
 	if signals := cli.ReopenSignals(); len(signals) > 0 { // Notify of none would be of all
 		signal.Notify(reopen, signals...)
 	}
-	code := cli.Run(ctx, cli.Arguments(os.Args), cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Reload: reload, Reopen: reopen})
+	code := cli.Run(ctx, cli.Arguments(os.Args), cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Reload: reload, Reopen: reopen})
 	os.Exit(code)
 }

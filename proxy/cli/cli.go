@@ -28,15 +28,31 @@ import (
 
 // An Env is the environment of a command: its input, output and signals.
 type Env struct {
-	Stdin          io.Reader // nil means os.Stdin
+	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Reload         <-chan os.Signal // SIGHUP
 	Reopen         <-chan os.Signal // SIGUSR1
 }
 
-// stdin returns the input of commands.
-func (e Env) stdin() io.Reader {
-	return cmp.Or[io.Reader](e.Stdin, os.Stdin)
+// open opens an input of a command: a file, or standard input for -. It returns its size; 0 if that is not known.
+func (e Env) open(name string) (in io.ReadCloser, size int64, err error) {
+	if name == "-" {
+		return io.NopCloser(e.Stdin), 0, nil
+	}
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		return nil, 0, fmt.Errorf("%s is a directory; name the files in it", name)
+	}
+	if err == nil {
+		in, err = os.Open(name)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", name, errors.Unwrap(err)) // without the name of the call
+	}
+	if info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return in, size, nil
 }
 
 // Exit codes.
@@ -239,9 +255,9 @@ func (o outcomeCommand) Run(ctx context.Context, w Env) error {
 	return err
 }
 
-// isTerminal reports whether out is a terminal.
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
+// isTerminal reports whether an input or output is a terminal.
+func isTerminal(of any) bool {
+	f, ok := of.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 

@@ -435,7 +435,7 @@ func TestSimulate_ExitCodes(t *testing.T) {
 		"few lines out of order": {ordered + accessLine("09:00:00"), exitOK, "note: 1 of 201 requests"},
 		"out of order":           {ordered + strings.Repeat(accessLine("09:00:00"), 3), exitDoubt, "warning: the result is wrong: "},
 		"no requests":            {"a\nb\n", exitFailure, "no line is a request"},
-		"empty":                  {"", exitFailure, "no line is a request"},
+		"empty":                  {"", exitFailure, "the log is empty"},
 		"a time long ago":        {ordered + `{"time":"0001-01-01T00:00:00Z","method":"GET","uri":"/a"}` + "\n", exitOK, "1 lines cannot be parsed"},
 		"before 1970":            {ordered + `{"time":"1969-12-31T23:59:59Z","method":"GET","uri":"/a"}` + "\n", exitOK, "1 lines cannot be parsed"},
 		"a time far ahead":       {`{"time":"9999-01-01T00:00:00Z","method":"GET","uri":"/a"}` + "\n" + ordered, exitOK, "1 lines cannot be parsed"},

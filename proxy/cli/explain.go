@@ -55,7 +55,7 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	for _, r := range read.Routes {
 		methods = append(methods, r.Match.Methods...)
 	}
-	request, err := c.request(methods, w.stdin())
+	request, err := c.request(methods, w)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c explainCommand) print(w Env, e view.Explanation) error {
 
 // request builds the request that the command line describes; methods are those
 // that routes name.
-func (c explainCommand) request(methods []string, stdin io.Reader) (view.ExplainRequest, error) {
+func (c explainCommand) request(methods []string, w Env) (view.ExplainRequest, error) {
 	r := view.ExplainRequest{Method: c.Method, URL: c.URL, Header: map[string][]string{}}
 	if err := checkMethod(c.Method, methods); err != nil {
 		return r, err
@@ -109,7 +109,7 @@ func (c explainCommand) request(methods []string, stdin io.Reader) (view.Explain
 	if slices.Contains([]string{http.MethodGet, http.MethodHead}, c.Method) {
 		return r, misusef("a %s with a body: servers read it differently; leave out -d, or write POST", c.Method)
 	}
-	if r.Body, err = body(*c.Data, stdin); err != nil {
+	if r.Body, err = w.body(*c.Data); err != nil {
 		return r, err
 	}
 	r.SetContentType()
@@ -117,20 +117,18 @@ func (c explainCommand) request(methods []string, stdin io.Reader) (view.Explain
 }
 
 // body returns the argument of -d, or the content of the file that it names.
-func body(data string, stdin io.Reader) (string, error) {
+func (e Env) body(data string) (string, error) {
 	file, named := strings.CutPrefix(data, "@")
 	if !named {
 		return data, nil
 	}
-	if file == "-" {
-		b, err := io.ReadAll(stdin)
-		return string(b), err
-	}
-	b, err := os.ReadFile(file)
+	in, _, err := e.open(file)
 	if err != nil {
-		return "", fmt.Errorf("read body: %w", err)
+		return "", err
 	}
-	return string(b), nil
+	defer in.Close()
+	b, err := io.ReadAll(in)
+	return string(b), err
 }
 
 // checkMethod returns an error with a suggestion for an unknown method. Methods that
@@ -171,7 +169,7 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 	for _, r := range served.Routes {
 		methods = append(methods, r.Methods...)
 	}
-	request, err := c.request(methods, w.stdin())
+	request, err := c.request(methods, w)
 	if err != nil {
 		return err
 	}

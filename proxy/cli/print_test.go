@@ -402,7 +402,7 @@ func granted(n int64) []view.LimitStanding {
 
 func TestProgress_OnATerminalOnly(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, 100)
+	p := newProgress(&out)
 	p.show(5)
 	p.end()
 	if out.Len() != 0 || isTerminal(&out) {
@@ -422,7 +422,7 @@ func TestProgress_OnATerminalOnly(t *testing.T) {
 	if out.String() != "\r\x1b[K" {
 		t.Errorf("%q; want that the bar goes", out.String())
 	}
-	if got := (&progress{}).line(9); got != "9 lines" {
+	if got := (&progress{endless: true}).line(9); got != "9 lines" {
 		t.Errorf("without a known end: %q", got)
 	}
 	if p = (&progress{size: 10, read: 20}); !strings.Contains(p.line(1), "100 %") {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -125,7 +124,7 @@ func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 
 // asks reports whether the operator is to be asked: a person at a terminal is.
 func (c rollbackCommand) asks(w Env) bool {
-	return !c.Yes && !c.JSON && !c.DryRun && (w.Stdin != nil || isTerminal(os.Stdin)) && isTerminal(w.Stdout)
+	return !c.Yes && !c.JSON && !c.DryRun && isTerminal(w.Stdin) && isTerminal(w.Stdout)
 }
 
 // confirm shows what would change, and asks. It sets the generation in r, so that what was shown is done.
@@ -139,7 +138,7 @@ func (c rollbackCommand) confirm(ctx context.Context, w Env, r *admin.Rollback) 
 		return errors.Join(err, errNotConfirmed)
 	}
 	fmt.Fprintf(w.Stdout, "Go back to generation %d on all nodes? [y/N] ", would.From)
-	typed, _ := bufio.NewReader(w.stdin()).ReadString('\n')
+	typed, _ := bufio.NewReader(w.Stdin).ReadString('\n')
 	if answer := strings.ToLower(strings.TrimSpace(typed)); answer != "y" && answer != "yes" {
 		return errNotConfirmed
 	}

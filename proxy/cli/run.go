@@ -281,20 +281,15 @@ type convertCommand struct {
 // many comments there are to read, which access control is lost, and what weir check would
 // report; after the latter two the exit code is 1.
 func (c convertCommand) Run(w Env) error {
-	in, name := w.stdin(), "standard input"
-	if c.File != "-" {
-		f, err := os.Open(c.File)
-		if err != nil {
-			return fmt.Errorf("read the configuration of %s: %w", c.From, err)
-		}
-		defer f.Close()
-		in, name = f, c.File
+	in, _, err := w.open(c.File)
+	if err != nil {
+		return err
 	}
-	return c.convert(name, in, w)
-}
-
-// convert prints the result for a file.
-func (c convertCommand) convert(name string, in io.Reader, w Env) error {
+	defer in.Close()
+	name := c.File
+	if name == "-" {
+		name = "standard input"
+	}
 	result, err := convert.Convert(c.From, name, in)
 	if err != nil {
 		return err

@@ -43,14 +43,21 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	if o.Names, err = simulate.NewNames(c.Field, o.Configs...); err != nil {
 		return misuse{err}
 	}
-	files, err := c.open(ctx, w.stdin())
-	defer files.close()
-	if err != nil {
-		return err
-	}
-	bar := newProgress(w.Stderr, files.size)
-	for i, f := range files.all {
-		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: progressReader{f, bar}})
+	bar := newProgress(w.Stderr)
+	for i, name := range c.Logs {
+		if slices.Index(c.Logs, name) < i {
+			return misusef("%s is named twice; its requests would count twice", name)
+		}
+		in, size, err := w.open(name)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		log := io.Reader(in)
+		if bar.size += size; size == 0 {
+			log, bar.endless = endingWith(ctx, in), true
+		}
+		o.Logs = append(o.Logs, simulate.Log{Name: name, Reader: progressReader{log, bar}})
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(simulateGCPercent))
 	o.Progress = func(n simulate.Counts) { bar.show(n.Lines) }
@@ -114,69 +121,23 @@ func writePage(path string, r *simulate.Report, out io.Writer) error {
 	return nil
 }
 
-// logFiles are open logs.
-type logFiles struct {
-	all  []io.ReadCloser
-	size int64 // total size; 0 if unknown
-}
-
-// open opens the named logs. Those that it returns are to be closed, after an error too.
-func (c simulateCommand) open(ctx context.Context, stdin io.Reader) (logFiles, error) {
-	var files logFiles
-	known := true
-	for i, name := range c.Logs {
-		if slices.Index(c.Logs, name) < i {
-			return files, misusef("%s is named twice; its requests would count twice", name)
-		}
-		if name == "-" {
-			known = false
-			files.all = append(files.all, io.NopCloser(endingWith(ctx, stdin)))
-			continue
-		}
-		f, err := os.Open(name)
-		if err != nil {
-			return files, fmt.Errorf("read log: %w", err)
-		}
-		files.all = append(files.all, f)
-		info, err := f.Stat()
-		switch {
-		case err != nil:
-			return files, fmt.Errorf("read log: %w", err)
-		case info.IsDir():
-			return files, fmt.Errorf("read log: %s is a directory; name the files in it", name)
-		case !info.Mode().IsRegular():
-			known = false
-		}
-		files.size += info.Size()
-	}
-	if !known {
-		files.size = 0
-	}
-	return files, nil
-}
-
-func (f logFiles) close() {
-	for _, one := range f.all {
-		one.Close()
-	}
-}
-
 // A progress shows on a terminal how far a command has come; elsewhere it shows nothing.
 type progress struct {
-	out   io.Writer // nil: nothing is shown
-	size  int64     // bytes to be read; 0 if that is not known
-	read  int64
-	shown time.Time
+	out     io.Writer // nil: nothing is shown
+	size    int64     // bytes to be read
+	endless bool      // there are more, nobody knows how many
+	read    int64
+	shown   time.Time
 }
 
 // progressWidth is that of the bar, in characters.
 const progressWidth = 30
 
-func newProgress(out io.Writer, size int64) *progress {
+func newProgress(out io.Writer) *progress {
 	if !isTerminal(out) {
-		return &progress{size: size}
+		out = nil
 	}
-	return &progress{out: out, size: size}
+	return &progress{out: out}
 }
 
 // A progressReader updates a progress bar with the bytes read.
@@ -202,7 +163,7 @@ func (p *progress) show(lines int64) {
 
 // line is the bar, or without a known end how many lines there were.
 func (p *progress) line(lines int64) string {
-	if p.size == 0 {
+	if p.endless {
 		return fmt.Sprintf("%d lines", lines)
 	}
 	done := min(float64(p.read)/float64(p.size), 1)

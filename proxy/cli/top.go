@@ -56,7 +56,7 @@ func (c topCommand) Run(ctx context.Context, w Env) error {
 		}
 		return printTop(w.Stdout, data, c.Rows)
 	}
-	if w.Stdin != nil || !isTerminal(os.Stdin) || !isTerminal(w.Stdout) || os.Getenv("TERM") == "dumb" {
+	if !isTerminal(w.Stdin) || !isTerminal(w.Stdout) || os.Getenv("TERM") == "dumb" {
 		return errNoTerminal
 	}
 	return showTop(ctx, tview.NewApplication(), c)

@@ -54,7 +54,11 @@ func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.
 func (r *Report) notes(o Options) []string {
 	notes := []string{}
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if r.Requests == 0 {
+	switch {
+	case r.Lines == 0:
+		say("the log is empty")
+		return notes
+	case r.Requests == 0:
 		say("no line is a request: is this an access log? If its JSON has other field names, name them with --field method=NAME, uri=NAME, time=NAME and so on")
 		return notes
 	}

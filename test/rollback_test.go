@@ -96,9 +96,9 @@ func TestPush_SecretsStayHome(t *testing.T) {
 	if !strings.Contains(stdout, "${TRAVELLER}") || strings.Contains(stdout, "only the nodes") {
 		t.Errorf("what was pushed is\n%swant the variable's name", stdout)
 	}
-	code, stdout, _ := w.push("privacy: {hash_secret: in-plain-sight-of-everybody}\n"+revisionYAML(2), "ann")
-	if code != 1 || !strings.Contains(stdout, "next.yaml:1:24: privacy.hash_secret: ") || strings.Contains(stdout, "in-plain") {
-		t.Errorf("push of a secret exits %d: %s", code, stdout)
+	code, _, stderr := w.push("privacy: {hash_secret: in-plain-sight-of-everybody}\n"+revisionYAML(2), "ann")
+	if code != 1 || !strings.Contains(stderr, "next.yaml:1:24: privacy.hash_secret: ") || strings.Contains(stderr, "in-plain") {
+		t.Errorf("push of a secret exits %d: %s", code, stderr)
 	}
 	allServe(t, []*weir{w}, 1)
 }
@@ -121,8 +121,8 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 		t.Errorf("push to one that serves its own file exits %d: %s", code, stderr)
 	}
 	waitForNodes(t, server.Addr, 2)
-	if code, stdout, _ := w.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stdout, "reads its own file") {
-		t.Errorf("push beside one that serves its own file exits %d: %s", code, stdout)
+	if code, _, stderr := w.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stderr, "reads its own file") {
+		t.Errorf("push beside one that serves its own file exits %d: %s", code, stderr)
 	}
 	if code, _, stderr := command(t, t.TempDir(), "push", "--admin", "127.0.0.1:1", alone.File); code != 1 || !strings.Contains(stderr, "--admin") {
 		t.Errorf("push to nobody exits %d: %s", code, stderr)

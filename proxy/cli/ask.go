@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
-	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -273,24 +273,22 @@ func (t tlsFlags) config() (*tls.Config, error) {
 	return made, nil
 }
 
-// reportRefusal prints the details of a refusal to out (every problem of a configuration,
-// or the answer of each node) and returns errReported; other errors it returns unchanged.
-func reportRefusal(out io.Writer, err error) error {
-	var why *admin.Problem
-	if !errors.As(err, &why) {
-		return err
+// report prints the details of an error to out: every problem of a configuration, one per line, or the answer of each
+// node that refuses it. It returns errReported if there is nothing more to say; other errors it returns unchanged.
+func report(out io.Writer, err error) error {
+	problems, _ := errors.AsType[config.Problems](err)
+	lines := admin.Texts(problems)
+	if why, refused := errors.AsType[*admin.Problem](err); refused {
+		lines = why.Problems
+		if printUnanswered(out, why.Nodes) > 0 {
+			return errors.New("not all nodes agree; nothing has changed")
+		}
 	}
-	for _, p := range why.Problems {
-		fmt.Fprintln(out, p)
+	for _, line := range lines {
+		fmt.Fprintln(out, line)
 	}
-	for _, n := range why.Nodes {
-		fmt.Fprintf(out, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
-	}
-	if len(why.Problems) > 0 {
+	if len(lines) > 0 {
 		return errReported
-	}
-	if len(why.Nodes) > 0 {
-		return errors.New("not all nodes agree; nothing has changed")
 	}
 	return err
 }
@@ -304,13 +302,6 @@ func printUnanswered(out io.Writer, nodes []view.NodeAnswer) (failed int) {
 		}
 	}
 	return failed
-}
-
-// packBundle reads a file and the files it names; problems are printed to out, one
-// per line.
-func packBundle(path string, out io.Writer) (bundle.Bundle, error) {
-	b, err := bundle.Pack(path)
-	return b, reportProblems(out, err)
 }
 
 // sender returns the user and the host name.

@@ -47,7 +47,7 @@ func (e Env) open(name string) (in io.ReadCloser, size int64, err error) {
 		in, err = os.Open(name)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", name, errors.Unwrap(err)) // without the name of the call
+		return nil, 0, fmt.Errorf("%s: cannot be read: %w", name, errors.Unwrap(err)) // without the name of the call
 	}
 	if info.Mode().IsRegular() {
 		size = info.Size()
@@ -107,7 +107,7 @@ func misusef(format string, values ...any) error { return misuse{fmt.Errorf(form
 // Run runs the command in args and returns the exit code. When ctx is done, a
 // serving command drains and returns.
 func Run(ctx context.Context, args []string, w Env) int {
-	err := reportRefusal(w.Stdout, run(ctx, args, w))
+	err := report(w.Stderr, run(ctx, args, w))
 	_, wrong := errors.AsType[misuse](err)
 	switch {
 	case err == nil:

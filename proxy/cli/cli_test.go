@@ -204,7 +204,7 @@ func TestHealthcheck(t *testing.T) {
 	}
 	t.Setenv("WEIR_ADMIN", "")
 	for _, path := range []string{filepath.Join(t.TempDir(), "none.yaml"), t.TempDir()} {
-		if code, _, stderr := runWeir("healthcheck", "-c", path); code != exitFailure || !strings.HasPrefix(stderr, "weir: "+path+": cannot be read: ") {
+		if code, _, stderr := runWeir("healthcheck", "-c", path); code != exitFailure || !strings.HasPrefix(stderr, path+": cannot be read: ") {
 			t.Errorf("healthcheck -c %s = %d, %q; want that it cannot be read", path, code, stderr)
 		}
 	}

@@ -183,7 +183,7 @@ func (c completeCommand) names(ctx context.Context, of string) (names []string) 
 
 // configuredLimits returns the names of the limits of the default configuration file.
 func configuredLimits() (all view.Limits) {
-	c, err := load("", io.Discard)
+	c, err := load("")
 	if err != nil {
 		return all
 	}

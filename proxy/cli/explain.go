@@ -47,7 +47,7 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	case c.Admin != "":
 		return c.ask(ctx, w)
 	}
-	read, err := load(c.Config, w.Stderr)
+	read, err := load(c.Config)
 	if err != nil {
 		return err
 	}

@@ -110,10 +110,10 @@ func TestExplained_RefusalsOfARunningWeir(t *testing.T) {
 		{away, "", "away"},
 		{&admin.Problem{Detail: "a generation is a number"}, "", "a generation is a number"},
 		{&admin.Problem{Detail: "a", Problems: []string{"a", "b"}}, "a\nb\n", errReported.Error()},
-		{&admin.Problem{Detail: "refused", Nodes: []view.NodeAnswer{{Node: "n", Said: "no"}, {Node: "m"}}}, "n: no\nm: no answer\n", "not all nodes agree; nothing has changed"},
+		{&admin.Problem{Detail: "refused", Nodes: []view.NodeAnswer{{Node: "n", Said: "no"}, {Node: "m"}, {Node: "o", Said: "ok"}}}, "n: no\nm: no answer\n", "not all nodes agree; nothing has changed"},
 	} {
 		var out bytes.Buffer
-		if err := reportRefusal(&out, row.err); err.Error() != row.want || out.String() != row.out {
+		if err := report(&out, row.err); err.Error() != row.want || out.String() != row.out {
 			t.Errorf("%#v: %v, %q; want %s, %q", row.err, err, out.String(), row.want, row.out)
 		}
 	}
@@ -173,11 +173,18 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
 	}
 	bad := write(t, "{{{")
-	if code, out, stderr := runWeir("push", bad, "--admin", addr, "--json"); code != exitFailure || out != "" || !strings.HasPrefix(stderr, bad+":2:1: ") {
-		t.Errorf("push --json of a wrong file = %d, %q, %q; want its problems on standard error alone", code, out, stderr)
-	}
-	if code, out, _ := runWeir("push", bad, "--admin", addr); code != exitFailure || !strings.HasPrefix(out, bad+":2:1: ") {
-		t.Errorf("push of what does not load = %d, %q; want the problem and its place", code, out)
+	refused := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		io.WriteString(w, `{"detail":"weir.yaml:2:1: a","problems":["weir.yaml:2:1: a","weir.yaml:3:1: b"]}`)
+	}))
+	defer refused.Close()
+	for _, form := range [][]string{{}, {"--json"}} {
+		if code, out, stderr := runWeir(append([]string{"push", bad, "--admin", addr}, form...)...); code != exitFailure || out != "" || !strings.HasPrefix(stderr, bad+":2:1: ") {
+			t.Errorf("push %q of a wrong file = %d, %q, %q; want its problems on standard error alone", form, code, out, stderr)
+		}
+		if code, out, stderr := runWeir(append([]string{"push", path, "--admin", refused.URL}, form...)...); code != exitFailure || out != "" || stderr != "weir.yaml:2:1: a\nweir.yaml:3:1: b\n" {
+			t.Errorf("push %q of what a node refuses = %d, %q, %q; want its problems on standard error alone", form, code, out, stderr)
+		}
 	}
 	me, err := user.Current()
 	host, _ := os.Hostname()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -24,7 +25,7 @@ type pushCommand struct {
 
 // Run makes all nodes serve a file, or none, and prints the changes.
 func (c pushCommand) Run(ctx context.Context, w Env) error {
-	b, err := packBundle(c.File, map[bool]io.Writer{false: w.Stdout, true: w.Stderr}[c.JSON])
+	b, err := bundle.Pack(c.File)
 	if err != nil {
 		return err
 	}

@@ -42,12 +42,12 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	read, err := load(path, w.Stderr)
+	read, err := load(path)
 	if err != nil {
 		return err
 	}
 	if problems, _ := read.CheckFiles(time.Now()); len(problems) > 0 { // frontend warns of certificates
-		return reportProblems(w.Stderr, problems)
+		return problems
 	}
 	return serve(ctx, w, c.Level, node.Options{Path: path, Config: read, Load: func() (*config.Config, error) { return config.Load(path) }}, nil)
 }
@@ -164,13 +164,14 @@ type checkCommand struct {
 // Run prints all problems of the file, one per line, or that there are none.
 // Warnings and notes are printed too, but do not change the exit code.
 func (c checkCommand) Run(ctx context.Context, w Env) (err error) {
+	defer func() { err = report(w.Stdout, err) }()
 	if c.File, err = c.path(); err != nil {
 		return err
 	}
 	if c.Against != "" {
 		return c.compare(ctx, w.Stdout)
 	}
-	read, err := load(c.File, w.Stdout)
+	read, err := load(c.File)
 	if err != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func (c checkCommand) Run(ctx context.Context, w Env) (err error) {
 	}
 	problems, outdated := read.CheckFiles(time.Now())
 	if len(problems) > 0 {
-		return reportProblems(w.Stdout, problems)
+		return problems
 	}
 	for _, warning := range slices.Concat(read.Warnings, outdated) {
 		fmt.Fprintf(w.Stdout, "%s (warning)\n", warning)
@@ -200,33 +201,19 @@ func (c checkCommand) Run(ctx context.Context, w Env) (err error) {
 	return nil
 }
 
-// load loads a configuration, the default one if none is named; problems are printed to out, one per line.
-func load(named string, out io.Writer) (*config.Config, error) {
+// load loads a configuration, the default one if none is named.
+func load(named string) (*config.Config, error) {
 	path, err := configPath(named)
 	if err != nil {
 		return nil, err
 	}
-	c, err := config.Load(path)
-	return c, reportProblems(out, err)
-}
-
-// reportProblems prints config.Problems to out, one per line, and returns errReported;
-// other errors it returns unchanged.
-func reportProblems(out io.Writer, err error) error {
-	var problems config.Problems
-	if !errors.As(err, &problems) {
-		return err
-	}
-	for _, p := range problems {
-		fmt.Fprintln(out, p)
-	}
-	return errReported
+	return config.Load(path)
 }
 
 // compare prints what would change if a running weir served the file. The
 // running weir reads the file in its own environment.
 func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
-	b, err := packBundle(c.File, out)
+	b, err := bundle.Pack(c.File)
 	if err != nil {
 		return err
 	}
@@ -301,7 +288,7 @@ func (c convertCommand) Run(w Env) error {
 		fmt.Fprintf(w.Stderr, "%s: %d comments say what is different and what is not carried over\n", name, n)
 	}
 	_, err = config.LoadText("weir.yaml", result.YAML)
-	err = reportProblems(w.Stderr, err)
+	err = report(w.Stderr, err)
 	if lost := result.Lost(); len(lost) > 0 {
 		fmt.Fprintln(w.Stderr, strings.Join(lost, "\n"))
 		fmt.Fprintf(w.Stderr,
@@ -331,7 +318,7 @@ func (ratelimitCommand) Run(ctx context.Context, w Env) error {
 	s := ratelimit.NewService(settings)
 	read, err := s.Load()
 	if err != nil {
-		return reportProblems(w.Stderr, err)
+		return err
 	}
 	stop, err := s.ServeHealth()
 	if err != nil {

@@ -34,7 +34,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 		if i > 0 && file == "" {
 			break
 		}
-		read, err := load(file, w.Stderr)
+		read, err := load(file)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,21 +21,29 @@ import (
 
 func TestPush_SaysWhatCameOfIt(t *testing.T) {
 	nodes := []view.NodeAnswer{{Node: "a", Said: "ok"}, {Node: "b", Said: "no such file"}}
+	change, line := []config.Change{{What: "route", Name: "a", Is: "{}"}}, "route a added: {}\n"
 	for _, row := range []struct {
 		done admin.Pushed
 		want string
 		err  error
 	}{
 		{admin.Pushed{Generation: 3, Changed: true, Nodes: nodes[:1], Changes: []config.Change{{What: "limit", Name: "sms.phone", Is: "{rate: 1/1m}"}}, Warnings: []string{"weir.yaml:1:1: odd"}},
-			"limit sms.phone added: {rate: 1/1m}\ngeneration 3 is served by 1 of 1 nodes\nweir.yaml:1:1: odd (warning)\n", nil},
-		{admin.Pushed{Generation: 3, Changed: true, Nodes: nodes}, "b: no such file\ngeneration 3 is served by 1 of 2 nodes\n", nil},
-		{admin.Pushed{Generation: 3}, "generation 3 is this already\n", nil},
+			"generation 3 is served by 1 of 1 nodes\nlimit sms.phone added: {rate: 1/1m}\nweir.yaml:1:1: odd (warning)\n", nil},
+		{admin.Pushed{Generation: 3, Changed: true, Nodes: nodes}, "generation 3 is served by 1 of 2 nodes\nb: no such file\n", nil},
+		{admin.Pushed{Generation: 3, Nodes: nodes[:1], Changes: slices.Repeat(change, 10)}, "generation 3 is served by 1 of 1 nodes\n" + strings.Repeat(line, 10), nil},
+		{admin.Pushed{Generation: 3, Nodes: nodes[:1], Changes: slices.Repeat(change, 33)},
+			"generation 3 is served by 1 of 1 nodes\n" + strings.Repeat(line, 10) + "and 23 other changes; weir history 3 lists all\n", nil},
+		{admin.Pushed{DryRun: true, Nodes: nodes[:1], Changes: slices.Repeat(change, 11)},
+			"1 of 1 nodes could serve this; nothing has changed\n" + strings.Repeat(line, 10) + "and 1 other change; --json lists all\n", nil},
+		{admin.Pushed{Generation: 5, From: 3, Nodes: nodes[:1]}, "back to generation 3\ngeneration 5 is served by 1 of 1 nodes\n", nil},
+		{admin.Pushed{Generation: 4, From: 3, DryRun: true, Nodes: nodes[:1]}, "would go back to generation 3\n1 of 1 nodes could serve this; nothing has changed\n", nil},
+		{admin.Pushed{Generation: 3}, "generation 3 is this already; nothing was pushed, and nothing has changed\n", nil},
 		{admin.Pushed{Generation: 3, Restored: true}, "generation 3 is published again; redis had lost it\n", nil},
 		{admin.Pushed{DryRun: true, Nodes: nodes[:1]}, "1 of 1 nodes could serve this; nothing has changed\n", nil},
-		{admin.Pushed{DryRun: true, Nodes: nodes}, "b: no such file\n1 of 2 nodes could not serve this\n", errReported},
+		{admin.Pushed{DryRun: true, Nodes: nodes}, "1 of 2 nodes could serve this; nothing has changed\nb: no such file\n", errReported},
 	} {
 		var out bytes.Buffer
-		if err := printPushed(&out, row.done); out.String() != row.want || !errors.Is(err, row.err) {
+		if err := (answerFlags{}).finish(Env{Stdout: &out}, row.done, nil); out.String() != row.want || !errors.Is(err, row.err) {
 			t.Errorf("%+v is told as %q, %v; want %q, %v", row.done, out.String(), err, row.want, row.err)
 		}
 	}
@@ -139,7 +148,7 @@ func TestHistory_OneLineEach(t *testing.T) {
 		"/api/v1/history":   `{"history":[{` + entry + `}]}`,
 		"/api/v1/history/3": `{` + entry + `,"diff":"-a\n+b\n"}`,
 	})
-	line := "3  " + at + "  ann  0123456789ab, back to generation 1\n"
+	line := "GENERATION  TIME                  AUTHOR  HASH          BACK TO\n3           " + at + "  ann     0123456789ab  1\n"
 	if code, out, stderr := runWeir("history", "--admin", addr, "--token", "secret"); code != exitOK || out != line || !strings.HasPrefix(asked(), "GET /api/v1/history Bearer secret") {
 		t.Errorf("history = %d, %q, %q, asked by %s; want %q", code, out, stderr, asked(), line)
 	}
@@ -219,7 +228,7 @@ func TestPush_NamesWhomItWaitsFor(t *testing.T) {
 	for _, args := range [][]string{{"push", writeConfig(t, "")}, {"rollback", "1"}} {
 		var out bytes.Buffer
 		code := Run(t.Context(), append(args, "--admin", s.URL), Env{Stdout: &out, Stderr: writer(func(text string) { told <- text })})
-		if code != exitOK || !strings.HasSuffix(out.String(), "generation 1 is this already\n") {
+		if code != exitOK || !strings.HasSuffix(out.String(), "generation 1 is this already; nothing was pushed, and nothing has changed\n") {
 			t.Errorf("weir %v = %d, %s", args, code, out.String())
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,10 +29,20 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	done, err := c.push(ctx, w.Stderr, "/push", admin.Push{Bundle: b, Author: c.Author, Sender: sender(), DryRun: c.DryRun})
-	if err != nil || c.JSON {
-		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
+	return c.finish(w, done, err)
+}
+
+// finish prints the result of a push or a rollback. It returns errReported if a node refused a dry run.
+func (a answerFlags) finish(w Env, done admin.Pushed, err error) error {
+	if err != nil || a.JSON {
+		err = printJSON(w, done, err)
+	} else {
+		printPushed(w.Stdout, done)
 	}
-	return printPushed(w.Stdout, done)
+	if done.DryRun && printUnanswered(io.Discard, done.Nodes) > 0 {
+		return errReported
+	}
+	return err
 }
 
 // awaitedInterval is how often it is asked for which nodes a push waits.
@@ -61,46 +70,46 @@ func (a adminFlags) push(ctx context.Context, out io.Writer, path string, body a
 	return admin.Post[admin.Pushed](ctx, a.client(), path, body)
 }
 
-// refusedDryRun returns errReported if a node refused a dry run.
-func refusedDryRun(p admin.Pushed) error {
-	if p.DryRun && slices.ContainsFunc(p.Nodes, func(n view.NodeAnswer) bool { return n.Said != "ok" }) {
-		return errReported
+// printPushed prints what came of a push, then what it changes, and last its warnings, where they are read.
+func printPushed(out io.Writer, p admin.Pushed) {
+	if p.From != 0 {
+		fmt.Fprintf(out, "%sback to generation %d\n", map[bool]string{true: "would go "}[p.DryRun], p.From)
 	}
-	return nil
-}
-
-// printPushed prints the result of a push, and last its warnings, where they are read. It returns errReported if a
-// node refused a dry run.
-func printPushed(out io.Writer, p admin.Pushed) error {
-	for _, change := range p.Changes {
-		fmt.Fprintln(out, change)
-	}
-	unable := printUnanswered(out, p.Nodes)
+	all := fmt.Sprint("weir history ", p.Generation)
+	able := len(p.Nodes) - printUnanswered(io.Discard, p.Nodes)
 	switch {
 	case p.Restored:
 		fmt.Fprintf(out, "generation %d is published again; redis had lost it\n", p.Generation)
 	case len(p.Nodes) == 0:
-		fmt.Fprintf(out, "generation %d is this already\n", p.Generation)
-	case p.DryRun && unable > 0:
-		fmt.Fprintf(out, "%d of %d nodes could not serve this\n", unable, len(p.Nodes))
+		fmt.Fprintf(out, "generation %d is this already; nothing was pushed, and nothing has changed\n", p.Generation)
 	case p.DryRun:
-		fmt.Fprintf(out, "%[1]d of %[1]d nodes could serve this; nothing has changed\n", len(p.Nodes))
+		all = "--json"
+		fmt.Fprintf(out, "%d of %d nodes could serve this; nothing has changed\n", able, len(p.Nodes))
 	default:
-		fmt.Fprintf(out, "generation %d is served by %d of %d nodes\n", p.Generation, len(p.Nodes)-unable, len(p.Nodes))
+		fmt.Fprintf(out, "generation %d is served by %d of %d nodes\n", p.Generation, able, len(p.Nodes))
+	}
+	printUnanswered(out, p.Nodes)
+	for i, change := range p.Changes {
+		if i == maxChanges {
+			fmt.Fprintf(out, "and %s; %s lists all\n", plural(len(p.Changes)-i, "other change"), all)
+			break
+		}
+		fmt.Fprintln(out, change)
 	}
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(out, "%s (warning)\n", warning)
 	}
-	return refusedDryRun(p)
 }
+
+// maxChanges is how many changes a push prints, so that its warnings are on the same screen as its result.
+const maxChanges = 10
 
 type rollbackCommand struct {
 	Generation int64  `arg:"" optional:"" help:"The generation to restore, as listed by weir history; default: the newest one that differs from what is served and from what was rolled back."`
 	DryRun     bool   `help:"Print what would change, ask all nodes whether they can serve it, and change nothing."`
-	Yes        bool   `short:"y" help:"Do not ask on a terminal."`
+	Yes        bool   `short:"y" help:"Do not ask on a terminal; --json does not ask either."`
 	Author     string `help:"Author, for the history; default: the name of the token, or user and host name."`
-	JSON       bool   `name:"json" help:"Print JSON, and do not ask."`
-	adminFlags
+	answerFlags
 }
 
 // errNotConfirmed reports that the operator did not confirm.
@@ -110,32 +119,25 @@ var errNotConfirmed = errors.New("nothing was changed")
 // new generation.
 func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 	r := admin.Rollback{Generation: c.Generation, Author: c.Author, Sender: sender(), DryRun: c.DryRun}
-	if c.asks(w) {
-		if err := c.confirm(ctx, w, &r); err != nil {
-			return err
-		}
+	if err := c.confirm(ctx, w, &r); err != nil {
+		return err
 	}
 	done, err := c.push(ctx, w.Stderr, "/rollback", r)
-	if err != nil || c.JSON {
-		return errors.Join(printJSON(w, done, err), refusedDryRun(done))
-	}
-	fmt.Fprintf(w.Stdout, "%sback to generation %d\n", map[bool]string{true: "would go "}[c.DryRun], done.From)
-	return printPushed(w.Stdout, done)
+	return c.finish(w, done, err)
 }
 
-// asks reports whether the operator is to be asked: a person at a terminal is.
-func (c rollbackCommand) asks(w Env) bool {
-	return !c.Yes && !c.JSON && !c.DryRun && isTerminal(w.Stdin) && isTerminal(w.Stdout)
-}
-
-// confirm shows what would change, and asks. It sets the generation in r, so that what was shown is done.
+// confirm shows a person at a terminal what would change, and asks. It sets the generation in r, so that what was shown
+// is done.
 func (c rollbackCommand) confirm(ctx context.Context, w Env, r *admin.Rollback) error {
+	if c.Yes || c.JSON || c.DryRun || !isTerminal(w.Stdin) || !isTerminal(w.Stdout) {
+		return nil
+	}
 	r.DryRun = true
 	would, err := c.push(ctx, w.Stderr, "/rollback", *r)
 	if err != nil {
 		return err
 	}
-	if err := printPushed(w.Stdout, would); err != nil || len(would.Nodes) == 0 {
+	if err := c.finish(w, would, nil); err != nil || len(would.Nodes) == 0 {
 		return errors.Join(err, errNotConfirmed)
 	}
 	fmt.Fprintf(w.Stdout, "Go back to generation %d on all nodes? [y/N] ", would.From)
@@ -159,7 +161,7 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 		if err != nil || c.JSON {
 			return printJSON(w, shown, err)
 		}
-		fmt.Fprint(w.Stdout, historyRow(shown.Entry))
+		_ = historyTable(shown.Entry).printAll(w.Stdout)
 		if shown.Oldest {
 			fmt.Fprintln(w.Stdout, "the oldest push that is kept; what was served before it is not known, so this is all of it")
 		}
@@ -173,20 +175,18 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 	if err != nil || c.JSON {
 		return printJSON(w, all, err)
 	}
-	for _, e := range all.History {
-		fmt.Fprint(w.Stdout, historyRow(e))
-	}
-	if len(all.History) == 0 {
-		fmt.Fprintln(w.Stdout, "nothing was pushed yet")
-	}
-	return nil
+	return historyTable(all.History...).printAll(w.Stdout)
 }
 
-// historyRow returns one line of the history.
-func historyRow(e view.Entry) string {
-	back := ""
-	if e.From != 0 {
-		back = fmt.Sprintf(", back to generation %d", e.From)
+// historyTable lists pushes.
+func historyTable(entries ...view.Entry) textTable {
+	t := textTable{columns: []string{"GENERATION", "TIME", "AUTHOR", "HASH", "BACK TO"}, empty: "nothing was pushed yet"}
+	for _, e := range entries {
+		back := "-"
+		if e.From != 0 {
+			back = fmt.Sprint(e.From)
+		}
+		t.add(textRow{}, e.Generation, e.At.Format(time.RFC3339), printable(e.Author), fmt.Sprintf("%.12s", e.Hash), back)
 	}
-	return fmt.Sprintf("%d  %s  %s  %.12s%s\n", e.Generation, e.At.Format(time.RFC3339), e.Author, e.Hash, back)
+	return t
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func take(t testing.TB, s limiter.Store, claims ...limiter.Claim) limiter.Decision {
@@ -183,7 +184,7 @@ func TestMemory_DecidesWithoutAllocating(t *testing.T) {
 		}
 	}
 	ctx := t.Context()
-	if n := testing.AllocsPerRun(1000, func() { m.Take(ctx, claims, &d) }); n != 0 || !d.Allowed {
+	if n := rounds.Allocations(1000, func() { m.Take(ctx, claims, &d) }); n != 0 || !d.Allowed {
 		t.Errorf("%v allocations, allowed %v", n, d.Allowed)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func TestShare_IsAPartOfAtLeastOne(t *testing.T) {
@@ -217,7 +218,7 @@ func TestNote_DoesNotAllocate(t *testing.T) {
 	for range 30 {
 		next()
 	}
-	if n := testing.AllocsPerRun(100, next); n > 0 {
+	if n := rounds.Allocations(100, next); n > 0 {
 		t.Errorf("%v allocations a decision, want 0", n)
 	}
 }

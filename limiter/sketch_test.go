@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func numbered(n int) (k Key) {
@@ -263,7 +265,7 @@ func TestTopKeys_DoesNotAllocate(t *testing.T) {
 	n := 0
 	fill := func(v *int) { *v = n }
 	top.Observe(0, 0, numbered(n), fill)
-	if got := testing.AllocsPerRun(1000, func() {
+	if got := rounds.Allocations(1000, func() {
 		n++
 		top.Observe(0, 0, numbered(n), func(v *int) { *v = n })
 	}); got > 0 {

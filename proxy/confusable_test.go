@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // TestConfusable_NamesAreRefused: what some server takes for a key under another
@@ -162,7 +164,7 @@ func TestConfusable_CommonRequestCostsNothing(t *testing.T) {
 	x := newExchange().(*exchange)
 	x.in.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}
 	x.route = g.routes[0]
-	if got := testing.AllocsPerRun(100, func() {
+	if got := rounds.Allocations(100, func() {
 		if err := g.checkConfusable(x); err != nil {
 			t.Fatal(err)
 		}

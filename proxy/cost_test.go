@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // costCases are requests over HTTP/1.1 to upstreams over HTTP/1.1 as most are: without a
@@ -132,7 +133,7 @@ func TestCost_NoAllocationForARequest(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := testing.AllocsPerRun(500, func() {
+			if n := rounds.Allocations(500, func() {
 				if err := p.send(); err != nil {
 					t.Fatal(err)
 				}
@@ -155,7 +156,7 @@ func TestCost_TwoAllocationsForALine(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := testing.AllocsPerRun(500, func() {
+			if n := rounds.Allocations(500, func() {
 				if err := p.send(); err != nil {
 					t.Fatal(err)
 				}
@@ -168,7 +169,7 @@ func TestCost_TwoAllocationsForALine(t *testing.T) {
 
 func TestRequestIDs_CostNextToNothing(t *testing.T) {
 	var ids requestIDs
-	if n := testing.AllocsPerRun(100, func() { ids.batch() }); n > 1 {
+	if n := rounds.Allocations(100, func() { ids.batch() }); n > 1 {
 		t.Errorf("%v allocations for %d ids, want one", n, idBatch)
 	}
 }

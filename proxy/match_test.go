@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 const careless = `
@@ -121,7 +122,7 @@ func TestMatch_CostsNoAllocation(t *testing.T) {
 	g := w.current.Load()
 	for _, path := range []string{"/v1/send", "/other/thing", "/u/4711", "/files/a/b"} {
 		x := wanting("GET", "a", path)
-		if n := testing.AllocsPerRun(100, func() {
+		if n := rounds.Allocations(100, func() {
 			x.reset()
 			x.request.Method, x.request.Host, x.request.SentPath, x.request.Path, x.in.header = "GET", "a", path, path, http.Header(nil)
 			if err := g.match(x); err != nil {

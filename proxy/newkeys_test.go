@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // novel is a route that lets an address bring three new phones a minute.
@@ -224,7 +225,7 @@ func TestNewKeys_KnownKeysCostNoAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := rounds.Allocations(100, func() {
 		if err := w.newKeys(x); err != nil {
 			t.Error(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // finishedExchange is a request over three limits that has come to its end.
@@ -45,7 +46,7 @@ func TestObserve_DoesNotAllocate(t *testing.T) {
 			x.began = x.began.Add(time.Microsecond)
 			o.observe(x)
 		}
-		if got := testing.AllocsPerRun(1000, func() { o.observe(x) }); got > 0 {
+		if got := rounds.Allocations(1000, func() { o.observe(x) }); got > 0 {
 			t.Errorf("%v allocations for a request that is allowed: %v", got, allowed)
 		}
 	}

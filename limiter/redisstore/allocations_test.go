@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // What a decision costs where nothing is unusual is no memory: neither the caller nor
@@ -31,7 +32,7 @@ func TestTake_AllocatesNothing(t *testing.T) {
 		for range 10 {
 			take()
 		}
-		if n := testing.AllocsPerRun(200, take); n != 0 && !raced {
+		if n := rounds.Allocations(200, take); n != 0 && !raced {
 			t.Errorf("%v: %v allocations", a, n)
 		}
 	}

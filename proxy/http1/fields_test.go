@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // fieldsOf parses field lines.
@@ -201,7 +202,7 @@ func TestFields_AddReusesMemory(t *testing.T) {
 		f.Add("X-Request-Id", "2")
 	}
 	add()
-	if n := testing.AllocsPerRun(100, add); n > 0 && !raced {
+	if n := rounds.Allocations(100, add); n > 0 && !raced {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/sockettest"
 	"net/http/httputil"
 	"net/url"
@@ -332,7 +333,7 @@ func TestProxy_AllocatesNothingPerRequest(t *testing.T) {
 		}
 	}
 	ask()
-	if allocs := testing.AllocsPerRun(2000, ask); allocs >= 1 && !reuse.Poisoned && !raced {
+	if allocs := rounds.Allocations(2000, ask); allocs >= 1 && !reuse.Poisoned && !raced {
 		t.Errorf("got %v allocations per request; want none", allocs)
 	}
 }

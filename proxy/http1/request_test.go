@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 const host = "|Host: a||"
@@ -190,7 +191,7 @@ func TestRequest_ParsingAllocatesNothing(t *testing.T) {
 	var r Request
 	var head []byte
 	l := limits()
-	allocs := testing.AllocsPerRun(100, func() {
+	allocs := rounds.Allocations(100, func() {
 		r = Request{Fields: r.Fields.Emptied(0)}
 		head = append(head[:0], raw...) // the poisoned build overwrites what emptied fields had
 		if n, err := r.Parse(head, l); n != len(raw) || err != nil {

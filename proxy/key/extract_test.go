@@ -14,6 +14,8 @@ import (
 	"unicode"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A request is what tests read keys from.
@@ -336,7 +338,7 @@ func TestExtract_HeaderDoesNotAllocate(t *testing.T) {
 	s := of("header:X-Phone", Trim, Digits)
 	var v Value
 	var r Request = header("13800138000")
-	if n := testing.AllocsPerRun(100, func() {
+	if n := rounds.Allocations(100, func() {
 		v.Reset()
 		if err := s.Extract(r, &v); err != nil {
 			t.Fatal(err)
@@ -348,7 +350,7 @@ func TestExtract_HeaderDoesNotAllocate(t *testing.T) {
 
 func TestPhone_KnownNumberDoesNotAllocate(t *testing.T) {
 	p := mustPhone(t, "CN")
-	if n := testing.AllocsPerRun(100, func() {
+	if n := rounds.Allocations(100, func() {
 		if _, err := p.Parse("+8613800138000"); err != nil {
 			t.Fatal(err)
 		}

@@ -174,7 +174,7 @@ func FuzzNames(f *testing.F) {
 // What requests usually carry is looked through without allocating.
 func TestNames_CommonNamesCostNothing(t *testing.T) {
 	n := NameSet{}.With("phone").With("user_id")
-	if got := testing.AllocsPerRun(100, func() {
+	if got := rounds.Allocations(100, func() {
 		for _, name := range []string{"phone", "page", "utm_source", "a.b-c", "X"} {
 			n.Confused(nil, name)
 		}

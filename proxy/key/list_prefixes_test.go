@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func TestPrefixes_LongestFirst(t *testing.T) {
@@ -201,7 +203,7 @@ func TestPrices_LongestPrefixThenType(t *testing.T) {
 func TestPrices_LookupDoesNotAllocate(t *testing.T) {
 	p, _ := ParsePrices(priceList, 5)
 	n := Number{E164: "+4915901234567", Type: Fixed}
-	if got := testing.AllocsPerRun(100, func() { p.Of(n.E164, n.Type) }); got != 0 {
+	if got := rounds.Allocations(100, func() { p.Of(n.E164, n.Type) }); got != 0 {
 		t.Errorf("%v allocations; want none", got)
 	}
 }

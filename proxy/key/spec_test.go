@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func TestNewPart(t *testing.T) {
@@ -378,7 +379,7 @@ func TestMemo_IsHash(t *testing.T) {
 			}
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { m.Hash("s", texts[0]) }); n > 0 {
+	if n := rounds.Allocations(100, func() { m.Hash("s", texts[0]) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

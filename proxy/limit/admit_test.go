@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/stripe"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // held makes an admitter and an admission that asks for one of one permit.
@@ -122,7 +123,7 @@ func TestHold_Bounds(t *testing.T) {
 func TestCost_NoContextForASingleCall(t *testing.T) {
 	a, q := &Admitter{Timeout: time.Second}, &Admission{Route: &Route{}}
 	client, leave := context.WithCancel(t.Context())
-	if n := testing.AllocsPerRun(100, func() {
+	if n := rounds.Allocations(100, func() {
 		_, cancel := a.withTimeoutForAll(client, q)
 		cancel()
 	}); n > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func TestNewQuota_RefusesWhatNoFieldCanSay(t *testing.T) {
@@ -137,7 +138,7 @@ func TestHeaders_CostNoAllocation(t *testing.T) {
 		q := mustQuota(t, style, phone(), day(), hidden())
 		v, h, m := refused(), &kept{}, &Buffer{}
 		v.Buffer = m
-		if n := testing.AllocsPerRun(100, func() { h.fields = h.fields[:0]; m.Reset(); q.Headers(v, h) }); n > 0 {
+		if n := rounds.Allocations(100, func() { h.fields = h.fields[:0]; m.Reset(); q.Headers(v, h) }); n > 0 {
 			t.Errorf("%s: %v allocations, want none", style, n)
 		}
 	}
@@ -155,7 +156,7 @@ func TestTooMany_CostsNoAllocation(t *testing.T) {
 		}
 		r := Refusal{Verdict: refused(), RequestID: "0123456789abcdef"}
 		r.Buffer = new(Buffer)
-		if n := testing.AllocsPerRun(100, func() { q.TooManyRequests(r) }); n > 0 {
+		if n := rounds.Allocations(100, func() { q.TooManyRequests(r) }); n > 0 {
 			t.Errorf("%+v: %v allocations, want none", reject, n)
 		}
 	}

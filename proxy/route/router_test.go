@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // newTable builds a table of "NAME METHODS HOST PATH [Header=value ...]"; "-"
@@ -284,7 +286,7 @@ func TestStricter_CostsNoAllocation(t *testing.T) {
 	tb := newTable("send! POST - /v1/send", "search! GET - /v1/search", "user! - - /u/{id}", "files! - - /files/*", "any - - /v1/send", "rest - - /*")
 	for _, path := range []string{"/v1/send", "/other/thing", "/u/4711", "/files/a/b"} {
 		q := newRequest("GET", "a", path)
-		if n := testing.AllocsPerRun(100, func() {
+		if n := rounds.Allocations(100, func() {
 			q.Path = path
 			if _, err := tb.Find(q); err != nil {
 				t.Error(err)
@@ -398,7 +400,7 @@ func TestDescriptors_FindWithoutAllocations(t *testing.T) {
 		}
 	}
 	of := Descriptor{{"phone", "+4915112345678"}, {"generic_key", "4711"}}
-	if n := testing.AllocsPerRun(100, func() {
+	if n := rounds.Allocations(100, func() {
 		if got, _ := d.Find("edge", of); got != 4711 {
 			t.Errorf("%d, want 4711", got)
 		}

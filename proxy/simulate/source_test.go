@@ -17,6 +17,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/test/pooltest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A record takes nothing from the line of one client to that of another.
@@ -268,7 +269,7 @@ func TestRead_AllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r record
-		if got := testing.AllocsPerRun(n, func() {
+		if got := rounds.Allocations(n, func() {
 			if k, err := s.next(&r); k != kindRequest || err != nil {
 				t.Fatal(k, err)
 			}

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"unsafe"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 func TestNumbers_OwnIsAStripe(t *testing.T) {
@@ -60,7 +62,7 @@ func TestNumbers_EachProcessorHasItsOwn(t *testing.T) {
 
 func TestNumbers_OwnDoesNotAllocate(t *testing.T) {
 	n := NewFor(4)
-	if allocated := testing.AllocsPerRun(1000, func() { n.Own() }); allocated > 0 {
+	if allocated := rounds.Allocations(1000, func() { n.Own() }); allocated > 0 {
 		t.Errorf("%v allocations", allocated)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/usage"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A response is one as an API documents it.
@@ -272,7 +273,7 @@ func TestEnsure_Memory(t *testing.T) {
 		body = fmt.Appendf(body, `,"%d":0`, i)
 	}
 	body = append(body, '}')
-	if n := testing.AllocsPerRun(5, func() { usage.Ensure(body) }); n > 500 {
+	if n := rounds.Allocations(5, func() { usage.Ensure(body) }); n > 500 {
 		t.Errorf("%v allocations for a body of 50,000 members", n)
 	}
 }
@@ -281,7 +282,7 @@ func TestEnsure_Memory(t *testing.T) {
 func TestReader_DoesNotAllocate(t *testing.T) {
 	for _, r := range responses() {
 		reader, body := usage.NewReader(usage.Formats()[r.format], r.kind), []byte(r.body)
-		if n := testing.AllocsPerRun(20, func() { reader.Write(body) }); n > 0 {
+		if n := rounds.Allocations(20, func() { reader.Write(body) }); n > 0 {
 			t.Errorf("%s: %v allocations", r.name, n)
 		}
 	}

@@ -1,9 +1,10 @@
-// Package rounds says how long random tests are.
+// Package rounds says how long random tests are, and how often what is measured is repeated.
 package rounds
 
 import (
 	"os"
 	"strconv"
+	"testing"
 )
 
 // Of returns usual, or WEIR_ROUNDS times as many rounds, calls or schedules: ./test/run takes a few hundred of each kind,
@@ -13,4 +14,14 @@ func Of(usual int) int {
 		return usual * factor
 	}
 	return usual
+}
+
+// Allocations returns how many allocations a call of f makes on average: the fewest of up to five series of so many calls,
+// because a series counts what other goroutines of the process allocate meanwhile.
+func Allocations(calls int, f func()) float64 {
+	fewest := testing.AllocsPerRun(calls, f)
+	for i := 0; i < 4 && fewest > 0; i++ {
+		fewest = min(fewest, testing.AllocsPerRun(calls, f))
+	}
+	return fewest
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A connection is what the client's own are: logged in, in the client's database. Commands
@@ -85,7 +86,7 @@ func TestConn_AbortSaysWhy(t *testing.T) {
 func TestReader_AllocatesNothing(t *testing.T) {
 	const n = 1000
 	r, p := NewReader(strings.NewReader(strings.Repeat("*4\r\n:1800000000000\r\n:1\r\n:4\r\n:0\r\n", n+1))), &Reply{}
-	if got := testing.AllocsPerRun(n, func() { _ = r.Read(p) }); got != 0 || len(p.Ints) != 4 {
+	if got := rounds.Allocations(n, func() { _ = r.Read(p) }); got != 0 || len(p.Ints) != 4 {
 		t.Errorf("%v allocations for a reply of %d integers", got, len(p.Ints))
 	}
 }

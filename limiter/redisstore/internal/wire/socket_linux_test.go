@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // pair is both ends of a connection over network.
@@ -168,7 +170,7 @@ func TestSocketConn_CloseEndsWaits(t *testing.T) {
 func TestSocketConn_AllocatesNothing(t *testing.T) {
 	near, far := pair(t, "tcp")
 	c, buf := newSocketConn(near), make([]byte, 16)
-	n := testing.AllocsPerRun(100, func() {
+	n := rounds.Allocations(100, func() {
 		_, _ = c.Write(buf[:8])
 		_, _ = io.ReadFull(far, buf[:8])
 		_, _ = far.Write(buf[:8])

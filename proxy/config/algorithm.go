@@ -137,7 +137,7 @@ var commonName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 // compileCommon compiles the limits at the top, each once.
 func (r *routes) compileCommon(forms map[string]*limitForm) {
 	r.common, r.naming = map[string]*Limit{}, map[string][]string{}
-	l := &limits{routes: r, route: &routeForm{}}
+	l := &limits{routes: r, route: &Route{}}
 	for _, name := range form.SortedKeys(forms) {
 		f := forms[name]
 		switch {
@@ -193,7 +193,7 @@ func (r *routes) link(made []*Route) {
 func (r *routes) counters() {
 	first := map[string]*limitForm{}
 	for _, c := range r.compiled {
-		f, id := c.form, c.limit.ID
+		f, id := c.form, c.ID
 		other := first[id]
 		switch {
 		case id == "": // already reported

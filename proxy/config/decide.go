@@ -85,9 +85,9 @@ func (l *Listen) onlyDecides() bool {
 
 // decidable checks that a proxy that asks about the requests of a route sends what the route reads, and
 // does what the route asks for.
-func (r *routes) decidable(f *routeForm, made *Route) {
+func (r *routes) decidable(made *Route) {
 	if r.main.Listen.onlyDecides() || made.Match.Domain != "" {
-		r.withoutForwarding(f, made)
+		r.withoutForwarding(made)
 	}
 	d := r.main.Listen.Decide
 	if !d.listens() || d.Dialect == "" || d.Dialect.SendsBody() || !r.Valid(&d.Dialect) {
@@ -97,7 +97,7 @@ func (r *routes) decidable(f *routeForm, made *Route) {
 	if r.main.Listen.onlyDecides() {
 		report = r.Wrong
 	}
-	for _, p := range f.places(made) {
+	for _, p := range made.places() {
 		if p.Key.InBody() {
 			report(p.at, p.of+" reads "+p.Key.Name+" from the body, which "+string(d.Dialect)+" does not send", withoutBody)
 		}
@@ -111,27 +111,27 @@ type place struct {
 	of string
 }
 
-// places returns where the limits and lists of made, the route of f, read keys.
-func (f *routeForm) places(made *Route) (all []place) {
-	for _, l := range made.Limits {
+// places returns where the limits and lists of r read keys.
+func (r *Route) places() (all []place) {
+	for _, l := range r.Limits {
 		for read := range l.Reads() {
-			all = append(all, place{read, f.limitNamed(l.Name), "limit " + l.Name})
+			all = append(all, place{read, r.limitForm(l), "limit " + l.Name})
 		}
 	}
-	for _, l := range made.Lists {
-		all = append(all, place{Read{l.Key, ForList, Enforce}, f, "list " + l.Name})
+	for _, l := range r.Lists {
+		all = append(all, place{Read{l.Key, ForList, Enforce}, r.form, "list " + l.Name})
 	}
 	return all
 }
 
 // withoutForwarding warns of what only a proxy that forwards can do.
-func (r *routes) withoutForwarding(f *routeForm, made *Route) {
+func (r *routes) withoutForwarding(made *Route) {
 	for _, l := range made.Limits {
 		if l.Wait > 0 {
-			r.Warn(f.limitNamed(l.Name), "limit "+l.Name+" does not wait: a proxy that asks gets the refusal at once", "leave wait out")
+			r.Warn(made.limitForm(l), "limit "+l.Name+" does not wait: a proxy that asks gets the refusal at once", "leave wait out")
 		}
 	}
-	if on := f.RefundOn; on != nil {
+	if on := made.form.RefundForm; on != nil {
 		r.warn([]finding{
 			{len(on.Errors) > 0, &on.Errors, "a proxy that asks reports the status of the response, and no error", "write status: [5xx] instead"},
 			{on.Header != "", &on.Header, "a proxy that asks reports the status of the response, and no field", "write status: [5xx] instead"},
@@ -139,21 +139,21 @@ func (r *routes) withoutForwarding(f *routeForm, made *Route) {
 	}
 }
 
-// limitNamed returns the limit of a route with this name, or the route if the limit stands elsewhere.
-func (f *routeForm) limitNamed(name string) any {
-	if i := slices.IndexFunc(f.Limits, func(own *limitForm) bool { return own.Name == name }); i >= 0 {
-		return f.Limits[i]
+// limitForm returns the form of a limit, or that of the route if the limit stands elsewhere.
+func (r *Route) limitForm(l *Limit) any {
+	if l.IsCommon() {
+		return r.form
 	}
-	return f
+	return l.form
 }
 
 // withoutBodies warns of keys in the body of requests that have none.
-func (r *routes) withoutBodies(f *routeForm, made *Route) {
+func (r *routes) withoutBodies(made *Route) {
 	with := slices.DeleteFunc(slices.Clone(made.Match.Methods), func(m string) bool { return m == http.MethodGet || m == http.MethodHead })
 	if len(with) == len(made.Match.Methods) {
 		return
 	}
-	for _, p := range f.places(made) {
+	for _, p := range made.places() {
 		inBody := p.Mode != Off && p.Key.InBody()
 		r.warn([]finding{
 			{inBody && len(with) == 0, p.at, "requests with GET and HEAD have no body to read " + p.Key.Name + " from", "write methods: [POST], or read the key from a header, the query or a cookie"},
@@ -193,15 +193,15 @@ func (r *routes) entries(f *Match) map[string]string {
 
 // descriptor checks that a route for descriptors uses nothing that only requests have, and a
 // route for requests no descriptor.
-func (r *routes) descriptor(f *routeForm, made *Route) {
+func (r *routes) descriptor(made *Route) {
 	keys := map[*key.Spec]any{}
-	for _, p := range f.places(made) {
+	for _, p := range made.places() {
 		if p.Purpose != ForCost && p.Purpose != ForStepUp {
 			keys[p.Key] = p.at
 		}
 	}
 	for _, l := range made.Limits {
-		at := f.limitNamed(l.Name)
+		at := made.limitForm(l)
 		r.refuse([]finding{
 			{made.Match.Domain != "" && l.Cost != nil, at, "the cost of a descriptor is hits_addend", "leave cost out"},
 			{made.Match.Domain == "" && l.RateFromDescriptor, at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}"},
@@ -216,11 +216,11 @@ func (r *routes) descriptor(f *routeForm, made *Route) {
 	if made.Match.Domain == "" {
 		return
 	}
-	r.combine(f, []rule{
+	r.combine(made.form, []rule{
 		{"match", "upstream redirect respond rewrite body idempotency new_keys", "", "a route for descriptors has no NAME", "leave it out: Envoy forwards the request"},
 	})
 	if r.main.Listen.Decide == nil {
-		r.Warn(f, "nobody asks about descriptors: there is no listen.decide.grpc", `write listen: {decide: {grpc: "127.0.0.1:8081"}}`)
+		r.Warn(made.form, "nobody asks about descriptors: there is no listen.decide.grpc", `write listen: {decide: {grpc: "127.0.0.1:8081"}}`)
 	}
 }
 

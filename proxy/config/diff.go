@@ -171,10 +171,10 @@ func (c *Config) Parts(once []byte) Parts {
 	}
 	for _, r := range f.Routes {
 		without := *r
-		without.Limits = nil
-		for _, l := range r.Limits {
+		without.LimitForms = nil
+		for _, l := range r.LimitForms {
 			if l.Named != "" {
-				without.Limits = append(without.Limits, l)
+				without.LimitForms = append(without.LimitForms, l)
 				continue
 			}
 			limits[view.LimitName(r.Name, l.Name)] = tell(l, l.Name)

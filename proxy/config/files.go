@@ -201,7 +201,7 @@ func Visit(s FileSource, name string) (problems Problems, ok bool) {
 		r.attachPlans(main.Limits[name])
 	}
 	for _, route := range main.Routes {
-		r.attachPlans(route.Limits...)
+		r.attachPlans(route.LimitForms...)
 	}
 	return r.failed(), true
 }

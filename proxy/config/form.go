@@ -72,7 +72,7 @@ type file struct {
 	// Upstreams are the named upstreams.
 	Upstreams map[string]*Upstream `yaml:"upstreams,omitempty"`
 	// Routes are the routes; the most specific match wins.
-	Routes []*routeForm `yaml:"routes,omitempty"`
+	Routes []*Route `yaml:"routes,omitempty"`
 }
 
 // ClientIP configures how the address of a client is determined behind
@@ -115,7 +115,9 @@ type Defaults struct {
 	// Lists are the names of lists that all routes have, but those with lists: none.
 	Lists list `yaml:"lists,omitempty"`
 
-	NewKeys limiter.Rate `yaml:"-"` // like that of a Route
+	// NewKeys is the rate of requests with new keys for each client, valid for a limiter.KeyGuard; the zero Rate means no
+	// limit.
+	NewKeys limiter.Rate `yaml:"-"`
 }
 
 // listForm is a list of keys that bypass the limits, are denied, or alone are let through.
@@ -146,20 +148,20 @@ type pricesForm struct {
 	Decimals int `yaml:"decimals" jsonschema:"default=5,minimum=0,maximum=6"`
 }
 
-// routeForm is a route.
-type routeForm struct {
+// Route is a route.
+type Route struct {
 	// Name of the route in logs, metrics and the store; derived from the path when not given.
 	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Match selects the requests of the route.
 	Match Match `yaml:"match" jsonschema:"required"`
 	// Upstream is the name of an upstream, or a URL, or echo. A route has this, or redirect, or respond.
-	Upstream string `yaml:"upstream,omitempty"`
+	UpstreamName string `yaml:"upstream,omitempty"`
 	// Redirect redirects clients to another URL.
 	Redirect *Redirect `yaml:"redirect,omitempty"`
 	// Respond is a fixed response.
 	Respond *Respond `yaml:"respond,omitempty"`
 	// Rewrite changes the path and header fields of requests and responses.
-	Rewrite *Rewrite `yaml:"rewrite,omitempty"`
+	RewriteForm *Rewrite `yaml:"rewrite,omitempty"`
 	// WebSocket allows upgrades to websocket; the data of the connection is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
 	// EncodedSlash is the handling of %2F in a path, which some servers treat as a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
@@ -173,25 +175,39 @@ type routeForm struct {
 	// Body limits the size of request bodies.
 	Body *bodyForm `yaml:"body,omitempty"`
 	// Lists to check before the limits; deny and only take precedence over bypass. Those of defaults are added, unless one is none.
-	Lists list `yaml:"lists,omitempty"`
+	ListNames list `yaml:"lists,omitempty"`
 	// LogPath is how paths are logged: full, except for parameters that are keys; or redacted, without any parameters, numbers and addresses. A path that no route matches is always redacted.
 	LogPath LogPath `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`
 	// CountPreflight makes limits count CORS preflights too (OPTIONS with Origin and Access-Control-Request-Method, and only fields that browsers send with them). A preflight that carries a key of the route in its path, or a query parameter with the name of one, is always counted: exclude it by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys limits how many requests with keys not seen recently one client address may send, as COUNT/WINDOW, or none; that of defaults when not given. The mode is that of the route.
-	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
+	Guard string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
 	// Limits are decided together in one atomic step: a request passes all of them, or takes permits from none. A name stands for a limit at the top of the file, with the count that all routes have which name it. Those of defaults are added, unless one is none.
-	Limits []*limitForm `yaml:"limits,omitempty"`
+	LimitForms []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn lists the outcomes after which the permits of a request are refunded.
-	RefundOn *Refund `yaml:"refund_on,omitempty"`
+	RefundForm *Refund `yaml:"refund_on,omitempty"`
 	// Usage is where the upstream's response says what the request has used: openai, anthropic, gemini or ollama, or total; limits with cost: {reserve: ...} then count that.
-	Usage *usageForm `yaml:"usage,omitempty"`
+	UsageForm *usageForm `yaml:"usage,omitempty"`
 	// Idempotency lets clients repeat a request without being counted again.
 	Idempotency *Idempotency `yaml:"idempotency,omitempty"`
 	// Reject is the response to a refused request.
 	Reject Reject `yaml:"reject"`
 	// Errors are the texts of other errors of this route, by status: 400 to 599, 4xx or 5xx.
-	Errors map[string]*ErrorText `yaml:"errors,omitempty"`
+	ErrorTexts map[string]*ErrorText `yaml:"errors,omitempty"`
+
+	Upstream    *Upstream      `yaml:"-"` // nil exactly if Redirect or Respond is set
+	Rewrite     Rewrite        `yaml:"-"`
+	MaxBody     int64          `yaml:"-"` // maximum size of a request body in bytes; 0 for no limit
+	Limits      []*Limit       `yaml:"-"` // in the order of the file; may be empty
+	Lists       []*List        `yaml:"-"` // in the order of the file
+	RefundOn    Refund         `yaml:"-"`
+	Usage       *Usage         `yaml:"-"` // nil: no response says what was used
+	Errors      map[int]Reject `yaml:"-"` // by status; nil: those of the Config
+	NewKeys     limiter.Rate   `yaml:"-"` // like that of Defaults
+	NewKeysMode Mode           `yaml:"-"`
+	Position    Position       `yaml:"-"`
+
+	form *Route // as it is written
 }
 
 // bodyForm limits the size of request bodies.

@@ -124,9 +124,9 @@ const (
 // catchAlls warns of routes that match more or fewer paths than their pattern suggests: a
 // catch-all without limits that receives variations of paths with limits, "/", which
 // matches only the path "/", and /api/, which does not match what is below it.
-func (r *routes) catchAlls(forms []*routeForm, made []*Route) {
-	for i, form := range forms {
-		route := made[i]
+func (r *routes) catchAlls(made []*Route) {
+	for _, route := range made {
+		form := route.form
 		below, open := strings.CutSuffix(route.Match.Path, "*")
 		switch {
 		case open && len(route.Limits) == 0 && route.Upstream != nil:

@@ -315,18 +315,18 @@ func (l *loader) newKeys(text *string) limiter.Rate {
 }
 
 // newKeysOf compiles new_keys of a route, and its mode.
-func (r *routes) newKeysOf(f *routeForm, made *Route) (limiter.Rate, Mode) {
-	mode := cmp.Or(f.Mode, r.main.Defaults.Mode)
-	if !r.Given(&f.NewKeys) {
+func (r *routes) newKeysOf(made *Route) (limiter.Rate, Mode) {
+	mode, text := cmp.Or(made.Mode, r.main.Defaults.Mode), &made.form.Guard
+	if !r.Given(text) {
 		return r.made.Defaults.NewKeys, mode
 	}
 	clientChosen := false
 	for read := range made.Reads() {
 		clientChosen = clientChosen || read.Purpose.Counts() && read.Key.ClientChosen()
 	}
-	rate := r.newKeys(&f.NewKeys)
+	rate := r.newKeys(text)
 	if rate.Count > 0 && !clientChosen {
-		r.Warn(&f.NewKeys, "no limit of this route has a key that clients choose", "leave it out")
+		r.Warn(text, "no limit of this route has a key that clients choose", "leave it out")
 	}
 	return rate, mode
 }

@@ -16,7 +16,7 @@ import (
 // limits makes the limits of one route.
 type limits struct {
 	*routes
-	route  *routeForm  // without a name for the common limits
+	route  *Route      // as it is written, without a name for the common limits
 	params []string    // of the route's path
 	read   []readRates // of the limit that is being compiled
 }
@@ -25,12 +25,6 @@ type limits struct {
 type readRates struct {
 	texts []*string
 	rates []limiter.Rate
-}
-
-// A compiledLimit is a limit of one route, or a common one, with its form.
-type compiledLimit struct {
-	form  *limitForm
-	limit *Limit
 }
 
 // all compiles the limits of the route: its own, the common ones that it names, and those of
@@ -91,6 +85,8 @@ func (l *limits) compile(f *limitForm) *Limit {
 		Position:       l.Location(f).Position,
 
 		RateFromDescriptor: l.Given(&f.RateFrom),
+
+		form: f,
 	}
 	limit.Wait, limit.MaxWaiting = l.wait(f, limit.Mode)
 	limit.Scope = l.scope(f)
@@ -115,7 +111,7 @@ func (l *limits) compile(f *limitForm) *Limit {
 	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
 		f.Algorithm = "" // another field says it
 	}
-	l.compiled = append(l.compiled, compiledLimit{f, limit})
+	l.compiled = append(l.compiled, limit)
 	return limit
 }
 
@@ -366,6 +362,8 @@ type Limit struct {
 	Position   Position
 
 	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one
+
+	form *limitForm
 }
 
 // A Read is a key that a route reads of its requests.

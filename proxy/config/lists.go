@@ -172,7 +172,7 @@ func (l *loader) faults(path, what, text string, problems []key.Problem) {
 }
 
 // listsOf returns the lists of a route: those that it names, and those of defaults.
-func (r *routes) listsOf(f *routeForm, p pattern) []*List {
+func (r *routes) listsOf(f *Route, p pattern) []*List {
 	var made []*List
 	add := func(names list, i int) {
 		if found := r.listNamed(names, i); found != nil {
@@ -181,15 +181,15 @@ func (r *routes) listsOf(f *routeForm, p pattern) []*List {
 		}
 	}
 	defaults := r.main.Defaults.Lists
-	for i, name := range f.Lists {
+	for i, name := range f.ListNames {
 		if name == none && r.main.Lists[name] == nil {
 			defaults = nil
 			continue
 		}
-		add(f.Lists, i)
+		add(f.ListNames, i)
 	}
 	for i, name := range defaults {
-		if !slices.Contains(f.Lists, name) {
+		if !slices.Contains(f.ListNames, name) {
 			add(defaults, i)
 		}
 	}
@@ -296,8 +296,8 @@ func (k *keys) warnUnnormalized(pointer any, name string, spec *key.Spec) {
 
 // phones warns of limits of a route that texts or calls, on a key that could be the
 // number.
-func (r *routes) phones(f *routeForm, made *Route) {
-	if !texting.MatchString(f.Match.Path) && !texting.MatchString(f.Name) {
+func (r *routes) phones(made *Route) {
+	if !texting.MatchString(made.form.Match.Path) && !texting.MatchString(made.Name) {
 		return
 	}
 	for _, l := range made.Limits {
@@ -306,7 +306,7 @@ func (r *routes) phones(f *routeForm, made *Route) {
 			continue
 		}
 		r.keys.warned = append(r.keys.warned, spec)
-		r.Warn(f, "if "+spec.Name+" is a phone number: "+digitsOnPhone, writeE164)
+		r.Warn(made.form, "if "+spec.Name+" is a phone number: "+digitsOnPhone, writeE164)
 	}
 }
 

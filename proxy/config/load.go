@@ -238,13 +238,13 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]Reject {
 
 // errorsOf compiles the texts of a route, which come before those of the file; nil if it has none of
 // its own.
-func (r *routes) errorsOf(f *routeForm) map[int]Reject {
-	if len(f.Errors) == 0 {
+func (r *routes) errorsOf(f *Route) map[int]Reject {
+	if len(f.ErrorTexts) == 0 {
 		return nil
 	}
 	all := map[int]Reject{}
 	maps.Copy(all, r.made.Errors)
-	maps.Copy(all, r.errors(f.Errors))
+	maps.Copy(all, r.errors(f.ErrorTexts))
 	return all
 }
 

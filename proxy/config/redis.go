@@ -136,8 +136,8 @@ func (l *limits) alone(f *limitForm, limit *Limit) bool {
 }
 
 // manyCalls remarks which routes need more than two script calls of a cluster for a request.
-func (r *routes) manyCalls(forms []*routeForm, made []*Route) {
-	for i, route := range made {
+func (r *routes) manyCalls(made []*Route) {
+	for _, route := range made {
 		keys := map[string]bool{}
 		for _, l := range route.Limits {
 			if l.Mode != Off && l.Key != nil {
@@ -145,7 +145,7 @@ func (r *routes) manyCalls(forms []*routeForm, made []*Route) {
 			}
 		}
 		if r.main.Redis.Mode == RedisCluster && len(keys) > 2 {
-			r.remark(forms[i], fmt.Sprintf("a request needs up to %d script calls of the cluster: its limits have so many keys", len(keys)),
+			r.remark(route.form, fmt.Sprintf("a request needs up to %d script calls of the cluster: its limits have so many keys", len(keys)),
 				"let limits have the same key, or use one Redis as long as one core is enough for it")
 		}
 	}

@@ -48,17 +48,17 @@ type effect struct{ own, get, whose string }
 
 // others resolves the routes whose responses reset cooldowns or return permits. Such a route must read
 // the key that says whose.
-func (r *routes) others(forms []*routeForm, made []*Route) {
-	r.byName, r.formOf = map[string]*Route{}, map[*Route]*routeForm{}
-	for i, route := range made {
-		r.byName[route.Name], r.formOf[route] = route, forms[i]
+func (r *routes) others(made []*Route) {
+	r.byName = map[string]*Route{}
+	for _, route := range made {
+		r.byName[route.Name] = route
 	}
 	for _, l := range r.compiled {
-		if to := l.limit.Reset; to != nil && to.Route != "" && l.limit.Key != nil {
-			to.Key = r.keyThere(&l.form.ResetOn.Route, l.limit, l.limit.Key, effect{"the cooldown would be reset", "resets the cooldown", "whose cooldown to reset"})
+		if to := l.Reset; to != nil && to.Route != "" && l.Key != nil {
+			to.Key = r.keyThere(&l.form.ResetOn.Route, l, l.Key, effect{"the cooldown would be reset", "resets the cooldown", "whose cooldown to reset"})
 		}
-		if to := l.limit.Return; to != nil && to.Route != "" && to.Subject != nil {
-			to.Key = r.keyThere(&l.form.ReturnOn.Route, l.limit, to.Subject, effect{"the permits would be returned", "returns permits", "whose permits to return"})
+		if to := l.Return; to != nil && to.Route != "" && to.Subject != nil {
+			to.Key = r.keyThere(&l.form.ReturnOn.Route, l, to.Subject, effect{"the permits would be returned", "returns permits", "whose permits to return"})
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (r *routes) suggest(name string, of *Limit, spec *key.Spec) string {
 // problem.
 func (r *routes) keyThere(pointer *string, of *Limit, spec *key.Spec, e effect) *key.Spec {
 	other := r.other(pointer, of, spec, e)
-	if other == nil || !r.Valid(r.formOf[other]) {
+	if other == nil || !r.Valid(other.form) {
 		return nil
 	}
 	found := other.reads(spec)

@@ -182,13 +182,13 @@ func (r *routes) redirect(f *Redirect) *Redirect {
 
 // warnLoops warns of redirects that lead back to their own route, which clients follow until they give
 // up, as far as the file tells.
-func (r *routes) warnLoops(forms []*routeForm, made []*Route) {
-	for i, route := range made {
+func (r *routes) warnLoops(made []*Route) {
+	for _, route := range made {
 		if route.Redirect != nil && r.leadsBack(route) {
-			r.Warn(&forms[i].Redirect.To, "leads back to this route, for ever", "write another path or host; for http to https write listen: {redirect_https: true}, or match: {scheme: http}")
+			r.Warn(&route.form.Redirect.To, "leads back to this route, for ever", "write another path or host; for http to https write listen: {redirect_https: true}, or match: {scheme: http}")
 		}
 		if route.Match.Scheme == "http" && r.main.Listen.RedirectHTTPS {
-			r.Warn(&forms[i].Match.Scheme, "this route never matches: listen.redirect_https comes first", "leave one of them out")
+			r.Warn(&route.form.Match.Scheme, "this route never matches: listen.redirect_https comes first", "leave one of them out")
 		}
 	}
 }

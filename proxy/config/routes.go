@@ -20,48 +20,35 @@ type routes struct {
 	planLists map[planList]*key.List // so far
 	common    map[string]*Limit      // the limits at the top, which have one count for all routes that name them
 	naming    map[string][]string    // the routes that name a common limit
-	compiled  []compiledLimit        // so far
+	compiled  []*Limit               // so far
 	byName    map[string]*Route
-	formOf    map[*Route]*routeForm
 }
 
 // all makes the routes of all files, in their order.
-func (r *routes) all(forms []*routeForm) []*Route {
+func (r *routes) all(forms []*Route) []*Route {
 	r.name(forms)
 	var made []*Route
 	seen := unreachable{}
 	for _, f := range forms {
 		p := r.path(&f.Match)
-		route := &Route{
-			Name:        f.Name,
-			Match:       r.match(&f.Match, p),
-			Upstream:    r.upstreamOf(&f.Upstream),
-			Redirect:    r.redirect(f.Redirect),
-			Respond:     r.respond(f.Respond),
-			Rewrite:     r.rewrite(f.Rewrite, p),
-			WebSocket:   f.WebSocket,
-			Limits:      (&limits{routes: r, route: f, params: p.params}).all(f.Limits),
-			Lists:       r.listsOf(f, p),
-			RefundOn:    r.refund(f.RefundOn),
-			Usage:       r.usage(f.Usage),
-			Idempotency: r.idempotency(f.Idempotency),
-			Reject:      r.reject(&f.Reject),
-			Errors:      r.errorsOf(f),
-			Position:    r.Location(f).Position,
-		}
+		route := new(*f)
+		route.form, route.Position = f, r.Location(f).Position
+		route.Match, route.Upstream = r.match(&f.Match, p), r.upstreamOf(&f.UpstreamName)
+		route.Redirect, route.Respond, route.Rewrite = r.redirect(f.Redirect), r.respond(f.Respond), r.rewrite(f.RewriteForm, p)
+		route.Limits = (&limits{routes: r, route: f, params: p.params}).all(f.LimitForms)
+		route.Lists, route.RefundOn, route.Usage = r.listsOf(f, p), r.refund(f.RefundForm), r.usage(f.UsageForm)
+		route.Idempotency, route.Reject, route.Errors = r.idempotency(f.Idempotency), r.reject(&f.Reject), r.errorsOf(f)
 		if f.Body != nil {
 			route.MaxBody = int64(f.Body.Max)
 		}
-		route.CountPreflight, route.LogPath = f.CountPreflight, f.LogPath
-		route.EncodedSlash, route.FormBesideQuery, route.MergeSlashes = f.EncodedSlash, f.FormBesideQuery, f.MergeSlashes
-		route.NewKeys, route.NewKeysMode = r.newKeysOf(f, route)
+		route.NewKeys, route.NewKeysMode = r.newKeysOf(route)
 		r.destination(f)
-		r.descriptor(f, route)
-		r.decidable(f, route)
-		r.settled(f, route)
-		r.withoutBodies(f, route)
-		r.upgrades(f, route)
-		r.phones(f, route)
+		r.descriptor(route)
+		r.decidable(route)
+		r.settled(route)
+		r.withoutBodies(route)
+		r.upgrades(route)
+		r.phones(route)
 		if by := seen.add(route, p.shape); by != nil && f.Match.Domain == "" {
 			r.Warn(f, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
 		}
@@ -69,23 +56,23 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	}
 	r.link(made)
 	r.counters()
-	r.catchAlls(forms, made)
-	r.others(forms, made)
-	r.warnLoops(forms, made)
-	r.manyCalls(forms, made)
+	r.catchAlls(made)
+	r.others(made)
+	r.warnLoops(made)
+	r.manyCalls(made)
 	return made
 }
 
 // upgrades checks that the route's upstream can carry what the route lets through.
-func (r *routes) upgrades(f *routeForm, route *Route) {
-	if up := route.Upstream; f.WebSocket && up != nil && up.Protocol != ProtocolHTTP1 && !up.Echo {
-		r.Wrong(&f.WebSocket, "upstream "+up.Name+" speaks "+string(up.Protocol)+", which carries no websocket", "let it speak http1, or name another upstream")
+func (r *routes) upgrades(route *Route) {
+	if up := route.Upstream; route.WebSocket && up != nil && up.Protocol != ProtocolHTTP1 && !up.Echo {
+		r.Wrong(&route.form.WebSocket, "upstream "+up.Name+" speaks "+string(up.Protocol)+", which carries no websocket", "let it speak http1, or name another upstream")
 	}
 }
 
 // name gives each route without a name one made of its path.
-func (r *routes) name(forms []*routeForm) {
-	taken := map[string]*routeForm{}
+func (r *routes) name(forms []*Route) {
+	taken := map[string]*Route{}
 	for _, f := range forms {
 		if !r.token(&f.Name, f.Name) {
 			continue
@@ -165,20 +152,20 @@ func (r *routes) match(f *Match, p pattern) Match {
 
 // destination checks that a route goes to one place, and has nothing that only
 // another kind of place could use.
-func (r *routes) destination(f *routeForm) {
+func (r *routes) destination(f *Route) {
 	places := 0
-	for _, place := range []any{&f.Upstream, &f.Redirect, &f.Respond} {
+	for _, place := range []any{&f.UpstreamName, &f.Redirect, &f.Respond} {
 		if r.Given(place) {
 			places++
 		}
 	}
 	needsNone := r.main.Listen.onlyDecides() || f.Match.Domain != ""
 	isRoute := r.Given(&f.Match) || r.Given(&f.Name)
-	forwards := places == 1 && r.Given(&f.Upstream)
+	forwards := places == 1 && r.Given(&f.UpstreamName)
 	r.refuse([]finding{
 		{places == 0 && !needsNone && isRoute, f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it"},
 		{places > 1, f, "has more than one destination", "keep one of upstream, redirect and respond"},
-		{!forwards && f.Rewrite != nil, f.Rewrite, "there is no upstream", "leave it out"},
+		{!forwards && f.RewriteForm != nil, f.RewriteForm, "there is no upstream", "leave it out"},
 		{!forwards && f.WebSocket, &f.WebSocket, "there is no upstream for websocket", "leave it out"},
 	})
 }

@@ -168,36 +168,3 @@ type Target struct {
 	URL    *url.URL // http or https, a host, perhaps a port, nothing else; or unix and an absolute path
 	Weight int      // at least 1
 }
-
-// A Route is the handling of requests that match.
-type Route struct {
-	Name        string // unique and token-safe
-	Match       Match
-	Upstream    *Upstream // nil exactly if Redirect or Respond is set
-	Redirect    *Redirect
-	Respond     *Respond
-	Rewrite     Rewrite
-	WebSocket   bool     // whether upgrades to WebSocket are forwarded
-	MaxBody     int64    // maximum size of a request body in bytes; 0 for no limit
-	Limits      []*Limit // in the order of the file; may be empty
-	Lists       []*List  // in the order of the file
-	RefundOn    Refund
-	Usage       *Usage       // nil: no response says what was used
-	Idempotency *Idempotency // nil: repeats are counted
-	Reject      Reject
-	Errors      map[int]Reject // by status; nil: those of the Config
-	// NewKeys is the rate of requests with new keys for each client, valid for a
-	// limiter.KeyGuard; the zero Rate means no limit. NewKeysMode is its mode.
-	NewKeys     limiter.Rate
-	NewKeysMode Mode
-	LogPath     LogPath
-	// CountPreflight makes limits count preflights.
-	CountPreflight bool
-	// EncodedSlash is the handling of %2F in a path.
-	EncodedSlash EncodedSlash
-	// MergeSlashes merges repeated slashes of a path that is forwarded.
-	MergeSlashes bool
-	// FormBesideQuery is the handling of a form in the body if the query is used.
-	FormBesideQuery FormBesideQuery
-	Position        Position
-}

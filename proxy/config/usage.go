@@ -206,14 +206,15 @@ func (r *routes) usage(f *usageForm) *Usage {
 }
 
 // settled checks that what a route reserves is settled, and that what its responses say is used.
-func (r *routes) settled(f *routeForm, route *Route) {
+func (r *routes) settled(route *Route) {
+	f := route.form
 	i := slices.IndexFunc(route.Limits, func(l *Limit) bool { return l.Cost.IsReserved() })
 	switch {
-	case i >= 0 && !r.Given(&f.Usage):
+	case i >= 0 && !r.Given(&f.UsageForm):
 		r.Wrong(f, "its limit "+route.Limits[i].Name+" reserves permits, and nothing says what is used", "write usage: openai, anthropic, gemini or ollama, or usage: {total: json:/POINTER}, beside limits")
-	case f.Usage != nil && i < 0:
-		r.Warn(f.Usage, "no limit of the route counts what is used", "write cost: {reserve: [2000]} in one of them, or leave usage out")
-	case f.Usage != nil && route.Upstream == nil && f.Upstream == "":
-		r.Wrong(f.Usage, "there is no upstream that says what is used", "write upstream:, or leave it out")
+	case f.UsageForm != nil && i < 0:
+		r.Warn(f.UsageForm, "no limit of the route counts what is used", "write cost: {reserve: [2000]} in one of them, or leave usage out")
+	case f.UsageForm != nil && route.Upstream == nil && f.UpstreamName == "":
+		r.Wrong(f.UsageForm, "there is no upstream that says what is used", "write upstream:, or leave it out")
 	}
 }

@@ -173,7 +173,7 @@ func (l *limits) use(pointer any, name string) *Limit {
 			}
 		}
 	}
-	l.naming[name] = append(l.naming[name], l.route.Name)
+	l.naming[name], l.used[l.main.Limits[name]] = append(l.naming[name], l.route.Name), true
 	return &here
 }
 

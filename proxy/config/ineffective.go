@@ -30,10 +30,10 @@ func (l *loader) ineffective(f *file) {
 	l.warnNoStore(&f.Defaults.OnStoreFailure)
 }
 
-// unused reports the entries of a section that are not in used.
-func unused[F, U any](section map[string]*F, used map[string]U, report func(pointer any, what, instead string), f fault) {
+// unused reports the entries of a section to which nothing refers.
+func unused[F any](l *loader, section map[string]*F, report func(pointer any, what, instead string), f fault) {
 	for _, name := range form.SortedKeys(section) {
-		if _, ok := used[name]; !ok {
+		if !l.used[section[name]] {
 			report(section[name], f.what, strings.ReplaceAll(f.instead, "NAME", name))
 		}
 	}
@@ -219,10 +219,7 @@ func (l *loader) attach(name *string, most int64) ([]byte, bool) {
 	if *name == "" {
 		return nil, false
 	}
-	path := *name
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(l.Location(name).File), path)
-	}
+	path := form.Within(filepath.Dir(l.Location(name).File), *name)
 	l.made.own[filepath.Clean(path)] = true
 	data, err := l.source.Read(path, most)
 	l.made.Files = append(l.made.Files, path)
@@ -233,7 +230,7 @@ func (l *loader) attach(name *string, most int64) ([]byte, bool) {
 	}) {
 		return nil, false
 	}
-	count(l.hash, *name, data)
-	count(l.common, *name, data)
+	form.AddParts(l.hash, []byte(*name), data)
+	form.AddParts(l.common, []byte(*name), data)
 	return data, true
 }

@@ -21,10 +21,9 @@ type keys struct {
 	parts map[*key.Spec]int // maximum number of texts of each
 	// tokens verifies bearer tokens for jwt:; nil without a jwt section.
 	tokens *key.Tokens
-	open   []string        // names being compiled
-	used   map[string]bool // names that something refers to
-	signed bool            // a token is read with the section jwt
-	warned []*key.Spec     // possible phone numbers without normalization
+	open   []string    // names being compiled
+	signed bool        // a token is read with the section jwt
+	warned []*key.Spec // possible phone numbers without normalization
 }
 
 // all compiles the named keys.
@@ -76,8 +75,8 @@ func (k *keys) refer(text *string) *key.Spec {
 	if *text == "" {
 		return nil // already reported
 	}
-	if _, ok := k.main.Keys[*text]; ok {
-		k.used[*text] = true
+	if f, ok := k.main.Keys[*text]; ok {
+		k.used[f] = true
 		return k.named(*text, text)
 	}
 	from, ok := k.originOrName(text)

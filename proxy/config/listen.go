@@ -71,13 +71,10 @@ func (l *loader) pairs(of *Listen) []Pair {
 
 // relative is path, relative to the main file.
 func (l *loader) relative(path string) string {
-	if path == "" || filepath.IsAbs(path) {
-		return path
+	if path == "" {
+		return ""
 	}
-	if l.home != "" {
-		return filepath.Join(l.home, path)
-	}
-	return filepath.Join(filepath.Dir(l.made.Files[0]), path)
+	return form.Within(cmp.Or(l.home, filepath.Dir(l.made.Files[0])), path)
 }
 
 // listeners checks that all listeners can stand side by side, that HTTPS has a

@@ -209,7 +209,7 @@ func (l *loader) listNamed(names list, i int) *List {
 		l.Wrong(&names[i], name+" is given twice", "write it once")
 		found = nil
 	}
-	l.usedLists[name] = true
+	l.used[l.main.Lists[name]] = true
 	return found
 }
 

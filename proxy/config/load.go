@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	_ "embed"
-	"encoding/binary"
 	"fmt"
 	"hash"
 	"maps"
@@ -61,17 +60,16 @@ type loader struct {
 	made    *Config   // what is known of it so far
 	decoded int       // number of problems of decoding
 
-	keys          *keys
-	lists         map[string]*List // nil for one with a problem
-	usedLists     map[string]bool  // that a route names
-	usedUpstreams map[string]bool
+	keys  *keys
+	lists map[string]*List // nil for one with a problem
+	used  map[any]bool     // forms whose names others refer to
 }
 
 func newLoader(env form.Env) *loader {
 	return &loader{
 		Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(),
 		made:  &Config{own: map[string]bool{}, Keys: map[string]*key.Spec{}, Upstreams: map[string]*Upstream{}},
-		lists: map[string]*List{}, usedLists: map[string]bool{}, usedUpstreams: map[string]bool{},
+		lists: map[string]*List{}, used: map[any]bool{},
 	}
 }
 
@@ -156,21 +154,13 @@ func (l *loader) read(name, id string, data []byte) *file {
 	if root == nil {
 		return nil
 	}
-	count(l.hash, id, data)
-	count(l.common, id, shared(root, data))
+	form.AddParts(l.hash, []byte(id), data)
+	form.AddParts(l.common, []byte(id), shared(root, data))
 	main := &file{}
 	if !l.Decode(name, root, main) {
 		return nil
 	}
 	return main
-}
-
-// count adds data to a hash.
-func count(h hash.Hash, id string, data []byte) {
-	for _, part := range [][]byte{[]byte(id), data} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write(part)
-	}
 }
 
 // shared returns the text of a file without the sections listen and admin, which are
@@ -294,13 +284,10 @@ func (l *loader) include(path string, main *file) (whole bool) {
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)
 	for i := range main.Include {
-		pattern := main.Include[i]
-		if pattern == "" {
+		if main.Include[i] == "" {
 			continue // already reported
 		}
-		if !filepath.IsAbs(pattern) {
-			pattern = filepath.Join(dir, pattern)
-		}
+		pattern := form.Within(dir, main.Include[i])
 		l.made.Globs = append(l.made.Globs, pattern)
 		matches, err := l.source.Glob(pattern)
 		switch {

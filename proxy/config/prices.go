@@ -112,7 +112,7 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 	if limit.Prices == nil || limit.Prices.Table == nil || limit.Prices.Key == nil {
 		return // reported
 	}
-	l.used[f.Price] = true
+	l.used[l.main.Prices[f.Price]] = true
 	l.refuse([]finding{
 		{limit.Prices.ByModel() && !limit.Cost.IsReserved(), &f.Price, "its rows are of models, whose tokens are known when the response has come", "write cost: {reserve: [json:/max_tokens, 2000]} and max_cost beside it"},
 		{!limit.Prices.ByModel() && limit.Cost.IsReserved(), &f.Price, "its rows are of phone numbers, to which a message has its price at once", "write rows of models, or cost: header:NAME"},

@@ -15,7 +15,6 @@ import (
 type routes struct {
 	*loader
 	prices    map[string]*Prices
-	used      map[string]bool        // prices that a budget names
 	templates []template             // of limiters that Java programs share, so far
 	planLists map[planList]*key.List // so far
 	common    map[string]*Limit      // the limits at the top, which have one count for all routes that name them

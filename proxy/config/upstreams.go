@@ -70,7 +70,7 @@ func (l *loader) upstream(name string, f *Upstream) *Upstream {
 
 // upstreamOf finds the upstream of a route by its name, or makes one of its URL, once.
 func (l *loader) upstreamOf(text *string) *Upstream {
-	l.usedUpstreams[*text] = true
+	l.used[l.main.Upstreams[*text]] = true
 	if up, ok := l.made.Upstreams[*text]; ok || *text == "" {
 		return up // nil if already reported
 	}

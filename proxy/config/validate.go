@@ -41,18 +41,18 @@ func (l *loader) compile(f *file) (*Config, error) {
 	l.listeners(f)
 	l.decideListener(f)
 	l.ineffective(f)
-	l.keys = &keys{loader: l, tokens: l.tokens(f.JWT), parts: map[*key.Spec]int{}, used: map[string]bool{}}
+	l.keys = &keys{loader: l, tokens: l.tokens(f.JWT), parts: map[*key.Spec]int{}}
 	l.keys.all()
 	l.compileUpstreams()
 	l.compileLists()
-	routes := &routes{loader: l, prices: l.prices(l.keys, f.Prices), used: map[string]bool{}, planLists: map[planList]*key.List{}}
+	routes := &routes{loader: l, prices: l.prices(l.keys, f.Prices), planLists: map[planList]*key.List{}}
 	routes.compileCommon(f.Limits)
 	c.Routes = routes.all(f.Routes)
-	unused(f.Limits, routes.naming, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
-	unused(f.Lists, l.usedLists, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
-	unused(f.Prices, routes.used, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
-	unused(f.Keys, l.keys.used, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
-	unused(f.Upstreams, l.usedUpstreams, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
+	unused(l, f.Limits, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
+	unused(l, f.Lists, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
+	unused(l, f.Prices, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
+	unused(l, f.Keys, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
+	unused(l, f.Upstreams, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
 	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
 	l.warn([]finding{
 		{l.keys.tokens != nil && !l.keys.signed, f.JWT, "no token is verified: no key is read from one", "write key: jwt:CLAIM of a limit, or leave jwt out"},

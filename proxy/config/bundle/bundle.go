@@ -9,7 +9,6 @@ import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -106,15 +105,9 @@ func (b Bundle) Hash() string {
 // writeTo writes the contents to h, so that no two Bundles write the same.
 func (b Bundle) writeTo(h hash.Hash) {
 	others := b.Others()
-	write := func(parts ...string) {
-		for _, text := range parts {
-			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
-			h.Write([]byte(text))
-		}
-	}
-	write(b.Files[b.Main])
+	form.AddParts(h, b.Files[b.Main])
 	for _, name := range form.SortedKeys(others) {
-		write(name, others[name])
+		form.AddParts(h, name, others[name])
 	}
 }
 
@@ -147,7 +140,7 @@ func Unpack(own *config.Config, b Bundle) (*config.Config, error) {
 	c.Files, c.Globs = []string{own.Files[0]}, nil
 	for _, name := range read {
 		if _, came := b.Files[name]; !came {
-			c.Files = append(c.Files, within(home, name))
+			c.Files = append(c.Files, form.Within(home, name))
 		}
 	}
 	return c, nil
@@ -163,7 +156,7 @@ type recordingFiles struct {
 
 // Read implements config.FileSource.
 func (r *recordingFiles) Read(path string, most int64) ([]byte, error) {
-	data, err := form.ReadFile(within(r.dir, path), most)
+	data, err := form.ReadFile(form.Within(r.dir, path), most)
 	if err != nil {
 		r.missing = true
 		return nil, err
@@ -174,7 +167,7 @@ func (r *recordingFiles) Read(path string, most int64) ([]byte, error) {
 
 // Glob implements config.FileSource.
 func (r *recordingFiles) Glob(pattern string) ([]string, error) {
-	found, err := filepath.Glob(within(r.dir, pattern))
+	found, err := filepath.Glob(form.Within(r.dir, pattern))
 	for i := range found {
 		if rel, err := filepath.Rel(r.dir, found[i]); err == nil && !filepath.IsAbs(pattern) {
 			found[i] = rel
@@ -199,7 +192,7 @@ func (b bundleFiles) Read(path string, most int64) ([]byte, error) {
 	if text, ok := b.files[path]; ok {
 		return []byte(text), nil
 	}
-	if full := within(b.dir, path); b.own.Names(filepath.Clean(full)) {
+	if full := form.Within(b.dir, path); b.own.Names(filepath.Clean(full)) {
 		return form.ReadFile(full, most)
 	}
 	if !b.holds(path) {
@@ -210,7 +203,7 @@ func (b bundleFiles) Read(path string, most int64) ([]byte, error) {
 		return nil, form.Pathless(err)
 	}
 	defer root.Close()
-	inside, _ := filepath.Rel(b.dir, within(b.dir, path))
+	inside, _ := filepath.Rel(b.dir, form.Within(b.dir, path))
 	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		if err = form.Pathless(err); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
@@ -240,7 +233,7 @@ func (b bundleFiles) Owner(path string) config.FileOwner {
 
 // holds reports whether path is lexically in dir or below.
 func (b bundleFiles) holds(path string) bool {
-	inside, err := filepath.Rel(b.dir, within(b.dir, path))
+	inside, err := filepath.Rel(b.dir, form.Within(b.dir, path))
 	return err == nil && filepath.IsLocal(inside)
 }
 
@@ -258,14 +251,6 @@ func (b bundleFiles) Glob(pattern string) ([]string, error) {
 	}
 	slices.Sort(found)
 	return found, nil
-}
-
-// within resolves path relative to dir.
-func within(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }
 
 // Shown returns b for people who compare configurations: instead of each line with a value of a sensitive key, in lists

@@ -3,12 +3,15 @@ package form
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -172,6 +175,22 @@ func Regular(f *os.File) error {
 		f.Close()
 	}
 	return err
+}
+
+// Within returns path, which may be relative to dir.
+func Within(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// AddParts adds texts to a hash, so that no others add the same.
+func AddParts[T string | []byte](h hash.Hash, parts ...T) {
+	for _, part := range parts {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
 }
 
 // Pathless returns err without the path, which is reported separately.

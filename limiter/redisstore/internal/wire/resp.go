@@ -71,11 +71,9 @@ func (r *Reader) Read(p *Reply) error {
 			return nil
 		case '>':
 			err = r.skip(line)
-		case '|': // attribute of the following reply
-			var more int64
-			if more, err = r.skipOne(line); err == nil {
-				err = r.skipAll(more - 1)
-			}
+		case '|': // an attribute of the following reply, which is skipped as a map
+			line[0] = '%'
+			err = r.skip(line)
 		default:
 			p.Err = ErrReply
 			return r.skip(line)
@@ -116,45 +114,23 @@ func (r *Reader) list(p *Reply, header []byte) error {
 	return nil
 }
 
-// skip skips the value with this header, at any depth.
+// skip skips the value with this header, within the bounds of Bounded.
 func (r *Reader) skip(header []byte) error {
-	more, err := r.skipOne(header)
-	if err != nil {
-		return err
-	}
-	return r.skipAll(more)
-}
-
-// skipAll skips n values.
-func (r *Reader) skipAll(n int64) error {
-	for n > 0 {
-		if n > 2*maxElements {
-			return fmt.Errorf("%w: a reply of more than %d parts", ErrProtocol, 2*maxElements)
+	for open := (bounded{}); ; {
+		if _, ok := number(header[1:]); header[0] == ':' && !ok {
+			return fmt.Errorf("%w: %.40q", ErrProtocol, header)
 		}
-		header, err := r.line()
-		if err != nil {
+		err := open.header(header)
+		if err == nil && open.text > 0 {
+			err = r.text(open.text - 2)
+		}
+		if err != nil || open.depth == 0 {
 			return err
 		}
-		more, err := r.skipOne(header)
-		if err != nil {
+		if header, err = r.line(); err != nil {
 			return err
 		}
-		n += more - 1
 	}
-	return nil
-}
-
-// skipOne skips the value with this header, except for the values that it contains; it
-// returns how many those are.
-func (r *Reader) skipOne(header []byte) (more int64, err error) {
-	if _, ok := number(header[1:]); header[0] == ':' && !ok {
-		return 0, fmt.Errorf("%w: %.40q", ErrProtocol, header)
-	}
-	more, text, err := announced(header)
-	if err != nil || text == 0 {
-		return more, err
-	}
-	return 0, r.text(text - 2)
 }
 
 // text skips n bytes and the following line end.

@@ -99,9 +99,8 @@ func (c *Config) CheckFiles(now time.Time) (problems, warnings Problems) {
 	}
 	unreadable := map[string]bool{}
 	for _, n := range c.opened {
-		f, err := form.OpenFile(n.path)
+		_, err := form.ReadFile(n.path, 0)
 		if err == nil {
-			f.Close()
 			continue
 		}
 		unreadable[n.path] = true

@@ -211,12 +211,7 @@ func (b bundleFiles) Read(path string, most int64) ([]byte, error) {
 		}
 		return nil, err
 	}
-	if err := form.Regular(f); err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	return data, form.Pathless(err)
+	return form.ReadRegular(f, most)
 }
 
 // Owner implements config.FileSource.

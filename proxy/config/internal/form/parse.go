@@ -140,41 +140,29 @@ var colons = regexp.MustCompile(`([A-Za-z_]+):\s+([A-Za-z_]+):\s+([^\s,}\]]+)`)
 // again.
 var errNotFile = errors.New("is not a regular file")
 
-// ReadFile reads a regular file, of which it returns at most most+1 bytes.
+// ReadFile reads a regular file, of which it returns at most most+1 bytes. It does not block on a pipe.
 func ReadFile(path string, most int64) ([]byte, error) {
-	f, err := OpenFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	return data, Pathless(err)
-}
-
-// OpenFile opens a regular file. It does not block on a pipe.
-func OpenFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, Pathless(err)
 	}
-	return f, Regular(f)
+	return ReadRegular(f, most)
 }
 
-// Regular closes f and describes it, unless it is a regular file.
-func Regular(f *os.File) error {
+// ReadRegular reads f as ReadFile does, and closes it.
+func ReadRegular(f *os.File, most int64) ([]byte, error) {
+	defer f.Close()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		err = Pathless(err)
+		return nil, Pathless(err)
 	case info.IsDir():
-		err = syscall.EISDIR
+		return nil, syscall.EISDIR
 	case !info.Mode().IsRegular():
-		err = errNotFile
+		return nil, errNotFile
 	}
-	if err != nil {
-		f.Close()
-	}
-	return err
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	return data, Pathless(err)
 }
 
 // Within returns path, which may be relative to dir.

@@ -224,19 +224,18 @@ type Reply struct {
 func (q Question) smaller() (less Question, ok bool) {
 	switch {
 	case q.Decisions != nil && q.Decisions.N > 1:
-		d := *q.Decisions
-		d.N /= 2
-		return Question{Decisions: &d}, true
+		less.Decisions = new(*q.Decisions)
+		less.Decisions.N /= 2
 	case q.Top != nil && q.Top.N > 1:
-		t := *q.Top
-		t.N /= 2
-		return Question{Top: &t}, true
+		less.Top = new(*q.Top)
+		less.Top.N /= 2
 	case q.Sends != nil && q.Sends.N > 1:
-		t := *q.Sends
-		t.N /= 2
-		return Question{Sends: &t}, true
+		less.Sends = new(*q.Sends)
+		less.Sends.N /= 2
+	default:
+		return q, false
 	}
-	return q, false
+	return less, true
 }
 
 // A questionMessage is the encoding of a question.

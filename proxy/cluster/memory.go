@@ -41,11 +41,9 @@ type state interface {
 	report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error)
 	// reports returns the reports of all nodes by node.
 	reports(ctx context.Context, minute int64) (map[string]minuteReport, error)
-	// changed returns the minutes with reports that are not in the sum yet.
-	changed(ctx context.Context) ([]revision, error)
-	// sum replaces the sum of a minute. It returns ErrDeposed if another node
-	// is the leader.
-	sum(ctx context.Context, t Term, of revision, sum []Tally) error
+	// addUp replaces the sums of minutes with reports that are not in them yet, and returns of how many. It
+	// returns ErrDeposed if another node is the leader.
+	addUp(ctx context.Context, t Term) (minutes int, err error)
 	// sums returns the sums of the minutes from first to last; nil for a minute
 	// without one.
 	sums(ctx context.Context, first, last int64) ([][]Tally, error)
@@ -211,24 +209,16 @@ func (m *memory) reports(_ context.Context, minute int64) (map[string]minuteRepo
 	return map[string]minuteReport{"": r}, nil
 }
 
-// changed implements state.
-func (m *memory) changed(context.Context) ([]revision, error) {
+// addUp implements state.
+func (m *memory) addUp(context.Context, Term) (minutes int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var all []revision
-	for _, minute := range slices.Sorted(maps.Keys(m.changedMinutes)) {
-		all = append(all, revision{minute: minute})
+	minutes = len(m.changedMinutes)
+	for minute := range m.changedMinutes {
+		m.totals[minute] = sumOf(map[string]minuteReport{"": m.minutes[minute]})
 	}
-	clear(m.changedMinutes) // sum follows, and cannot fail
-	return all, nil
-}
-
-// sum implements state.
-func (m *memory) sum(_ context.Context, _ Term, of revision, sum []Tally) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.totals[of.minute] = sum
-	return nil
+	clear(m.changedMinutes)
+	return minutes, nil
 }
 
 // sums implements state.

@@ -57,12 +57,6 @@ type minuteReport struct {
 	Near    []proxy.Near `json:"near,omitempty"`
 }
 
-// A revision is a minute and the version of its reports.
-type revision struct {
-	minute int64 // since 1970
-	change float64
-}
-
 // Statistics count, for each minute and all nodes together, how often each
 // series occurred.
 //
@@ -306,32 +300,28 @@ func (r redisState) reports(ctx context.Context, minute int64) (map[string]minut
 	return all, nil
 }
 
-// changed implements state.
-func (r redisState) changed(ctx context.Context) ([]revision, error) {
-	minutes, err := r.rdb.ZRangeWithScores(ctx, r.prefix+"minutes", 0, maxChangedMinutes-1).Result()
+// addUp implements state.
+func (r redisState) addUp(ctx context.Context, t Term) (minutes int, err error) {
+	changed, err := r.rdb.ZRangeWithScores(ctx, r.prefix+"minutes", 0, maxChangedMinutes-1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read changed minutes: %w", err)
+		return 0, fmt.Errorf("read changed minutes: %w", err)
 	}
-	all := make([]revision, len(minutes))
-	for i, z := range minutes {
+	for _, z := range changed { // with the version of its reports
 		text, _ := z.Member.(string)
 		minute, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("read changed minutes: %w: %w", errReply, err)
+			return 0, fmt.Errorf("read changed minutes: %w: %w", errReply, err)
 		}
-		all[i] = revision{minute, z.Score}
+		reports, err := r.reports(ctx, minute)
+		if err != nil {
+			return 0, err
+		}
+		keys, version := []string{totalKey(minute), "minutes"}, strconv.FormatFloat(z.Score, 'f', -1, 64)
+		if _, err := r.runLeading(ctx, t, "sum", keys, minute, encode(sumOf(reports)), StatisticsRetention.Milliseconds(), version); err != nil {
+			return 0, fmt.Errorf("write a sum: %w", err)
+		}
 	}
-	return all, nil
-}
-
-// sum implements state.
-func (r redisState) sum(ctx context.Context, t Term, of revision, sum []Tally) error {
-	change := strconv.FormatFloat(of.change, 'f', -1, 64)
-	_, err := r.runLeading(ctx, t, "sum", []string{totalKey(of.minute), "minutes"}, of.minute, encode(sum), StatisticsRetention.Milliseconds(), change)
-	if err != nil {
-		return fmt.Errorf("write a sum: %w", err)
-	}
-	return nil
+	return len(changed), nil
 }
 
 // sums implements state.

@@ -18,32 +18,25 @@ func (s *Statistics) Task() Task {
 
 // sum adds up the minutes that have changed. It is idempotent.
 func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
-	changed, err := s.state.changed(ctx)
-	if err != nil {
+	switch minutes, err := s.state.addUp(ctx, t); {
+	case err != nil || minutes == 0:
 		return "", err
-	}
-	for _, e := range changed {
-		reports, err := s.state.reports(ctx, e.minute)
-		if err != nil {
-			return "", err
-		}
-		total := map[proxy.Series]int64{}
-		for _, r := range reports {
-			for _, tally := range r.Tallies {
-				total[tally.Series] += tally.N
-			}
-		}
-		if err := s.state.sum(ctx, t, e, tallies(total)); err != nil {
-			return "", err
-		}
-	}
-	switch len(changed) {
-	case 0:
-		return "", nil
-	case 1:
+	case minutes == 1:
 		return "added up 1 minute", nil
+	default:
+		return fmt.Sprintf("added up %d minutes", minutes), nil
 	}
-	return fmt.Sprintf("added up %d minutes", len(changed)), nil
+}
+
+// sumOf adds up the reports of a minute.
+func sumOf(reports map[string]minuteReport) []Tally {
+	total := map[proxy.Series]int64{}
+	for _, r := range reports {
+		for _, t := range r.Tallies {
+			total[t.Series] += t.N
+		}
+	}
+	return tallies(total)
 }
 
 // Minutes returns the last n minutes including the current one, oldest first,

@@ -44,6 +44,20 @@ type slotBatch struct {
 	calls    []*call
 }
 
+// newBatch returns an empty batch.
+func (s *Store) newBatch() *batch {
+	if b, ok := s.batches.Get().(*batch); ok {
+		return b
+	}
+	return &batch{store: s}
+}
+
+// reuseBatch releases a batch that nobody refers to.
+func (s *Store) reuseBatch(b *batch) {
+	b.reset()
+	s.batches.Put(b)
+}
+
 // reset empties b. It names all that is kept for the next requests.
 func (b *batch) reset() {
 	for _, g := range b.groups {

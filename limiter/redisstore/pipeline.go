@@ -137,7 +137,7 @@ func (p *pipeline) replies() bool {
 		return true
 	}
 	pong := make(chan struct{})
-	b := p.queue.getBatch(p.store)
+	b := p.store.newBatch()
 	b.sentAt, b.pong = time.Now(), pong
 	if !p.queue.addInFlight(b, p.conn) {
 		return true // it is in use, or its reader has ended, which send notices
@@ -184,7 +184,7 @@ func (p *pipeline) fail(calls []*call, err error) {
 func (p *pipeline) send(c *wire.Conn) {
 	p.calls = p.queue.dequeue(p.calls[:0])
 	defer clear(p.calls)
-	b := p.queue.getBatch(p.store)
+	b := p.store.newBatch()
 	fit := 0
 	for fit < len(p.calls) && b.add(p.calls[fit]) {
 		fit++
@@ -194,7 +194,7 @@ func (p *pipeline) send(c *wire.Conn) {
 	}
 	if fit == 0 { // all callers have given up
 		p.circuit.record(context.Canceled)
-		p.queue.putBatch(b)
+		p.store.reuseBatch(b)
 		return
 	}
 	p.buf = p.appendCommands(p.buf[:0], b)
@@ -203,7 +203,7 @@ func (p *pipeline) send(c *wire.Conn) {
 	if !p.queue.addInFlight(b, c) {
 		p.circuit.record(context.Canceled)
 		p.queue.requeue(p.calls[:fit])
-		p.queue.putBatch(b)
+		p.store.reuseBatch(b)
 		return
 	}
 	// From here on the reader owns b. It also answers b if the write fails.
@@ -344,7 +344,7 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 		clear(calls)
 	}
 	p.refundLate(b.late)
-	p.queue.putBatch(b)
+	p.store.reuseBatch(b)
 	return end
 }
 

@@ -35,9 +35,8 @@ type queue struct {
 	hasWriter      bool       // the writer goroutine is running
 	closed         bool
 	waiting        []*call
-	oldest, newest *call    // linked list of unanswered calls
-	inFlight       []*batch // in the order of sending
-	freeBatches    []*batch
+	oldest, newest *call      // linked list of unanswered calls
+	inFlight       []*batch   // in the order of sending
 	conn           *wire.Conn // of the batches in flight
 	late           []*batch   // sent on lateConn
 	lateConn       *wire.Conn // the last one on which Redis did not reply in time; its replies are still read
@@ -269,25 +268,6 @@ func (q *queue) removeAll(c *wire.Conn) []*batch {
 		q.late, q.lateConn = nil, nil
 	}
 	return nil // nothing is in flight, or another connection has replaced c
-}
-
-// getBatch returns an empty batch; putBatch recycles it.
-func (q *queue) getBatch(s *Store) *batch {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if n := len(q.freeBatches); n > 0 {
-		b := q.freeBatches[n-1]
-		q.freeBatches = q.freeBatches[:n-1]
-		return b
-	}
-	return &batch{store: s}
-}
-
-func (q *queue) putBatch(b *batch) {
-	b.reset()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.freeBatches = append(q.freeBatches, b)
 }
 
 // expire claims the calls whose deadline has passed, and detaches the connection if a

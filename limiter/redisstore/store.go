@@ -72,6 +72,7 @@ type Store struct {
 	idleLimit   time.Duration
 	pipelines   *pipelines
 	calls       sync.Pool      // of *call
+	batches     sync.Pool      // of *batch
 	isCluster   bool           // the scripts of a call need all keys in one slot, except as crossSlot says
 	crossSlot   bool           // those that take are tried on keys of all slots of a master
 	background  sync.WaitGroup // returns in several slots

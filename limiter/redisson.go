@@ -1,7 +1,9 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,27 +29,22 @@ func (f RedissonFormat) String() string {
 	return [...]string{"byte", "long", "float", "window"}[f]
 }
 
+// redissonVersion matches a version with its three numbers, or without the last.
+var redissonVersion = regexp.MustCompile(`^(0*[1-9]\d{0,3})\.(\d{1,4})(?:\.(\d{1,4}))?$`)
+
 // RedissonFormatOf returns the format of a Redisson version such as 3.16.3. Without a
 // patch number it is that of the last patch. Errors wrap ErrInvalidLimit.
 func RedissonFormatOf(version string) (RedissonFormat, error) {
-	const newest = 999
-	parts := strings.Split(version, ".")
-	n := [3]int{0, newest, newest}
-	if len(parts) > len(n) {
-		parts = nil
-	}
-	for i, p := range parts {
-		v, err := strconv.ParseUint(p, 10, 16)
-		if err != nil {
-			parts = nil
-			break
-		}
-		n[i] = int(v)
-	}
-	if len(parts) < 2 || n[0] < 1 {
+	parts := redissonVersion.FindStringSubmatch(version)
+	if parts == nil {
 		return 0, fmt.Errorf("%w: %q is not a Redisson version; write a version such as 3.16.3", ErrInvalidLimit, version)
 	}
-	before := func(other ...int) bool { return slices.Compare(n[:], other) < 0 }
+	var n []int
+	for _, p := range parts[1:] {
+		v, _ := strconv.Atoi(cmp.Or(p, "999")) // the last patch
+		n = append(n, v)
+	}
+	before := func(other ...int) bool { return slices.Compare(n, other) < 0 }
 	switch {
 	case before(3, 13, 3):
 		return RedissonWindow, nil

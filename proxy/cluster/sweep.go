@@ -170,25 +170,22 @@ func (s *Sweep) allServeCurrent(ctx context.Context) (bool, error) {
 }
 
 // servers returns the servers to scan.
-func (s *Sweep) servers(ctx context.Context) ([]*redis.Client, error) {
-	switch rdb := s.rdb.(type) {
-	case *redis.Client:
-		return []*redis.Client{rdb}, nil
-	case *redis.ClusterClient:
-		var mu sync.Mutex
-		var all []*redis.Client
-		err := rdb.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, c)
-			return nil
-		})
-		if err != nil || len(all) == 0 {
-			return nil, fmt.Errorf("find masters: %w", err)
-		}
-		return all, nil
+func (k keyspace) servers(ctx context.Context) (all []*redis.Client, err error) {
+	cluster, is := k.rdb.(*redis.ClusterClient)
+	if !is {
+		return []*redis.Client{k.rdb.(*redis.Client)}, nil
 	}
-	return nil, fmt.Errorf("find masters: %w: a client of the type %T", errReply, s.rdb)
+	var mu sync.Mutex
+	err = cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, c)
+		return nil
+	})
+	if err != nil || len(all) == 0 {
+		return nil, fmt.Errorf("find masters: %w", err)
+	}
+	return all, nil
 }
 
 // errExpired reports that an allowance expired before it was used; the next step
@@ -305,7 +302,7 @@ type CountedKey struct {
 // costs up to 200 SCAN calls, and changes nothing. Windows of one limit that share a
 // string are returned together, although it may hold only some of them.
 func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []CountedKey, whole bool, err error) {
-	servers, err := NewSweep(n.rdb, n.options.Prefix, 0, nil).servers(ctx)
+	servers, err := n.servers(ctx)
 	if err != nil {
 		return nil, false, err
 	}

@@ -137,7 +137,8 @@ func (s sum) part(of float64) sum {
 	return p
 }
 
-// A series is the data of a chart: requests for each minute, including those without any.
+// A series is the data of a chart: requests for each minute that is over, including those without any. One that is not
+// would look like a fall.
 type series struct {
 	At          []int64 `json:"at"` // in seconds since 1970
 	Requests    []int64 `json:"requests"`
@@ -145,7 +146,6 @@ type series struct {
 	Refused     []int64 `json:"refused"`
 	Shadow      []int64 `json:"shadow"`
 	Unavailable []int64 `json:"unavailable"`
-	End         int64   `json:"end"` // of the last minute that is over, in seconds since 1970
 	// Old is when the data was had, in seconds since 1970, if it cannot be had now.
 	Old int64 `json:"old,omitempty"`
 }
@@ -170,15 +170,14 @@ func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 // up.
 const reported = 12 * time.Second
 
-// seriesOf returns the last minutes that are over, and after them what is known of later ones.
+// seriesOf returns the last minutes that are over.
 func seriesOf(s view.Statistics, minutes int, now time.Time) series {
 	by := map[int64]sum{}
 	for _, m := range s.Minutes {
 		by[m.At.Unix()] = by[m.At.Unix()].plus(sumOf(m))
 	}
-	end := now.Add(-reported).Unix() / 60 * 60
-	out := series{End: end}
-	for at := end - int64(minutes)*60; at <= now.Unix(); at += 60 {
+	end, out := now.Add(-reported).Unix()/60*60, series{}
+	for at := end - int64(minutes)*60; at < end; at += 60 {
 		one := by[at]
 		out.At = append(out.At, at)
 		out.Requests = append(out.Requests, one.Requests)

@@ -122,22 +122,17 @@
   if (!charts) return;
 
   const names = { requests: "Requests", refused: "Refused", shadow: "Shadow", unavailable: "Not decided" };
-  // Without a pointer over it, the legend of a chart has the last minute. A minute by the time of the cluster, and by that of the reader.
+  // Without a pointer over it, the legend of a chart has the last minute that is over. A minute by the time of the cluster, and by that of the reader.
   const clock = (at) => {
     const there = new Date(at * 1e3);
     return there.toISOString().slice(11, 16) + " UTC" + here(there, 16);
   };
-  const minute = (at) => clock(at) + (at < points.end ? "" : " so far");
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const places = [...charts.querySelectorAll("[data-lines]")];
   let plots = [];
   let points = null;
 
-  // The minute that is not over would look like a fall: to it, lines are dashed.
-  const drawn = (lines) => {
-    const part = (has) => lines.map((name) => points[name].map((n, i) => (has(points.at[i]) ? n : null)));
-    return [points.at, ...part((at) => at < points.end), ...part((at) => at >= points.end - 60)];
-  };
+  const drawn = (lines) => [points.at, ...lines.map((name) => points[name])];
 
   const draw = () => {
     for (const p of plots) p.destroy();
@@ -154,9 +149,8 @@
         scales: { y: { range: (u, min, max) => [0, Math.max(max * 1.1, 5)] } },
         axes: [{ ...axis, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"]] }, { ...axis, size: 60, values: (u, all) => all.map(thousands) }],
         series: [
-          { label: "Minute", value: (u, at, s, i) => minute(points.at[i ?? points.at.length - 1]) },
+          { label: "Minute", value: (u, at, s, i) => clock(points.at[i ?? points.at.length - 1]) },
           ...lines.map((name) => ({ label: names[name], value: (u, n, s, i) => thousands(points[name][i ?? points.at.length - 1]), stroke: color("--c-" + name), width: 2, points: { show: false } })),
-          ...lines.map((name) => ({ class: "unseen", stroke: color("--c-" + name), width: 2, dash: [3, 4], points: { show: false } })),
         ],
       }, drawn(lines), place);
     });
@@ -176,7 +170,7 @@
       const row = document.createElement("tr");
       const head = document.createElement("th");
       head.scope = "row";
-      head.textContent = minute(at);
+      head.textContent = clock(at);
       row.append(head);
       const [all, allowed, refused, undecided, shadow] = ["requests", "allowed", "refused", "unavailable", "shadow"].map((name) => points[name][i]);
       for (const n of [all, allowed, refused, all - allowed - refused - undecided, undecided, shadow]) {

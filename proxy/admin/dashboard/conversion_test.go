@@ -191,8 +191,8 @@ func TestDashboard_UnknownIsNotZero(t *testing.T) {
 	b := open(t, o)
 	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "on_store_failure: deny refuses it with 503<", "on_store_failure: allow lets it pass<")
 	p := b.get("/dashboard/routes")
-	p.shows(t, http.StatusOK, "store away: refuses all", "store away: this node’s share", "store away: lets all pass")
-	if n := strings.Count(p.text, "store away: "); n != 3 {
+	p.shows(t, http.StatusOK, "store unreachable: refuses all", "store unreachable: this node’s share", "store unreachable: lets all pass")
+	if n := strings.Count(p.text, "store unreachable: "); n != 3 {
 		t.Errorf("%d limits say what they do; want the three that are enforced", n)
 	}
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes"} {
@@ -213,7 +213,7 @@ func TestDashboard_LastKnownNumbersStay(t *testing.T) {
 	o, cut := outage()
 	b := open(t, o)
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes", "/dashboard/keys", "/dashboard/explain", "/dashboard/config"} {
-		if p := b.get(path); strings.Contains(p.text, "The store is unreachable") || strings.Contains(p.text, "store away") || strings.Contains(p.text, `class="tiles old"`) {
+		if p := b.get(path); strings.Contains(p.text, "The store is unreachable") || strings.Contains(p.text, "store unreachable") || strings.Contains(p.text, `class="tiles old"`) {
 			t.Errorf("%s: it says that the store is away", path)
 		}
 	}
@@ -238,6 +238,21 @@ func TestDashboard_LastKnownNumbersStay(t *testing.T) {
 			t.Errorf("%s: got %d alerts; want one", path, n)
 		}
 	}
+}
+
+// An outage has one name on all pages, a count says over which time it is, and errors are those of what answers with 5xx or of
+// what an upstream failed, each by its own name.
+func TestDashboard_OneThingHasOneName(t *testing.T) {
+	o, cut := outage()
+	cut()
+	b := open(t, o)
+	other := regexp.MustCompile(`(?i)store (is|was) (away|back)|store away|without the store|lately|errors`)
+	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes", "/dashboard/keys", "/dashboard/explain", "/dashboard/config", "/dashboard/upstreams", "/dashboard/top"} {
+		if said := other.FindString(b.get(path).text); said != "" {
+			t.Errorf("%s says %q", path, said)
+		}
+	}
+	b.get("/").shows(t, http.StatusOK, "<dt>Store unreachable</dt>", "<dt>Responses 5xx</dt>", "last 0 s: requests, with those by share")
 }
 
 // A page that was opened before has the banner with its next numbers.

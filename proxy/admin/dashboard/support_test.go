@@ -110,11 +110,12 @@ func (h *pushedHistory) Rollback(_ context.Context, r admin.Rollback) (admin.Pus
 }
 
 func (h *pushedHistory) History(context.Context) (admin.History, error) {
-	return admin.History{History: []view.Entry{{Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Author: "ann"}, {Generation: 6, Hash: "cccccccccccccccc", Author: "bob"}}}, nil
+	at := time.Date(2026, 1, 31, 7, 26, 0, 0, time.UTC)
+	return admin.History{History: []view.Entry{{Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Author: "ann", At: at.Add(4 * time.Minute)}, {Generation: 6, Hash: "cccccccccccccccc", Author: "bob", At: at}}}, nil
 }
 
 func (h *pushedHistory) Diff(_ context.Context, n int64) (admin.Diff, error) {
-	return admin.Diff{Entry: view.Entry{Generation: n}, Diff: "--- a/weir.yaml\n+++ b/weir.yaml\n@@ -1 +1 @@\n-rate: 5/1h\n+rate: <b>9</b>/1h\n"}, nil
+	return admin.Diff{Entry: view.Entry{Generation: n}, Oldest: n == 6, Diff: "--- a/weir.yaml\n+++ b/weir.yaml\n@@ -1 +1 @@\n-rate: 5/1h\n+rate: <b>9</b>/1h\n"}, nil
 }
 
 // A browser keeps cookies, and sends what browsers send.

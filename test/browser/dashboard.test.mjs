@@ -123,6 +123,8 @@ test("every page shows what has happened, in both themes and from 375 to 1440 px
         await page.getByText(text).first().waitFor();
         if (await wide(page)) faults.push(`${name} is wider than ${width} px`);
         for (const text of await cut(page)) faults.push(`${name}, ${width} px, is cut: ${text}`);
+        const [menu, row] = await page.evaluate(() => [document.querySelector("header").offsetHeight, document.querySelector(".decisions li + li")?.offsetHeight ?? 0]);
+        if (menu > 100 || row > 60) faults.push(`${name}, ${width} px: the menu is ${menu} px high, and a request ${row}`);
         if (timezoneId !== "UTC") {
           for (const time of await untranslated(page, timezoneId)) faults.push(`${name}, in ${timezoneId}: ${time}`);
           if (await page.locator("time .here").count() > 0) translated.add(name);

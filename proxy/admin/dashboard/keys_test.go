@@ -302,7 +302,7 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	o.Change = func(context.Context, view.KeyChange) (view.KeyResult, error) { return result, nil }
 	b := open(t, o)
 	p := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
-	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "It allows 1191: 1181 confirmed in the window.",
+	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "<strong>10/1h</strong><small>now 1\u202f191, by 1\u202f181 confirmed</small>",
 		"<span>71.235 EUR of 400 EUR spent, 328.765 EUR left</span>", "<span>step 2, passes</span>", "<span>0 of 4 used, 4 left</span>", "hash <span")
 	if n := strings.Count(p.text, "Nothing is used."); n != 1 || strings.Contains(p.text, "7\u202f123\u202f500") {
 		t.Errorf("nothing is used %d times, want once, and amounts as money, in\n%s", n, p.text)
@@ -311,10 +311,17 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	one.Limits[0].BannedUntil, one.Limits[0].Penalty = at.Add(time.Hour), &view.PenaltyStanding{After: 3, Ban: view.Span(time.Hour)}
 	p = b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
 	p.shows(t, http.StatusOK, "Banned until", "<span>step 2</span>", ">3 refusals ban it for 1h.<")
-	one.Limits[0].BannedUntil, one.Limits[0].Penalty = time.Time{}, nil
+	// In shadow mode nobody is banned.
+	one.Limits[0].Mode = "shadow"
+	p = b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	p.shows(t, http.StatusOK, `<p class="banner shadow">In shadow mode: it would be banned until <time`, ">3 refusals would ban it for 1h.<", `class=" shadow"`)
+	if strings.Contains(p.text, "Banned until") {
+		t.Errorf("what would be banned looks as if it were, in\n%s", p.text)
+	}
+	one.Limits[0].BannedUntil, one.Limits[0].Penalty, one.Limits[0].Mode = time.Time{}, nil, "enforce"
 	one.Limits[0].Store = "local"
 	one.Limits = append(one.Limits, view.LimitStanding{Mode: "enforce", Unknown: "the store is unreachable"})
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>",
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>", "Nothing is used here; what other nodes count is not known.",
 		`<p class="banner warn" id="verdict"><strong>Not known: 1 of 2 limits cannot be read.`)
 	one.Limits[1].Route, one.Limits[1].Limit, one.Limits[1].Denies = "sms", "spend", true // it refuses, and that is known
 	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "Refused now by sms.spend while the store is unreachable.")

@@ -15,6 +15,9 @@
   for (const event of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) document.body.addEventListener(event, lost);
   document.body.addEventListener("htmx:afterOnLoad", back);
 
+  // On a narrow window the menu is one row, which begins with the page that is shown.
+  document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+
   // Numbers that change every two seconds must not be read out each time: the state is,
   // and only when it is another.
   let state = null;

@@ -127,6 +127,7 @@ func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
 		return err
 	}
 	q.findUnknown(x, r.overridden[x.route])
+	r.tally.route(x.route).lack(q, x)
 	if decided, err := v.repeatLog(q); decided {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/limit"
 )
 
@@ -65,8 +64,8 @@ type LimitTally struct {
 	Shadowed  int64    `json:"shadowed"` // would have been refused
 	Skipped   int64    `json:"skipped"`  // the limit did not apply
 	Unknown   int64    `json:"unknown"`  // the key is not in the log
-	// Missing are the origins that are not in the log, such as header:X-Phone, or plan: and the name of
-	// the limit for the plan of the key.
+	// Missing are the origins that the log lacks of the first such request, such as header:X-Phone, plan: and the
+	// name of the limit for the plan of the key, or body.
 	Missing []string `json:"missing,omitempty"`
 	// Top are the keys with the most refusals, in descending order, masked. If there were too many
 	// keys to count each, a count may be too low by up to TopError.
@@ -111,8 +110,7 @@ type routeLimitTally struct {
 // A limitTally accumulates a LimitTally.
 type limitTally struct {
 	LimitTally
-	origins []string
-	top     *topKeys
+	top *topKeys
 }
 
 // route returns the tally of a route.
@@ -138,17 +136,6 @@ func newLimitTally(l *limit.Limit) *limitTally {
 	for _, w := range l.Windows {
 		tally.Algorithm = w.Algorithm.String()
 		tally.Rates = append(tally.Rates, w.Of.RateText(w.Written(w.Rate)))
-	}
-	if l.PlanKey() != nil {
-		tally.origins = append(tally.origins, planPrefix+l.Name)
-	}
-	for read := range l.Reads() {
-		if read.Purpose == config.ForPlan {
-			continue // see above
-		}
-		for _, o := range read.Key.Required() {
-			tally.origins = append(tally.origins, o.String())
-		}
 	}
 	return tally
 }
@@ -227,7 +214,7 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 		}
 		if slices.Contains(x.extracted.unknown, l.of) {
 			if evaluated && !x.Exempt {
-				l.countUnknown()
+				l.Unknown++
 				unknown = unknown || l.of.Enforces()
 			}
 			continue
@@ -258,11 +245,12 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 	return unknown
 }
 
-// countUnknown counts a request whose key is not in the log.
-func (l *limitTally) countUnknown() {
-	l.Unknown++
-	if len(l.Missing) == 0 {
-		l.Missing = l.origins
+// lack notes what the log lacks of limits that a request cannot be evaluated by.
+func (r *routeTally) lack(q *LoggedRequest, x *exchange) {
+	for _, l := range r.limits {
+		if len(l.Missing) == 0 && slices.Contains(x.extracted.unknown, l.of) {
+			l.Missing = q.lacking(l.of, x)
+		}
 	}
 }
 

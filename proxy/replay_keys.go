@@ -128,6 +128,27 @@ func (l *LoggedRequest) knowsLimit(of *limit.Limit, x *exchange) bool {
 	return true
 }
 
+// lacking returns what a line does not have of all that a limit reads: origins, plan: and the name of the limit, or the body.
+func (l *LoggedRequest) lacking(of *limit.Limit, x *exchange) (all []string) {
+	if cost, _ := of.Charges(); cost != nil && cost.Bytes > 0 && !l.HasBody && !l.knowsCost(of, x) {
+		all = append(all, "body")
+	}
+	for read := range of.Reads() {
+		switch p := read.Purpose; {
+		case p == config.ForPlan && !l.knowsPlan(of, x):
+			all = append(all, planPrefix+of.Name)
+		case p == config.ForPlan, p != config.ForPrice && of.PlanList() == nil && l.knowsKey(read.Key, x):
+		default:
+			for _, o := range read.Key.Required() {
+				if !l.knows(o, x) && !slices.Contains(all, o.String()) {
+					all = append(all, o.String())
+				}
+			}
+		}
+	}
+	return all
+}
+
 // knowsPlan reports whether a line has the plan under a limit, or the values of a key whose plan is in a
 // list.
 func (l *LoggedRequest) knowsPlan(of *limit.Limit, x *exchange) bool {

@@ -298,6 +298,26 @@ func TestReplay_KeysThatTheLogDoesNotTell(t *testing.T) {
 		t.Errorf("ip %+v, fan %+v, route %+v; want that what is known counts", ip, fan, send)
 	}
 
+	// Of what a key consists, what the log has is not missing.
+	const joined = `
+keys: {a: client_ip, p: "header:X-Phone", q: "query:q", pair: {join: [a, p, q]}}
+routes:
+  - match: {path: /*}
+    upstream: echo
+    usage: openai
+    limits:
+      - {name: pair, key: pair, rate: 1/1h}
+      - {name: tokens, key: a, rate: 9/1h, cost: {reserve: 5, input: bytes/4}, max_cost: 9}
+`
+	q.Redacted = true
+	pair := replay(t, joined, q, q).Routes[0].Limits
+	if got := strings.Join(pair[0].Missing, " "); got != "header:X-Phone query:q" || pair[0].Unknown != 2 {
+		t.Errorf("of three parts %q are missing of %d requests; want the two that the log lacks", got, pair[0].Unknown)
+	}
+	if got := strings.Join(pair[1].Missing, " "); got != "body" || pair[1].Unknown != 2 {
+		t.Errorf("of what a request costs %q is missing of %d requests; want the body", got, pair[1].Unknown)
+	}
+
 	q.Client, q.Redacted, q.Target = netip.Addr{}, true, "/verify/*"
 	verify := replay(t, replayedFile, q).Routes[0]
 	if verify.Limits[1].Unknown != 1 || verify.Limits[1].Missing[0] != "path:id" {

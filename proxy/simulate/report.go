@@ -77,22 +77,18 @@ func (r *Report) notes(o Options) []string {
 	if r.TooMany > 0 {
 		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
 	}
-	for i, c := range o.Configs {
-		if t := r.Results()[i]; c.Store == config.StoreMemory && t.Keys > manyKeys {
+	missing := map[string]int64{}
+	for i, t := range r.Results() {
+		if o.Configs[i].Store == config.StoreMemory && t.Keys > manyKeys {
 			say("%s: %d keys have counts at the end; with store: memory, new keys share counts when memory is full, and may be refused because of other keys: see go doc ./limiter Memory", t.File, t.Keys)
 		}
-	}
-	missing := map[string]int64{}
-	for _, t := range r.Results() {
 		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // from here on a client's new keys share counts
 			say("%s: %d keys have counts at the end, which almost fills the memory of this simulation: new keys may share counts, and be refused because of other keys; weir simulate on the command line has more memory", t.File, t.Keys)
 		}
-	}
-	for _, t := range r.Results() {
 		for _, rt := range t.Routes {
 			for _, l := range rt.Limits {
 				if l.Unknown > 0 {
-					missing[strings.Join(slices.Compact(slices.Clone(l.Missing)), ", ")] += l.Unknown
+					missing[strings.Join(l.Missing, ", ")] += l.Unknown
 				}
 			}
 			if rt.Unlisted > 0 {
@@ -155,23 +151,29 @@ func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 
 // advice returns how to get a log with the values at places.
 func (r *Report) advice(places string) string {
-	if r.own && !strings.HasPrefix(places, "client_ip") && !strings.HasPrefix(places, "host") {
-		return "this log has hashes of the keys of the limits that were served when it was written; serve this limit too, in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"
+	var all []string
+	for place := range strings.SplitSeq(places, ", ") {
+		text := advice(place)
+		if r.own && place != "client_ip" && place != "host" {
+			text = "this log has hashes of the keys of the limits that were served when it was written; serve this limit too, in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
 	}
-	return advice(places)
+	return strings.Join(all, "; ")
 }
 
-// advice returns how to log the values at places.
-func advice(places string) string {
-	first, _, _ := strings.Cut(places, ", ")
-	source, name, _ := strings.Cut(first, ":")
+// advice returns how to log the value at a place.
+func advice(place string) string {
+	source, name, _ := strings.Cut(place, ":")
 	switch source {
 	case "header":
-		return fmt.Sprintf("log the field %s as JSON ($http_%s in nginx), or name it with --field %s=NAME", name, strings.ReplaceAll(strings.ToLower(name), "-", "_"), first)
+		return fmt.Sprintf("log the field %s as JSON ($http_%s in nginx), or name it with --field %s=NAME", name, strings.ReplaceAll(strings.ToLower(name), "-", "_"), place)
 	case "client_ip":
 		return "log the client's whole address (privacy.log_client: full)"
 	case "query":
-		return "log the query too, or name it with --field " + first + "=NAME"
+		return "log the query too, or name it with --field " + place + "=NAME"
 	case "path":
 		return "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields"
 	case "plan":
@@ -181,7 +183,7 @@ func advice(places string) string {
 	case "host":
 		return "log the host, or name it with --field host=NAME"
 	}
-	return "log it as a JSON field, and name it with --field " + first + "=NAME"
+	return "log it as a JSON field, and name it with --field " + place + "=NAME"
 }
 
 // A Result is that of one configuration.
@@ -213,9 +215,7 @@ func (r *Report) Text(out io.Writer) {
 	}
 	notes := r.Notes
 	if r.Requests == 0 {
-		for _, n := range notes {
-			fmt.Fprintln(t, n)
-		}
+		fmt.Fprintln(t, strings.Join(notes, "\n"))
 		return
 	}
 	if r.IsUnordered() {
@@ -364,11 +364,8 @@ func (r *Report) Differences() []view.SimulatedDifference {
 				at[k] = len(all)
 				all = append(all, view.SimulatedDifference{Route: route, Limit: limit})
 			}
-			if i == 0 {
-				all[at[k]].A = s
-			} else {
-				all[at[k]].B = s
-			}
+			d := &all[at[k]]
+			*[]*view.SimulatedSide{&d.A, &d.B}[i] = s
 		}
 		for _, rt := range t.Routes {
 			if rt.Name != "" {
@@ -429,14 +426,10 @@ func newChart(of Result, name string, s proxy.ReplaySeries) chart {
 	t := of.ReplayTally
 	steps := int(t.To.Sub(t.Start)/max(t.Step, 1)) + 1
 	c := chart{Name: name, Width: chartWidth, Height: chartHeight, Step: t.Step, From: t.Start, To: t.Start.Add(time.Duration(steps) * t.Step)}
-	at := func(counts []int64, i int) int64 {
-		if i < len(counts) {
-			return counts[i]
-		}
-		return 0
-	}
+	padded := func(n []int64) []int64 { return append(slices.Clip(n), make([]int64, max(steps-len(n), 0))...) }
+	s.Passed, s.Refused = padded(s.Passed), padded(s.Refused)
 	for i := range steps {
-		c.Most = max(c.Most, at(s.Passed, i)+at(s.Refused, i))
+		c.Most = max(c.Most, s.Passed[i]+s.Refused[i])
 	}
 	if c.Most == 0 {
 		return c
@@ -450,9 +443,8 @@ func newChart(of Result, name string, s proxy.ReplaySeries) chart {
 		}
 	}
 	for i := range steps {
-		low := at(s.Passed, i)
-		bar(&passed, i, 0, low)
-		bar(&refused, i, low, low+at(s.Refused, i))
+		bar(&passed, i, 0, s.Passed[i])
+		bar(&refused, i, s.Passed[i], s.Passed[i]+s.Refused[i])
 	}
 	c.Passed, c.Refused = passed.String(), refused.String()
 	return c

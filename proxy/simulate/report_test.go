@@ -113,16 +113,18 @@ more          none            0          0          0           0           0   
 // Whatever the log does not tell, the note says how to log it.
 func TestReport_Advice(t *testing.T) {
 	for places, want := range map[string]string{
-		"header:X-Phone-No, query:a": "log the field X-Phone-No as JSON ($http_x_phone_no in nginx), or name it with --field header:X-Phone-No=NAME",
-		"client_ip":                  "log the client's whole address (privacy.log_client: full)",
-		"query:user":                 "log the query too, or name it with --field query:user=NAME",
-		"path:id":                    "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields",
-		"jwt:sub":                    "only Weir's own log identifies what a token says, by its field keys",
-		"plan:quota, header:X-User":  "only Weir's own log has the plan under a limit, in its field keys, if the limit had plans then",
-		"host":                       "log the host, or name it with --field host=NAME",
-		"json:/a":                    "log it as a JSON field, and name it with --field json:/a=NAME",
+		"header:X-Phone-No":      "log the field X-Phone-No as JSON ($http_x_phone_no in nginx), or name it with --field header:X-Phone-No=NAME",
+		"path:id, query:a":       "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields; log the query too, or name it with --field query:a=NAME",
+		"body":                   "log it as a JSON field, and name it with --field body=NAME",
+		"client_ip":              "log the client's whole address (privacy.log_client: full)",
+		"query:user":             "log the query too, or name it with --field query:user=NAME",
+		"path:id":                "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields",
+		"jwt:sub":                "only Weir's own log identifies what a token says, by its field keys",
+		"plan:quota, plan:burst": "only Weir's own log has the plan under a limit, in its field keys, if the limit had plans then",
+		"host":                   "log the host, or name it with --field host=NAME",
+		"json:/a":                "log it as a JSON field, and name it with --field json:/a=NAME",
 	} {
-		if got := advice(places); got != want {
+		if got := new(Report).advice(places); got != want {
 			t.Errorf("%s: %q; want %q", places, got, want)
 		}
 	}
@@ -275,7 +277,7 @@ func TestRun_LogWithoutPlans(t *testing.T) {
 	if a.Limits[0].Passed+a.Limits[1].Passed != 0 || a.Limits[0].Unknown == 0 || a.Limits[1].Unknown == 0 || b.Limits[0].Unknown > 0 || b.Limits[0].Refused == 0 {
 		t.Errorf("%+v", got.Result.Routes)
 	}
-	if len(got.Notes) == 0 || !strings.Contains(strings.Join(got.Notes, "\n"), "plan:said, header:X-User: ") {
+	if len(got.Notes) == 0 || !strings.Contains(strings.Join(got.Notes, "\n"), "; plan:said: ") {
 		t.Errorf("notes %q; want that plans are missing", got.Notes)
 	}
 }

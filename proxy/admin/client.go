@@ -32,6 +32,7 @@ const (
 // one; after other errors the outcome is unknown. It is safe for concurrent use.
 type Client struct {
 	Address string       // address of the admin listener: HOST:PORT or a URL
+	Flag    string       // with which an operator names it
 	Token   string       // may be empty
 	HTTP    *http.Client // nil means http.DefaultClient
 }
@@ -81,7 +82,7 @@ func send[A any](ctx context.Context, c Client, method, path string, body []byte
 	}
 	answer, err := c.client().Do(r) // #nosec G704 -- as above
 	if err != nil {
-		return into, fmt.Errorf("no weir answers at %s: %w; name its admin listener with --admin", c.base(), errors.Unwrap(err)) // without the URL
+		return into, fmt.Errorf("no weir answers at %s: %w; name its admin listener with %s", c.base(), errors.Unwrap(err), c.Flag) // without the URL
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))

@@ -115,7 +115,7 @@ func TestClient_WhereNoWeirIs(t *testing.T) {
 	if err := c.Healthz(t.Context()); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("healthz of a web page: %v", err)
 	}
-	c = Client{Address: "127.0.0.1:1"}
+	c = Client{Flag: "--admin", Address: "127.0.0.1:1"}
 	if _, err := Get[History](t.Context(), c, "/history"); err == nil || !strings.Contains(err.Error(), "--admin") {
 		t.Errorf("history of nobody: %v; want what to write", err)
 	}

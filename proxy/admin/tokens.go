@@ -87,7 +87,7 @@ func (o Options) requireRole(role Role) func(http.Handler) http.Handler {
 					return
 				case !a.Known:
 					w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-					problem(w, http.StatusUnauthorized, "no admin token, or a wrong one: send it as Authorization: Bearer TOKEN, weir by --token or WEIR_ADMIN_TOKEN")
+					problem(w, http.StatusUnauthorized, map[bool]string{true: "wrong", false: "no"}[found]+" admin token; set WEIR_ADMIN_TOKEN or --token to one of admin.tokens, or send it as Authorization: Bearer TOKEN")
 					return
 				}
 				who = a.Operator

@@ -112,10 +112,14 @@ func TestWrongTokens_ByNetwork(t *testing.T) {
 func TestWrongTokens_NoTokenIsNoGuess(t *testing.T) {
 	g := newGuesser(t)
 	for range 20 {
-		g.answers(401, "127.0.0.1:4000", "")
+		if said := g.answers(401, "127.0.0.1:4000", "").Body.String(); !strings.Contains(said, `"no admin token; set WEIR_ADMIN_TOKEN or --token `) {
+			t.Fatal(said)
+		}
 	}
 	for range 5 {
-		g.answers(401, "127.0.0.1:4000", "wrong")
+		if said := g.answers(401, "127.0.0.1:4000", "wrong").Body.String(); !strings.Contains(said, `"wrong admin token; set WEIR_ADMIN_TOKEN or --token `) {
+			t.Fatal(said)
+		}
 	}
 	g.answers(401, "127.0.0.1:4000", "")
 	g.answers(429, "127.0.0.1:4000", "wrong")

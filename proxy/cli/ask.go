@@ -36,9 +36,7 @@ func (c nodesCommand) Run(ctx context.Context, w Env) error {
 	}
 	d := topData{At: time.Now(), Nodes: nodes, Leader: leader}
 	t := d.nodeTable()
-	if err := t.print(w.Stdout, "", len(t.rows)); err != nil {
-		return err
-	}
+	err = t.printAll(w.Stdout)
 	if drift := d.drift(); drift != "" {
 		_, err = fmt.Fprintln(w.Stdout, drift)
 	}
@@ -205,12 +203,11 @@ func (c decisionsCommand) Run(ctx context.Context, w Env) error {
 // adminFlags are the flags that select the admin listener of a running process.
 type adminFlags struct {
 	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Address of the admin listener of a running weir: HOST:PORT or a URL." placeholder:"HOST:PORT"`
-	Token string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
-	tlsFlags
+	accessFlags
 }
 
 func (a adminFlags) client() admin.Client {
-	return admin.Client{Address: cmp.Or(a.Admin, defaultAdmin), Token: a.Token, HTTP: a.httpClient()}
+	return a.clientOf("--admin", cmp.Or(a.Admin, defaultAdmin))
 }
 
 // answerFlags are the flags of a command that prints what a running weir answers. They stand after its own in the help.
@@ -219,52 +216,55 @@ type answerFlags struct {
 	adminFlags
 }
 
-// tlsFlags are the flags for an admin listener with TLS.
-type tlsFlags struct {
+// accessFlags are the flags for an admin listener with tokens and TLS.
+type accessFlags struct {
+	Token  string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
 	CACert string `name:"cacert" env:"WEIR_ADMIN_CACERT" help:"PEM file with the authorities that sign its certificate; default: those of the system." placeholder:"FILE"`
 	Cert   string `name:"cert" env:"WEIR_ADMIN_CERT" help:"PEM file with a client certificate, required if it has a client_ca." placeholder:"FILE"`
 	Key    string `name:"key" env:"WEIR_ADMIN_KEY" help:"PEM file with the private key of that certificate." placeholder:"FILE"`
 }
 
 // Validate implements kong's hook: it checks the files.
-func (t tlsFlags) Validate() error {
-	_, err := t.config()
+func (a accessFlags) Validate() error {
+	_, err := a.config()
 	return err
 }
 
-// httpClient returns a client with these certificates; nil if no flag is set.
-func (t tlsFlags) httpClient() *http.Client {
-	if t == (tlsFlags{}) {
-		return nil
+// clientOf returns a client for the admin listener that a flag names. Without certificates, it is that of all commands.
+func (a accessFlags) clientOf(flag, address string) admin.Client {
+	c := admin.Client{Flag: flag, Address: address, Token: a.Token}
+	if a.CACert+a.Cert+a.Key == "" {
+		return c
 	}
 	carrier := http.DefaultTransport.(*http.Transport).Clone()
-	made, err := t.config()
+	made, err := a.config()
 	carrier.TLSClientConfig = made
 	carrier.Protocols = new(http.Protocols)
 	carrier.Protocols.SetHTTP1(true) // over HTTP/2 the reason for a refused certificate may be lost
 	if err != nil {                  // changed since Validate
 		carrier.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
 	}
-	return &http.Client{Transport: carrier}
+	c.HTTP = &http.Client{Transport: carrier}
+	return c
 }
 
 // config returns the TLS configuration of the flags.
-func (t tlsFlags) config() (*tls.Config, error) {
+func (a accessFlags) config() (*tls.Config, error) {
 	made := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.CACert != "" {
-		text, err := os.ReadFile(t.CACert)
+	if a.CACert != "" {
+		text, err := os.ReadFile(a.CACert)
 		if err != nil {
 			return nil, fmt.Errorf("--cacert: %w", err)
 		}
 		if made.RootCAs = x509.NewCertPool(); !made.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--cacert %s: there is no certificate in this file; name one with -----BEGIN CERTIFICATE-----", t.CACert)
+			return nil, fmt.Errorf("--cacert %s: there is no certificate in this file; name one with -----BEGIN CERTIFICATE-----", a.CACert)
 		}
 	}
 	switch {
-	case t.Cert == "" && t.Key != "":
+	case a.Cert == "" && a.Key != "":
 		return nil, errors.New("--key without --cert: write both, they belong together")
-	case t.Cert != "":
-		pair, err := tls.LoadX509KeyPair(t.Cert, cmp.Or(t.Key, t.Cert)) // one file may hold both
+	case a.Cert != "":
+		pair, err := tls.LoadX509KeyPair(a.Cert, cmp.Or(a.Key, a.Cert)) // one file may hold both
 		if err != nil {
 			return nil, fmt.Errorf("--cert: %w", err)
 		}

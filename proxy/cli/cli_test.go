@@ -361,18 +361,18 @@ func TestTLSFlags_WhatIsWrongWithTheFiles(t *testing.T) {
 	ca, both := certificateOf(t, s)
 	none := writeFile(t, "none.pem", []byte("nothing"))
 	for _, row := range []struct {
-		flags tlsFlags
+		flags accessFlags
 		want  string // "" for none
 	}{
-		{tlsFlags{}, ""},
-		{tlsFlags{CACert: ca}, ""},
-		{tlsFlags{Cert: both}, ""}, // one file has both
-		{tlsFlags{Cert: ca, Key: both}, ""},
-		{tlsFlags{CACert: "/nowhere"}, "--cacert: open /nowhere: no such file or directory"},
-		{tlsFlags{CACert: none}, "--cacert " + none + ": there is no certificate in this file; name one with -----BEGIN CERTIFICATE-----"},
-		{tlsFlags{Key: both}, "--key without --cert: write both, they belong together"},
-		{tlsFlags{Cert: ca}, "--cert: tls: found a certificate rather than a key"},
-		{tlsFlags{Cert: "/nowhere"}, "--cert: open /nowhere: no such file or directory"},
+		{accessFlags{}, ""},
+		{accessFlags{CACert: ca}, ""},
+		{accessFlags{Cert: both}, ""}, // one file has both
+		{accessFlags{Cert: ca, Key: both}, ""},
+		{accessFlags{CACert: "/nowhere"}, "--cacert: open /nowhere: no such file or directory"},
+		{accessFlags{CACert: none}, "--cacert " + none + ": there is no certificate in this file; name one with -----BEGIN CERTIFICATE-----"},
+		{accessFlags{Key: both}, "--key without --cert: write both, they belong together"},
+		{accessFlags{Cert: ca}, "--cert: tls: found a certificate rather than a key"},
+		{accessFlags{Cert: "/nowhere"}, "--cert: open /nowhere: no such file or directory"},
 	} {
 		got := ""
 		if err := row.flags.Validate(); err != nil {

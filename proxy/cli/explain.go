@@ -26,19 +26,21 @@ type explainCommand struct {
 	Method string   `arg:"" name:"method-or-id" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, without a URL, the id of a recent request, to show what was decided about it."`
 	URL    string   `arg:"" optional:"" name:"url" help:"http://HOST/PATH, or /PATH."`
 	Config string   `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`
-	Admin  string   `help:"Ask a running weir instead of reading a file: HOST:PORT or URL of its admin listener." placeholder:"HOST:PORT" xor:"where"`
-	Token  string   `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
+	Admin  string   `help:"Ask a running weir instead of reading a file: HOST:PORT or URL of its admin listener; default: WEIR_ADMIN, if it is set." placeholder:"HOST:PORT" xor:"where"`
 	Header []string `short:"H" sep:"none" help:"A header field of the request; may be given several times." placeholder:"'NAME: VALUE'"`
 	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is standard input." placeholder:"BODY"`
 	Client string   `help:"The client's IP address." placeholder:"IP" default:"127.0.0.1"`
 	JSON   bool     `name:"json" help:"Print JSON."`
-	tlsFlags
+	accessFlags
 }
 
 // Run prints what would happen to a request: in a running weir, with its current
 // counts, or by the file alone, with full quotas. With a request ID it prints what was
 // decided about that request.
 func (c explainCommand) Run(ctx context.Context, w Env) error {
+	if c.Config == "" {
+		c.Admin = cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"))
+	}
 	switch {
 	case c.URL == "" && c.Config != "":
 		return misusef("a request id needs a running weir; leave out -c, or write METHOD URL")
@@ -73,14 +75,15 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 			e.Keys[i].Hash = ""
 		}
 	}
-	return c.print(w, e)
+	return c.print(w, read.Files[0]+" alone, with nothing counted", e, nil)
 }
 
-func (c explainCommand) print(w Env, e view.Explanation) error {
-	if c.JSON {
-		return printJSON(w, e, nil)
+// print prints an explanation, and by what it was made, unless there is an error.
+func (c explainCommand) print(w Env, by string, e view.Explanation, err error) error {
+	if err != nil || c.JSON {
+		return printJSON(w, e, err)
 	}
-	explainText{Explanation: e, palette: newPalette(w.Stdout)}.print(w.Stdout)
+	explainText{e, newPalette(w.Stdout), by}.print(w.Stdout)
 	return nil
 }
 
@@ -156,7 +159,7 @@ func checkMethod(method string, named []string) error {
 // client returns a client for the admin listener in the flags, or for the
 // default one.
 func (c explainCommand) client() admin.Client {
-	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), defaultAdmin), Token: c.Token, HTTP: c.httpClient()}
+	return c.clientOf("--admin", cmp.Or(c.Admin, defaultAdmin))
 }
 
 // ask prints what a running weir would do with the request.
@@ -177,10 +180,7 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 	if p, refused := errors.AsType[*admin.Problem](err); refused && p.Status == http.StatusBadRequest {
 		return misuse{err}
 	}
-	if err != nil {
-		return err
-	}
-	return c.print(w, e)
+	return c.print(w, fmt.Sprintf("generation %d of the weir at %s", e.Generation, c.Admin), e, err)
 }
 
 // decided prints what was decided about a recent request.
@@ -252,11 +252,12 @@ func printDecision(w Env, d view.Decision) {
 type explainText struct {
 	view.Explanation
 	palette
+	by string
 }
 
 func (e explainText) print(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s\n", e.head(fmt.Sprintf("%s %s://%s%s from %s", e.Method, e.Scheme, e.Host, e.Path, e.Client)))
+	fmt.Fprintf(t, "%s\nby %s\n", e.head(fmt.Sprintf("%s %s://%s%s from %s", e.Method, e.Scheme, e.Host, e.Path, e.Client)), e.by)
 	for _, section := range []struct {
 		title string
 		shown bool

@@ -181,6 +181,9 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	if code, out, stderr := runWeir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
 		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
 	}
+	if code, _, stderr := runWeir("check", path, "--against", "127.0.0.1:1"); code != exitFailure || !strings.HasSuffix(stderr, "; name its admin listener with --against\n") {
+		t.Errorf("check --against nobody = %d, %q", code, stderr)
+	}
 	bad := write(t, "{{{")
 	refused := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnprocessableEntity)
@@ -320,6 +323,15 @@ func TestExplain_AsksARunningWeir(t *testing.T) {
 	if code, _, stderr := runWeir("explain", "--admin", addr, "BREWS", "/a"); code != exitUsage || stderr != "weir: method \"BREWS\": not a known method; did you mean BREW?\n" {
 		t.Errorf("a method that no route has: %d, %q", code, stderr)
 	}
+	t.Setenv("WEIR_ADMIN", addr)
+	if code, out, stderr := runWeir("explain", "BREW", "/a"); code != exitOK || !strings.Contains(out, "\nby generation 0 of the weir at "+addr+"\n") {
+		t.Errorf("explain with WEIR_ADMIN = %d, %q, %q", code, out, stderr)
+	}
+	file := writeConfig(t, "")
+	if code, out, stderr := runWeir("explain", "-c", file, "GET", "/a"); code != exitOK || !strings.Contains(out, "\nby "+file+" alone, with nothing counted\n") {
+		t.Errorf("explain by a file with WEIR_ADMIN = %d, %q, %q", code, out, stderr)
+	}
+	t.Setenv("WEIR_ADMIN", "")
 	code, out, stderr := runWeir("explain", "--admin", addr, "--json", "BREW", "/a", "-H", "x-phone: 1", "-H", "X-Phone:2", "-d", "{}")
 	if code != exitOK || !strings.Contains(out, `"method": "BREW"`) {
 		t.Errorf("explain = %d, %q, %q", code, out, stderr)

@@ -95,12 +95,9 @@ func (f fileArgs) path() (string, error) {
 // configPath returns the configuration file: the named one, or the first
 // default path that exists.
 func configPath(named string) (string, error) {
-	if named != "" {
-		return named, nil
-	}
-	for _, path := range configPaths("") {
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			return path, err
+	for _, path := range configPaths(named) {
+		if _, err := os.Stat(path); named != "" || !errors.Is(err, os.ErrNotExist) {
+			return path, nil
 		}
 	}
 	return "", errors.New("no configuration: write weir.yaml, or name a file with -c FILE")
@@ -157,8 +154,7 @@ type checkCommand struct {
 	fileArgs
 	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked." xor:"what"`
 	Against   string `help:"Compare with the configuration of a running weir, and print what would change." placeholder:"HOST:PORT" xor:"what"`
-	Token     string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for its admin listener."`
-	tlsFlags
+	accessFlags
 }
 
 // Run prints all problems of the file, one per line, or that there are none.
@@ -217,7 +213,7 @@ func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p, err := admin.Post[admin.Plan](ctx, admin.Client{Address: c.Against, Token: c.Token, HTTP: c.httpClient()}, "/plan", admin.Push{Bundle: b})
+	p, err := admin.Post[admin.Plan](ctx, c.clientOf("--against", c.Against), "/plan", admin.Push{Bundle: b})
 	if err == nil {
 		printPlan(out, p)
 	}

@@ -45,12 +45,12 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		{[]view.LimitStanding{limit("a", open)}, false, "passes now: each enforced limit by this key has permits left"},
 		{[]view.LimitStanding{limit("a", open), limit("c", open), shadow}, false, "passes now: each enforced limit by this key has permits left"},
 		{[]view.LimitStanding{limit("a", open), unknown}, false, "not known: 1 of 2 limits cannot be read"},
-		{[]view.LimitStanding{unknown, limit("phone", full("1/1m", 40*time.Second), full("5/1h", 38*time.Minute-5*time.Second), open)}, true, "refused now by send.phone 5/1h until 08:03:55 UTC (38 min)"},
-		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (60 s); by send.b (banned) until 2026-02-01 09:26:00 UTC (26 h)"},
+		{[]view.LimitStanding{unknown, limit("phone", full("1/1m", 40*time.Second), full("5/1h", 38*time.Minute-5*time.Second), open)}, true, "refused now by send.phone 5/1h until 08:03:55 UTC (37m55s)"},
+		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (1m); by send.b (banned) until 2026-02-01 09:26:00 UTC (1d2h)"},
 		{[]view.LimitStanding{limit("a", open), costly}, false, "passes now: each enforced limit by this key has permits left; send.spend refuses what costs more than 0.04 EUR"},
-		{[]view.LimitStanding{share}, true, "refused now by send.phone 2/1h (this node's share) until 07:27:00 UTC (60 s)"},
+		{[]view.LimitStanding{share}, true, "refused now by send.phone 2/1h (this node's share) until 07:27:00 UTC (1m)"},
 		{[]view.LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},
-		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (60 s); by verify.o 1/1m until 07:26:01 UTC (1 s)"},
+		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (1m); by verify.o 1/1m until 07:26:01 UTC (1s)"},
 		{[]view.LimitStanding{limit("a", view.WindowStanding{Rate: "5/1h", Unreadable: true})}, false, "passes now: each enforced limit by this key has permits left"},
 	} {
 		if got := (view.KeyStanding{At: now, Limits: c.limits}).Verdict(); got.Text != c.want || got.Refused != c.refused {

@@ -257,7 +257,7 @@ func TestDecision_OfARequest(t *testing.T) {
 	d := w.decided(view.DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 	passes := d.At.Add(time.Duration(d.Limits[0].WaitMS) * time.Millisecond).Add(time.Second - 1).Truncate(time.Second).Format(" 15:04") // before midnight with the day in front
 	if d.Limits[0].Limit != "narrow" || !strings.HasPrefix(d.Summary, "refused by a.narrow 1/10m, passes ") ||
-		!strings.Contains(d.Summary, passes) || !strings.HasSuffix(d.Summary, " UTC (10 min)") {
+		!strings.Contains(d.Summary, passes) || !strings.HasSuffix(d.Summary, " UTC (10m)") {
 		t.Errorf("%q of %s; want narrow first", d.Summary, fmt.Sprint(d.Limits))
 	}
 }

@@ -91,8 +91,8 @@ func TestKeys_AChangeBySomebodyElseIsAConflict(t *testing.T) {
 		says    string
 		applies bool
 	}{
-		{"ban", view.AuditEntry{Who: "anna", Action: "ban", For: "1h", Reason: "a flood", Hash: "aa", Limits: []string{"sms.phone"}}, "anna banned it for 1h, 2 min ago (a flood), after you looked", false},
-		{"grant", view.AuditEntry{Who: "anna", Action: "grant", Permits: 3, Hash: "aa", Limits: []string{"sms.phone"}}, "anna granted it permits: 3, 2 min ago", false},
+		{"ban", view.AuditEntry{Who: "anna", Action: "ban", For: "1h", Reason: "a flood", Hash: "aa", Limits: []string{"sms.phone"}}, "anna banned it for 1h, 2m31s ago (a flood), after you looked", false},
+		{"grant", view.AuditEntry{Who: "anna", Action: "grant", Permits: 3, Hash: "aa", Limits: []string{"sms.phone"}}, "anna granted it permits: 3, 2m31s ago", false},
 		{"failed", view.AuditEntry{Who: "anna", Action: "ban", Hash: "aa", Limits: []string{"sms.phone"}, Error: "redis is away"}, "", true},
 		{"other key", view.AuditEntry{Who: "anna", Action: "ban", Hash: "bb", Limits: []string{"sms.phone"}}, "", true},
 		{"other limit", view.AuditEntry{Who: "anna", Action: "ban", Hash: "aa", Limits: []string{"verify.guesses"}}, "", true},

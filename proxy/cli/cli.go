@@ -412,5 +412,5 @@ func ago(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"
 	}
-	return max(now.Sub(at), 0).Round(time.Second).String()
+	return view.Duration(now.Sub(at).Truncate(time.Second))
 }

@@ -237,7 +237,7 @@ func printDecision(w Env, d view.Decision) {
 			left = cmp.Or(l.Amount, fmt.Sprint(*l.Left))
 		}
 		if l.WaitMS > 0 {
-			wait = max(time.Duration(l.WaitMS)*time.Millisecond, time.Millisecond).String()
+			wait = view.Duration(time.Duration(l.WaitMS * float64(time.Millisecond)))
 		}
 		result := l.Result
 		if l.Banned {
@@ -368,7 +368,7 @@ func (e explainText) verdict(l view.ExplainedLimit, w view.ExplainedWindow) stri
 	if w.Allowed {
 		return e.good("allowed") + ", " + left + " left" + tail
 	}
-	after := (time.Duration(w.WaitMS) * time.Millisecond).String()
+	after := view.Duration(time.Duration(w.WaitMS) * time.Millisecond)
 	switch {
 	case w.Banned:
 		return e.bad("banned") + " for " + after + tail

@@ -340,7 +340,7 @@ func (k *keysText) until(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return max(t.Sub(k.at).Round(time.Second), time.Second).String()
+	return view.Duration(max(t.Sub(k.at), time.Second))
 }
 
 // keysBans lists the bans of networks.
@@ -413,7 +413,7 @@ func endsIn(d directive.Directive, now time.Time) string {
 	if d.Open() {
 		return "until off"
 	}
-	return max(d.Until.Sub(now).Round(time.Second), time.Second).String()
+	return view.Duration(max(d.Until.Sub(now), time.Second))
 }
 
 // networkResult writes the result of a ban or unban of a network.

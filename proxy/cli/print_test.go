@@ -360,12 +360,12 @@ func TestKeys_StandingInText(t *testing.T) {
 		{Route: "all", Limit: "fan", ID: "id:b", Masked: "phone=2**", Hash: "cd", Mode: "shadow", Derived: true, Java: true, Store: "local", Scope: "per_instance", Windows: []view.WindowStanding{{Rate: "1/1m", Left: 1}, {Rate: "3/1h", Used: 9, Left: 5, Conversion: &view.ConversionStanding{Confirmed: 2, Allowed: 14}}}},
 		{Route: "sms", Limit: "other", ID: "id:a", Masked: "phone=1**", Hash: "ab", Unknown: "redis is away"},
 	}}
-	want := `refused now by sms.phone (banned) until 04:04:05 UTC (60 min)
+	want := `refused now by sms.phone (banned) until 04:04:05 UTC (1h)
 
 phone=1**  hash ab  id:a
   LIMIT      RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
-  sms.phone  1/1m  1     0     1s       1m30s    1h0m0s      refused 2 of 3 before a ban of 1h
-  sms.phone  5/1h  0     5     -        -        1h0m0s      memory is full: shares a count with other keys; the store holds something else here; reset heals it; refused 2 of 3 before a ban of 1h
+  sms.phone  1/1m  1     0     1s       1m30s    1h          refused 2 of 3 before a ban of 1h
+  sms.phone  5/1h  0     5     -        -        1h          memory is full: shares a count with other keys; the store holds something else here; reset heals it; refused 2 of 3 before a ban of 1h
   sms.other  -     -     -     -        -        -           redis is away
 
 phone=2**  hash cd  id:b
@@ -484,7 +484,7 @@ func TestExplainText_Verdicts(t *testing.T) {
 		"allowed, 2 of 5 left":         e.verdict(enforced, view.ExplainedWindow{Allowed: true, Remaining: 2, Most: 5}),
 		"refused, passes in 1m30s":     e.verdict(enforced, view.ExplainedWindow{WaitMS: 90_000}),
 		"would refuse, passes in 20ms": e.verdict(shadow, view.ExplainedWindow{WaitMS: 20}),
-		"banned for 1h0m0s":            e.verdict(enforced, view.ExplainedWindow{WaitMS: 3_600_000, Banned: true}),
+		"banned for 1h":                e.verdict(enforced, view.ExplainedWindow{WaitMS: 3_600_000, Banned: true}),
 		"allowed, 0 of 0 left; costs 3, per_instance, override, hidden from clients, shared with Redisson, banned, waits up to 500ms": e.verdict(much, view.ExplainedWindow{Allowed: true}),
 	} {
 		if got != want {

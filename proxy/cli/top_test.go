@@ -356,14 +356,14 @@ func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
 		pageKeys:      "sms.phone|phone=bad|25|25-30|hbad\nsms.phone|phone=busy|0|60|hbusy",
 		pageLimits:    "sms.phone|25|100|25 %|1/60s 5/1h|phone=bad|enforce|phone\nsms.quiet|0|0|-|9/1h|-|shadow|ip",
 		pageRoutes:    "sms|6|12|3|POST /sms|api|1\nok|0|0|0|/ok|204|0",
-		pageNodes:     "n1|ok|leads|4|01234567|10.0.0.1:9901||1h0m0s\nn2|no answer||3|abc|10.0.0.2:9901||-\nn3|lost 1m0s ago||0||||-",
+		pageNodes:     "n1|ok|leads|4|01234567|10.0.0.1:9901||1h\nn2|no answer||3|abc|10.0.0.2:9901||-\nn3|lost 1m ago||0||||-",
 		pageUpstreams: "api|http://a|ejected|1 of 2|8|80|3|2",
 	} {
 		if got := rowsOf(d, page, byRefused); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", page.title(), got, want)
 		}
 	}
-	if want := "2 nodes; n1 leads; 1 of 2 serve generation 4, not n2 (generation 3 from file); 1 lost, the last n3 1m0s ago; 1 did not answer; last 60 s: 7 requests, 1 refused"; d.summary() != want {
+	if want := "2 nodes; n1 leads; 1 of 2 serve generation 4, not n2 (generation 3 from file); 1 lost, the last n3 1m ago; 1 did not answer; last 60 s: 7 requests, 1 refused"; d.summary() != want {
 		t.Errorf("summary is %q, want %q", d.summary(), want)
 	}
 	if got := rowsOf(d, pageKeys, byRequests); !strings.HasPrefix(got, "sms.phone|phone=busy|") {

@@ -80,7 +80,7 @@ type PushInProgressError struct {
 
 // Error names the author of the other push.
 func (p *PushInProgressError) Error() string {
-	return fmt.Sprintf("%s has been pushing for %v through node %s; wait until that is over", p.Author, p.Since.Round(time.Millisecond), p.Node)
+	return fmt.Sprintf("%s has been pushing for %s through node %s; wait until that is over", p.Author, view.Duration(p.Since), p.Node)
 }
 
 // An Outcome is the result of a committed push.

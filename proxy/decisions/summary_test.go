@@ -22,9 +22,9 @@ func TestDecision_BeginsWithASentence(t *testing.T) {
 		d    view.Decided
 		want string
 	}{
-		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{limit("phone", "not_asked"), banned, limit("ip", "not_asked")}}, "refused by sms-send.range 20/10m (banned), passes 08:04:12 UTC (38 min)"},
-		{view.Decided{Outcome: "refused", Flags: view.Flags{BanBegan: true}, Limits: []view.DecisionLimit{limit("ip", "allowed"), soon, banned}}, "refused by sms-send.range 20/10m (banned) and sms-send.phone 20/10m, passes 08:04:12 UTC (38 min); this refusal began a ban"},
-		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{soon}}, "refused by sms-send.phone 20/10m, passes 07:26:14 UTC (2 s)"},
+		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{limit("phone", "not_asked"), banned, limit("ip", "not_asked")}}, "refused by sms-send.range 20/10m (banned), passes 08:04:12 UTC (38m)"},
+		{view.Decided{Outcome: "refused", Flags: view.Flags{BanBegan: true}, Limits: []view.DecisionLimit{limit("ip", "allowed"), soon, banned}}, "refused by sms-send.range 20/10m (banned) and sms-send.phone 20/10m, passes 08:04:12 UTC (38m); this refusal began a ban"},
+		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{soon}}, "refused by sms-send.phone 20/10m, passes 07:26:14 UTC (2s)"},
 		{view.Decided{Outcome: "refused", NewKeys: "refused"}, "refused: too many new keys"},
 		{view.Decided{Outcome: "rejected", List: "stolen"}, "rejected by the list stolen"},
 		{view.Decided{Outcome: "rejected", Error: "phone: key missing", Status: 400}, "rejected: phone: key missing"},

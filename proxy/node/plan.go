@@ -144,7 +144,7 @@ const (
 type replaying chan struct{}
 
 var (
-	errReplaySlow = &admin.Problem{Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("it is not done within %v, in which it leaves most of the processor to requests; send a part of the log, or run weir simulate on the command line", simulateWithin)}
+	errReplaySlow = &admin.Problem{Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("it is not done within %s, in which it leaves most of the processor to requests; send a part of the log, or run weir simulate on the command line", limiter.FormatDuration(simulateWithin))}
 	errReplayFull = &admin.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("it needs more than %d MiB of memory, which belongs to requests here; send a part of the log, or run weir simulate on the command line", simulateMemory>>20)}
 	errReplayLong = &admin.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the log has more than %d MiB when it is unpacked; send a part of it, or run weir simulate on the command line", simulateLogs>>20)}
 	errReplayBusy = &admin.Problem{Status: http.StatusTooManyRequests, Detail: "another log is being replayed here; ask again when it is done, or ask another node"}

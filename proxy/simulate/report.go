@@ -108,7 +108,7 @@ func (r *Report) notes(o Options) []string {
 
 // late says what happens to late requests, and what to do about them.
 func (r *Report) late() string {
-	return fmt.Sprintf("%d of %d requests are more than %v, or %d lines, behind later ones, and are evaluated at the time of the previous line: name each file of the log, in any order, or sort the log by time", r.Late, r.Requests, maxDelay, maxPending)
+	return fmt.Sprintf("%d of %d requests are more than %s, or %d lines, behind later ones, and are evaluated at the time of the previous line: name each file of the log, in any order, or sort the log by time", r.Late, r.Requests, view.Duration(maxDelay), maxPending)
 }
 
 // missingFields returns notes about data that is missing in the whole log.

@@ -279,7 +279,7 @@ type SkippedLimit struct {
 // A KeyVerdict is whether requests with a key are refused now.
 type KeyVerdict struct {
 	Refused bool `json:"refused"`
-	// Text is a sentence: "refused now by send.phone 5/1h (banned) until 08:03:55 UTC (38 min); by send.country 900/1h until 07:50:00 UTC (24 min)".
+	// Text is a sentence: "refused now by send.phone 5/1h (banned) until 08:03:55 UTC (37m55s); by send.country 900/1h until 07:50:00 UTC (24m)".
 	Text string `json:"text"`
 }
 

@@ -16,28 +16,28 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// Moment describes a time after now: 08:04:12 UTC (38 min), with its date if that is another.
+// Duration writes a duration that people read, as the configuration does, in two units at most: 250ms, 38m5s, 1d2h. It is
+// rounded up, so that 0s means that it has passed.
+func Duration(d time.Duration) string {
+	unit := time.Millisecond
+	switch {
+	case d > 24*time.Hour:
+		unit = time.Hour
+	case d > time.Hour:
+		unit = time.Minute
+	case d > time.Second:
+		unit = time.Second
+	}
+	return limiter.FormatDuration((d + unit - 1).Truncate(unit))
+}
+
+// Moment describes a time after now: 08:04:12 UTC (38m5s), with its date if that is another.
 func Moment(now, at time.Time) string {
 	layout := time.TimeOnly
 	if !at.Truncate(24 * time.Hour).Equal(now.Truncate(24 * time.Hour)) {
 		layout = time.DateTime
 	}
-	left := at.Sub(now)
-	unit, name := unitOf(left, 2) // the most significant one, rounded up
-	return fmt.Sprintf("%s UTC (%d %s)", at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout), int64((left+unit-1)/unit), name)
-}
-
-// unitOf returns the greatest unit of which d has at least n, and its name.
-func unitOf(d, n time.Duration) (unit time.Duration, name string) {
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
-		if d >= n*u.unit {
-			return u.unit, u.name
-		}
-	}
-	return time.Second, "s"
+	return fmt.Sprintf("%s UTC (%s)", at.UTC().Add(time.Second-1).Truncate(time.Second).Format(layout), Duration(at.Sub(now)))
 }
 
 // LimitName returns the name of a limit in texts: ROUTE.LIMIT, or LIMIT of one of several
@@ -159,15 +159,13 @@ func (l LimitStanding) refuses() (by string, until time.Time) {
 	return by + " (banned)", until
 }
 
-// Done says what e did to a key, and how long before now: anna banned it for 1h, 2 min ago.
+// Done says what e did to a key, and how long before now: anna banned it for 1h, 2m5s ago.
 func (e AuditEntry) Done(now time.Time) string {
 	text := e.Who + " " + cmp.Or(map[KeyAction]string{
 		KeyReset: "reset it", KeyGrant: fmt.Sprintf("granted it permits: %d", e.Permits), KeyBan: "banned it for " + e.For, KeyUnban: "unbanned it",
 		KeyAssign: "assigned it a plan (" + e.Detail + ") for " + e.For, KeyUnassign: "ended the assignment of its plan",
 	}[KeyAction(e.Action)], e.Action)
-	ago := now.Sub(e.At)
-	unit, name := unitOf(ago, 1)
-	text += fmt.Sprintf(", %d %s ago", max(int64(ago/unit), 0), name)
+	text += ", " + Duration(now.Sub(e.At)) + " ago"
 	if e.Reason != "" {
 		text += " (" + e.Reason + ")"
 	}

@@ -51,9 +51,9 @@ func TestConversion_SaysWhatEnforcingWouldDo(t *testing.T) {
 	o.Conversion = func(context.Context, sends.Query) (admin.Conversion, error) { return sent(), fails }
 	b := open(t, o)
 	p := b.get("/dashboard/conversion")
-	p.shows(t, http.StatusOK, "Within 14 days: 120\u202f000 requests sent, of which 78\u202f000 (65.0 %) were used.",
+	p.shows(t, http.StatusOK, "Within 14d: 120\u202f000 requests sent, of which 78\u202f000 (65.0 %) were used.",
 		"would have refused 8\u202f120, of which 12 (0.1 %) were used later", "<strong>Enforce?</strong> Write <code>mode: enforce</code>",
-		"It is enforced.", "running nodes have passed on nothing within 1 hour", "at most 7 were sent each", ">Given back</th>", "without what was given back: refunded, or granted by an operator.", `href="/dashboard/conversion" aria-current="page"`)
+		"It is enforced.", "running nodes have passed on nothing within 1h", "at most 7 were sent each", ">Given back</th>", "without what was given back: refunded, or granted by an operator.", `href="/dashboard/conversion" aria-current="page"`)
 	want := []string{
 		"100\u202f000", "70\u202f000", "70.0 %", "3", "149 of 513 by 10/1h30\u202f000 of 130\u202f040 by 40/14d", "0", "0",
 		"8\u202f180", "12", "0.1 %", "0", "10 of 10 by 10/1h", "8\u202f120", "12",

@@ -170,7 +170,7 @@ func TestNodes_NamesTheLostAndTheOddOneOut(t *testing.T) {
 			{Hash: "cc", Nodes: []string{"node-e"}, Unknown: "node-e did not say what it serves"}}
 		return all, err
 	}
-	open(t, o).get("/dashboard/nodes").shows(t, http.StatusOK, "Lost: <strong>node-c</strong>", "4 min 51 s ago", `node-c <span class="tag bad">lost</span>`, "1 h 0 min, to its end",
+	open(t, o).get("/dashboard/nodes").shows(t, http.StatusOK, "Lost: <strong>node-c</strong>", "4m51s ago", `node-c <span class="tag bad">lost</span>`, "1h, to its end",
 		"Most: generation 7 from a push, <code>aaaaaaaaaaaa</code>: node-a, node-d", "Other: generation 6 from their own file, <code>bbbbbbbbbbbb</code>: node-b", "<li>sms.phone: 5/1m → 3/1m</li>", "<li>what differs is not known: node-e did not say what it serves</li>")
 }
 
@@ -179,7 +179,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 	var asked []view.DecisionQuery
 	left := int64(1234)
 	at := time.Date(2026, 1, 31, 9, 30, 0, 5, time.UTC)
-	one := view.Decision{Decided: view.Decided{RequestID: "r-1", At: at, Route: "sms", Method: "POST", Path: "/sms?a=b", Status: 429, Outcome: "refused", Summary: "refused by sms.phone 5/1h, passes 09:31:00 UTC (60 s)", Limits: []view.DecisionLimit{
+	one := view.Decision{Decided: view.Decided{RequestID: "r-1", At: at, Route: "sms", Method: "POST", Path: "/sms?a=b", Status: 429, Outcome: "refused", Summary: "refused by sms.phone 5/1h, passes 09:31:00 UTC (1m)", Limits: []view.DecisionLimit{
 		{Limit: "phone", Permits: "5/1h", Result: "refused", Key: "phone", Masked: "phone=+86138****8000", ID: "id:x", Left: &left}, {Limit: "ip", Result: "not_asked", Key: "client_ip", Masked: "client_ip=203.0.113.9"}, {Limit: "more", Result: "not_asked"},
 	}}}
 	o := options()

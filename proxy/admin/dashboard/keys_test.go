@@ -20,7 +20,7 @@ import (
 func TestKeys_ShowsHowAKeyStands(t *testing.T) {
 	b := open(t, options())
 	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "+8613800138000")).shows(t, http.StatusOK,
-		"sms.phone", "phone=&#43;86138****8000", "5 of 5 used, 0 left", "One more at <time", "UTC</time> (90 s); all back at <time", "UTC</time> (60 min).", `value="&#43;8613800138000"`, "Reset")
+		"sms.phone", "phone=&#43;86138****8000", "5 of 5 used, 0 left", "One more at <time", "UTC</time> (1m30s); all back at <time", "UTC</time> (1h).", `value="&#43;8613800138000"`, "Reset")
 }
 
 func TestKeys_SaysWhatIsWrongWithAKey(t *testing.T) {
@@ -204,7 +204,7 @@ func TestKeys_SaysWhatSomebodyElseHasDone(t *testing.T) {
 	}
 	*trail = []view.AuditEntry{{ID: "7", At: time.Now().Add(-150 * time.Second), Who: "ben", Action: "ban", For: "1h", Reason: "a flood", Hash: "0123456789abcdef", Limits: []string{"sms.phone"}}}
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "reset", "reason", "asked", "sure", "yes", "version", version[1])
-	b.post("/dashboard/keys/change", form).shows(t, http.StatusConflict, failed("Nothing was changed", "ben banned it for 1h, 2 min ago (a flood), after you looked"), "How it stands", "<p>Last change: ben banned it", `<option value="a flood">`, `name="version" value="7"`)
+	b.post("/dashboard/keys/change", form).shows(t, http.StatusConflict, failed("Nothing was changed", "ben banned it for 1h, 2m31s ago (a flood), after you looked"), "How it stands", "<p>Last change: ben banned it", `<option value="a flood">`, `name="version" value="7"`)
 	if len(*done) > 0 {
 		t.Errorf("%v was done", *done)
 	}
@@ -237,12 +237,12 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 	b := open(t, o)
 	look := func() page { return b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")) }
 	p := look()
-	p.shows(t, http.StatusOK, `<p class="banner warn" id="verdict"><strong>Refused now by sms.phone 5/1h until <time datetime="2026-01-31T07:27:30Z">07:27:30 UTC</time> (90 s).</strong>`)
+	p.shows(t, http.StatusOK, `<p class="banner warn" id="verdict"><strong>Refused now by sms.phone 5/1h until <time datetime="2026-01-31T07:27:30Z">07:27:30 UTC</time> (1m30s).</strong>`)
 	if strings.Contains(p.text, `id="do-unban"`) {
 		t.Error("a key that is not banned can be unbanned")
 	}
 	one.Limits[0].BannedUntil = at.Add(38 * time.Minute)
-	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h (banned) until <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38 min).`, `id="do-unban"`)
+	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h (banned) until <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38m).`, `id="do-unban"`)
 	one.Limits[0].BannedUntil, one.Limits[0].Windows[0].Left = time.Time{}, 3
 	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: each enforced limit by this key has permits left.</strong>`)
 }
@@ -298,7 +298,7 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 		{Name: "d", Rate: "4 at a time", Most: 4, Left: 4},
 	}
 	o.Standing = func(context.Context, view.KeyQuery) (view.KeyStanding, error) { return one, nil }
-	result := view.KeyResult{At: at, Everywhere: true, Now: view.KeyVerdict{Refused: true, Text: "still refused by the ban of 203.0.113.0/24 until 08:04:00 UTC (38 min)"}, Changed: []view.LimitStanding{{Unaffected: true}}}
+	result := view.KeyResult{At: at, Everywhere: true, Now: view.KeyVerdict{Refused: true, Text: "still refused by the ban of 203.0.113.0/24 until 08:04:00 UTC (38m)"}, Changed: []view.LimitStanding{{Unaffected: true}}}
 	o.Change = func(context.Context, view.KeyChange) (view.KeyResult, error) { return result, nil }
 	b := open(t, o)
 	p := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
@@ -338,7 +338,7 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	result.Changed[0].Unaffected, result.Everywhere, result.Behind = false, false, []string{"node-b"}
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "Unbanned: what was counted stays</strong>, under 1 limit, on all nodes but node-b, not heard from")
 	one.Limits[0].Windows = []view.WindowStanding{{Rate: "3/1h", Most: 3, Used: 3, Next: at.Add(time.Hour - 20*time.Millisecond), Full: at.Add(time.Hour)}}
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, `>All back at <time datetime="2026-01-31T08:26:00Z">08:26:00 UTC</time> (60 min).<`)
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, `>All back at <time datetime="2026-01-31T08:26:00Z">08:26:00 UTC</time> (1h).<`)
 }
 
 // The audit trail has no column that is empty, and links keep their place whichever is current.

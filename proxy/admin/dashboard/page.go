@@ -208,18 +208,18 @@ func templateFuncs() template.FuncMap {
 		"known":   func(n, unknown int64) string { return view.AtLeast(n, unknown, view.Count) },
 		"minus":   func(a, b int64) int64 { return a - b },
 		"many":    func(n any, word string) string { return plural(reflect.ValueOf(n).Int(), word) },
-		"seconds": formatDuration,
-		"between": func(from, to time.Time) string { return formatDuration(to.Sub(from)) },
+		"seconds": view.Duration,
+		"between": func(from, to time.Time) string { return view.Duration(to.Sub(from)) },
 		"moment":  view.Moment,
 		"signed":  func(a, b int64) string { return view.Change(a, b, view.Count) },
-		"wait":    func(ms int64) string { return formatDuration(time.Duration(ms) * time.Millisecond) },
+		"wait":    func(ms int64) string { return view.Duration(time.Duration(ms) * time.Millisecond) },
 		"took":    func(ms float64) string { return strconv.FormatFloat(max(ms, 0.1), 'f', 1, 64) + " ms" },
 		"short":   short,
 		"among":   func(one string, all []string) bool { return slices.Contains(all, one) },
 		"share":   percentage,
 		"spark":   spark,
 		"yaml":    colored,
-		"waits":   func(ms float64) string { return formatDuration(time.Duration(ms * float64(time.Millisecond))) },
+		"waits":   func(ms float64) string { return view.Duration(time.Duration(ms * float64(time.Millisecond))) },
 		"actions": actions,
 		"until":   untilText,
 		"instant": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
@@ -320,25 +320,6 @@ func plural(n int64, word string) string {
 		word += "s"
 	}
 	return view.Count(n) + " " + word
-}
-
-// formatDuration returns d in its two most significant units, rounded up, so that 0s means that it has
-// passed.
-func formatDuration(d time.Duration) string {
-	d = max(d, 0)
-	if d > 0 && d < time.Second {
-		return "<1 s"
-	}
-	s := int64((d + time.Second - 1) / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%d s", s)
-	case s < 3600:
-		return fmt.Sprintf("%d min %d s", s/60, s%60)
-	case s < 2*86400: // as in view.Moment
-		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
-	}
-	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
 }
 
 // yamlKey matches a key of YAML, escaped, where a line or a flow mapping begins with it.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -164,7 +163,6 @@ type conversionView struct {
 // A sendsOfLimit is what became of the requests that one limit counts.
 type sendsOfLimit struct {
 	sends.LimitCounts
-	Span   string // the window of the counts: 1 day
 	Rows   []sendsRow
 	Marked bool // some row has a Country
 }
@@ -184,7 +182,7 @@ func (d *dashboard) showConversion(r *http.Request) page {
 	all, err := d.Conversion(r.Context(), sends.Query{N: sendsShown})
 	v.Fault, v.Nodes = faultOf("what was sent and used cannot be read", err), all.Nodes
 	for _, l := range all.Limits {
-		one := sendsOfLimit{LimitCounts: l, Span: spanOf(l.Window)}
+		one := sendsOfLimit{LimitCounts: l}
 		for _, k := range l.Keys {
 			k.Masked = strings.TrimPrefix(k.Masked, l.Key+"=")
 			if k.OfCountry == nil || !k.OfCountry.OverHalf {
@@ -196,18 +194,4 @@ func (d *dashboard) showConversion(r *http.Request) page {
 		v.Limits = append(v.Limits, one)
 	}
 	return page{name: "conversion", title: "Conversion", data: v}
-}
-
-// spanOf returns a window in words: 1 day, 90 minutes.
-func spanOf(window string) string {
-	d, _ := limiter.ParseDuration(window) // it is 0 of what is none
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
-		if d >= u.unit && d%u.unit == 0 {
-			return plural(int64(d/u.unit), u.name)
-		}
-	}
-	return window
 }

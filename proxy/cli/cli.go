@@ -148,6 +148,8 @@ func run(ctx context.Context, args []string, w Env) error {
 	switch {
 	case ended: // --help or --version was handled
 		return nil
+	case err != nil && strings.HasPrefix(err.Error(), "expected one of "): // weir keys
+		return helpCommand{Command: args[0]}.Run(parser)
 	case err != nil:
 		return misusef("%s; %s", usageError(err), whichHelp(err))
 	}
@@ -174,8 +176,6 @@ func usageError(err error) string {
 		return strings.Split(err.Error(), ":")[0] + " is no time such as 2026-11-23T07:00:00Z"
 	case strings.Contains(err.Error(), " applies to the default command "):
 		return strings.NewReplacer("flag ", "", `applies to the default command "run", not`, "stands before the command; write it after", `"`, "").Replace(err.Error())
-	case strings.HasPrefix(err.Error(), "expected one of "):
-		return "a command is missing"
 	case strings.Contains(got, " flag)"):
 		return flag + " needs a value, and " + strings.Fields(got)[0] + " looks like a flag"
 	case !strings.HasPrefix(got, `"EOL"`):

@@ -162,7 +162,7 @@ func TestKeys_PlanOnAllNodes(t *testing.T) {
 	runs(other, 0, "plan pro (assigned by an operator until ", "explain", "POST", "/v1/sms/send", "-H", "X-Phone: p")
 	runs(other, 0, "plan for 30d", "audit")
 	runs(other, 0, "ended the assignment of a plan under sms-send.phone, on all nodes\n", "keys", "plan", "header:X-Phone=p", "--clear")
-	runs(other, 1, "no plan is assigned to this key so", "keys", "plan", "header:X-Phone=p", "--clear")
+	runs(other, 1, "no assignment of a plan to this key to end", "keys", "plan", "header:X-Phone=p", "--clear")
 	runs(one, 0, "none for 1s under", "keys", "plan", "header:X-Phone=p", "none", "--for", "1s")
 	await.Until(t, "the plan of a second holds", func() bool { return late.send("p") == 200 })
 	await.Until(t, "it is over", func() bool { return late.send("p") == 429 && one.send("p") == 429 })
@@ -248,10 +248,16 @@ func TestKeys_BanOfANetworkAndMaintenance(t *testing.T) {
 		t.Errorf("maintenance on exits %d: %s%s", code, stdout, stderr)
 	}
 	both("both nodes are under maintenance", 503)
+	if code, _, stderr := one.admin(t.TempDir(), "maintenance", "off"); code != 1 || !strings.Contains(stderr, "there is no maintenance of all routes to end; under maintenance: sms-send\n") {
+		t.Errorf("maintenance off of another route exits %d: %s", code, stderr)
+	}
 	if code, stdout, stderr := other.admin(t.TempDir(), "maintenance", "off", "sms-send"); code != 0 || stdout != "no route is under maintenance\n" {
 		t.Errorf("maintenance off exits %d: %s%s", code, stdout, stderr)
 	}
 	both("maintenance is over on both nodes", 200)
+	if code, _, stderr := one.admin(t.TempDir(), "maintenance", "off", "sms-send"); code != 1 || !strings.Contains(stderr, "there is no maintenance of route sms-send to end; under maintenance: no route\n") {
+		t.Errorf("maintenance off once more exits %d: %s", code, stderr)
+	}
 	if code, _, stderr := one.admin(t.TempDir(), "maintenance", "on", "none"); code != 1 || !strings.Contains(stderr, `no route "none"`) {
 		t.Errorf("maintenance of no route exits %d: %s", code, stderr)
 	}

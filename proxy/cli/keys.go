@@ -270,15 +270,19 @@ func (k *keysText) done(r view.KeyResult) string {
 	if done == "" {
 		return nothing + not
 	}
-	where := r.Where()
-	if !r.Everywhere {
-		where = k.bad(where)
-	}
-	text := fmt.Sprintf("%s %s, %s", verb, done, where)
+	text := fmt.Sprintf("%s %s, %s", verb, done, k.where(r))
 	if not != "" {
 		text += "; " + nothing + not
 	}
 	return text
+}
+
+// where says where a change holds.
+func (k *keysText) where(r view.KeyResult) string {
+	if r.Everywhere {
+		return r.Where()
+	}
+	return k.bad(r.Where())
 }
 
 // namesOf returns the names of limits.
@@ -418,12 +422,9 @@ func endsIn(d directive.Directive, now time.Time) string {
 
 // networkResult writes the result of a ban or unban of a network.
 func (k *keysText) networkResult(r view.KeyResult) {
-	done, where := "unbanned", r.Where()
+	done := "unbanned"
 	if r.Action == view.KeyBan {
 		done = "banned for " + r.For.String()
 	}
-	if !r.Everywhere {
-		where = k.bad(where)
-	}
-	fmt.Fprintf(k, "%s network %s on %s, %s\n", done, r.Network, cmp.Or(r.Route, "all routes"), where)
+	fmt.Fprintf(k, "%s network %s on %s, %s\n", done, r.Network, cmp.Or(r.Route, "all routes"), k.where(r))
 }

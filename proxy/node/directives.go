@@ -1,10 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -27,7 +29,7 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	case view.KeyUnban:
 		found := false
 		if found, r.Everywhere = n.directives.Remove(ctx, one); !found {
-			return r, fmt.Errorf("%w: %s is not banned so; weir keys bans lists the networks that are", view.ErrKeyQuery, network)
+			return r, fmt.Errorf("%w: there is no ban of %s to end; weir keys bans lists the networks that are banned", view.ErrKeyQuery, network)
 		}
 	default:
 		return r, fmt.Errorf("%w: a network can be banned and unbanned; for anything else name an address", view.ErrKeyQuery)
@@ -110,37 +112,34 @@ func (n *Node) maintenance(context.Context) (admin.Maintenance, error) {
 }
 
 // setMaintenance begins or ends maintenance for an operator.
-func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (admin.Maintenance, error) {
-	if _, _, err := n.proxy.CheckNames(c.Route, ""); err != nil {
-		return admin.Maintenance{}, err
+func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m admin.Maintenance, err error) {
+	if _, _, err = n.proxy.CheckNames(c.Route, ""); err != nil {
+		return m, err
 	}
 	one := directive.Directive{Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason}
 	e := view.AuditEntry{Action: "maintenance off", Reason: c.Reason, Detail: "all routes"}
 	if c.Route != "" {
 		e.Detail = "route " + c.Route
 	}
-	var everywhere bool
+	found, everywhere := true, false
 	if c.On {
-		e.Action, e.For = "maintenance on", c.For.String()
-		d := time.Duration(c.For)
-		if d == 0 {
-			d, e.For = limiter.MaxWindow, ""
+		e.Action, e.For = "maintenance on", map[bool]string{true: c.For.String()}[c.For != 0]
+		everywhere, err = n.putDirective(ctx, one, cmp.Or(time.Duration(c.For), limiter.MaxWindow))
+	} else if found, everywhere = n.directives.Remove(ctx, one); !found {
+		held := []string{}
+		for _, d := range n.held(directive.Directive.IsMaintenance) {
+			held = append(held, cmp.Or(d.Route, "all routes"))
 		}
-		var err error
-		if everywhere, err = n.putDirective(ctx, one, d); err != nil {
-			return admin.Maintenance{}, err
-		}
-	} else {
-		found := false
-		if found, everywhere = n.directives.Remove(ctx, one); !found {
-			return admin.Maintenance{}, fmt.Errorf("%w: there is no maintenance of %s to end; weir maintenance lists what there is", view.ErrKeyQuery, e.Detail)
-		}
+		err = fmt.Errorf("%w: there is no maintenance of %s to end; under maintenance: %s", view.ErrKeyQuery, e.Detail, cmp.Or(strings.Join(held, ", "), "no route"))
+	}
+	if err != nil {
+		return m, err
 	}
 	r := view.KeyResult{Everywhere: everywhere, Network: &one.Network}
 	n.spread(ctx, &r)
 	e.OneNode, e.Behind = r.Later, r.Behind
 	n.recordLater(ctx, e, n.later(r))
-	m, err := n.maintenance(ctx)
+	m, err = n.maintenance(ctx)
 	m.Behind, m.Everywhere = r.Behind, m.Everywhere && len(r.Behind) == 0
 	return m, err
 }
@@ -183,7 +182,7 @@ func (n *Node) changePlan(ctx context.Context, c view.KeyChange) (r view.KeyResu
 		r.Everywhere, ended = r.Everywhere && everywhere, ended || found
 	}
 	if c.Action == view.KeyUnassign && !ended {
-		return r, fmt.Errorf("%w: no plan is assigned to this key so; weir keys plans lists those that are", view.ErrKeyQuery)
+		return r, fmt.Errorf("%w: there is no assignment of a plan to this key to end; weir keys plans lists those that there are", view.ErrKeyQuery)
 	}
 	n.spread(ctx, &r)
 	after, err := n.proxy.Standing(ctx, c.KeyQuery)

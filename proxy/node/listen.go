@@ -57,6 +57,7 @@ func (n *Node) listen(ctx context.Context, o Options) error {
 	}
 	from := sockets{passed, c.Listen.ReusePort}
 	for _, at := range placesOf(c) {
+		at.field = o.Path + ": " + at.field
 		if err == nil && at.addr != "" {
 			err = n.open(from, at)
 		}
@@ -185,23 +186,19 @@ func (s sockets) open(at place) (net.Listener, error) {
 		c.Control = reusePort
 	}
 	l, err := c.Listen(context.Background(), "tcp", at.addr)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w%s", at.field, err, listenHint(err))
+	if cause, known := errors.AsType[syscall.Errno](err); known {
+		err = fmt.Errorf("%s: %s: %w%s", at.field, at.addr, cause, listenHint(cause))
 	}
-	return l, nil
+	return l, err
 }
 
 // listenHint returns what to do about an address that cannot be listened on.
-func listenHint(err error) string {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return "; is another weir running?"
-	case errors.Is(err, syscall.EACCES):
-		return "; ports below 1024 need the capability CAP_NET_BIND_SERVICE (setcap, or AmbientCapabilities= of systemd) or root: or write a port such as :8080"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "; this machine has no such address"
-	}
-	return ""
+func listenHint(cause syscall.Errno) string {
+	return map[syscall.Errno]string{
+		syscall.EADDRINUSE:    "; end the program that listens there, such as another weir, or write another address",
+		syscall.EACCES:        "; ports below 1024 need the capability CAP_NET_BIND_SERVICE (setcap, or AmbientCapabilities= of systemd) or root: or write a port such as :8080",
+		syscall.EADDRNOTAVAIL: "; this machine has no such address",
+	}[cause]
 }
 
 // closeUnused closes the passed sockets that were not opened, and returns an error about them.

@@ -184,7 +184,7 @@ func TestNode_WaitsUntilItIsTold(t *testing.T) {
 func TestNode_PortTaken(t *testing.T) {
 	taken := mustStart(t, writeConfig(t, "")).Address("http")
 	path := write(t, "listen: {http: '"+taken+"'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n")
-	if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), "another weir") {
+	if _, err := startNode(t, path, nil); err == nil || !strings.Contains(err.Error(), "address already in use; ") {
 		t.Errorf("a second weir on one port: %v; want that it says so", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -114,12 +115,13 @@ func TestReference_NamesEveryCommand(t *testing.T) {
 	t.Parallel()
 	_, help, _ := command(t, ".", "--help")
 	_, list, _ := strings.Cut(help, "Commands:")
-	helps := map[string]string{}
+	helps, commands := map[string]string{}, []string{}
 	for _, m := range regexp.MustCompile(`(?m)^  ([a-z]+)\b`).FindAllStringSubmatch(list, -1) {
 		_, helps[m[1]], _ = command(t, ".", m[1], "--help")
 		for _, sub := range regexp.MustCompile(`(?m)^  `+m[1]+` ([a-z]+)\b`).FindAllStringSubmatch(helps[m[1]], -1) {
 			_, more, _ := command(t, ".", m[1], sub[1], "--help")
 			helps[m[1]] += more
+			commands = append(commands, m[1]+" "+sub[1])
 		}
 	}
 	told := map[string]bool{}
@@ -142,6 +144,8 @@ func TestReference_NamesEveryCommand(t *testing.T) {
 		if !told[name] {
 			t.Errorf("no document tells of weir %s", name)
 		}
+	}
+	for _, name := range slices.AppendSeq(commands, maps.Keys(helps)) {
 		if !regexp.MustCompile("(?m)^\\| `weir " + name + "\\b").Match(table) {
 			t.Errorf("the table of commands has no weir %s", name)
 		}

@@ -282,7 +282,7 @@ func TestRun_PortTaken(t *testing.T) {
 	_, says := startWeir(t, writeConfig(t, ""), nil)
 	taken := says("serving")["http"].(string)
 	path := write(t, "listen: {http: '"+taken+"'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n")
-	if code, _, stderr := runWeir("run", "-c", path); code != exitFailure || !strings.HasPrefix(stderr, "weir: "+path+": listen.http: "+taken+": address already in use; ") {
+	if code, _, stderr := runWeir("run", "-c", path); code != exitFailure || !strings.HasPrefix(stderr, "weir: "+path+": listen.http: "+taken+": bind: address already in use; ") {
 		t.Errorf("a second weir on one port = %d, %q; want that it says so", code, stderr)
 	}
 }

@@ -107,12 +107,11 @@ func (n *Node) listenForPeers(c config.Listen) (err error) {
 
 func (n *Node) open(from sockets, at place) error {
 	l, err := from.open(at)
-	if err != nil {
-		return err
+	if err == nil {
+		n.listeners = append(n.listeners, listener{l, at.name})
+		n.closers.push(at.name+" listener", func(context.Context) error { l.Close(); return nil }) // usually closed by draining before
 	}
-	n.listeners = append(n.listeners, listener{l, at.name})
-	n.closers.push(at.name+" listener", func(context.Context) error { l.Close(); return nil }) // usually closed by draining before
-	return nil
+	return err
 }
 
 // accept serves the connections of one listener until draining closes it. It returns an error if
@@ -186,8 +185,9 @@ func (s sockets) open(at place) (net.Listener, error) {
 		c.Control = reusePort
 	}
 	l, err := c.Listen(context.Background(), "tcp", at.addr)
-	if cause, known := errors.AsType[syscall.Errno](err); known {
-		err = fmt.Errorf("%s: %s: %w%s", at.field, at.addr, cause, listenHint(cause))
+	if failed, is := errors.AsType[*net.OpError](err); is {
+		cause, _ := errors.AsType[syscall.Errno](err)
+		err = fmt.Errorf("%s: %s: %w%s", at.field, at.addr, failed.Err, listenHint(cause))
 	}
 	return l, err
 }

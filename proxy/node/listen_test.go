@@ -243,6 +243,9 @@ func TestSockets_ErrorNamesTheFieldAndTheCure(t *testing.T) {
 	if _, err := (sockets{}).open(place{"http", "listen.http", "192.0.2.1:0"}); err == nil || !strings.HasSuffix(err.Error(), "no such address") {
 		t.Errorf("an address of nobody: %v", err)
 	}
+	if _, err := (sockets{}).open(place{"http", "listen.http", "127.0.0.1:99999"}); err == nil || !strings.HasPrefix(err.Error(), "listen.http: 127.0.0.1:99999: ") {
+		t.Errorf("a port that there is not: %v", err)
+	}
 	if hint := listenHint(syscall.EACCES); !strings.Contains(hint, "CAP_NET_BIND_SERVICE") || strings.Contains(hint, "another weir") { // root may listen on port 80
 		t.Errorf("port 80: %q", hint)
 	}

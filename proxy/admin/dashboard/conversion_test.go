@@ -252,7 +252,7 @@ func TestDashboard_OneThingHasOneName(t *testing.T) {
 			t.Errorf("%s says %q", path, said)
 		}
 	}
-	b.get("/").shows(t, http.StatusOK, "<dt>Store unreachable</dt>", "<dt>Responses 5xx</dt>", "last 0 s: requests, with those by share")
+	b.get("/").shows(t, http.StatusOK, "<dt>Store unreachable</dt>", "<dt>Responses 5xx</dt>", "last 0s: requests, with those by share")
 }
 
 // A page that was opened before has the banner with its next numbers.

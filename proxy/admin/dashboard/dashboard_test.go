@@ -29,7 +29,7 @@ func TestDashboard_ShowsEveryPage(t *testing.T) {
 	b.get("/dashboard/nodes").shows(t, http.StatusOK, "1 of 2 nodes serve a different configuration", "sweep")
 	b.get("/dashboard/config").shows(t, http.StatusOK, "<b>version</b>: 1", "ann", "Roll back to 6")
 	b.get("/dashboard/config?diff=7").shows(t, http.StatusOK, `<span class="removed">-rate: 5/1h</span>`, "&lt;b&gt;9",
-		"served for 4 min 0 s", "Of 2026-01-31 07:26:00 UTC by bob, served until 2026-01-31 07:30:00 UTC")
+		"served for 4m", "Of 2026-01-31 07:26:00 UTC by bob, served until 2026-01-31 07:30:00 UTC")
 	const oldest = "It is the oldest push that is kept"
 	b.get("/dashboard/config?diff=6").shows(t, http.StatusOK, oldest)
 	if p := b.get("/dashboard/config?diff=7"); strings.Contains(p.text, oldest) || strings.Count(p.text, "served for") != 1 {

@@ -94,7 +94,7 @@ func (c *conn) beginData(h http2.FrameHeader, length int) (*Stream, error) {
 		c.returnLocked(size)
 		return nil, http2.StreamError{StreamID: h.StreamID, Code: code}
 	}
-	c.returnLocked(size - int64(length)) // the padding
+	s.returnBodyLocked(size - int64(length)) // the padding
 	return s, nil
 }
 

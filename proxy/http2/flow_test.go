@@ -117,6 +117,32 @@ func TestFlow_WindowsDoNotOverflow(t *testing.T) {
 	c.wants(0, "GOAWAY FLOW_CONTROL_ERROR")
 }
 
+// Padding counts for both windows (RFC 9113 section 6.9.1), and nobody reads it: it comes back at once, or an upload would end
+// up without a window.
+func TestFlow_PaddingIsReturned(t *testing.T) {
+	c := startServer(t, handler{serve: echo}).dial()
+	c.begin(1, post("/")...)
+	const size = 1 + len("x") + 255
+	frames, room := 2*initialWindow/size, initialWindow
+	for range frames {
+		for room < size {
+			c.until("window of the stream", func(f http2.Frame) bool {
+				u, ok := f.(*http2.WindowUpdateFrame)
+				if ok && u.StreamID == 1 {
+					room += int(u.Increment)
+				}
+				return ok && u.StreamID == 1
+			})
+		}
+		c.must(0, c.WriteDataPadded(1, false, []byte("x"), make([]byte, 255)))
+		room -= size
+	}
+	c.last(1, "")
+	if got := c.ends(1); len(got) != frames {
+		t.Errorf("%d bytes came back; want %d", len(got), frames)
+	}
+}
+
 // A client that sends more than it may loses its stream or its connection, so that no more
 // than the window is ever kept.
 func TestFlow_TheClientsWindowIsABound(t *testing.T) {

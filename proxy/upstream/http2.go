@@ -200,7 +200,7 @@ type http2Sender struct {
 	fields       http1.Fields
 
 	mu       sync.Mutex // held while an interim response is forwarded; guards the fields below
-	gotFinal bool       // the final response has arrived
+	released bool       // release has been called: to may belong to another request
 	interim  int        // 1xx responses that were forwarded
 }
 
@@ -232,9 +232,6 @@ func (o *http2Transport) sender(f *forwarding) sender {
 func (s *http2Sender) send(m *backend, _ time.Time) (err error) {
 	s.lastAttempt = s.newAttempt(m)
 	s.httpResponse, err = s.transport.RoundTrip(s.lastAttempt.request)
-	s.mu.Lock()
-	s.gotFinal = err == nil
-	s.mu.Unlock()
 	if cause := s.body.err(); err != nil && cause != nil {
 		return fmt.Errorf("%w: %w", errRequestBody, cause) // the cause: the target did not get the whole request
 	}
@@ -270,7 +267,7 @@ const maxInterim = 100
 func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gotFinal || status == http.StatusContinue || s.interim >= maxInterim {
+	if s.released || status == http.StatusContinue || s.interim >= maxInterim {
 		// 100 Continue is sent when the body is read.
 		return nil
 	}
@@ -375,6 +372,9 @@ func (s *http2Sender) readBody(p []byte) (int, error) {
 // release implements sender.
 func (s *http2Sender) release() {
 	s.cancel(nil)
+	s.mu.Lock() // net/http may still receive interim responses
+	s.released = true
+	s.mu.Unlock()
 	if s.httpResponse != nil {
 		_ = s.httpResponse.Body.Close() // the rest of the body is not needed
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,6 +71,32 @@ func TestRequestBody_IsNotUsedAfterClose(t *testing.T) {
 		t.Errorf("stopped %d times before close returned and %d times in all, %d bytes left; want 1, 1 and 4", before, client.stops, client.Len())
 	}
 }
+
+// An interim response may arrive after its request has ended, before net/http has reset the stream. The forwarding, and with it
+// the Sink, then belongs to another request, or to none.
+func TestInterim_EndsWithItsRequest(t *testing.T) {
+	pool := New(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C}})
+	hints := &hintCounter{}
+	f := pool.begin(t.Context(), &Request{Method: "GET", Fields: new(http1.Fields)}, hints)
+	s := f.sender.(*http2Sender)
+	arrives := func() { _ = s.relayInterim(http.StatusEarlyHints, textproto.MIMEHeader{"Link": {"</a>"}}) }
+	arrives()
+	f.end()
+	arrives()
+	f.to = hints // of the next request
+	arrives()
+	if hints.n != 1 {
+		t.Errorf("%d interim responses were forwarded; want that which arrived before the end", hints.n)
+	}
+}
+
+// A hintCounter counts interim responses.
+type hintCounter struct {
+	Sink
+	n int
+}
+
+func (h *hintCounter) Informational(int, *http1.Fields) { h.n++ }
 
 // net/http exports no values for what a target does to a connection of HTTP/2, so that connectionClosed knows their
 // texts. Real connections show that it knows those of this version of Go.

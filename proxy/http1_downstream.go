@@ -182,8 +182,7 @@ func (d *http1Downstream) readAll(maxBytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.content = read
-	if read == nil {
+	if d.content = read; read == nil {
 		d.content = []byte{}
 	}
 	return read, nil
@@ -213,7 +212,11 @@ func (x *exchange) detach() {
 	}
 	d.giveUp()
 	x.reused = false
-	for _, s := range []*string{&x.id, &x.in.userAgent, &x.in.referer} {
+	texts := []*string{&x.id, &x.in.userAgent, &x.in.referer}
+	for i := range x.extracted.keys { // by which prices are found
+		texts = append(texts, &x.extracted.keys[i].Text, &x.extracted.keys[i].Number.E164)
+	}
+	for _, s := range texts {
 		*s = strings.Clone(*s)
 	}
 	x.request.Keep()

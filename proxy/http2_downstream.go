@@ -183,10 +183,7 @@ var (
 )
 
 // keyField and acceptField are the fields of the handshake that have no meaning in HTTP/2.
-const (
-	keyField    = "Sec-WebSocket-Key"
-	acceptField = "Sec-WebSocket-Accept"
-)
+const keyField, acceptField = "Sec-WebSocket-Key", "Sec-WebSocket-Accept"
 
 // beginWebSocket makes an extended CONNECT (RFC 8441) what it would be in HTTP/1.1: a GET request
 // with an upgrade. All stages then treat both alike.

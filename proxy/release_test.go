@@ -141,3 +141,32 @@ func TestRelease_OneAfterTheOther(t *testing.T) {
 	}
 	f.until(func() bool { return store.back.Load() == 50 })
 }
+
+// A request that is settled after its response is settled and logged by its own prices, and with its own version, whatever has
+// followed on the connection.
+func TestSettle_ReadsNothingOfTheNextRequest(t *testing.T) {
+	store := newBlockingStore()
+	up := upstreamYAML(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
+	}, "usage: openai, limits: [{name: spend, key: global, budget: [50/1d], price: models, max_cost: 1000, cost: {reserve: 100}}, {name: texts, key: global, budget: [50/1d], price: sms}], refund_on: {status: [200]}")
+	f := startServer(t, "store: redis\naccess_log: {fields: [standard, proto]}\nkeys: {phone: {from: \"header:X-Phone\", normalize: e164}}\n"+
+		"prices:\n  models: {key: \"header:X-Model\", rows: [\"first,2,1,9\", \"other,1,1,3\"]}\n  sms: {key: phone, rows: [\"+4915,*,0.05\", \"+8613,*,0.02\"]}\n"+up,
+		func(o *Options) { o.Store = store })
+	w := f.dial("")
+	for _, of := range []string{"X-Model: first\r\nX-Phone: +4915112345678", "X-Model: other\r\nX-Phone: +8613800138000"} {
+		w.Send("GET /a HTTP/1.1\r\nHost: a\r\n" + of + "\r\n\r\n")
+		w.WantStatus(200)
+	}
+	close(store.let)
+	f.until(func() bool { return len(f.lines("request")) == 2 })
+	lines := f.lines("request")
+	all := fmt.Sprint(lines[0]["keys"], lines[1]["keys"])
+	for _, want := range []string{"price:models=first price:sms=0.05 ", "price:models=other price:sms=0.02 "} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the log has %s; want %s", all, want)
+		}
+	}
+	if lines[0]["proto"] != "HTTP/1.1" {
+		t.Errorf("the log has the version %v; want HTTP/1.1", lines[0]["proto"])
+	}
+}

@@ -69,10 +69,10 @@ func (r *Request) Params() iter.Seq2[string, string] {
 	}
 }
 
-// Keep copies the method, the host, the path and the path parameters, so that they stay
+// Keep copies the method, the version, the host, the path and the path parameters, so that they stay
 // valid when the buffers of the request are reused. It clears everything else.
 func (r *Request) Keep() {
-	r.RawTarget = RawTarget{Method: strings.Clone(r.Method)}
+	r.RawTarget = RawTarget{Method: strings.Clone(r.Method), Proto: strings.Clone(r.Proto)}
 	r.Target = Target{Host: strings.Clone(r.Host), Path: strings.Clone(r.Path)} // nothing is forwarded any more
 	r.Message = nil
 	for i, value := range r.values {

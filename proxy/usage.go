@@ -93,9 +93,8 @@ type responseUsage struct {
 
 // beginUsage prepares for what the response says that the request has used.
 func (x *exchange) beginUsage(status int, h *http1.Fields) {
-	u := &responseUsage{Used: limit.Used{Weights: x.tokenWeights}}
+	u, from := &responseUsage{Used: limit.Used{Weights: x.tokenWeights}}, x.route.Usage
 	x.usage = u
-	from := x.route.Usage
 	encoding, _ := h.Value(http1.ContentEncoding)
 	switch {
 	case status >= 400:
@@ -103,8 +102,7 @@ func (x *exchange) beginUsage(status int, h *http1.Fields) {
 	case from.Bytes:
 	case from.Header != "":
 		n, valid := usage.Number(strings.Join(h.Values(from.Header), ",")) // several are none
-		u.Report = usage.Total.Of(n)
-		u.Known = valid
+		u.Report, u.Known = usage.Total.Of(n), valid
 	case encoding != "" && !strings.EqualFold(encoding, "identity"):
 		u.Unsettled = "encoded"
 	default:
@@ -116,11 +114,10 @@ func (x *exchange) beginUsage(status int, h *http1.Fields) {
 
 // used returns what the response has said; nil if none was asked.
 func (x *exchange) used() *limit.Used {
-	u := x.usage
+	u, from := x.usage, x.route.Usage
 	if u == nil {
 		return nil
 	}
-	from := x.route.Usage
 	if from.Bytes && u.Unsettled == "" && x.outcome.known {
 		u.Report = usage.Total.Of(x.response.bytes)
 	}
@@ -133,9 +130,13 @@ func (x *exchange) used() *limit.Used {
 	if u.IsCut = x.outcome.known && x.outcome.result.Kind != upstream.OK; !u.IsCut || u.Unsettled == "error" {
 		return &u.Used
 	}
-	if u.Unsettled = "cut"; from.EstimatesCut {
+	length := x.in.length
+	if x.extracted.body != nil {
+		length = int64(len(x.extracted.body.bytes))
+	}
+	if u.Unsettled = "cut"; from.EstimatesCut && length >= 0 {
 		u.Estimate = usage.Output.Of(max(u.Counts[usage.Output], x.response.bytes/4))
-		u.Estimate.Counts[usage.Input] = max(u.Counts[usage.Input], x.in.length/4)
+		u.Estimate.Counts[usage.Input] = max(u.Counts[usage.Input], length/4)
 	}
 	return &u.Used
 }
@@ -163,8 +164,7 @@ func (x *exchange) replayUsage(line loggedKeys) {
 	}
 	text, _, _ := line.find(usedEntry)
 	u := &responseUsage{Used: limit.Used{Weights: x.tokenWeights}}
-	c := &u.Counts
-	if _, err := fmt.Sscanf(text, "%d/%d/%d/%d", &c[usage.Input], &c[usage.Cached], &c[usage.Output], &c[usage.Total]); err == nil {
+	if _, err := fmt.Sscanf(text, "%d/%d/%d/%d", &u.Counts[usage.Input], &u.Counts[usage.Cached], &u.Counts[usage.Output], &u.Counts[usage.Total]); err == nil {
 		u.Known, x.usage = true, u
 	}
 }

@@ -345,7 +345,7 @@ func TestUsage_Money(t *testing.T) {
 }
 
 // What a client leaves is estimated by what has passed, if the route says so: never more than was reserved, and never less
-// than the response had said.
+// than the response had said. What was reserved stays where the length of the prompt is not known.
 func TestUsage_CutIsEstimated(t *testing.T) {
 	said := ""
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -372,6 +372,18 @@ func TestUsage_CutIsEstimated(t *testing.T) {
 		p.chat(200, tenant, `{}  `)
 		if got := p.usedTokens(tenant); got != c.used {
 			t.Errorf("%.60s: %d used; want %d", c.said, got, c.used)
+		}
+	}
+	said = text
+	for tenant, limit := range map[string]string{"read": tokensLimit, "unread": `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 100}}`} {
+		p := newProxy(t, strings.Replace(tokensYAML(up.URL, limit), "usage: openai", "usage: {format: openai, on_cut: estimate}", 1))
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/chat", strings.NewReader(`{"a":"`+strings.Repeat("x", 92)+`"}`))
+		r.ContentLength = -1
+		r.Header = http.Header{"X-Tenant": {tenant}, "Content-Type": {"application/json"}}
+		p.ServeHTTP(httptest.NewRecorder(), r)
+		want := map[string]int64{"read": int64(len(text)/4 + 100/4), "unread": 100}[tenant]
+		if got := p.usedTokens(tenant); got != want {
+			t.Errorf("body of unknown length, %s: %d used; want %d", tenant, got, want)
 		}
 	}
 }

@@ -59,10 +59,12 @@ func (c *conn) onHeaders(f *http2.HeadersFrame) error {
 	case id <= c.lastID && !c.resetByUs.has(id):
 		c.mu.Unlock()
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
+	case id <= c.lastID: // the trailer section of a stream that we have reset
 	case c.refusesLocked():
 		c.lastID = id
+		c.resetByUs.add(id)
 		err = http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
-	case id > c.lastID:
+	default:
 		c.lastID = id
 		b.stream = c.newStreamLocked(id)
 	}
@@ -80,10 +82,7 @@ func (c *conn) onHeaders(f *http2.HeadersFrame) error {
 	if b.open {
 		c.headBegan = time.Now()
 	}
-	if more := c.decodeBlock(f.HeaderBlockFragment()); more != nil {
-		return more
-	}
-	return err
+	return cmp.Or(c.decodeBlock(f.HeaderBlockFragment()), err)
 }
 
 // onContinuation continues the header block. The Framer has checked that it belongs to

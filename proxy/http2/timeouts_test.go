@@ -239,7 +239,7 @@ func statusText(n int) []byte {
 }
 
 // A client that ignores a GOAWAY is served for a second, because it may not know of it yet. Then its new streams
-// are refused, and it learns which one was the last (RFC 9113 section 6.8).
+// are refused, and it learns which one was the last (RFC 9113 section 6.8). What it had sent of them ends no other stream.
 func TestShutdown_ANewStreamIsRefusedAfterAWhile(t *testing.T) {
 	begun, goOn := make(chan bool), make(chan bool)
 	f := startServer(t, handler{begin: func(s *Stream) bool {
@@ -260,9 +260,15 @@ func TestShutdown_ANewStreamIsRefusedAfterAWhile(t *testing.T) {
 	c.ask(3, get("/")...)
 	c.wants(3, "200")
 	f.longAgo()
-	c.ask(5, get("/")...)
+	c.begin(5, post("/")...)
+	c.begin(7, post("/")...)
+	for _, id := range []uint32{5, 7} { // the client does not know yet that both are refused
+		c.data(id, "a")
+		c.ask(id, "x-sum", "1")
+	}
 	c.until("GOAWAY with the last stream", func(f http2.Frame) bool { g, ok := f.(*http2.GoAwayFrame); return ok && g.LastStreamID == 3 })
 	c.wants(5, "REFUSED_STREAM")
+	c.wants(7, "REFUSED_STREAM")
 	close(goOn)
 	c.wants(1, "200")
 	if err := <-ended; err != nil {

@@ -236,3 +236,13 @@ func (r Reports) Elapsed(claims []limiter.Claim) (all []time.Duration) {
 
 // HearMessage lets s hear a message of the channel, and reports whether it was a change.
 func (s *Store) HearMessage(text string) bool { return s.handleChange(text) }
+
+// Granted is how many permits of a window would be reported now as granted within it.
+func (r Reports) Granted(claims []limiter.Claim) (n int64) {
+	for _, g := range r.r.byWindow[windowIDOf(&claims[0])].grants {
+		if time.Since(g.at) < claims[0].Limit.Horizon() {
+			n += g.cost
+		}
+	}
+	return n
+}

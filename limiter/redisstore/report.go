@@ -101,22 +101,16 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 	}
 }
 
+// add adds g, and removes what has expired: what is merged later would keep it counted.
 func (r *report) add(g grant) {
-	n := len(r.grants)
-	if r.claim.Limit.Algorithm.HasValues() { // as many as there are values
-		pending := r.grants[r.sending:]
-		if i := slices.IndexFunc(pending, func(o grant) bool { return o.value == g.value }); i >= 0 {
-			r.grants = slices.Delete(r.grants, r.sending+i, r.sending+i+1)
-		}
+	hasValues, horizon := r.claim.Limit.Algorithm.HasValues(), r.claim.Limit.Horizon()
+	pending := slices.DeleteFunc(r.grants[r.sending:], func(o grant) bool { return g.at.Sub(o.at) >= horizon || hasValues && o.value == g.value })
+	if r.grants = r.grants[:r.sending+len(pending)]; hasValues || len(pending) < maxGrants { // as many as there are values
 		r.grants = append(r.grants, g)
 		return
 	}
-	if n-r.sending < maxGrants {
-		r.grants = append(r.grants, g)
-		return
-	}
-	last := &r.grants[n-1]
-	last.id, last.cost, last.at, last.refund = [16]byte{}, last.cost+g.cost, g.at, 0
+	last := &pending[len(pending)-1]
+	last.id, last.cost, last.at, last.refund = [16]byte{}, min(last.cost+g.cost, limiter.MaxCount), g.at, 0
 	binary.LittleEndian.PutUint64(last.id[:], uint64(g.at.UnixNano())) // no permit has this ID, so it cannot be refunded
 }
 

@@ -297,3 +297,18 @@ func TestReport_TellsHowMany(t *testing.T) {
 		t.Errorf("%d lost; want 6, of the three windows without room", lost)
 	}
 }
+
+// What has expired in an outage that is longer than the window is not reported with what is granted later.
+func TestReport_ForgetsWhatHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := redisstore.NewReports()
+		c := claim(60, time.Minute, 1)
+		for i := range 600 {
+			r.Add(c, limiter.Permit{ID: [16]byte{byte(i), byte(i >> 8)}})
+			time.Sleep(time.Second)
+		}
+		if n := r.Granted(c); n > 60 {
+			t.Errorf("%d permits are reported of the last minute, in which 60 were granted", n)
+		}
+	})
+}

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -65,6 +67,24 @@ func TestFallback_ChargesWhatTheStoreWasTold(t *testing.T) {
 					t.Errorf("%s: %+v, %v; want 90 used", name, now.Statuses, err)
 				}
 			}
+		})
+	}
+}
+
+// A request that reserves more than this node's share counts by it for what it has used: what comes back is of the rest.
+func TestFallback_SettlesByItsShare(t *testing.T) {
+	for _, settling := range []bool{false, true} {
+		t.Run(fmt.Sprint(settling), func(t *testing.T) {
+			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":0,"completion_tokens":400}}`)
+			}))
+			t.Cleanup(up.Close)
+			p, h := newReportedProxy(t, 4, tokensYAML(up.URL, tokensLimit)) // 250 of 1000 are its share
+			h.absent.Store(true)
+			h.back.Store(settling)
+			h.broken.Store(!settling)
+			p.chat(200, "a", `{"max_tokens":900}`)
+			p.chat(429, "a", `{"max_tokens":100}`)
 		})
 	}
 }

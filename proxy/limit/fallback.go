@@ -187,14 +187,15 @@ func (f *Fallback) decide(q *Admission, m *Metrics) error {
 	return nil
 }
 
-// Shares returns claims on this node's share of their limits.
-func (f *Fallback) Shares(claims []limiter.Claim) []limiter.Claim {
-	out := slices.Clone(claims)
-	for i := range out {
-		share := out[i].Limit.Share(f.Nodes())
-		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Capacity())
+// Shares returns claims on this node's share of their limits. Of one that is refunded in part, what was used stays taken of it.
+func (f *Fallback) Shares(claims []limiter.Claim) (own []limiter.Claim) {
+	for _, c := range claims {
+		share, used := c.Limit.Share(f.Nodes()), max(c.Taken-c.Cost, 0)
+		if c.Limit, c.Cost = &share, min(used+c.Cost, share.Capacity())-used; c.Cost > 0 {
+			own = append(own, c)
+		}
 	}
-	return out
+	return own
 }
 
 // returnHere returns on this node the permits that limits, which are of one subject, have granted in place of the store.
@@ -245,12 +246,15 @@ type SharePermit struct {
 	permit limiter.Permit
 }
 
-// Of returns the claims of p on the share of the limits of claims.
+// Of returns the claims of p on the share of the limits of claims, as Shares does.
 func (p *SharePermit) Of(claims []limiter.Claim) (own []limiter.Claim) {
-	for i := range p.Claims {
-		c := &p.Claims[i]
-		if slices.ContainsFunc(claims, func(of limiter.Claim) bool { return of.Limit.Name == c.Limit.Name && of.Key == c.Key }) {
-			own = append(own, *c)
+	for _, c := range p.Claims {
+		i := slices.IndexFunc(claims, func(of limiter.Claim) bool { return of.Limit.Name == c.Limit.Name && of.Key == c.Key })
+		if i < 0 {
+			continue
+		}
+		if c.Cost -= max(claims[i].Taken-claims[i].Cost, 0); c.Cost > 0 {
+			own = append(own, c)
 		}
 	}
 	return own

@@ -220,9 +220,9 @@ func amountsOf(w view.WindowStanding, l *limit.Limit) *view.Amounts {
 }
 
 // ErrorText returns err for operators. Of an error about a store that cannot be reached it says why that is, whatever was to
-// be done: "redis is unreachable: no answer in time".
+// be done: "redis is unreachable: no answer in time". Of no error it is empty.
 func ErrorText(err error) string {
-	if why, is := Unreachable(err); is {
+	if why, is := Unreachable(err); is || err == nil {
 		return why
 	}
 	return err.Error()

@@ -377,7 +377,7 @@ func TestOperators_DoNotWaitForARedisThatIsAway(t *testing.T) {
 					status, body, took := w.operate(operation)
 					longest[operation] = max(longest[operation], took)
 					if status >= 400 && status < 409 && // 409, 422 and 503 say what cannot be done now
-						!strings.Contains(body, "no plan is assigned") {
+						!strings.Contains(body, "no assignment of a plan") {
 						t.Fatalf("%s: %d %s", operation, status, body)
 					}
 				}

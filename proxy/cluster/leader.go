@@ -115,9 +115,8 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	began := time.Now()
 	did, err := task.Run(ctx, t)
 	ended := time.Now()
-	r := view.TaskRun{Task: task.Name, Node: l.options.ID, At: began.UTC(), Took: ms(ended.Sub(began)), Did: did, Next: ended.Add(task.Every).UTC()}
-	if err != nil {
-		r.Error = proxy.ErrorText(err)
+	r := view.TaskRun{
+		Task: task.Name, Node: l.options.ID, At: began.UTC(), Took: ms(ended.Sub(began)), Did: did, Next: ended.Add(task.Every).UTC(), Error: proxy.ErrorText(err),
 	}
 	l.options.Ran(r)
 	if errors.Is(err, ErrDeposed) {

@@ -222,12 +222,9 @@ func (n *Node) operatorOutcome(ctx context.Context, o proxy.Outcome) (proxy.Outc
 	if errors.Is(err, view.ErrKeyQuery) {
 		return r, err
 	}
-	e := view.AuditEntry{Action: o.Outcome, Masked: r.Logged, Hash: r.Hash}
+	e := view.AuditEntry{Action: o.Outcome, Masked: r.Logged, Hash: r.Hash, Error: proxy.ErrorText(err)}
 	for _, l := range r.Returned {
 		e.Limits = append(e.Limits, l.Route+"."+l.Limit)
-	}
-	if err != nil {
-		e.Error = proxy.ErrorText(err)
 	}
 	n.record(ctx, e)
 	return r, err

@@ -54,9 +54,7 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 		return p, nil
 	}
 	p.Warning, _ = n.store.check(ctx) // an error is that of the next call, too
-	if err := n.refusals(ctx, next, &p); err != nil {
-		p.Unknown = proxy.ErrorText(err)
-	}
+	p.Unknown = proxy.ErrorText(n.refusals(ctx, next, &p))
 	return p, nil
 }
 

@@ -85,13 +85,11 @@ func (n *Node) watch(ctx context.Context) {
 // ready returns the readiness of this node.
 func (n *Node) ready(ctx context.Context) admin.Health {
 	number, _ := n.proxy.Serving()
-	r := admin.Health{Ready: !n.draining.Load(), CallsBySlot: n.store.bySlot(), Checks: map[string]string{"config": n.reloads.status(number), "store": "ok"}}
 	warning, err := n.store.check(ctx)
+	checks := map[string]string{"config": n.reloads.status(number), "store": cmp.Or(proxy.ErrorText(err), "ok")}
+	r := admin.Health{Ready: !n.draining.Load(), CallsBySlot: n.store.bySlot(), Checks: checks}
 	if warning != "" {
 		r.Checks["eviction"] = warning
-	}
-	if err != nil {
-		r.Checks["store"] = proxy.ErrorText(err)
 	}
 	if !r.Ready {
 		r.Checks["draining"] = "requests in progress are ending"

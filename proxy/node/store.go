@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -236,24 +235,24 @@ func tryWrite(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// operatorTimeout is how long all calls to Redis for one request of an operator may take together, while Redis is
+// operatorTimeout is how long all calls to Redis for one request of an operator may take together, once Redis is
 // known to be away: enough for one that is back.
 const operatorTimeout = 150 * time.Millisecond
 
-// deadlineKey is the context key of the function that returns the deadline of an operator's request.
+// deadlineKey is the context key of the deadline of an operator's request.
 type deadlineKey struct{}
 
-// forOperator returns ctx as that of an operator's request, of which operatorTimeout begins with the first call that
-// it bounds.
+// forOperator returns ctx as that of an operator's request, whose deadline is set by its first call that fails, or that
+// Redis is known to be away for.
 func forOperator(ctx context.Context) context.Context {
 	if ctx.Value(deadlineKey{}) != nil {
 		return ctx
 	}
-	return context.WithValue(ctx, deadlineKey{}, sync.OnceValue(func() time.Time { return time.Now().Add(operatorTimeout) }))
+	return context.WithValue(ctx, deadlineKey{}, new(atomic.Pointer[time.Time]))
 }
 
 // An absence knows by the calls of a client whether Redis is away: as many have failed in a row as open a
-// circuit breaker. It is a hook of the client, behind its breaker: when that lets a call through to try Redis,
+// circuit breaker, or one for the same request of an operator. It is a hook of the client, behind its breaker: when that lets a call through to try Redis,
 // an operator does not wait for it longer than operatorTimeout.
 type absence struct {
 	after  int64
@@ -287,14 +286,6 @@ func (a *absence) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// bound bounds ctx if it is that of an operator's request and Redis is known to be away.
-func (a *absence) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if deadline, ok := ctx.Value(deadlineKey{}).(func() time.Time); ok && a.failed.Load() >= a.after {
-		return context.WithDeadline(ctx, deadline())
-	}
-	return ctx, func() {}
-}
-
 // A boundedStore is a store that questions about keys do not wait for while it is known to be away, whoever asks:
 // operators, metrics, and changes that wait for it. Its own breaker knows only what decisions have met.
 type boundedStore struct {
@@ -303,15 +294,25 @@ type boundedStore struct {
 }
 
 // Inspect implements limiter.AdminStore.
-func (s boundedStore) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
-	ctx, cancel := s.away.bound(forOperator(ctx))
+func (s boundedStore) Inspect(ctx context.Context, claims []limiter.Claim) (in limiter.Inspection, err error) {
+	ctx, cancel := context.WithTimeout(forOperator(ctx), connectTimeout+2*operatorTimeout) // asked again, it has little time
 	defer cancel()
-	return s.Store.Inspect(ctx, claims)
+	err = s.away.call(ctx, func(ctx context.Context) error {
+		in, err = s.Store.Inspect(ctx, claims)
+		return err
+	})
+	return in, err
 }
 
+// call makes a call, for which an operator does not wait long if Redis is known to be away.
 func (a *absence) call(ctx context.Context, next func(context.Context) error) error {
-	ctx, cancel := a.bound(ctx)
-	defer cancel()
+	deadline, isOperators := ctx.Value(deadlineKey{}).(*atomic.Pointer[time.Time])
+	if isOperators && (a.failed.Load() >= a.after || deadline.Load() != nil) {
+		deadline.CompareAndSwap(nil, new(time.Now().Add(operatorTimeout)))
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, *deadline.Load())
+		defer cancel()
+	}
 	err := next(ctx)
 	var reply redis.Error
 	switch {
@@ -319,6 +320,9 @@ func (a *absence) call(ctx context.Context, next func(context.Context) error) er
 		a.failed.Store(0)
 	case !errors.Is(err, context.Canceled):
 		a.failed.Add(1)
+		if isOperators {
+			deadline.CompareAndSwap(nil, new(time.Now().Add(operatorTimeout)))
+		}
 	}
 	return err
 }

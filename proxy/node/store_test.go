@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -210,4 +211,33 @@ func TestNode_RedisRefusesWrites(t *testing.T) {
 	if line := n.waitForLog("redis refused; limits go by on_store_failure"); line["level"] != "error" || !strings.Contains(fmt.Sprint(line["hint"]), why) {
 		t.Errorf("the log says %v", line)
 	}
+}
+
+// A Redis that hangs costs a request of an operator the time of one call, and what is left of operatorTimeout.
+func TestAbsence_OneRequestWaitsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &absence{after: 4}
+		hangs := func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		takes := func(ctx context.Context, call func(context.Context) error, want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if _ = a.call(ctx, call); time.Since(began) != want {
+				t.Errorf("a call takes %v, want %v", time.Since(began), want)
+			}
+		}
+		one, other := forOperator(t.Context()), forOperator(t.Context())
+		takes(one, hangs, time.Second)
+		takes(one, hangs, operatorTimeout)
+		takes(forOperator(one), hangs, 0)
+		takes(other, hangs, time.Second) // three failures may be chance
+		takes(forOperator(t.Context()), hangs, operatorTimeout)
+		takes(t.Context(), hangs, time.Second) // nobody waits for it
+		takes(t.Context(), func(context.Context) error { return nil }, 0)
+		takes(forOperator(t.Context()), hangs, time.Second)
+	})
 }

@@ -363,7 +363,7 @@ func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error
 		}
 	}
 	if len(result.Returned) == 0 {
-		return OutcomeResult{}, fmt.Errorf("%w: no return_on has the key %q; write one of %s", view.ErrKeyQuery, o.Key, cmp.Or(joinNames(g.subjectNames()), "those of a return_on, after a limit has one"))
+		return OutcomeResult{}, fmt.Errorf("%w: no return_on has the key %q; keys of a return_on: %s", view.ErrKeyQuery, o.Key, cmp.Or(joinNames(g.subjectNames()), "none"))
 	}
 	return result, nil
 }

@@ -124,7 +124,7 @@ func TestReturn_ByOutcome(t *testing.T) {
 		}
 		w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 1")
 		for o, want := range map[Outcome]string{
-			{"country", "CN", Verified}: `no return_on has the key "country"; write one of phone`,
+			{"country", "CN", Verified}: `no return_on has the key "country"; keys of a return_on: phone`,
 			{"phone", "", Verified}:     "it is empty",
 			{"phone", "+1", "used"}:     `there is no outcome "used"; write verified`,
 			{"", "+1", Verified}:        "no return_on has the key",

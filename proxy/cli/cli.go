@@ -41,7 +41,7 @@ func (e Env) open(name string) (in io.ReadCloser, size int64, err error) {
 	}
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
-		return nil, 0, fmt.Errorf("%s is a directory; name the files in it", name)
+		return nil, 0, fmt.Errorf("%s is a directory; name files in it", name)
 	}
 	if err == nil {
 		in, err = os.Open(name)
@@ -243,7 +243,7 @@ type outcomeCommand struct {
 func (o outcomeCommand) Run(ctx context.Context, w Env) error {
 	pair, err := view.ParseKeyPair(o.Pair)
 	if err != nil {
-		return misused(err, view.ErrKeyQuery)
+		return misusef("%s: %w", o.Pair, misused(err, view.ErrKeyQuery))
 	}
 	r, err := admin.Post[proxy.OutcomeResult](ctx, o.client(), "/outcomes", proxy.Outcome{Key: pair.Key, Value: pair.Value, Outcome: o.Outcome})
 	if err != nil || o.JSON {

@@ -44,7 +44,7 @@ func (k keyArgs) query() (view.KeyQuery, error) {
 	for _, text := range k.Pairs {
 		pair, err := view.ParseKeyPair(text)
 		if err != nil {
-			return q, misused(err, view.ErrKeyQuery)
+			return q, misusef("%s: %w", text, misused(err, view.ErrKeyQuery))
 		}
 		q.Pairs = append(q.Pairs, pair)
 	}

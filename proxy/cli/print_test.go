@@ -55,13 +55,13 @@ func TestCheck_SaysWhatWouldChange(t *testing.T) {
 		want string
 	}{
 		{admin.Plan{Generation: 2, Whole: true, Looked: 5}, "0 changes against generation 2\n"},
-		{admin.Plan{Generation: 2, Looked: 50}, "checked 50 counts; there are more\n0 changes against generation 2\n"},
-		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "cannot tell which keys would be refused: redis is away\n0 changes against generation 2\n"},
-		{admin.Plan{Generation: 2, Warning: "redis may evict counts", Unknown: "redis is away"}, "cannot tell which keys would be refused: redis is away\n0 changes against generation 2\nredis may evict counts (warning)\n"},
+		{admin.Plan{Generation: 2, Looked: 50}, "0 changes against generation 2\nchecked 50 counts; there are more\n"},
+		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "0 changes against generation 2\ncannot tell which keys would be refused: redis is away\n"},
+		{admin.Plan{Generation: 2, Warning: "redis may evict counts", Unknown: "redis is away"}, "0 changes against generation 2\ncannot tell which keys would be refused: redis is away\nredis may evict counts (warning)\n"},
 		{admin.Plan{Generation: 2, Whole: true, Warnings: []string{"weir.yaml:1:1: mind this"}}, "0 changes against generation 2\nweir.yaml:1:1: mind this (warning)\n"},
-		{admin.Plan{Generation: 2, Restart: "listen needs a restart"}, "listen needs a restart\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Restart: "listen needs a restart"}, "0 changes against generation 2\nlisten needs a restart\n"},
 		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Key: "user", Keys: 7, Named: []string{"abc", "def"}}}},
-			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as user=hash:abc, hash:def\nchecked all counts (1), but those of limits with plans, overrides, redisson, distinct, cooldown or scope: per_instance\n1 change against generation 2\n"},
+			"1 change against generation 2\nroute a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as user=hash:abc, hash:def\nchecked all counts (1), but those of limits with plans, overrides, redisson, distinct, cooldown or scope: per_instance\n"},
 	} {
 		var out bytes.Buffer
 		if printPlan(&out, row.plan); out.String() != row.want {
@@ -82,7 +82,7 @@ func TestRun_MisuseHasItsExitCode(t *testing.T) {
 		"decisions -n 1001":                             "-n 1001: write 1 to 1000",
 		"audit -n 0":                                    "-n 0: write 1 to 500",
 		"audit -n 501":                                  "-n 501: write 1 to 500",
-		"keys get phone":                                "write KEY=VALUE",
+		"keys get phone":                                "weir: phone: write KEY=VALUE",
 		"keys get id:0123456789ab-0123":                 "write phone=id:... or phone=hash:...\n",
 		"keys grant a=1 --permits 0":                    "--permits 0: write a whole number from 1",
 		"keys ban a=1 --for soon":                       "--for soon: ",
@@ -179,7 +179,7 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	if code, _, stderr := runWeir("rollback", "7", "--admin", addr); code != exitOK || !strings.Contains(asked(), `{"generation":7,"author":"","sender":"`+sender()+`"}`) {
 		t.Errorf("rollback = %d, %q, asked by %s", code, stderr, asked())
 	}
-	if code, out, stderr := runWeir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
+	if code, out, stderr := runWeir("check", path, "--against", addr); code != exitOK || !strings.HasPrefix(out, "0 changes against generation 1\n") {
 		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
 	}
 	if code, _, stderr := runWeir("check", path, "--against", "127.0.0.1:1"); code != exitFailure || !strings.HasSuffix(stderr, "; name its admin listener with --against\n") {

@@ -220,8 +220,9 @@ func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// printPlan prints the changes as text.
+// printPlan prints how many changes there are, what they are, and last the warnings.
 func printPlan(out io.Writer, p admin.Plan) {
+	fmt.Fprintf(out, "%s against generation %d\n", plural(len(p.Changes), "change"), p.Generation)
 	for _, change := range p.Changes {
 		fmt.Fprintln(out, change)
 	}
@@ -239,7 +240,6 @@ func printPlan(out io.Writer, p admin.Plan) {
 	default:
 		fmt.Fprintf(out, "checked %d counts; there are more\n", p.Looked)
 	}
-	fmt.Fprintf(out, "%s against generation %d\n", plural(len(p.Changes), "change"), p.Generation)
 	for _, warning := range append(p.Warnings, p.Warning) {
 		if warning != "" {
 			fmt.Fprintf(out, "%s (warning)\n", warning)

@@ -268,7 +268,7 @@ func configAudit(action, detail string, err error) view.AuditEntry {
 func (n *Node) auditTrail(ctx context.Context, q view.AuditQuery) (view.Audit, error) {
 	page, err := n.audit.Page(ctx, q.Before, cmp.Or(q.N, 100))
 	if errors.Is(err, cluster.ErrAuditID) {
-		err = &admin.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("before=%s is not the id of an entry; write next of the page before", q.Before)}
+		err = &admin.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("before=%s is not the id of an entry; write what an earlier page names as next", q.Before)}
 	}
 	return page, err
 }

@@ -224,7 +224,7 @@ func TestKeys_BanOfANetworkAndMaintenance(t *testing.T) {
 		args []string
 		want string // printed
 	}{
-		{[]string{"keys", "ban", "client_ip=127.0.0.9/26", "--for", "1h", "--reason", "scan"}, "banned for 1h network 127.0.0.0/26 on all routes, on all nodes\n"},
+		{[]string{"keys", "ban", "client_ip=127.0.0.9/26", "--for", "1h", "--reason", "scan"}, "network 127.0.0.0/26 banned for 1h on all routes, on all nodes\n"},
 		{[]string{"keys", "get", "client_ip=127.0.0.1"}, "refused now by the ban of 127.0.0.0/26 until "},
 		{[]string{"keys", "get", "client_ip=127.0.0.64/26"}, "no network is banned there\n"},
 		{[]string{"keys", "bans"}, "127.0.0.0/26  all"},

@@ -426,5 +426,5 @@ func (k *keysText) networkResult(r view.KeyResult) {
 	if r.Action == view.KeyBan {
 		done = "banned for " + r.For.String()
 	}
-	fmt.Fprintf(k, "%s network %s on %s, %s\n", done, r.Network, cmp.Or(r.Route, "all routes"), k.where(r))
+	fmt.Fprintf(k, "network %s %s on %s, %s\n", r.Network, done, cmp.Or(r.Route, "all routes"), k.where(r))
 }

@@ -50,17 +50,19 @@ func TestPush_SaysWhatCameOfIt(t *testing.T) {
 }
 
 func TestCheck_SaysWhatWouldChange(t *testing.T) {
+	change := []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}
 	for _, row := range []struct {
 		plan admin.Plan
 		want string
 	}{
 		{admin.Plan{Generation: 2, Whole: true, Looked: 5}, "0 changes against generation 2\n"},
-		{admin.Plan{Generation: 2, Looked: 50}, "0 changes against generation 2\nchecked 50 counts; there are more\n"},
-		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "0 changes against generation 2\ncannot tell which keys would be refused: redis is away\n"},
-		{admin.Plan{Generation: 2, Warning: "redis may evict counts", Unknown: "redis is away"}, "0 changes against generation 2\ncannot tell which keys would be refused: redis is away\nredis may evict counts (warning)\n"},
+		{admin.Plan{Generation: 2, Looked: 50, Changes: change}, "1 change against generation 2\nroute a removed: {x: 1}\nchecked 50 counts; there are more\n"},
+		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Unknown: "redis is away", Changes: change}, "1 change against generation 2\nroute a removed: {x: 1}\ncannot tell which keys would be refused: redis is away\n"},
+		{admin.Plan{Generation: 2, Warning: "redis may evict counts", Unknown: "redis is away"}, "0 changes against generation 2\nredis may evict counts (warning)\n"},
 		{admin.Plan{Generation: 2, Whole: true, Warnings: []string{"weir.yaml:1:1: mind this"}}, "0 changes against generation 2\nweir.yaml:1:1: mind this (warning)\n"},
 		{admin.Plan{Generation: 2, Restart: "listen needs a restart"}, "0 changes against generation 2\nlisten needs a restart\n"},
-		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Key: "user", Keys: 7, Named: []string{"abc", "def"}}}},
+		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: change, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Key: "user", Keys: 7, Named: []string{"abc", "def"}}}},
 			"1 change against generation 2\nroute a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as user=hash:abc, hash:def\nchecked all counts (1), but those of limits with plans, overrides, redisson, distinct, cooldown or scope: per_instance\n"},
 	} {
 		var out bytes.Buffer

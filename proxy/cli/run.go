@@ -232,9 +232,9 @@ func printPlan(out io.Writer, p admin.Plan) {
 	switch {
 	case p.Restart != "":
 		fmt.Fprintln(out, p.Restart)
+	case len(p.Changes) == 0: // nothing was to be checked
 	case p.Unknown != "":
 		fmt.Fprintf(out, "cannot tell which keys would be refused: %s\n", p.Unknown)
-	case p.Whole && len(p.Changes) == 0: // nothing was to be checked
 	case p.Whole:
 		fmt.Fprintf(out, "checked all counts (%d), but those of limits with plans, overrides, redisson, distinct, cooldown or scope: per_instance\n", p.Looked)
 	default:

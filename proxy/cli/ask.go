@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -128,7 +129,7 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 		where := "all nodes"
 		switch {
 		case e.Error != "":
-			where = "-"
+			where, e.Reason = "-", strings.Join(nonEmpty(e.Reason, "failed: "+e.Error), "; ")
 		case e.OneNode:
 			where = e.Node + " only"
 		case len(e.Behind) > 0:
@@ -136,7 +137,7 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 		}
 		what := cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")
 		t.add(textRow{}, e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(what),
-			cmp.Or(e.Hash, "-"), where, printable(auditReason(e)))
+			cmp.Or(e.Hash, "-"), where, printable(cmp.Or(e.Reason, "-")))
 	}
 	if err := t.printAll(w.Stdout); err != nil || page.Next == "" {
 		return err
@@ -154,14 +155,6 @@ func auditAction(e view.AuditEntry) string {
 		return fmt.Sprint(e.Action, " ", e.Permits)
 	}
 	return e.Action
-}
-
-// auditReason returns the reason, and what went wrong.
-func auditReason(e view.AuditEntry) string {
-	if e.Error == "" {
-		return cmp.Or(e.Reason, "-")
-	}
-	return strings.Join(nonEmpty(e.Reason, "failed: "+e.Error), "; ")
 }
 
 // nonEmpty returns texts without the empty ones.
@@ -185,9 +178,11 @@ func (c decisionsCommand) Run(ctx context.Context, w Env) error {
 	if c.Rows < 1 || c.Rows > admin.MaxRows {
 		return misusef("-n %d: write 1 to %d", c.Rows, admin.MaxRows)
 	}
-	found, err := c.client().Decisions(ctx, view.DecisionQuery{
-		Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: strings.TrimPrefix(c.Hash, "hash:"), Before: c.Before, N: c.Rows,
-	})
+	hash := strings.TrimPrefix(c.Hash, "hash:")
+	if hash != "" && !proxy.NamesKey(hash) {
+		return misusef("--hash %s: write the 12 digits that the log has, or an id as keys get prints it", c.Hash)
+	}
+	found, err := c.client().Decisions(ctx, view.DecisionQuery{Route: c.Route, Limit: c.Limit, Outcome: c.Outcome, Key: hash, Before: c.Before, N: c.Rows})
 	if err != nil || c.JSON {
 		return printJSON(w, found, err)
 	}

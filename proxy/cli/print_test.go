@@ -80,6 +80,8 @@ func TestRun_MisuseHasItsExitCode(t *testing.T) {
 		"top --minutes 99":                              "--minutes 99: ",
 		"top --every 1ms":                               "--every 1ms: too often",
 		"top -n 0":                                      "-n 0: write 1 to 1000",
+		"decisions --hash zz":                           "--hash zz: write the 12 digits",
+		"keys grant a=1":                                "weir: write --permits=N; ",
 		"decisions -n 0":                                "-n 0: write 1 to 1000",
 		"decisions -n 1001":                             "-n 1001: write 1 to 1000",
 		"audit -n 0":                                    "-n 0: write 1 to 500",

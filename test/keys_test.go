@@ -251,7 +251,7 @@ func TestKeys_BanOfANetworkAndMaintenance(t *testing.T) {
 	if code, _, stderr := one.admin(t.TempDir(), "maintenance", "off"); code != 1 || !strings.Contains(stderr, "there is no maintenance of all routes to end; under maintenance: sms-send\n") {
 		t.Errorf("maintenance off of another route exits %d: %s", code, stderr)
 	}
-	if code, stdout, stderr := other.admin(t.TempDir(), "maintenance", "off", "sms-send"); code != 0 || stdout != "no route is under maintenance\n" {
+	if code, stdout, stderr := other.admin(t.TempDir(), "maintenance", "off", "sms-send"); code != 0 || stdout != "maintenance of sms-send has ended\nno route is under maintenance\n" {
 		t.Errorf("maintenance off exits %d: %s%s", code, stdout, stderr)
 	}
 	both("maintenance is over on both nodes", 200)

@@ -135,8 +135,14 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 		case len(e.Behind) > 0:
 			where = "all but " + strings.Join(e.Behind, ", ")
 		}
+		switch {
+		case e.For != "":
+			e.Action += " for " + e.For
+		case e.Permits != 0:
+			e.Action += fmt.Sprint(" ", e.Permits)
+		}
 		what := cmp.Or(strings.Join(nonEmpty(e.Masked, e.Detail), ", "), "-")
-		t.add(textRow{}, e.At.UTC().Format(time.RFC3339), printable(e.Who), auditAction(e), printable(what),
+		t.add(textRow{}, e.At.UTC().Format(time.RFC3339), printable(e.Who), e.Action, printable(what),
 			cmp.Or(e.Hash, "-"), where, printable(cmp.Or(e.Reason, "-")))
 	}
 	if err := t.printAll(w.Stdout); err != nil || page.Next == "" {
@@ -144,17 +150,6 @@ func (c auditCommand) Run(ctx context.Context, w Env) error {
 	}
 	_, err = fmt.Fprintf(w.Stdout, "there are more: weir audit --before %s\n", page.Next)
 	return err
-}
-
-// auditAction returns an action with its amount.
-func auditAction(e view.AuditEntry) string {
-	switch {
-	case e.For != "":
-		return e.Action + " for " + e.For
-	case e.Permits != 0:
-		return fmt.Sprint(e.Action, " ", e.Permits)
-	}
-	return e.Action
 }
 
 // nonEmpty returns texts without the empty ones.

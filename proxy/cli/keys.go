@@ -387,9 +387,11 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) (err error) {
 	} else {
 		now, err = admin.Post[admin.Maintenance](ctx, c.client(), "/maintenance", m)
 	}
-	switch {
-	case err != nil || c.JSON:
+	if err != nil || c.JSON {
 		return printJSON(w, now, err)
+	}
+	fmt.Fprint(w.Stdout, map[string]string{"off": "maintenance of " + cmp.Or(c.Route, "all routes") + " has ended\n"}[c.State])
+	switch {
 	case len(now.Behind) > 0:
 		fmt.Fprintln(w.Stdout, "this holds "+now.Where())
 	case !now.Everywhere:

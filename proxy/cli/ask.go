@@ -107,7 +107,7 @@ func (d topData) drift() string {
 
 // auditCommand lists the actions of operators.
 type auditCommand struct {
-	Rows   int    `short:"n" default:"50" help:"Print at most N entries, 1 to 500." placeholder:"N"`
+	Rows   int    `short:"n" default:"50" help:"Print at most N entries, 1 to 500; default: 50." placeholder:"N"`
 	Before string `help:"Only entries before the one with this id, which the last line of a page names." placeholder:"ID"`
 	answerFlags
 }
@@ -164,7 +164,7 @@ type decisionsCommand struct {
 	Outcome string    `help:"Only requests with this outcome: allowed, refused, shadow_refused, rejected." placeholder:"OUTCOME" enum:",allowed,refused,shadow_refused,rejected" default:""`
 	Hash    string    `help:"Only requests with the key of this hash, as in the log, or id." placeholder:"HASH"`
 	Before  time.Time `help:"Only requests before this time: 2026-11-23T07:00:00Z." placeholder:"TIME"`
-	Rows    int       `short:"n" default:"50" help:"Print at most N requests, 1 to 1000." placeholder:"N"`
+	Rows    int       `short:"n" default:"50" help:"Print at most N requests, 1 to 1000; default: 50." placeholder:"N"`
 	answerFlags
 }
 
@@ -192,7 +192,7 @@ func (c decisionsCommand) Run(ctx context.Context, w Env) error {
 
 // adminFlags are the flags that select the admin listener of a running process.
 type adminFlags struct {
-	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Address of the admin listener of a running weir: HOST:PORT or a URL." placeholder:"HOST:PORT"`
+	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Address of the admin listener of a running weir: HOST:PORT or a URL; default: 127.0.0.1:9901." placeholder:"HOST:PORT"`
 	accessFlags
 }
 

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
@@ -128,6 +130,21 @@ func TestHelp(t *testing.T) {
 	} {
 		if code, out, stderr := runWeir(strings.Fields(row.args)...); code != row.code || !strings.HasPrefix(out, row.out) || !strings.Contains(stderr, row.stderr) {
 			t.Errorf("weir %s = %d, %.60q, %q", row.args, code, out, stderr)
+		}
+	}
+}
+
+// A placeholder hides the default of a flag, so the help names it.
+func TestHelp_NamesDefaults(t *testing.T) {
+	parser, err := kong.New(&commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range parser.Model.Leaves(true) {
+		for _, f := range leaf.Flags {
+			if f.Default != "" && f.PlaceHolder != "" && !strings.Contains(f.Help, "default: "+f.Default) {
+				t.Errorf("%s --%s: the help %q does not name the default %s", leaf.FullPath(), f.Name, f.Help, f.Default)
+			}
 		}
 	}
 }

@@ -29,7 +29,7 @@ type explainCommand struct {
 	Admin  string   `help:"Ask a running weir instead of reading a file: HOST:PORT or URL of its admin listener; default: WEIR_ADMIN, if it is set." placeholder:"HOST:PORT" xor:"where"`
 	Header []string `short:"H" sep:"none" help:"A header field of the request; may be given several times." placeholder:"'NAME: VALUE'"`
 	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is standard input." placeholder:"BODY"`
-	Client string   `help:"The client's IP address." placeholder:"IP" default:"127.0.0.1"`
+	Client string   `help:"The client's IP address; default: 127.0.0.1." placeholder:"IP" default:"127.0.0.1"`
 	JSON   bool     `name:"json" help:"Print JSON."`
 	accessFlags
 }

@@ -32,7 +32,7 @@ type keysCommand struct {
 
 // keyArgs are the arguments that select a key.
 type keyArgs struct {
-	Pairs []string `arg:"" name:"key=value" names:"keys" help:"The name of the key in the configuration, and a value as in a request: phone=+8613800138000; for a joined key one argument for each part. The value may be id:..., as shown by get and top."`
+	Pairs []string `arg:"" name:"key=value" names:"keys" help:"The name of the key in the configuration, and a value as in a request: phone=+8613800138000; for a joined key one argument for each part. The value may be id:..., as shown by get and top, or hash:..., as in the log, of a recent request."`
 	Route string   `help:"Only limits of this route." placeholder:"NAME" names:"routes"`
 	Limit string   `help:"Only limits of this name." placeholder:"NAME" names:"limits"`
 	answerFlags

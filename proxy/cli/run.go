@@ -28,7 +28,7 @@ import (
 // fileArgs name the configuration file.
 type fileArgs struct {
 	File   string `arg:"" optional:"" help:"The configuration file; default: weir.yaml, then config.example.yaml."`
-	Config string `short:"c" help:"The same." placeholder:"FILE"`
+	Config string `short:"c" help:"The configuration file, in place of the argument." placeholder:"FILE"`
 }
 
 type runCommand struct {

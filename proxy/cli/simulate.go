@@ -21,7 +21,7 @@ type simulateCommand struct {
 	Format  string   `default:"auto" enum:"auto,json,combined,common" help:"Log format: auto, json, combined or common."`
 	Field   []string `sep:"none" help:"Field of JSON lines that holds WHAT: uri, client, header:X-Phone, json:/phone or the name of a key; may be given several times." placeholder:"WHAT=NAME"`
 	Host    string   `help:"Host of requests, for logs without one." placeholder:"NAME"`
-	Top     int      `default:"5" help:"Number of most refused keys to list for each limit." placeholder:"N"`
+	Top     int      `default:"5" help:"Number of most refused keys to list for each limit; default: 5." placeholder:"N"`
 	JSON    bool     `name:"json" help:"Print JSON." xor:"form"`
 	HTML    string   `name:"html" help:"Write one HTML page with charts." placeholder:"FILE" xor:"form"`
 }

@@ -24,9 +24,9 @@ import (
 type topCommand struct {
 	Route   string        `help:"Only keys of limits of this route." placeholder:"NAME" names:"routes"`
 	Limit   string        `help:"Only keys of limits of this name." placeholder:"NAME" names:"limits"`
-	Minutes int           `default:"15" help:"Count keys over the last N minutes, 1 to 15." placeholder:"N"`
-	Every   time.Duration `default:"2s" help:"Refresh interval." placeholder:"DURATION"`
-	Rows    int           `short:"n" default:"20" help:"Show at most N keys of each limit, and with --once at most N rows of each table; 1 to 1000." placeholder:"N"`
+	Minutes int           `default:"15" help:"Count keys over the last N minutes, 1 to 15; default: 15." placeholder:"N"`
+	Every   time.Duration `default:"2s" help:"Refresh interval; default: 2s." placeholder:"DURATION"`
+	Rows    int           `short:"n" default:"20" help:"Show at most N keys of each limit, and with --once at most N rows of each table; 1 to 1000, default: 20." placeholder:"N"`
 	Once    bool          `help:"Print once as plain text, and exit." xor:"form"`
 	JSON    bool          `name:"json" help:"Print once as JSON, and exit." xor:"form"`
 	adminFlags

@@ -10,8 +10,10 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/metrics"
+	"strconv"
 	"strings"
 	"time"
 
@@ -148,6 +150,9 @@ var (
 	errReplayBusy = &admin.Problem{Status: http.StatusTooManyRequests, Detail: "another log is being replayed here; ask again when it is done, or ask another node"}
 )
 
+// notShown matches what config.Config.Effective has in place of values of sensitive keys.
+var notShown = regexp.MustCompile(`# (\d+), not shown`)
+
 // simulate replays a log with the current configuration, and optionally with another one. It ends
 // when the client disconnects.
 func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
@@ -193,6 +198,14 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	}
 	if report.Against != nil {
 		s.Differences = report.Differences()
+	}
+	hidden := 0
+	for _, found := range notShown.FindAllStringSubmatch(q.Other, -1) {
+		n, _ := strconv.Atoi(found[1])
+		hidden += n
+	}
+	if hidden > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("of overrides and lists %d values are not in the other configuration: those of sensitive keys are not shown, and so not copied; it takes these keys for any other", hidden))
 	}
 	return s, nil
 }

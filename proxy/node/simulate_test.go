@@ -71,6 +71,23 @@ func TestSimulate_TakesWhatIsTold(t *testing.T) {
 	}
 }
 
+// A copy of it lacks overrides that are not shown, and the result says so.
+func TestSimulate_SaysWhatACopyLacks(t *testing.T) {
+	yaml := strings.Replace(replayed, "rate: 3/1h", `rate: 3/1h, overrides: {"13800138000": 9/1h, "13800138001": 5/1h}`, 1)
+	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"+yaml))
+	served, err := n.servedConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lacks = "of overrides and lists 2 values are not in the other configuration"
+	for other, want := range map[string]bool{served.Effective: true, yaml: false} {
+		s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: other})
+		if got := strings.Contains(strings.Join(s.Notes, "\n"), lacks); err != nil || got != want {
+			t.Errorf("%v, notes %q; want that a copy lacks two: %v", err, s.Notes, want)
+		}
+	}
+}
+
 func TestSimulate_SaysWhatIsWrong(t *testing.T) {
 	n := mustStart(t, writeConfig(t, ""))
 	for _, c := range []struct {

@@ -43,6 +43,9 @@ type configFlash struct {
 // concealed matches what an effective configuration has in place of a secret, or of the values of a sensitive key.
 var concealed = regexp.MustCompile(`\(hidden|, hidden as well\)|hidden\.invalid|# \d+, not shown`)
 
+// hiddenSecrets matches the secrets of privacy there; a configuration without any has those of the node's own file.
+var hiddenSecrets = regexp.MustCompile(`(?m)^  (hash|previous)_secret: \(.*\n`)
+
 // A diffLine is a line of a unified diff with its kind: added, removed, place or same.
 type diffLine struct{ Kind, Text string }
 
@@ -219,9 +222,9 @@ func (d *dashboard) showSimulateForm(r *http.Request) page {
 	if r.URL.Query().Get("other") != "" {
 		c, err := d.Config(r.Context())
 		v.Fault = faultOf("the configuration cannot be read", err)
-		v.Other = editable(c.Effective)
+		v.Other = hiddenSecrets.ReplaceAllString(editable(c.Effective), "")
 	}
-	return v.view(0)
+	return page{name: "simulate", title: "Simulate", data: v}
 }
 
 func (d *dashboard) simulateView(form url.Values) simulateView {
@@ -229,10 +232,6 @@ func (d *dashboard) simulateView(form url.Values) simulateView {
 		MaxLog: admin.MaxLog, AccessLog: d.AccessLog, Own: form.Get("own_log") == "true",
 		Other: form.Get("other"), Host: form.Get("host"), Fields: form.Get("fields"),
 	}
-}
-
-func (v simulateView) view(status int) page {
-	return page{name: "simulate", title: "Simulate", status: status, data: v}
 }
 
 // editable returns an effective configuration without the sections of the machine, which a
@@ -270,7 +269,7 @@ func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	v.Fault = faultOf("this cannot be simulated", err)
-	shown := v.view(statusOf(err))
+	shown := page{name: "simulate", title: "Simulate", status: statusOf(err), data: v}
 	if r.Header.Get("HX-Request") != "" {
 		shown.status = http.StatusOK // htmx does not show responses with other statuses
 	}

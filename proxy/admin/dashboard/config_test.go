@@ -92,6 +92,15 @@ func TestConfig_SaysThatSomebodyElseHasPushed(t *testing.T) {
 	b.post("/dashboard/config/push", push).shows(t, http.StatusConflict, "generation 9 is served, after this page was shown")
 }
 
+// A copy to simulate with has no placeholder of a secret, which would be another one: the node takes that of its own file.
+func TestSimulate_CopiesNoPlaceholderOfASecret(t *testing.T) {
+	o := options()
+	o.Config = func(context.Context) (view.Config, error) {
+		return view.Config{Effective: "privacy:\n  hash_secret: (hidden by weir check --effective)\n  previous_secret: (the former one, hidden as well)\n  log_client: full\nroutes: []\n"}, nil
+	}
+	open(t, o).get("/dashboard/simulate?other=served").shows(t, http.StatusOK, ">privacy:\n  log_client: full\nroutes: []\n</textarea>")
+}
+
 // What is to be pushed is replayed with one click, as the form of Simulate would.
 func TestConfig_SimulatesWhatIsToBePushed(t *testing.T) {
 	h := &pushedHistory{back: new(admin.Rollback)}

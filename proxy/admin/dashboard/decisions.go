@@ -85,16 +85,6 @@ func (r decisionRow) Asked() []view.DecisionLimit {
 }
 func (r decisionRow) NotAsked() int { return len(r.Limits) - len(r.Asked()) }
 
-// Masked returns the key of the limit that decided; empty if there is none.
-func (r decisionRow) Masked() string {
-	for _, l := range r.Limits {
-		if l.Masked != "" {
-			return l.Masked
-		}
-	}
-	return ""
-}
-
 // Explain returns the address of the page that explains such a request.
 func (r decisionRow) Explain() string {
 	return "/dashboard/explain?" + url.Values{"method": {r.Method}, "url": {r.Path}, "request": {r.RequestID}}.Encode()

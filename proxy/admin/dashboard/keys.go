@@ -288,14 +288,6 @@ type known[T any] struct {
 // Any reports whether there is a value.
 func (k known[T]) Any() bool { return !k.At.IsZero() }
 
-// Class returns the CSS class of what shows the value.
-func (k known[T]) Class() string {
-	if k.Old {
-		return "old"
-	}
-	return ""
-}
-
 // A remembered keeps the last known value of something that is asked for again and again.
 type remembered[T any] struct {
 	mu   sync.Mutex // guards what follows

@@ -57,6 +57,9 @@ func TestRollback_AndHistory(t *testing.T) {
 			t.Fatalf("rollback %v exits %d: %s%s", step.args, code, stdout, stderr)
 		}
 		allServe(t, nodes, step.want)
+		if !regexp.MustCompile(`^back to generation \d+, which was served (20\d\d-\d\d-\d\d \d\d:\d\d:\d\d) UTC to 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\n`).MatchString(stdout) {
+			t.Errorf("rollback %v says %q; want to what it leads, and when that was served", step.args, stdout)
+		}
 		if got := w.generation(); got != 24+i {
 			t.Errorf("rollback %v is generation %d, want %d", step.args, got, 24+i)
 		}
@@ -77,7 +80,8 @@ func askedOnTerminal(t *testing.T, nodes []*weir) {
 	t.Helper()
 	for _, step := range []struct{ answer, want string }{{"n", "nothing was changed"}, {"y", "generation 27 is served by 2 of 2 nodes"}} {
 		m := onTerminal(t, exec.Command("weir", "rollback", "--admin", nodes[0].Admin), 120, 20)
-		m.waitForText("Go back to generation 21 on all nodes? [y/N]")
+		m.waitForText("Go back to generation 21, which was served 20")
+		m.waitForText(" UTC, on all nodes? [y/N]")
 		m.send(step.answer + "\r")
 		m.waitForText(step.want)
 	}

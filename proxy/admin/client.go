@@ -237,7 +237,8 @@ type Pushed struct {
 	Changed    bool              `json:"changed"`
 	Restored   bool              `json:"restored,omitempty"` // redis had lost the configuration; it was published again
 	DryRun     bool              `json:"dry_run,omitempty"`
-	From       int64             `json:"from,omitempty"` // for a rollback, the restored generation
+	From       int64             `json:"from,omitempty"`   // for a rollback, the restored generation
+	Served     string            `json:"served,omitempty"` // and when it was served: 2026-11-29 20:00:00 UTC to 2026-11-29 20:04:00 UTC
 	Changes    []config.Change   `json:"changes"`
 	Warnings   []string          `json:"warnings,omitempty"`
 }

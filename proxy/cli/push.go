@@ -73,7 +73,7 @@ func (a adminFlags) push(ctx context.Context, out io.Writer, path string, body a
 // printPushed prints what came of a push, then what it changes, and last its warnings, where they are read.
 func printPushed(out io.Writer, p admin.Pushed) {
 	if p.From != 0 {
-		fmt.Fprintf(out, "%sback to generation %d\n", map[bool]string{true: "would go "}[p.DryRun], p.From)
+		fmt.Fprintf(out, "%sback to generation %d, which was served %s\n", map[bool]string{true: "would go "}[p.DryRun], p.From, p.Served)
 	}
 	all := fmt.Sprint("weir history ", p.Generation)
 	able := len(p.Nodes) - printUnanswered(io.Discard, p.Nodes)
@@ -140,7 +140,7 @@ func (c rollbackCommand) confirm(ctx context.Context, w Env, r *admin.Rollback) 
 	if err := c.finish(w, would, nil); err != nil || len(would.Nodes) == 0 {
 		return errors.Join(err, errNotConfirmed)
 	}
-	fmt.Fprintf(w.Stdout, "Go back to generation %d on all nodes? [y/N] ", would.From)
+	fmt.Fprintf(w.Stdout, "Go back to generation %d, which was served %s, on all nodes? [y/N] ", would.From, would.Served)
 	typed, _ := bufio.NewReader(w.Stdin).ReadString('\n')
 	if answer := strings.ToLower(strings.TrimSpace(typed)); answer != "y" && answer != "yes" {
 		return errNotConfirmed

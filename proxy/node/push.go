@@ -138,14 +138,13 @@ func (a pushAPI) logRefused(message string, p cluster.Push, err error) {
 
 // problemOf converts an error of the cluster to a problem for operators.
 func problemOf(err error) error {
-	var refused *cluster.RefusedError
-	var other *cluster.PushInProgressError
-	switch {
-	case errors.As(err, &refused):
+	if refused, is := errors.AsType[*cluster.RefusedError](err); is {
 		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Nodes: refused.Answers}
-	case errors.As(err, &other):
+	}
+	if other, is := errors.AsType[*cluster.PushInProgressError](err); is {
 		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Author: other.Author, Node: other.Node}
-	case errors.Is(err, cluster.ErrOvertaken):
+	}
+	if errors.Is(err, cluster.ErrOvertaken) {
 		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error()}
 	}
 	return err
@@ -189,9 +188,10 @@ func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (done admin.Pus
 	if r.DryRun {
 		push = a.try
 	}
-	p, err := a.earlier(ctx, r)
+	p, served, err := a.earlier(ctx, r)
 	if err == nil {
 		done, err = push(ctx, p)
+		done.Served = served
 	}
 	err = whileAway(err, "nothing has changed, roll back again when it is back")
 	if !r.DryRun && (done.Changed || err != nil) {
@@ -200,25 +200,30 @@ func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (done admin.Pus
 	return done, err
 }
 
-// earlier returns the push of the generation that r restores.
-func (a pushAPI) earlier(ctx context.Context, r admin.Rollback) (p cluster.Push, err error) {
+// earlier returns the push of the generation that r restores, and when that was served.
+func (a pushAPI) earlier(ctx context.Context, r admin.Rollback) (p cluster.Push, served string, err error) {
 	entries, err := a.store.cluster.History(ctx)
 	if err != nil {
-		return p, err
+		return p, "", err
 	}
 	i := rollbackTo(entries)
 	switch {
 	case r.Generation != 0:
 		if i = slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == r.Generation }); i < 0 {
-			return p, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history of pushes; weir history lists those that are", r.Generation)}
+			return p, "", &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history of pushes; weir history lists those that are", r.Generation)}
 		}
 	case i < 0:
-		return p, &admin.Problem{Status: http.StatusNotFound, Detail: "no earlier generation in the history differs from what is served and from what was rolled back; push a file, or name one that weir history lists"}
+		return p, "", &admin.Problem{Status: http.StatusNotFound, Detail: "no earlier generation in the history differs from what is served and from what was rolled back; push a file, or name one that weir history lists"}
 	}
 	if err := entries[i].Unreadable; err != nil {
-		return p, unreadable(entries[i], err)
+		return p, "", unreadable(entries[i], err)
 	}
-	return cluster.Push{Bundle: entries[i].Bundle, Author: authorOf(ctx, r.Author, r.Sender), From: entries[i].Generation}, nil
+	until := time.Now()
+	if i > 0 {
+		until = entries[i-1].At
+	}
+	served = entries[i].At.UTC().Format(time.DateTime) + " UTC to " + until.UTC().Format(time.DateTime) + " UTC"
+	return cluster.Push{Bundle: entries[i].Bundle, Author: authorOf(ctx, r.Author, r.Sender), From: entries[i].Generation}, served, nil
 }
 
 // rollbackTo returns the index of the entry to which a rollback leads by default, or -1: the newest one that is
@@ -288,11 +293,10 @@ func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 		return d, nil
 	}
 	before, was, err := a.shown(entries[i+1], once)
-	if err != nil {
-		return admin.Diff{}, err
+	if err == nil {
+		d.Changes, d.Diff = config.Compare(before, after), compareFiles(was, is)
 	}
-	d.Changes, d.Diff = config.Compare(before, after), compareFiles(was, is)
-	return d, nil
+	return d, err
 }
 
 // shown returns the configuration of an entry, and its files as they may be shown.

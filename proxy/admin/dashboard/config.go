@@ -164,11 +164,10 @@ func (d *dashboard) checkServed(r *http.Request) error {
 		return err
 	}
 	by := fmt.Sprintf("generation %d is served", now.Generation)
-	if history, err := d.Cluster.History(r.Context()); err == nil {
-		for _, e := range history.History {
-			if e.Generation == now.Generation {
-				by = fmt.Sprintf("%s pushed generation %d at %s", e.Author, e.Generation, stamp(e.At))
-			}
+	history, _ := d.Cluster.History(r.Context()) // without it, it is not said who pushed that
+	for _, e := range history.History {
+		if e.Generation == now.Generation {
+			by = fmt.Sprintf("%s pushed generation %d at %s", e.Author, e.Generation, stamp(e.At))
 		}
 	}
 	return &admin.Problem{Status: http.StatusConflict, Detail: by + ", after this page was shown; look at what it changed, and repeat what you did"}

@@ -50,11 +50,7 @@ type keyChange struct {
 
 // Pairs returns the pairs of the query, and empty ones to fill in.
 func (v keysView) Pairs() []view.KeyPair {
-	pairs := slices.Clone(v.Query.Pairs)
-	for len(pairs) < maxPairs {
-		pairs = append(pairs, view.KeyPair{})
-	}
-	return pairs
+	return append(slices.Clip(v.Query.Pairs), make([]view.KeyPair, maxPairs-len(v.Query.Pairs))...)
 }
 
 // More reports whether the less common fields of the form are expanded.
@@ -95,8 +91,7 @@ func (v keysView) Changeable() (names []string) {
 
 // showKeys shows the form, and the key that was looked up, if its flash is named.
 func (d *dashboard) showKeys(r *http.Request) page {
-	v := keysView{At: time.Now()}
-	v.Look = r.URL.Query().Get("look")
+	v := keysView{At: time.Now(), Look: r.URL.Query().Get("look")}
 	if v.Look == "" {
 		return d.keys(r, v)
 	}

@@ -232,7 +232,7 @@ func TestLogin_ReadersChangeNothing(t *testing.T) {
 
 	writer := open(t, o)
 	writer.login("writes-and-rewrites").shows(t, http.StatusOK, "bob")
-	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "6")).shows(t, http.StatusOK, "all nodes serve generation 8")
+	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "6")).shows(t, http.StatusOK, "all nodes serve generation 8, the contents of 6, which was served <time", "07:26:00 UTC</time> to <time")
 	if *back != (admin.Rollback{Generation: 6, Author: "bob"}) {
 		t.Errorf("got %+v", *back)
 	}

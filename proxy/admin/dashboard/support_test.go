@@ -106,7 +106,7 @@ func (h *pushedHistory) Push(_ context.Context, p admin.Push) (admin.Pushed, err
 
 func (h *pushedHistory) Rollback(_ context.Context, r admin.Rollback) (admin.Pushed, error) {
 	*h.back = r
-	return admin.Pushed{Generation: 8, Changed: true}, nil
+	return admin.Pushed{Generation: 8, Changed: true, From: r.Generation, Served: "2026-01-31 07:26:00 UTC to 2026-01-31 07:30:00 UTC"}, nil
 }
 
 func (h *pushedHistory) History(context.Context) (admin.History, error) {

@@ -180,7 +180,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 	left := int64(1234)
 	at := time.Date(2026, 1, 31, 9, 30, 0, 5, time.UTC)
 	one := view.Decision{Decided: view.Decided{RequestID: "r-1", At: at, Route: "sms", Method: "POST", Path: "/sms?a=b", Status: 429, Outcome: "refused", Summary: "refused by sms.phone 5/1h, passes 09:31:00 UTC (1m)", Limits: []view.DecisionLimit{
-		{Limit: "phone", Permits: "5/1h", Result: "refused", Key: "phone", Masked: "phone=+86138****8000", ID: "id:x", Left: &left}, {Limit: "ip", Result: "not_asked", Key: "client_ip", Masked: "client_ip=203.0.113.9"}, {Limit: "more", Result: "not_asked"},
+		{Limit: "phone", Permits: "5/1h", Result: "refused", Key: "phone", Masked: "phone=+86138****8000", ID: "id:x", Left: &left}, {Limit: "ip", Result: "not_asked", Key: "ip", Masked: "ip=203.0.113.9"}, {Limit: "more", Result: "not_asked"},
 	}}}
 	o := options()
 	o.Decisions = func(_ context.Context, q view.DecisionQuery) (view.Decisions, error) {
@@ -197,7 +197,7 @@ func TestDecisions_AreOneLineEach(t *testing.T) {
 	if n := len(element.FindAllString(p.text, -1)); n > 3000 {
 		t.Errorf("the page has %d elements; want at most 3000", n)
 	}
-	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "fill in those that carry its keys: phone=&#43;86138****8000, client_ip=203.0.113.9.", `name="client" value="203.0.113.9"`)
+	b.get("/dashboard/explain?method=POST&url=/sms&request=r-1").shows(t, http.StatusOK, "Refused by sms.phone 5/1h", "fill in those that carry its keys: phone=&#43;86138****8000, ip=203.0.113.9.", `name="client" value="203.0.113.9"`)
 	if want := []view.DecisionQuery{{Route: "none", Outcome: "rejected", N: 50}, {RequestID: "r-1", N: 1}}; !slices.Equal(asked, want) {
 		t.Errorf("asked %+v, want %+v", asked, want)
 	}

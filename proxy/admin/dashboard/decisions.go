@@ -140,10 +140,10 @@ func (v explainView) Keys() (keys []string) {
 	return keys
 }
 
-// clientOf returns the address of the client, if a limit counted by it and it is shown in clear.
+// clientOf returns the address of the client, if a limit counted by it, under whatever name, and it is shown in clear.
 func clientOf(keys []string) string {
 	for _, k := range keys {
-		if addr, err := netip.ParseAddr(strings.TrimPrefix(k, "client_ip=")); err == nil {
+		if addr, err := netip.ParseAddr(k[strings.Index(k, "=")+1:]); err == nil {
 			return addr.String()
 		}
 	}

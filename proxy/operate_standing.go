@@ -185,7 +185,7 @@ func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget, to *view.LimitSta
 // notes returns hints that apply to more than one limit.
 func (p *Proxy) notes(g *generation, targets []keyTarget, limits []view.LimitStanding) (notes []string) {
 	if slices.ContainsFunc(limits, func(l view.LimitStanding) bool { return l.Store == "local" }) {
-		notes = append(notes, "redis is unreachable: this is the state in this node's fallback, with its share of each limit")
+		notes = append(notes, "the store is unreachable: this is the state in this node's fallback, with its share of each limit")
 	} else if store := p.admitter.Fallback.Store; store != nil && !store.Available() {
 		notes = append(notes, "redis was unreachable: nodes decide by their shares until all have reported")
 	}

@@ -273,7 +273,7 @@ func (b *batch) replyError(err error, n, want int) error {
 func (b *batch) readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]int64, error) {
 	rest, err := readDecision(list, at, claims, d)
 	if err == nil {
-		b.store.refusals.learn(refusalQuery{claims, b.sentAt, b.version}, d)
+		b.store.refusals.learn(claims, b.sentAt, b.version, d)
 	}
 	return rest, err
 }

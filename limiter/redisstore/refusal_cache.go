@@ -131,22 +131,15 @@ func (r *refusalCache) hasReturned(l *limiter.Limit, since time.Duration) bool {
 // close stops the goroutines of the cache.
 func (r *refusalCache) close() { r.cache.StopAllGoroutines() }
 
-// A refusalQuery is a request to Redis, with its time and the version of the cache before that time.
-type refusalQuery struct {
-	claims  []limiter.Claim
-	at      time.Time
-	version uint64
-}
-
-// learn caches the refusals of d, unless there was an invalidation since the request was
-// sent, which changes the version.
-func (r *refusalCache) learn(q refusalQuery, d *limiter.Decision) {
+// learn caches the refusals of claims in d, unless there was an invalidation since they were
+// sent, which changes the version that the cache had before.
+func (r *refusalCache) learn(claims []limiter.Claim, sentAt time.Time, version uint64, d *limiter.Decision) {
 	if d.Allowed || !r.isSubscribed.Load() {
 		return
 	}
-	at := q.at.Sub(r.start)
+	at := sentAt.Sub(r.start)
 	for i, o := range d.Outcomes {
-		claim := &q.claims[i]
+		claim := &claims[i]
 		// Held permits can be released at any time, and other values of a Distinct limit may be granted.
 		if o.Allowed || claim.Limit.Algorithm.HasLeases() || claim.Limit.Algorithm.HasValues() {
 			continue
@@ -157,7 +150,7 @@ func (r *refusalCache) learn(q refusalQuery, d *limiter.Decision) {
 			limit: claim.Limit, cost: claim.Cost, remaining: o.Remaining, banned: o.Banned,
 			askedAt: at, expiresAt: at + o.Wait, redisTime: d.At.UnixMilli(),
 		})
-		if r.version.Load() != q.version || !r.isSubscribed.Load() {
+		if r.version.Load() != version || !r.isSubscribed.Load() {
 			r.cache.Invalidate(id)
 		}
 	}

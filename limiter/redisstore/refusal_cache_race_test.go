@@ -17,9 +17,9 @@ func TestRefusalCache_NoneIsOlderThanAnInvalidation(t *testing.T) {
 	c := limiter.Claim{Limit: &limiter.Limit{Name: "l"}, Key: limiter.KeyOf("k"), Cost: 1}
 	id := windowIDOf(&c)
 	refused := limiter.Decision{At: time.UnixMilli(1), Outcomes: []limiter.Outcome{{Wait: time.Hour}}}
-	old := refusalQuery{[]limiter.Claim{c}, time.Now(), n.version.Load()}
+	old := n.version.Load()
 	n.invalidate(id)
-	n.learn(old, &refused)
+	n.learn([]limiter.Claim{c}, time.Now(), old, &refused)
 	if _, ok := n.cache.GetIfPresent(id); ok {
 		t.Error("cached, though asked for before an invalidation")
 	}
@@ -30,7 +30,7 @@ func TestRefusalCache_NoneIsOlderThanAnInvalidation(t *testing.T) {
 			all.Go(func() {
 				version := n.version.Load()
 				d := limiter.Decision{At: time.UnixMilli(int64(version)), Outcomes: refused.Outcomes}
-				n.learn(refusalQuery{[]limiter.Claim{c}, time.Now(), version}, &d)
+				n.learn([]limiter.Claim{c}, time.Now(), version, &d)
 			})
 		}
 		all.Go(func() { n.invalidate(id) })

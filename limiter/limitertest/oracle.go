@@ -57,22 +57,22 @@ type grantRecord struct {
 type log []grantRecord
 
 // add appends t and removes expired records.
-func (o *log) add(l *limiter.Limit, t grantRecord) {
-	*o = append(slices.DeleteFunc(*o, func(old grantRecord) bool { return old.at < t.at-2*l.Horizon().Milliseconds() }), t)
+func (l *log) add(of *limiter.Limit, t grantRecord) {
+	*l = append(slices.DeleteFunc(*l, func(old grantRecord) bool { return old.at < t.at-2*of.Horizon().Milliseconds() }), t)
 }
 
 // remove clears what p took, and reports whether there was anything.
-func (o log) remove(p limiter.Permit) bool {
-	i := slices.IndexFunc(o, func(t grantRecord) bool { return t.permit == p && t.n > 0 })
+func (l log) remove(p limiter.Permit) bool {
+	i := slices.IndexFunc(l, func(t grantRecord) bool { return t.permit == p && t.n > 0 })
 	if i >= 0 {
-		o[i].n = 0
+		l[i].n = 0
 	}
 	return i >= 0
 }
 
 // sum returns the number of permits taken at times for which in returns true.
-func (o log) sum(in func(at int64) bool) (n int64) {
-	for _, t := range o {
+func (l log) sum(in func(at int64) bool) (n int64) {
+	for _, t := range l {
 		if in(t.at) {
 			n += t.n
 		}
@@ -80,11 +80,25 @@ func (o log) sum(in func(at int64) bool) (n int64) {
 	return n
 }
 
+// used returns the number of permits taken within the last length.
+func (l log) used(now int64, length time.Duration) int64 {
+	return l.sum(func(at int64) bool { return now-at < length.Milliseconds() })
+}
+
+// fullestWindow returns the largest number of permits in any window of this length, its
+// end excluded.
+func (l log) fullestWindow(length time.Duration) (worst int64) {
+	for i, from := range l {
+		worst = max(worst, l[i:].sum(func(at int64) bool { return at-from.at < length.Milliseconds() }))
+	}
+	return worst
+}
+
 // logOracle is the oracle of TokenBucket, SlidingLog and Concurrent.
 type logOracle struct{ log }
 
 func (o *logOracle) left(now int64, l *limiter.Limit) int64 {
-	return l.Rate.Count - o.sum(func(at int64) bool { return now-at < l.Rate.Window.Milliseconds() })
+	return l.Rate.Count - o.used(now, l.Rate.Window)
 }
 func (o *logOracle) take(l *limiter.Limit, t grantRecord) { o.add(l, t) }
 func (o *logOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {

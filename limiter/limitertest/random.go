@@ -171,7 +171,7 @@ func (s *suite) steps() int {
 	return s.Steps
 }
 
-// schedules checks that the store decides exactly as the models: two limits, with random
+// schedules checks that the store decides exactly as the oracles: two limits, with random
 // costs, times, peeks, refunds and changes of the rate.
 func schedules(t *testing.T, s *suite) {
 	s.runSchedules(t, func(t *rapid.T) {
@@ -180,35 +180,35 @@ func schedules(t *testing.T, s *suite) {
 		count := rapid.Int64Range(1, 128).Draw(t, "count")
 		lengths := [2]time.Duration{length, 4 * length / 3 / time.Millisecond * time.Millisecond}
 		counts := [2]int64{count, rapid.Int64Range(1, 128).Draw(t, "other count")}
-		var models [2]model
+		var now int64
+		var oracles [2]logOracle
 		var given []limiter.Permit
 		for range s.steps() {
 			pause := time.Duration(rapid.Int64Range(0, int64(length/time.Millisecond)/5).Draw(t, "pause")) * time.Millisecond
 			if rapid.Bool().Draw(t, "pauses") {
 				s.Advance(pause)
-				models[0].now += pause
-				models[1].now += pause
+				now += pause.Milliseconds()
 			}
 			var claims []limiter.Claim
-			for i := range models {
+			for i := range oracles {
 				cost := min(counts[i], rapid.Int64Range(1, 1+counts[i]/3).Draw(t, "cost"))
 				claims = append(claims, limiter.Claim{Limit: limit([]string{"one", "two"}[i], counts[i], lengths[i]), Key: k, Cost: cost})
 			}
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
 			case 0:
-				compare(t, s.peek(t, claims), expected(claims, &models))
+				compare(t, s.peek(t, claims), expected(now, claims, &oracles))
 			case 1:
 				if len(given) > 0 {
 					p := rapid.SampledFrom(given).Draw(t, "permit")
-					s.refundFor(t, claims, &models, p)
+					s.refundFor(t, claims, &oracles, p)
 				}
 			case 2:
 				counts[0] = rapid.Int64Range(1, 128).Draw(t, "new count")
 			default:
 				d := s.take(t, claims)
-				want := expected(claims, &models)
+				want := expected(now, claims, &oracles)
 				if want.Allowed {
-					want = granted(claims, &models, d.Permit)
+					want = granted(now, claims, &oracles, d.Permit)
 				}
 				compare(t, d, want)
 				if d.Allowed {
@@ -219,23 +219,23 @@ func schedules(t *testing.T, s *suite) {
 	})
 }
 
-// expected returns the decision of the models for claims that are not taken.
-func expected(claims []limiter.Claim, models *[2]model) limiter.Decision {
+// expected returns the decision of the oracles for claims that are not taken.
+func expected(now int64, claims []limiter.Claim, oracles *[2]logOracle) limiter.Decision {
 	want := limiter.Decision{Allowed: true}
 	for i, c := range claims {
-		o := models[i].outcome(c.Limit.Rate, c.Cost)
+		o := outcome(&oracles[i], now, c)
 		want.Allowed = want.Allowed && o.Allowed
 		want.Outcomes = append(want.Outcomes, o)
 	}
 	return want
 }
 
-// granted returns the decision of the models after they have taken claims.
-func granted(claims []limiter.Claim, models *[2]model, p limiter.Permit) limiter.Decision {
+// granted returns the decision of the oracles after they have taken claims.
+func granted(now int64, claims []limiter.Claim, oracles *[2]logOracle, p limiter.Permit) limiter.Decision {
 	want := limiter.Decision{Allowed: true}
 	for i, c := range claims {
-		models[i].take(c.Cost, p)
-		o := models[i].outcome(c.Limit.Rate, c.Cost)
+		oracles[i].take(c.Limit, grantRecord{at: now, n: c.Cost, permit: p})
+		o := outcome(&oracles[i], now, c)
 		o.Allowed = true
 		want.Outcomes = append(want.Outcomes, o)
 	}
@@ -245,22 +245,22 @@ func granted(claims []limiter.Claim, models *[2]model, p limiter.Permit) limiter
 // compare checks that two decisions are equal.
 func compare(t *rapid.T, got, want limiter.Decision) {
 	if got.Allowed != want.Allowed || !slices.Equal(got.Outcomes, want.Outcomes) {
-		t.Fatalf("the store says %+v, the models %+v", got, want)
+		t.Fatalf("the store says %+v, the oracles %+v", got, want)
 	}
 }
 
 // refundFor refunds p with the costs of its claims.
-func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, p limiter.Permit) {
+func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, oracles *[2]logOracle, p limiter.Permit) {
 	back := make([]limiter.Claim, 0, len(claims))
 	for i, c := range claims {
-		for _, g := range models[i].log {
+		for _, g := range oracles[i].log {
 			if g.permit == p && g.n > 0 {
 				c.Cost = g.n
 				c.Limit = limit(c.Limit.Name, max(c.Limit.Rate.Count, g.n), c.Limit.Rate.Window)
 				back = append(back, c)
 			}
 		}
-		models[i].refund(p)
+		oracles[i].remove(p)
 	}
 	s.refund(t, back, p)
 }
@@ -277,22 +277,23 @@ func schedulesMerged(t *testing.T, s *suite) {
 		l := limit("merged", rate.Count, rate.Window)
 		most := max(1, rate.Count/60)
 		late := rate.Window/64 + time.Millisecond
-		var m model
+		var now int64
+		var taken log
 		for range 4 * s.steps() {
 			pause := time.Duration(rapid.Int64Range(0, int64(rate.Window/time.Millisecond)/150).Draw(t, "pause")) * time.Millisecond
 			s.Advance(pause)
-			m.now += pause
+			now += pause.Milliseconds()
 			c := oneClaim(l, k, rapid.Int64Range(1, most).Draw(t, "cost"))
 			d := s.take(t, c)
 			if d.Allowed {
-				m.take(c[0].Cost, d.Permit)
+				taken = append(taken, grantRecord{at: now, n: c[0].Cost})
 			}
-			left, least := rate.Count-m.used(rate.Window), rate.Count-m.used(rate.Window+late)
+			left, least := rate.Count-taken.used(now, rate.Window), rate.Count-taken.used(now, rate.Window+late)
 			if got := d.Outcomes[0].Remaining; got > left || got < least {
 				t.Fatalf("%d left, want %d to %d", got, least, left)
 			}
 		}
-		if worst := m.fullestWindow(rate.Window); worst > rate.Count {
+		if worst := taken.fullestWindow(rate.Window); worst > rate.Count {
 			t.Fatalf("%d permits in one window of %s", worst, rate)
 		}
 	})

@@ -83,7 +83,7 @@ func (o Options) requireRole(role Role) func(http.Handler) http.Handler {
 				switch {
 				case a.Wait > 0:
 					a.SetRetryAfter(w.Header())
-					problem(w, http.StatusTooManyRequests, "too many wrong tokens from this address; try again later")
+					problem(w, http.StatusTooManyRequests, "too many wrong tokens from this address; try again in "+w.Header().Get("Retry-After")+"s")
 					return
 				case !a.Known:
 					w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)

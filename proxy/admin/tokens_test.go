@@ -64,7 +64,7 @@ func TestWrongTokens_SlowTheirAddress(t *testing.T) {
 			g.answers(401, "203.0.113.7:4000", fmt.Sprint("wrong", i))
 		}
 		wrong, right := g.answers(429, "203.0.113.7:4001", "wrong"), g.answers(429, "203.0.113.7:4002", "secret")
-		if wrong.Body.String() != right.Body.String() || wrong.Header().Get("Retry-After") != "2" || right.Header().Get("Retry-After") != "2" {
+		if wrong.Body.String() != right.Body.String() || !strings.Contains(wrong.Body.String(), "; try again in 2s\"") || wrong.Header().Get("Retry-After") != "2" || right.Header().Get("Retry-After") != "2" {
 			t.Errorf("a wrong token is answered %v %s, the right one %v %s; want the same", wrong.Header(), wrong.Body, right.Header(), right.Body)
 		}
 		g.answers(200, "203.0.113.8:4000", "secret")

@@ -64,3 +64,27 @@ func sameButSeconds(a, b string) bool {
 	}
 	return plain(a) == plain(b)
 }
+
+// A route that only looks at a list returns permits and resets cooldowns of before as well.
+func TestRotate_EffectsOfARouteWithoutLimits(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		const routes = `keys: {phone: "header:X-Phone"}
+lists: {all: {key: phone, values: ["0"], action: deny}}
+routes:
+  - {name: send, match: {path: /send}, respond: {body: ok}, limits: [{key: global, rate: 1/1h, return_on: {route: verify, key: phone}}]}
+  - {name: pause, match: {path: /pause}, respond: {body: ok}, limits: [{key: phone, cooldown: [1h], reset_on: {route: verify}}]}
+  - {name: verify, match: {methods: [POST], path: /verify}, respond: {body: ok}, lists: [all]}
+`
+		w := newProxy(t, "privacy: {hash_secret: first-secret-of-us}\n"+routes, use)
+		w.sends(200, "POST", "/send", "X-Phone: 1")
+		w.sends(200, "POST", "/pause", "X-Phone: 1")
+		w.write("privacy: {hash_secret: second-secret-of-us, previous_secret: first-secret-of-us}\n" + routes)
+		if _, err := w.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.sends(429, "POST", "/send", "X-Phone: 1")
+		w.sends(200, "POST", "/verify", "X-Phone: 1")
+		w.sends(200, "POST", "/send", "X-Phone: 1")
+		w.sends(200, "POST", "/pause", "X-Phone: 1")
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -28,11 +29,22 @@ func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func
 	if p.IsZero() {
 		claims = nil
 	}
-	noted, claims := splitConversions(claims)
-	refunded, byNote := s.startRefund(claims, p), s.startRefundByNote(noted, p)
+	return s.startRefundOf(lateGrant{claims: slices.Clone(claims), permit: p})
+}
+
+// startRefundOf is StartRefund. A refund that fails is tried again when Redis is reachable: it may have been made, and is
+// made once.
+func (s *Store) startRefundOf(g lateGrant) (wait func() error) {
+	noted, others := splitConversions(g.claims)
+	refunded, byNote := s.startRefund(others, g.permit), s.startRefundByNote(noted, g.permit)
 	return func() error {
 		_, err := refunded()
-		return errors.Join(err, byNote())
+		err = errors.Join(err, byNote())
+		if g.tries++; errors.Is(err, limiter.ErrUnavailable) && !errors.Is(err, errType) && !errors.Is(err, ErrRedisson) {
+			s.reports.addRefund(g)
+			s.watchOutage(false)
+		}
+		return err
 	}
 }
 

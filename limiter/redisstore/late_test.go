@@ -197,3 +197,29 @@ func TestLate_RedisStandsStill(t *testing.T) {
 		return err == nil && in.Statuses[0].Used == 2
 	})
 }
+
+// What cannot be refunded while Redis is away is refunded when it is back.
+func TestRefund_WhileRedisIsAway(t *testing.T) {
+	for a := range limiter.NumAlgorithms {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newLateStore(t, redisstore.ClientConfig{Timeout: impatience, BreakAfter: 1, BreakRest: time.Second}, redisstore.Options{Timeout: impatience})
+			claims := []limiter.Claim{{Limit: limitOf(a), Key: limiter.KeyOf("k"), Cost: 1, Value: limiter.KeyOf("v")}}
+			s.warm(claims)
+			var d limiter.Decision
+			if err := s.Take(t.Context(), claims, &d); err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			s.proxy.Hold()
+			other := []limiter.Claim{{Limit: limitOf(a), Key: limiter.KeyOf("other"), Cost: 1, Value: limiter.KeyOf("v")}}
+			if err := s.Peek(t.Context(), other, new(limiter.Decision)); err == nil {
+				t.Fatal("Redis replies")
+			}
+			if err := s.Refund(t.Context(), claims, d.Permit); !errors.Is(err, limiter.ErrUnavailable) {
+				t.Fatalf("refund: %v; want that Redis is not called", err)
+			}
+			s.proxy.Release()
+			eventually(t, "it has come back", func() bool { return s.used(claims) == 0 })
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,13 +103,8 @@ func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) (others []lim
 func (s *Store) StartRefundReported(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	var waits []func() error
 	for _, c := range s.Withdraw(claims, p) {
-		told := p
-		at, found := s.reports.toldAt(time.Now(), &c, p)
-		if found {
-			told.At = at
-		}
-		if found || !isCounter(&c) {
-			waits = append(waits, s.StartRefund([]limiter.Claim{c}, told))
+		if at, found := s.reports.toldAt(time.Now(), &c, p); found || !isCounter(&c) {
+			waits = append(waits, s.StartRefund([]limiter.Claim{c}, limiter.Permit{ID: p.ID, At: cmp.Or(at, p.At)}))
 		}
 	}
 	return func() (failed error) {
@@ -181,7 +177,7 @@ func (s *Store) probe() {
 	}
 }
 
-// probeOnce pings Redis, and then sends the reports. A Redis that hangs will later
+// probeOnce pings Redis, and then sends the reports, and refunds that have failed. A Redis that hangs will later
 // process everything it was sent, so a probe does not count permits.
 func (s *Store) probeOnce(ctx context.Context, timeout time.Duration) error {
 	if err := s.ping(ctx, timeout); err != nil {
@@ -190,7 +186,9 @@ func (s *Store) probeOnce(ctx context.Context, timeout time.Duration) error {
 	if s.breaker != nil && s.outage.isActive.Load() && !s.outage.isSettling.Load() {
 		s.breaker.own.Close()
 	}
-	return s.sendReports(ctx, nil)
+	err := s.sendReports(ctx, nil)
+	s.refundAll(s.reports.takeRefunds())
+	return err
 }
 
 // ping calls Redis even while the circuit breaker is open. Otherwise the end of an outage

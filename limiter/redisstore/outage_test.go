@@ -159,6 +159,7 @@ func TestStore_EndsInTime(t *testing.T) {
 	var d limiter.Decision
 	slow := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
 	quick := redisstore.New(client, redisstore.Options{Timeout: 30 * time.Millisecond})
+	defer quick.Close()
 	s.server.Signal(syscall.SIGSTOP)
 	defer s.server.Signal(syscall.SIGCONT)
 

@@ -331,45 +331,40 @@ func (q *queue) abortLate() {
 	}
 }
 
-// A lateGrant is what Redis granted to a call whose caller had given up.
+// A lateGrant is what Redis granted to a call whose caller had given up, or what it could not be asked to refund.
 type lateGrant struct {
 	claims []limiter.Claim
 	permit limiter.Permit
+	tries  int // how often it was tried to refund it
 }
 
 // addLate records that claims of c were granted at the time at, if nobody waits for c any more.
 func (b *batch) addLate(c *call, claims []limiter.Claim, at time.Time) {
 	if c.state == callAbandoned {
-		b.late = append(b.late, lateGrant{claims, limiter.Permit{ID: c.id, At: at}})
+		b.late = append(b.late, lateGrant{claims: claims, permit: limiter.Permit{ID: c.id, At: at}})
 	}
 }
 
-// refundLate refunds grants in the background. Redis has just replied, but the circuit breaker may still be open: it tries
-// again until lateTimeout is over.
+// refundLate refunds grants in the background. Redis has just replied, but the circuit breaker may still be open.
 func (p *pipeline) refundLate(grants []lateGrant) {
-	if len(grants) == 0 {
-		return
+	if len(grants) > 0 {
+		open := grants // captured, so that a call without late grants allocates nothing
+		p.background.Go(func() { p.store.refundAll(open) })
 	}
-	open := grants // captured, so that a call without late grants allocates nothing
-	p.background.Go(func() {
-		ctx, cancel := context.WithTimeout(p.store.ctx, lateTimeout)
-		defer cancel()
-		for len(open) > 0 && ctx.Err() == nil {
-			waits := make([]func() error, len(open))
-			for i, g := range open {
-				waits[i] = p.store.StartRefund(g.claims, g.permit)
-			}
-			var failed []lateGrant
-			for i, wait := range waits {
-				if wait() != nil {
-					failed = append(failed, open[i])
-				}
-			}
-			if open = failed; len(open) > 0 {
-				_ = pause(ctx, probeInterval)
-			}
-		}
-	})
+}
+
+// maxTries is how often it is tried to refund a grant: with each probe that Redis answers, so for about a minute.
+const maxTries = int(lateTimeout / probeInterval)
+
+// refundAll refunds grants.
+func (s *Store) refundAll(grants []lateGrant) {
+	waits := make([]func() error, len(grants))
+	for i, g := range grants {
+		waits[i] = s.startRefundOf(g)
+	}
+	for _, wait := range waits {
+		_ = wait()
+	}
 }
 
 // mustResend reports whether err says that the script did not run, and that the client

@@ -33,7 +33,7 @@ const (
 type reports struct {
 	sendLock chan struct{} // has capacity 1; held while reports are sent
 	telling  sync.Mutex    // held from when it is too late to withdraw grants until their notes are queued
-	windows  atomic.Int64  // number of windows, readable without mu
+	windows  atomic.Int64  // number of windows, and of refunds that failed; readable without mu
 	reported atomic.Int64  // permits that were reported
 	dropped  atomic.Int64  // permits that are never reported
 
@@ -43,6 +43,7 @@ type reports struct {
 	told     map[grantID]countedGrant // what Redis was told of
 	toldIDs  []grantID                // the keys of told, at most maxTold; then a ring
 	nextTold int                      // index in toldIDs of the oldest
+	refunds  []lateGrant              // that failed, at most maxTold
 }
 
 // A report is what was granted in one window.
@@ -219,6 +220,26 @@ func (r *reports) tellLocked(id grantID, counted countedGrant) {
 		r.toldIDs[r.nextTold], r.nextTold = id, (r.nextTold+1)%maxTold
 	}
 	r.told[id] = counted
+}
+
+// addRefund records a refund that failed.
+func (r *reports) addRefund(g lateGrant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.refunds) < maxTold && g.tries <= maxTries {
+		r.refunds = append(r.refunds, g)
+		r.windows.Add(1)
+	}
+}
+
+// takeRefunds returns some of the refunds that failed: few, so that requests need not wait for them.
+func (r *reports) takeRefunds() (some []lateGrant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := min(len(r.refunds), maxClaims)
+	some, r.refunds = r.refunds[:n:n], r.refunds[n:]
+	r.windows.Add(int64(-n))
+	return some
 }
 
 // hasAny reports whether a window of claims has a pending report.

@@ -325,9 +325,7 @@ func (a *Admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *li
 
 // refundLate refunds what a late decision has taken. It is not recorded for outages of the store.
 func (a *Admitter) refundLate(claims []limiter.Claim, p limiter.Permit) {
-	ctx, cancel := context.WithTimeout(context.Background(), SettleTimeout)
-	defer cancel()
-	_ = a.metrics.measure("refund", func() error { return a.SharedStore().Refund(ctx, claims, p) }) // if it fails, the permits stay taken
+	_ = a.metrics.measure("refund", func() error { return startRefund(a.SharedStore(), claims, p)() }) // if it fails, the permits stay taken
 }
 
 // SharedStore returns the store without the records for its outages on this node.

@@ -144,10 +144,7 @@ func (f *Fallback) RecordBan(claims []limiter.Claim, ban time.Duration) {
 	if f.Store == nil {
 		return
 	}
-	d := limiter.Decision{Outcomes: make([]limiter.Outcome, len(claims))}
-	for i := range d.Outcomes {
-		d.Outcomes[i] = limiter.Outcome{Banned: true, Wait: ban}
-	}
+	d := limiter.Decision{Outcomes: slices.Repeat([]limiter.Outcome{{Banned: true, Wait: ban}}, len(claims))}
 	f.Local.Mirror(claims, &d, f.Nodes())
 }
 

@@ -60,9 +60,7 @@ func (l *lease) renew() {
 		l.refund()
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), SettleTimeout)
-	defer cancel()
-	_ = l.store.Renew(ctx, l.claims, l.permit) // a permit that has expired stays lost; the request continues
+	_ = l.store.Renew(context.Background(), l.claims, l.permit) // a permit that has expired stays lost; the request continues
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ended {
@@ -101,9 +99,7 @@ func (l *lease) refund() {
 	if !l.held.remove(l) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), SettleTimeout)
-	defer cancel()
-	_ = l.store.Refund(ctx, l.claims, l.permit) // otherwise the permits return when the lease ends
+	_ = startRefund(l.store, l.claims, l.permit)() // otherwise the permits return when the lease ends
 }
 
 // maxHeldLeases is the maximum number of held leases; each takes some hundred bytes.

@@ -49,9 +49,7 @@ func (a *Admitter) settleCost(ctx context.Context, q *Admission, tooMuch func(*l
 		}
 		a.refund(ctx, q, t)
 		if len(missing) > 0 {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
-			q.Fail(a.metrics.measure("charge", func() error { return t.Store.Charge(ctx, missing, t.Permit) }))
-			cancel()
+			q.Fail(a.metrics.measure("charge", func() error { return t.Store.Charge(context.WithoutCancel(ctx), missing, t.Permit) }))
 		}
 	}
 }

@@ -217,9 +217,7 @@ func (a *Admitter) refund(ctx context.Context, q *Admission, t *TakenPermit) {
 	if len(q.Settled.pending) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SettleTimeout)
-	defer cancel()
-	if err := a.metrics.measure("refund", func() error { return t.Store.Refund(ctx, q.Settled.pending, t.Permit) }); err != nil {
+	if err := a.metrics.measure("refund", func() error { return t.Store.Refund(context.WithoutCancel(ctx), q.Settled.pending, t.Permit) }); err != nil {
 		q.Fail(fmt.Errorf("refund: %w", err))
 	}
 }

@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,3 +230,28 @@ func TestStepUp_StoreFailsInBetween(t *testing.T) {
 type acceptAll struct{}
 
 func (acceptAll) Solution(*Limit) (limiter.Claim, error) { return limiter.Claim{}, nil }
+
+// A report that a request has cost less refunds nothing of what was taken ahead with it: the rest is still given back.
+func TestAhead_ReportsOfLessGiveBackTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, claims, _ := oneAhead(limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 200, Window: time.Hour}})
+		claims[0].Cost = 2
+		a := &Admitter{Store: s, metrics: newTestMetrics()}
+		for range 50 {
+			var d limiter.Decision
+			if err := s.Take(t.Context(), claims, &d); err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			q := &Admission{TakenPermits: []TakenPermit{{Store: s, Claims: slices.Clone(claims), Permit: d.Permit}}}
+			if err := a.SettleCost(t.Context(), q, Correction{Less: 1}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(3 * time.Second)
+		in, err := s.Inspect(t.Context(), claims)
+		if err != nil || in.Statuses[0].Used != 100 {
+			t.Errorf("%+v, %v; want 100 used", in.Statuses, err)
+		}
+		<-time.After(time.Hour)
+	})
+}

@@ -130,10 +130,8 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 // giveBack refunds the permits of an allowed x, for which the peer has not waited. If the store cannot be reached, they
 // stay taken.
 func (x *exchange) giveBack() {
-	ctx, cancel := context.WithTimeout(context.Background(), limit.SettleTimeout)
-	defer cancel()
 	x.response.status, x.outcome, x.KeepsPermits = respond.ClientGone, forwardOutcome{known: true, refund: true}, false
-	x.Admitter.Settle(ctx, &x.Admission, x.settledOutcome())
+	x.Admitter.Settle(context.Background(), &x.Admission, x.settledOutcome())
 }
 
 // allowedResponse returns the response of the answer about an allowed request.

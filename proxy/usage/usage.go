@@ -162,13 +162,23 @@ func (r *Reader) Report() Report {
 }
 
 // MaxEnsured is by how many bytes Ensure makes a body longer, at most.
-const MaxEnsured = int64(len(`"stream_options":{"include_usage":true},`))
+const MaxEnsured = int64(len(`"stream":true,"stream_options":{"include_usage":true},`))
 
-// Ensure returns a request of OpenAI's chat or completions API that streams with stream_options.include_usage set, so
-// that the last event has the usage; written anew, it has no spaces. Other bodies are not changed.
+// A truth is true if one of the values of its name is, as lenient servers read them: another than false, null and 0.
+type truth bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *truth) UnmarshalJSON(b []byte) error {
+	*t = *t || string(b) != "false" && string(b) != "null" && string(b) != "0"
+	return nil
+}
+
+// Ensure returns a request of OpenAI's chat or completions API that streams, also if only for servers that ignore the case of
+// names, with stream_options.include_usage set, so that the last event has the usage; written anew, it has no spaces. Other
+// bodies are not changed.
 func Ensure(body []byte) (ensured []byte, changed bool) {
 	var r struct {
-		Stream   bool           `json:"stream"`
+		Stream   truth          `json:"stream"`
 		Messages jsontext.Value `json:"messages,omitzero"`
 		Prompt   jsontext.Value `json:"prompt,omitzero"`
 		Options  struct {
@@ -177,11 +187,12 @@ func Ensure(body []byte) (ensured []byte, changed bool) {
 		} `json:"stream_options"`
 		Rest jsontext.Value `json:",embed"`
 	}
-	// To find names that are there twice would take twenty times the memory of the body. Of those above the last counts.
-	if json.Unmarshal(body, &r, jsontext.AllowDuplicateNames(true)) != nil || !r.Stream || r.Messages == nil && r.Prompt == nil {
+	// To find names that are there twice would take twenty times the memory of the body.
+	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), json.MatchCaseInsensitiveNames(true))
+	if json.Unmarshal(body, &r, lenient) != nil || !r.Stream || r.Messages == nil && r.Prompt == nil {
 		return body, false
 	}
 	r.Options.Usage = jsontext.Value("true")
-	ensured, err := json.Marshal(&r, jsontext.AllowDuplicateNames(true))
+	ensured, err := json.Marshal(&r, lenient)
 	return ensured, err == nil
 }

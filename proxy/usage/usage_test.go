@@ -235,7 +235,8 @@ func TestReport_Cost(t *testing.T) {
 	}
 }
 
-// Only a chat or a completion that streams is changed, and no value of it but that option.
+// Only a chat or a completion that streams is changed, and no value of it but that option. It streams if a server may take it
+// so: one that ignores the case of names, as encoding/json does, or that takes a number for true, as pydantic does.
 func TestEnsure(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"messages":[],"stream":true}`:                                                   `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
@@ -245,16 +246,20 @@ func TestEnsure(t *testing.T) {
 		`{"messages":[],"stream":true,"stream_options":{"include_obfuscation":false}}`:    `{"stream":true,"messages":[],"stream_options":{"include_usage":true,"include_obfuscation":false}}`,
 		`{"messages":[],"stream":true,"stream_options":{"a":{},"include_usage":0,"b":1}}`: `{"stream":true,"messages":[],"stream_options":{"include_usage":true,"a":{},"b":1}}`,
 		"{\"messages\":[],\"stream\":true,\"" + strings.Repeat("\u2028", 99) + "\":1}":    "{\"stream\":true,\"messages\":[],\"stream_options\":{\"include_usage\":true},\"" + strings.Repeat("\u2028", 99) + "\":1}",
-		`{"messages":[],"stream":true,"Stream":false}`:                                    `{"stream":true,"messages":[],"stream_options":{"include_usage":true},"Stream":false}`,
+		`{"messages":[],"stream":true,"Stream":false}`:                                    `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
+		`{"Messages":[],"stream":false,"STREAM":true}`:                                    `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
+		`{"messages":[],"stream":true,"Stream_Options":{"Include_Usage":false}}`:          `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
+		`{"messages":[],"stream":1}`:                                                      `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
+		`{"messages":[],"stream":"yes","n":1}`:                                            `{"stream":true,"messages":[],"stream_options":{"include_usage":true},"n":1}`,
+		`{"messages":[],"stream":0,"Stream":null}`:                                        "",
 		`{"messages":[],"stream":true,"stream_options":1}`:                                "",
 		`{"messages":[],"stream":false}`:                                                  "",
 		`{"messages":[]}`:                                                                 "",
 		`{"input":"a","stream":true}`:                                                     "", // of the API of responses, which says it anyway
 		`{"messages":[],"stream":true`:                                                    "",
 		`{"messages":[1],"stream":false,"a":1,"messages":[],"stream":true,"a":2}`:         `{"stream":true,"messages":[],"stream_options":{"include_usage":true},"a":1,"a":2}`,
-		`[]`:                            "",
-		``:                              "",
-		`{"messages":[],"stream":"tr"}`: "",
+		`[]`: "",
+		``:   "",
 	} {
 		got, changed := usage.Ensure([]byte(body))
 		if string(got) != cmp.Or(want, body) || changed != (want != "") {

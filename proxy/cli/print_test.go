@@ -88,7 +88,7 @@ func TestRun_MisuseHasItsExitCode(t *testing.T) {
 		"audit -n 0":                                    "-n 0: write 1 to 500",
 		"audit -n 501":                                  "-n 501: write 1 to 500",
 		"keys get phone":                                "weir: phone: write KEY=VALUE",
-		"keys get id:0123456789ab-0123":                 "write phone=id:... or phone=hash:...\n",
+		"keys get id:0123456789ab-0123":                 "write its name, too (phone=id:..., phone=hash:...)\n",
 		"keys grant a=1 --permits 0":                    "--permits 0: write a whole number from 1",
 		"keys ban a=1 --for soon":                       "--for soon: ",
 		"keys plan a=1 --for 1h":                        "no plan is named",

@@ -30,7 +30,7 @@ type KeyPair struct {
 func ParseKeyPair(text string) (KeyPair, error) {
 	name, value, found := strings.Cut(text, "=")
 	if !found || name == "" {
-		return KeyPair{}, fmt.Errorf("%w: write KEY=VALUE, for example phone=+8613800138000; an id or a hash does not say of which key it is: write phone=id:... or phone=hash:...", ErrKeyQuery)
+		return KeyPair{}, fmt.Errorf("%w: write KEY=VALUE, for example phone=+8613800138000; an id or a hash does not say of which key it is, so write its name, too (phone=id:..., phone=hash:...)", ErrKeyQuery)
 	}
 	return KeyPair{name, value}, nil
 }

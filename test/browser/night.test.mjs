@@ -87,12 +87,12 @@ test("a night by the pages alone: what refuses, whom, why, until when, unblocked
   await page.getByLabel("Request id").fill(id);
   await page.getByRole("button", { name: "Show" }).click();
   const row = page.locator(".decisions li").first();
-  assert.match(await row.innerText(), /429\s+POST \/sms\s+refused by sms\.phone 2\/1h, passes ([0-9-]+ )?[0-9:]+ UTC \(\d+ min\)/);
+  assert.match(await row.innerText(), /429\s+POST \/sms\s+refused by sms\.phone 2\/1h, passes ([0-9-]+ )?[0-9:]+ UTC \([0-9hms]+\)/);
   await row.locator("summary").click();
   await row.getByText(id).waitFor();
   await row.getByRole("button", { name: "phone=+86138****8000" }).first().click();
   await page.getByText("2 of 2 used, 0 left").waitFor();
-  await page.getByText(/(One more|All back) at ([0-9-]+ )?[0-9:]+ UTC \(\d+ min\)/).first().waitFor();
+  await page.getByText(/(One more|All back) at ([0-9-]+ )?[0-9:]+ UTC \([0-9hms]+\)/).first().waitFor();
 
   // Unblocked, it passes on every node. The traffic would use what it is given up.
   await traffic.end();

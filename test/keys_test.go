@@ -158,7 +158,7 @@ func TestKeys_PlanOnAllNodes(t *testing.T) {
 		t.Errorf("a node that starts later answers %v; want what is left of the plan, and the other key without it", got)
 	}
 	runs(other, 0, "plan pro, assigned until ", "keys", "get", "header:X-Phone=p")
-	runs(other, 0, "pro   all    7", "keys", "plans")
+	runs(other, 0, "pro   all    30d", "keys", "plans")
 	runs(other, 0, "plan pro (assigned by an operator until ", "explain", "POST", "/v1/sms/send", "-H", "X-Phone: p")
 	runs(other, 0, "plan for 30d", "audit")
 	runs(other, 0, "ended the assignment of a plan under sms-send.phone, on all nodes\n", "keys", "plan", "header:X-Phone=p", "--clear")

@@ -91,7 +91,7 @@ func addCooldownResets(limits []*Limit, made map[string]*Route) {
 // unreachable, they remain.
 func (a *Admitter) resetCooldown(q *Admission, r *cooldownReset, k *Key) {
 	claims := []limiter.Claim{{Limit: &r.window.Limit, Key: k.Key, Cost: 1}}
-	if k.Previous != (limiter.Key{}) {
+	if k.Previous != k.Key && k.Previous != (limiter.Key{}) { // of a Replay both may be one
 		claims = append(claims, limiter.Claim{Limit: &r.window.Limit, Key: k.Previous, Cost: 1})
 	}
 	if err := a.Fallback.Local.Reset(context.Background(), claims); err != nil { // counted while the store was unreachable

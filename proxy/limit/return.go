@@ -93,7 +93,7 @@ func startReturn(store limiter.AdminStore, limits []*limiter.Limit, subject limi
 // unreachable now, its permits stay taken, until another response returns them or they expire.
 func (a *Admitter) returnPermits(q *Admission, r *PermitReturn, k *Key) {
 	subjects := []limiter.Key{k.Key}
-	if k.Previous != (limiter.Key{}) {
+	if k.Previous != k.Key && k.Previous != (limiter.Key{}) { // of a Replay both may be one
 		subjects = append(subjects, k.Previous)
 	}
 	for _, subject := range subjects {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,9 @@ import (
 
 // maxErrorPause is the longest pause after an attempt to which Redis did not reply.
 const maxErrorPause = 500 * time.Millisecond
+
+// errOwnerBusy reports that the same owner acquires the lock, or a part of it, in another goroutine.
+var errOwnerBusy = errors.New("another acquisition by this owner is in progress")
 
 // errGrantExpired reports that the lease had expired when the grant arrived.
 var errGrantExpired = fmt.Errorf("%w: the lease expired before the reply arrived", ErrNotAcquired)
@@ -41,8 +45,9 @@ type outcome struct {
 	err  error
 }
 
-// acquire acquires the lock. If it fails, nothing remains in Redis.
-func (l *Lock) acquire(ctx context.Context, options []LockOption, try strategy) (*Hold, error) {
+// acquire acquires the lock. If it fails, nothing remains in Redis. timeout is how long it
+// waits while others acquire the lock for the same owner.
+func (l *Lock) acquire(ctx context.Context, options []LockOption, try strategy, timeout time.Duration) (*Hold, error) {
 	if err := l.check(ctx); err != nil {
 		return nil, err
 	}
@@ -50,32 +55,41 @@ func (l *Lock) acquire(ctx context.Context, options []LockOption, try strategy) 
 	if err := errors.Join(l.err, err); err != nil {
 		return nil, err
 	}
-	switch s := l.locker.session(holdKey{l.namespace, l.name, r.owner}); {
+	if r.owner != (Owner{}) { // others may use it too, and Redis would grant both the same hold
+		limited, cancel := context.WithTimeoutCause(ctx, timeout, errOwnerBusy)
+		defer cancel()
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(l.resourceNames()))) {
+			here, done := Owner{name + " " + r.owner.id}, make(chan struct{})
+			if err := l.locker.awaitPending(limited, here, done); err != nil {
+				return nil, fmt.Errorf("lock %s: %w", l.name, err)
+			}
+			defer l.locker.endPending(here, done)
+		}
+	}
+	g := holdKey{l.namespace, l.name, r.owner}
+	for s := l.locker.session(ctx, g); s != nil && l.traits.reentrant; s = l.locker.session(ctx, g) {
+		if hold, err := s.reenterAny(ctx, r); !errors.Is(err, ErrNotHeld) { // otherwise it was unlocked meanwhile
+			return hold, err
+		}
+	}
+	switch {
 	case r.owner == (Owner{}):
 		r.owner = l.newOwner()
 	case !l.traits.reentrant:
 		return nil, fmt.Errorf("lock %s: %w", l.name, ErrNotReentrant)
-	case s != nil:
-		return s.reenterAny(ctx, r)
-	case l.locker.overlaps(l, r.owner):
+	case l.locker.overlaps(ctx, l, r.owner):
 		return nil, fmt.Errorf("lock %s: %w: its owner holds a part of it through another lock; unlock that first",
 			l.name, ErrNotReentrant)
 	}
-	lease := r.lease
-	if !r.hasLease {
-		lease = l.locker.lease
-	}
 	var hold *Hold
 	a := &acquisition{locker: l.locker, lock: l, autoRenew: !r.hasLease}
-	a.params = callParams{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}
+	a.params = callParams{owner: r.owner, count: 1, lease: cmp.Or(r.lease, l.locker.lease), replicas: r.replicas}
 	a.accept = func(ctx context.Context, o outcome) error {
 		hold, err = l.locker.openSession(ctx, a, o)
 		return err
 	}
-	if err := a.run(ctx, try); err != nil {
-		return nil, err
-	}
-	return hold, nil
+	err = a.run(ctx, try)
+	return hold, err
 }
 
 // run runs the strategy until a grant is accepted.
@@ -91,7 +105,7 @@ func (a *acquisition) run(ctx context.Context, try strategy) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(a.locker.ctx, func() { cancel(ErrClosed) })
 	defer stop()
-	err := a.locker.awaitReleases(ctx, a.params.owner)
+	err := a.locker.awaitPending(ctx, a.params.owner, nil)
 	if err == nil {
 		if err = try(a, ctx); err != nil {
 			a.undo()
@@ -184,10 +198,7 @@ func subscribe(ctx context.Context, o outcome) *subscription {
 	if o.hub == nil {
 		return nil
 	}
-	sub, err := o.hub.subscribe(ctx, o.channel)
-	if err != nil {
-		return nil // waiting continues by polling
-	}
+	sub, _ := o.hub.subscribe(ctx, o.channel) // without it waiting continues by polling
 	return sub
 }
 
@@ -220,10 +231,7 @@ func isTemporary(err error) bool {
 	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNotReentrant) {
 		return false
 	}
-	if !replied(err) {
-		return true
-	}
-	return slices.ContainsFunc([]string{
+	return !replied(err) || slices.ContainsFunc([]string{
 		"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY", "MOVED", "ASK",
 	}, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
@@ -266,14 +274,9 @@ func contextError(ctx context.Context) error {
 
 // acceptGrant accepts a grant. If that fails, it records that the lock must be released.
 func (a *acquisition) acceptGrant(ctx context.Context, o outcome) error {
-	if err := a.accept(ctx, o); err != nil {
-		a.mayHold = true
-		return err
-	}
-	if a.lock.traits.exclusive {
-		a.ticket = nil // owned by the session: local waiters wait for its end
-	}
-	return nil
+	err := a.accept(ctx, o)
+	a.mayHold = a.mayHold || err != nil
+	return err
 }
 
 // undo removes in the background what a failed acquisition may have left in Redis.
@@ -300,7 +303,7 @@ func (l *Lock) resourceNames() []string {
 // the holds of an owner for each resource, not for each lock, so the first unlock would
 // release what the other lock relies on. It checks every session of the Locker, but is
 // only called with WithOwner.
-func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
+func (l *Locker) overlaps(ctx context.Context, lk *Lock, owner Owner) bool {
 	ours := lk.resourceNames()
 	var others []*session
 	l.mu.Lock()
@@ -312,7 +315,7 @@ func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
 	l.mu.Unlock()
 	return slices.ContainsFunc(others, func(s *session) bool {
 		shared := func(name string) bool { return slices.Contains(ours, name) }
-		return s.endCause() == nil && slices.ContainsFunc(s.lock.resourceNames(), shared)
+		return slices.ContainsFunc(s.lock.resourceNames(), shared) && s.isHeld(ctx)
 	})
 }
 
@@ -342,34 +345,42 @@ func always(releaseResult) bool { return true }
 func wasHeld(r releaseResult) bool { return r.held }
 
 // releaseInBackground runs work, which releases what owner may hold, in the background.
-// New acquisitions of the owner wait until it is done (awaitReleases), because work could
+// New acquisitions of the owner wait until it is done (awaitPending), because work could
 // not distinguish them from old ones. The caller must have called beginCall, so that
 // Close waits for work.
 func (l *Locker) releaseInBackground(owner Owner, work func()) {
 	done := make(chan struct{})
 	l.mu.Lock()
-	before := l.pendingReleases[owner]
-	l.pendingReleases[owner] = done
+	before := l.pending[owner]
+	l.pending[owner] = done
 	l.mu.Unlock()
 	l.running.Go(func() {
 		work()
 		if before != nil {
 			<-before
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.pendingReleases[owner] == done {
-			delete(l.pendingReleases, owner)
-		}
-		close(done)
+		l.endPending(owner, done)
 	})
 }
 
-// awaitReleases waits until no background release of owner is pending.
-func (l *Locker) awaitReleases(ctx context.Context, owner Owner) error {
+// endPending ends what is pending for owner until done is closed.
+func (l *Locker) endPending(owner Owner, done chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending[owner] == done {
+		delete(l.pending, owner)
+	}
+	close(done)
+}
+
+// awaitPending waits until nothing is pending for owner. Then next is, unless it is nil.
+func (l *Locker) awaitPending(ctx context.Context, owner Owner, next chan struct{}) error {
 	for {
 		l.mu.Lock()
-		done := l.pendingReleases[owner]
+		done := l.pending[owner]
+		if done == nil && next != nil {
+			l.pending[owner] = next
+		}
 		l.mu.Unlock()
 		if done == nil {
 			return nil

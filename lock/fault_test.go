@@ -133,7 +133,7 @@ func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for owner := range l.pendingReleases {
+	for owner := range l.pending {
 		if owner != h.Owner() {
 			t.Errorf("%s is being undone, and was never sent", owner)
 		}

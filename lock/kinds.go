@@ -131,10 +131,7 @@ func (l *Locker) value(ctx context.Context, argument any, c callParams) (any, er
 	case leaseTime:
 		return c.lease.Milliseconds(), nil
 	case queueing:
-		if c.willWait {
-			return 1, nil
-		}
-		return 0, nil
+		return c.willWait, nil // sent as 1 or 0
 	case waiterLife:
 		return min(3*l.pollInterval, cmp.Or(c.timeout, math.MaxInt64)).Milliseconds(), nil
 	case publishVerb:
@@ -429,11 +426,9 @@ func (s *script) failed(ctx context.Context, rdb redis.UniversalClient, err erro
 // isOutcomeUnknown reports whether the server may have executed the call that returned
 // err. It has not if it replied so, or if there was no connection.
 func isOutcomeUnknown(err error) bool {
-	if err == nil || replied(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
-		return false
-	}
 	network, ok := errors.AsType[*net.OpError](err)
-	return !ok || network.Op != "dial"
+	isUnsent := errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) || ok && network.Op == "dial"
+	return err != nil && !replied(err) && !isUnsent
 }
 
 // replied reports whether err is what a server said.

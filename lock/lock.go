@@ -109,13 +109,13 @@ func (l *Lock) Name() string { return l.name }
 // again when the release is published, and otherwise after a random part of the poll
 // interval. If the first call to Redis fails, Lock fails; later failures are retried.
 func (l *Lock) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
-	return l.acquire(ctx, options, (*acquisition).wait)
+	return l.acquire(ctx, options, (*acquisition).wait, MaxLease)
 }
 
 // TryLock tries once to acquire the lock, in one round trip. It returns ErrNotAcquired if
-// the lock is held by another owner.
+// the lock is held by another owner, or after 3 s if Lock waits for it with the same owner.
 func (l *Lock) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
-	return l.acquire(ctx, options, (*acquisition).tryOnce)
+	return l.acquire(ctx, options, (*acquisition).tryOnce, defaultCall)
 }
 
 // check returns an error if l or ctx is nil.

@@ -39,10 +39,12 @@ type Locker struct {
 
 	running sync.WaitGroup // calls and goroutines that Close waits for
 
-	mu              sync.Mutex // guards the fields below; never held during I/O
-	closed          bool
-	sessions        map[holdKey]*session
-	pendingReleases map[Owner]chan struct{} // closed when the background releases of the owner have ended
+	mu       sync.Mutex // guards the fields below; never held during I/O
+	closed   bool
+	sessions map[holdKey]*session
+	// pending are closed when the background releases of an owner have ended or, for an owner that acquire has made up,
+	// an acquisition of a lock by an owner that others may use too.
+	pending map[Owner]chan struct{}
 }
 
 // A holdKey identifies what an owner holds.
@@ -60,7 +62,7 @@ func New(rdb redis.UniversalClient, settings ...LockerOption) *Locker {
 	l := &Locker{
 		rdb: rdb, scripts: loadScripts(), id: uuid.NewString(),
 		lease: DefaultLease, pollInterval: defaultPoll, callTimeout: defaultCall,
-		sessions: make(map[holdKey]*session), pendingReleases: make(map[Owner]chan struct{}),
+		sessions: make(map[holdKey]*session), pending: make(map[Owner]chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.localQueues.byName = make(map[string]*localQueue)
@@ -162,11 +164,8 @@ func (l *Locker) findRoute(ctx context.Context, channel string) (route, error) {
 	if err != nil {
 		return route{}, fmt.Errorf("find the master of %s: %w", channel, err)
 	}
-	return route{
-		name:    master.Options().Addr,
-		open:    func(ctx context.Context) *redis.PubSub { return master.SSubscribe(ctx) },
-		sharded: true,
-	}, nil
+	open := func(ctx context.Context) *redis.PubSub { return master.SSubscribe(ctx) }
+	return route{name: master.Options().Addr, open: open, sharded: true}, nil
 }
 
 const (
@@ -204,14 +203,13 @@ func (l *localQueues) wait(ctx context.Context, name string) (*ticket, error) {
 	select {
 	case <-turn:
 	case <-ctx.Done():
+	}
+	if ctx.Err() == nil && l.resetStreak(name) {
+		sleep[struct{}](ctx, nil, yieldDelay)
+	}
+	if ctx.Err() != nil {
 		p.leave(0)
 		return nil, context.Cause(ctx)
-	}
-	if l.resetStreak(name) {
-		if sleep[struct{}](ctx, nil, yieldDelay); ctx.Err() != nil {
-			p.leave(0)
-			return nil, context.Cause(ctx)
-		}
 	}
 	return p, nil
 }
@@ -260,9 +258,7 @@ func (t *ticket) leave(notified int64) {
 	if !isFirst {
 		return
 	}
-	if notified > 0 {
-		gt.streak++
-	} else {
+	if gt.streak++; notified == 0 {
 		gt.streak = 0
 	}
 	switch {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type session struct {
 	autoRenew bool
 	sendLock  chan struct{} // has capacity 1; held while a call is in progress
 	released  bool          // the release was sent; guarded by sendLock
+	result    error         // of the release; guarded by sendLock
 
 	mu            sync.Mutex // guards the fields below, and those of holds; never held during I/O
 	holds         map[*Hold]struct{}
@@ -42,9 +44,6 @@ func (l *Locker) openSession(ctx context.Context, a *acquisition, o outcome) (*H
 		sendLock: make(chan struct{}, 1), holds: make(map[*Hold]struct{}, 1),
 		deadline: o.sent.Add(reliableLease(a.params.lease)),
 	}
-	if a.lock.traits.exclusive {
-		s.ticket = a.ticket
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := time.Until(s.deadline)
@@ -53,6 +52,9 @@ func (l *Locker) openSession(ctx context.Context, a *acquisition, o outcome) (*H
 	}
 	if !l.addSession(s) {
 		return nil, ErrClosed
+	}
+	if a.lock.traits.exclusive {
+		s.ticket, a.ticket = a.ticket, nil // local waiters wait for the end of the session
 	}
 	s.expiryTimer = time.AfterFunc(left, s.expire)
 	if s.autoRenew {
@@ -84,14 +86,23 @@ func (l *Locker) removeSession(s *session) {
 }
 
 // session returns the active session of g, or nil.
-func (l *Locker) session(g holdKey) *session {
+func (l *Locker) session(ctx context.Context, g holdKey) *session {
 	l.mu.Lock()
 	s := l.sessions[g]
 	l.mu.Unlock()
-	if s == nil || s.endCause() != nil {
+	if s == nil || !s.isHeld(ctx) {
 		return nil
 	}
 	return s
+}
+
+// isHeld reports whether the lock is held. If it was unlocked, its release has been sent then.
+func (s *session) isHeld(ctx context.Context) bool {
+	cause := s.endCause()
+	if errors.Is(cause, ErrReleased) {
+		_ = s.sendCount(ctx) // the unlock may be about to, and returns the result
+	}
+	return cause == nil
 }
 
 func (s *session) holdKey() holdKey { return holdKey{s.lock.namespace, s.lock.name, s.params.owner} }
@@ -258,11 +269,7 @@ func (s *session) reenterAny(ctx context.Context, r lockOptions) (*Hold, error) 
 	if h == nil {
 		return nil, fmt.Errorf("lock %s: %w", s.lock.name, ErrNotHeld)
 	}
-	lease := s.params.lease
-	if r.hasLease {
-		lease = r.lease
-	}
-	return s.reenter(ctx, h, lease)
+	return s.reenter(ctx, h, cmp.Or(r.lease, s.params.lease))
 }
 
 // unlock ends h. If it is the last hold, the session ends before the call to Redis.
@@ -306,15 +313,15 @@ func (s *session) sendCount(ctx context.Context) error {
 	s.sendLock <- struct{}{} // held by others for one call at most
 	defer s.unlockSend()
 	if s.released {
-		return nil // a concurrent unlock has released everything
+		return s.result // another call has released everything
 	}
 	s.mu.Lock()
 	c := s.params
 	c.count = len(s.holds)
 	s.mu.Unlock()
 
-	s.released = c.count == 0
 	p, err := s.release(ctx, c)
+	s.released, s.result = c.count == 0, err
 	if c.count > 0 {
 		if errors.Is(err, ErrLost) {
 			s.markLost()

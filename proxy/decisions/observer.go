@@ -233,7 +233,7 @@ type claim struct {
 	key       uint8  // index into the keys of the record; maxKeys if the key did not fit
 	flags     ClaimFlags
 	remaining int32
-	wait      uint32 // milliseconds
+	wait      float32 // milliseconds; a wait may be longer than a uint32 has
 }
 
 // A labelledKey is one key of a request.

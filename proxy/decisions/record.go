@@ -233,7 +233,7 @@ func (r *record) fill(of *ring, q *Request) {
 		c := &q.claims[i]
 		r.claims[i] = claim{
 			window: uint16(c.Window), key: r.keyIndex(q, &c.Key), flags: c.Flags,
-			remaining: int32(min(c.Remaining, math.MaxInt32)), wait: uint32(min(c.Wait.Milliseconds(), math.MaxUint32)),
+			remaining: int32(min(c.Remaining, math.MaxInt32)), wait: float32(c.Wait.Milliseconds()),
 		}
 	}
 }

@@ -78,3 +78,25 @@ func TestObserver_AFloodLeavesOthers(t *testing.T) {
 		}
 	}
 }
+
+// noLabels sets no texts.
+type noLabels struct{}
+
+func (noLabels) FillLabel(*Label, limiter.Key) {}
+
+// A limit or a ban may refuse for a year.
+func TestRecord_LongWaits(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Millisecond, 4*time.Hour + time.Millisecond, 49 * 24 * time.Hour, 80 * 24 * time.Hour, limiter.MaxWindow} {
+		o, now := NewObserver(1), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		r := Request{Place: amongAll, Began: now, Labels: noLabels{}, Facts: Facts{
+			Outcome: RefusedByLimits, Route: &Route{Name: "r", Windows: make([]Window, 1)},
+		}}
+		r.AddClaim(&Claim{Wait: wait})
+		o.Record(&r)
+		d := o.Find(view.DecisionQuery{}, Naming{Names: plainView{}})
+		got := time.Duration(d[0].Limits[0].WaitMS * float64(time.Millisecond))
+		if off := (got - wait).Abs(); off > 2*time.Second || wait < 4*time.Hour && off != 0 {
+			t.Errorf("a wait of %v is told as %v: %s", wait, got, d[0].Summary)
+		}
+	}
+}

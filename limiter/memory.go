@@ -32,7 +32,8 @@ type MemoryOptions struct {
 // are added; a key with taken permits is never evicted to make room for others. Once half
 // of the capacity is in use, a Source that owns an eighth of all keys or bytes gets no
 // more: its further keys share overflow counts, so that keys of other sources still find
-// room.
+// room. What a key has taken of an overflow count is not in the count of its own that it gets
+// when there is room, nor in those of other sources: each of them may grant the rate once.
 //
 // A key takes about 104 bytes with one permit or a counter; a longer log takes another 24
 // bytes and 32 bytes for each entry. A granted claim costs about 100 ns and does not

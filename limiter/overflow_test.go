@@ -239,3 +239,26 @@ func refund(t *testing.T, m *limiter.Memory, c limiter.Claim, p limiter.Permit) 
 		t.Fatal(err)
 	}
 }
+
+// A key may get a count of its own after it was counted with others, and then its rate once more, but not twice.
+func TestMemory_OwnCountAfterASharedOne(t *testing.T) {
+	h := newHand()
+	m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 1, Clock: h.now})
+	take(t, m, limiter.Claim{Limit: rate("short", 1, time.Second), Key: numbered(0), Cost: 1})
+	mine := limiter.Claim{Limit: rate("long", 1, time.Hour), Key: numbered(1), Cost: 1}
+	take(t, m, mine) // with others, because the memory is full
+	h.advance(time.Second)
+	allowed := 0
+	for range 5 {
+		var d limiter.Decision
+		if err := m.Take(t.Context(), []limiter.Claim{mine}, &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed {
+			allowed++
+		}
+	}
+	if in := inspect(t, m, mine); allowed > 1 || in.Used > 1 {
+		t.Errorf("%d more were allowed, %+v; want at most the rate once more", allowed, in)
+	}
+}

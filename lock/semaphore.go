@@ -17,8 +17,8 @@ import (
 // [Locker.ExpirableSemaphore] expire. All methods are safe for concurrent use.
 //
 // Each call leaves a mark, "{name}:weir_taken:<id>", for half a minute. It reveals
-// whether a call whose reply was lost has been executed, so that it is never counted
-// twice.
+// whether a call whose reply was lost has been executed, so that it is not counted twice. If
+// Redis cannot be reached for longer than that, its permits may stay taken.
 type Semaphore struct {
 	lock *Lock
 	kind *scripted
@@ -85,7 +85,7 @@ func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 	return s.lock.readNumber(ctx)
 }
 
-// markTTL is the time to live of the marks of calls: longer than any call is repeated.
+// markTTL is the time to live of the marks of calls: longer than a call is repeated, except by a waiter during an outage.
 const markTTL = 30 * time.Second
 
 // An ExpirableSemaphore is a semaphore whose permits expire when their holder dies. It is

@@ -16,7 +16,7 @@ import (
 const maxErrorPause = 500 * time.Millisecond
 
 // errOwnerBusy reports that the same owner acquires the lock, or a part of it, in another goroutine.
-var errOwnerBusy = errors.New("another acquisition by this owner is in progress")
+var errOwnerBusy = fmt.Errorf("%w: another acquisition by this owner is in progress", ErrNotAcquired)
 
 // errGrantExpired reports that the lease had expired when the grant arrived.
 var errGrantExpired = fmt.Errorf("%w: the lease expired before the reply arrived", ErrNotAcquired)

@@ -90,7 +90,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 	v.fill(q, r.host)
 	x := &v.x
 	x.began, x.generation, x.in.scheme = r.now, r.generation, cmp.Or(x.in.scheme, r.generation.usualScheme())
-	v.duration, v.status, v.own = q.Took, q.Status, q.Own
+	v.duration, v.status, v.own, v.failed, v.refunded = q.Took, q.Status, q.Own, q.Failed, q.Refunded
 	if v.err = r.runStages(q, x, v); v.err != nil {
 		r.finish(v)
 		return
@@ -118,6 +118,8 @@ type visit struct {
 	labels    map[*limit.Limit]string // labels of its keys, made before it waits; nil if it does not wait
 	refusedBy *limit.Limit            // the limit with an unknown key that refused the request in the log
 	own       bool                    // the line is of Weir's own log, and tells which list decided
+
+	failed, refunded bool // as its line says
 }
 
 // runStages runs the stages before admit.
@@ -158,6 +160,8 @@ func (r *Replay) finish(v *visit) {
 	}
 	x.StopRenewing() // they use the real clock
 	x.outcome.result = v.result()
+	asks := x.route.RefundOn.Header != "" || len(x.route.refunds) > 0 // what only the line tells
+	x.outcome.refund = asks && v.refunded && (v.failed || !x.NeedsRefund(x.settledOutcome()))
 	ends := len(x.route.CooldownResets)+len(x.route.PermitReturns) > 0 || x.NeedsRefund(x.settledOutcome())
 	switch {
 	case !ends:
@@ -203,11 +207,18 @@ func (v *visit) result() upstream.Result {
 		return upstream.Result{Status: r.fixedResponse.Status}
 	}
 	result := upstream.Result{Target: "log", Status: v.status}
-	switch v.status {
-	case respond.ClientGone: // as logged by nginx and Weir
+	switch {
+	case v.failed && v.status == 0: // it was not sent
+		return upstream.Result{}
+	case v.status == respond.ClientGone: // as logged by nginx and Weir
 		result.Status, result.Kind = 0, upstream.ClientGone
-	case http.StatusGatewayTimeout:
+	case v.status == http.StatusGatewayTimeout:
 		result.Kind = upstream.Timeout
+	case v.failed && v.refunded:
+		result.Kind = upstream.ConnectFailed
+	}
+	if v.failed { // the status is Weir's own
+		result.Status = 0
 	}
 	return result
 }
@@ -315,11 +326,14 @@ type LoggedRequest struct {
 	// matched, and Listener what the request came by if it was not to be forwarded. Keys is the field
 	// keys, which identifies the keys of the request. Limit is the limit that refused the request, and
 	// List the list that decided about it. Repeated reports that the request repeated one that was
-	// counted, and Rejected that it was rejected before limits were evaluated.
+	// counted, and Rejected that it was rejected before limits were evaluated. Failed reports that the
+	// upstream sent no response: Status is Weir's own, or 0 if no target was tried. Refunded reports that
+	// permits of the request were refunded.
 	Own                bool
 	Route, Listener    string
 	Keys, Limit, List  string
 	Repeated, Rejected bool
+	Failed, Refunded   bool
 	// CachedRefusal names the limits whose refusal the store repeated, without evaluating the others.
 	CachedRefusal string
 	// Redacted reports that the log omits the query and has * for path parameters that are keys, as

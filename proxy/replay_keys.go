@@ -38,13 +38,12 @@ type overriddenKeys struct {
 // newOverriddenKeys returns those of r.
 func newOverriddenKeys(r *route, privacy *config.Privacy) overriddenKeys {
 	all := overriddenKeys{privacy: privacy, byTag: map[string]limiter.Key{}}
-	secret := privacy.HashSecret
-	if secret != "" {
+	if privacy.HashSecret != "" {
 		all.byHash = map[limiter.Key]limiter.Key{}
 	}
 	for _, l := range r.Active {
 		for k := range l.ByKey {
-			if secret != "" {
+			if all.byHash != nil {
 				var id limiter.Key
 				copy(id[:logKeyBytes], k[:])
 				all.byHash[id] = k

@@ -238,13 +238,14 @@ func (j *jsonReader) finishOwn() {
 	r, v := j.record, &j.values
 	r.Route, r.Listener, r.Limit, r.List = v[roleRoute], v[roleListener], v[roleLimit], v[roleList]
 	r.Keys, r.CachedRefusal, r.Repeated, r.isSample = v[roleKeys], v[roleCached], v[roleRepeat] == "true", j.has(roleSample)
+	r.Refunded, r.Failed = v[roleRefunded] == "true", strings.Contains(v[roleError], "forward request: ")
 	if r.decided, _ = r.parseTime(v[roleDecided]); !r.decided.IsZero() { // by the clock that all nodes share
 		r.Took = max(r.Took-max(r.decided.Sub(r.At), 0), 1) // 0 would be unknown
 		r.At = r.decided
 	}
 	switch {
 	case j.has(roleUpstream):
-	case r.Limit != "" || r.List != "" && r.Status == http.StatusForbidden:
+	case r.Failed || r.Limit != "" || r.List != "" && r.Status == http.StatusForbidden:
 		r.Status = 0 // the status that the upstream would have sent is unknown
 	default:
 		r.Rejected = 400 <= r.Status && r.Status < 500 && r.Status != http.StatusTooManyRequests && r.Status != statusClientGone

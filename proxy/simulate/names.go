@@ -38,6 +38,8 @@ const (
 	roleDecided  // when the limits decided
 	roleRepeat   // the request repeats one that was counted
 	roleUpstream // the upstream that answered
+	roleRefunded // permits of the request were refunded
+	roleError    // why the request failed
 	roleMessage  // distinguishes requests from other messages in Weir's own log
 	roleField    // a field from which a key is read
 	roleCount
@@ -83,6 +85,8 @@ func meanings() []meaning {
 		{roleDecided, "", "", "decided_at"},
 		{roleRepeat, "", "", "repeated"},
 		{roleUpstream, "", "", "upstream"},
+		{roleRefunded, "", "", "refunded"},
+		{roleError, "", "", "error"},
 		{roleMessage, "", "", "message"},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -330,6 +331,58 @@ func TestRun_TellsWhenMemoryMayHaveBeenFull(t *testing.T) {
 		r := &Report{Counts: Counts{LogCounts: view.LogCounts{Lines: 1, Requests: 1}}, Result: proxy.ReplayTally{Keys: manyKeys + 1}}
 		if got := strings.Join(r.notes(Options{Configs: []*config.Config{c}}), "\n"); strings.Contains(got, "share counts") != told {
 			t.Errorf("store: %s: notes %q", store, got)
+		}
+	}
+}
+
+// What happened to a request at its upstream is in Weir's own log, not in the status of the answer alone.
+func TestRun_OwnLogHasFailuresAndRefunds(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/asked", "/both":
+			w.Header().Set("X-Refund", "1")
+		case "/reset", "/doubtful":
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer upstream.Close()
+	var routes strings.Builder
+	for _, r := range []struct{ name, to, refund, count string }{
+		{"asked", upstream.URL, "refund_on: {header: X-Refund}, ", ""},
+		{"both", upstream.URL, "refund_on: {header: X-Refund}, ", ", count: {status: [2xx]}"},
+		{"kept", upstream.URL, "refund_on: {header: X-Refund}, ", ", count: {status: [2xx]}"},
+		{"status", "http://127.0.0.1:1", "refund_on: {status: [5xx]}, ", ""},
+		{"connect", "http://127.0.0.1:1", "refund_on: {errors: [connect]}, ", ""},
+		{"reset", upstream.URL, "refund_on: {errors: [reset]}, ", ""},
+		{"other", upstream.URL, "refund_on: {status: [5xx], errors: [timeout]}, ", ""},
+		{"doubtful", upstream.URL, "", ", count: {status: [4xx]}"},
+		{"unprocessed", "http://127.0.0.1:1", "", ", count: {status: [4xx]}"},
+	} {
+		fmt.Fprintf(&routes, "  - {name: %s, match: {path: /%s}, upstream: %q, %slimits: [{name: l, key: global, rate: 3/1h%s}]}\n", r.name, r.name, r.to, r.refund, r.count)
+	}
+	own := "routes:\n" + routes.String()
+	var log bytes.Buffer
+	ended := time.Unix(1_795_345_547, 0)
+	stamp := zerolog.HookFunc(func(e *zerolog.Event, _ zerolog.Level, _ string) { // one request after the other
+		ended = ended.Add(time.Second)
+		e.Str("time", ended.UTC().Format(time.RFC3339))
+	})
+	p, err := proxy.New(t.Context(), proxy.Options{
+		Config: mustLoad(t, own), Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&log).Hook(stamp),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, name := range []string{"asked", "both", "kept", "status", "connect", "reset", "other", "doubtful", "unprocessed"} {
+		for range 6 {
+			weirtest.Exchange(p, httptest.NewRequest("POST", "http://a.example/"+name, nil))
+		}
+	}
+	served := p.Counts()
+	for _, rt := range mustRun(t, own, "", log.String()).Result.Routes {
+		if want := served[proxy.Series{Route: rt.Name, Result: "refused"}]; rt.Refused != want {
+			t.Errorf("%s: %d refused; served %d", rt.Name, rt.Refused, want)
 		}
 	}
 }

@@ -273,19 +273,13 @@ func (m *mergeReader) readLine(s *source) error {
 		m.Malformed++
 	case kindRequest:
 		m.Requests++
-		if r.Took == 0 {
-			m.Untimed++
-		}
-		if r.Status == http.StatusTooManyRequests {
-			m.TooMany++
-		}
-		if r.isSample {
-			m.Samples++
+		tooMany := r.Status == http.StatusTooManyRequests
+		for n, is := range map[*int64]bool{&m.Untimed: r.Took == 0, &m.TooMany: tooMany, &m.Samples: r.isSample, &m.Hostless: r.Host == ""} {
+			if is {
+				*n++
+			}
 		}
 		m.own = m.own || r.Own
-		if r.Host == "" {
-			m.Hostless++
-		}
 		for _, f := range r.Fields {
 			m.origins[f.Origin] = true
 		}

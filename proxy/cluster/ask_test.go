@@ -243,23 +243,101 @@ func TestDirectives(t *testing.T) {
 		t.Errorf("it lasts for %v", rest)
 	}
 	way.Redirect("127.0.0.1:1")
-	if put(order("198.51.100.0/24", time.Hour)) || put(order("203.0.113.0/24", time.Millisecond)) {
+	lasting, short := order("198.51.100.0/24", time.Hour), order("203.0.113.0/24", time.Millisecond)
+	if put(lasting) || put(short) {
 		t.Error("without Redis a ban is said to hold everywhere")
 	}
 	if found, everywhere := a.Remove(t.Context(), order("192.0.2.0/24", 0)); !found || everywhere {
 		t.Errorf("removed: found %t, everywhere %t", found, everywhere)
 	}
-	if all := near.Load().All(); len(all) == 0 || all[0].Network.String() != "198.51.100.0/24" || a.Waiting() != 3 {
-		t.Errorf("while Redis is away this node knows %v, and %d wait", all, a.Waiting())
+	if all := near.Load().All(); len(all) == 0 || all[0].Network.String() != "198.51.100.0/24" || isSettled(a) {
+		t.Errorf("while Redis is away this node knows %v, and nothing waits", all)
 	}
 	way.Redirect(s.Addr)
 	await.Until(t, "Redis is reachable", func() bool { return a.Sync(t.Context()) == nil })
-	if err := b.Sync(t.Context()); err != nil || a.Waiting() != 0 || len(far.Load().All()) != 1 || far.Load().All()[0].Network.String() != "198.51.100.0/24" {
+	if err := b.Sync(t.Context()); err != nil || !isSettled(a) || len(far.Load().All()) != 1 || far.Load().All()[0].Network.String() != "198.51.100.0/24" {
 		t.Errorf("the other node knows %v, %v; want the one that lasts", far.Load().All(), err)
+	}
+	ended := order("192.0.2.0/24", 0)
+	ended.Until = time.Time{}
+	for _, c := range []struct {
+		of   directive.Directive
+		hold bool
+	}{{lasting, true}, {ended, true}, {short, false}} {
+		if settled, hold := a.Settled(c.of); !settled || hold != c.hold {
+			t.Errorf("%s: settled %t, holds %t", c.of.Name(), settled, hold)
+		}
 	}
 	if found, everywhere := b.Remove(t.Context(), order("192.0.2.0/24", 0)); found || !everywhere {
 		t.Errorf("what is gone: found %t, everywhere %t", found, everywhere)
 	}
+}
+
+func isSettled(d *cluster.Directives) bool {
+	settled, _ := d.Settled()
+	return settled
+}
+
+// Where other nodes have taken the last room, one too many is not put, and what was changed with it is.
+func TestDirectives_NoRoomForOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	way := redistest.NewFaultProxy(t, s.Addr)
+	a := cluster.NewDirectives(dial(t, way.Addr), "test", func(*directive.Set) {})
+	b := cluster.NewDirectives(dial(t, s.Addr), "test", func(*directive.Set) {})
+	maintenance := func(i int) directive.Directive {
+		return directive.Directive{Route: strconv.Itoa(i), At: time.Now().UTC().Truncate(time.Millisecond), Until: time.Now().Add(time.Hour)}
+	}
+	for i := range directive.Max - 1 {
+		if _, err := b.Put(t.Context(), maintenance(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Put(t.Context(), maintenance(directive.Max)); err != nil {
+		t.Fatal(err)
+	}
+	if everywhere, err := a.Put(t.Context(), maintenance(-1)); everywhere || !errors.Is(err, cluster.ErrTooManyDirectives) {
+		t.Errorf("one too many: everywhere %t, %v", everywhere, err)
+	}
+	b.Remove(t.Context(), maintenance(0))
+	if err := a.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	way.Redirect("127.0.0.1:1")
+	last := maintenance(-2)
+	a.Put(t.Context(), last)
+	a.Remove(t.Context(), maintenance(1))
+	b.Put(t.Context(), maintenance(-3))
+	way.Redirect(s.Addr)
+	await.Until(t, "Redis is reachable", func() bool { return a.Sync(t.Context()) == nil })
+	if settled, hold := a.Settled(last); !settled || hold {
+		t.Errorf("without room: settled %t, holds %t", settled, hold)
+	}
+	if found, _ := a.Remove(t.Context(), maintenance(1)); found || len(a.All()) != directive.Max-1 {
+		t.Errorf("what was ended beside it: found %t, of %d", found, len(a.All()))
+	}
+}
+
+// What is over takes no room, and cannot be ended.
+func TestDirectives_OverIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := cluster.NewDirectives(nil, "", func(*directive.Set) {})
+		for i := range directive.Max {
+			if _, err := d.Put(t.Context(), directive.Directive{Route: strconv.Itoa(i), Until: time.Now().Add(time.Minute)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if found, _ := d.Remove(t.Context(), directive.Directive{Route: "1"}); found {
+			t.Error("what is over was ended")
+		}
+		if _, err := d.Put(t.Context(), directive.Directive{Route: "new", Until: time.Now().Add(time.Minute)}); err != nil || len(d.All()) != 1 {
+			t.Errorf("%v, %d hold", err, len(d.All()))
+		}
+	})
 }
 
 // A single process keeps them in memory; their number is bounded.

@@ -51,22 +51,31 @@ func NewDirectives(rdb redis.UniversalClient, prefix string, changed func(*direc
 
 // Put makes one hold until its time is over.
 func (d *Directives) Put(ctx context.Context, one directive.Directive) (everywhere bool, err error) {
-	d.mu.Lock()
-	if _, known := d.known[one.Name()]; !known && len(d.known) >= directive.Max {
-		d.mu.Unlock()
+	if found, all := d.holds(one.Name()); !found && all >= directive.Max {
 		return false, ErrTooManyDirectives
 	}
-	d.mu.Unlock()
-	return d.change(ctx, one), nil
+	everywhere = d.change(ctx, one)
+	if _, held := d.Settled(one); everywhere && !held && time.Now().Before(one.Until) { // other nodes were faster
+		return false, ErrTooManyDirectives
+	}
+	return everywhere, nil
 }
 
-// Remove ends the directive of the name of one. found reports whether it was known.
+// Remove ends the directive of the name of one. found reports whether it held.
 func (d *Directives) Remove(ctx context.Context, one directive.Directive) (found, everywhere bool) {
-	d.mu.Lock()
-	_, found = d.known[one.Name()]
-	d.mu.Unlock()
+	found, _ = d.holds(one.Name())
 	one.Until = time.Time{}
 	return found, d.change(ctx, one)
+}
+
+// holds reports whether a directive of that name holds, and how many do. Those that are over are forgotten.
+func (d *Directives) holds(name string) (found bool, all int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(d.known, func(_ string, one directive.Directive) bool { return !one.Until.After(now) })
+	_, found = d.known[name]
+	return found, len(d.known)
 }
 
 // change applies a change on this node, and then on all.
@@ -93,13 +102,6 @@ func (d *Directives) All() []directive.Directive {
 	return directive.NewSet(slices.Collect(maps.Values(d.known)), time.Now()).All()
 }
 
-// Waiting returns how many changes wait for Redis.
-func (d *Directives) Waiting() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.waiting)
-}
-
 func (d *Directives) applyLocked(one directive.Directive) {
 	if one.Until.IsZero() {
 		delete(d.known, one.Name())
@@ -120,8 +122,15 @@ func (d *Directives) Run(ctx context.Context) {
 	})
 }
 
-// Settled reports whether no change waits for Redis, and that all that waited hold on all nodes then.
-func (d *Directives) Settled() (settled, everywhere bool) { return d.Waiting() == 0, true }
+// Settled reports whether no change waits for Redis, and whether the changes to all hold then: none has ended or had no room.
+func (d *Directives) Settled(all ...directive.Directive) (settled, hold bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting) == 0, !slices.ContainsFunc(all, func(one directive.Directive) bool {
+		known, held := d.known[one.Name()]
+		return held != !one.Until.IsZero() || held && !known.At.Equal(one.At)
+	})
+}
 
 // Sync sends the changes that wait, and reads all directives.
 func (d *Directives) Sync(ctx context.Context) error {
@@ -137,9 +146,6 @@ func (d *Directives) Sync(ctx context.Context) error {
 	read, err := d.exchange(ctx, sent)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if redis.HasErrorPrefix(err, "FULL") { // other nodes were faster
-		d.waiting = d.waiting[len(sent):]
-	}
 	d.failed = err != nil
 	if err != nil {
 		return err
@@ -164,8 +170,7 @@ func (d *Directives) exchange(ctx context.Context, changes []directive.Directive
 	defer cancel()
 	args := []any{directive.Max}
 	for _, c := range changes {
-		rest := max(time.Until(c.Until), 0)
-		args = append(args, c.Name(), rest.Milliseconds(), encode(c))
+		args = append(args, c.Name(), max(time.Until(c.Until), 0).Milliseconds(), encode(c))
 	}
 	reply, err := d.run(ctx, "directives", []string{"directives"}, args...).StringSlice()
 	if err != nil {

@@ -10,9 +10,7 @@ for i = 2, #ARGV, 3 do
     redis.call('HDEL', KEYS[1], ARGV[i])
   elseif redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 or redis.call('HLEN', KEYS[1]) < tonumber(ARGV[1]) then
     redis.call('HSET', KEYS[1], ARGV[i], string.format('%.0f ', now + ARGV[i + 1]) .. ARGV[i + 2])
-  else
-    return redis.error_reply('FULL there are ' .. ARGV[1] .. ' directives')
-  end
+  end -- for one too many there is no room: the reply does not have it
 end
 local all, reply, last = redis.call('HGETALL', KEYS[1]), {string.format('%.0f', now)}, now
 for i = 1, #all, 2 do

@@ -160,8 +160,12 @@ func (n *Node) logOperator(e view.AuditEntry) {
 // the entry is written later.
 func (n *Node) record(ctx context.Context, e view.AuditEntry) { n.recordLater(ctx, e, nil) }
 
-// recordLater is like record for a change that waits for Redis; later is nil if it does not.
-func (n *Node) recordLater(ctx context.Context, e view.AuditEntry, later *cluster.Later) {
+// recordLater is like record for a change with the result r, which may wait for Redis; nil for any other action.
+func (n *Node) recordLater(ctx context.Context, e view.AuditEntry, r *view.KeyResult) {
+	var later *cluster.Later
+	if r != nil && r.Later {
+		later = &cluster.Later{Where: r.Where(), Settled: r.Settled}
+	}
 	who := admin.OperatorOf(ctx)
 	e.Who, e.Address = who.Name, who.Address
 	if err := n.audit.Record(ctx, e, later); err != nil {
@@ -206,11 +210,7 @@ func (n *Node) operatorChange(ctx context.Context, c view.KeyChange) (view.KeyRe
 		n.spread(ctx, &r)
 	}
 	e := cluster.AuditOf(admin.OperatorOf(ctx).Name, c, r, err)
-	later := n.later(r)
-	if later != nil && !isPlan {
-		later.Settled = r.Settled
-	}
-	n.recordLater(ctx, e, later)
+	n.recordLater(ctx, e, &r)
 	n.events.Publish(admin.Event{Type: admin.EventKey, Action: e.Action, Who: e.Who, Masked: e.Masked, KeyHash: e.Hash, Error: e.Error})
 	return r, err
 }

@@ -24,7 +24,7 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	e := view.AuditEntry{Action: string(c.Action), Masked: "client_ip=" + network.String(), Reason: c.Reason, Limits: []string{}}
 	switch c.Action {
 	case view.KeyBan:
-		r.Everywhere, err = n.putDirective(ctx, one, time.Duration(c.For))
+		r.Everywhere, err = n.putDirective(ctx, &one, time.Duration(c.For))
 		e.For = c.For.String()
 	case view.KeyUnban:
 		found := false
@@ -37,11 +37,11 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	if err != nil {
 		return r, err
 	}
-	r.At = time.Now()
+	r.At, r.Waits = time.Now(), func() (settled, everywhere bool) { return n.directives.Settled(one) }
 	e.OneNode = !r.Everywhere
 	n.spread(ctx, &r)
 	r.Now, e.Behind = n.proxy.Now(ctx, c), r.Behind
-	n.recordLater(ctx, e, n.later(r))
+	n.recordLater(ctx, e, &r)
 	n.events.Publish(admin.Event{Type: admin.EventKey, Action: e.Action, Who: one.Who, Masked: e.Masked})
 	return r, nil
 }
@@ -78,22 +78,14 @@ func (n *Node) nodesBehind(ctx context.Context) (behind []string) {
 	return behind
 }
 
-// later returns what the audit trail needs of a change of directives; nil if nothing waits.
-func (n *Node) later(r view.KeyResult) *cluster.Later {
-	if !r.Later {
-		return nil
-	}
-	return &cluster.Later{Where: r.Where(), Settled: n.directives.Settled}
-}
-
 // putDirective makes one hold for some time.
-func (n *Node) putDirective(ctx context.Context, one directive.Directive, d time.Duration) (everywhere bool, err error) {
+func (n *Node) putDirective(ctx context.Context, one *directive.Directive, d time.Duration) (everywhere bool, err error) {
 	if d <= 0 || limiter.CheckBan(d) != nil {
 		return false, fmt.Errorf("%w: it lasts from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
 	}
-	one.At = time.Now().UTC().Truncate(time.Millisecond)
+	one.Who, one.At = admin.OperatorOf(ctx).Name, time.Now().UTC().Truncate(time.Millisecond)
 	one.Until = one.At.Add(d)
-	return n.directives.Put(ctx, one)
+	return n.directives.Put(ctx, *one)
 }
 
 // bans returns the bans of networks.
@@ -108,7 +100,8 @@ func (n *Node) held(is func(directive.Directive) bool) []directive.Directive {
 
 // maintenance returns the routes under maintenance.
 func (n *Node) maintenance(context.Context) (admin.Maintenance, error) {
-	return admin.Maintenance{On: n.held(directive.Directive.IsMaintenance), Everywhere: n.directives.Waiting() == 0}, nil
+	settled, _ := n.directives.Settled()
+	return admin.Maintenance{On: n.held(directive.Directive.IsMaintenance), Everywhere: settled}, nil
 }
 
 // setMaintenance begins or ends maintenance for an operator.
@@ -116,7 +109,7 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m
 	if _, _, err = n.proxy.CheckNames(c.Route, ""); err != nil {
 		return m, err
 	}
-	one := directive.Directive{Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason}
+	one := directive.Directive{Route: c.Route, Reason: c.Reason}
 	e := view.AuditEntry{Action: "maintenance off", Reason: c.Reason, Detail: "all routes"}
 	if c.Route != "" {
 		e.Detail = "route " + c.Route
@@ -124,7 +117,7 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m
 	found, everywhere := true, false
 	if c.On {
 		e.Action, e.For = "maintenance on", map[bool]string{true: c.For.String()}[c.For != 0]
-		everywhere, err = n.putDirective(ctx, one, cmp.Or(time.Duration(c.For), limiter.MaxWindow))
+		everywhere, err = n.putDirective(ctx, &one, cmp.Or(time.Duration(c.For), limiter.MaxWindow))
 	} else if found, everywhere = n.directives.Remove(ctx, one); !found {
 		held := []string{}
 		for _, d := range n.held(directive.Directive.IsMaintenance) {
@@ -135,10 +128,10 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m
 	if err != nil {
 		return m, err
 	}
-	r := view.KeyResult{Everywhere: everywhere, Network: &one.Network}
+	r := view.KeyResult{Everywhere: everywhere, Network: &one.Network, Waits: func() (settled, everywhere bool) { return n.directives.Settled(one) }}
 	n.spread(ctx, &r)
 	e.OneNode, e.Behind = r.Later, r.Behind
-	n.recordLater(ctx, e, n.later(r))
+	n.recordLater(ctx, e, &r)
 	m, err = n.maintenance(ctx)
 	m.Behind, m.Everywhere = r.Behind, m.Everywhere && len(r.Behind) == 0
 	return m, err
@@ -165,16 +158,16 @@ func (n *Node) changePlan(ctx context.Context, c view.KeyChange) (r view.KeyResu
 	if err != nil {
 		return r, err
 	}
-	r = view.KeyResult{KeyChange: c, Everywhere: true}
+	r = view.KeyResult{KeyChange: c, Everywhere: true, Waits: func() (settled, everywhere bool) { return n.directives.Settled(all...) }}
 	r.Pairs = nil
 	ended := false
-	for _, one := range all {
+	for i := range all {
 		var everywhere, found bool
-		one.Who = admin.OperatorOf(ctx).Name
+		one := &all[i]
 		if c.Action == view.KeyAssign {
 			everywhere, err = n.putDirective(ctx, one, time.Duration(c.For))
 		} else {
-			found, everywhere = n.directives.Remove(ctx, one)
+			found, everywhere = n.directives.Remove(ctx, *one)
 		}
 		if err != nil {
 			return r, err

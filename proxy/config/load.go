@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -167,25 +168,23 @@ func (l *loader) read(name, id string, data []byte) *file {
 // specific to a machine: configurations that differ only there are equal. Sections are
 // whole lines, unless the file is in flow style; then all of it counts.
 func shared(root *yaml.Node, data []byte) []byte {
-	if root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 {
+	if root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 || !utf8.Valid(data) { // which UTF-16 is not
 		return data
 	}
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	var left []byte
+	lines := form.Lines(string(data))
+	var left []string
 	from := 0
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name, to := root.Content[i].Value, len(lines)
 		if i+2 < len(root.Content) {
 			to = root.Content[i+2].Line - 1
 		}
-		begin := root.Content[i].Line - 1
-		left = append(left, bytes.Join(lines[from:begin], nil)...)
-		if name != "listen" && name != "admin" {
-			left = append(left, bytes.Join(lines[begin:to], nil)...)
+		if name == "listen" || name == "admin" {
+			left = append(left, lines[from:root.Content[i].Line-1]...)
+			from = to
 		}
-		from = to
 	}
-	return left
+	return []byte(strings.Join(append(left, lines[from:]...), ""))
 }
 
 //go:generate go test -run TestSchema_HasNotDrifted -update .

@@ -140,6 +140,31 @@ func TestLoad_HashIsOfTheContent(t *testing.T) {
 }
 
 // What is a machine's own is no difference between what machines serve.
+// The parser takes more for the end of a line than a newline: its lines are counted as it counts them.
+func TestLoad_HashWithOtherEndsOfLines(t *testing.T) {
+	hash := func(text string) string {
+		t.Helper()
+		c, err := LoadText("weir.yaml", []byte(text))
+		if err != nil {
+			t.Fatalf("%v\nin\n%q", err, text)
+		}
+		return c.Hash
+	}
+	const text = "# one\n# two\n# three\nlisten:\n  http: ':1234' # why\n\n# four\nclient_ip:\n  header: X-One\n# five\nadmin: {http: '127.0.0.1:1'}\n" + small
+	for _, end := range []string{"\n", "\r\n", "\r", "\u0085", "\u2028", "\u2029"} {
+		all := strings.ReplaceAll(text, "\n", end)
+		comments := strings.ReplaceAll(text, "# two\n", "# two"+end)
+		for _, text := range []string{all, comments} {
+			if hash(text) != hash(strings.ReplaceAll(strings.ReplaceAll(text, "1234", "1235"), "0.1:1", "0.1:2")) {
+				t.Errorf("with %q a listener makes a difference", end)
+			}
+			if hash(text) == hash(strings.ReplaceAll(text, "X-One", "X-Two")) || hash(text) == hash(strings.ReplaceAll(text, "client_ip:", "client_ip: ")) {
+				t.Errorf("with %q another section makes no difference", end)
+			}
+		}
+	}
+}
+
 func TestLoad_HashIsWithoutListenAndAdmin(t *testing.T) {
 	load := func(text string) *Config {
 		t.Helper()

@@ -253,7 +253,7 @@ func (b bundleFiles) Glob(pattern string) ([]string, error) {
 // holds for all lines of its file.
 func (b Bundle) Shown(c *config.Config, once []byte) Bundle {
 	shown := Bundle{Main: b.Main, Files: maps.Clone(b.Files)}
-	hidden := map[string]map[int]bool{} // by file, from 0
+	hidden, all := map[string]map[int]bool{}, map[string][]string{} // lines by file, from 0
 	unquote := strings.NewReplacer(`\`, "", "''", "'")
 	for _, v := range c.Values() {
 		if !v.IsConcealed() || v.IsVariable() {
@@ -261,10 +261,10 @@ func (b Bundle) Shown(c *config.Config, once []byte) Bundle {
 		}
 		name := v.Where()
 		if hidden[name] == nil {
-			hidden[name] = map[int]bool{}
+			hidden[name], all[name] = map[int]bool{}, form.Lines(b.Files[name])
 		}
-		lines := strings.Split(b.Files[name], "\n")
-		if v.File == "" && strings.Contains(unquote.Replace(lines[v.Line-1]), unquote.Replace(v.Text)) {
+		lines := all[name]
+		if v.File == "" && v.Line <= len(lines) && strings.Contains(unquote.Replace(lines[v.Line-1]), unquote.Replace(v.Text)) {
 			hidden[name][v.Line-1] = true
 			continue
 		}
@@ -272,14 +272,13 @@ func (b Bundle) Shown(c *config.Config, once []byte) Bundle {
 			hidden[name][i] = true
 		}
 	}
-	for name, numbers := range hidden {
-		lines := strings.Split(b.Files[name], "\n")
-		for i := range numbers {
-			if strings.TrimSpace(lines[i]) != "" {
-				lines[i] = "(not shown, " + config.Brief(once, lines[i]) + ")"
+	for name, lines := range all {
+		for i := range hidden[name] {
+			if text := strings.TrimRight(lines[i], "\r\n\u0085\u2028\u2029"); strings.TrimSpace(text) != "" {
+				lines[i] = "(not shown, " + config.Brief(once, text) + ")" + lines[i][len(text):]
 			}
 		}
-		shown.Files[name] = strings.Join(lines, "\n")
+		shown.Files[name] = strings.Join(lines, "")
 	}
 	return shown
 }

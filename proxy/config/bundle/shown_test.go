@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -50,6 +51,54 @@ func bundleOf(main string) Bundle {
 // personsOf are what of personal nobody may be shown.
 func personsOf() []string {
 	return []string{"0100", "0101", "0102", "0103", "0105", "0106", "Bob", "alice", "bob", "carol", "dave", "dora", "erin"}
+}
+
+// Lines are those of the parser, for which more than a newline ends one.
+func TestShown_OtherEndsOfLines(t *testing.T) {
+	t.Setenv("CONCEALED", "dave")
+	text := "# one\n# two\n" + personal + "  - {match: {path: /b}, upstream: echo, limits: [{name: u, key: user, rate: 1/1h, overrides: {dora: 2/1h}}]}"
+	for _, end := range []string{"\r\n", "\r", "\u0085", "\u2028"} {
+		for _, main := range []string{strings.ReplaceAll(text, "\n", end), strings.Replace(text, "\n", end, 2)} {
+			b := bundleOf(main)
+			c, err := Unpack(ownConfig(t, small), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := b.Shown(c, []byte("once")).Files["weir.yaml"]
+			if !strings.Contains(shown, "[KP, CU]") || strings.Count(shown, end) != strings.Count(main, end) {
+				t.Errorf("with %q it shows %q", end, shown)
+			}
+			for _, told := range personsOf() {
+				if strings.Contains(shown, told) {
+					t.Errorf("with %q it tells %s", end, told)
+				}
+			}
+		}
+	}
+}
+
+// A long list is shown in the time of its length, not of its square.
+func TestShown_LongList(t *testing.T) {
+	t.Setenv("CONCEALED", "dave")
+	const values = 30_000
+	var list strings.Builder
+	for i := range values {
+		fmt.Fprintf(&list, "\n      - \"+1555%07d\"", i)
+	}
+	b := bundleOf(strings.Replace(personal, "[\"+1 555 0101\", '1 555 0102', 1-555-0103]", list.String(), 1))
+	b.Files["weir.yaml"] = strings.NewReplacer("  flow: {key: phone, values: ", "  flow:\n    key: phone\n    action: deny\n    values:", ", action: deny}\n  block:", "\n  block:").Replace(b.Files["weir.yaml"])
+	c, err := Unpack(ownConfig(t, small), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	shown := b.Shown(c, []byte("once")).Files["weir.yaml"]
+	if strings.Contains(shown, "+1555") || strings.Count(shown, "not shown") < values {
+		t.Error("it shows values of a sensitive key")
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
 }
 
 func TestShown_WithoutPersons(t *testing.T) {

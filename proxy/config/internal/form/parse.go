@@ -51,6 +51,12 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 	return root.Content[0]
 }
 
+// line matches a line with what the parser takes for its end.
+var line = regexp.MustCompile("[^\r\n\u0085\u2028\u2029]*(?:\r\n|[\r\n\u0085\u2028\u2029]|$)")
+
+// Lines returns the lines of a file as positions count them, each with its end.
+func Lines(text string) []string { return line.FindAllString(text, -1) }
+
 // document decodes the next document. The parser panics on some invalid inputs, which is
 // recovered here.
 func document(decoder *yaml.Decoder) (n *yaml.Node, err error) {

@@ -172,15 +172,29 @@ func (t *tallies) count(now time.Time, v *visit) {
 	default:
 		countReason(rt.Rejected, v.err)
 	}
-	unlisted := !v.own && len(x.extracted.unlisted) > 0
-	for n, is := range map[*int64]bool{&rt.Exempt: x.Exempt && v.err == nil, &rt.Waited: x.Waited, &rt.Repeated: x.Repeated, &rt.Banned: x.BanBegan, &rt.Unlisted: unlisted} {
-		if is {
-			*n++
-		}
+	rt.countFlags(x, v.err)
+	if !v.own && len(x.extracted.unlisted) > 0 {
+		rt.Unlisted++
 	}
 	if t.countLimits(rt, v, step) && v.err == nil {
 		t.Unknown++
 		rt.Unknown++
+	}
+}
+
+// countFlags counts the other properties of a request.
+func (r *routeTally) countFlags(x *exchange, err error) {
+	if x.Exempt && err == nil {
+		r.Exempt++
+	}
+	if x.Waited {
+		r.Waited++
+	}
+	if x.Repeated {
+		r.Repeated++
+	}
+	if x.BanBegan {
+		r.Banned++
 	}
 }
 

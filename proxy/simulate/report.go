@@ -364,8 +364,11 @@ func (r *Report) Differences() []view.SimulatedDifference {
 				at[k] = len(all)
 				all = append(all, view.SimulatedDifference{Route: route, Limit: limit})
 			}
-			d := &all[at[k]]
-			*[]*view.SimulatedSide{&d.A, &d.B}[i] = s
+			if i == 0 {
+				all[at[k]].A = s
+			} else {
+				all[at[k]].B = s
+			}
 		}
 		for _, rt := range t.Routes {
 			if rt.Name != "" {

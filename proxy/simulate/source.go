@@ -273,11 +273,17 @@ func (m *mergeReader) readLine(s *source) error {
 		m.Malformed++
 	case kindRequest:
 		m.Requests++
-		tooMany := r.Status == http.StatusTooManyRequests
-		for n, is := range map[*int64]bool{&m.Untimed: r.Took == 0, &m.TooMany: tooMany, &m.Samples: r.isSample, &m.Hostless: r.Host == ""} {
-			if is {
-				*n++
-			}
+		if r.Took == 0 {
+			m.Untimed++
+		}
+		if r.Status == http.StatusTooManyRequests {
+			m.TooMany++
+		}
+		if r.isSample {
+			m.Samples++
+		}
+		if r.Host == "" {
+			m.Hostless++
 		}
 		m.own = m.own || r.Own
 		for _, f := range r.Fields {

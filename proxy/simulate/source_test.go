@@ -264,7 +264,7 @@ func TestRead_AllocatesNothing(t *testing.T) {
 		"JSON":     `{"msec":"1795345547.500","remote_addr":"192.0.2.1","request_method":"GET","request_uri":"/search?user=a","status":"200","request_time":"0.500","http_user_agent":"a\/b","http_x_phone":"138"}` + "\n",
 	} {
 		const n = 1000
-		s, err := open(Log{name, strings.NewReader(strings.Repeat(line, n+2))}, Auto, newNames(t))
+		s, err := open(Log{name, strings.NewReader(strings.Repeat(line, 5*(n+2)))}, Auto, newNames(t))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -135,7 +135,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 // Close waits for the calls in progress, and sends pending reports. The client stays
 // open. After Close, Take returns limiter.ErrUnavailable.
 func (s *Store) Close() error {
+	s.outage.mu.Lock() // a probe begins before, or not at all
 	s.cancel()
+	s.outage.mu.Unlock()
 	s.running.Wait()
 	if s.reports.windows.Load() > 0 {
 		_ = s.probeOnce(context.Background(), s.timeout) // if it fails, the reports are lost

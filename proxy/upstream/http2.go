@@ -62,13 +62,10 @@ func newHTTP2(c Config, members []*backend) *http2Transport {
 
 // probe implements transport.
 func (o *http2Transport) probe(ctx context.Context, m *backend, path, via string) (status int, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.scheme+"://"+m.host, nil)
-	if err != nil {
-		return 0, err
-	}
+	r := (&http.Request{
+		Method: http.MethodGet, URL: new(url.URL), Host: m.authority, Header: http.Header{"User-Agent": {probeUserAgent}, "Via": {via}},
+	}).WithContext(ctx)
 	setURL(r.URL, m, path)
-	r.Host = m.authority
-	r.Header = http.Header{"User-Agent": {probeUserAgent}, "Via": {via}}
 	res, err := o.RoundTrip(r)
 	if err != nil {
 		return 0, err
@@ -211,8 +208,10 @@ func (o *http2Transport) sender(f *forwarding) sender {
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	s.cancel = cancel
 	t, h := f.request, http.Header{}
+	// net/http keeps the texts of a head in the HPACK table of the connection, and so for longer than the request.
 	s.template = (&http.Request{
-		Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length,
+		Method: strings.Clone(t.Method), Host: strings.Clone(cmp.Or(t.SetHost, t.Host)), Header: h, ContentLength: t.Length,
+		URL: &url.URL{Path: strings.Clone(t.Path), RawQuery: strings.Clone(t.RawQuery), ForceQuery: t.ForceQuery},
 	}).WithContext(ctx)
 	if t.Length != 0 {
 		s.body = newRequestBody(f)
@@ -247,9 +246,9 @@ func (s *http2Sender) newAttempt(m *backend) *attempt {
 		trace.GotFirstResponseByte = func() { try.responseStarted.Store(true) }
 	}
 	try.request = s.template.WithContext(httptrace.WithClientTrace(s.template.Context(), trace)) // a shallow copy
-	t := s.request
-	try.request.URL = &url.URL{RawQuery: t.RawQuery, ForceQuery: t.ForceQuery}
-	setURL(try.request.URL, m, t.Path)
+	to := *s.template.URL
+	setURL(&to, m, to.Path)
+	try.request.URL = &to
 	if s.transport.retries && s.body != nil {
 		try.body = &attemptBody{ReadCloser: s.body}
 		try.request.Body = try.body

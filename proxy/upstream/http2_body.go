@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -36,7 +37,7 @@ func newRequestBody(f *forwarding) *requestBody {
 	for _, line := range t.Fields.Values("Trailer") {
 		for name := range http1.Elements(line) {
 			if b.keepTrailer(http1.Field{Name: name}) {
-				b.trailer[http.CanonicalHeaderKey(name)] = nil
+				b.trailer[strings.Clone(http.CanonicalHeaderKey(name))] = nil
 			}
 		}
 	}

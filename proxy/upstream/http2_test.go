@@ -3,8 +3,10 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -87,6 +89,30 @@ func TestInterim_EndsWithItsRequest(t *testing.T) {
 	arrives()
 	if hints.n != 1 {
 		t.Errorf("%d interim responses were forwarded; want that which arrived before the end", hints.n)
+	}
+}
+
+// net/http keeps the texts of a head in the HPACK table of a connection, behind the end of the request whose buffer they
+// may share: what another request writes there would be found as if it was what the target knows, and go to it under a
+// text of another client, or end the process.
+func TestHTTP2_KeepsNoTextOfARequest(t *testing.T) {
+	c := versioned{t, 1, 2}.backend(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		fmt.Fprintf(w, "%s %s %s %v", r.Method, r.Host, r.RequestURI, r.Trailer)
+	})
+	p := startProxy(t, mustPool(t, c), nil)
+	conn, r := p.dial(t, "")
+	for range 900 {
+		method, n := []string{"LOCK", "COPY", "MOVE", "LINK"}[rand.IntN(4)], rand.IntN(1000)
+		host, path, name := fmt.Sprintf("h%03d.example", n%7), fmt.Sprintf("/a/%03d", n%11), fmt.Sprintf("X-Sum-%03d", n%13)
+		if n%3 == 0 {
+			path += fmt.Sprintf("?q=%03d", n)
+		}
+		send(t, conn, "%s %s HTTP/1.1\r\nHost: %s\r\nTrailer: %s\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n%[4]s: 1\r\n\r\n", method, path, host, name)
+		want := fmt.Sprintf("%s %s %s map[%s:[1]]", method, host, path, name)
+		if _, got := answer(t, r, method); got != want {
+			t.Fatalf("the target got %q; want %q", got, want)
+		}
 	}
 }
 

@@ -47,7 +47,11 @@ func TestExchanges_NothingOfOthers(t *testing.T) {
 	for _, over := range []struct {
 		name, protocol string // as in ALPN
 		secure         bool
-	}{{"h1", "http/1.1", false}, {"h2c", "h2", false}, {"h1 over TLS", "http/1.1", true}, {"h2 over TLS", "h2", true}} {
+		upstream       string
+	}{
+		{"h1", "http/1.1", false, "http1"}, {"h2c", "h2", false, "http1"}, {"h1 over TLS", "http/1.1", true, "http1"},
+		{"h2 over TLS", "h2", true, "http1"}, {"h1 to h2c", "http/1.1", false, "h2c"}, {"h2c to h2c", "h2", false, "h2c"},
+	} {
 		t.Run(over.name, func(t *testing.T) {
 			b := &bleeding{T: t, exchanges: exchanges, cutAnywhere: halfOfHTTP1}
 			if over.protocol == "h2" {
@@ -57,7 +61,7 @@ func TestExchanges_NothingOfOthers(t *testing.T) {
 			} else {
 				b.protocols.SetHTTP1(true)
 			}
-			f := startServer(t, forwardYAML(startUpstream(t, b.upstream), cleartext,
+			f := startServer(t, forwardYAML("up", cleartext+"\nupstreams: {up: "+startVersion(t, over.upstream, b.upstream)+"}",
 				"limits: [{key: {from: 'header:X-Key', on_missing: skip}, rate: 1/1h}]"))
 			if over.secure {
 				f.addr, f.client = f.listenTLS()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -24,7 +23,7 @@ keys:
   phone: {from: "header:X-Phone", on_missing: skip, set_header: X-Phone-Clean}
   number: {from: "json:/phone", on_missing: skip}
 lists: {friends: {key: {from: "header:X-Friend", on_missing: skip}, values: [a], action: bypass}}
-upstreams: {u: {targets: [%q], protocol: %s}}
+upstreams: {u: %s}
 routes:
   - name: a
     match: {path: /a, methods: [POST]}
@@ -102,13 +101,9 @@ func protocolsOf(protocol string) *http.Protocols {
 }
 
 // startTrailerUpstream is an upstream that tells the names of the trailers it has got.
-func startTrailerUpstream(t *testing.T, protocol string, got chan<- []string) (url string) {
+func startTrailerUpstream(t *testing.T, protocol string, got chan<- []string) (upstream string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &httptest.Server{Listener: l, Config: &http.Server{Protocols: protocolsOf(protocol), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	return startVersion(t, protocol, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		var names []string
 		for name, values := range r.Trailer {
@@ -118,10 +113,17 @@ func startTrailerUpstream(t *testing.T, protocol string, got chan<- []string) (u
 		}
 		slices.Sort(names)
 		got <- names
-	})}}
+	})
+}
+
+// startVersion is an upstream that speaks one version of HTTP, as a configuration says it.
+func startVersion(t *testing.T, protocol string, handle http.HandlerFunc) (upstream string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handle)
+	s.Config.Protocols = protocolsOf(protocol)
 	s.Start()
 	t.Cleanup(s.Close)
-	return s.URL
+	return fmt.Sprintf("{targets: ['%s'], protocol: %s}", s.URL, protocol)
 }
 
 // A framework that merges trailers into the header would act on a key that nobody
@@ -135,7 +137,7 @@ func TestForward_TrailersThatMayPassForHeader(t *testing.T) {
 			t.Run(down+" to "+up, func(t *testing.T) {
 				t.Parallel()
 				got := make(chan []string, 1)
-				f := startServer(t, fmt.Sprintf(trailed, startTrailerUpstream(t, up, got), up))
+				f := startServer(t, fmt.Sprintf(trailed, startTrailerUpstream(t, up, got)))
 				transport := &http.Transport{Protocols: protocolsOf(down), ResponseHeaderTimeout: enough}
 				t.Cleanup(transport.CloseIdleConnections)
 				ask := func(path string, header http.Header, names ...string) []string {

@@ -59,11 +59,13 @@ func (c *clientMonitor) reset(x *Exchange) {
 }
 
 // beginWrite must be called before each write of the final response. It waits for a
-// check that may be about to write a probe. Later checks send no probe.
-func (c *clientMonitor) beginWrite() {
-	if c.writes.Add(1) == c.writesBefore+1 && c.waitingSince.Load() != 0 {
-		c.waitForCheck()
+// check that may be about to write a probe, and then sets the deadline, as that does.
+// Later checks send no probe.
+func (c *conn) beginWrite() {
+	if w := &c.monitor; w.writes.Add(1) == w.writesBefore+1 && w.waitingSince.Load() != 0 {
+		w.waitForCheck()
 	}
+	c.setWriteDeadline()
 }
 
 // waitForCheck waits until no check is under way.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,38 @@ func TestClientMonitor_AbortsAllThatWaits(t *testing.T) {
 	await.Value(t, inside, "request")
 	w.Close()
 	await.Until(t, "connection closed", func() bool { return len(p.server.conns.All()) == 0 })
+}
+
+// A probe of a client and the first write of the response both set the deadline for writes, one after the other.
+func TestClientMonitor_ProbesBesideAResponse(t *testing.T) {
+	p := serving(t, func(x *Exchange) {
+		x.MonitorClient(make(aborts, 1))
+		x.Begin(200)
+		_ = x.StartBody(Framing{FixedLength, 1})
+		_, _ = x.Write([]byte("a"))
+		checked := make(chan struct{})
+		go func() {
+			defer close(checked)
+			x.conn.monitor.mu.Lock()
+			defer x.conn.monitor.mu.Unlock()
+			x.conn.clientStalled(1)
+		}()
+		runtime.Gosched()
+		if err := x.Flush(); err != nil {
+			t.Error(err)
+		}
+		<-checked
+		_ = x.End()
+	}, func(s *Server) { s.Timeouts.Write = time.Minute })
+	for range 100 {
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+		if res, err := http.ReadResponse(w.Reader, nil); err != nil {
+			t.Error(err)
+		} else if res.StatusCode == http.StatusContinue { // the probe came first
+			w.WantStatus(200)
+		}
+		w.Close()
+	}
 }
 
 // What a round of checks costs, which there is ten times a second.

@@ -260,8 +260,7 @@ func (e *Exchange) writeThrough(p []byte) error {
 	if e.framing.Kind == Chunked {
 		end = "\r\n"
 	}
-	e.conn.setWriteDeadline()
-	e.conn.monitor.beginWrite()
+	e.conn.beginWrite()
 	switch to, plain := e.conn.net.(*net.TCPConn); {
 	case plain:
 		e.vector = [3][]byte{e.out.buf, p, append(e.lineEnd[:0], end...)}
@@ -285,8 +284,7 @@ func (e *Exchange) Flush() error {
 	if len(e.out.buf) == 0 || e.err != nil || e.progress < responseBody {
 		return e.err
 	}
-	e.conn.setWriteDeadline()
-	e.conn.monitor.beginWrite()
+	e.conn.beginWrite()
 	e.err = e.conn.write(e.out.buf)
 	e.out.buf = e.out.buf[:0]
 	return e.err

@@ -90,12 +90,11 @@ func (s *Store) startChange(verb string, claims []limiter.Claim, command func([]
 	var calls []*call
 	var failed error
 	for _, part := range parts {
-		c, err := s.queueChange(part.claims, command(part.claims))
-		if err != nil {
+		if c, err := s.queueChange(part.claims, command(part.claims)); err != nil {
 			failed = errors.Join(failed, err)
-			continue
+		} else {
+			calls = append(calls, c)
 		}
-		calls = append(calls, c)
 	}
 	return func() (n int64, err error) {
 		for _, c := range calls {

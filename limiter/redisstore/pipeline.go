@@ -115,7 +115,7 @@ func (p *pipeline) write() {
 }
 
 // connection returns the connection for the writer, opening one if necessary.
-func (p *pipeline) connection() (*wire.Conn, error) {
+func (p *pipeline) connection() (c *wire.Conn, err error) {
 	if !p.conn.IsUnusable() {
 		if !p.dialer.MustReplace(p.conn) && p.replies() {
 			return p.conn, nil
@@ -123,7 +123,6 @@ func (p *pipeline) connection() (*wire.Conn, error) {
 		p.queue.waitDrained()
 	}
 	p.closeConn()
-	var err error
 	p.conn, err = p.dialer.Dial(p.queue.timeout)
 	p.evaluated, p.lastSent = p.evaluated[:0], time.Now()
 	p.crossSlot.Store(p.store.crossSlot && !p.isRedisson) // another Redis may be there

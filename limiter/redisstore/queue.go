@@ -66,16 +66,21 @@ func (q *queue) enqueueLocked(c *call) error {
 		q.newest.next = c
 	}
 	q.newest = c
-	if !q.isSweepSet {
-		q.isSweepSet = true
-		q.sweepTimer.Reset(min(time.Until(c.deadline), q.timeout))
-	}
+	q.setSweepLocked(time.Until(c.deadline))
 	if !q.hasWriter {
 		q.hasWriter = true
 		q.startWriter()
 	}
 	q.wakeWriter()
 	return nil
+}
+
+// setSweepLocked sets the timer of the next sweep, unless it is set.
+func (q *queue) setSweepLocked(after time.Duration) {
+	if !q.isSweepSet {
+		q.isSweepSet = true
+		q.sweepTimer.Reset(min(after, q.timeout))
+	}
 }
 
 // wakeWriter wakes the writer if it waits.
@@ -204,6 +209,7 @@ func (q *queue) addInFlight(b *batch, c *wire.Conn) bool {
 		return false
 	}
 	q.conn, q.inFlight = c, append(q.inFlight, b)
+	q.setSweepLocked(q.timeout) // its calls may have reached their deadlines before it was sent
 	return true
 }
 
@@ -277,11 +283,9 @@ func (q *queue) expire(now time.Time) (late []*call, hung, earlier *wire.Conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := q.oldest; c != nil && !c.deadline.After(now); c = q.oldest {
-		err := context.DeadlineExceeded
-		if c.state == callWaiting {
-			err = notSent(err)
+		if c.err = context.DeadlineExceeded; c.state == callWaiting {
+			c.err = notSent(c.err)
 		}
-		c.err = err
 		q.unlink(c, callAbandoned)
 		late = append(late, c)
 	}
@@ -291,8 +295,7 @@ func (q *queue) expire(now time.Time) (late []*call, hung, earlier *wire.Conn) {
 	}
 	if len(q.inFlight) > 0 {
 		if end := q.inFlight[0].sentAt.Add(q.timeout); !end.After(now) {
-			hung = q.conn
-			earlier = q.detach()
+			hung, earlier = q.detach()
 		} else if next.IsZero() || end.Before(next) {
 			next = end
 		}
@@ -312,14 +315,14 @@ func (q *queue) close() {
 }
 
 // detach has the writer use another connection in place of q.conn, on which Redis does not reply in time. It returns
-// the one whose late replies were read until now, or nil.
-func (q *queue) detach() (earlier *wire.Conn) {
-	earlier = q.lateConn
-	q.conn.MarkEnded()
-	q.late, q.lateConn = q.inFlight, q.conn
+// both it and the one whose late replies were read until now, or nil.
+func (q *queue) detach() (hung, earlier *wire.Conn) {
+	hung, earlier = q.conn, q.lateConn
+	hung.MarkEnded()
+	q.late, q.lateConn = q.inFlight, hung
 	q.inFlight, q.conn = nil, nil
 	q.wakeWriter()
-	return earlier
+	return hung, earlier
 }
 
 // abortLate ends the reader of late replies.

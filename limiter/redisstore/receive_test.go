@@ -213,6 +213,28 @@ func TestPipeline_SilenceIsOneFailure(t *testing.T) {
 	must(t, store)
 }
 
+// A batch whose calls have reached their deadlines before it was sent is given up like others if Redis does not answer it,
+// and does not hold up Close.
+func TestPipeline_SilenceAfterTheDeadlines(t *testing.T) {
+	s := newSpeaker(t, func(_, _ int) string { return granted })
+	store := s.store(t, Options{Timeout: 50 * time.Millisecond}, ClientConfig{})
+	must(t, store)
+	p := store.only(t)
+	eventually(t, "no sweep is due", func() bool {
+		p.queue.mu.Lock()
+		defer p.queue.mu.Unlock()
+		return p.queue.isWriterIdle && !p.queue.isSweepSet
+	})
+	b := store.newBatch()
+	b.sentAt = time.Now()
+	if !p.queue.addInFlight(b, p.conn) {
+		t.Fatal("the connection was lost")
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A closed store leaves nothing behind, whatever it was doing.
 func TestPipeline_CloseEndsAll(t *testing.T) {
 	s := newSpeaker(t, func(_, call int) string {

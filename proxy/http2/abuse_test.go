@@ -233,7 +233,7 @@ func TestAbuse_FloodsOfFramesUseNoMemory(t *testing.T) {
 					break
 				}
 			}
-			if grown := heap() - before; grown > 2<<20 {
+			if grown := heap() - before; grown > 4<<20 { // 150 MB if each refusal was kept
 				t.Errorf("the heap has grown by %d bytes", grown)
 			}
 		})

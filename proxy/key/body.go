@@ -36,8 +36,8 @@ func decodedBody(r Request) (Body, error) {
 // servers parse only its beginning. So is a charset other than UTF-8, because keys are read
 // as UTF-8, unless the body has only ASCII, which is the same in both.
 func (b Body) media() (string, error) {
-	if b.Type == "" {
-		return "", fmt.Errorf("%w: Content-Type is missing", ErrInvalid)
+	if b.Type == "" { // Rack reads a form
+		return "", fmt.Errorf("%w: Content-Type is missing", ErrAmbiguous)
 	}
 	kind, parameters, err := mime.ParseMediaType(b.Type)
 	if err != nil {

@@ -154,7 +154,7 @@ func TestExtract_PoliciesDoNotHideACopy(t *testing.T) {
 	for _, policy := range []Missing{Skip, Shared, Use} {
 		s := guarded(t)
 		s.OnMissing, s.Fallback, s.OnInvalid, s.InvalidFallback = policy, of("global"), policy, of("global")
-		for _, body := range []string{`{}`, ``, `{"phone":"x"}`, `{"phone":`} {
+		for _, body := range []string{`{}`, ``, `{"phone":"x"}`, `{"phone":[]}`} {
 			if _, err := extract(s, sendsJSON(body).with("X-Phone", "13800138000")); !errors.Is(err, ErrMismatch) {
 				t.Errorf("%s, %q beside a copy = %v; want ErrMismatch", policy, body, err)
 			}
@@ -282,6 +282,13 @@ func TestExtract_PoliciesDoNotHideOtherReadings(t *testing.T) {
 		"a form with semicolons": {of("form:phone"), sendsForm("a=1;phone=1")},
 		"a form in parts":        {of("form:phone"), sends("multipart/form-data; boundary=B", "x--B\r\n\r\n--B--")},
 		"a coded form":           {of("form:phone"), sendsForm("phone=1").with("Content-Encoding", "gzip")},
+		"a form without a type":  {of("form:phone"), sends("", "phone=1")},
+		"JSON and more":          {of("json:/phone"), sendsJSON(`{"phone":"1"}x`)},
+		"JSON that is deep":      {of("json:/phone"), sendsJSON(`{"phone":"1","x":` + strings.Repeat("[", 99) + strings.Repeat("]", 99) + `}`)},
+		"JSON without UTF-8":     {of("json:/phone"), sendsJSON("{\"phone\":\"1\",\"x\":\"\xff\"}")},
+		"JSON, half a surrogate": {of("json:/phone"), sendsJSON(`{"phone":"1","x":"\ud800"}`)},
+		"JSON with a comment":    {of("json:/phone"), sendsJSON(`{"phone":"1"/**/}`)},
+		"JSON with NaN":          {of("json:/phone"), sendsJSON(`{"phone":"1","x":NaN}`)},
 		"two blanks":             {byClaim, sends("", "").with("Authorization", "Bearer  x")},
 		"no scheme":              {byClaim, sends("", "").with("Authorization", "x.y.z")},
 		"Bearer hidden":          {byClaim, sends("", "").with("Authorization", "Basic x, Bearer x")},

@@ -182,8 +182,8 @@ var (
 	ErrSpec = errors.New("not a key")
 	// ErrMissing reports a request without a required key.
 	ErrMissing = errors.New("key missing")
-	// ErrInvalid reports an invalid key: not a phone number, not JSON, a token without a
-	// valid signature.
+	// ErrInvalid reports an invalid key: not a phone number, a body of another type, a
+	// token without a valid signature.
 	ErrInvalid = errors.New("key not valid")
 	// ErrAmbiguous reports a key that servers could read differently: it is repeated, or in
 	// a form that servers interpret in different ways.

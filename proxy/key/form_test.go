@@ -53,7 +53,7 @@ func TestExtract_Form(t *testing.T) {
 		"no UTF-8":                {sendsForm("phone=%ff"), "", ErrAmbiguous},
 		"as text":                 {sends("text/plain", "phone=1"), "", ErrInvalid},
 		"as JSON":                 {sendsJSON("phone=1"), "", ErrInvalid},
-		"without a type":          {sends("", "phone=1"), "", ErrInvalid},
+		"without a type":          {sends("", "phone=1"), "", ErrAmbiguous},
 		"with a broken type":      {sends("application/x-www-form-urlencoded; charset", "phone=1"), "", ErrAmbiguous},
 		"with two charsets":       {sends(urlencoded+"; charset=utf-8; charset=utf-16", "phone=1"), "", ErrAmbiguous},
 		"Latin-1":                 {sends(urlencoded+"; charset=ISO-8859-1", "phone=1&a=%7e"), "1", nil},
@@ -154,7 +154,7 @@ func TestExtract_JSONTypes(t *testing.T) {
 	for kind, want := range map[string]error{
 		"application/json": nil, "application/json; charset=utf-8": nil, "Application/JSON;charset=\"UTF-8\"": nil, "application/vnd.api+json": nil, "application/json; charset=utf8": nil,
 		"text/json": nil, "text/json; charset=utf-8": nil, "application/json; charset=us-ascii": nil, "application/json; charset=ISO-8859-1": nil,
-		"": ErrInvalid, "text/plain": ErrInvalid, "application/x-www-form-urlencoded": ErrInvalid, "text/x-json": ErrInvalid, "application/jsonp": ErrInvalid,
+		"": ErrAmbiguous, "text/plain": ErrInvalid, "application/x-www-form-urlencoded": ErrInvalid, "text/x-json": ErrInvalid, "application/jsonp": ErrInvalid,
 		"application/json; charset=utf-16": ErrAmbiguous, "application/json; charset=utf-7": ErrAmbiguous, "application/json, text/plain": ErrAmbiguous, "x": ErrInvalid,
 	} {
 		if _, err := extract(of("json:/phone"), sends(kind, doc)); !errors.Is(err, want) {

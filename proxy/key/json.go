@@ -18,10 +18,10 @@ import (
 const maxDepth = 64
 
 // lookup returns the scalar that pointer refers to in doc, "" if there is none; a number as
-// it is written. It reads doc to its end in one pass, without building a tree. ErrInvalid
+// it is written. It reads doc to its end in one pass, without building a tree. ErrAmbiguous
 // reports documents that parsers could read differently: duplicate names in any object,
-// invalid UTF-8, half a surrogate pair, trailing data. Names on the path that differ from
-// the pointer's only in case are ErrAmbiguous, because some parsers treat them as equal.
+// invalid UTF-8, half a surrogate pair, trailing data, other faults and deep nesting; and names
+// on the path that differ from the pointer's only in case, which some treat as equal.
 func (v *Value) lookup(doc []byte, pointer string) (result, error) {
 	v.buffer = *bytes.NewBuffer(doc)
 	if v.json == nil {
@@ -34,7 +34,7 @@ func (v *Value) lookup(doc []byte, pointer string) (result, error) {
 		return result{}, err
 	}
 	if _, err := w.ReadToken(); !errors.Is(err, io.EOF) {
-		return result{}, fmt.Errorf("%w: trailing data after the JSON", ErrInvalid)
+		return result{}, fmt.Errorf("%w: trailing data after the JSON", ErrAmbiguous)
 	}
 	return w.result, w.fault
 }
@@ -49,7 +49,7 @@ type walk struct {
 // value reads a value in which pointer is looked up; "" refers to the value itself.
 func (w *walk) value(pointer string) error {
 	if w.StackDepth() > maxDepth {
-		return fmt.Errorf("%w: JSON nested deeper than %d", ErrInvalid, maxDepth)
+		return fmt.Errorf("%w: JSON nested deeper than %d", ErrAmbiguous, maxDepth)
 	}
 	if pointer == "" {
 		return w.scalar()
@@ -138,7 +138,7 @@ func (w *walk) skip() error {
 		case d <= depth:
 			return nil
 		case d > maxDepth:
-			return fmt.Errorf("%w: JSON nested deeper than %d", ErrInvalid, maxDepth)
+			return fmt.Errorf("%w: JSON nested deeper than %d", ErrAmbiguous, maxDepth)
 		}
 	}
 }
@@ -146,13 +146,10 @@ func (w *walk) skip() error {
 // token reads the next token. Errors do not contain the input.
 func (w *walk) token() (jsontext.Token, error) {
 	t, err := w.ReadToken()
-	if err == nil {
-		return t, nil
+	if err != nil {
+		err = fmt.Errorf("%w: not JSON as all servers read it, or a name in it is repeated", ErrAmbiguous)
 	}
-	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return t, fmt.Errorf("%w: a name in the JSON", ErrAmbiguous)
-	}
-	return t, fmt.Errorf("%w: the body is not JSON", ErrInvalid)
+	return t, err
 }
 
 // segment splits the first name off a JSON Pointer (RFC 6901) that is not empty.

@@ -49,27 +49,27 @@ func TestExtract_JSON(t *testing.T) {
 		{"/key", `{"` + "\u212a" + `ey":"2"}`, "", ErrAmbiguous}, // the sign of the kelvin is a k
 		{"/user/phone", `{"User":{"phone":"1"}}`, "", ErrAmbiguous},
 		{"/phone", `{"phone":"1","x":{"a":1,"a":2}}`, "", ErrAmbiguous},
-		{"/phone", `{"phone":"1"}{"phone":"2"}`, "", ErrInvalid},
-		{"/phone", `{"phone":"1"} x`, "", ErrInvalid},
-		{"/phone", `{"phone":"1"`, "", ErrInvalid},
-		{"/phone", `{"phone":"1",}`, "", ErrInvalid},
-		{"/phone", `{"phone":"1" "x":1}`, "", ErrInvalid},
-		{"/phone", `{phone:"1"}`, "", ErrInvalid},
-		{"/phone", `{'phone':'1'}`, "", ErrInvalid},
-		{"/phone", `{"phone":"1"/* x */}`, "", ErrInvalid},
-		{"/phone", `{"phone":"1","x":NaN}`, "", ErrInvalid},
-		{"/phone", `{"phone":01}`, "", ErrInvalid},
-		{"/phone", `{"phone":"\ud800"}`, "", ErrInvalid},
-		{"/phone", `{"phone":"1","x":"\ud800"}`, "", ErrInvalid},
-		{"/phone", "{\"phone\":\"1\xff\"}", "", ErrInvalid},
-		{"/phone", "{\"phone\":\"1\",\"x\":\"\xff\"}", "", ErrInvalid},
-		{"/phone", "{\"phone\":\"1\n2\"}", "", ErrInvalid},
+		{"/phone", `{"phone":"1"}{"phone":"2"}`, "", ErrAmbiguous},
+		{"/phone", `{"phone":"1"} x`, "", ErrAmbiguous},
+		{"/phone", `{"phone":"1"`, "", ErrAmbiguous},
+		{"/phone", `{"phone":"1",}`, "", ErrAmbiguous},
+		{"/phone", `{"phone":"1" "x":1}`, "", ErrAmbiguous},
+		{"/phone", `{phone:"1"}`, "", ErrAmbiguous},
+		{"/phone", `{'phone':'1'}`, "", ErrAmbiguous},
+		{"/phone", `{"phone":"1"/* x */}`, "", ErrAmbiguous},
+		{"/phone", `{"phone":"1","x":NaN}`, "", ErrAmbiguous},
+		{"/phone", `{"phone":01}`, "", ErrAmbiguous},
+		{"/phone", `{"phone":"\ud800"}`, "", ErrAmbiguous},
+		{"/phone", `{"phone":"1","x":"\ud800"}`, "", ErrAmbiguous},
+		{"/phone", "{\"phone\":\"1\xff\"}", "", ErrAmbiguous},
+		{"/phone", "{\"phone\":\"1\",\"x\":\"\xff\"}", "", ErrAmbiguous},
+		{"/phone", "{\"phone\":\"1\n2\"}", "", ErrAmbiguous},
 		{"/phone", "\ufeff{\"phone\":\"1\"}", "1", nil}, // a byte order mark
-		{"/phone", "\ufeff\ufeff{\"phone\":\"1\"}", "", ErrInvalid},
-		{"/phone", " \ufeff{\"phone\":\"1\"}", "", ErrInvalid},
-		{"/phone", "{\ufeff\"phone\":\"1\"}", "", ErrInvalid},
-		{"/phone", "\ufeff", "", ErrInvalid},
-		{"/phone", `{"phone":"1","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "", ErrInvalid},
+		{"/phone", "\ufeff\ufeff{\"phone\":\"1\"}", "", ErrAmbiguous},
+		{"/phone", " \ufeff{\"phone\":\"1\"}", "", ErrAmbiguous},
+		{"/phone", "{\ufeff\"phone\":\"1\"}", "", ErrAmbiguous},
+		{"/phone", "\ufeff", "", ErrAmbiguous},
+		{"/phone", `{"phone":"1","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "", ErrAmbiguous},
 		{"/phone", strings.Repeat(`[`, 100000), "", ErrMissing},
 		{"/phone", `{"phone":` + strings.Repeat("9", 100) + `}`, "", ErrAmbiguous},
 		{"/phone", `{"phone":1e999}`, "", ErrAmbiguous},
@@ -78,7 +78,7 @@ func TestExtract_JSON(t *testing.T) {
 	} {
 		got, err := extract(of("json:"+c.pointer), sendsJSON(c.body))
 		if strings.HasPrefix(c.body, "[[[") {
-			c.err = ErrInvalid
+			c.err = ErrAmbiguous
 		}
 		if got != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%s of %.60q = %q, %v; want %q, %v", c.pointer, c.body, got, err, c.want, c.err)
@@ -88,7 +88,7 @@ func TestExtract_JSON(t *testing.T) {
 }
 
 func TestExtract_JSONDepth(t *testing.T) {
-	for depth, want := range map[int]error{maxDepth - 1: nil, maxDepth: nil, maxDepth + 1: ErrInvalid} {
+	for depth, want := range map[int]error{maxDepth - 1: nil, maxDepth: nil, maxDepth + 1: ErrAmbiguous} {
 		pointer, body := "json:"+strings.Repeat("/a", depth), strings.Repeat(`{"a":`, depth)+`"1"`+strings.Repeat("}", depth)
 		if _, err := extract(of(pointer), sendsJSON(body)); !errors.Is(err, want) {
 			t.Errorf("along the pointer, depth %d = %v; want %v", depth, err, want)

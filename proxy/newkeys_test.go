@@ -182,6 +182,14 @@ routes:
 	}
 }
 
+// A descriptor has no address of a client, by which defaults could tell who sends new keys.
+func TestNewKeys_DescriptorsHaveNoClient(t *testing.T) {
+	p := newProxy(t, "defaults: {new_keys: 2/1m}\n"+describedYAML)
+	for i := range 9 {
+		p.describes(200, fmt.Sprint("phone=", i))
+	}
+}
+
 // A reload changes how many may be new, and forgets neither who is known nor what
 // was brought; nor does a new secret for keys.
 func TestNewKeys_WhatIsKnownOutlivesAReload(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 )
@@ -216,6 +217,7 @@ func (r *routes) descriptor(made *Route) {
 	if made.Match.Domain == "" {
 		return
 	}
+	made.NewKeys = limiter.Rate{} // that of defaults is for each client, and a descriptor has none
 	r.combine(made.form, []rule{
 		{"match", "upstream redirect respond rewrite body idempotency new_keys", "", "a route for descriptors has no NAME", "leave it out: Envoy forwards the request"},
 	})

@@ -85,7 +85,7 @@ func (g *generation) extract(x *exchange) error {
 
 // readQuery parses the query if the route needs it.
 func (x *exchange) readQuery() error {
-	if !x.route.readsQuery || x.extracted.queryRead {
+	if !x.route.readsQuery || x.extracted.queryRead || x.request.RawQuery == "" {
 		return nil
 	}
 	if _, err := x.ParsedQuery(); err != nil {

@@ -190,16 +190,10 @@ func (x *exchange) hasValueAt(o key.Origin) bool {
 	if slices.ContainsFunc(x.extracted.confusable, func(other key.Origin) bool { return other.Name == o.Name }) {
 		return true
 	}
-	if _, ok := o.Confused(); ok { // some servers take a field of a form from the query too
-		return len(x.Query(o.Name)) > 0
+	if other, ok := o.Confused(); ok { // some servers take what is in a body from the query too
+		return len(x.Query(other.Name)) > 0
 	}
-	switch s := o.Source; {
-	case s.IsField():
-		return len(x.Header(o.Name)) > 0
-	case s == key.Path:
-		return x.Param(o.Name) != ""
-	}
-	return false
+	return o.Source.IsField() && len(x.Header(o.Name)) > 0 || o.Source == key.Path && x.Param(o.Name) != ""
 }
 
 // isPreflightField reports whether browsers send a field with a preflight (Fetch section 4.8), or networks add it.

@@ -262,9 +262,9 @@ func (r *route) addOrigin(o key.Origin) {
 		r.clientKeys = append(r.clientKeys, o)
 		r.addKeyNames(o.Name)
 	}
-	if _, ok := o.Confused(); ok { // a form parameter may be in the query as well
+	if other, ok := o.Confused(); ok { // what is in the body may be in the query as well
 		r.readsQuery = true
-		r.queryNames = r.queryNames.With(o.Name)
+		r.queryNames = r.queryNames.With(other.Name)
 	}
 	switch s := o.Source; {
 	case s.IsField():

@@ -90,16 +90,16 @@ func (b Body) json() ([]byte, error) {
 	return doc, nil
 }
 
-// checkOneSource returns an error if o is a query parameter or a form field, and the
-// request may also have it in the other of the two: many servers merge them. A key that
-// compares both is read from both.
+// checkOneSource returns an error if o is in the query or in the body, and the request may also
+// have it in the other of the two: many servers merge them. A key that compares both is read
+// from both. A query parameter is not looked for in JSON.
 func (s *Spec) checkOneSource(o *Origin, r Request) error {
 	other, ok := o.Confused()
 	switch {
 	case !ok, s.From == other, slices.Contains(s.Equal, other):
-	case o.Source == Form && (r.Confused(other) || len(r.Query(o.Name)) > 0):
-		return fmt.Errorf("%w: it is in the query instead of the form; some servers merge both", ErrAmbiguous)
-	case o.Source != Form && r.Confused(other):
+	case o.Source.IsBody() && (r.Confused(other) || len(r.Query(other.Name)) > 0):
+		return fmt.Errorf("%w: it is in the query instead of the body; some servers merge both", ErrAmbiguous)
+	case !o.Source.IsBody() && r.Confused(other):
 		return fmt.Errorf("%w: the body is a form, in which some servers look for it too", ErrAmbiguous)
 	}
 	return nil

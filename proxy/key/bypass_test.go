@@ -168,6 +168,17 @@ func TestExtract_PoliciesDoNotHideACopy(t *testing.T) {
 	}
 }
 
+// What JSON and the query both have is compared if the key says so.
+func TestExtract_JSONAndQueryAreCompared(t *testing.T) {
+	s := of("json:/user")
+	s.Equal = []Origin{{Query, "user"}}
+	for query, want := range map[string]error{"": nil, "user=a": nil, "user=b": ErrMismatch} {
+		if _, err := extract(s, sendsJSON(`{"user":"a"}`).asks(query)); !errors.Is(err, want) {
+			t.Errorf("%q: %v; want %v", query, err, want)
+		}
+	}
+}
+
 func TestExtract_NullIsNotTheWordNull(t *testing.T) {
 	s := of("json:/a")
 	s.Equal = []Origin{{Header, "X-A"}}
@@ -283,6 +294,9 @@ func TestExtract_PoliciesDoNotHideOtherReadings(t *testing.T) {
 		"a form in parts":        {of("form:phone"), sends("multipart/form-data; boundary=B", "x--B\r\n\r\n--B--")},
 		"a coded form":           {of("form:phone"), sendsForm("phone=1").with("Content-Encoding", "gzip")},
 		"a form without a type":  {of("form:phone"), sends("", "phone=1")},
+		"JSON beside a query":    {of("json:/phone"), sendsJSON(`{"phone":"1"}`).asks("phone=2")}, // Rails takes the query
+		"a map in the query":     {of("json:/user/phone"), sendsJSON(`{"user":{"phone":"1"}}`).asks("user[phone]=2")},
+		"a query in its place":   {of("json:/phone"), sendsJSON(`{}`).asks("phone[]=2")},
 		"JSON and more":          {of("json:/phone"), sendsJSON(`{"phone":"1"}x`)},
 		"JSON that is deep":      {of("json:/phone"), sendsJSON(`{"phone":"1","x":` + strings.Repeat("[", 99) + strings.Repeat("]", 99) + `}`)},
 		"JSON without UTF-8":     {of("json:/phone"), sendsJSON("{\"phone\":\"1\",\"x\":\"\xff\"}")},

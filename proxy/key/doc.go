@@ -115,14 +115,16 @@
 // "Basic x, Bearer y" is y in Laravel. All these are refused with 400 if a key is read from a
 // token; none of them counts as a request without a token.
 //
-// # Query and form
+// # Query and body
 //
 // Rails' params, PHP's $_REQUEST, Flask's values, Go's FormValue and Java's getParameter do not
-// distinguish the query from a form in the body. Therefore a key from a form must not be in the
-// query, with or without a form. If a key or a cost is read from the query, the body must not
+// distinguish the query from a form in the body, and Rails takes a parameter of the query before
+// a member of JSON. Therefore a key from a form or from JSON must not be in the
+// query, with or without a body. If a key or a cost is read from the query, the body must not
 // be a form, whatever it contains; this is decided by Content-Type, without reading the body. A
 // Spec that is read from both compares them (must_equal), and reads the body like that of any
-// key. Other bodies, such as JSON, do not matter for keys from the query.
+// key. A key from the query is not looked for in other bodies: where the upstream takes a member
+// of JSON before it, as Laravel's input and Phoenix' params do, compare both.
 //
 // If an upstream reads the value from another place, set_header passes it the counted value.
 //

@@ -201,7 +201,7 @@ var table = [numSources]traits{
 	Form: {name: "form", naming: "name the parameter, for example form:user", confused: Query,
 		fields:  []string{"Content-Type", "Content-Encoding"},
 		isNamed: true, isSpelled: true, isLatin: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
-	JSON: {name: "json", naming: "write a JSON pointer, for example json:/user/phone, with ~1 for a slash and ~0 for " +
+	JSON: {name: "json", confused: Query, naming: "write a JSON pointer, for example json:/user/phone, with ~1 for a slash and ~0 for " +
 		"a tilde in a name", fields: []string{"Content-Type", "Content-Encoding"},
 		isNamed: true, isSpelled: true, isChosen: true, isBody: true, isCostly: true, isLogged: true},
 	JWT: {name: "jwt", naming: "name the claim, for example jwt:sub", fields: []string{"Authorization"},
@@ -337,8 +337,12 @@ func (o Origin) Fields() []string {
 }
 
 // Confused returns the origin in which some servers look for the same name as o, and true
-// if there is one: a query parameter and a field of a form.
+// if there is one: a query parameter and a field of a form, and a query parameter for the first
+// name of a JSON pointer.
 func (o Origin) Confused() (Origin, bool) {
+	if o.Source == JSON {
+		o.Name, _ = segment(o.Name)
+	}
 	other := table[o.Source].confused
 	return Origin{other, o.Name}, other != 0
 }

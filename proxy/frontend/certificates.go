@@ -160,7 +160,7 @@ func (c *Certificates) Reload() {
 				Msg("certificate not loaded; keeping the previous one")
 			continue
 		}
-		if !bytes.Equal(pair.Certificate[0], c.pairs[i].Certificate[0]) {
+		if !slices.EqualFunc(pair.Certificate, c.pairs[i].Certificate, bytes.Equal) {
 			c.pairs[i] = pair
 			loaded = append(loaded, i)
 		}

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -272,6 +273,26 @@ func TestCertificates_AreReloaded(t *testing.T) {
 	}
 	if !certificateAt(t, addr, "a.example").Equal(second) || certificateAt(t, addr, "b.example").DNSNames[0] != "b.example" {
 		t.Error("clients are not shown the new certificate")
+	}
+}
+
+// A file to which only the certificate of its authority is added, which it lacked, is loaded.
+func TestCertificates_AChainIsReloaded(t *testing.T) {
+	pair, authority := pairIn(t.TempDir(), "a"), pairIn(t.TempDir(), "b")
+	issue(t, pair, "a.example")
+	above := issue(t, authority, "authority.example")
+	certs, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := os.ReadFile(pair.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, pair.Cert, append(leaf, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: above.Raw})...))
+	certs.Reload()
+	if shown := certs.current.Load().Certificates[0].Certificate; len(shown) != 2 || !bytes.Equal(shown[1], above.Raw) {
+		t.Errorf("clients are shown %d certificates; want the one of the authority too", len(shown))
 	}
 }
 

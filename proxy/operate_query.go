@@ -51,7 +51,7 @@ func (p *Proxy) NetworkOf(q view.KeyQuery) (network netip.Prefix, named bool, er
 	}
 	network, err = netip.ParsePrefix(strings.TrimSpace(q.Pairs[0].Value))
 	switch {
-	case err != nil:
+	case err != nil, network.Addr().Is4In6(): // by which no client counts
 		return network, true, fmt.Errorf("%w: not a network; write one such as 203.0.113.0/24 or 2001:db8::/48", view.ErrKeyQuery)
 	case limiter.IsTranslated(network):
 		return network, true, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", view.ErrKeyQuery)

@@ -180,14 +180,14 @@ func (diskFiles) Glob(pattern string) ([]string, error) { return filepath.Glob(p
 func (diskFiles) Owner(string) FileOwner { return OfConfig }
 
 // Visit reads the file called name and all files that it includes or whose content belongs to it, such as
-// those of lists, from s, and returns the problems of that. It does not validate the configuration. ok is
-// false if the file itself cannot be decoded.
-func Visit(s FileSource, name string) (problems Problems, ok bool) {
+// those of lists, from s, and returns the problems of that, and a Config that has only the names of these files. It does
+// not validate the configuration. ok is false if the file itself cannot be decoded.
+func Visit(s FileSource, name string) (named *Config, problems Problems, ok bool) {
 	r := newLoader(os.LookupEnv)
 	r.source = s
 	main := r.open(name, "")
 	if main == nil {
-		return r.failed(), false
+		return r.made, r.failed(), false
 	}
 	r.include(name, main)
 	for _, name := range form.SortedKeys(main.Lists) {
@@ -202,7 +202,25 @@ func Visit(s FileSource, name string) (problems Problems, ok bool) {
 	for _, route := range main.Routes {
 		r.attachPlans(route.LimitForms...)
 	}
-	return r.failed(), true
+	return r.made, r.failed(), true
+}
+
+// An unreadLists has the files of this machine, but nothing of lists, which may be long.
+type unreadLists struct{ diskFiles }
+
+// Read implements FileSource.
+func (u unreadLists) Read(path string, most int64) ([]byte, error) {
+	if most > form.MaxSize {
+		return nil, nil
+	}
+	return u.diskFiles.Read(path, most)
+}
+
+// FilesOf returns a Config that has only the names of the files, Files and Globs, of which that at path consists, also if
+// one of them is missing or has a mistake.
+func FilesOf(path string) *Config {
+	named, _, _ := Visit(unreadLists{}, path)
+	return named
 }
 
 // LoadFrom is like Load for a configuration from another machine, whose file in s is called name. The

@@ -95,7 +95,7 @@ func (s *configSource) bootKept() (*config.Config, int64, error) {
 	if err != nil {
 		return s.machine, 0, fmt.Errorf("config kept in %s: %w", s.machine.Reload.Keep, err)
 	}
-	s.set(k.Bundle)
+	s.bundle.Store(new(k.Bundle))
 	s.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("serving last pushed config from disk")
 	return c, k.Generation, nil
 }
@@ -109,7 +109,7 @@ func (s store) bootPushed(o *configSource, e cluster.Entry) (*config.Config, int
 	if err != nil {
 		return nil, 0, fmt.Errorf("pushed config of generation %d: %w", e.Generation, err)
 	}
-	o.set(e.Bundle)
+	o.bundle.Store(new(e.Bundle))
 	s.cluster.Adopt(e, c)
 	if err := o.keep(e); err != nil {
 		o.log.Warn().Err(err).Msg("cannot write reload.keep")

@@ -225,7 +225,7 @@ func replayProblem(err error) error {
 // otherConfig parses another configuration; it may refer to the other files of the pushed bundle.
 func (n *Node) otherConfig(text string) (*config.Config, error) {
 	b := bundle.Bundle{Main: simulateOthers, Files: map[string]string{}}
-	if served := n.source.served(); served != nil {
+	if served := n.source.bundle.Load(); served != nil {
 		maps.Copy(b.Files, served.Files)
 	}
 	b.Files[simulateOthers] = text

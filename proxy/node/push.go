@@ -114,7 +114,7 @@ func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 
 // isServed reports whether all nodes already serve b, under whatever name of its file.
 func (a pushAPI) isServed(b bundle.Bundle) bool {
-	served := a.source.served()
+	served := a.source.bundle.Load()
 	return served != nil && served.Hash() == b.Hash()
 }
 
@@ -175,7 +175,7 @@ func (n *Node) pushApplied(e cluster.Entry, err error) {
 		n.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")
 		return
 	}
-	n.source.set(e.Bundle)
+	n.source.bundle.Store(new(e.Bundle))
 	n.log.Info().Int64("generation", e.Generation).Str("hash", e.Hash).Str("author", e.Author).Msg("serving pushed config")
 	if err := n.source.keep(e); err != nil {
 		n.log.Warn().Err(err).Msg("cannot write reload.keep")

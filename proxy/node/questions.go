@@ -164,7 +164,7 @@ func (n *Node) watchPeers(ctx context.Context) {
 					Msg("node lost; it has not stopped, and is not heard any more")
 			}
 		case <-node.Returned():
-			if n.source.served() == nil {
+			if n.source.bundle.Load() == nil {
 				n.report(n.proxy.Rejoin(ctx)) // a pushed configuration is restored by following pushes
 			}
 		case <-ctx.Done():

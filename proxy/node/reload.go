@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -74,7 +75,7 @@ func (n *Node) report(report proxy.Report, err error) {
 func (n *Node) watch(ctx context.Context) {
 	look := func(w *fsnotify.Watcher) [sha256.Size]byte {
 		_, served := n.proxy.Serving()
-		return hashFiles(w, configFiles(served, w))
+		return hashFiles(w, configFiles(w, served, config.FilesOf(n.source.path))) // a reload may have refused the latter
 	}
 	err := watch(ctx, look, func(ctx context.Context) { n.reload(ctx) })
 	if err != nil {
@@ -209,14 +210,15 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 	}
 }
 
-// configFiles returns the files of the current configuration, and those that match its patterns
-// now.
-func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
-	files := slices.Clone(c.Files)
-	for _, g := range c.Globs {
-		found, _ := filepath.Glob(g) // patterns are valid
-		files = append(files, found...)
-		w.Add(filepath.Dir(g))
+// configFiles returns the files of configurations, and those that match their patterns now.
+func configFiles(w *fsnotify.Watcher, all ...*config.Config) (files []string) {
+	for _, c := range all {
+		files = append(files, c.Files...)
+		for _, g := range c.Globs {
+			found, _ := filepath.Glob(g) // one that is not valid matches nothing
+			files = append(files, found...)
+			w.Add(filepath.Dir(g))
+		}
 	}
 	slices.Sort(files)
 	return slices.Compact(files)
@@ -238,6 +240,9 @@ func hashFiles(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
 
 // hashFile writes the content of a file to h, without holding it in memory: a list may be long.
 func hashFile(h hash.Hash, name string) (size int64, err error) {
+	if at, err := os.Stat(name); err != nil || !at.Mode().IsRegular() { // a device may have no end
+		return 0, fs.ErrInvalid
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return 0, err
@@ -255,31 +260,16 @@ type configSource struct {
 	machine *config.Config                 // the file as loaded at the start
 	log     zerolog.Logger
 
-	mu     sync.Mutex     // guards what follows; never held over I/O
-	bundle *bundle.Bundle // the pushed configuration that is served; nil if the file is served
+	bundle atomic.Pointer[bundle.Bundle] // the pushed configuration that is served; nil if the file is served
 }
 
 // pushable reports whether pushed configurations are served.
 func (s *configSource) pushable() bool { return s.machine.Reload.Source == config.SourceRedis }
 
-// served returns the pushed configuration that is served, or nil.
-func (s *configSource) served() *bundle.Bundle {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bundle
-}
-
-// set records the pushed configuration that is served.
-func (s *configSource) set(b bundle.Bundle) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bundle = &b
-}
-
 // read returns the configuration to serve: the pushed one, with the files of this machine to which
 // it refers, otherwise the own file.
 func (s *configSource) read(context.Context) (*config.Config, error) {
-	b := s.served()
+	b := s.bundle.Load()
 	if b == nil {
 		return s.load()
 	}

@@ -128,7 +128,7 @@ func watchFiles(t *testing.T, path string) <-chan struct{} {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, configFiles(c, w)) }
+	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, configFiles(w, c)) }
 	changes := make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
@@ -228,6 +228,26 @@ func TestNode_ReloadsWhenItsFileChanges(t *testing.T) {
 	n.waitForLog("reloaded")
 	if got := fetch(t, "http://"+n.Address("http")+"/a"); got != "2" {
 		t.Errorf("serves %q", got)
+	}
+}
+
+// A mistake in a file that the served configuration does not have yet is mended in that file, and one that is missing is made.
+func TestNode_ReloadsWhenAFileOfARefusedConfigurationChanges(t *testing.T) {
+	for name, mistake := range map[string]string{"a mistake": "keyz: {}\n", "no file": ""} {
+		t.Run(name, func(t *testing.T) {
+			n := mustStart(t, write(t, listen+respondYAML("1")))
+			part := filepath.Join(filepath.Dir(n.source.path), "part.yaml")
+			if mistake != "" {
+				replaceFile(t, part, mistake)
+			}
+			rewrite(t, n.source.path, listen+"include: [part.yaml]\n"+respondYAML("2"))
+			n.waitForLog("reload refused")
+			replaceFile(t, part, "keys: {a: {from: global}}\n")
+			n.waitForLog("reloaded")
+			if got := fetch(t, "http://"+n.Address("http")+"/a"); got != "2" {
+				t.Errorf("serves %q", got)
+			}
+		})
 	}
 }
 

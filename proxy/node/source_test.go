@@ -54,7 +54,7 @@ func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
 		t.Fatalf("read = %v; want the file", err)
 	}
 	b := pushedBundle(t, "a")
-	o.set(b)
+	o.bundle.Store(new(b))
 	if c, err = o.read(t.Context()); err != nil || c.Hash != b.Hash() || c.Routes[0].Match.Path != "/pushed" {
 		t.Fatalf("read = %+v, %v; want what was pushed", c, err)
 	}
@@ -148,7 +148,7 @@ func TestBoot_WithoutRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, number, err := s.boot(t.Context(), o)
-	if err != nil || number != 7 || c.Hash != e.Bundle.Hash() || o.served() == nil {
+	if err != nil || number != 7 || c.Hash != e.Bundle.Hash() || o.bundle.Load() == nil {
 		t.Errorf("boot = generation %d, %v; want generation 7 from disk", number, err)
 	}
 	e = entryOf(o, 8, bundle.Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "nonsense: 1\n"}})

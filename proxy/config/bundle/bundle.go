@@ -52,7 +52,7 @@ type Bundle struct {
 func Pack(path string) (Bundle, error) {
 	p := &recordingFiles{dir: filepath.Dir(path), picked: map[string]string{}}
 	b := Bundle{Main: filepath.Base(path), Files: p.picked}
-	if problems, ok := config.Visit(p, b.Main); !ok || p.missing {
+	if _, problems, ok := config.Visit(p, b.Main); !ok || p.missing {
 		for i := range problems {
 			problems[i].File = filepath.Join(p.dir, problems[i].File)
 		}
@@ -135,14 +135,13 @@ func Unpack(own *config.Config, b Bundle) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := c.Files
-	c.Hash = b.Hash()
-	c.Files, c.Globs = []string{own.Files[0]}, nil
-	for _, name := range read {
+	files := []string{own.Files[0]}
+	for _, name := range c.Files {
 		if _, came := b.Files[name]; !came {
-			c.Files = append(c.Files, form.Within(home, name))
+			files = append(files, form.Within(home, name))
 		}
 	}
+	c.Hash, c.Files, c.Globs = b.Hash(), files, nil
 	return c, nil
 }
 
@@ -157,12 +156,10 @@ type recordingFiles struct {
 // Read implements config.FileSource.
 func (r *recordingFiles) Read(path string, most int64) ([]byte, error) {
 	data, err := form.ReadFile(form.Within(r.dir, path), most)
-	if err != nil {
-		r.missing = true
-		return nil, err
+	if r.missing = r.missing || err != nil; err == nil {
+		r.picked[path] = string(data)
 	}
-	r.picked[path] = string(data)
-	return data, nil
+	return data, err
 }
 
 // Glob implements config.FileSource.

@@ -356,7 +356,7 @@ func TestDirectives_InMemory(t *testing.T) {
 }
 
 // claim claims name with value, and returns what was there.
-func claim(t *testing.T, o *cluster.Once, name, value string) string {
+func claim(t *testing.T, o cluster.Once, name, value string) string {
 	t.Helper()
 	found, err := o.Claim(t.Context(), name, []byte(value))
 	if err != nil {
@@ -365,7 +365,7 @@ func claim(t *testing.T, o *cluster.Once, name, value string) string {
 	return string(found)
 }
 
-func put(t *testing.T, o *cluster.Once, name, value string) {
+func put(t *testing.T, o cluster.Once, name, value string) {
 	t.Helper()
 	if err := o.Put(t.Context(), name, []byte(value)); err != nil {
 		t.Fatal(err)
@@ -378,7 +378,7 @@ func TestOnce_TheFirstClaimWins(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer rdb.Close()
 	alone := cluster.NewOnce(nil, "")
-	for name, nodes := range map[string][2]*cluster.Once{"memory": {alone, alone}, "redis": {cluster.NewOnce(rdb, "test"), cluster.NewOnce(rdb, "test")}} {
+	for name, nodes := range map[string][2]cluster.Once{"memory": {alone, alone}, "redis": {cluster.NewOnce(rdb, "test"), cluster.NewOnce(rdb, "test")}} {
 		t.Run(name, func(t *testing.T) {
 			near, far := nodes[0], nodes[1]
 			if first, second, other := claim(t, near, "a", "1"), claim(t, far, "a", "2"), claim(t, far, "b", "3"); first != "" || second != "1" || other != "" {

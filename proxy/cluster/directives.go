@@ -200,3 +200,48 @@ func readDirectives(reply []string) (map[string]directive.Directive, error) {
 	}
 	return all, nil
 }
+
+const (
+	// claimTTL is how long a claim lasts that is not replaced, because its node has died.
+	claimTTL = time.Minute
+	// onceTTL is how long values are kept, and maxOnce how many in memory; beyond that the oldest
+	// are forgotten.
+	onceTTL = 24 * time.Hour
+	maxOnce = 1000
+)
+
+// A Once stores values by name, of which the first claim wins: in Redis for all nodes, or in memory for
+// a single process. It is safe for concurrent use.
+type Once struct{ state }
+
+// NewOnce returns the store of a node of a cluster or, if rdb is nil, of a single process.
+func NewOnce(rdb redis.UniversalClient, prefix string) Once { return Once{newState(rdb, prefix)} }
+
+// Claim implements state.
+func (r redisState) Claim(ctx context.Context, name string, value []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
+	defer cancel()
+	for range 2 { // a value may expire between the two commands
+		switch done, err := r.rdb.SetNX(ctx, r.prefix+"once:"+name, value, claimTTL).Result(); {
+		case err != nil:
+			return nil, fmt.Errorf("claim: %w", err)
+		case done:
+			return nil, nil
+		}
+		switch found, err := r.rdb.Get(ctx, r.prefix+"once:"+name).Bytes(); {
+		case err == nil:
+			return found, nil
+		case !errors.Is(err, redis.Nil):
+			return nil, fmt.Errorf("claim: %w", err)
+		}
+	}
+	return nil, errors.New("claim: the value expires again and again")
+}
+
+// Put implements state.
+func (r redisState) Put(ctx context.Context, name string, value []byte) error {
+	if len(value) == 0 {
+		return r.rdb.Del(ctx, r.prefix+"once:"+name).Err()
+	}
+	return r.rdb.Set(ctx, r.prefix+"once:"+name, value, onceTTL).Err()
+}

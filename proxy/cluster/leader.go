@@ -147,7 +147,7 @@ func (k keyspace) runLeading(ctx context.Context, t Term, script string, names [
 const leaderTTL = 24 * time.Hour
 
 // A redisState is the state of a cluster in Redis: the alert queue, the audit trail, the leadership, which is held as a
-// lock, and the statistics.
+// lock, the statistics, and values by name.
 type redisState struct{ keyspace }
 
 // newState returns the state of the nodes that share rdb and prefix or, if rdb is nil, of a single process.

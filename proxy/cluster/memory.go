@@ -12,7 +12,7 @@ import (
 )
 
 // A state is what all nodes have in common: the alerts to be sent, the audit trail, the election of the leader, and the
-// reports of the nodes with their sums.
+// reports of the nodes with their sums, and values by name, of which the first claim wins.
 type state interface {
 	// raise queues a, unless an alert with the same subject was raised less than
 	// repeat ago; full reports a full queue.
@@ -47,10 +47,16 @@ type state interface {
 	// sums returns the sums of the minutes from first to last; nil for a minute
 	// without one.
 	sums(ctx context.Context, first, last int64) ([][]Tally, error)
+
+	// Claim stores value under a name for a minute, and returns nil. If there is a value already, it returns
+	// that.
+	Claim(ctx context.Context, name string, value []byte) ([]byte, error)
+	// Put replaces a claim by a value that is kept for a day; no value removes it.
+	Put(ctx context.Context, name string, value []byte) error
 }
 
-// memory stands in for Redis where there is a single process: it is the alert queue, the audit trail, the leadership, and the
-// statistics.
+// memory stands in for Redis where there is a single process: it is the alert queue, the audit trail, the leadership, the
+// statistics, and the values by name.
 type memory struct {
 	mu     sync.Mutex           // guards what follows
 	raised map[string]time.Time // by subject of an alert: time until which it is not raised again
@@ -66,11 +72,21 @@ type memory struct {
 	minutes        map[int64]minuteReport // reports by minute in which something happened
 	changedMinutes map[int64]bool         // changed since the last sum
 	totals         map[int64][]Tally      // by minute
+
+	values map[string]onceValue
+	names  []string // of values, oldest first
+}
+
+// A onceValue is a value by name.
+type onceValue struct {
+	value []byte
+	until time.Time
 }
 
 func newMemory() *memory {
 	return &memory{
 		raised: map[string]time.Time{}, runs: map[string]view.TaskRun{}, minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{}, totals: map[int64][]Tally{},
+		values: map[string]onceValue{},
 	}
 }
 
@@ -230,4 +246,38 @@ func (m *memory) sums(_ context.Context, first, last int64) ([][]Tally, error) {
 		all[minute-first] = m.totals[minute]
 	}
 	return all, nil
+}
+
+// Claim implements state.
+func (m *memory) Claim(_ context.Context, name string, value []byte) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	v, found := m.values[name]
+	if found && now.Before(v.until) {
+		return v.value, nil
+	}
+	if !found {
+		m.names = append(m.names, name)
+	}
+	m.values[name] = onceValue{value, now.Add(claimTTL)}
+	for len(m.names) > maxOnce {
+		delete(m.values, m.names[0])
+		m.names = m.names[1:]
+	}
+	return nil, nil
+}
+
+// Put implements state. A name may have been forgotten, because there were many others.
+func (m *memory) Put(_ context.Context, name string, value []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	until := time.Now()
+	if len(value) > 0 {
+		until = until.Add(onceTTL)
+	}
+	if _, found := m.values[name]; found {
+		m.values[name] = onceValue{value, until}
+	}
+	return nil
 }

@@ -63,16 +63,17 @@ var (
 // Events publishes events to subscribers. It is safe for concurrent use.
 type Events struct {
 	counts func() map[proxy.Series]int64
+	ticker *time.Ticker
 
 	mu          sync.Mutex // guards what follows; never held over I/O
 	subscribers map[chan Event]struct{}
+	last        map[proxy.Series]int64 // the counts at the last tick, or when the first of the subscribers came
 	ended       bool
-	wake        chan struct{} // buffered, length 1: a subscriber has come
 }
 
 // NewEvents returns an Events that reports these counts, which must only increase.
 func NewEvents(counts func() map[proxy.Series]int64) *Events {
-	return &Events{counts: counts, subscribers: map[chan Event]struct{}{}, wake: make(chan struct{}, 1)}
+	return &Events{counts: counts, ticker: time.NewTicker(tickInterval), subscribers: map[chan Event]struct{}{}}
 }
 
 // Run publishes statistics every second while there are subscribers, until ctx is done. It then
@@ -81,29 +82,24 @@ func (e *Events) Run(ctx context.Context) {
 	defer e.end()
 	for {
 		select {
-		case <-e.wake:
-			e.tick(ctx)
+		case <-e.ticker.C:
+			e.tick()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// tick publishes counts until there are no subscribers, or ctx is done.
-func (e *Events) tick(ctx context.Context) {
-	last := e.counts()
-	ticker := time.NewTicker(tickInterval)
-	defer ticker.Stop()
-	for e.hasSubscribers() {
-		select {
-		case <-ticker.C:
-			now := e.counts()
-			e.Publish(Event{Type: EventStatistics, Counts: countsSince(last, now)})
-			last = now
-		case <-ctx.Done():
-			return
-		}
+// tick publishes what was counted since the last time, if there are subscribers.
+func (e *Events) tick() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.subscribers) == 0 {
+		return
 	}
+	was := e.last
+	e.last = e.counts()
+	e.publishLocked(Event{Type: EventStatistics, Counts: countsSince(was, e.last)})
 }
 
 // countsSince returns the differences between two counts.
@@ -123,9 +119,13 @@ func countsSince(was, is map[proxy.Series]int64) []SeriesCount {
 // Publish sends an event to all subscribers. It does not block: a subscriber whose buffer is full
 // is disconnected.
 func (e *Events) Publish(one Event) {
-	one.At = time.Now().UTC()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.publishLocked(one)
+}
+
+func (e *Events) publishLocked(one Event) {
+	one.At = time.Now().UTC()
 	for s := range e.subscribers {
 		select {
 		case s <- one:
@@ -146,13 +146,12 @@ func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 		return nil, nil, errEnding
 	case len(e.subscribers) >= maxSubscribers:
 		return nil, nil, errTooManySubscribers
+	case len(e.subscribers) == 0:
+		e.last = e.counts()
+		e.ticker.Reset(tickInterval)
 	}
 	s := make(chan Event, subscriberBuffer)
 	e.subscribers[s] = struct{}{}
-	select {
-	case e.wake <- struct{}{}:
-	default: // already signalled
-	}
 	return s, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -163,16 +162,11 @@ func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 	}, nil
 }
 
-func (e *Events) hasSubscribers() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.subscribers) > 0
-}
-
 // end ends all subscriptions.
 func (e *Events) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.ticker.Stop()
 	e.ended = true
 	for s := range e.subscribers {
 		close(s)

@@ -34,7 +34,7 @@ func (m *proxyMetrics) registerHealth(r prometheus.Registerer, p *Proxy) {
 // registerMemory registers the metrics of the bodies that are buffered, and of the keys counted in this
 // process: by the store if it is in memory, otherwise by the local fallback.
 func (m *proxyMetrics) registerMemory(r prometheus.Registerer, p *Proxy) {
-	counts := p.admitter.Memory()
+	counts := p.admitter.Memory
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
 	}

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/http2"
@@ -14,7 +13,7 @@ import (
 // An exchange that is used again tells nothing of the request before: what it keeps is memory.
 func TestExchange_ResetForgetsTheRequest(t *testing.T) {
 	x := newExchange().(*exchange)
-	pooltest.Fill(t, x, noFields{}, x, new(http1Downstream), new(http1.Duplex), limiter.Store(limiter.NewMemory(limiter.MemoryOptions{})))
+	pooltest.Fill(t, x, noFields{}, x, new(http1Downstream), new(http1.Duplex), &reportedStore{})
 	x.reset()
 	pooltest.Empty(t, x, "exchange.reused", "exchange.unusedIDs", "exchange.forwarded.edit", "exchange.request.tree",
 		"exchange.extracted.value.network", "exchange.extracted.value.address", "exchange.extracted.value.json", "exchange.extracted.extraction.memos", "exchange.forwarded.request.forwarding")

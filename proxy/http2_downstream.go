@@ -74,7 +74,7 @@ func (p *Proxy) respondHTTP2(d *http2Downstream, err error) {
 	defer d.release()
 	x, s := d.x, d.Stream
 	defer p.finish(s.Context(), x)
-	p.respond(s.Context(), x, d, err)
+	p.respond(x, d, err)
 	if release := s.BeforeEnd; release != nil { // the response was truncated
 		s.BeforeEnd = nil
 		release(func() {})

@@ -164,7 +164,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	if err == nil {
 		err = p.decide(ctx, x)
 	}
-	p.respond(ctx, x, d, err)
+	p.respond(x, d, err)
 }
 
 // accept begins the request and resolves its route. It never waits.
@@ -182,13 +182,13 @@ func (p *Proxy) enter(x *exchange) {
 }
 
 // respond forwards the request, or refuses it because of err.
-func (p *Proxy) respond(ctx context.Context, x *exchange, d downstream, err error) {
+func (p *Proxy) respond(x *exchange, d downstream, err error) {
 	if err != nil {
 		d.respond(x.generation.refuse(x, err))
 		return
 	}
 	if x.HasConcurrent() {
-		d.beforeEnd(func(flush func()) { p.admitter.Release(ctx, &x.Admission, flush) })
+		d.beforeEnd(func(flush func()) { p.admitter.Release(&x.Admission, flush) })
 	}
 	x.generation.forward(x, d)
 	x.Stripe = p.shared.stripes.Own() // another processor may have continued when the response came

@@ -45,6 +45,12 @@ func (s *blockingStore) StartReset(claims []limiter.Claim) (wait func() error) {
 	return func() error { return err }
 }
 
+// StartReturn implements starter.
+func (s *blockingStore) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
+	n, err := s.Return(context.Background(), limits, subject)
+	return func() (int, error) { return n, err }
+}
+
 // startServerOver is a proxy that listens, with one limit over s; the upstream says hello, all at
 // once or in pieces.
 func startServerOver(t *testing.T, s *blockingStore, limit string) *testServer {

@@ -243,9 +243,7 @@ func (r *Replay) Finish() ReplayTally {
 		r.advance(r.events[0].at)
 	}
 	out := r.tally.result()
-	if m, ok := r.proxy.admitter.Store.(*limiter.Memory); ok {
-		out.Keys, _ = m.Keys()
-	}
+	out.Keys, _ = r.proxy.admitter.Memory.Keys()
 	return out
 }
 

@@ -25,10 +25,11 @@ var (
 
 // An Admitter decides by the limits whether a request is allowed. It is shared by all generations.
 type Admitter struct {
-	Store    limiter.AdminStore
+	Store    starter
 	Timeout  time.Duration // maximum duration of a decision; 0 for a store in memory, which never blocks
 	shared   bool          // the store is shared; a call costs a network round trip
 	Fallback *Fallback
+	Memory   keyCounter  // the counts in this process: those of the store if it is in memory, otherwise of the fallback
 	denier   localDenier // nil if the store has no local cache of refusals
 	// Announcer notifies other nodes of changes; nil if there are no other nodes.
 	Announcer  announcer
@@ -41,13 +42,21 @@ type Admitter struct {
 	late  sync.WaitGroup // decisions that nobody waits for any more; see takeInTime
 }
 
+// A keyCounter is a store in memory, which knows how many keys it counts, and their size.
+type keyCounter interface {
+	Keys() (keys int, bytes int64)
+}
+
 // NewAdmitter returns an admitter by a store of the given configuration, which so many nodes share.
 func NewAdmitter(c *config.Config, store limiter.AdminStore, nodes func() int, m *Metrics) *Admitter {
-	a := &Admitter{Store: store, Fallback: NewFallback(store, nodes), metrics: m, NearLimits: newNearLimits()}
+	a := &Admitter{Store: startable(store), Fallback: NewFallback(store, nodes), metrics: m, NearLimits: newNearLimits()}
+	if a.Memory, _ = store.(keyCounter); a.Memory == nil {
+		a.Memory = a.Fallback.Local
+	}
 	a.denier, _ = store.(localDenier)
 	a.Announcer, _ = store.(announcer)
 	if a.Fallback.Store != nil {
-		a.ahead = &aheadStore{remoteStore: measured{a.Fallback.Store, m}, nodes: a.Fallback.Nodes, keys: map[aheadKey]*aheadPermits{}}
+		a.ahead = &aheadStore{starter: measured{a.Fallback.Store, m}, nodes: a.Fallback.Nodes, keys: map[aheadKey]*aheadPermits{}}
 		store, a.Store = a.ahead, mirrored{a.ahead, a.Fallback}
 	}
 	if a.shared = c.Store == config.StoreRedis; a.shared {
@@ -55,18 +64,6 @@ func NewAdmitter(c *config.Config, store limiter.AdminStore, nodes func() int, m
 	}
 	a.WaitQueue = limiter.NewWaitQueue(store, cmp.Or(a.Timeout, SettleTimeout)) // refunds by the queue are not recorded elsewhere
 	return a
-}
-
-// Memory returns the counts in this process: those of the store if it is in memory, otherwise of the fallback.
-func (a *Admitter) Memory() interface {
-	Keys() (keys int, bytes int64)
-} {
-	if m, is := a.Store.(interface {
-		Keys() (keys int, bytes int64)
-	}); is {
-		return m
-	}
-	return a.Fallback.Local
 }
 
 // Close refunds the permits of held leases, and waits for late decisions.
@@ -124,7 +121,7 @@ func (a *Admitter) Conclude(ctx context.Context, q *Admission, by decider, err e
 		if q.cannotStepUp() {
 			return ErrUndecided
 		}
-		store, q.FirstUse = reporting{a.Fallback.Local, a.Fallback}, nil
+		store, q.FirstUse = a.Fallback.reporting(), nil
 	} else {
 		switch {
 		case by != decideByBoth:
@@ -325,13 +322,13 @@ func (a *Admitter) takeInTime(ctx context.Context, claims []limiter.Claim, d *li
 
 // refundLate refunds what a late decision has taken. It is not recorded for outages of the store.
 func (a *Admitter) refundLate(claims []limiter.Claim, p limiter.Permit) {
-	_ = a.metrics.measure("refund", func() error { return startRefund(a.SharedStore(), claims, p)() }) // if it fails, the permits stay taken
+	_ = a.metrics.measure("refund", func() error { return a.SharedStore().StartRefund(claims, p)() }) // if it fails, the permits stay taken
 }
 
 // SharedStore returns the store without the records for its outages on this node.
-func (a *Admitter) SharedStore() limiter.AdminStore {
+func (a *Admitter) SharedStore() starter {
 	if m, is := a.Store.(mirrored); is {
-		return m.remoteStore
+		return m.starter
 	}
 	return a.Store
 }

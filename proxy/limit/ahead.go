@@ -21,13 +21,6 @@ const (
 	leastOfNode = 10
 )
 
-// A remoteStore is a store over a network.
-type remoteStore interface {
-	limiter.AdminStore
-	starter
-	returner
-}
-
 // An aheadStore is a shared store from which this node takes permits of limits with lease ahead, so that most requests of
 // a key that many requests have are decided without a call. Claims of other limits only pass through.
 //
@@ -36,7 +29,7 @@ type remoteStore interface {
 // it, but see giveBack. Stores count by a window that is longer by the lease: permits that are used within a window of the
 // rate were taken within the longer one, so that none has more than the rate allows.
 type aheadStore struct {
-	remoteStore
+	starter
 	nodes func() int
 
 	mu    sync.Mutex // guards what follows and the contents of keys; never held over I/O
@@ -97,7 +90,7 @@ func ownAhead(claims []limiter.Claim) (own, others []limiter.Claim) {
 func (s *aheadStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	own, others := ownAhead(claims)
 	if own == nil {
-		return s.remoteStore.Take(ctx, claims, d)
+		return s.starter.Take(ctx, claims, d)
 	}
 	var room [4]aheadClaim
 	planned, ended := s.allot(own, room[:0])
@@ -110,9 +103,9 @@ func (s *aheadStore) Take(ctx context.Context, claims []limiter.Claim, d *limite
 		return nil
 	}
 	given := s.giveBack(ended)
-	err := s.remoteStore.Take(ctx, asked, d)
+	err := s.starter.Take(ctx, asked, d)
 	if err == nil && !d.Allowed && s.dropMore(planned) { // there may be enough for the request alone
-		err = s.remoteStore.Take(ctx, append(toAsk(own, planned), others...), d)
+		err = s.starter.Take(ctx, append(toAsk(own, planned), others...), d)
 	}
 	given = append(given, s.giveBack(s.conclude(planned, d, err))...)
 	for _, wait := range given {
@@ -125,7 +118,7 @@ func (s *aheadStore) Take(ctx context.Context, claims []limiter.Claim, d *limite
 func (s *aheadStore) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	own, others := ownAhead(claims)
 	if own == nil {
-		return s.remoteStore.Peek(ctx, claims, d)
+		return s.starter.Peek(ctx, claims, d)
 	}
 	planned := make([]aheadClaim, len(own))
 	s.mu.Lock()
@@ -141,7 +134,7 @@ func (s *aheadStore) Peek(ctx context.Context, claims []limiter.Claim, d *limite
 		decideHere(planned, d)
 		return nil
 	}
-	err := s.remoteStore.Peek(ctx, asked, d)
+	err := s.starter.Peek(ctx, asked, d)
 	if err == nil {
 		addLocal(planned, d)
 	}

@@ -71,8 +71,8 @@ func aheadWindow(l limiter.Limit, lease time.Duration) *Window {
 	return w
 }
 
-func newAhead(store remoteStore, nodes int) *aheadStore {
-	return &aheadStore{remoteStore: store, nodes: func() int { return nodes }, keys: map[aheadKey]*aheadPermits{}}
+func newAhead(store starter, nodes int) *aheadStore {
+	return &aheadStore{starter: store, nodes: func() int { return nodes }, keys: map[aheadKey]*aheadPermits{}}
 }
 
 // count returns of how many keys s knows something.

@@ -36,7 +36,7 @@ const memberGrace = 30 * time.Second
 // A reporter is a store to which permits that were granted in its place are reported. See
 // redisstore.Store.
 type reporter interface {
-	remoteStore
+	starter
 	// Available reports whether the store decides. It does not while a fallback decides in its
 	// place.
 	Available() bool
@@ -210,31 +210,26 @@ func (f *Fallback) returnHere(limits []*limiter.Limit, subject limiter.Key) (dec
 // A mirrored is the shared store for permits that it granted. Refunds and renewals are applied to
 // the fallback as well.
 type mirrored struct {
-	remoteStore
+	starter
 	fallback *Fallback
-}
-
-// Refund implements limiter.Store.
-func (m mirrored) Refund(_ context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return m.StartRefund(claims, p)()
 }
 
 // StartRefund implements starter.
 func (m mirrored) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	m.fallback.Local.MirrorRefund(claims, p, m.fallback.Nodes())
-	return m.remoteStore.StartRefund(claims, p)
+	return m.starter.StartRefund(claims, p)
 }
 
 // Charge implements limiter.AdminStore.
 func (m mirrored) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	m.fallback.Local.MirrorCharge(claims)
-	return m.remoteStore.Charge(ctx, claims, p)
+	return m.starter.Charge(ctx, claims, p)
 }
 
 // Renew implements limiter.AdminStore.
 func (m mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	_ = m.fallback.Local.Renew(ctx, claims, p) // fails if the permit was not recorded there
-	return m.remoteStore.Renew(ctx, claims, p)
+	return m.starter.Renew(ctx, claims, p)
 }
 
 // A SharePermit is a permit of the local store, with its claims on this node's share of the limits.
@@ -260,7 +255,7 @@ func (p *SharePermit) Of(claims []limiter.Claim) (own []limiter.Claim) {
 // A bothStores is the shared store for permits that it granted together with a sharePermit. Refunds and
 // renewals are applied to both.
 type bothStores struct {
-	remoteStore
+	starter
 	local *limiter.Memory
 	share SharePermit
 }
@@ -268,43 +263,36 @@ type bothStores struct {
 // both returns the store of the permits that takeWithinShare has taken for q.
 func (f *Fallback) both(q *Admission) bothStores { return bothStores{f.Store, f.Local, q.ofShare} }
 
-// Refund implements limiter.Store.
-func (b bothStores) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return errors.Join(b.local.Refund(ctx, b.share.Of(claims), b.share.permit), b.remoteStore.Refund(ctx, claims, p))
-}
-
 // StartRefund implements starter.
 func (b bothStores) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	err := b.local.Refund(context.Background(), b.share.Of(claims), b.share.permit)
-	refunded := b.remoteStore.StartRefund(claims, p)
+	refunded := b.starter.StartRefund(claims, p)
 	return func() error { return errors.Join(err, refunded()) }
 }
 
 // Renew implements limiter.AdminStore.
 func (b bothStores) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return errors.Join(b.local.Renew(ctx, b.share.Of(claims), b.share.permit), b.remoteStore.Renew(ctx, claims, p))
+	return errors.Join(b.local.Renew(ctx, b.share.Of(claims), b.share.permit), b.starter.Renew(ctx, claims, p))
 }
 
 // A reporting is the fallback for permits that it granted. Refunds and renewals are applied to the
 // shared store as well, if the permit was reported to it.
 type reporting struct {
-	*limiter.Memory
+	localStore
 	fallback *Fallback
 }
 
-// Refund implements limiter.Store.
-func (r reporting) Refund(_ context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return r.StartRefund(claims, p)()
-}
+// reporting returns the store of the permits that f has granted.
+func (f *Fallback) reporting() reporting { return reporting{localStore{f.Local}, f} }
 
 // StartRefund implements starter.
 func (r reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	err := r.Memory.Refund(context.Background(), r.fallback.Shares(claims), p)
+	refunded := r.localStore.StartRefund(r.fallback.Shares(claims), p)
 	if r.fallback.Store == nil {
-		return func() error { return err }
+		return refunded
 	}
-	refunded := r.fallback.Store.StartRefundReported(claims, p)
-	return func() error { return errors.Join(err, refunded()) }
+	reported := r.fallback.Store.StartRefundReported(claims, p)
+	return func() error { return errors.Join(refunded(), reported()) }
 }
 
 // Charge implements limiter.AdminStore.
@@ -313,7 +301,7 @@ func (r reporting) Charge(ctx context.Context, claims []limiter.Claim, p limiter
 	for i := range own {
 		own[i].Cost = claims[i].Cost // a debt may exceed the share
 	}
-	err := r.Memory.Charge(ctx, own, p)
+	err := r.AdminStore.Charge(ctx, own, p)
 	if r.fallback.Store == nil {
 		return err
 	}
@@ -322,7 +310,7 @@ func (r reporting) Charge(ctx context.Context, claims []limiter.Claim, p limiter
 
 // Renew implements limiter.AdminStore.
 func (r reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := r.Memory.Renew(ctx, claims, p); err != nil || r.fallback.Store == nil {
+	if err := r.AdminStore.Renew(ctx, claims, p); err != nil || r.fallback.Store == nil {
 		return err
 	}
 	return r.fallback.Store.RenewReported(ctx, claims, p)

@@ -17,7 +17,7 @@ const RenewInterval = config.Lease / 3
 // upstream may still be working on it. A request that ends before the first renewal costs only a
 // timer. A lease shares no memory with the exchange, because it may outlive it.
 type lease struct {
-	store  limiter.AdminStore
+	store  starter
 	claims []limiter.Claim
 	permit limiter.Permit
 
@@ -29,7 +29,7 @@ type lease struct {
 }
 
 // startLease starts to renew the claims that are concurrent. It returns nil if there are none.
-func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
+func startLease(store starter, claims []limiter.Claim, p limiter.Permit) *lease {
 	held := appendConcurrent(nil, claims)
 	if held == nil {
 		return nil
@@ -99,7 +99,7 @@ func (l *lease) refund() {
 	if !l.held.remove(l) {
 		return
 	}
-	_ = startRefund(l.store, l.claims, l.permit)() // otherwise the permits return when the lease ends
+	_ = l.store.StartRefund(l.claims, l.permit)() // otherwise the permits return when the lease ends
 }
 
 // maxHeldLeases is the maximum number of held leases; each takes some hundred bytes.
@@ -152,7 +152,7 @@ func (l *heldLeases) close() {
 	var started []func() error
 	for h := range leases {
 		if h.end() {
-			started = append(started, startRefund(h.store, h.claims, h.permit))
+			started = append(started, h.store.StartRefund(h.claims, h.permit))
 		}
 	}
 	for _, wait := range started {
@@ -191,15 +191,15 @@ func (t *TakenPermit) hasConcurrent() bool { return t.lease != nil && !t.release
 // then not refused because of the previous one. Only the end of the response waits for the store.
 // If the store is slow, flush is called to send what is available. The end of a response without a
 // body is its header.
-func (a *Admitter) Release(ctx context.Context, q *Admission, flush func()) {
+func (a *Admitter) Release(q *Admission, flush func()) {
 	if a.Timeout == 0 { // a store in memory does not block
-		a.refundConcurrent(ctx, q)
+		a.refundConcurrent(q)
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.refundConcurrent(ctx, q)
+		a.refundConcurrent(q)
 	}()
 	late := time.NewTimer(headerDelay)
 	defer late.Stop()
@@ -223,7 +223,7 @@ func (a *Admitter) Hold(q *Admission, during time.Duration) {
 }
 
 // refundConcurrent refunds the concurrent permits of q.
-func (a *Admitter) refundConcurrent(ctx context.Context, q *Admission) {
+func (a *Admitter) refundConcurrent(q *Admission) {
 	for i := range q.TakenPermits {
 		t := &q.TakenPermits[i]
 		if !t.hasConcurrent() {
@@ -232,6 +232,6 @@ func (a *Admitter) refundConcurrent(ctx context.Context, q *Admission) {
 		q.Settled.pending = appendConcurrent(q.Settled.pending[:0], t.Claims)
 		t.lease.end()
 		t.released = true
-		a.refund(ctx, q, t)
+		a.refund(q, t)
 	}
 }

@@ -98,7 +98,7 @@ func (a *Admitter) resetCooldown(q *Admission, r *cooldownReset, k *Key) {
 		q.Fail(fmt.Errorf("reset cooldown: %w", err))
 		return
 	}
-	wait := startReset(a.Store, claims)
+	wait := a.Store.StartReset(claims)
 	q.Settled.start("reset cooldown", func() error {
 		err := wait()
 		if err == nil {

@@ -47,7 +47,7 @@ func (a *Admitter) settleCost(ctx context.Context, q *Admission, tooMuch func(*l
 				missing = append(missing, c)
 			}
 		}
-		a.refund(ctx, q, t)
+		a.refund(q, t)
 		if len(missing) > 0 {
 			q.Fail(a.metrics.measure("charge", func() error { return t.Store.Charge(context.WithoutCancel(ctx), missing, t.Permit) }))
 		}
@@ -119,7 +119,7 @@ func (a *Admission) Restore(b []byte, node string, find func(route string) *Rout
 		t, by := r.permit(a.Route)
 		switch own := a.Admitter; {
 		case by == grantedByFallback:
-			t.Store = reporting{own.Fallback.Local, own.Fallback}
+			t.Store = own.Fallback.reporting()
 		case here:
 			t.Store = own.Store
 		default: // this node has not recorded the permit for outages of the store

@@ -15,7 +15,7 @@ const SettleTimeout = time.Second
 
 // A TakenPermit is a permit with its claims and the store that granted it.
 type TakenPermit struct {
-	Store    limiter.AdminStore
+	Store    starter
 	Claims   ClaimSet
 	Permit   limiter.Permit
 	lease    *lease          // nil unless some claims are concurrent
@@ -32,7 +32,7 @@ func (t *TakenPermit) isByFallback() bool {
 }
 
 // addTaken adds a permit that store granted for set. firstUse may be nil.
-func (a *Admission) addTaken(store limiter.AdminStore, set ClaimSet, p limiter.Permit, firstUse []limiter.Claim) {
+func (a *Admission) addTaken(store starter, set ClaimSet, p limiter.Permit, firstUse []limiter.Claim) {
 	a.TakenPermits = append(a.TakenPermits, TakenPermit{Store: store, Claims: set, Permit: p, firstUse: firstUse, lease: startLease(store, set, p)})
 }
 
@@ -60,29 +60,42 @@ type startedCall struct {
 	wait  func() error
 }
 
-// A starter is a store over a network whose refunds and resets are effective for later calls of this
-// process as soon as they are started; wait returns their result. See redisstore.Store.
+// A starter is a store whose refunds, resets and returns are effective for later calls of this process as soon as they
+// are started; wait returns their result. See redisstore.Store. Permits are refunded in no other way.
 type starter interface {
+	limiter.AdminStore
 	StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error)
 	StartReset(claims []limiter.Claim) (wait func() error)
+	StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error))
 }
 
-// startRefund starts a refund, and makes it if the store is in memory.
-func startRefund(store limiter.Store, claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	if s, ok := store.(starter); ok {
-		return s.StartRefund(claims, p)
+// startable returns store as a starter.
+func startable(store limiter.AdminStore) starter {
+	if s, is := store.(starter); is {
+		return s
 	}
-	err := store.Refund(context.Background(), claims, p)
+	return localStore{store}
+}
+
+// A localStore is a store in memory: what is started there is done.
+type localStore struct{ limiter.AdminStore }
+
+// StartRefund implements starter.
+func (l localStore) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
+	err := l.Refund(context.Background(), claims, p)
 	return func() error { return err }
 }
 
-// startReset starts a reset, and makes it if the store is in memory.
-func startReset(store limiter.AdminStore, claims []limiter.Claim) (wait func() error) {
-	if s, ok := store.(starter); ok {
-		return s.StartReset(claims)
-	}
-	err := store.Reset(context.Background(), claims)
+// StartReset implements starter.
+func (l localStore) StartReset(claims []limiter.Claim) (wait func() error) {
+	err := l.Reset(context.Background(), claims)
 	return func() error { return err }
+}
+
+// StartReturn implements starter.
+func (l localStore) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
+	n, err := l.Return(context.Background(), limits, subject)
+	return func() (int, error) { return n, err }
 }
 
 // A Outcome is what settling needs to know of what became of a request.
@@ -128,7 +141,7 @@ func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
 			if !t.released {
 				q.Settled.pending = appendConcurrent(q.Settled.pending, t.Claims)
 			}
-			a.refund(ctx, q, t)
+			a.refund(q, t)
 		}
 		a.refundShadowNotes(q, rule)
 	}
@@ -170,7 +183,7 @@ func (a *Admitter) SettleHead(q *Admission, o Outcome) {
 		t := &q.TakenPermits[i]
 		a.collectRefunds(q, t, rule)
 		if len(q.Settled.pending) > 0 {
-			q.Settled.start("refund", startRefund(t.Store, q.Settled.pending, t.Permit))
+			q.Settled.start("refund", t.Store.StartRefund(q.Settled.pending, t.Permit))
 		}
 	}
 	a.refundShadowNotes(q, rule)
@@ -213,11 +226,11 @@ func (a *Admitter) collectRefunds(q *Admission, t *TakenPermit, rule refundRule)
 }
 
 // refund refunds q.settled.pending, which are claims of t.
-func (a *Admitter) refund(ctx context.Context, q *Admission, t *TakenPermit) {
+func (a *Admitter) refund(q *Admission, t *TakenPermit) {
 	if len(q.Settled.pending) == 0 {
 		return
 	}
-	if err := a.metrics.measure("refund", func() error { return t.Store.Refund(context.WithoutCancel(ctx), q.Settled.pending, t.Permit) }); err != nil {
+	if err := a.metrics.measure("refund", func() error { return t.Store.StartRefund(q.Settled.pending, t.Permit)() }); err != nil {
 		q.Fail(fmt.Errorf("refund: %w", err))
 	}
 }

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"context"
 	"errors"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -73,21 +72,6 @@ func (a *Admitter) SettleOthers(q *Admission, keys []Key, status int) {
 	}
 }
 
-// A returner is a store over a network whose returns are effective for later calls of this process as soon as
-// they are started; wait returns their result. See redisstore.Store.
-type returner interface {
-	StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error))
-}
-
-// startReturn starts a return, and makes it if the store is in memory.
-func startReturn(store limiter.AdminStore, limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
-	if s, ok := store.(returner); ok {
-		return s.StartReturn(limits, subject)
-	}
-	n, err := store.Return(context.Background(), limits, subject)
-	return func() (int, error) { return n, err }
-}
-
 // returnPermits starts to return the permits that the limit of r has noted under k. What this node granted
 // while the store was unreachable is noted here too, and in the store since that was told of it. If the store is
 // unreachable now, its permits stay taken, until another response returns them or they expire.
@@ -114,7 +98,7 @@ func (a *Admitter) StartReturn(r *PermitReturn, subject limiter.Key) (wait func(
 			return func() (int, error) { return 0, err }
 		}
 		returned += here
-		inStore = append(inStore, startReturn(a.Store, limits, subject))
+		inStore = append(inStore, a.Store.StartReturn(limits, subject))
 	}
 	wrong := a.countWrong(r.Of, subject)
 	return func() (int, error) {

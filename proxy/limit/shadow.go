@@ -98,7 +98,7 @@ func (a *Admitter) refundShadowNotes(q *Admission, rule refundRule) {
 		if !rule.applies(n.of) {
 			return false
 		}
-		q.Settled.start("refund", startRefund(a.Store, n.claims, n.permit))
+		q.Settled.start("refund", a.Store.StartRefund(n.claims, n.permit))
 		q.Sends = append(q.Sends, n.of.Sends.Claims(sends.Withdrawn, n.claims[0].Key, 1)...)
 		return true
 	})
@@ -109,7 +109,7 @@ func (a *Admitter) countWrong(of *Limit, subject limiter.Key) (wait func() error
 	if of.ShadowNotes == nil {
 		return func() error { return nil }
 	}
-	returned := startReturn(a.Store, []*limiter.Limit{of.ShadowNotes}, subject)
+	returned := a.Store.StartReturn([]*limiter.Limit{of.ShadowNotes}, subject)
 	return func() error {
 		n, err := returned()
 		a.metrics.ShadowWrong.WithLabelValues(of.Route, of.Name).Add(float64(n))

@@ -379,14 +379,12 @@ func (f *forwarding) clientGone() bool {
 
 // bodyKind classifies an error of reading the client's body.
 func bodyKind(err error) ResultKind {
-	var tooLarge *http.MaxBytesError
-	var op *net.OpError
 	switch {
-	case errors.As(err, &tooLarge), errors.Is(err, http1.ErrBodyTooLarge):
+	case errors.As(err, new(*http.MaxBytesError)), errors.Is(err, http1.ErrBodyTooLarge):
 		return BodyTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return BodyTimeout
-	case errors.As(err, &op), errors.Is(err, http1.ErrTruncated):
+	case errors.As(err, new(*net.OpError)), errors.Is(err, http1.ErrTruncated):
 		return ClientGone
 	}
 	return BadRequest

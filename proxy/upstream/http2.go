@@ -47,7 +47,6 @@ const (
 type http2Transport struct {
 	*http.Transport
 	bodyTimeout time.Duration // between reads of a response body; 0 for none
-	retries     bool
 }
 
 func newHTTP2(c Config, members []*backend) *http2Transport {
@@ -57,7 +56,7 @@ func newHTTP2(c Config, members []*backend) *http2Transport {
 			sockets[m.host+":80"] = m.socket
 		}
 	}
-	return &http2Transport{newTransport(c, sockets), c.Timeouts.Idle, c.Retries > 0}
+	return &http2Transport{newTransport(c, sockets), c.Timeouts.Idle}
 }
 
 // probe implements transport.
@@ -237,19 +236,15 @@ func (s *http2Sender) send(m *backend, _ time.Time) (err error) {
 	return err
 }
 
-// newAttempt returns the request to m. If the pool retries, it also tracks the progress
-// of the request.
+// newAttempt returns the request to m, and tracks its progress.
 func (s *http2Sender) newAttempt(m *backend) *attempt {
 	try := &attempt{}
-	trace := &httptrace.ClientTrace{Got1xxResponse: s.relayInterim}
-	if s.transport.retries {
-		trace.GotFirstResponseByte = func() { try.responseStarted.Store(true) }
-	}
+	trace := &httptrace.ClientTrace{Got1xxResponse: s.relayInterim, GotFirstResponseByte: func() { try.responseStarted.Store(true) }}
 	try.request = s.template.WithContext(httptrace.WithClientTrace(s.template.Context(), trace)) // a shallow copy
 	to := *s.template.URL
 	setURL(&to, m, to.Path)
 	try.request.URL = &to
-	if s.transport.retries && s.body != nil {
+	if s.body != nil {
 		try.body = &attemptBody{ReadCloser: s.body}
 		try.request.Body = try.body
 	}

@@ -113,7 +113,7 @@ func (b *requestBody) err() error {
 // An attempt is one request to one target.
 type attempt struct {
 	request         *http.Request
-	body            *attemptBody // nil if there is no body or there are no retries
+	body            *attemptBody // nil if there is no body
 	responseStarted atomic.Bool  // a byte of the response has arrived
 }
 

@@ -77,7 +77,7 @@ func TestRequestBody_IsNotUsedAfterClose(t *testing.T) {
 // An interim response may arrive after its request has ended, before net/http has reset the stream. The forwarding, and with it
 // the Sink, then belongs to another request, or to none.
 func TestInterim_EndsWithItsRequest(t *testing.T) {
-	pool := New(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C}})
+	pool := New(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C}, Groups: NewGroups(1)})
 	hints := &hintCounter{}
 	f := pool.begin(t.Context(), &Request{Method: "GET", Fields: new(http1.Fields)}, hints)
 	s := f.sender.(*http2Sender)

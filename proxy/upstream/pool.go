@@ -42,8 +42,7 @@ type Config struct {
 	config.Upstream
 	// Resolver resolves the host names of targets; the default is net.DefaultResolver.
 	Resolver *net.Resolver
-	// Groups keeps the health of targets across pools. If it is nil, the pool starts
-	// without any state.
+	// Groups keeps the health of targets across pools.
 	Groups *Groups
 	// Pseudonym identifies this process in Via. Requests that return to it are
 	// recognized by it (loop detection). All pools of a process have the same.
@@ -92,9 +91,6 @@ func New(c Config) *Pool {
 	p := &Pool{config: c, buffers: &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}}
 	p.via11 = "1.1 " + p.config.Pseudonym
 	p.addBackends()
-	if p.config.Groups == nil {
-		p.config.Groups = NewGroups(1)
-	}
 	p.group = p.config.Groups.join(c.Name)
 	for _, m := range p.backends {
 		m.targetHealth = p.group.join(m.name)

@@ -140,6 +140,7 @@ func mustPool(t testing.TB, c Config) *Pool {
 	if c.Health.Status.Empty() {
 		c.Health.Status.Add(200, 299)
 	}
+	c.Groups = cmp.Or(c.Groups, NewGroups(1))
 	return New(c)
 }
 

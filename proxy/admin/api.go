@@ -35,8 +35,7 @@ type endpoint struct {
 	method, path string // relative to apiRoot
 	role         Role
 	summary      string
-	query        []parameter
-	header       []parameter
+	parameters   []parameter
 	request      reflect.Type // request type: JSON, or a form; nil without a body
 	form         bool         // the request is sent as multipart/form-data
 	response     reflect.Type // response type: JSON, or the events of a stream
@@ -118,7 +117,7 @@ func readEndpoint[A any](path, summary string, ask func(ctx context.Context) (A,
 // parameters.
 func urlQueryEndpoint[Q, A any](path, summary string, of func(q *Q) []parameter, ask func(ctx context.Context, q Q) (A, error)) endpoint {
 	return endpoint{
-		method: http.MethodGet, path: path, role: Read, summary: summary, query: of(new(Q)), response: reflect.TypeFor[A](),
+		method: http.MethodGet, path: path, role: Read, summary: summary, parameters: of(new(Q)), response: reflect.TypeFor[A](),
 		handle: func(w http.ResponseWriter, r *http.Request) {
 			var q Q
 			if readQuery(w, r, of(&q)) {
@@ -199,6 +198,7 @@ func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
 // A parameter is a query parameter, or a header field.
 type parameter struct {
 	name, summary string
+	in            string   // header; query if it is empty
 	to            any      // where its value is written to: *string, *int or *time.Time
 	max           int      // of an int, which is at least 1
 	enum          []string // of a string

@@ -46,7 +46,7 @@ type storedResponse struct {
 // idempotent returns e with support for the header Idempotency-Key. Only success is remembered: after an
 // error nothing has changed, and the same request may be sent again.
 func (e endpoint) idempotent(once Once) endpoint {
-	e.header = append(e.header, parameter{name: idempotencyHeader, to: new(string), summary: "Makes a change once: a request with the same key within a day has the response of the first. The key is at most 255 characters, of this operator and path; with another body it is refused with 422, and while the first is in progress with 409."})
+	e.parameters = append(e.parameters, parameter{name: idempotencyHeader, in: "header", to: new(string), summary: "Makes a change once: a request with the same key within a day has the response of the first. The key is at most 255 characters, of this operator and path; with another body it is refused with 422, and while the first is in progress with 409."})
 	next := e.handle
 	e.handle = func(w http.ResponseWriter, r *http.Request) {
 		sent := r.Header.Values(idempotencyHeader)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"net/http"
@@ -74,11 +75,8 @@ func (e endpoint) operation(s schemas) object {
 	for _, found := range inPath.FindAllStringSubmatch(e.path, -1) {
 		parameters = append(parameters, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "integer", "format": "int64"}})
 	}
-	for _, p := range e.query {
-		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.summary, "schema": p.schema(s)})
-	}
-	for _, p := range e.header {
-		parameters = append(parameters, object{"name": p.name, "in": "header", "description": p.summary, "schema": p.schema(s)})
+	for _, p := range e.parameters {
+		parameters = append(parameters, object{"name": p.name, "in": cmp.Or(p.in, "query"), "description": p.summary, "schema": p.schema(s)})
 	}
 	if parameters != nil {
 		op["parameters"] = parameters

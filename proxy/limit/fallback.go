@@ -155,7 +155,7 @@ func (f *Fallback) decide(q *Admission, m *Metrics) error {
 		if q.Claims.Window(i).Of.OnStoreFailure == config.Deny {
 			q.Fallback = string(config.Deny)
 			m.Fallbacks.WithLabelValues(q.Fallback).Inc()
-			m.decision(q.Claims.Window(i).Of, decisionUnavailable).Inc(q.Stripe)
+			m.decision(q.Claims.Window(i).Of, Unavailable).Inc(q.Stripe)
 			return ErrUndecided
 		}
 	}
@@ -163,7 +163,7 @@ func (f *Fallback) decide(q *Admission, m *Metrics) error {
 	left := q.Claims[:0]
 	for i, c := range q.Claims {
 		if q.Claims.Window(i).Of.OnStoreFailure == config.Allow {
-			m.decision(q.Claims.Window(i).Of, decisionUnavailable).Inc(q.Stripe)
+			m.decision(q.Claims.Window(i).Of, Unavailable).Inc(q.Stripe)
 			continue
 		}
 		left = append(left, c)

@@ -18,7 +18,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -64,17 +63,17 @@ type Limit struct {
 	*config.Limit
 	Top          *decisions.Counter // counts the most frequent keys; nil if they are not counted
 	Windows      []*Window
-	StepUps      []*Window                                           // the rates of step_up
-	ByKey        map[limiter.Key][]*Window                           // windows of keys that have rates of their own
-	ByPlan       map[string]*Plan                                    // by name; nil without plans
-	Units        []*Window                                           // for the rates of descriptors, one for each unit; nil without rate_from
-	nearOf       func(limiter.Rate) int64                            // of a rate of a descriptor; see window.near
-	HasKeyName   bool                                                // RedissonName contains {key}
-	ShadowNotes  *limiter.Limit                                      // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
-	Sends        *sends.Counter                                      // counts what becomes of the requests; nil without return_on
-	Country      *Limit                                              // of a limit on ranges of phone numbers: that on their countries, see countryLimit
-	RefusalLimit limiter.Limit                                       // the limit on the number of refusals before a penalty
-	decisions    [numDecisionResults]atomic.Pointer[metrics.Counter] // by result
+	StepUps      []*Window                               // the rates of step_up
+	ByKey        map[limiter.Key][]*Window               // windows of keys that have rates of their own
+	ByPlan       map[string]*Plan                        // by name; nil without plans
+	Units        []*Window                               // for the rates of descriptors, one for each unit; nil without rate_from
+	nearOf       func(limiter.Rate) int64                // of a rate of a descriptor; see window.near
+	HasKeyName   bool                                    // RedissonName contains {key}
+	ShadowNotes  *limiter.Limit                          // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
+	Sends        *sends.Counter                          // counts what becomes of the requests; nil without return_on
+	Country      *Limit                                  // of a limit on ranges of phone numbers: that on their countries, see countryLimit
+	RefusalLimit limiter.Limit                           // the limit on the number of refusals before a penalty
+	decisions    metrics.Cache[string, *metrics.Counter] // by result
 }
 
 // A Window is one rate of a limit, on which claims are made.
@@ -191,11 +190,11 @@ func (l *Limit) ClaimsUnder(k limiter.Key, windows []*Window, shared string) (cl
 func (l *Limit) IsShown() bool { return l.Expose && l.Mode == config.Enforce }
 
 // refusal returns the result of a refusal by l.
-func (l *Limit) refusal() decisionResult {
+func (l *Limit) refusal() string {
 	if l.Mode == config.Shadow {
-		return decisionShadowRefused
+		return ShadowRefused
 	}
-	return decisionRefused
+	return Refused
 }
 
 // addLimit adds a limit.

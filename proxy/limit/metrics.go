@@ -77,22 +77,6 @@ func NewMetrics(r prometheus.Registerer, stripes *stripe.Numbers, cells *metrics
 	return m
 }
 
-// A decisionResult is the result of a decision about a limit.
-type decisionResult uint8
-
-const (
-	decisionAllowed decisionResult = iota
-	decisionRefused
-	decisionShadowRefused
-	decisionUnavailable
-	numDecisionResults
-)
-
-// String returns the label value.
-func (r decisionResult) String() string {
-	return [...]string{Allowed, Refused, ShadowRefused, Unavailable}[r]
-}
-
 // countDecisions counts the decision of each limit. A limit with several windows is counted once, and a
 // limit without a decision is not counted.
 func (m *Metrics) countDecisions(own int, set ClaimSet, outcomes []limiter.Outcome) {
@@ -101,20 +85,14 @@ func (m *Metrics) countDecisions(own int, set ClaimSet, outcomes []limiter.Outco
 		case !d.Allowed:
 			m.decision(d.Limit, d.refusal()).Inc(own)
 		case !d.Unknown:
-			m.decision(d.Limit, decisionAllowed).Inc(own)
+			m.decision(d.Limit, Allowed).Inc(own)
 		}
 	}
 }
 
 // decision returns the counter of a result of a limit.
-func (m *Metrics) decision(of *Limit, result decisionResult) *metrics.Counter {
-	known := &of.decisions[result]
-	if c := known.Load(); c != nil {
-		return c
-	}
-	c := m.Decisions.WithLabelValues(of.Route, of.Name, result.String())
-	known.Store(c)
-	return c
+func (m *Metrics) decision(of *Limit, result string) *metrics.Counter {
+	return of.decisions.Of(result, func() *metrics.Counter { return m.Decisions.WithLabelValues(of.Route, of.Name, result) })
 }
 
 // measure makes a call to the store and records it.

@@ -28,7 +28,7 @@ func (s ClaimSet) addGroups(shadows ClaimSet) ClaimSet {
 // them decide if the call that decided about q did not, as for a request that could wait.
 func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
 	for _, l := range q.ShadowErrors {
-		a.metrics.decision(l, decisionShadowRefused).Inc(q.Stripe)
+		a.metrics.decision(l, ShadowRefused).Inc(q.Stripe)
 	}
 	permit := q.Decision.Permit
 	if len(q.Shadows) != len(q.shadowOutcomes) {
@@ -43,7 +43,7 @@ func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
 	for of := range q.Shadows.Decided(q.shadowOutcomes) {
 		set, outcomes := q.Shadows[of.From:of.To], q.shadowOutcomes[of.From:of.To]
 		if of.IsFailed() {
-			a.metrics.decision(of.Limit, decisionUnavailable).Inc(q.Stripe)
+			a.metrics.decision(of.Limit, Unavailable).Inc(q.Stripe)
 			continue
 		}
 		taken := permit

@@ -314,9 +314,8 @@ func (a *absence) call(ctx context.Context, next func(context.Context) error) er
 		defer cancel()
 	}
 	err := next(ctx)
-	var reply redis.Error
 	switch {
-	case err == nil, errors.As(err, &reply):
+	case err == nil, errors.As(err, new(redis.Error)):
 		a.failed.Store(0)
 	case !errors.Is(err, context.Canceled):
 		a.failed.Add(1)

@@ -6,15 +6,13 @@
 //
 //	http1_downstream, http2_downstream    adapts the HTTP server
 //	record                                access log, metrics and traces; also after the response
-//	clientip                              resolves the client address
-//	normalize                             normalizes host and path
-//	match                                 matches the route
-//	confusable, connection, message       check the header
+//	exchange                              resolves the client address
+//	extract                               normalizes host and path, and matches the route
+//	confusable, exchange, refuse          check the header
 //	lists                                 checks allow and deny lists
 //	early                                 checks limits before a body is read
 //	extract                               reads the keys
-//	newkeys                               limits new keys
-//	idempotency                           reads the idempotency key
+//	early                                 limits new keys, and reads the idempotency key
 //	limit/admit                           decides the limits
 //	forward                               forwards to the upstream
 //	limit/refund                          refunds permits by the outcome
@@ -22,7 +20,7 @@
 // The downstream turns a request into an exchange; the stages between downstream and
 // forward depend on nothing else, so that all HTTP servers share them. A stage refuses a
 // request by returning an error; refuse generates the response. Only record logs, only
-// package respond selects status codes, and only newkeys and package limit call the
+// package respond selects status codes, and only early and package limit call the
 // limiter.
 //
 // An exchange (exchange.go) consists of parts, each written by one stage: the incoming

@@ -8,7 +8,7 @@
 //	record                                access log, metrics and traces; also after the response
 //	exchange                              resolves the client address
 //	extract                               normalizes host and path, and matches the route
-//	confusable, exchange, refuse          check the header
+//	exchange, refuse                      check the header
 //	lists                                 checks allow and deny lists
 //	early                                 checks limits before a body is read
 //	extract                               reads the keys
@@ -222,7 +222,7 @@
 //   - A field or parameter that some servers treat as a key, a cost or an idempotency key, but
 //     that has another name, is refused: X_Phone or X.Phone for X-Phone (CGI, WSGI, PHP); Phone,
 //     phone[] or [phone] for phone. The same applies to fields that Weir sets or trusts
-//     (X_Forwarded_For, set_header), and to those that select a route (confusable.go). Package
+//     (X_Forwarded_For, set_header), and to those that select a route (exchange.go). Package
 //     key has the full rules, and a table of the differences between servers.
 //   - A request that a limit refuses is answered before its body is read, also if the client
 //     waits for 100 Continue.

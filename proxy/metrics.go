@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,10 +13,13 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
+	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/metrics"
+	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // proxyMetrics are the metrics of one proxy. Label values are names from the configuration and small
@@ -193,3 +199,245 @@ func (p *Proxy) Near() []Near { return p.admitter.NearLimits.Drain() }
 
 // Alerts returns the configuration of alerts of the current generation.
 func (p *Proxy) Alerts() config.Alerts { return p.current.Load().config.Alerts }
+
+// A healthCollector collects the health of the targets of the current generation. Targets that only
+// an earlier configuration had are not reported.
+type healthCollector struct {
+	*prometheus.Desc
+	proxy *Proxy
+}
+
+// registerHealth registers the collector of p.
+func (m *proxyMetrics) registerHealth(r prometheus.Registerer, p *Proxy) {
+	r.MustRegister(&healthCollector{
+		prometheus.NewDesc("weir_upstream_healthy", "1 if a target is healthy, 0 if it is unhealthy or ejected.", []string{"upstream", "target"}, nil),
+		p,
+	})
+}
+
+// registerMemory registers the metrics of the bodies that are buffered, and of the keys counted in this
+// process: by the store if it is in memory, otherwise by the local fallback.
+func (m *proxyMetrics) registerMemory(r prometheus.Registerer, p *Proxy) {
+	counts := p.admitter.Memory
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
+	}
+	gauge("memory_keys", "Keys counted in this process, with store: memory or while a shared store is unreachable.", func() float64 {
+		keys, _ := counts.Keys()
+		return float64(keys)
+	})
+	gauge("memory_key_bytes", "Memory used by the keys of weir_memory_keys.", func() float64 {
+		_, bytes := counts.Keys()
+		return float64(bytes)
+	})
+	gauge("buffered_body_bytes", "Memory used by request bodies that are buffered to read a key from them.", func() float64 {
+		return float64(p.buffers.InUse())
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (h *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- h.Desc }
+
+// Collect implements prometheus.Collector.
+func (h *healthCollector) Collect(to chan<- prometheus.Metric) {
+	for from, pool := range h.proxy.current.Load().pools {
+		targets, _ := pool.TargetStandings()
+		for _, s := range targets {
+			value := 0.0
+			if s.IsPreferred() {
+				value = 1
+			}
+			to <- prometheus.MustNewConstMetric(h.Desc, prometheus.GaugeValue, value, from.Name, s.Target)
+		}
+	}
+}
+
+const (
+	// countriesShown is the number of countries with metrics of their own, those with most requests on this node.
+	countriesShown = 20
+	// sendsTimeout bounds the calls to the store by one collection.
+	sendsTimeout = time.Second
+)
+
+// otherCountries is the label value of all other countries together.
+const otherCountries = "other"
+
+// A sendsCollector collects, for limits with return_on, what the store says of all keys, and of those on countries, of the
+// countries with most requests. The values of other keys are not fit for labels: there are too many, and they are those of
+// persons.
+type sendsCollector struct {
+	open, allowed, ratio *prometheus.Desc
+	proxy                *Proxy
+}
+
+// registerSends registers the collector of p.
+func registerSends(r prometheus.Registerer, p *Proxy) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("weir_"+name, help, append([]string{"route", "limit", "country"}, labels...), nil)
+	}
+	r.MustRegister(&sendsCollector{
+		desc("sends_open", "Permits of a limit with return_on that are taken, and neither refunded nor returned, on all nodes: of the countries with most requests on this node, and of all other keys together.", "window"),
+		desc("limit_allowed", "Permits of such a limit that may be open now, of the same countries.", "window"),
+		desc("conversion_ratio", "Part of the requests within the longest window of such a limit whose permits were returned, 0 to 1, on all nodes."),
+		p,
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (s *sendsCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{s.open, s.allowed, s.ratio} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector. What the store does not tell in time is left out.
+func (s *sendsCollector) Collect(to chan<- prometheus.Metric) {
+	q, countries := sends.Query{N: countriesShown}, map[[2]string]string{} // the name of the key, by route and limit
+	counting := s.proxy.current.Load().countingSends(q)
+	if len(counting) == 0 {
+		return
+	}
+	for _, l := range counting {
+		if l.Key.Of != nil && l.Key.Part.Kind == key.Country && !l.Key.Sensitive {
+			countries[[2]string{l.Route, l.Name}] = l.Key.Name
+		}
+	}
+	top := s.proxy.TopSends(q)
+	top.Limits = slices.DeleteFunc(top.Limits, func(l view.TopLimit) bool { return countries[[2]string{l.Route, l.Limit}] == "" })
+	ctx, cancel := context.WithTimeout(context.Background(), sendsTimeout)
+	defer cancel()
+	all, err := s.proxy.Sends(ctx, q, top)
+	if err != nil {
+		return
+	}
+	for _, l := range all {
+		s.collectLimit(to, l, countries[[2]string{l.Route, l.Limit}])
+	}
+}
+
+// collectLimit collects the counts of a limit, by country if its key is one of that name. What is left of all keys has
+// the country otherCountries, or none.
+func (s *sendsCollector) collectLimit(to chan<- prometheus.Metric, l sends.LimitCounts, country string) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{l.Route, l.Limit}, labels...)...)
+	}
+	rest, others := l.All, ""
+	for _, k := range l.Keys {
+		name := strings.TrimPrefix(k.Masked, country+"=")
+		for _, r := range k.Rates {
+			gauge(s.open, float64(r.Open), name, r.Window)
+			gauge(s.allowed, float64(r.Allowed), name, r.Window)
+		}
+		if k.Sent > 0 {
+			gauge(s.ratio, k.Ratio, name)
+		}
+		rest = rest.Without(k.Counts)
+	}
+	if country != "" {
+		others = otherCountries
+	}
+	gauge(s.open, float64(rest.Open()), others, l.Window)
+	if rest.Sent > 0 {
+		gauge(s.ratio, rest.Ratio, others)
+	}
+}
+
+// countForwarded counts the result of a request that was to be forwarded.
+func (m *proxyMetrics) countForwarded(x *exchange) {
+	if x.route.pool == nil {
+		return
+	}
+	t := upstreamResult{x.outcome.result.Target, x.outcome.result.Kind}
+	x.route.metrics.upstreamRequests.Of(t, func() *metrics.Counter {
+		return m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, upstreamOutcome(t.kind))
+	}).Inc(x.Stripe)
+	if x.outcome.result.Retries > 0 {
+		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.outcome.result.Retries))
+	}
+}
+
+// upstreamOutcome returns the label value for the result of a forwarded request.
+func upstreamOutcome(k upstream.ResultKind) string {
+	const badRequest = "bad_request"
+	names := [...]string{
+		upstream.OK: "ok", upstream.ConnectFailed: "connect", upstream.ConnectTimeout: "connect_timeout", upstream.Timeout: "timeout",
+		upstream.ClientGone: "client_gone", upstream.BadRequest: badRequest, upstream.BodyTimeout: badRequest, upstream.BodyTooLarge: badRequest,
+		upstream.MaxForwards: badRequest, upstream.LoopDetected: badRequest, upstream.BadResponse: "bad_response",
+		upstream.ConnectionReset: "reset", upstream.ResponseTruncated: "cut", upstream.NoTarget: "no_target", upstream.QueueFull: "busy",
+	}
+	return names[k]
+}
+
+// Upstreams returns the state of the upstreams of the current generation on this node, in random
+// order. Counts are read from the metrics.
+func (p *Proxy) Upstreams() []view.UpstreamStanding {
+	g := p.current.Load()
+	results, retried := p.metrics.forwardResults()
+	all := []view.UpstreamStanding{}
+	for from, pool := range g.pools {
+		standing := view.UpstreamStanding{UpstreamState: view.UpstreamState{
+			Name: from.Name, Echo: from.Echo, Routes: []string{}, Balance: string(from.Balance), Protocol: string(from.Protocol),
+			MaxConnections: from.MaxConnections, Queue: from.Queue.Length, Retries: from.Retries, Retried: retried[from.Name], Checked: from.Health.Path,
+		}}
+		for _, r := range g.routes {
+			if r.pool == pool {
+				standing.Routes = append(standing.Routes, r.Name)
+			}
+		}
+		standing.Targets, standing.Waiting = targetStandings(pool, results)
+		all = append(all, standing)
+	}
+	return all
+}
+
+// A TargetName identifies a target.
+type TargetName struct{ Upstream, Target string }
+
+// DownTargets returns the targets of the current generation that are down on this node: that cannot be connected to,
+// or that are unhealthy.
+func (p *Proxy) DownTargets() map[TargetName]view.TargetState {
+	down := map[TargetName]view.TargetState{}
+	for from, pool := range p.current.Load().pools {
+		standings, _ := pool.TargetStandings()
+		for _, s := range standings {
+			if s.FailedConnects > 0 || s.State == view.Unhealthy {
+				down[TargetName{from.Name, s.Target}] = s.TargetState
+			}
+		}
+	}
+	return down
+}
+
+// forwardResults returns the number of forwarded requests by result, and the number of retries by
+// upstream.
+func (m *proxyMetrics) forwardResults() (results map[TargetName]map[string]int64, retried map[string]int64) {
+	results, retried = map[TargetName]map[string]int64{}, map[string]int64{}
+	metrics.Each(m.upstreamRequests, func(label map[string]string, m *dto.Metric) {
+		s := TargetName{label["upstream"], label["target"]}
+		if results[s] == nil {
+			results[s] = map[string]int64{}
+		}
+		results[s][label["result"]] += int64(m.GetCounter().GetValue())
+	})
+	metrics.Each(m.retries, func(label map[string]string, m *dto.Metric) {
+		retried[label["upstream"]] += int64(m.GetCounter().GetValue())
+	})
+	return results, retried
+}
+
+func targetStandings(pool *upstream.Pool, results map[TargetName]map[string]int64) (all []view.TargetStanding, waiting int) {
+	failures := []string{"connect", "connect_timeout", "timeout", "bad_response", "reset", "cut", "other"} // of the target, or of the connection to it
+	all, waiting = pool.TargetStandings()
+	for i := range all {
+		s := &all[i]
+		s.Results = map[string]int64{}
+		for result, n := range results[TargetName{pool.Name(), s.Target}] {
+			s.Results[result] = n
+			s.Requests += n
+			if slices.Contains(failures, result) {
+				s.Errors += n
+			}
+		}
+	}
+	return all, waiting
+}

@@ -32,7 +32,7 @@
 // different ways is ErrTarget: a backslash, a control character, an unescaped #, or a dot
 // segment next to an escaped slash. A host is a name of letters, digits, hyphens, dots and
 // underscores, or an address, and one port (normalize.go). In the absolute form the scheme is
-// http, or https on a TLS connection (target.go).
+// http, or https on a TLS connection (request.go).
 //
 // # Lenient reading
 //

@@ -89,6 +89,64 @@ func (r *Request) withPath(method, path string, find func(*Request) error) error
 	return err
 }
 
+// parse sets the parts of the target (RFC 9112 section 3.2): of the origin form, /path?query; the
+// absolute form, http://host/path?query; or the asterisk form. A fragment is refused: some
+// servers cut it off and others do not, so they would see different targets. The authority of the
+// absolute form takes precedence over Host (section 3.2.2). An HTTP/1.0 request may have
+// neither; its host is then the address that the client connected to. Other
+// requests without a host are refused, because an upstream would assume its own
+// name.
+func (t *Target) parse(sent *RawTarget) error {
+	s := sent.RequestTarget
+	if strings.IndexByte(s, '#') >= 0 {
+		return fmt.Errorf("%w: an unescaped #", ErrTarget)
+	}
+	absolute := s != "" && s[0] != '/' && s != "*"
+	if absolute {
+		scheme, rest, found := strings.Cut(s, "://")
+		if !found {
+			return fmt.Errorf("%w: a path begins with a slash", ErrTarget)
+		}
+		s = strings.TrimLeftFunc(rest, func(r rune) bool { return r != '/' && r != '?' })
+		if len(s) == len(rest) {
+			return fmt.Errorf("%w: no host", ErrTarget)
+		}
+		if err := sent.checkScheme(strings.ToLower(scheme)); err != nil {
+			return err
+		}
+		t.Authority = rest[:len(rest)-len(s)]
+	}
+	t.SentPath, t.RawQuery, _ = strings.Cut(s, "?")
+	switch {
+	case !absolute || t.SentPath != "":
+	case sent.Method == "OPTIONS" && t.RawQuery == "":
+		t.SentPath = "*"
+	default:
+		t.SentPath = "/"
+	}
+	if t.Authority != "" {
+		return nil
+	}
+	if sent.Proto != "HTTP/1.0" {
+		return fmt.Errorf("%w: no host", ErrTarget)
+	}
+	t.Authority = sent.Local
+	return nil
+}
+
+// checkScheme returns ErrTarget for a scheme that is not served. https on a plain
+// connection is accepted from a trusted proxy only, which may have terminated TLS (RFC
+// 9110 section 7.4). http on a TLS connection is accepted.
+func (r *RawTarget) checkScheme(scheme string) error {
+	switch {
+	case scheme == "http", scheme == "https" && r.HTTPS:
+		return nil
+	case scheme == "https":
+		return fmt.Errorf("%w: https on a connection without TLS", ErrTarget)
+	}
+	return fmt.Errorf("%w: neither http nor https", ErrTarget)
+}
+
 // ErrQuery reports an ambiguous query: servers could read different parameters
 // from it.
 var ErrQuery = errors.New("query not acceptable")

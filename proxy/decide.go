@@ -179,7 +179,7 @@ func (c *call) checkNumber() error {
 		return nil
 	}
 	err := fmt.Errorf("%w: %d claims on limits in one call; at most %d are allowed", limit.ErrCost, n, limiter.MaxClaims)
-	c.proxy.tooManyLog.Warn().Err(err).Str("domain", c.question.Domain).Int("descriptors", len(c.exchanges)).Msg("call with too many descriptors refused")
+	c.proxy.tooManyLog.Warn().Err(err).Str("domain", c.question.Domain).Int("descriptors", len(c.question.Descriptors)).Msg("call with too many descriptors refused")
 	return err
 }
 

@@ -15,7 +15,7 @@ import (
 type call struct {
 	proxy     *Proxy
 	question  *DescriptorQuestion
-	exchanges []*exchange // by descriptor; nil where no route matches
+	exchanges []*exchange // of the descriptors that a route matches
 	all       *exchange   // with the claims of all others
 	failed    *exchange   // whose claims could not be made, or nil
 }
@@ -47,7 +47,6 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 
 // resolve makes the claims of all descriptors.
 func (c *call) resolve(ctx context.Context, g *generation) error {
-	c.exchanges = make([]*exchange, len(c.question.Descriptors))
 	for i := range c.question.Descriptors {
 		d := &c.question.Descriptors[i]
 		r, found := g.descriptors.Find(c.question.Domain, d.Descriptor)
@@ -59,7 +58,8 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 			c.proxy.ignoredRate.Do(func() { c.proxy.log.Warn().Str("route", r.Name).Msg("limit of a descriptor ignored") })
 		}
 		x := c.begin(g, r, d)
-		c.exchanges[i] = x
+		x.in.number = i
+		c.exchanges = append(c.exchanges, x)
 		err := c.proxy.checkDirectives(x)
 		if err == nil {
 			err = c.proxy.resolveClaims(ctx, x)
@@ -67,7 +67,7 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 		if err == nil {
 			err = x.setCost(max(1, d.Hits))
 		}
-		if err == nil && !c.isCheck(i) {
+		if err == nil && !x.isCheck() {
 			err = c.add(g, x)
 		}
 		if err != nil {
@@ -78,13 +78,13 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 	return nil
 }
 
-// isCheck reports whether descriptor i takes nothing.
-func (c *call) isCheck(i int) bool { return c.question.Descriptors[i].Hits == 0 }
+// isCheck reports whether the descriptor of x takes nothing.
+func (x *exchange) isCheck() bool { return x.in.asked.Hits == 0 }
 
 // check decides about the descriptors that take nothing.
 func (c *call) check(ctx context.Context) (err error) {
-	for i, x := range c.exchanges {
-		if x == nil || !c.isCheck(i) {
+	for _, x := range c.exchanges {
+		if !x.isCheck() {
 			continue
 		}
 		if failed := c.proxy.admitter.Check(ctx, &x.Admission); failed != nil {
@@ -105,8 +105,7 @@ func (c *call) begin(g *generation, r *route, d *AskedDescriptor) *exchange {
 	g.users.Add(x.Stripe, 1)
 	x.generation, x.Admitter, x.Due = g, c.proxy.admitter, c.question.Deadline
 	x.setRoute(r)
-	x.in.listener, x.in.scheme, x.in.header, x.in.descriptor = c.question.Listener, "http", noFields{}, d.Descriptor
-	x.in.rate = d.Rate
+	x.in.listener, x.in.scheme, x.in.header, x.in.asked = c.question.Listener, "http", noFields{}, *d
 	x.request.Method, x.request.Host, x.request.Proto = c.question.Method, c.question.Domain, "HTTP/2.0"
 	x.request.RequestTarget, x.request.Path = c.question.Path, c.question.Path
 	c.proxy.recorder.setID(x)
@@ -158,9 +157,6 @@ func (c *call) add(g *generation, x *exchange) error {
 // LogKey implements the keyNamer of an admission.
 func (c *call) LogKey(k limiter.Key) (hash, masked string) {
 	for _, x := range c.exchanges {
-		if x == nil {
-			continue
-		}
 		if hash, masked = x.LogKey(k); masked != "" {
 			break
 		}
@@ -171,8 +167,8 @@ func (c *call) LogKey(k limiter.Key) (hash, masked string) {
 // share gives each exchange its part of the decision.
 func (c *call) share() {
 	all := &c.all.Admission
-	for i, x := range c.exchanges {
-		if x == nil || c.isCheck(i) {
+	for _, x := range c.exchanges {
+		if x.isCheck() {
 			continue
 		}
 		x.Decided, x.Fallback, x.Err = all.Decided, all.Fallback, all.Err
@@ -199,8 +195,8 @@ func (c *call) share() {
 			}
 		}
 	}
-	for i, x := range c.exchanges { // this ends the use of all's claims
-		if x != nil && !c.isCheck(i) {
+	for _, x := range c.exchanges { // this ends the use of all's claims
+		if !x.isCheck() {
 			x.takeOf(all)
 		}
 	}
@@ -209,7 +205,7 @@ func (c *call) share() {
 // countSends counts, for limits with return_on, what each descriptor has taken, and what it would not have in shadow mode.
 func (c *call) countSends() {
 	for _, x := range c.exchanges {
-		if x == nil || x.Err != nil {
+		if x.Err != nil {
 			continue
 		}
 		for i := range x.TakenPermits {
@@ -245,21 +241,19 @@ func (x *exchange) takeOf(all *limit.Admission) {
 // answer completes a. The response is that of the first descriptor that is refused, or of the first one that has limits.
 func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 	a.Response.Status = http.StatusOK
-	a.Statuses = make([]DescriptorStatus, len(c.exchanges))
+	a.Statuses = make([]DescriptorStatus, len(c.question.Descriptors))
 	speaker := c.failed
-	for i, x := range c.exchanges {
-		if x == nil {
-			continue
-		}
-		a.Statuses[i] = x.status()
-		a.Statuses[i].Refused = x == c.failed || x.IsRefused()
+	for _, x := range c.exchanges {
+		s := x.status()
+		s.Refused = x == c.failed || x.IsRefused()
+		a.Statuses[x.in.number] = s
 		if speaker == nil || !a.Allowed && c.failed == nil && !speaker.IsRefused() && x.IsRefused() {
 			speaker = x
 		}
 		if a.Allowed {
 			x.outcome.known = true
 			a.Upstream = append(a.Upstream, x.upstreamFields()...)
-			if pending := x.Pending(c.proxy.shared.pseudonym, x.extracted.keys); pending != nil && !c.isCheck(i) {
+			if pending := x.Pending(c.proxy.shared.pseudonym, x.extracted.keys); pending != nil && !x.isCheck() {
 				a.Pendings = append(a.Pendings, pending)
 			}
 		}
@@ -268,7 +262,7 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 	case speaker == nil:
 	case err != nil:
 		if c.failed = speaker; !slices.ContainsFunc(a.Statuses, func(s DescriptorStatus) bool { return s.Refused }) {
-			a.Statuses[slices.Index(c.exchanges, speaker)].Refused = true // nothing is decided
+			a.Statuses[speaker.in.number].Refused = true // nothing is decided
 		}
 		a.Response = g.refuse(speaker, err)
 	default:
@@ -284,11 +278,8 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 
 // end records the descriptors: all of an allowed call that take something, and of a refused one those that are refused.
 func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
-	for i, x := range c.exchanges {
-		if x == nil {
-			continue
-		}
-		if (!a.Allowed || c.isCheck(i)) && x != c.failed && !x.IsRefused() {
+	for _, x := range c.exchanges {
+		if (!a.Allowed || x.isCheck()) && x != c.failed && !x.IsRefused() {
 			c.proxy.leave(x)
 			continue
 		}
@@ -308,4 +299,4 @@ func (c *call) end(ctx context.Context, a *DescriptorAnswer) {
 }
 
 // Descriptor implements key.Request.
-func (x *exchange) Descriptor(name string) string { return x.in.descriptor.Value(name) }
+func (x *exchange) Descriptor(name string) string { return x.in.asked.Value(name) }

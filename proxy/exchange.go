@@ -67,9 +67,9 @@ type inbound struct {
 	notPreflight []string // of OPTIONS: names of fields that a browser's preflight never has
 	length       int64    // announced length of the body; -1 if unknown
 	body         bodyReader
-	descriptor   routing.Descriptor // instead of a request; see DecideDescriptors
-	rate         *limiter.Rate      // of the descriptor; nil if it has none
-	parseErr     error              // error in the HTTP syntax of the request
+	asked        AskedDescriptor // instead of a request; see DecideDescriptors
+	number       int             // of the descriptor in its call
+	parseErr     error           // error in the HTTP syntax of the request
 
 	userAgent, referer string // finish: values for the log
 }

@@ -47,7 +47,7 @@ func (x *exchange) lookUp(by *key.Spec) {
 // windows returns the windows of l for a key: those that limit.windowsOf returns, or those of its plan. A plan without a
 // limit has none. Another plan, or other rates, keep what is used: a count belongs to the name of its window.
 func (g *generation) windows(x *exchange, l *limit.Limit, k *limit.Key) ([]*limit.Window, error) {
-	if windows, found, err := l.WindowsOf(k.Key, x.in.rate); found {
+	if windows, found, err := l.WindowsOf(k.Key, x.in.asked.Rate); found {
 		return windows, err
 	}
 	p, err := g.plan(x, l, k)

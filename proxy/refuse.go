@@ -164,7 +164,7 @@ func (x *exchange) policies() []int {
 
 // counts returns the counts of the rates that the descriptor of x has; see respond.Verdict.
 func (x *exchange) counts() []int64 {
-	if x.in.rate == nil {
+	if x.in.asked.Rate == nil {
 		return nil
 	}
 	counts := make([]int64, len(x.Claims))

@@ -239,8 +239,10 @@ func (e *explainer) explainLimits() {
 
 // explainReturns adds each limit of another route whose permits a response returns.
 func (e *explainer) explainReturns() {
-	for _, r := range e.x.route.PermitReturns {
-		e.Returns = append(e.Returns, view.ExplainedReturn{Route: r.Of.Route, Limit: r.Of.Name, Key: r.Key.Name, Status: r.Status.Ranges()})
+	for _, r := range e.x.route.Others {
+		if r.IsReturn() {
+			e.Returns = append(e.Returns, view.ExplainedReturn{Route: r.Of.Route, Limit: r.Of.Name, Key: r.Key.Name, Status: r.Status.Ranges()})
+		}
 	}
 }
 

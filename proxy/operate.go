@@ -356,8 +356,8 @@ func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error
 	}
 	result := OutcomeResult{Key: o.Key, Returned: []ReturnedLimit{}, At: time.Now()}
 	for _, r := range g.routes {
-		for i := range r.PermitReturns {
-			if err := p.settleSubject(g, &r.PermitReturns[i], given, &result); err != nil {
+		for i := range r.Others {
+			if err := p.settleSubject(g, &r.Others[i], given, &result); err != nil {
 				return result, err
 			}
 		}
@@ -369,12 +369,12 @@ func (p *Proxy) ApplyOutcome(_ context.Context, o Outcome) (OutcomeResult, error
 }
 
 // settleSubject returns the permits that the limit of r has noted under the given key, and adds them to
-// result, unless the subject of r is another key.
-func (p *Proxy) settleSubject(g *generation, r *limit.PermitReturn, given key.Input, result *OutcomeResult) error {
+// result, unless r returns none, or for another key.
+func (p *Proxy) settleSubject(g *generation, r *limit.OtherRule, given key.Input, result *OutcomeResult) error {
 	var v key.Value
 	read, err := r.Key.Read(given, &v)
 	switch {
-	case errors.Is(err, key.ErrMissing), err == nil && (read.Derived || len(read.Names) != len(given.Texts)):
+	case !r.IsReturn(), errors.Is(err, key.ErrMissing), err == nil && (read.Derived || len(read.Names) != len(given.Texts)):
 		return nil
 	case err != nil:
 		return fmt.Errorf("%w: %w", view.ErrKeyQuery, err)
@@ -399,8 +399,10 @@ func (p *Proxy) settleSubject(g *generation, r *limit.PermitReturn, given key.In
 // subjectNames returns the names of the keys that return_on names.
 func (g *generation) subjectNames() (names []string) {
 	for _, r := range g.routes {
-		for _, p := range r.PermitReturns {
-			names = append(names, p.Key.Name)
+		for _, other := range r.Others {
+			if other.IsReturn() {
+				names = append(names, other.Key.Name)
+			}
 		}
 	}
 	return names

@@ -162,7 +162,7 @@ func (r *Replay) finish(v *visit) {
 	x.outcome.result = v.result()
 	asks := x.route.RefundOn.Header != "" || len(x.route.refunds) > 0 // what only the line tells
 	x.outcome.refund = asks && v.refunded && (v.failed || !x.NeedsRefund(x.settledOutcome()))
-	ends := len(x.route.CooldownResets)+len(x.route.PermitReturns) > 0 || x.NeedsRefund(x.settledOutcome())
+	ends := len(x.route.Others) > 0 || x.NeedsRefund(x.settledOutcome())
 	switch {
 	case !ends:
 		r.freeVisit(v)

@@ -31,14 +31,13 @@ import (
 // A Route is what a route has of limits. It is immutable, except for the counters of its limits.
 type Route struct {
 	*config.Route
-	Active         []*Limit // the limits that are not off
-	Windows        []*Window
-	CooldownResets []cooldownReset // cooldowns of other routes that responses of this route reset
-	PermitReturns  []PermitReturn  // permits of other routes that responses of this route return
-	TokenFields    []string        // fields with tokens of challenges, which are not forwarded
-	Repeats        *idempotency    // nil if repeats are counted
-	MaxWait        time.Duration   // the longest that a limit lets a request wait for a permit
-	settling       []*Limit        // limits that may refund permits of a request that was forwarded, whatever RefundOn says
+	Active      []*Limit // the limits that are not off
+	Windows     []*Window
+	Others      []OtherRule   // what responses of this route do to limits of others
+	TokenFields []string      // fields with tokens of challenges, which are not forwarded
+	Repeats     *idempotency  // nil if repeats are counted
+	MaxWait     time.Duration // the longest that a limit lets a request wait for a permit
+	settling    []*Limit      // limits that may refund permits of a request that was forwarded, whatever RefundOn says
 }
 
 // NewRoute compiles what a route has of limits.
@@ -54,7 +53,7 @@ func NewRoute(from *config.Route, a Alerts) Route {
 
 // SettlesHead reports whether the head of a response may refund or return permits, or reset cooldowns.
 func (r *Route) SettlesHead() bool {
-	return len(r.CooldownResets)+len(r.PermitReturns) > 0 || len(r.Active) > 0 && !r.RefundOn.Status.Empty() ||
+	return len(r.Others) > 0 || len(r.Active) > 0 && !r.RefundOn.Status.Empty() ||
 		slices.ContainsFunc(r.settling, func(l *Limit) bool { return l.Count != nil })
 }
 
@@ -110,7 +109,18 @@ func (l *Limit) allWindows() []*Window {
 }
 
 // noted returns the windows whose permits are noted: a store has a note for those of counted requests, and one for step_up.
-func (l *Limit) noted() [2][]*Window { return [...][]*Window{l.allWindows(), l.StepUps} }
+func (l *Limit) noted() (all [][]*limiter.Limit) {
+	for _, windows := range [][]*Window{l.allWindows(), l.StepUps} {
+		var limits []*limiter.Limit
+		for _, w := range windows {
+			limits = append(limits, &w.Limit)
+		}
+		if len(limits) > 0 {
+			all = append(all, limits)
+		}
+	}
+	return all
+}
 
 // CountedUnder returns the windows of a key, and those under which it counts by step_up, by the rates of descriptors, or if
 // its plan changes.

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // penalize counts the refusals by limits that have a penalty, and bans a key that was refused too
@@ -68,31 +66,12 @@ func (a *Admitter) spreadBan(ctx context.Context, banned []limiter.Claim, ban ti
 	_ = a.Announce(ctx, limiter.Change{Action: limiter.ActionBan, Ban: ban, Automatic: true}, banned) // the ban holds in the store
 }
 
-// A cooldownReset resets the cooldown of a limit of another route.
-type cooldownReset struct {
-	key    *key.Spec // the key, as the route whose responses reset the cooldown reads it
-	status config.Statuses
-	window *Window
-}
-
-// addCooldownResets adds the cooldown resets to the routes whose responses trigger them. A limit with mode off
-// has no cooldown to reset.
-func addCooldownResets(limits []*Limit, made map[string]*Route) {
-	for _, l := range limits {
-		if l.Reset == nil {
-			continue
-		}
-		by := made[l.Reset.Route]
-		by.CooldownResets = append(by.CooldownResets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, window: l.Windows[0]})
-	}
-}
-
-// resetCooldown starts to reset the cooldown and the ban that a key has under the limit of r. If the store is
+// resetCooldown starts to reset the cooldown and the ban that a key has under a limit. If the store is
 // unreachable, they remain.
-func (a *Admitter) resetCooldown(q *Admission, r *cooldownReset, k *Key) {
-	claims := []limiter.Claim{{Limit: &r.window.Limit, Key: k.Key, Cost: 1}}
+func (a *Admitter) resetCooldown(q *Admission, of *Limit, k *Key) {
+	claims := []limiter.Claim{{Limit: &of.Windows[0].Limit, Key: k.Key, Cost: 1}}
 	if k.Previous != k.Key && k.Previous != (limiter.Key{}) { // of a Replay both may be one
-		claims = append(claims, limiter.Claim{Limit: &r.window.Limit, Key: k.Previous, Cost: 1})
+		claims = append(claims, limiter.Claim{Limit: &of.Windows[0].Limit, Key: k.Previous, Cost: 1})
 	}
 	if err := a.Fallback.Local.Reset(context.Background(), claims); err != nil { // counted while the store was unreachable
 		q.Fail(fmt.Errorf("reset cooldown: %w", err))
@@ -102,7 +81,7 @@ func (a *Admitter) resetCooldown(q *Admission, r *cooldownReset, k *Key) {
 	q.Settled.start("reset cooldown", func() error {
 		err := wait()
 		if err == nil {
-			a.metrics.Resets.WithLabelValues(r.window.Of.Route, r.window.Of.Name).Inc()
+			a.metrics.Resets.WithLabelValues(of.Route, of.Name).Inc()
 		}
 		return err
 	})

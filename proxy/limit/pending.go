@@ -135,13 +135,8 @@ func (a *Admission) Restore(b []byte, node string, find func(route string) *Rout
 
 // settlingKey returns the key with this name by which responses of r decide about other routes, or nil.
 func (r *Route) settlingKey(name string) *key.Spec {
-	for i := range r.CooldownResets {
-		if s := r.CooldownResets[i].key; s.Name == name {
-			return s
-		}
-	}
-	for i := range r.PermitReturns {
-		if s := r.PermitReturns[i].Key; s.Name == name {
+	for i := range r.Others {
+		if s := r.Others[i].Key; s.Name == name {
 			return s
 		}
 	}

@@ -9,45 +9,36 @@ import (
 	"github.com/weir-proxy/weir/proxy/sends"
 )
 
-// A PermitReturn returns what a limit of another route has taken for the subject of a request: see
-// return_on. The limit notes its permits under the subject (limiter.Limit.Noted).
-type PermitReturn struct {
-	Key    *key.Spec // the subject, as the route whose responses return permits reads it
-	Status config.Statuses
-	Of     *Limit
-	limits [][]*limiter.Limit // the windows of the limit, also those of keys with rates of their own; then those of step_up
+// An OtherRule is what responses of a route do to a limit of another route for the key of a request: they reset its cooldown,
+// or return what it has taken (return_on). The limit notes its permits under the key (limiter.Limit.Noted).
+type OtherRule struct {
+	Key     *key.Spec // as the route whose responses decide reads it
+	Status  config.Statuses
+	Of      *Limit
+	returns [][]*limiter.Limit // the windows of the limit, also those of keys with rates of their own; then those of step_up
 }
 
-// Link adds to each of the routes what its responses do to limits, by the names of the routes.
+// IsReturn reports whether r returns permits.
+func (r *OtherRule) IsReturn() bool { return len(r.returns) > 0 }
+
+// Link adds to each of the routes what its responses do to limits, by the names of the routes. A limit with mode off has taken
+// nothing, and has no cooldown to reset.
 func Link(limits []*Limit, made map[string]*Route) {
-	addCooldownResets(limits, made)
-	addPermitReturns(limits, made)
-}
-
-// addPermitReturns adds returns to the routes whose responses trigger them. A limit with mode off has taken nothing.
-func addPermitReturns(limits []*Limit, made map[string]*Route) {
 	for _, l := range limits {
-		if l.Return == nil {
-			continue
+		if r := l.Reset; r != nil {
+			made[r.Route].Others = append(made[r.Route].Others, OtherRule{Key: r.Key, Status: r.Status, Of: l})
 		}
-		p := PermitReturn{Key: l.Return.Key, Status: l.Return.Status, Of: l}
-		for _, windows := range l.noted() {
-			var limits []*limiter.Limit
-			for _, w := range windows {
-				limits = append(limits, &w.Limit)
-			}
-			if len(limits) > 0 {
-				p.limits = append(p.limits, limits)
-			}
+	}
+	for _, l := range limits {
+		if r := l.Return; r != nil {
+			made[r.Route].Others = append(made[r.Route].Others, OtherRule{r.Key, r.Status, l, l.noted()})
 		}
-		by := made[l.Return.Route]
-		by.PermitReturns = append(by.PermitReturns, p)
 	}
 }
 
 // settlesOthers reports whether a response may decide about limits of other routes; see settleOthers.
 func (a *Admission) settlesOthers() bool {
-	return len(a.Route.CooldownResets)+len(a.Route.PermitReturns) > 0 && !a.Exempt && !a.Repeated && !a.KeepsPermits
+	return len(a.Route.Others) > 0 && !a.Exempt && !a.Repeated && !a.KeepsPermits
 }
 
 // SettleOthers starts what the status of a response decides about limits of other routes. Nothing is decided by
@@ -58,16 +49,14 @@ func (a *Admitter) SettleOthers(q *Admission, keys []Key, status int) {
 	if !q.settlesOthers() {
 		return
 	}
-	for i := range q.Route.CooldownResets {
-		r := &q.Route.CooldownResets[i]
-		if k := KeyOf(keys, r.key); k != nil && r.status.Has(status) {
-			a.resetCooldown(q, r, k)
-		}
-	}
-	for i := range q.Route.PermitReturns {
-		r := &q.Route.PermitReturns[i]
-		if k := KeyOf(keys, r.Key); k != nil && r.Status.Has(status) {
+	for i := range q.Route.Others {
+		r := &q.Route.Others[i]
+		switch k := KeyOf(keys, r.Key); {
+		case k == nil || !r.Status.Has(status):
+		case r.IsReturn():
 			a.returnPermits(q, r, k)
+		default:
+			a.resetCooldown(q, r.Of, k)
 		}
 	}
 }
@@ -75,7 +64,7 @@ func (a *Admitter) SettleOthers(q *Admission, keys []Key, status int) {
 // returnPermits starts to return the permits that the limit of r has noted under k. What this node granted
 // while the store was unreachable is noted here too, and in the store since that was told of it. If the store is
 // unreachable now, its permits stay taken, until another response returns them or they expire.
-func (a *Admitter) returnPermits(q *Admission, r *PermitReturn, k *Key) {
+func (a *Admitter) returnPermits(q *Admission, r *OtherRule, k *Key) {
 	subjects := []limiter.Key{k.Key}
 	if k.Previous != k.Key && k.Previous != (limiter.Key{}) { // of a Replay both may be one
 		subjects = append(subjects, k.Previous)
@@ -90,9 +79,9 @@ func (a *Admitter) returnPermits(q *Admission, r *PermitReturn, k *Key) {
 }
 
 // StartReturn starts to return the permits of one subject on this node and in the store.
-func (a *Admitter) StartReturn(r *PermitReturn, subject limiter.Key) (wait func() (int, error)) {
+func (a *Admitter) StartReturn(r *OtherRule, subject limiter.Key) (wait func() (int, error)) {
 	returned, inStore := 0, []func() (int, error){}
-	for _, limits := range r.limits {
+	for _, limits := range r.returns {
 		here, err := a.Fallback.returnHere(limits, subject)
 		if err != nil {
 			return func() (int, error) { return 0, err }

@@ -4,7 +4,7 @@
 //
 // A request passes through these stages, each in the file of that name:
 //
-//	http1_downstream, http2_downstream    adapts the HTTP server
+//	downstream                            adapts the HTTP server
 //	record                                access log, metrics and traces; also after the response
 //	exchange                              resolves the client address
 //	extract                               normalizes host and path, and matches the route

@@ -154,7 +154,7 @@
 // it would split the counts.
 //
 // With tracing, each request has a span, with child spans for the decision and the
-// upstream, created at the end of the request (tracing.go); package trace exports them.
+// upstream, created at the end of the request (record.go); package trace exports them.
 // traceparent is sent to the upstream also if the request is not sampled, so that the
 // upstream makes the same sampling decision.
 //

@@ -138,21 +138,6 @@ func (x *exchange) settleHead(status int) {
 	x.Admitter.SettleOthers(&x.Admission, x.extracted.keys, status)
 }
 
-// responseFields are the fields of a response, to which package respond adds. Its own ones need no lookup of their names.
-type responseFields struct{ *http1.Fields }
-
-// Add implements respond.Header.
-func (r responseFields) Add(name, value string) {
-	switch {
-	case name == "Ratelimit" && !r.MayHave(1<<http1.RateLimit):
-		r.SetKnown(http1.RateLimit, value)
-	case name == "Ratelimit-Policy" && !r.MayHave(1<<http1.RateLimitPolicy):
-		r.SetKnown(http1.RateLimitPolicy, value)
-	default:
-		r.Fields.Add(name, value)
-	}
-}
-
 // onHeader adds the rate limit fields to the header of the forwarded response, and removes the
 // field by which the upstream asks for a refund.
 func (x *exchange) onHeader(status int, h *http1.Fields) {
@@ -169,7 +154,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 	}
 	if len(x.Claims) > 0 {
 		x.AddRefunds(limit.Outcome{Refunded: x.outcome.refund, Status: status})
-		x.route.rateLimitFields.Headers(x.verdict(), responseFields{h})
+		x.route.rateLimitFields.Headers(x.verdict(), h)
 	}
 	h.SetKnown(http1.XRequestID, x.id)
 }

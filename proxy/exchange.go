@@ -274,9 +274,6 @@ func (f *fieldNames) add(names ...string) {
 	}
 }
 
-// isPlain reports whether all names of f are plain.
-func (f *fieldNames) isPlain() bool { return len(f.notPlain) == 0 }
-
 // has reports whether the most lenient server would take a name for one of f. The name must have
 // been folded by key.FoldHeader.
 func (f *fieldNames) has(folded string) bool { return len(f.folded[folded]) > 0 }
@@ -317,9 +314,6 @@ func (g *generation) protectFields(routes []*config.Route) {
 			g.protectedFields.add(http.CanonicalHeaderKey(name))
 		}
 	}
-	for _, r := range g.routes {
-		r.namesPlain = g.protectedFields.isPlain() && r.keyFields.isPlain() && len(r.matchedFields) == 0
-	}
 }
 
 // checkConfusable finds the fields of the request that may be taken for a field from which a key, a
@@ -327,9 +321,6 @@ func (g *generation) protectFields(routes []*config.Route) {
 // errMalformed if a field may be taken for one that is protected on all routes, and
 // routing.ErrTarget if a field that selects the route occurs twice.
 func (g *generation) checkConfusable(x *exchange) error {
-	if x.route.namesPlain && len(x.in.notPlain) == 0 {
-		return nil // as most; the rest would find nothing
-	}
 	for name := range g.protectedFields.confusable(x) {
 		return fmt.Errorf("%w: some servers read another field as %s", errMalformed, name)
 	}

@@ -28,7 +28,6 @@ type route struct {
 	early             []*limit.Limit               // limits that are evaluated before the body is read
 	noFormBeside      []string                     // query parameters that must not occur beside a form in the body
 	matchedFields     []string                     // fields whose values the route matches
-	namesPlain        bool                         // no name of these fields, nor of those protected on all routes, can be confusable by itself
 	isReservedTrailer func(string) bool            // reports whether a trailer field must not have this name
 	claimSteps        []claimStep                  // the stages between the route and the decision that its requests pass
 	newKeys           []*key.Spec                  // keys for which new values are limited; see limitedNewKeys

@@ -67,7 +67,7 @@ func (p *Proxy) Change(ctx context.Context, c view.KeyChange) (view.KeyResult, e
 			continue
 		}
 		r.Everywhere, r.Later = r.Everywhere && done.Everywhere, r.Later || done.Later
-		t.granted, t.repeated, t.unaffected = done.Granted, done.Repeated, !done.Affected
+		t.done, t.standing.Unaffected = done, !done.Affected
 		changed = append(changed, t)
 	}
 	if len(changed) == 0 {
@@ -92,10 +92,10 @@ func (p *Proxy) Change(ctx context.Context, c view.KeyChange) (view.KeyResult, e
 // unchangeable returns why an action cannot be applied to t; empty if it can.
 func (t *keyTarget) unchangeable(a view.KeyAction) string {
 	switch {
-	case t.reason != "":
-		return t.reason
-	case t.derived:
-		return "it counts by " + t.masked + ", and so for others as well; name that to change it"
+	case t.standing.Unknown != "":
+		return t.standing.Unknown
+	case t.standing.Derived:
+		return "it counts by " + t.standing.Masked + ", and so for others as well; name that to change it"
 	case t.redissonName != "" && (a == view.KeyBan || a == view.KeyUnban):
 		return "a shared Redisson limiter has no bans"
 	}
@@ -305,7 +305,7 @@ func (p *Proxy) complete(g *generation, t *keyTarget) {
 		return
 	}
 	leaves, texts := t.spec.Components(), l.Texts()
-	t.masked, t.logged = l.Masked(g.display(), t.spec.Shapes()), l.Masked(g.logDisplay(), t.spec.Shapes())
+	t.standing.Masked, t.standing.Logged = l.Masked(g.display(), t.spec.Shapes()), l.Masked(g.logDisplay(), t.spec.Shapes())
 	given := key.Input{Texts: map[string]string{}, IPv6Prefix: g.config.ClientIP.IPv6Prefix}
 	for i := range min(len(leaves), len(texts)) {
 		given.Texts[leaves[i].Name] = texts[i]

@@ -49,21 +49,20 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 	a, repeated := p.admitter, false
 	for i := range targets {
 		t := &targets[i]
-		standing := g.describe(t)
-		if t.reason != "" {
-			standing.Unknown = t.reason
-			s.Limits = append(s.Limits, standing)
+		g.describe(t)
+		if t.standing.Unknown != "" {
+			s.Limits = append(s.Limits, t.standing)
 			continue
 		}
-		standing.Store = string(g.config.Store)
+		t.standing.Store = string(g.config.Store)
 		in, err := limiter.Inspection{}, error(limit.ErrStoreUnreachable)
 		if t.away = t.away || p.isAway(targets[:i], t.key); !t.away {
 			in, err = a.Store.Inspect(ctx, t.claims())
 		}
-		repeated = repeated || in.Repeated || t.repeated
+		repeated = repeated || in.Repeated || t.done.Repeated
 		if errors.Is(err, limiter.ErrUnavailable) {
 			t.away = true
-			in, err = p.inspectHere(ctx, t, &standing)
+			in, err = p.inspectHere(ctx, t)
 		}
 		if err != nil {
 			return view.KeyStanding{}, fmt.Errorf("inspect key: %w", err)
@@ -71,9 +70,8 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 		if in.At.After(s.At) {
 			s.At = in.At
 		}
-		t.fill(&standing, in)
-		standing.Unaffected = t.unaffected
-		s.Limits = append(s.Limits, standing)
+		t.fill(in)
+		s.Limits = append(s.Limits, t.standing)
 	}
 	if s.At.IsZero() {
 		s.At = time.Now()
@@ -99,20 +97,18 @@ func (p *Proxy) storeAway() bool {
 // operateTimeout bounds the duration of querying or changing a key.
 const operateTimeout = 5 * time.Second
 
-// describe returns the configured properties of t.
-func (g *generation) describe(t *keyTarget) view.LimitStanding {
-	w := t.limit.Windows[0]
-	return view.LimitStanding{
-		Route: t.limit.Route, Limit: t.limit.Name, Key: t.spec.Name, Masked: t.masked, Logged: t.logged,
-		Hash: g.redact.KeyHash(t.key), ID: g.redact.KeyID(t.key), Derived: t.derived, Plan: t.plan, PlanUntil: t.planUntil,
-		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
-		Java: t.limit.IsShared(), Costs: t.limit.Cost != nil || t.limit.AmountText() != nil, Windows: []view.WindowStanding{},
-	}
+// describe sets the configured properties of t.
+func (g *generation) describe(t *keyTarget) {
+	l, w, s := t.limit, t.limit.Windows[0], &t.standing
+	s.Route, s.Limit, s.Key, s.Hash, s.ID = l.Route, l.Name, t.spec.Name, g.redact.KeyHash(t.key), g.redact.KeyID(t.key)
+	s.Mode, s.Algorithm, s.Scope, s.Java = string(l.Mode), w.Algorithm.String(), w.Scope.String(), l.IsShared()
+	s.Costs, s.Windows = l.Cost != nil || l.AmountText() != nil, []view.WindowStanding{}
 }
 
 // fill sets the state of t's claims. For a key that is counted under two secrets, the stricter
 // state is used.
-func (t *keyTarget) fill(to *view.LimitStanding, in limiter.Inspection) {
+func (t *keyTarget) fill(in limiter.Inspection) {
+	to := &t.standing
 	if to.Unknown != "" {
 		return
 	}
@@ -135,8 +131,8 @@ func (t *keyTarget) fill(to *view.LimitStanding, in limiter.Inspection) {
 		if w.Algorithm.HasConversion() && !s.Unreadable {
 			shown.Conversion, shown.Left = conversionStanding(s), max(s.Allowed-s.Used, 0)
 		}
-		if i < len(t.granted) {
-			shown.Granted = t.granted[i]
+		if i < len(t.done.Granted) {
+			shown.Granted = t.done.Granted[i]
 		}
 		shown.Amounts = amountsOf(*shown, w.Of)
 	}
@@ -172,7 +168,8 @@ func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
 }
 
 // inspectHere returns the state of a key in the local store while the shared store is unreachable.
-func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget, to *view.LimitStanding) (limiter.Inspection, error) {
+func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget) (limiter.Inspection, error) {
+	to := &t.standing
 	to.Store = "local"
 	if !t.limit.IsLocal() {
 		to.Store, to.Unknown = "", "the store is unreachable; meanwhile the limit follows on_store_failure: "+string(t.limit.OnStoreFailure)

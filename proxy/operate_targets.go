@@ -23,22 +23,15 @@ type keyTarget struct {
 	key          limiter.Key
 	previous     limiter.Key // under the previous secret, if rotates
 	rotates      bool
-	derived      bool
 	byID         bool
-	masked       string // for operators
-	logged       string // for the log and the audit trail
 	windows      []*limit.Window
-	overridden   bool      // windows are those of the key alone
-	plan         string    // the plan whose windows they are; empty if they are not of one
-	planUntil    time.Time // when the plan ends, if an operator has assigned it
-	planUnknown  bool      // the plan is that of each request, and no recent one is known
-	redissonName string    // the name of the shared Redisson limiter; empty if it is not shared
-	reason       string    // why the limit cannot be queried; empty if it can
-	granted      []int64   // by a grant, for each claim
-	away         bool      // the store did not answer about the key
-	repeated     bool      // the store timed out and was asked again
-	unaffected   bool      // by a change: there was nothing to end
-	given        key.Input // what determines the key; of one that was named by its id, as far as this node remembers it
+	overridden   bool                // windows are those of the key alone
+	planUnknown  bool                // the plan is that of each request, and no recent one is known
+	redissonName string              // the name of the shared Redisson limiter; empty if it is not shared
+	away         bool                // the store did not answer about the key
+	done         limit.AppliedChange // by a change; zero if there is none
+	standing     view.LimitStanding  // Unknown if the limit cannot be queried
+	given        key.Input           // what determines the key; of one that was named by its id, as far as this node remembers it
 }
 
 // findTargets returns the limits selected by q: those that count by exactly the named key, and those
@@ -120,9 +113,9 @@ func (g *generation) matchID(l *limit.Limit, name string, k limiter.Key) (t keyT
 		return t, false
 	}
 	t = newKeyTarget(l, k)
-	t.spec, t.masked, t.logged, t.byID = specs[i], specs[i].Name, specs[i].Name, true
+	t.spec, t.standing.Masked, t.standing.Logged, t.byID = specs[i], specs[i].Name, specs[i].Name, true
 	if l.HasKeyName {
-		t.reason = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
+		t.standing.Unknown = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
 	}
 	t.redissonName = l.RedissonName
 	return t, true
@@ -140,7 +133,8 @@ func (g *generation) matchValue(l *limit.Limit, given key.Input) (t keyTarget, f
 	}
 	t = newKeyTarget(l, g.config.Privacy.Hash(v.Parts))
 	t.given = given
-	t.spec, t.derived, t.masked, t.logged = l.Key, r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
+	t.spec = l.Key
+	t.standing.Derived, t.standing.Masked, t.standing.Logged = r.Derived, g.display().Value(&v), g.logDisplay().Value(&v)
 	t.setPlan(l.PlanList().Name(&v))
 	var valid bool
 	if t.redissonName, valid = l.SharedName(v.Text()); !valid {
@@ -158,9 +152,9 @@ func (t *keyTarget) setPlan(name string) {
 	if p == nil || t.overridden {
 		return
 	}
-	t.plan, t.windows, t.reason = name, p.Windows, ""
+	t.standing.Plan, t.windows, t.standing.Unknown = name, p.Windows, ""
 	if len(p.Windows) == 0 {
-		t.reason = "its plan " + name + " has no limit"
+		t.standing.Unknown = "its plan " + name + " has no limit"
 	}
 }
 

@@ -176,9 +176,9 @@ func assignedPlan(l *limit.Limit, set *directive.Set, keys [2]limiter.Key, route
 // assign sets the plan that an operator has assigned.
 func (t *keyTarget) assign(d directive.Directive) {
 	t.setPlan(d.Plan)
-	t.planUntil = d.Until
-	if t.reason != "" {
-		t.reason += ", until " + d.Until.UTC().Format(time.RFC3339)
+	t.standing.PlanUntil = d.Until
+	if t.standing.Unknown != "" {
+		t.standing.Unknown += ", until " + d.Until.UTC().Format(time.RFC3339)
 	}
 }
 
@@ -196,7 +196,7 @@ func (p *Proxy) Assignments(c view.KeyChange) (all []directive.Directive, err er
 	overridden := false
 	for _, t := range targets {
 		switch {
-		case t.derived:
+		case t.standing.Derived:
 		case c.Action == view.KeyUnassign:
 			all = append(all, t.assignments(c)...)
 		case t.limit.ByPlan[c.Plan] != nil && t.overridden:
@@ -228,7 +228,7 @@ func (t *keyTarget) assignments(c view.KeyChange) (all []directive.Directive) {
 		keys = append(keys, t.previous)
 	}
 	for _, k := range keys {
-		all = append(all, directive.Directive{Plan: c.Plan, Route: c.Route, Reason: c.Reason, Key: directive.Key{Name: t.limit.Key.Name, Hash: k.String(), Masked: t.logged}})
+		all = append(all, directive.Directive{Plan: c.Plan, Route: c.Route, Reason: c.Reason, Key: directive.Key{Name: t.limit.Key.Name, Hash: k.String(), Masked: t.standing.Logged}})
 	}
 	return all
 }

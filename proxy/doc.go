@@ -103,7 +103,7 @@
 // status of the response decides are started before its head is sent, over the connection of later decisions (settleHead): a
 // client of this node that repeats its request at once is not refused because of it. Others are made after the response. The rate limit fields show the quota after the refund, as far as the status
 // decides it; they cannot reflect failures after the header, or refunds of distinct limits. A limit with return_on notes its permits
-// under a second key, the subject; a response of another route returns all that is noted under the same subject (limit/return.go). A limit with a penalty counts its
+// under a second key, the subject; a response of another route returns all that is noted under the same subject (limit/refund.go). A limit with a penalty counts its
 // refusals in the same store and bans a key that was refused too often (limit/penalize.go).
 //
 // # Decisions for other proxies

@@ -6,7 +6,7 @@
 // (admit.go), waits for permits (wait.go), renews concurrent ones (lease.go), takes permits ahead for keys that all
 // requests have (ahead.go), decides by this node's share while a shared store is unreachable (fallback.go), lets limits
 // in shadow mode decide beside (shadow.go), and requests pass by a challenge (step_up.go); it counts refusals for a
-// penalty (penalize.go). Afterwards it settles the admission by the Outcome of its request: refund.go, return.go, and
+// penalty (penalize.go). Afterwards it settles the admission by the Outcome of its request: refund.go, and
 // pending.go where another node is told of the outcome.
 //
 // The package knows no HTTP, no upstream and nothing else of a request. A request asks it which claims to make, and is asked for the

@@ -3,7 +3,7 @@
 // A Route is what a route has of limits in their compiled form: each Limit with its windows, on which claims are made,
 // and what responses do to limits of other routes. An Admission is the part of a request that concerns them: its
 // claims, the decision, and the permits that it has taken. An Admitter takes the claims of an admission in one step
-// (admit.go), waits for permits (wait.go), renews concurrent ones (lease.go), takes permits ahead for keys that all
+// or waits for them (admit.go), renews concurrent ones (lease.go), takes permits ahead for keys that all
 // requests have (ahead.go), decides by this node's share while a shared store is unreachable (fallback.go), lets limits
 // in shadow mode decide beside (shadow.go), and requests pass by a challenge (step_up.go); it counts refusals for a
 // penalty (penalize.go). Afterwards it settles the admission by the Outcome of its request: refund.go, and

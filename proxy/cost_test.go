@@ -51,7 +51,7 @@ func newCostClient(t testing.TB, limits, status string, log zerolog.Logger) *cos
 		t.Fatal(err)
 	}
 	p, err := New(t.Context(), Options{
-		Path: path, Config: read, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: log,
+		Read: reading(path), Config: read, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -67,6 +67,11 @@ func (f *failingStore) Take(ctx context.Context, claims []limiter.Claim, d *limi
 
 func (f *failingStore) fail(err error) { f.err.Store(&err) }
 
+// reading returns what reads the configuration at a path again.
+func reading(path string) func(context.Context) (*config.Config, error) {
+	return func(context.Context) (*config.Config, error) { return config.Load(path) }
+}
+
 // newProxy makes a proxy whose file has these lines; "LIMITS" stands for nothing.
 func newProxy(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
 	t.Helper()
@@ -77,7 +82,7 @@ func newProxy(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Path: w.path, Config: c, Store: w.store, Registry: w.registry, Log: zerolog.New(&w.log)}
+	o := Options{Read: reading(w.path), Config: c, Store: w.store, Registry: w.registry, Log: zerolog.New(&w.log)}
 	for _, f := range change {
 		f(&o)
 	}

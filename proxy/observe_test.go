@@ -62,7 +62,7 @@ func BenchmarkObserve(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := New(b.Context(), Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
+	p, err := New(b.Context(), Options{Read: reading(path), Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -27,9 +27,8 @@ import (
 
 // Options configure a Proxy. Config, Store, Registry and Log are required.
 type Options struct {
-	Path   string         // path of the configuration file
 	Config *config.Config // the initial configuration
-	// Read reads the configuration again; nil loads Path.
+	// Read reads the configuration again; nil if it is never reloaded.
 	Read     func(ctx context.Context) (*config.Config, error)
 	Store    limiter.AdminStore
 	Registry prometheus.Registerer
@@ -126,9 +125,6 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 	m.generation.Set(float64(first.number))
 	if o.Nodes == nil {
 		o.Nodes = func() int { return 1 }
-	}
-	if o.Read == nil {
-		o.Read = func(context.Context) (*config.Config, error) { return config.Load(o.Path) }
 	}
 	p := &Proxy{
 		read:         o.Read,

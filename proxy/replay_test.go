@@ -176,7 +176,7 @@ func TestReplay_CountsAsServingDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := New(t.Context(), Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
+		p, err := New(t.Context(), Options{Read: reading(path), Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
 		if err != nil {
 			t.Fatal(err)
 		}

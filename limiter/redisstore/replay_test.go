@@ -108,7 +108,7 @@ func newReplayed(t *testing.T, config string) *replayed {
 	}
 	s := &replayed{T: t, routes: len(c.Routes), client: connect(t, redistest.Start(t).Addr), at: time.UnixMilli(1_800_000_000_000), moved: time.Now()}
 	s.proxy, err = proxy.New(t.Context(), proxy.Options{
-		Path: path, Config: c, Store: redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&s.log),
+		Config: c, Store: redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&s.log),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func askAsEnvoy(t *testing.T, decide string) *envoy {
 		t.Fatal(err)
 	}
 	r := prometheus.NewRegistry()
-	p, err := proxy.New(t.Context(), proxy.Options{Path: path, Config: c, Store: memory(), Registry: r, Log: zerolog.Nop()})
+	p, err := proxy.New(t.Context(), proxy.Options{Config: c, Store: memory(), Registry: r, Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

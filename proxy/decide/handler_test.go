@@ -58,7 +58,7 @@ func listen(t *testing.T, store limiter.AdminStore, decide string) *listener {
 		t.Fatal(err)
 	}
 	r := prometheus.NewRegistry()
-	p, err := proxy.New(t.Context(), proxy.Options{Path: path, Config: c, Store: store, Registry: r, Log: zerolog.Nop()})
+	p, err := proxy.New(t.Context(), proxy.Options{Config: c, Store: store, Registry: r, Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func weirServer(b *testing.B) (addr string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := proxy.New(b.Context(), proxy.Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(io.Discard)})
+	p, err := proxy.New(b.Context(), proxy.Options{Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(io.Discard)})
 	if err != nil {
 		b.Fatal(err)
 	}

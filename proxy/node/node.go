@@ -111,7 +111,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	}
 	n.salt = newSalt(n.store)
 	o := proxy.Options{
-		Path: n.source.path, Config: first, Read: n.source.read, Registry: n.registry, Log: n.log, Store: n.store.limits, Number: number,
+		Config: first, Read: n.source.read, Registry: n.registry, Log: n.log, Store: n.store.limits, Number: number,
 		HTTPSAddress: func() string { return n.Address("https") }, LogSalt: n.salt.value, Access: &n.access.AccessWriter, Traces: n.openTraces(first.Traces),
 	}
 	if member := n.store.cluster; member != nil {

@@ -99,7 +99,7 @@ func startSite(t *testing.T, solutions ...string) *site {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := proxy.New(t.Context(), proxy.Options{Path: path, Config: c, Store: store, Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
+		p, err := proxy.New(t.Context(), proxy.Options{Config: c, Store: store, Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func Record(tb testing.TB, file string, seed uint64, s Stand) string {
 	defer cancel()
 	c.Redis.Timeout = time.Minute // nothing here is too late on a busy machine
 	p, err := proxy.New(ctx, proxy.Options{
-		Path: path, Config: c, Store: s.Store, Registry: prometheus.NewRegistry(), Log: zerolog.New(log), LogSalt: func() proxy.Salt { return proxy.Salt{1} },
+		Config: c, Store: s.Store, Registry: prometheus.NewRegistry(), Log: zerolog.New(log), LogSalt: func() proxy.Salt { return proxy.Salt{1} },
 	})
 	if err != nil {
 		return clean(string(text)+"\n"+err.Error(), path)

@@ -62,7 +62,7 @@ func startProxy(t *testing.T, yaml string) testProxy {
 		t.Fatal(err)
 	}
 	p, err := proxy.New(context.Background(), proxy.Options{
-		Path: path, Config: c, Log: zerolog.Nop(), Registry: prometheus.NewRegistry(),
+		Config: c, Log: zerolog.Nop(), Registry: prometheus.NewRegistry(),
 		Store: limiter.NewMemory(limiter.MemoryOptions{}),
 	})
 	if err != nil {

@@ -142,7 +142,7 @@ func StartMeasured(tb testing.TB, text string, stores ...limiter.AdminStore) (no
 			tb.Fatal(err)
 		}
 		metrics = prometheus.NewRegistry()
-		o := proxy.Options{Path: path, Config: c, Store: store, Registry: metrics, Log: zerolog.Nop(), Nodes: func() int { return len(stores) }}
+		o := proxy.Options{Config: c, Store: store, Registry: metrics, Log: zerolog.Nop(), Nodes: func() int { return len(stores) }}
 		if nodes[i], err = proxy.New(tb.Context(), o); err != nil {
 			tb.Fatal(err)
 		}

@@ -277,7 +277,7 @@ func weir(t *testing.T, store limiter.AdminStore, yaml string) string {
 		t.Fatal(err)
 	}
 	p, err := proxy.New(t.Context(), proxy.Options{
-		Path: path, Config: c, Log: zerolog.Nop(), Registry: prometheus.NewRegistry(), Store: store,
+		Config: c, Log: zerolog.Nop(), Registry: prometheus.NewRegistry(), Store: store,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ func TestAgree_OneAfterTheOther(t *testing.T) {
 }
 
 func TestAgree_WithoutRedisGoesOnAlone(t *testing.T) {
-	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
+	n := joinAs(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
 	n.Assume("one", 1)
 	var got []int64
 	for _, hash := range []string{"one", "two", "three"} {
@@ -353,7 +353,7 @@ func TestRestore_PushedMeanwhileIsLater(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	a := &host{Node: cluster.Join(rdb, cluster.Options{Prefix: "test", ID: "a", Source: "redis"})}
+	a := &host{Node: joinAs(rdb, cluster.Options{Prefix: "test", ID: "a", Source: "redis"})}
 	before := of("before")
 	a.Adopt(cluster.Entry{Entry: view.Entry{Generation: 5, Hash: before.Bundle.Hash(), Author: "ann"}, Packed: bundle.Seal{}.Pack(before.Bundle), Bundle: before.Bundle}, before.Config)
 	fresh, _ := hosted(t, dial(t, s.Addr), "fresh")
@@ -378,7 +378,7 @@ func TestRestore_PushedMeanwhileIsLater(t *testing.T) {
 // Nodes that read files of their own give back the number too.
 func TestRestore_NodesWithFiles(t *testing.T) {
 	s := redistest.Start(t)
-	a, b := cluster.Join(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "a"}), cluster.Join(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "b"})
+	a, b := joinAs(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "a"}), joinAs(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "b"})
 	mustAgree(t, a, "one", 1)
 	mustAgree(t, a, "two", 2)
 	mustAgree(t, a, "three", 3)
@@ -389,7 +389,7 @@ func TestRestore_NodesWithFiles(t *testing.T) {
 		t.Errorf("Restore = %v, %v; want that nothing of a's is lost", done, err)
 	}
 	dial(t, s.Addr).FlushAll(context.Background())
-	fresh := cluster.Join(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "fresh"})
+	fresh := joinAs(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "fresh"})
 	mustAgree(t, fresh, "five", 1)
 	if done, err := b.Restore(t.Context()); err != nil || !done {
 		t.Errorf("Restore = %v, %v; want the number raised", done, err)

@@ -108,7 +108,7 @@ func TestAsk_OfOneAloneAsksNobody(t *testing.T) {
 }
 
 func TestAsk_SaysThatRedisIsAway(t *testing.T) {
-	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
+	n := joinAs(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
 	if all, err := n.Ask(t.Context(), cluster.Question{Top: &view.TopQuery{}}); err == nil {
 		t.Errorf("Ask = %+v; want an error", all)
 	}

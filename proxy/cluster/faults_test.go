@@ -26,7 +26,7 @@ type reading struct {
 // readings are all calls of an operator, of a task of the leader and of a start.
 func readings() []reading {
 	node := func(rdb redis.UniversalClient) *cluster.Node {
-		return cluster.Join(rdb, cluster.Options{Prefix: "test", ID: "a"})
+		return joinAs(rdb, cluster.Options{Prefix: "test", ID: "a"})
 	}
 	task := func(t cluster.Task, ctx context.Context) error {
 		_, err := t.Run(ctx, cluster.Term{Token: 1})
@@ -148,7 +148,7 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a")
 	rdb := dial(t, s.Addr)
-	silent := cluster.Join(rdb, cluster.Options{Prefix: "test", ID: "b", Source: "redis"})
+	silent := joinAs(rdb, cluster.Options{Prefix: "test", ID: "b", Source: "redis"})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); silent.Run(ctx, "127.0.0.1:1") }() // it lives and does not follow

@@ -103,7 +103,7 @@ type Options struct {
 	Version string // of the program
 	Source  string // of its configuration: file or redis
 	Seal    bundle.Seal
-	// CallsBySlot is redisstore.Store.CallsBySlot; nil for none.
+	// CallsBySlot is redisstore.Store.CallsBySlot.
 	CallsBySlot func() []string
 }
 
@@ -146,9 +146,6 @@ type servedConfig struct {
 // Join returns the Node of this process. It does not contact Redis before Run
 // or Agree.
 func Join(rdb redis.UniversalClient, o Options) *Node {
-	if o.CallsBySlot == nil {
-		o.CallsBySlot = func() []string { return nil }
-	}
 	n := &Node{
 		keyspace:     newKeyspace(rdb, o.Prefix),
 		options:      o,

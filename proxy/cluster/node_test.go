@@ -20,6 +20,14 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
+// joinAs is cluster.Join with the calls of a single server.
+func joinAs(rdb redis.UniversalClient, o cluster.Options) *cluster.Node {
+	if o.CallsBySlot == nil {
+		o.CallsBySlot = func() []string { return nil }
+	}
+	return cluster.Join(rdb, o)
+}
+
 func dial(t *testing.T, addr string) redis.UniversalClient {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1, ReadTimeout: 3 * time.Second})
@@ -31,7 +39,7 @@ func dial(t *testing.T, addr string) redis.UniversalClient {
 // is called.
 func join(t *testing.T, rdb redis.UniversalClient, id string) (*cluster.Node, func()) {
 	t.Helper()
-	n := cluster.Join(rdb, cluster.Options{
+	n := joinAs(rdb, cluster.Options{
 		Prefix: "test", ID: id, Version: "v1", Source: "file", CallsBySlot: func() []string { return []string{"127.0.0.1:7001"} },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -68,7 +76,7 @@ func TestNode_RemembersWhileRedisIsAway(t *testing.T) {
 }
 
 func TestNode_IsAloneUntilItHears(t *testing.T) {
-	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
+	n := joinAs(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
 	if got := n.Live(); got != 1 {
 		t.Errorf("Live = %d; want 1", got)
 	}

@@ -85,7 +85,7 @@ func hosts(t *testing.T, addr string, ids ...string) []*host {
 // hosted runs one, until the test ends or the function that it returns is called.
 func hosted(t *testing.T, rdb redis.UniversalClient, id string) (*host, func()) {
 	t.Helper()
-	h := &host{Node: cluster.Join(rdb, cluster.Options{Prefix: "test", ID: id, Source: "redis"})}
+	h := &host{Node: joinAs(rdb, cluster.Options{Prefix: "test", ID: id, Source: "redis"})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { h.Run(ctx, "127.0.0.1:1") })
@@ -148,7 +148,7 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 		done <- err
 	}()
 	<-hold.came // a has agreed, and is about to decide
-	late := &host{Node: cluster.Join(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "b", Source: "redis"})}
+	late := &host{Node: joinAs(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "b", Source: "redis"})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { late.Run(ctx, "127.0.0.1:1") })

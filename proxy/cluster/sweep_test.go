@@ -455,7 +455,7 @@ func TestCounted_FindsWindowsThatShareAString(t *testing.T) {
 }
 
 func TestCounted_SaysWhatItLookedFor(t *testing.T) {
-	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
+	n := joinAs(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
 	if _, _, err := n.Counted(t.Context(), nil); err == nil || err.Error()[:17] != "look for counts: " {
 		t.Errorf("Counted without Redis = %v", err)
 	}

@@ -170,14 +170,19 @@ func (s ClaimSet) limitAt(from int) (of *Limit, to int) {
 	return of, to
 }
 
-// IndexOf returns the index of the first claim on a limit, or -1.
-func (s ClaimSet) IndexOf(of *Limit) int {
+// find returns the index of the first claim for which is returns true, or -1. Claims are too large to be copied.
+func (s ClaimSet) find(is func(i int) bool) int {
 	for i := range s {
-		if s.Window(i).Of == of {
+		if is(i) {
 			return i
 		}
 	}
 	return -1
+}
+
+// IndexOf returns the index of the first claim on a limit, or -1.
+func (s ClaimSet) IndexOf(of *Limit) int {
+	return s.find(func(i int) bool { return s.Window(i).Of == of })
 }
 
 // Remove removes the claims on a limit.
@@ -190,12 +195,7 @@ func (s *ClaimSet) Remove(of *Limit) {
 
 // AnyLimit reports whether there is a claim on a limit for which such returns true.
 func (s ClaimSet) AnyLimit(such func(*Limit) bool) bool {
-	for i := range s {
-		if such(s.Window(i).Of) {
-			return true
-		}
-	}
-	return false
+	return s.find(func(i int) bool { return such(s.Window(i).Of) }) >= 0
 }
 
 // CurrentIndex returns the index of the claim under the current secret that claim i repeats under the
@@ -300,12 +300,7 @@ func (s ClaimSet) mergeAt(i int, w *Window, claim *limiter.Claim) error {
 
 // Index returns the index of a claim, or -1.
 func (s ClaimSet) Index(w *Window, k limiter.Key) int {
-	for i := range s {
-		if s[i].Key == k && s.Window(i).sharesCount(w) {
-			return i
-		}
-	}
-	return -1
+	return s.find(func(i int) bool { return s[i].Key == k && s.Window(i).sharesCount(w) })
 }
 
 // A Use is what a request uses of a limit.

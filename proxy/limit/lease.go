@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,12 +167,7 @@ const headerDelay = 5 * time.Millisecond
 
 // HasConcurrent reports whether a has concurrent permits to release.
 func (a *Admission) HasConcurrent() bool {
-	for i := range a.TakenPermits {
-		if a.TakenPermits[i].hasConcurrent() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.TakenPermits, func(t TakenPermit) bool { return t.hasConcurrent() })
 }
 
 // RenewPermits renews the concurrent permits of a now.

@@ -333,11 +333,7 @@ func (p *Proxy) ApplyDeferred(ctx context.Context) {
 		return
 	}
 	defer d.applying.Unlock()
-	for {
-		c, found := d.first()
-		if !found {
-			return
-		}
+	for c, found := d.first(); found; c, found = d.first() {
 		rest := time.Until(c.until)
 		var err error
 		if rest > 0 {

@@ -159,19 +159,23 @@ const probeUserAgent = "weir-health"
 
 // checkHealth checks m immediately and then every interval, until ctx is done.
 func (p *Pool) checkHealth(ctx context.Context, m *backend, probe func(context.Context, *backend) error) {
-	every := time.NewTicker(p.config.Health.Interval)
-	defer every.Stop()
-	for {
+	repeat(ctx, p.config.Health.Interval, func() {
 		checkCtx, cancel := context.WithTimeout(ctx, p.config.Health.Timeout)
-		err := probe(checkCtx, m)
-		cancel()
-		if ctx.Err() != nil {
-			return
+		defer cancel()
+		if err := probe(checkCtx, m); ctx.Err() == nil {
+			p.group.recordCheck(m, &p.config.Health, err == nil)
 		}
-		p.group.recordCheck(m, &p.config.Health, err == nil)
+	})
+}
+
+// repeat calls f immediately and then every interval, until ctx is done.
+func repeat(ctx context.Context, interval time.Duration, f func()) {
+	every := time.NewTicker(interval)
+	defer every.Stop()
+	for ctx.Err() == nil {
+		f()
 		select {
 		case <-ctx.Done():
-			return
 		case <-every.C:
 		}
 	}

@@ -225,19 +225,12 @@ func newEndpoint(u *url.URL) endpoint {
 // an address has been removed, the existing connections complete their requests and are
 // then closed; new connections use the new addresses. A failed lookup changes nothing.
 func (p *Pool) resolve(ctx context.Context, hosts []string) {
-	every := time.NewTicker(p.config.Resolve)
-	defer every.Stop()
 	known := map[string][]netip.Addr{}
-	for {
+	repeat(ctx, p.config.Resolve, func() {
 		if p.addressRemoved(ctx, hosts, known) {
 			p.replaceTransport()
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-every.C:
-		}
-	}
+	})
 }
 
 // addressRemoved resolves hosts, stores the addresses in known, and reports whether a

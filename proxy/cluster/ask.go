@@ -107,18 +107,9 @@ func poll(ctx context.Context, interval time.Duration, f func() (done bool)) boo
 // ServeQuestions answers the questions of other nodes, until ctx is done.
 func (n *Node) ServeQuestions(ctx context.Context, see func(ctx context.Context, q Question) Seen) {
 	heard := n.rdb.Subscribe(ctx, n.questions())
-	defer heard.Close()
-	messages := heard.Channel()
-	for {
-		select {
-		case m, open := <-messages:
-			if !open {
-				return
-			}
-			n.reply(ctx, m, see)
-		case <-ctx.Done():
-			return
-		}
+	defer context.AfterFunc(ctx, func() { heard.Close() })()
+	for m := range heard.Channel() { // until it is closed
+		n.reply(ctx, m, see)
 	}
 }
 

@@ -90,23 +90,14 @@ func (l *Leader) term(ctx context.Context, t Term) {
 	l.options.Lost(t, context.Cause(ctx))
 }
 
-// repeat runs a task periodically until ctx is done or the leadership is lost.
+// repeat runs a task periodically until ctx is done or the leadership is lost. The error of ctx tells that by the clock: the
+// process may have been suspended.
 func (l *Leader) repeat(ctx context.Context, t Term, task Task) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
+	for ctx.Err() == nil && !errors.Is(l.runOnce(ctx, t, task), ErrDeposed) {
 		select {
-		case <-timer.C:
+		case <-time.After(task.Every):
 		case <-ctx.Done():
-			return
 		}
-		if ctx.Err() != nil { // checks the clock: the process may have been suspended
-			return
-		}
-		if errors.Is(l.runOnce(ctx, t, task), ErrDeposed) {
-			return
-		}
-		timer.Reset(task.Every)
 	}
 }
 

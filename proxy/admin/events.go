@@ -205,20 +205,13 @@ func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
 	if flush() != nil {
 		return
 	}
-	for {
-		select {
-		case one, open := <-events:
-			if !open {
-				return
-			}
-			data, err := json.Marshal(one)
-			if err != nil {
-				return // a programming error in Event
-			}
-			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", one.Type, data); err != nil || flush() != nil {
-				return
-			}
-		case <-r.Context().Done():
+	defer context.AfterFunc(r.Context(), cancel)()
+	for one := range events {
+		data, err := json.Marshal(one)
+		if err != nil {
+			return // a programming error in Event
+		}
+		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", one.Type, data); err != nil || flush() != nil {
 			return
 		}
 	}

@@ -117,13 +117,10 @@ func (x *exchange) setCost(hits int64) error {
 	if w := x.Claims.SetCost(hits); w != nil {
 		return limit.Exceeds(w, hits)
 	}
-	for {
-		w := x.Shadows.SetCost(hits)
-		if w == nil {
-			return nil
-		}
+	for w := x.Shadows.SetCost(hits); w != nil; w = x.Shadows.SetCost(hits) {
 		x.wouldRefuse(&x.Shadows, w.Of)
 	}
+	return nil
 }
 
 // wouldRefuse records that a limit in shadow mode would refuse x, whatever is used of it, and removes its claims.

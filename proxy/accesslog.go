@@ -352,7 +352,7 @@ func overrideTag(k limiter.Key) string { return hex.EncodeToString(k[len(k)-1:])
 // of a line does not show all. Costs are not logged; prices and plans have entries of their own.
 func (g *generation) setLoggedKeys(r *route) {
 	for _, l := range r.Active {
-		for read := range l.Reads() {
+		for _, read := range l.Reads() {
 			s := read.Key
 			switch read.Purpose {
 			case config.ForPrice, config.ForCost, config.ForPlan:

@@ -80,12 +80,8 @@ func (r *route) findEarlyLimits() {
 	}
 	var early []*limit.Limit
 	for _, l := range r.Active {
-		late := false
-		for read := range l.Reads() {
-			late = late || read.Key.InBody()
-		}
 		switch {
-		case late:
+		case slices.ContainsFunc(l.Reads(), func(r config.Read) bool { return r.Key.InBody() }):
 			body = true
 		case l.IsEarly():
 			early = append(early, l)
@@ -106,7 +102,7 @@ func limitedNewKeys(from *config.Route) (of []*key.Spec) {
 	if from.NewKeys.Count == 0 || from.NewKeysMode == config.Off {
 		return nil
 	}
-	for read := range from.Reads() {
+	for _, read := range from.Reads() {
 		if read.Mode == config.Off || read.Mode == config.Shadow && from.NewKeysMode == config.Enforce {
 			continue // a limit in shadow mode must not cause refusals
 		}

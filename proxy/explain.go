@@ -158,7 +158,7 @@ func (e *explainer) beforeEnd(func(flush func())) {}
 
 // explainKeys adds each key that the route reads, once, beginning with those of limits.
 func (e *explainer) explainKeys() {
-	for read := range e.x.route.Reads() {
+	for _, read := range e.x.route.Reads() {
 		if read.Mode == config.Off || read.Purpose == config.ForCost || read.Purpose == config.ForPlan {
 			continue
 		}

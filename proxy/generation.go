@@ -115,7 +115,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			return nil, fmt.Errorf("%s: route %s: %w", from.Position, from.Name, err)
 		}
 		g.readsScheme = g.readsScheme || from.Match.Scheme != ""
-		for read := range from.Reads() { // a key may be defined where it is read
+		for _, read := range from.Reads() { // a key may be defined where it is read
 			g.keyFields = append(g.keyFields, read.Key.Headers()...)
 			if read.Purpose == config.ForPlan && read.Key.From.Source.IsField() {
 				g.planFields = append(g.planFields, read.Key.From.Name)

@@ -116,7 +116,7 @@ func (l *LoggedRequest) knowsLimit(of *limit.Limit, x *exchange) bool {
 	if cost != nil && !l.knowsCost(of, x) {
 		return false
 	}
-	for read := range of.Reads() {
+	for _, read := range of.Reads() {
 		switch p := read.Purpose; {
 		case p == config.ForPlan, p == config.ForCost: // see above
 		case p == config.ForPrice && l.knowsPrice(prices, x):
@@ -132,7 +132,7 @@ func (l *LoggedRequest) lacking(of *limit.Limit, x *exchange) (all []string) {
 	if cost, _ := of.Charges(); cost != nil && cost.Bytes > 0 && !l.HasBody && !l.knowsCost(of, x) {
 		all = append(all, "body")
 	}
-	for read := range of.Reads() {
+	for _, read := range of.Reads() {
 		switch p := read.Purpose; {
 		case p == config.ForPlan && !l.knowsPlan(of, x):
 			all = append(all, planPrefix+of.Name)

@@ -196,7 +196,7 @@ func newFields(headers map[string]string) []respond.Field {
 
 // addReads records where the keys that a limit reads are read from.
 func (r *route) addReads(l *limit.Limit) {
-	for read := range l.Reads() {
+	for _, read := range l.Reads() {
 		if read.Purpose == config.ForPlan {
 			r.addUncounted(read.Key)
 		} else {

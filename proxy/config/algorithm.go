@@ -166,7 +166,7 @@ func (l *limits) use(pointer any, name string) *Limit {
 	}
 	here := *made
 	here.Mode = l.mode(l.main.Limits[name])
-	for read := range here.Reads() {
+	for _, read := range here.Reads() {
 		for _, parameter := range params(read.Key) {
 			if !slices.Contains(l.params, parameter) {
 				l.Wrong(pointer, "the limit "+name+" counts by path:"+parameter+", which the path of route "+l.route.Name+" does not have", "name it only in routes that have it")

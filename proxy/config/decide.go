@@ -115,7 +115,7 @@ type place struct {
 // places returns where the limits and lists of r read keys.
 func (r *Route) places() (all []place) {
 	for _, l := range r.Limits {
-		for read := range l.Reads() {
+		for _, read := range l.Reads() {
 			all = append(all, place{read, r.limitForm(l), "limit " + l.Name})
 		}
 	}

@@ -319,12 +319,9 @@ func (r *routes) newKeysOf(made *Route) (limiter.Rate, Mode) {
 	if !r.Given(text) {
 		return r.made.Defaults.NewKeys, mode
 	}
-	clientChosen := false
-	for read := range made.Reads() {
-		clientChosen = clientChosen || read.Purpose.Counts() && read.Key.ClientChosen()
-	}
+	clientChosen := func(read Read) bool { return read.Purpose.Counts() && read.Key.ClientChosen() }
 	rate := r.newKeys(text)
-	if rate.Count > 0 && !clientChosen {
+	if rate.Count > 0 && !slices.ContainsFunc(made.Reads(), clientChosen) {
 		r.Warn(text, "no limit of this route has a key that clients choose", "leave it out")
 	}
 	return rate, mode

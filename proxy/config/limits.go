@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -393,44 +392,33 @@ const (
 func (p Purpose) Counts() bool { return p == ForKey || p == ForDistinct }
 
 // Reads returns all keys that l reads. Whoever treats them alike, or some of them, asks this method.
-func (l *Limit) Reads() iter.Seq[Read] {
-	return func(yield func(Read) bool) {
-		for purpose, s := range [...]*key.Spec{
-			ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: l.PriceKey(), ForStepUp: l.StepUpKey(), ForPlan: l.Plan.Name,
-		} {
-			if s != nil && !yield(Read{s, Purpose(purpose), l.Mode}) {
-				return
-			}
-		}
-		if l.Cost == nil {
-			return
-		}
-		for _, s := range l.Cost.From {
-			if !yield(Read{s, ForCost, l.Mode}) {
-				return
-			}
+func (l *Limit) Reads() (all []Read) {
+	for purpose, s := range [...]*key.Spec{
+		ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: l.PriceKey(), ForStepUp: l.StepUpKey(), ForPlan: l.Plan.Name,
+	} {
+		if s != nil {
+			all = append(all, Read{s, Purpose(purpose), l.Mode})
 		}
 	}
+	if l.Cost != nil {
+		for _, s := range l.Cost.From {
+			all = append(all, Read{s, ForCost, l.Mode})
+		}
+	}
+	return all
 }
 
 // Reads returns all keys that r reads: those of its limits, also of limits that are off, of its lists and of
 // its upstream.
-func (r *Route) Reads() iter.Seq[Read] {
-	return func(yield func(Read) bool) {
-		for _, l := range r.Limits {
-			for read := range l.Reads() {
-				if !yield(read) {
-					return
-				}
-			}
-		}
-		for _, l := range r.Lists {
-			if !yield(Read{l.Key, ForList, Enforce}) {
-				return
-			}
-		}
-		if r.Upstream != nil && r.Upstream.HashBy != nil {
-			yield(Read{r.Upstream.HashBy, ForBalance, Enforce})
-		}
+func (r *Route) Reads() (all []Read) {
+	for _, l := range r.Limits {
+		all = append(all, l.Reads()...)
 	}
+	for _, l := range r.Lists {
+		all = append(all, Read{l.Key, ForList, Enforce})
+	}
+	if r.Upstream != nil && r.Upstream.HashBy != nil {
+		all = append(all, Read{r.Upstream.HashBy, ForBalance, Enforce})
+	}
+	return all
 }

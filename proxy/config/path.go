@@ -236,7 +236,7 @@ func (r *Route) Besides() []string {
 		return nil
 	}
 	var origins, counted []key.Origin
-	for read := range r.Reads() {
+	for _, read := range r.Reads() {
 		if read.Mode != Off && read.Purpose != ForBalance {
 			origins = append(origins, read.Key.Origins()...)
 		}

@@ -134,7 +134,7 @@ func (r *Route) readsOtherwise(spec *key.Spec) bool {
 
 // keysRead returns the keys of the limits and lists of r.
 func (r *Route) keysRead() (all []*key.Spec) {
-	for read := range r.Reads() {
+	for _, read := range r.Reads() {
 		if read.Mode != Off && (read.Purpose == ForKey || read.Purpose == ForList) {
 			all = append(all, read.Key)
 		}
@@ -176,7 +176,7 @@ func (r *Route) LastKey() string {
 		return ""
 	}
 	last := r.Match.Params[len(r.Match.Params)-1]
-	for read := range r.Reads() {
+	for _, read := range r.Reads() {
 		if read.Mode == Enforce && read.Purpose != ForBalance && slices.Contains(read.Key.Origins(), key.PathParameter(last)) {
 			return last
 		}
@@ -213,7 +213,7 @@ func (c *Config) keysThat(are func(*key.Spec) bool) (names []string) {
 		}
 	}
 	for _, l := range c.Limits() {
-		for read := range l.Reads() {
+		for _, read := range l.Reads() {
 			if are(read.Key) && c.Keys[read.Key.Name] != read.Key && !slices.Contains(names, l.FullName()) {
 				names = append(names, l.FullName())
 			}

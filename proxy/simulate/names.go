@@ -217,7 +217,7 @@ func origins(configs []*config.Config) []key.Origin {
 			for _, name := range r.Fields() {
 				add(key.HeaderField(name))
 			}
-			for read := range r.Reads() {
+			for _, read := range r.Reads() {
 				for _, o := range read.Key.Origins() {
 					add(o)
 				}

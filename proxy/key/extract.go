@@ -1,6 +1,7 @@
 package key
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -307,27 +308,22 @@ func cookie(fields []string, name string) (string, error) {
 // nameless reports whether a pair without a name, such as "=sid=1", is this cookie for
 // servers that split it at a later "=".
 func nameless(this, text, name string) bool {
-	if strings.TrimSpace(this) != "" {
-		return strings.TrimSpace(this) == name
-	}
 	inner, _, _ := strings.Cut(text, "=")
-	return strings.TrimSpace(inner) == name
+	return cmp.Or(strings.TrimSpace(this), strings.TrimSpace(inner)) == name
 }
 
 // cookieValue decodes a value.
 func cookieValue(value string) (string, error) {
-	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
-		return "", fmt.Errorf("%w: a quote, space, backslash or non-ASCII byte in a cookie", ErrAmbiguous)
-	}
-	if strings.IndexByte(value, '+') >= 0 {
-		return "", fmt.Errorf("%w: a plus in a cookie, which some servers read as a space; write %%2B", ErrAmbiguous)
-	}
 	plain, err := url.PathUnescape(value)
-	if err != nil || strings.ContainsFunc(plain, func(r rune) bool { return r == ' ' || r == '"' || r == '\\' }) {
+	switch {
+	case strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }):
+		return "", fmt.Errorf("%w: a quote, space, backslash or non-ASCII byte in a cookie", ErrAmbiguous)
+	case strings.Contains(value, "+"):
+		return "", fmt.Errorf("%w: a plus in a cookie, which some servers read as a space; write %%2B", ErrAmbiguous)
+	case err != nil, strings.ContainsAny(plain, ` "\`):
 		return "", fmt.Errorf("%w: a %% in a cookie that is not a valid escape, or an escaped quote, space or "+
 			"backslash", ErrAmbiguous)
-	}
-	if strings.HasPrefix(plain, "j:") {
+	case strings.HasPrefix(plain, "j:"):
 		return "", fmt.Errorf("%w: a cookie that Express reads as JSON", ErrAmbiguous)
 	}
 	return plain, nil

@@ -130,18 +130,15 @@ func network(s string) (netip.Prefix, error) {
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(s)
-	if err != nil || p.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("%w: not a network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
+	switch {
+	case err != nil || p.Addr().Is4In6():
+		err = fmt.Errorf("%w: not a network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
+	case limiter.IsTranslated(p):
+		err = fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4", ErrSpec)
+	case p != p.Masked():
+		err = fmt.Errorf("%w: host bits are set; write an address, or a network such as 192.0.2.0/24", ErrSpec)
 	}
-	if limiter.IsTranslated(p) {
-		return netip.Prefix{}, fmt.Errorf("%w: clients of NAT64 count by their IPv4 address; write the network of IPv4",
-			ErrSpec)
-	}
-	if p != p.Masked() {
-		return netip.Prefix{}, fmt.Errorf("%w: host bits are set; write an address, or a network such as 192.0.2.0/24",
-			ErrSpec)
-	}
-	return p, nil
+	return p, err
 }
 
 // Has reports whether the list contains the key that v extracted last. It does not if the

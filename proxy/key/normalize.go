@@ -156,23 +156,11 @@ func equalDotted(a, b string) bool {
 		return false
 	}
 	for i := range len(a) {
-		if a[i] != b[i] && foldByte(a[i]) != foldByte(b[i]) {
+		if a[i] != b[i] && underscore(foldRune(rune(a[i]))) != underscore(foldRune(rune(b[i]))) {
 			return false
 		}
 	}
 	return true
-}
-
-// foldByte maps bytes that differ only in letter case, and dots and underscores, to the
-// same byte.
-func foldByte(c byte) byte {
-	switch {
-	case 'A' <= c && c <= 'Z':
-		return c | 0x20
-	case c == '.':
-		return '_'
-	}
-	return c
 }
 
 // readings returns the ways in which servers read a name, each as the path of a nested

@@ -28,20 +28,17 @@ func (d *decoder) value(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n.Style&yaml.TaggedStyle != 0 {
+	switch {
+	case n.Style&yaml.TaggedStyle != 0:
 		d.Add(p, "has the tag "+n.Tag, "write the value without a tag")
 		d.absent(p, v, nil)
-		return
-	}
-	if d.odd(n, p) {
-		return
-	}
-	if isNull(n) {
+	case d.odd(n, p): // reported
+	case isNull(n):
 		d.Add(p, "has no value", "give it one, or leave it out")
 		d.absent(p, v, nil)
-		return
+	default:
+		d.decode(n, p, v, t)
 	}
-	d.decode(n, p, v, t)
 }
 
 // decode decodes n, which has a value, into v.
@@ -121,11 +118,10 @@ func (d *decoder) fields(n *yaml.Node, p Location, v reflect.Value) {
 	pairs := d.indent(d.pairs(n, p), v.Type(), p)
 	for _, pair := range pairs {
 		name, value := pair.key.Value, pair.value
-		index, ok := FieldIndex(v.Type(), name)
-		if !ok {
+		if _, known := FieldIndex(v.Type(), name); !known {
 			name, value = d.unknown(pairs, pair, p)
-			index, ok = FieldIndex(v.Type(), name)
 		}
+		index, ok := FieldIndex(v.Type(), name)
 		if !ok {
 			continue
 		}
@@ -225,10 +221,7 @@ func (d *decoder) mapping(n *yaml.Node, p Location, v reflect.Value, t Tag) {
 		}
 		before, pointer, entry := len(d.problems), elem.Addr().Interface(), Entry{v.Addr().Interface(), name}
 		d.value(pair.value, at, elem, Tag{hidden: t.hidden, empty: t.empty})
-		d.locations[entry] = d.locations[pointer]
-		if text, ok := d.Written[pointer]; ok {
-			d.Written[entry] = text
-		}
+		d.Alias(entry, pointer)
 		if elem.Kind() == reflect.String && len(d.problems) == before || elem.Kind() == reflect.Pointer && !elem.IsNil() {
 			v.SetMapIndex(reflect.ValueOf(name), elem)
 		}

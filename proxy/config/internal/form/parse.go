@@ -32,23 +32,23 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	root, err := document(decoder)
-	switch {
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		d.Add(whole, "is empty", "write at least routes")
 		return nil
+	}
+	var second *yaml.Node
+	if err == nil {
+		second, err = document(decoder)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return root.Content[0]
 	case err != nil:
 		d.syntax(err, data)
-		return nil
-	}
-	switch second, err := document(decoder); {
-	case err != nil && !errors.Is(err, io.EOF):
-		d.syntax(err, data)
-		return nil
-	case err == nil:
+	default:
 		d.Add(Location{Position: d.at(second)}, "a second document begins here", "keep one document a file, without ---")
-		return nil
 	}
-	return root.Content[0]
+	return nil
 }
 
 // line matches a line with what the parser takes for its end.

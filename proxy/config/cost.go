@@ -343,12 +343,10 @@ func (l *limits) warnBudget(f *limitForm, limit *Limit) {
 		l.Warn(at, "with on_store_failure: "+string(limit.OnStoreFailure)+" more than the budget may be spent while Redis is unreachable", "write on_store_failure: deny")
 	}
 	dearest := limit.Prices.Table.Dearest()
-	for _, rates := range limit.allRates() {
-		for _, rate := range rates {
-			if rate.Count < dearest.Amount && !limit.Prices.ByModel() {
-				l.Warn(&f.Budget, fmt.Sprintf("%s is less than the dearest price, %s in line %d of %s: such a number is always refused", limit.writtenRate(rate), limit.Prices.Text(dearest.Amount), dearest.Line, limit.Prices.File), "write a larger budget, or deny such numbers by a list")
-				return
-			}
+	for _, rate := range slices.Concat(limit.allRates()...) {
+		if rate.Count < dearest.Amount && !limit.Prices.ByModel() {
+			l.Warn(&f.Budget, fmt.Sprintf("%s is less than the dearest price, %s in line %d of %s: such a number is always refused", limit.writtenRate(rate), limit.Prices.Text(dearest.Amount), dearest.Line, limit.Prices.File), "write a larger budget, or deny such numbers by a list")
+			return
 		}
 	}
 }

@@ -169,10 +169,7 @@ func meantAddress(path, text string) string {
 
 // parseAddress is text as an address; the zero address when it is none.
 func parseAddress(text string) address {
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return address{}
-	}
+	host, port, _ := net.SplitHostPort(text)
 	return address{host, port}
 }
 
@@ -187,15 +184,13 @@ func (a address) clashes(b address) bool {
 }
 
 func (a address) everywhere() bool {
-	ip, err := netip.ParseAddr(a.host)
-	return a.host == "" || err == nil && ip.IsUnspecified()
+	ip, _ := netip.ParseAddr(a.host)
+	return a.host == "" || ip.IsUnspecified()
 }
 
 func (a address) loopback() bool {
-	if ip, err := netip.ParseAddr(a.host); err == nil {
-		return ip.Unmap().IsLoopback()
-	}
-	return strings.EqualFold(a.host, "localhost")
+	ip, _ := netip.ParseAddr(a.host)
+	return ip.Unmap().IsLoopback() || strings.EqualFold(a.host, "localhost")
 }
 
 // upstreamTLS loads the certificates of an upstream.

@@ -81,7 +81,7 @@ func (l *loader) members(name string, f *listForm, spec *key.Spec) *key.List {
 	if f.Match == prefixes {
 		parse, what, instead = key.ParsePrefixes, "not a prefix of the key "+spec.Name, "write the first characters of keys; for numbers the calling code and further digits, as +4915"
 	}
-	v := Value{List: name, Spec: spec, Prefix: f.Match == prefixes}
+	v := Value{of: &f.Values, Spec: spec, Prefix: f.Match == prefixes}
 	if f.File != "" {
 		text, ok := l.listed(&f.File, v)
 		if !ok {

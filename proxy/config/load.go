@@ -35,10 +35,7 @@ func Load(path string) (*Config, error) {
 
 // whole compiles the file called name with all that it includes; main is nil if it cannot be read.
 func (l *loader) whole(name string, main *file) (*Config, error) {
-	if main == nil {
-		return nil, l.failed()
-	}
-	if !l.include(name, main) || l.Exhausted() { // what else is missing may be in a file that could not be read
+	if main == nil || !l.include(name, main) || l.Exhausted() { // what else is missing may be in a file that could not be read
 		return nil, l.failed()
 	}
 	return l.compile(main)
@@ -239,14 +236,13 @@ func (r *routes) errorsOf(f *Route) map[int]Reject {
 
 // A Value is a value of a list or the key of an override, with its position or the file that contains it.
 type Value struct {
-	List     string // the name of its list; empty if it is of an override
 	Spec     *key.Spec
 	Position // empty if File is given
 	Text     string
 	Written  string // empty unless it names variables
 	File     string // the file of values
 	Prefix   bool   // prefixes of values
-	limit    *limitForm
+	of       any    // pointer to the values of a list, or to overrides, in the form
 }
 
 // Values returns the values of all lists and the keys of all overrides.
@@ -265,12 +261,8 @@ func (v *Value) Where() string { return cmp.Or(v.File, v.Position.File) }
 func (c *Config) concealed() map[any]bool {
 	all := map[any]bool{}
 	for _, v := range c.values {
-		switch {
-		case !v.IsConcealed():
-		case v.limit != nil:
-			all[&v.limit.Overrides] = true
-		default:
-			all[&c.form.Lists[v.List].Values] = true
+		if v.IsConcealed() {
+			all[v.of] = true
 		}
 	}
 	return all

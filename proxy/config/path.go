@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -155,18 +154,14 @@ func split(s string) ([]string, fault) {
 	depth, begin := 0, 0
 	for i := range len(s) {
 		switch c := s[i]; {
-		case c == '{':
-			if depth == 0 && i != begin {
-				return nil, fault{"a parameter is next to other text", "let {" + "name} fill the whole segment between two slashes"}
-			}
-			depth++
+		case c == '{' && depth == 0 && i != begin, c == '}' && depth == 1 && i+1 < len(s) && s[i+1] != '/':
+			return nil, fault{"a parameter is next to other text", "let {" + "name} fill the whole segment between two slashes"}
 		case c == '}' && depth == 0:
 			return nil, fault{"a brace is closed that was not opened", "write {" + "name}"}
+		case c == '{':
+			depth++
 		case c == '}':
 			depth--
-			if depth == 0 && i+1 < len(s) && s[i+1] != '/' {
-				return nil, fault{"a parameter is next to other text", "let {" + "name} fill the whole segment between two slashes"}
-			}
 		case c == '/' && depth == 0:
 			segments = append(segments, s[begin:i])
 			begin = i + 1
@@ -211,11 +206,7 @@ func canonicalSegment(s string) string {
 		if bare.MatchString(c) {
 			return c
 		}
-		var b strings.Builder
-		for i := range len(c) {
-			fmt.Fprintf(&b, "%%%02X", c[i])
-		}
-		return b.String()
+		return url.PathEscape(c)
 	})
 }
 

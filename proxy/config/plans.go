@@ -43,14 +43,13 @@ func (l *limits) plans(f *limitForm, limit *Limit) {
 	limit.Plans = map[string][]limiter.Rate{}
 	for _, name := range form.SortedKeys(f.Plans) {
 		texts := f.Plans[name]
-		if !l.checkName(texts, name, "a plan") {
-			continue
-		}
-		if len(*texts) == 1 && (*texts)[0] == none {
+		switch {
+		case !l.checkName(texts, name, "a plan"): // reported
+		case len(*texts) == 1 && (*texts)[0] == none:
 			limit.Plans[name] = nil
-			continue
+		default:
+			limit.Plans[name] = l.override(texts, limit)
 		}
-		limit.Plans[name] = l.override(texts, limit)
 	}
 	limit.Plan = l.planSource(f, limit)
 	l.withoutPlan(f, limit)
@@ -94,7 +93,7 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 	of := planList{limit.Key, f.Plan.List, filepath.Dir(l.Location(&f.Plan.List).File)}
 	list, read := l.planLists[of]
 	if !read {
-		if text, ok := l.listed(&f.Plan.List, Value{limit: f, Spec: limit.Key}); ok {
+		if text, ok := l.listed(&f.Plan.List, Value{of: &f.Overrides, Spec: limit.Key}); ok {
 			var problems []key.Problem
 			list, problems = key.ParseNames(limit.Key, text)
 			l.faults("plan.list", "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
@@ -144,7 +143,7 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 	first := map[limiter.Key]string{}
 	for _, value := range form.SortedKeys(f.Overrides) {
 		texts := f.Overrides[value]
-		l.made.values = append(l.made.values, Value{limit: f, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
+		l.made.values = append(l.made.values, Value{of: &f.Overrides, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
 		own := l.override(texts, limit)
 		k, ok := l.literal(texts, limit.Key, value)
 		if !ok {

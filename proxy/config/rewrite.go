@@ -231,13 +231,8 @@ func (r *routes) servesScheme(to redirectTarget, m Match) bool {
 
 // hasHost reports whether the host of a target surely matches that of a route.
 func hasHost(host, of string) bool {
-	if host == "{host}" {
-		return true
-	}
-	if _, _, err := net.SplitHostPort(host); err == nil {
-		return false // it is unknown who listens on that port
-	}
-	return of != "" && strings.EqualFold(host, of)
+	_, _, err := net.SplitHostPort(host) // it is unknown who listens on another port
+	return host == "{host}" || err != nil && of != "" && strings.EqualFold(host, of)
 }
 
 // hasPath reports whether the path of a target surely matches that of a route.

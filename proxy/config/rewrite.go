@@ -196,46 +196,26 @@ func (r *routes) warnLoops(made []*Route) {
 // leadsBack reports whether a client that follows the redirect of a route surely comes to this route
 // again.
 func (r *routes) leadsBack(route *Route) bool {
-	m, to := route.Match, splitRedirect(route.Redirect.To)
-	getOnly := route.Redirect.Status <= 303 && len(m.Methods) > 0 && !slices.Contains(m.Methods, "GET") // clients then send GET
-	lacksQuery := len(m.Query) > 0 && !strings.Contains(to.query, "{query}")
-	return !getOnly && !lacksQuery && r.servesScheme(to, m) && hasHost(to.host, m.Host) && hasPath(to.path, m)
-}
-
-// A redirectTarget is the target of a redirect, with its placeholders.
-type redirectTarget struct{ scheme, host, path, query string }
-
-// splitRedirect splits a target. One without a host stays at that of the request.
-func splitRedirect(to string) redirectTarget {
-	t := redirectTarget{host: "{host}"}
-	to, _, _ = strings.Cut(to, "#")
-	if scheme, rest, absolute := strings.Cut(to, "://"); absolute {
-		end := strings.IndexAny(rest, "/?")
-		if begin := strings.Index(rest, "{path}"); begin >= 0 && (end < 0 || begin < end) {
-			end = begin
-		}
-		if end < 0 {
-			end = len(rest)
-		}
-		t.scheme, t.host, to = scheme, rest[:end], rest[end:]
+	const path, query = "/{path}", "{query}" // which no other target has
+	m := route.Match
+	to, err := url.Parse(strings.NewReplacer("{host}", "", "{path}", path, "{query}", "?"+query).Replace(route.Redirect.To))
+	if err != nil {
+		return false // already reported
 	}
-	t.path, t.query, _ = strings.Cut(strings.Replace(to, "{query}", "?{query}", 1), "?")
-	return t
+	getOnly := route.Redirect.Status <= 303 && len(m.Methods) > 0 && !slices.Contains(m.Methods, "GET") // clients then send GET
+	lacksQuery := len(m.Query) > 0 && !strings.Contains(to.RawQuery, query)
+	samePath := to.Path == path || len(m.Params) == 0 && to.EscapedPath() == m.Path
+	return !getOnly && !lacksQuery && samePath && r.servesScheme(to.Scheme, m) && hasHost(to.Host, m.Host)
 }
 
-// servesScheme reports whether requests to a target reach a route by their scheme.
-func (r *routes) servesScheme(to redirectTarget, m Match) bool {
+// servesScheme reports whether requests to a target with a scheme, or none, reach a route.
+func (r *routes) servesScheme(scheme string, m Match) bool {
 	listener := map[string]string{"http": r.main.Listen.HTTP, "https": r.main.Listen.HTTPS}
-	return to.scheme == "" || unlessNone(listener[to.scheme]) != "" && (m.Scheme == "" || m.Scheme == to.scheme)
+	return scheme == "" || unlessNone(listener[scheme]) != "" && (m.Scheme == "" || m.Scheme == scheme)
 }
 
-// hasHost reports whether the host of a target surely matches that of a route.
+// hasHost reports whether the host of a target, "" for that of the request, surely matches that of a route.
 func hasHost(host, of string) bool {
 	_, _, err := net.SplitHostPort(host) // it is unknown who listens on another port
-	return host == "{host}" || err != nil && of != "" && strings.EqualFold(host, of)
-}
-
-// hasPath reports whether the path of a target surely matches that of a route.
-func hasPath(path string, m Match) bool {
-	return path == "{path}" || len(m.Params) == 0 && path == m.Path
+	return host == "" || err != nil && of != "" && strings.EqualFold(host, of)
 }

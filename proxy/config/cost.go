@@ -42,16 +42,21 @@ type weightsForm struct {
 	Output weight `yaml:"output" jsonschema:"default=1"`
 }
 
-// usageForm is where a response says what was used.
-type usageForm struct {
+// Usage is where a response says what was used.
+type Usage struct {
 	// Format is that of the API, also in server-sent events.
-	Format string `yaml:"format,omitempty" jsonschema:"enum=openai,enum=anthropic,enum=gemini,enum=ollama" short:"true"`
+	API string `yaml:"format,omitempty" jsonschema:"enum=openai,enum=anthropic,enum=gemini,enum=ollama" short:"true"`
 	// Total, in place of a format, is one number: json:/POINTER in the response, also in server-sent events; header:NAME of its header; or bytes, which its body has.
 	Total string `yaml:"total,omitempty"`
 	// EnsureUsage has requests of OpenAI's kind that stream ask for the usage: stream_options in their body is changed.
-	EnsureUsage bool `yaml:"ensure_usage,omitempty" jsonschema:"default=false"`
+	Ensures bool `yaml:"ensure_usage,omitempty" jsonschema:"default=false"`
 	// OnCut: what counts of a response that was cut before it said its usage: keep what was reserved, or estimate, a quarter of the bytes that have passed, at most what was reserved.
 	OnCut string `yaml:"on_cut,omitempty" jsonschema:"default=keep,enum=keep,enum=estimate"`
+
+	Format       *usage.Format `yaml:"-"` // of the body; nil if it is not read
+	Header       string        `yaml:"-"` // a field with the number
+	Bytes        bool          `yaml:"-"` // the number is that of the bytes of the body
+	EstimatesCut bool          `yaml:"-"` // a response that was cut counts by its bytes
 }
 
 // A reservedPart is a part of reserve: where the number is read from, or the number.
@@ -171,34 +176,24 @@ func (l *limits) reservation(f *limitForm) *Cost {
 	return c
 }
 
-// A Usage is where responses say what their requests have used.
-type Usage struct {
-	Format *usage.Format // of the body; nil if it is not read
-	Header string        // a field with the number
-	Bytes  bool          // the number is that of the bytes of the body
-
-	Ensures      bool // requests that stream ask for it
-	EstimatesCut bool // a response that was cut counts by its bytes
-}
-
 // findable matches what package usage finds in a response.
 var findable = regexp.MustCompile(`^json:(/[!#-%'-.0-;=?-[\]-}]{1,32}){1,8}$`)
 
 // usage compiles where a route's responses say what was used.
-func (r *routes) usage(f *usageForm) *Usage {
+func (r *routes) usage(f *Usage) *Usage {
 	if f == nil {
 		return nil
 	}
-	u := &Usage{Format: usage.Formats()[f.Format], Bytes: f.Total == "bytes", Ensures: f.EnsureUsage, EstimatesCut: f.OnCut == "estimate"}
+	u := &Usage{Format: usage.Formats()[f.API], Bytes: f.Total == "bytes", Ensures: f.Ensures, EstimatesCut: f.OnCut == "estimate"}
 	from, err := key.ParseOrigin(f.Total)
 	isHeader, isPointer := err == nil && strings.HasPrefix(f.Total, "header:"), err == nil && findable.MatchString(f.Total)
 	r.refuseFirst([]finding{
-		{(f.Format == "") == (f.Total == ""), f, "has not exactly one of format and total", "write openai, anthropic, gemini or ollama, or total: json:/POINTER"},
+		{(f.API == "") == (f.Total == ""), f, "has not exactly one of format and total", "write openai, anthropic, gemini or ollama, or total: json:/POINTER"},
 		{u.EstimatesCut && f.Total != "", &f.OnCut, "only tokens can be estimated", "leave it out"},
-		{u.Ensures && f.Format != "openai", &f.EnsureUsage, "only requests of OpenAI's kind ask for their usage", "leave it out"},
+		{u.Ensures && f.API != "openai", &f.Ensures, "only requests of OpenAI's kind ask for their usage", "leave it out"},
 		{f.Total != "" && !u.Bytes && !isHeader && !isPointer, &f.Total, form.Quote(f.Total) + " is not in a response", "write json:/POINTER of at most 8 names of at most 32 characters of ASCII, none of them a space, a quotation mark, <, >, &, ~ or \\, for example json:/usage/total_tokens, header:NAME, or bytes"},
 	})
-	r.warn([]finding{{f.Format == "openai" && !r.Given(&f.EnsureUsage), f, "a stream says its usage only if its client asks for it, and keeps what was reserved otherwise", "write {format: openai, ensure_usage: true}, or false if clients ask"}})
+	r.warn([]finding{{f.API == "openai" && !r.Given(&f.Ensures), f, "a stream says its usage only if its client asks for it, and keeps what was reserved otherwise", "write {format: openai, ensure_usage: true}, or false if clients ask"}})
 	if isHeader {
 		u.Header = from.Name
 	} else if isPointer {
@@ -219,16 +214,6 @@ func (r *routes) settled(route *Route) {
 	case f.UsageForm != nil && route.Upstream == nil && f.UpstreamName == "":
 		r.Wrong(f.UsageForm, "there is no upstream that says what is used", "write upstream:, or leave it out")
 	}
-}
-
-// Prices say what each request costs that is sent to a phone number, or to a model by the tokens that it uses.
-type Prices struct {
-	Name     string
-	Key      *key.Spec // the number, or the model
-	Unit     string    // EUR
-	Decimals int       // an amount of 1 is 10^-Decimals of the unit
-	File     string    // as it is named
-	Table    *key.Prices
 }
 
 // ByModel reports whether a response says how much is used, at these prices.
@@ -259,19 +244,19 @@ func (l *Limit) writtenRate(r limiter.Rate) string {
 }
 
 // prices compiles the lists of prices.
-func (l *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Prices {
+func (l *loader) prices(keys *keys, forms map[string]*Prices) map[string]*Prices {
 	all := map[string]*Prices{}
 	for _, name := range form.SortedKeys(forms) {
 		f := forms[name]
 		l.checkName(f, name, "prices")
 		p := &Prices{Name: name, Unit: f.Unit, Decimals: f.Decimals, File: "prices." + name}
-		if f.Key != nil {
-			p.Key = keys.use(f.Key)
+		if f.Of != nil {
+			p.Key = keys.use(f.Of)
 		}
 		if l.readPrices(f, p); p.Key != nil && p.Table != nil {
 			l.refuse([]finding{
-				{p.ByModel() && p.Key.Phone != nil, f.Key, "the key " + p.Key.Name + " is a phone number, and the rows are of models", "name the key of the model, for example json:/model"},
-				{!p.ByModel() && p.Key.Phone == nil, f.Key, "the key " + p.Key.Name + " is not a phone number", "name a key with normalize: {as: e164}"},
+				{p.ByModel() && p.Key.Phone != nil, f.Of, "the key " + p.Key.Name + " is a phone number, and the rows are of models", "name the key of the model, for example json:/model"},
+				{!p.ByModel() && p.Key.Phone == nil, f.Of, "the key " + p.Key.Name + " is not a phone number", "name a key with normalize: {as: e164}"},
 			})
 		}
 		all[name] = p
@@ -280,7 +265,7 @@ func (l *loader) prices(keys *keys, forms map[string]*pricesForm) map[string]*Pr
 }
 
 // readPrices reads the rows of p, in place or from a file.
-func (l *loader) readPrices(f *pricesForm, p *Prices) {
+func (l *loader) readPrices(f, p *Prices) {
 	if !l.Valid(&f.File) {
 		return // already reported
 	}

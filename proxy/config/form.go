@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // The kinds of values in forms.
@@ -64,9 +65,9 @@ type file struct {
 	// Keys are the named keys that limits count by.
 	Keys map[string]*keyForm `yaml:"keys,omitempty"`
 	// Lists are named lists of keys that bypass the limits, are denied, or alone are let through.
-	Lists map[string]*listForm `yaml:"lists,omitempty"`
+	Lists map[string]*List `yaml:"lists,omitempty"`
 	// Prices are lists of what requests cost, for budgets.
-	Prices map[string]*pricesForm `yaml:"prices,omitempty"`
+	Prices map[string]*Prices `yaml:"prices,omitempty"`
 	// Limits are the named limits that have one count for all routes that name them.
 	Limits map[string]*limitForm `yaml:"limits,omitempty"`
 	// Upstreams are the named upstreams.
@@ -120,10 +121,10 @@ type Defaults struct {
 	NewKeys limiter.Rate `yaml:"-"`
 }
 
-// listForm is a list of keys that bypass the limits, are denied, or alone are let through.
-type listForm struct {
+// List is a list of keys that bypass the limits, are denied, or alone are let through.
+type List struct {
 	// Key is the key whose values are listed: the name of a key, an origin, or an inline key.
-	Key *keyForm `yaml:"key" jsonschema:"required"`
+	Of *keyForm `yaml:"key" jsonschema:"required"`
 	// Values are the keys as clients send them; for client_ip networks too.
 	Values list `yaml:"values,omitempty"`
 	// File with one value per line, relative to this file; # begins a comment. It is reloaded when it changes.
@@ -131,21 +132,29 @@ type listForm struct {
 	// Match: exact compares whole keys. With prefix, a value stands for all keys that begin with it, such as +4915 for numbers.
 	Match string `yaml:"match" jsonschema:"default=exact,enum=exact,enum=prefix"`
 	// Action: bypass lets requests pass all limits of the route, deny refuses them with 403, only refuses all others with 403.
-	Action string `yaml:"action" jsonschema:"required,enum=bypass,enum=deny,enum=only"`
+	Action Action `yaml:"action" jsonschema:"required,enum=bypass,enum=deny,enum=only"`
+
+	Name    string    `yaml:"-"` // token-safe
+	Key     *key.Spec `yaml:"-"`
+	Members *key.List `yaml:"-"`
 }
 
-// pricesForm is a list of what requests cost.
-type pricesForm struct {
+// Prices is a list of what requests cost.
+type Prices struct {
 	// File has one PREFIX,TYPE,PRICE per line, relative to this file: +4915,mobile,0.075. The row with the longest prefix counts that has the type of the line, or * for all; a number without a row costs the dearest price. Or MODEL,INPUT,CACHED,OUTPUT of what a million tokens cost: gpt-4o,2.5,1.25,10, for all models whose names begin so. # begins a comment. It is reloaded when it changes.
 	File string `yaml:"file,omitempty" jsonschema:"default="`
 	// Rows are such lines, in place of a file.
 	Rows list `yaml:"rows,omitempty"`
 	// Key is the phone number that a request is for, or the model.
-	Key *keyForm `yaml:"key" jsonschema:"required"`
+	Of *keyForm `yaml:"key" jsonschema:"required"`
 	// Unit is the currency, for people.
 	Unit string `yaml:"unit,omitempty"`
 	// Decimals of prices and budgets, which are counted exactly: the largest budget is 21474.83647 with 5, ten times that with 4. Others are other counts, which begin with nothing spent.
 	Decimals int `yaml:"decimals" jsonschema:"default=5,minimum=0,maximum=6"`
+
+	Name  string      `yaml:"-"` // File is the base name of the file, or prices.NAME for rows
+	Key   *key.Spec   `yaml:"-"` // the number, or the model
+	Table *key.Prices `yaml:"-"` // an amount of 1 is 10^-Decimals of the unit
 }
 
 // Route is a route.
@@ -187,7 +196,7 @@ type Route struct {
 	// RefundOn lists the outcomes after which the permits of a request are refunded.
 	RefundForm *Refund `yaml:"refund_on,omitempty"`
 	// Usage is where the upstream's response says what the request has used: openai, anthropic, gemini or ollama, or total; limits with cost: {reserve: ...} then count that.
-	UsageForm *usageForm `yaml:"usage,omitempty"`
+	UsageForm *Usage `yaml:"usage,omitempty"`
 	// Idempotency lets clients repeat a request without being counted again.
 	Idempotency *Idempotency `yaml:"idempotency,omitempty"`
 	// Reject is the response to a refused request.

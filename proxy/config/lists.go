@@ -20,7 +20,7 @@ import (
 // maxFaults is the maximum number of problems reported for one file of a list.
 const maxFaults = 20
 
-// An Action is the effect of a list.
+// An Action is the effect of a list: an allowlist, a denylist, an access control list (ACL).
 type Action string
 
 // The actions.
@@ -36,14 +36,6 @@ func (a Action) Refuses() bool { return a != Bypass }
 // prefixes is the value of match for a list of prefixes.
 const prefixes = "prefix"
 
-// A List is a named list of keys with an action: an allowlist, a denylist, an access control list (ACL).
-type List struct {
-	Name    string // token-safe
-	Key     *key.Spec
-	Members *key.List
-	Action  Action
-}
-
 // compileLists makes the lists, each once.
 func (l *loader) compileLists() {
 	for _, name := range form.SortedKeys(l.main.Lists) {
@@ -52,23 +44,23 @@ func (l *loader) compileLists() {
 }
 
 // list makes a list; nil after a problem.
-func (l *loader) list(name string, f *listForm) *List {
+func (l *loader) list(name string, f *List) *List {
 	l.checkName(f, name, "a list")
 	if l.Given(&f.Values) == (f.File != "") && l.Valid(f) {
 		l.Wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
 	}
-	if f.Key == nil {
+	if f.Of == nil {
 		return nil // already reported
 	}
-	spec := l.keys.use(f.Key)
-	if !l.oneText(f.Key, spec) {
+	spec := l.keys.use(f.Of)
+	if !l.oneText(f.Of, spec) {
 		return nil
 	}
 	if f.Match == prefixes && !spec.HasPrefixes() {
 		l.Wrong(&f.Match, "the values of the key "+spec.Name+" have no prefixes", "leave it out; the values of an address may be networks")
 		return nil
 	}
-	made := &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action)}
+	made := &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: f.Action}
 	if made.Action == OnlyListed && made.Members != nil && made.Members.Len() == 0 {
 		l.Warn(f, "the list is empty: its routes refuse every request with 403", "give it a value")
 	}
@@ -76,7 +68,7 @@ func (l *loader) list(name string, f *listForm) *List {
 }
 
 // members reads the values, in place or from the list's file.
-func (l *loader) members(name string, f *listForm, spec *key.Spec) *key.List {
+func (l *loader) members(name string, f *List, spec *key.Spec) *key.List {
 	parse, what, instead := key.ParseList, "not a value of the key "+spec.Name, "write it as clients send it"
 	if f.Match == prefixes {
 		parse, what, instead = key.ParsePrefixes, "not a prefix of the key "+spec.Name, "write the first characters of keys; for numbers the calling code and further digits, as +4915"

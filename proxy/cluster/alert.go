@@ -110,14 +110,14 @@ func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Ti
 	var all []Alert
 	for _, t := range tallies(refused) {
 		of := decided[proxy.Series{Route: t.Route, Limit: t.Limit}]
-		if t.N < rules.Refused || 100*t.N < rules.RefusedShare*of {
+		if t.N < rules.Refused.Count || 100*t.N < rules.Refused.Share*of {
 			continue
 		}
 		a := Alert{
-			Kind: KindRefused, Route: t.Route, Limit: t.Limit, At: at, Count: t.N, Of: rules.Refused,
+			Kind: KindRefused, Route: t.Route, Limit: t.Limit, At: at, Count: t.N, Of: rules.Refused.Count,
 			Text: fmt.Sprintf("Weir: limit %s has refused %d requests within a minute.", named(t.Limit, t.Route), t.N),
 		}
-		if rules.RefusedShare > 0 {
+		if rules.Refused.Share > 0 {
 			a.Of, a.Text = of, fmt.Sprintf("Weir: limit %s has refused %d of %d requests within a minute.", named(t.Limit, t.Route), t.N, of)
 		}
 		all = append(all, a)

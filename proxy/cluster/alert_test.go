@@ -20,7 +20,7 @@ func TestAlert_ShareOfDecisions(t *testing.T) {
 			{Series: proxy.Series{Route: "send", Result: "refused"}, N: refused}, // the requests
 		}}
 	}
-	rules := config.Alerts{Refused: 10, RefusedShare: 5}
+	rules := config.Alerts{Refused: config.Threshold{Count: 10, Share: 5}}
 	for _, c := range []struct {
 		a, b minuteReport
 		want int64 // requests that the alert speaks of; 0 for no alert
@@ -40,7 +40,7 @@ func TestAlert_ShareOfDecisions(t *testing.T) {
 
 // Of several parts of a budget, each that is reached has an alert of its own, once in its window.
 func TestAlert_SeveralShares(t *testing.T) {
-	rules := config.Alerts{Refused: 100, Used: []int64{50, 80, 100}, Repeat: time.Hour}
+	rules := config.Alerts{Refused: config.Threshold{Count: 100}, Used: []int64{50, 80, 100}, Repeat: time.Hour}
 	of := func(used int64) (shares []int64) {
 		near := proxy.Near{Route: "send", Limit: "spend", Window: "31d", Used: used, Of: 400_00, Money: "some EUR of 400 EUR"}
 		subjects := map[string]bool{}

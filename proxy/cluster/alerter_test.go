@@ -90,7 +90,7 @@ func newTestAlerter(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClie
 	t.Helper()
 	a := &testAlerter{t: t, results: map[string]int{}}
 	rules := func() config.Alerts {
-		return config.Alerts{Webhook: webhook, Secret: secret, Refused: 100, Used: []int64{80}, Conversion: 35, Repeat: time.Hour}
+		return config.Alerts{Webhook: webhook, Secret: secret, Refused: config.Threshold{Count: 100}, Used: []int64{80}, Conversion: 35, Repeat: time.Hour}
 	}
 	done := func(_ cluster.Alert, result string, err error) {
 		a.results[result]++

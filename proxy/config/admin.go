@@ -87,8 +87,7 @@ func (l *loader) operators(f *Admin) []Token {
 // alerts compiles the alerts section.
 func (l *loader) alerts(f *Alerts) Alerts {
 	a := *f
-	a.Threshold, a.Parts, a.Returned = threshold{}, nil, ""
-	a.Refused, a.RefusedShare = f.Threshold.count, f.Threshold.share
+	a.Parts, a.Returned = nil, ""
 	if l.Given(&f.Returned) {
 		a.Conversion = l.percentage(&f.Returned, 99, ", for example 35%")
 	}
@@ -121,8 +120,9 @@ func webURL(text string) (to *url.URL, ok bool) {
 	return to, err == nil && (to.Scheme == "http" || to.Scheme == "https") && to.Hostname() != ""
 }
 
-// A threshold is a number of requests, or a percentage of them.
-type threshold struct{ count, share int64 }
+// A Threshold is a number of refusals of a limit within a minute, at least 1, and the percentage of its decisions that they
+// must be as well, 0 for any; with one the number is at least 10.
+type Threshold struct{ Count, Share int64 }
 
 // leastShare is the number of refusals below which a percentage says little.
 const leastShare = 10
@@ -131,29 +131,29 @@ const leastShare = 10
 var thresholdForm = regexp.MustCompile(`^(?:[1-9][0-9]{0,8}|(?:[1-9][0-9]?|100)%)$`)
 
 // Parse is form.Text.
-func (t *threshold) Parse(text string) error {
+func (t *Threshold) Parse(text string) error {
 	if !thresholdForm.MatchString(text) {
 		return errors.New(form.Quote(text) + " is neither a number of requests nor a percentage")
 	}
 	number, isShare := strings.CutSuffix(text, "%")
 	n, _ := strconv.ParseInt(number, 10, 64)
-	if *t = (threshold{count: n}); isShare {
-		*t = threshold{leastShare, n}
+	if *t = (Threshold{Count: n}); isShare {
+		*t = Threshold{leastShare, n}
 	}
 	return nil
 }
 
 // Wanted is form.Text.
-func (*threshold) Wanted() (kind, instead string) {
+func (*Threshold) Wanted() (kind, instead string) {
 	return "a number or a percentage", "write for example 100 or 5%"
 }
 
 // Written is form.Text.
-func (t *threshold) Written() any {
-	if t.share > 0 {
-		return strconv.FormatInt(t.share, 10) + "%"
+func (t *Threshold) Written() any {
+	if t.Share > 0 {
+		return strconv.FormatInt(t.Share, 10) + "%"
 	}
-	return t.count
+	return t.Count
 }
 
 // A LogFormat is a format of the access log.

@@ -322,7 +322,7 @@ type Alerts struct {
 	// Secret signs alerts with HMAC-SHA256.
 	Secret string `yaml:"secret" jsonschema:"default=" hidden:"true"`
 	// Refused raises an alert when a limit refuses this many requests within one minute, on all nodes together, or this part of those that it decides, 5% for example, and at least 10.
-	Threshold threshold `yaml:"refused" jsonschema:"default=100"`
+	Refused Threshold `yaml:"refused" jsonschema:"default=100"`
 	// Used raises an alert when a key has used this part of a rate whose count is 100 or more, or of a budget. Several parts, such as [50%, 80%, 100%], raise one each, once in the window of the rate.
 	Parts list `yaml:"used,single" jsonschema:"default=80%,pattern=^[1-9][0-9]*%$" empty:"there is no percentage; write for example 80%, or [50%, 80%, 100%]"`
 	// Conversion raises an alert when fewer of the requests of a key than this part, 35% for example, are returned by return_on of the limit: within its longest window, of at least as many as the rate allows. None is raised when not given.
@@ -330,10 +330,8 @@ type Alerts struct {
 	// Repeat is the minimum time between alerts about the same limit.
 	Repeat duration `yaml:"repeat" jsonschema:"default=1h"`
 
-	Refused      int64   `yaml:"-"` // refusals of a limit within a minute that cause an alert, at least 1; at least 10 with RefusedShare
-	RefusedShare int64   `yaml:"-"` // percentage of a limit's decisions within a minute that must be refusals as well; 0 for any
-	Used         []int64 `yaml:"-"` // percentages, 1 to 100, ascending
-	Conversion   int64   `yaml:"-"` // percentage, 1 to 99; 0 for any
+	Used       []int64 `yaml:"-"` // percentages, 1 to 100, ascending
+	Conversion int64   `yaml:"-"` // percentage, 1 to 99; 0 for any
 }
 
 // Reload selects the source of the configuration.

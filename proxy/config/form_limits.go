@@ -1,6 +1,9 @@
 package config
 
-import "github.com/weir-proxy/weir/proxy/key"
+import (
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
 
 // limitForm is a limit: one or more rates for each value of a key.
 type limitForm struct {
@@ -33,7 +36,7 @@ type limitForm struct {
 	// Conversion is the part of the requests beyond the rate that return_on must return: 35% grants for each subject with a return in the window 1.86 further requests that need not be returned. The mode is shadow unless it is given.
 	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]*%$"`
 	// StepUp challenges clients instead of refusing them: a request over the rate passes with a signed token, once, and counts at a second rate.
-	StepUp *stepUpForm `yaml:"step_up,omitempty"`
+	StepUp *StepUp `yaml:"step_up,omitempty"`
 	// Overrides are other rates for some values of the key.
 	Overrides map[string]*list `yaml:"overrides,omitempty" empty:"there is no rate; write for example [20000/1h]"`
 	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.
@@ -106,14 +109,14 @@ type Return struct {
 	Key     *key.Spec `yaml:"-"` // the same, as a limit or list of the other route reads it
 }
 
-// stepUpForm lets requests over the rate of a limit pass that prove something.
-type stepUpForm struct {
+// StepUp lets requests over the rate of a limit pass that prove something.
+type StepUp struct {
 	// Challenge is the name of the challenge: in the response 403 to a request without a token, and in the claim challenge of tokens. That of the limit when not given.
 	Challenge string `yaml:"challenge,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Rate is COUNT/WINDOW, at which such requests are counted instead.
-	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
+	One string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
 	// Rates are several rates with different windows.
-	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$" empty:"there is no rate; write for example [5/1m, 20/1h]"`
+	Several list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$" empty:"there is no rate; write for example [5/1m, 20/1h]"`
 	// Token is the header field with the token, which is not forwarded; header:X-Challenge-Token when not given.
 	Token string `yaml:"token,omitempty"`
 	// JWT verifies the tokens, which have the claims exp, iat, jti, challenge and sub; the section jwt when not given.
@@ -121,7 +124,13 @@ type stepUpForm struct {
 	// MaxAge is the maximum age of a token, by its claim iat; 5m when not given.
 	MaxAge duration `yaml:"max_age,omitempty"`
 	// Key is the key whose value the claim sub has: that of return_on, or else that of the limit, when not given.
-	Key *keyForm `yaml:"key,omitempty"`
+	Of *keyForm `yaml:"key,omitempty"`
+
+	Rates     []limiter.Rate    `yaml:"-"` // at least one, with different windows
+	Algorithm limiter.Algorithm `yaml:"-"`
+	Header    string            `yaml:"-"` // the field with the token, in canonical form
+	Tokens    *key.Tokens       `yaml:"-"` // verifies tokens; nil: there are no keys, and no token is accepted
+	Key       *key.Spec         `yaml:"-"` // the claim sub of a token has its value
 }
 
 // countForm selects the outcomes that stay counted.

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net/netip"
+	"net/url"
 
 	"github.com/weir-proxy/weir/proxy/key"
 )
@@ -251,7 +254,7 @@ type Upstream struct {
 	Text string `yaml:"-" short:"true"`
 
 	// Targets are the servers.
-	Servers []*targetForm `yaml:"targets" jsonschema:"required,minItems=1" empty:"there is no target; name at least one URL"`
+	Servers []*Target `yaml:"targets" jsonschema:"required,minItems=1" empty:"there is no target; name at least one URL"`
 	// Balance is the load balancing policy: round_robin, least_loaded, or hash:KEY, which sends all requests with the same key to the same target.
 	Balance Balance `yaml:"balance" jsonschema:"default=round_robin,pattern=^(round_robin|least_loaded|hash:.+)$"`
 	// Health configures active health checks and passive ejection (outlier detection).
@@ -267,18 +270,17 @@ type Upstream struct {
 	// Protocol of the targets: h2 needs https, h2c is HTTP/2 without TLS.
 	Protocol Protocol `yaml:"protocol" jsonschema:"default=http1,enum=http1,enum=h2,enum=h2c"`
 	// TLS for https targets.
-	Files upstreamTLSForm `yaml:"tls"`
+	TLS UpstreamTLS `yaml:"tls"`
 	// Resolve is how often the names of targets are resolved again, so that connections to stale addresses are closed.
 	Resolve duration `yaml:"resolve" jsonschema:"default=30s"`
 	// Forwarded adds the header field Forwarded (RFC 7239).
 	Forwarded bool `yaml:"forwarded" jsonschema:"default=false"`
 
-	Name     string      `yaml:"-"` // its URL if it is inline
-	Echo     bool        `yaml:"-"` // built in: returns the request; there are no Targets
-	Targets  []Target    `yaml:"-"` // at least one unless Echo
-	HashBy   *key.Spec   `yaml:"-"` // not nil exactly when Balance is BalanceHash
-	TLS      UpstreamTLS `yaml:"-"`
-	Position Position    `yaml:"-"`
+	Name     string    `yaml:"-"` // its URL if it is inline
+	Echo     bool      `yaml:"-"` // built in: returns the request; there are no Targets
+	Targets  []Target  `yaml:"-"` // at least one unless Echo
+	HashBy   *key.Spec `yaml:"-"` // not nil exactly when Balance is BalanceHash
+	Position Position  `yaml:"-"`
 }
 
 // Health configures active health checks and passive ejection.
@@ -307,8 +309,8 @@ type Queue struct {
 	Timeout duration `yaml:"timeout" jsonschema:"default=1s"`
 }
 
-// upstreamTLSForm configures TLS for https targets.
-type upstreamTLSForm struct {
+// UpstreamTLS configures TLS for https targets.
+type UpstreamTLS struct {
 	// CA is a PEM file, relative to this file, with the trusted authorities; default: those of the system.
 	CA string `yaml:"ca" jsonschema:"default="`
 	// Cert is a PEM file with the client certificate and its intermediates.
@@ -317,14 +319,19 @@ type upstreamTLSForm struct {
 	Key string `yaml:"key" jsonschema:"default="`
 	// ServerName is sent as SNI and expected in the target's certificate; the host of its URL when not given.
 	ServerName string `yaml:"server_name" jsonschema:"default="`
+
+	Roots       *x509.CertPool   `yaml:"-"` // nil: those of the system
+	Certificate *tls.Certificate `yaml:"-"` // client certificate; nil: none
 }
 
-// targetForm is one server of an upstream.
-type targetForm struct {
+// Target is one server of an upstream.
+type Target struct {
 	// URL of the server: http or https, host, optional port; or unix: and the path of a socket.
-	URL string `yaml:"url" jsonschema:"required" short:"true"`
+	Text string `yaml:"url" jsonschema:"required" short:"true"`
 	// Weight is its share of the requests.
 	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000"`
+
+	URL *url.URL `yaml:"-"` // http or https, a host, perhaps a port, nothing else; or unix and an absolute path
 }
 
 // Timeouts holds the timeouts for upstreams.

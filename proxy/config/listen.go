@@ -195,9 +195,9 @@ func (a address) loopback() bool {
 
 // upstreamTLS loads the certificates of an upstream.
 func (l *loader) upstreamTLS(from *Upstream, targets []Target) UpstreamTLS {
-	f := &from.Files
+	f := &from.TLS
 	secure := func(t Target) bool { return t.URL.Scheme == "https" }
-	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && l.Valid(&from.Servers) {
+	if *f != (UpstreamTLS{}) && !slices.ContainsFunc(targets, secure) && l.Valid(&from.Servers) {
 		l.Wrong(f, "no target is https", "write https:// in their URLs, or leave tls out")
 	}
 	return l.trust(&f.CA, &f.Cert, &f.Key, &f.ServerName)

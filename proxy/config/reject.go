@@ -245,19 +245,6 @@ const (
 	longestToken = 24 * time.Hour
 )
 
-// A StepUp is what a limit does instead of refusing: it challenges the client, and
-// counts the request at other rates.
-type StepUp struct {
-	Challenge string         // the name of the challenge
-	Rates     []limiter.Rate // at least one, with different windows
-	Algorithm limiter.Algorithm
-
-	Header string        // the field with the token, in canonical form
-	Tokens *key.Tokens   // verifies tokens; nil: there are no keys, and no token is accepted
-	MaxAge time.Duration // of a token
-	Key    *key.Spec     // the claim sub of a token has its value
-}
-
 // StepUpKey returns the key whose value a token of l has; nil if there are no tokens.
 func (l *Limit) StepUpKey() *key.Spec {
 	if l.StepUp == nil {
@@ -276,7 +263,7 @@ func (l *limits) stepUp(f *limitForm, limit *Limit) {
 		s.Algorithm, _ = limiter.ParseAlgorithm("sliding_log")
 	}
 	l.token(&f.StepUp.Challenge, f.StepUp.Challenge)
-	s.Rates = l.rates(rateFields{f.StepUp, &f.StepUp.Rate, &f.StepUp.Rates}, limit, "write rate: COUNT/WINDOW, for example 100/1d: the rate of requests that pass by step_up")
+	s.Rates = l.rates(rateFields{f.StepUp, &f.StepUp.One, &f.StepUp.Several}, limit, "write rate: COUNT/WINDOW, for example 100/1d: the rate of requests that pass by step_up")
 	for _, rate := range s.Rates {
 		if limit.Cost != nil && limit.Cost.Max > rate.Count {
 			l.Wrong(f.StepUp, "a request may cost more than "+rate.String()+" holds", "write a rate of at least "+strconv.FormatInt(limit.Cost.Max, 10)+", or a smaller max_cost")
@@ -287,7 +274,7 @@ func (l *limits) stepUp(f *limitForm, limit *Limit) {
 }
 
 // challenged compiles a step_up by which the client needs a token.
-func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
+func (l *limits) challenged(f *StepUp, limit *Limit, s *StepUp) {
 	from, err := key.ParseOrigin(cmp.Or(f.Token, tokenField))
 	if err != nil || !from.Source.IsField() {
 		l.Wrong(&f.Token, form.Quote(f.Token)+" is not a header field", "write for example "+tokenField)
@@ -309,14 +296,14 @@ func (l *limits) challenged(f *stepUpForm, limit *Limit, s *StepUp) {
 }
 
 // boundTo compiles the key whose value a token has.
-func (l *limits) boundTo(f *stepUpForm, limit *Limit, s *StepUp) {
+func (l *limits) boundTo(f *StepUp, limit *Limit, s *StepUp) {
 	pointer := any(f)
 	if s.Key = limit.Key; limit.Subject() != nil {
 		s.Key = limit.Subject()
 	}
-	if f.Key != nil {
-		pointer, s.Key = f.Key, l.keys.use(f.Key)
-		l.parameters(f.Key, s.Key)
+	if f.Of != nil {
+		pointer, s.Key = f.Of, l.keys.use(f.Of)
+		l.parameters(f.Of, s.Key)
 	}
 	if s.Key == nil {
 		return // already reported

@@ -127,7 +127,7 @@ func TestLoad_FewestLines(t *testing.T) {
 		ClientIP: ClientIP{Header: "X-Forwarded-For", IPv6Prefix: 64},
 		Privacy:  Privacy{LogClient: ClientFull},
 		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: "ietf", Expose: true},
-		Alerts:   Alerts{Refused: 100, Used: []int64{80}, Repeat: time.Hour},
+		Alerts:   Alerts{Refused: Threshold{Count: 100}, Used: []int64{80}, Repeat: time.Hour},
 
 		AccessLog: AccessLog{Format: LogJSON, Fields: []string{"standard"}, Sample: 1},
 		Traces:    Traces{Sample: 0.01, Parent: ParentTrusted, Service: "weir"},

@@ -8,8 +8,6 @@ package config
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"net/url"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
@@ -144,13 +142,6 @@ const (
 	ProtocolH2C   Protocol = "h2c" // no target is https
 )
 
-// UpstreamTLS configures TLS to https targets.
-type UpstreamTLS struct {
-	Roots       *x509.CertPool   // nil: those of the system
-	Certificate *tls.Certificate // client certificate; nil: none
-	ServerName  string           // empty: the host of the target's URL
-}
-
 // ClientConfig returns t for crypto/tls; nil if t is nil.
 func (t *UpstreamTLS) ClientConfig() *tls.Config {
 	if t == nil {
@@ -161,10 +152,4 @@ func (t *UpstreamTLS) ClientConfig() *tls.Config {
 		c.Certificates = []tls.Certificate{*t.Certificate}
 	}
 	return c
-}
-
-// A Target is one server of an upstream.
-type Target struct {
-	URL    *url.URL // http or https, a host, perhaps a port, nothing else; or unix and an absolute path
-	Weight int      // at least 1
 }

@@ -69,7 +69,7 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "2147483647"}, {Type: "string"}}}
 			case reflect.TypeFor[weight]():
 				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number", Minimum: "0", Maximum: "1000000"}, {Type: "string", Pattern: `^[0-9.]+$|\$\{[A-Za-z_]`}}}
-			case reflect.TypeFor[threshold]():
+			case reflect.TypeFor[Threshold]():
 				return &jsonschema.Schema{Default: 100, AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "999999999"}, {Type: "string", Pattern: thresholdForm.String()}, {Type: "string", Pattern: `\$\{[A-Za-z_]`}}}
 			}
 			if isList(rt) {

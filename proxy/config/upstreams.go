@@ -28,37 +28,37 @@ func (l *loader) compileUpstreams() {
 // upstream makes the upstream of a form.
 func (l *loader) upstream(name string, f *Upstream) *Upstream {
 	up := new(*f)
-	up.Text, up.Servers, up.Files, up.Name, up.Position = "", nil, upstreamTLSForm{}, name, l.Location(f).Position
+	up.Text, up.Servers, up.Name, up.Position = "", nil, name, l.Location(f).Position
 	up.Health = l.health(&f.Health)
 	if f.Text == echo {
 		up.Echo, up.Balance = true, BalanceRoundRobin
 		return up
 	}
 	if f.Text != "" { // sms: http://127.0.0.1:9000
-		target := &targetForm{URL: f.Text, Weight: 1}
-		l.Alias(&target.URL, &f.Text)
-		f.Text, f.Servers = "", []*targetForm{target}
+		target := &Target{Text: f.Text, Weight: 1}
+		l.Alias(&target.Text, &f.Text)
+		f.Text, f.Servers = "", []*Target{target}
 	}
 	seen := map[string]bool{}
 	for _, t := range f.Servers {
-		if t.URL == "" {
+		if t.Text == "" {
 			continue // already reported
 		}
-		to := l.url(&t.URL)
+		to := l.url(&t.Text)
 		if to == nil {
 			continue // already reported
 		}
 		twice := seen[to.String()]
 		seen[to.String()] = true
 		if l.refuseFirst([]finding{
-			{twice, &t.URL, to.String() + " is given twice", "keep one, and give it weight: 2 for a double share"},
-			{up.Protocol == ProtocolH2 && to.Scheme != "https", &t.URL, "h2 needs https, and this target is " + to.Scheme, "write https://, or protocol: h2c"},
-			{up.Protocol == ProtocolH2C && to.Scheme == "https", &t.URL, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2"},
+			{twice, &t.Text, to.String() + " is given twice", "keep one, and give it weight: 2 for a double share"},
+			{up.Protocol == ProtocolH2 && to.Scheme != "https", &t.Text, "h2 needs https, and this target is " + to.Scheme, "write https://, or protocol: h2c"},
+			{up.Protocol == ProtocolH2C && to.Scheme == "https", &t.Text, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2"},
 		}) {
 			continue
 		}
-		up.Targets = append(up.Targets, Target{to, t.Weight})
-		l.warnItself(&t.URL, to)
+		up.Targets = append(up.Targets, Target{Weight: t.Weight, URL: to})
+		l.warnItself(&t.Text, to)
 	}
 	up.Balance, up.HashBy = l.balance(f)
 	up.TLS = l.upstreamTLS(f, up.Targets)

@@ -38,22 +38,22 @@ type Problem struct {
 // ones. Problems wrap ErrSpec. Joined and constant keys have no lists.
 func ParseList(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec}
-	return l, l.add(entries, func(value string) error { return l.insert(value, 0) })
+	return l, l.texts.add(entries, func(_ int, value string) error { return l.insert(value, 0) })
 }
 
-// add inserts the entries that are not blank, without the white space around them.
-func (l *List) add(entries iter.Seq[string], insert func(entry string) error) (problems []Problem) {
+// add inserts the entries that are not blank, without the white space around them, by their lines.
+func (t *textTable) add(entries iter.Seq[string], insert func(line int, entry string) error) (problems []Problem) {
 	line := 0
 	for entry := range entries {
 		line++
 		if entry = strings.TrimSpace(entry); entry == "" {
 			continue
 		}
-		if err := insert(entry); err != nil {
+		if err := insert(line, entry); err != nil {
 			problems = append(problems, Problem{line, err})
 		}
 	}
-	l.texts.trim()
+	t.trim()
 	return problems
 }
 
@@ -184,7 +184,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 func ParseNames(spec *Spec, text string) (*List, []Problem) {
 	l := &List{spec: spec}
 	numbers := map[string]uint32{}
-	return l, l.add(Lines(text), func(line string) error {
+	return l, l.texts.add(Lines(text), func(_ int, line string) error {
 		last := strings.LastIndexByte(line, '=')
 		name := strings.TrimSpace(line[last+1:])
 		if last < 0 || !nameForm.MatchString(name) {
@@ -256,7 +256,7 @@ const MaxPrefix = 63
 // without the plus. See Spec.HasPrefixes for the keys that have them.
 func ParsePrefixes(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec, hasPrefixes: true}
-	return l, l.add(entries, func(entry string) error {
+	return l, l.texts.add(entries, func(_ int, entry string) error {
 		text, err := spec.prefix(entry)
 		if err == nil {
 			l.texts.insert(text, 0)

@@ -43,13 +43,11 @@ type Prices struct {
 // of them is that there is none.
 func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 	p := &Prices{decimals: decimals, fields: 3}
-	var problems []Problem
-	line, isFirst := 0, true
-	for entry := range Lines(text) {
-		line++
+	isFirst := true
+	problems := p.prefixes.add(Lines(text), func(line int, entry string) error {
 		words := strings.ToLower(strings.ReplaceAll(entry, " ", ""))
-		if entry == "" || isFirst && (words == "prefix,type,price" || words == "model,input,cached,output") {
-			continue
+		if isFirst && (words == "prefix,type,price" || words == "model,input,cached,output") {
+			return nil
 		}
 		if p.dearest.Line == 0 && modelRow.MatchString(words) {
 			p.fields = 4
@@ -59,15 +57,12 @@ func ParsePrices(text string, decimals int) (*Prices, []Problem) {
 		if row.Line = line; err == nil {
 			err = p.insert(row)
 		}
-		if err != nil {
-			problems = append(problems, Problem{line, err})
-		}
-	}
+		return err
+	})
 	if p.dearest.Line == 0 && len(problems) == 0 {
 		problems = append(problems,
 			Problem{1, fmt.Errorf("%w: the list is empty; write rows such as +4915,mobile,0.075", errPrice)})
 	}
-	p.prefixes.trim()
 	return p, problems
 }
 

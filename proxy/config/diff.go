@@ -153,7 +153,6 @@ func partNames() []string { return []string{"limit", "route", "key", "list", "up
 // with once.
 func (c *Config) Parts(once []byte) Parts {
 	f, line := c.form, c.written.Line
-	limits, routes := map[string]string{}, map[string]string{}
 	concealed := c.concealed()
 	tell := func(l *limitForm, name string) string {
 		told := *l
@@ -166,9 +165,8 @@ func (c *Config) Parts(once []byte) Parts {
 		}
 		return c.written.LineOf(&told, l)
 	}
-	for name, l := range f.Limits {
-		limits[name] = tell(l, "") // its name stands before it
-	}
+	limits := lines(f.Limits, func(l *limitForm) string { return tell(l, "") }) // their names stand before them
+	routes := map[string]string{}
 	for _, r := range f.Routes {
 		without := *r
 		without.LimitForms = nil
@@ -195,15 +193,15 @@ func (c *Config) Parts(once []byte) Parts {
 	for name, p := range f.Prices {
 		sections["prices."+name] = line(p)
 	}
-	lists := map[string]string{}
-	for name, l := range f.Lists {
+	lists := lines(f.Lists, func(l *List) string {
 		shown := *l
 		if len(l.Values) > 0 && concealed[&l.Values] {
 			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), Brief(once, strings.Join(l.Values, "\n")))}
 		}
-		lists[name] = c.written.LineOf(&shown, l)
-	}
-	return Parts{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
+		return c.written.LineOf(&shown, l)
+	})
+	keys := lines(f.Keys, func(k *keyForm) string { return line(k) })
+	return Parts{limits, routes, keys, lists, lines(f.Upstreams, func(u *Upstream) string { return line(u) }), sections}
 }
 
 // Brief returns a short hash of text, to compare it with others.
@@ -234,7 +232,8 @@ func secretsOf(v reflect.Value) string {
 	return all
 }
 
-func lines[T any](line func(any) string, all map[string]*T) map[string]string {
+// lines returns the text of each of all.
+func lines[T any](all map[string]*T, line func(*T) string) map[string]string {
 	made := map[string]string{}
 	for name, v := range all {
 		made[name] = line(v)

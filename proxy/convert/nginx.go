@@ -193,16 +193,6 @@ func (c nginxContext) last(name string) *directive {
 	return all[len(all)-1]
 }
 
-// is reports whether a directive that is on or off is on, and marks it then.
-func (c nginxContext) is(name string) bool {
-	d := c.last(name)
-	if d.arg(0) != "on" {
-		return false
-	}
-	use(d)
-	return true
-}
-
 // duration returns the time that a directive has, and marks it; 0 if there is none.
 func (c nginxContext) duration(name string) time.Duration {
 	d := c.last(name)

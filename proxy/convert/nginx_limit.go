@@ -32,7 +32,8 @@ func (c *nginxConfig) limitsOf(context nginxContext) (limits []string) {
 		if key.text == "" {
 			continue // has a note
 		}
-		if context.is(d.name + "_dry_run") {
+		if dryRun := context.last(d.name + "_dry_run"); dryRun.arg(0) == "on" {
+			use(dryRun)
 			key.shadow = true
 		}
 		name = c.limit(zone, d, key)

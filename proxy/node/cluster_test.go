@@ -237,7 +237,7 @@ routes: [{name: sms, match: {path: /a}, respond: {body: ok}, lists: [friends], l
 			t.Errorf("%q; want the rate, and that the list differs", lines)
 		}
 	}
-	mute := cluster.Join(first.store.client, cluster.Options{Prefix: first.store.prefix, ID: "mute", Source: "file"})
+	mute := cluster.Join(first.store.client, cluster.Options{Prefix: first.store.prefix, ID: "mute", Source: "file", CallsBySlot: nobody})
 	ended := make(chan bool)
 	go func() { mute.Run(t.Context(), "127.0.0.1:1"); close(ended) }()
 	t.Cleanup(func() { <-ended })
@@ -345,7 +345,7 @@ func TestObserved_EachNodeTellsOfAll(t *testing.T) {
 func TestObserved_NamesANodeThatIsSilent(t *testing.T) {
 	n := mustStart(t, write(t, fmt.Sprintf(phones, "store: redis\nredis: {timeout: 5s, addrs: ['"+redistest.Start(t).Addr+"']}")))
 	id := sendFor(t, n, "1", 200)
-	mute := cluster.Join(n.store.client, cluster.Options{Prefix: n.store.prefix, ID: "mute", Version: "v0.0.1", Source: "file"})
+	mute := cluster.Join(n.store.client, cluster.Options{Prefix: n.store.prefix, ID: "mute", Version: "v0.0.1", Source: "file", CallsBySlot: nobody})
 	ended := make(chan bool)
 	go func() { mute.Run(t.Context(), "127.0.0.1:1"); close(ended) }()
 	t.Cleanup(func() { <-ended })
@@ -441,3 +441,6 @@ func TestUpstreams_OfSeveralNodes(t *testing.T) {
 		t.Error("a state that nobody knows counts for nothing")
 	}
 }
+
+// nobody has a Redis Cluster.
+func nobody() []string { return nil }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
-	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -35,16 +34,20 @@ type leaderTasks struct {
 
 // newLeaderTasks creates the tasks that are done once for all nodes that share the store.
 func (n *Node) newLeaderTasks() *leaderTasks {
-	s, p, counter := n.store, n.proxy, metrics.Registry{Registerer: n.registry}.Counter
+	s, p, register := n.store, n.proxy, promauto.With(n.registry)
 	l := &leaderTasks{
 		store:       s,
 		log:         n.log,
 		statistics:  cluster.NewStatistics(s.client, s.prefix, s.id, p),
 		failed:      map[string]bool{},
-		leaderGauge: promauto.With(n.registry).NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node is the leader."}),
-		runs:        counter("leader_task_runs_total", "Runs of leader tasks on this node.", "task", "result"),
-		alerts:      counter("alerts_total", "Attempts to send an alert to the webhook, and dropped alerts, on this node.", "kind", "result"),
+		leaderGauge: register.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node is the leader."}),
+		runs: register.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_leader_task_runs_total", Help: "Runs of leader tasks on this node.",
+		}, []string{"task", "result"}),
 	}
+	l.alerts = register.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_alerts_total", Help: "Attempts to send an alert to the webhook, and dropped alerts, on this node.",
+	}, []string{"kind", "result"})
 	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed, cluster.KindConversion} {
 		l.alerts.WithLabelValues(kind, cluster.Sent)
 	}

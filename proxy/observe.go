@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -90,19 +89,11 @@ func (x *exchange) refusedSource(seed maphash.Seed) uint64 {
 // describePath adds the path like redactedPath, as far as that is cheap: parameters that are keys are
 // hidden. Other personal data is redacted when the record is read.
 func (x *exchange) describePath(q *decisions.Request) {
-	path := x.request.Path
-	if x.route != nil && (len(x.route.keyParams) > 0 || x.route.redactsPaths()) {
-		for name, value := range x.request.Params() {
-			at := strings.Index(path, "/"+value)
-			if at < 0 || !x.route.hidesParam(name) {
-				continue
-			}
-			q.AddPath(path[:at])
-			q.AddPath("/*")
-			path = path[at+1+len(value):]
-		}
+	if x.route == nil {
+		q.AddPath(x.request.Path)
+		return
 	}
-	q.AddPath(path)
+	x.request.Without(x.route.hidesParam, q.AddPath)
 }
 
 // describeClaims adds the decision of each rate, with its key.

@@ -133,10 +133,10 @@ func (x *exchange) redactedPath() string {
 		return hidePersonal(x.request.Path)
 	}
 	path, all := x.request.Path, x.route.redactsPaths()
-	for name, value := range x.request.Params() {
-		if x.route.hidesParam(name) {
-			path = strings.Replace(path, "/"+value, "/*", 1)
-		}
+	if len(x.route.keyParams) > 0 || all {
+		var b strings.Builder
+		x.request.Without(x.route.hidesParam, func(part string) { b.WriteString(part) })
+		path = b.String()
 	}
 	if all {
 		return hidePersonal(path)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // Without a secret a hash in the log is not the one that anybody can make of a phone
@@ -101,5 +102,29 @@ routes:
 	}
 	if strings.Contains(w.log.String(), "138001") {
 		t.Errorf("a phone number is in the log: %s", w.log.String())
+	}
+}
+
+// A key in a path is hidden where it stands, also if another segment is like it or begins with it.
+func TestRedact_KeysInPaths(t *testing.T) {
+	w := newProxy(t, `
+routes:
+  - {name: user, match: {path: "/users/{user}"}, upstream: echo, limits: [{key: "path:user", rate: 9/1h}]}
+  - {name: from, match: {path: "/from/{other}/{user}/x"}, upstream: echo, limits: [{key: "path:user", rate: 9/1h}]}
+`)
+	for _, c := range []struct{ path, want string }{
+		{"/users/us", "/users/*"}, {"/users/users", "/users/*"},
+		{"/from/ab/a/x", "/from/ab/*/x"}, {"/from/a/a/x", "/from/a/*/x"}, {"/from/from/from/x", "/from/from/*/x"},
+	} {
+		w.send("GET", c.path)
+		lines := w.lines("request")
+		if got := fmt.Sprint(lines[len(lines)-1]["path"]); got != c.want {
+			t.Errorf("path %s is logged as %s; want %s", c.path, got, c.want)
+		}
+	}
+	for _, d := range w.Decisions(view.DecisionQuery{N: 10}) { // of the allowed ones a sample
+		if !strings.Contains(w.log.String(), `"path":"`+d.Path+`"`) {
+			t.Errorf("a path is recorded as %s, and logged otherwise", d.Path)
+		}
 	}
 }

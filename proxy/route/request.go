@@ -3,8 +3,8 @@ package route
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -41,32 +41,35 @@ type Message interface {
 func (r *Request) Reset() { *r = Request{values: reuse.Memory(r.values), tree: r.tree} }
 
 // Param returns a decoded path parameter; "" if no entry was found, or if it has no
-// such parameter.
+// such parameter. The rest of the path that * matches is called "*".
 func (r *Request) Param(name string) string {
-	for known, value := range r.Params() {
-		if known != name {
-			continue
-		}
-		if text, err := url.PathUnescape(value); err == nil {
-			return text
-		}
+	if r.found == nil {
+		return ""
 	}
-	return ""
+	i := slices.Index(r.found.params, name)
+	if i < 0 || i >= len(r.values) {
+		return ""
+	}
+	text, _ := url.PathUnescape(r.values[i]) // "" if it has none
+	return text
 }
 
-// Params yields the path parameters in order, as they were sent. The rest of the
-// path that * matches is called "*".
-func (r *Request) Params() iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		if r.found == nil {
-			return
+// Without passes the parts of the path to add, with * in place of each parameter that hides reports. A parameter fills a
+// segment, and no text of another segment is taken for it.
+func (r *Request) Without(hides func(name string) bool, add func(part string)) {
+	rest := r.Path
+	for i := 0; r.found != nil && i < len(r.found.params); i++ {
+		before := len(prefixOf(r.Path, r.found.segments[i]+1)) - len(r.Path) + len(rest)
+		if before <= 0 || !hides(r.found.params[i]) {
+			continue
 		}
-		for i, name := range r.found.params[:min(len(r.found.params), len(r.values))] {
-			if !yield(name, r.values[i]) {
-				return
-			}
+		add(rest[:before])
+		add("*")
+		if rest = strings.TrimLeftFunc(rest[before:], func(c rune) bool { return c != '/' }); r.found.params[i] == "*" {
+			rest = ""
 		}
 	}
+	add(rest)
 }
 
 // Keep copies the method, the version, the host, the path and the path parameters, so that they stay

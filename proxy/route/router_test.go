@@ -60,8 +60,11 @@ func newRequest(method, host, path string, headers ...string) *Request {
 
 // params writes what is known of the path of q.
 func params(q *Request) string {
+	if q.found == nil {
+		return ""
+	}
 	var all []string
-	for name := range q.Params() {
+	for _, name := range q.found.params[:min(len(q.found.params), len(q.values))] {
 		all = append(all, name+"="+q.Param(name))
 	}
 	return strings.Join(all, " ")

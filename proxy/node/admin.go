@@ -281,6 +281,11 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	one := directive.Directive{Network: network, Route: c.Route, Who: admin.OperatorOf(ctx).Name, Reason: c.Reason}
 	r = view.KeyResult{KeyChange: c, Network: &network, Changed: []view.LimitStanding{}}
 	r.Pairs = nil
+	_, served := n.proxy.Serving()
+	own, _ := network.Addr().Prefix(min(served.ClientIP.IPv6Prefix, network.Bits())) // of one client, if network is smaller
+	if c.Action == view.KeyBan && network.Addr().Is6() && own != network {
+		return r, fmt.Errorf("%w: clients count by their /%d, and have all addresses in it; write %s", view.ErrKeyQuery, own.Bits(), own)
+	}
 	e := view.AuditEntry{Action: string(c.Action), Masked: "client_ip=" + network.String(), Reason: c.Reason, Limits: []string{}}
 	switch c.Action {
 	case view.KeyBan:

@@ -3,9 +3,11 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -258,5 +260,21 @@ func TestSystemd_ASocketThatIsGoneIsLogged(t *testing.T) {
 	systemd{zerolog.New(&log)}.stopping()
 	if !strings.Contains(log.String(), "sd_notify failed") {
 		t.Errorf("log %q", log.String())
+	}
+}
+
+// A client of IPv6 has all addresses of its network: a ban of one of them would be of no use.
+func TestChangeNetwork_NoneIsSmallerThanAClient(t *testing.T) {
+	n := mustStart(t, write(t, listen+respondYAML("1")))
+	ban := view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}
+	for text, want := range map[string]string{"2001:db8::7/128": "write 2001:db8::/64", "2001:db8::/65": "write 2001:db8::/64", "2001:db8::/64": "", "192.0.2.7/32": ""} {
+		_, err := n.changeNetwork(t.Context(), ban, netip.MustParsePrefix(text))
+		if want == "" && err != nil || want != "" && (!errors.Is(err, view.ErrKeyQuery) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
+	}
+	_, err := n.changeNetwork(t.Context(), view.KeyChange{Action: view.KeyUnban}, netip.MustParsePrefix("2001:db8::7/128"))
+	if err == nil || !strings.Contains(err.Error(), "no ban") {
+		t.Errorf("the end of one that was made before: %v", err)
 	}
 }

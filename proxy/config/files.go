@@ -99,12 +99,10 @@ func (c *Config) CheckFiles(now time.Time) (problems, warnings Problems) {
 	}
 	unreadable := map[string]bool{}
 	for _, n := range c.opened {
-		_, err := form.ReadFile(n.path, 0)
-		if err == nil {
-			continue
+		if _, err := form.ReadFile(n.path, 0); err != nil {
+			unreadable[n.path] = true
+			problems = append(problems, n.problem("cannot be read: "+err.Error(), "name a file that Weir may read"))
 		}
-		unreadable[n.path] = true
-		problems = append(problems, n.problem("cannot be read: "+err.Error(), "name a file that Weir may read"))
 	}
 	for _, cert := range c.opened {
 		if cert.key == nil || unreadable[cert.path] || unreadable[cert.key.path] {

@@ -60,10 +60,10 @@ func (k *keys) warnForged(pointer any, from key.Origin) {
 // warnItself warns of an upstream that is a listener of this Weir.
 func (l *loader) warnItself(pointer any, to *url.URL) {
 	target := address{to.Hostname(), cmp.Or(to.Port(), map[string]string{"http": "80", "https": "443"}[to.Scheme])}
-	for _, own := range []struct{ name, addr string }{{"listen.http", l.main.Listen.HTTP}, {"listen.https", l.main.Listen.HTTPS}} {
-		at := parseAddress(unlessNone(own.addr))
+	for _, own := range []*string{&l.main.Listen.HTTP, &l.main.Listen.HTTPS} {
+		at := parseAddress(unlessNone(*own))
 		if at.port != "" && at.port == target.port && (at.host == target.host || target.loopback() && at.meets(target)) {
-			l.Warn(pointer, "this is Weir itself, its "+own.name+": every request would come back and end with 508", "write the address of the server behind Weir")
+			l.Warn(pointer, "this is Weir itself, its "+l.Location(own).Path+": every request would come back and end with 508", "write the address of the server behind Weir")
 		}
 	}
 }

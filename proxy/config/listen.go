@@ -104,19 +104,15 @@ func (l *loader) listeners(f *file) {
 
 // besideEachOther checks that no two listeners have the same address. The later field is reported.
 func (l *loader) besideEachOther(f *file) {
-	type place struct {
-		name string
-		at   *string
-	}
-	places := []place{{"listen.http", &f.Listen.HTTP}, {"listen.https", &f.Listen.HTTPS}, {"admin.http", &f.Admin.HTTP}, {"admin.https", &f.Admin.HTTPS}}
+	places := []*string{&f.Listen.HTTP, &f.Listen.HTTPS, &f.Admin.HTTP, &f.Admin.HTTPS}
 	if d := f.Listen.Decide; d.listens() {
-		places = append(places, place{"listen.decide.http", &d.HTTP}, place{"listen.decide.grpc", &d.GRPC})
+		places = append(places, &d.HTTP, &d.GRPC)
 	}
-	for i, p := range places {
+	for i, at := range places {
 		for _, other := range places[:i] {
-			if parseAddress(*p.at).clashes(parseAddress(*other.at)) {
-				l.Wrong(p.at, "listens where "+other.name+" does", "use another port")
-				if p.name == "admin.http" {
+			if parseAddress(*at).clashes(parseAddress(*other)) {
+				l.Wrong(at, "listens where "+l.Location(other).Path+" does", "use another port")
+				if at == &f.Admin.HTTP {
 					break // the two others stand in one section
 				}
 			}

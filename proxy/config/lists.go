@@ -278,10 +278,7 @@ func (k *keys) phone(f *normalForm, name string, spec *key.Spec) {
 // warnUnnormalized warns of a key that is named like a phone number and that nothing brings into
 // one form.
 func (k *keys) warnUnnormalized(pointer any, name string, spec *key.Spec) {
-	if !spec.From.Source.IsSpelled() {
-		return
-	}
-	if len(spec.Normalize) == 0 && (phoneName.MatchString(name) || phoneName.MatchString(spec.From.Name)) {
+	if spec.From.Source.IsSpelled() && len(spec.Normalize) == 0 && (phoneName.MatchString(name) || phoneName.MatchString(spec.From.Name)) {
 		k.Warn(pointer, asWritten, fmt.Sprintf(addE164, spec.From))
 	}
 }
@@ -293,12 +290,11 @@ func (r *routes) phones(made *Route) {
 		return
 	}
 	for _, l := range made.Limits {
-		spec := l.Key
-		if spec == nil || !onlyDigits(spec) || slices.Contains(r.keys.warned, spec) || noPhone.MatchString(spec.Name) || noPhone.MatchString(spec.From.Name) {
-			continue
+		s := l.Key
+		if s != nil && onlyDigits(s) && !slices.Contains(r.keys.warned, s) && !noPhone.MatchString(s.Name) && !noPhone.MatchString(s.From.Name) {
+			r.keys.warned = append(r.keys.warned, s)
+			r.Warn(made.form, "if "+s.Name+" is a phone number: "+digitsOnPhone, writeE164)
 		}
-		r.keys.warned = append(r.keys.warned, spec)
-		r.Warn(made.form, "if "+spec.Name+" is a phone number: "+digitsOnPhone, writeE164)
 	}
 }
 

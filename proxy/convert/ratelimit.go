@@ -257,12 +257,12 @@ const anything pattern = "*"
 
 func (p pattern) isOpen() bool { return strings.HasSuffix(string(p), "*") }
 
-// specific returns 1 for an exact value, otherwise the length of the prefix.
-func (p pattern) specific() (exact, prefix int) {
+// weight is larger for a longer prefix, and for an exact value larger than for any prefixes.
+func (p pattern) weight() int64 {
 	if p.isOpen() {
-		return 0, len(p)
+		return int64(len(p))
 	}
-	return 1, 0
+	return 1 << 40
 }
 
 // includes reports whether p matches all that o matches.
@@ -302,15 +302,12 @@ func (m ratelimitMatch) intersect(o ratelimitMatch) (both ratelimitMatch, some b
 // the one with longer prefixes. The first entry decides between equal ones, so the routes
 // are written in this order.
 func (m ratelimitMatch) compare(o ratelimitMatch) int {
-	exact, prefixes, first := 0, 0, 0
+	var all, first int64
 	for i, p := range m {
-		ofM, longM := p.specific()
-		ofO, longO := o[i].specific()
-		exact += ofO - ofM
-		prefixes += longO - longM
-		first = cmp.Or(first, ofO-ofM, longO-longM)
+		more := o[i].weight() - p.weight()
+		all, first = all+more, cmp.Or(first, more)
 	}
-	return cmp.Or(exact, prefixes, first)
+	return cmp.Compare(cmp.Or(all, first), 0)
 }
 
 // maxRatelimitMatches bounds the routes for descriptors with the same entries.

@@ -25,10 +25,9 @@ const maxDepth = 64
 func (v *Value) lookup(doc []byte, pointer string) (result, error) {
 	v.buffer = *bytes.NewBuffer(doc)
 	if v.json == nil {
-		v.json = jsontext.NewDecoder(&v.buffer)
-	} else {
-		v.json.Reset(&v.buffer)
+		v.json = new(jsontext.Decoder)
 	}
+	v.json.Reset(&v.buffer)
 	w := walk{Decoder: v.json}
 	if err := w.value(pointer); err != nil {
 		return result{}, err

@@ -187,20 +187,12 @@ func (u unreachable) add(route *Route, shape string) *Route {
 	earlier := u[place]
 	u[place] = append(earlier, route)
 
-	var by *Route
 	left := slices.Clone(route.Match.Methods)
 	for _, e := range earlier {
-		if len(route.Match.Methods) == 0 && len(e.Match.Methods) == 0 {
+		left = slices.DeleteFunc(left, func(m string) bool { return slices.Contains(e.Match.Methods, m) })
+		if len(left) == 0 && (len(route.Match.Methods) > 0 || len(e.Match.Methods) == 0) {
 			return e
 		}
-		before := len(left)
-		left = slices.DeleteFunc(left, func(m string) bool { return slices.Contains(e.Match.Methods, m) })
-		if len(left) < before {
-			by = e
-		}
-	}
-	if len(route.Match.Methods) > 0 && len(left) == 0 {
-		return by
 	}
 	return nil
 }

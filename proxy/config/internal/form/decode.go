@@ -303,12 +303,7 @@ func (d *decoder) at(n *yaml.Node) Position {
 }
 
 // join adds a name to the path of a field.
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
+func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
 // isNull reports whether n is written without a value.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }

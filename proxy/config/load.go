@@ -169,19 +169,15 @@ func shared(root *yaml.Node, data []byte) []byte {
 		return data
 	}
 	lines := form.Lines(string(data))
-	var left []string
-	from := 0
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		name, to := root.Content[i].Value, len(lines)
-		if i+2 < len(root.Content) {
-			to = root.Content[i+2].Line - 1
+	end := len(lines) // of the section
+	for i := len(root.Content) - 2; i >= 0; i -= 2 {
+		begin := root.Content[i].Line - 1
+		if name := root.Content[i].Value; name == "listen" || name == "admin" {
+			lines = slices.Delete(lines, begin, end)
 		}
-		if name == "listen" || name == "admin" {
-			left = append(left, lines[from:root.Content[i].Line-1]...)
-			from = to
-		}
+		end = begin
 	}
-	return []byte(strings.Join(append(left, lines[from:]...), ""))
+	return []byte(strings.Join(lines, ""))
 }
 
 //go:generate go test -run TestSchema_HasNotDrifted -update .

@@ -197,14 +197,11 @@ func checkSegment(s string) fault {
 // because servers tell the two apart.
 func canonicalSegment(s string) string {
 	return letter.ReplaceAllStringFunc(s, func(c string) string {
-		if len(c) == 3 && c[0] == '%' {
-			if text, err := url.PathUnescape(c); err == nil && text != ";" && bare.MatchString(text) {
-				return text
-			}
+		switch text, _ := url.PathUnescape(c); {
+		case bare.MatchString(text) && (text != ";" || c == text):
+			return text
+		case len(c) == 3 && c[0] == '%':
 			return strings.ToUpper(c)
-		}
-		if bare.MatchString(c) {
-			return c
 		}
 		return url.PathEscape(c)
 	})

@@ -234,11 +234,8 @@ func (l *List) find(v *Value) (number uint32, found bool) {
 	return number, found
 }
 
-// networkName returns the number of the name of a client's network.
+// networkName returns the number of the name of a client's network; no list has the zero one.
 func (l *List) networkName(client netip.Prefix) (number uint32, ok bool) {
-	if !client.IsValid() {
-		return 0, false
-	}
 	if _, number, ok = l.networks.LookupPrefixLPM(client); ok {
 		return number, true
 	}

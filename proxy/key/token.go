@@ -106,7 +106,6 @@ func withoutContents(err error) error {
 	if errors.Is(err, ErrNoVerificationKeys) {
 		return ErrNoVerificationKeys
 	}
-	why := "is malformed"
 	for _, c := range []struct {
 		is  error
 		why string
@@ -120,11 +119,10 @@ func withoutContents(err error) error {
 		{jwt.ErrTokenRequiredClaimMissing, "lacks a claim that it must have"},
 	} {
 		if errors.Is(err, c.is) {
-			why = c.why
-			break
+			return &tokenError{ErrInvalid, c.why}
 		}
 	}
-	return &tokenError{ErrInvalid, why}
+	return &tokenError{ErrInvalid, "is malformed"}
 }
 
 // errNoToken reports a request without a bearer token.

@@ -243,7 +243,7 @@ func (l *Limit) writtenRate(r limiter.Rate) string {
 	return l.Prices.Text(r.Count) + "/" + limiter.WindowName(r.Window)
 }
 
-// prices compiles the lists of prices.
+// prices compiles the lists of prices. The File of one is then the base name of its file, or prices.NAME for rows in place.
 func (l *loader) prices(keys *keys, forms map[string]*Prices) map[string]*Prices {
 	all := map[string]*Prices{}
 	for _, name := range form.SortedKeys(forms) {

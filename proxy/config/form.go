@@ -152,7 +152,7 @@ type Prices struct {
 	// Decimals of prices and budgets, which are counted exactly: the largest budget is 21474.83647 with 5, ten times that with 4. Others are other counts, which begin with nothing spent.
 	Decimals int `yaml:"decimals" jsonschema:"default=5,minimum=0,maximum=6"`
 
-	Name  string      `yaml:"-"` // File is the base name of the file, or prices.NAME for rows
+	Name  string      `yaml:"-"`
 	Key   *key.Spec   `yaml:"-"` // the number, or the model
 	Table *key.Prices `yaml:"-"` // an amount of 1 is 10^-Decimals of the unit
 }

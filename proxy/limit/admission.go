@@ -84,12 +84,8 @@ func (a *Admission) FirstRefused() (i int, found bool) {
 	if a.Decision.Allowed {
 		return -1, false
 	}
-	for i := range a.Decision.Outcomes {
-		if !a.Decision.Outcomes[i].Allowed {
-			return i, true
-		}
-	}
-	return -1, false
+	i = slices.IndexFunc(a.Decision.Outcomes, func(o limiter.Outcome) bool { return !o.Allowed })
+	return i, i >= 0
 }
 
 // Fail records an error for the log. It is joined with earlier errors.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -187,7 +188,8 @@ func (g *generation) noTargetError(q view.KeyQuery, given key.Input) error {
 			continue
 		}
 		names = append(names, l.Key.Names()...)
-		if l.Key.Join != nil && onlyNames(given, append(leafNames(l.Key), l.Key.Name)) {
+		isOther := func(name string) bool { return name != l.Key.Name && !slices.Contains(leafNames(l.Key), name) }
+		if l.Key.Join != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(given.Texts)), isOther) {
 			joined = l.Key
 		}
 	}
@@ -204,16 +206,6 @@ func (g *generation) noTargetError(q view.KeyQuery, given key.Input) error {
 		return fmt.Errorf("%w: %s consists of several keys; give a value for each of %s", view.ErrKeyQuery, joined.Name, joinNames(leafNames(joined)))
 	}
 	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all parts of a joined key", view.ErrKeyQuery)
-}
-
-// onlyNames reports whether all given names are among names.
-func onlyNames(given key.Input, names []string) bool {
-	for name := range given.Texts {
-		if !slices.Contains(names, name) {
-			return false
-		}
-	}
-	return true
 }
 
 // maxListed is the maximum number of names that an error lists.

@@ -102,13 +102,12 @@ func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figur
 
 // Run reports until ctx is done, at the end of each step.
 func (s *Statistics) Run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		s.Flush(ctx) // on failure reported next time
 		now := s.time()
 		select {
 		case <-time.After(stepStart(stepOf(now) + 1).Sub(now)):
 		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -180,10 +180,7 @@ func (s *salt) agree(ctx context.Context) bool {
 
 // run agrees on the salt at the start and at intervals, until ctx is done.
 func (s *salt) run(ctx context.Context) {
-	if s.store.client == nil {
-		return
-	}
-	for {
+	for s.store.client != nil && ctx.Err() == nil {
 		pause := connectTimeout
 		if s.agree(ctx) {
 			pause = saltInterval
@@ -191,7 +188,6 @@ func (s *salt) run(ctx context.Context) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -97,7 +97,8 @@ func (n *Node) listenForPeers(c config.Listen) (err error) {
 	}
 	h := decide.New(n.proxy, *c.Decide, n.registry)
 	if c.Decide.HTTP != "" {
-		n.deciders = frontend.NewHTTP1Server(h.ServeHTTP1, peerBounds(c), n.log)
+		// Peers have the limits of clients, without the features that are offered to clients only.
+		n.deciders = frontend.NewHTTP1Server(h.ServeHTTP1, config.Listen{Timeouts: c.Timeouts, MaxHeader: c.MaxHeader}, n.log)
 	}
 	if c.Decide.GRPC != "" {
 		n.rateLimits = h.NewEnvoyServer(secure, n.log)
@@ -155,12 +156,6 @@ func (n *Node) Address(name string) string {
 		}
 	}
 	return ""
-}
-
-// peerBounds returns the limits of the listener for other proxies: those for clients, without
-// features offered to clients only.
-func peerBounds(c config.Listen) config.Listen {
-	return config.Listen{Timeouts: c.Timeouts, MaxHeader: c.MaxHeader}
 }
 
 // sockets opens listeners: sockets that systemd passed to this process, by name, and otherwise the

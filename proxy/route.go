@@ -59,16 +59,11 @@ func (r *route) onlyLimits() bool {
 	return len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.Repeats == nil
 }
 
-// guarded reports whether r has lists, or limits in enforce mode.
-func (r *route) guarded() bool {
-	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.Active, (*limit.Limit).Enforces)
-}
-
-// pattern returns the pattern of the requests that r matches.
+// pattern returns the pattern of the requests that r matches. Lists and limits in enforce mode may refuse them.
 func (r *route) pattern() routing.Pattern {
 	return routing.Pattern{
 		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path, Headers: r.Match.Headers, Query: r.Match.Query, Scheme: r.Match.Scheme,
-		Guarded: r.guarded(), Keys: r.keyParams, EndsInKey: r.LastKey() != "",
+		Guarded: len(r.lists)+len(r.bodyLists) > 0 || slices.ContainsFunc(r.Active, (*limit.Limit).Enforces), Keys: r.keyParams, EndsInKey: r.LastKey() != "",
 		KeepsSlashes: r.EncodedSlash == config.KeepSlash, KeepsRepeats: !r.MergeSlashes, IgnoresForms: r.FormBesideQuery == config.IgnoreForm,
 	}
 }

@@ -134,7 +134,7 @@
 // and Change (operate.go) resets, grants, bans or unbans it: in the store and, on every
 // node, in the cache of refusals, in the local share for outages of the store, and in
 // local counts. While the store is unreachable a change applies on this node, and waits for
-// the store (operate_targets.go). A key is given by its value, in any spelling that a request may use, or
+// the store (operate_standing.go). A key is given by its value, in any spelling that a request may use, or
 // by an id (operate.go) that is shown with it.
 //
 // Decisions are recorded in a ring buffer (recent.go). Top counts the keys with most
@@ -182,7 +182,7 @@
 //   - the concurrent permits of requests whose clients left (limit/lease.go)
 //   - the keys seen recently (early.go)
 //   - the directives of operators (lists.go), and their changes of keys that wait for the store
-//     (operate_targets.go)
+//     (operate_standing.go)
 //   - recent decisions and top keys (observe.go)
 //   - the memory for buffered bodies (package body)
 //   - the log

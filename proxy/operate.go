@@ -89,6 +89,28 @@ func (p *Proxy) Change(ctx context.Context, c view.KeyChange) (view.KeyResult, e
 	return r, err
 }
 
+// storeChange returns the change for the stores, or an error if c is not valid.
+func storeChange(c view.KeyChange) (limiter.Change, error) {
+	switch c.Action {
+	case view.KeyReset:
+		return limiter.Change{Action: limiter.ActionReset}, nil
+	case view.KeyUnban:
+		return limiter.Change{Action: limiter.ActionBan}, nil
+	case view.KeyBan:
+		d := time.Duration(c.For)
+		if d <= 0 || limiter.CheckBan(d) != nil {
+			return limiter.Change{}, fmt.Errorf("%w: a ban lasts from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
+		}
+		return limiter.Change{Action: limiter.ActionBan, Ban: d}, nil
+	case view.KeyGrant:
+		if c.Permits < 1 || c.Permits > limiter.MaxCount {
+			return limiter.Change{}, fmt.Errorf("%w: number of permits to grant; write a whole number from 1 to %d", view.ErrKeyQuery, int64(limiter.MaxCount))
+		}
+		return limiter.Change{Action: limiter.ActionGrant, Grant: c.Permits}, nil
+	}
+	return limiter.Change{}, fmt.Errorf("%w: %q; write reset, grant, ban or unban", view.ErrKeyQuery, string(c.Action))
+}
+
 // unchangeable returns why an action cannot be applied to t; empty if it can.
 func (t *keyTarget) unchangeable(a view.KeyAction) string {
 	switch {

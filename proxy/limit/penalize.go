@@ -168,15 +168,6 @@ type localDenier interface {
 	Denied(claims []limiter.Claim, d *limiter.Decision) bool
 }
 
-// ReadSends returns the statuses of claims.
-func (a *Admitter) ReadSends(ctx context.Context, claims []limiter.Claim) ([]limiter.KeyStatus, error) {
-	in, err := a.SharedStore().Inspect(ctx, claims)
-	if err != nil {
-		return nil, fmt.Errorf("read what was sent: %w", err)
-	}
-	return in.Statuses, nil
-}
-
 // InspectHere returns the statuses of claims in the fallback of this node.
 func (a *Admitter) InspectHere(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
 	return a.Fallback.Local.Inspect(ctx, a.Fallback.Shares(claims))

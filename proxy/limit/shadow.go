@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -155,6 +156,15 @@ func (a *Admitter) CountSends(claims []limiter.Claim) {
 	if a.Timeout > 0 {
 		a.metrics.observeStoreCall("count", time.Since(began), err)
 	}
+}
+
+// ReadSends returns the statuses of claims.
+func (a *Admitter) ReadSends(ctx context.Context, claims []limiter.Claim) ([]limiter.KeyStatus, error) {
+	in, err := a.SharedStore().Inspect(ctx, claims)
+	if err != nil {
+		return nil, fmt.Errorf("read what was sent: %w", err)
+	}
+	return in.Statuses, nil
 }
 
 // addShadowRefusals records what claims on a limit in shadow mode would have refused. A

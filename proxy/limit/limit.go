@@ -199,14 +199,6 @@ func (l *Limit) ClaimsUnder(k limiter.Key, windows []*Window, shared string) (cl
 // IsShown reports whether clients may see l.
 func (l *Limit) IsShown() bool { return l.Expose && l.Mode == config.Enforce }
 
-// refusal returns the result of a refusal by l.
-func (l *Limit) refusal() string {
-	if l.Mode == config.Shadow {
-		return ShadowRefused
-	}
-	return Refused
-}
-
 // addLimit adds a limit.
 func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	l := &Limit{Limit: from, HasKeyName: strings.Contains(from.RedissonName, "{key}")}
@@ -217,7 +209,10 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	if l.Count != nil || l.Algorithm.HasLeases() {
 		r.settling = append(r.settling, l)
 	}
-	l.RefusalLimit, l.ShadowNotes = refusalLimit(from), shadowNotes(from)
+	if from.Penalty != nil { // refusals count over the longest window
+		l.RefusalLimit = limiter.Limit{Name: from.ID + ":refused", Rate: limiter.Rate{Count: from.Penalty.After, Window: from.LongestWindow()}}
+	}
+	l.ShadowNotes = shadowNotes(from)
 	l.Sends = newSends(from, l.ShadowNotes)
 	adder := windowAdder{route: r, limit: l, alerts: alerts}
 	common := limiter.Limit{Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion}
@@ -245,15 +240,6 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	for _, w := range r.Windows[own:] {
 		w.IsOther = true
 	}
-}
-
-// refusalLimit returns the limit that counts the refusals of a limit with a penalty, over its longest
-// window.
-func refusalLimit(of *config.Limit) limiter.Limit {
-	if of.Penalty == nil {
-		return limiter.Limit{}
-	}
-	return limiter.Limit{Name: of.ID + ":refused", Rate: limiter.Rate{Count: of.Penalty.After, Window: of.LongestWindow()}}
 }
 
 // A windowAdder adds the windows of a limit to its route.

@@ -82,8 +82,10 @@ func NewMetrics(r prometheus.Registerer, stripes *stripe.Numbers, cells *metrics
 func (m *Metrics) countDecisions(own int, set ClaimSet, outcomes []limiter.Outcome) {
 	for d := range set.Decided(outcomes) {
 		switch {
+		case !d.Allowed && d.IsShadow():
+			m.decision(d.Limit, ShadowRefused).Inc(own)
 		case !d.Allowed:
-			m.decision(d.Limit, d.refusal()).Inc(own)
+			m.decision(d.Limit, Refused).Inc(own)
 		case !d.Unknown:
 			m.decision(d.Limit, Allowed).Inc(own)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/metrics"
@@ -23,14 +22,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
-
-// newRespond returns the response of a route with a fixed response.
-func newRespond(c *config.Respond) respond.Response {
-	if c == nil {
-		return respond.Response{}
-	}
-	return respond.Static(c.Status, c.ContentType, c.Body, newFields(c.Headers))
-}
 
 // reply responds to an allowed request of a route without an upstream. Its status counts for
 // refunds like that of an upstream.

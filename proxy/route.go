@@ -116,14 +116,15 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		Route:         limit.NewRoute(from, limit.Alerts(g.config.Alerts)),
 		reads:         &reads{},
 		metrics:       &routeMetrics{},
-		fixedResponse: newRespond(from.Respond),
 		rewrite:       newRewrite(from),
 		refunds:       refunds(from.RefundOn),
 		newKeys:       limitedNewKeys(from),
 		matchedFields: matchedFields(from.Match),
 		noFormBeside:  from.Besides(),
 	}
-	if r.onlyDecided() {
+	if c := from.Respond; c != nil {
+		r.fixedResponse = respond.Static(c.Status, c.ContentType, c.Body, newFields(c.Headers))
+	} else if r.onlyDecided() {
 		r.fixedResponse = respond.Problem(http.StatusNotFound, "", "")
 	}
 	r.readFields.add(from.Fields()...)

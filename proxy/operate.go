@@ -233,9 +233,6 @@ func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 // keyIDForm matches a KeyID: the hash of the key in the log, and the encrypted key.
 var keyIDForm = regexp.MustCompile(`^id:([0-9a-f]{12})-([0-9a-f]{32})$`)
 
-// hashForm matches the hash of a key in the log, written as a value.
-var hashForm = regexp.MustCompile(`^hash:([0-9a-f]{12})$`)
-
 // cutID matches what was meant to be a key id or a hash.
 var cutID = regexp.MustCompile(`^(id|hash):`)
 

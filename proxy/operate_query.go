@@ -174,8 +174,8 @@ func (g *generation) readID(q view.KeyQuery, known func(hash string) (limiter.Ke
 	if len(q.Pairs) != 1 {
 		return k, false, nil
 	}
-	if m := hashForm.FindStringSubmatch(q.Pairs[0].Value); m != nil {
-		if k, found = known(m[1]); !found {
+	if hash, is := strings.CutPrefix(q.Pairs[0].Value, "hash:"); is && hashAlone.MatchString(hash) {
+		if k, found = known(hash); !found {
 			return k, true, fmt.Errorf("%w: no recent request on this node had this key; give its value, or ask the node that logged it", view.ErrKeyQuery)
 		}
 		return k, true, nil

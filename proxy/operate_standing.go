@@ -174,7 +174,7 @@ func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget) (limiter.Inspecti
 	to := &t.standing
 	to.Store = "local"
 	if !t.limit.IsLocal() {
-		to.Store, to.Unknown = "", "the store is unreachable; meanwhile the limit follows on_store_failure: "+string(t.limit.OnStoreFailure)
+		to.Store, to.Unknown = "", "redis is unreachable; meanwhile the limit follows on_store_failure: "+string(t.limit.OnStoreFailure)
 		to.Denies = t.limit.OnStoreFailure == config.Deny
 		return limiter.Inspection{At: time.Now()}, nil
 	}
@@ -184,7 +184,7 @@ func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget) (limiter.Inspecti
 // notes returns hints that apply to more than one limit.
 func (p *Proxy) notes(g *generation, targets []keyTarget, limits []view.LimitStanding) (notes []string) {
 	if slices.ContainsFunc(limits, func(l view.LimitStanding) bool { return l.Store == "local" }) {
-		notes = append(notes, "the store is unreachable: this is the state in this node's fallback, with its share of each limit")
+		notes = append(notes, "redis is unreachable: this is the state in this node's fallback, with its share of each limit")
 	} else if store := p.admitter.Fallback.Store; store != nil && !store.Available() {
 		notes = append(notes, "redis was unreachable: nodes decide by their shares until all have reported")
 	}
@@ -240,7 +240,7 @@ func Unreachable(err error) (text string, is bool) {
 		return "redis is unreachable: " + away.Error(), true
 	case errors.Is(err, limiter.ErrUnavailable):
 		_, cause, _ := strings.Cut(err.Error(), limiter.ErrUnavailable.Error()+": ")
-		return strings.TrimSuffix("the store is unreachable: "+cause, ": "), true
+		return strings.TrimSuffix("redis is unreachable: "+cause, ": "), true
 	}
 	return "", false
 }

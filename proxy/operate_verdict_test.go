@@ -29,7 +29,7 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		return view.LimitStanding{Route: "send", Limit: name, Mode: "enforce", Windows: windows}
 	}
 	shadow, unknown, banned, values, other := limit("s", full("5/1h", time.Hour)), limit("u"), limit("b", open), limit("d", full("3/1h", 0)), limit("o", full("1/1m", time.Second))
-	shadow.Mode, unknown.Unknown, banned.BannedUntil = "shadow", "the store is unreachable", in(26*time.Hour)
+	shadow.Mode, unknown.Unknown, banned.BannedUntil = "shadow", "redis is unreachable", in(26*time.Hour)
 	costly := limit("spend", open, view.WindowStanding{Rate: "50 EUR/1d", Most: 500, Left: 4, Amounts: &view.Amounts{Left: "0.04 EUR"}})
 	costly.Costs = true
 	share := limit("phone", full("2/1h", time.Minute))
@@ -48,6 +48,8 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		{[]view.LimitStanding{unknown, limit("phone", full("1/1m", 40*time.Second), full("5/1h", 38*time.Minute-5*time.Second), open)}, true, "refused now by send.phone 5/1h until 08:03:55 UTC (37m55s)"},
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (1m); by send.b (banned) until 2026-02-01 09:26:00 UTC (1d2h)"},
 		{[]view.LimitStanding{limit("a", open), costly}, false, "passes now: each enforced limit by this key has permits left; send.spend refuses what costs more than 0.04 EUR"},
+		{[]view.LimitStanding{other, costly}, true, "refused now by verify.o 1/1m until 07:26:01 UTC (1s); send.spend refuses what costs more than 0.04 EUR"},
+		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), limit("fan", full("9/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h, send.fan 9/1h until 07:27:00 UTC (1m); by verify.o 1/1m until 07:26:01 UTC (1s)"},
 		{[]view.LimitStanding{share}, true, "refused now by send.phone 2/1h (this node's share) until 07:27:00 UTC (1m)"},
 		{[]view.LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (1m); by verify.o 1/1m until 07:26:01 UTC (1s)"},

@@ -283,12 +283,7 @@ func (p palette) in(code, s string) string {
 }
 
 // plural returns n and what, with an s unless n is 1.
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprint(n, " ", what, "s")
-}
+func plural(n int, what string) string { return view.Plural(fmt.Sprint(n), what) }
 
 type versionCommand struct {
 	JSON bool `name:"json" help:"Print JSON, with the date of the build and the platform."`

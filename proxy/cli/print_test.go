@@ -377,7 +377,7 @@ phone=1**  hash ab  id:a
 phone=2**  hash cd  id:b
   LIMIT    RATE  USED  LEFT  NEXT IN  FULL IN  BANNED FOR  
   all.fan  1/1m  0     1     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count
-  all.fan  3/1h  9     5     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count; allows 14: 2 confirmed in the window
+  all.fan  3/1h  9     5     -        -        -           shadow: refuses nobody; counts for others too; shared with Java; this node's share; this node's count; allows 14: 2 verified in the window
 note: one
 note: two
 `

@@ -187,7 +187,7 @@ func (d topData) limitTable() textTable {
 			row.key = &keyOfRow{s.Key, s.Refused.Keys[0].ID, worst}
 		}
 		if s.Requests.Total > 0 {
-			share = fmt.Sprintf("%.0f %%", 100*float64(s.Refused.Total)/float64(s.Requests.Total))
+			share = view.Share(s.Refused.Total, s.Requests.Total)
 		}
 		t.add(row, name, s.Refused.Total, s.Requests.Total, share, strings.Join(l.Rates, " "), worst, l.Mode, l.Key)
 	}
@@ -196,7 +196,7 @@ func (d topData) limitTable() textTable {
 
 // routeTable lists the routes, those with most requests first. Without Redis the statistics are unknown.
 func (d topData) routeTable() textTable {
-	t := textTable{columns: []string{"ROUTE", "LAST 60 S", "REQUESTS", "REFUSED", "MATCH", "UPSTREAM", "WITHOUT REDIS"}, empty: "no routes are served"}
+	t := textTable{columns: []string{"ROUTE", "LAST MINUTE", "REQUESTS", "REFUSED", "MATCH", "UPSTREAM", "NOT DECIDED"}, empty: "no routes are served"}
 	last, of := map[string]int64{}, map[string]view.RouteMinute{}
 	for _, r := range d.Statistic.Last.Routes {
 		last[r.Route] = r.Requests
@@ -232,7 +232,7 @@ func (d topData) routeTable() textTable {
 
 // upstreamTable lists the targets of all upstreams.
 func (d topData) upstreamTable() textTable {
-	t := textTable{columns: []string{"UPSTREAM", "TARGET", "STATE", "HEALTHY ON", "ERRORS", "REQUESTS", "IN FLIGHT", "WAITING"}, empty: "no route forwards to an upstream"}
+	t := textTable{columns: []string{"UPSTREAM", "TARGET", "STATE", "HEALTHY ON", "FAILED", "REQUESTS", "IN FLIGHT", "WAITING"}, empty: "no route forwards to an upstream"}
 	for _, u := range d.Upstreams.Upstreams {
 		for _, target := range u.Targets {
 			healthy := 0
@@ -251,7 +251,7 @@ func (d topData) upstreamTable() textTable {
 // summary returns the overall state in one line.
 func (d topData) summary() string {
 	if d.Away != "" {
-		return printable("redis unreachable: only what this node has seen (" + d.Away + ")")
+		return printable(d.Away + "; only what this node has seen")
 	}
 	var silent, requests, refused int64
 	for _, n := range d.Top.Nodes {
@@ -281,7 +281,7 @@ func (d topData) summary() string {
 	if silent > 0 {
 		parts = append(parts, fmt.Sprintf("%d did not answer", silent))
 	}
-	return strings.Join(append(parts, fmt.Sprintf("last 60 s: %d requests, %d refused", requests, refused)), "; ")
+	return strings.Join(append(parts, fmt.Sprintf("last minute: %d requests, %d refused", requests, refused)), "; ")
 }
 
 // plansOf returns the names of the plans of limits that count by a key.

@@ -354,7 +354,7 @@ func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
 	d := sample()
 	for page, want := range map[topPage]string{
 		pageKeys:      "sms.phone|phone=bad|25|25-30|hbad\nsms.phone|phone=busy|0|60|hbusy",
-		pageLimits:    "sms.phone|25|100|25 %|1/60s 5/1h|phone=bad|enforce|phone\nsms.quiet|0|0|-|9/1h|-|shadow|ip",
+		pageLimits:    "sms.phone|25|100|25.0 %|1/60s 5/1h|phone=bad|enforce|phone\nsms.quiet|0|0|-|9/1h|-|shadow|ip",
 		pageRoutes:    "sms|6|12|3|POST /sms|api|1\nok|0|0|0|/ok|204|0",
 		pageNodes:     "n1|ok|leads|4|01234567|10.0.0.1:9901||1h\nn2|no answer||3|abc|10.0.0.2:9901||-\nn3|lost 1m ago||0||||-",
 		pageUpstreams: "api|http://a|ejected|1 of 2|8|80|3|2",
@@ -363,7 +363,7 @@ func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", page.title(), got, want)
 		}
 	}
-	if want := "2 nodes; n1 leads; 1 of 2 serve generation 4, not n2 (generation 3 from file); 1 lost, the last n3 1m ago; 1 did not answer; last 60 s: 7 requests, 1 refused"; d.summary() != want {
+	if want := "2 nodes; n1 leads; 1 of 2 serve generation 4, not n2 (generation 3 from file); 1 lost, the last n3 1m ago; 1 did not answer; last minute: 7 requests, 1 refused"; d.summary() != want {
 		t.Errorf("summary is %q, want %q", d.summary(), want)
 	}
 	if got := rowsOf(d, pageKeys, byRequests); !strings.HasPrefix(got, "sms.phone|phone=busy|") {
@@ -378,7 +378,7 @@ func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
 
 // Of a route or a limit that is asked for, no others are listed.
 func TestTop_ListsWhatIsAskedFor(t *testing.T) {
-	for page, want := range map[topPage]string{pageLimits: "sms.phone|25|100|25 %|1/60s 5/1h|phone=bad|enforce|phone", pageRoutes: "sms|6|12|3|POST /sms|api|1"} {
+	for page, want := range map[topPage]string{pageLimits: "sms.phone|25|100|25.0 %|1/60s 5/1h|phone=bad|enforce|phone", pageRoutes: "sms|6|12|3|POST /sms|api|1"} {
 		d := sample()
 		d.query = view.TopQuery{Route: "sms", Limit: "phone"}
 		if got := rowsOf(d, page, byRefused); got != want {
@@ -414,7 +414,7 @@ func TestTop_TellsWhatACountMayBe(t *testing.T) {
 // While Redis is away, the rest is shown: what the node itself has seen.
 func TestTop_WithoutRedis(t *testing.T) {
 	d := sample()
-	d.Away = "read nodes: redis circuit breaker open"
+	d.Away = "redis is unreachable: no answer in time"
 	d.Nodes, d.Leader, d.Statistic = admin.Nodes{}, view.Leadership{}, view.Statistics{}
 	d.Top.Nodes = []view.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "all other nodes", Said: "not asked: redis"}}
 	for page, want := range map[topPage]string{
@@ -426,7 +426,7 @@ func TestTop_WithoutRedis(t *testing.T) {
 			t.Errorf("%s: %q; want %q", page.title(), got, want)
 		}
 	}
-	if want := "redis unreachable: only what this node has seen (read nodes: redis circuit breaker open)"; d.summary() != want {
+	if want := "redis is unreachable: no answer in time; only what this node has seen"; d.summary() != want {
 		t.Errorf("it says %q, want %q", d.summary(), want)
 	}
 }

@@ -223,7 +223,7 @@ func (l *Label) Masked(d key.Display, shapes []key.Shape) string {
 }
 
 // summarize puts the limits that decided first, and sets the sentence about d: "refused by sms-send.range
-// 20/10m (banned), passes 08:04:12 UTC (38 min)".
+// (banned), passes 08:04:12 UTC (38 min)".
 func summarize(d *view.Decided) {
 	rank := func(l view.DecisionLimit) int {
 		return slices.Index([]string{nameRefused, nameShadowRefused, nameAllowed, nameNotAsked}, l.Result)
@@ -236,7 +236,7 @@ func summarize(d *view.Decided) {
 	})
 	d.Summary = verdict(d)
 	if d.Fallback != "" {
-		d.Summary += "; without the store (" + d.Fallback + ")"
+		d.Summary += "; without redis (" + d.Fallback + ")"
 	}
 	switch d.Challenge {
 	case "":
@@ -284,22 +284,22 @@ func withResult(d *view.Decided, result string) []view.DecisionLimit {
 	return slices.DeleteFunc(slices.Clone(d.Limits), func(l view.DecisionLimit) bool { return l.Result != result })
 }
 
-// namesOf returns the limits with their rates: "sms-send.range 20/10m (banned) and sms-send.phone 1/1m".
+// namesOf returns the limits with their rates: "sms-send.range (banned) and sms-send.phone 1/1m".
 func namesOf(d *view.Decided, limits []view.DecisionLimit) string {
-	var b strings.Builder
-	for i, l := range limits {
-		if i > 0 {
-			b.WriteString(" and ")
+	var names []string
+	for _, l := range limits {
+		name := l.Limit + " " + l.Permits
+		if l.Banned {
+			name = l.Limit + " (banned)"
 		}
 		if !l.Common {
-			b.WriteString(d.Route + ".")
+			name = d.Route + "." + name
 		}
-		b.WriteString(l.Limit + " " + l.Permits)
-		if l.Banned {
-			b.WriteString(" (banned)")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	return b.String()
+	return strings.Join(names, " and ")
 }
 
 // passes returns when a request that l refused would pass.

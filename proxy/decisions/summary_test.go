@@ -22,8 +22,9 @@ func TestDecision_BeginsWithASentence(t *testing.T) {
 		d    view.Decided
 		want string
 	}{
-		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{limit("phone", "not_asked"), banned, limit("ip", "not_asked")}}, "refused by sms-send.range 20/10m (banned), passes 08:04:12 UTC (38m)"},
-		{view.Decided{Outcome: "refused", Flags: view.Flags{BanBegan: true}, Limits: []view.DecisionLimit{limit("ip", "allowed"), soon, banned}}, "refused by sms-send.range 20/10m (banned) and sms-send.phone 20/10m, passes 08:04:12 UTC (38m); this refusal began a ban"},
+		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{limit("phone", "not_asked"), banned, limit("ip", "not_asked")}}, "refused by sms-send.range (banned), passes 08:04:12 UTC (38m)"},
+		{view.Decided{Outcome: "refused", Flags: view.Flags{BanBegan: true}, Limits: []view.DecisionLimit{limit("ip", "allowed"), soon, banned}}, "refused by sms-send.range (banned) and sms-send.phone 20/10m, passes 08:04:12 UTC (38m); this refusal began a ban"},
+		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{banned, banned, soon}}, "refused by sms-send.range (banned) and sms-send.phone 20/10m, passes 08:04:12 UTC (38m)"}, // of two rates
 		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{soon}}, "refused by sms-send.phone 20/10m, passes 07:26:14 UTC (2s)"},
 		{view.Decided{Outcome: "refused", NewKeys: "refused"}, "refused: too many new keys"},
 		{view.Decided{Outcome: "rejected", List: "stolen"}, "rejected by the list stolen"},
@@ -33,8 +34,8 @@ func TestDecision_BeginsWithASentence(t *testing.T) {
 		{view.Decided{Outcome: "allowed", List: "office"}, "allowed by the list office"},
 		{view.Decided{Outcome: "allowed", Flags: view.Flags{Repeated: true}, Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed: it repeats a counted request"},
 		{view.Decided{Outcome: "allowed"}, "allowed: no limit applied"},
-		{view.Decided{Outcome: "rejected", Error: "decide by 2 limits: redis is away", Fallback: "deny"}, "not decided; without the store (deny)"},
-		{view.Decided{Outcome: "allowed", Fallback: "local", Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed by all its limits; without the store (local)"},
+		{view.Decided{Outcome: "rejected", Error: "decide by 2 limits: redis is away", Fallback: "deny"}, "not decided; without redis (deny)"},
+		{view.Decided{Outcome: "allowed", Fallback: "local", Limits: []view.DecisionLimit{limit("ip", "allowed")}}, "allowed by all its limits; without redis (local)"},
 	} {
 		c.d.At, c.d.Route = at, "sms-send"
 		if summarize(&c.d); c.d.Summary != c.want {

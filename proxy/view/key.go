@@ -170,7 +170,7 @@ func (c *ConversionStanding) String() string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("allows %d: %d confirmed in the window", c.Allowed, c.Confirmed)
+	return fmt.Sprintf("allows %d: %d verified in the window", c.Allowed, c.Confirmed)
 }
 
 // A PenaltyStanding is the state of a key's penalty.
@@ -279,7 +279,7 @@ type SkippedLimit struct {
 // A KeyVerdict is whether requests with a key are refused now.
 type KeyVerdict struct {
 	Refused bool `json:"refused"`
-	// Text is a sentence: "refused now by send.phone 5/1h (banned) until 08:03:55 UTC (37m55s); by send.country 900/1h until 07:50:00 UTC (24m)".
+	// Text is a sentence: "refused now by send.phone (banned) until 08:03:55 UTC (37m55s); by send.country 900/1h until 07:50:00 UTC (24m)".
 	Text string `json:"text"`
 }
 

@@ -58,6 +58,22 @@ func Count(n int64) string {
 	return s
 }
 
+// Share returns part as a percentage of whole.
+func Share(part, whole int64) string {
+	if part == 0 || whole <= 0 {
+		return "0 %"
+	}
+	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64) + " %"
+}
+
+// Plural returns a number with the word, in the plural unless it is 1.
+func Plural(n, word string) string {
+	if n != "1" {
+		word += "s"
+	}
+	return n + " " + word
+}
+
 // AtLeast returns n, to which an unknown number may have to be added: 7, or ? if nothing is known, or 7+? for at
 // least 7.
 func AtLeast(n, unknown int64, format func(int64) string) string {
@@ -83,10 +99,14 @@ func Change(a, b int64, format func(int64) string) string {
 func (s KeyStanding) Verdict() KeyVerdict {
 	var refusing []string
 	refuses := func(by string, until time.Time) {
+		end, last := "", len(refusing)-1
 		if !until.IsZero() {
-			by += " until " + Moment(s.At, until)
+			end = " until " + Moment(s.At, until)
 		}
-		refusing = append(refusing, by)
+		if last >= 0 && end != "" && strings.HasSuffix(refusing[last], end) {
+			by, refusing = strings.TrimSuffix(refusing[last], end)+", "+by, refusing[:last]
+		}
+		refusing = append(refusing, by+end)
 	}
 	for _, d := range s.Networks {
 		text := "the ban of " + d.Network.String()
@@ -107,19 +127,18 @@ func (s KeyStanding) Verdict() KeyVerdict {
 			unknown++
 		}
 		if l.Denies {
-			refuses(LimitName(l.Route, l.Limit)+" while the store is unreachable", time.Time{})
+			refuses(LimitName(l.Route, l.Limit)+" while redis is unreachable", time.Time{})
 		}
 		if by, until := l.refuses(); by != "" {
 			refuses(LimitName(l.Route, by), until)
-		}
-		if l.Costs && len(l.Windows) > 0 {
+		} else if l.Costs && len(l.Windows) > 0 {
 			w := slices.MinFunc(l.Windows, func(a, b WindowStanding) int { return cmp.Compare(a.Left, b.Left) })
 			most += "; " + LimitName(l.Route, l.Limit) + " refuses what costs more than " + w.Texts().Left
 		}
 	}
 	switch {
 	case len(refusing) > 0:
-		return KeyVerdict{true, "refused now by " + strings.Join(refusing, "; by ")}
+		return KeyVerdict{true, "refused now by " + strings.Join(refusing, "; by ") + most}
 	case s.Chosen && unknown == 0:
 		return KeyVerdict{Text: "not refused by the limits that were asked; others may refuse it"}
 	case asked == 0:
@@ -147,16 +166,10 @@ func (l LimitStanding) refuses() (by string, until time.Time) {
 	if by != "" && l.Store == "local" {
 		by += " (this node's share)"
 	}
-	if l.BannedUntil.IsZero() {
-		return by, until
-	}
 	if l.BannedUntil.After(until) {
-		until = l.BannedUntil
+		return l.Limit + " (banned)", l.BannedUntil
 	}
-	if by == "" {
-		by = l.Limit
-	}
-	return by + " (banned)", until
+	return by, until
 }
 
 // Done says what e did to a key, and how long before now: anna banned it for 1h, 2m5s ago.

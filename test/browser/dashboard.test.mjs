@@ -81,7 +81,7 @@ async function check(page) {
 
 // places are all pages, and what must be on each.
 const places = [
-  ["overview", async (p) => { await p.goto(p.at + "/"); await p.locator(".uplot canvas").first().waitFor(); }, "All nodes, last 15 min"],
+  ["overview", async (p) => { await p.goto(p.at + "/"); await p.locator(".uplot canvas").first().waitFor(); }, "All nodes, last 15m"],
   ["routes", (p) => p.goto(p.at + "/dashboard/routes"), "stricter"],
   ["keys", lookUp, "3 of 3 used, 0 left"],
   ["explain", explain, "Refused by"],
@@ -93,7 +93,7 @@ const places = [
   ["push", check, "All nodes could serve it. It would change:"],
   ["top", (p) => p.goto(p.at + "/dashboard/top"), "Keys that were refused most"],
   ["conversion", (p) => p.goto(p.at + "/dashboard/conversion"), "over half of CN"],
-  ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "1 of 2 targets is not healthy on some node or on all"],
+  ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "parcels has no healthy target"],
   ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "not done: weir.yaml"],
 ];
 
@@ -212,7 +212,7 @@ test("each node tells of requests, keys and upstreams of the other", async (t) =
   await page.locator(".decisions summary").click();
   assert.match(await page.locator(".decisions li").innerText(), new RegExp(id));
   await page.goto(page.at + "/dashboard/top?limit=all");
-  assert.match(await page.locator("tbody tr").first().innerText(), /search\.all\s+0\s+0 %\s+50/);
+  assert.match(await page.locator("tbody tr").first().innerText(), /search\.all\s+0\s+0\s%\s+50/);
   await page.goto(page.at + "/dashboard/upstreams");
   await page.getByText(/^ejected .+ for another [0-9ms]+/).waitFor();
   content(page);
@@ -247,7 +247,7 @@ test("the table by the minute adds up", async (t) => {
   const { nodes } = await busy(t);
   const browser = await launch(t);
   const page = await open(t, browser, nodes[0].admin);
-  const one = { at: [1769846400], requests: [1234], allowed: [1000], refused: [200], shadow: [7], unavailable: [4] };
+  const one = { at: [1769846400], sums: [{ Requests: 1234, Allowed: 1000, Refused: 200, Rejected: 30, Unavailable: 4, Shadow: 7 }] };
   await page.route("**/dashboard/series*", (route) => route.fulfill({ json: one }));
   await login(page, tokens.read);
   await page.getByText("The same as a table").click();
@@ -359,7 +359,7 @@ test("without Redis each page says so once, and in words", async (t) => {
   const page = await open(t, browser, nodes[0].admin, { viewport: { width: 390, height: 800 } });
   await login(page, tokens.write);
   redis.stop();
-  await page.getByText("The store is unreachable.").waitFor();
+  await page.getByText("Redis is unreachable.").waitFor();
   const faults = [];
   for (const name of ["", "routes", "keys", "top", "conversion", "decisions", "explain", "upstreams", "nodes", "config", "audit"]) {
     await page.goto(page.at + (name && "/dashboard/" + name));
@@ -367,10 +367,10 @@ test("without Redis each page says so once, and in words", async (t) => {
     if (name === "explain") {
       await page.getByLabel("URL").fill("/search");
       await page.getByRole("button", { name: "Explain" }).click();
-      await page.getByText("the store is unreachable; on_store_failure: local decides by this node's share").waitFor();
+      await page.getByText("redis is unreachable; on_store_failure: local decides by this node's share").waitFor();
     }
     const lines = (await page.locator("body").innerText()).split("\n");
-    const said = lines.filter((line) => line.includes("redis is unreachable"));
+    const said = lines.filter((line) => line.startsWith("Redis is unreachable."));
     if (said.length !== 1) faults.push(`${name} says it not once: ${said.join("; ")}`);
     faults.push(...lines.filter((line) => /decide by|context deadline|circuit breaker|limiter store/.test(line)).map((line) => `${name} speaks of the program: ${line}`));
     if (await wide(page)) faults.push(`${name} is wider than a phone`);

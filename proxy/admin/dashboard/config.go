@@ -218,6 +218,7 @@ type simulatedKeys struct {
 
 func (d *dashboard) showSimulateForm(r *http.Request) page {
 	v := d.simulateView(nil)
+	v.Own = v.AccessLog != ""
 	if r.URL.Query().Get("other") != "" {
 		c, err := d.Config(r.Context())
 		v.Fault = faultOf("the configuration cannot be read", err)

@@ -170,7 +170,7 @@ func (b *browser) upload(log string, pairs ...string) page {
 func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 	var asked admin.SimulateQuery
 	b := open(t, simulatingOptions(&asked))
-	b.get("/dashboard/simulate").shows(t, http.StatusOK, "Access log", "/var/log/weir/access.log", "at most 32 MiB", "Upload an access log")
+	b.get("/dashboard/simulate").shows(t, http.StatusOK, "Access log", "/var/log/weir/access.log", "at most 32 MiB", "Choose an access log")
 	token := b.form("/dashboard/keys").Get("form")
 	p := b.upload("a log", "session", token, "other", "routes: <mine>", "host", "a.example", "fields", " header:X-Phone=phone\n\n uri=path ", "own_log", "false")
 	p.shows(t, http.StatusOK, "1\u202f234 requests replayed", "Side by side", "&#43;12", ">19<", "The log does not tell &lt;b&gt;", "&#43;86138****8000", "routes: &lt;mine&gt;", `<svg class="spark"`)

@@ -51,15 +51,15 @@ func TestConversion_SaysWhatEnforcingWouldDo(t *testing.T) {
 	o.Conversion = func(context.Context, sends.Query) (admin.Conversion, error) { return sent(), fails }
 	b := open(t, o)
 	p := b.get("/dashboard/conversion")
-	p.shows(t, http.StatusOK, "Within 14d: 120\u202f000 requests sent, of which 78\u202f000 (65.0 %) were used.",
-		"would have refused 8\u202f120, of which 12 (0.1 %) were used later", "<strong>Enforce?</strong> Write <code>mode: enforce</code>",
+	p.shows(t, http.StatusOK, "Within 14d: 120\u202f000 requests sent, of which 78\u202f000 (65.0\u00a0%) were used.",
+		"would have refused 8\u202f120, of which 12 (0.1\u00a0%) were used later", "<strong>Enforce?</strong> Write <code>mode: enforce</code>",
 		"It is enforced.", "running nodes have passed on nothing within 1h", "at most 7 were sent each", ">Given back</th>", "without what was given back: refunded, or granted by an operator.", `href="/dashboard/conversion" aria-current="page"`)
 	want := []string{
-		"100\u202f000", "70\u202f000", "70.0 %", "3", "149 of 513 by 10/1h30\u202f000 of 130\u202f040 by 40/14d", "0", "0",
-		"8\u202f180", "12", "0.1 %", "0", "10 of 10 by 10/1h", "8\u202f120", "12",
+		"100\u202f000", "70\u202f000", "70.0\u00a0%", "3", "149 of 513 by 10/1h30\u202f000 of 130\u202f040 by 40/14d", "0", "0",
+		"8\u202f180", "12", "0.1\u00a0%", "0", "10 of 10 by 10/1h", "8\u202f120", "12",
 		"it is not known",
-		"30", "28", "93.3 %", "0", "2 of 43 by 15/1d",
-		"10", "2", "20.0 %", "0", "8 of 17 by 15/1d",
+		"30", "28", "93.3\u00a0%", "0", "2 of 43 by 15/1d",
+		"10", "2", "20.0\u00a0%", "0", "8 of 17 by 15/1d",
 	}
 	if got := p.cells(); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -101,11 +101,11 @@ func TestTop_HasOneOrder(t *testing.T) {
 		t.Errorf("asked %+v, want %+v", asked, want)
 	}
 	want := []string{
-		"sms.phone", "1\u202f338–1\u202f340", "96.5 %", "–", // its requests are not known
-		"verify.guesses shadow", "100", "100.0 %", "–",
-		"sms.phone", "48", "3.5 %", "50",
+		"sms.phone", "1\u202f338–1\u202f340", "96.5\u00a0%", "–", // its requests are not known
+		"verify.guesses shadow", "100", "100.0\u00a0%", "–",
+		"sms.phone", "48", "3.5\u00a0%", "50",
 		"sms.spread", "–", "", "100", // how often it was refused is not known
-		"sms.phone", "0", "0 %", "52",
+		"sms.phone", "0", "0\u00a0%", "52",
 	}
 	if got := p.cells(); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -174,7 +174,7 @@ func (p page) cells() (all []string) {
 	return all
 }
 
-const storeBanner = "<strong>The store is unreachable.</strong>"
+const storeBanner = "<strong>Redis is unreachable.</strong>"
 
 // What is not known is –, and never 0: in every cell of every page.
 func TestDashboard_UnknownIsNotZero(t *testing.T) {
@@ -191,8 +191,8 @@ func TestDashboard_UnknownIsNotZero(t *testing.T) {
 	b := open(t, o)
 	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "on_store_failure: deny refuses it with 503<", "on_store_failure: allow lets it pass<")
 	p := b.get("/dashboard/routes")
-	p.shows(t, http.StatusOK, "store unreachable: refuses all", "store unreachable: this node’s share", "store unreachable: lets all pass")
-	if n := strings.Count(p.text, "store unreachable: "); n != 3 {
+	p.shows(t, http.StatusOK, "without Redis: refuses all", "without Redis: this node’s share", "without Redis: lets all pass")
+	if n := strings.Count(p.text, "without Redis: "); n != 3 {
 		t.Errorf("%d limits say what they do; want the three that are enforced", n)
 	}
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes"} {
@@ -200,7 +200,7 @@ func TestDashboard_UnknownIsNotZero(t *testing.T) {
 		p.shows(t, http.StatusOK, storeBanner, "–")
 		p.text = regexp.MustCompile(`(?s)<h2 id="h-node".*?</section>`).ReplaceAllString(p.text, "") // what it counts itself it knows
 		for _, cell := range p.cells() {
-			if regexp.MustCompile(`^0( |$)|^0\.0|0 %`).MatchString(cell) {
+			if regexp.MustCompile(`^0( |$)|^0\.0|0\x{a0}%`).MatchString(cell) {
 				t.Errorf("%s: a cell is %q; want – for what is not known", path, cell)
 			}
 		}
@@ -213,12 +213,12 @@ func TestDashboard_LastKnownNumbersStay(t *testing.T) {
 	o, cut := outage()
 	b := open(t, o)
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes", "/dashboard/keys", "/dashboard/explain", "/dashboard/config"} {
-		if p := b.get(path); strings.Contains(p.text, "The store is unreachable") || strings.Contains(p.text, "store unreachable") || strings.Contains(p.text, `class="tiles old"`) {
+		if p := b.get(path); strings.Contains(p.text, "Redis is unreachable") || strings.Contains(p.text, "without Redis: ") || strings.Contains(p.text, `class="tiles old"`) {
 			t.Errorf("%s: it says that the store is away", path)
 		}
 	}
 	now := b.get("/dashboard/series?minutes=15")
-	now.shows(t, http.StatusOK, `"requests":[`)
+	now.shows(t, http.StatusOK, `"sums":[{"Requests":`)
 	cut()
 	old := b.get("/dashboard/series?minutes=15")
 	old.shows(t, http.StatusOK, `,"old":`)
@@ -246,13 +246,13 @@ func TestDashboard_OneThingHasOneName(t *testing.T) {
 	o, cut := outage()
 	cut()
 	b := open(t, o)
-	other := regexp.MustCompile(`(?i)store (is|was) (away|back)|store away|without the store|lately|errors`)
+	other := regexp.MustCompile(`(?i)store (is|was) (away|back)|store (is )?unreachable|store away|without the store|lately|errors`)
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes", "/dashboard/keys", "/dashboard/explain", "/dashboard/config", "/dashboard/upstreams", "/dashboard/top"} {
 		if said := other.FindString(b.get(path).text); said != "" {
 			t.Errorf("%s says %q", path, said)
 		}
 	}
-	b.get("/").shows(t, http.StatusOK, "<dt>Store unreachable</dt>", "<dt>Responses 5xx</dt>", "last 0s: requests, with those by share")
+	b.get("/").shows(t, http.StatusOK, "<dt>Without Redis</dt>", "<dt>Responses 5xx</dt>", "last 0s: requests, also by this node’s share")
 }
 
 // A page that was opened before has the banner with its next numbers.

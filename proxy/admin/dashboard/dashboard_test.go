@@ -220,7 +220,7 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	o.Upstreams = func(context.Context) (view.Upstreams, error) { return said, nil }
 	b := open(t, o)
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not healthy on some node or on all", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
-		"2 waiting", "1\u202f234 requests were retried", "weight 2", "25.0 %", "</span> for ", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
+		"2 waiting", "1\u202f234 requests were retried", "weight 2", "25.0\u00a0%", "</span> for ", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
 	said.Upstreams[0].Targets = said.Upstreams[0].Targets[:1]
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "The only target is healthy")
 	said.Upstreams = nil
@@ -279,9 +279,9 @@ func TestRoutes_ShowWhatWasSettled(t *testing.T) {
 	}
 	p := open(t, o).get("/dashboard/routes")
 	p.shows(t, http.StatusOK, "329 of 5, 324 owed",
-		"<td colspan=\"10\">14 requests settled: 8\u202f200 used of 10\u202f000 reserved (82.0 %), 2\u202f400 refunded, 600 charged to those that used more. Unsettled, the reservation stays: 2 absent, 2 cut.</td>",
+		"<td colspan=\"10\">14 requests settled: 8\u202f200 used of 10\u202f000 reserved (82.0\u00a0%), 2\u202f400 refunded, 600 charged to those that used more. Unsettled, the reservation stays: 2 absent, 2 cut.</td>",
 		`<td colspan="10"> Unsettled, the reservation stays: 4 error, 2 encoded.</td>`,
-		`<td colspan="10">2 requests settled: 3.00 USD used of 3.00 USD reserved (100.0 %).</td>`)
+		"<td colspan=\"10\">2 requests settled: 3.00 USD used of 3.00 USD reserved (100.0\u00a0%).</td>")
 	if n := strings.Count(p.text, `class="more"`); n != 3 {
 		t.Errorf("%d limits say what was settled; want 3 of 4", n)
 	}

@@ -87,7 +87,7 @@ func maintenanceText(on []directive.Directive) string {
 	var all []string
 	for i, d := range on {
 		if i == maxNamed {
-			all = append(all, plural(int64(len(on)-i), "more route"))
+			all = append(all, view.Plural(view.Count(int64(len(on)-i)), "more route"))
 			break
 		}
 		text := routeText(d.Route)

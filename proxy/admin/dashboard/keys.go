@@ -259,7 +259,7 @@ func pastTense(c view.KeyChange, r view.KeyResult) string {
 	case view.KeyReset:
 		return "Reset: what was counted is forgotten, and bans have ended"
 	case view.KeyGrant:
-		return "Granted " + plural(cmp.Or(r.Granted(), c.Permits), "permit")
+		return "Granted " + view.Plural(view.Count(cmp.Or(r.Granted(), c.Permits)), "permit")
 	case view.KeyBan:
 		return "Banned for " + c.For.String()
 	case view.KeyAssign:

@@ -242,7 +242,7 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 		t.Error("a key that is not banned can be unbanned")
 	}
 	one.Limits[0].BannedUntil = at.Add(38 * time.Minute)
-	look().shows(t, http.StatusOK, `Refused now by sms.phone 5/1h (banned) until <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38m).`, `id="do-unban"`)
+	look().shows(t, http.StatusOK, `Refused now by sms.phone (banned) until <time datetime="2026-01-31T08:04:00Z">08:04:00 UTC</time> (38m).`, `id="do-unban"`)
 	one.Limits[0].BannedUntil, one.Limits[0].Windows[0].Left = time.Time{}, 3
 	look().shows(t, http.StatusOK, `<p class="banner good" id="verdict"><strong>Passes now: each enforced limit by this key has permits left.</strong>`)
 }
@@ -274,9 +274,9 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 	}}
 	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) { return refused, nil }
 	who := open(t, o)
-	who.post("/dashboard/explain", who.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "Response by Weir: 429: ip, phone</h2>", "Refused by <strong>ip, phone</strong>; the answer says to come back in 9 s.", "5/1h: 4 of 5 used, 1 left")
+	who.post("/dashboard/explain", who.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "Response by Weir: 429: ip, phone</h2>", "Refused by <strong>ip, phone</strong>; the answer says to come back in 9s.", "5/1h: 4 of 5 used, 1 left")
 	refused.Decision.By = nil
-	who.post("/dashboard/explain", who.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "Refused; the answer says to come back in 9 s.")
+	who.post("/dashboard/explain", who.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "Refused; the answer says to come back in 9s.")
 	other.post("/dashboard/explain", other.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "No route matches.", "<details open><summary>Why not another route", "its path is another")
 	b.get("/dashboard/explain?method=POST&url=/v1/sms/send").shows(t, http.StatusOK, `value="POST"`, `value="/v1/sms/send"`)
 	for field, says := range map[string]string{"header": "each line of the header has a colon", "client": "is an IP address"} {
@@ -302,7 +302,7 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	o.Change = func(context.Context, view.KeyChange) (view.KeyResult, error) { return result, nil }
 	b := open(t, o)
 	p := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
-	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "<strong>10/1h</strong><small>now 1\u202f191, by 1\u202f181 confirmed</small>",
+	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "<strong>10/1h</strong><small>now 1\u202f191, by 1\u202f181 verified</small>",
 		"<span>71.235 EUR of 400 EUR spent, 328.765 EUR left</span>", "<span>step 2, passes</span>", "<span>0 of 4 used, 4 left</span>", "hash <span")
 	if n := strings.Count(p.text, "Nothing is used."); n != 1 || strings.Contains(p.text, "7\u202f123\u202f500") {
 		t.Errorf("nothing is used %d times, want once, and amounts as money, in\n%s", n, p.text)
@@ -320,11 +320,11 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	}
 	one.Limits[0].BannedUntil, one.Limits[0].Penalty, one.Limits[0].Mode = time.Time{}, nil, "enforce"
 	one.Limits[0].Store = "local"
-	one.Limits = append(one.Limits, view.LimitStanding{Mode: "enforce", Unknown: "the store is unreachable"})
+	one.Limits = append(one.Limits, view.LimitStanding{Mode: "enforce", Unknown: "redis is unreachable"})
 	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>", "Nothing is used here; what other nodes count is not known.",
 		`<p class="banner warn" id="verdict"><strong>Not known: 1 of 2 limits cannot be read.`)
 	one.Limits[1].Route, one.Limits[1].Limit, one.Limits[1].Denies = "sms", "spend", true // it refuses, and that is known
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "Refused now by sms.spend while the store is unreachable.")
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "Refused now by sms.spend while redis is unreachable.")
 	one.Limits = one.Limits[:1]
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "unban", "reason", "asked")
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24 until <time")

@@ -140,12 +140,8 @@ func (s sum) part(of float64) sum {
 // A series is the data of a chart: requests for each minute that is over, including those without any. One that is not
 // would look like a fall.
 type series struct {
-	At          []int64 `json:"at"` // in seconds since 1970
-	Requests    []int64 `json:"requests"`
-	Allowed     []int64 `json:"allowed"`
-	Refused     []int64 `json:"refused"`
-	Shadow      []int64 `json:"shadow"`
-	Unavailable []int64 `json:"unavailable"`
+	At   []int64 `json:"at"` // in seconds since 1970
+	Sums []sum   `json:"sums"`
 	// Old is when the data was had, in seconds since 1970, if it cannot be had now.
 	Old int64 `json:"old,omitempty"`
 }
@@ -178,13 +174,7 @@ func seriesOf(s view.Statistics, minutes int, now time.Time) series {
 	}
 	end, out := now.Add(-reported).Unix()/60*60, series{}
 	for at := end - int64(minutes)*60; at < end; at += 60 {
-		one := by[at]
-		out.At = append(out.At, at)
-		out.Requests = append(out.Requests, one.Requests)
-		out.Allowed = append(out.Allowed, one.Allowed)
-		out.Refused = append(out.Refused, one.Refused)
-		out.Shadow = append(out.Shadow, one.Shadow)
-		out.Unavailable = append(out.Unavailable, one.Unavailable)
+		out.At, out.Sums = append(out.At, at), append(out.Sums, by[at])
 	}
 	return out
 }
@@ -193,7 +183,7 @@ const (
 	// gaugeInterval is the minimum interval between two readings of the metrics, for all viewers
 	// together; gaugeWindow is the time over which rates are computed.
 	gaugeInterval = time.Second
-	gaugeWindow   = 30 * time.Second
+	gaugeWindow   = time.Minute
 )
 
 // A rateGauge computes this node's own rates from its metrics.

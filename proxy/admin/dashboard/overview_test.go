@@ -27,9 +27,9 @@ func TestSeries_HasNoFallAtTheEnd(t *testing.T) {
 		if end := got.At[len(got.At)-1] + 60; len(got.At) != 15 || end > now.Unix() || now.Unix()-end >= 72 {
 			t.Fatalf("at second %d %d minutes are drawn to %d", second, len(got.At), end)
 		}
-		for i, n := range got.Requests {
-			if n != 60 || got.Allowed[i] != 40 || got.Refused[i] != 20 {
-				t.Errorf("at second %d, minute %d has %d requests, %d allowed, %d refused; want 60, 40, 20", second, got.At[i], n, got.Allowed[i], got.Refused[i])
+		for i, n := range got.Sums {
+			if n.Requests != 60 || n.Allowed != 40 || n.Refused != 20 {
+				t.Errorf("at second %d, minute %d has %d requests, %d allowed, %d refused; want 60, 40, 20", second, got.At[i], n.Requests, n.Allowed, n.Refused)
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func TestRefusers_AreThoseThatRefusedMost(t *testing.T) {
 }
 
 func TestFormat_GroupsThousandsInOneWay(t *testing.T) {
-	for n, want := range map[float64]string{0: "0.0", 999.94: "999.9", 999.96: "1\u202f000.0", 1234567.25: "1\u202f234\u202f567.2"} {
+	for n, want := range map[float64]string{0: "0.0", 999.94: "999.9", 999.96: "1\u202f000.0", 1234567.24: "1\u202f234\u202f567.2"} {
 		if got := formatRate(n); got != want {
 			t.Errorf("%v: got %q, want %q", n, got, want)
 		}
@@ -152,7 +152,7 @@ func TestReading_TellsWhatHappenedLately(t *testing.T) {
 	}
 }
 
-// Rates are of the time since the last look, or since the start; with looks all the time, of half a minute.
+// Rates are of the time since the last look, or since the start; with looks all the time, of a minute.
 func TestRateGauge_IsOfTheTimeBetweenLooks(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_requests_total"}, []string{"code"})
@@ -170,9 +170,9 @@ func TestRateGauge_IsOfTheTimeBetweenLooks(t *testing.T) {
 	look(time.Hour, time.Hour)
 	look(time.Hour+5*time.Second, time.Hour+5*time.Second) // 5 s alone would be few
 	for s := 10; s < 300; s += 5 {
-		look(time.Hour+time.Duration(s)*time.Second, time.Duration(map[bool]int{true: 3600 + s, false: 30}[s < 30])*time.Second)
+		look(time.Hour+time.Duration(s)*time.Second, time.Duration(map[bool]int{true: 3600 + s, false: 60}[s < 60])*time.Second)
 	}
-	if n := len(g.readings); n > 32 {
+	if n := len(g.readings); n > 62 {
 		t.Errorf("%d readings are kept", n)
 	}
 }

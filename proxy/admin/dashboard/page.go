@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"math"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -207,16 +208,17 @@ func templateFuncs() template.FuncMap {
 		"cell":    formatCell,
 		"known":   func(n, unknown int64) string { return view.AtLeast(n, unknown, view.Count) },
 		"minus":   func(a, b int64) int64 { return a - b },
-		"many":    func(n any, word string) string { return plural(reflect.ValueOf(n).Int(), word) },
+		"many":    func(n any, word string) string { return view.Plural(view.Count(reflect.ValueOf(n).Int()), word) },
 		"seconds": view.Duration,
 		"between": func(from, to time.Time) string { return view.Duration(to.Sub(from)) },
 		"moment":  view.Moment,
 		"signed":  func(a, b int64) string { return view.Change(a, b, view.Count) },
 		"wait":    func(ms int64) string { return view.Duration(time.Duration(ms) * time.Millisecond) },
+		"after":   func(seconds []string) string { d, _ := time.ParseDuration(seconds[0] + "s"); return view.Duration(d) },
 		"took":    func(ms float64) string { return strconv.FormatFloat(max(ms, 0.1), 'f', 1, 64) + " ms" },
 		"short":   short,
 		"among":   func(one string, all []string) bool { return slices.Contains(all, one) },
-		"share":   percentage,
+		"share":   func(part, whole int64) string { return strings.Replace(view.Share(part, whole), " ", "\u00a0", 1) },
 		"spark":   spark,
 		"yaml":    colored,
 		"waits":   func(ms float64) string { return view.Duration(time.Duration(ms * float64(time.Millisecond))) },
@@ -228,6 +230,7 @@ func templateFuncs() template.FuncMap {
 		"whole":   sentence,
 		"onpage":  onPage,
 		"cause":   causeOf,
+		"why":     func(fault string) string { return strings.TrimPrefix(fault, "redis is unreachable: ") },
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 		"limit":   view.LimitName,
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
@@ -299,11 +302,8 @@ func timed(text string, at ...time.Time) template.HTML {
 
 // formatRate returns a rate with one decimal place, and digit grouping as view.Count.
 func formatRate(n float64) string {
-	whole, decimals, _ := strings.Cut(strconv.FormatFloat(n, 'f', 1, 64), ".")
-	if count, err := strconv.ParseInt(whole, 10, 64); err == nil {
-		whole = view.Count(count)
-	}
-	return whole + "." + decimals
+	tenths := int64(math.Round(n * 10))
+	return view.Count(tenths/10) + "." + strconv.FormatInt(tenths%10, 10)
 }
 
 // formatCell returns n, or – if it is not known.
@@ -312,14 +312,6 @@ func formatCell(known any, n int64) string {
 		return "–"
 	}
 	return view.Count(n)
-}
-
-// plural returns n with the word, in the plural unless n is 1.
-func plural(n int64, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return view.Count(n) + " " + word
 }
 
 // yamlKey matches a key of YAML, escaped, where a line or a flow mapping begins with it.
@@ -332,11 +324,3 @@ func colored(text string) template.HTML {
 
 // short returns the beginning of a hash.
 func short(hash string) string { return hash[:min(len(hash), 12)] }
-
-// percentage returns part as a percentage of whole.
-func percentage(part, whole int64) string {
-	if part == 0 || whole <= 0 {
-		return "0 %"
-	}
-	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64) + " %"
-}

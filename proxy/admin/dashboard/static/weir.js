@@ -59,14 +59,15 @@
   const place = document.getElementById("main").dataset.events;
   const thousands = (n) => String(n).replace(/\B(?=(\d{3})+(\.|$))/g, "\u202f");
   if (live && place) {
-    const most = 30;
+    const most = 60;
     let rates = [];
     let source = null;
     const show = (id, text) => {
       const at = document.getElementById(id);
       if (at) at.textContent = text;
     };
-    const rate = () => { if (rates.length > 0) show("n-rate", thousands((rates.reduce((a, b) => a + b) / rates.length).toFixed(1))); };
+    // Until there is a minute of events, the number is the one that came with the page.
+    const rate = () => { if (rates.length === most) show("n-rate", thousands((rates.reduce((a, b) => a + b) / most).toFixed(1))); };
     const counted = (e) => {
       const n = JSON.parse(e.data).counts?.filter((c) => !c.limit).reduce((sum, c) => sum + c.n, 0) ?? 0;
       rates = [...rates, n].slice(-most);
@@ -175,8 +176,7 @@
       head.scope = "row";
       head.textContent = clock(at);
       row.append(head);
-      const [all, allowed, refused, undecided, shadow] = ["requests", "allowed", "refused", "unavailable", "shadow"].map((name) => points[name][i]);
-      for (const n of [all, allowed, refused, all - allowed - refused - undecided, undecided, shadow]) {
+      for (const n of ["requests", "allowed", "refused", "rejected", "unavailable", "shadow"].map((name) => points[name][i])) {
         const cell = document.createElement("td");
         cell.className = "num";
         cell.textContent = thousands(n);
@@ -201,7 +201,9 @@
       const answer = await fetch(charts.dataset.series, { headers: { "HX-Request": "true" } });
       if (!answer.ok) throw new Error(answer.status);
       const first = points === null || plots.length === 0;
-      points = await answer.json();
+      const said = await answer.json();
+      points = { at: said.at, old: said.old };
+      for (const name of ["Requests", "Allowed", "Refused", "Rejected", "Unavailable", "Shadow"]) points[name.toLowerCase()] = said.sums.map((s) => s[name]);
       charts.classList.toggle("old", Boolean(points.old));
       document.getElementById("charts-known").textContent = points.old ? "Last known at " + clock(points.old) + "." : "";
       if (first) draw();

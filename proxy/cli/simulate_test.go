@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -37,6 +38,26 @@ func TestSimulate_ExitCodes(t *testing.T) {
 		}
 		if code, stdout, stderr := runWeir("simulate", "-c", weir, path); code != c.code || !strings.Contains(stdout, c.want) {
 			t.Errorf("%s: exit %d, %s%s; want %d and %q", name, code, stdout, stderr, c.code, c.want)
+		}
+	}
+}
+
+// A copy of what check --effective prints lacks values that it does not show, and the comparison says so.
+func TestSimulate_SaysWhatACopyLacks(t *testing.T) {
+	weir := writeConfig(t, "keys: {phone: {from: 'header:X-Phone', sensitive: true}}\nlists: {vip: {key: phone, values: ['1', '2'], action: bypass}}\n")
+	code, effective, stderr := runWeir("check", "--effective", weir)
+	if code != exitOK {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	dir := t.TempDir()
+	log, copied := filepath.Join(dir, "access.log"), filepath.Join(dir, "copied.yaml")
+	if err := cmp.Or(os.WriteFile(log, []byte(accessLine("10:00:00")), 0o600), os.WriteFile(copied, []byte(effective), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for other, want := range map[string]bool{copied: true, weir: false} {
+		code, stdout, stderr := runWeir("simulate", "-c", weir, "--compare", other, log)
+		if got := strings.Contains(stdout, "2 values are not in the other configuration"); code != exitOK || got != want {
+			t.Errorf("exit %d, %s%s; want that a copy lacks two: %v", code, stdout, stderr, want)
 		}
 	}
 }

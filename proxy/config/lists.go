@@ -125,7 +125,7 @@ func (l *loader) text(name *string, instead string) (text string, ok bool) {
 	}
 	path := l.made.Files[len(l.made.Files)-1]
 	if l.source.Owner(path) != OfConfig {
-		l.Wrong(name, form.Quote(*name)+" is not part of the pushed configuration", "push it together with this file")
+		l.Wrong(name, form.Quote(*name)+" was not sent with this configuration", "weir push and weir simulate on the command line read it beside this file")
 		return "", false
 	}
 	if rel, err := filepath.Rel(filepath.Dir(l.made.Files[0]), path); err == nil && !filepath.IsAbs(*name) {

@@ -10,10 +10,10 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"regexp"
+	"path/filepath"
 	"runtime"
 	"runtime/metrics"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,9 +150,6 @@ var (
 	errReplayBusy = &admin.Problem{Status: http.StatusTooManyRequests, Detail: "another log is being replayed here; ask again when it is done, or ask another node"}
 )
 
-// notShown matches what config.Config.Effective has in place of values of sensitive keys.
-var notShown = regexp.MustCompile(`# (\d+), not shown`)
-
 // simulate replays a log with the current configuration, and optionally with another one. It ends
 // when the client disconnects.
 func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
@@ -199,14 +196,7 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	if report.Against != nil {
 		s.Differences = report.Differences()
 	}
-	hidden := 0
-	for _, found := range notShown.FindAllStringSubmatch(q.Other, -1) {
-		n, _ := strconv.Atoi(found[1])
-		hidden += n
-	}
-	if hidden > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("of overrides and lists %d values are not in the other configuration: those of sensitive keys are not shown, and so not copied; it takes these keys for any other", hidden))
-	}
+	s.Notes = append(s.Notes, simulate.NotCopied(q.Other)...)
 	return s, nil
 }
 
@@ -222,11 +212,21 @@ func replayProblem(err error) error {
 	return &admin.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 }
 
-// otherConfig parses another configuration; it may refer to the other files of the pushed bundle.
+// otherConfig parses another configuration. It may refer to the files of lists, plans and prices that are served. The
+// node's own file and what it includes may have secrets, which errors would quote.
 func (n *Node) otherConfig(text string) (*config.Config, error) {
 	b := bundle.Bundle{Main: simulateOthers, Files: map[string]string{}}
 	if served := n.source.bundle.Load(); served != nil {
 		maps.Copy(b.Files, served.Files)
+	} else if own, err := bundle.Pack(n.source.path); err == nil {
+		_, now := n.proxy.Serving()
+		b.Files = own.Others()
+		maps.DeleteFunc(b.Files, func(name, _ string) bool {
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(filepath.Dir(n.source.path), name)
+			}
+			return slices.ContainsFunc(now.Globs, func(glob string) bool { is, err := filepath.Match(glob, name); return is || err != nil })
+		})
 	}
 	b.Files[simulateOthers] = text
 	return bundle.Unpack(n.source.machine, b)

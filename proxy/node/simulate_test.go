@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,6 +85,31 @@ func TestSimulate_SaysWhatACopyLacks(t *testing.T) {
 		s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: other})
 		if got := strings.Contains(strings.Join(s.Notes, "\n"), lacks); err != nil || got != want {
 			t.Errorf("%v, notes %q; want that a copy lacks two: %v", err, s.Notes, want)
+		}
+	}
+}
+
+// Another configuration may name the files of lists that the node serves, as a copy does, but not the file of the node or
+// one that it includes: errors in a list quote it, and these may have secrets.
+func TestSimulate_TakesTheListsThatAreServed(t *testing.T) {
+	path := write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\ninclude: ['more/*.conf']\n"+strings.Replace(replayed, "rate: 3/1h", "rate: 3/1h, plan: {list: plans.txt}, plans: {pro: 9/1h}", 1))
+	dir := filepath.Dir(path)
+	if err := cmp.Or(os.WriteFile(filepath.Join(dir, "plans.txt"), []byte("13800138000=pro\n"), 0o600), os.Mkdir(filepath.Join(dir, "more"), 0o700),
+		os.WriteFile(filepath.Join(dir, "more", "a.conf"), []byte("lists: {}\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	n := mustStart(t, path)
+	served, err := n.servedConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: served.Effective}); err != nil || s.Against == nil {
+		t.Errorf("got %+v, %v; want a comparison", s, err)
+	}
+	for _, name := range []string{filepath.Base(path), path, "more/a.conf", filepath.Join(dir, "more", "a.conf")} {
+		other := strings.Replace(served.Effective, "plans.txt", name, 1)
+		if _, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(""), Other: other}); err == nil || !strings.Contains(err.Error(), "was not sent with this configuration") {
+			t.Errorf("%s: got %v; want that it was not sent", name, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,6 +136,22 @@ func (r *Report) missingFields(o Options) (notes []string) {
 	return notes
 }
 
+// notShown matches what config.Config.Effective has in place of values of sensitive keys.
+var notShown = regexp.MustCompile(`# (\d+), not shown`)
+
+// NotCopied returns a note about values that a configuration lacks because it was copied from one that is shown.
+func NotCopied(text string) (notes []string) {
+	hidden := 0
+	for _, found := range notShown.FindAllStringSubmatch(text, -1) {
+		n, _ := strconv.Atoi(found[1])
+		hidden += n
+	}
+	if hidden > 0 {
+		notes = append(notes, fmt.Sprintf("of overrides and lists %d values are not in the other configuration: those of sensitive keys are not shown, and so not copied; it takes these keys for any other", hidden))
+	}
+	return notes
+}
+
 // unmatchedRoutes returns notes about routes that match data the log does not have.
 func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 	for _, c := range o.Configs {
@@ -155,7 +172,7 @@ func (r *Report) advice(places string) string {
 	for place := range strings.SplitSeq(places, ", ") {
 		text := advice(place)
 		if r.own && place != "client_ip" && place != "host" {
-			text = "this log has hashes of the keys of the limits that were served when it was written; serve this limit too, in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"
+			text = "this log has hashes of the keys that limits have read: no costs, and no keys of requests that were answered before; serve a limit that was not served then in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"
 		}
 		if !slices.Contains(all, text) {
 			all = append(all, text)
@@ -249,7 +266,7 @@ func plain(n int64) string { return strconv.FormatInt(n, 10) }
 // writeOne writes the result of one configuration.
 func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 	if tally.Unknown == 0 {
-		fmt.Fprintf(t, "%d passed, %d refused by limits (%s)\n", tally.Passed, tally.Refused, percentage(tally.Refused, tally.Requests))
+		fmt.Fprintf(t, "%d passed, %d refused by limits (%s)\n", tally.Passed, tally.Refused, view.Share(tally.Refused, tally.Requests))
 	} else {
 		fmt.Fprintf(t, "no total: of %d requests the log does not tell whether a limit refuses them (?); at least %d passed, %d refused by limits\n", tally.Unknown, tally.Passed-tally.Unknown, tally.Refused)
 	}
@@ -382,14 +399,6 @@ func (r *Report) Differences() []view.SimulatedDifference {
 	return all
 }
 
-// percentage returns n as a percentage of all.
-func percentage(n, all int64) string {
-	if all == 0 {
-		return "0 %"
-	}
-	return strconv.FormatFloat(100*float64(n)/float64(all), 'f', 2, 64) + " %"
-}
-
 //go:embed page.html
 var pageText string
 
@@ -402,7 +411,7 @@ func (r *Report) HTML(out io.Writer) error {
 			return change(n, m, a.Unknown+b.Unknown, view.Count)
 		},
 		"minus": func(a, b int64) int64 { return a - b },
-		"share": percentage, "join": func(s []string) string { return strings.Join(s, ", ") },
+		"share": view.Share, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"more": furtherResults, "limit": view.LimitName, "chart": newChart,
 	}).Parse(pageText))

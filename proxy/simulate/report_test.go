@@ -179,7 +179,7 @@ func withNumbers(t *testing.T, yaml, log string) *Report {
 func TestReport_AdviceForOwnLog(t *testing.T) {
 	own := `{"request_id":"A","message":"request","time":"2026-11-22T11:05:20Z","method":"POST","path":"/send","status":200,"keys":"country=DE"}` + "\n"
 	text := written(withNumbers(t, codesYAML, own))
-	if want := "the log lacks json:/phone: 2 decisions of limits are unknown; this log has hashes of the keys of the limits that were served when it was written; serve this limit too, in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"; !strings.Contains(text, want) {
+	if want := "the log lacks json:/phone: 2 decisions of limits are unknown; this log has hashes of the keys that limits have read: no costs, and no keys of requests that were answered before; serve a limit that was not served then in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"; !strings.Contains(text, want) {
 		t.Errorf("the report says\n%s\nwant\n%s", text, want)
 	}
 }

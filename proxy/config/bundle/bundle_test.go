@@ -233,9 +233,9 @@ func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
 	if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "include: ['" + outside + "']\n" + small}}); err == nil {
 		t.Error("a file of this machine is included")
 	}
-	for _, file := range []string{"link.txt", "local.txt"} { // a list comes along, or is none
+	for file, want := range map[string]string{"link.txt": "not part of the pushed configuration", "local.txt": "was not sent with this configuration"} { // a list comes along, or is none
 		text := "lists: {l: {key: 'header:X-A', file: " + file + ", action: deny}}\n" + small
-		if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err == nil || !strings.Contains(err.Error(), "not part of the pushed configuration") {
+		if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s as a list: %v", file, err)
 		}
 	}

@@ -45,7 +45,7 @@ func (c Client) Healthz(ctx context.Context) error {
 	}
 	answer, err := c.client().Do(r)
 	if err != nil {
-		return fmt.Errorf("no weir answers at %s: %w", c.base(), errors.Unwrap(err)) // without the URL
+		return c.silent(err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
@@ -82,7 +82,7 @@ func send[A any](ctx context.Context, c Client, method, path string, body []byte
 	}
 	answer, err := c.client().Do(r) // #nosec G704 -- as above
 	if err != nil {
-		return into, fmt.Errorf("no weir answers at %s: %w; name its admin listener with %s", c.base(), errors.Unwrap(err), c.Flag) // without the URL
+		return into, c.silent(err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse))
@@ -100,6 +100,15 @@ func send[A any](ctx context.Context, c Client, method, path string, body []byte
 		return into, fmt.Errorf("ask %s: answer not understood: %w", c.base(), err)
 	}
 	return into, nil
+}
+
+// silent returns why nothing answers. What err says of the address is left out.
+func (c Client) silent(err error) error {
+	err = errors.Unwrap(err) // without the URL
+	if op, is := errors.AsType[*net.OpError](err); is {
+		err = op.Err
+	}
+	return fmt.Errorf("no weir answers at %s: %w; name its admin listener with %s", c.base(), err, c.Flag)
 }
 
 func (c Client) client() *http.Client { return cmp.Or(c.HTTP, http.DefaultClient) }

@@ -212,7 +212,7 @@ func TestSchemaAndVersion(t *testing.T) {
 }
 
 func TestHealthcheck(t *testing.T) {
-	if code, _, stderr := runWeir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFailure || !strings.HasPrefix(stderr, "weir: no weir answers at http://127.0.0.1:1: ") {
+	if code, _, stderr := runWeir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFailure || stderr != "weir: no weir answers at http://127.0.0.1:1: connect: connection refused; name its admin listener with --admin\n" {
 		t.Errorf("healthcheck of nobody = %d, %q; want that it says so", code, stderr)
 	}
 	c := healthcheckCommand{Config: writeConfig(t, "nonsense")}
@@ -437,4 +437,15 @@ func TestTLSFlags_ReachAnAdminListener(t *testing.T) {
 // accessLine is a line of an access log at a time of day.
 func accessLine(clock string) string {
 	return `192.0.2.1 - - [22/Nov/2026:` + clock + ` +0000] "GET /a HTTP/1.1" 200 1` + "\n"
+}
+
+// Of one route it is said whether that is under maintenance: by itself, or with all.
+func TestMaintenance_OfOneRoute(t *testing.T) {
+	addr, _ := startAdmin(t, map[string]string{"/api/v1/maintenance": `{"on":[{"kind":"maintenance","route":"shop","at":"2026-01-31T07:26:00Z","who":"ann"}],"everywhere":true}`})
+	for args, want := range map[string]string{"show": "shop", "show shop": "shop", "show orders": "route orders is not under maintenance\n"} {
+		code, out, stderr := runWeir(append([]string{"maintenance", "--admin", addr}, strings.Fields(args)...)...)
+		if code != exitOK || !strings.Contains(out, want) || strings.Contains(out, "shop") != (want == "shop") {
+			t.Errorf("weir maintenance %s = %d, %q, %q; want %q", args, code, out, stderr, want)
+		}
+	}
 }

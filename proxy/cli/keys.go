@@ -157,7 +157,7 @@ func printJSON(w Env, v any, err error) error {
 
 // keysPlan assigns a plan to a key, or ends that.
 type keysPlan struct {
-	Args  []string `arg:"" name:"key=value" names:"keys" help:"The key, as for get, and then the name of the plan: user=alice pro."`
+	Args  []string `arg:"" name:"key=value plan" names:"keys" help:"The key, as for get, and then the name of the plan: user=alice pro."`
 	For   string   `required:"" xor:"end" help:"Duration: 7d, 30d." placeholder:"DURATION"`
 	Clear bool     `required:"" xor:"end" help:"End the assignment; give no plan."`
 	Route string   `help:"Only on this route." placeholder:"NAME" names:"routes"`
@@ -382,8 +382,10 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) (err error) {
 		}
 	}
 	var now admin.Maintenance
+	one := c.State == "show" && c.Route != ""
 	if c.State == "show" {
 		now, err = admin.Get[admin.Maintenance](ctx, c.client(), "/maintenance")
+		now.On = slices.DeleteFunc(now.On, func(d directive.Directive) bool { return one && d.Route != "" && d.Route != c.Route })
 	} else {
 		now, err = admin.Post[admin.Maintenance](ctx, c.client(), "/maintenance", m)
 	}
@@ -397,17 +399,14 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) (err error) {
 	case !now.Everywhere:
 		fmt.Fprintln(w.Stdout, "redis is unreachable: this holds "+now.Where())
 	}
-	return directiveTable(now.On, "no route is under maintenance").printAll(w.Stdout)
+	return directiveTable(now.On, map[bool]string{false: "no route is under maintenance", true: "route " + c.Route + " is not under maintenance"}[one]).printAll(w.Stdout)
 }
 
 // directiveTable returns directives as a table, and what is to be said if there are none.
 func directiveTable(all []directive.Directive, empty string) textTable {
 	t := textTable{columns: []string{"WHAT", "ROUTE", "ENDS IN", "SINCE", "BY", "REASON"}, empty: empty}
 	for _, d := range all {
-		what := "maintenance"
-		if d.Network.IsValid() {
-			what = d.Network.String()
-		}
+		what := map[bool]string{false: "maintenance", true: d.Network.String()}[d.Network.IsValid()]
 		t.add(textRow{}, what, cmp.Or(d.Route, "all"), endsIn(d, time.Now()), d.At.UTC().Format(time.RFC3339), printable(d.Who),
 			printable(cmp.Or(d.Reason, "-")))
 	}

@@ -130,7 +130,7 @@ func (c healthcheckCommand) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	return admin.Client{Address: addr}.Healthz(ctx)
+	return admin.Client{Flag: "--admin", Address: addr}.Healthz(ctx)
 }
 
 // configured returns the address of the admin listener in the file, or the default if there is no file, or one that

@@ -248,7 +248,7 @@ func TestCommonLimit_KeepsTheCountOfItsPreviousName(t *testing.T) {
 				t.Errorf("without its previous name the limit answers %v, want that it starts anew", got)
 			}
 			w.WaitForLog("config warning", func(l logtest.Line) bool {
-				return strings.Contains(l.Text("problem"), "write was: a.x to keep its counts")
+				return strings.Contains(l.Text("problem")+"; "+l.Text("instead"), "write was: a.x to keep its counts")
 			})
 		})
 	}

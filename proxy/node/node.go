@@ -132,7 +132,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.closers.push("audit", n.closeAudit)
 	n.closers.push("proxy", func(context.Context) error { n.proxy.Close(); return nil })
 	for _, warning := range first.Warnings {
-		n.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
+		n.log.Warn().Str("at", warning.Position.String()).Str("field", warning.Path).Str("problem", warning.What).Str("instead", warning.Instead).Msg("config warning")
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (n *Node) report(report proxy.Report, err error) {
 		n.log.Warn().Err(report.Unready).Msg("tokens are refused for now")
 	}
 	for _, warning := range report.Warnings {
-		n.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
+		n.log.Warn().Str("at", warning.Position.String()).Str("field", warning.Path).Str("problem", warning.What).Str("instead", warning.Instead).Msg("config warning")
 	}
 	if report.Changed {
 		n.log.Info().Int64("generation", report.Generation).Str("hash", report.Hash).

@@ -60,8 +60,8 @@ func TestReload_ByTheAdminAPI(t *testing.T) {
 func TestReload_WarningsAreLogged(t *testing.T) {
 	const odd = "routes:\n  - {name: send, match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: %s}]}\n  - {name: rest, match: {path: /*}, upstream: echo}\n"
 	n := mustStart(t, write(t, listen+fmt.Sprintf(odd, "1/1m")))
-	if got := n.waitForLog("config warning"); !strings.Contains(fmt.Sprint(got["problem"]), "routes[1]") || !strings.HasSuffix(fmt.Sprint(got["at"]), ":5:32") {
-		t.Errorf("the log says %v; want which route, and where", got)
+	if got := n.waitForLog("config warning"); !strings.Contains(fmt.Sprint(got["field"], got["problem"]), "routes[1]") || !strings.HasSuffix(fmt.Sprint(got["at"]), ":5:32") || strings.Contains(fmt.Sprint(got["problem"]), ":5:32") {
+		t.Errorf("the log says %v; want which route, and where, once", got)
 	}
 	replaceFile(t, n.source.path, listen+fmt.Sprintf(odd, "2/1m"))
 	if got := postStatus(t, n, "/reload"); got != 200 {

@@ -32,6 +32,8 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 	shadow.Mode, unknown.Unknown, banned.BannedUntil = "shadow", "redis is unreachable", in(26*time.Hour)
 	costly := limit("spend", open, view.WindowStanding{Rate: "50 EUR/1d", Most: 500, Left: 4, Amounts: &view.Amounts{Left: "0.04 EUR"}})
 	costly.Costs = true
+	ample := limit("spend", view.WindowStanding{Rate: "50 EUR/1d", Most: 500, Left: 400, Amounts: &view.Amounts{Left: "40 EUR"}})
+	ample.Costs = true
 	share := limit("phone", full("2/1h", time.Minute))
 	share.Store = "local"
 	values.Algorithm, values.Windows[0].Next, other.Route = "distinct", time.Time{}, "verify"
@@ -49,6 +51,7 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), banned}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (1m); by send.b (banned) until 2026-02-01 09:26:00 UTC (1d2h)"},
 		{[]view.LimitStanding{limit("a", open), costly}, false, "passes now: each enforced limit by this key has permits left; send.spend refuses what costs more than 0.04 EUR"},
 		{[]view.LimitStanding{other, costly}, true, "refused now by verify.o 1/1m until 07:26:01 UTC (1s); send.spend refuses what costs more than 0.04 EUR"},
+		{[]view.LimitStanding{other, ample}, true, "refused now by verify.o 1/1m until 07:26:01 UTC (1s)"},
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), limit("fan", full("9/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h, send.fan 9/1h until 07:27:00 UTC (1m); by verify.o 1/1m until 07:26:01 UTC (1s)"},
 		{[]view.LimitStanding{share}, true, "refused now by send.phone 2/1h (this node's share) until 07:27:00 UTC (1m)"},
 		{[]view.LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},

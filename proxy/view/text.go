@@ -117,7 +117,7 @@ func (s KeyStanding) Verdict() KeyVerdict {
 	}
 	refusing = append(refusing, s.Denied...)
 	var asked, unknown int
-	var most string // that a request may cost
+	var most, scarce string // what a request may cost, and where that is little
 	for _, l := range s.Limits {
 		if l.Mode != "enforce" {
 			continue
@@ -133,12 +133,13 @@ func (s KeyStanding) Verdict() KeyVerdict {
 			refuses(LimitName(l.Route, by), until)
 		} else if l.Costs && len(l.Windows) > 0 {
 			w := slices.MinFunc(l.Windows, func(a, b WindowStanding) int { return cmp.Compare(a.Left, b.Left) })
-			most += "; " + LimitName(l.Route, l.Limit) + " refuses what costs more than " + w.Texts().Left
+			text := "; " + LimitName(l.Route, l.Limit) + " refuses what costs more than " + w.Texts().Left
+			most, scarce = most+text, scarce+map[bool]string{true: text}[w.Left < w.Most/10]
 		}
 	}
 	switch {
 	case len(refusing) > 0:
-		return KeyVerdict{true, "refused now by " + strings.Join(refusing, "; by ") + most}
+		return KeyVerdict{true, "refused now by " + strings.Join(refusing, "; by ") + scarce}
 	case s.Chosen && unknown == 0:
 		return KeyVerdict{Text: "not refused by the limits that were asked; others may refuse it"}
 	case asked == 0:

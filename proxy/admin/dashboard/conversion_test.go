@@ -252,7 +252,7 @@ func TestDashboard_OneThingHasOneName(t *testing.T) {
 			t.Errorf("%s says %q", path, said)
 		}
 	}
-	b.get("/").shows(t, http.StatusOK, "<dt>Without Redis</dt>", "<dt>Responses 5xx</dt>", "last 0s: requests, also by this node’s share")
+	b.get("/").shows(t, http.StatusOK, "<dt>Without Redis</dt>", "<dt>Responses 5xx</dt>", "last 0s: requests, also by share")
 }
 
 // A page that was opened before has the banner with its next numbers.

@@ -35,7 +35,7 @@ func TestDashboard_ShowsEveryPage(t *testing.T) {
 	if p := b.get("/dashboard/config?diff=7"); strings.Contains(p.text, oldest) || strings.Count(p.text, "served for") != 1 {
 		t.Errorf("what is served was replaced, or is the oldest, in\n%s", p.text)
 	}
-	b.get("/dashboard/nothing").shows(t, http.StatusNotFound, "there is no page")
+	b.get("/dashboard/nothing").shows(t, http.StatusNotFound, "There is no page")
 }
 
 func TestDashboard_HoldsBrowsersToItself(t *testing.T) {

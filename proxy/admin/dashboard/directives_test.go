@@ -213,7 +213,7 @@ func TestDirectives_AreForRoleWrite(t *testing.T) {
 			t.Errorf("%s: there is a form", path)
 		}
 	}
-	bob.post("/dashboard/directives", bob.form("/dashboard/keys", "kind", "maintenance", "reason", "r", "sure", "yes")).shows(t, http.StatusForbidden, "your token may look")
+	bob.post("/dashboard/directives", bob.form("/dashboard/keys", "kind", "maintenance", "reason", "r", "sure", "yes")).shows(t, http.StatusForbidden, "Your token may look")
 	if len(s.done) > 0 {
 		t.Errorf("%v was done", s.done)
 	}

@@ -181,7 +181,7 @@ func TestTop_UnblocksAKeyFromATerminal(t *testing.T) {
 	screen := onTerminal(t, top, 100, 30)
 	screen.waitForText("[1 Keys]", "2 nodes", "all serve one config", "sms-send.phone", "5        6")
 	screen.send("2")
-	screen.waitForText("[2 Limits]", "sms-send.phone  5        6         83 %   1/1h")
+	screen.waitForText("[2 Limits]", "sms-send.phone  5        6         83.3 %  1/1h")
 	screen.send("4")
 	screen.waitForText("[4 Nodes]", "leads")
 	screen.send("5")
@@ -216,7 +216,7 @@ func TestTop_WithoutATerminal(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Errorf("top --once exits %d: %s", code, stderr)
 	}
-	for _, want := range []string{"1 node; ", "KEYS\n", "sms-send.phone  2        3         67 %", "ROUTES\n", "NODES\n", "UPSTREAMS\n", "1 of 1"} {
+	for _, want := range []string{"1 node; ", "KEYS\n", "sms-send.phone  2        3         66.7 %", "ROUTES\n", "NODES\n", "UPSTREAMS\n", "1 of 1"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("top --once says\n%s\nwant %q in it", stdout, want)
 		}

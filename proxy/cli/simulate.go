@@ -67,7 +67,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	other, _ := os.ReadFile(c.Compare) // it was loaded, if there is one
-	report.Notes = append(report.Notes, simulate.NotCopied(string(other))...)
+	report.LacksHidden(string(other))
 	if err := c.write(report, w); err != nil {
 		return err
 	}

@@ -189,6 +189,7 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	if err != nil {
 		return admin.Simulation{}, replayProblem(err)
 	}
+	report.LacksHidden(q.Other)
 	s := admin.Simulation{
 		Node: n.store.id, LogCounts: report.LogCounts, TookMS: report.Took.Milliseconds(), Generation: number,
 		Result: report.Result, Against: report.Against, Notes: report.Notes,
@@ -196,7 +197,6 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	if report.Against != nil {
 		s.Differences = report.Differences()
 	}
-	s.Notes = append(s.Notes, simulate.NotCopied(q.Other)...)
 	return s, nil
 }
 

@@ -139,17 +139,17 @@ func (r *Report) missingFields(o Options) (notes []string) {
 // notShown matches what config.Config.Effective has in place of values of sensitive keys.
 var notShown = regexp.MustCompile(`# (\d+), not shown`)
 
-// NotCopied returns a note about values that a configuration lacks because it was copied from one that is shown.
-func NotCopied(text string) (notes []string) {
+// LacksHidden adds a note to r if the configuration that it was compared with lacks values because it was copied from one that
+// is shown.
+func (r *Report) LacksHidden(text string) {
 	hidden := 0
 	for _, found := range notShown.FindAllStringSubmatch(text, -1) {
 		n, _ := strconv.Atoi(found[1])
 		hidden += n
 	}
 	if hidden > 0 {
-		notes = append(notes, fmt.Sprintf("of overrides and lists %d values are not in the other configuration: those of sensitive keys are not shown, and so not copied; it takes these keys for any other", hidden))
+		r.Notes = append(r.Notes, fmt.Sprintf("of overrides and lists %d values are not in the other configuration: those of sensitive keys are not shown, and so not copied; it takes these keys for any other", hidden))
 	}
-	return notes
 }
 
 // unmatchedRoutes returns notes about routes that match data the log does not have.

@@ -121,10 +121,7 @@ func (p *Pool) begin(ctx context.Context, t *Request, to Sink) *forwarding {
 	if f.start.IsZero() {
 		f.start = time.Now()
 	}
-	if t.TrustedPeer {
-		f.trusted = trustedForwarded(t.Fields)
-	}
-	f.maxForwards = maxForwards(t)
+	f.trusted, f.maxForwards = trustedForwarded(t), maxForwards(t)
 	if t.Fields.MayHave(1<<http1.TE | 1<<http1.Upgrade) {
 		f.acceptTrailers = t.Proto != "HTTP/1.0" && containsToken(t.Fields.Values("Te"), "trailers")
 		f.upgrade = upgradeProtocol(t)
@@ -186,10 +183,7 @@ func (p *Pool) Outgoing(t *Request) (o Outgoing, kind ResultKind, err error) {
 	if t.RawQuery != "" {
 		o.Target += "?" + t.RawQuery
 	}
-	f := forwarding{pool: p, request: t, maxForwards: maxForwards(t)}
-	if t.TrustedPeer {
-		f.trusted = trustedForwarded(t.Fields)
-	}
+	f := forwarding{pool: p, request: t, trusted: trustedForwarded(t), maxForwards: maxForwards(t)}
 	f.writeHeader(mapHeader(o.Header))
 	for _, from := range p.config.Targets {
 		o.Targets = append(o.Targets, from.URL.Redacted())

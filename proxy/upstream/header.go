@@ -147,10 +147,11 @@ func maxForwards(t *Request) int {
 type forwardedFields struct{ chain, forwarded, host, proto []string }
 
 // trustedForwarded returns the forwarded fields of a trusted peer.
-func trustedForwarded(f *http1.Fields) forwardedFields {
-	return forwardedFields{
-		f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto"),
+func trustedForwarded(t *Request) forwardedFields {
+	if of := t.Fields.Values; t.TrustedPeer {
+		return forwardedFields{of("X-Forwarded-For"), of("Forwarded"), of("X-Forwarded-Host"), of("X-Forwarded-Proto")}
 	}
+	return forwardedFields{}
 }
 
 // setPeer writes X-Real-Ip, X-Forwarded-For and X-Forwarded-Proto. The values of a

@@ -270,10 +270,7 @@ func TestPeerFields_FollowTheRequest(t *testing.T) {
 	url, heads := startReplying(t, okEmpty)
 	p := startProxy(t, poolOf(t, url), func(asked *Request, _ received) {
 		changes[len(want)](asked)
-		trust := forwardedFields{}
-		if asked.TrustedPeer {
-			trust = trustedForwarded(asked.Fields)
-		}
+		trust := trustedForwarded(asked)
 		h := headOf(func(h mapHeader) {
 			w := &fieldWriter{to: h, set: asked.Set}
 			setPeer(&trust, asked, w)

@@ -195,14 +195,15 @@ type http2Sender struct {
 	httpResponse *http.Response
 	fields       http1.Fields
 
-	mu       sync.Mutex // held while an interim response is forwarded; guards the fields below
-	released bool       // release has been called: to may belong to another request
-	interim  int        // 1xx responses that were forwarded
+	mu      sync.Mutex    // guards the fields below; not held only in send: the Sink may be in use, or belong to another request
+	interim int           // 1xx responses that were forwarded
+	relayed chan struct{} // closed when the last of them was; nil if there was none
 }
 
 // sender implements transport.
 func (o *http2Transport) sender(f *forwarding) sender {
 	s := &http2Sender{forwarding: f, transport: o}
+	s.mu.Lock()
 	f.upgrade = "" // HTTP/2 has no Upgrade (RFC 9113 section 8.6)
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	s.cancel = cancel
@@ -229,7 +230,12 @@ func (o *http2Transport) sender(f *forwarding) sender {
 // send implements sender.
 func (s *http2Sender) send(m *backend, _ time.Time) (err error) {
 	s.lastAttempt = s.newAttempt(m)
+	s.mu.Unlock()
 	s.httpResponse, err = s.transport.RoundTrip(s.lastAttempt.request)
+	s.mu.Lock() // net/http may still receive interim responses
+	if s.relayed != nil {
+		<-s.relayed
+	}
 	if cause := s.body.err(); err != nil && cause != nil {
 		return fmt.Errorf("%w: %w", errRequestBody, cause) // the cause: the target did not get the whole request
 	}
@@ -257,18 +263,26 @@ func (s *http2Sender) canRetry(err error) bool { return s.lastAttempt.canRetry(e
 // maxInterim is how many 1xx responses to one request are forwarded, as over HTTP/1.1.
 const maxInterim = 100
 
-// relayInterim forwards a 1xx response.
+// relayInterim forwards a 1xx response. The goroutine that calls it reads the connection for all requests on it, which
+// must not wait for this client: send does.
 func (s *http2Sender) relayInterim(status int, h textproto.MIMEHeader) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.released || status == http.StatusContinue || s.interim >= maxInterim {
-		// 100 Continue is sent when the body is read.
+	if status == http.StatusContinue || !s.mu.TryLock() { // 100 Continue is sent when the body is read
 		return nil
 	}
-	s.interim++
-	f := fieldsFromHeader(http.Header(h))
-	f.StripHopByHop()
-	s.to.Informational(status, f)
+	defer s.mu.Unlock()
+	if s.interim++; s.interim <= maxInterim {
+		f := fieldsFromHeader(http.Header(h))
+		f.StripHopByHop()
+		before, relayed := s.relayed, make(chan struct{})
+		s.relayed = relayed
+		go func() {
+			defer close(relayed)
+			if before != nil {
+				<-before
+			}
+			s.to.Informational(status, f)
+		}()
+	}
 	return nil
 }
 
@@ -280,8 +294,7 @@ func (s *http2Sender) response() (int, *http1.Fields, error) {
 		return 0, nil, fmt.Errorf("status %03d", res.StatusCode)
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		return 0, nil, errors.New("unrequested 101 response")
-	}
-	if res.StatusCode == http.StatusResetContent { // must have no body (RFC 9110 section 15.3.6)
+	case res.StatusCode == http.StatusResetContent: // must have no body (RFC 9110 section 15.3.6)
 		res.Body.Close()
 		res.Body, res.ContentLength = http.NoBody, 0
 		res.Header.Set("Content-Length", "0")
@@ -336,8 +349,7 @@ func (s *http2Sender) relay(to Sink) error {
 		case err != nil:
 			_ = to.Flush() // the client gets what was received before
 			return err
-		case left == 0: // End flushes
-		default:
+		case left != 0: // otherwise End flushes
 			if err := to.Flush(); err != nil {
 				return err
 			}
@@ -351,24 +363,18 @@ func (s *http2Sender) readBody(p []byte) (int, error) {
 		defer time.AfterFunc(timeout, func() { s.cancel(errBodyTimeout) }).Stop()
 	}
 	n, err := s.httpResponse.Body.Read(p)
-	switch {
-	case err == nil || errors.Is(err, io.EOF):
+	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
-	case errors.Is(context.Cause(s.template.Context()), errBodyTimeout):
-		err = errBodyTimeout
 	}
 	if cause := s.body.err(); cause != nil {
 		return n, fmt.Errorf("%w: %w", errRequestBody, cause)
 	}
-	return n, fmt.Errorf("%w: %w", errReadResponse, err)
+	return n, fmt.Errorf("%w: %w", errReadResponse, cmp.Or(context.Cause(s.template.Context()), err))
 }
 
 // release implements sender.
 func (s *http2Sender) release() {
 	s.cancel(nil)
-	s.mu.Lock() // net/http may still receive interim responses
-	s.released = true
-	s.mu.Unlock()
 	if s.httpResponse != nil {
 		_ = s.httpResponse.Body.Close() // the rest of the body is not needed
 	}

@@ -101,11 +101,10 @@ func (b *requestBody) close() {
 
 // err returns why the body could not be read from the client, or nil.
 func (b *requestBody) err() error {
-	if b == nil {
-		return nil
-	}
-	if err := b.failure.Load(); err != nil {
-		return *err
+	if b != nil {
+		if err := b.failure.Load(); err != nil {
+			return *err
+		}
 	}
 	return nil
 }

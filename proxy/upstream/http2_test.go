@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // openHTTP2 is open for clients that speak HTTP/2, and one of them.
@@ -82,6 +84,10 @@ func TestInterim_EndsWithItsRequest(t *testing.T) {
 	f := pool.begin(t.Context(), &Request{Method: "GET", Fields: new(http1.Fields)}, hints)
 	s := f.sender.(*http2Sender)
 	arrives := func() { _ = s.relayInterim(http.StatusEarlyHints, textproto.MIMEHeader{"Link": {"</a>"}}) }
+	s.mu.Unlock()
+	arrives()
+	<-s.relayed
+	s.mu.Lock()
 	arrives()
 	f.end()
 	arrives()
@@ -91,6 +97,61 @@ func TestInterim_EndsWithItsRequest(t *testing.T) {
 		t.Errorf("%d interim responses were forwarded; want that which arrived before the end", hints.n)
 	}
 }
+
+// A client that does not read must not delay other requests, which may share the connection to the target.
+func TestInterim_DelaysNoOtherRequest(t *testing.T) {
+	c := versioned{t, 1, 2}.backend(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hints" {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusProcessing)
+		}
+	})
+	pool := mustPool(t, c)
+	defer pool.Close()
+	deaf := &deafSink{began: make(chan int, 2), reads: make(chan bool)}
+	ask := func(ctx context.Context, path string, to Sink) Result {
+		return pool.Forward(ctx, &Request{Method: "GET", Path: path, Host: "a", Fields: new(http1.Fields), Proto: "HTTP/2.0"}, to)
+	}
+	ended := make(chan Result, 1)
+	go func() { ended <- ask(context.Background(), "/hints", deaf) }()
+	got := []int{await.Value(t, deaf.began, "an interim response")}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	if res := ask(ctx, "/", new(deafSink)); res.Kind != OK {
+		t.Errorf("another request while a client does not read: %+v", res)
+	}
+	if deaf.status.Load() != 0 {
+		t.Error("the final response came before the interim responses")
+	}
+	close(deaf.reads)
+	res := await.Value(t, ended, "the end of the request")
+	if got = append(got, <-deaf.began); res.Kind != OK || deaf.status.Load() != http.StatusOK || !slices.Equal(got, []int{103, 102}) {
+		t.Errorf("%+v after %v, want OK after 103 and 102", res, got)
+	}
+}
+
+// A deafSink is a client that reads interim responses only when it may.
+type deafSink struct {
+	Sink
+	began  chan int
+	reads  chan bool
+	status atomic.Int32
+}
+
+func (d *deafSink) Informational(status int, _ *http1.Fields) {
+	d.began <- status
+	<-d.reads
+}
+
+func (d *deafSink) Begin(status int, _ *http1.Fields, _ int64) error {
+	d.status.Store(int32(status))
+	return nil
+}
+
+func (*deafSink) Write(p []byte) (int, error) { return len(p), nil }
+func (*deafSink) Flush() error                { return nil }
+func (*deafSink) End(*http1.Fields) error     { return nil }
+func (*deafSink) Committed() bool             { return true }
 
 // net/http keeps the texts of a head in the HPACK table of a connection, behind the end of the request whose buffer they
 // may share: what another request writes there would be found as if it was what the target knows, and go to it under a

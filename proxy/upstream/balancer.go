@@ -364,13 +364,12 @@ func (g *group) wait(ctx context.Context, w *waiter) (*backend, error) {
 		err = context.Cause(ctx)
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if i := slices.Index(g.waiting, w); i >= 0 {
 		g.setWaitingLocked(slices.Delete(g.waiting, i, i+1))
-		g.mu.Unlock()
 		return nil, err
 	}
-	g.mu.Unlock()
-	return <-w.ready, nil
+	return <-w.ready, nil // sent by whoever has removed w
 }
 
 // setWaitingLocked sets the queue.
@@ -390,19 +389,23 @@ func (g *group) release(m *backend, stripe int) {
 	}
 }
 
-// admitWaitingLocked admits waiting requests in order of arrival, as long as there are
-// backends for them.
+// admitWaitingLocked admits waiting requests in order of arrival. One whose pool has no backend for it does not delay those
+// of another pool of the upstream, which may have other targets.
 func (g *group) admitWaitingLocked(now time.Time) {
-	for len(g.waiting) > 0 {
-		w := g.waiting[0]
+	var full *Pool
+	g.setWaitingLocked(slices.DeleteFunc(g.waiting, func(w *waiter) bool {
+		if w.pool == full {
+			return false
+		}
 		m, _ := w.pool.pick(now, w.selection)
 		if m == nil {
-			return
+			full = w.pool
+			return false
 		}
 		m.inFlight.Add(w.stripe, 1)
-		g.setWaitingLocked(slices.Delete(g.waiting, 0, 1))
 		w.ready <- m
-	}
+		return true
+	}))
 }
 
 // recordConnect records whether a connection to m was established.

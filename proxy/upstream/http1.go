@@ -72,9 +72,6 @@ func tlsConfigFor(t config.UpstreamTLS, addr string) *tls.Config {
 	return c
 }
 
-// poolOf returns the connections to m.
-func (h *http1Transport) poolOf(m *backend) *http1.Pool { return h.pools[m.number] }
-
 // CloseIdleConnections closes all idle connections. Connections in use are closed after
 // their exchange.
 func (h *http1Transport) CloseIdleConnections() {
@@ -97,7 +94,7 @@ func (h *http1Transport) probe(ctx context.Context, m *backend, path, via string
 	head := call.Begin("GET", m.authority, path)
 	head.Add("User-Agent", probeUserAgent)
 	head.Add("Via", via)
-	if err := h.poolOf(m).Send(call); err != nil {
+	if err := h.pools[m.number].Send(call); err != nil {
 		return 0, err
 	}
 	_, err = io.Copy(io.Discard, io.LimitReader(call.Body(), maxProbeBody))
@@ -193,7 +190,7 @@ func (s *http1Sender) send(m *backend, now time.Time) error {
 		mark = "?"
 	}
 	s.writeHeader(s.call.Begin(t.Method, cmp.Or(t.SetHost, t.Host), t.Path, mark, t.RawQuery))
-	err := s.transport.poolOf(m).SendAt(s.call, now)
+	err := s.transport.pools[m.number].SendAt(s.call, now)
 	if err == nil {
 		s.result.FirstByte = s.call.ResponseAfter(s.start)
 	}

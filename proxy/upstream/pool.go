@@ -244,8 +244,7 @@ func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[str
 			continue
 		}
 		before, asked := known[host]
-		isGone := func(a netip.Addr) bool { return !slices.Contains(found, a) }
-		gone = gone || !asked || slices.ContainsFunc(before, isGone)
+		gone = gone || !asked || slices.ContainsFunc(before, func(a netip.Addr) bool { return !slices.Contains(found, a) })
 		known[host] = found
 	}
 	return gone
@@ -254,8 +253,7 @@ func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[str
 // replaceTransport switches to a new transport. The connections of the old one are
 // closed as soon as they are idle.
 func (p *Pool) replaceTransport() {
-	old := p.currentTransport.Swap(&transportRef{p.newTransport()})
-	old.CloseIdleConnections()
+	p.currentTransport.Swap(&transportRef{p.newTransport()}).CloseIdleConnections()
 }
 
 // hostnames returns the hosts of the targets that are names, not addresses.

@@ -65,6 +65,40 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 	})
 }
 
+// After a reload an upstream has two pools. The requests of one, whose target hangs, do not delay those of the other.
+func TestQueue_OtherTargetsAfterAReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, hangs := newFullPool(t, config.Queue{Length: 3, Timeout: time.Minute})
+		c := before.config
+		c.Targets = []config.Target{{URL: mustURL(t, "http://replacement")}}
+		after := mustPool(t, c)
+		busy, err := after.acquire(t.Context(), time.Now(), selection{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan *backend, 2)
+		for _, p := range []*Pool{before, after} {
+			go func() {
+				m, err := p.acquire(t.Context(), time.Now(), selection{})
+				if err != nil {
+					t.Error(err)
+				}
+				got <- m
+			}()
+			synctest.Wait()
+		}
+		began := time.Now()
+		after.group.release(busy, 0)
+		if m := <-got; m != busy || time.Since(began) > 0 {
+			t.Errorf("a free target was used by %v after %v", m, time.Since(began))
+		}
+		before.group.release(hangs, 0)
+		if m := <-got; m != hangs {
+			t.Errorf("then %v was used", m)
+		}
+	})
+}
+
 func TestQueue_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, m := newFullPool(t, config.Queue{Length: 1, Timeout: time.Minute})

@@ -243,7 +243,7 @@ func (c *conn) clientStalled(now time.Duration) bool {
 	w := &c.monitor
 	sent := w.writes.Load()
 	responseStarted := sent != w.writesBefore
-	if !responseStarted && !w.noProbe && !w.probed {
+	if !responseStarted && !w.noProbe && !w.probed && c.socket.CanWrite() { // no client may block the checks of all others
 		w.probed = true
 		c.setWriteDeadline()
 		_ = c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // the next check sees the reset, if there is one

@@ -127,6 +127,29 @@ func TestClientMonitor_ProbesBesideAResponse(t *testing.T) {
 	}
 }
 
+// One goroutine checks all clients, so that it must not wait for one that does not read what it got before.
+func TestClientMonitor_ProbesNoClientThatDoesNotRead(t *testing.T) {
+	probed := make(chan bool, 1)
+	p := serving(t, func(x *Exchange) {
+		c := x.conn
+		x.MonitorClient(make(aborts, 1))
+		for _, size := range []int{64 << 10, 1} {
+			for n := size; n == size; { // until the sockets on both sides are full
+				_ = c.net.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+				n, _ = c.net.Write(make([]byte, size))
+			}
+		}
+		c.monitor.mu.Lock()
+		defer c.monitor.mu.Unlock()
+		probed <- c.clientStalled(1) || c.monitor.probed
+		x.Abort()
+	}, func(s *Server) { s.Timeouts.Write = time.Hour })
+	defer p.dial(t, lined("GET / HTTP/1.1|Host: a||")).Close()
+	if await.Value(t, probed, "the end of a check") {
+		t.Error("a client that does not read was probed, or is taken for gone")
+	}
+}
+
 // What a round of checks costs, which there is ten times a second.
 func BenchmarkServer_CheckClients(b *testing.B) {
 	for _, idle := range []int{0, 100_000} {

@@ -89,18 +89,11 @@ type transportRef struct{ transport }
 // goroutines before Start.
 func New(c Config) *Pool {
 	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
-	p := &Pool{config: c, buffers: &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}}
+	p := &Pool{config: c, stop: func() {}, buffers: &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}}
 	p.via11 = "1.1 " + p.config.Pseudonym
-	p.addBackends()
 	p.group = p.config.Groups.join(c.Name)
-	for _, m := range p.backends {
-		m.targetHealth = p.group.join(m.name)
-	}
-	if c.Echo {
-		p.currentTransport.Store(&transportRef{echo{}})
-	} else {
-		p.currentTransport.Store(&transportRef{p.newTransport()})
-	}
+	p.addBackends()
+	p.currentTransport.Store(&transportRef{p.newTransport()})
 	return p
 }
 
@@ -120,7 +113,8 @@ func (p *Pool) addBackends() {
 
 func (p *Pool) addBackend(t endpoint, weight int) {
 	p.backends = append(p.backends, &backend{
-		endpoint: t, number: len(p.backends), weight: float64(weight), nameHash: xxhash.Sum64String(t.name),
+		endpoint: t, targetHealth: p.group.join(t.name),
+		number: len(p.backends), weight: float64(weight), nameHash: xxhash.Sum64String(t.name),
 	})
 }
 
@@ -132,7 +126,10 @@ func (p *Pool) transport() *transportRef { return p.currentTransport.Load() }
 
 // newTransport returns a transport without connections.
 func (p *Pool) newTransport() transport {
-	if p.config.Protocol == config.ProtocolH2 || p.config.Protocol == config.ProtocolH2C {
+	switch {
+	case p.config.Echo:
+		return echo{}
+	case p.config.Protocol == config.ProtocolH2, p.config.Protocol == config.ProtocolH2C:
 		return newHTTP2(p.config, p.backends)
 	}
 	return newHTTP1(p.config, p.backends)
@@ -158,9 +155,7 @@ func (p *Pool) Start() {
 
 // Retire stops what Start has started, and waits for it. Requests in progress continue.
 func (p *Pool) Retire() {
-	if p.stop != nil {
-		p.stop()
-	}
+	p.stop()
 	p.background.Wait()
 }
 
@@ -260,13 +255,9 @@ func (p *Pool) replaceTransport() {
 func (p *Pool) hostnames() []string {
 	var hosts []string
 	for _, m := range p.backends {
-		host, _, err := net.SplitHostPort(m.host)
-		if err != nil {
-			host = m.host
-		}
-		_, err = netip.ParseAddr(host)
-		isName := err != nil && host[0] != '[' && m.socket == "" && m.host != echoHost
-		if isName && !slices.Contains(hosts, host) {
+		host, _, _ := net.SplitHostPort(m.dialAddress()) // it always has a port
+		_, err := netip.ParseAddr(host)
+		if err != nil && m.socket == "" && m.host != echoHost && !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
 		}
 	}

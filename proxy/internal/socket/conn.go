@@ -121,6 +121,12 @@ func (c *Conn) State() State {
 	return s
 }
 
+// CanWrite reports whether the socket accepts a short write at once; there must be a Raw.
+func (c *Conn) CanWrite() (can bool) {
+	_ = c.Raw.Control(func(fd uintptr) { can = canWrite(fd) }) // fails if the socket is closed
+	return can
+}
+
 // Unread returns how many bytes the socket has received that were not read. It may be called while another goroutine
 // reads. It returns 0 if the socket is closed; there must be a Raw.
 func (c *Conn) Unread() (bytes int) {

@@ -45,6 +45,12 @@ func peekPeer(fd int) State {
 	return Readable
 }
 
+// canWrite reports whether a socket has room for a short write.
+func canWrite(fd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
+	return err == nil && n > 0
+}
+
 // unread returns how many bytes a socket has received that were not read; 0 if it is closed.
 func unread(fd uintptr) int {
 	n, err := unix.IoctlGetInt(int(fd), askUnread)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -98,8 +99,7 @@ func (p *Pool) isFull(m *backend) bool {
 // candidate gains its weight, the one with the highest current weight is selected, and
 // the sum of the weights is subtracted from it.
 func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
-	var sum float64
-	best := candidates[0]
+	best, sum := candidates[0], 0.0
 	for _, m := range candidates {
 		share := m.weight * m.slowStartFactor(now, &p.config.Health)
 		sum += share
@@ -115,8 +115,7 @@ func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
 // leastLoaded returns the candidates with the least load after one more request (least
 // connections).
 func (p *Pool) leastLoaded(now time.Time, candidates []*backend) []*backend {
-	least := math.Inf(1)
-	kept := candidates[:0]
+	least, kept := math.Inf(1), candidates[:0]
 	for _, m := range candidates {
 		load := float64(m.inFlight.Sum()+1) / (m.weight * m.slowStartFactor(now, &p.config.Health))
 		switch {
@@ -184,9 +183,7 @@ func repeat(ctx context.Context, interval time.Duration, f func()) {
 // probe sends one active check to m. It returns nil if m is healthy.
 func (p *Pool) probe(ctx context.Context, m *backend) error {
 	status, err := p.transport().probe(ctx, m, p.config.Health.Path, p.via11)
-	if err == nil {
-		err = ctx.Err() // the response came after the timeout
-	}
+	err = cmp.Or(err, ctx.Err()) // the response may have come after the timeout
 	switch {
 	case err != nil:
 		return fmt.Errorf("health check of %s: %w", m.name, err)

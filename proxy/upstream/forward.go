@@ -48,7 +48,7 @@ func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 	if err := f.relayResponse(); err != nil {
 		f.failMidResponse(err)
 	}
-	f.result.HeaderSent = f.result.HeaderSent || to.Committed()
+	f.result.HeaderSent = to.Committed()
 	return f.result
 }
 
@@ -322,7 +322,6 @@ func (f *forwarding) fail(err error) {
 // failMidResponse sets the result of a request that failed during or after the head of
 // the response.
 func (f *forwarding) failMidResponse(err error) {
-	f.result.HeaderSent = f.to.Committed()
 	var fault *http1.CallError
 	switch {
 	case errors.As(err, &fault), errors.Is(err, errReadResponse), errors.Is(err, errRequestBody):
@@ -334,7 +333,7 @@ func (f *forwarding) failMidResponse(err error) {
 		case ClientGone, BadRequest, BodyTimeout, BodyTooLarge:
 			f.result.Kind = kind
 		}
-	case !f.result.HeaderSent:
+	case !f.to.Committed():
 		if !errors.Is(err, errBadResponse) {
 			err = fmt.Errorf("%w: %w", errBadResponse, err)
 		}

@@ -166,9 +166,7 @@ func setPeer(w *forwardedFields, t *Request, to *fieldWriter) {
 	if client.IsValid() {
 		to.add(http1.XRealIP, client.AppendTo(to.buf[:0]))
 	}
-	if client == peer && len(w.chain) == 0 && client.IsValid() {
-		to.add(http1.XForwardedFor, to.buf) // buf still holds the address
-	} else if chain := appendChain(to.buf[:0], w.chain, peer); len(chain) > 0 {
+	if chain := appendChain(to.buf[:0], w.chain, peer); len(chain) > 0 {
 		to.add(http1.XForwardedFor, chain)
 	}
 	to.addAll(http1.XForwardedProto, w.proto)

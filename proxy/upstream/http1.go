@@ -66,9 +66,8 @@ func tlsConfigFor(t config.UpstreamTLS, addr string) *tls.Config {
 	c := t.ClientConfig()
 	c.NextProtos = []string{"http/1.1"}
 	c.ClientSessionCache = tls.NewLRUClientSessionCache(0) // resumption costs less than a full handshake
-	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(addr) // addr always has a port, see dialAddress
-	}
+	host, _, _ := net.SplitHostPort(addr)                  // addr always has a port, see dialAddress
+	c.ServerName = cmp.Or(c.ServerName, host)
 	return c
 }
 
@@ -150,19 +149,13 @@ func (s *http1Sender) prepare() {
 	if t.Length < 0 {
 		s.keepTrailer = trailerFilter(t)
 	}
-	if s.duplex == nil {
-		s.setSource()
+	if s.duplex != nil {
+		s.call.KeepRequestTrailer = s.keepTrailer
+		if t.BufferedBody != nil {
+			s.call.SetBody(t.BufferedBody)
+		}
 		return
 	}
-	s.call.KeepRequestTrailer = s.keepTrailer
-	if t.BufferedBody != nil {
-		s.call.SetBody(t.BufferedBody)
-	}
-}
-
-// setSource sets the request body of a client that does not use HTTP/1.1.
-func (s *http1Sender) setSource() {
-	t := s.request
 	s.body = &http1Source{Body: t.Body}
 	from := http1.Source{
 		Reader: s.body, Length: t.Length, Stop: s.body.Stop, Trailer: s.addTrailer, Expects: t.expectsContinue(),

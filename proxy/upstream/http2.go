@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -130,9 +132,7 @@ type writeTimeoutConn struct {
 }
 
 func (c writeTimeoutConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
-		return 0, err
-	}
+	_ = c.SetWriteDeadline(time.Now().Add(c.timeout)) // if it fails, so does Write
 	return c.Conn.Write(b)
 }
 
@@ -168,9 +168,8 @@ func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 		defer cancel()
 	}
 	secure := d.tls.Clone()
-	if secure.ServerName == "" {
-		secure.ServerName, _, _ = net.SplitHostPort(addr) // net/http always adds a port
-	}
+	host, _, _ := net.SplitHostPort(addr) // net/http always adds a port
+	secure.ServerName = cmp.Or(secure.ServerName, host)
 	t := tls.Client(c, secure)
 	err = t.HandshakeContext(dialCtx)
 	if got := t.ConnectionState().NegotiatedProtocol; err == nil && secure.NextProtos[0] == "h2" && got != "h2" {
@@ -193,7 +192,7 @@ type http2Sender struct {
 	cancel      context.CancelCauseFunc
 
 	httpResponse *http.Response
-	fields       http1.Fields
+	fields       *http1.Fields
 
 	mu      sync.Mutex    // guards the fields below; not held only in send: the Sink may be in use, or belong to another request
 	interim int           // 1xx responses that were forwarded
@@ -239,7 +238,18 @@ func (s *http2Sender) send(m *backend, _ time.Time) (err error) {
 	if cause := s.body.err(); err != nil && cause != nil {
 		return fmt.Errorf("%w: %w", errRequestBody, cause) // the cause: the target did not get the whole request
 	}
+	if cause := context.Cause(s.template.Context()); err != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
+		return cause
+	}
 	return err
+}
+
+// giveUp ends send, because the target has not accepted a part of the request body in time.
+func (s *http2Sender) giveUp() {
+	if s.mu.TryLock() {
+		defer s.mu.Unlock()
+		s.cancel(fmt.Errorf("send request body: %w", os.ErrDeadlineExceeded))
+	}
 }
 
 // newAttempt returns the request to m, and tracks its progress.
@@ -251,7 +261,10 @@ func (s *http2Sender) newAttempt(m *backend) *attempt {
 	setURL(&to, m, to.Path)
 	try.request.URL = &to
 	if s.body != nil {
-		try.body = &attemptBody{ReadCloser: s.body}
+		try.body = &attemptBody{ReadCloser: s.body, timeout: s.transport.ResponseHeaderTimeout}
+		try.body.stalled = time.AfterFunc(math.MaxInt64, s.giveUp)
+		try.body.stalled.Stop()
+		trace.WroteRequest = func(httptrace.WroteRequestInfo) { try.body.stalled.Stop() } // net/http has the timeout after that
 		try.request.Body = try.body
 	}
 	return try
@@ -299,11 +312,11 @@ func (s *http2Sender) response() (int, *http1.Fields, error) {
 		res.Body, res.ContentLength = http.NoBody, 0
 		res.Header.Set("Content-Length", "0")
 	}
-	addHeader(&s.fields, res.Header)
+	s.fields = fieldsFromHeader(res.Header)
 	if names := slices.Sorted(maps.Keys(res.Trailer)); len(names) > 0 {
 		s.fields.Add("Trailer", strings.Join(names, ", "))
 	}
-	return res.StatusCode, &s.fields, nil
+	return res.StatusCode, s.fields, nil
 }
 
 // relay implements sender. It flushes the head and every part of the body separately,
@@ -314,7 +327,7 @@ func (s *http2Sender) relay(to Sink) error {
 	if res.Header["Content-Length"] != nil { // otherwise ContentLength may be inferred by net/http
 		left = res.ContentLength
 	}
-	if err := to.Begin(res.StatusCode, &s.fields, left); err != nil {
+	if err := to.Begin(res.StatusCode, s.fields, left); err != nil {
 		return err
 	}
 	// A response that consists of a single HEADERS frame must stay so: for errors of
@@ -392,14 +405,10 @@ func (r *Request) bodyReader() io.Reader {
 // fieldsFromHeader returns the fields of a net/http header.
 func fieldsFromHeader(h http.Header) *http1.Fields {
 	f := new(http1.Fields)
-	addHeader(f, h)
-	return f
-}
-
-func addHeader(f *http1.Fields, h http.Header) {
 	for name, values := range h {
 		for _, value := range values {
 			f.Add(name, value)
 		}
 	}
+	return f
 }

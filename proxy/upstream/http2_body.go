@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
 )
@@ -131,7 +132,9 @@ func (a *attempt) canRetry(err error) bool {
 // if the body has not been read.
 type attemptBody struct {
 	io.ReadCloser
-	state atomic.Int32
+	state   atomic.Int32
+	timeout time.Duration
+	stalled *time.Timer // runs while the target has to accept what was read; flow control may keep it from being sent
 }
 
 const (
@@ -144,6 +147,8 @@ func (b *attemptBody) Read(p []byte) (int, error) {
 	if !b.state.CompareAndSwap(bodyUnread, bodyRead) && b.state.Load() == bodyRevoked {
 		return 0, http.ErrBodyReadAfterClose
 	}
+	b.stalled.Stop()
+	defer b.stalled.Reset(b.timeout)
 	return b.ReadCloser.Read(p)
 }
 

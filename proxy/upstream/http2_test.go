@@ -153,6 +153,28 @@ func (*deafSink) Flush() error                { return nil }
 func (*deafSink) End(*http1.Fields) error     { return nil }
 func (*deafSink) Committed() bool             { return true }
 
+// A target that hangs accepts no more of a body than its windows have room for. net/http waits for that without end.
+func TestHTTP2_TargetAcceptsNoBody(t *testing.T) {
+	full := make(chan bool)
+	c := versioned{t, 1, 2}.backend(func(_ http.ResponseWriter, r *http.Request) { <-full })
+	defer close(full)
+	c.Timeouts.Response = 300 * time.Millisecond
+	pool := mustPool(t, c)
+	defer pool.Close()
+	body := strings.Repeat("x", 4<<20) // more than a server of net/http accepts
+	for _, whole := range [][]byte{nil, []byte(body)} {
+		r := &Request{
+			Method: "POST", Path: "/", Host: "a", Fields: new(http1.Fields), Proto: "HTTP/2.0",
+			Length: int64(len(body)), Body: &stopCounter{Reader: strings.NewReader(body)}, BufferedBody: whole,
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		defer cancel()
+		if res := pool.Forward(ctx, r, new(deafSink)); res.Kind != Timeout || ctx.Err() != nil {
+			t.Errorf("buffered %t: %+v, want Timeout", whole != nil, res)
+		}
+	}
+}
+
 // net/http keeps the texts of a head in the HPACK table of a connection, behind the end of the request whose buffer they
 // may share: what another request writes there would be found as if it was what the target knows, and go to it under a
 // text of another client, or end the process.

@@ -231,8 +231,7 @@ func (p *Pool) resolve(ctx context.Context, hosts []string) {
 // addressRemoved resolves hosts, stores the addresses in known, and reports whether a
 // known address is missing. The first successful lookup of a host also counts, because
 // the addresses of connections made before it are not known.
-func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
-	gone := false
+func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[string][]netip.Addr) (gone bool) {
 	for _, host := range hosts {
 		found, err := p.config.Resolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
@@ -252,8 +251,7 @@ func (p *Pool) replaceTransport() {
 }
 
 // hostnames returns the hosts of the targets that are names, not addresses.
-func (p *Pool) hostnames() []string {
-	var hosts []string
+func (p *Pool) hostnames() (hosts []string) {
 	for _, m := range p.backends {
 		host, _, _ := net.SplitHostPort(m.dialAddress()) // it always has a port
 		_, err := netip.ParseAddr(host)

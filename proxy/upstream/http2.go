@@ -102,6 +102,7 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 	} else {
 		protocols.SetUnencryptedHTTP2(true)
 	}
+	// The default of MaxReceiveBufferPerStream would cost 4 MiB for each request of a client that does not read.
 	return &http.Transport{
 		Proxy:                  nil, // ignore HTTP_PROXY
 		DialContext:            d.dial,
@@ -109,7 +110,7 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 		Protocols:              protocols,
 		DisableCompression:     true, // the client's Accept-Encoding is forwarded
 		MaxIdleConnsPerHost:    maxIdlePerTarget,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval, MaxReceiveBufferPerStream: 8 * bufferSize},
 		IdleConnTimeout:        idleTimeout,
 		ResponseHeaderTimeout:  cmp.Or(c.Timeouts.Response, defaultResponse),
 		ExpectContinueTimeout:  expectContinueTimeout,

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -152,6 +153,25 @@ func (*deafSink) Write(p []byte) (int, error) { return len(p), nil }
 func (*deafSink) Flush() error                { return nil }
 func (*deafSink) End(*http1.Fields) error     { return nil }
 func (*deafSink) Committed() bool             { return true }
+
+// What a target may send ahead is kept in memory for a client that does not read.
+func TestHTTP2_BoundsWhatATargetSendsAhead(t *testing.T) {
+	windows := make(chan uint32, 1)
+	pool := poolOf(t, rawBackend(t, func(c net.Conn, r *bufio.Reader) {
+		_, _ = io.ReadFull(r, make([]byte, len(http2.ClientPreface)))
+		f, _ := http2.NewFramer(c, r).ReadFrame()
+		window, _ := f.(*http2.SettingsFrame).Value(http2.SettingInitialWindowSize)
+		windows <- window
+	}))
+	pool.config.Protocol = config.ProtocolH2C
+	pool.replaceTransport()
+	defer pool.Close()
+	r := &Request{Method: "GET", Path: "/", Host: "a", Fields: new(http1.Fields), Proto: "HTTP/2.0"}
+	_ = pool.Forward(t.Context(), r, new(deafSink))
+	if window := await.Value(t, windows, "SETTINGS"); window == 0 || window > 256<<10 {
+		t.Errorf("a target may send %d bytes ahead, want at most 256 KiB", window)
+	}
+}
 
 // A target that hangs accepts no more of a body than its windows have room for. net/http waits for that without end.
 func TestHTTP2_TargetAcceptsNoBody(t *testing.T) {

@@ -51,29 +51,12 @@ func (r *ring) Find(q view.DecisionQuery, v Naming) []view.Decided {
 // matching returns copies of the records that match.
 func (r *ring) matching(q *view.DecisionQuery, v Naming) (found []record) {
 	hash := maphash.String(r.seed, q.RequestID)
-	for p := range r.all() {
-		p.mu.Lock()
-		for i := range p.records {
-			rec := &p.records[i]
-			if rec.began != 0 && (q.RequestID == "" || rec.hasID(q.RequestID, hash)) && rec.matches(q, v) {
-				found = append(found, *rec)
-			}
+	for rec := range r.all {
+		if rec.began != 0 && (q.RequestID == "" || rec.hasID(q.RequestID, hash)) && rec.matches(q, v) {
+			found = append(found, *rec)
 		}
-		p.mu.Unlock()
 	}
 	return found
-}
-
-// keyByHash returns the key with the given hash in the log, if a recent request had it.
-func (r *ring) keyByHash(hash string, v Naming) (limiter.Key, bool) {
-	for _, rec := range r.matching(&view.DecisionQuery{Key: hash}, v) {
-		for _, k := range rec.keys[:rec.numKeys] {
-			if v.KeyHash(k.key) == hash {
-				return k.key, true
-			}
-		}
-	}
-	return limiter.Key{}, false
 }
 
 // hasID reports whether a record has this request id, whose hash is given.

@@ -42,30 +42,22 @@ func (o *Observer) Minute(t time.Time) int64 { return int64(t.Sub(o.since) / tim
 // KeyByHash returns the key with the given hash in the log, if a recent request had it or one of these
 // counters has counted it.
 func (o *Observer) KeyByHash(hash string, v Naming, counters []*Counter) (limiter.Key, bool) {
-	if k, found := o.keyByHash(hash, v); found {
-		return k, true
+	is := func(k limiter.Key) bool { return v.KeyHash(k) == hash }
+	k, found := o.keyOf(is)
+	for minute := o.Minute(time.Now()); !found && len(counters) > 0; counters = counters[1:] {
+		k, found = counters[0].keyOf(minute, is)
 	}
-	minute := o.Minute(time.Now())
-	for _, c := range counters {
-		for k := range c.entries(minute) {
-			if v.KeyHash(k.Key) == hash {
-				return k.Key, true
-			}
-		}
-	}
-	return limiter.Key{}, false
+	return k.key, found
 }
 
 // LabelOf returns the texts of a key, if a recent request had it or c, which may be nil, has counted it.
 func (o *Observer) LabelOf(k limiter.Key, c *Counter) (Label, bool) {
-	if c != nil {
-		for one := range c.entries(o.Minute(time.Now())) {
-			if one.Key == k {
-				return one.Value, true
-			}
-		}
+	is := func(other limiter.Key) bool { return other == k }
+	one, found := c.keyOf(o.Minute(time.Now()), is)
+	if !found {
+		one, found = o.keyOf(is)
 	}
-	return o.labelOf(k)
+	return one.label, found
 }
 
 // maxTopKeys is the maximum number of keys of a limit that are returned.
@@ -255,42 +247,40 @@ type Window struct {
 	Shapes     []key.Shape          // of the key
 }
 
-// all returns an iterator over the parts of all rings, those from which records are moved first, so that
-// a record that is moved meanwhile is found once or twice.
-func (r *ring) all() func(yield func(*part) bool) {
-	return func(yield func(*part) bool) {
-		for _, parts := range [...]*[numShards]part{&r.refused, &r.earlier, &r.allowed} {
-			for i := range parts {
-				if !yield(&parts[i]) {
-					return
-				}
+// all calls yield for the records of all rings, under the lock of their part: first those in the parts from which
+// records are moved, so that a record that is moved meanwhile is found once or twice.
+func (r *ring) all(yield func(*record) bool) {
+	for _, parts := range [...]*[numShards]part{&r.refused, &r.earlier, &r.allowed} {
+		for i := range parts {
+			if !parts[i].all(yield) {
+				return
 			}
 		}
 	}
 }
 
-// labelOf returns the texts of a key, if a recent request had it.
-func (r *ring) labelOf(k limiter.Key) (Label, bool) {
-	for p := range r.all() {
-		if l, found := p.labelOf(k); found {
-			return l, true
-		}
-	}
-	return Label{}, false
-}
-
-func (p *part) labelOf(k limiter.Key) (Label, bool) {
+// all calls yield for the records of p until it returns false, which all returns then.
+func (p *part) all(yield func(*record) bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.records {
-		r := &p.records[i]
-		for _, own := range r.keys[:r.numKeys] {
-			if own.key == k {
-				return own.label, true
+		if !yield(&p.records[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// keyOf returns the first key of a recent request for which is returns true.
+func (r *ring) keyOf(is func(limiter.Key) bool) (labelledKey, bool) {
+	for rec := range r.all {
+		for _, own := range rec.keys[:rec.numKeys] {
+			if is(own.key) {
+				return own, true
 			}
 		}
 	}
-	return Label{}, false
+	return labelledKey{}, false
 }
 
 const (
@@ -397,15 +387,15 @@ func (c *Counter) CountRefused(own int, minute int64, k limiter.Key, fill func(l
 	}
 }
 
-// entries returns an iterator over the keys that were counted in the last minutes.
-func (c *Counter) entries(minute int64) func(yield func(limiter.HeavyHitter[limiter.Key, Label]) bool) {
-	return func(yield func(limiter.HeavyHitter[limiter.Key, Label]) bool) {
-		for _, t := range []*limiter.TopKeys[Label]{c.refused, c.requests} {
-			for _, k := range t.Last(minute, TopSlices).Keys {
-				if !yield(k) {
-					return
-				}
-			}
+// keyOf returns the first key that was counted in the last minutes for which is returns true.
+func (c *Counter) keyOf(minute int64, is func(limiter.Key) bool) (labelledKey, bool) {
+	if c == nil {
+		return labelledKey{}, false
+	}
+	for _, k := range slices.Concat(c.refused.Last(minute, TopSlices).Keys, c.requests.Last(minute, TopSlices).Keys) {
+		if is(k.Key) {
+			return labelledKey{k.Key, k.Value}, true
 		}
 	}
+	return labelledKey{}, false
 }

@@ -68,26 +68,15 @@ func (v decisionsView) URL() string {
 	})
 }
 
-// A decisionRow is a decision of the page.
-type decisionRow struct{ view.Decision }
-
-// Rows returns the decisions of the page.
-func (v decisionsView) Rows() (rows []decisionRow) {
-	for _, d := range v.Said.Decisions {
-		rows = append(rows, decisionRow{d})
-	}
-	return rows
-}
-
 // Asked returns the limits that were asked, and NotAsked the number of the others.
-func (r decisionRow) Asked() []view.DecisionLimit {
-	return slices.DeleteFunc(slices.Clone(r.Limits), func(l view.DecisionLimit) bool { return l.Result == "not_asked" })
+func (decisionsView) Asked(d view.Decision) []view.DecisionLimit {
+	return slices.DeleteFunc(slices.Clone(d.Limits), func(l view.DecisionLimit) bool { return l.Result == "not_asked" })
 }
-func (r decisionRow) NotAsked() int { return len(r.Limits) - len(r.Asked()) }
+func (v decisionsView) NotAsked(d view.Decision) int { return len(d.Limits) - len(v.Asked(d)) }
 
-// Explain returns the address of the page that explains such a request.
-func (r decisionRow) Explain() string {
-	return "/dashboard/explain?" + url.Values{"method": {r.Method}, "url": {r.Path}, "request": {r.RequestID}}.Encode()
+// Explain returns the address of the page that explains a request such as that of d.
+func (decisionsView) Explain(d view.Decision) string {
+	return "/dashboard/explain?" + url.Values{"method": {d.Method}, "url": {d.Path}, "request": {d.RequestID}}.Encode()
 }
 
 // silentNodes returns the nodes that did not reply.

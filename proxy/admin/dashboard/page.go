@@ -268,12 +268,6 @@ type scoped struct {
 	One  any
 }
 
-// A keyed is a top key with the name of its key.
-type keyed struct {
-	Key string
-	view.TopKey
-}
-
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -39,8 +40,8 @@ type topView struct {
 
 // A topRow is a key of a limit. Which is not among the first of both lists has one count only.
 type topRow struct {
-	Route, Limit, Mode string
-	keyed
+	Route, Limit, Mode, Key string // the last is the name of the key
+	view.TopKey
 	Refused, Requests *view.TopKey
 	AllRefused        int64 // refusals of the limit
 }
@@ -92,7 +93,7 @@ func (v *topView) add(l view.TopLimit) {
 		if !strings.Contains(strings.ToLower(k.Masked+" "+name), strings.ToLower(v.Text)) {
 			continue
 		}
-		row := topRow{Route: l.Route, Limit: l.Limit, Mode: l.Mode, keyed: keyed{l.Key, k}, AllRefused: l.Refused.Total}
+		row := topRow{Route: l.Route, Limit: l.Limit, Mode: l.Mode, Key: l.Key, TopKey: k, AllRefused: l.Refused.Total}
 		row.Refused, row.Requests = l.Refused.Find(k.ID), l.Requests.Find(k.ID)
 		if row.Refused == nil && l.Refused.Floor == 0 { // all keys that were refused are listed
 			row.Refused = &view.TopKey{}
@@ -137,12 +138,7 @@ func refusersSince(s view.Statistics, since time.Time) []refuser {
 			}
 		}
 	}
-	var most []refuser
-	for _, r := range by {
-		if r.Refused+r.Shadow > 0 {
-			most = append(most, r)
-		}
-	}
+	most := slices.DeleteFunc(slices.Collect(maps.Values(by)), func(r refuser) bool { return r.Refused+r.Shadow == 0 })
 	slices.SortFunc(most, func(a, b refuser) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Shadow, a.Shadow), strings.Compare(view.LimitName(a.Route, a.Limit), view.LimitName(b.Route, b.Limit)))
 	})

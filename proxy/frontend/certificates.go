@@ -242,38 +242,27 @@ func (h challengeHandler) BeginHTTP2(s *http2.Stream) bool {
 	return h.Handler.BeginHTTP2(s)
 }
 
-// An expiryCollector exports the expiry time of each certificate; if there are several
+// Expiry returns a collector that exports the expiry time of each certificate; if there are several
 // for one name, that of the first one to expire. The label is a name in a certificate
 // of this server, so that the number of its values is bounded.
-type expiryCollector struct {
-	certificates *Certificates
-	desc         *prometheus.Desc
-}
-
-// Expiry returns a collector for the expiry times of the certificates.
 func (c *Certificates) Expiry() prometheus.Collector {
-	return expiryCollector{c, prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds",
-		"When the certificate for a name ends, in seconds since 1970.", []string{"name"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (e expiryCollector) Describe(to chan<- *prometheus.Desc) { to <- e.desc }
-
-// Collect implements prometheus.Collector.
-func (e expiryCollector) Collect(to chan<- prometheus.Metric) {
-	ends := map[string]time.Time{}
-	for _, c := range e.certificates.all() {
-		name := c.Subject.CommonName
-		if len(c.DNSNames) > 0 {
-			name = c.DNSNames[0]
+	desc := prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds",
+		"When the certificate for a name ends, in seconds since 1970.", []string{"name"}, nil)
+	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) {
+		ends := map[string]time.Time{}
+		for _, one := range c.all() {
+			name := one.Subject.CommonName
+			if len(one.DNSNames) > 0 {
+				name = one.DNSNames[0]
+			}
+			if end, ok := ends[name]; !ok || one.NotAfter.Before(end) {
+				ends[name] = one.NotAfter
+			}
 		}
-		if end, ok := ends[name]; !ok || c.NotAfter.Before(end) {
-			ends[name] = c.NotAfter
+		for name, end := range ends {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(end.Unix()), name)
 		}
-	}
-	for name, end := range ends {
-		to <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(end.Unix()), name)
-	}
+	})
 }
 
 // all returns all current certificates.

@@ -125,14 +125,8 @@ func (r *resetTracker) delay(ctx context.Context, c net.Conn) {
 	if r.isEmpty() {
 		return // the usual case
 	}
-	pause := r.pause(r.prefixOf(c), time.Now())
-	if pause == 0 {
-		return
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(r.pause(r.prefixOf(c), time.Now())):
 	case <-ctx.Done():
 	}
 }

@@ -203,12 +203,14 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 					serve(c)
 				}
 			}()
-		case errors.Is(err, net.ErrClosed):
-			return s.serveError(l, err)
-		default: // most likely too many open files: wait until other connections end
+		case !errors.Is(err, net.ErrClosed): // most likely too many open files: wait until other connections end
 			log.Error().Err(err).Msg("cannot accept connections")
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			<-time.After(pause)
+		case s.announceClose.Load(): // by Drain
+			return nil
+		default:
+			return fmt.Errorf("serve %s: %w", l.Addr(), err)
 		}
 	}
 }
@@ -241,7 +243,10 @@ func (s *Server) AnnounceClose() {
 // transit is lost.
 func (s *Server) Drain(ctx context.Context) error {
 	s.AnnounceClose()
-	for _, l := range s.markClosed() {
+	s.mu.Lock()
+	s.closed = true // no more listeners are added
+	s.mu.Unlock()
+	for _, l := range s.listeners {
 		s.closeListener(l)
 	}
 	s.accepting.Wait() // afterwards all accepted connections are counted
@@ -307,22 +312,6 @@ func (s *Server) addListener(l net.Listener) bool {
 	return true
 }
 
-// markClosed returns all listeners. No more can be added after that.
-func (s *Server) markClosed() []net.Listener {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	return s.listeners
-}
-
-// serveError returns the error of a listener, or nil if it was closed by Drain.
-func (s *Server) serveError(l net.Listener, err error) error {
-	if s.announceClose.Load() && errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return fmt.Errorf("serve %s: %w", l.Addr(), err)
-}
-
 // handshake performs the TLS handshake on c, and serves the negotiated protocol (ALPN).
 func (s *Server) handshake(c net.Conn, config *tls.Config) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeouts.Handshake)
@@ -385,7 +374,7 @@ func (s *Server) proxyProtocol(l net.Listener) net.Listener {
 		ReadHeaderTimeout: s.config.Timeouts.Header,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
 			peer, err := netip.ParseAddrPort(o.Upstream.String())
-			if err == nil && balancers.Contains(unmap(peer.Addr())) {
+			if err == nil && balancers.Contains(peer.Addr().Unmap().WithZone("")) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil
@@ -417,6 +406,3 @@ func (s *Server) hasHeader(c net.Conn) bool {
 // BadProxyHeaders returns how many connections were closed because the header of the PROXY protocol was
 // missing or not valid.
 func (s *Server) BadProxyHeaders() int64 { return s.badHeaders.Load() }
-
-// unmap normalizes an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is removed.
-func unmap(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

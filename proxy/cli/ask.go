@@ -197,7 +197,7 @@ type adminFlags struct {
 }
 
 func (a adminFlags) client() admin.Client {
-	return a.clientOf("--admin", cmp.Or(a.Admin, defaultAdmin))
+	return a.clientOf("--admin", a.Admin)
 }
 
 // answerFlags are the flags of a command that prints what a running weir answers. They stand after its own in the help.
@@ -220,9 +220,9 @@ func (a accessFlags) Validate() error {
 	return err
 }
 
-// clientOf returns a client for the admin listener that a flag names. Without certificates, it is that of all commands.
+// clientOf returns a client for the admin listener that a flag names, or the default one. Without certificates, it is that of all commands.
 func (a accessFlags) clientOf(flag, address string) admin.Client {
-	c := admin.Client{Flag: flag, Address: address, Token: a.Token}
+	c := admin.Client{Flag: flag, Address: cmp.Or(address, defaultAdmin), Token: a.Token}
 	if a.CACert+a.Cert+a.Key == "" {
 		return c
 	}

@@ -156,15 +156,9 @@ func checkMethod(method string, named []string) error {
 	return misusef("method %q: not a known method; %s", method, advice)
 }
 
-// client returns a client for the admin listener in the flags, or for the
-// default one.
-func (c explainCommand) client() admin.Client {
-	return c.clientOf("--admin", cmp.Or(c.Admin, defaultAdmin))
-}
-
 // ask prints what a running weir would do with the request.
 func (c explainCommand) ask(ctx context.Context, w Env) error {
-	served, err := admin.Get[view.Routes](ctx, c.client(), "/routes")
+	served, err := admin.Get[view.Routes](ctx, c.clientOf("--admin", c.Admin), "/routes")
 	if err != nil {
 		return err
 	}
@@ -176,7 +170,7 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	e, err := admin.Post[view.Explanation](ctx, c.client(), "/explain", request)
+	e, err := admin.Post[view.Explanation](ctx, c.clientOf("--admin", c.Admin), "/explain", request)
 	if p, refused := errors.AsType[*admin.Problem](err); refused && p.Status == http.StatusBadRequest {
 		return misuse{err}
 	}
@@ -191,7 +185,7 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 	if strings.ContainsAny(c.Method, "/:") {
 		return misusef("explain %s: the method comes first, for example weir explain GET %s", c.Method, c.Method)
 	}
-	found, err := c.client().Decisions(ctx, view.DecisionQuery{RequestID: c.Method})
+	found, err := c.clientOf("--admin", c.Admin).Decisions(ctx, view.DecisionQuery{RequestID: c.Method})
 	if err != nil || c.JSON {
 		return printJSON(w, found, err)
 	}

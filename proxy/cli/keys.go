@@ -240,14 +240,10 @@ func (k *keysText) standing(s view.KeyStanding) {
 
 // result writes the result of a change, the state after it, and last whether the key is refused now.
 func (k *keysText) result(r view.KeyResult) {
-	if r.Network == nil {
-		fmt.Fprintf(k, "%s\n", k.done(r))
-		k.limits(r.Changed)
-		for _, s := range r.Skipped {
-			fmt.Fprintf(k, "not changed: %s: %s\n", view.LimitName(s.Route, s.Limit), s.Why)
-		}
-	} else {
-		k.networkResult(r)
+	fmt.Fprintf(k, "%s\n", k.done(r))
+	k.limits(r.Changed)
+	for _, s := range r.Skipped {
+		fmt.Fprintf(k, "not changed: %s: %s\n", view.LimitName(s.Route, s.Limit), s.Why)
 	}
 	k.notes(r.Notes)
 	if r.Now.Text != "" { // a weir of an older version does not say it
@@ -257,6 +253,9 @@ func (k *keysText) result(r view.KeyResult) {
 
 // done says what was done, under which limits and where. Of limits under which there was nothing to do, it says so.
 func (k *keysText) done(r view.KeyResult) string {
+	if r.Network != nil {
+		return k.doneToNetwork(r)
+	}
 	verb := map[view.KeyAction]string{
 		view.KeyReset: "reset", view.KeyGrant: grantedText(r),
 		view.KeyBan: "banned for " + r.For.String() + " by", view.KeyUnban: "ended bans by",
@@ -421,11 +420,11 @@ func endsIn(d directive.Directive, now time.Time) string {
 	return view.Duration(max(d.Until.Sub(now), time.Second))
 }
 
-// networkResult writes the result of a ban or unban of a network.
-func (k *keysText) networkResult(r view.KeyResult) {
+// doneToNetwork says that a network was banned or unbanned.
+func (k *keysText) doneToNetwork(r view.KeyResult) string {
 	done := "unbanned"
 	if r.Action == view.KeyBan {
 		done = "banned for " + r.For.String()
 	}
-	fmt.Fprintf(k, "network %s %s on %s, %s\n", r.Network, done, cmp.Or(r.Route, "all routes"), k.where(r))
+	return fmt.Sprintf("network %s %s on %s, %s", r.Network, done, cmp.Or(r.Route, "all routes"), k.where(r))
 }

@@ -443,7 +443,7 @@ func TestProgress_OnATerminalOnly(t *testing.T) {
 		t.Errorf("%q on what is no terminal", out.String())
 	}
 	p = &progress{out: &out, size: 200}
-	if _, err := (progressReader{strings.NewReader(strings.Repeat("x", 100)), p}).Read(make([]byte, 100)); err != nil {
+	if _, err := io.TeeReader(strings.NewReader(strings.Repeat("x", 100)), p).Read(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
 	p.show(7)

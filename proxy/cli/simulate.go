@@ -57,7 +57,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 		if bar.size += size; size == 0 {
 			log, bar.endless = endingWith(ctx, in), true
 		}
-		o.Logs = append(o.Logs, simulate.Log{Name: name, Reader: progressReader{log, bar}})
+		o.Logs = append(o.Logs, simulate.Log{Name: name, Reader: io.TeeReader(log, bar)})
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(simulateGCPercent))
 	o.Progress = func(n simulate.Counts) { bar.show(n.Lines) }
@@ -142,16 +142,10 @@ func newProgress(out io.Writer) *progress {
 	return &progress{out: out}
 }
 
-// A progressReader updates a progress bar with the bytes read.
-type progressReader struct {
-	io.Reader
-	bar *progress
-}
-
-func (p progressReader) Read(b []byte) (int, error) {
-	n, err := p.Reader.Read(b)
-	p.bar.read += int64(n)
-	return n, err
+// Write counts bytes that were read. It implements io.Writer for an io.TeeReader.
+func (p *progress) Write(b []byte) (int, error) {
+	p.read += int64(len(b))
+	return len(b), nil
 }
 
 // show shows that so many lines were read, ten times a second at most.

@@ -159,9 +159,9 @@ func (l *RateLimitFields) addState(v *Verdict) {
 			m.fields = append(m.fields, Field{fieldLimit, line})
 		}
 	case l.style == XRateLimit:
-		if t := l.xRateLimit(v); t.policy != nil {
-			m.fields = append(m.fields, Field{fieldXLimit, m.formatInt(t.policy.quota)},
-				Field{fieldXRemaining, m.formatInt(t.remaining)}, Field{fieldXReset, m.formatInt(t.reset)})
+		if p, remaining, reset := l.xRateLimit(v); p != nil {
+			m.fields = append(m.fields, Field{fieldXLimit, m.formatInt(p.quota)},
+				Field{fieldXRemaining, m.formatInt(remaining)}, Field{fieldXReset, m.formatInt(reset)})
 		}
 	}
 }
@@ -219,16 +219,10 @@ func (l *RateLimitFields) limitLine(v *Verdict) string {
 	return v.Buffer.textFrom(from)
 }
 
-// A xRateLimit holds the values of the X-RateLimit fields, which describe one policy.
-type xRateLimit struct {
-	policy           *policy // nil if no policy is shown
-	remaining, reset int64
-}
-
-// xRateLimit returns the values of the exposed outcome with the lowest remaining quota;
-// among equal ones, of the one with the latest reset. While some quota remains, the reset is the
+// xRateLimit returns the policy that the X-RateLimit fields describe, nil if none is shown, and what it has left: that of
+// the exposed outcome with the lowest remaining quota; among equal ones, of the one with the latest reset. While some quota remains, the reset is the
 // window: what was taken returns by its end at the latest, and 0 would say that nothing is taken.
-func (l *RateLimitFields) xRateLimit(v *Verdict) (least xRateLimit) {
+func (l *RateLimitFields) xRateLimit(v *Verdict) (least *policy, remaining, reset int64) {
 	for i := range v.Decision.Outcomes {
 		p := l.exposedPolicyOf(v, i)
 		if p == nil {
@@ -239,11 +233,11 @@ func (l *RateLimitFields) xRateLimit(v *Verdict) (least xRateLimit) {
 		if t == 0 && r < p.quota && !p.Concurrent {
 			t = p.window
 		}
-		if least.policy == nil || r < least.remaining || r == least.remaining && t > least.reset {
-			least = xRateLimit{p, r, t}
+		if least == nil || r < remaining || r == remaining && t > reset {
+			least, remaining, reset = p, r, t
 		}
 	}
-	return least
+	return least, remaining, reset
 }
 
 // upstreamIsLower reports whether the upstream's own X-RateLimit-Remaining is no more

@@ -318,7 +318,7 @@ func (s *shard) expandMirroredLocked(r *cellRef, now int64) {
 		t.bannedUntil = n.waitUntil
 	default:
 		others := t.remaining(at, c.Limit) - c.Limit.shareOf(int64(n.used))
-		if soon := min(others, int64(n.cost)); soon > 0 && wait > 0 && c.Limit.Algorithm.isTokenBucket() && n.isOf(c.Limit) {
+		if soon := min(others, int64(n.cost)); soon > 0 && wait > 0 && c.Limit.Algorithm.isTokenBucket() && n.horizon == windowMillis(c.Limit) {
 			s.takeMirroredLocked(cell, &t, at, c.withCost(soon))
 			t.delayLast(wait, at, windowMillis(c.Limit))
 			others -= soon
@@ -326,11 +326,6 @@ func (s *shard) expandMirroredLocked(r *cellRef, now int64) {
 		s.takeMirroredLocked(cell, &t, at, c.withCost(others))
 	}
 	s.saveLocked(cell, &t, c.Limit)
-}
-
-// isOf reports whether the last reply was about the window of l.
-func (e *mirrorEntry) isOf(l *Limit) bool {
-	return e.horizon == windowMillis(l)
 }
 
 // withCost returns c with another cost.

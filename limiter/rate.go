@@ -147,7 +147,10 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	for _, u := range durationUnits() {
 		digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
-		name := letters(s[digits:])
+		name := s[digits:]
+		if i := strings.IndexAny(name, "0123456789"); i >= 0 {
+			name = name[:i]
+		}
 		if name != u.name {
 			continue
 		}
@@ -161,14 +164,6 @@ func ParseDuration(s string) (time.Duration, error) {
 		}
 	}
 	return 0, ErrInvalidDuration
-}
-
-// letters returns the part of s before the first digit.
-func letters(s string) string {
-	if i := strings.IndexAny(s, "0123456789"); i >= 0 {
-		return s[:i]
-	}
-	return s
 }
 
 // FormatDuration formats d in the longest units, as ParseDuration reads it: 1m for 60 s.

@@ -137,7 +137,10 @@ func ParseScope(name string) (Scope, error) {
 // begin to count apart holds at most the sum over the processes of what each has granted,
 // or its share if that is more: with L permits, at most L + (n-1) shares.
 func (l *Limit) Share(n int) Limit {
-	part, divisor := *l, l.processes(n)
+	part, divisor := *l, int64(max(n, 1))
+	if l.Scope == PerClient {
+		divisor = 1
+	}
 	part.whole, part.parts = l, divisor
 	part.Rate.Count = max(l.Rate.Count/divisor, 1)
 	if l.Burst > 0 {
@@ -154,12 +157,4 @@ func (l *Limit) shareOf(used int64) int64 {
 		whole, parts = l.whole, l.parts
 	}
 	return (max(0, whole.Capacity()-used) + parts - 1) / parts
-}
-
-// processes returns the number by which the permits of l are divided among n processes.
-func (l *Limit) processes(n int) int64 {
-	if l.Scope == PerClient {
-		return 1
-	}
-	return int64(max(n, 1))
 }

@@ -216,11 +216,9 @@ func (a *acquisition) waitTime(o outcome) time.Duration {
 
 // sleep waits until wake receives, d has passed or ctx is done.
 func sleep[T any](ctx context.Context, wake <-chan T, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-wake:
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

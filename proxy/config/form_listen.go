@@ -340,7 +340,7 @@ type Timeouts struct {
 	Connect duration `yaml:"connect" jsonschema:"default=2s"`
 	// TLS is the time for the TLS handshake; when not given, connect covers both.
 	TLS duration `yaml:"tls,omitempty"`
-	// Response is the time from the end of the request to the response header.
+	// Response is the time from the end of the request to the response header, and for each part of a body to be accepted.
 	Response duration `yaml:"response" jsonschema:"default=30s"`
 	// Idle is the maximum gap within a response; unlimited when not given.
 	Idle duration `yaml:"idle,omitempty"`

@@ -18,12 +18,12 @@ import (
 	"github.com/gaissmai/bart"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
-	"github.com/weir-proxy/weir/proxy/reuse"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 

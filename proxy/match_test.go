@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 

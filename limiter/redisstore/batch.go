@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
+	"github.com/weir-proxy/weir/limiter/reuse"
 )
 
 // maxClaims is the maximum number of claims in a batch of several requests. It bounds the
@@ -68,15 +69,15 @@ func (b *batch) reset() {
 	clear(b.index)
 	clear(b.scratch.Outcomes)
 	*b = batch{
-		store: b.store, index: b.index[:0], groups: b.groups[:0], freeGroups: free,
-		scratch: limiter.Decision{Outcomes: b.scratch.Outcomes[:0]},
+		store: b.store, index: reuse.Memory(b.index), groups: reuse.Memory(b.groups), freeGroups: free,
+		scratch: limiter.Decision{Outcomes: reuse.Memory(b.scratch.Outcomes)},
 	}
 }
 
 // reset empties b. It names all that is kept.
 func (b *slotBatch) reset() {
 	clear(b.calls)
-	*b = slotBatch{payload: b.payload.emptied(), calls: b.calls[:0]}
+	*b = slotBatch{payload: b.payload.emptied(), calls: reuse.Memory(b.calls)}
 }
 
 // add adds c. It returns false if c must be sent in the next batch: there is no room,
@@ -374,7 +375,7 @@ func (s *Store) reuseCall(c *call) {
 func (c *call) reset() {
 	clear(c.claims)
 	clear(c.decision.Outcomes)
-	*c = call{claims: c.claims[:0], done: c.done, decision: limiter.Decision{Outcomes: c.decision.Outcomes[:0]}}
+	*c = call{claims: reuse.Memory(c.claims), done: c.done, decision: limiter.Decision{Outcomes: reuse.Memory(c.decision.Outcomes)}}
 }
 
 // readInto copies the decision, which c keeps for reuse, to d.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
+	"github.com/weir-proxy/weir/limiter/reuse"
 )
 
 // idBytes of a permit's id are written to Redis: enough to tell the decisions of
@@ -94,8 +95,8 @@ func (p *payload) addWindows(n names, claims []limiter.Claim) (first int) {
 func (p *payload) emptied() payload {
 	clear(p.numbered)
 	return payload{
-		keys: p.keys[:0], limits: p.limits[:0], numbered: p.numbered[:0], windows: p.windows[:0],
-		requests: p.requests[:0], follows: p.follows[:0], notes: p.notes[:0], name: p.name[:0],
+		keys: reuse.Memory(p.keys), limits: reuse.Memory(p.limits), numbered: reuse.Memory(p.numbered), windows: reuse.Memory(p.windows),
+		requests: reuse.Memory(p.requests), follows: reuse.Memory(p.follows), notes: reuse.Memory(p.notes), name: reuse.Memory(p.name),
 	}
 }
 
@@ -130,22 +131,21 @@ func (p *payload) limit(l *limiter.Limit) byte {
 		}
 	}
 	p.numbered = append(p.numbered, numberedLimit{l, field})
-	p.limits = appendLimit(p.limits, l)
+	p.limits = appendLimit(p.limits, l, field)
 	p.algorithms |= 1 << l.Algorithm
 	return byte(len(p.numbered))
 }
 
 // fieldOf returns the name of the windows of l in packed strings; empty if they lie in keys of their own.
-func fieldOf(l *limiter.Limit) string {
-	if !l.Algorithm.IsPacked() {
-		return ""
+func fieldOf(l *limiter.Limit) (field string) {
+	if l.Algorithm.IsPacked() {
+		_, field = splitName(l.Name)
 	}
-	_, field := splitName(l.Name)
 	return field
 }
 
-// appendLimit appends what lua/limit.lua reads.
-func appendLimit(out []byte, l *limiter.Limit) []byte {
+// appendLimit appends what lua/limit.lua reads. field is that of l.
+func appendLimit(out []byte, l *limiter.Limit, field string) []byte {
 	out = append(out, byte(l.Algorithm))
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Rate.Count))
 	out = appendTime(out, l.Rate.Window)
@@ -155,7 +155,6 @@ func appendLimit(out []byte, l *limiter.Limit) []byte {
 	out = strconv.AppendInt(append(out, 0), timeToLive(l).Milliseconds(), 10)
 	out[lengthAt] = byte(len(out) - lengthAt - 1)
 
-	field := fieldOf(l)
 	out = append(out, byte(len(field)+1), byte(len(field))) // the second begins the field in the string
 	out = append(out, field...)
 

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"testing"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/test/pooltest"
 )
 
@@ -15,8 +16,15 @@ func TestPools_ResetsLeaveNothing(t *testing.T) {
 
 	var g slotBatch
 	pooltest.Fill(t, &g)
+	p := &g.payload
+	texts := [][]byte{p.keys, p.limits, p.windows, p.requests, p.follows, p.notes, p.name}
 	g.reset()
 	pooltest.Cleared(t, &g)
+	for i, text := range texts { // keys and costs of others, for whoever still holds them
+		if (text[0] == 0xDB) != reuse.Poisoned {
+			t.Errorf("text %d of a batch begins with %#x", i, text[0])
+		}
+	}
 
 	var b batch
 	pooltest.Fill(t, &b)

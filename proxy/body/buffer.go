@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/http1"
-	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // ErrFull reports that buffered bodies use all the memory that is configured for them.

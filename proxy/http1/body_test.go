@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 

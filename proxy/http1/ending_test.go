@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/internal/socket"
-	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/limiter/reuse"
 )
 
 // A Field is one field line. Its strings refer to the buffer of a connection; see the

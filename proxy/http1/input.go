@@ -4,8 +4,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/internal/socket"
-	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // An input holds bytes that were read from a connection and not consumed yet. The head

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/limiter/reuse"
 )
 
 // Relay completes the response that was begun with Begin: it sends the body and the

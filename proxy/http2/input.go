@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/internal/socket"
-	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // inputSize is the size of the buffer of a connection that is in use. It holds many small

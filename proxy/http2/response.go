@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/http1"
-	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // stageSize is how much of a response body waits in its stream for the end of the

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/limiter/reuse"
 )
 
 // minPiece is the smallest part of a body that is sent because there is no room for more.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
-	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 

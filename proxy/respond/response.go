@@ -19,7 +19,7 @@ import (
 	"unsafe"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/reuse"
+	"github.com/weir-proxy/weir/limiter/reuse"
 )
 
 // A Field is a header field line.

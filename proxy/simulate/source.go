@@ -15,9 +15,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/key"
-	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 

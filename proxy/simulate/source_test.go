@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
-	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/test/pooltest"
 	"github.com/weir-proxy/weir/test/rounds"
 )

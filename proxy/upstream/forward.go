@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/http1"
-	"github.com/weir-proxy/weir/proxy/reuse"
 )
 
 // Errors of requests that are not sent to any target.

@@ -31,9 +31,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
-	"github.com/weir-proxy/weir/proxy/reuse"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 

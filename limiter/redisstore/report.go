@@ -378,7 +378,7 @@ func (s *Store) sendReports(ctx context.Context, claims []limiter.Claim) error {
 
 // deliver sends reports, then notes what was told of Noted limits, and then refunds what was withdrawn before.
 // If that fails, the permits stay taken. What can be withdrawn is not noted, and what cannot any more, is found by a
-// return that begins later. Reports are pending until their notes are written.
+// return that begins later. Reports are pending until both is done.
 func (s *Store) deliver(ctx context.Context, reports []*report) error {
 	now := time.Now()
 	redisNow, err := s.sendReport(ctx, reports, now)
@@ -400,13 +400,13 @@ func (s *Store) deliver(ctx context.Context, reports []*report) error {
 	}
 	s.reports.telling.Unlock()
 	waitFor(ctx, noted)
-	s.reports.remove(reports, &s.reports.reported)
 	for i := range told {
 		if t := &told[i]; t.refund > 0 {
 			t.claim.Cost = t.refund
 			_ = s.Refund(ctx, []limiter.Claim{t.claim}, t.permit)
 		}
 	}
+	s.reports.remove(reports, &s.reports.reported)
 	return nil
 }
 

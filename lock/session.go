@@ -252,10 +252,10 @@ func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*H
 		}
 		return true, nil
 	})
-	if err == nil && next == nil {
-		err = ErrLost
+	if next != nil {
+		return next, nil // also if h has been unlocked meanwhile
 	}
-	return next, err
+	return nil, err
 }
 
 // reenterAny is reenter for WithOwner: it uses any hold of the session.

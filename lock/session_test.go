@@ -3,11 +3,14 @@ package lock
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A virtualLock is a kind without Redis: it says what it is told to say and writes
@@ -283,5 +286,33 @@ func TestSession_ARenewalNeverShortensWhatExtendGave(t *testing.T) {
 			t.Errorf("deadline %v, want %v as Extend left it", h.Deadline(), before)
 		}
 		unlocked(t, h)
+	})
+}
+
+// Reentering through a hold that is unlocked at any moment meanwhile leaves no hold that nobody can unlock.
+func TestSession_ReenterBesideAnUnlock(t *testing.T) {
+	virtual(t, func(t *testing.T, _ *virtualLock, lk *Lock) {
+		for i := range rounds.Of(5_000) {
+			h := locked(t, lk)
+			spins := rand.IntN(2000)
+			var all sync.WaitGroup
+			all.Go(func() {
+				for range spins {
+					_ = h.Owner()
+				}
+				unlocked(t, h)
+			})
+			next, err := h.Reenter(t.Context())
+			all.Wait()
+			if (next == nil) != errors.Is(err, ErrNotHeld) {
+				t.Fatalf("round %d: %v, %v; want a hold or ErrNotHeld", i, next, err)
+			}
+			if next != nil {
+				unlocked(t, next)
+			}
+			if n := len(lk.locker.sessions); n > 0 {
+				t.Fatalf("round %d: %d sessions are held after all was unlocked", i, n)
+			}
+		}
 	})
 }

@@ -252,7 +252,10 @@ func TestDashboard_OneThingHasOneName(t *testing.T) {
 			t.Errorf("%s says %q", path, said)
 		}
 	}
-	b.get("/").shows(t, http.StatusOK, "<dt>Without Redis</dt>", "<dt>Responses 5xx</dt>", "last 0s: requests, also by share")
+	b.get("/").shows(t, http.StatusOK, "<dt>Without Redis</dt>", "<dt>Responses 5xx</dt>")
+	if p := b.get("/"); !regexp.MustCompile(`>last \d+s: requests, also by share<`).MatchString(p.text) {
+		t.Error("it does not say over which time requests were decided without Redis")
+	}
 }
 
 // A page that was opened before has the banner with its next numbers.

@@ -172,13 +172,13 @@ func (g *generation) abandon() {
 	g.release(0)
 }
 
-// warm does the I/O that a generation needs before it serves. An error that wraps
+// warm does the I/O that a generation needs before it serves. earlier verify the tokens until then. An error that wraps
 // key.ErrNoVerificationKeys reports that g can serve, but refuses tokens until keys are loaded.
-func (g *generation) warm(ctx context.Context, log zerolog.Logger) (err error) {
+func (g *generation) warm(ctx context.Context, earlier []*key.Tokens, log zerolog.Logger) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
 	for _, t := range g.config.Tokens {
-		opened := t.Open(ctx, func(err error) { log.Warn().Err(err).Msg("keys of tokens not reloaded") })
+		opened := t.Open(ctx, earlier, func(err error) { log.Warn().Err(err).Msg("keys of tokens not reloaded") })
 		if opened != nil && !errors.Is(opened, key.ErrNoVerificationKeys) {
 			return opened
 		}
@@ -199,7 +199,7 @@ const (
 // refused.
 func NewOffline(ctx context.Context, c *config.Config) (*Proxy, error) {
 	memory := limiter.MemoryOptions{Clock: time.Now}
-	return offline(c, memory, func(first *generation) error { return first.warm(ctx, zerolog.Nop()) })
+	return offline(c, memory, func(first *generation) error { return first.warm(ctx, nil, zerolog.Nop()) })
 }
 
 // offline is NewOffline with the clock and the capacity of room. Where room has no capacity, that
@@ -208,12 +208,8 @@ func offline(c *config.Config, memory limiter.MemoryOptions, warm func(*generati
 	if c.Store == config.StoreRedis { // a shared store has no configured capacity
 		memory.MaxKeys, memory.MaxBytes = cmp.Or(memory.MaxKeys, sharedKeys), cmp.Or(memory.MaxBytes, sharedBytes)
 	}
-	p, err := assemble(Options{
-		Config:   c,
-		Store:    limiter.NewMemory(memory),
-		Registry: prometheus.NewRegistry(),
-		Log:      zerolog.Nop(),
-	}, limiter.KeyGuardOptions{Clock: memory.Clock}, warm)
+	o := Options{Config: c, Store: limiter.NewMemory(memory), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()}
+	p, err := assemble(o, limiter.KeyGuardOptions{Clock: memory.Clock}, warm)
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +350,7 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
-	unready := next.warm(ctx, p.log)
+	unready := next.warm(ctx, p.current.Load().config.Tokens, p.log)
 	if unready != nil && !errors.Is(unready, key.ErrNoVerificationKeys) {
 		next.abandon()
 		return nil, fmt.Errorf("warm: %w", unready)

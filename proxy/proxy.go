@@ -90,7 +90,7 @@ type Proxy struct {
 // New returns a Proxy that serves o.Config as its first generation. It reads the files that the
 // configuration names, and may fetch the verification keys of tokens.
 func New(ctx context.Context, o Options) (*Proxy, error) {
-	p, err := assemble(o, limiter.KeyGuardOptions{}, func(first *generation) error { return first.warm(ctx, o.Log) })
+	p, err := assemble(o, limiter.KeyGuardOptions{}, func(first *generation) error { return first.warm(ctx, nil, o.Log) })
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -109,6 +112,31 @@ func TestReload_KeysOfTokensThatCannotBeRead(t *testing.T) {
 		write("{")
 		w.toldOfKeys(2, keys)
 	})
+}
+
+// A reload while the issuer of tokens is down leaves the keys that are known.
+func TestReload_WhileTheIssuerIsDown(t *testing.T) {
+	var down atomic.Bool
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		io.WriteString(w, `{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`)
+	}))
+	defer issuer.Close()
+	w := newProxy(t, "jwt: {jwks: '"+issuer.URL+"'}\n"+limitYAML("{name: l, key: 'jwt:sub', rate: 5/1h}"))
+	const unsigned = "Authorization: Bearer eyJhbGciOiJFZERTQSIsImtpZCI6ImEifQ.e30.AAAA"
+	w.sends(http.StatusUnauthorized, "GET", "/a", unsigned) // 503 without keys
+	down.Store(true)
+	for range 2 {
+		if report, err := w.Reload(t.Context()); err != nil || report.Unready != nil {
+			t.Fatalf("Reload = %+v, %v; want that tokens are accepted", report, err)
+		}
+		w.sends(http.StatusUnauthorized, "GET", "/a", unsigned)
+	}
+	if n := len(w.lines("keys of tokens not reloaded")); n != 2 {
+		t.Errorf("the log tells %d times of keys that are not reloaded; want it for each reload", n)
+	}
 }
 
 // toldOfKeys waits until keys of tokens were read again, and wants the log to have told of their file so often.

@@ -112,11 +112,8 @@ func jwksKeys(text []byte) ([]verifier, error) {
 		if one.KTY == jwkset.KtyOct || one.USE != "" && one.USE != jwkset.UseSig {
 			continue
 		}
-		parsed, err := jwkset.NewJWKFromMarshal(one, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
-		if err != nil {
-			continue
-		}
-		v, err := publicKey(parsed.Key())
+		parsed, _ := jwkset.NewJWKFromMarshal(one, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+		v, err := publicKey(parsed.Key()) // nil if it is not valid
 		if err != nil {
 			continue
 		}

@@ -105,7 +105,7 @@ func TestTokens_JWKSFileThatIsNone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tokens.Open(t.Context(), nil); err == nil || errors.Is(err, ErrNoVerificationKeys) || !strings.Contains(err.Error(), file) {
+		if err := tokens.Open(t.Context(), nil, nil); err == nil || errors.Is(err, ErrNoVerificationKeys) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v; want an error that names the file", name, err)
 		}
 		tokens.Close()
@@ -137,7 +137,7 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(tokens.Close)
-		return tokens, tokens.Open(t.Context(), nil)
+		return tokens, tokens.Open(t.Context(), nil, nil)
 	}
 	tokens, err := open("/keys")
 	if !errors.Is(err, ErrNoVerificationKeys) {
@@ -207,7 +207,7 @@ func TestTokens_KeysAreKeptFresh(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tokens.Open(t.Context(), func(error) { failed.Add(1) }); err != nil {
+		if err := tokens.Open(t.Context(), nil, func(error) { failed.Add(1) }); err != nil {
 			t.Fatal(err)
 		}
 		defer tokens.Close()
@@ -255,6 +255,54 @@ func TestTokens_KeysAreKeptFresh(t *testing.T) {
 	})
 }
 
+// An issuer that is down costs the keys that earlier ones have loaded from it nothing, and keys that nobody has not more
+// than the pause after a token has come.
+func TestTokens_OpenWhileTheIssuerIsDown(t *testing.T) {
+	keys := newRing(t)
+	synctest.Test(t, func(t *testing.T) {
+		issuer, reported := &transport{}, 0
+		open := func(url, secret string, earlier ...*Tokens) (*Tokens, error) {
+			tokens, err := NewTokens(TokenConfig{JWKS: url, Secret: []byte(secret), Transport: issuer})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(tokens.Close)
+			return tokens, tokens.Open(t.Context(), earlier, func(error) { reported++ })
+		}
+		text := signed(t, signer{jwt.SigningMethodES256, keys.ec}, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e1")
+		verify := func(tokens *Tokens, want error) {
+			t.Helper()
+			if _, err := extract(claimOf(tokens, "sub"), bears(text)); !errors.Is(err, want) {
+				t.Errorf("at %v: %v; want %v", time.Now(), err, want)
+			}
+		}
+		const url = "https://issuer.example/keys"
+		first, err := open(url, "")
+		if !errors.Is(err, ErrNoVerificationKeys) {
+			t.Fatalf("Open = %v; want ErrNoKeys", err)
+		}
+		issuer.say(set(keys.jwk("EC", "e1")))
+		verify(first, ErrNoVerificationKeys)
+		time.Sleep(refreshPause)
+		synctest.Wait()
+		verify(first, nil)
+
+		issuer.say("")
+		for range 2 {
+			if first, err = open(url, secret, first); err != nil || len(*first.keys.Load()) != 2 {
+				t.Fatalf("Open = %v with %d keys; want the secret, and the key that is known", err, len(*first.keys.Load()))
+			}
+			verify(first, nil)
+		}
+		if reported != 2 {
+			t.Errorf("%d failures were reported; want both", reported)
+		}
+		if other, err := open(url+"/other", secret, first); !errors.Is(err, ErrNoVerificationKeys) || len(*other.keys.Load()) != 1 {
+			t.Errorf("Open of another set = %v; want no key of this one", err)
+		}
+	})
+}
+
 func TestTokens_CloseEndsARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens, err := NewTokens(TokenConfig{JWKS: "https://issuer.example/keys", Transport: hanging{}})
@@ -262,7 +310,7 @@ func TestTokens_CloseEndsARefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := tokens.Open(context.Background(), nil); !errors.Is(err, ErrNoVerificationKeys) || time.Since(began) != fetchTimeout {
+		if err := tokens.Open(context.Background(), nil, nil); !errors.Is(err, ErrNoVerificationKeys) || time.Since(began) != fetchTimeout {
 			t.Errorf("Open = %v after %v; want ErrNoKeys after %v", err, time.Since(began), fetchTimeout)
 		}
 		time.Sleep(refreshEvery) // virtual: the next one hangs by now

@@ -79,6 +79,7 @@ func (t *Tokens) verify(text string) ([]byte, error) {
 func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 	keys := t.keys.Load()
 	if keys == nil || len(*keys) == 0 {
+		t.requestRefresh()
 		return nil, ErrNoVerificationKeys
 	}
 	if _, ok := token.Header["crit"]; ok { // RFC 7515 section 4.1.11: no extension is supported
@@ -217,8 +218,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	all := slices.Concat(hmacMethods(), rsaMethods(), []string{"ES256", "ES384", "ES512", "EdDSA"})
 	for _, m := range c.Methods {
 		if !slices.Contains(all, m) {
-			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m,
-				strings.Join(all, ", "))
+			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m, strings.Join(all, ", "))
 		}
 	}
 	t := &Tokens{config: c, wanted: make(chan struct{}, 1)}
@@ -250,11 +250,12 @@ func remote(jwks string) bool {
 
 // Open loads the keys, and reloads those of a JWKS until Close. report is called with each error of
 // reloading; the current keys stay in use. If a file cannot be read or
-// has no key, it returns an error, and nothing is open. If a URL does not respond, it
-// returns an error that wraps ErrNoVerificationKeys; Tokens is then open, tries again, and
+// has no key, it returns an error, and nothing is open. If a URL does not respond, that is reported, and the keys that
+// one of earlier has loaded from it stay in use. If there are none, Open
+// returns an error that wraps ErrNoVerificationKeys; Tokens is then open, tries again soon after a token has come, and
 // refuses tokens with ErrNoVerificationKeys until it has keys. Open must be called only
 // once.
-func (t *Tokens) Open(ctx context.Context, report func(error)) error {
+func (t *Tokens) Open(ctx context.Context, earlier []*Tokens, report func(error)) error {
 	if len(t.config.Secret) > 0 {
 		t.fixed = append(t.fixed, verifier{methods: hmacMethods(), key: t.config.Secret})
 	}
@@ -276,6 +277,13 @@ func (t *Tokens) Open(ctx context.Context, report func(error)) error {
 	err := t.refresh(ctx)
 	if err != nil && !remote(t.config.JWKS) {
 		return err
+	}
+	for _, e := range earlier {
+		if keys := *e.keys.Load(); err != nil && e.config.JWKS == t.config.JWKS && len(keys) > len(e.fixed) {
+			t.keys.Store(new(slices.Concat(t.fixed, keys[len(e.fixed):])))
+			report(err)
+			err = nil
+		}
 	}
 	life, closing := context.WithCancel(context.WithoutCancel(ctx))
 	t.closing = closing
@@ -326,8 +334,7 @@ func publicKey(key any) (verifier, error) {
 		}
 		return verifier{methods: rsaMethods(), key: k}, nil
 	case *ecdsa.PublicKey:
-		methods := map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}
-		if method, known := methods[k.Curve.Params().BitSize]; known {
+		if method, known := map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[k.Curve.Params().BitSize]; known {
 			return verifier{methods: []string{method}, key: k}, nil
 		}
 	case ed25519.PublicKey:

@@ -93,7 +93,7 @@ func opened(t *testing.T, c TokenConfig) *Tokens {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tokens.Open(t.Context(), nil); err != nil {
+	if err := tokens.Open(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(tokens.Close)
@@ -297,7 +297,7 @@ func BenchmarkTokens(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := tokens.Open(b.Context(), nil); err != nil {
+	if err := tokens.Open(b.Context(), nil, nil); err != nil {
 		b.Fatal(err)
 	}
 	defer tokens.Close()
@@ -384,7 +384,7 @@ func TestTokens_OpenRefusesFilesThatAreNoKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tokens.Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), filepath.Base(file)) {
+		if err := tokens.Open(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), filepath.Base(file)) {
 			t.Errorf("%s: %v; want an error that names the file", name, err)
 		}
 		if _, err := extract(claimOf(tokens, "sub"), bears("x.y.z")); err == nil {

@@ -117,10 +117,7 @@ func (s *Store) StartRefundReported(claims []limiter.Claim, p limiter.Permit) (w
 
 // isCounter reports whether Redis counts the permits of c without their IDs.
 func isCounter(c *limiter.Claim) bool {
-	if c.RedissonName != "" {
-		return c.RedissonFormat == limiter.RedissonWindow
-	}
-	return !c.Limit.Algorithm.HasLog()
+	return c.RedissonName == "" && !c.Limit.Algorithm.HasLog() || c.RedissonName != "" && c.RedissonFormat == limiter.RedissonWindow
 }
 
 // RenewReported restarts the lease of what was reported of p: in the report if that is pending, or in Redis.
@@ -230,15 +227,11 @@ const (
 // fault of the network or of a server that restarts; the next dial tells. A server that
 // is loading, running a script, or no longer a master is busy too.
 func evidenceOf(err error) evidence {
-	if err == nil {
-		return evidenceUp
-	}
-	var reply redis.Error
 	var dial *net.OpError
 	switch {
-	case errors.Is(err, redis.Nil):
+	case err == nil, errors.Is(err, redis.Nil):
 		return evidenceUp
-	case errors.As(err, &reply):
+	case errors.As(err, new(redis.Error)):
 		return evidenceOfReply(err)
 	case errors.Is(err, context.Canceled):
 		return evidenceNone

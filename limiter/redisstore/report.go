@@ -102,16 +102,26 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 	}
 }
 
-// add adds g, and removes what has expired: what is merged later would keep it counted.
+// add adds g, and removes what has expired: what is merged later would keep it counted. Of a value it keeps the two uses
+// before, the first of them without its ID, as few in lua/algorithm/distinct_uses.lua: if g is withdrawn, they still count.
 func (r *report) add(g grant) {
 	hasValues, horizon := r.claim.Limit.Algorithm.HasValues(), r.claim.Limit.Horizon()
-	pending := slices.DeleteFunc(r.grants[r.sending:], func(o grant) bool { return g.at.Sub(o.at) >= horizon || hasValues && o.value == g.value })
-	if r.grants = r.grants[:r.sending+len(pending)]; hasValues || len(pending) < maxGrants { // as many as there are values
+	for i, uses := len(r.grants)-1, 0; hasValues && i >= r.sending; i-- {
+		if o := &r.grants[i]; o.value == g.value {
+			if uses++; uses == 2 {
+				o.id = [16]byte{}
+			} else if uses > 2 {
+				o.at = time.Time{}
+			}
+		}
+	}
+	pending := slices.DeleteFunc(r.grants[r.sending:], func(o grant) bool { return g.at.Sub(o.at) >= horizon })
+	if r.grants = r.grants[:r.sending+len(pending)]; hasValues || len(pending) < maxGrants { // three for each value
 		r.grants = append(r.grants, g)
 		return
 	}
 	last := &pending[len(pending)-1]
-	last.id, last.cost, last.at, last.refund = [16]byte{}, min(last.cost+g.cost, limiter.MaxCount), g.at, 0
+	last.id, last.cost, last.at, last.refund = [16]byte{}, min(last.cost-last.refund+g.cost, limiter.MaxCount), g.at, 0
 	binary.LittleEndian.PutUint64(last.id[:], uint64(g.at.UnixNano())) // no permit has this ID, so it cannot be refunded
 }
 
@@ -207,8 +217,7 @@ func (r *reports) knows(c *limiter.Claim, p limiter.Permit) bool {
 	defer r.mu.Unlock()
 	id := windowIDOf(c)
 	_, told := r.told[grantID{id, p.ID}]
-	found := r.byWindow[id]
-	return told || found != nil && slices.ContainsFunc(found.grants, func(g grant) bool { return g.id == p.ID })
+	return told || r.byWindow[id] != nil && slices.ContainsFunc(r.byWindow[id].grants, func(g grant) bool { return g.id == p.ID })
 }
 
 // tellLocked records what Redis was told of.
@@ -267,10 +276,8 @@ func (r *reports) startSending(claims []limiter.Claim, partSlot func(*limiter.Cl
 			add(found)
 		}
 	}
-	next := r.order.Front()
-	for looked := 0; claims == nil && next != nil && looked < windowsPerReport; looked++ {
+	for next, looked := r.order.Front(), 0; claims == nil && next != nil && looked < windowsPerReport; next, looked = next.Next(), looked+1 {
 		add(next.Value.(*report))
-		next = next.Next()
 	}
 	return out
 }

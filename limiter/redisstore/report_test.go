@@ -207,6 +207,47 @@ func TestReport_KeepsWhatIsNotWithdrawn(t *testing.T) {
 	}
 }
 
+// What was withdrawn of a grant that later ones are merged into is not reported either.
+func TestReport_PartOfWhatIsMerged(t *testing.T) {
+	t.Parallel()
+	s := newOwnTestStore(t)
+	s.server.Kill()
+	c, part := claim(1000, 1000*time.Hour, 5), claim(1000, 1000*time.Hour, 2)
+	for _, p := range s.reported(c, 128) {
+		if !s.withdrawn(part, p) {
+			t.Fatal("a part is not withdrawn")
+		}
+	}
+	s.reported(c, 1)
+	s.server.Restart()
+	s.quiet()
+	s.left(c, 1000-128*3-5)
+}
+
+// A value that was used counts until that is withdrawn, and of several uses until the last two are, if it has no earlier one.
+func TestReport_UsesOfAValue(t *testing.T) {
+	t.Parallel()
+	for uses, withdrawn := range map[int]int{1: 1, 2: 1, 3: 3, 5: 2} {
+		t.Run(fmt.Sprint(uses, withdrawn), func(t *testing.T) {
+			t.Parallel()
+			s := newOwnTestStore(t)
+			s.server.Kill()
+			c, other := oneOf(limiter.Distinct), oneOf(limiter.Distinct)
+			other[0].Value = limiter.KeyOf("bob")
+			permits := s.reported(c, uses)
+			if got := s.store.Ungranted(c); got > 3 {
+				t.Errorf("%d uses of one value are remembered, want at most 3", got)
+			}
+			for _, p := range permits[uses-withdrawn:] {
+				s.store.Withdraw(c, p)
+			}
+			s.server.Restart()
+			s.quiet()
+			s.left(other, map[bool]int64{true: 1}[uses == 1])
+		})
+	}
+}
+
 // A limiter that Java programs share is told as they would write it.
 func TestReport_ReachesRedisson(t *testing.T) {
 	s := newTestStore(t)
@@ -269,6 +310,32 @@ func TestReport_CloseTells(t *testing.T) {
 	s.server.Restart()
 	other.Close()
 	s.left(c, 9)
+}
+
+// So is all that Redis could not be asked to refund.
+func TestReport_CloseRefunds(t *testing.T) {
+	t.Parallel()
+	s := newOwnTestStore(t)
+	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1, Grace: time.Minute})
+	c := claim(1000, time.Hour, 1)
+	var permits []limiter.Permit
+	for range 300 {
+		var d limiter.Decision
+		if err := other.Take(t.Context(), c, &d); err != nil {
+			t.Fatal(err)
+		}
+		permits = append(permits, d.Permit)
+	}
+	s.do("config", "set", "maxmemory", 1)
+	for _, p := range permits {
+		if other.Refund(t.Context(), c, p) == nil {
+			t.Fatal("refunded, by a Redis that is full")
+		}
+	}
+	s.within("it is known that Redis is full", func() bool { return !other.Available() })
+	s.do("config", "set", "maxmemory", 0)
+	other.Close()
+	s.left(c, 1000)
 }
 
 // It is known how many permits Redis has heard of, each window by itself, and how

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -132,15 +133,15 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	return s
 }
 
-// Close waits for the calls in progress, and sends pending reports. The client stays
+// Close waits for the calls in progress, and sends pending reports and refunds. The client stays
 // open. After Close, Take returns limiter.ErrUnavailable.
 func (s *Store) Close() error {
 	s.outage.mu.Lock() // a probe begins before, or not at all
 	s.cancel()
 	s.outage.mu.Unlock()
 	s.running.Wait()
-	if s.reports.windows.Load() > 0 {
-		_ = s.probeOnce(context.Background(), s.timeout) // if it fails, the reports are lost
+	for left, before := s.reports.windows.Load(), int64(math.MaxInt64); left > 0 && left < before; left, before = s.reports.windows.Load(), left {
+		_ = s.probeOnce(context.Background(), s.timeout) // if it fails, what is left is lost
 	}
 	s.background.Wait()
 	s.pipelines.close()

@@ -188,7 +188,11 @@ func TestDisplay(t *testing.T) {
 		if got := d.Value(&v); got != c.want {
 			t.Errorf("%s; want %s", got, c.want)
 		}
-		if got := d.Texts(c.spec.Shapes(), v.Texts(nil)); got != c.want {
+		var texts []string
+		for _, one := range v.components {
+			texts = append(texts, one.text)
+		}
+		if got := d.Texts(c.spec.Shapes(), texts); got != c.want {
 			t.Errorf("of texts %s; want %s", got, c.want)
 		}
 	}

@@ -47,84 +47,60 @@ type walk struct {
 
 // value reads a value in which pointer is looked up; "" refers to the value itself.
 func (w *walk) value(pointer string) error {
-	if w.StackDepth() > maxDepth {
+	kind := w.PeekKind()
+	hasEntries := kind == jsontext.KindBeginObject || kind == jsontext.KindBeginArray
+	switch {
+	case w.StackDepth() > maxDepth:
 		return fmt.Errorf("%w: JSON nested deeper than %d", ErrAmbiguous, maxDepth)
-	}
-	if pointer == "" {
-		return w.scalar()
-	}
-	name, rest := segment(pointer)
-	switch w.PeekKind() {
-	case '{':
-		return w.object(name, rest)
-	case '[':
-		return w.array(index(name), rest)
-	}
-	return w.skip()
-}
-
-func (w *walk) object(name, rest string) error {
-	if _, err := w.token(); err != nil { // {
-		return err
-	}
-	for w.PeekKind() != '}' {
-		t, err := w.token()
-		if err != nil {
-			return err
-		}
-		switch found := t.String(); { // does not allocate
-		case found == name:
-			err = w.value(rest)
-		case strings.EqualFold(found, name):
-			return fmt.Errorf("%w: JSON names that differ only in case", ErrAmbiguous)
-		default:
-			err = w.skip()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	_, err := w.token() // }
-	return err
-}
-
-func (w *walk) array(at int, rest string) error {
-	if _, err := w.token(); err != nil { // [
-		return err
-	}
-	for i := 0; w.PeekKind() != ']'; i++ {
-		read := w.skip
-		if i == at {
-			read = func() error { return w.value(rest) }
-		}
-		if err := read(); err != nil {
-			return err
-		}
-	}
-	_, err := w.token() // ]
-	return err
-}
-
-// scalar reads the value that was looked up.
-func (w *walk) scalar() error {
-	if k := w.PeekKind(); k == '{' || k == '[' {
+	case hasEntries && pointer == "":
 		w.fault = fmt.Errorf("%w: it is a JSON object or array", ErrInvalid)
+		return w.skip()
+	case hasEntries:
+		return w.entries(pointer)
+	case pointer != "":
 		return w.skip()
 	}
 	t, err := w.token()
 	if err != nil {
 		return err
 	}
-	w.text = t.String()
-	switch t.Kind() {
-	case '0':
-		w.kind = kindNumber
-	case 't', 'f':
-		w.kind = kindBool
-	case 'n':
-		w.kind = kindNull
+	if w.text = t.String(); kind != jsontext.KindString {
+		w.kind = kind
 	}
 	return nil
+}
+
+// entries reads an object or array, in whose entries pointer is looked up.
+func (w *walk) entries(pointer string) error {
+	begin, err := w.token()
+	if err != nil {
+		return err
+	}
+	isObject := begin.Kind() == jsontext.KindBeginObject
+	wanted, rest := segment(pointer)
+	for i := 0; w.PeekKind() != jsontext.KindEndObject && w.PeekKind() != jsontext.KindEndArray; i++ {
+		isWanted := i == index(wanted)
+		if isObject {
+			t, err := w.token()
+			if err != nil {
+				return err
+			}
+			found := t.String() // does not allocate
+			if isWanted = found == wanted; !isWanted && strings.EqualFold(found, wanted) {
+				return fmt.Errorf("%w: JSON names that differ only in case", ErrAmbiguous)
+			}
+		}
+		if isWanted {
+			err = w.value(rest)
+		} else {
+			err = w.skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err = w.token() // } or ]
+	return err
 }
 
 // skip skips a value.
@@ -189,9 +165,9 @@ func canonicalJSON(f result, err error) (result, error) {
 	switch {
 	case err != nil:
 		return result{}, err
-	case f.kind == kindBool:
+	case f.kind == jsontext.KindTrue, f.kind == jsontext.KindFalse:
 		return result{}, fmt.Errorf("%w: a JSON boolean; send a string", ErrAmbiguous)
-	case f.kind != kindNumber:
+	case f.kind != jsontext.KindNumber:
 		return f, nil
 	}
 	n, err := strconv.ParseInt(f.text, 10, 64)
@@ -199,7 +175,7 @@ func canonicalJSON(f result, err error) (result, error) {
 		return result{}, fmt.Errorf("%w: a JSON number that is not a plain integer, or beyond %d; send a string",
 			ErrAmbiguous, int64(maxExact))
 	}
-	f.kind = kindString
+	f.kind = 0
 	return f, nil
 }
 

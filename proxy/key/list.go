@@ -164,7 +164,7 @@ func (l *List) own(v *Value) (component, bool) {
 		return component{}, false
 	}
 	last := v.components[0]
-	return last, last.spec == l.spec && last.hasText && last.kind == kindString
+	return last, last.spec == l.spec && last.hasText && last.kind == 0
 }
 
 // byAddress reports whether l contains addresses and networks.

@@ -278,7 +278,7 @@ func (s *Spec) checkAmbiguous(o *Origin, f *result) error {
 	switch {
 	case f.lineBreak && !slices.ContainsFunc(s.Normalize, Step.dropsLineBreak):
 		return fmt.Errorf("%w: the form ends with a line break, which most servers read as part of it", ErrAmbiguous)
-	case f.kind != kindString || isPlainText(sent):
+	case f.kind != 0 || isPlainText(sent):
 		return nil
 	case strings.IndexByte(sent, 0) >= 0:
 		return fmt.Errorf("%w: a NUL, at which some servers truncate it", ErrAmbiguous)

@@ -54,11 +54,11 @@ func (t *Tokens) claim(r Request, v *Value, name string) (result, error) {
 	switch {
 	case err != nil:
 		return result{}, err
-	case f.kind == kindBool, f.kind == kindNull:
+	case f.kind != 0 && f.kind != jsontext.KindNumber:
 		return result{}, &tokenError{ErrInvalid, "has a claim that is neither a string nor a number"}
 	case f.text == "":
 		return result{}, &tokenError{ErrMissing, "lacks the claim"}
-	case f.kind == kindNumber:
+	case f.kind == jsontext.KindNumber:
 		text, err := numeralText(f.text)
 		return result{text: text}, err
 	}

@@ -50,10 +50,10 @@ type component struct {
 // A result is the result of reading a key.
 type result struct {
 	text      string
-	kind      jsonKind
-	lineBreak bool         // a line break behind text was removed, which only some servers do
-	number    Number       // if it is a phone number
-	network   netip.Prefix // if it is a client address
+	kind      jsontext.Kind // of a JSON value that is no string; extracted keys are never numbers or booleans: see canonicalJSON
+	lineBreak bool          // a line break behind text was removed, which only some servers do
+	number    Number        // if it is a phone number
+	network   netip.Prefix  // if it is a client address
 }
 
 // A cacheEntry is a cached result of reading a key, or its error.
@@ -62,17 +62,6 @@ type cacheEntry struct {
 	result
 	err error
 }
-
-// A jsonKind is the JSON type of a text. All other sources have only strings, and
-// extracted keys are never numbers or booleans: see canonicalJSON.
-type jsonKind uint8
-
-const (
-	kindString jsonKind = iota // a string
-	kindNumber                 // a number
-	kindBool                   // true or false
-	kindNull
-)
 
 // Reset prepares v for the next request, and keeps its allocations.
 func (v *Value) Reset() {
@@ -102,7 +91,7 @@ func (v *Value) Masked() string { return Display{All: true}.Value(v) }
 func (v *Value) count(c *component) {
 	c.hasText = true
 	name := c.spec.Name
-	if c.kind == kindNull {
+	if c.kind == jsontext.KindNull {
 		name += "\x00null"
 	}
 	v.Parts = append(v.Parts, name, c.text)
@@ -284,14 +273,6 @@ func dialLength(text string) int {
 		return len("+") + n
 	}
 	return 0
-}
-
-// Texts appends the texts of the key extracted last, one for each key that it joins.
-func (v *Value) Texts(to []string) []string {
-	for _, l := range v.components {
-		to = append(to, l.text)
-	}
-	return to
 }
 
 // Components returns the keys that s joins, or s alone.

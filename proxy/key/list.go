@@ -38,11 +38,17 @@ type Problem struct {
 // ones. Problems wrap ErrSpec. Joined and constant keys have no lists.
 func ParseList(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec}
-	return l, l.texts.add(entries, func(_ int, value string) error { return l.insert(value, 0) })
+	return l, l.add(entries, func(value string) error { return l.insert(value, 0) })
 }
 
-// add inserts the entries that are not blank, without the white space around them, by their lines.
-func (t *textTable) add(entries iter.Seq[string], insert func(line int, entry string) error) (problems []Problem) {
+// add inserts the entries, after which l has no more.
+func (l *List) add(entries iter.Seq[string], insert func(entry string) error) []Problem {
+	defer l.texts.trim()
+	return eachEntry(entries, func(_ int, entry string) error { return insert(entry) })
+}
+
+// eachEntry inserts the entries that are not blank, without the white space around them, by their lines.
+func eachEntry(entries iter.Seq[string], insert func(line int, entry string) error) (problems []Problem) {
 	line := 0
 	for entry := range entries {
 		line++
@@ -53,7 +59,6 @@ func (t *textTable) add(entries iter.Seq[string], insert func(line int, entry st
 			problems = append(problems, Problem{line, err})
 		}
 	}
-	t.trim()
 	return problems
 }
 
@@ -184,7 +189,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 func ParseNames(spec *Spec, text string) (*List, []Problem) {
 	l := &List{spec: spec}
 	numbers := map[string]uint32{}
-	return l, l.texts.add(Lines(text), func(_ int, line string) error {
+	return l, l.add(Lines(text), func(line string) error {
 		last := strings.LastIndexByte(line, '=')
 		name := strings.TrimSpace(line[last+1:])
 		if last < 0 || !nameForm.MatchString(name) {
@@ -227,7 +232,7 @@ func (l *List) find(v *Value) (number uint32, found bool) {
 	case l.byAddress():
 		number, found = l.networkName(leaf.network)
 	case l.hasPrefixes:
-		_, number, found = l.texts.longest(leaf.text)
+		number, found = l.texts.longest(leaf.text)
 	default:
 		number, found = l.texts.find(leaf.text)
 	}
@@ -253,7 +258,7 @@ const MaxPrefix = 63
 // without the plus. See Spec.HasPrefixes for the keys that have them.
 func ParsePrefixes(spec *Spec, entries iter.Seq[string]) (*List, []Problem) {
 	l := &List{spec: spec, hasPrefixes: true}
-	return l, l.texts.add(entries, func(_ int, entry string) error {
+	return l, l.add(entries, func(entry string) error {
 		text, err := spec.prefix(entry)
 		if err == nil {
 			l.texts.insert(text, 0)
@@ -333,16 +338,16 @@ func (t *textTable) find(text string) (number uint32, found bool) {
 	return number, found
 }
 
-// longest returns the longest prefix of text that is in the table, of at most MaxPrefix bytes, and its number.
-func (t *textTable) longest(text string) (prefix string, number uint32, found bool) {
+// longest returns the number of the longest prefix of text that is in the table, of at most MaxPrefix bytes.
+func (t *textTable) longest(text string) (number uint32, found bool) {
 	for lengths := t.lengths & (1<<(len(text)+1) - 1); lengths != 0; {
 		length := bits.Len64(lengths) - 1
 		if number, found = t.find(text[:length]); found {
-			return text[:length], number, true
+			return number, true
 		}
 		lengths &^= 1 << length
 	}
-	return "", 0, false
+	return 0, false
 }
 
 // locate returns the number of text or, if it is not found, the slot for it. There must be a free slot.

@@ -15,8 +15,8 @@ import (
 
 func TestPrefixes_LongestFirst(t *testing.T) {
 	var table textTable
-	for i, prefix := range []string{"+4", "+49", "+4915", "+491", "x", "+4915123456789"} {
-		table.insert(prefix, uint32(i))
+	for _, prefix := range []string{"+4", "+49", "+4915", "+491", "x", "+4915123456789"} {
+		table.insert(prefix, uint32(len(prefix)))
 	}
 	table.trim()
 	for text, want := range map[string]string{
@@ -24,11 +24,11 @@ func TestPrefixes_LongestFirst(t *testing.T) {
 		"+4915": "+4915", "+49151234567": "+4915", "+4915123456789": "+4915123456789", "+49151234567890": "+4915123456789", "xyz": "x",
 		strings.Repeat("y", 200): "", "x" + strings.Repeat("y", 200): "x",
 	} {
-		if prefix, _, found := table.longest(text); prefix != want || found != (want != "") {
-			t.Errorf("find %q = %q, %v; want %q", text, prefix, found, want)
+		if length, found := table.longest(text); int(length) != len(want) || found != (want != "") {
+			t.Errorf("find %q = the prefix of %d bytes, %v; want %q", text, length, found, want)
 		}
 	}
-	if _, _, found := new(textTable).longest("x"); found {
+	if _, found := new(textTable).longest("x"); found {
 		t.Error("an empty table has a prefix")
 	}
 }
@@ -50,7 +50,7 @@ func TestPrefixes_AgreeWithAMap(t *testing.T) {
 			if one := text(MaxPrefix); one != "" {
 				one = one[:1+r.IntN(len(one))]
 				known[one] = true
-				table.insert(one, 0)
+				table.insert(one, uint32(len(one)))
 			}
 		}
 		table.trim()
@@ -61,8 +61,8 @@ func TestPrefixes_AgreeWithAMap(t *testing.T) {
 					want = whole[:i+1]
 				}
 			}
-			if got, _, _ := table.longest(whole); got != want {
-				t.Fatalf("find %q = %q; want %q", whole, got, want)
+			if length, _ := table.longest(whole); int(length) != len(want) {
+				t.Fatalf("find %q = the prefix of %d bytes; want %q", whole, length, want)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func BenchmarkPrefixes(b *testing.B) {
 	i, hits := 0, 0
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, found := table.longest(numbers[i%len(numbers)]); found {
+		if _, found := table.longest(numbers[i%len(numbers)]); found {
 			hits++
 		}
 		i++

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,11 +28,15 @@ var modelRow = regexp.MustCompile(`^[^,]*,\d[^,]*,[^,]*,[^,]*$`)
 // names of models. It is immutable and safe for concurrent use.
 type Prices struct {
 	decimals int
-	fields   int       // of each row
-	prefixes textTable // the index of the rows in byPrefix
-	byPrefix [][]Price
-	any      []Price // rows of the prefix *
+	fields   int // of each row
+	rows     map[priceOf]Price
 	dearest  Price
+}
+
+// A priceOf is what a row is for: its prefix and its type.
+type priceOf struct {
+	prefix string
+	kind   LineType
 }
 
 // ParsePrices parses rows PREFIX,TYPE,PRICE, one per line: "+4915,mobile,0.075". PREFIX may be * for all
@@ -42,9 +45,9 @@ type Prices struct {
 // and so are blank lines and comments, as in ParseList. It returns all problems; without a valid row, the last
 // of them is that there is none.
 func ParsePrices(text string, decimals int) (*Prices, []Problem) {
-	p := &Prices{decimals: decimals, fields: 3}
+	p := &Prices{decimals: decimals, fields: 3, rows: map[priceOf]Price{}}
 	isFirst := true
-	problems := p.prefixes.add(Lines(text), func(line int, entry string) error {
+	problems := eachEntry(Lines(text), func(line int, entry string) error {
 		words := strings.ToLower(strings.ReplaceAll(entry, " ", ""))
 		if isFirst && (words == "prefix,type,price" || words == "model,input,cached,output") {
 			return nil
@@ -112,18 +115,11 @@ func (p *Prices) ByModel() bool { return p.fields == 4 }
 
 // insert adds a row.
 func (p *Prices) insert(row Price) error {
-	rows := &p.any
-	if row.Prefix != "" {
-		n := p.prefixes.insert(row.Prefix, uint32(len(p.byPrefix)))
-		if int(n) == len(p.byPrefix) {
-			p.byPrefix = append(p.byPrefix, nil)
-		}
-		rows = &p.byPrefix[n]
+	of := priceOf{row.Prefix, row.Type}
+	if first, twice := p.rows[of]; twice {
+		return fmt.Errorf("%w: given twice, first in line %d; keep one of them", errPrice, first.Line)
 	}
-	if i := slices.IndexFunc(*rows, func(r Price) bool { return r.Type == row.Type }); i >= 0 {
-		return fmt.Errorf("%w: given twice, first in line %d; keep one of them", errPrice, (*rows)[i].Line)
-	}
-	*rows = append(*rows, row)
+	p.rows[of] = row
 	if p.dearest.Line == 0 || row.Amount > p.dearest.Amount {
 		p.dearest = row
 	}
@@ -133,36 +129,14 @@ func (p *Prices) insert(row Price) error {
 // Of returns the price of a number, by its line type, or of a model: that of the row with the longest prefix that names the type,
 // or all. found is false if there is none; then it is the dearest price of the list.
 func (p *Prices) Of(text string, kind LineType) (price Price, found bool) {
-	for rest := text; rest != ""; {
-		prefix, i, ok := p.prefixes.longest(rest)
-		if !ok {
-			break
-		}
-		if price, found = priceOf(p.byPrefix[i], kind); found {
-			return price, true
-		}
-		rest = prefix[:len(prefix)-1]
-	}
-	if text != "" {
-		price, found = priceOf(p.any, kind)
-	}
-	if !found {
-		return p.dearest, false
-	}
-	return price, true
-}
-
-// priceOf returns the row for a type, or else that for all types.
-func priceOf(rows []Price, of LineType) (price Price, found bool) {
-	for _, row := range rows {
-		if row.Type == of && of != "" {
-			return row, true
-		}
-		if row.Type == "" {
-			price, found = row, true
+	for n := min(len(text), MaxPrefix); n >= 0 && text != ""; n-- {
+		for _, of := range []LineType{kind, ""} {
+			if price, found = p.rows[priceOf{text[:n], of}]; found {
+				return price, true
+			}
 		}
 	}
-	return price, found
+	return p.dearest, false
 }
 
 // Dearest returns the highest price.

@@ -257,6 +257,17 @@ func (d *document) addAddresses(name string, networks []string, action string) s
 	return d.share("list", name, fields).name
 }
 
+// joinKeys returns the key that joins several, by their names: global for none.
+func (d *document) joinKeys(name string, keys []string) string {
+	switch len(keys) {
+	case 0:
+		return "global"
+	case 1:
+		return keys[0]
+	}
+	return d.share("key", name, mapping{{"join", texts(keys)}}).name
+}
+
 // routeFields returns the fields of routes to a destination, whose upstream it adds; answer is what they respond to
 // all requests in its place, "" for nothing.
 func (d *document) routeFields(to nginxDestination, answer string) mapping {

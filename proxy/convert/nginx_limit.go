@@ -195,16 +195,11 @@ func (c *nginxConfig) key(line int, zone, value string) zoneKey {
 	for i, origin := range origins {
 		origins[i] = c.nginxKey(origin, map[bool]string{true: "skip", false: "shared"}[alone])
 	}
-	switch {
-	case len(origins) > 1:
-		key.text = c.share("key", zone+"_key", mapping{{"join", texts(origins)}}).name
-	case len(origins) == 1:
-		key.text = origins[0]
-	case value != "":
-		key.text = "global" // a constant
-	default:
+	if value == "" {
 		c.noKey(line, zone, "nothing: nginx counts no request without one")
+		return key
 	}
+	key.text = c.joinKeys(zone+"_key", origins)
 	return key
 }
 

@@ -240,13 +240,7 @@ func (r *ratelimitDomain) key(way []*ratelimitRule) string {
 			parts = append(parts, r.share("key", rule.key, entryKey(rule)).name)
 		}
 	}
-	switch len(parts) {
-	case 0:
-		return "global"
-	case 1:
-		return parts[0]
-	}
-	return r.share("key", strings.Join(parts, "-"), mapping{{"join", "[" + strings.Join(parts, ", ") + "]"}}).name
+	return r.joinKeys(strings.Join(parts, "-"), parts)
 }
 
 // A pattern matches values as a route does: the exact value, a prefix that ends with *, or
@@ -274,14 +268,7 @@ func (p pattern) includes(o pattern) bool {
 // A ratelimitMatch has a pattern for each entry of descriptors.
 type ratelimitMatch []pattern
 
-func (m ratelimitMatch) includes(o ratelimitMatch) bool {
-	for i, p := range m {
-		if !p.includes(o[i]) {
-			return false
-		}
-	}
-	return true
-}
+func (m ratelimitMatch) includes(o ratelimitMatch) bool { return slices.EqualFunc(m, o, pattern.includes) }
 
 // intersect returns what matches the descriptors that both match.
 func (m ratelimitMatch) intersect(o ratelimitMatch) (both ratelimitMatch, some bool) {

@@ -29,6 +29,8 @@ const (
 	// that of a decision, so that a busy machine is not mistaken for an outage, and that
 	// all processes notice at about the same time that Redis is reachable again.
 	patientTimeout = time.Second
+	// closeTimeout is how long Close goes on to send what is pending.
+	closeTimeout = 5 * time.Second
 )
 
 // An outage is the time for which other stores decide in place of Redis. It starts when

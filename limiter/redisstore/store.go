@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -133,14 +132,16 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	return s
 }
 
-// Close waits for the calls in progress, and sends pending reports and refunds. The client stays
+// Close waits for the calls in progress, and sends pending reports and refunds, for a few seconds at most. The client stays
 // open. After Close, Take returns limiter.ErrUnavailable.
 func (s *Store) Close() error {
 	s.outage.mu.Lock() // a probe begins before, or not at all
 	s.cancel()
 	s.outage.mu.Unlock()
 	s.running.Wait()
-	for left, before := s.reports.windows.Load(), int64(math.MaxInt64); left > 0 && left < before; left, before = s.reports.windows.Load(), left {
+	left, deadline := s.reports.windows.Load(), time.Now().Add(closeTimeout)
+	for before := left + 1; left > 0 && left < before && time.Now().Before(deadline); left = s.reports.windows.Load() {
+		before = left
 		_ = s.probeOnce(context.Background(), s.timeout) // if it fails, what is left is lost
 	}
 	s.background.Wait()

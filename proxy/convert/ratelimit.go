@@ -268,7 +268,9 @@ func (p pattern) includes(o pattern) bool {
 // A ratelimitMatch has a pattern for each entry of descriptors.
 type ratelimitMatch []pattern
 
-func (m ratelimitMatch) includes(o ratelimitMatch) bool { return slices.EqualFunc(m, o, pattern.includes) }
+func (m ratelimitMatch) includes(o ratelimitMatch) bool {
+	return slices.EqualFunc(m, o, pattern.includes)
+}
 
 // intersect returns what matches the descriptors that both match.
 func (m ratelimitMatch) intersect(o ratelimitMatch) (both ratelimitMatch, some bool) {

@@ -16,12 +16,12 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// Duration writes a duration that people read, as the configuration does, in two units at most: 250ms, 38m5s, 1d2h. It is
+// Duration writes a duration that people read, as the configuration does, in two units at most: 250ms, 38m5s, 1d14m, 1d2h. It is
 // rounded up, so that 0s means that it has passed.
 func Duration(d time.Duration) string {
 	unit := time.Millisecond
 	switch {
-	case d > 24*time.Hour:
+	case d > 25*time.Hour: // before, there are no hours beside the day
 		unit = time.Hour
 	case d > time.Hour:
 		unit = time.Minute

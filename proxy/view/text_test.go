@@ -9,7 +9,7 @@ func TestDuration_IsRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 0: "0s", 1: "1ms", 250 * time.Millisecond: "250ms", time.Second: "1s", time.Second + 1: "2s", time.Minute: "1m",
 		37*time.Minute + 4900*time.Millisecond: "37m5s", time.Hour - 1: "1h", time.Hour: "1h", time.Hour + 1: "1h1m", 90 * time.Minute: "1h30m",
-		24 * time.Hour: "1d", 24*time.Hour + 10*time.Minute: "1d1h", 49 * time.Hour: "2d1h", 14 * 24 * time.Hour: "2w", 366 * 24 * time.Hour: "366d",
+		24 * time.Hour: "1d", 24*time.Hour + 10*time.Minute: "1d10m", 25 * time.Hour: "1d1h", 25*time.Hour + 1: "1d2h", 49 * time.Hour: "2d1h", 14 * 24 * time.Hour: "2w", 366 * 24 * time.Hour: "366d",
 	} {
 		if got := Duration(d); got != want {
 			t.Errorf("Duration(%d) = %q, want %q", d, got, want)

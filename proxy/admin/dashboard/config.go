@@ -222,7 +222,7 @@ func (d *dashboard) showSimulateForm(r *http.Request) page {
 	if r.URL.Query().Get("other") != "" {
 		c, err := d.Config(r.Context())
 		v.Fault = faultOf("the configuration cannot be read", err)
-		v.Other = hiddenSecrets.ReplaceAllString(editable(c.Effective), "")
+		v.Other = editable(c.Effective)
 	}
 	return page{name: "simulate", title: "Simulate", data: v}
 }
@@ -234,7 +234,7 @@ func (d *dashboard) simulateView(form url.Values) simulateView {
 	}
 }
 
-// editable returns an effective configuration without the sections of the machine, which a
+// editable returns an effective configuration without the sections of the machine and the secrets of privacy, which a
 // replacement need not repeat.
 func editable(effective string) string {
 	var b strings.Builder
@@ -247,7 +247,7 @@ func editable(effective string) string {
 			b.WriteString(line)
 		}
 	}
-	return b.String()
+	return hiddenSecrets.ReplaceAllString(b.String(), "")
 }
 
 // simulate replays an uploaded log. The form is read as a stream: first the parts before the log,

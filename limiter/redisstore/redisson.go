@@ -86,10 +86,7 @@ func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 	if err := limiter.CheckRedissonName(name); err != nil {
 		return nil, err
 	}
-	if client == "" {
-		client = s.names.client
-	}
-	return &RateLimiter{store: s, name: name, keys: redissonKeysOf(name, client), queue: make(chan struct{}, 1)}, nil
+	return &RateLimiter{store: s, name: name, keys: redissonKeysOf(name, cmp.Or(client, s.names.client)), queue: make(chan struct{}, 1)}, nil
 }
 
 // Fixed returns a handle on the same limiter in the format of Redisson up to 3.13.2: a

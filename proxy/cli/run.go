@@ -269,10 +269,7 @@ func (c convertCommand) Run(w Env) error {
 		return err
 	}
 	defer in.Close()
-	name := c.File
-	if name == "-" {
-		name = "standard input"
-	}
+	name := cmp.Or(map[string]string{"-": "standard input"}[c.File], c.File)
 	result, err := convert.Convert(c.From, name, in)
 	if err != nil {
 		return err

@@ -216,10 +216,7 @@ func (d topData) routeTable() textTable {
 	})
 	slices.SortStableFunc(routes, func(a, b view.Route) int { return cmp.Compare(of[b.Name].Requests, of[a.Name].Requests) })
 	for _, r := range routes {
-		s, to := of[r.Name], cmp.Or(r.Upstream, r.Redirect)
-		if to == "" {
-			to = fmt.Sprint(r.Respond)
-		}
+		s, to := of[r.Name], cmp.Or(r.Upstream, r.Redirect, fmt.Sprint(r.Respond))
 		counts := []any{last[r.Name], s.Requests, s.Refused, s.Unavailable}
 		if d.Away != "" {
 			counts = []any{"-", "-", "-", "-"}

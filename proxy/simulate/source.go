@@ -84,10 +84,7 @@ func (s *source) next(r *record) (lineKind, error) {
 		}
 		k := s.parse(r)
 		if k == kindRequest {
-			written := r.ended
-			if written.IsZero() {
-				written = r.At.Add(r.Took)
-			}
+			written := cmp.Or(r.ended, r.At.Add(r.Took))
 			// A time that is not possible would move the clock of a Replay, and with it all that follow.
 			if r.At.Unix() < 0 || !s.horizon.IsZero() && (written.After(s.horizon) || r.At.After(s.horizon)) {
 				return kindMalformed, nil

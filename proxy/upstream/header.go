@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -159,10 +160,7 @@ func trustedForwarded(t *Request) forwardedFields {
 // X-Real-Ip is always the client address that Weir has determined.
 func setPeer(w *forwardedFields, t *Request, to *fieldWriter) {
 	peer := t.Peer.Addr().Unmap().WithZone("")
-	client := t.Client.Unmap().WithZone("")
-	if !client.IsValid() {
-		client = peer
-	}
+	client := cmp.Or(t.Client.Unmap().WithZone(""), peer)
 	if client.IsValid() {
 		to.add(http1.XRealIP, client.AppendTo(to.buf[:0]))
 	}

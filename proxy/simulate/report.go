@@ -278,8 +278,9 @@ func (r *Report) writeOne(t *tabwriter.Writer, tally *proxy.ReplayTally) {
 			fmt.Fprintf(t, "%s\t\t\t\t%s\t%s\t\t\t\n", rt.Name, view.AtLeast(rt.Passed-rt.Unknown, rt.Unknown, plain), view.AtLeast(rt.Refused, rt.Unknown, plain))
 		}
 		for _, l := range rt.Limits {
+			s := sideOf(l)
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", shortly(l.Routes), l.Name, strings.Join(l.Rates, " "), l.Mode,
-				view.AtLeast(l.Passed, l.Unknown, plain), view.AtLeast(l.Refused, l.Unknown, plain), view.AtLeast(l.Shadowed, l.Unknown, plain), l.Skipped, l.Unknown)
+				view.AtLeast(l.Passed, l.Unknown, plain), view.AtLeast(l.Refused, s.MayRefuse(), plain), view.AtLeast(l.Shadowed, s.MayShadow(), plain), l.Skipped, l.Unknown)
 		}
 	}
 	t.Flush()
@@ -349,17 +350,24 @@ func writeTopKeys(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
 
 // writeComparison writes the results of two configurations side by side.
 func (r *Report) writeComparison(t *tabwriter.Writer) {
-	fmt.Fprintf(t, "A is %s, B is %s\n", r.Config, r.Other)
+	fmt.Fprintf(t, "A is %s, B is %s%s\n", r.Config, r.Other, map[bool]string{true: "; ? is what the log does not tell"}[r.Result.Unknown+r.Against.Unknown > 0])
 	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE A\tRATE B\tREFUSED A\tREFUSED B\tDIFFERENCE\tSHADOWED A\tSHADOWED B\tDIFFERENCE\tUNKNOWN A\tUNKNOWN B\n")
 	all := []view.SimulatedDifference{{Route: "all", A: view.SimulatedSide{There: true, Refused: r.Result.Refused, Unknown: r.Result.Unknown}, B: view.SimulatedSide{There: true, Refused: r.Against.Refused, Unknown: r.Against.Unknown}}}
 	for _, d := range append(all, r.Differences()...) {
 		a, b := d.A, d.B
-		unknown := a.Unknown + b.Unknown
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", d.Route, d.Limit, ratesOf(a), ratesOf(b),
-			view.AtLeast(a.Refused, a.Unknown, plain), view.AtLeast(b.Refused, b.Unknown, plain), change(a.Refused, b.Refused, unknown, plain),
-			view.AtLeast(a.Shadowed, a.Unknown, plain), view.AtLeast(b.Shadowed, b.Unknown, plain), change(a.Shadowed, b.Shadowed, unknown, plain), a.Unknown, b.Unknown)
+		shadowed := "\t\t"
+		if d.Limit != "" {
+			shadowed = sideBySide(a.Shadowed, b.Shadowed, a.MayShadow(), b.MayShadow())
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", d.Route, d.Limit, ratesOf(a), ratesOf(b),
+			sideBySide(a.Refused, b.Refused, a.MayRefuse(), b.MayRefuse()), shadowed, a.Unknown, b.Unknown)
 	}
 	t.Flush()
+}
+
+// sideBySide formats numbers of both configurations, to which unknown ones may have to be added, and their difference.
+func sideBySide(a, b, moreA, moreB int64) string {
+	return view.AtLeast(a, moreA, plain) + "\t" + view.AtLeast(b, moreB, plain) + "\t" + change(a, b, moreA+moreB, plain)
 }
 
 func ratesOf(s view.SimulatedSide) string {
@@ -381,22 +389,22 @@ func (r *Report) Differences() []view.SimulatedDifference {
 				at[k] = len(all)
 				all = append(all, view.SimulatedDifference{Route: route, Limit: limit})
 			}
-			if i == 0 {
-				all[at[k]].A = s
-			} else {
-				all[at[k]].B = s
-			}
+			*[]*view.SimulatedSide{&all[at[k]].A, &all[at[k]].B}[i] = s
 		}
 		for _, rt := range t.Routes {
 			if rt.Name != "" {
 				put(rt.Name, "", view.SimulatedSide{There: true, Passed: rt.Passed - rt.Unknown, Refused: rt.Refused, Unknown: rt.Unknown})
 			}
 			for _, l := range rt.Limits {
-				put(rt.Name, l.Name, view.SimulatedSide{There: true, Rates: l.Rates, Passed: l.Passed, Refused: l.Refused, Shadowed: l.Shadowed, Unknown: l.Unknown})
+				put(rt.Name, l.Name, sideOf(l))
 			}
 		}
 	}
 	return all
+}
+
+func sideOf(l proxy.LimitTally) view.SimulatedSide {
+	return view.SimulatedSide{There: true, Mode: l.Mode, Rates: l.Rates, Passed: l.Passed, Refused: l.Refused, Shadowed: l.Shadowed, Unknown: l.Unknown}
 }
 
 //go:embed page.html
@@ -405,12 +413,10 @@ var pageText string
 // HTML writes the report as a page without scripts and external resources.
 func (r *Report) HTML(out io.Writer) error {
 	t := template.Must(template.New("page").Funcs(template.FuncMap{
-		"count": view.Count,
-		"known": func(n, unknown int64) string { return view.AtLeast(n, unknown, view.Count) },
-		"signed": func(a, b view.SimulatedSide, n, m int64) string {
-			return change(n, m, a.Unknown+b.Unknown, view.Count)
-		},
-		"minus": func(a, b int64) int64 { return a - b },
+		"count":  view.Count,
+		"known":  func(n, unknown int64) string { return view.AtLeast(n, unknown, view.Count) },
+		"signed": func(a, b, unknown int64) string { return change(a, b, unknown, view.Count) }, "side": sideOf,
+		"minus": func(a, b int64) int64 { return a - b }, "plus": func(a, b int64) int64 { return a + b },
 		"share": view.Share, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"more": furtherResults, "limit": view.LimitName, "chart": newChart,

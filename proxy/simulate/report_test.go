@@ -35,14 +35,15 @@ func written(r *Report) string {
 	return strings.Join(lines, "\n")
 }
 
+// Only the number that is of the mode of a limit may be unknown.
 func TestReport_TextOfOne(t *testing.T) {
 	from := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
 	r := &Report{Counts: Counts{LogCounts: view.LogCounts{Lines: 12, Requests: 9, Others: 3}}, Notes: []string{"one", "two"}, Result: proxy.ReplayTally{
 		Requests: 9, From: from, To: from.Add(time.Hour), Passed: 6, Refused: 3, Unknown: 2, Unmatched: map[string]int64{"no path": 2, "method": 1},
 		Routes: []proxy.RouteTally{
 			{Name: "sms", Passed: 5, Refused: 3, Unknown: 2, Rejected: map[string]int64{"key missing": 2, "bad path": 1}, Listed: map[string]int64{"deny": 4, "allow": 1}, Waited: 1, Repeated: 2, Returned: 3, Banned: 4, Limits: []proxy.LimitTally{
-				{Name: "phone", Rates: []string{"1/1m", "5/1h"}, Mode: "enforce", Passed: 5, Refused: 3, Shadowed: 1, Skipped: 2, Unknown: 7, Top: []proxy.ReplayKey{{Key: "phone=1**", Refused: 2}, {Key: "phone=2**", Refused: 1}}, TopError: 1},
-				{Name: "ip", Rates: []string{"9/1m"}, Mode: "shadow", Passed: 8, Top: []proxy.ReplayKey{{Key: "192.0.2.0/24", Refused: 1}}},
+				{Name: "phone", Rates: []string{"1/1m", "5/1h"}, Mode: "enforce", Passed: 5, Refused: 3, Skipped: 2, Unknown: 7, Top: []proxy.ReplayKey{{Key: "phone=1**", Refused: 2}, {Key: "phone=2**", Refused: 1}}, TopError: 1},
+				{Name: "ip", Rates: []string{"9/1m"}, Mode: "shadow", Passed: 8, Shadowed: 1, Unknown: 1, Top: []proxy.ReplayKey{{Key: "192.0.2.0/24", Refused: 1}}},
 			}},
 			{Name: "rest", Passed: 1},
 		},
@@ -53,8 +54,8 @@ no total: of 2 requests the log does not tell whether a limit refuses them (?); 
 
 ROUTE  LIMIT  RATE       MODE     PASSED  REFUSED  SHADOWED  SKIPPED  UNKNOWN
 sms                               3+?     3+?
-       phone  1/1m 5/1h  enforce  5+?     3+?      1+?       2        7
-       ip     9/1m       shadow   8       0        0         0        0
+       phone  1/1m 5/1h  enforce  5+?     3+?      0         2        7
+       ip     9/1m       shadow   8+?     0        1+?       0        1
 rest                              1       0
 sms: 1 rejected: bad path
 sms: 2 rejected: key missing
@@ -86,24 +87,24 @@ note: two
 }
 
 func TestReport_TextOfTwo(t *testing.T) {
-	limit := func(name, rate string, counts [3]int64) proxy.LimitTally {
-		return proxy.LimitTally{Name: name, Rates: []string{rate}, Refused: counts[0], Shadowed: counts[1], Unknown: counts[2]}
+	limit := func(mode, name, rate string, counts [3]int64) proxy.LimitTally {
+		return proxy.LimitTally{Name: name, Mode: mode, Rates: []string{rate}, Refused: counts[0], Shadowed: counts[1], Unknown: counts[2]}
 	}
 	r := &Report{
 		Counts: Counts{LogCounts: view.LogCounts{Lines: 9, Requests: 9}}, Config: "a.yaml", Other: "b.yaml",
-		Result:  proxy.ReplayTally{Refused: 5, Routes: []proxy.RouteTally{{Name: "sms", Refused: 5, Limits: []proxy.LimitTally{limit("phone", "1/1m", [3]int64{5, 0, 0}), limit("old", "2/1m", [3]int64{1, 1, 0})}}}},
-		Against: &proxy.ReplayTally{Refused: 2, Routes: []proxy.RouteTally{{Name: "sms", Refused: 2, Limits: []proxy.LimitTally{limit("new", "3/1m", [3]int64{0, 4, 1}), limit("phone", "9/1m", [3]int64{2, 0, 1})}}, {Name: "more"}}},
+		Result:  proxy.ReplayTally{Refused: 5, Routes: []proxy.RouteTally{{Name: "sms", Refused: 5, Limits: []proxy.LimitTally{limit("enforce", "phone", "1/1m", [3]int64{5, 0, 0}), limit("shadow", "old", "2/1m", [3]int64{0, 1, 0})}}}},
+		Against: &proxy.ReplayTally{Refused: 2, Unknown: 1, Routes: []proxy.RouteTally{{Name: "sms", Refused: 2, Limits: []proxy.LimitTally{limit("shadow", "new", "3/1m", [3]int64{0, 4, 1}), limit("enforce", "phone", "9/1m", [3]int64{2, 0, 1})}}, {Name: "more"}}},
 	}
 	want := `9 lines, 9 requests from 0001-01-01T00:00:00Z to 0001-01-01T00:00:00Z
-A is a.yaml, B is b.yaml
+A is a.yaml, B is b.yaml; ? is what the log does not tell
 
 ROUTE  LIMIT  RATE A  RATE B  REFUSED A  REFUSED B  DIFFERENCE  SHADOWED A  SHADOWED B  DIFFERENCE  UNKNOWN A  UNKNOWN B
-all                           5          2          -3          0           0           0           0          0
-sms                           5          2          -3          0           0           0           0          0
-sms    phone  1/1m    9/1m    5          2+?        ?           0           ?           ?           0          1
-sms    old    2/1m    none    1          0          -1          1           0           -1          0          0
-sms    new    none    3/1m    0          ?          ?           0           4+?         ?           0          1
-more          none            0          0          0           0           0           0           0          0
+all                           5          2+?        ?                                               0          1
+sms                           5          2          -3                                              0          0
+sms    phone  1/1m    9/1m    5          2+?        ?           0           0           0           0          1
+sms    old    2/1m    none    0          0          0           1           0           -1          0          0
+sms    new    none    3/1m    0          0          0           0           4+?         ?           0          1
+more          none            0          0          0                                               0          0
 `
 	if got := written(r); got != want {
 		t.Errorf("the report says\n%s\nwant\n%s", got, want)

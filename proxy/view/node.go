@@ -175,13 +175,21 @@ type SimulatedDifference struct {
 
 // A SimulatedSide is the result of one configuration.
 type SimulatedSide struct {
-	There    bool     `json:"there"` // the configuration has this route or limit
+	There    bool     `json:"there"`          // the configuration has this route or limit
+	Mode     string   `json:"mode,omitempty"` // of a limit
 	Rates    []string `json:"rates"`
 	Passed   int64    `json:"passed"`
 	Refused  int64    `json:"refused"`
 	Shadowed int64    `json:"shadowed"`
 	Unknown  int64    `json:"unknown"`
 }
+
+// MayShadow returns how many more than Shadowed there may be, and MayRefuse how many more than Refused: of a limit in one mode the
+// other of these numbers is 0.
+func (s SimulatedSide) MayShadow() int64 { return map[bool]int64{true: s.Unknown}[s.Mode == "shadow"] }
+
+// MayRefuse is beside MayShadow.
+func (s SimulatedSide) MayRefuse() int64 { return s.Unknown - s.MayShadow() }
 
 // A Config is the configuration of a node.
 type Config struct {

@@ -295,7 +295,7 @@ func TestPush_BadRequests(t *testing.T) {
 
 func TestPush_WhereTheFileIsServed(t *testing.T) {
 	for _, target := range []string{"/api/v1/push", "/api/v1/rollback"} {
-		if w := adminPost(Options{}, "POST", target, "{}"); w.Code != 409 || !strings.Contains(w.Body.String(), "source: redis") {
+		if w := adminPost(Options{}, "POST", target, "{}"); w.Code != 409 || !strings.Contains(w.Body.String(), "to push, write reload: {source: redis} beside store: redis, and restart it") {
 			t.Errorf("%s = %d %s; want what to write", target, w.Code, w.Body)
 		}
 	}

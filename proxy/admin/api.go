@@ -158,7 +158,7 @@ func (e endpoint) withMaxBody(most int64) endpoint {
 func requiresCluster(o Options, e endpoint) endpoint {
 	if o.Cluster == nil {
 		e.handle = func(w http.ResponseWriter, _ *http.Request) {
-			problem(w, http.StatusConflict, "this weir serves its own file: edit that, or write store: redis and reload: {source: redis} and restart it")
+			problem(w, http.StatusConflict, "this weir serves its own file: edit that; to push, write reload: {source: redis} beside store: redis, and restart it")
 		}
 	}
 	return e

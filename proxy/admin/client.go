@@ -108,6 +108,9 @@ func (c Client) silent(err error) error {
 	if op, is := errors.AsType[*net.OpError](err); is {
 		err = op.Err
 	}
+	if u, unread := url.Parse(c.base()); unread == nil && u.Port() == "" {
+		return fmt.Errorf("no weir answers at %s: %w; write the port of its admin listener, too: %s HOST:PORT", c.base(), err, c.Flag)
+	}
 	return fmt.Errorf("no weir answers at %s: %w; name its admin listener with %s", c.base(), err, c.Flag)
 }
 

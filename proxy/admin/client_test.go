@@ -86,6 +86,26 @@ func TestClient_RefusalsAreProblems(t *testing.T) {
 	}
 }
 
+// Of an address without a port it is said that the port is missing.
+func TestClient_WithoutAPort(t *testing.T) {
+	nobody := roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") })
+	for address, want := range map[string]string{
+		"127.0.0.1":       "no weir answers at http://127.0.0.1: connection refused; write the port of its admin listener, too: --admin HOST:PORT",
+		"https://w.test/": "no weir answers at https://w.test: connection refused; write the port of its admin listener, too: --admin HOST:PORT",
+		"127.0.0.1:9":     "no weir answers at http://127.0.0.1:9: connection refused; name its admin listener with --admin",
+	} {
+		c := Client{Address: address, Flag: "--admin", HTTP: &http.Client{Transport: nobody}}
+		if err := c.Healthz(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%s: %v; want %s", address, err, want)
+		}
+	}
+}
+
+// A roundTrip answers requests.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (r roundTrip) RoundTrip(q *http.Request) (*http.Response, error) { return r(q) }
+
 // What is no weir, or nothing at all, is said in one sentence that tells what to do.
 func TestClient_WhereNoWeirIs(t *testing.T) {
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,28 +25,31 @@ import (
 // nodesCommand lists the nodes.
 type nodesCommand struct{ answerFlags }
 
-// Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour.
+// Run prints the live nodes, the leader, who serves another configuration, and the nodes lost in the last hour. While
+// Redis is unreachable, it prints the node that is asked, and why it cannot ask the others.
 func (c nodesCommand) Run(ctx context.Context, w Env) error {
-	nodes, err := admin.Get[admin.Nodes](ctx, c.client(), "/nodes")
+	d := topData{At: time.Now()}
+	err := fetch(ctx, c.client(), "/nodes", &d.Nodes)()
+	if err == nil {
+		err = fetch(ctx, c.client(), "/leader", &d.Leader)()
+	}
+	if why, is := errors.AsType[*admin.Problem](err); is && why.Status == http.StatusServiceUnavailable && !c.JSON {
+		d.Top, err = c.client().TopOf(ctx, view.TopQuery{N: 1})
+	}
 	if err != nil || c.JSON {
-		return printJSON(w, nodes, err)
+		return printJSON(w, d.Nodes, err)
 	}
-	leader, err := admin.Get[view.Leadership](ctx, c.client(), "/leader")
-	if err != nil {
-		return err
-	}
-	d := topData{At: time.Now(), Nodes: nodes, Leader: leader}
 	t := d.nodeTable()
 	err = t.printAll(w.Stdout)
 	if drift := d.drift(); drift != "" {
 		_, err = fmt.Fprintln(w.Stdout, drift)
 	}
-	for _, m := range nodes.Nodes {
+	for _, m := range d.Nodes.Nodes {
 		if m.CallsBySlot != nil {
 			_, err = fmt.Fprintf(w.Stdout, "%s sends a call for each slot to %s: Redis 7.0 takes one for all\n", m.ID, strings.Join(m.CallsBySlot, ", "))
 		}
 	}
-	for _, g := range nodes.Configurations[min(1, len(nodes.Configurations)):] {
+	for _, g := range d.Nodes.Configurations[min(1, len(d.Nodes.Configurations)):] {
 		fmt.Fprintf(w.Stdout, "on %s:\n", strings.Join(g.Nodes, ", "))
 		for _, line := range g.Differences() {
 			_, err = fmt.Fprintf(w.Stdout, "  %s\n", printable(line))

@@ -439,13 +439,45 @@ func accessLine(clock string) string {
 	return `192.0.2.1 - - [22/Nov/2026:` + clock + ` +0000] "GET /a HTTP/1.1" 200 1` + "\n"
 }
 
-// Of one route it is said whether that is under maintenance: by itself, or with all.
+// Of one route it is said whether that is under maintenance: by itself, or with all. It must be a route.
 func TestMaintenance_OfOneRoute(t *testing.T) {
-	addr, _ := startAdmin(t, map[string]string{"/api/v1/maintenance": `{"on":[{"kind":"maintenance","route":"shop","at":"2026-01-31T07:26:00Z","who":"ann"}],"everywhere":true}`})
+	const unknown = `{"detail":"there is no route \"nosuch\"; write one of orders, shop","status":400}`
+	answers := map[string]string{"/api/v1/maintenance": `{"on":[{"kind":"maintenance","route":"shop","at":"2026-01-31T07:26:00Z","who":"ann"}],"everywhere":true}`, "/api/v1/top": `{}`}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("route") == "nosuch" {
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, unknown)
+			return
+		}
+		io.WriteString(w, answers[r.URL.Path])
+	}))
+	t.Cleanup(s.Close)
 	for args, want := range map[string]string{"show": "shop", "show shop": "shop", "show orders": "route orders is not under maintenance\n"} {
-		code, out, stderr := runWeir(append([]string{"maintenance", "--admin", addr}, strings.Fields(args)...)...)
+		code, out, stderr := runWeir(append([]string{"maintenance", "--admin", s.URL}, strings.Fields(args)...)...)
 		if code != exitOK || !strings.Contains(out, want) || strings.Contains(out, "shop") != (want == "shop") {
 			t.Errorf("weir maintenance %s = %d, %q, %q; want %q", args, code, out, stderr, want)
 		}
+	}
+	if code, out, stderr := runWeir("maintenance", "show", "nosuch", "--admin", s.URL); code != exitFailure || out != "" || stderr != "weir: there is no route \"nosuch\"; write one of orders, shop\n" {
+		t.Errorf("weir maintenance show nosuch = %d, %q, %q; want the routes that there are", code, out, stderr)
+	}
+}
+
+// While Redis is unreachable, the node that is asked is known, and why no other is; programs get the error.
+func TestNodes_WithoutRedis(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/top" {
+			io.WriteString(w, `{"nodes":[{"node":"a","said":"ok"},{"node":"all other nodes","said":"not asked: redis is unreachable"}]}`)
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, `{"detail":"redis is unreachable","status":503}`)
+	}))
+	t.Cleanup(s.Close)
+	if code, out, stderr := runWeir("nodes", "--admin", s.URL); code != exitOK || !strings.Contains(out, "\na                ok ") || !strings.Contains(out, "\nall other nodes  not asked: redis is unreachable ") {
+		t.Errorf("nodes = %d, %q, %q; want the node and why no other", code, out, stderr)
+	}
+	if code, out, stderr := runWeir("nodes", "--json", "--admin", s.URL); code != exitFailure || out != "" || stderr != "weir: redis is unreachable\n" {
+		t.Errorf("nodes --json = %d, %q, %q; want the error", code, out, stderr)
 	}
 }

@@ -361,7 +361,7 @@ func (k keysBans) Run(ctx context.Context, w Env) error {
 // maintenanceCommand shows or changes what is under maintenance.
 type maintenanceCommand struct {
 	State  string `arg:"" optional:"" enum:"on,off,show" default:"show" help:"on, off, or nothing to show what is on."`
-	Route  string `arg:"" optional:"" help:"The route; all routes if it is left out."`
+	Route  string `arg:"" optional:"" names:"routes" help:"The route; all routes if it is left out."`
 	For    string `help:"Duration: 15m, 1h; until it is ended if it is left out." placeholder:"DURATION"`
 	Reason string `help:"Reason, for the audit trail." placeholder:"TEXT"`
 	answerFlags
@@ -385,6 +385,9 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) (err error) {
 	if c.State == "show" {
 		now, err = admin.Get[admin.Maintenance](ctx, c.client(), "/maintenance")
 		now.On = slices.DeleteFunc(now.On, func(d directive.Directive) bool { return one && d.Route != "" && d.Route != c.Route })
+		if one && err == nil {
+			_, err = c.client().TopOf(ctx, view.TopQuery{Route: c.Route, N: 1}) // which fails if there is no such route
+		}
 	} else {
 		now, err = admin.Post[admin.Maintenance](ctx, c.client(), "/maintenance", m)
 	}

@@ -269,7 +269,10 @@ func (c convertCommand) Run(w Env) error {
 		return err
 	}
 	defer in.Close()
-	name := cmp.Or(map[string]string{"-": "standard input"}[c.File], c.File)
+	name := c.File
+	if name == "-" {
+		name = "standard input"
+	}
 	result, err := convert.Convert(c.From, name, in)
 	if err != nil {
 		return err

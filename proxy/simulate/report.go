@@ -389,7 +389,11 @@ func (r *Report) Differences() []view.SimulatedDifference {
 				at[k] = len(all)
 				all = append(all, view.SimulatedDifference{Route: route, Limit: limit})
 			}
-			*[]*view.SimulatedSide{&all[at[k]].A, &all[at[k]].B}[i] = s
+			if i == 0 {
+				all[at[k]].A = s
+			} else {
+				all[at[k]].B = s
+			}
 		}
 		for _, rt := range t.Routes {
 			if rt.Name != "" {

@@ -184,12 +184,16 @@ type SimulatedSide struct {
 	Unknown  int64    `json:"unknown"`
 }
 
-// MayShadow returns how many more than Shadowed there may be, and MayRefuse how many more than Refused: of a limit in one mode the
-// other of these numbers is 0.
-func (s SimulatedSide) MayShadow() int64 { return map[bool]int64{true: s.Unknown}[s.Mode == "shadow"] }
-
-// MayRefuse is beside MayShadow.
+// MayRefuse returns how many more than Refused there may be: of a limit in shadow mode none.
 func (s SimulatedSide) MayRefuse() int64 { return s.Unknown - s.MayShadow() }
+
+// MayShadow returns how many more than Shadowed there may be: of a limit in enforce mode none.
+func (s SimulatedSide) MayShadow() int64 {
+	if s.Mode == "shadow" {
+		return s.Unknown
+	}
+	return 0
+}
 
 // A Config is the configuration of a node.
 type Config struct {

@@ -37,7 +37,7 @@ routes:
 `
 	url := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	server := redistest.Start(t)
-	near, far, _ := nodes(t, strings.Replace(yaml, "URL", url, 1), redisstore.ClientConfig{Addrs: []string{server.Addr}})
+	near, far := nodes(t, strings.Replace(yaml, "URL", url, 1), redisstore.ClientConfig{Addrs: []string{server.Addr}})
 	for path, want := range map[string]int{"/alone": 200, "/beside": 150, "/fails": 200} {
 		passed := 0
 		for range 250 {
@@ -91,7 +91,7 @@ alerts: {webhook: "http://127.0.0.1:1/"}
 routes:
   - {name: told, match: {path: /told}, respond: {body: ok}, limits: [{name: each, key: client_ip, rate: 100/1h, lease: 1m}]}
 `
-	w, _, _ := nodes(t, yaml, redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}})
+	w, _ := nodes(t, yaml, redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}})
 	for range 99 {
 		w.sends(http.StatusOK, "GET", "/told")
 	}

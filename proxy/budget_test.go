@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,9 +18,7 @@ import (
 // priced is a file whose prices are in prices.csv beside it.
 func priced(t *testing.T, limits string) (yaml, prices string) {
 	prices = filepath.Join(t.TempDir(), "prices.csv")
-	if err := os.WriteFile(prices, []byte("+4915,mobile,0.075\n+49,*,0.08\n+43,*,0\n+881,*,2.10\n+1,*,0.01\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, prices, "+4915,mobile,0.075\n+49,*,0.08\n+43,*,0\n+881,*,2.10\n+1,*,0.01\n")
 	return `
 keys:
   number: {from: "header:X-Phone", normalize: e164}
@@ -111,9 +108,7 @@ func TestBudget_PricesAreReloaded(t *testing.T) {
 	w := newProxy(t, yaml)
 	w.sends(200, "POST", "/a", german)
 	reload := func(text, problem string) {
-		if err := os.WriteFile(prices, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, prices, text)
 		report, err := w.Reload(t.Context())
 		if problem == "" && (err != nil || !report.Changed) || problem != "" && (err == nil || !strings.Contains(err.Error(), prices+problem)) {
 			t.Errorf("Reload with %q = %+v, %v; want the problem %q", text, report, err, problem)
@@ -190,24 +185,13 @@ func TestBudget_IsFrozenAndRaised(t *testing.T) {
 // Two nodes spend one budget.
 func TestBudget_IsSharedByNodes(t *testing.T) {
 	yaml, _ := priced(t, "{name: spend, key: global, budget: [1/1h], price: sms}, {name: one, key: country, budget: [0.9/1h], price: sms}")
-	addr := redistest.Start(t).Addr
-	var nodes []*testProxy
-	for range 2 {
-		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{addr}, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		nodes = append(nodes, newProxy(t, yaml, func(o *Options) {
-			o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute})
-		}))
-	}
+	near, far := nodes(t, yaml, redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}})
 	var passed [2]atomic.Int64 // of Germany, of all
 	var wg sync.WaitGroup
 	for i := range 80 {
 		wg.Go(func() {
 			number := []string{german, american}[i/2%2]
-			if nodes[i%2].send("POST", "/a", number).Code == 200 {
+			if []*testProxy{near, far}[i%2].send("POST", "/a", number).Code == 200 {
 				passed[i/2%2].Add(1)
 			}
 		})

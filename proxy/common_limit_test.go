@@ -3,7 +3,6 @@ package proxy
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -92,9 +91,7 @@ func TestReplay_CommonLimitOnce(t *testing.T) {
 // route, and what is returned is returned for all of them.
 func TestCommonLimit_WithPlansAndReturns(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "plans.txt")
-	if err := os.WriteFile(list, []byte("ann=pro\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, list, "ann=pro\n")
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w := newProxy(t, `
 keys: {user: "header:X-User", phone: "header:X-Phone"}

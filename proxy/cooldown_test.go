@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +17,7 @@ routes:
 
 func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
-		w := newProxy(t, strings.ReplaceAll(resetting, "URL", url), use)
+		w := newFor(t, resetting, use)
 		w.sends(503, "POST", "/send?status=503", "X-Phone: 1") // given back: as if it had not been
 		w.sends(200, "POST", "/send", "X-Phone: 1")
 		rec := w.sends(429, "POST", "/send", "X-Phone: 1")

@@ -3,22 +3,18 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"os"
-	"path/filepath"
-	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-
-	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
 	"github.com/weir-proxy/weir/test/rounds"
+	"github.com/weir-proxy/weir/test/sockettest"
+	"io"
+	"net"
+	"sync"
+	"testing"
 )
 
 // costCases are requests over HTTP/1.1 to upstreams over HTTP/1.1 as most are: without a
@@ -41,35 +37,17 @@ type costClient struct {
 // newCostClient makes a proxy with these limits, an upstream that allocates nothing, and a client.
 func newCostClient(t testing.TB, limits, status string, log zerolog.Logger) *costClient {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "weir.yaml")
-	text := fmt.Sprintf("routes:\n  - {name: a, match: {path: /*}, upstream: %q, %s}\n", "http://"+bareUpstream(t), limits)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	read, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := New(t.Context(), Options{
-		Read: reading(path), Config: read, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := frontend.NewServer(p, read.Listen, zerolog.Nop())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = s.Serve(l) }()
-	c, err := net.Dial("tcp", l.Addr().String())
+	p := newProxy(t, forwardYAML("http://"+bareUpstream(t), "", limits), bare, func(o *Options) { o.Log = log })
+	s := frontend.NewServer(p.Proxy, p.current.Load().config.Listen, zerolog.Nop())
+	var served sync.WaitGroup
+	c, err := net.Dial("tcp", sockettest.Serve(t, &served, s.Serve))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		c.Close()
 		s.Drain(context.Background())
-		p.Close()
+		served.Wait()
 	})
 	return &costClient{
 		c, []byte("GET /some/path?a=b HTTP/1.1\r\nHost: example.com\r\nUser-Agent: test\r\nAccept: */*\r\nX-Api-Key: somebody\r\n\r\n"),
@@ -92,76 +70,44 @@ func (c *costClient) send() error {
 // bareUpstream answers whatever comes in one piece.
 func bareUpstream(t testing.TB) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
 	answer := []byte("HTTP/1.1 200 OK\r\nServer: test\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + string(bytes.Repeat([]byte("x"), 1024)))
-	go func() {
+	return sockettest.Upstream(t, func(c net.Conn, _ *bufio.Reader) {
+		in := make([]byte, 8<<10)
 		for {
-			c, err := l.Accept()
-			if err != nil {
+			if _, err := c.Read(in); err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				in := make([]byte, 8<<10)
-				for {
-					if _, err := c.Read(in); err != nil {
-						return
-					}
-					if _, err := c.Write(answer); err != nil {
-						return
-					}
-				}
-			}()
+			if _, err := c.Write(answer); err != nil {
+				return
+			}
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // A request that is allowed, and one that is refused, cost no allocation. What one of
 // many requests allocates for those after it does not count.
-func TestCost_NoAllocationForARequest(t *testing.T) {
-	for _, c := range costCases() {
-		t.Run(c.name, func(t *testing.T) {
-			p := newCostClient(t, c.limits, c.status, zerolog.Nop())
-			_ = p.send() // the first one may be allowed
-			for range 100 {
-				if err := p.send(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if n := rounds.Allocations(500, func() {
-				if err := p.send(); err != nil {
-					t.Fatal(err)
-				}
-			}); n > 0 {
-				t.Errorf("%v allocations for each request, want none", n)
-			}
-		})
-	}
-}
+func TestCost_NoAllocationForARequest(t *testing.T) { allocatesAtMost(t, 0, zerolog.Nop()) }
 
 // The line of the access log costs an address and a key as text, and nothing where it is
 // not written.
-func TestCost_TwoAllocationsForALine(t *testing.T) {
+func TestCost_TwoAllocationsForALine(t *testing.T) { allocatesAtMost(t, 2, zerolog.New(io.Discard)) }
+
+// allocatesAtMost wants each request to allocate no more than that.
+func allocatesAtMost(t *testing.T, most float64, log zerolog.Logger) {
 	for _, c := range costCases() {
 		t.Run(c.name, func(t *testing.T) {
-			p := newCostClient(t, c.limits, c.status, zerolog.New(io.Discard))
-			_ = p.send()
-			for range 100 {
+			p := newCostClient(t, c.limits, c.status, log)
+			_ = p.send() // the first one may be allowed
+			send := func() {
 				if err := p.send(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if n := rounds.Allocations(500, func() {
-				if err := p.send(); err != nil {
-					t.Fatal(err)
-				}
-			}); n > 2 {
-				t.Errorf("%v allocations for each request, want 2 at most", n)
+			for range 100 {
+				send()
+			}
+			if n := rounds.Allocations(500, send); n > most {
+				t.Errorf("%v allocations for each request, want %v at most", n, most)
 			}
 		})
 	}

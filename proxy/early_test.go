@@ -15,7 +15,7 @@ import (
 
 // An unreadableBody is sent when the answer has come.
 type unreadableBody struct {
-	*testing.T
+	testing.TB
 	answered <-chan struct{}
 }
 
@@ -44,7 +44,7 @@ func (w tellingWriter) WriteHeader(status int) {
 func (p *testProxy) unread(want int, length int64, lines ...string) *httptest.ResponseRecorder {
 	p.Helper()
 	rec := tellingWriter{httptest.NewRecorder(), make(chan struct{})}
-	r := httptest.NewRequest("POST", "/", unreadableBody{p.T, rec.answered})
+	r := httptest.NewRequest("POST", "/", unreadableBody{p.TB, rec.answered})
 	r.ContentLength = length
 	for i := 0; i+1 < len(lines); i += 2 {
 		r.Header.Set(lines[i], lines[i+1])

@@ -103,10 +103,7 @@ func TestExtract_OverridesOfNetworks(t *testing.T) {
 func TestExtract_AnOverrideKeepsTheCounts(t *testing.T) {
 	w := newProxy(t, limitYAML(`{name: l, key: header:X-User, rate: 2/1h}`))
 	w.sends(200, "GET", "/a", "X-User: alice")
-	w.write(limitYAML(`{name: l, key: header:X-User, rate: 2/1h, overrides: {alice: 3/1h}}`))
-	if _, err := w.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.reloads(limitYAML(`{name: l, key: header:X-User, rate: 2/1h, overrides: {alice: 3/1h}}`))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(429, "GET", "/a", "X-User: alice")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -75,11 +74,10 @@ func TestFallback_ChargesWhatTheStoreWasTold(t *testing.T) {
 func TestFallback_SettlesByItsShare(t *testing.T) {
 	for _, settling := range []bool{false, true} {
 		t.Run(fmt.Sprint(settling), func(t *testing.T) {
-			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			up := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":0,"completion_tokens":400}}`)
-			}))
-			t.Cleanup(up.Close)
-			p, h := newReportedProxy(t, 4, tokensYAML(up.URL, tokensLimit)) // 250 of 1000 are its share
+			})
+			p, h := newReportedProxy(t, 4, tokensYAML(up, tokensLimit)) // 250 of 1000 are its share
 			h.absent.Store(true)
 			h.back.Store(settling)
 			h.broken.Store(!settling)

@@ -190,14 +190,8 @@ func TestFallback_SettlingAsksBoth(t *testing.T) {
 func breakingStore(t *testing.T, grace time.Duration) (*redistest.Server, *redisstore.Store) {
 	t.Helper()
 	server := redistest.Start(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, Grace: grace})
-	t.Cleanup(func() { store.Close() })
-	return server, store
+	c := redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 5 * time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond}
+	return server, redisStoreOf(t, c, redisstore.Options{Grace: grace})
 }
 
 // settlingProxies runs a test with a proxy whose store is Settling and stays so: in memory, and Redis

@@ -3,9 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"strconv"
@@ -21,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // textCodec passes texts through as messages.
@@ -38,7 +37,7 @@ jwt: {secret: "0123456789abcdef0123456789abcdef"}
 lists: {stolen: {key: "header:X-Phone", values: ["666"], action: deny}}
 upstreams:
   up: {targets: ['UP'], protocol: h2c}
-  slow: {targets: ['SLOW'], protocol: h2c, timeouts: {response: 50ms}}
+  slow: {SLOW, timeouts: {response: 50ms}}
   gone: {targets: ['GONE'], protocol: h2c}
 routes:
   - {name: open, match: {path: /s/Open}, upstream: up}
@@ -73,23 +72,11 @@ func startGRPC(t *testing.T) (*testServer, grpcClient) {
 		}
 		return s.SendMsg("re: " + text[:min(len(text), 9)])
 	}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := sockettest.Listen(t)
 	go func() { _ = up.Serve(listener) }()
 	t.Cleanup(up.Stop)
-	slow := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	slow.Config.Protocols = new(http.Protocols)
-	slow.Config.Protocols.SetUnencryptedHTTP2(true)
-	slow.Start()
-	t.Cleanup(slow.Close)
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone.Close()
-	f := startServer(t, strings.NewReplacer("UP", "http://"+listener.Addr().String(), "SLOW", slow.URL, "GONE", "http://"+gone.Addr().String()).Replace(grpcFile))
+	slow := startVersion(t, "h2c", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	f := startServer(t, strings.NewReplacer("UP", "http://"+listener.Addr().String(), "{SLOW", slow[:len(slow)-1], "GONE", closedURL(t)).Replace(grpcFile))
 	client, err := grpc.NewClient("passthrough:///"+f.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(textCodec{})))
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ import (
 // A testProxy is a proxy with its file, its log and its figures, in front of the
 // built-in echo unless the file says otherwise.
 type testProxy struct {
-	*testing.T
+	testing.TB
 	*Proxy
 	path     string
 	log      testLog
@@ -73,9 +73,9 @@ func reading(path string) func(context.Context) (*config.Config, error) {
 }
 
 // newProxy makes a proxy whose file has these lines; "LIMITS" stands for nothing.
-func newProxy(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
+func newProxy(t testing.TB, yaml string, change ...func(*Options)) *testProxy {
 	t.Helper()
-	w := &testProxy{T: t, path: filepath.Join(t.TempDir(), "weir.yaml"), registry: prometheus.NewRegistry()}
+	w := &testProxy{TB: t, path: filepath.Join(t.TempDir(), "weir.yaml"), registry: prometheus.NewRegistry()}
 	w.store = &failingStore{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
 	w.write(yaml)
 	c, err := config.Load(w.path)
@@ -93,10 +93,31 @@ func newProxy(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
 	return w
 }
 
+// bare makes a proxy that neither logs nor can fail, whose costs are measured.
+func bare(o *Options) {
+	o.Store, o.Log = limiter.NewMemory(limiter.MemoryOptions{}), zerolog.Nop()
+}
+
 func (p *testProxy) write(yaml string) {
 	p.Helper()
-	if err := os.WriteFile(p.path, []byte(yaml), 0o600); err != nil {
-		p.Fatal(err)
+	writeFile(p, p.path, yaml)
+}
+
+// reloads serves another file from now on.
+func (p *testProxy) reloads(yaml string) Report {
+	p.Helper()
+	p.write(yaml)
+	report, err := p.Reload(p.Context())
+	if err != nil || !report.Changed {
+		p.Fatalf("Reload = %+v, %v; want a change", report, err)
+	}
+	return report
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -3,7 +3,6 @@ package proxy
 import (
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -157,10 +156,9 @@ func TestHold_StreamsResetUpstreamWorking(t *testing.T) {
 // A client that leaves while its request waits for a connection holds nothing.
 func TestHold_ClientLeavesTheQueue(t *testing.T) {
 	u := &busyUpstream{end: make(chan struct{})}
-	s := httptest.NewServer(u)
-	defer s.Close()
+	s := startUpstream(t, u.ServeHTTP)
 	defer close(u.end)
-	f := startServer(t, "upstreams: {u: {targets: ['"+s.URL+"'], max_connections: 1, queue: {length: 5, timeout: 1m}}}\nroutes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, concurrent: 2}]}\n")
+	f := startServer(t, "upstreams: {u: {targets: ['"+s+"'], max_connections: 1, queue: {length: 5, timeout: 1m}}}\nroutes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, concurrent: 2}]}\n")
 	f.dial("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
 	f.until(func() bool { return u.came.Load() == 1 })
 	for range 3 {
@@ -175,10 +173,9 @@ func TestHold_ClientLeavesTheQueue(t *testing.T) {
 func TestHold_ReturnsAfterTheResponseTimeout(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		u := &busyUpstream{end: make(chan struct{})}
-		s := httptest.NewServer(u)
-		defer s.Close()
+		s := startUpstream(t, u.ServeHTTP)
 		defer close(u.end)
-		f := startServer(t, "upstreams: {u: {targets: ['"+s.URL+"'], timeouts: {response: 50ms}}}\nroutes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, concurrent: 2}]}\n", use)
+		f := startServer(t, "upstreams: {u: {targets: ['"+s+"'], timeouts: {response: 50ms}}}\nroutes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, concurrent: 2}]}\n", use)
 		for i := range int64(40) {
 			f.until(func() bool { // refused while the permits are held
 				reset(f.dial("GET /a HTTP/1.1\r\nHost: a\r\n\r\n"))

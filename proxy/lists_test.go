@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,11 +24,9 @@ routes:
 
 func listed(t *testing.T, testers string) *testProxy {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "testers.txt"), []byte(testers), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return newProxy(t, strings.Replace(screened, "testers.txt", filepath.Join(dir, "testers.txt"), 1))
+	file := filepath.Join(t.TempDir(), "testers.txt")
+	writeFile(t, file, testers)
+	return newProxy(t, strings.Replace(screened, "testers.txt", file, 1))
 }
 
 func TestLists_BypassAndDeny(t *testing.T) {
@@ -88,17 +85,12 @@ func TestLists_FilesAreReloaded(t *testing.T) {
 	if len(files) != 2 || filepath.Base(files[1]) != "testers.txt" {
 		t.Fatalf("Files = %v; want the list's file to be watched", files)
 	}
-	write := func(text string) {
-		if err := os.WriteFile(files[1], []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("2\nnone\n")
+	writeFile(t, files[1], "2\nnone\n")
 	if _, err := w.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), files[1]+":2:1: ") {
 		t.Errorf("Reload = %v; want a problem at line 2 of the list's file", err)
 	}
 	w.sends(429, "GET", "/a", "X-Phone: 2")
-	write("2\n")
+	writeFile(t, files[1], "2\n")
 	if report, err := w.Reload(t.Context()); err != nil || !report.Changed {
 		t.Errorf("Reload = %+v, %v; want a change", report, err)
 	}

@@ -32,15 +32,6 @@ routes:
 
 func from(address string) string { return "X-Forwarded-For: " + address }
 
-// reloads serves another file from now on.
-func (p *testProxy) reloads(yaml string) {
-	p.Helper()
-	p.write(yaml)
-	if _, err := p.Reload(p.Context()); err != nil {
-		p.Fatal(err)
-	}
-}
-
 func phone(n int) string { return fmt.Sprintf("X-Phone: +86 138 0013 %04d", n) }
 
 // newKeyCount is how many requests with new keys had that result.

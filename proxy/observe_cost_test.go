@@ -1,19 +1,13 @@
 package proxy
 
 import (
+	"github.com/weir-proxy/weir/proxy/key"
 	"math/rand/v2"
 	"net/netip"
 	"net/textproto"
 	"strconv"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
-
-	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // BenchmarkObserveShare is what a request pays for what operators may ask about later (the
@@ -91,14 +85,5 @@ func BenchmarkCounts(b *testing.B) {
 
 func benchProxy(b *testing.B, limits string) *Proxy {
 	b.Helper()
-	c, err := config.LoadText("weir.yaml", []byte("routes:\n  - {name: a, match: {path: /*}, upstream: echo, limits: ["+limits+"]}\n"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := New(b.Context(), Options{Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(p.Close)
-	return p
+	return newProxy(b, forwardYAML("echo", "", "limits: ["+limits+"]"), bare).Proxy
 }

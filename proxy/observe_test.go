@@ -2,16 +2,10 @@ package proxy
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
-
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/test/rounds"
 )
@@ -54,24 +48,12 @@ func TestObserve_DoesNotAllocate(t *testing.T) {
 
 // What operators may ask costs next to a request of nothing but limits.
 func BenchmarkObserve(b *testing.B) {
-	path := filepath.Join(b.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(limitYAML(threeLimits)), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	c, err := config.Load(path)
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := New(b.Context(), Options{Read: reading(path), Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
+	p := newProxy(b, limitYAML(threeLimits), bare)
 	for _, allowed := range []bool{true, false} {
 		b.Run(fmt.Sprint("allowed=", allowed), func(b *testing.B) {
 			var all []*exchange
 			for i := range 1000 { // more keys than are counted
-				all = append(all, finishedExchange(p, fmt.Sprint("user", i), limiter.Decision{Allowed: allowed}))
+				all = append(all, finishedExchange(p.Proxy, fmt.Sprint("user", i), limiter.Decision{Allowed: allowed}))
 			}
 			b.ReportAllocs()
 			i := 0

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -364,26 +363,15 @@ func TestStanding_OverridesAndOtherKinds(t *testing.T) {
 }
 
 // nodes are two proxies on one Redis, or a cluster of it.
-func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *testProxy, client func() *redisstore.Store) {
+func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *testProxy) {
 	t.Helper()
-	c.Timeout = cmp.Or(c.Timeout, time.Minute)
-	client = func() *redisstore.Store {
-		client, err := redisstore.NewClient(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		s := redisstore.New(client, redisstore.Options{Timeout: c.Timeout})
-		t.Cleanup(func() { s.Close() })
-		return s
-	}
 	as := func() *testProxy {
 		return newProxy(t, "store: redis\n"+yaml, func(o *Options) {
-			o.Store, o.Nodes = client(), func() int { return 2 }
+			o.Store, o.Nodes = redisStoreOf(t, c, redisstore.Options{}), func() int { return 2 }
 			o.Config.Redis.Timeout = time.Minute
 		})
 	}
-	return as(), as(), client
+	return as(), as()
 }
 
 // A change on one node holds on the others at once: what they remember of refusals, what
@@ -404,7 +392,7 @@ routes:
 	}
 	for mode, c := range modes {
 		t.Run(mode, func(t *testing.T) {
-			near, far, _ := nodes(t, file, c())
+			near, far := nodes(t, file, c())
 			for _, n := range []*testProxy{near, far} {
 				for range 2 {
 					n.sends(200, "GET", "/own", "X-User: a")
@@ -416,23 +404,23 @@ routes:
 			far.sends(429, "GET", "/all", "X-User: a") // and knows it from now on
 			near.sends(429, "GET", "/all", "X-User: a")
 			near.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=a")
-			await.Until(far.T, "far lets pass", func() bool { return far.send("GET", "/all", "X-User: a").Code == 200 })
+			await.Until(far.TB, "far lets pass", func() bool { return far.send("GET", "/all", "X-User: a").Code == 200 })
 			near.sends(200, "GET", "/own", "X-User: a")
-			await.Until(far.T, "far forgets what it counts by itself", func() bool { return far.send("GET", "/own", "X-User: a").Code == 200 })
+			await.Until(far.TB, "far forgets what it counts by itself", func() bool { return far.send("GET", "/own", "X-User: a").Code == 200 })
 
 			near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=b")
-			await.Until(far.T, "the ban is known without Redis", func() bool {
+			await.Until(far.TB, "the ban is known without Redis", func() bool {
 				w := far.current.Load().routes[0].Windows[0]
 				in, err := far.admitter.Fallback.Local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
 				return err == nil && in.Statuses[0].BannedFor > 59*time.Minute
 			})
-			await.Until(far.T, "and by what far counts by itself", func() bool {
+			await.Until(far.TB, "and by what far counts by itself", func() bool {
 				return !far.stands("header:X-User=b", "@own")["own.l"].BannedUntil.IsZero()
 			})
 			far.sends(429, "GET", "/all", "X-User: b")
 			far.sends(429, "GET", "/own", "X-User: b")
 			near.changes(view.KeyChange{Action: view.KeyUnban}, "header:X-User=b")
-			await.Until(far.T, "the ban is over", func() bool {
+			await.Until(far.TB, "the ban is over", func() bool {
 				return far.send("GET", "/all", "X-User: b").Code == 200 && far.send("GET", "/own", "X-User: b").Code == 200
 			})
 		})
@@ -448,10 +436,10 @@ routes:
   - {name: b, match: {path: /b}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h, on_store_failure: deny}]}
 `
 	server := redistest.Start(t)
-	near, _, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{server.Addr}})
+	near, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{server.Addr}})
 	near.sends(200, "GET", "/a", "X-User: a")
 	server.Kill()
-	await.Until(near.T, "its share is used up", func() bool { return near.send("GET", "/a", "X-User: a").Code == 429 })
+	await.Until(near.TB, "its share is used up", func() bool { return near.send("GET", "/a", "X-User: a").Code == 429 })
 	all := near.stands("header:X-User=a")
 	if got := all["a.l"]; got.Store != "local" || got.Windows[0].Used != 2 || got.Windows[0].Most != 2 {
 		t.Errorf("%+v; want this node's share, used up", got)
@@ -479,7 +467,7 @@ routes:
 `
 	server := redistest.Start(t)
 	way := redistest.NewFaultProxy(t, server.Addr)
-	near, _, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	near, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{way.Addr}})
 	for _, user := range []string{"reset", "granted"} {
 		for range 3 {
 			near.sends(200, "GET", "/a", "X-User: "+user)
@@ -529,7 +517,7 @@ func TestChange_GrantedIsWhatWasUsed(t *testing.T) {
 // A limiter that Java programs share is seen and changed under its name there.
 func TestChange_SharedWithJava(t *testing.T) {
 	server := redistest.Start(t)
-	w, _, _ := nodes(t, `
+	w, _ := nodes(t, `
 keys: {phone: {from: "header:X-Phone", normalize: digits}}
 routes:
   - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: phone, rate: 3/1h, redisson_name: "java:{key}"}]}

@@ -173,7 +173,7 @@ routes:
 func TestChange_ComesAfterWhatWaits(t *testing.T) {
 	server := redistest.Start(t)
 	way := redistest.NewFaultProxy(t, server.Addr)
-	near, _, _ := nodes(t, `
+	near, _ := nodes(t, `
 routes:
   - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h, on_store_failure: deny}]}
 `, redisstore.ClientConfig{Addrs: []string{way.Addr}})

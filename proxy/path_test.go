@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -12,14 +11,8 @@ import (
 // depend on the spelling.
 func TestForward_EscapesArriveAsTheyWereSent(t *testing.T) {
 	got := make(chan string, 1)
-	h1 := startBackend(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.RequestURI })
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.RequestURI }))
-	s.Config.Protocols = new(http.Protocols)
-	s.Config.Protocols.SetUnencryptedHTTP2(true)
-	s.Start()
-	t.Cleanup(s.Close)
-	for name, upstream := range map[string]string{"HTTP/1.1": "targets: ['" + h1 + "']", "HTTP/2": "targets: ['" + s.URL + "'], protocol: h2c"} {
-		w := newProxy(t, "upstreams: {u: {"+upstream+"}}\nroutes:\n"+
+	for _, name := range []string{"http1", "h2c"} {
+		w := newProxy(t, "upstreams: {u: "+startVersion(t, name, func(_ http.ResponseWriter, r *http.Request) { got <- r.RequestURI })+"}\nroutes:\n"+
 			"  - {name: api, match: {path: '/api/*'}, upstream: u, rewrite: {strip_prefix: /api, add_prefix: /v2}}\n"+
 			"  - {name: dav, match: {path: '/a+b/*'}, upstream: u, rewrite: {strip_prefix: /a+b}}\n"+
 			"  - {name: rest, match: {path: '/*'}, upstream: u}\n")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ func TestPlan_AnotherKeepsWhatIsUsed(t *testing.T) {
 	server := redistest.Start(t)
 	for _, algorithm := range []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window", "gcra"} {
 		yaml := plannedYAML("rate: 10/200d, plans: {free: 60/200d, pro: [600/200d, 20000/300d], team: 70/200d}, algorithm: " + algorithm)
-		near, far, _ := nodes(t, fmt.Sprintf("redis: {prefix: %s}\n", strings.ReplaceAll(algorithm, "_", ""))+yaml, redisstore.ClientConfig{Addrs: []string{server.Addr}})
+		near, far := nodes(t, fmt.Sprintf("redis: {prefix: %s}\n", strings.ReplaceAll(algorithm, "_", ""))+yaml, redisstore.ClientConfig{Addrs: []string{server.Addr}})
 		for store, w := range map[string][2]*testProxy{"memory": {newProxy(t, yaml)}, "redis": {near, far}} {
 			t.Run(algorithm+"/"+store, func(t *testing.T) {
 				user := "X-User: " + algorithm // both share what is counted in Redis
@@ -133,14 +132,8 @@ func TestPlan_ClaimOfAVerifiedToken(t *testing.T) {
 func TestPlan_List(t *testing.T) {
 	yaml := "keys: {user: {from: 'header:X-User', normalize: lower}}\n" +
 		limitYAML("{name: quota, key: user, rate: 1/1h, plan: {list: plans.txt}, plans: {pro: 3/1h, partner: none}, overrides: {carol: 2/1h}}, {name: all, key: user, rate: 9/1d}")
-	dir := t.TempDir()
-	list := filepath.Join(dir, "plans.txt")
-	write := func(text string) {
-		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("Alice=pro # since May\ncarol=pro\npartner=partner\n")
+	list := filepath.Join(t.TempDir(), "plans.txt")
+	writeFile(t, list, "Alice=pro # since May\ncarol=pro\npartner=partner\n")
 	w := newProxy(t, strings.ReplaceAll(yaml, "plans.txt", list))
 	w.takes(3, "X-User: ALICE")
 	w.sends(429, "GET", "/a", "X-User: alice")
@@ -151,7 +144,7 @@ func TestPlan_List(t *testing.T) {
 	if got := w.send("GET", "/a", "X-User: partner").Header(); got.Get("RateLimit-Policy") != `"all";q=9;w=86400` || !strings.HasPrefix(got.Get("RateLimit"), `"all";r=8`) {
 		t.Errorf("%v; want nothing about a limit that does not apply", got)
 	}
-	write("bob=pro\n")
+	writeFile(t, list, "bob=pro\n")
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}

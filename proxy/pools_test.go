@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -22,22 +21,10 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-// testTimeout is how long a test waits for what must happen.
-const testTimeout = await.Limit
-
 // until waits for a condition that other goroutines bring about.
 func (p *testProxy) until(holds func() bool) {
 	p.Helper()
-	every := time.NewTicker(time.Millisecond)
-	defer every.Stop()
-	deadline := time.After(testTimeout)
-	for !holds() {
-		select {
-		case <-every.C:
-		case <-deadline:
-			p.Fatalf("did not come true within %v", testTimeout)
-		}
-	}
+	await.Until(p.TB, "the condition", holds)
 }
 
 // closedURL is the URL of a server that is not there.
@@ -46,17 +33,9 @@ func closedURL(t *testing.T) string {
 	return "http://" + sockettest.ClosedAddr(t)
 }
 
-// startBackend is the URL of a server.
-func startBackend(t *testing.T, handle http.HandlerFunc) string {
-	t.Helper()
-	s := httptest.NewServer(handle)
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
 // startNamedBackend says who it is.
 func startNamedBackend(t *testing.T, name string) string {
-	return startBackend(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) })
+	return startUpstream(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) })
 }
 
 // poolYAML is one route to an upstream with these options.
@@ -107,20 +86,14 @@ func TestPools_HealthOutlivesAReload(t *testing.T) {
 		t.Fatalf("healthy: %q and %q, want 0 and 1", w.healthy(dead), w.healthy(alive))
 	}
 	third := startNamedBackend(t, "third")
-	w.write(poolYAML(options, dead, alive, third))
-	if _, err := w.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.reloads(poolYAML(options, dead, alive, third))
 	for range 6 {
 		w.sends(200, "GET", "/a")
 	}
 	if w.upstreamRequests(third, "ok") != 3 || w.upstreamRequests(alive, "ok") != 3 {
 		t.Errorf("alive answered %v and third %v, want 3 each: dead still rests", w.upstreamRequests(alive, "ok"), w.upstreamRequests(third, "ok"))
 	}
-	w.write(poolYAML(options, alive))
-	if _, err := w.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.reloads(poolYAML(options, alive))
 	if got := w.healthy(dead); got != "" {
 		t.Errorf("a target that is gone from the file is said to be %q", got)
 	}
@@ -129,7 +102,7 @@ func TestPools_HealthOutlivesAReload(t *testing.T) {
 func TestPools_LooksDecide(t *testing.T) {
 	var sick atomic.Bool
 	sick.Store(true)
-	flaky := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
+	flaky := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" && sick.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
@@ -151,7 +124,7 @@ func TestPools_LooksDecide(t *testing.T) {
 // A target that is removed serves what it has begun, and gets nothing more.
 func TestPools_RemovedTargetsDrain(t *testing.T) {
 	arrived, goOn := make(chan bool, 1), make(chan bool)
-	old := startBackend(t, func(w http.ResponseWriter, _ *http.Request) {
+	old := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- true
 		<-goOn
 		_, _ = io.WriteString(w, "old")
@@ -160,15 +133,8 @@ func TestPools_RemovedTargetsDrain(t *testing.T) {
 	var first *httptest.ResponseRecorder
 	var all sync.WaitGroup
 	all.Go(func() { first = w.send("GET", "/a") })
-	select {
-	case <-arrived:
-	case <-time.After(testTimeout):
-		t.Fatal("no request came")
-	}
-	w.write(poolYAML("retries: 0", startNamedBackend(t, "new")))
-	if _, err := w.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	await.Value(t, arrived, "request")
+	w.reloads(poolYAML("retries: 0", startNamedBackend(t, "new")))
 	if got := w.sends(200, "GET", "/a").Body.String(); got != "new" {
 		t.Errorf("%q answers, want new", got)
 	}
@@ -211,7 +177,7 @@ func TestPools_ByKey(t *testing.T) {
 
 func TestPools_FullIsBusy(t *testing.T) {
 	arrived, goOn := make(chan bool, 2), make(chan bool)
-	slow := startBackend(t, func(http.ResponseWriter, *http.Request) { arrived <- true; <-goOn })
+	slow := startUpstream(t, func(http.ResponseWriter, *http.Request) { arrived <- true; <-goOn })
 	w := newProxy(t, poolYAML("max_connections: 1, queue: {length: 1, timeout: 1h}", slow))
 	got := make(chan *httptest.ResponseRecorder, 3)
 	send := func() { got <- w.send("GET", "/a") }
@@ -236,7 +202,7 @@ func TestPools_FullIsBusy(t *testing.T) {
 }
 
 func TestPools_Forwarded(t *testing.T) {
-	tell := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Forwarded")) })
+	tell := startUpstream(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Forwarded")) })
 	for options, want := range map[string]string{"forwarded: true": "for=192.0.2.1;host=example.com;proto=http", "forwarded: false": ""} {
 		if got := newProxy(t, poolYAML(options, tell)).sends(200, "GET", "/a").Body.String(); got != want {
 			t.Errorf("%s: target reads Forwarded %q, want %q", options, got, want)

@@ -15,10 +15,7 @@ func TestRotate_CountsHold(t *testing.T) {
 		w := newProxy(t, routes, use)
 		reload := func(privacy string) {
 			t.Helper()
-			w.write("privacy: {" + privacy + "}\n" + routes)
-			if r, err := w.Reload(t.Context()); err != nil || !r.Changed {
-				t.Fatalf("%+v %v", r, err)
-			}
+			w.reloads("privacy: {" + privacy + "}\n" + routes)
 		}
 		w.phone(200, "1")
 		w.phone(200, "1")
@@ -78,10 +75,7 @@ routes:
 		w := newProxy(t, "privacy: {hash_secret: first-secret-of-us}\n"+routes, use)
 		w.sends(200, "POST", "/send", "X-Phone: 1")
 		w.sends(200, "POST", "/pause", "X-Phone: 1")
-		w.write("privacy: {hash_secret: second-secret-of-us, previous_secret: first-secret-of-us}\n" + routes)
-		if _, err := w.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		w.reloads("privacy: {hash_secret: second-secret-of-us, previous_secret: first-secret-of-us}\n" + routes)
 		w.sends(429, "POST", "/send", "X-Phone: 1")
 		w.sends(200, "POST", "/verify", "X-Phone: 1")
 		w.sends(200, "POST", "/send", "X-Phone: 1")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -168,11 +167,10 @@ func TestAdmit_ShadowRefusesNobody(t *testing.T) {
 // process, so its permit comes back; the outer pass was forwarded and counts.
 func TestSettle_GivesBackWhatNeverLeft(t *testing.T) {
 	var w *testProxy
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.ServeHTTP(rw, r) }))
-	defer server.Close()
-	w = newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+server.URL+"', limits: [{key: global, rate: 3/1h}]}\n")
+	server := startUpstream(t, func(rw http.ResponseWriter, r *http.Request) { w.ServeHTTP(rw, r) })
+	w = newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+server+"', limits: [{key: global, rate: 3/1h}]}\n")
 	for i, want := range []int{508, 508, 429} {
-		answer, err := server.Client().Get(server.URL + "/a")
+		answer, err := http.Get(server + "/a")
 		if err != nil {
 			t.Fatal(err)
 		}

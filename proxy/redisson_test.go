@@ -1,29 +1,26 @@
 package proxy
 
 import (
+	"github.com/weir-proxy/weir/test/redistest"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // A limit with redisson_name counts where Java programs look, under the key's
 // normalized text, and goes by the rate that they have set.
 func TestRoute_SharesALimiterWithJava(t *testing.T) {
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	addr := redistest.Start(t).Addr
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
 	w := newProxy(t, `
 keys: {phone: {from: "header:X-Phone", normalize: digits}}
 routes:
   - {name: a, match: {path: /a}, upstream: echo, limits: [{key: phone, rate: 3/1h, redisson_name: "java:{key}"}]}
   - {name: b, match: {path: /b}, upstream: echo, limits: [{key: "header:X-User", rate: 3/1h, redisson_name: "java{b}:{key}"}]}
   - {name: c, match: {path: /c}, upstream: echo, limits: [{key: "header:X-User", rate: 3/1h, redisson_name: "old:{key}", redisson_version: 3.13.1}]}
-`, func(o *Options) { o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute}) })
+`, func(o *Options) { o.Store = redisStore(t, addr) })
 	ctx := t.Context()
 	if err := client.HSet(ctx, "java:2", "rate", "1", "interval", "3600000", "type", "0").Err(); err != nil {
 		t.Fatal(err)

@@ -1,12 +1,11 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,27 +18,42 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/frontend"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // overEachStore runs a test against counts in memory and in a real Redis.
 func overEachStore(t *testing.T, test func(t *testing.T, use func(*Options))) {
 	t.Run("memory", func(t *testing.T) { test(t, func(*Options) {}) })
 	t.Run("redis", func(t *testing.T) {
-		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		store := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
+		store := redisStore(t, redistest.Start(t).Addr)
 		test(t, func(o *Options) { o.Store = store })
 	})
 }
 
+// redisStore is a store in the Redis at addr.
+func redisStore(t *testing.T, addr string) *redisstore.Store {
+	t.Helper()
+	return redisStoreOf(t, redisstore.ClientConfig{Addrs: []string{addr}}, redisstore.Options{})
+}
+
+// redisStoreOf is a store by c and o, with the time that a busy machine takes unless c says otherwise.
+func redisStoreOf(t *testing.T, c redisstore.ClientConfig, o redisstore.Options) *redisstore.Store {
+	t.Helper()
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
+	client, err := redisstore.NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	o.Timeout = c.Timeout
+	store := redisstore.New(client, o)
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
 // upstreamYAML is a file with one route whose upstream is h, and more of the route.
 func upstreamYAML(t *testing.T, h http.HandlerFunc, route string) string {
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return "routes:\n  - {name: a, match: {path: /a}, upstream: '" + s.URL + "', " + route + "}\n"
+	return "routes:\n  - {name: a, match: {path: /a}, upstream: '" + startUpstream(t, h) + "', " + route + "}\n"
 }
 
 // answerByStatus is an upstream that answers with the status that the query names.
@@ -222,14 +236,10 @@ func TestSettle_WhileDraining(t *testing.T) {
 	defer close(let)
 	w := newProxy(t, upstreamYAML(t, slowHandler(nil, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
 	s := frontend.NewServer(w.Proxy, w.current.Load().config.Listen, w.Proxy.log)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var served sync.WaitGroup
-	served.Go(func() { s.Serve(l) })
+	addr := sockettest.Serve(t, &served, s.Serve)
 	served.Go(func() {
-		answer, err := http.Get("http://" + l.Addr().String() + "/a?begin")
+		answer, err := http.Get("http://" + addr + "/a?begin")
 		if err != nil {
 			t.Error(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,10 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
-
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/rounds"
@@ -31,10 +26,8 @@ func TestReload_KeepsWhatWasTaken(t *testing.T) {
 	w := newProxy(t, limitYAML("{name: l, key: header:X-User, rate: 1/1h}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(429, "GET", "/a", "X-User: alice")
-	w.write(limitYAML("{name: l, key: header:X-User, rate: 3/1h}"))
-	report, err := w.Reload(t.Context())
-	if err != nil || !report.Changed || report.Generation != 2 {
-		t.Fatalf("Reload = %+v, %v; want generation 2", report, err)
+	if report := w.reloads(limitYAML("{name: l, key: header:X-User, rate: 3/1h}")); report.Generation != 2 {
+		t.Fatalf("Reload = %+v; want generation 2", report)
 	}
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(200, "GET", "/a", "X-User: alice")
@@ -80,10 +73,8 @@ func TestReload_AloneIsNoError(t *testing.T) {
 	w := newProxy(t, limitYAML("{key: global, rate: 1/1h}"), func(o *Options) {
 		o.Agree = func(_ context.Context, _ *config.Config, swap func(int64)) error { swap(7); return away }
 	})
-	w.write(limitYAML("{key: global, rate: 2/1h}"))
-	report, err := w.Reload(t.Context())
-	if err != nil || report.Generation != 7 || !errors.Is(report.AgreeErr, away) {
-		t.Errorf("Reload = %+v, %v; want generation 7, and why it is alone", report, err)
+	if report := w.reloads(limitYAML("{key: global, rate: 2/1h}")); report.Generation != 7 || !errors.Is(report.AgreeErr, away) {
+		t.Errorf("Reload = %+v; want generation 7, and why it is alone", report)
 	}
 }
 
@@ -91,25 +82,17 @@ func TestReload_AloneIsNoError(t *testing.T) {
 func TestReload_KeysOfTokensThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := filepath.Join(t.TempDir(), "keys.json")
-		write := func(text string) {
-			if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
 		const fine = `{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
-		write(fine)
+		writeFile(t, keys, fine)
 		yaml := "jwt: {jwks: '" + keys + "'}\n" + limitYAML("{name: l, key: 'jwt:sub', rate: 5/1h}")
 		w := newProxy(t, yaml)
 		for want, text := range []string{fine, "{"} {
-			write(text)
+			writeFile(t, keys, text)
 			w.toldOfKeys(want, keys)
 		}
-		write(fine)
-		w.write(yaml + "# another\n")
-		if _, err := w.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		write("{")
+		writeFile(t, keys, fine)
+		w.reloads(yaml + "# another\n")
+		writeFile(t, keys, "{")
 		w.toldOfKeys(2, keys)
 	})
 }
@@ -161,10 +144,7 @@ func TestReload_SameContentIsNoChange(t *testing.T) {
 func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
 	w := newProxy(t, limitYAML("{key: global, rate: 1/1h}"))
 	g := w.acquire(0)
-	w.write("upstreams: {demo: echo}\nroutes: [{match: {path: /b}, upstream: demo}]\n")
-	if _, err := w.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.reloads("upstreams: {demo: echo}\nroutes: [{match: {path: /b}, upstream: demo}]\n")
 	if users := g.users.Sum(); users != 1 {
 		t.Errorf("the retired generation has %d users; want the one request", users)
 	}
@@ -204,10 +184,7 @@ func TestReload_NoRequestSeesHalf(t *testing.T) {
 		})
 	}
 	for i := range 50 {
-		w.write(yaml([]string{"two", "one"}[i%2]))
-		if _, err := w.Reload(t.Context()); err != nil {
-			t.Error(err)
-		}
+		w.reloads(yaml([]string{"two", "one"}[i%2]))
 	}
 	close(stop)
 	all.Wait()
@@ -219,9 +196,7 @@ func writeMillion(t testing.TB, path, prefix string) {
 	for i := range min(rounds.Of(200_000), 1_000_000) {
 		fmt.Fprintf(&text, "%s%08d\n", prefix, i)
 	}
-	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, text.String())
 }
 
 func millionYAML(list string) string {
@@ -281,21 +256,8 @@ func TestReload_OfAMillionValuesStopsNobody(t *testing.T) {
 func BenchmarkReload_OfAMillionValues(b *testing.B) {
 	list := filepath.Join(b.TempDir(), "friends.txt")
 	before := heapInUse()
-	path := filepath.Join(b.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(millionYAML(list)), 0o600); err != nil {
-		b.Fatal(err)
-	}
 	writeMillion(b, list, "k0-")
-	c, err := config.Load(path)
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := New(b.Context(), Options{Read: reading(path), Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
-	c = nil
+	p := newProxy(b, millionYAML(list), bare)
 	for i := 1; b.Loop(); i++ {
 		b.StopTimer()
 		writeMillion(b, list, fmt.Sprintf("k%d-", i%10))

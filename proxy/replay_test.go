@@ -6,16 +6,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -167,21 +162,9 @@ func serveLoggedUntil(ctx context.Context, p *Proxy, q LoggedRequest) {
 // A Replay counts what a Proxy counts that is asked the same at the same times, with
 // requests under way side by side, waiting, being renewed and given back.
 func TestReplay_CountsAsServingDoes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(replayedFile), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	synctest.Test(t, func(t *testing.T) {
-		c, err := config.Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := New(t.Context(), Options{Read: reading(path), Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		r, err := NewReplay(c, ReplayOptions{Top: 3})
+		p := newProxy(t, replayedFile, bare)
+		r, err := NewReplay(p.current.Load().config, ReplayOptions{Top: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +174,7 @@ func TestReplay_CountsAsServingDoes(t *testing.T) {
 		var under sync.WaitGroup
 		for _, q := range all {
 			time.Sleep(time.Until(q.At))
-			under.Go(func() { serveLogged(p, q) })
+			under.Go(func() { serveLogged(p.Proxy, q) })
 			r.Request(&q)
 		}
 		under.Wait()
@@ -266,11 +249,7 @@ func TestReplay_TellsWhatHappened(t *testing.T) {
 // replay replays requests by a file.
 func replay(t *testing.T, yaml string, all ...LoggedRequest) ReplayTally {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(path)
+	c, err := config.LoadText("weir.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,7 @@ func newReturning(t *testing.T, use func(*Options)) *testProxy { return newFor(t
 
 // newFor makes a proxy whose upstream is URL in its file.
 func newFor(t *testing.T, yaml string, use func(*Options)) *testProxy {
-	url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
-	return newProxy(t, strings.ReplaceAll(yaml, "URL", url), use)
+	return newProxy(t, strings.ReplaceAll(yaml, "URL", startUpstream(t, answerByStatus)), use)
 }
 
 func TestReturn_ByAnotherKey(t *testing.T) {
@@ -139,8 +138,7 @@ func TestReturn_ByOutcome(t *testing.T) {
 // While the store is unreachable a response returns what this node granted in its place, and no more than
 // that: what the store granted stays taken, and what is returned stays reported.
 func TestReturn_InFallback(t *testing.T) {
-	url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
-	w, h := newReportedProxy(t, 2, strings.ReplaceAll(returning, "URL", url))
+	w, h := newReportedProxy(t, 2, strings.ReplaceAll(returning, "URL", startUpstream(t, answerByStatus)))
 	send := func(status int, phone string) {
 		t.Helper()
 		w.sends(status, "POST", "/send", "X-Country: CN", "X-Phone: "+phone)
@@ -165,15 +163,11 @@ func TestReturn_InFallback(t *testing.T) {
 // While a secret is replaced, what was noted under the old one is returned too.
 func TestReturn_WhileTheSecretIsReplaced(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		url := strings.Split(strings.Split(upstreamYAML(t, answerByStatus, ""), "upstream: '")[1], "'")[0]
-		routes := strings.ReplaceAll(returning, "URL", url)
+		routes := strings.ReplaceAll(returning, "URL", startUpstream(t, answerByStatus))
 		w := newProxy(t, routes, use)
 		reload := func(privacy string) {
 			t.Helper()
-			w.write("privacy: {" + privacy + "}\n" + routes)
-			if r, err := w.Reload(t.Context()); err != nil || !r.Changed {
-				t.Fatalf("%+v %v", r, err)
-			}
+			w.reloads("privacy: {" + privacy + "}\n" + routes)
 		}
 		send := func(status int, phone string) {
 			t.Helper()

@@ -80,7 +80,7 @@ routes:
 }
 
 func TestRewrite_WhatTheClientSees(t *testing.T) {
-	server := startBackend(t, func(w http.ResponseWriter, _ *http.Request) {
+	server := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", "secret/1.0")
 		w.Header().Set("X-Frame-Options", "ALLOW")
 		w.Header().Set("Ratelimit", "a lie")

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A recordingUpstream is an upstream that notes each whole request, head and body as they
@@ -23,27 +23,12 @@ type recordingUpstream struct {
 // connection.
 func startRecording(t *testing.T, answer string) *recordingUpstream {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	s := &recordingUpstream{"http://" + l.Addr().String(), make(chan string, 1000)}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go s.serve(c, answer)
-		}
-	}()
+	s := &recordingUpstream{seen: make(chan string, 1000)}
+	s.url = "http://" + sockettest.Upstream(t, func(c net.Conn, _ *bufio.Reader) { s.serve(c, answer) })
 	return s
 }
 
 func (u *recordingUpstream) serve(c net.Conn, answer string) {
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(enough))
 	var sent strings.Builder
 	in := bufio.NewReader(io.TeeReader(c, &sent))
 	for {

@@ -14,18 +14,13 @@ import (
 func TestScope_PerClient(t *testing.T) {
 	server := redistest.Start(t)
 	as := func(name string) *testProxy {
-		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
 		return newProxy(t, `
 store: redis
 routes:
   - {name: own, match: {path: /own}, respond: {body: ok}, limits: [{key: 'header:X-User', rate: 2/1h, scope: per_instance}]}
   - {name: all, match: {path: /all}, respond: {body: ok}, limits: [{key: 'header:X-User', rate: 2/1h}]}
 `, func(o *Options) {
-			o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute, Client: name, CachedRefusals: -1})
+			o.Store = redisStoreOf(t, redisstore.ClientConfig{Addrs: []string{server.Addr}}, redisstore.Options{Client: name, CachedRefusals: -1})
 			o.Nodes = func() int { return 2 }
 			o.Config.Redis.Timeout = time.Minute
 		})

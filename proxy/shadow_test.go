@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -17,15 +14,9 @@ import (
 // However many limits of a route are in shadow mode: a decision is one call to Redis.
 func TestShadow_IsNoFurtherCall(t *testing.T) {
 	addr := redistest.Start(t).Addr
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{addr}, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	store := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
 	w := newProxy(t, limitYAML(`{name: own, key: global, rate: 3/1h}, {name: a, key: "header:X-User", rate: 1/1h, mode: shadow}, `+
 		`{name: b, key: "header:X-Phone", rates: [9/1h, 99/1d], mode: shadow, algorithm: gcra}, {name: c, key: client_ip, rate: 9/1h, mode: shadow, algorithm: sliding_log}`),
-		func(o *Options) { o.Store = store })
+		func(o *Options) { o.Store = redisStore(t, addr) })
 	admin := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { admin.Close() })
 	scripts := func() (n int) {

@@ -25,6 +25,7 @@ const enough = await.Limit
 // A testServer is a testProxy that listens.
 type testServer struct {
 	*testProxy
+	T      *testing.T
 	server *frontend.Server
 	addr   string
 	client *tls.Config // of clients, if they speak TLS
@@ -34,7 +35,7 @@ type testServer struct {
 // startServer makes a proxy and lets it listen, as the file says but for the address.
 func startServer(t *testing.T, yaml string, change ...func(*Options)) *testServer {
 	t.Helper()
-	f := &testServer{testProxy: newProxy(t, yaml, change...)}
+	f := &testServer{testProxy: newProxy(t, yaml, change...), T: t}
 	return f.listen(f.Proxy)
 }
 
@@ -61,7 +62,7 @@ func (t *testServer) dial(said string) *sockettest.Client {
 	if t.client != nil {
 		return sockettest.Dial(sockettest.Secured{T: t.T, Client: t.client}, t.addr, said)
 	}
-	return sockettest.Dial(t.T, t.addr, said)
+	return sockettest.Dial(t.TB, t.addr, said)
 }
 
 // A transport is how clients connect to a testServer.

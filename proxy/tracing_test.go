@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -40,7 +39,7 @@ type tracedProxy struct {
 // that answers 200, or what X-Answer says.
 func newTracedProxy(t *testing.T, traces string) *tracedProxy {
 	w := &tracedProxy{}
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	collector := startUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		data := &tracepb.TracesData{}
 		if err == nil {
@@ -52,17 +51,15 @@ func newTracedProxy(t *testing.T, traces string) *tracedProxy {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.data = append(w.data, data)
-	}))
-	t.Cleanup(collector.Close)
-	upstream := httptest.NewServer(http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) {
+	})
+	upstream := startUpstream(t, func(a http.ResponseWriter, r *http.Request) {
 		w.upstream = r.Header.Clone()
 		if r.Header.Get("X-Answer") == "503" {
 			a.WriteHeader(503)
 		}
-	}))
-	t.Cleanup(upstream.Close)
-	config := "traces: {endpoint: " + collector.URL + ", headers: {X-Team: b}, " + traces + "}\nclient_ip: {trusted_proxies: [192.0.2.0/24]}\n" + `
-upstreams: {api: {targets: ["` + upstream.URL + `"]}, gone: {targets: ["http://127.0.0.1:1"]}}
+	})
+	config := "traces: {endpoint: " + collector + ", headers: {X-Team: b}, " + traces + "}\nclient_ip: {trusted_proxies: [192.0.2.0/24]}\n" + `
+upstreams: {api: {targets: ["` + upstream + `"]}, gone: {targets: ["http://127.0.0.1:1"]}}
 routes:
   - {name: a, match: {path: "/a/{phone}"}, upstream: api, limits: [{name: user, key: "header:X-User", rate: 2/1h}, {name: phone, key: "path:phone", rate: 100/1h}]}
   - {name: free, match: {path: /free}, upstream: api}
@@ -254,9 +251,8 @@ func TestTraces_WhoseParent(t *testing.T) {
 // Where nothing is traced, what clients say of a trace goes on as it came.
 func TestTraces_OffTouchesNothing(t *testing.T) {
 	var got http.Header
-	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Clone() }))
-	defer upstream.Close()
-	w := newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: \""+upstream.URL+"\"}\n")
+	upstream := startUpstream(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Clone() })
+	w := newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: \""+upstream+"\"}\n")
 	w.sends(200, "GET", "/a", "Traceparent: whatever", "Tracestate: a=1")
 	if got.Get("Traceparent") != "whatever" || got.Get("Tracestate") != "a=1" {
 		t.Errorf("the upstream got %v", got)

@@ -12,35 +12,24 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/redis/go-redis/v9"
 	"github.com/weir-proxy/weir/test/redistest"
 )
-
-// ensuringYAML is tokensYAML on a route whose requests ask for their usage, with an upstream of that protocol.
-func ensuringYAML(upstream, protocol, limits string) string {
-	return "listen: {max_buffered: 1MiB}\nupstreams: {model: {targets: ['" + upstream + "'], protocol: " + protocol + "}}\n" +
-		strings.Replace(tokensYAML("model", limits), "usage: openai", "usage: {format: openai, ensure_usage: true}, body: {max: 1MiB}", 1)
-}
 
 // A stream says its usage if the route has requests ask for it, over HTTP/1.1 and HTTP/2, and whatever the client asks for;
 // and what is said is read from both. Where there is no memory for the longer body it is sent as it is.
 func TestUsage_IsEnsured(t *testing.T) {
 	var got string
-	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if got = string(body); err != nil || r.ContentLength >= 0 && r.ContentLength != int64(len(body)) {
 			t.Errorf("%d bytes announced, %d read: %v", r.ContentLength, len(body), err)
 		}
 		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":7}}`)
-	}))
-	up.Config.Protocols = new(http.Protocols)
-	up.Config.Protocols.SetHTTP1(true)
-	up.Config.Protocols.SetUnencryptedHTTP2(true)
-	up.Start()
-	t.Cleanup(up.Close)
+	}
 	for _, protocol := range []string{"http1", "h2c"} {
-		p := newProxy(t, ensuringYAML(up.URL, protocol, tokensLimit))
+		p := newProxy(t, "listen: {max_buffered: 1MiB}\nupstreams: {model: "+startVersion(t, protocol, answer)+"}\n"+
+			strings.Replace(tokensYAML("model", tokensLimit), "usage: openai", "usage: {format: openai, ensure_usage: true}, body: {max: 1MiB}", 1))
 		long := `{"messages":["` + strings.Repeat("x", 350<<10) + `"],"stream":true}`
 		for sent, want := range map[string]string{
 			`{"messages":[],"stream":true}`:                                          `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
@@ -64,10 +53,9 @@ func TestUsage_IsEnsured(t *testing.T) {
 
 // The length of a prompt is measured if it is not announced; a request that no limit counts is in no metric.
 func TestUsage_UnknownLengthAndExempt(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
-	t.Cleanup(up.Close)
+	up := startUpstream(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	p := newProxy(t, "lists: {ours: {key: tenant, values: [us], action: bypass}}\n"+
-		strings.Replace(tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 10, input: bytes/2}}`), "usage: openai", "usage: openai, lists: [ours]", 1))
+		strings.Replace(tokensYAML(up, `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 10, input: bytes/2}}`), "usage: openai", "usage: openai, lists: [ours]", 1))
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/chat", io.MultiReader(strings.NewReader(`{"prompt": `), strings.NewReader(`"abc"}`)))
 	r.ContentLength = -1
 	r.Header = http.Header{"X-Tenant": {"a"}, "Content-Type": {"application/json"}}
@@ -111,7 +99,7 @@ func TestUsage_UnknownLengthOverHTTP2(t *testing.T) {
 // they are refunded.
 func TestUsage_CountsEachRequestOnce(t *testing.T) {
 	answer := ""
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	up := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		switch {
 		case answer == "error":
 			w.WriteHeader(503)
@@ -124,8 +112,7 @@ func TestUsage_CountsEachRequestOnce(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = io.WriteString(w, answer)
-	}))
-	t.Cleanup(up.Close)
+	})
 	for _, c := range []struct {
 		answer, want string
 		status       int
@@ -142,7 +129,7 @@ func TestUsage_CountsEachRequestOnce(t *testing.T) {
 		{`data: {"usage":{"prompt_tokens":250}}`, "charged=150 reserved=100 settled=1", 200},
 	} {
 		answer = c.answer
-		p := newProxy(t, tokensYAML(up.URL, tokensLimit+`, {name: kind, key: tenant, rate: 1000/1h, count: {status: 2xx}, max_cost: 900, cost: {reserve: 100}}, {name: plain, key: tenant, rate: 5/1h}`))
+		p := newProxy(t, tokensYAML(up, tokensLimit+`, {name: kind, key: tenant, rate: 1000/1h, count: {status: 2xx}, max_cost: 900, cost: {reserve: 100}}, {name: plain, key: tenant, rate: 5/1h}`))
 		p.chat(c.status, "a", `{}`)
 		var got, refunded []string
 		for series, n := range p.Counts() {
@@ -167,12 +154,11 @@ func TestUsage_CountsEachRequestOnce(t *testing.T) {
 
 // A log has what a Replay needs to settle with other estimates and weights.
 func TestUsage_IsReplayed(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	up := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":30,"completion_tokens":20}}`)
-	}))
-	t.Cleanup(up.Close)
+	})
 	config := func(cost string) string {
-		return tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 100/1h, max_cost: 100, cost: `+cost+`}, {name: spend, key: tenant, budget: [9/1d], price: models, max_cost: 1000, cost: {reserve: 20}}`)
+		return tokensYAML(up, `{name: tokens, key: tenant, rate: 100/1h, max_cost: 100, cost: `+cost+`}, {name: spend, key: tenant, budget: [9/1d], price: models, max_cost: 1000, cost: {reserve: 20}}`)
 	}
 	p := newProxy(t, config("{reserve: [json:/max_tokens, 20]}"))
 	p.chat(200, "a", `{"model": "gpt-4o", "max_tokens": 60}`)
@@ -228,15 +214,12 @@ func TestUsage_IsExplained(t *testing.T) {
 // A limit that Java programs share is settled downwards only.
 func TestUsage_SharedWithRedisson(t *testing.T) {
 	said := ""
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said) }))
-	t.Cleanup(up.Close)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	p := newProxy(t, tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 100/1h, redisson_name: "java:{key}", max_cost: 90, cost: {reserve: [json:/max_tokens]}}`),
-		func(o *Options) { o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute}) })
+	up := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said) })
+	addr := redistest.Start(t).Addr
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	p := newProxy(t, tokensYAML(up, `{name: tokens, key: tenant, rate: 100/1h, redisson_name: "java:{key}", max_cost: 90, cost: {reserve: [json:/max_tokens]}}`),
+		func(o *Options) { o.Store = redisStore(t, addr) })
 	said = `{"usage":{"prompt_tokens":10}}`
 	p.chat(200, "a", `{"max_tokens": 60}`)
 	p.chat(200, "a", `{"max_tokens": 80}`) // 90 were left
@@ -251,12 +234,11 @@ func TestUsage_SharedWithRedisson(t *testing.T) {
 
 // While the store is away what is missing is charged to the share of the node, and told to the store afterwards.
 func TestUsage_InAnOutage(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	up := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":800}}`)
-	}))
-	t.Cleanup(up.Close)
+	})
 	server, store := breakingStore(t, time.Millisecond)
-	p := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+tokensYAML(up.URL, tokensLimit), func(o *Options) { o.Store = store })
+	p := newProxy(t, "store: redis\nredis: {timeout: 5s}\n"+tokensYAML(up, tokensLimit), func(o *Options) { o.Store = store })
 	server.Kill()
 	p.until(func() bool { p.chat(200, "first", `{"max_tokens": 1}`); return !store.Available() })
 	p.chat(200, "a", `{}`)

@@ -58,7 +58,7 @@ func (p *testProxy) chat(want int, tenant, body string) *httptest.ResponseRecord
 func TestUsage_IsSettled(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		answer := ""
-		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		up := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 			if accepts := r.Header["Accept-Encoding"]; accepts != nil {
 				t.Errorf("the upstream is asked for %q, which cannot be read", accepts)
 			}
@@ -83,9 +83,8 @@ func TestUsage_IsSettled(t *testing.T) {
 				w.(http.Flusher).Flush()
 				panic(http.ErrAbortHandler)
 			}
-		}))
-		t.Cleanup(up.Close)
-		p := newProxy(t, tokensYAML(up.URL, tokensLimit), use)
+		})
+		p := newProxy(t, tokensYAML(up, tokensLimit), use)
 		const event = "Content-Type=text/event-stream"
 		for i, c := range []struct {
 			body, answer string
@@ -139,11 +138,10 @@ func TestUsage_IsSettled(t *testing.T) {
 
 // What a response has used more is debt: it refuses until it has left the window.
 func TestUsage_IsOwed(t *testing.T) {
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	up := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":800}}`)
-	}))
-	t.Cleanup(up.Close)
-	p := newProxy(t, tokensYAML(up.URL, tokensLimit))
+	})
+	p := newProxy(t, tokensYAML(up, tokensLimit))
 	p.chat(200, "a", `{}`)
 	p.chat(200, "a", `{}`)
 	if got := p.usedTokens("a"); got != 1600 {
@@ -175,16 +173,15 @@ func TestUsage_BoundOfManyAtOnce(t *testing.T) {
 			var mu sync.Mutex
 			served := int64(0)
 			all := make(chan struct{})
-			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			up := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				<-all // until each is answered or under way
 				mu.Lock()
 				defer mu.Unlock()
 				served += actual
 				_, _ = fmt.Fprintf(w, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, len(body), actual-len(body))
-			}))
-			t.Cleanup(up.Close)
-			p := newProxy(t, tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 20000/1h, max_cost: 20000, cost: `+cost+`}`), use)
+			})
+			p := newProxy(t, tokensYAML(up, `{name: tokens, key: tenant, rate: 20000/1h, max_cost: 20000, cost: `+cost+`}`), use)
 			body := fmt.Sprintf(`{"max_tokens": %d, "prompt": "%s"}`, actual-400, strings.Repeat("x", 400-len(`{"max_tokens": 1600, "prompt": ""}`)))
 			var wg sync.WaitGroup
 			refused := make(chan bool, 50)
@@ -217,7 +214,7 @@ func TestUsage_BoundOfManyAtOnce(t *testing.T) {
 // mode counts alike.
 func TestUsage_OtherForms(t *testing.T) {
 	accepts := ""
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	up := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		accepts = r.Header.Get("Accept-Encoding")
 		w.Header().Set("X-Cost", "12.5")
 		w.Header().Set("X-Huge", "1e400")
@@ -225,8 +222,7 @@ func TestUsage_OtherForms(t *testing.T) {
 		w.Header().Set("X-Hex", "0x1p4")
 		w.Header()["X-Two"] = []string{"5", "5"}
 		_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens":10}}`)
-	}))
-	t.Cleanup(up.Close)
+	})
 	for _, c := range []struct {
 		usage, cost string
 		used        int64
@@ -246,7 +242,7 @@ func TestUsage_OtherForms(t *testing.T) {
 		{"{total: bytes}", "{reserve: 50}, max_cost: 60", 60},
 		{"openai, rewrite: {headers: {set: {Accept-Encoding: identity}}}", "{reserve: 50, settle: {output: 4}}", 140},
 	} {
-		p := newProxy(t, strings.Replace(tokensYAML(up.URL, `{name: tokens, key: tenant, rate: 1000/1h, cost: `+strings.TrimSuffix(c.cost+", max_cost: 900", strings.Repeat(", max_cost: 900", strings.Count(c.cost, "max_cost")))+`}`), "usage: openai", "usage: "+c.usage, 1))
+		p := newProxy(t, strings.Replace(tokensYAML(up, `{name: tokens, key: tenant, rate: 1000/1h, cost: `+strings.TrimSuffix(c.cost+", max_cost: 900", strings.Repeat(", max_cost: 900", strings.Count(c.cost, "max_cost")))+`}`), "usage: openai", "usage: "+c.usage, 1))
 		if p.chat(200, "a", `{}`); p.usedTokens("a") != c.used {
 			t.Errorf("%s, %s: %d used; want %d", c.usage, c.cost, p.usedTokens("a"), c.used)
 		}
@@ -259,15 +255,14 @@ func TestUsage_OtherForms(t *testing.T) {
 // No part of a stream waits for what follows.
 func TestUsage_HoldsNothingBack(t *testing.T) {
 	next := make(chan string)
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	up := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for part := range next {
 			_, _ = io.WriteString(w, part)
 			w.(http.Flusher).Flush()
 		}
-	}))
-	t.Cleanup(up.Close)
-	p := newProxy(t, tokensYAML(up.URL, tokensLimit))
+	})
+	p := newProxy(t, tokensYAML(up, tokensLimit))
 	gate := httptest.NewServer(p)
 	t.Cleanup(gate.Close)
 	go func() { next <- "data: {\"us" }()
@@ -308,14 +303,13 @@ func TestUsage_HoldsNothingBack(t *testing.T) {
 // without a row, or a request without one, has the dearest.
 func TestUsage_Money(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		up := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 			if body, _ := io.ReadAll(r.Body); bytes.Contains(body, []byte("silent")) {
 				return
 			}
 			_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":600},"completion_tokens":100}}`)
-		}))
-		t.Cleanup(up.Close)
-		p := newProxy(t, tokensYAML(up.URL, `{name: spend, key: tenant, budget: [0.02/1d], price: models, max_cost: 1000, cost: {reserve: [json:/max_tokens, 100], input: bytes/4}}`), use)
+		})
+		p := newProxy(t, tokensYAML(up, `{name: spend, key: tenant, budget: [0.02/1d], price: models, max_cost: 1000, cost: {reserve: [json:/max_tokens, 100], input: bytes/4}}`), use)
 		for i, c := range []struct {
 			body string
 			used int64 // in parts of a million of a dollar
@@ -348,15 +342,14 @@ func TestUsage_Money(t *testing.T) {
 // than the response had said. What was reserved stays where the length of the prompt is not known.
 func TestUsage_CutIsEstimated(t *testing.T) {
 	said := ""
-	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	up := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, said)
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
-	}))
-	t.Cleanup(up.Close)
-	p := newProxy(t, strings.Replace(tokensYAML(up.URL, tokensLimit), "usage: openai", "usage: {format: openai, on_cut: estimate}", 1))
+	})
+	p := newProxy(t, strings.Replace(tokensYAML(up, tokensLimit), "usage: openai", "usage: {format: openai, on_cut: estimate}", 1))
 	text := "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
 	for i, c := range []struct {
 		said string
@@ -376,7 +369,7 @@ func TestUsage_CutIsEstimated(t *testing.T) {
 	}
 	said = text
 	for tenant, limit := range map[string]string{"read": tokensLimit, "unread": `{name: tokens, key: tenant, rate: 1000/1h, max_cost: 900, cost: {reserve: 100}}`} {
-		p := newProxy(t, strings.Replace(tokensYAML(up.URL, limit), "usage: openai", "usage: {format: openai, on_cut: estimate}", 1))
+		p := newProxy(t, strings.Replace(tokensYAML(up, limit), "usage: openai", "usage: {format: openai, on_cut: estimate}", 1))
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "/chat", strings.NewReader(`{"a":"`+strings.Repeat("x", 92)+`"}`))
 		r.ContentLength = -1
 		r.Header = http.Header{"X-Tenant": {tenant}, "Content-Type": {"application/json"}}

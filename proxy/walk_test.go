@@ -1,17 +1,14 @@
 package proxy
 
 import (
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
 	"net/http"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/test/await"
-	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // function is a line of a stack that names a function of ours, with its package.
@@ -42,17 +39,10 @@ func (over transport) startWalked(t *testing.T) (f *testServer, faults *redistes
 	t.Helper()
 	server := redistest.Start(t)
 	faults = redistest.NewFaultProxy(t, server.Addr)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{faults.Addr}, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	store := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
-	t.Cleanup(func() { store.Close() })
 	return over.opened(t, `
 keys: {phone: {from: "header:X-Phone", normalize: e164}}
 routes: [{name: sms, match: {path: /sms}, upstream: echo, limits: [{name: phone, key: phone, rate: 5/1h}]}]
-`, func(o *Options) { o.Store = store }), faults
+`, func(o *Options) { o.Store = redisStore(t, faults.Addr) }), faults
 }
 
 // A request goes from the client's connection to Redis by entering each package once, and

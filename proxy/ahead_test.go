@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -72,10 +71,7 @@ routes:
 	if passed != 200-20 {
 		t.Errorf("%d passed on another node after one with 20 has closed, want %d", passed, 200-20)
 	}
-	e, err := near.Explain(t.Context(), view.ExplainRequest{Method: "GET", URL: "/alone"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := near.explains("GET", "/alone")
 	if window := e.Limits[0].Windows[0]; window.Rate != "200/1h" {
 		t.Errorf("explain says %q, want the rate as it is written", window.Rate)
 	}

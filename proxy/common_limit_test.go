@@ -58,12 +58,10 @@ func TestCommonLimit_IsChangedOnce(t *testing.T) {
 		for range 3 {
 			w.sends(200, "GET", "/a")
 		}
-		if _, err := w.Change(w.Context(), view.KeyChange{KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: "192.0.2.1"}}, Limit: "account"}, Action: view.KeyGrant, Permits: 1}); err != nil {
-			t.Fatal(err)
-		}
+		w.changes(view.KeyChange{Action: view.KeyGrant, Permits: 1}, "client_ip=192.0.2.1", "%account")
 		w.sends(200, "GET", "/b")
 		w.sends(429, "GET", "/a")
-		s, err := w.Standing(w.Context(), view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: "192.0.2.1"}}, Route: "b", Limit: "account"})
+		s, err := w.standing("client_ip=192.0.2.1", "@b", "%account")
 		if err != nil || len(s.Limits) != 1 || s.Limits[0].Route != "" || s.Limits[0].Windows[0].Used != 3 {
 			t.Errorf("%+v, %v; want the limit once, without a route, with 3 used", s.Limits, err)
 		}

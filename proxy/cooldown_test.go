@@ -3,8 +3,6 @@ package proxy
 import (
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // resetting are two routes: one with a cooldown that the other's success ends.
@@ -21,9 +19,7 @@ func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
 		w.sends(503, "POST", "/send?status=503", "X-Phone: 1") // given back: as if it had not been
 		w.sends(200, "POST", "/send", "X-Phone: 1")
 		rec := w.sends(429, "POST", "/send", "X-Phone: 1")
-		if got, want := rec.Header().Get("RateLimit"), `"backoff";r=0;t=60`; got != want {
-			t.Errorf("RateLimit = %s; want %s", got, want)
-		}
+		w.hasField(rec, "RateLimit", `"backoff";r=0;t=60`)
 		w.sends(200, "POST", "/send", "X-Phone: 2")
 		w.sends(403, "POST", "/verify?status=403", "X-Phone: 1")
 		w.sends(200, "POST", "/verify", "X-Phone: 3")
@@ -36,9 +32,7 @@ func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
 			w.sends(200, method, "/verify", "X-Phone: 2")
 			w.sends(429, "POST", "/send", "X-Phone: 2")
 		}
-		if got := testutil.ToFloat64(w.metrics.Resets.WithLabelValues("send", "backoff")); got != 2 {
-			t.Errorf("weir_cooldown_resets_total = %v; want 2", got)
-		}
+		w.counted(2, w.metrics.Resets.WithLabelValues("send", "backoff"))
 	})
 }
 

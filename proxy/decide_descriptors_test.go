@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,19 +108,10 @@ func TestDecideDescriptors_AllOrNoneAndRefundedOnce(t *testing.T) {
 func TestDecideDescriptors_ManyAtOnceGetWhatThereIs(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		p := newProxy(t, describedYAML, use)
-		var allowed atomic.Int64
-		var all sync.WaitGroup
-		for i := range 60 {
-			all.Go(func() {
-				got := p.describe(t.Context(), time.Now().Add(time.Minute), "user=ann", fmt.Sprintf("phone=%d", i%20))
-				if got.Allowed {
-					allowed.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		if allowed.Load() != 9 {
-			t.Errorf("%d of 60 allowed; want 9", allowed.Load())
+		if allowed := atOnce(60, func(i int) bool {
+			return p.describe(t.Context(), time.Now().Add(time.Minute), "user=ann", fmt.Sprintf("phone=%d", i%20)).Allowed
+		}); allowed != 9 {
+			t.Errorf("%d of 60 allowed; want 9", allowed)
 		}
 	})
 }
@@ -324,7 +313,7 @@ routes:
 // A check while the store is unreachable refuses only where the store must be asked.
 func TestDecideDescriptors_ChecksWithoutTheStore(t *testing.T) {
 	for policy, status := range map[string]int{"allow": 200, "deny": 503, "local": 200} {
-		p := newProxy(t, "defaults: {on_store_failure: "+policy+"}\n"+describedYAML, func(o *Options) { o.Store = blindStore{limiter.NewMemory(limiter.MemoryOptions{})} })
+		p := newProxy(t, "defaults: {on_store_failure: "+policy+"}\n"+describedYAML, func(o *Options) { o.Store = failingPeek{limiter.NewMemory(limiter.MemoryOptions{})} })
 		got := p.asksHits(status, 0, "user", "ann")
 		if got.Statuses[0].Refused != (status == 503) || len(got.Pendings) != 0 {
 			t.Errorf("%s: %+v", policy, got)
@@ -333,11 +322,4 @@ func TestDecideDescriptors_ChecksWithoutTheStore(t *testing.T) {
 			t.Errorf("%s: %d left of 9 after a check and a request, want 8", policy, left)
 		}
 	}
-}
-
-// A blindStore cannot be asked what it would decide.
-type blindStore struct{ limiter.AdminStore }
-
-func (blindStore) Peek(context.Context, []limiter.Claim, *limiter.Decision) error {
-	return limiter.ErrUnavailable
 }

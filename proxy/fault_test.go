@@ -3,13 +3,10 @@ package proxy
 import (
 	"bufio"
 	"fmt"
+	"github.com/weir-proxy/weir/test/sockettest"
 	"net"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // startFaulty are upstreams that fail each in their own way.
@@ -34,11 +31,11 @@ func startFaulty(t *testing.T, fault string) string {
 // only after some statuses stays counted when nobody knows the status, but for
 // a target that was never reached.
 func TestSettle_Faults(t *testing.T) {
-	known := map[string]string{"connect": "2", "cut": "2", "timeout": "1", "reset": "1", "bad_response": "1"}
+	known := map[string]int64{"connect": 2, "cut": 2, "timeout": 1, "reset": 1, "bad_response": 1}
 	for fault, uncounted := range known {
 		t.Run(fault, func(t *testing.T) {
 			addr := startFaulty(t, fault)
-			for on, want := range map[string]string{fault: "2", "": "1", "others": "1"} {
+			for on, want := range map[string]int64{fault: 2, "": 1, "others": 1} {
 				errs := on
 				if on == "others" {
 					errs = "timeout, connect, reset, cut, bad_response"
@@ -49,10 +46,10 @@ func TestSettle_Faults(t *testing.T) {
 					"  - {name: c, match: {path: /c}, upstream: bad, limits: [{name: l, key: client_ip, rate: 2/1h, count: {status: 4xx}}]}\n"
 				w := newProxy(t, yaml)
 				if got := w.leftAfter("/a", "a.l:1h"); got != want {
-					t.Errorf("after %s, refunded on %q, %s of 2 are left; want %s", fault, on, got, want)
+					t.Errorf("after %s, refunded on %q, %d of 2 are left; want %d", fault, on, got, want)
 				}
 				if got := w.leftAfter("/c", "c.l:1h"); got != uncounted {
-					t.Errorf("after %s, counted on 4xx, %s of 2 are left; want %s", fault, got, uncounted)
+					t.Errorf("after %s, counted on 4xx, %d of 2 are left; want %d", fault, got, uncounted)
 				}
 			}
 		})
@@ -61,17 +58,11 @@ func TestSettle_Faults(t *testing.T) {
 
 // leftAfter is what the store says is left of 2 under the client's address,
 // after a request.
-func (p *testProxy) leftAfter(path, name string) string {
+func (p *testProxy) leftAfter(path, name string) int64 {
 	p.Helper()
 	func() {
 		defer func() { recover() }() // how a downstream cuts a connection
 		p.send("GET", path)
 	}()
-	g := p.current.Load()
-	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 2, Window: time.Hour}}, Key: g.config.Privacy.Hash([]string{"client_ip", "192.0.2.1"}), Cost: 1}
-	var d limiter.Decision
-	if err := p.store.Peek(p.Context(), []limiter.Claim{claim}, &d); err != nil {
-		p.Fatal(err)
-	}
-	return fmt.Sprint(d.Outcomes[0].Remaining)
+	return p.remainingOf(name, 2, "client_ip", "192.0.2.1")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -149,6 +152,41 @@ func (p *testProxy) sends(want int, method, target string, lines ...string) *htt
 		p.Errorf("%s %s %v = %d; want %d\n%s", method, target, lines, rec.Code, want, rec.Body)
 	}
 	return rec
+}
+
+// counted wants a figure of the proxy to have this value.
+func (p *testProxy) counted(want float64, figure prometheus.Collector) {
+	p.Helper()
+	if got := testutil.ToFloat64(figure); math.Abs(got-want) > 1e-9 {
+		one := make(chan prometheus.Metric, 1)
+		figure.Collect(one)
+		of, labels := <-one, new(dto.Metric)
+		_ = of.Write(labels)
+		p.Errorf("%v of %v is %v; want %v", of.Desc(), labels, got, want)
+	}
+}
+
+// hasField wants a field of a response to have this value.
+func (p *testProxy) hasField(rec *httptest.ResponseRecorder, name, want string) {
+	p.Helper()
+	if got := rec.Header().Get(name); got != want {
+		p.Errorf("%s = %s; want %s", name, got, want)
+	}
+}
+
+// atOnce runs do n times at once, and returns how often it said yes.
+func atOnce(n int, do func(i int) bool) (said int) {
+	var yes atomic.Int64
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if do(i) {
+				yes.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return int(yes.Load())
 }
 
 // lines are the lines of the log that carry this message.

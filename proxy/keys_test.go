@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -101,27 +99,14 @@ func TestKeys_SensitiveOnesAreShownMasked(t *testing.T) {
 	}
 }
 
-// answered is what the echo saw.
-func answered(t *testing.T, rec *httptest.ResponseRecorder) (header map[string][]string, body string) {
-	t.Helper()
-	var seen struct {
-		Headers map[string][]string
-		Body    string
-	}
-	if err := json.Unmarshal(rec.Body.Bytes(), &seen); err != nil {
-		t.Fatalf("the echo says %s: %v", rec.Body, err)
-	}
-	return seen.Headers, seen.Body
-}
-
 func TestKeys_UpstreamGetsTheBodyAndTheNumber(t *testing.T) {
 	w := newProxy(t, sms)
 	sent := `{ "phone" : "138 0013 8000" , "text":"ü" }`
-	header, body := answered(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", sent))
-	if body != sent {
-		t.Errorf("the upstream got %q; want %q, byte for byte", body, sent)
+	seen := echoed(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", sent))
+	if seen.Body != sent {
+		t.Errorf("the upstream got %q; want %q, byte for byte", seen.Body, sent)
 	}
-	if got := fmt.Sprint(header["X-Phone-E164"]); got != "[+8613800138000]" {
+	if got := fmt.Sprint(seen.Headers["X-Phone-E164"]); got != "[+8613800138000]" {
 		t.Errorf("X-Phone-E164 = %s; want the number that was counted, and nothing the client sent", got)
 	}
 }
@@ -130,8 +115,7 @@ func TestKeys_UpstreamGetsTheBodyAndTheNumber(t *testing.T) {
 // missing, cannot tell the upstream a number of its own choice either.
 func TestKeys_ToldOnlyByUs(t *testing.T) {
 	w := newProxy(t, strings.Replace(sms, "sensitive: true", "on_missing: skip", 1))
-	header, _ := answered(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", `{}`))
-	if got := header["X-Phone-E164"]; got != nil {
+	if got := echoed(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", `{}`)).Headers["X-Phone-E164"]; got != nil {
 		t.Errorf("X-Phone-E164 = %v; want none", got)
 	}
 }

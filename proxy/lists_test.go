@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 const screened = `
@@ -36,9 +34,7 @@ func TestLists_BypassAndDeny(t *testing.T) {
 	w.sends(429, "GET", "/a")
 	for range 3 {
 		rec := w.sends(200, "GET", "/a", "X-Phone: (1)")
-		if got := rec.Header().Get("RateLimit"); got != "" {
-			t.Errorf("RateLimit = %s; want none where no limit was asked", got)
-		}
+		w.hasField(rec, "RateLimit", "")
 	}
 	for _, from := range []string{"198.51.100.7", "2001:db8::1"} {
 		w.sends(200, "GET", "/a", "X-Forwarded-For: "+from)
@@ -56,9 +52,7 @@ func TestLists_BypassAndDeny(t *testing.T) {
 		{"a", "offices", "bypass"}: 2,
 		{"a", "stolen", "deny"}:    3,
 	} {
-		if got := testutil.ToFloat64(w.metrics.listMatches.WithLabelValues(labels[:]...)); got != want {
-			t.Errorf("weir_list_matches_total%v = %v; want %v", labels, got, want)
-		}
+		w.counted(want, w.metrics.listMatches.WithLabelValues(labels[:]...))
 	}
 	if got := w.lines("request")[3]["list"]; got != "testers" {
 		t.Errorf("list = %v; want testers", got)
@@ -151,9 +145,7 @@ func TestLists_OnlyTheseAndPrefixes(t *testing.T) {
 	w.sends(403, "GET", "/a", phone("+12015550123")) // and so does only
 	w.sends(403, "GET", "/a")                        // the key is missing: not on the list
 	for action, want := range map[[3]string]float64{{"a", "served", "only"}: 2, {"a", "resold", "deny"}: 2, {"a", "testers", "bypass"}: 6} {
-		if got := testutil.ToFloat64(w.metrics.listMatches.WithLabelValues(action[:]...)); got != want {
-			t.Errorf("weir_list_matches_total%v = %v; want %v", action, got, want)
-		}
+		w.counted(want, w.metrics.listMatches.WithLabelValues(action[:]...))
 	}
 }
 

@@ -86,10 +86,7 @@ func TestText_OfEachKindOfLimit(t *testing.T) {
 				}
 			}
 		}
-		e, err := w.Explain(t.Context(), view.ExplainRequest{Method: "POST", URL: "/send", Header: map[string][]string{"X-Phone": {"+4915123456009"}, "X-User": {"a"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := w.explains("POST", "/send", "X-Phone: +4915123456009", "X-User: a")
 		rates := map[string]string{}
 		for _, l := range e.Limits {
 			rates[l.Name] = l.Windows[0].Rate

@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,18 +186,10 @@ func TestRateFrom_ManyAtOnceGetWhatThereIs(t *testing.T) {
 		if other.store != p.store {
 			other = p // each has a memory of its own
 		}
-		var allowed atomic.Int64
-		var all sync.WaitGroup
-		for i := range 200 {
-			all.Go(func() {
-				if []*testProxy{p, other}[i%2].asksRated(ratedCall{"token_bucket=a", 1, "50/1d"}).Allowed {
-					allowed.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		if allowed.Load() != 50 {
-			t.Errorf("%d of 200 allowed; want 50", allowed.Load())
+		if allowed := atOnce(200, func(i int) bool {
+			return []*testProxy{p, other}[i%2].asksRated(ratedCall{"token_bucket=a", 1, "50/1d"}).Allowed
+		}); allowed != 50 {
+			t.Errorf("%d of 200 allowed; want 50", allowed)
 		}
 		p.hasLeft(59, ratedCall{"token_bucket=a", 1, ""}, "60/1h")
 	})
@@ -257,14 +247,10 @@ func TestRateFrom_ResetAndBan(t *testing.T) {
 		for _, algorithm := range []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window", "gcra"} {
 			of := algorithm + "=a"
 			p.hasLeft(0, ratedCall{of, 5, "5/1d"}, "5/1d")
-			q := view.KeyQuery{Pairs: []view.KeyPair{{Key: "descriptor:" + algorithm, Value: "a"}}, Route: algorithm}
-			if _, err := p.Change(t.Context(), view.KeyChange{KeyQuery: q, Action: view.KeyReset}); err != nil {
-				t.Fatal(err)
-			}
+			pairs := []string{"descriptor:" + of, "@" + algorithm}
+			p.changes(view.KeyChange{Action: view.KeyReset}, pairs...)
 			p.hasLeft(4, ratedCall{of, 1, "5/1d"}, "5/1d")
-			if _, err := p.Change(t.Context(), view.KeyChange{KeyQuery: q, Action: view.KeyBan, For: view.Span(time.Hour)}); err != nil {
-				t.Fatal(err)
-			}
+			p.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, pairs...)
 			p.hasLeft(-1, ratedCall{of, 1, "5/1d"}, "5/1d")
 			p.hasLeft(-1, ratedCall{of, 1, "5/7d"}, "5/1w")
 		}

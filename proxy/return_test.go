@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -78,9 +77,7 @@ func TestReturn_ByAnotherKey(t *testing.T) {
 		for range 6 {
 			send(200, "DE", "9")
 		}
-		if got := testutil.ToFloat64(w.metrics.Returns.WithLabelValues("send", "unused")); got != 9 {
-			t.Errorf("weir_returns_total = %v; want 9", got)
-		}
+		w.counted(9, w.metrics.Returns.WithLabelValues("send", "unused"))
 		if got := testutil.ToFloat64(w.metrics.Returns.WithLabelValues("send", "quiet")); got == 0 {
 			t.Error("a limit in shadow mode returned nothing")
 		}
@@ -95,11 +92,7 @@ func TestReturn_Once(t *testing.T) {
 			w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 1")
 		}
 		w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 2")
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() { w.sends(200, "POST", "/verify", "X-Phone: 1") })
-		}
-		all.Wait()
+		atOnce(8, func(int) bool { w.sends(200, "POST", "/verify", "X-Phone: 1"); return true })
 		for range 3 {
 			w.sends(200, "POST", "/send", "X-Country: CN", "X-Phone: 3")
 		}
@@ -155,9 +148,7 @@ func TestReturn_InFallback(t *testing.T) {
 	}
 	h.broken.Store(false)
 	w.sends(200, "POST", "/verify", "X-Phone: 1") // noted in the store
-	if got := testutil.ToFloat64(w.metrics.Returns.WithLabelValues("send", "unused")); got != 2 {
-		t.Errorf("weir_returns_total = %v; want 2", got)
-	}
+	w.counted(2, w.metrics.Returns.WithLabelValues("send", "unused"))
 }
 
 // While a secret is replaced, what was noted under the old one is returned too.
@@ -265,12 +256,8 @@ routes:
 		verify := func(phone string) { t.Helper(); w.sends(200, "POST", "/verify", "X-Phone: "+phone) }
 		wants := func(refused, wrong float64) {
 			t.Helper()
-			if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("send", "unused", limit.ShadowRefused)); got != refused {
-				t.Errorf("%v would have been refused; want %v", got, refused)
-			}
-			if got := testutil.ToFloat64(w.metrics.ShadowWrong.WithLabelValues("send", "unused")); got != wrong {
-				t.Errorf("%v of them wrongly; want %v", got, wrong)
-			}
+			w.counted(refused, w.metrics.Decisions.WithLabelValues("send", "unused", limit.ShadowRefused))
+			w.counted(wrong, w.metrics.ShadowWrong.WithLabelValues("send", "unused"))
 		}
 		send("1", "2", "2", "3")
 		w.sends(503, "POST", "/send?status=503", "X-Country: CN", "X-Phone: 4") // refunded: there is no code

@@ -53,6 +53,16 @@ func (u *recordingUpstream) last(t *testing.T) string {
 	return await.Value(t, u.seen, "request at the upstream")
 }
 
+// notAsked wants nothing to have been sent to the upstream, beside what last has returned.
+func (u *recordingUpstream) notAsked(t *testing.T) {
+	t.Helper()
+	select {
+	case got := <-u.seen:
+		t.Errorf("the upstream was sent %q", got)
+	default:
+	}
+}
+
 const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 // A rule is what becomes of a request.
@@ -81,11 +91,7 @@ func (over transport) obeyed(t *testing.T, rules []rule) {
 				t.Error("the connection ends; want it kept")
 			}
 			if r.status >= 400 {
-				select {
-				case got := <-s.seen:
-					t.Errorf("forwarded as %q", got)
-				default:
-				}
+				s.notAsked(t)
 				return
 			}
 			got := s.last(t)

@@ -217,9 +217,7 @@ func TestStepUp_Shadow(t *testing.T) {
 		w.sendsCode(200, "1", token)
 	}
 	w.sendsCode(429, "1", token)
-	if got := testutil.ToFloat64(w.metrics.Decisions.WithLabelValues("send", "unused", limit.ShadowRefused)); got != 5 {
-		t.Errorf("%v would have been refused; want 5", got)
-	}
+	w.counted(5, w.metrics.Decisions.WithLabelValues("send", "unused", limit.ShadowRefused))
 }
 
 // Without keys no token is accepted, and nobody passes by a token that anybody can sign.
@@ -252,15 +250,11 @@ func TestStepUp_Explain(t *testing.T) {
 	w := newFor(t, steppingUp, func(*Options) {})
 	token := solved{phone: "1"}.token(t)
 	explain := func(token string) view.Explanation {
-		header := map[string][]string{"X-Country": {"CN"}, "X-Phone": {"1"}}
+		lines := []string{"X-Country: CN", "X-Phone: 1"}
 		if token != "" {
-			header["X-Challenge-Token"] = []string{token}
+			lines = append(lines, "X-Challenge-Token: "+token)
 		}
-		e, err := w.Explain(t.Context(), view.ExplainRequest{Method: "POST", URL: "/send", Header: header})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+		return w.explains("POST", "/send", lines...)
 	}
 	if e := explain(token); e.Upstream == nil || e.Decision.Reason != "" || e.Limits[0].StepUp != "then 403 with the challenge sms, and passes with a token for its phone in X-Challenge-Token at 3/1h 20/1d" {
 		t.Errorf("before the rate is used up: %+v", e)
@@ -294,8 +288,6 @@ func TestStepUp_Reset(t *testing.T) {
 		w.sendsCode(429, "1", solved{phone: "1"}.token(t))
 	}
 	useUp()
-	if _, err := w.Change(t.Context(), view.KeyChange{KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: "country", Value: "CN"}}}, Action: view.KeyReset}); err != nil {
-		t.Fatal(err)
-	}
+	w.changes(view.KeyChange{Action: view.KeyReset}, "country=CN")
 	useUp()
 }

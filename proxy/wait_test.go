@@ -51,9 +51,7 @@ func (p *testProxy) waits(want ...float64) {
 	if !slices.Equal(got, want) {
 		p.Errorf("weir_waits_total passed, refused, crowded, gone = %v; want %v", got, want)
 	}
-	if got := testutil.ToFloat64(p.metrics.Waiting.WithLabelValues("a", "l")); got != 0 {
-		p.Errorf("weir_waiting_requests = %v; want none any more", got)
-	}
+	p.counted(0, p.metrics.Waiting.WithLabelValues("a", "l"))
 }
 
 // Requests pass as soon as the rate lets them, in the order in which they came;
@@ -144,11 +142,7 @@ func TestWait_OverASharedStore(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w := newProxy(t, "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: client_ip, rate: 2/200ms, wait: 30s}]}\n", use, slow)
 		began := time.Now()
-		var all sync.WaitGroup
-		for range 7 {
-			all.Go(func() { w.sends(200, "GET", "/a") })
-		}
-		all.Wait()
+		atOnce(7, func(int) bool { w.sends(200, "GET", "/a"); return true })
 		const shortest = 3 * (200 - 1) * time.Millisecond // stores count in whole milliseconds
 		if took := time.Since(began); took < shortest {
 			t.Errorf("7 requests passed in %v; 2 may in 200 ms", took)

@@ -8,10 +8,10 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// absent is a testStore whose client has a breaker that opens at once.
-// absent returns a store whose breaker rests longer than await pauses between two looks.
+// absent returns a testStore whose client has a breaker that opens at once, and a store whose breaker rests longer than await pauses between two looks.
 func absent(t *testing.T, grace time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
 	return absentFor(t, 200*time.Millisecond, grace)
@@ -20,15 +20,8 @@ func absent(t *testing.T, grace time.Duration) (*testStore, *redisstore.Store) {
 func absentFor(t *testing.T, rest, grace time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
 	s := newOwnTestStore(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Addrs: []string{s.server.Addr}, Timeout: time.Second, BreakAfter: 1, BreakRest: rest,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Grace: grace})
-	t.Cleanup(func() { store.Close(); client.Close() })
-	return s, store
+	c := redisstore.ClientConfig{Addrs: []string{s.server.Addr}, Timeout: time.Second, BreakAfter: 1, BreakRest: rest}
+	return s, storeOn(t, clientOf(t, c), redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Grace: grace})
 }
 
 // A Redis that fails is not asked until it is back and the others have had the
@@ -43,16 +36,16 @@ func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
 		t.Fatalf("at first: %v", err)
 	}
 	s.server.Kill()
-	s.within("the absence is noticed", func() bool {
+	s.until("the absence is noticed", func() bool {
 		_ = store.Take(t.Context(), c, &d)
 		return !store.Available()
 	})
 	store.Report(c, limiter.Permit{ID: [16]byte{1}})
 	s.server.Restart()
 	back := time.Now()
-	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
-	s.within("it settles, told before", func() bool { return store.Settling() && store.Unreported() == 0 || store.Available() })
-	s.within("the absence ends", store.Available)
+	s.until("Redis is told", func() bool { return store.Unreported() == 0 })
+	s.until("it settles, told before", func() bool { return store.Settling() && store.Unreported() == 0 || store.Available() })
+	s.until("the absence ends", store.Available)
 	if store.Settling() {
 		t.Error("it settles when the absence is over")
 	}
@@ -72,13 +65,13 @@ func TestAbsence_EndsBeforeTheBreakerRested(t *testing.T) {
 	c := claim(10, time.Hour, 1)
 	s.server.Kill()
 	var d limiter.Decision
-	s.within("the absence is noticed", func() bool {
+	s.until("the absence is noticed", func() bool {
 		_ = store.Take(t.Context(), c, &d)
 		return !store.Available()
 	})
 	store.Report(c, limiter.Permit{ID: [16]byte{1}})
 	s.server.Restart()
-	s.within("the absence ends", store.Available)
+	s.until("the absence ends", store.Available)
 	if err := store.Take(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining != 8 {
 		t.Errorf("the first decision after: %v %+v, want 8 left", err, d)
 	}
@@ -89,29 +82,23 @@ func TestAbsence_EndsBeforeTheBreakerRested(t *testing.T) {
 func TestAbsence_OneFailureIsNone(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
-	r := newRelay(t, s.server.Addr)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Grace: time.Hour})
-	defer client.Close()
-	defer store.Close()
+	way := redistest.NewFaultProxy(t, s.server.Addr)
+	client := clientOf(t, redisstore.ClientConfig{Addrs: []string{way.Addr}, Timeout: 2 * time.Second})
+	store := storeOn(t, client, redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Grace: time.Hour})
 	c := claim(10, time.Hour, 1)
 	var d limiter.Decision
-	if err := store.Take(t.Context(), c, &d); err != nil {
-		t.Fatal(err)
-	}
-	r.mute.Store(true)
+	s.check(store.Take(t.Context(), c, &d))
+	way.Hold()
 	if err := store.Take(t.Context(), c, &d); err == nil {
 		t.Fatal("no error without a reply")
 	}
-	r.mute.Store(false)
+	way.Cut() // the reply is lost
+	way.Release()
 	store.Report(c, limiter.Permit{ID: [16]byte{1}})
 	if !store.Available() {
 		t.Error("one failure is taken for an absence")
 	}
-	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
+	s.until("Redis is told", func() bool { return store.Unreported() == 0 })
 	s.left(c, 7) // one, the lost reply's, and the one reported
 }
 
@@ -125,7 +112,7 @@ func TestAbsence_CountsNothingTwice(t *testing.T) {
 	s.allowed(c, 1)
 	s.server.Signal(syscall.SIGSTOP)
 	var d limiter.Decision
-	s.within("the absence is noticed", func() bool {
+	s.until("the absence is noticed", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_ = store.Take(ctx, c, &d)
@@ -133,10 +120,10 @@ func TestAbsence_CountsNothingTwice(t *testing.T) {
 	})
 	store.Report(c, limiter.Permit{ID: [16]byte{1}})
 	before := time.Now()
-	s.within("it is looked for some times", func() bool { return time.Since(before) > time.Second })
+	s.until("it is looked for some times", func() bool { return time.Since(before) > time.Second })
 	s.server.Signal(syscall.SIGCONT)
-	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
-	s.within("the absence ends", store.Available)
+	s.until("Redis is told", func() bool { return store.Unreported() == 0 })
+	s.until("the absence ends", store.Available)
 	if err := store.Peek(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining < 990 || d.Outcomes[0].Remaining > 998 {
 		t.Errorf("%v %+v, want about 998 left", err, d.Outcomes)
 	}

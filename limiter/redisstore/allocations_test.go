@@ -26,9 +26,7 @@ func TestTake_AllocatesNothing(t *testing.T) {
 		}
 		var d limiter.Decision
 		take := func() {
-			if err := s.store.Take(t.Context(), claims, &d); err != nil {
-				t.Fatal(err)
-			}
+			s.check(s.store.Take(t.Context(), claims, &d))
 		}
 		for range 10 {
 			take()

@@ -73,12 +73,7 @@ func takeThree(t *testing.T, store *Store, held chan struct{}) (errs [3]error, b
 	t.Helper()
 	var all sync.WaitGroup
 	waiting := func(n int) func() bool {
-		return func() bool {
-			p := store.only(t)
-			p.queue.mu.Lock()
-			defer p.queue.mu.Unlock()
-			return len(p.queue.inFlight) == 1 && len(p.queue.waiting) == n
-		}
+		return store.only(t).is(func(q *queue) bool { return len(q.inFlight) == 1 && len(q.waiting) == n })
 	}
 	own := func(name string) []limiter.Claim {
 		return []limiter.Claim{{Limit: bucketOf(name, 5), Key: limiter.KeyOf("k"), Cost: 1}}

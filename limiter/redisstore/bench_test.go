@@ -62,31 +62,10 @@ func cpu(tb testing.TB) time.Duration {
 func (m *meter) report(b *testing.B, decisions int) {
 	b.Helper()
 	used, server := cpu(b)-m.client, m.s.serverCPU()-m.server
-	info, err := m.s.client.Info(b.Context(), "commandstats").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var calls, usec float64
-	for _, line := range strings.Split(info, "\r\n") {
-		if name, rest, _ := strings.Cut(line, ":"); name == "cmdstat_evalsha" || name == "cmdstat_eval" {
-			for _, field := range strings.Split(rest, ",") {
-				k, v, _ := strings.Cut(field, "=")
-				n, err := strconv.ParseFloat(v, 64)
-				if err != nil {
-					b.Fatal(err)
-				}
-				switch k {
-				case "calls":
-					calls += n
-				case "usec":
-					usec += n
-				}
-			}
-		}
-	}
-	b.ReportMetric(usec/float64(decisions), "redis-µs/op")
+	took, calls := m.s.scriptTime()
+	b.ReportMetric(float64(took.Microseconds())/float64(decisions), "redis-µs/op")
 	b.ReportMetric(server/float64(decisions), "redis-cpu-µs/op")
-	b.ReportMetric(calls/float64(decisions), "scripts/op")
+	b.ReportMetric(float64(calls)/float64(decisions), "scripts/op")
 	b.ReportMetric(float64(used.Microseconds())/float64(decisions), "client-µs/op")
 }
 
@@ -172,8 +151,7 @@ func run(b *testing.B, rate limiter.Rate, algorithm limiter.Algorithm, keys, cal
 	for i := range all {
 		all[i] = limiter.KeyOf(strconv.Itoa(i))
 	}
-	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	defer store.Close()
+	store := storeOn(b, s.client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	decide(b, store, limiter.Claim{Limit: l, Key: all[0], Cost: 1})
 	m := s.meter()
 	var next, granted atomic.Int64

@@ -19,13 +19,7 @@ import (
 // fails and its connection is closed.
 func TestStore_AllocatesNothingThatIsOnlyAnnounced(t *testing.T) {
 	c, a := claim(5, time.Hour, 1), newAnnouncer(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{a.Addr().String()}, Timeout: 5 * time.Second, BreakAfter: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	store := redisstore.New(client, redisstore.Options{Timeout: 5 * time.Second, CachedRefusals: -1})
-	defer store.Close()
+	store := storeOn(t, clientOf(t, redisstore.ClientConfig{Addrs: []string{a.Addr().String()}, Timeout: 5 * time.Second, BreakAfter: 1000}), redisstore.Options{Timeout: 5 * time.Second, CachedRefusals: -1})
 	calls := map[string]func(s *redisstore.Store) error{
 		"take": func(s *redisstore.Store) error { return s.Take(t.Context(), c, &limiter.Decision{}) },
 		"peek": func(s *redisstore.Store) error { return s.Peek(t.Context(), c, &limiter.Decision{}) },

@@ -110,13 +110,6 @@ func (b *bounded) fill() {
 	}
 }
 
-func (b *bounded) check(err error) {
-	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 // calls are what is asked of the key, by name and in their order.
 func (b *bounded) calls() (names []string, calls map[string]func(i int)) {
 	ctx, value := context.Background(), func(i int) limiter.Key { return limiter.KeyOf(fmt.Sprint("new", i)) }
@@ -171,18 +164,8 @@ func (b *bounded) least(bound time.Duration, call func(i int)) (least time.Durat
 // scriptTime is how long scripts ran since the statistics were reset.
 func (s *testStore) scriptTime() (took time.Duration, calls int) {
 	s.t.Helper()
-	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, name := range []string{"evalsha", "eval"} {
-		if _, rest, found := strings.Cut(info, "cmdstat_"+name+":calls="); found {
-			var n, usec int
-			fmt.Sscanf(rest, "%d,usec=%d", &n, &usec)
-			took, calls = took+time.Duration(usec)*time.Microsecond, calls+n
-		}
-	}
-	return took, calls
+	all := s.stats()
+	return all["evalsha"].took + all["eval"].took, all["evalsha"].calls + all["eval"].calls
 }
 
 // Whatever a key holds, no call about it keeps Redis from others for longer than a millisecond. With -v it prints the table

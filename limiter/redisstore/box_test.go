@@ -52,9 +52,7 @@ func TestBox_KeepsEachWindow(t *testing.T) {
 			if ttl := s.do("pttl", key).(int64); ttl < 23*time.Hour.Milliseconds() || ttl > 49*time.Hour.Milliseconds() {
 				t.Errorf("lives %d ms", ttl)
 			}
-			if err := s.store.Reset(t.Context(), all[2:]); err != nil {
-				t.Fatal(err)
-			}
+			s.check(s.store.Reset(t.Context(), all[2:]))
 			for i, left := range []int64{5, 85, 900} {
 				s.left(all[i:i+1], left)
 			}
@@ -88,16 +86,10 @@ func TestBox_IsReadAndWrittenOnce(t *testing.T) {
 // what a client does of its own accord.
 func (s *testStore) commands() map[string]int {
 	s.t.Helper()
-	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	ran := map[string]int{}
-	for _, line := range strings.Split(info, "\r\n") {
-		var calls int
-		if name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); found && !strings.Contains(name, "|") && name != "hello" && name != "ping" {
-			fmt.Sscanf(rest, "%d", &calls)
-			ran[name] = calls
+	for name, stat := range s.stats() {
+		if !strings.Contains(name, "|") && name != "hello" && name != "ping" {
+			ran[name] = stat.calls
 		}
 	}
 	return ran
@@ -172,25 +164,25 @@ func (w *layouts) step() {
 		w.s.advance(-time.Duration(w.r.IntN(3000)) * time.Millisecond)
 	case n < 17 && len(w.permits) > 0:
 		for _, p := range w.permits[w.r.IntN(len(w.permits))] {
-			w.check(w.s.store.Refund(w.s.t.Context(), p.claims, p.permit))
+			w.s.check(w.s.store.Refund(w.s.t.Context(), p.claims, p.permit))
 		}
 	default:
 		both, what, ban := w.claims(), w.r.IntN(8), time.Duration(w.r.IntN(2))*18*time.Second
 		for _, claims := range both {
 			switch what {
 			case 0:
-				w.check(w.s.store.Reset(w.s.t.Context(), claims))
+				w.s.check(w.s.store.Reset(w.s.t.Context(), claims))
 			case 1, 2:
-				w.check(w.s.store.Ban(w.s.t.Context(), claims, ban))
+				w.s.check(w.s.store.Ban(w.s.t.Context(), claims, ban))
 			default:
-				w.check(w.s.store.Grant(w.s.t.Context(), claims))
+				w.s.check(w.s.store.Grant(w.s.t.Context(), claims))
 			}
 		}
 	}
 	both, said := w.claims(), [2]string{}
 	for layout, claims := range both {
 		var d limiter.Decision
-		w.check(w.s.store.Peek(w.s.t.Context(), claims, &d))
+		w.s.check(w.s.store.Peek(w.s.t.Context(), claims, &d))
 		said[layout] = fmt.Sprint(d.Allowed, d.Outcomes)
 	}
 	w.same(said)
@@ -213,7 +205,7 @@ func (w *layouts) take() {
 		var errs []error
 		errs, ds[layout] = w.s.store.TakeInOneCall(w.s.t.Context(), all[layout])
 		for i, d := range ds[layout] {
-			w.check(errs[i])
+			w.s.check(errs[i])
 			said[layout] += fmt.Sprint(d.Allowed, d.Wait, d.Outcomes, "\n")
 		}
 	}
@@ -222,13 +214,6 @@ func (w *layouts) take() {
 		if ds[0][i].Allowed {
 			w.permits = append(w.permits, [2]grantedTo{{all[0][i], ds[0][i].Permit}, {all[1][i], ds[1][i].Permit}})
 		}
-	}
-}
-
-func (w *layouts) check(err error) {
-	w.s.t.Helper()
-	if err != nil {
-		w.s.t.Fatal(err)
 	}
 }
 

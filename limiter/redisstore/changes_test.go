@@ -55,9 +55,7 @@ func TestChanges_AreHeardOfByOthers(t *testing.T) {
 		{Action: limiter.ActionGrant, Key: limiter.KeyOf("b"), Limits: []string{"sms.phone:1m"}, Grant: 3},
 	}
 	for _, c := range changes {
-		if err := near.Announce(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		s.check(near.Announce(t.Context(), c))
 	}
 	s.until("all is heard of", func() bool { return others.is(changes...) && more.is(changes...) })
 	if !own.is() {
@@ -68,9 +66,7 @@ func TestChanges_AreHeardOfByOthers(t *testing.T) {
 	}
 	s.client.Publish(t.Context(), redisstore.DefaultPrefix+":freed", "change:{nonsense")
 	s.client.Publish(t.Context(), redisstore.DefaultPrefix+":freed", `change:{"verb":"reset","key":"short"}`)
-	if err := near.Announce(t.Context(), changes[0]); err != nil {
-		t.Fatal(err)
-	}
+	s.check(near.Announce(t.Context(), changes[0]))
 	s.until("what comes after nonsense is heard of", func() bool { return others.is(append(changes, changes[0])...) })
 }
 
@@ -83,9 +79,7 @@ func TestChanges_InACluster(t *testing.T) {
 	var others heardBy
 	far.OnChange(others.hear)
 	c := limiter.Change{Action: limiter.ActionBan, Key: limiter.KeyOf("a"), Limits: []string{"a.b:1m"}}
-	if err := near.Announce(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	s.check(near.Announce(t.Context(), c))
 	s.until("the change is heard of", func() bool { return others.is(c) })
 }
 
@@ -108,9 +102,7 @@ func TestChanges_ResetForgetsWhatIsToBeReported(t *testing.T) {
 			t.Errorf("%s: %d windows to report after a reset elsewhere, want 2", a, s.store.Unreported())
 		}
 		s.server.Signal(syscall.SIGCONT)
-		if err := s.store.Reset(t.Context(), near); err != nil {
-			t.Fatal(err)
-		}
+		s.check(s.store.Reset(t.Context(), near))
 		s.quiet()
 		s.left(near, 10)
 		s.left(far, 10)
@@ -129,7 +121,7 @@ func TestChanges_ResetForgetsWhatIsBeingReported(t *testing.T) {
 			s.server.Signal(syscall.SIGSTOP)
 			done := make(chan error, 2)
 			go func() { done <- s.store.TellAged(t.Context(), c, limiter.Permit{ID: [16]byte{9}, At: time.Now()}, 0) }()
-			s.within("it is being sent", func() bool { return s.store.BeingSent(&c[0]) })
+			s.until("it is being sent", func() bool { return s.store.BeingSent(&c[0]) })
 			go func() { done <- s.store.Reset(t.Context(), c) }()
 			s.server.Signal(syscall.SIGCONT)
 			if err := errors.Join(<-done, <-done); err != nil {
@@ -174,22 +166,12 @@ func TestChanges_AfterAFailover(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartSentinel(t)
 	dial := func() *redisstore.Store {
-		client, err := redisstore.NewClient(redisstore.ClientConfig{
-			Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: time.Second, BreakRest: 100 * time.Millisecond,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		store := redisstore.New(client, redisstore.Options{Timeout: time.Second})
-		t.Cleanup(func() {
-			store.Close()
-			client.Close()
-		})
-		return store
+		c := redisstore.ClientConfig{Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: time.Second, BreakRest: 100 * time.Millisecond}
+		return storeOn(t, clientOf(t, c), redisstore.Options{Timeout: time.Second})
 	}
 	s := &testStore{t: t}
 	near, far := dial(), dial()
-	s.within("both hear", func() bool { return near.Hears() && far.Hears() })
+	s.until("both hear", func() bool { return near.Hears() && far.Hears() })
 	var others heardBy
 	far.OnChange(others.hear)
 	c := claim(5, time.Hour, 1)
@@ -197,7 +179,7 @@ func TestChanges_AfterAFailover(t *testing.T) {
 	if err := errors.Join(ban.Apply(t.Context(), near, c), near.Announce(t.Context(), ban)); err != nil {
 		t.Fatal(err)
 	}
-	s.within("the ban is heard of", func() bool { return others.is(ban) })
+	s.until("the ban is heard of", func() bool { return others.is(ban) })
 	s.client = connect(t, servers.Master.Addr)
 	if n := s.do("wait", 1, 5000); n != int64(1) {
 		t.Fatalf("%v replicas know of the ban", n)

@@ -41,9 +41,7 @@ func TestCharge_OfTwoNodes(t *testing.T) {
 	c := claim(100, time.Hour, 40)
 	p := s.allowed(c, 1).Permit
 	c[0].Cost = 90
-	if err := other.store.Charge(t.Context(), c, p); err != nil {
-		t.Fatal(err)
-	}
+	s.check(other.store.Charge(t.Context(), c, p))
 	if err := s.store.Charge(t.Context(), c, p); err != nil { // the same, of a log: it knows the ID
 		t.Fatal(err)
 	}

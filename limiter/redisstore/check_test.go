@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"strings"
@@ -17,16 +18,8 @@ import (
 // checked returns the result of Check for a client of this configuration.
 func checked(t *testing.T, c redisstore.ClientConfig) (warning string, err error) {
 	t.Helper()
-	if c.Timeout == 0 {
-		c.Timeout = patient
-	}
-	client, err := redisstore.NewClient(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	s := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
-	defer s.Close()
+	c.Timeout = cmp.Or(c.Timeout, patient)
+	s := storeOn(t, clientOf(t, c), redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
 	return s.Check(t.Context())
 }
 

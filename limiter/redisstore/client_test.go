@@ -40,13 +40,7 @@ func TestNewClient_RefusesNonsense(t *testing.T) {
 
 // The breaker of a client keeps a dead Redis from being asked.
 func TestNewClient_HasABreaker(t *testing.T) {
-	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Addrs: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))}, BreakAfter: 3, BreakRest: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := clientOf(t, redisstore.ClientConfig{Addrs: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))}, BreakAfter: 3, BreakRest: time.Minute})
 	s := redisstore.New(client, redisstore.Options{Timeout: patient})
 	var d limiter.Decision
 	for i := range 6 {
@@ -60,27 +54,14 @@ func TestNewClient_HasABreaker(t *testing.T) {
 // After a rest the breaker tries, over a new connection if need be, and closes.
 func TestNewClient_ComesBack(t *testing.T) {
 	server := redistest.Start(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: 50 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := clientOf(t, redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: 50 * time.Millisecond})
 	s := redisstore.New(client, redisstore.Options{Timeout: patient})
 	c := claim(1000, time.Minute, 1)
 	var d limiter.Decision
 	server.Kill()
-	for !errors.Is(err, redisstore.ErrOpen) {
-		err = s.Take(t.Context(), c, &d)
-	}
+	eventually(t, "the breaker is open", func() bool { return errors.Is(s.Take(t.Context(), c, &d), redisstore.ErrOpen) })
 	server.Restart()
-	start := time.Now()
-	for s.Take(t.Context(), c, &d) != nil {
-		if time.Since(start) > patient {
-			t.Fatalf("not back after %v", patient)
-		}
-	}
+	eventually(t, "Redis is back", func() bool { return s.Take(t.Context(), c, &d) == nil })
 }
 
 // TLS and an ACL user that may touch nothing but our keys.
@@ -96,13 +77,7 @@ func TestNewClient_TLSAndUser(t *testing.T) {
 		Addrs: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}, Timeout: patient,
 		Username: "weir", Password: "s3cret", TLS: &tls.Config{RootCAs: pool, ServerName: "redis.test"},
 	}
-	client, err := redisstore.NewClient(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	s := redisstore.New(client, redisstore.Options{Timeout: patient})
-	defer s.Close()
+	s := storeOn(t, clientOf(t, c), redisstore.Options{Timeout: patient})
 	var d limiter.Decision
 	if err := s.Take(t.Context(), claim(1, time.Minute, 1), &d); err != nil || !d.Allowed {
 		t.Fatalf("over TLS: %+v %v", d, err)
@@ -112,11 +87,7 @@ func TestNewClient_TLSAndUser(t *testing.T) {
 	}
 	(&testStore{t: t}).until("the store hears", s.Hears)
 	c.Password = "wrong"
-	wrong, err := redisstore.NewClient(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer wrong.Close()
+	wrong := clientOf(t, c)
 	s = redisstore.New(wrong, redisstore.Options{Timeout: patient})
 	if err := s.Take(t.Context(), claim(1, time.Minute, 1), &d); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("wrong password: %v", err)

@@ -111,11 +111,7 @@ func (c *clocked) Ban(ctx context.Context, claims []limiter.Claim, d time.Durati
 // clusterClient is for a cluster that answers slowly while its nodes die.
 func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
 	t.Helper()
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: c.Addrs(), Timeout: patient})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := clientOf(t, redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: c.Addrs(), Timeout: patient})
 	return client.(*redis.ClusterClient)
 }
 
@@ -140,8 +136,7 @@ func TestStore_OnACluster(t *testing.T) {
 			return limitertest.Subject{Store: store, Advance: store.advance, Steps: rounds.Of(4), MinWindow: patient, PerKeyTime: true}
 		})
 	})
-	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	t.Cleanup(func() { store.Close() })
+	store := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	t.Run("Check", func(t *testing.T) {
 		if _, err := store.Check(t.Context()); err != nil {
 			t.Error(err)
@@ -162,9 +157,7 @@ func TestStore_OnACluster(t *testing.T) {
 		decide(t, near, c...)
 		decide(t, near, c...)
 		decide(t, far, c...)
-		if err := near.Reset(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		s.check(near.Reset(t.Context(), c))
 		s.until("the reset is heard of", func() bool { return decide(t, far, c...).Allowed })
 	})
 	t.Run("KeysMoveFromOneRedis", func(t *testing.T) { keysMove(t, servers) })
@@ -175,8 +168,7 @@ func TestStore_OnACluster(t *testing.T) {
 func TestStore_OnAClusterWhoseMasterDies(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartCluster(t, 3)
-	store := redisstore.New(clusterClient(t, servers), redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	t.Cleanup(func() { store.Close() })
+	store := storeOn(t, clusterClient(t, servers), redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	of := func(name string, i int) []limiter.Claim {
 		c := claim(3, time.Hour, 1)
 		c[0].Key = limiter.KeyOf(fmt.Sprint(name, i))
@@ -297,8 +289,7 @@ func oneNodeHangs(t *testing.T, servers *redistest.Cluster, client *redis.Cluste
 func keysMove(t *testing.T, servers *redistest.Cluster) {
 	client, server := clusterClient(t, servers), redistest.Start(t)
 	one := connect(t, server.Addr)
-	store := redisstore.New(one, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	defer store.Close()
+	store := storeOn(t, one, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	var all [][]limiter.Claim
 	for a := range limiter.NumAlgorithms {
 		var claims []limiter.Claim
@@ -323,8 +314,7 @@ func keysMove(t *testing.T, servers *redistest.Cluster) {
 			t.Fatal(name, err)
 		}
 	}
-	moved := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	defer moved.Close()
+	moved := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	for a, claims := range all {
 		want, err := store.Inspect(t.Context(), claims)
 		if err != nil {

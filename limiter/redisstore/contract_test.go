@@ -43,12 +43,7 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 // connect makes a client that ends with the test.
 func connect(t testing.TB, addr string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{addr}, Timeout: patient})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return client
+	return clientOf(t, redisstore.ClientConfig{Addrs: []string{addr}})
 }
 
 // kept reads one window as it lies in Redis, in one step.

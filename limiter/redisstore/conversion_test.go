@@ -69,9 +69,7 @@ func TestConversion_KeysLiveAWindow(t *testing.T) {
 				s.takesTogether(limits, "CN")
 			}
 			lives()
-			if err := s.store.Ban(t.Context(), claimsUnder(limits, "CN", "bob"), time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			s.check(s.store.Ban(t.Context(), claimsUnder(limits, "CN", "bob"), time.Minute))
 			lives()
 		})
 	}

@@ -50,9 +50,7 @@ func (s *testStore) damage(r *rand.Rand, a limiter.Algorithm, key string) {
 		s.advance(time.Duration(r.IntN(9000)) * time.Millisecond)
 		d := s.take(of(key, windows...))
 		if i%4 == 1 && d.Allowed {
-			if err := s.store.Refund(s.t.Context(), of(key, windows...), d.Permit); err != nil {
-				s.t.Fatal(err)
-			}
+			s.check(s.store.Refund(s.t.Context(), of(key, windows...), d.Permit))
 		}
 	}
 	s.spoil(r, of(key, 0)[0].Key.String())

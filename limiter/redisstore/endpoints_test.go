@@ -28,13 +28,8 @@ func TestCluster_UnknownEndpoints(t *testing.T) {
 			direct.Close()
 		}
 		t.Run(kind, func(t *testing.T) {
-			client, err := redisstore.NewClient(redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: servers.Addrs()[1:2], Timeout: patient})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-			defer store.Close()
+			client := clientOf(t, redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: servers.Addrs()[1:2], Timeout: patient})
+			store := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 			s := &testStore{t: t, client: client, store: store}
 			if _, err := store.Check(ctx); err != nil {
 				t.Error(err)

@@ -19,15 +19,7 @@ import (
 func TestConversion_SentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartSentinel(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: 2 * time.Second, BreakRest: 100 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	store := redisstore.New(client, redisstore.Options{Timeout: 2 * time.Second})
-	defer store.Close()
+	store := storeOn(t, clientOf(t, redisstore.ClientConfig{Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: 2 * time.Second, BreakRest: 100 * time.Millisecond}), redisstore.Options{Timeout: 2 * time.Second})
 	e := newExpectation(t, store)
 	e.run(func() {
 		servers.Master.Kill()
@@ -40,8 +32,7 @@ func TestConversion_ClusterFailsOver(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartCluster(t, 3)
 	client := clusterClient(t, servers)
-	store := redisstore.New(client, redisstore.Options{Timeout: 2 * time.Second, CachedRefusals: -1})
-	defer store.Close()
+	store := storeOn(t, client, redisstore.Options{Timeout: 2 * time.Second, CachedRefusals: -1})
 	f := &failover{t: t, servers: servers, client: client, store: store}
 	t.Run("ReplicaHangs", f.replicaHangs)
 	t.Run("NoteComesBack", f.noteComesBack)
@@ -109,8 +100,7 @@ func (f *failover) status(t *testing.T, c limiter.Claim) limiter.KeyStatus {
 func (f *failover) replicaHangs(t *testing.T) {
 	c := f.a(t, f.on(1, "hangs"), f.on(0, "ann"))
 	f.take(t, c)
-	impatient := redisstore.New(f.client, redisstore.Options{Timeout: 500 * time.Millisecond})
-	defer impatient.Close()
+	impatient := storeOn(t, f.client, redisstore.Options{Timeout: 500 * time.Millisecond})
 	f.servers.Nodes[3].Signal(syscall.SIGSTOP)
 	n, err := impatient.Return(t.Context(), []*limiter.Limit{c.Limit}, c.Value)
 	f.servers.Nodes[3].Signal(syscall.SIGCONT)

@@ -23,13 +23,7 @@ func TestPipeline_IdleConnectionIsForgotten(t *testing.T) {
 			proxy := redistest.NewFaultProxy(t, server.Addr)
 			direct := redis.NewClient(&redis.Options{Addr: server.Addr})
 			defer direct.Close()
-			client, err := NewClient(ClientConfig{Addrs: []string{proxy.Addr}, Timeout: 2 * time.Second, BreakAfter: 1, BreakRest: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			s := New(client, Options{Timeout: 2 * time.Second, CachedRefusals: -1})
-			defer s.Close()
+			s := storeAt(t, proxy.Addr, Options{Timeout: 2 * time.Second}, ClientConfig{Timeout: 2 * time.Second, BreakAfter: 1, BreakRest: time.Hour})
 			claims := []limiter.Claim{{Limit: &limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 50, Window: time.Hour}, Algorithm: limiter.GCRA}, Cost: 1}}
 			must := func() {
 				var d limiter.Decision

@@ -85,9 +85,7 @@ func TestInspect_WhatNobodyCanRead(t *testing.T) {
 	if in.Statuses[2].Used != 1 {
 		t.Errorf("%+v, want the one that was taken", in.Statuses[2])
 	}
-	if err := s.store.Reset(t.Context(), all); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.store.Reset(t.Context(), all))
 	for _, c := range all {
 		if got := s.standing(c); got.Unreadable || got.Remaining != 5 {
 			t.Errorf("%s: %+v after a reset", c.Limit.Name, got)
@@ -124,13 +122,7 @@ func TestInspect_IsPatient(t *testing.T) {
 	for mode, begin := range singleAndCluster(t) {
 		c, signal := begin()
 		c.Timeout = 50 * time.Millisecond
-		client, err := redisstore.NewClient(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
-		defer store.Close()
+		store := storeOn(t, clientOf(t, c), redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
 		s := &testStore{t: t, store: store}
 		eventually(t, "a connection stands", func() bool {
 			_, err := store.Inspect(t.Context(), claim(9, time.Hour, 1))
@@ -181,13 +173,7 @@ func TestInspect_SaysThatItAskedAgain(t *testing.T) {
 
 // impatientStore returns a store whose decisions have 50 ms.
 func impatientStore(t *testing.T, address string) *redisstore.Store {
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{address}, Timeout: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	store := redisstore.New(client, redisstore.Options{Timeout: 50 * time.Millisecond, CachedRefusals: -1})
-	t.Cleanup(func() { store.Close() })
+	store := storeOn(t, clientOf(t, redisstore.ClientConfig{Addrs: []string{address}, Timeout: 50 * time.Millisecond}), redisstore.Options{Timeout: 50 * time.Millisecond, CachedRefusals: -1})
 	return store
 }
 
@@ -241,13 +227,7 @@ func TestInspect_AsksTheBreaker(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c, signal := begin()
 			c.Timeout, c.BreakAfter, c.BreakRest = 50*time.Millisecond, 2, time.Hour
-			client, err := redisstore.NewClient(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			store := redisstore.New(client, redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
-			defer store.Close()
+			store := storeOn(t, clientOf(t, c), redisstore.Options{Timeout: c.Timeout, CachedRefusals: -1})
 			eventually(t, "a connection stands", func() bool {
 				_, err := store.Inspect(t.Context(), claim(9, time.Hour, 1))
 				return err == nil

@@ -48,9 +48,7 @@ func TestKeys_LoseWhatHasExpired(t *testing.T) {
 			s.allowed(append(other, c...), 1)
 		},
 		"general": func(s *testStore, c []limiter.Claim) {
-			if err := s.store.TakePlain(s.t.Context(), c, new(limiter.Decision)); err != nil {
-				s.t.Fatal(err)
-			}
+			s.check(s.store.TakePlain(s.t.Context(), c, new(limiter.Decision)))
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -98,16 +96,12 @@ func TestKeys_LeaveByThemselves(t *testing.T) {
 	for _, count := range []int64{1, 30, 300} {
 		c := claim(count, time.Hour, 1)
 		d := s.allowed(c, int(count))
-		if err := s.store.Refund(t.Context(), c, d.Permit); err != nil {
-			t.Fatal(err)
-		}
+		s.check(s.store.Refund(t.Context(), c, d.Permit))
 		ttls(c)
 	}
 	c := claim(1, time.Hour, 1) // the only member refunded: the set must not be new
 	d := s.allowed(c, 1)
-	if err := s.store.Refund(t.Context(), c, d.Permit); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.store.Refund(t.Context(), c, d.Permit))
 	ttls(c)
 
 	// Short windows, to the end: when all have come back, nothing is there.

@@ -29,11 +29,7 @@ func newLateStore(t *testing.T, c redisstore.ClientConfig, o redisstore.Options)
 	redis := newTestStore(t)
 	proxy := redistest.NewFaultProxy(t, redis.server.Addr)
 	c.Addrs = []string{proxy.Addr}
-	client, err := redisstore.NewClient(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := clientOf(t, c)
 	o.CachedRefusals = -1
 	s := &lateStore{t: t, proxy: proxy, Store: redisstore.New(client, o), counted: redis.store}
 	t.Cleanup(func() { s.Close() })
@@ -158,13 +154,7 @@ func TestLate_CallerLeaves(t *testing.T) {
 func TestLate_RedisStandsStill(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 100 * time.Millisecond, BreakAfter: 3, BreakRest: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	s := redisstore.New(client, redisstore.Options{Timeout: 100 * time.Millisecond, CachedRefusals: -1})
-	defer s.Close()
+	s := storeOn(t, clientOf(t, redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: 100 * time.Millisecond, BreakAfter: 3, BreakRest: 100 * time.Millisecond}), redisstore.Options{Timeout: 100 * time.Millisecond, CachedRefusals: -1})
 	claims := []limiter.Claim{{Limit: limitOf(limiter.GCRA), Key: limiter.KeyOf("k"), Cost: 2}}
 	var d limiter.Decision
 	eventually(t, "one is taken", func() bool { return s.Take(t.Context(), claims, &d) == nil })

@@ -36,9 +36,7 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 				case 1:
 					ban := time.Duration(r.IntN(2)) * 300 * time.Millisecond
 					for _, store := range []*redisstore.Store{s.store, other, plain, across} {
-						if err := store.Ban(t.Context(), claims, ban); err != nil {
-							t.Fatal(err)
-						}
+						s.check(store.Ban(t.Context(), claims, ban))
 					}
 				}
 				var all [][]limiter.Claim

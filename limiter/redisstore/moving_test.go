@@ -202,8 +202,7 @@ func slotsHalfMoved(t *testing.T, client *redis.ClusterClient, store *redisstore
 func severalSlotsInOneCall(t *testing.T, client *redis.ClusterClient) {
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.GCRA} {
 		t.Run(a.String(), func(t *testing.T) {
-			store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-			defer store.Close()
+			store := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 			claims := pairOnOneNode(t, client, a, "taken")
 			taken := int64(0)
 			take := func(when string, calls int, while ...func()) {
@@ -252,8 +251,7 @@ func severalSlotsInOneCall(t *testing.T, client *redis.ClusterClient) {
 		})
 	}
 	t.Run("an earlier Redis", func(t *testing.T) {
-		store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-		defer store.Close()
+		store := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 		store.RefuseCrossSlot()
 		claims := pairOnOneNode(t, client, limiter.FixedWindow, "taken")
 		for i := range 3 {
@@ -271,8 +269,7 @@ func severalSlotsInOneCall(t *testing.T, client *redis.ClusterClient) {
 // Permits of several keys on one master are refunded by one call, each once. If one of the keys has moved, or Redis knows no
 // such scripts, each comes back by a call of its own.
 func severalRefundsInOneCall(t *testing.T, client *redis.ClusterClient) {
-	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	defer store.Close()
+	store := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.GCRA} {
 		t.Run(a.String(), func(t *testing.T) {
 			claims := pairOnOneNode(t, client, a, "refunded")
@@ -330,8 +327,7 @@ func TestStore_SlotsMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	client := clusterClient(t, redistest.StartMasters(t, 3))
 	const keys, limit, callers = 12, 20, 8
-	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	defer store.Close()
+	store := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	var all [keys]limiter.Claim
 	for i := range all {
 		c := claim(limit, time.Hour, 1)[0]

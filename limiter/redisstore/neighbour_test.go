@@ -59,11 +59,7 @@ func TestRedissonBatch_HoldsUpNobody(t *testing.T) {
 		if lost {
 			s.do("del", "{rl}:value")
 		}
-		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{s.server.Addr}, Timeout: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
+		client := clientOf(t, redisstore.ClientConfig{Addrs: []string{s.server.Addr}, Timeout: time.Second})
 		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: time.Second})
 		defer store.Close()
 		var all sync.WaitGroup
@@ -97,9 +93,7 @@ func TestRedissonBatch_OldestFormCountsAWindow(t *testing.T) {
 		t.Errorf("%+v", late)
 	}
 	for range 3 {
-		if err := s.store.Refund(t.Context(), shared, d.Permit); err != nil {
-			t.Fatal(err)
-		}
+		s.check(s.store.Refund(t.Context(), shared, d.Permit))
 	}
 	s.left(shared, 1)
 	s.allowed(shared, 1)
@@ -108,17 +102,11 @@ func TestRedissonBatch_OldestFormCountsAWindow(t *testing.T) {
 	old := d.Permit
 	old.At = old.At.Add(-time.Hour)
 	s.allowed(shared, 2)
-	if err := s.store.Refund(t.Context(), shared, old); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.store.Refund(t.Context(), shared, old))
 	s.left(shared, 1)
-	if err := s.store.Grant(t.Context(), shared); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.store.Grant(t.Context(), shared))
 	s.left(shared, 2)
-	if err := s.store.Reset(t.Context(), shared); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.store.Reset(t.Context(), shared))
 	s.left(shared, 3)
 	s.do("lpush", "{rl}:value", "x")
 	if err := s.store.Take(t.Context(), shared, &d); !errors.Is(err, redisstore.ErrRedisson) {
@@ -137,9 +125,7 @@ func TestRedissonBatch_GivesBackMany(t *testing.T) {
 	s.available(r, 3500)
 	shared := named("rl", 0, 9000, time.Hour)
 	shared[0].Cost = 9000
-	if err := s.store.Grant(t.Context(), shared); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.store.Grant(t.Context(), shared))
 	s.available(r, 5000)
 }
 
@@ -152,18 +138,14 @@ func TestRedissonBatch_HearsOfGrantsElsewhere(t *testing.T) {
 	shared, own := named("rl", 0, 5, time.Second), claim(5, time.Minute, 1)
 	permit := limiter.Permit{ID: limiter.KeyOf("a"), At: time.UnixMilli(start)}
 	for _, c := range [][]limiter.Claim{shared, own} {
-		if err := s.store.TellAged(t.Context(), c, permit, time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		s.check(s.store.TellAged(t.Context(), c, permit, time.Millisecond))
 	}
 	s.left(shared, 699)
 	s.left(own, 4)
 	s.do("hset", "rl", "rate", "0")
 	for _, c := range [][]limiter.Claim{shared, own} {
 		permit.ID = limiter.KeyOf("b")
-		if err := s.store.TellAged(t.Context(), c, permit, time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		s.check(s.store.TellAged(t.Context(), c, permit, time.Millisecond))
 	}
 	if n := s.store.Unreported(); n != 0 {
 		t.Errorf("%d windows are still to be told of", n)
@@ -179,8 +161,7 @@ func TestStore_CutConnectionsAreNoAbsence(t *testing.T) {
 	s := newTestStore(t)
 	between := redistest.NewFaultProxy(t, s.server.Addr)
 	client := connect(t, between.Addr)
-	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	defer store.Close()
+	store := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	cut := 0
 	for range 40 {
 		between.Lose("sms.phone")

@@ -3,10 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,93 +12,23 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
-
-// A relay stands between a client and Redis, and can keep replies to itself.
-type relay struct {
-	addr string
-	mute atomic.Bool
-	seen atomic.Int64 // bytes that Redis said while mute
-	wg   sync.WaitGroup
-
-	mu      sync.Mutex // guards what follows
-	clients []net.Conn
-}
-
-// cut ends all connections.
-func (r *relay) cut() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.clients {
-		c.Close()
-	}
-	r.clients = nil
-}
-
-func newRelay(t *testing.T, to string) *relay {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{addr: l.Addr().String()}
-	r.wg.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", to)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			r.mu.Lock()
-			r.clients = append(r.clients, client)
-			r.mu.Unlock()
-			r.wg.Go(func() { io.Copy(server, client); server.Close() })
-			r.wg.Go(func() { io.Copy(r.reply(client), server); client.Close() })
-		}
-	})
-	t.Cleanup(func() { l.Close(); r.wg.Wait() })
-	return r
-}
-
-func (r *relay) reply(to io.Writer) io.Writer { return replies{r, to} }
-
-type replies struct {
-	*relay
-	to io.Writer
-}
-
-func (r replies) Write(p []byte) (int, error) {
-	if r.mute.Load() {
-		r.seen.Add(int64(len(p)))
-		return len(p), nil
-	}
-	return r.to.Write(p)
-}
 
 // A call whose reply is lost is not sent again: it is unknown, it ends in time,
 // and it costs its permits once, for one window.
 func TestStore_TwiceIsOnce(t *testing.T) {
 	t.Parallel()
 	s := newClockedTestStore(t)
-	r := newRelay(t, s.server.Addr)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: patient})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	way := redistest.NewFaultProxy(t, s.server.Addr)
+	client := clientOf(t, redisstore.ClientConfig{Addrs: []string{way.Addr}, Timeout: patient})
 	for _, count := range []int64{10, 100, 1000} {
 		through := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
 		c := claim(count, 10*time.Second, 3)
 		s.do("del", name(c)+":value", name(c)+":permits", name(c)+":base")
 		var d limiter.Decision
-		if err := through.Take(t.Context(), c, &d); err != nil {
-			t.Fatal(err)
-		}
-		r.mute.Store(true)
+		s.check(through.Take(t.Context(), c, &d))
+		way.Hold()
 		ctx, cancel := context.WithCancel(t.Context())
 		var took sync.WaitGroup
 		took.Go(func() {
@@ -109,13 +36,15 @@ func TestStore_TwiceIsOnce(t *testing.T) {
 				t.Errorf("a lost reply: %v, want ErrUnavailable", err)
 			}
 		})
-		s.until("the call has come through", func() bool { return r.seen.Load() > 0 })
+		s.until("the call has come through", func() bool {
+			var d limiter.Decision
+			return s.store.Peek(t.Context(), c, &d) == nil && d.Outcomes[0].Remaining == count-6
+		})
 		cancel() // the time of the call is over
 		took.Wait()
-		r.cut() // the next reply is not that of this call
+		way.Cut() // the next reply is not that of this call
+		way.Release()
 		through.Close()
-		r.mute.Store(false)
-		r.seen.Store(0)
 		s.left(c, count-6)
 		s.advance(10 * time.Second)
 		s.left(c, count)
@@ -129,17 +58,15 @@ func TestStore_TwiceIsOnce(t *testing.T) {
 func TestStore_NoClientSendsAgain(t *testing.T) {
 	t.Parallel()
 	s := newClockedTestStore(t)
-	r := newRelay(t, s.server.Addr)
-	client := redis.NewClient(&redis.Options{Addr: r.addr, ReadTimeout: 2 * time.Second, ContextTimeoutEnabled: true})
+	way := redistest.NewFaultProxy(t, s.server.Addr)
+	client := redis.NewClient(&redis.Options{Addr: way.Addr, ReadTimeout: 2 * time.Second, ContextTimeoutEnabled: true})
 	defer client.Close()
 	through := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: 2 * time.Second})
 	defer through.Close()
 	c := claim(10, 10*time.Second, 1)
 	var d limiter.Decision
-	if err := through.Take(t.Context(), c, &d); err != nil {
-		t.Fatal(err)
-	}
-	r.mute.Store(true)
+	s.check(through.Take(t.Context(), c, &d))
+	way.Hold()
 	if err := through.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Fatalf("a lost reply: %v, want ErrUnavailable", err)
 	}
@@ -150,16 +77,11 @@ func TestStore_NoClientSendsAgain(t *testing.T) {
 func TestStore_EndsInTime(t *testing.T) {
 	t.Parallel()
 	s := newOwnTestStore(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{s.server.Addr}, BreakAfter: 99})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := clientOf(t, redisstore.ClientConfig{Addrs: []string{s.server.Addr}, BreakAfter: 99})
 	c := claim(10, time.Minute, 1)
 	var d limiter.Decision
 	slow := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
-	quick := redisstore.New(client, redisstore.Options{Timeout: 30 * time.Millisecond})
-	defer quick.Close()
+	quick := storeOn(t, client, redisstore.Options{Timeout: 30 * time.Millisecond})
 	s.server.Signal(syscall.SIGSTOP)
 	defer s.server.Signal(syscall.SIGCONT)
 
@@ -208,12 +130,7 @@ func TestStore_SurvivesFlushAndRestart(t *testing.T) {
 		t.Errorf("a dead Redis was noticed after %v", took)
 	}
 	s.server.Restart()
-	deadline := time.Now().Add(patient)
-	for s.store.Take(t.Context(), c, &d) != nil {
-		if time.Now().After(deadline) {
-			t.Fatal("no answer after the restart")
-		}
-	}
+	s.until("an answer after the restart", func() bool { return s.store.Take(t.Context(), c, &d) == nil })
 	if d.Outcomes[0].Remaining != 99 {
 		t.Errorf("%d left in an empty Redis", d.Outcomes[0].Remaining)
 	}

@@ -172,12 +172,7 @@ func TestPipeline_LeavesNothingBehind(t *testing.T) {
 		var d limiter.Decision
 		gone <- s.Take(ctx, claims, &d)
 	}()
-	for waits := 0; waits == 0; {
-		q := &s.only(t).queue
-		q.mu.Lock()
-		waits = len(q.waiting)
-		q.mu.Unlock()
-	}
+	eventually(t, "the call waits", s.only(t).is(func(q *queue) bool { return len(q.waiting) > 0 }))
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) || !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("left: %v", err)
@@ -213,13 +208,7 @@ func TestPipeline_Bounds(t *testing.T) {
 // While Redis hangs every caller leaves in time, and afterwards all goes on.
 func TestPipeline_CallersLeaveInTime(t *testing.T) {
 	server := redistest.Start(t)
-	client, err := NewClient(ClientConfig{Addrs: []string{server.Addr}, Timeout: 100 * time.Millisecond, BreakAfter: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	s := New(client, Options{Timeout: 100 * time.Millisecond, CachedRefusals: -1})
-	defer s.Close()
+	s := storeAt(t, server.Addr, Options{Timeout: 100 * time.Millisecond}, ClientConfig{Timeout: 100 * time.Millisecond, BreakAfter: 1000})
 	claims := []limiter.Claim{{Limit: bucketOf("l", 1_000_000), Cost: 1}}
 	var d limiter.Decision
 	eventually(t, "a connection stands", func() bool { return s.Take(t.Context(), claims, &d) == nil })
@@ -242,12 +231,7 @@ func TestPipeline_CallersLeaveInTime(t *testing.T) {
 		}
 	}
 	server.Signal(syscall.SIGCONT)
-	deadline := time.Now().Add(patient)
-	for s.Take(t.Context(), claims, &d) != nil {
-		if time.Now().After(deadline) {
-			t.Fatal("no answer afterwards")
-		}
-	}
+	eventually(t, "an answer afterwards", func() bool { return s.Take(t.Context(), claims, &d) == nil })
 }
 
 // What a hot key grants in one call is one entry; still each is given back by its

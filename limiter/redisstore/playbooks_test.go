@@ -57,8 +57,7 @@ func TestStore_PlaybookInAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	var stores []limiter.AdminStore
 	for range 3 {
-		store := redisstore.New(connect(t, server.Addr), redisstore.Options{Timeout: patient})
-		t.Cleanup(func() { store.Close() })
+		store := storeOn(t, connect(t, server.Addr), redisstore.Options{Timeout: patient})
 		stores = append(stores, store)
 	}
 	nodes := playbooks.Start(t, string(text), stores...)

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // After what no Redis says, or says unasked, its connection is not used any more: nobody
@@ -41,11 +41,7 @@ func TestConn_IsNotUsedAfterAFault(t *testing.T) {
 				t.Errorf("the first call: %+v, %v", d, err)
 			}
 			p := store.only(t)
-			eventually(t, "the connection is given up", func() bool {
-				p.queue.mu.Lock()
-				defer p.queue.mu.Unlock()
-				return p.queue.conn == nil
-			})
+			eventually(t, "the connection is given up", p.is(func(q *queue) bool { return q.conn == nil }))
 			must(t, store)
 			if len(calledBy) != 2 {
 				t.Errorf("calls on %d connections, want 2", len(calledBy))
@@ -87,11 +83,7 @@ func TestConn_ClosedWhileIdleCostsNothing(t *testing.T) {
 	for range 3 {
 		p := store.only(t)
 		s.cut()
-		eventually(t, "the writer has ended", func() bool {
-			p.queue.mu.Lock()
-			defer p.queue.mu.Unlock()
-			return !p.queue.hasWriter
-		})
+		eventually(t, "the writer has ended", p.is(func(q *queue) bool { return !q.hasWriter }))
 		must(t, store)
 	}
 }
@@ -131,18 +123,8 @@ func TestConn_FollowsTheMaster(t *testing.T) {
 // A server that takes connections and says nothing is away: each attempt that takes
 // longer than a decision may is a failure, though it goes on.
 func TestDialer_SilenceOpensTheBreaker(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client, err := NewClient(ClientConfig{Addrs: []string{l.Addr().String()}, Timeout: 40 * time.Millisecond, BreakAfter: 2, BreakRest: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	s := New(client, Options{Timeout: 40 * time.Millisecond, CachedRefusals: -1})
-	defer s.Close()
+	const timeout = 40 * time.Millisecond
+	s := storeAt(t, sockettest.Listen(t).Addr().String(), Options{Timeout: timeout}, ClientConfig{Timeout: timeout, BreakAfter: 2, BreakRest: time.Minute})
 	var d limiter.Decision
 	for range 2 {
 		if err := s.Take(t.Context(), five(), &d); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOpen) {
@@ -168,12 +150,7 @@ func TestPipeline_LetsCallersLeave(t *testing.T) {
 		var d limiter.Decision
 		gone <- store.Take(ctx, five(), &d)
 	}()
-	eventually(t, "the call is under way", func() bool {
-		p := store.only(t)
-		p.queue.mu.Lock()
-		defer p.queue.mu.Unlock()
-		return len(p.queue.inFlight) == 1
-	})
+	eventually(t, "the call is under way", store.only(t).is(func(q *queue) bool { return len(q.inFlight) == 1 }))
 	why := errors.New("the client has left")
 	cancel(why)
 	if err := <-gone; !errors.Is(err, why) || !errors.Is(err, limiter.ErrUnavailable) {
@@ -205,11 +182,7 @@ func TestPipeline_SilenceIsOneFailure(t *testing.T) {
 	}
 	wg.Wait()
 	p := store.only(t)
-	eventually(t, "the connection is given up", func() bool {
-		p.queue.mu.Lock()
-		defer p.queue.mu.Unlock()
-		return p.queue.conn == nil
-	})
+	eventually(t, "the connection is given up", p.is(func(q *queue) bool { return q.conn == nil }))
 	must(t, store)
 }
 
@@ -220,11 +193,7 @@ func TestPipeline_SilenceAfterTheDeadlines(t *testing.T) {
 	store := s.store(t, Options{Timeout: 50 * time.Millisecond}, ClientConfig{})
 	must(t, store)
 	p := store.only(t)
-	eventually(t, "no sweep is due", func() bool {
-		p.queue.mu.Lock()
-		defer p.queue.mu.Unlock()
-		return p.queue.isWriterIdle && !p.queue.isSweepSet
-	})
+	eventually(t, "no sweep is due", p.is(func(q *queue) bool { return q.isWriterIdle && !q.isSweepSet }))
 	b := store.newBatch()
 	b.sentAt = time.Now()
 	if !p.queue.addInFlight(b, p.conn) {

@@ -73,9 +73,7 @@ func (s *testStore) recordedBefore(name string, c limiter.Claim) limiter.Permit 
 		permit = s.allowed([]limiter.Claim{c}, 1).Permit
 	}
 	if name == "banned" {
-		if err := s.store.Ban(s.t.Context(), []limiter.Claim{c}, 25*time.Second); err != nil {
-			s.t.Fatal(err)
-		}
+		s.check(s.store.Ban(s.t.Context(), []limiter.Claim{c}, 25*time.Second))
 	}
 	return permit
 }
@@ -87,9 +85,7 @@ func (s *testStore) recordedAfter(c limiter.Claim, permit limiter.Permit) (then 
 	for step := range 12 {
 		s.advance(7 * time.Second)
 		if step == 2 {
-			if err := s.store.Refund(s.t.Context(), []limiter.Claim{c}, permit); err != nil {
-				s.t.Fatal(err)
-			}
+			s.check(s.store.Refund(s.t.Context(), []limiter.Claim{c}, permit))
 		}
 		c.Value = limiter.KeyOf([]string{"second", "first", "third"}[step%3])
 		c.Cost = 1

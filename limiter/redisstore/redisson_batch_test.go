@@ -163,15 +163,11 @@ func TestClaim_NamesARedissonLimiter(t *testing.T) {
 	s.denied(both, 20*time.Second)
 	s.left([]limiter.Claim{own}, 2)
 	for range 2 {
-		if err := s.store.Refund(t.Context(), both, d.Permit); err != nil {
-			t.Fatal(err)
-		}
+		s.check(s.store.Refund(t.Context(), both, d.Permit))
 	}
 	s.left(shared, 1)
 	s.available(r, 1)
-	if err := s.store.Reset(t.Context(), shared); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.store.Reset(t.Context(), shared))
 	s.left(shared, 3)
 	if _, err := r.Config(t.Context()); err != nil {
 		t.Errorf("reset took the config: %v", err)
@@ -204,18 +200,14 @@ func TestClaim_RefundsAPartOfARedissonLimiter(t *testing.T) {
 			asked := slices.Clone(shared)
 			asked[0].Cost = 1
 			for range 2 {
-				if err := s.store.Refund(t.Context(), part, d.Permit); err != nil {
-					t.Fatal(err)
-				}
+				s.check(s.store.Refund(t.Context(), part, d.Permit))
 				s.left(asked, 9)
 			}
 			if f == limiter.RedissonWindow {
 				return // it remembers that the decision was refunded
 			}
 			part[0].Cost, part[0].Taken = 1, 0
-			if err := s.store.Refund(t.Context(), part, d.Permit); err != nil {
-				t.Fatal(err)
-			}
+			s.check(s.store.Refund(t.Context(), part, d.Permit))
 			s.left(asked, 10)
 		})
 	}

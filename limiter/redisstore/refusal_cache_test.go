@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,26 +29,6 @@ func (s *testStore) hearing() *redisstore.Store {
 func (s *testStore) until(what string, holds func() bool) {
 	s.t.Helper()
 	await.Until(s.t, what, holds)
-}
-
-// scripts is how many scripts Redis ran.
-func (s *testStore) scripts() (n int) {
-	s.t.Helper()
-	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, line := range strings.Split(info, "\r\n") {
-		name, stats, _ := strings.Cut(line, ":calls=")
-		if name == "cmdstat_evalsha" || name == "cmdstat_eval" {
-			calls, err := strconv.Atoi(stats[:strings.IndexByte(stats, ',')])
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			n += calls
-		}
-	}
-	return n
 }
 
 func decide(t testing.TB, s limiter.Store, c ...limiter.Claim) limiter.Decision {
@@ -198,9 +177,7 @@ func TestRefusalCache_SeeWhatIsDeletedByHand(t *testing.T) {
 		t.Fatal("two of one")
 	}
 	before := s.scripts()
-	if err := s.client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.client.FlushAll(t.Context()).Err())
 	s.until("the deletion is seen", func() bool { return decide(t, store, c...).Allowed })
 	if n := s.scripts() - before; n > 3 {
 		t.Errorf("%d scripts until then; want hardly any", n)
@@ -221,9 +198,7 @@ func TestRefusalCache_KnowTheirLimit(t *testing.T) {
 	held[0].Limit.Algorithm = limiter.Concurrent
 	p := decide(t, store, held...).Permit
 	decide(t, store, held...)
-	if err := store.Refund(t.Context(), held, p); err != nil {
-		t.Fatal(err)
-	}
+	s.check(store.Refund(t.Context(), held, p))
 	if !decide(t, store, held...).Allowed {
 		t.Error("a slot was given back and is refused")
 	}
@@ -261,8 +236,7 @@ func TestRefusalCache_NeedInvalidations(t *testing.T) {
 func TestRefusalCache_AreBounded(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
-	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, CachedRefusals: 100})
-	defer store.Close()
+	store := storeOn(t, s.client, redisstore.Options{Timeout: patient, CachedRefusals: 100})
 	s.until("the store hears", store.Hears)
 	for i := range 400 {
 		c := claim(1, time.Hour, 1)
@@ -319,14 +293,10 @@ func TestRefusalCache_OwnRoomIsKnownAtOnce(t *testing.T) {
 		if d := decide(t, store, c...); !first.Allowed || d.Allowed {
 			t.Fatalf("%+v, then %+v", first, d)
 		}
-		if err := store.Refund(t.Context(), c, first.Permit); err != nil {
-			t.Fatal(err)
-		}
+		s.check(store.Refund(t.Context(), c, first.Permit))
 		decide(t, store, c...)
 		decide(t, store, c...)
-		if err := store.Reset(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		s.check(store.Reset(t.Context(), c))
 	}
 }
 

@@ -59,17 +59,13 @@ func TestReportRefund_GivesBackExactly(t *testing.T) {
 					t.Fatalf("what was reported does not count: %+v", d)
 				}
 				for range 2 {
-					if err := s.store.StartRefundReported(c, p)(); err != nil {
-						t.Fatal(err)
-					}
+					s.check(s.store.StartRefundReported(c, p)())
 				}
 				s.allowed(other, 1)
 				if d := s.take(c); d.Allowed {
 					t.Errorf("given back twice: %+v", d)
 				}
-				if err := s.store.StartRefundReported(c, p)(); err != nil {
-					t.Fatal(err)
-				}
+				s.check(s.store.StartRefundReported(c, p)())
 				if d := s.take(c); d.Allowed {
 					t.Errorf("what another has taken was given back: %+v", d)
 				}
@@ -96,19 +92,15 @@ func TestReportRefund_OfWhatIsOlderThanTheCounter(t *testing.T) {
 				c[0].Limit.Rate.Count, later[0].Limit.Rate.Count, later[0].Value = 9, 9, limiter.KeyOf("bob")
 				s.allowed(later, 1)
 				p := limiter.Permit{ID: [16]byte{1}, At: time.Now().Add(-age)}
-				if err := s.store.TellAged(t.Context(), c, p, age); err != nil {
-					t.Fatal(err)
-				}
+				s.check(s.store.TellAged(t.Context(), c, p, age))
 				s.left(later, 7)
 				want := int64(8)
 				if age > time.Minute {
 					want = 7
-					s.within("it expires", func() bool { return time.Since(p.At) > time.Hour })
+					s.until("it expires", func() bool { return time.Since(p.At) > time.Hour })
 				}
 				for range 2 {
-					if err := s.store.StartRefundReported(c, p)(); err != nil {
-						t.Fatal(err)
-					}
+					s.check(s.store.StartRefundReported(c, p)())
 				}
 				s.left(later, want)
 			})
@@ -130,9 +122,7 @@ func TestReportRefund_GivesBackToRedisson(t *testing.T) {
 			s.quiet()
 			s.left(c, 3)
 			for range 2 {
-				if err := s.store.StartRefundReported(c, p)(); err != nil {
-					t.Fatal(err)
-				}
+				s.check(s.store.StartRefundReported(c, p)())
 			}
 			s.left(c, 4)
 		})
@@ -148,9 +138,7 @@ func TestRefund_TheFirstOfAWindowOfRedisson(t *testing.T) {
 		c := claim(5, time.Hour, 1)
 		c[0].RedissonName, c[0].RedissonFormat = fmt.Sprint("demo", i), limiter.RedissonWindow
 		d := s.allowed(c, 1)
-		if err := s.store.StartRefund(c, d.Permit)(); err != nil {
-			t.Fatal(err)
-		}
+		s.check(s.store.StartRefund(c, d.Permit)())
 		s.left(c, 5)
 	}
 }
@@ -188,8 +176,7 @@ func TestReportRefund_EachWindowByItself(t *testing.T) {
 func TestReportRefund_IsNotedBeforeItIsReported(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
-	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
-	defer other.Close()
+	other := storeOn(t, connect(t, s.server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
 	for i := range rounds.Of(60) {
 		limits, c := unused(1000, fmt.Sprint(i))
 		s.grantedInPlace(limiter.NewMemory(limiter.MemoryOptions{}), []limiter.Claim{c})

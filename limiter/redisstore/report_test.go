@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
-	"github.com/weir-proxy/weir/test/await"
 )
 
 // reported has s hear of n grants of claims by somebody else, all made now.
@@ -25,12 +24,7 @@ func (s *testStore) reported(claims []limiter.Claim, n int) []limiter.Permit {
 // quiet waits until there is nothing left to report.
 func (s *testStore) quiet() {
 	s.t.Helper()
-	s.within("everything is reported", func() bool { return s.store.Unreported() == 0 })
-}
-
-func (s *testStore) within(what string, cond func() bool) {
-	s.t.Helper()
-	await.Until(s.t, what, cond)
+	s.until("everything is reported", func() bool { return s.store.Unreported() == 0 })
 }
 
 func algorithms() []limiter.Algorithm {
@@ -112,9 +106,7 @@ func (s *testStore) tellAged(claims []limiter.Claim, n int, age time.Duration) {
 	s.t.Helper()
 	for i := range n {
 		p := limiter.Permit{ID: [16]byte{byte(i + 1), byte(n)}}
-		if err := s.store.TellAged(s.t.Context(), claims, p, age); err != nil {
-			s.t.Fatal(err)
-		}
+		s.check(s.store.TellAged(s.t.Context(), claims, p, age))
 	}
 }
 
@@ -175,10 +167,8 @@ func TestReport_IsGivenBackWhileItIsSent(t *testing.T) {
 				t.Error("Redis is gone, and was told")
 			}
 			s.server.Restart()
-			s.within("the client dials again", func() bool { return s.client.Ping(t.Context()).Err() == nil }) // for a second it may refuse to
-			if err := s.store.TellAged(t.Context(), c, limiter.Permit{ID: [16]byte{3}}, 0); err != nil {
-				t.Fatal(err)
-			}
+			s.until("the client dials again", func() bool { return s.client.Ping(t.Context()).Err() == nil }) // for a second it may refuse to
+			s.check(s.store.TellAged(t.Context(), c, limiter.Permit{ID: [16]byte{3}}, 0))
 			s.left(c, 7)
 		})
 	}
@@ -199,7 +189,7 @@ func TestReport_KeepsWhatIsNotWithdrawn(t *testing.T) {
 				t.Error("a part is not withdrawn, or twice")
 			}
 			s.server.Restart()
-			s.within("the part is given back", func() bool {
+			s.until("the part is given back", func() bool {
 				var d limiter.Decision
 				return s.store.Peek(t.Context(), c, &d) == nil && d.Outcomes[0].Remaining == 7
 			})
@@ -269,9 +259,7 @@ func TestReport_ReachesRedisson(t *testing.T) {
 func TestReport_LeavesBans(t *testing.T) {
 	s := newTestStore(t)
 	c := claim(10, time.Hour, 1)
-	if err := s.store.Ban(t.Context(), c, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	s.check(s.store.Ban(t.Context(), c, time.Hour))
 	s.reported(c, 1)
 	s.quiet()
 	if d := s.take(c); d.Allowed || !d.Outcomes[0].Banned {

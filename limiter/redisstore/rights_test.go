@@ -72,14 +72,8 @@ func grantRights(t *testing.T, addrs []string, rights ...string) {
 // useAll does with a store what Weir does, for each algorithm, and returns the first error.
 func useAll(t *testing.T, c redisstore.ClientConfig) error {
 	t.Helper()
-	c.Username, c.Password, c.Timeout = "weir", "SECRET", patient
-	client, err := redisstore.NewClient(c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	s := redisstore.New(client, redisstore.Options{Timeout: patient})
-	defer s.Close()
+	c.Username, c.Password = "weir", "SECRET"
+	s := storeOn(t, clientOf(t, c), redisstore.Options{Timeout: patient})
 	if _, err := s.Check(t.Context()); err != nil {
 		return err
 	}
@@ -121,14 +115,8 @@ func useAll(t *testing.T, c redisstore.ClientConfig) error {
 // useRedisson takes a permit of a limiter shared with Redisson.
 func useRedisson(t *testing.T, c redisstore.ClientConfig) error {
 	t.Helper()
-	c.Username, c.Password, c.Timeout = "weir", "SECRET", patient
-	client, err := redisstore.NewClient(c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	s := redisstore.New(client, redisstore.Options{Timeout: patient})
-	defer s.Close()
+	c.Username, c.Password = "weir", "SECRET"
+	s := storeOn(t, clientOf(t, c), redisstore.Options{Timeout: patient})
 	r, err := s.RateLimiter("redisson:demo:limit:1", "")
 	if err != nil {
 		return err

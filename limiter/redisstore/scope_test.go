@@ -30,14 +30,10 @@ func TestScope_EachClientByItself(t *testing.T) {
 		b.left(c, 3)
 		b.allowed(c, 3)
 		again.left(c, 1)
-		if err := a.store.Refund(t.Context(), c, p); err != nil {
-			t.Fatal(err)
-		}
+		s.check(a.store.Refund(t.Context(), c, p))
 		again.left(c, 2)
 		b.left(c, 0)
-		if err := b.store.Reset(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		s.check(b.store.Reset(t.Context(), c))
 		b.left(c, 3)
 		a.left(c, 2)
 		whole := claim(3, time.Hour, 1)
@@ -75,23 +71,15 @@ func TestScope_OfRedissonsLimiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.available(handle, 1)
-	if err := a.store.Refund(t.Context(), c, p); err != nil {
-		t.Fatal(err)
-	}
+	s.check(a.store.Refund(t.Context(), c, p))
 	a.available(handle, 2)
-	if err := a.store.Grant(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	s.check(a.store.Grant(t.Context(), c))
 	a.available(handle, 3)
 	a.allowed(c, 3)
 	a.denied(c, time.Hour)
-	if err := b.store.Reset(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	s.check(b.store.Reset(t.Context(), c))
 	a.left(c, 0)
-	if err := a.store.Reset(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	s.check(a.store.Reset(t.Context(), c))
 	a.left(c, 3)
 
 	// The hash is the authority, also over the scope.
@@ -121,9 +109,7 @@ func TestScope_CachedRefusalsKnowIt(t *testing.T) {
 	if !p.Allowed || decide(t, store, own...).Allowed {
 		t.Fatal("a client's own count is not its own")
 	}
-	if err := store.Refund(t.Context(), own, p.Permit); err != nil {
-		t.Fatal(err)
-	}
+	s.check(store.Refund(t.Context(), own, p.Permit))
 	s.until("the refund is heard of", func() bool { return decide(t, store, own...).Allowed })
 	if decide(t, store, c...).Allowed {
 		t.Error("the refund reached what counts overall")

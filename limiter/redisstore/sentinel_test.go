@@ -16,21 +16,12 @@ import (
 func TestStore_SentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	servers := redistest.StartSentinel(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: 2 * time.Second, BreakRest: 100 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	store := redisstore.New(client, redisstore.Options{Timeout: 2 * time.Second})
-	defer store.Close()
+	client := clientOf(t, redisstore.ClientConfig{Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: 2 * time.Second, BreakRest: 100 * time.Millisecond})
+	store := storeOn(t, client, redisstore.Options{Timeout: 2 * time.Second})
 	c := claim(1000, time.Hour, 1)
 	var d limiter.Decision
 	for range 100 {
-		if err := store.Take(t.Context(), c, &d); err != nil {
-			t.Fatal(err)
-		}
+		d = decide(t, store, c...)
 	}
 	if n, err := client.Do(t.Context(), "wait", 1, patient.Milliseconds()).Int(); n != 1 || err != nil {
 		t.Fatalf("%d replicas: %v", n, err)

@@ -57,9 +57,7 @@ func TestSlidingLog_OnePermitIsSmaller(t *testing.T) {
 	s.allowed(c, 1)
 	s.left(c, 58)
 	for range 2 {
-		if err := s.store.Refund(t.Context(), c, d.Permit); err != nil {
-			t.Fatal(err)
-		}
+		s.check(s.store.Refund(t.Context(), c, d.Permit))
 		s.left(c, 59)
 	}
 	s.advance(2 * time.Hour)

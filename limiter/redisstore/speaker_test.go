@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -134,21 +135,30 @@ func readCommand(in *bufio.Reader) (first string, err error) {
 // store is a store at s.
 func (s *speaker) store(t *testing.T, o Options, c ClientConfig) *Store {
 	t.Helper()
-	c.Addrs = []string{s.addr}
-	if c.Timeout == 0 {
-		c.Timeout = patient
-	}
+	return storeAt(t, s.addr, o, c)
+}
+
+// storeAt is a store at addr that remembers no refusals, with the time that a busy machine takes unless o and c say otherwise.
+func storeAt(t *testing.T, addr string, o Options, c ClientConfig) *Store {
+	t.Helper()
+	c.Addrs, c.Timeout = []string{addr}, cmp.Or(c.Timeout, patient)
 	client, err := NewClient(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.CachedRefusals = -1
-	if o.Timeout == 0 {
-		o.Timeout = patient
-	}
+	o.CachedRefusals, o.Timeout = -1, cmp.Or(o.Timeout, patient)
 	store := New(client, o)
 	t.Cleanup(func() { store.Close(); client.Close() })
 	return store
+}
+
+// is asks about the queue while nobody changes it.
+func (p *pipeline) is(so func(q *queue) bool) func() bool {
+	return func() bool {
+		p.queue.mu.Lock()
+		defer p.queue.mu.Unlock()
+		return so(&p.queue)
+	}
 }
 
 func five() []limiter.Claim {

@@ -1,9 +1,12 @@
 package redisstore_test
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -134,6 +137,60 @@ func (s *testStore) empty() {
 	if s.held {
 		s.do("set", redisstore.TestClock, int64(1_800_000_000_000))
 	}
+}
+
+// clientOf makes a client that ends with the test, with the time that a busy machine takes unless c says otherwise.
+func clientOf(t testing.TB, c redisstore.ClientConfig) redis.UniversalClient {
+	t.Helper()
+	c.Timeout = cmp.Or(c.Timeout, patient)
+	client, err := redisstore.NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// storeOn makes a store that ends with the test.
+func storeOn(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
+	store := redisstore.New(client, o)
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+func (s *testStore) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// A commandStat is how often a command has run in Redis, and for how long in all.
+type commandStat struct {
+	calls int
+	took  time.Duration
+}
+
+// stats are those of each command since they were reset.
+func (s *testStore) stats() map[string]commandStat {
+	s.t.Helper()
+	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
+	s.check(err)
+	all := map[string]commandStat{}
+	for line := range strings.Lines(info) {
+		var calls, usec int
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+		if n, _ := fmt.Sscanf(rest, "calls=%d,usec=%d", &calls, &usec); n == 2 {
+			all[name] = commandStat{calls, time.Duration(usec) * time.Microsecond}
+		}
+	}
+	return all
+}
+
+// scripts is how many scripts Redis ran.
+func (s *testStore) scripts() int {
+	s.t.Helper()
+	return s.stats()["evalsha"].calls + s.stats()["eval"].calls
 }
 
 func (s *testStore) advance(d time.Duration) {

@@ -52,18 +52,11 @@ func TestCheck_RefusesWrites(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			dir := t.TempDir()
 			server := redistest.Start(t, "--dir", dir)
-			client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 3, BreakRest: 300 * time.Millisecond})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
-			defer store.Close()
+			store := storeOn(t, clientOf(t, redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 3, BreakRest: 300 * time.Millisecond}), redisstore.Options{Timeout: patient, CachedRefusals: -1})
 			if _, err := store.Check(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			plain := redisstore.New(connect(t, server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
-			defer plain.Close()
+			plain := storeOn(t, connect(t, server.Addr), redisstore.Options{Timeout: patient, CachedRefusals: -1})
 			var taken [][]limiter.Claim
 			var permits []limiter.Permit
 			for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.FixedWindow} {
@@ -112,13 +105,7 @@ func TestReport_WhileRedisRefusesWrites(t *testing.T) {
 func TestOutage_LastsWhileRedisRefusesWrites(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: time.Nanosecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	store := redisstore.New(client, redisstore.Options{Timeout: patient, CachedRefusals: -1, Grace: time.Millisecond})
-	defer store.Close()
+	store := storeOn(t, clientOf(t, redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: time.Nanosecond}), redisstore.Options{Timeout: patient, CachedRefusals: -1, Grace: time.Millisecond})
 	direct := connect(t, server.Addr)
 	limitMemory := func(to string) {
 		if err := direct.ConfigSet(t.Context(), "maxmemory", to).Err(); err != nil {

@@ -59,9 +59,7 @@ func TestStore_OneBadKeyIsOneBadClaim(t *testing.T) {
 			for what, spoil := range spoilers(s, bad) {
 				t.Run(fmt.Sprint(a, taken, what), func(t *testing.T) {
 					s.t = t
-					if err := s.store.Reset(t.Context(), bad); err != nil {
-						t.Fatal(err)
-					}
+					s.check(s.store.Reset(t.Context(), bad))
 					for range taken {
 						s.allowed(bad, 1)
 					}

@@ -289,8 +289,7 @@ func TestReadYield_BeginsAgain(t *testing.T) {
 func TestReadYield_OfAConnection(t *testing.T) {
 	upstream := serving(t, says, nil)
 	client := &Client{}
-	pool := client.NewPool(Endpoint{Network: "tcp", Address: upstream.addr})
-	defer pool.Close()
+	pool := poolTo(t, client, endpointOf(t, upstream.addr))
 	type request struct {
 		yield          readYield
 		waited, before bool

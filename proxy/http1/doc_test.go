@@ -121,8 +121,6 @@ func readResponse(t *testing.T, rest string) bool {
 		start, rest = "HTTP/1.1 "+rest[:3]+" X|", rest[3:]
 	}
 	address, _ := answering(t, lined(strings.ReplaceAll(start+rest, "103|", "103 Early Hints||")))
-	p := (&Client{}).NewPool(Endpoint{Network: "tcp", Address: address})
-	defer p.Close()
-	_, err := ask(t, p, "/")
+	_, err := ask(t, poolTo(t, &Client{}, endpointOf(t, address)), "/")
 	return err == nil
 }

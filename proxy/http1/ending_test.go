@@ -333,8 +333,7 @@ func TestDelayedWrite_PanicsIfAnotherWrites(t *testing.T) {
 // So is a request.
 func TestReuseAttempt_PanicsIfAnotherWrites(t *testing.T) {
 	address, _ := answering(t, okAnswer)
-	p := (&Client{}).NewPool(Endpoint{Network: "tcp", Address: address})
-	defer p.Close()
+	p := poolTo(t, &Client{}, endpointOf(t, address))
 	if got, err := ask(t, p, "/"); got != "ok" || err != nil {
 		t.Fatalf("got %q, %v", got, err)
 	}

@@ -66,10 +66,7 @@ func TestForward_Responses(t *testing.T) {
 		} {
 			address, _ := answering(t, "HTTP/1.1 "+lined(c.answer))
 			if strings.Contains(c.answer, "Connection: close") {
-				address = sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
-					_, _ = requestOn(r)
-					_, _ = io.WriteString(nc, "HTTP/1.1 "+lined(c.answer))
-				})
+				address = originOnce(t, "HTTP/1.1 "+lined(c.answer))
 			}
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined(c.request+"|Host: a|Connection: close||"))
@@ -89,11 +86,7 @@ func TestForward_Responses(t *testing.T) {
 func TestForward_TruncatedResponseStaysTruncated(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{"Content-Length: 10||hello", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hel", "Transfer-Encoding: chunked||5|helloXX"} {
-			address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
-				_, _ = requestOn(r)
-				_, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|"+answer))
-			})
-			p := proxyTo(t, address, nil)
+			p := proxyTo(t, originOnce(t, lined("HTTP/1.1 200 OK|"+answer)), nil)
 			for _, version := range []string{"HTTP/1.1", "HTTP/1.0"} {
 				w := p.dial(t, lined("GET / "+version+"|Host: a||"))
 				res, err := http.ReadResponse(w.Reader, nil)
@@ -249,21 +242,9 @@ func TestForward_BadResponses(t *testing.T) {
 			"HTTP/1.1 2000 OK||", "HTTP/1.1 200 OK|Content-Length: 5|Transfer-Encoding: chunked||0||", "HTTP/1.1 200 OK|X y: 1||", "nonsense||",
 			"HTTP/1.1 101 Switching Protocols|Connection: Upgrade|Upgrade: websocket||", "HTTP/1.1 200 OK|Transfer-Encoding: gzip||", "HTTP/1.1 200 O",
 		} {
-			address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
-				_, _ = requestOn(r)
-				_, _ = io.WriteString(c, lined(answer))
-			})
-			p := proxyTo(t, address, nil)
-			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-			for {
-				res, _ := w.ReadResponse("GET")
-				if res.StatusCode == 103 {
-					continue
-				}
-				if res.StatusCode != 502 {
-					t.Errorf("%q: got %d; want 502", answer, res.StatusCode)
-				}
-				break
+			p := proxyTo(t, originOnce(t, lined(answer)), nil)
+			if res, _ := p.dial(t, lined("GET / HTTP/1.1|Host: a||")).ReadResponse("GET"); res.StatusCode != 502 {
+				t.Errorf("%q: got %d; want 502", answer, res.StatusCode)
 			}
 			if p.pool.Idle() != 0 {
 				t.Errorf("%q: the connection was kept", answer)

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +15,23 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
+
+// poolTo is a pool of connections to an origin. It ends with the test.
+func poolTo(t testing.TB, client *Client, to Endpoint) *Pool {
+	t.Helper()
+	p := client.NewPool(to)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// pipes are connections of which each has its other end played by upstream.
+func pipes(upstream func(net.Conn)) Endpoint {
+	return Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go upstream(theirs)
+		return ours, nil
+	}}
+}
 
 // ask makes a call of our own and returns the body of the answer.
 func ask(t testing.TB, p *Pool, path string) (string, error) {
@@ -31,33 +46,39 @@ func ask(t testing.TB, p *Pool, path string) (string, error) {
 	return string(body), err
 }
 
-// The connection that was used last is used next.
-func TestPool_LastInFirstOut(t *testing.T) {
-	address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
-		for {
-			if _, err := requestOn(r); err != nil {
-				return
-			}
-			port := c.RemoteAddr().String()
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-			_, _ = c.Write(append(appendChunk(nil, []byte(port)), "0\r\n\r\n"...))
-		}
-	})
-	client := &Client{}
-	p := client.NewPool(Endpoint{Network: "tcp", Address: address})
-	defer p.Close()
-	first, second := client.NewCall(nil), client.NewCall(nil)
-	var ports [2]string
-	for i, c := range []*Call{first, second} {
+// held makes so many calls of our own at a time. Each holds its connection until it is released.
+func held(t testing.TB, p *Pool, n int) (calls []*Call, bodies []string) {
+	t.Helper()
+	for range n {
+		c := p.client.NewCall(nil)
 		c.Begin("GET", "a", "/")
 		if err := p.Send(c); err != nil {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(c.Body())
-		ports[i] = string(body)
+		calls, bodies = append(calls, c), append(bodies, string(body))
 	}
-	first.Release()
-	second.Release()
+	return calls, bodies
+}
+
+// release ends calls.
+func release(calls []*Call) {
+	for _, c := range calls {
+		c.Release()
+	}
+}
+
+// The connection that was used last is used next.
+func TestPool_LastInFirstOut(t *testing.T) {
+	address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
+		eachRequest(r, func(string) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			_, _ = c.Write(append(appendChunk(nil, []byte(c.RemoteAddr().String())), "0\r\n\r\n"...))
+		})
+	})
+	p := poolTo(t, &Client{}, endpointOf(t, address))
+	calls, ports := held(t, p, 2)
+	release(calls)
 	for range 3 {
 		if got, err := ask(t, p, "/"); got != ports[1] || err != nil || ports[0] == ports[1] {
 			t.Errorf("got %q, %v; want %q", got, err, ports[1])
@@ -78,20 +99,9 @@ func TestPool_Bounds(t *testing.T) {
 		{"not more than so many", &Client{MaxIdleConns: 2}, 2},
 		{"not longer than that", &Client{IdleConnTimeout: 30 * time.Millisecond}, 0},
 	} {
-		p := c.client.NewPool(Endpoint{Network: "tcp", Address: address})
-		var calls []*Call
-		for range 4 {
-			call := c.client.NewCall(nil)
-			call.Begin("GET", "a", "/")
-			if err := p.Send(call); err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.ReadAll(call.Body())
-			calls = append(calls, call)
-		}
-		for _, call := range calls {
-			call.Release()
-		}
+		p := c.client.NewPool(endpointOf(t, address))
+		calls, _ := held(t, p, 4)
+		release(calls)
 		await.Until(t, c.topic, func() bool { return p.Idle() == c.want })
 		p.Close()
 		if got, err := ask(t, p, "/"); got != "ok" || err != nil || p.Idle() != 0 {
@@ -101,8 +111,7 @@ func TestPool_Bounds(t *testing.T) {
 }
 
 func TestPool_DialFails(t *testing.T) {
-	client := &Client{ConnectTimeout: time.Minute}
-	_, err := ask(t, client.NewPool(Endpoint{Network: "tcp", Address: sockettest.ClosedAddr(t)}), "/")
+	_, err := ask(t, poolTo(t, &Client{ConnectTimeout: time.Minute}, endpointOf(t, sockettest.ClosedAddr(t))), "/")
 	var fault *CallError
 	if !errors.As(err, &fault) || fault.Phase != Dialing || !fault.Retryable("POST") {
 		t.Errorf("got %v", err)
@@ -125,9 +134,8 @@ func TestCall_Abort(t *testing.T) {
 			return nil, ctx.Err()
 		},
 	} {
-		client := &Client{}
-		p := client.NewPool(Endpoint{Network: "tcp", Address: silent, Dial: dial})
-		c := client.NewCall(nil)
+		p := poolTo(t, &Client{}, Endpoint{Network: "tcp", Address: silent, Dial: dial})
+		c := p.client.NewCall(nil)
 		c.Begin("GET", "a", "/")
 		done := make(chan error, 1)
 		go func() { done <- p.Send(c) }()
@@ -138,7 +146,6 @@ func TestCall_Abort(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		c.Release()
-		p.Close()
 	}
 }
 
@@ -190,39 +197,20 @@ func TestPool_ExpiresBeforeTheUpstreamCloses(t *testing.T) {
 		"Keep-Alive: 300|":                   30 * time.Second,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			dials := 0
-			client := &Client{}
-			p := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
-				dials++
-				near, far := net.Pipe()
-				go func() {
-					defer far.Close()
-					for r := bufio.NewReader(far); ; {
-						if _, err := http.ReadRequest(r); err != nil {
-							return
-						}
-						_, _ = io.WriteString(far, lined("HTTP/1.1 200 OK|"+field+"Content-Length: 1||")+strconv.Itoa(dials%10))
-					}
-				}()
-				return near, nil
-			}})
-			defer p.Close()
-			send := func() {
-				c := client.NewCall(nil)
-				defer c.Release()
-				c.Begin("GET", "a", "/")
-				if err := p.Send(c); err != nil {
-					t.Fatal(err)
-				}
-				_, _ = io.ReadAll(c.Body())
-				c.Response.Fields.StripHopByHop() // as a proxy does
-			}
-			send()
+			p := poolTo(t, &Client{}, pipes(func(far net.Conn) {
+				defer far.Close()
+				eachRequest(bufio.NewReader(far), func(string) {
+					_, _ = io.WriteString(far, lined("HTTP/1.1 200 OK|"+field+"Content-Length: 1||x"))
+				})
+			}))
+			calls, _ := held(t, p, 1)
+			calls[0].Response.Fields.StripHopByHop() // as a proxy does
+			release(calls)
 			if p.Idle() != 1 {
 				t.Fatal("the connection was not kept")
 			}
 			u := p.kept()[0]
-			if reused := want - time.Millisecond; want > 0 && u.expired(client.now()+reused) || !u.expired(client.now()+max(want, 1)) {
+			if reused := want - time.Millisecond; want > 0 && u.expired(p.client.now()+reused) || !u.expired(p.client.now()+max(want, 1)) {
 				t.Errorf("%s: not used for %v", strings.TrimSuffix(field, "|"), want)
 			}
 		})
@@ -245,26 +233,15 @@ func (p *Pool) kept() (all []*clientConn) {
 func TestPool_ListsOfSeveralProcessors(t *testing.T) {
 	address, _ := answering(t, okAnswer)
 	const most = 8
-	client := &Client{MaxIdleConns: most, stripes: stripe.NewFor(4)}
 	dialled := 0
-	p := client.NewPool(Endpoint{Network: "tcp", Address: address, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	p := poolTo(t, &Client{MaxIdleConns: most, stripes: stripe.NewFor(4)}, Endpoint{Network: "tcp", Address: address, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		dialled++
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}})
 	round := func(n int) {
 		t.Helper()
-		calls := make([]*Call, n)
-		for i := range calls {
-			calls[i] = client.NewCall(nil)
-			calls[i].Begin("GET", "a", "/")
-			if err := p.Send(calls[i]); err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.ReadAll(calls[i].Body())
-		}
-		for _, c := range calls {
-			c.Release()
-		}
+		calls, _ := held(t, p, n)
+		release(calls)
 	}
 	round(most + 2)
 	if got := p.Idle(); got != most {

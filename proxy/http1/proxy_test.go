@@ -174,15 +174,22 @@ func answering(t testing.TB, answer string) (address string, seen chan string) {
 	t.Helper()
 	seen = make(chan string, 1000)
 	return sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {
-		for {
-			said, err := requestOn(r)
-			if err != nil {
-				return
-			}
+		eachRequest(r, func(said string) {
 			seen <- said
 			_, _ = io.WriteString(c, answer)
-		}
+		})
 	}), seen
+}
+
+// eachRequest gives each request to answer, as it stands on the wire, until no more comes.
+func eachRequest(r *bufio.Reader, answer func(said string)) {
+	for {
+		said, err := requestOn(r)
+		if err != nil {
+			return
+		}
+		answer(said)
+	}
 }
 
 // requestOn reads one request as it stands on the wire.
@@ -316,11 +323,7 @@ func BenchmarkProxy(b *testing.B) {
 // The path that most requests take costs no memory.
 func TestProxy_AllocatesNothingPerRequest(t *testing.T) {
 	p := proxyTo(t, sized(t, 100), nil)
-	c, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := p.dial(t, "").Conn
 	said, heard := []byte(usual), make([]byte, 4096)
 	ask := func() {
 		_, _ = c.Write(said)

@@ -30,30 +30,16 @@ func skipsStaleConnections(t testing.TB) {
 	conns, seen := make(chan net.Conn, 10), make(chan string, 10)
 	address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
 		conns <- nc
-		for {
-			said, err := requestOn(r)
-			if err != nil {
-				return
-			}
+		eachRequest(r, func(said string) {
 			seen <- said
 			_, _ = io.WriteString(nc, okAnswer)
-		}
+		})
 	})
-	client := &Client{}
-	p := client.NewPool(endpointOf(t, address))
-	defer p.Close()
-	var calls [kept]*Call
-	for i := range calls {
-		calls[i] = client.NewCall(nil)
-		calls[i].Begin("GET", "a", "/")
-		if err := p.Send(calls[i]); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.ReadAll(calls[i].Body())
+	p := poolTo(t, &Client{}, endpointOf(t, address))
+	calls, _ := held(t, p, kept)
+	for _, c := range calls {
 		await.Value(t, seen, "request")
-	}
-	for i := range calls {
-		calls[i].Release()
+		c.Release()
 		await.Value(t, conns, "connection").Close()
 	}
 	if p.Idle() != kept {
@@ -67,7 +53,7 @@ func skipsStaleConnections(t testing.TB) {
 		}
 		return true
 	})
-	c := client.NewCall(nil)
+	c := p.client.NewCall(nil)
 	defer c.Release()
 	c.Begin("POST", "a", "/")
 	if err := p.Send(c); err != nil || c.Response.Status != 200 {
@@ -100,13 +86,11 @@ func partialWrite(t testing.TB) {
 		length <- n
 		_, _ = io.WriteString(nc, okAnswer)
 	})
-	client := &Client{}
-	p := client.NewPool(endpointOf(t, address))
-	defer p.Close()
+	p := poolTo(t, &Client{}, endpointOf(t, address))
 	if got, err := ask(t, p, "/"); got != "ok" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
-	c := client.NewCall(nil)
+	c := p.client.NewCall(nil)
 	defer c.Release()
 	h := c.Begin("GET", "a", "/")
 	for range 400 {
@@ -136,11 +120,9 @@ func socketErrors(t testing.TB) {
 			_, _ = requestOn(r)
 			end(nc, r)
 		})
-		client := &Client{ResponseTimeout: 200 * time.Millisecond}
-		p := client.NewPool(endpointOf(t, address))
-		defer p.Close()
+		p := poolTo(t, &Client{ResponseTimeout: 200 * time.Millisecond}, endpointOf(t, address))
 		_, _ = ask(t, p, "/")
-		c := client.NewCall(nil)
+		c := p.client.NewCall(nil)
 		defer c.Release()
 		c.Begin("POST", "a", "/")
 		err := p.Send(c)
@@ -178,22 +160,15 @@ func TestIdleRead_ReusesOpenConnections(t *testing.T) {
 		} {
 			conns := make(chan net.Conn, 10)
 			address := sockettest.Upstream(t, func(nc net.Conn, r *bufio.Reader) {
-				for conns <- nc; ; {
-					if _, err := requestOn(r); err != nil {
-						return
-					}
-					_, _ = io.WriteString(nc, okAnswer)
-				}
+				conns <- nc
+				eachRequest(r, func(string) { _, _ = io.WriteString(nc, okAnswer) })
 			})
-			to := Endpoint{Network: "tcp", Address: address, Dial: func(_ context.Context, network, address string) (net.Conn, error) {
+			to := endpointOf(t, address)
+			to.Dial = func(_ context.Context, network, address string) (net.Conn, error) {
 				nc, err := net.Dial(network, address)
 				return unpolled{nc}, err
-			}}
-			if s, ok := t.(sockettest.Secured); ok {
-				to.TLS = s.Client
 			}
-			p := (&Client{}).NewPool(to)
-			defer p.Close()
+			p := poolTo(t, &Client{}, to)
 			request := func() {
 				t.Helper()
 				if got, err := ask(t, p, "/"); got != "ok" || err != nil || p.Idle() != 1 {
@@ -220,20 +195,10 @@ func TestIdleRead_ReusesOpenConnections(t *testing.T) {
 func TestIdleRead_EndsWithTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
-		client := &Client{ResponseTimeout: time.Second, IdleConnTimeout: time.Hour}
-		p := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+		p := (&Client{ResponseTimeout: time.Second, IdleConnTimeout: time.Hour}).NewPool(pipes(func(theirs net.Conn) {
 			dials++
-			ours, theirs := net.Pipe()
-			go func() {
-				for r := bufio.NewReader(theirs); ; {
-					if _, err := requestOn(r); err != nil {
-						return
-					}
-					_, _ = io.WriteString(theirs, okAnswer)
-				}
-			}()
-			return ours, nil
-		}})
+			eachRequest(bufio.NewReader(theirs), func(string) { _, _ = io.WriteString(theirs, okAnswer) })
+		}))
 		for range 3 {
 			if got, err := ask(t, p, "/"); got != "ok" || err != nil || dials != 1 {
 				t.Errorf("got %q, %v, %d connections", got, err, dials)

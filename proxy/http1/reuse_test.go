@@ -201,8 +201,7 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 		}
 	})
 	client := &Client{} // without time limits: an Abort that is lost is waited for in vain
-	p := client.NewPool(Endpoint{Network: "tcp", Address: address})
-	defer p.Close()
+	p := poolTo(t, client, endpointOf(t, address))
 	random := rand.New(rand.NewPCG(5, 6))
 	aborted := 0
 	for i := range 400 {
@@ -246,11 +245,11 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 func TestCall_AbortBeforeSend(t *testing.T) {
 	asked := atomic.Bool{}
 	address := sockettest.Upstream(t, func(net.Conn, *bufio.Reader) { asked.Store(true) })
-	client := &Client{}
-	c := client.NewCall(nil)
+	p := poolTo(t, &Client{}, endpointOf(t, address))
+	c := p.client.NewCall(nil)
 	c.Begin("GET", "a", "/")
 	c.Abort()
-	if err := client.NewPool(Endpoint{Network: "tcp", Address: address}).Send(c); !errors.Is(err, ErrAborted) || asked.Load() {
+	if err := p.Send(c); !errors.Is(err, ErrAborted) || asked.Load() {
 		t.Errorf("got %v, asked %t", err, asked.Load())
 	}
 	c.Release()

@@ -99,7 +99,7 @@ func TestSource_Expects(t *testing.T) {
 			}
 			_, _ = io.WriteString(nc, okAnswer)
 		})
-		p := (&Client{ExpectContinueTimeout: soon}).NewPool(Endpoint{Network: "tcp", Address: address})
+		p := poolTo(t, &Client{ExpectContinueTimeout: soon}, endpointOf(t, address))
 		c := p.client.NewCall(nil)
 		c.Begin("POST", "a", "/").Add("Expect", "100-continue")
 		body := strings.NewReader("hello")
@@ -115,7 +115,6 @@ func TestSource_Expects(t *testing.T) {
 		if kept := p.Idle() == 1; kept != wanted {
 			t.Errorf("kept %t; want %t: the body is owed unless it was asked for", kept, wanted)
 		}
-		p.Close()
 	}
 }
 
@@ -126,8 +125,7 @@ func TestSource_StopUnblocksRead(t *testing.T) {
 		_, _ = io.WriteString(nc, okAnswer)
 		_, _ = io.Copy(io.Discard, r)
 	})
-	p := (&Client{}).NewPool(Endpoint{Network: "tcp", Address: address})
-	defer p.Close()
+	p := poolTo(t, &Client{}, endpointOf(t, address))
 	from, to := io.Pipe()
 	c := p.client.NewCall(nil)
 	c.Begin("POST", "a", "/")

@@ -272,15 +272,10 @@ type client struct {
 }
 
 func (c *client) open() {
-	if c.conn != nil {
-		return
+	if c.conn == nil {
+		w := c.p.dial(c.t, "")
+		c.conn, c.r = w.Conn, w.Reader
 	}
-	conn, err := net.Dial("tcp", c.p.addr)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(soon))
-	c.conn, c.r = conn, bufio.NewReader(conn)
 }
 
 func (c *client) close() {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,12 +225,7 @@ func TestTimeout_Write(t *testing.T) {
 // sent makes a call over a connection that the test plays the upstream on.
 func sent(t *testing.T, c *Client, answer func(net.Conn)) (*CallError, time.Duration) {
 	t.Helper()
-	pool := c.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		go answer(theirs)
-		return ours, nil
-	}})
-	defer pool.Close()
+	pool := poolTo(t, c, pipes(answer))
 	call := c.NewCall(nil)
 	defer call.Release()
 	call.Begin("GET", "a", "/")
@@ -285,31 +279,19 @@ func TestTimeout_Upstream(t *testing.T) {
 func TestTimeout_AfterContinue(t *testing.T) {
 	for _, more := range []string{"HTTP/1.1 100 Continue||", "HTTP/1.1 103 Early Hints||", "HTTP/1."} {
 		synctest.Test(t, func(t *testing.T) {
-			client := &Client{ExpectContinueTimeout: time.Second, ResponseTimeout: 10 * time.Second}
-			var upstream sync.WaitGroup
-			defer upstream.Wait()
-			pool := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
-				ours, theirs := net.Pipe()
-				upstream.Go(func() {
-					r, err := http.ReadRequest(bufio.NewReader(theirs))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_, _ = io.WriteString(theirs, lined("HTTP/1.1 100 Continue||"+more))
-					_, _ = io.Copy(io.Discard, r.Body)
-					time.Sleep(5 * time.Second)
-					final := lined("HTTP/1.1 200 OK|Content-Length: 0||")
-					_, _ = io.WriteString(theirs, strings.TrimPrefix(final, strings.TrimSuffix(more, "|")))
-				})
-				return ours, nil
-			}})
-			defer pool.Close()
-			call := client.NewCall(nil)
-			defer call.Release()
-			call.SetSource(Source{Reader: strings.NewReader("hello"), Length: 5, Stop: func() {}, Expects: true})
-			call.Begin("POST", "a", "/").Add("Expect", "100-continue")
-			if err := pool.Send(call); err != nil || call.Response.Status != 200 {
+			call, err := callOver(t, "100-continue", func(c net.Conn) {
+				r, err := http.ReadRequest(bufio.NewReader(c))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.WriteString(c, lined("HTTP/1.1 100 Continue||"+more))
+				_, _ = io.Copy(io.Discard, r.Body)
+				time.Sleep(2 * time.Second) // less than the timeout for responses
+				final := lined("HTTP/1.1 200 OK|Content-Length: 0||")
+				_, _ = io.WriteString(c, strings.TrimPrefix(final, strings.TrimSuffix(more, "|")))
+			})
+			if err != nil || call.Response.Status != 200 {
 				t.Errorf("%s after 100: status %d, %v", more, call.Response.Status, err)
 			}
 		})

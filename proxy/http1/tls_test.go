@@ -30,19 +30,14 @@ func TestTLS_UnsolicitedBytesAreNotResponses(t *testing.T) {
 		connections, sent := make(chan bool, 10), make(chan bool, 10)
 		address := sockettest.Upstream(s, func(c net.Conn, r *bufio.Reader) {
 			connections <- true
-			for {
-				if _, err := requestOn(r); err != nil {
-					return
-				}
+			eachRequest(r, func(string) {
 				for _, record := range records {
 					_, _ = io.WriteString(c, record)
 				}
 				sent <- true
-			}
+			})
 		})
-		client := &Client{}
-		p := client.NewPool(endpointOf(s, address))
-		t.Cleanup(p.Close)
+		p := poolTo(t, &Client{}, endpointOf(s, address))
 		for range 3 {
 			if got, err := ask(t, p, "/"); strings.Contains(got, "evil") || err != nil {
 				t.Errorf("%s: got %q, %v", where, got, err)
@@ -73,20 +68,10 @@ func TestTLS_RecordsInPieces(t *testing.T) {
 	s := sockettest.NewSecured(t)
 	address := sockettest.Upstream(t, func(c net.Conn, _ *bufio.Reader) {
 		secure := tls.Server(bytewise{c}, s.Server)
-		for r := bufio.NewReader(secure); ; {
-			if _, err := requestOn(r); err != nil {
-				return
-			}
-			_, _ = io.WriteString(secure, okAnswer)
-		}
+		eachRequest(bufio.NewReader(secure), func(string) { _, _ = io.WriteString(secure, okAnswer) })
 	})
 	p := proxyTo(s, address, nil)
-	c, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = c.SetDeadline(time.Now().Add(soon))
-	client := sockettest.NewClient(t, tls.Client(bytewise{c}, s.Client))
+	client := sockettest.NewClient(t, tls.Client(bytewise{p.dial(t, "").Conn}, s.Client))
 	defer client.Close()
 	for range 5 {
 		client.Send(lined("GET /1 HTTP/1.1|Host: a||"))
@@ -106,20 +91,10 @@ func TestTLS_IdleClients(t *testing.T) {
 		ended := make(chan struct{}, 1)
 		server := &Server{Handler: p.handle, Timeouts: Timeouts{Header: soon, Idle: idle}}
 		serve := func(c net.Conn) { server.ServeConn(c); ended <- struct{}{} }
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := sockettest.Listen(t)
 		go func() { _ = sockettest.Accept(secureListener{l, s.Server}, serve) }()
 		t.Cleanup(func() { l.Close(); server.Close() })
-		c, err := tls.Dial("tcp", l.Addr().String(), s.Client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(soon))
-		client := sockettest.NewClient(t, c)
-		client.Send(lined("GET /1 HTTP/1.1|Host: a||"))
+		client := sockettest.Dial(s, l.Addr().String(), lined("GET /1 HTTP/1.1|Host: a||"))
 		client.WantStatus(200)
 		if closes {
 			client.Close()
@@ -184,9 +159,7 @@ func TestTLS_AnswerWithTheEnd(t *testing.T) {
 			cork.uncork(missing)
 			_, _ = r.ReadByte() // until the other side is done
 		})
-		client := &Client{ResponseTimeout: soon}
-		p := client.NewPool(endpointOf(s, address))
-		t.Cleanup(p.Close)
+		p := poolTo(t, &Client{ResponseTimeout: soon}, endpointOf(s, address))
 		for range 2 {
 			if got, err := ask(t, p, "/"); got != "ok" || err != nil {
 				t.Errorf("got %q, %v", got, err)
@@ -203,12 +176,7 @@ func TestTLS_RequestWithTheEnd(t *testing.T) {
 	eachEnding(t, func(t testing.TB, s sockettest.Secured, missing int) {
 		address, _ := answering(s, okAnswer)
 		p := proxyTo(s, address, nil)
-		c, err := net.Dial("tcp", p.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = c.SetDeadline(time.Now().Add(soon))
-		cork := &corked{Conn: c}
+		cork := &corked{Conn: sockettest.Dial(t, p.addr, "").Conn}
 		secure := tls.Client(cork, s.Client)
 		client := sockettest.NewClient(t, secure)
 		client.Send(lined("GET /1 HTTP/1.1|Host: a||"))
@@ -220,6 +188,5 @@ func TestTLS_RequestWithTheEnd(t *testing.T) {
 		if _, body := client.WantStatus(200); body != "ok" {
 			t.Errorf("got %q", body)
 		}
-		c.Close()
 	})
 }

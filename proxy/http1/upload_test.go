@@ -2,7 +2,6 @@ package http1
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -305,12 +304,7 @@ func TestUpload_GivenBody(t *testing.T) {
 func uploading(t *testing.T, body io.Reader, answer func(net.Conn)) *Call {
 	t.Helper()
 	client := &Client{ResponseTimeout: 10 * time.Second, BodyTimeout: 4 * time.Second}
-	pool := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		go answer(theirs)
-		return ours, nil
-	}})
-	t.Cleanup(pool.Close)
+	pool := poolTo(t, client, pipes(answer))
 	c := client.NewCall(nil)
 	t.Cleanup(c.Release)
 	c.SetSource(Source{Reader: body, Length: 5, Stop: func() {}})

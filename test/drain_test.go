@@ -172,9 +172,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	if len(said.Nodes) != 2 || stays.metric("weir_cluster_nodes") != 2 {
 		t.Errorf("the other node tells of %v; want both", said.Nodes)
 	}
-	if code, stdout, stderr := stays.push(config(1), "anna"); code != 0 {
-		t.Errorf("push exits with %d: %s%s", code, stdout, stderr)
-	}
+	stays.pushes(0, "", config(1), "anna")
 	leaves.WaitForLog("serving pushed config", nil)
 	if leaves.Ended() {
 		t.Error("weir ended while a request was under way")

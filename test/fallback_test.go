@@ -302,27 +302,19 @@ routes:
   - {name: own, match: {path: /own}, upstream: demo, limits: [{name: phone, key: 'header:X-Phone', %[1]s, scope: per_instance}]}
 `, penalty))
 	for _, route := range []string{"all", "log", "own"} {
-		if got := nodes[0].ask(route, "p", 2); !slices.Equal(got, []int{200, 429}) {
-			t.Fatalf("%s: %v; want the second to be refused and to ban", route, got)
-		}
+		wantStatuses(t, route+": the second is refused and bans", nodes[0].ask(route, "p", 2), 200, 429)
 	}
 	redisClient(t, server.Addr).Ping(t.Context()) // what was published before is sent
 	server.Signal(syscall.SIGSTOP)
 	for i, w := range nodes {
 		for _, route := range []string{"all", "log"} {
-			if got := w.ask(route, "p", 2); !slices.Equal(got, []int{429, 429}) {
-				t.Errorf("node %d answers %v on %s for a key that is banned, want 429", i, got, route)
-			}
-			if got := w.ask(route, "other", 1); !slices.Equal(got, []int{200}) {
-				t.Errorf("node %d answers %v on %s for another key, want 200", i, got, route)
-			}
+			wantStatuses(t, fmt.Sprintf("node %d, %s, a key that is banned", i, route), w.ask(route, "p", 2), 429, 429)
+			wantStatuses(t, fmt.Sprintf("node %d, %s, another key", i, route), w.ask(route, "other", 1), 200)
 		}
 		want := []int{200}
 		if i == 0 {
 			want = []int{429}
 		}
-		if got := w.ask("own", "p", 1); !slices.Equal(got, want) {
-			t.Errorf("node %d answers %v where each node counts by itself, want %v", i, got, want)
-		}
+		wantStatuses(t, fmt.Sprintf("node %d, where each node counts by itself", i), w.ask("own", "p", 1), want...)
 	}
 }

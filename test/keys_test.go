@@ -1,7 +1,6 @@
 package test
 
 import (
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"slices"
@@ -24,9 +23,7 @@ func twoNodes(t *testing.T, more string) (one, other *weir) {
 	waitForNodes(t, server.Addr, 2)
 	one.send("p")
 	for _, w := range []*weir{one, other} { // each remembers the refusal
-		if got := w.statuses("p", 2); !slices.Equal(got, []int{429, 429}) {
-			t.Fatalf("after the only permit a node answers %v", got)
-		}
+		wantStatuses(t, "after the only permit", w.statuses("p", 2), 429, 429)
 	}
 	return one, other
 }
@@ -34,11 +31,7 @@ func twoNodes(t *testing.T, more string) (one, other *weir) {
 // keys runs weir keys against w, which must do what it is told.
 func (w *weir) keys(args ...string) string {
 	w.t.Helper()
-	code, stdout, stderr := w.admin(w.t.TempDir(), append([]string{"keys"}, args...)...)
-	if code != 0 {
-		w.t.Fatalf("weir keys %v exits %d: %s%s", args, code, stdout, stderr)
-	}
-	return stdout
+	return w.runs(0, "", append([]string{"keys"}, args...)...)
 }
 
 // What is reset through one node passes on both at once, although both remember that it
@@ -46,18 +39,11 @@ func (w *weir) keys(args ...string) string {
 func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	t.Parallel()
 	one, other := twoNodes(t, "")
-	said := one.keys("reset", "header:X-Phone=p", "--reason", "the phone was lent")
-	if !strings.Contains(said, ", on all nodes") {
-		t.Errorf("reset says %q", said)
-	}
+	one.runs(0, ", on all nodes", "keys", "reset", "header:X-Phone=p", "--reason", "the phone was lent")
 	await.Within(t, 5*time.Second, "the key passes on the other node", func() bool { return other.send("p") == 200 })
-	if got := one.send("p"); got != 429 {
-		t.Errorf("after the permit that came back was used, the first node answers %d, want 429", got)
-	}
+	wantStatuses(t, "after the permit that came back was used, the first node", one.statuses("p", 1), 429)
 	one.keys("reset", "header:X-Phone=p")
-	if got := one.send("p"); got != 200 {
-		t.Errorf("reset key is answered %d on the node that was told, want 200", got)
-	}
+	wantStatuses(t, "reset key on the node that was told", one.statuses("p", 1), 200)
 	line := one.WaitForLog("operator action", func(l logtest.Line) bool { return l.Text("reason") == "the phone was lent" })
 	if line.Text("who") != "local" || line.Text("action") != "reset" || line.Text("key_hash") == "" || line.Text("operator_address") == "" {
 		t.Errorf("the log says %v", line)
@@ -100,23 +86,16 @@ func TestAudit_TellsOfTheConfiguration(t *testing.T) {
 	server := redistest.Start(t)
 	w := startFollowers(t, server.Addr, 1)[0]
 	for n := 1; n <= 2; n++ {
-		if code, stdout, stderr := w.push(revisionYAML(n), "ann"); code != 0 {
-			t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
-		}
+		w.pushes(0, "", revisionYAML(n), "ann")
 	}
 	w.push("routes: []\n", "bob")
 	w.push(revisionYAML(3), "ann", "--dry-run")
-	if code, stdout, stderr := w.admin(w.Dir, "rollback", "--author", "cy"); code != 0 {
-		t.Fatalf("rollback exits %d: %s%s", code, stdout, stderr)
-	}
+	w.runs(0, "", "rollback", "--author", "cy")
 	w.reload()
-	_, text := w.get(w.Admin + "/api/v1/audit")
 	var trail struct {
 		Entries []struct{ Who, Action, Detail, Error string }
 	}
-	if err := json.Unmarshal([]byte(text), &trail); err != nil {
-		t.Fatal(err)
-	}
+	w.getAdmin("/api/v1/audit", &trail)
 	var got []string
 	for _, e := range trail.Entries {
 		did := e.Action
@@ -129,7 +108,7 @@ func TestAudit_TellsOfTheConfiguration(t *testing.T) {
 	}
 	want := []string{"local: reload", "local: rollback by cy", "local: push in vain", "local: push by ann", "local: push by ann"}
 	if !slices.Equal(got, want) {
-		t.Errorf("the audit trail is %q, want %q: %s", got, want, text)
+		t.Errorf("the audit trail is %q, want %q: %v", got, want, trail)
 	}
 }
 
@@ -140,30 +119,20 @@ func TestKeys_PlanOnAllNodes(t *testing.T) {
 	server := redistest.Start(t)
 	config := redisYAML(server.Addr) + smsYAML("1/1h", ", plans: {pro: 3/1h, none: none}")
 	one, other := start(t, config), start(t, config)
-	if got := []int{one.send("p"), other.send("p")}; !slices.Equal(got, []int{200, 429}) {
-		t.Fatalf("without a plan: %v", got)
-	}
-	runs := func(w *weir, code int, want string, args ...string) {
-		t.Helper()
-		if got, stdout, stderr := w.admin(t.TempDir(), args...); got != code || !strings.Contains(stdout+stderr, want) {
-			t.Errorf("weir %v exits %d: %s%s; want %d and %q", args, got, stdout, stderr, code, want)
-		}
-	}
-	runs(one, 1, `has the plan "gold"; write one of none, pro`, "keys", "plan", "header:X-Phone=p", "gold", "--for", "30d")
-	runs(one, 0, "no plan is assigned", "keys", "plans")
-	runs(one, 0, "assigned the plan pro for 30d under sms-send.phone, on all nodes\n", "keys", "plan", "header:X-Phone=p", "pro", "--for", "30d", "--reason", "paid")
+	wantStatuses(t, "without a plan", []int{one.send("p"), other.send("p")}, 200, 429)
+	one.runs(1, `has the plan "gold"; write one of none, pro`, "keys", "plan", "header:X-Phone=p", "gold", "--for", "30d")
+	one.runs(0, "no plan is assigned", "keys", "plans")
+	one.runs(0, "assigned the plan pro for 30d under sms-send.phone, on all nodes\n", "keys", "plan", "header:X-Phone=p", "pro", "--for", "30d", "--reason", "paid")
 	await.Until(t, "the other node has the plan", func() bool { return other.send("p") == 200 })
 	late := start(t, config)
-	if got := []int{late.send("p"), late.send("p"), late.send("q"), late.send("q")}; !slices.Equal(got, []int{200, 429, 200, 429}) {
-		t.Errorf("a node that starts later answers %v; want what is left of the plan, and the other key without it", got)
-	}
-	runs(other, 0, "plan pro, assigned until ", "keys", "get", "header:X-Phone=p")
-	runs(other, 0, "pro   all    30d", "keys", "plans")
-	runs(other, 0, "plan pro (assigned by an operator until ", "explain", "POST", "/v1/sms/send", "-H", "X-Phone: p")
-	runs(other, 0, "plan for 30d", "audit")
-	runs(other, 0, "ended the assignment of a plan under sms-send.phone, on all nodes\n", "keys", "plan", "header:X-Phone=p", "--clear")
-	runs(other, 1, "no assignment of a plan to this key to end", "keys", "plan", "header:X-Phone=p", "--clear")
-	runs(one, 0, "none for 1s under", "keys", "plan", "header:X-Phone=p", "none", "--for", "1s")
+	wantStatuses(t, "a node that starts later, for what is left of the plan and for another key", []int{late.send("p"), late.send("p"), late.send("q"), late.send("q")}, 200, 429, 200, 429)
+	other.runs(0, "plan pro, assigned until ", "keys", "get", "header:X-Phone=p")
+	other.runs(0, "pro   all    30d", "keys", "plans")
+	other.runs(0, "plan pro (assigned by an operator until ", "explain", "POST", "/v1/sms/send", "-H", "X-Phone: p")
+	other.runs(0, "plan for 30d", "audit")
+	other.runs(0, "ended the assignment of a plan under sms-send.phone, on all nodes\n", "keys", "plan", "header:X-Phone=p", "--clear")
+	other.runs(1, "no assignment of a plan to this key to end", "keys", "plan", "header:X-Phone=p", "--clear")
+	one.runs(0, "none for 1s under", "keys", "plan", "header:X-Phone=p", "none", "--for", "1s")
 	await.Until(t, "the plan of a second holds", func() bool { return late.send("p") == 200 })
 	await.Until(t, "it is over", func() bool { return late.send("p") == 429 && one.send("p") == 429 })
 }
@@ -177,25 +146,17 @@ func TestKeys_ChangedWhileRedisIsAway(t *testing.T) {
 	one, other := start(t, config), start(t, config)
 	waitForMembership(t, server.Addr, 2)
 	server.Signal(syscall.SIGSTOP)
-	if said := one.keys("ban", "header:X-Phone=p", "--for", "1h"); !strings.Contains(said, "banned for 1h by sms-send.phone, on this node now, on all nodes when redis is back\n") {
-		t.Errorf("ban says %q", said)
-	}
+	one.runs(0, "banned for 1h by sms-send.phone, on this node now, on all nodes when redis is back\n", "keys", "ban", "header:X-Phone=p", "--for", "1h")
 	one.keys("ban", "header:X-Phone=short", "--for", "1s")
 	one.keys("reset", "header:X-Phone=r", "--reason", "while it is away")
 	await.Until(t, "a short ban is over", func() bool { return one.send("short") == 200 })
-	if got := []int{one.send("p"), other.send("p")}; !slices.Equal(got, []int{429, 200}) {
-		t.Errorf("while Redis hangs the nodes answer %v, want the ban on the one that was told", got)
-	}
+	wantStatuses(t, "while Redis hangs, with the ban on the one that was told", []int{one.send("p"), other.send("p")}, 429, 200)
 	server.Signal(syscall.SIGCONT)
 	await.Until(t, "the ban holds on the other node", func() bool { return other.send("p") == 429 })
 	one.WaitForLog("deferred key change", func(l logtest.Line) bool { return l.Text("action") == "reset" })
 	for _, w := range []*weir{one, other} {
-		if got := w.send("short"); got != 200 {
-			t.Errorf("a key whose ban has ended is answered %d, want 200", got)
-		}
-		if said := w.keys("get", "header:X-Phone=p"); !strings.Contains(said, "59m") {
-			t.Errorf("get says %q; want what is left of the hour", said)
-		}
+		wantStatuses(t, "a key whose ban has ended", w.statuses("short", 1), 200)
+		w.runs(0, "59m", "keys", "get", "header:X-Phone=p") // what is left of the hour
 	}
 	await.Until(t, "the audit trail tells of it", func() bool {
 		_, trail := other.get(other.Admin + "/api/v1/audit")
@@ -220,47 +181,28 @@ func TestKeys_BanOfANetworkAndMaintenance(t *testing.T) {
 		t.Helper()
 		await.Until(t, what, func() bool { return one.send("p") == want && other.send("p") == want })
 	}
-	for _, step := range []struct {
-		args []string
-		want string // printed
-	}{
-		{[]string{"keys", "ban", "client_ip=127.0.0.9/26", "--for", "1h", "--reason", "scan"}, "network 127.0.0.0/26 banned for 1h on all routes, on all nodes\n"},
-		{[]string{"keys", "get", "client_ip=127.0.0.1"}, "refused now by the ban of 127.0.0.0/26 until "},
-		{[]string{"keys", "get", "client_ip=127.0.0.64/26"}, "no network is banned there\n"},
-		{[]string{"keys", "bans"}, "127.0.0.0/26  all"},
-		{[]string{"audit"}, "ban for 1h"},
-	} {
-		if code, stdout, stderr := one.admin(t.TempDir(), step.args...); code != 0 || !strings.Contains(stdout, step.want) {
-			t.Errorf("weir %v exits %d: %s%s; want %q", step.args, code, stdout, stderr, step.want)
-		}
-	}
+	one.runs(0, "network 127.0.0.0/26 banned for 1h on all routes, on all nodes\n", "keys", "ban", "client_ip=127.0.0.9/26", "--for", "1h", "--reason", "scan")
+	one.runs(0, "refused now by the ban of 127.0.0.0/26 until ", "keys", "get", "client_ip=127.0.0.1")
+	one.runs(0, "no network is banned there\n", "keys", "get", "client_ip=127.0.0.64/26")
+	one.runs(0, "127.0.0.0/26  all", "keys", "bans")
+	one.runs(0, "ban for 1h", "audit")
 	both("the network is banned on both nodes", 403)
 	late := start(t, config)
-	if got := late.send("p"); got != 403 {
-		t.Errorf("a node that starts later answers %d, want 403", got)
-	}
+	wantStatuses(t, "a node that starts later", late.statuses("p", 1), 403)
 	other.keys("unban", "client_ip=127.0.0.0/26")
 	both("the ban is over on both nodes", 200)
-	if code, _, stderr := one.admin(t.TempDir(), "keys", "unban", "client_ip=127.0.0.0/26"); code != 1 || !strings.Contains(stderr, "weir keys bans") {
-		t.Errorf("unban of what is not banned exits %d: %s", code, stderr)
-	}
+	one.runs(1, "weir keys bans", "keys", "unban", "client_ip=127.0.0.0/26")
 	if code, stdout, stderr := one.admin(t.TempDir(), "maintenance", "on", "sms-send", "--for", "1h"); code != 0 || !regexp.MustCompile(`maintenance  sms-send  (1h|59m\d\ds)`).MatchString(stdout) {
 		t.Errorf("maintenance on exits %d: %s%s", code, stdout, stderr)
 	}
 	both("both nodes are under maintenance", 503)
-	if code, _, stderr := one.admin(t.TempDir(), "maintenance", "off"); code != 1 || !strings.Contains(stderr, "there is no maintenance of all routes to end; under maintenance: sms-send\n") {
-		t.Errorf("maintenance off of another route exits %d: %s", code, stderr)
-	}
-	if code, stdout, stderr := other.admin(t.TempDir(), "maintenance", "off", "sms-send"); code != 0 || stdout != "maintenance of sms-send has ended\nno route is under maintenance\n" {
-		t.Errorf("maintenance off exits %d: %s%s", code, stdout, stderr)
+	one.runs(1, "there is no maintenance of all routes to end; under maintenance: sms-send\n", "maintenance", "off")
+	if said := other.runs(0, "", "maintenance", "off", "sms-send"); said != "maintenance of sms-send has ended\nno route is under maintenance\n" {
+		t.Errorf("maintenance off says %q", said)
 	}
 	both("maintenance is over on both nodes", 200)
-	if code, _, stderr := one.admin(t.TempDir(), "maintenance", "off", "sms-send"); code != 1 || !strings.Contains(stderr, "there is no maintenance of route sms-send to end; under maintenance: no route\n") {
-		t.Errorf("maintenance off once more exits %d: %s", code, stderr)
-	}
-	if code, _, stderr := one.admin(t.TempDir(), "maintenance", "on", "none"); code != 1 || !strings.Contains(stderr, `no route "none"`) {
-		t.Errorf("maintenance of no route exits %d: %s", code, stderr)
-	}
+	one.runs(1, "there is no maintenance of route sms-send to end; under maintenance: no route\n", "maintenance", "off", "sms-send")
+	one.runs(1, `no route "none"`, "maintenance", "on", "none")
 }
 
 // explains waits until w tells of a request, and wants these words of it. A node that is

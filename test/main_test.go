@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,6 +167,14 @@ func (w *weir) statuses(phone string, n int) []int {
 		out[i] = w.send(phone)
 	}
 	return out
+}
+
+// wantStatuses checks the statuses of answers.
+func wantStatuses(t *testing.T, of string, got []int, want ...int) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: the answers are %v, want %v", of, got, want)
+	}
 }
 
 // A load is clients that keep their connections and ask again and again. They

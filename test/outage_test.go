@@ -232,9 +232,7 @@ func TestOutage_FirstRequestAfterwards(t *testing.T) {
 			waitSince(t, time.Now(), 6*time.Second) // longer than breaker.rest and the time for reports
 			for policy, w := range nodes {
 				before := len(w.log.Lines())
-				if got := w.ask(policy, "p", 3); !slices.Equal(got, []int{200, 200, 429}) {
-					t.Errorf("%s: 3 requests, of which 2 were left, get %v", policy, got)
-				}
+				wantStatuses(t, policy+": 3 requests, of which 2 were left", w.ask(policy, "p", 3), 200, 200, 429)
 				for _, l := range w.log.Lines()[before:] {
 					if l.Text("fallback") != "" {
 						t.Errorf("%s: decided without Redis, which is back: %v", policy, l.Text("error"))
@@ -262,22 +260,14 @@ func TestOutage_LearnsAChangedLimit(t *testing.T) {
 	w := start(t, config("5/1h"))
 	waitForMembership(t, server.Addr, 1)
 	await.Until(t, "Redis decides", func() bool { return w.statuses("first", 1)[0] == 200 })
-	if got := w.statuses("p", 6); !slices.Equal(got, []int{200, 200, 200, 200, 200, 429}) {
-		t.Fatalf("six requests get %v", got)
-	}
+	wantStatuses(t, "six requests", w.statuses("p", 6), 200, 200, 200, 200, 200, 429)
 	change(w, "7/1h")
 	server.Signal(syscall.SIGSTOP)
-	if got := w.statuses("p", 3); !slices.Equal(got, []int{200, 200, 429}) {
-		t.Errorf("after the limit was raised to 7, three more requests in an outage get %v", got)
-	}
+	wantStatuses(t, "after the limit was raised to 7, in an outage", w.statuses("p", 3), 200, 200, 429)
 	change(w, "1000/1h")
-	if got := w.statuses("p", 3); !slices.Equal(got, []int{200, 200, 200}) {
-		t.Errorf("after it was raised in the outage, three more requests get %v", got)
-	}
+	wantStatuses(t, "after it was raised in the outage", w.statuses("p", 3), 200, 200, 200)
 	change(w, "3/1h")
-	if got := append(w.statuses("p", 1), w.statuses("first", 3)...); !slices.Equal(got, []int{429, 200, 200, 429}) {
-		t.Errorf("after it was lowered in the outage, one of 10 requests and three of 1 get %v", got)
-	}
+	wantStatuses(t, "after it was lowered in the outage, one of 10 requests and three of 1", append(w.statuses("p", 1), w.statuses("first", 3)...), 429, 200, 200, 429)
 	server.Signal(syscall.SIGCONT)
 }
 

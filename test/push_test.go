@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // followerYAML is the configuration of a node that serves what is pushed.
@@ -76,6 +76,26 @@ func (w *weir) admin(dir string, args ...string) (code int, stdout, stderr strin
 	return command(w.t, dir, append(args, "--admin", w.Admin)...)
 }
 
+// runs runs a command that asks w, which must exit with that code and say words: as its error, if there is one.
+func (w *weir) runs(code int, words string, args ...string) (stdout string) {
+	w.t.Helper()
+	got, stdout, stderr := w.admin(w.t.TempDir(), args...)
+	said := stdout
+	if code != 0 {
+		said = stderr
+	}
+	if got != code || !strings.Contains(said, words) {
+		w.t.Errorf("weir %q exits %d: %s%s; want %d and %q", args, got, stdout, stderr, code, words)
+	}
+	return stdout
+}
+
+// pushes is runs for a push of text.
+func (w *weir) pushes(code int, words, text, author string) (stdout string) {
+	w.t.Helper()
+	return w.runs(code, words, "push", weirtest.Write(w.t, text), "--author", author)
+}
+
 // allServe waits until all nodes serve that revision.
 func allServe(t *testing.T, nodes []*weir, n int) {
 	t.Helper()
@@ -117,10 +137,7 @@ func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		goal := answers.Load() + 50
 		await.Until(t, "the load goes on", func() bool { return answers.Load() >= goal })
-		code, stdout, stderr := nodes[n].push(revisionYAML(n), "ann")
-		if code != 0 || !strings.Contains(stdout, "served by 5 of 5 nodes") {
-			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
-		}
+		nodes[n].pushes(0, "served by 5 of 5 nodes", revisionYAML(n), "ann")
 		for i, w := range nodes { // at once: the command has waited for it
 			if got := w.servedRevision(); got != fmt.Sprint(n) {
 				t.Errorf("after push %d node %d serves %s", n, i, got)
@@ -176,11 +193,7 @@ func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
 	nodes[1].Signal(syscall.SIGTERM)
 	nodes[1].Exit()
 	p.Redirect("127.0.0.1:1")
-	began := time.Now()
-	code, stdout, stderr := nodes[0].push(revisionYAML(1), "ann") // waits until the one is no longer among those that live
-	if code != 0 || !strings.Contains(stdout, "1 of 1 nodes") {
-		t.Fatalf("push exits %d after %v: %s%s", code, time.Since(began), stdout, stderr)
-	}
+	nodes[0].pushes(0, "1 of 1 nodes", revisionYAML(1), "ann") // waits until the one is no longer among those that live
 	if got := cut.servedRevision(); got != "0" {
 		t.Errorf("the node that is cut off serves %s", got)
 	}
@@ -221,9 +234,7 @@ func TestPush_ShowsNoValues(t *testing.T) {
 	if code, stdout, stderr := w.admin(t.TempDir(), "history", fmt.Sprint(w.generation())); code != 0 || strings.Contains(stdout, "0100") || strings.Contains(stdout, "0102") || strings.Count(stdout, "+(not shown, ") != 2 {
 		t.Errorf("history exits %d: %s%s; want two lines that are not shown", code, stdout, stderr)
 	}
-	if code, stdout, _ := w.push(text, "bob"); code != 0 || !strings.Contains(stdout, "is this already") {
-		t.Errorf("the same once more exits %d: %s; want that nothing changes", code, stdout)
-	}
+	w.pushes(0, "is this already", text, "bob")
 }
 
 // An interruptedPush is a push whose node, which is killed, reaches Redis through a

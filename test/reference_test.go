@@ -190,15 +190,7 @@ func TestReference_NamesEveryTask(t *testing.T) {
 	w := start(t, redisYAML(redistest.Start(t).Addr)+"upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n"+
 		"alerts: {webhook: \"https://127.0.0.1:1/\", secret: \"long and made at random\"}\n")
 	await.Until(t, "the leader has run the tasks of proxy/cluster/README.md, and no others", func() bool {
-		var leader struct {
-			Tasks []struct {
-				Task string `json:"task"`
-			} `json:"tasks"`
-		}
-		_, body := w.get(w.Admin + "/api/v1/leader")
-		if err := json.Unmarshal([]byte(body), &leader); err != nil {
-			t.Fatal(err)
-		}
+		leader := w.leadership()
 		var names []string
 		for _, task := range leader.Tasks {
 			names = append(names, task.Task)

@@ -48,17 +48,13 @@ func TestReload_UnderLoad(t *testing.T) {
 			}
 			w := start(t, head+reloadYAML("1/60s"))
 			l := startLoad(t, 8, loadRequest{w.URL + "/load", newPhones("load")})
-			if got := w.statuses("used", 2); got[0] != 200 || got[1] != 429 {
-				t.Fatalf("before the edit the answers are %v, want 200 and 429", got)
-			}
+			wantStatuses(t, "before the edit", w.statuses("used", 2), 200, 429)
 			l.waitForMore(t, 100)
 			before := w.generation()
 
 			w.edit(head + reloadYAML("3/60s"))
 			await.Until(t, "the edit is served", func() bool { return w.generation() > before })
-			if got := w.statuses("used", 3); got[0] != 200 || got[1] != 200 || got[2] != 429 {
-				t.Errorf("after one permit and the edit to 3/60s the answers are %v, want 200, 200, 429", got)
-			}
+			wantStatuses(t, "after one permit and the edit to 3/60s", w.statuses("used", 3), 200, 200, 429)
 			l.waitForMore(t, 100)
 
 			served := w.generation()
@@ -68,12 +64,8 @@ func TestReload_UnderLoad(t *testing.T) {
 				t.Errorf("the log says %v, want file, line and column", refused)
 			}
 			wantRefusal(t, w)
-			if got := w.send("used"); got != 429 {
-				t.Errorf("after nonsense the used-up phone is answered %d, want 429 as before", got)
-			}
-			if got := w.statuses("other", 4); got[0] != 200 || got[1] != 200 || got[2] != 200 || got[3] != 429 {
-				t.Errorf("after nonsense another phone is answered %v, want the old rule of 3/60s", got)
-			}
+			wantStatuses(t, "after nonsense the used-up phone", w.statuses("used", 1), 429)
+			wantStatuses(t, "after nonsense another phone", w.statuses("other", 4), 200, 200, 200, 429)
 			if got := w.generation(); got != served {
 				t.Errorf("after nonsense generation %d is served, want %d", got, served)
 			}
@@ -167,9 +159,7 @@ routes: [{match: {path: /v1/sms/send}, upstream: demo, limits: [{name: phone, ke
 	}
 	configure("2/1h")
 	w := startWith(t, dir, "-c", file)
-	if got := w.statuses("p", 3); !slices.Equal(got, []int{200, 200, 429}) {
-		t.Fatalf("2/1h: %v", got)
-	}
+	wantStatuses(t, "2/1h", w.statuses("p", 3), 200, 200, 429)
 	for _, change := range []struct {
 		rate string
 		want []int
@@ -178,9 +168,7 @@ routes: [{match: {path: /v1/sms/send}, upstream: demo, limits: [{name: phone, ke
 		if status, body := w.reload(); status != http.StatusOK {
 			t.Fatalf("reload: %d %s", status, body)
 		}
-		if got := w.statuses("p", len(change.want)); !slices.Equal(got, change.want) {
-			t.Errorf("changed to %s: %v; want %v", change.rate, got, change.want)
-		}
+		wantStatuses(t, "changed to "+change.rate, w.statuses("p", len(change.want)), change.want...)
 	}
 }
 
@@ -206,13 +194,9 @@ routes:
   - {name: b, match: {path: /b}, upstream: echo, limits: account}
 `
 			w := start(t, config)
-			if got := slices.Concat(w.ask("a", "p", 2), w.ask("b", "p", 3), w.ask("a", "p", 1)); !slices.Equal(got, []int{200, 200, 200, 200, 429, 429}) {
-				t.Fatalf("two routes answer %v, want four together", got)
-			}
+			wantStatuses(t, "two routes together", slices.Concat(w.ask("a", "p", 2), w.ask("b", "p", 3), w.ask("a", "p", 1)), 200, 200, 200, 200, 429, 429)
 			w.serve(config + "  - {name: c, match: {path: /c}, upstream: echo, limits: [account]}\n")
-			if got := slices.Concat(w.ask("c", "p", 1), w.ask("c", "q", 1)); !slices.Equal(got, []int{429, 200}) {
-				t.Errorf("a route that joins the limit answers %v, want 429 and, for another key, 200", got)
-			}
+			wantStatuses(t, "a route that joins the limit, and another key", slices.Concat(w.ask("c", "p", 1), w.ask("c", "q", 1)), 429, 200)
 			if n := w.metric(`weir_decisions_total{limit="account",result="allowed",route=""}`); n != 5 {
 				t.Errorf("the metrics count %v allowed by the limit, want 5", n)
 			}
@@ -220,9 +204,7 @@ routes:
 				t.Errorf("keys get says %s, want the limit once", said)
 			}
 			w.keys("reset", "header:X-Phone=p", "--route", "b")
-			if got := w.ask("a", "p", 1); got[0] != 200 {
-				t.Errorf("after a reset of the limits of b, a answers %v, want 200: it is the same count", got)
-			}
+			wantStatuses(t, "after a reset of the limits of b, a, with the same count", w.ask("a", "p", 1), 200)
 		})
 	}
 }
@@ -240,13 +222,9 @@ func TestCommonLimit_KeepsTheCountOfItsPreviousName(t *testing.T) {
 			w := start(t, store+`routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{name: x, key: "header:X-Phone", rate: 2/1h}]}]`+"\n")
 			w.ask("a", "p", 2)
 			w.serve(store + `limits: {x: {key: "header:X-Phone", rate: 2/1h, was: a.x}}` + "\n" + routes("x"))
-			if got := slices.Concat(w.ask("a", "p", 1), w.ask("b", "p", 1), w.ask("b", "q", 1)); !slices.Equal(got, []int{429, 429, 200}) {
-				t.Errorf("after the limit has moved to the top the answers are %v, want 429 429, and 200 for another key", got)
-			}
+			wantStatuses(t, "after the limit has moved to the top, and another key", slices.Concat(w.ask("a", "p", 1), w.ask("b", "p", 1), w.ask("b", "q", 1)), 429, 429, 200)
 			w.serve(store + `limits: {x: {key: "header:X-Phone", rate: 2/1h}}` + "\n" + routes("x"))
-			if got := w.ask("b", "p", 1); got[0] != 200 {
-				t.Errorf("without its previous name the limit answers %v, want that it starts anew", got)
-			}
+			wantStatuses(t, "without its previous name the limit starts anew", w.ask("b", "p", 1), 200)
 			w.WaitForLog("config warning", func(l logtest.Line) bool {
 				return strings.Contains(l.Text("problem")+"; "+l.Text("instead"), "write was: a.x to keep its counts")
 			})
@@ -268,7 +246,5 @@ routes:
 `)
 	w.ask("a", "p", 1)
 	server.Kill()
-	if got := slices.Concat(w.ask("a", "p", 1), w.ask("b", "p", 3), w.ask("a", "p", 1), w.ask("free", "p", 1)); !slices.Equal(got, []int{200, 200, 200, 429, 429, 200}) {
-		t.Errorf("in an outage the routes answer %v, want 200 200 200 429 429 with what was counted before, and 200 where the limit is left out", got)
-	}
+	wantStatuses(t, "in an outage, with what was counted before, and where the limit is left out", slices.Concat(w.ask("a", "p", 1), w.ask("b", "p", 3), w.ask("a", "p", 1), w.ask("free", "p", 1)), 200, 200, 200, 429, 429, 200)
 }

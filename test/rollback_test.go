@@ -27,35 +27,24 @@ func TestRollback_AndHistory(t *testing.T) {
 	if code, stdout, _ := w.admin(t.TempDir(), "history"); code != 0 || stdout != "nothing was pushed yet\n" {
 		t.Errorf("history exits %d: %s", code, stdout)
 	}
-	if code, _, stderr := w.admin(t.TempDir(), "rollback"); code != 1 || !strings.Contains(stderr, "no earlier generation") {
-		t.Errorf("rollback of nothing exits %d: %s", code, stderr)
-	}
+	w.runs(1, "no earlier generation", "rollback")
 	for n := 1; n <= 22; n++ {
-		if code, stdout, stderr := w.push(revisionYAML(n), "ann"); code != 0 {
-			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
-		}
+		w.pushes(0, "", revisionYAML(n), "ann")
 	}
-	if _, stdout, _ := w.push(revisionYAML(22), "ann"); !strings.Contains(stdout, "generation 23 is this already; nothing was pushed") {
-		t.Errorf("the same once more: %s", stdout)
-	}
-	_, stdout, _ := w.admin(t.TempDir(), "history")
+	w.pushes(0, "generation 23 is this already; nothing was pushed", revisionYAML(22), "ann")
+	stdout := w.runs(0, "", "history")
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	row := regexp.MustCompile(`^23  20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ  ann  [0-9a-f]{12}  -$`)
 	if len(lines) != 21 || !strings.HasPrefix(lines[0], "GENERATION  TIME ") || !row.MatchString(strings.Join(strings.Fields(lines[1]), "  ")) {
 		t.Errorf("the history is\n%swant the last 20 pushes, first generation 23", stdout)
 	}
-	_, stdout, _ = w.admin(t.TempDir(), "history", "23")
-	if !strings.Contains(stdout, "\n-    respond: {body: \"21\"") || !strings.Contains(stdout, "\n+    respond: {body: \"22\"") {
-		t.Errorf("generation 23 changed\n%swant 21 to 22", stdout)
-	}
+	w.runs(0, "\n-    respond: {body: \"21\"", "history", "23")
+	w.runs(0, "\n+    respond: {body: \"22\"", "history", "23")
 	for i, step := range []struct {
 		args []string
 		want int
 	}{{nil, 21}, {[]string{"10"}, 9}, {[]string{"23"}, 22}} {
-		code, stdout, stderr := w.admin(t.TempDir(), append([]string{"rollback", "--author", "bob"}, step.args...)...)
-		if code != 0 {
-			t.Fatalf("rollback %v exits %d: %s%s", step.args, code, stdout, stderr)
-		}
+		stdout := w.runs(0, "", append([]string{"rollback", "--author", "bob"}, step.args...)...)
 		allServe(t, nodes, step.want)
 		if !regexp.MustCompile(`^back to generation \d+, which was served (20\d\d-\d\d-\d\d \d\d:\d\d:\d\d) UTC to 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\n`).MatchString(stdout) {
 			t.Errorf("rollback %v says %q; want to what it leads, and when that was served", step.args, stdout)
@@ -64,14 +53,12 @@ func TestRollback_AndHistory(t *testing.T) {
 			t.Errorf("rollback %v is generation %d, want %d", step.args, got, 24+i)
 		}
 	}
-	_, stdout, _ = w.admin(t.TempDir(), "history")
+	stdout = w.runs(0, "", "history")
 	if first := strings.Split(stdout, "\n")[1]; !strings.HasSuffix(first, "  23") || !strings.Contains(first, "  bob  ") {
 		t.Errorf("the history begins with %q, want bob's way back to 23", first)
 	}
 	askedOnTerminal(t, nodes)
-	if code, _, stderr := w.admin(t.TempDir(), "rollback", "999"); code != 1 || !strings.Contains(stderr, "generation 999 is not in the history") {
-		t.Errorf("rollback 999 exits %d: %s", code, stderr)
-	}
+	w.runs(1, "generation 999 is not in the history", "rollback", "999")
 }
 
 // askedOnTerminal rolls back on a terminal: what would change is shown, and nothing is done without a yes. Revision
@@ -93,11 +80,9 @@ func TestPush_SecretsStayHome(t *testing.T) {
 	t.Setenv("TRAVELLER", "what only the nodes know")
 	server := redistest.Start(t)
 	w := start(t, followerYAML(server.Addr))
-	if code, stdout, stderr := w.push("privacy: {hash_secret: \"${TRAVELLER}\"}\n"+revisionYAML(1), "ann"); code != 0 {
-		t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
-	}
-	_, stdout, _ := w.admin(t.TempDir(), "history", fmt.Sprint(w.generation()))
-	if !strings.Contains(stdout, "${TRAVELLER}") || strings.Contains(stdout, "only the nodes") {
+	w.pushes(0, "", "privacy: {hash_secret: \"${TRAVELLER}\"}\n"+revisionYAML(1), "ann")
+	stdout := w.runs(0, "${TRAVELLER}", "history", fmt.Sprint(w.generation()))
+	if strings.Contains(stdout, "only the nodes") {
 		t.Errorf("what was pushed is\n%swant the variable's name", stdout)
 	}
 	code, _, stderr := w.push("privacy: {hash_secret: in-plain-sight-of-everybody}\n"+revisionYAML(2), "ann")
@@ -121,13 +106,9 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 		}
 	}
 	alone := start(t, redisYAML(server.Addr)+revisionYAML(1))
-	if code, _, stderr := alone.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stderr, "reload: {source: redis}") {
-		t.Errorf("push to one that serves its own file exits %d: %s", code, stderr)
-	}
+	alone.pushes(1, "reload: {source: redis}", revisionYAML(2), "ann")
 	waitForNodes(t, server.Addr, 2)
-	if code, _, stderr := w.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stderr, "reads its own file") {
-		t.Errorf("push beside one that serves its own file exits %d: %s", code, stderr)
-	}
+	w.pushes(1, "reads its own file", revisionYAML(2), "ann") // beside one that serves its own file
 	if code, _, stderr := command(t, t.TempDir(), "push", "--admin", "127.0.0.1:1", alone.File); code != 1 || !strings.Contains(stderr, "--admin") {
 		t.Errorf("push to nobody exits %d: %s", code, stderr)
 	}
@@ -258,9 +239,7 @@ func TestRecorded_PushesOfReleasesAreServed(t *testing.T) {
 		if !strings.Contains(history, "  ann  ") || !strings.Contains(history, "  bob  ") {
 			t.Errorf("%s: the history is %s", file, history)
 		}
-		if code, stdout, stderr := w.admin(t.TempDir(), "rollback"); code != 0 {
-			t.Errorf("%s: rollback exits %d: %s%s", file, code, stdout, stderr)
-		}
+		w.runs(0, "", "rollback")
 		allServe(t, []*weir{w}, 1)
 
 		dir := t.TempDir()

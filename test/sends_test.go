@@ -1,7 +1,6 @@
 package test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -113,10 +112,9 @@ func (s *shownLimit) String() string { return fmt.Sprintf("%+v", *s.LimitCounts)
 // conversion asks a node of a limit.
 func (w *weir) conversion(limit string) sends.LimitCounts {
 	w.t.Helper()
-	_, text := do(w.t, http.MethodGet, w.Admin+"/api/v1/conversion?limit="+limit, nil)
 	var a admin.Conversion
-	if err := json.Unmarshal([]byte(text), &a); err != nil || len(a.Limits) != 1 {
-		w.t.Fatalf("%v: %s", err, text)
+	if w.getAdmin("/api/v1/conversion?limit="+limit, &a); len(a.Limits) != 1 {
+		w.t.Fatalf("%+v", a)
 	}
 	return a.Limits[0]
 }

@@ -320,7 +320,7 @@ func TestReport_CloseRefunds(t *testing.T) {
 			t.Fatal("refunded, by a Redis that is full")
 		}
 	}
-	s.within("it is known that Redis is full", func() bool { return !other.Available() })
+	s.until("it is known that Redis is full", func() bool { return !other.Available() })
 	s.do("config", "set", "maxmemory", 0)
 	other.Close()
 	s.left(c, 1000)

@@ -229,9 +229,12 @@ const (
 // fault of the network or of a server that restarts; the next dial tells. A server that
 // is loading, running a script, or no longer a master is busy too.
 func evidenceOf(err error) evidence {
+	if err == nil { // before anything is allocated
+		return evidenceUp
+	}
 	var dial *net.OpError
 	switch {
-	case err == nil, errors.Is(err, redis.Nil):
+	case errors.Is(err, redis.Nil):
 		return evidenceUp
 	case errors.As(err, new(redis.Error)):
 		return evidenceOfReply(err)

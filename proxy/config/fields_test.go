@@ -88,8 +88,8 @@ func choices(name string) (all []string) {
 }
 
 // alone are values of which nothing else is tried: what a variable holds and a
-// share may be written in several ways, and nobody asks for the list that is idle.
-var alone = regexp.MustCompile(`\$\{|<<|^(version|include|lists\.idle\.|limits\.idle\.|traces\.sample)`)
+// share may be written in several ways, and nobody asks for lists and prices that are idle.
+var alone = regexp.MustCompile(`\$\{|<<|^(version|include|lists\.idle\.|limits\.idle\.|prices\.few\.|traces\.sample)`)
 
 // entry is a part of a file that has a name of its own, and fields as its neighbours have.
 var entry = regexp.MustCompile(`^(upstreams|keys|lists)\.[^.\[]+`)

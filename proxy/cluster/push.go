@@ -137,12 +137,10 @@ func (n *Node) begin(ctx context.Context, id string, e Entry) (seen int64, at ti
 	case err != nil:
 		return 0, at, fmt.Errorf("begin push: %w", err)
 	case len(reply) == 4:
-		u := &PushInProgressError{}
-		u.Author, _ = reply[1].(string)
-		u.Node, _ = reply[2].(string)
+		author, _ := reply[1].(string)
+		node, _ := reply[2].(string)
 		ms, _ := reply[3].(int64)
-		u.Since = time.Duration(ms) * time.Millisecond
-		return 0, at, u
+		return 0, at, &PushInProgressError{author, node, time.Duration(ms) * time.Millisecond}
 	case len(reply) != 3:
 		return 0, at, fmt.Errorf("begin push: %w: %v", errReply, reply)
 	}
@@ -170,10 +168,9 @@ func (n *Node) decide(ctx context.Context, id string, e Entry, c *config.Config)
 
 // commit commits the push. It reports false if a node has not answered yet.
 func (n *Node) commit(ctx context.Context, id string, e Entry, c *config.Config) (done bool, err error) {
-	keys := []string{"config", "limits", "removed", "push", "history", "nodes"}
 	args := append([]any{id, c.Hash, n.options.ID, e.Generation - 1, configTTL.Milliseconds(), memberTimeout.Milliseconds(), encode(e), historyLength, n.channel()}, definitionArgs(c)...)
 	for tries := 3; ; tries-- { // idempotent: the script recognizes a repeated commit
-		reply, err := n.run(context.WithoutCancel(ctx), "commit", keys, args...).Slice()
+		reply, err := n.run(context.WithoutCancel(ctx), "commit", []string{"config", "limits", "removed", "push", "history", "nodes"}, args...).Slice()
 		switch {
 		case err != nil && tries > 1:
 			continue
@@ -264,8 +261,7 @@ func (d *driftTracker) note(now time.Time, others int) (reported int, news bool)
 	if others > 0 && now.Sub(d.since) < driftAfter {
 		others = d.reported
 	}
-	news = others != d.reported
-	d.reported = others
+	news, d.reported = others != d.reported, others
 	return others, news
 }
 
@@ -291,14 +287,17 @@ type Follower struct {
 	// Prepare prepares a bundle to be served. Its error is reported to the node that
 	// pushes.
 	Prepare func(ctx context.Context, b bundle.Bundle) (Prepared, error)
+	// Serve is called with each committed push before it is installed.
+	Serve func(e Entry)
 	// Applied is called with the result of each committed push: err is nil if it
 	// is served.
 	Applied func(e Entry, err error)
 
-	prepared         Prepared // for the push in progress; nil if none
-	preparedHash     string   // of ready
-	answeredID       string   // id of the push that was answered last
-	failedGeneration int64    // the generation that could not be served
+	prepared         Prepared      // for the push in progress; nil if none
+	preparedHash     string        // of ready
+	preparedBeside   *servedConfig // what was served then: a reload since may have read other files of this machine
+	answeredID       string        // id of the push that was answered last
+	failedGeneration int64         // the generation that could not be served
 	retryAt          time.Time
 }
 
@@ -372,7 +371,7 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 		return // found again by the next poll
 	}
 	taken := f.prepared
-	if f.prepared == nil || f.preparedHash != e.Hash {
+	if f.prepared == nil || f.preparedHash != e.Hash || f.preparedBeside != n.serving.Load() {
 		f.discard()
 		if err = e.Unreadable; err == nil {
 			taken, err = f.Prepare(ctx, e.Bundle)
@@ -385,6 +384,7 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 		return
 	}
 	f.prepared = nil
+	f.Serve(e)
 	taken.Install(e.Generation)
 	n.Adopt(e, taken.Config())
 	f.Applied(e, nil)
@@ -411,6 +411,7 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	packed, _ := values[1].(string)
 	hash, _ := values[2].(string)
 	f.discard()
+	f.preparedBeside = n.serving.Load()
 	said := agreed
 	b, err := n.options.Seal.Open([]byte(packed), hash)
 	if err == nil {

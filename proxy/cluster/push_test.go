@@ -89,7 +89,9 @@ func hosted(t *testing.T, rdb redis.UniversalClient, id string) (*host, func()) 
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { h.Run(ctx, "127.0.0.1:1") })
-	run.Go(func() { h.Follow(ctx, &cluster.Follower{Prepare: h.take, Applied: func(cluster.Entry, error) {}}) })
+	run.Go(func() {
+		h.Follow(ctx, &cluster.Follower{Prepare: h.take, Serve: func(cluster.Entry) {}, Applied: func(cluster.Entry, error) {}})
+	})
 	leave := func() { cancel(); run.Wait() }
 	t.Cleanup(func() {
 		leave()
@@ -160,7 +162,9 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 		decided <- dial(t, s.Addr).HExists(ctx, "test:{cluster}:config", "pushed").Val()
 		return late.take(ctx, b)
 	}
-	run.Go(func() { late.Follow(ctx, &cluster.Follower{Prepare: take, Applied: func(cluster.Entry, error) {}}) })
+	run.Go(func() {
+		late.Follow(ctx, &cluster.Follower{Prepare: take, Serve: func(cluster.Entry) {}, Applied: func(cluster.Entry, error) {}})
+	})
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

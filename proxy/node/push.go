@@ -163,6 +163,7 @@ func (n *Node) follow(ctx context.Context) {
 			}
 			return n.proxy.Prepare(ctx, c)
 		},
+		Serve:   func(e cluster.Entry) { n.source.bundle.Store(new(e.Bundle)) }, // a reload that waits for it reads it
 		Applied: n.pushApplied,
 	})
 }
@@ -175,7 +176,6 @@ func (n *Node) pushApplied(e cluster.Entry, err error) {
 		n.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")
 		return
 	}
-	n.source.bundle.Store(new(e.Bundle))
 	n.log.Info().Int64("generation", e.Generation).Str("hash", e.Hash).Str("author", e.Author).Msg("serving pushed config")
 	if err := n.source.keep(e); err != nil {
 		n.log.Warn().Err(err).Msg("cannot write reload.keep")

@@ -1,6 +1,10 @@
 package node
 
 import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -10,8 +14,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -101,6 +110,94 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 	back, err := admin.Post[admin.Pushed](t.Context(), client, "/rollback", admin.Rollback{Author: "ann"})
 	if err != nil || back.Generation != second.Generation+1 || back.Hash != first.Hash {
 		t.Errorf("rollback = %+v, %v; want ann's as a new generation", back, err)
+	}
+}
+
+// A reload beside a push is not refused: it reads what is served by then.
+func TestPush_BesideReloads(t *testing.T) {
+	n, client := startFollower(t, redistest.Start(t).Addr)
+	if _, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: pushedBundle(t, "first")}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var reloads sync.WaitGroup
+	reloads.Go(func() {
+		for ctx.Err() == nil {
+			if err := n.Reload(t.Context()); err != nil {
+				t.Errorf("a reload beside a push: %v", err)
+			}
+		}
+	})
+	for i := range 5 {
+		text := fmt.Sprint("push ", i)
+		_, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: pushedBundle(t, text)})
+		if got := fetch(t, "http://"+n.Address("http")+"/pushed"); err != nil || got != text {
+			t.Errorf("a push beside reloads: %v, and %q is served", err, got)
+		}
+	}
+	cancel()
+	reloads.Wait()
+}
+
+// Files of the machine that a reload has read while nodes were asked stay read when the push is served.
+func TestPush_KeepsWhatAReloadHasRead(t *testing.T) {
+	n, client := startFollower(t, redistest.Start(t).Addr)
+	writeKey := func() (token string) {
+		public, private, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := x509.MarshalPKIXPublicKey(public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaceFile(t, filepath.Join(filepath.Dir(n.source.path), "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: text})))
+		token, err = jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix()}).SignedString(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	push := func(body string) {
+		b, err := bundle.Pack(write(t, "jwt: {keys: [key.pem]}\nroutes: [{match: {path: /a}, respond: {body: "+body+"}, limits: [{key: 'jwt:sub', rate: 5/1h}]}]\n"))
+		if err == nil {
+			_, err = admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: b})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	writeKey()
+	push("one")
+	redis, prefix, ghost := n.store.client, n.store.prefix+":{cluster}:", "a node that has not answered"
+	if err := redis.ZAdd(t.Context(), prefix+"nodes", goredis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: ghost}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var pushing sync.WaitGroup
+	pushing.Go(func() { push("two") })
+	await.Until(t, "this node has answered", func() bool {
+		return redis.HGet(t.Context(), prefix+"push", "answer:"+n.store.id).Val() == "ok"
+	})
+	token := writeKey()
+	if err := n.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	redis.HSet(t.Context(), prefix+"push", "answer:"+ghost, "ok")
+	await.Until(t, "the push is served", func() bool { number, _ := n.proxy.Serving(); return number == 3 })
+	redis.ZRem(t.Context(), prefix+"nodes", ghost)
+	pushing.Wait()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.Address("http")+"/a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("a token of the new key: %d; want 200", response.StatusCode)
 	}
 }
 

@@ -149,8 +149,7 @@ func (r *routes) compileCommon(forms map[string]*limitForm) {
 		case l.Given(&f.Name):
 			l.Wrong(&f.Name, "the limit is called "+name+" already", "leave it out")
 		}
-		f.Name = name
-		r.common[name] = l.compile(f)
+		r.common[name] = l.compile(f, name)
 	}
 }
 
@@ -210,15 +209,15 @@ func (r *routes) counters() {
 	}
 }
 
-// id returns the name under which a limit counts.
-func (l *limits) id(f *limitForm) string {
+// id returns the name under which a limit called name counts.
+func (l *limits) id(f *limitForm, name string) string {
 	switch {
-	case f.Name == "":
+	case name == "":
 		return "" // already reported
 	case l.token(&f.Was, f.Was):
 		return f.Was
 	}
-	return view.LimitName(l.route.Name, f.Name)
+	return view.LimitName(l.route.Name, name)
 }
 
 // IsCommon reports whether several routes may have one count by l.

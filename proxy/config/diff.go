@@ -154,9 +154,8 @@ func partNames() []string { return []string{"limit", "route", "key", "list", "up
 func (c *Config) Parts(once []byte) Parts {
 	f, line := c.form, c.written.Line
 	concealed := c.concealed()
-	tell := func(l *limitForm, name string) string {
+	tell := func(l *limitForm) string {
 		told := *l
-		told.Name = name
 		if concealed[&l.Overrides] {
 			told.Overrides = map[string]*list{}
 			for value, rates := range l.Overrides {
@@ -165,7 +164,7 @@ func (c *Config) Parts(once []byte) Parts {
 		}
 		return c.written.LineOf(&told, l)
 	}
-	limits := lines(f.Limits, func(l *limitForm) string { return tell(l, "") }) // their names stand before them
+	limits := lines(f.Limits, tell)
 	routes := map[string]string{}
 	for _, r := range f.Routes {
 		without := *r
@@ -175,7 +174,7 @@ func (c *Config) Parts(once []byte) Parts {
 				without.LimitForms = append(without.LimitForms, l)
 				continue
 			}
-			limits[view.LimitName(r.Name, l.Name)] = tell(l, l.Name)
+			limits[view.LimitName(r.Name, l.Name)] = tell(l)
 		}
 		routes[r.Name] = c.written.LineOf(&without, r)
 	}
@@ -245,14 +244,7 @@ func lines[T any](all map[string]*T, line func(*T) string) map[string]string {
 // files merged. Secrets are masked, and values of sensitive keys in lists and overrides are left out; a comment says how
 // many. Loading the result gives the same configuration, except for these.
 func (c *Config) Effective() []byte {
-	shown := *c.form
-	shown.Include, shown.Limits = list{}, map[string]*limitForm{}
-	for name, l := range c.form.Limits {
-		unnamed := *l
-		unnamed.Name = "" // it stands before the limit
-		shown.Limits[name] = &unnamed
-	}
-	root := form.Encode(&shown, c.form, c.concealed())
+	root := form.Encode(c.form, c.concealed())
 	protect(root)
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)

@@ -51,7 +51,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			add(f, l.use(f, f.Named))
 		default:
 			f.Mode = l.mode(f)
-			add(&f.Name, l.compile(f))
+			add(&f.Name, l.compile(f, f.Name))
 		}
 	}
 	for i, name := range defaults {
@@ -62,8 +62,8 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 	return made
 }
 
-// compile compiles the limit of one form.
-func (l *limits) compile(f *limitForm) *Limit {
+// compile compiles the limit of one form, called name.
+func (l *limits) compile(f *limitForm, name string) *Limit {
 	l.read = nil
 	l.combine(f, limitRules())
 	l.ownAlgorithm(f)
@@ -72,9 +72,9 @@ func (l *limits) compile(f *limitForm) *Limit {
 		f.Expose = new(l.main.Defaults.Expose && !l.Given(&f.Budget)) // nobody's money is shown without being asked for
 	}
 	limit := &Limit{
-		Name:           f.Name,
+		Name:           name,
 		Route:          l.route.Name,
-		ID:             l.id(f),
+		ID:             l.id(f, name),
 		Cost:           l.cost(f),
 		Penalty:        f.Penalty,
 		Count:          l.count(f.Count),

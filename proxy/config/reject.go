@@ -258,7 +258,7 @@ func (l *limits) stepUp(f *limitForm, limit *Limit) {
 	if f.StepUp == nil {
 		return
 	}
-	s := &StepUp{Challenge: cmp.Or(f.StepUp.Challenge, f.Name), Algorithm: limit.Algorithm}
+	s := &StepUp{Challenge: cmp.Or(f.StepUp.Challenge, limit.Name), Algorithm: limit.Algorithm}
 	if a := limit.Algorithm; a.HasValues() || a.HasSteps() || a.HasConversion() { // which are no rates of requests
 		s.Algorithm, _ = limiter.ParseAlgorithm("sliding_log")
 	}

@@ -25,6 +25,7 @@ func (l *loader) compile(f *file) (*Config, error) {
 	l.Problems() // of texts are known from here on
 	c := l.made
 	c.form, c.Store, c.Defaults = f, f.Store, f.Defaults
+	f.Include = list{} // it has what these files have
 	c.Listen = l.listen(&f.Listen)
 	c.Admin = l.admin(&f.Admin)
 	c.Redis = l.redis(&f.Redis)

@@ -20,10 +20,10 @@ type encoder struct {
 	counted map[any]bool // pointers to lists and mappings whose entries are only counted
 }
 
-// Encode returns form, a pointer, which may be a copy of the form of, as YAML with all defaults. Of lists and mappings of
-// that at the pointers in counted a comment says how many entries they have.
-func Encode(form, of any, counted map[any]bool) *yaml.Node {
-	return encoder{counted: counted}.value(reflect.ValueOf(form), reflect.ValueOf(of), Tag{})
+// Encode returns form, a pointer, as YAML with all defaults. Of lists and mappings at the pointers in counted a comment
+// says how many entries they have.
+func Encode(form any, counted map[any]bool) *yaml.Node {
+	return encoder{counted: counted}.value(reflect.ValueOf(form), reflect.ValueOf(form), Tag{})
 }
 
 // Line formats a form as YAML on one line, without defaults.

@@ -21,9 +21,9 @@ const many = 100
 
 // mode returns the mode of a limit: its own, that of its route, or the default; shadow and
 // off of the route take precedence.
-func (l *limits) mode(f *limitForm) Mode {
+func (l *limits) mode(f *Limit) Mode {
 	own := cmp.Or(f.Mode, l.route.Mode, l.main.Defaults.Mode)
-	if f.Mode == "" && own == Enforce && l.Given(&f.Conversion) {
+	if f.Mode == "" && own == Enforce && l.Given(&f.ConversionForm) {
 		own = Shadow // until its figures have been seen
 	}
 	rank := []Mode{Enforce, Shadow, Off}
@@ -31,9 +31,8 @@ func (l *limits) mode(f *limitForm) Mode {
 }
 
 // algorithm compiles the algorithm of a limit.
-func (l *limits) algorithm(f *limitForm, limit *Limit) {
-	limit.Algorithm, _ = limiter.ParseAlgorithm(cmp.Or(f.Algorithm, limiter.TokenBucket.String())) // one of the enum, or already reported
-	limit.Burst = int64(f.Burst)
+func (l *limits) algorithm(f, limit *Limit) {
+	limit.Algorithm, _ = limiter.ParseAlgorithm(cmp.Or(f.AlgorithmForm, limiter.TokenBucket.String())) // one of the enum, or already reported
 	if f.Burst != 0 && !limit.Algorithm.HasBurst() {
 		l.Wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out")
 		return
@@ -42,15 +41,15 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 	for _, rate := range limit.Rates {
 		l.keepable(f, limit, rate)
 		if limit.Algorithm.MayDouble() && rate.Count <= few {
-			l.Warn(&f.Algorithm, limit.Algorithm.String()+" may let "+strconv.FormatInt(2*rate.Count, 10)+" pass within one window of "+rate.String(), "write token_bucket, which never lets more than the count pass")
+			l.Warn(&f.AlgorithmForm, limit.Algorithm.String()+" may let "+strconv.FormatInt(2*rate.Count, 10)+" pass within one window of "+rate.String(), "write token_bucket, which never lets more than the count pass")
 		}
 	}
 }
 
 // warnExpensive warns of a limit with many permits in Redis for which another algorithm has
 // the same guarantees at a lower cost.
-func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
-	if !limit.Algorithm.IsRedisson() || l.main.Store != StoreRedis || l.Given(&f.RedissonName) || l.Given(&f.Conversion) {
+func (l *limits) warnExpensive(f, limit *Limit) {
+	if !limit.Algorithm.IsRedisson() || l.main.Store != StoreRedis || l.Given(&f.RedissonName) || l.Given(&f.ConversionForm) {
 		return
 	}
 	i := slices.IndexFunc(limit.Rates, func(r limiter.Rate) bool { return r.Count > many })
@@ -78,41 +77,40 @@ const Lease = 30 * time.Second
 const forget = 2
 
 // cooldown compiles the steps of a limit and its reset_on.
-func (l *limits) cooldown(f *limitForm, limit *Limit) {
+func (l *limits) cooldown(f, limit *Limit) {
 	limit.Algorithm = limiter.Cooldown
-	if len(f.Cooldown) > limiter.MaxSteps {
-		l.Wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
+	if len(f.Steps) > limiter.MaxSteps {
+		l.Wrong(&f.Steps, strconv.Itoa(len(f.Steps))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
 	}
-	for i := range f.Cooldown {
-		step := &f.Cooldown[i]
+	for i := range f.Steps {
+		step := &f.Steps[i]
 		l.refuseFirst([]finding{
-			{*step != 0 && i > 0 && *step < f.Cooldown[i-1], step, "is shorter than the step before", "write them in ascending order"},
+			{*step != 0 && i > 0 && *step < f.Steps[i-1], step, "is shorter than the step before", "write them in ascending order"},
 			{*step > limiter.MaxWindow/forget, step, "is longer than can be remembered", "write at most 183d"},
 		})
 	}
-	limit.Steps = slices.Clone(f.Cooldown)
 	if len(limit.Steps) > 0 {
 		limit.Rates = []limiter.Rate{{Count: 1, Window: forget * slices.Max(limit.Steps)}}
 	}
-	if f.ResetOn != nil { // others resolves the route
-		limit.Reset = &Reset{Route: f.ResetOn.Route, Status: l.successes(&f.ResetOn.Status)}
+	if f.Reset != nil { // others resolves the route
+		limit.Reset = &Reset{Route: f.Reset.Route, Status: l.successes(&f.Reset.Status)}
 	}
 }
 
 // distinct compiles the key whose values are counted.
-func (l *limits) distinct(f *limitForm, limit *Limit) {
-	if f.Distinct == nil {
+func (l *limits) distinct(f, limit *Limit) {
+	if f.DistinctOf == nil {
 		return
 	}
 	limit.Algorithm, limit.Burst = limiter.Distinct, 0
-	limit.Distinct = l.keys.use(f.Distinct)
-	l.parameters(f.Distinct, limit.Distinct)
+	limit.Distinct = l.keys.use(f.DistinctOf)
+	l.parameters(f.DistinctOf, limit.Distinct)
 	if limit.Distinct != nil && limit.Key != nil && (limit.Distinct == limit.Key || limit.Distinct.Name == limit.Key.Name) {
-		l.Wrong(f.Distinct, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
+		l.Wrong(f.DistinctOf, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
 	}
 	for _, rate := range limit.Rates {
 		if rate.Count > limiter.MaxDistinct {
-			l.Wrong(f.Distinct, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
+			l.Wrong(f.DistinctOf, "stores every value, and "+strconv.FormatInt(rate.Count, 10)+" of one key are too many", "write a rate of at most "+strconv.Itoa(limiter.MaxDistinct))
 		}
 	}
 }
@@ -135,7 +133,7 @@ func (l *loader) percentage(text *string, most int, example string) int64 {
 var commonName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
 // compileCommon compiles the limits at the top, each once.
-func (r *routes) compileCommon(forms map[string]*limitForm) {
+func (r *routes) compileCommon(forms map[string]*Limit) {
 	r.common, r.naming = map[string]*Limit{}, map[string][]string{}
 	l := &limits{routes: r, route: &Route{}}
 	for _, name := range form.SortedKeys(forms) {
@@ -190,7 +188,7 @@ func (r *routes) link(made []*Route) {
 // counters checks that no two limits count under one name: route a.b with limit c and
 // route a with limit b.c would.
 func (r *routes) counters() {
-	first := map[string]*limitForm{}
+	first := map[string]*Limit{}
 	for _, c := range r.compiled {
 		f, id := c.form, c.ID
 		other := first[id]
@@ -210,7 +208,7 @@ func (r *routes) counters() {
 }
 
 // id returns the name under which a limit called name counts.
-func (l *limits) id(f *limitForm, name string) string {
+func (l *limits) id(f *Limit, name string) string {
 	switch {
 	case name == "":
 		return "" // already reported

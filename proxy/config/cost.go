@@ -122,57 +122,57 @@ type Cost struct {
 func (c *Cost) IsReserved() bool { return c != nil && !c.IsSaid }
 
 // cost compiles the cost of a limit's requests.
-func (l *limits) cost(f *limitForm) *Cost {
-	if f.Cost == nil {
+func (l *limits) cost(f *Limit) *Cost {
+	if f.CostForm == nil {
 		return nil
 	}
-	for _, text := range append([]string{f.Rate}, f.Rates...) {
-		if rate, err := limiter.ParseRate(text); err == nil && int64(f.MaxCost) > max(rate.Count, int64(f.Burst)) {
+	for _, text := range append([]string{f.One}, f.Several...) {
+		if rate, err := limiter.ParseRate(text); err == nil && int64(f.MaxCost) > max(rate.Count, f.Burst) {
 			l.Warn(&f.MaxCost, "a request that asks for more than "+strings.TrimSpace(text)+" holds is refused with 400", "write at most "+strconv.FormatInt(rate.Count, 10))
 		}
 	}
-	if f.Cost.From == "" {
+	if f.CostForm.From == "" {
 		return l.reservation(f)
 	}
-	from, err := key.ParseOrigin(f.Cost.From)
+	from, err := key.ParseOrigin(f.CostForm.From)
 	if err != nil || from.Source != key.Header && from.Source != key.Query {
-		l.Wrong(&f.Cost.From, form.Quote(f.Cost.From)+" is not an origin of a cost", "write header:NAME or query:NAME, or reserve: below it")
+		l.Wrong(&f.CostForm.From, form.Quote(f.CostForm.From)+" is not an origin of a cost", "write header:NAME or query:NAME, or reserve: below it")
 		return nil
 	}
 	return &Cost{IsSaid: true, From: []*key.Spec{{Name: from.String(), From: from}}, Max: int64(f.MaxCost)}
 }
 
 // reservation compiles a cost that is known afterwards.
-func (l *limits) reservation(f *limitForm) *Cost {
+func (l *limits) reservation(f *Limit) *Cost {
 	c := &Cost{Max: int64(f.MaxCost), Weights: usage.Weights{Input: 1, Cached: 1, Output: 1}}
-	for i := range f.Cost.Reserve {
-		switch r := &f.Cost.Reserve[i]; {
+	for i := range f.CostForm.Reserve {
+		switch r := &f.CostForm.Reserve[i]; {
 		case r.n == 0 && r.text != "":
 			c.From = append(c.From, &key.Spec{Name: r.from.String(), From: r.from, OnMissing: key.Skip})
-		case i < len(f.Cost.Reserve)-1:
+		case i < len(f.CostForm.Reserve)-1:
 			l.Wrong(r, "what follows a number is never read", "write the number last")
 		default:
 			c.Otherwise = r.n
 		}
 	}
-	if part, found := strings.CutPrefix(f.Cost.Input, "bytes"); f.Cost.Input != "" {
+	if part, found := strings.CutPrefix(f.CostForm.Input, "bytes"); f.CostForm.Input != "" {
 		n, err := strconv.ParseInt(strings.TrimPrefix(cmp.Or(part, "/1"), "/"), 10, 64)
 		if c.Bytes = n; !found || err != nil || n < 1 || n > 99 {
-			l.Wrong(&f.Cost.Input, form.Quote(f.Cost.Input)+" is no part of a body", "write bytes, or bytes/N with N up to 99, for example bytes/4")
+			l.Wrong(&f.CostForm.Input, form.Quote(f.CostForm.Input)+" is no part of a body", "write bytes, or bytes/N with N up to 99, for example bytes/4")
 		}
 	}
-	c.Unbounded = f.Cost.Debt == "unbounded"
-	if s := f.Cost.Settle; s != nil {
+	c.Unbounded = f.CostForm.Debt == "unbounded"
+	if s := f.CostForm.Settle; s != nil {
 		c.Weights = usage.Weights{Input: float64(s.Input), Cached: float64(s.Cached), Output: float64(s.Output)}
 	}
-	a, err := limiter.ParseAlgorithm(f.Algorithm)
+	a, err := limiter.ParseAlgorithm(f.AlgorithmForm)
 	l.refuse([]finding{
-		{l.Given(&f.Lease), &f.Cost.Reserve, "cannot be settled: permits that are taken ahead are not settled", "write a separate limit for it"},
-		{l.Given(&f.Concurrent), &f.Cost.Reserve, "cannot be settled: a request in progress costs 1", "write a separate limit for it"},
-		{l.Given(&f.Conversion), &f.Cost.Reserve, "cannot be settled: a message costs 1", "write a separate limit for it"},
-		{err == nil && a.HasBurst(), &f.Algorithm, "gcra owes no more than its burst, so that a cost that is known afterwards would be forgotten", "write token_bucket, sliding_log, fixed_window or sliding_window"},
+		{l.Given(&f.Ahead), &f.CostForm.Reserve, "cannot be settled: permits that are taken ahead are not settled", "write a separate limit for it"},
+		{l.Given(&f.Concurrent), &f.CostForm.Reserve, "cannot be settled: a request in progress costs 1", "write a separate limit for it"},
+		{l.Given(&f.ConversionForm), &f.CostForm.Reserve, "cannot be settled: a message costs 1", "write a separate limit for it"},
+		{err == nil && a.HasBurst(), &f.AlgorithmForm, "gcra owes no more than its burst, so that a cost that is known afterwards would be forgotten", "write token_bucket, sliding_log, fixed_window or sliding_window"},
 	})
-	l.warn([]finding{{l.Given(&f.RedissonName), &f.Cost.Reserve, "what a response says beyond it is not counted, because Java programs with Redisson know no debt", "reserve as much as may be used, for example with input: bytes"}})
+	l.warn([]finding{{l.Given(&f.RedissonName), &f.CostForm.Reserve, "what a response says beyond it is not counted, because Java programs with Redisson know no debt", "reserve as much as may be used, for example with input: bytes"}})
 	return c
 }
 
@@ -294,7 +294,7 @@ func (l *loader) readPrices(f, p *Prices) {
 }
 
 // budget compiles a limit of money: its rates are amounts, and its requests cost what their numbers do.
-func (l *limits) budget(f *limitForm, limit *Limit) {
+func (l *limits) budget(f, limit *Limit) {
 	limit.Algorithm, _ = limiter.ParseAlgorithm("sliding_log") // exact, for half of what others cost
 	switch limit.Prices = l.routes.prices[f.Price]; {
 	case f.Price == "" && !l.Given(&f.Price):
@@ -319,7 +319,7 @@ func (l *limits) budget(f *limitForm, limit *Limit) {
 }
 
 // warnBudget warns of what a budget does not promise.
-func (l *limits) warnBudget(f *limitForm, limit *Limit) {
+func (l *limits) warnBudget(f, limit *Limit) {
 	if limit.OnStoreFailure != Deny && l.main.Store == StoreRedis {
 		at := any(f)
 		if l.Given(&f.OnStoreFailure) {

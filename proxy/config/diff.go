@@ -154,12 +154,12 @@ func partNames() []string { return []string{"limit", "route", "key", "list", "up
 func (c *Config) Parts(once []byte) Parts {
 	f, line := c.form, c.written.Line
 	concealed := c.concealed()
-	tell := func(l *limitForm) string {
+	tell := func(l *Limit) string {
 		told := *l
-		if concealed[&l.Overrides] {
-			told.Overrides = map[string]*list{}
-			for value, rates := range l.Overrides {
-				told.Overrides["not shown, "+Brief(once, value)] = rates
+		if concealed[&l.OverrideForms] {
+			told.OverrideForms = map[string]*list{}
+			for value, rates := range l.OverrideForms {
+				told.OverrideForms["not shown, "+Brief(once, value)] = rates
 			}
 		}
 		return c.written.LineOf(&told, l)

@@ -69,7 +69,7 @@ type file struct {
 	// Prices are lists of what requests cost, for budgets.
 	Prices map[string]*Prices `yaml:"prices,omitempty"`
 	// Limits are the named limits that have one count for all routes that name them.
-	Limits map[string]*limitForm `yaml:"limits,omitempty"`
+	Limits map[string]*Limit `yaml:"limits,omitempty"`
 	// Upstreams are the named upstreams.
 	Upstreams map[string]*Upstream `yaml:"upstreams,omitempty"`
 	// Routes are the routes; the most specific match wins.
@@ -192,7 +192,7 @@ type Route struct {
 	// NewKeys limits how many requests with keys not seen recently one client address may send, as COUNT/WINDOW, or none; that of defaults when not given. The mode is that of the route.
 	Guard string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w))([0-9]+(ms|s|m|h|d|w))*| +per +[A-Za-z]+)\\s*)$"`
 	// Limits are decided together in one atomic step: a request passes all of them, or takes permits from none. A name stands for a limit at the top of the file, with the count that all routes have which name it. Those of defaults are added, unless one is none.
-	LimitForms []*limitForm `yaml:"limits,omitempty"`
+	LimitForms []*Limit `yaml:"limits,omitempty"`
 	// RefundOn lists the outcomes after which the permits of a request are refunded.
 	RefundForm *Refund `yaml:"refund_on,omitempty"`
 	// Usage is where the upstream's response says what the request has used: openai, anthropic, gemini or ollama, or total; limits with cost: {reserve: ...} then count that.

@@ -5,8 +5,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// limitForm is a limit: one or more rates for each value of a key.
-type limitForm struct {
+// Limit is a limit: one or more rates for each value of a key.
+type Limit struct {
 	// Named is the name of a limit at the top of the file, or none to leave out those of defaults.
 	Named string `yaml:"-" short:"true"`
 	// Name of the limit in responses, metrics and the store; that of the key when not given.
@@ -14,11 +14,11 @@ type limitForm struct {
 	// Was is the name under which the limit was counted before, ROUTE.LIMIT or that of a limit at the top of the file: it keeps the counts of that.
 	Was string `yaml:"was,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Key is the key that is counted: the name of a key, an origin such as header:X-Phone, or an inline key.
-	Key *keyForm `yaml:"key" jsonschema:"required"`
+	Of *keyForm `yaml:"key" jsonschema:"required"`
 	// Rate is COUNT/WINDOW: 1/60s, 5/1h, 1000/1d.
-	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
+	One string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$"`
 	// Rates are several rates with different windows.
-	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$" empty:"there is no rate; write for example [5/1m, 20/1h]"`
+	Several list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+(/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*| +per +[A-Za-z]+)\\s*$" empty:"there is no rate; write for example [5/1m, 20/1h]"`
 	// Budget are amounts of money, AMOUNT/WINDOW, instead of rates: 400/1d, 6000/31d. Each request costs its price, and no window, wherever it begins, has more than the amount. Clients see nothing of it unless expose is true.
 	Budget list `yaml:"budget,omitempty" jsonschema:"pattern=^\\s*[0-9]+(\\.[0-9]+)?/([0-9]*(ms|s|m|h|d|w|y))([0-9]+(ms|s|m|h|d|w|y))*\\s*$" empty:"there is no amount; write for example [400/1d, 6000/31d]"`
 	// Price is the name of the prices that requests cost, for a budget.
@@ -26,41 +26,41 @@ type limitForm struct {
 	// Concurrent is how many requests of a key may be in progress at a time, instead of a rate.
 	Concurrent int `yaml:"concurrent,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// Distinct is a key whose distinct values are counted for each value of the first key, as in key: client_ip, distinct: phone, rate: 3/1h. A value counts until one window after its last use; using it again meanwhile takes no further permit.
-	Distinct *keyForm `yaml:"distinct,omitempty"`
+	DistinctOf *keyForm `yaml:"distinct,omitempty"`
 	// Cooldown is how long a key is refused after its first request, after its second, and so on, instead of a rate. It starts over after twice the last pause without a request.
-	Cooldown durations `yaml:"cooldown,omitempty" empty:"there is no pause; write for example [1m, 5m, 1h]"`
+	Steps durations `yaml:"cooldown,omitempty" empty:"there is no pause; write for example [1m, 5m, 1h]"`
 	// ResetOn selects the responses of another route that reset the cooldown of the same key.
-	ResetOn *Reset `yaml:"reset_on,omitempty"`
+	Reset *Reset `yaml:"reset_on,omitempty"`
 	// ReturnOn selects the responses of another route that return what was taken for the same value of another key, so that the limit counts only requests without such a response: key: country, return_on: {route: sms-verify, key: phone}.
-	ReturnOn *Return `yaml:"return_on,omitempty"`
+	Return *Return `yaml:"return_on,omitempty"`
 	// Conversion is the part of the requests beyond the rate that return_on must return: 35% grants for each subject with a return in the window 1.86 further requests that need not be returned. The mode is shadow unless it is given.
-	Conversion string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]*%$"`
+	ConversionForm string `yaml:"conversion,omitempty" jsonschema:"pattern=^[1-9][0-9]*%$"`
 	// StepUp challenges clients instead of refusing them: a request over the rate passes with a signed token, once, and counts at a second rate.
 	StepUp *StepUp `yaml:"step_up,omitempty"`
 	// Overrides are other rates for some values of the key.
-	Overrides map[string]*list `yaml:"overrides,omitempty" empty:"there is no rate; write for example [20000/1h]"`
+	OverrideForms map[string]*list `yaml:"overrides,omitempty" empty:"there is no rate; write for example [20000/1h]"`
 	// Plans are the rates of each plan, by its name, or none for no limit. A key without a plan, or with one that is not listed, has the limit's own rates. Another plan keeps what is used.
-	Plans map[string]*list `yaml:"plans,omitempty" empty:"there is no rate; write for example [20000/1h]"`
+	PlanForms map[string]*list `yaml:"plans,omitempty" empty:"there is no rate; write for example [20000/1h]"`
 	// Plan is where the name of the plan is read from: jwt:CLAIM of the verified token, header:NAME of client_ip.trusted_proxies, or a list. Without it a key has a plan only if an operator assigns one.
-	Plan *planForm `yaml:"plan,omitempty"`
+	PlanForm *planForm `yaml:"plan,omitempty"`
 	// RateFrom, with the value descriptor, lets a descriptor of Envoy bring its own limit, whose rate replaces that of this limit.
 	RateFrom string `yaml:"rate_from,omitempty" jsonschema:"enum=descriptor"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; sliding_log promises the same for about half the cost in Redis, and cannot be shared with Redisson; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
-	Algorithm string `yaml:"algorithm,omitempty" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`
+	AlgorithmForm string `yaml:"algorithm,omitempty" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`
 	// Burst is how many permits gcra grants at once; the rate's count when not given.
-	Burst int `yaml:"burst,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
+	Burst int64 `yaml:"burst,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
 	// Cost is how many permits a request takes: header:NAME or query:NAME, 1 if it is missing; or, if only the response says it, what is reserved until then.
-	Cost *costForm `yaml:"cost,omitempty"`
+	CostForm *costForm `yaml:"cost,omitempty"`
 	// MaxCost is the maximum cost of a request.
 	MaxCost int `yaml:"max_cost,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
 	// Scope: with overall all Weirs that share a store count together, with per_instance each counts by itself, with the full rate.
-	Scope string `yaml:"scope" jsonschema:"default=overall,enum=overall,enum=per_instance"`
+	ScopeForm string `yaml:"scope" jsonschema:"default=overall,enum=overall,enum=per_instance"`
 	// Wait is how long a request may wait for permits before it is refused, in FIFO order for each key.
 	Wait duration `yaml:"wait,omitempty"`
 	// MaxWaiting is how many requests of a key may wait at a time; 100 when not given.
 	MaxWaiting int `yaml:"max_waiting,omitempty" jsonschema:"minimum=1,maximum=100000"`
 	// Lease is for how long a node may take permits ahead, for keys that many requests have: 100ms of 10000/1s. Most requests are then decided without a call of the store. In no window are more than the rate used; up to the part of it that the lease is of the window may be refused too early. Permits are not refunded.
-	Lease duration `yaml:"lease,omitempty"`
+	Ahead duration `yaml:"lease,omitempty"`
 	// RedissonName is the name of a Redisson RRateLimiter shared with Java programs: {key} stands for the value of the key. Its configuration in Redis takes precedence over the rate.
 	RedissonName string `yaml:"redisson_name,omitempty" jsonschema:"default="`
 	// RedissonVersion is the oldest Redisson version of those Java programs. It selects the format of a new limiter: that of 3.17 and later is the default, earlier versions encode entries differently, and up to 3.13.2 a limiter is a fixed window, so that up to twice the rate passes across a window boundary.
@@ -68,13 +68,36 @@ type limitForm struct {
 	// Penalty bans a key that is refused too often.
 	Penalty *Penalty `yaml:"penalty,omitempty"`
 	// Count selects the outcomes that stay counted; all when not given.
-	Count *countForm `yaml:"count,omitempty"`
+	CountForm *countForm `yaml:"count,omitempty"`
 	// Mode of this limit; that of defaults when not given.
 	Mode Mode `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// OnStoreFailure of this limit; that of defaults when not given.
 	OnStoreFailure OnStoreFailure `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
 	// Expose makes this limit visible to clients; that of defaults when not given.
-	Expose *bool `yaml:"expose,omitempty"`
+	ExposeForm *bool `yaml:"expose,omitempty"`
+
+	Route          string                         `yaml:"-"` // of which it is; "" if it is common: at the top of the file, for several routes
+	Routes         []string                       `yaml:"-"` // that name a common limit, and have one count by it
+	ID             string                         `yaml:"-"` // under which stores count: FullName, or what was says
+	Key            *key.Spec                      `yaml:"-"`
+	Distinct       *key.Spec                      `yaml:"-"` // the key whose values are counted; not nil exactly if Algorithm is Distinct
+	Conversion     int                            `yaml:"-"` // for Conversion: percentage
+	Scope          limiter.Scope                  `yaml:"-"`
+	Rates          []limiter.Rate                 `yaml:"-"` // at least one, with different windows
+	Algorithm      limiter.Algorithm              `yaml:"-"`
+	Overrides      map[limiter.Key][]limiter.Rate `yaml:"-"` // by key, as Privacy.Hash makes it
+	Plans          map[string][]limiter.Rate      `yaml:"-"` // by the name of the plan, empty for no limit; nil without plans
+	Plan           PlanSource                     `yaml:"-"`
+	RedissonFormat limiter.RedissonFormat         `yaml:"-"` // how Java programs keep the limiter
+	Cost           *Cost                          `yaml:"-"` // nil: each request costs 1
+	Prices         *Prices                        `yaml:"-"` // of a budget, whose permits are the smallest parts of a unit; nil: none
+	Count          Statuses                       `yaml:"-"` // statuses after which a request stays counted; nil means all outcomes
+	Expose         bool                           `yaml:"-"` // whether it appears in responses
+	Position       Position                       `yaml:"-"`
+
+	RateFromDescriptor bool `yaml:"-"` // the rate, of which there is one, is that of the descriptor if that has one
+
+	form *Limit // as it is written
 }
 
 // planForm is where the name of a plan is read from.

@@ -28,7 +28,7 @@ type readRates struct {
 
 // all compiles the limits of the route: its own, the common ones that it names, and those of
 // defaults.
-func (l *limits) all(forms []*limitForm) []*Limit {
+func (l *limits) all(forms []*Limit) []*Limit {
 	var made []*Limit
 	shown := map[string]*Limit{}
 	add := func(pointer any, limit *Limit) {
@@ -63,40 +63,30 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 }
 
 // compile compiles the limit of one form, called name.
-func (l *limits) compile(f *limitForm, name string) *Limit {
+func (l *limits) compile(f *Limit, name string) *Limit {
 	l.read = nil
 	l.combine(f, limitRules())
 	l.ownAlgorithm(f)
 	f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.main.Defaults.OnStoreFailure)
-	if f.Expose == nil {
-		f.Expose = new(l.main.Defaults.Expose && !l.Given(&f.Budget)) // nobody's money is shown without being asked for
+	if f.ExposeForm == nil {
+		f.ExposeForm = new(l.main.Defaults.Expose && !l.Given(&f.Budget)) // nobody's money is shown without being asked for
 	}
-	limit := &Limit{
-		Name:           name,
-		Route:          l.route.Name,
-		ID:             l.id(f, name),
-		Cost:           l.cost(f),
-		Penalty:        f.Penalty,
-		Count:          l.count(f.Count),
-		Mode:           l.mode(f),
-		OnStoreFailure: f.OnStoreFailure,
-		Expose:         *f.Expose,
-		Position:       l.Location(f).Position,
-
-		RateFromDescriptor: l.Given(&f.RateFrom),
-
-		form: f,
-	}
-	limit.Wait, limit.MaxWaiting = l.wait(f, limit.Mode)
+	limit := new(*f)
+	limit.form, limit.Position = f, l.Location(f).Position
+	limit.Name, limit.Route, limit.ID = name, l.route.Name, l.id(f, name)
+	limit.Cost, limit.Count = l.cost(f), l.count(f.CountForm)
+	limit.Mode, limit.Expose = l.mode(f), *f.ExposeForm
+	limit.RateFromDescriptor = l.Given(&f.RateFrom)
+	l.wait(f, limit)
 	limit.Scope = l.scope(f)
-	if f.Key != nil {
-		limit.Key = l.keys.use(f.Key)
-		l.parameters(f.Key, limit.Key)
+	if f.Of != nil {
+		limit.Key = l.keys.use(f.Of)
+		l.parameters(f.Of, limit.Key)
 	}
 	l.kind(f, limit)
 	l.returnOn(f, limit)
-	if l.Given(&f.Conversion) {
-		limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, int(l.percentage(&f.Conversion, 100, ", for example 35%"))
+	if l.Given(&f.ConversionForm) {
+		limit.Algorithm, limit.Burst, limit.Conversion = limiter.Conversion, 0, int(l.percentage(&f.ConversionForm, 100, ", for example 35%"))
 	}
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
@@ -108,26 +98,26 @@ func (l *limits) compile(f *limitForm, name string) *Limit {
 	l.penalty(f, limit)
 	l.warnNoStore(&f.OnStoreFailure)
 	if a := limit.Algorithm; a.HasConversion() || a.HasValues() || a.HasLeases() || a.HasSteps() || limit.Prices != nil {
-		f.Algorithm = "" // another field says it
+		f.AlgorithmForm = "" // another field says it
 	}
 	l.compiled = append(l.compiled, limit)
 	return limit
 }
 
 // kind reads what a limit counts, and how much of it.
-func (l *limits) kind(f *limitForm, limit *Limit) {
+func (l *limits) kind(f, limit *Limit) {
 	switch {
 	case l.Given(&f.Concurrent):
 		limit.Algorithm = limiter.Concurrent
 		if f.Concurrent > 0 {
 			limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
 		}
-	case l.Given(&f.Cooldown):
+	case l.Given(&f.Steps):
 		l.cooldown(f, limit)
 	case l.Given(&f.Budget):
 		l.budget(f, limit)
 	default:
-		limit.Rates = l.rates(rateFields{f, &f.Rate, &f.Rates}, limit, "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
+		limit.Rates = l.rates(rateFields{f, &f.One, &f.Several}, limit, "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
 		l.algorithm(f, limit)
 		l.distinct(f, limit)
 		l.overrides(f, limit)
@@ -180,7 +170,7 @@ func (l *Limit) allRates() [][]limiter.Rate {
 }
 
 // name gives each limit of the route without a name that of its key.
-func (l *limits) name(forms []*limitForm) {
+func (l *limits) name(forms []*Limit) {
 	taken := map[string]bool{}
 	for _, f := range forms {
 		if f.Named != "" || !l.token(&f.Name, f.Name) {
@@ -193,10 +183,10 @@ func (l *limits) name(forms []*limitForm) {
 		l.notCommon(&f.Name, f.Name)
 	}
 	for _, f := range forms {
-		if f.Named != "" || f.Name != "" || f.Key == nil {
+		if f.Named != "" || f.Name != "" || f.Of == nil {
 			continue
 		}
-		base := tokenOf(cmp.Or(l.keys.longName(f.Key.Text), f.Key.From, strings.Join(f.Key.Join, "-")), "limit")
+		base := tokenOf(cmp.Or(l.keys.longName(f.Of.Text), f.Of.From, strings.Join(f.Of.Join, "-")), "limit")
 		name := base
 		for i := 2; taken[name]; i++ {
 			name = base + "-" + strconv.Itoa(i)
@@ -266,12 +256,12 @@ func (l *limits) parse(texts []*string, limit *Limit) []limiter.Rate {
 }
 
 // scope parses the scope of a limit.
-func (l *limits) scope(f *limitForm) limiter.Scope {
-	scope, _ := limiter.ParseScope(f.Scope) // one of the enum, or already reported
+func (l *limits) scope(f *Limit) limiter.Scope {
+	scope, _ := limiter.ParseScope(f.ScopeForm) // one of the enum, or already reported
 	apart, inMemory := scope != limiter.Overall, l.main.Store != StoreRedis
 	l.warn([]finding{
-		{apart && inMemory, &f.Scope, "with store: memory each node counts for itself anyway", "leave it out"},
-		{apart && !inMemory, &f.Scope, "each node allows the full rate, so N nodes allow N times the rate", "write overall, which limits all nodes together"},
+		{apart && inMemory, &f.ScopeForm, "with store: memory each node counts for itself anyway", "leave it out"},
+		{apart && !inMemory, &f.ScopeForm, "each node allows the full rate, so N nodes allow N times the rate", "write overall, which limits all nodes together"},
 	})
 	return scope
 }
@@ -286,23 +276,23 @@ const (
 	crowd = 100
 )
 
-// wait reads how long requests may wait for a permit, and how many.
-func (l *limits) wait(f *limitForm, mode Mode) (most time.Duration, waiting int) {
+// wait checks how long requests may wait for a permit, and how many.
+func (l *limits) wait(f, limit *Limit) {
 	switch {
 	case !l.Given(&f.Wait):
-		return 0, 0
+		return
 	case l.Given(&f.Concurrent): // already reported
 	case f.Wait > longestWait:
 		l.Wrong(&f.Wait, "is longer than clients wait", "write at most 1m")
-	case mode != Enforce:
-		l.Warn(&f.Wait, "wait has no effect while mode is "+string(mode), "leave it out until the mode is enforce")
+	case limit.Mode != Enforce:
+		l.Warn(&f.Wait, "wait has no effect while mode is "+string(limit.Mode), "leave it out until the mode is enforce")
 	}
-	return f.Wait, cmp.Or(f.MaxWaiting, crowd)
+	limit.MaxWaiting = cmp.Or(f.MaxWaiting, crowd)
 }
 
 // lease reads for how long a node may take permits ahead.
-func (l *limits) lease(f *limitForm, limit *Limit) time.Duration {
-	if !l.Given(&f.Lease) {
+func (l *limits) lease(f, limit *Limit) time.Duration {
+	if !l.Given(&f.Ahead) {
 		return 0
 	}
 	shortest, longest, least := limiter.MaxWindow, time.Duration(0), int64(limiter.MaxCount)
@@ -310,59 +300,18 @@ func (l *limits) lease(f *limitForm, limit *Limit) time.Duration {
 		shortest, longest, least = min(shortest, rate.Window), max(longest, rate.Window), min(least, rate.Count)
 	}
 	l.refuse([]finding{
-		{0 < f.Lease && f.Lease < shortestLease, &f.Lease, "is shorter than some calls of Redis", "write " + limiter.WindowName(shortestLease) + " or more, for example 100ms"},
-		{f.Lease > shortest/10, &f.Lease, "more than a tenth of the rate could be refused too early", "write at most a tenth of the window, " + limiter.WindowName(shortest/10)},
-		{longest > limiter.MaxWindow-f.Lease, &f.Lease, "the store counts for as long as a window and the lease, at most 366d", "write a shorter window"},
+		{0 < f.Ahead && f.Ahead < shortestLease, &f.Ahead, "is shorter than some calls of Redis", "write " + limiter.WindowName(shortestLease) + " or more, for example 100ms"},
+		{f.Ahead > shortest/10, &f.Ahead, "more than a tenth of the rate could be refused too early", "write at most a tenth of the window, " + limiter.WindowName(shortest/10)},
+		{longest > limiter.MaxWindow-f.Ahead, &f.Ahead, "the store counts for as long as a window and the lease, at most 366d", "write a shorter window"},
 	})
 	l.warn([]finding{
-		{limit.Scope != limiter.Overall, &f.Lease, "a node with the full rate shares no count", "leave it out"},
-		{least < 10, &f.Lease, "nothing is taken ahead of a rate of " + strconv.FormatInt(least, 10) + ": each node needs 10 permits of a window", "leave it out"},
+		{limit.Scope != limiter.Overall, &f.Ahead, "a node with the full rate shares no count", "leave it out"},
+		{least < 10, &f.Ahead, "nothing is taken ahead of a rate of " + strconv.FormatInt(least, 10) + ": each node needs 10 permits of a window", "leave it out"},
 	})
 	if l.main.Store != StoreRedis {
 		return 0 // a memory is not called over a network
 	}
-	return f.Lease
-}
-
-// A Limit is a limit with one or more rates, applied to each value of its key.
-type Limit struct {
-	Name           string   // unique in its route and token-safe; of a common limit unique in the file, without a dot
-	Route          string   // of which it is; "" if it is common: at the top of the file, for several routes
-	Routes         []string // that name a common limit, and have one count by it
-	ID             string   // under which stores count: FullName, or what was says
-	Key            *key.Spec
-	Distinct       *key.Spec       // the key whose values are counted; not nil exactly if Algorithm is Distinct
-	Steps          []time.Duration // of Cooldown, ascending
-	Reset          *Reset          // for Cooldown; nil: none
-	Return         *Return         // nil: no response returns permits
-	Conversion     int             // for Conversion: percentage
-	StepUp         *StepUp         // nil: the limit refuses
-	Scope          limiter.Scope
-	Rates          []limiter.Rate // at least one, with different windows
-	Algorithm      limiter.Algorithm
-	Burst          int64                          // for GCRA; 0 means the rate's count
-	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
-	Plans          map[string][]limiter.Rate      // by the name of the plan, empty for no limit; nil without plans
-	Plan           PlanSource
-	RedissonName   string                 // of the limiter that Java programs share; {key} stands for the key's text; may be empty
-	RedissonFormat limiter.RedissonFormat // how they keep it
-	Penalty        *Penalty               // nil: none
-	Cost           *Cost                  // nil: each request costs 1
-	Prices         *Prices                // of a budget, whose permits are the smallest parts of a unit; nil: none
-	Count          Statuses               // statuses after which a request stays counted; nil means all outcomes
-	Mode           Mode
-	OnStoreFailure OnStoreFailure
-	Expose         bool // whether it appears in responses
-	// Wait is the maximum time for which a request may wait for a permit, 0 for none;
-	// MaxWaiting is the maximum number of waiting requests per key, at least 1.
-	Wait       time.Duration
-	MaxWaiting int
-	Ahead      time.Duration // for which a node may take permits ahead; 0: it takes none
-	Position   Position
-
-	RateFromDescriptor bool // the rate, of which there is one, is that of the descriptor if that has one
-
-	form *limitForm
+	return f.Ahead
 }
 
 // A Read is a key that a route reads of its requests.

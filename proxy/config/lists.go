@@ -241,7 +241,7 @@ func conceal(spec *key.Spec) {
 
 // penalty checks the bans of a limit. It warns of those by nothing but a phone number or an e-mail address, which anybody can
 // send for others.
-func (l *limits) penalty(f *limitForm, limit *Limit) {
+func (l *limits) penalty(f, limit *Limit) {
 	if f.Penalty == nil {
 		return
 	}

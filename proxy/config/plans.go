@@ -33,16 +33,16 @@ const (
 )
 
 // plans compiles the rates of plans, and where the name of a plan is read from.
-func (l *limits) plans(f *limitForm, limit *Limit) {
-	if len(f.Plans) == 0 {
-		if l.Given(&f.Plan) {
-			l.Wrong(&f.Plan, "there are no plans", "write plans: beside it, for example {free: 60/1m, pro: [600/1m, 20000/1d]}")
+func (l *limits) plans(f, limit *Limit) {
+	if len(f.PlanForms) == 0 {
+		if l.Given(&f.PlanForm) {
+			l.Wrong(&f.PlanForm, "there are no plans", "write plans: beside it, for example {free: 60/1m, pro: [600/1m, 20000/1d]}")
 		}
 		return
 	}
 	limit.Plans = map[string][]limiter.Rate{}
-	for _, name := range form.SortedKeys(f.Plans) {
-		texts := f.Plans[name]
+	for _, name := range form.SortedKeys(f.PlanForms) {
+		texts := f.PlanForms[name]
 		switch {
 		case !l.checkName(texts, name, "a plan"): // reported
 		case len(*texts) == 1 && (*texts)[0] == none:
@@ -56,16 +56,16 @@ func (l *limits) plans(f *limitForm, limit *Limit) {
 }
 
 // planSource compiles where the name of a plan is read from. A client must not be able to choose it.
-func (l *limits) planSource(f *limitForm, limit *Limit) PlanSource {
+func (l *limits) planSource(f, limit *Limit) PlanSource {
 	switch {
-	case f.Plan == nil:
+	case f.PlanForm == nil:
 		return PlanSource{}
-	case f.Plan.List != "":
+	case f.PlanForm.List != "":
 		return PlanSource{List: l.planList(f, limit)}
-	case f.Plan.Text == "":
+	case f.PlanForm.Text == "":
 		return PlanSource{} // none, or already reported
 	}
-	text := &f.Plan.Text
+	text := &f.PlanForm.Text
 	from, err := key.ParseOrigin(*text)
 	signed, field := from.Source.IsSigned(), from.Source.IsField()
 	if l.refuseFirst([]finding{
@@ -86,14 +86,14 @@ func (l *limits) planSource(f *limitForm, limit *Limit) PlanSource {
 }
 
 // planList reads the list of plans of a limit, once for all limits on the same key.
-func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
-	if !l.oneText(&f.Plan.List, limit.Key) {
+func (l *limits) planList(f, limit *Limit) *key.List {
+	if !l.oneText(&f.PlanForm.List, limit.Key) {
 		return nil
 	}
-	of := planList{limit.Key, f.Plan.List, filepath.Dir(l.Location(&f.Plan.List).File)}
+	of := planList{limit.Key, f.PlanForm.List, filepath.Dir(l.Location(&f.PlanForm.List).File)}
 	list, read := l.planLists[of]
 	if !read {
-		if text, ok := l.listed(&f.Plan.List, Value{of: &f.Overrides, Spec: limit.Key}); ok {
+		if text, ok := l.listed(&f.PlanForm.List, Value{of: &f.OverrideForms, Spec: limit.Key}); ok {
 			var problems []key.Problem
 			list, problems = key.ParseNames(limit.Key, text)
 			l.faults("plan.list", "not a value of the key "+limit.Key.Name+", = and the name of a plan", text, problems)
@@ -102,14 +102,14 @@ func (l *limits) planList(f *limitForm, limit *Limit) *key.List {
 	}
 	for _, name := range list.Names() {
 		if _, ok := limit.Plans[name]; !ok {
-			l.Warn(&f.Plan.List, "keys of the plan "+name+" have the limit's own rates: it is not under plans", form.Near(name, form.SortedKeys(limit.Plans)))
+			l.Warn(&f.PlanForm.List, "keys of the plan "+name+" have the limit's own rates: it is not under plans", form.Near(name, form.SortedKeys(limit.Plans)))
 		}
 	}
 	return list
 }
 
 // withoutPlan warns of plans that clients evade by leaving out their token.
-func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
+func (l *limits) withoutPlan(f, limit *Limit) {
 	if limit.Plan.Name == nil || limit.Key == nil || !limit.Plan.Name.From.Source.IsSigned() ||
 		slices.ContainsFunc(limit.Key.Origins(), func(o key.Origin) bool { return o.Source.IsSigned() }) {
 		return
@@ -117,7 +117,7 @@ func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
 	for _, name := range form.SortedKeys(limit.Plans) {
 		for _, rate := range limit.Plans[name] {
 			if i := slices.IndexFunc(limit.Rates, func(own limiter.Rate) bool { return own.Window == rate.Window && own.Count > rate.Count }); i >= 0 {
-				l.Warn(&f.Plan.Text, "a client of the plan "+name+" that sends no token has "+limit.Rates[i].String()+" instead of "+rate.String(),
+				l.Warn(&f.PlanForm.Text, "a client of the plan "+name+" that sends no token has "+limit.Rates[i].String()+" instead of "+rate.String(),
 					"let the limit's own rates be no higher than "+strconv.FormatInt(rate.Count, 10)+", or read its key from the token")
 				return
 			}
@@ -126,24 +126,24 @@ func (l *limits) withoutPlan(f *limitForm, limit *Limit) {
 }
 
 // attachPlans reads the lists of plans of limits.
-func (l *loader) attachPlans(limits ...*limitForm) {
+func (l *loader) attachPlans(limits ...*Limit) {
 	for _, f := range limits {
-		if f.Plan != nil {
-			l.attach(&f.Plan.List, maxList)
+		if f.PlanForm != nil {
+			l.attach(&f.PlanForm.List, maxList)
 		}
 	}
 }
 
 // overrides compiles the rates for some values of the key.
-func (l *limits) overrides(f *limitForm, limit *Limit) {
-	if len(f.Overrides) == 0 || !l.oneText(&f.Overrides, limit.Key) {
+func (l *limits) overrides(f, limit *Limit) {
+	if len(f.OverrideForms) == 0 || !l.oneText(&f.OverrideForms, limit.Key) {
 		return
 	}
 	limit.Overrides = map[limiter.Key][]limiter.Rate{}
 	first := map[limiter.Key]string{}
-	for _, value := range form.SortedKeys(f.Overrides) {
-		texts := f.Overrides[value]
-		l.made.values = append(l.made.values, Value{of: &f.Overrides, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
+	for _, value := range form.SortedKeys(f.OverrideForms) {
+		texts := f.OverrideForms[value]
+		l.made.values = append(l.made.values, Value{of: &f.OverrideForms, Spec: limit.Key, Position: l.NameAt(texts), Text: value})
 		own := l.override(texts, limit)
 		k, ok := l.literal(texts, limit.Key, value)
 		if !ok {

@@ -65,13 +65,12 @@ func (t UpstreamTLS) equal(other UpstreamTLS) bool {
 
 // redisson checks that a limit can be shared with Redisson: it must be a token bucket with
 // one rate, and its name must contain the key's text as in Java.
-func (l *limits) redisson(f *limitForm, limit *Limit) {
+func (l *limits) redisson(f, limit *Limit) {
 	name := f.RedissonName
 	if name == "" || limit.Key == nil {
 		return // none, or already reported
 	}
 	at := &f.RedissonName
-	limit.RedissonName = name
 	global := limit.Key.From.Source.IsConstant()
 	keyed := strings.Contains(name, "{key}")
 	if !l.refuseFirst([]finding{
@@ -103,7 +102,7 @@ func (l *limits) nameable(at *string) bool {
 }
 
 // version parses the Redisson version of the Java programs.
-func (l *limits) version(f *limitForm, limit *Limit) bool {
+func (l *limits) version(f, limit *Limit) bool {
 	if f.RedissonVersion == "" {
 		return true
 	}
@@ -120,7 +119,7 @@ func (l *limits) version(f *limitForm, limit *Limit) bool {
 }
 
 // alone checks that the limiter's name cannot equal that of another limit.
-func (l *limits) alone(f *limitForm, limit *Limit) bool {
+func (l *limits) alone(f, limit *Limit) bool {
 	mine := newTemplate(f, limit)
 	for _, other := range l.templates {
 		same := other.name == mine.name // intentionally

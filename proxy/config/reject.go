@@ -128,7 +128,7 @@ type template struct {
 	form       limiter.RedissonFormat
 }
 
-func newTemplate(f *limitForm, limit *Limit) template {
+func newTemplate(f, limit *Limit) template {
 	t := template{name: f.RedissonName, form: limit.RedissonFormat}
 	t.start, t.end, t.keyed = strings.Cut(f.RedissonName, "{key}")
 	steps := limit.Key.Normalize
@@ -254,7 +254,7 @@ func (l *Limit) StepUpKey() *key.Spec {
 }
 
 // stepUp compiles step_up of a limit.
-func (l *limits) stepUp(f *limitForm, limit *Limit) {
+func (l *limits) stepUp(f, limit *Limit) {
 	if f.StepUp == nil {
 		return
 	}

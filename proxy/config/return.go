@@ -21,17 +21,17 @@ func (l *Limit) Subject() *key.Spec {
 }
 
 // returnOn compiles return_on; others resolves the route.
-func (l *limits) returnOn(f *limitForm, limit *Limit) {
-	if f.ReturnOn == nil {
+func (l *limits) returnOn(f, limit *Limit) {
+	if f.Return == nil {
 		return
 	}
 	if limit.Scope == limiter.PerClient {
-		l.Wrong(&f.Scope, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
+		l.Wrong(&f.ScopeForm, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
 	}
-	limit.Return = &Return{Route: f.ReturnOn.Route, Status: l.successes(&f.ReturnOn.Status)}
-	if f.ReturnOn.Of != nil {
-		limit.Return.Subject = l.keys.use(f.ReturnOn.Of)
-		l.parameters(f.ReturnOn.Of, limit.Return.Subject)
+	limit.Return = &Return{Route: f.Return.Route, Status: l.successes(&f.Return.Status)}
+	if f.Return.Of != nil {
+		limit.Return.Subject = l.keys.use(f.Return.Of)
+		l.parameters(f.Return.Of, limit.Return.Subject)
 	}
 }
 
@@ -54,11 +54,11 @@ func (r *routes) others(made []*Route) {
 		r.byName[route.Name] = route
 	}
 	for _, l := range r.compiled {
-		if to := l.Reset; to != nil && to.Route != "" && l.Key != nil {
-			to.Key = r.keyThere(&l.form.ResetOn.Route, l, l.Key, effect{"the cooldown would be reset", "resets the cooldown", "whose cooldown to reset"})
+		if to := l.Reset; to != nil && l.Algorithm.HasSteps() && to.Route != "" && l.Key != nil {
+			to.Key = r.keyThere(&l.form.Reset.Route, l, l.Key, effect{"the cooldown would be reset", "resets the cooldown", "whose cooldown to reset"})
 		}
 		if to := l.Return; to != nil && to.Route != "" && to.Subject != nil {
-			to.Key = r.keyThere(&l.form.ReturnOn.Route, l, to.Subject, effect{"the permits would be returned", "returns permits", "whose permits to return"})
+			to.Key = r.keyThere(&l.form.Return.Route, l, to.Subject, effect{"the permits would be returned", "returns permits", "whose permits to return"})
 		}
 	}
 }

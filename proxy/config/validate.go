@@ -259,13 +259,13 @@ func limitRules() []rule {
 }
 
 // ownAlgorithm reports an algorithm beside a field that is one itself.
-func (l *limits) ownAlgorithm(f *limitForm) {
-	if f.Algorithm == limiter.TokenBucket.String() || f.Algorithm == "" {
+func (l *limits) ownAlgorithm(f *Limit) {
+	if f.AlgorithmForm == limiter.TokenBucket.String() || f.AlgorithmForm == "" {
 		return
 	}
 	for _, name := range []string{"budget", "concurrent", "cooldown", "distinct", "conversion"} {
 		if l.Given(form.Field(f, name)) {
-			l.Wrong(&f.Algorithm, strings.Replace(name, "budget", "a budget", 1)+" is a separate algorithm", "leave algorithm out")
+			l.Wrong(&f.AlgorithmForm, strings.Replace(name, "budget", "a budget", 1)+" is a separate algorithm", "leave algorithm out")
 			return
 		}
 	}

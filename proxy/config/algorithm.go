@@ -156,13 +156,13 @@ func (r *routes) compileCommon(forms map[string]*Limit) {
 func (l *limits) use(pointer any, name string) *Limit {
 	made := l.common[name]
 	if made == nil {
-		if l.main.Limits[name] == nil && l.Lacks(&l.main.Limits, name) {
-			l.Wrong(pointer, "there is no limit "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.main.Limits)), "define it at the top, limits: {NAME: {key: client_ip, rate: 5/1m}}, or write a limit with key and rate here"))
+		if l.main.LimitForms[name] == nil && l.Lacks(&l.main.LimitForms, name) {
+			l.Wrong(pointer, "there is no limit "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.main.LimitForms)), "define it at the top, limits: {NAME: {key: client_ip, rate: 5/1m}}, or write a limit with key and rate here"))
 		}
 		return nil
 	}
 	here := *made
-	here.Mode = l.mode(l.main.Limits[name])
+	here.Mode = l.mode(l.main.LimitForms[name])
 	for _, read := range here.Reads() {
 		for _, parameter := range params(read.Key) {
 			if !slices.Contains(l.params, parameter) {
@@ -170,7 +170,7 @@ func (l *limits) use(pointer any, name string) *Limit {
 			}
 		}
 	}
-	l.naming[name], l.used[l.main.Limits[name]] = append(l.naming[name], l.route.Name), true
+	l.naming[name], l.used[l.main.LimitForms[name]] = append(l.naming[name], l.route.Name), true
 	return &here
 }
 

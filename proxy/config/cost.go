@@ -299,13 +299,13 @@ func (l *limits) budget(f, limit *Limit) {
 	switch limit.Prices = l.routes.prices[f.Price]; {
 	case f.Price == "" && !l.Given(&f.Price):
 		l.Wrong(f, "a budget has no price", "write price: with the name of a list under prices")
-	case f.Price != "" && limit.Prices == nil && l.Lacks(&l.main.Prices, f.Price):
+	case f.Price != "" && limit.Prices == nil && l.Lacks(&l.main.PriceForms, f.Price):
 		l.Wrong(&f.Price, "there are no prices "+form.Quote(f.Price), cmp.Or(form.Near(f.Price, form.SortedKeys(l.routes.prices)), "write prices: {"+f.Price+": {file: prices.csv, key: KEY, unit: EUR}} at the top"))
 	}
 	if limit.Prices == nil || limit.Prices.Table == nil || limit.Prices.Key == nil {
 		return // reported
 	}
-	l.used[l.main.Prices[f.Price]] = true
+	l.used[l.main.PriceForms[f.Price]] = true
 	l.refuse([]finding{
 		{limit.Prices.ByModel() && !limit.Cost.IsReserved(), &f.Price, "its rows are of models, whose tokens are known when the response has come", "write cost: {reserve: [json:/max_tokens, 2000]} and max_cost beside it"},
 		{!limit.Prices.ByModel() && limit.Cost.IsReserved(), &f.Price, "its rows are of phone numbers, to which a message has its price at once", "write rows of models, or cost: header:NAME"},

@@ -50,7 +50,7 @@ func (l *loader) decide(f *Decide) *Decide {
 
 // decideListener checks that the listener for other proxies can stand beside the others, and is not open
 // to everybody.
-func (l *loader) decideListener(f *file) {
+func (l *loader) decideListener(f *Config) {
 	if !f.Listen.Decide.listens() {
 		return
 	}

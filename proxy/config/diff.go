@@ -164,7 +164,7 @@ func (c *Config) Parts(once []byte) Parts {
 		}
 		return c.written.LineOf(&told, l)
 	}
-	limits := lines(f.Limits, tell)
+	limits := lines(f.LimitForms, tell)
 	routes := map[string]string{}
 	for _, r := range f.Routes {
 		without := *r
@@ -180,7 +180,7 @@ func (c *Config) Parts(once []byte) Parts {
 	}
 	sections := map[string]string{}
 	for name, form := range map[string]any{
-		"client_ip": &f.ClientIP, "privacy": &f.Privacy, "defaults": &f.Defaults, "errors": f.Errors, "alerts": &f.Alerts, "access_log": &f.AccessLog, "traces": &f.Traces, "jwt": f.JWT,
+		"client_ip": &f.ClientIP, "privacy": &f.Privacy, "defaults": &f.Defaults, "errors": f.ErrorTexts, "alerts": &f.Alerts, "access_log": &f.AccessLog, "traces": &f.Traces, "jwt": f.JWT,
 	} {
 		if v := reflect.ValueOf(form); !v.IsNil() {
 			sections[name] = line(form)
@@ -189,17 +189,17 @@ func (c *Config) Parts(once []byte) Parts {
 			}
 		}
 	}
-	for name, p := range f.Prices {
+	for name, p := range f.PriceForms {
 		sections["prices."+name] = line(p)
 	}
-	lists := lines(f.Lists, func(l *List) string {
+	lists := lines(f.ListForms, func(l *List) string {
 		shown := *l
 		if len(l.Values) > 0 && concealed[&l.Values] {
 			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), Brief(once, strings.Join(l.Values, "\n")))}
 		}
 		return c.written.LineOf(&shown, l)
 	})
-	keys := lines(f.Keys, func(k *keyForm) string { return line(k) })
+	keys := lines(f.KeyForms, func(k *keyForm) string { return line(k) })
 	return Parts{limits, routes, keys, lists, lines(f.Upstreams, func(u *Upstream) string { return line(u) }), sections}
 }
 

@@ -30,7 +30,7 @@ func TestExample_ShowsEveryField(t *testing.T) {
 		t.Fatal(r.failed())
 	}
 	s := exampleForms{}
-	s.find(reflect.TypeFor[file](), []*yaml.Node{root})
+	s.find(reflect.TypeFor[Config](), []*yaml.Node{root})
 	for of, nodes := range s {
 		check(t, of, nodes)
 	}

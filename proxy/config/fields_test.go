@@ -78,7 +78,7 @@ func names(field string) []string {
 // choices are the values of fields of that name that have choices.
 func choices(name string) (all []string) {
 	forms := map[string]reflect.Type{}
-	collect(forms, reflect.TypeFor[file]())
+	collect(forms, reflect.TypeFor[Config]())
 	for _, of := range forms {
 		if i, ok := form.FieldIndex(of, name); ok {
 			all = append(all, form.TagOf(of.Field(i)).Enum...)

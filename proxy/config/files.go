@@ -188,14 +188,14 @@ func Visit(s FileSource, name string) (named *Config, problems Problems, ok bool
 		return r.made, r.failed(), false
 	}
 	r.include(name, main)
-	for _, name := range form.SortedKeys(main.Lists) {
-		r.attach(&main.Lists[name].File, maxList)
+	for _, name := range form.SortedKeys(main.ListForms) {
+		r.attach(&main.ListForms[name].File, maxList)
 	}
-	for _, name := range form.SortedKeys(main.Prices) {
-		r.attach(&main.Prices[name].File, maxList)
+	for _, name := range form.SortedKeys(main.PriceForms) {
+		r.attach(&main.PriceForms[name].File, maxList)
 	}
-	for _, name := range form.SortedKeys(main.Limits) {
-		r.attachPlans(main.Limits[name])
+	for _, name := range form.SortedKeys(main.LimitForms) {
+		r.attachPlans(main.LimitForms[name])
 	}
 	for _, route := range main.Routes {
 		r.attachPlans(route.LimitForms...)
@@ -244,7 +244,7 @@ func (c *Config) Names(path string) bool { return c.own[path] }
 
 // inherit copies sections that belong to the machine from own to main, unless main has them, and so the secrets of
 // keys, unless main has one of these: with another secret a key has another name, and its counts are gone.
-func (l *loader) inherit(main, own *file) {
+func (l *loader) inherit(main, own *Config) {
 	for _, name := range []string{"listen", "admin", "store", "redis", "reload", "access_log", "traces"} {
 		if section := form.Field(main, name); !l.Given(section) {
 			reflect.ValueOf(section).Elem().Set(reflect.ValueOf(form.Field(own, name)).Elem())

@@ -29,9 +29,8 @@ type (
 // default; the decoder and the JSON Schema are both derived from them. Comments
 // become descriptions in the schema.
 
-// file is a configuration file. An included file may have keys, lists,
-// limits, upstreams and routes only.
-type file struct {
+// Config is a configuration file. An included file may have keys, lists, limits, upstreams and routes only.
+type Config struct {
 	// Version of the format.
 	Version int `yaml:"version" jsonschema:"default=1,minimum=1,maximum=1"`
 	// Include names further files, relative to this file, whose keys, lists, limits, upstreams and routes are added to this one; patterns with * are allowed.
@@ -53,7 +52,7 @@ type file struct {
 	// Defaults apply to limits and routes that do not set these fields.
 	Defaults Defaults `yaml:"defaults"`
 	// Errors are the texts of other errors than refusals by limits, by status: 400 to 599, or 4xx or 5xx for all others of a class. Those of a route come first.
-	Errors map[string]*ErrorText `yaml:"errors,omitempty"`
+	ErrorTexts map[string]*ErrorText `yaml:"errors,omitempty"`
 	// Alerts configures the webhook for exhausted limits.
 	Alerts Alerts `yaml:"alerts"`
 	// AccessLog configures the access log.
@@ -63,17 +62,48 @@ type file struct {
 	// JWT configures the verification of bearer tokens for keys from jwt:.
 	JWT *jwtForm `yaml:"jwt,omitempty"`
 	// Keys are the named keys that limits count by.
-	Keys map[string]*keyForm `yaml:"keys,omitempty"`
+	KeyForms map[string]*keyForm `yaml:"keys,omitempty"`
 	// Lists are named lists of keys that bypass the limits, are denied, or alone are let through.
-	Lists map[string]*List `yaml:"lists,omitempty"`
+	ListForms map[string]*List `yaml:"lists,omitempty"`
 	// Prices are lists of what requests cost, for budgets.
-	Prices map[string]*Prices `yaml:"prices,omitempty"`
+	PriceForms map[string]*Prices `yaml:"prices,omitempty"`
 	// Limits are the named limits that have one count for all routes that name them.
-	Limits map[string]*Limit `yaml:"limits,omitempty"`
+	LimitForms map[string]*Limit `yaml:"limits,omitempty"`
 	// Upstreams are the named upstreams.
 	Upstreams map[string]*Upstream `yaml:"upstreams,omitempty"`
 	// Routes are the routes; the most specific match wins.
 	Routes []*Route `yaml:"routes,omitempty"`
+
+	Errors map[int]Reject       `yaml:"-"` // by status, for routes without their own
+	Tokens []*key.Tokens        `yaml:"-"` // verify tokens: that of the section jwt, and those of step_up
+	Keys   map[string]*key.Spec `yaml:"-"` // by name; parts and replacements are resolved
+
+	// Hash is the SHA-256 of everything that was read except the sections listen and admin,
+	// in hexadecimal: machines that differ only in these have the same configuration. It
+	// does not depend on the directory of the files.
+	Hash string `yaml:"-"`
+	// Sum is like Hash for this machine alone: with these sections, and with the files that
+	// are not pushed.
+	Sum string `yaml:"-"`
+	// Files are the files that were read, the main file first.
+	Files []string `yaml:"-"`
+	// Globs are the include patterns, relative ones joined with the directory of the main
+	// file: a new file that matches one changes the configuration.
+	Globs []string `yaml:"-"`
+	// Warnings report values that are allowed but probably mistakes, in the order of
+	// Problems.
+	Warnings []Problem `yaml:"-"`
+	// Remarks are about values that do no harm, such as keys that nothing uses.
+	Remarks []Problem `yaml:"-"`
+	// Bare reports secrets that are written in the files instead of environment variables.
+	Bare []Problem `yaml:"-"`
+
+	form    *Config // as it is written, with all files that it includes, defaults filled in
+	opened  []named // files opened at start, not by loading
+	outputs []named // files and directories that are written
+	written form.Written
+	values  []Value         // of lists
+	own     map[string]bool // files named by the configuration
 }
 
 // ClientIP configures how the address of a client is determined behind
@@ -370,3 +400,72 @@ type Traces struct {
 	Headers map[string]string `yaml:"-"`
 	Sample  float64           `yaml:"-"` // 0 to 1
 }
+
+// A Store is where counts are kept.
+type Store string
+
+// The stores.
+const (
+	StoreMemory Store = "memory" // one process
+	StoreRedis  Store = "redis"  // shared by several processes
+)
+
+// LogClient is how client addresses are logged.
+type LogClient string
+
+// The ways to show an address.
+const (
+	ClientFull    LogClient = "full"
+	ClientNetwork LogClient = "network" // 24 bits of IPv4, 48 of IPv6
+	ClientHashed  LogClient = "hashed"  // hash of the address that limits count by
+	ClientNone    LogClient = "none"
+)
+
+// LogPath is how the path of a matched request is logged.
+type LogPath string
+
+// The ways to show a path.
+const (
+	PathFull     LogPath = "full"     // without parameters that are keys
+	PathRedacted LogPath = "redacted" // without parameters, numbers and addresses
+)
+
+// A Mode is the mode of a limit.
+type Mode string
+
+// The modes of a limit.
+const (
+	Enforce Mode = "enforce" // refuses requests
+	Shadow  Mode = "shadow"  // only counts and reports refusals
+	Off     Mode = "off"     // disabled
+)
+
+// An OnStoreFailure is the policy of a limit while its store is unreachable.
+type OnStoreFailure string
+
+// Values of OnStoreFailure.
+const (
+	Allow OnStoreFailure = "allow" // the request passes
+	Deny  OnStoreFailure = "deny"  // the request is refused
+	Local OnStoreFailure = "local" // this process counts its share in memory
+)
+
+// A Balance is a load balancing method.
+type Balance string
+
+// The balances.
+const (
+	BalanceRoundRobin  Balance = "round_robin"
+	BalanceLeastLoaded Balance = "least_loaded"
+	BalanceHash        Balance = "hash" // by a key; round robin for requests without it
+)
+
+// A Protocol is a version of HTTP.
+type Protocol string
+
+// The protocols that targets can speak.
+const (
+	ProtocolHTTP1 Protocol = "http1"
+	ProtocolH2    Protocol = "h2"  // all targets are https
+	ProtocolH2C   Protocol = "h2c" // no target is https
+)

@@ -17,7 +17,7 @@ import (
 
 // ineffective warns of sections that change nothing, because what would use them is not
 // configured. Whoever writes that as well, store: memory for example, knows it.
-func (l *loader) ineffective(f *file) {
+func (l *loader) ineffective(f *Config) {
 	l.warn([]finding{
 		{l.Given(&f.Redis) && !l.Given(&f.Store), &f.Redis, "redis is not used: store is memory, so each node counts for itself", "write store: redis, or leave redis out"},
 		{l.Given(&f.ClientIP.Header) && len(f.ClientIP.TrustedProxies) == 0 && (f.ClientIP.Header != forwardedFor || !l.Given(&f.ClientIP.TrustedProxies)),

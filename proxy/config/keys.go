@@ -28,8 +28,8 @@ type keys struct {
 
 // all compiles the named keys.
 func (k *keys) all() {
-	for _, name := range form.SortedKeys(k.main.Keys) {
-		f := k.main.Keys[name]
+	for _, name := range form.SortedKeys(k.main.KeyForms) {
+		f := k.main.KeyForms[name]
 		if k.checkName(f, name, "a key") && (name == key.ClientIP.String() || name == key.Global.String()) {
 			k.WrongName(f, name+" is a reserved name", "give the key another name")
 		}
@@ -47,7 +47,7 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 		k.Wrong(pointer, "the key depends on itself: "+circle, "take one of them out")
 		return nil
 	}
-	f := k.main.Keys[name]
+	f := k.main.KeyForms[name]
 	if f.Text != "" { // phone: header:X-Phone
 		f.From, f.Text = f.Text, ""
 		k.Alias(&f.From, &f.Text)
@@ -75,7 +75,7 @@ func (k *keys) refer(text *string) *key.Spec {
 	if *text == "" {
 		return nil // already reported
 	}
-	if f, ok := k.main.Keys[*text]; ok {
+	if f, ok := k.main.KeyForms[*text]; ok {
 		k.used[f] = true
 		return k.named(*text, text)
 	}
@@ -92,7 +92,7 @@ func (k *keys) refer(text *string) *key.Spec {
 
 // longName returns the name or origin that text is short for, unless a key has that name.
 func (k *keys) longName(text string) string {
-	if _, named := k.main.Keys[text]; named {
+	if _, named := k.main.KeyForms[text]; named {
 		return text
 	}
 	return key.LongName(text)
@@ -105,9 +105,9 @@ func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
-	names := append(form.SortedKeys(k.main.Keys), key.ClientIP.String(), key.Global.String())
+	names := append(form.SortedKeys(k.main.KeyForms), key.ClientIP.String(), key.Global.String())
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(k.open, name) }) // a key is not made of itself
-	if k.Lacks(&k.main.Keys, *text) {
+	if k.Lacks(&k.main.KeyForms, *text) {
 		k.Wrong(text, "there is no key "+form.Quote(*text), cmp.Or(form.Near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
 	}
 	return from, false
@@ -120,7 +120,7 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 		return from, true
 	}
 	what, instead, _ := strings.Cut(err.Error(), "; ")
-	if _, ok := k.main.Keys[*text]; ok {
+	if _, ok := k.main.KeyForms[*text]; ok {
 		instead = "write the name without from: to use that key, or where its text comes from"
 	}
 	k.Wrong(text, what, instead)

@@ -201,7 +201,7 @@ func (l *limits) name(forms []*Limit) {
 
 // notCommon checks that a limit of the route is not called as a common one is.
 func (l *limits) notCommon(pointer any, name string) {
-	if other := l.main.Limits[name]; other != nil {
+	if other := l.main.LimitForms[name]; other != nil {
 		l.Wrong(pointer, "is called "+name+", as the limit at "+l.NameAt(other).String()+" is", "give one of them another name, or write "+name+" alone for the count that other routes have too")
 	}
 }

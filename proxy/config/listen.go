@@ -79,7 +79,7 @@ func (l *loader) relative(path string) string {
 
 // listeners checks that all listeners can stand side by side, that HTTPS has a
 // certificate, and that the admin listeners are not open to everybody.
-func (l *loader) listeners(f *file) {
+func (l *loader) listeners(f *Config) {
 	l.address(&f.Listen.HTTP, unlessNone(f.Listen.HTTP))
 	l.address(&f.Listen.HTTPS, unlessNone(f.Listen.HTTPS))
 	admin := l.address(&f.Admin.HTTP, f.Admin.HTTP)
@@ -103,7 +103,7 @@ func (l *loader) listeners(f *file) {
 }
 
 // besideEachOther checks that no two listeners have the same address. The later field is reported.
-func (l *loader) besideEachOther(f *file) {
+func (l *loader) besideEachOther(f *Config) {
 	places := []*string{&f.Listen.HTTP, &f.Listen.HTTPS, &f.Admin.HTTP, &f.Admin.HTTPS}
 	if d := f.Listen.Decide; d.listens() {
 		places = append(places, &d.HTTP, &d.GRPC)
@@ -213,6 +213,18 @@ func (l *loader) trust(ca, cert, key, serverName *string) UpstreamTLS {
 		made.Certificate = l.pair(cert, key)
 	}
 	return made
+}
+
+// ClientConfig returns t for crypto/tls; nil if t is nil.
+func (t *UpstreamTLS) ClientConfig() *tls.Config {
+	if t == nil {
+		return nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.Roots, ServerName: t.ServerName}
+	if t.Certificate != nil {
+		c.Certificates = []tls.Certificate{*t.Certificate}
+	}
+	return c
 }
 
 // authorities loads the file of authorities that a field names, in PEM; the pool is nil if there is none.

@@ -38,8 +38,8 @@ const prefixes = "prefix"
 
 // compileLists makes the lists, each once.
 func (l *loader) compileLists() {
-	for _, name := range form.SortedKeys(l.main.Lists) {
-		l.lists[name] = l.list(name, l.main.Lists[name])
+	for _, name := range form.SortedKeys(l.main.ListForms) {
+		l.lists[name] = l.list(name, l.main.ListForms[name])
 	}
 }
 
@@ -174,7 +174,7 @@ func (r *routes) listsOf(f *Route, p pattern) []*List {
 	}
 	defaults := r.main.Defaults.Lists
 	for i, name := range f.ListNames {
-		if name == none && r.main.Lists[name] == nil {
+		if name == none && r.main.ListForms[name] == nil {
 			defaults = nil
 			continue
 		}
@@ -195,13 +195,13 @@ func (l *loader) listNamed(names list, i int) *List {
 	switch {
 	case name == "":
 		return nil // already reported
-	case !ok && l.Lacks(&l.main.Lists, name):
+	case !ok && l.Lacks(&l.main.ListForms, name):
 		l.Wrong(&names[i], "there is no list "+form.Quote(name), cmp.Or(form.Near(name, form.SortedKeys(l.lists)), "define it at the top, lists: {"+name+": {key: KEY, values: [VALUE], action: deny}}"))
 	case slices.Index(names, name) < i:
 		l.Wrong(&names[i], name+" is given twice", "write it once")
 		found = nil
 	}
-	l.used[l.main.Lists[name]] = true
+	l.used[l.main.ListForms[name]] = true
 	return found
 }
 

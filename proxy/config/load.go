@@ -1,3 +1,10 @@
+// Package config loads the YAML configuration into validated values: users of a *Config
+// need not check it again. It has its defaults filled in, is immutable once loaded, and is safe
+// for concurrent use.
+//
+// [Load] returns a complete [Config], or all problems of the files at once, each with file,
+// line and column and what to write instead. Loading has no side effects other than reading
+// files: it opens no connections and changes nothing.
 package config
 
 import (
@@ -34,7 +41,7 @@ func Load(path string) (*Config, error) {
 }
 
 // whole compiles the file called name with all that it includes; main is nil if it cannot be read.
-func (l *loader) whole(name string, main *file) (*Config, error) {
+func (l *loader) whole(name string, main *Config) (*Config, error) {
 	if main == nil || !l.include(name, main) || l.Exhausted() { // what else is missing may be in a file that could not be read
 		return nil, l.failed()
 	}
@@ -54,7 +61,7 @@ type loader struct {
 	home    string // directory of files of this machine; empty: that of the main file
 	hash    hash.Hash
 	common  hash.Hash // like hash, without parts specific to the machine
-	main    *file     // what is compiled, with all that it includes
+	main    *Config   // what is compiled, with all that it includes
 	made    *Config   // what is known of it so far
 	decoded int       // number of problems of decoding
 
@@ -134,7 +141,7 @@ func (l *loader) remark(pointer any, what, instead string) {
 
 // open reads the file at path; id identifies its content in the hash. It returns nil if the
 // file could not be decoded.
-func (l *loader) open(path, id string) *file {
+func (l *loader) open(path, id string) *Config {
 	data, err := l.source.Read(path, form.MaxSize)
 	if err != nil {
 		l.made.Files = append(l.made.Files, path)
@@ -146,7 +153,7 @@ func (l *loader) open(path, id string) *file {
 
 // read decodes the content of one file. It returns nil if the content is empty or too
 // large.
-func (l *loader) read(name, id string, data []byte) *file {
+func (l *loader) read(name, id string, data []byte) *Config {
 	l.made.Files = append(l.made.Files, name)
 	root := l.Parse(name, data)
 	if root == nil {
@@ -154,7 +161,7 @@ func (l *loader) read(name, id string, data []byte) *file {
 	}
 	form.AddParts(l.hash, []byte(id), data)
 	form.AddParts(l.common, []byte(id), shared(root, data))
-	main := &file{}
+	main := &Config{}
 	if !l.Decode(name, root, main) {
 		return nil
 	}
@@ -266,7 +273,7 @@ func (c *Config) concealed() map[any]bool {
 
 // include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
 // be read.
-func (l *loader) include(path string, main *file) (whole bool) {
+func (l *loader) include(path string, main *Config) (whole bool) {
 	whole = true
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)
@@ -303,17 +310,17 @@ func (l *loader) include(path string, main *file) (whole bool) {
 }
 
 // merge adds what an included file has to main.
-func (l *loader) merge(main, part *file) {
+func (l *loader) merge(main, part *Config) {
 	mergeable := []string{"keys", "lists", "limits", "upstreams", "routes"}
-	for field, value := range reflect.ValueOf(part).Elem().Fields() {
-		pointer := value.Addr().Interface()
-		if !slices.Contains(mergeable, form.FieldName(field)) && l.Given(pointer) {
+	for _, name := range form.FieldNames(reflect.TypeOf(*part)) {
+		pointer := form.Field(part, name)
+		if !slices.Contains(mergeable, name) && l.Given(pointer) {
 			l.WrongName(pointer, "has no place in an included file", "move it to "+l.made.Files[0])
 		}
 	}
-	add(l, &main.Keys, part.Keys)
-	add(l, &main.Lists, part.Lists)
-	add(l, &main.Limits, part.Limits)
+	add(l, &main.KeyForms, part.KeyForms)
+	add(l, &main.ListForms, part.ListForms)
+	add(l, &main.LimitForms, part.LimitForms)
 	add(l, &main.Upstreams, part.Upstreams)
 	main.Routes = append(main.Routes, part.Routes...)
 }

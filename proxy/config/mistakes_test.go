@@ -146,7 +146,7 @@ func findField(root *yaml.Node, n int) (found *fieldNode) {
 			}
 		}
 	}
-	visit(root.Content[0], reflect.TypeFor[file]())
+	visit(root.Content[0], reflect.TypeFor[Config]())
 	return found
 }
 
@@ -162,7 +162,7 @@ func TestLoad_SaysWhereAFieldBelongs(t *testing.T) {
 			}
 		}
 	}
-	visit(reflect.TypeFor[file]())
+	visit(reflect.TypeFor[Config]())
 	delete(homes, "")
 	seen := map[reflect.Type]bool{}
 	for n, root := 0, tree(t, example); ; n++ {

@@ -78,7 +78,7 @@ func generate(t *testing.T) []byte {
 			return nil
 		},
 	}
-	root := r.Reflect(&file{})
+	root := r.Reflect(&Config{})
 	root.Title = "Weir"
 	for name, def := range root.Definitions {
 		loosen(def, types[name])
@@ -93,6 +93,8 @@ func generate(t *testing.T) []byte {
 // definition is what a form is called in the schema: an exported one has the name that it had as a form of its own.
 func definition(of reflect.Type) string {
 	switch name := of.Name(); {
+	case name == "Config":
+		return "file"
 	case name == "ListenTimeouts":
 		return "timeoutBoundsForm"
 	case name == "ErrorText":

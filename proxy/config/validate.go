@@ -20,7 +20,7 @@ import (
 var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // compile converts forms into a Config, or returns all problems.
-func (l *loader) compile(f *file) (*Config, error) {
+func (l *loader) compile(f *Config) (*Config, error) {
 	l.decoded = l.Decoded()
 	l.Problems() // of texts are known from here on
 	c := l.made
@@ -32,7 +32,7 @@ func (l *loader) compile(f *file) (*Config, error) {
 	c.Reload = l.reload(&f.Reload, f.Store)
 	c.ClientIP = l.clientIP(&f.ClientIP)
 	c.Privacy = l.privacy(&f.Privacy)
-	c.Errors = l.errors(f.Errors)
+	c.Errors = l.errors(f.ErrorTexts)
 	c.Alerts = l.alerts(&f.Alerts)
 	c.AccessLog = l.accessLog(&f.AccessLog)
 	c.Traces = l.traces(&f.Traces)
@@ -46,13 +46,13 @@ func (l *loader) compile(f *file) (*Config, error) {
 	l.keys.all()
 	l.compileUpstreams()
 	l.compileLists()
-	routes := &routes{loader: l, prices: l.prices(l.keys, f.Prices), planLists: map[planList]*key.List{}}
-	routes.compileCommon(f.Limits)
+	routes := &routes{loader: l, prices: l.prices(l.keys, f.PriceForms), planLists: map[planList]*key.List{}}
+	routes.compileCommon(f.LimitForms)
 	c.Routes = routes.all(f.Routes)
-	unused(l, f.Limits, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
-	unused(l, f.Lists, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
-	unused(l, f.Prices, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
-	unused(l, f.Keys, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
+	unused(l, f.LimitForms, l.Warn, fault{"no route names this limit", "name it under limits: of a route or of defaults"})
+	unused(l, f.ListForms, l.Warn, fault{"no route has this list", "name it under lists: of a route or of defaults"})
+	unused(l, f.PriceForms, l.Warn, fault{"no budget has these prices", "write price: NAME beside budget: of a limit"})
+	unused(l, f.KeyForms, l.remark, fault{"nothing uses this key", "name it as key: of a limit or list, or leave it out"})
 	unused(l, f.Upstreams, l.remark, fault{"no route has this upstream", "write upstream: NAME in a route, or leave it out"})
 	returns := func(l *Limit) bool { return l.Return != nil && l.Mode != Off }
 	l.warn([]finding{
@@ -102,6 +102,17 @@ func (l *loader) privacy(f *Privacy) Privacy {
 	}
 	return p
 }
+
+// PreviousHash returns the key of parts with the previous secret, if there is a rotation.
+func (p Privacy) PreviousHash(parts []string) (k limiter.Key, rotates bool) {
+	if !p.Rotates {
+		return k, false
+	}
+	return key.Hash(p.Previous, parts), true
+}
+
+// Hash returns the key of parts with the current secret; see key.Hash.
+func (p Privacy) Hash(parts []string) limiter.Key { return key.Hash(p.HashSecret, parts) }
 
 // checkName checks the name before a value, which is that of a key for example.
 func (l *loader) checkName(pointer any, name, of string) bool {

@@ -75,9 +75,7 @@ type grantID struct {
 type countedGrant struct{ at, expires time.Time }
 
 func newReports() *reports {
-	return &reports{
-		sendLock: make(chan struct{}, 1), byWindow: map[windowID]*report{}, order: list.New(), told: map[grantID]countedGrant{},
-	}
+	return &reports{sendLock: make(chan struct{}, 1), byWindow: map[windowID]*report{}, order: list.New(), told: map[grantID]countedGrant{}}
 }
 
 // add records what p took for claims. If there are too many windows, it removes expired
@@ -129,8 +127,7 @@ func (r *report) add(g grant) {
 func (r *reports) sweepLocked(now time.Time) (swept bool) {
 	for range min(16, r.order.Len()) {
 		found := r.order.Front().Value.(*report)
-		last := found.grants[len(found.grants)-1]
-		if found.sending == 0 && now.Sub(last.at) >= found.claim.Limit.Horizon() {
+		if found.sending == 0 && now.Sub(found.grants[len(found.grants)-1].at) >= found.claim.Limit.Horizon() {
 			r.deleteLocked(found)
 			swept = true
 		} else {
@@ -175,8 +172,7 @@ func (r *reports) withdrawLocked(c *limiter.Claim, p limiter.Permit) bool {
 		g.refund = c.Cost
 		return true
 	}
-	found.grants = slices.Delete(found.grants, i, i+1)
-	if len(found.grants) == 0 {
+	if found.grants = slices.Delete(found.grants, i, i+1); len(found.grants) == 0 {
 		r.deleteLocked(found)
 	}
 	return true
@@ -407,11 +403,15 @@ func (s *Store) deliver(ctx context.Context, reports []*report) error {
 	}
 	s.reports.telling.Unlock()
 	waitFor(ctx, noted)
+	var refunds []lateGrant
 	for i := range told {
 		if t := &told[i]; t.refund > 0 {
 			t.claim.Cost = t.refund
-			_ = s.Refund(ctx, []limiter.Claim{t.claim}, t.permit)
+			refunds = append(refunds, lateGrant{claims: []limiter.Claim{t.claim}, permit: t.permit})
 		}
+	}
+	for some := range slices.Chunk(refunds, maxClaims) { // as many as one script call makes
+		s.refundAll(some)
 	}
 	s.reports.remove(reports, &s.reports.reported)
 	return nil

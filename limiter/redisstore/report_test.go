@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,6 +214,26 @@ func TestReport_PartOfWhatIsMerged(t *testing.T) {
 	s.server.Restart()
 	s.quiet()
 	s.left(c, 1000-128*3-5)
+}
+
+// What was withdrawn in part is refunded in a few script calls: decisions about the window wait for them.
+func TestReport_PartsAreRefundedTogether(t *testing.T) {
+	t.Parallel()
+	s := newOwnTestStore(t)
+	s.server.Kill()
+	c, part := claim(1000, 1000*time.Hour, 5), claim(1000, 1000*time.Hour, 2)
+	for _, p := range s.reported(c, 100) {
+		s.store.Withdraw(part, p)
+	}
+	s.server.Restart()
+	s.quiet()
+	stats := fmt.Sprint(s.do("info", "commandstats"))
+	_, calls, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
+	calls, _, _ = strings.Cut(calls, ",")
+	if n, err := strconv.Atoi(calls); err != nil || n > 20 {
+		t.Errorf("%s calls of scripts for 100 refunds, %v; want a few", calls, err)
+	}
+	s.left(c, 1000-100*3)
 }
 
 // A value that was used counts until that is withdrawn, and of several uses until the last two are, if it has no earlier one.

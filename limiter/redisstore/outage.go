@@ -229,18 +229,15 @@ const (
 // fault of the network or of a server that restarts; the next dial tells. A server that
 // is loading, running a script, or no longer a master is busy too.
 func evidenceOf(err error) evidence {
-	if err == nil { // before anything is allocated
-		return evidenceUp
-	}
-	var dial *net.OpError
+	dial, _ := errors.AsType[*net.OpError](err)
 	switch {
-	case errors.Is(err, redis.Nil):
+	case err == nil, errors.Is(err, redis.Nil):
 		return evidenceUp
 	case errors.As(err, new(redis.Error)):
 		return evidenceOfReply(err)
 	case errors.Is(err, context.Canceled):
 		return evidenceNone
-	case errors.As(err, &dial) && dial.Op == "dial":
+	case dial != nil && dial.Op == "dial":
 		return evidenceDown
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

@@ -177,7 +177,7 @@ func TestBudget_IsSharedByNodes(t *testing.T) {
 	for i := range 80 {
 		wg.Go(func() {
 			number := []string{german, american}[i/2%2]
-			if []*testProxy{near, far}[i%2].send("POST", "/a", number).Code == 200 {
+			if []*testProxy{near, far}[i%2].send("POST", "/a", number).Code != 429 { // on a busy machine some wait too long for the upstream
 				passed[i/2%2].Add(1)
 			}
 		})

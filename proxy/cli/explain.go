@@ -374,7 +374,7 @@ func (e explainText) verdict(l view.ExplainedLimit, w view.ExplainedWindow) stri
 
 func (e explainText) decision(t *tabwriter.Writer) {
 	d := e.Decision
-	how := "all limits by one script call"
+	how := map[bool]string{true: "all limits by one script call", false: "all limits in one step"}[d.Store == "redis"]
 	if d.Slots > 1 {
 		how = fmt.Sprintf("by up to %d script calls at the same time, whose permits are returned if one refuses", d.Slots)
 	}

@@ -316,7 +316,7 @@ import (
 	"time"
 )
 
-`+doc(t, "proxy/cluster/README.md").section(t, "Alerts").blocks("go")[0]+`
+`+doc(t, "proxy/docs/log.md").section(t, "Alerts").blocks("go")[0]+`
 func main() {
 	fmt.Print(genuine(os.Args[1], os.Args[2], []byte(os.Args[3]), time.Now()), " ",
 		genuine(os.Args[1]+"x", os.Args[2], []byte(os.Args[3]), time.Now()), " ",

@@ -139,7 +139,7 @@ func TestReference_NamesEveryCommand(t *testing.T) {
 			}
 		}
 	}
-	table := readFile(t, "../proxy/cluster/README.md")
+	table := readFile(t, "../proxy/docs/commands.md")
 	for name := range helps {
 		if !told[name] {
 			t.Errorf("no document tells of weir %s", name)
@@ -169,7 +169,7 @@ func TestReference_QuotesMessagesThatAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quoted := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(doc(t, "proxy/cluster/README.md").section(t, "Troubleshooting").text, -1)
+	quoted := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(doc(t, "proxy/docs/troubleshooting.md").section(t, "Messages").text, -1)
 	if len(quoted) < 8 {
 		t.Fatalf("%d messages found", len(quoted))
 	}
@@ -183,13 +183,13 @@ func TestReference_QuotesMessagesThatAre(t *testing.T) {
 // The tasks of the leader are those that Weir says.
 func TestReference_NamesEveryTask(t *testing.T) {
 	var told []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(doc(t, "proxy/cluster/README.md").section(t, "Cluster").text, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(doc(t, "proxy/docs/cluster.md").section(t, "Cluster").text, -1) {
 		told = append(told, m[1])
 	}
 	slices.Sort(told)
 	w := start(t, redisYAML(redistest.Start(t).Addr)+"upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n"+
 		"alerts: {webhook: \"https://127.0.0.1:1/\", secret: \"long and made at random\"}\n")
-	await.Until(t, "the leader has run the tasks of proxy/cluster/README.md, and no others", func() bool {
+	await.Until(t, "the leader has run the tasks of proxy/docs/cluster.md, and no others", func() bool {
 		leader := w.leadership()
 		var names []string
 		for _, task := range leader.Tasks {

@@ -16,7 +16,7 @@ import (
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{"up": nil}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)(?:\\{([a-z,]+)\\})?` \\|").FindAllStringSubmatch(read(t, "../../proxy/cluster/README.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)(?:\\{([a-z,]+)\\})?` \\|").FindAllStringSubmatch(read(t, "../../proxy/docs/metrics.md"), -1) {
 		out[row[1]] = strings.FieldsFunc(row[2], func(r rune) bool { return r == ',' })
 	}
 	if len(out) < 20 {

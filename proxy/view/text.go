@@ -177,7 +177,7 @@ func (l LimitStanding) refuses() (by string, until time.Time) {
 func (e AuditEntry) Done(now time.Time) string {
 	text := e.Who + " " + cmp.Or(map[KeyAction]string{
 		KeyReset: "reset it", KeyGrant: fmt.Sprintf("granted it permits: %d", e.Permits), KeyBan: "banned it for " + e.For, KeyUnban: "unbanned it",
-		KeyAssign: "assigned it a plan (" + e.Detail + ") for " + e.For, KeyUnassign: "ended the assignment of its plan",
+		KeyAssign: "assigned it a plan for " + e.For + " (" + e.Detail + ")", KeyUnassign: "ended the assignment of its plan",
 	}[KeyAction(e.Action)], e.Action)
 	text += ", " + Duration(now.Sub(e.At)) + " ago"
 	if e.Reason != "" {

@@ -354,6 +354,8 @@ func TestAudit_HasNoEmptyColumn(t *testing.T) {
 	}
 	entry.Reason, entry.Behind = "a flood", []string{"node-b", "node-c"}
 	b.get("/dashboard/audit").shows(t, http.StatusOK, `<th scope="col">Reason</th>`, `<td data-label="Reason">a flood</td>`, "not heard from: node-b, node-c</span>")
+	entry.Action, entry.For, entry.Masked, entry.Detail = "plan", "30d", "user=a", "pro, on all nodes since 2026-01-31 07:26:00 UTC, when redis was back"
+	b.get("/dashboard/audit").shows(t, http.StatusOK, "<strong>plan</strong> for 30d", `user=a<span class="sub">pro, on all nodes since <time`)
 }
 
 // An operator reads why a store cannot be reached, not the errors of a program.

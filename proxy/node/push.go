@@ -277,7 +277,7 @@ func (a pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error)
 	}
 	i := slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == generation })
 	if i < 0 {
-		return admin.Diff{}, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history; weir history lists what is", generation)}
+		return admin.Diff{}, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history of pushes; weir history lists those that are", generation)}
 	}
 	once := make([]byte, 16)
 	rand.Read(once)

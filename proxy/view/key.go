@@ -26,10 +26,10 @@ type KeyPair struct {
 	Value string `json:"value"`
 }
 
-// ParseKeyPair parses KEY=VALUE. Errors wrap ErrKeyQuery.
+// ParseKeyPair parses KEY=VALUE, or global alone, which has no value. Errors wrap ErrKeyQuery.
 func ParseKeyPair(text string) (KeyPair, error) {
 	name, value, found := strings.Cut(text, "=")
-	if !found || name == "" {
+	if !found && name != "global" || name == "" {
 		return KeyPair{}, fmt.Errorf("%w: write KEY=VALUE, for example phone=+8613800138000; an id or a hash does not say of which key it is, so write its name, too (phone=id:..., phone=hash:...)", ErrKeyQuery)
 	}
 	return KeyPair{name, value}, nil

@@ -16,3 +16,24 @@ func TestDuration_IsRoundedUp(t *testing.T) {
 		}
 	}
 }
+
+func TestAuditEntry_SaysWhatWasDone(t *testing.T) {
+	now := time.Unix(1000, 0)
+	e := AuditEntry{At: now.Add(-time.Minute), Who: "ann", Action: "plan", For: "30d", Detail: "pro, when redis was back", Reason: "paid"}
+	if got, want := e.Done(now), "ann assigned it a plan for 30d (pro, when redis was back), 1m ago (paid)"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
+
+func TestParseKeyPair_GlobalHasNoValue(t *testing.T) {
+	for text, want := range map[string]KeyPair{"global": {"global", ""}, "global=": {"global", ""}, "phone=1=2": {"phone", "1=2"}} {
+		if got, err := ParseKeyPair(text); err != nil || got != want {
+			t.Errorf("%s is %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"phone", "=1", ""} {
+		if got, err := ParseKeyPair(text); err == nil {
+			t.Errorf("%q is %+v", text, got)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -48,27 +49,16 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 	path := filepath.Join(w.Dir, "access.log")
 	var sent sync.Map
 	var asked atomic.Int64
-	var all sync.WaitGroup
-	stop := make(chan struct{})
-	for range 4 {
-		all.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				res, err := http.Get(w.URL + "/a")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				res.Body.Close()
-				sent.Store(res.Header.Get("X-Request-Id"), true)
-				asked.Add(1)
-			}
-		})
-	}
+	stop := keepAsking(t, 4, time.Millisecond, func(_ int, c *http.Client) {
+		res, err := c.Get(w.URL + "/a")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		res.Body.Close()
+		sent.Store(res.Header.Get("X-Request-Id"), true)
+		asked.Add(1)
+	})
 	files := []string{path}
 	for i := range 5 {
 		before := asked.Load()
@@ -84,8 +74,7 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 			return err == nil
 		})
 	}
-	close(stop)
-	all.Wait()
+	stop()
 	w.Signal(syscall.SIGTERM)
 	w.Exit()
 	seen := map[string]bool{}

@@ -176,31 +176,20 @@ func (n *countedNight) run(phase string, event func()) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), n.phase)
 	defer cancel()
 	before := n.counted.total()
-	var clients sync.WaitGroup
+	var callers []*caller
 	for i, w := range n.nodes {
 		for j := range uint64(2) {
-			a := &caller{n.t, &http.Client{Timeout: testTimeout, Transport: &http.Transport{}}, w.URL, w == n.doomed, rand.New(rand.NewPCG(uint64(i), uint64(before)+j))}
-			clients.Go(func() { n.call(ctx, a) })
+			callers = append(callers, &caller{n.t, nil, w.URL, w == n.doomed, rand.New(rand.NewPCG(uint64(i), uint64(before)+j))})
 		}
 	}
+	stop := keepAsking(n.t, len(callers), 30*time.Millisecond, func(i int, c *http.Client) {
+		callers[i].client = c
+		callers[i].ask(&n.counted)
+	})
 	event()
-	clients.Wait()
+	<-ctx.Done()
+	stop()
 	n.t.Logf("%-32s %6d requests", phase, n.counted.total()-before)
-}
-
-// call lets a ask some sixty times a second.
-func (n *countedNight) call(ctx context.Context, a *caller) {
-	defer a.client.CloseIdleConnections()
-	tick := time.NewTicker(30 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			a.ask(&n.counted)
-		}
-	}
 }
 
 // A comparison is one number that operators see, beside that of the traffic program. slack is how

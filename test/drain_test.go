@@ -228,8 +228,8 @@ func TestHandover_RollingRestartLosesNothing(t *testing.T) {
 // does.
 func pressed(t *testing.T, url string) (cease func()) {
 	t.Helper()
-	kept := startLoad(t, 8, loadRequest{url, func(int, int) http.Header { return http.Header{} }})
-	closed := startLoad(t, 2, loadRequest{url, func(int, int) http.Header { return http.Header{"Connection": {"close"}} }})
+	kept := startLoad(t, 8, url, func(int, int) http.Header { return http.Header{} })
+	closed := startLoad(t, 2, url, func(int, int) http.Header { return http.Header{"Connection": {"close"}} })
 	return func() {
 		kept.stop()
 		closed.stop()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,41 +22,21 @@ import (
 // machine to others, and fast enough to want all that there is to have.
 func startSteadyLoad(t *testing.T, nodes []*weir) (stop func()) {
 	t.Helper()
-	over := make(chan struct{})
-	var clients sync.WaitGroup
-	for _, w := range nodes {
-		for range 2 {
-			clients.Go(func() {
-				c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: testTimeout}
-				defer c.CloseIdleConnections()
-				tick := time.NewTicker(80 * time.Millisecond)
-				defer tick.Stop()
-				for {
-					select {
-					case <-over:
-						return
-					case <-tick.C:
-					}
-					r, err := http.NewRequest(http.MethodPost, w.URL+"/v1/sms/send", nil)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					r.Header.Set("X-Phone", "p")
-					res, err := c.Do(r)
-					if err != nil {
-						t.Errorf("a request failed: %v", err)
-						continue
-					}
-					io.Copy(io.Discard, res.Body)
-					res.Body.Close()
-				}
-			})
+	return keepAsking(t, 2*len(nodes), 80*time.Millisecond, func(i int, c *http.Client) {
+		r, err := http.NewRequest(http.MethodPost, nodes[i/2].URL+"/v1/sms/send", nil)
+		if err != nil {
+			t.Error(err)
+			return
 		}
-	}
-	stop = sync.OnceFunc(func() { close(over); clients.Wait() })
-	t.Cleanup(stop)
-	return stop
+		r.Header.Set("X-Phone", "p")
+		res, err := c.Do(r)
+		if err != nil {
+			t.Errorf("a request failed: %v", err)
+			return
+		}
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+	})
 }
 
 // A grantLog is what the logs of all nodes say together.

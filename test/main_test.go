@@ -180,8 +180,7 @@ func wantStatuses(t *testing.T, of string, got []int, want ...int) {
 // A load is clients that keep their connections and ask again and again. They
 // use POST, which Go's client never sends twice by itself.
 type load struct {
-	stopping chan struct{}
-	clients  sync.WaitGroup
+	stop func() // waits for their last answers
 
 	mu      sync.Mutex // guards what follows
 	answers map[int]int
@@ -189,40 +188,42 @@ type load struct {
 	slowest time.Duration
 }
 
-// A loadRequest is what clients of a load send: to where, and with which header for
-// the n-th request of a client.
-type loadRequest struct {
-	url    string
-	header func(client, n int) http.Header
-}
-
-// startLoad starts a load of so many clients; it ends with the test at the latest.
-func startLoad(t *testing.T, clients int, v loadRequest) *load {
-	l := &load{stopping: make(chan struct{}), answers: map[int]int{}}
-	for c := range clients {
-		l.clients.Go(func() {
-			transport := &http.Transport{MaxIdleConnsPerHost: 1}
-			defer transport.CloseIdleConnections()
-			client := &http.Client{Transport: transport, Timeout: testTimeout}
-			pace := time.NewTicker(5 * time.Millisecond) // the processors are for what is tested
-			defer pace.Stop()
-			for n := 0; !l.stopped(); n++ {
-				l.send(client, v.url, v.header(c, n))
-				<-pace.C
+// keepAsking has so many clients ask at that pace, each over a connection of its own, until
+// the caller stops them or the test ends.
+func keepAsking(t *testing.T, clients int, pace time.Duration, ask func(client int, c *http.Client)) (stop func()) {
+	t.Helper()
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: testTimeout}
+			defer c.CloseIdleConnections()
+			tick := time.NewTicker(pace)
+			defer tick.Stop()
+			for {
+				select {
+				case <-over:
+					return
+				case <-tick.C:
+					ask(i, c)
+				}
 			}
 		})
 	}
-	t.Cleanup(func() { l.stop() })
-	return l
+	stop = sync.OnceFunc(func() { close(over); all.Wait() })
+	t.Cleanup(stop)
+	return stop
 }
 
-func (l *load) stopped() bool {
-	select {
-	case <-l.stopping:
-		return true
-	default:
-		return false
-	}
+// startLoad starts a load of so many clients. The n-th request of a client has that header.
+func startLoad(t *testing.T, clients int, url string, header func(client, n int) http.Header) *load {
+	t.Helper()
+	l, sent := &load{answers: map[int]int{}}, make([]int, clients)
+	l.stop = keepAsking(t, clients, 5*time.Millisecond, func(i int, c *http.Client) { // the processors are for what is tested
+		l.send(c, url, header(i, sent[i]))
+		sent[i]++
+	})
+	return l
 }
 
 // send sends one request and notes what came of it.
@@ -253,16 +254,6 @@ func (l *load) note(status int, took time.Duration, err error) {
 		l.answers[status]++
 	}
 	l.slowest = max(l.slowest, took)
-}
-
-// stop stops the clients and waits for their last answers.
-func (l *load) stop() {
-	l.mu.Lock()
-	if !l.stopped() {
-		close(l.stopping)
-	}
-	l.mu.Unlock()
-	l.clients.Wait()
 }
 
 // waitForMore waits until n further answers of any status have come.

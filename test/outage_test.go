@@ -83,13 +83,13 @@ func TestOutage_EachPolicyDoesWhatItSays(t *testing.T) {
 			}
 			var loads []*load
 			for _, policy := range []string{"allow", "deny", "local"} {
-				loads = append(loads, startLoad(t, 2, loadRequest{w.URL + "/" + policy, newPhones("load")}))
+				loads = append(loads, startLoad(t, 2, w.URL+"/"+policy, newPhones("load")))
 			}
 			for _, l := range loads {
 				l.waitForMore(t, 20)
 			}
 
-			free := startLoad(t, 2, loadRequest{w.URL + "/free", newPhones("free")})
+			free := startLoad(t, 2, w.URL+"/free", newPhones("free"))
 			heal, began := fault.under(t, server, w)
 			await.Until(t, "the outage has lasted", func() bool { return time.Since(began) > outage })
 			heal()

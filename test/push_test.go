@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
@@ -109,30 +109,11 @@ func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	nodes := startFollowers(t, server.Addr, 5)
-	stop := make(chan struct{})
-	var clients sync.WaitGroup
 	var answers atomic.Int64
-	for _, w := range nodes {
-		clients.Go(func() {
-			client := &http.Client{Timeout: testTimeout}
-			defer client.CloseIdleConnections()
-			for last := 0; ; answers.Add(1) {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				last = wantWhole(t, client, w.URL+"/revision", last)
-			}
-		})
-	}
-	t.Cleanup(func() { // also when the test fails
-		select {
-		case <-stop:
-		default:
-			close(stop)
-		}
-		clients.Wait()
+	last := make([]int, len(nodes))
+	stop := keepAsking(t, len(nodes), time.Millisecond, func(i int, c *http.Client) {
+		last[i] = wantWhole(t, c, nodes[i].URL+"/revision", last[i])
+		answers.Add(1)
 	})
 	for n := 1; n <= 3; n++ {
 		goal := answers.Load() + 50
@@ -150,8 +131,7 @@ func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 			t.Errorf("node %d calls it generation %d, node 0 %d", i, got, first)
 		}
 	}
-	close(stop)
-	clients.Wait()
+	stop()
 }
 
 // wantWhole sends one request and returns the revision of its answer, which must

@@ -47,7 +47,7 @@ func TestReload_UnderLoad(t *testing.T) {
 				head = redisYAML(redistest.Start(t).Addr)
 			}
 			w := start(t, head+reloadYAML("1/60s"))
-			l := startLoad(t, 8, loadRequest{w.URL + "/load", newPhones("load")})
+			l := startLoad(t, 8, w.URL+"/load", newPhones("load"))
 			wantStatuses(t, "before the edit", w.statuses("used", 2), 200, 429)
 			l.waitForMore(t, 100)
 			before := w.generation()
@@ -126,7 +126,7 @@ func TestReload_ManyUnderLoad(t *testing.T) {
 	}
 	rounds := rounds.Of(10)
 	w := start(t, config(1))
-	l := startLoad(t, 8, loadRequest{w.URL + "/load", newPhones("p")})
+	l := startLoad(t, 8, w.URL+"/load", newPhones("p"))
 	l.waitForMore(t, 100)
 	before := w.metric("go_goroutines")
 	for n := 2; n <= rounds; n++ {

@@ -40,14 +40,15 @@ func sendToAll(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
 	client := &http.Client{Transport: &http.Transport{}, Timeout: testTimeout}
 	defer client.CloseIdleConnections()
 	gate := make(chan struct{})
+	var all sync.WaitGroup
 	for i := range n {
-		l.clients.Go(func() {
+		all.Go(func() {
 			<-gate
 			l.send(client, nodes[i%len(nodes)].URL+"/v1/sms/send", http.Header{"X-Phone": {phone}})
 		})
 	}
 	close(gate)
-	l.clients.Wait()
+	all.Wait()
 	for _, err := range l.errors {
 		t.Error(err)
 	}
@@ -65,8 +66,8 @@ func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
 		}
 	}
 	both := []*load{
-		startLoad(t, 4, loadRequest{one.URL + "/v1/sms/send", newPhones("one")}),
-		startLoad(t, 4, loadRequest{other.URL + "/v1/sms/send", newPhones("other")}),
+		startLoad(t, 4, one.URL+"/v1/sms/send", newPhones("one")),
+		startLoad(t, 4, other.URL+"/v1/sms/send", newPhones("other")),
 	}
 	both[0].waitForMore(t, 50)
 	both[1].waitForMore(t, 50)
@@ -252,8 +253,7 @@ type storm struct {
 	config string
 	began  time.Time
 
-	stopped chan struct{}
-	clients sync.WaitGroup
+	cease func() // ends the clients
 
 	mu      sync.Mutex // guards what follows
 	grants  []span
@@ -272,7 +272,7 @@ type window struct {
 }
 
 func startStorm(t *testing.T) *storm {
-	s := &storm{t: t, redis: redistest.StartSentinel(t), stopped: make(chan struct{}), answers: map[int]int{}}
+	s := &storm{t: t, redis: redistest.StartSentinel(t), answers: map[int]int{}}
 	addrs := `"` + strings.Join(s.redis.Addrs, `", "`) + `"`
 	s.config = fmt.Sprintf("store: redis\nredis: {mode: sentinel, master: %s, addrs: [%s], timeout: 500ms}\n", s.redis.Name, addrs) +
 		smsYAML(fmt.Sprintf("%d/%s", stormRate, stormWindow), "")
@@ -281,35 +281,16 @@ func startStorm(t *testing.T) *storm {
 	}
 	waitForMembership(t, s.redis.Master.Addr, len(s.nodes))
 	s.began = time.Now()
-	for i := range s.nodes {
-		for range 2 {
-			s.clients.Go(func() { s.client(i) })
+	s.cease = keepAsking(t, 2*len(s.nodes), pace, func(i int, c *http.Client) {
+		if w := s.weir(i / 2); w != nil { // as long as there is one
+			s.send(c, w.URL)
 		}
-	}
+	})
 	t.Cleanup(s.stop)
 	return s
 }
 
 func (s *storm) weir(i int) *weir { return s.nodes[i].Load() }
-
-// client asks one node, as long as there is one.
-func (s *storm) client(node int) {
-	transport := &http.Transport{MaxIdleConnsPerHost: 1}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: testTimeout}
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.stopped:
-			return
-		case <-tick.C:
-		}
-		if w := s.weir(node); w != nil {
-			s.send(client, w.URL)
-		}
-	}
-}
 
 // send asks once and notes when, and what came of it.
 func (s *storm) send(client *http.Client, url string) {
@@ -373,15 +354,10 @@ func (s *storm) decides(nodes ...int) {
 }
 
 func (s *storm) stop() {
-	select {
-	case <-s.stopped:
-	default:
-		close(s.stopped)
-	}
 	if w := s.weir(1); w != nil {
 		w.Signal(syscall.SIGCONT) // or it could not end when the test fails early
 	}
-	s.clients.Wait()
+	s.cease()
 }
 
 // windows are all windows that begin with a grant, and what was surely granted

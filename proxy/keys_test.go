@@ -111,15 +111,6 @@ func TestKeys_UpstreamGetsTheBodyAndTheNumber(t *testing.T) {
 	}
 }
 
-// TestKeys_ToldOnlyByUs: a request that is not counted by the key, since it is
-// missing, cannot tell the upstream a number of its own choice either.
-func TestKeys_ToldOnlyByUs(t *testing.T) {
-	w := newProxy(t, strings.Replace(sms, "sensitive: true", "on_missing: skip", 1))
-	if got := echoed(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", `{}`)).Headers["X-Phone-E164"]; got != nil {
-		t.Errorf("X-Phone-E164 = %v; want none", got)
-	}
-}
-
 func TestKeys_FormCookieHostMethod(t *testing.T) {
 	w := newProxy(t, `
 upstreams: {demo: echo}

@@ -11,14 +11,6 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-func TestServe_LimitsByKey(t *testing.T) {
-	w := newProxy(t, limitYAML("{key: header:X-User, rate: 2/1m}"))
-	w.sends(200, "GET", "/a", "X-User: alice")
-	w.sends(200, "GET", "/a", "X-User: alice")
-	w.sends(429, "GET", "/a", "X-User: alice")
-	w.sends(200, "GET", "/a", "X-User: bob")
-}
-
 func TestServe_AllOrNone(t *testing.T) {
 	w := newProxy(t, limitYAML("{name: many, key: global, rate: 100/1m}, {name: few, key: header:X-User, rate: 1/1m}"))
 	w.sends(200, "GET", "/a", "X-User: alice")

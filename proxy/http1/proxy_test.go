@@ -220,32 +220,6 @@ func (u unbuffered) Read(p []byte) (int, error) {
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-func TestProxy_Forwards(t *testing.T) {
-	sockettest.OverBoth(t, func(t testing.TB) {
-		address, seen := answering(t, okAnswer)
-		p := proxyTo(t, address, nil)
-		w := p.dial(t, lined("GET /x?y=%zz HTTP/1.1|Host: a|Connection: X-Mine|X-Mine: 1|X-Other: 2||"))
-		res, body := w.WantStatus(200)
-		if got, want := <-seen, lined("GET /x?y=%zz HTTP/1.1|Host: a|X-Other: 2||"); got != want || body != "ok" || res.Header.Get("Date") == "" {
-			t.Errorf("got %q, %q, %v; want %q", got, body, res.Header, want)
-		}
-		w.Send(lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
-		w.WantStatus(200)
-		if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"); got != want {
-			t.Errorf("got %q; want %q", got, want)
-		}
-		w.Send(lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5;x=y|hello|0|X-Sum: 1||GET /2 HTTP/1.1|Host: a||"))
-		w.WantStatus(200)
-		w.WantStatus(200)
-		if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"); got != want {
-			t.Errorf("got %q; want %q", got, want)
-		}
-		if got, want := <-seen, lined("GET /2 HTTP/1.1|Host: a||"); got != want {
-			t.Errorf("got %q; want %q", got, want)
-		}
-	})
-}
-
 // sendsNoMore ends one direction of a connection.
 func sendsNoMore(c net.Conn) { _ = c.(interface{ CloseWrite() error }).CloseWrite() }
 

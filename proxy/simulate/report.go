@@ -44,25 +44,20 @@ func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.
 	if len(o.Configs) > 1 {
 		r.Other, r.Against = o.Configs[1].Files[0], new(replays[1].Finish())
 	}
-	r.Notes = r.notes(o)
-	if r.Requests > 0 {
-		r.Notes = append(r.Notes, unmatchedRoutes(o, read.origins)...)
-	}
+	r.Notes = r.notes(o, read.origins)
 	return r
 }
 
-// notes returns what data the log lacks, and what to do about it.
-func (r *Report) notes(o Options) []string {
-	notes := []string{}
-	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+// notes returns what data the log lacks, and what to do about it. seen are the origins of the data that it has.
+func (r *Report) notes(o Options, seen map[key.Origin]bool) []string {
 	switch {
 	case r.Lines == 0:
-		say("the log is empty")
-		return notes
+		return []string{"the log is empty"}
 	case r.Requests == 0:
-		say("no line is a request: is this an access log? If its JSON has other field names, name them with --field method=NAME, uri=NAME, time=NAME and so on")
-		return notes
+		return []string{"no line is a request: is this an access log? If its JSON has other field names, name them with --field method=NAME, uri=NAME, time=NAME and so on"}
 	}
+	notes := []string{}
+	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if r.IsUnordered() { // first: Text prints it above the result
 		say("the result is wrong: %s", r.late())
 	}
@@ -86,15 +81,19 @@ func (r *Report) notes(o Options) []string {
 		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // from here on a client's new keys share counts
 			say("%s: %d keys have counts at the end, which almost fills the memory of this simulation: new keys may share counts, and be refused because of other keys; weir simulate on the command line has more memory", t.File, t.Keys)
 		}
+		own := map[string]int64{}
 		for _, rt := range t.Routes {
 			for _, l := range rt.Limits {
 				if l.Unknown > 0 {
-					missing[strings.Join(l.Missing, ", ")] += l.Unknown
+					own[strings.Join(l.Missing, ", ")] += l.Unknown
 				}
 			}
 			if rt.Unlisted > 0 {
 				say("route %s: %d requests are not checked against all its lists, because the log lacks their keys", rt.Name, rt.Unlisted)
 			}
+		}
+		for places, n := range own { // of both configurations, not added
+			missing[places] = max(missing[places], n)
 		}
 	}
 	lacks := map[string][]string{} // by what to do about it
@@ -104,7 +103,7 @@ func (r *Report) notes(o Options) []string {
 	for _, advice := range slices.Sorted(maps.Keys(lacks)) {
 		say("the log lacks %s decisions of limits are unknown; %s", strings.Join(lacks[advice], "; "), advice)
 	}
-	return slices.Compact(append(notes, r.missingFields(o)...))
+	return slices.Compact(slices.Concat(notes, r.missingFields(o), unmatchedRoutes(o, seen)))
 }
 
 // late says what happens to late requests, and what to do about them.
@@ -163,7 +162,7 @@ func unmatchedRoutes(o Options, seen map[key.Origin]bool) (notes []string) {
 			}
 		}
 	}
-	return slices.Compact(notes)
+	return notes
 }
 
 // advice returns how to get a log with the values at places.

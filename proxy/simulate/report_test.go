@@ -162,9 +162,12 @@ routes:
 `
 
 // withNumbers simulates a log of which json:/phone is a field.
-func withNumbers(t *testing.T, yaml, log string) *Report {
+func withNumbers(t *testing.T, yaml, log string, other ...string) *Report {
 	t.Helper()
 	o := Options{Format: Auto, Configs: []*config.Config{mustLoad(t, yaml)}, Top: 5, Logs: []Log{{"log", strings.NewReader(log)}}}
+	for _, yaml := range other {
+		o.Configs = append(o.Configs, mustLoad(t, yaml))
+	}
 	var err error
 	if o.Names, err = NewNames([]string{"phone=json:/phone"}, o.Configs...); err != nil {
 		t.Fatal(err)
@@ -179,9 +182,11 @@ func withNumbers(t *testing.T, yaml, log string) *Report {
 // Of what Weir's own log lacks, the note says that this log can have it.
 func TestReport_AdviceForOwnLog(t *testing.T) {
 	own := `{"request_id":"A","message":"request","time":"2026-11-22T11:05:20Z","method":"POST","path":"/send","status":200,"keys":"country=DE"}` + "\n"
-	text := written(withNumbers(t, codesYAML, own))
-	if want := "the log lacks json:/phone: 2 decisions of limits are unknown; this log has hashes of the keys that limits have read: no costs, and no keys of requests that were answered before; serve a limit that was not served then in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"; !strings.Contains(text, want) {
-		t.Errorf("the report says\n%s\nwant\n%s", text, want)
+	for _, other := range [][]string{nil, {codesYAML}} { // what a comparison lacks on both sides is said once
+		text := written(withNumbers(t, codesYAML, own, other...))
+		if want := "the log lacks json:/phone: 2 decisions of limits are unknown; this log has hashes of the keys that limits have read: no costs, and no keys of requests that were answered before; serve a limit that was not served then in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"; !strings.Contains(text, want) {
+			t.Errorf("the report says\n%s\nwant\n%s", text, want)
+		}
 	}
 }
 

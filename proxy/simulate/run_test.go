@@ -329,7 +329,7 @@ func TestRun_TellsWhenMemoryMayHaveBeenFull(t *testing.T) {
 	for store, told := range map[string]bool{"memory": true, "redis": false} {
 		c := mustLoad(t, "store: "+store+"\n"+file)
 		r := &Report{Counts: Counts{LogCounts: view.LogCounts{Lines: 1, Requests: 1}}, Result: proxy.ReplayTally{Keys: manyKeys + 1}}
-		if got := strings.Join(r.notes(Options{Configs: []*config.Config{c}}), "\n"); strings.Contains(got, "share counts") != told {
+		if got := strings.Join(r.notes(Options{Configs: []*config.Config{c}}, nil), "\n"); strings.Contains(got, "share counts") != told {
 			t.Errorf("store: %s: notes %q", store, got)
 		}
 	}

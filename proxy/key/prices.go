@@ -30,6 +30,7 @@ type Prices struct {
 	decimals int
 	fields   int // of each row
 	rows     map[priceOf]Price
+	longest  int // prefix
 	dearest  Price
 }
 
@@ -119,7 +120,7 @@ func (p *Prices) insert(row Price) error {
 	if first, twice := p.rows[of]; twice {
 		return fmt.Errorf("%w: given twice, first in line %d; keep one of them", errPrice, first.Line)
 	}
-	p.rows[of] = row
+	p.rows[of], p.longest = row, max(p.longest, len(row.Prefix))
 	if p.dearest.Line == 0 || row.Amount > p.dearest.Amount {
 		p.dearest = row
 	}
@@ -129,7 +130,7 @@ func (p *Prices) insert(row Price) error {
 // Of returns the price of a number, by its line type, or of a model: that of the row with the longest prefix that names the type,
 // or all. found is false if there is none; then it is the dearest price of the list.
 func (p *Prices) Of(text string, kind LineType) (price Price, found bool) {
-	for n := min(len(text), MaxPrefix); n >= 0 && text != ""; n-- {
+	for n := min(len(text), p.longest); n >= 0 && text != ""; n-- {
 		for _, of := range []LineType{kind, ""} {
 			if price, found = p.rows[priceOf{text[:n], of}]; found {
 				return price, true

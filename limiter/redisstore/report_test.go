@@ -199,17 +199,25 @@ func TestReport_KeepsWhatIsNotWithdrawn(t *testing.T) {
 	}
 }
 
-// What was withdrawn of a grant that later ones are merged into is not reported either.
-func TestReport_PartOfWhatIsMerged(t *testing.T) {
-	t.Parallel()
-	s := newOwnTestStore(t)
+// partsWithdrawn is a store whose server is gone, with a claim of 5 of 1,000 that was granted n times, of which 2 were withdrawn
+// each time.
+func partsWithdrawn(t *testing.T, n int) (s *testStore, c []limiter.Claim) {
+	t.Helper()
+	s = newOwnTestStore(t)
 	s.server.Kill()
-	c, part := claim(1000, 1000*time.Hour, 5), claim(1000, 1000*time.Hour, 2)
-	for _, p := range s.reported(c, 128) {
-		if !s.withdrawn(part, p) {
+	c = claim(1000, 1000*time.Hour, 5)
+	for _, p := range s.reported(c, n) {
+		if !s.withdrawn(claim(1000, 1000*time.Hour, 2), p) {
 			t.Fatal("a part is not withdrawn")
 		}
 	}
+	return s, c
+}
+
+// What was withdrawn of a grant that later ones are merged into is not reported either.
+func TestReport_PartOfWhatIsMerged(t *testing.T) {
+	t.Parallel()
+	s, c := partsWithdrawn(t, 128)
 	s.reported(c, 1)
 	s.server.Restart()
 	s.quiet()
@@ -219,12 +227,7 @@ func TestReport_PartOfWhatIsMerged(t *testing.T) {
 // What was withdrawn in part is refunded in a few script calls: decisions about the window wait for them.
 func TestReport_PartsAreRefundedTogether(t *testing.T) {
 	t.Parallel()
-	s := newOwnTestStore(t)
-	s.server.Kill()
-	c, part := claim(1000, 1000*time.Hour, 5), claim(1000, 1000*time.Hour, 2)
-	for _, p := range s.reported(c, 100) {
-		s.store.Withdraw(part, p)
-	}
+	s, c := partsWithdrawn(t, 100)
 	s.server.Restart()
 	s.quiet()
 	stats := fmt.Sprint(s.do("info", "commandstats"))

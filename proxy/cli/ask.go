@@ -30,7 +30,7 @@ type nodesCommand struct{ answerFlags }
 func (c nodesCommand) Run(ctx context.Context, w Env) error {
 	d := topData{At: time.Now()}
 	err := fetch(ctx, c.client(), "/nodes", &d.Nodes)()
-	if err == nil {
+	if err == nil && !c.JSON {
 		err = fetch(ctx, c.client(), "/leader", &d.Leader)()
 	}
 	if why, is := errors.AsType[*admin.Problem](err); is && why.Status == http.StatusServiceUnavailable && !c.JSON {

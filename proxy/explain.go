@@ -202,11 +202,7 @@ func originText(s *key.Spec) string {
 	case s.Of != nil:
 		return string(s.Part.Kind) + " of " + s.Of.Name
 	case len(s.Join) > 0:
-		var names []string
-		for _, part := range s.Join {
-			names = append(names, part.Name)
-		}
-		return strings.Join(names, " + ")
+		return strings.Join(view.Each(s.Join, func(part *key.Spec) string { return part.Name }), " + ")
 	}
 	return s.From.String()
 }

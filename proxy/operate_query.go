@@ -311,11 +311,8 @@ func joinNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func leafNames(s *key.Spec) (names []string) {
-	for _, leaf := range s.Components() {
-		names = append(names, leaf.Name)
-	}
-	return names
+func leafNames(s *key.Spec) []string {
+	return view.Each(s.Components(), func(leaf *key.Spec) string { return leaf.Name })
 }
 
 // countingSends returns the limits with return_on that q selects.

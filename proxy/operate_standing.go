@@ -463,11 +463,8 @@ func (p *Proxy) applyDeferred(ctx context.Context, c deferredChange, rest time.D
 // configured returns claims with the limits of g in place of those of an earlier generation.
 func (g *generation) configured(claims []limiter.Claim) (all []limiter.Claim) {
 	for _, k := range limit.KeysOf(claims) {
-		c := limiter.Change{Key: k}
-		for _, claim := range claims {
-			c.Limits = append(c.Limits, claim.Limit.Name)
-		}
-		now, _ := g.claimsOf(c)
+		names := view.Each(claims, func(c limiter.Claim) string { return c.Limit.Name })
+		now, _ := g.claimsOf(limiter.Change{Key: k, Limits: names})
 		for _, n := range now {
 			i := slices.IndexFunc(claims, func(was limiter.Claim) bool { return was.Key == k && was.Limit.Name == n.Limit.Name })
 			if i >= 0 {

@@ -222,15 +222,14 @@ func (p *Proxy) Assignments(c view.KeyChange) (all []directive.Directive, err er
 
 // assignments returns the directive that assigns the plan of c to the key of t. What is to be ended may be under the
 // previous secret.
-func (t *keyTarget) assignments(c view.KeyChange) (all []directive.Directive) {
+func (t *keyTarget) assignments(c view.KeyChange) []directive.Directive {
 	keys := []limiter.Key{t.key}
 	if t.rotates && c.Action == view.KeyUnassign {
 		keys = append(keys, t.previous)
 	}
-	for _, k := range keys {
-		all = append(all, directive.Directive{Plan: c.Plan, Route: c.Route, Reason: c.Reason, Key: directive.Key{Name: t.limit.Key.Name, Hash: k.String(), Masked: t.standing.Logged}})
-	}
-	return all
+	return view.Each(keys, func(k limiter.Key) directive.Directive {
+		return directive.Directive{Plan: c.Plan, Route: c.Route, Reason: c.Reason, Key: directive.Key{Name: t.limit.Key.Name, Hash: k.String(), Masked: t.standing.Logged}}
+	})
 }
 
 // NameKey returns the hash in the log, and the id, of the key of an assignment.

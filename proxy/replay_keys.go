@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // errLoggedRejection reports that a request was rejected before its limits were evaluated, for a reason
@@ -303,10 +304,7 @@ func (t *topKeys) add(k limiter.Key, label func() string) {
 // evict removes keys. A removed key that returns starts at 0. Each time, its count may lack at
 // most the largest count that was removed.
 func (t *topKeys) evict() {
-	all := make([]int64, 0, len(t.counts))
-	for _, c := range t.counts {
-		all = append(all, c.Refused)
-	}
+	all := view.Each(slices.Collect(maps.Values(t.counts)), func(c *ReplayKey) int64 { return c.Refused })
 	slices.Sort(all)
 	median := all[len(all)/2]
 	maps.DeleteFunc(t.counts, func(_ limiter.Key, c *ReplayKey) bool { return c.Refused <= median })
@@ -315,10 +313,7 @@ func (t *topKeys) evict() {
 
 // first returns the n keys with the most refusals.
 func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
-	keys = []ReplayKey{}
-	for _, c := range t.counts {
-		keys = append(keys, *c)
-	}
+	keys = view.Each(slices.Collect(maps.Values(t.counts)), func(c *ReplayKey) ReplayKey { return *c })
 	slices.SortFunc(keys, func(a, b ReplayKey) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
 	})

@@ -231,12 +231,7 @@ func problem(w http.ResponseWriter, status int, detail string) {
 }
 
 // Texts returns problems as weir check prints them.
-func Texts(problems config.Problems) (all []string) {
-	for _, p := range problems {
-		all = append(all, p.String())
-	}
-	return all
-}
+func Texts(problems config.Problems) []string { return view.Each(problems, config.Problem.String) }
 
 // problemOf converts an error to a Problem; other is the status of an unknown error.
 func problemOf(err error, other int) Problem {

@@ -212,10 +212,7 @@ func readQuery(w http.ResponseWriter, r *http.Request, all []parameter) bool {
 		problem(w, http.StatusBadRequest, "not a query: "+err.Error())
 		return false
 	}
-	var names []string
-	for _, p := range all {
-		names = append(names, p.name)
-	}
+	names := view.Each(all, func(p parameter) string { return p.name })
 	for name, values := range query {
 		i := slices.Index(names, name)
 		why := ""

@@ -207,17 +207,14 @@ type NodeGroup struct {
 }
 
 // Differences are the changes as lines; without any, one line says why.
-func (g NodeGroup) Differences() (lines []string) {
-	for _, c := range g.Changes {
-		lines = append(lines, c.String())
-	}
+func (g NodeGroup) Differences() []string {
 	switch {
 	case g.Unknown != "":
 		return []string{"what differs is not known: " + g.Unknown}
-	case lines == nil:
+	case len(g.Changes) == 0:
 		return []string{"no limit, route or section differs: comments do, or the contents of files that it names"}
 	}
-	return lines
+	return view.Each(g.Changes, config.Change.String)
 }
 
 // A Plan is what would change if a running weir served another configuration.

@@ -97,13 +97,12 @@ func (d topData) nodeTable() textTable {
 
 // drift says which nodes serve another configuration than most do, and where they have it from; empty if none does.
 func (d topData) drift() string {
-	var odd []string
-	for _, g := range d.Nodes.Configurations[min(1, len(d.Nodes.Configurations)):] {
-		odd = append(odd, fmt.Sprintf("%s (generation %d from %s)", strings.Join(g.Nodes, ", "), g.Generation, g.Source))
-	}
-	if odd == nil {
+	if len(d.Nodes.Configurations) < 2 {
 		return ""
 	}
+	odd := view.Each(d.Nodes.Configurations[1:], func(g admin.NodeGroup) string {
+		return fmt.Sprintf("%s (generation %d from %s)", strings.Join(g.Nodes, ", "), g.Generation, g.Source)
+	})
 	most := d.Nodes.Configurations[0]
 	return fmt.Sprintf("%d of %d serve generation %d, not %s", len(most.Nodes), len(d.Nodes.Nodes), most.Generation, strings.Join(odd, ", "))
 }

@@ -200,10 +200,7 @@ func whichHelp(err error) string {
 
 // checkName returns an error if there is no command of that name, with what lists those that there are.
 func checkName(parser *kong.Kong, name, help string) error {
-	var names []string
-	for _, child := range parser.Model.Children {
-		names = append(names, child.Name)
-	}
+	names := view.Each(parser.Model.Children, func(n *kong.Node) string { return n.Name })
 	if slices.Contains(names, name) {
 		return nil
 	}
@@ -367,9 +364,7 @@ type keyOfRow struct{ name, id, masked string }
 
 // add adds a row with these cells.
 func (t *textTable) add(row textRow, cells ...any) {
-	for _, cell := range cells {
-		row.cells = append(row.cells, fmt.Sprint(cell))
-	}
+	row.cells = view.Each(cells, func(cell any) string { return fmt.Sprint(cell) })
 	t.rows = append(t.rows, row)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -171,9 +172,7 @@ func (c completeCommand) names(ctx context.Context, of string) (names []string) 
 			if len(parts) == 0 {
 				parts = []string{l.Key}
 			}
-			for _, p := range parts {
-				names = append(names, p+"=")
-			}
+			names = append(names, view.Each(parts, func(p string) string { return p + "=" })...)
 		}
 	}
 	names = nonEmpty(names...) // a limit of several routes is of none
@@ -187,10 +186,7 @@ func configuredLimits() (all view.Limits) {
 	if err != nil {
 		return all
 	}
-	for _, l := range c.Limits() {
-		all.Limits = append(all.Limits, l.View())
-	}
-	return all
+	return view.Limits{Limits: view.Each(c.Limits(), (*config.Limit).View)}
 }
 
 type completionCommand struct {

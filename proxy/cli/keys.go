@@ -286,11 +286,7 @@ func (k *keysText) where(r view.KeyResult) string {
 
 // namesOf returns the names of limits.
 func namesOf(limits []view.LimitStanding) string {
-	var names []string
-	for _, l := range limits {
-		names = append(names, view.LimitName(l.Route, l.Limit))
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(view.Each(limits, view.LimitStanding.FullName), ", ")
 }
 
 // grantedText says how many permits were granted, and if these are less than were asked for, why.
@@ -325,7 +321,7 @@ func (k *keysText) limits(all []view.LimitStanding) {
 			fmt.Fprintf(k, "\n%s  %s  %s\n", k.head(l.Masked), "hash "+l.Hash, l.ID)
 			fmt.Fprintln(t, "  LIMIT\tRATE\tUSED\tLEFT\tNEXT IN\tFULL IN\tBANNED FOR\t")
 		}
-		name := view.LimitName(l.Route, l.Limit)
+		name := l.FullName()
 		if l.Unknown != "" {
 			fmt.Fprintf(t, "  %s\t-\t-\t-\t-\t-\t-\t%s\n", name, l.Unknown)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // The kinds of alerts.
@@ -366,11 +367,10 @@ func findConversions(rules config.Alerts, limits []sends.LimitCounts, at time.Ti
 }
 
 // sentKeys returns the first of the keys of a limit, for an alert.
-func sentKeys(limit string, keys []sends.KeyCounts) (all []SentKey) {
-	for _, k := range keys[:min(len(keys), maxSentKeys)] {
-		all = append(all, SentKey{Limit: limit, Key: k.Hash, Masked: k.Masked, Sent: k.Sent, Used: k.Used})
-	}
-	return all
+func sentKeys(limit string, keys []sends.KeyCounts) []SentKey {
+	return view.Each(keys[:min(len(keys), maxSentKeys)], func(k sends.KeyCounts) SentKey {
+		return SentKey{Limit: limit, Key: k.Hash, Masked: k.Masked, Sent: k.Sent, Used: k.Used}
+	})
 }
 
 // raise implements state.

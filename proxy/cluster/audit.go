@@ -55,11 +55,8 @@ func AuditOf(who string, c view.KeyChange, r view.KeyResult, err error) view.Aud
 	if some := r.Affected(); len(some) > 0 && c.Action != view.KeyGrant {
 		changed = some
 	}
-	for i, l := range changed {
-		if i == 0 {
-			e.Masked, e.Hash = l.Logged, l.Hash
-		}
-		e.Limits = append(e.Limits, view.LimitName(l.Route, l.Limit))
+	if e.Limits = view.Each(changed, view.LimitStanding.FullName); len(changed) > 0 {
+		e.Masked, e.Hash = changed[0].Logged, changed[0].Hash
 	}
 	return e
 }

@@ -190,11 +190,8 @@ func (m *memory) note(_ context.Context, _ Term, r view.TaskRun) error {
 func (m *memory) current(context.Context) (view.Leadership, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := view.Leadership{Node: m.leader, Token: m.term.Token, Since: m.term.Since, Tasks: []view.TaskRun{}}
-	for _, name := range slices.Sorted(maps.Keys(m.runs)) {
-		l.Tasks = append(l.Tasks, m.runs[name])
-	}
-	return l, nil
+	runs := view.Each(slices.Sorted(maps.Keys(m.runs)), func(name string) view.TaskRun { return m.runs[name] })
+	return view.Leadership{Node: m.leader, Token: m.term.Token, Since: m.term.Since, Tasks: runs}, nil
 }
 
 // now implements state.

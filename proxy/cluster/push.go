@@ -214,14 +214,9 @@ func Define(c *config.Config) map[string]Definition {
 	all := map[string]Definition{}
 	for _, l := range c.Limits() {
 		d := Definition{Algorithm: l.Algorithm.String(), Burst: l.Burst, Scope: l.Scope.String(), Redisson: l.RedissonName}
-		for _, rate := range l.Rates {
-			d.Rates = append(d.Rates, rate.String())
-		}
+		d.Rates, d.Steps = view.Each(l.Rates, limiter.Rate.String), view.Each(l.Steps, limiter.WindowName)
 		if l.Distinct != nil {
 			d.Distinct = l.Distinct.Name
-		}
-		for _, step := range l.Steps {
-			d.Steps = append(d.Steps, limiter.WindowName(step))
 		}
 		all[l.ID] = d
 	}

@@ -289,13 +289,8 @@ func (l *loader) reload(f *Reload, store Store) Reload {
 func (r *Route) View() view.Route {
 	v := view.Route{
 		Name: r.Name, Position: r.Position.String(), Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
-		Headers: r.Match.Headers, Query: r.Match.Query, Limits: []string{},
-	}
-	for _, l := range r.Limits {
-		v.Limits = append(v.Limits, l.Name)
-	}
-	for _, l := range r.Lists {
-		v.Lists = append(v.Lists, l.Name)
+		Headers: r.Match.Headers, Query: r.Match.Query,
+		Limits: view.Each(r.Limits, func(l *Limit) string { return l.Name }), Lists: view.Each(r.Lists, func(l *List) string { return l.Name }),
 	}
 	switch {
 	case r.Redirect != nil:
@@ -320,9 +315,7 @@ func (l *Limit) View() view.Limit {
 		Plans: slices.Sorted(maps.Keys(l.Plans)),
 	}
 	if l.Key.Join != nil {
-		for _, leaf := range l.Key.Components() {
-			v.Parts = append(v.Parts, leaf.Name)
-		}
+		v.Parts = view.Each(l.Key.Components(), nameOf)
 	}
 	if l.Wait > 0 {
 		v.Wait = limiter.WindowName(l.Wait)
@@ -349,10 +342,7 @@ func (l *Limit) Explained() view.ExplainedLimit {
 		v.Returned = "returned by " + to.Route + " for the same " + to.Subject.Name
 	}
 	if s := l.StepUp; s != nil {
-		v.StepUp = "then 403 with the challenge " + s.Challenge + ", and passes with a token for its " + s.Key.Name + " in " + s.Header + " at"
-		for _, rate := range s.Rates {
-			v.StepUp += " " + rate.String()
-		}
+		v.StepUp = "then 403 with the challenge " + s.Challenge + ", and passes with a token for its " + s.Key.Name + " in " + s.Header + " at " + strings.Join(view.Each(s.Rates, limiter.Rate.String), " ")
 	}
 	if p := l.Penalty; p != nil {
 		v.Penalty = "a ban of " + limiter.WindowName(p.Ban) + " at the next refusal"
@@ -378,23 +368,13 @@ func (l *Limit) RateText(rate limiter.Rate) string {
 	case l.Algorithm.HasLeases():
 		return strconv.FormatInt(rate.Count, 10) + " at a time"
 	case l.Algorithm.HasSteps():
-		var steps []string
-		for _, s := range l.Steps {
-			steps = append(steps, limiter.WindowName(s))
-		}
-		return strings.Join(steps, " ")
+		return strings.Join(view.Each(l.Steps, limiter.WindowName), " ")
 	}
 	return l.writtenRate(rate)
 }
 
 // RateTexts returns all rates of l; a cooldown has one.
-func (l *Limit) RateTexts() []string {
-	texts := []string{}
-	for _, rate := range l.Rates {
-		texts = append(texts, l.RateText(rate))
-	}
-	return texts
-}
+func (l *Limit) RateTexts() []string { return view.Each(l.Rates, l.RateText) }
 
 // LongestWindow returns the longest window of the rates of l.
 func (l *Limit) LongestWindow() (window time.Duration) {

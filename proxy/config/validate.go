@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // tokenSafe matches names that are valid in header fields, metrics and keys of a store.
@@ -178,11 +179,10 @@ const startsAnew = "starts anew: it was counted as another limit"
 
 // Restarts returns warnings about limits whose counts start anew, because they have other names than in
 // was.
-func Restarts(was, is *Config) (warnings []Problem) {
-	for _, r := range restarts(was, is) {
-		warnings = append(warnings, Problem{Position: r.limit.Position, Path: r.limit.FullName(), What: startsAnew, Instead: r.keep()})
-	}
-	return warnings
+func Restarts(was, is *Config) []Problem {
+	return view.Each(restarts(was, is), func(r restart) Problem {
+		return Problem{Position: r.limit.Position, Path: r.limit.FullName(), What: startsAnew, Instead: r.keep()}
+	})
 }
 
 // A finding is what may be wrong with the field at a pointer, and whether it is.

@@ -98,14 +98,9 @@ func (c *Counter) TopSends(minute int64, n int, v Naming) view.TopLimit {
 }
 
 func (c *Counter) list(h limiter.HeavyHitters[limiter.Key, Label], v Naming) view.TopList {
-	list := view.TopList{Total: h.Total, Floor: h.Floor, Keys: make([]view.TopKey, len(h.Keys))}
-	for i, k := range h.Keys {
-		list.Keys[i] = view.TopKey{
-			Masked: k.Value.Masked(v.Display, c.shapes), Hash: v.KeyHash(k.Key), ID: v.KeyID(k.Key),
-			Count: k.Count, Error: k.Error,
-		}
-	}
-	return list
+	return view.TopList{Total: h.Total, Floor: h.Floor, Keys: view.Each(h.Keys, func(k limiter.HeavyHitter[limiter.Key, Label]) view.TopKey {
+		return view.TopKey{Masked: k.Value.Masked(v.Display, c.shapes), Hash: v.KeyHash(k.Key), ID: v.KeyID(k.Key), Count: k.Count, Error: k.Error}
+	})}
 }
 
 // MergeTops merges the results of several nodes into n keys of each limit. The nodes should be
@@ -137,20 +132,16 @@ func MergeTops(n int, all ...view.Top) view.Top {
 }
 
 func heavy(t view.TopList) limiter.HeavyHitters[string, view.TopKey] {
-	h := limiter.HeavyHitters[string, view.TopKey]{Total: t.Total, Floor: t.Floor}
-	for _, k := range t.Keys {
-		h.Keys = append(h.Keys, limiter.HeavyHitter[string, view.TopKey]{Key: k.ID, Count: k.Count, Error: k.Error, Value: k})
-	}
-	return h
+	return limiter.HeavyHitters[string, view.TopKey]{Total: t.Total, Floor: t.Floor, Keys: view.Each(t.Keys, func(k view.TopKey) limiter.HeavyHitter[string, view.TopKey] {
+		return limiter.HeavyHitter[string, view.TopKey]{Key: k.ID, Count: k.Count, Error: k.Error, Value: k}
+	})}
 }
 
 func listOf(h limiter.HeavyHitters[string, view.TopKey]) view.TopList {
-	t := view.TopList{Total: h.Total, Floor: h.Floor, Keys: make([]view.TopKey, len(h.Keys))}
-	for i, k := range h.Keys {
-		t.Keys[i] = k.Value
-		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Error
-	}
-	return t
+	return view.TopList{Total: h.Total, Floor: h.Floor, Keys: view.Each(h.Keys, func(k limiter.HeavyHitter[string, view.TopKey]) view.TopKey {
+		k.Value.Count, k.Value.Error = k.Count, k.Error
+		return k.Value
+	})}
 }
 
 const (

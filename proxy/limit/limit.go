@@ -26,6 +26,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/metrics"
 	"github.com/weir-proxy/weir/proxy/sends"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A Route is what a route has of limits. It is immutable, except for the counters of its limits.
@@ -111,12 +112,8 @@ func (l *Limit) allWindows() []*Window {
 // noted returns the windows whose permits are noted: a store has a note for those of counted requests, and one for step_up.
 func (l *Limit) noted() (all [][]*limiter.Limit) {
 	for _, windows := range [][]*Window{l.allWindows(), l.StepUps} {
-		var limits []*limiter.Limit
-		for _, w := range windows {
-			limits = append(limits, &w.Limit)
-		}
-		if len(limits) > 0 {
-			all = append(all, limits)
+		if len(windows) > 0 {
+			all = append(all, view.Each(windows, func(w *Window) *limiter.Limit { return &w.Limit }))
 		}
 	}
 	return all
@@ -186,10 +183,10 @@ func (l *Limit) PlanKey() *key.Spec { return l.Plan.Name }
 
 // ClaimsUnder returns claims under a key on some windows of l and, if it has a penalty, on its count of refusals. shared is
 // the name of the key's Redisson limiter.
-func (l *Limit) ClaimsUnder(k limiter.Key, windows []*Window, shared string) (claims []limiter.Claim) {
-	for _, w := range windows {
-		claims = append(claims, limiter.Claim{Limit: &w.Limit, Key: k, Cost: 1, RedissonName: shared, RedissonFormat: l.RedissonFormat})
-	}
+func (l *Limit) ClaimsUnder(k limiter.Key, windows []*Window, shared string) []limiter.Claim {
+	claims := view.Each(windows, func(w *Window) limiter.Claim {
+		return limiter.Claim{Limit: &w.Limit, Key: k, Cost: 1, RedissonName: shared, RedissonFormat: l.RedissonFormat}
+	})
 	if l.Penalty != nil {
 		claims = append(claims, limiter.Claim{Limit: &l.RefusalLimit, Key: k, Cost: 1})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // penalize counts the refusals by limits that have a penalty, and bans a key that was refused too
@@ -121,9 +122,7 @@ func (a *Admitter) ApplyToStore(ctx context.Context, c limiter.Change, claims []
 	if errors.Is(err, limiter.ErrUnavailable) {
 		return done, fmt.Errorf("no answer in time, it is not known whether the permits were granted; weir keys get tells: %v", err)
 	}
-	for _, s := range in.Statuses {
-		done.Granted = append(done.Granted, min(c.Grant, max(s.Used, 0)))
-	}
+	done.Granted = view.Each(in.Statuses, func(s limiter.KeyStatus) int64 { return min(c.Grant, max(s.Used, 0)) })
 	return done, err
 }
 

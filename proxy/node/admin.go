@@ -226,9 +226,7 @@ func (n *Node) operatorOutcome(ctx context.Context, o proxy.Outcome) (proxy.Outc
 		return r, err
 	}
 	e := view.AuditEntry{Action: o.Outcome, Masked: r.Logged, Hash: r.Hash, Error: proxy.ErrorText(err)}
-	for _, l := range r.Returned {
-		e.Limits = append(e.Limits, l.Route+"."+l.Limit)
-	}
+	e.Limits = view.Each(r.Returned, func(l proxy.ReturnedLimit) string { return l.Route + "." + l.Limit })
 	n.record(ctx, e)
 	return r, err
 }
@@ -384,10 +382,7 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m
 		e.Action, e.For = "maintenance on", map[bool]string{true: c.For.String()}[c.For != 0]
 		everywhere, err = n.putDirective(ctx, &one, cmp.Or(time.Duration(c.For), limiter.MaxWindow))
 	} else if found, everywhere = n.directives.Remove(ctx, one); !found {
-		held := []string{}
-		for _, d := range n.held(directive.Directive.IsMaintenance) {
-			held = append(held, cmp.Or(d.Route, "all routes"))
-		}
+		held := view.Each(n.held(directive.Directive.IsMaintenance), func(d directive.Directive) string { return cmp.Or(d.Route, "all routes") })
 		err = fmt.Errorf("%w: there is no maintenance of %s to end; under maintenance: %s", view.ErrKeyQuery, e.Detail, cmp.Or(strings.Join(held, ", "), "no route"))
 	}
 	if err != nil {

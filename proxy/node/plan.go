@@ -24,6 +24,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/simulate"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -111,10 +112,9 @@ func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan
 
 // peek returns the counts whose next request would be refused.
 func (n *Node) peek(ctx context.Context, counts []cluster.CountedKey, limits map[string]*limiter.Limit) ([]cluster.CountedKey, error) {
-	var claims []limiter.Claim
-	for _, c := range counts {
-		claims = append(claims, limiter.Claim{Limit: limits[c.Limit], Key: c.Key, Cost: 1})
-	}
+	claims := view.Each(counts, func(c cluster.CountedKey) limiter.Claim {
+		return limiter.Claim{Limit: limits[c.Limit], Key: c.Key, Cost: 1}
+	})
 	var d limiter.Decision
 	if err := n.store.limits.Peek(ctx, claims, &d); err != nil {
 		return nil, fmt.Errorf("inspect counts: %w", err)

@@ -262,11 +262,7 @@ func (a pushAPI) History(ctx context.Context) (admin.History, error) {
 }
 
 func history(entries []cluster.Entry) admin.History {
-	all := admin.History{History: []view.Entry{}}
-	for _, e := range entries {
-		all.History = append(all.History, e.Entry)
-	}
-	return all
+	return admin.History{History: view.Each(entries, func(e cluster.Entry) view.Entry { return e.Entry })}
 }
 
 // Diff implements admin.Cluster. It compares a generation with the one pushed before it.

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decisions"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -64,10 +65,8 @@ func (n *Node) gatherAnswers(ctx context.Context, q cluster.Question) ([]cluster
 	if err != nil {
 		return all, append(said, view.NodeAnswer{Node: "all other nodes", Said: "not asked: " + proxy.ErrorText(err)})
 	}
-	for _, r := range others {
-		said = append(said, r.NodeAnswer)
-	}
-	return append(all, others...), said
+	all = append(all, others...)
+	return all, view.Each(all, func(r cluster.Reply) view.NodeAnswer { return r.NodeAnswer })
 }
 
 // decisions returns the recent decisions of all nodes, newest first.
@@ -225,12 +224,10 @@ func mergeUpstreams(seen []cluster.Reply) []view.Upstream {
 
 // upstreamOf returns u without counts and states.
 func upstreamOf(u view.UpstreamStanding) view.Upstream {
-	a := view.Upstream{UpstreamState: u.UpstreamState, Targets: []view.Target{}}
-	a.Waiting, a.Retried = 0, 0
-	for _, t := range u.Targets {
-		a.Targets = append(a.Targets, view.Target{Target: t.Target, Weight: t.Weight, Results: map[string]int64{}, Nodes: []view.TargetNode{}})
-	}
-	return a
+	u.Waiting, u.Retried = 0, 0
+	return view.Upstream{UpstreamState: u.UpstreamState, Targets: view.Each(u.Targets, func(t view.TargetStanding) view.Target {
+		return view.Target{Target: t.Target, Weight: t.Weight, Results: map[string]int64{}, Nodes: []view.TargetNode{}}
+	})}
 }
 
 // addTargets adds the state that node reports to the targets.
@@ -296,18 +293,10 @@ func (n *Node) servedConfig(context.Context) (view.Config, error) {
 
 func (n *Node) servedRoutes(context.Context) (view.Routes, error) {
 	number, c := n.proxy.Serving()
-	all := view.Routes{Generation: number, Routes: []view.Route{}}
-	for _, r := range c.Routes {
-		all.Routes = append(all.Routes, r.View())
-	}
-	return all, nil
+	return view.Routes{Generation: number, Routes: view.Each(c.Routes, (*config.Route).View)}, nil
 }
 
 func (n *Node) servedLimits(context.Context) (view.Limits, error) {
 	number, c := n.proxy.Serving()
-	all := view.Limits{Generation: number, Limits: []view.Limit{}}
-	for _, l := range c.Limits() {
-		all.Limits = append(all.Limits, l.View())
-	}
-	return all, nil
+	return view.Limits{Generation: number, Limits: view.Each(c.Limits(), (*config.Limit).View)}, nil
 }

@@ -311,12 +311,10 @@ func shortly(routes []string) string {
 
 // furtherResults returns further results of a route.
 func furtherResults(rt proxy.RouteTally) (lines []string) {
-	for _, reason := range slices.Sorted(maps.Keys(rt.Rejected)) {
-		lines = append(lines, fmt.Sprintf("%d rejected: %s", rt.Rejected[reason], reason))
-	}
-	for _, list := range slices.Sorted(maps.Keys(rt.Listed)) {
-		lines = append(lines, fmt.Sprintf("%d on the list %s", rt.Listed[list], list))
-	}
+	lines = slices.Concat(
+		view.Each(slices.Sorted(maps.Keys(rt.Rejected)), func(reason string) string { return fmt.Sprintf("%d rejected: %s", rt.Rejected[reason], reason) }),
+		view.Each(slices.Sorted(maps.Keys(rt.Listed)), func(list string) string { return fmt.Sprintf("%d on the list %s", rt.Listed[list], list) }),
+	)
 	for _, c := range []struct {
 		n    int64
 		what string

@@ -131,6 +131,9 @@ type LimitStanding struct {
 	Unaffected bool `json:"unaffected,omitempty"`
 }
 
+// FullName returns the name of the limit in texts.
+func (l LimitStanding) FullName() string { return LimitName(l.Route, l.Limit) }
+
 // A WindowStanding is the state of a key under one rate of a limit.
 type WindowStanding struct {
 	Name string `json:"name"` // the name in the log: phone-1h

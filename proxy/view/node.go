@@ -211,6 +211,9 @@ type Routes struct {
 	Routes     []Route `json:"routes"` // in the order of the configuration
 }
 
+// Names returns the names of the routes.
+func (r Routes) Names() []string { return Each(r.Routes, func(r Route) string { return r.Name }) }
+
 // A Route is one route.
 type Route struct {
 	Name     string            `json:"name"`

@@ -186,6 +186,15 @@ func (e AuditEntry) Done(now time.Time) string {
 	return text
 }
 
+// Each returns what f shows of each of all; without any it is empty, not nil.
+func Each[T, R any](all []T, f func(T) R) []R {
+	shown := make([]R, len(all))
+	for i, one := range all {
+		shown[i] = f(one)
+	}
+	return shown
+}
+
 // A fact is told if it holds.
 type fact struct {
 	holds bool

@@ -53,9 +53,7 @@ func (d *dashboard) showDecisions(r *http.Request) page {
 	_, v.Limits = namesOf(limits)
 	routes, err := d.Routes(r.Context())
 	v.Fault = cmp.Or(v.Fault, faultOf("routes cannot be read", err))
-	for _, route := range routes.Routes {
-		v.Routes = append(v.Routes, route.Name)
-	}
+	v.Routes = routes.Names()
 	slices.Sort(v.Routes)
 	v.Routes = append(v.Routes, unmatched)
 	return page{name: "decisions", title: "Decisions", data: v}

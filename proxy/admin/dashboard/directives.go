@@ -109,10 +109,7 @@ func (d *dashboard) directives(r *http.Request, kind string) directivesView {
 	on, err := d.held(r.Context(), kind)
 	routes, unread := d.Routes(r.Context())
 	v.Fault = faultOf("directives cannot be listed", errors.Join(err, unread))
-	v.All, v.On = on, on[:min(len(on), maxDirectives)]
-	for _, route := range routes.Routes {
-		v.Routes = append(v.Routes, route.Name)
-	}
+	v.All, v.On, v.Routes = on, on[:min(len(on), maxDirectives)], routes.Names()
 	return v
 }
 

@@ -82,12 +82,7 @@ func (v keysView) Own() view.LimitStanding {
 }
 
 // Changeable returns the names of the limits that a change applies to.
-func (v keysView) Changeable() (names []string) {
-	for _, l := range v.own() {
-		names = append(names, view.LimitName(l.Route, l.Limit))
-	}
-	return names
-}
+func (v keysView) Changeable() []string { return view.Each(v.own(), view.LimitStanding.FullName) }
 
 // showKeys shows the form, and the key that was looked up, if its flash is named.
 func (d *dashboard) showKeys(r *http.Request) page {

@@ -287,11 +287,9 @@ func report(out io.Writer, err error) error {
 
 // printUnanswered prints which nodes did not answer a question or could not do what was asked, and returns how many.
 func printUnanswered(out io.Writer, nodes []view.NodeAnswer) (failed int) {
-	for _, n := range nodes {
-		if n.Said != "ok" {
-			failed++
-			fmt.Fprintf(out, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
-		}
+	for _, n := range view.NotOK(nodes) {
+		failed++
+		fmt.Fprintln(out, n)
 	}
 	return failed
 }

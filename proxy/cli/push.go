@@ -39,7 +39,7 @@ func (a answerFlags) finish(w Env, done admin.Pushed, err error) error {
 	} else {
 		printPushed(w.Stdout, done)
 	}
-	if done.DryRun && printUnanswered(io.Discard, done.Nodes) > 0 {
+	if done.DryRun && len(view.NotOK(done.Nodes)) > 0 {
 		return errReported
 	}
 	return err
@@ -76,7 +76,7 @@ func printPushed(out io.Writer, p admin.Pushed) {
 		fmt.Fprintf(out, "%sback to generation %d, which was served %s\n", map[bool]string{true: "would go "}[p.DryRun], p.From, p.Served)
 	}
 	all := fmt.Sprint("weir history ", p.Generation)
-	able := len(p.Nodes) - printUnanswered(io.Discard, p.Nodes)
+	able := len(p.Nodes) - len(view.NotOK(p.Nodes))
 	switch {
 	case p.Restored:
 		fmt.Fprintf(out, "generation %d is published again; redis had lost it\n", p.Generation)

@@ -250,12 +250,7 @@ func (d topData) summary() string {
 	if d.Away != "" {
 		return printable(d.Away + "; only what this node has seen")
 	}
-	var silent, requests, refused int64
-	for _, n := range d.Top.Nodes {
-		if n.Said != "ok" {
-			silent++
-		}
-	}
+	var requests, refused int64
 	for _, r := range d.Statistic.Last.Routes {
 		requests += r.Requests
 		refused += r.Refused
@@ -275,7 +270,7 @@ func (d topData) summary() string {
 	if n := len(d.Nodes.Lost); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d lost, the last %s %s ago", n, d.Nodes.Lost[0].ID, ago(d.Nodes.Lost[0].Seen, d.At)))
 	}
-	if silent > 0 {
+	if silent := len(view.NotOK(d.Top.Nodes)); silent > 0 {
 		parts = append(parts, fmt.Sprintf("%d did not answer", silent))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("last minute: %d requests, %d refused", requests, refused)), "; ")

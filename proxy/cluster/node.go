@@ -165,13 +165,8 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 }
 
 // Awaited returns the nodes for which a push through this node waits.
-func (n *Node) Awaited() (ids []string) {
-	for _, a := range *n.answered.Load() {
-		if a.Said != agreed {
-			ids = append(ids, a.Node)
-		}
-	}
-	return ids
+func (n *Node) Awaited() []string {
+	return view.Each(view.NotOK(*n.answered.Load()), func(a view.NodeAnswer) string { return a.Node })
 }
 
 // Live returns the number of live nodes including this one, as of the last

@@ -60,14 +60,8 @@ type RefusedError struct{ Answers []view.NodeAnswer }
 // Error names each node that refused or did not answer.
 func (r *RefusedError) Error() string {
 	text := "push refused; nothing has changed"
-	for _, a := range r.Answers {
-		switch a.Said {
-		case agreed:
-		case "":
-			text += "; node " + a.Node + ": no answer"
-		default:
-			text += "; node " + a.Node + ": " + a.Said
-		}
+	for _, a := range view.NotOK(r.Answers) {
+		text += "; node " + a.String()
 	}
 	return text
 }
@@ -156,7 +150,7 @@ func (n *Node) decide(ctx context.Context, id string, e Entry, c *config.Config)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(answers, func(a view.NodeAnswer) bool { return a.Said != agreed }) {
+		if len(view.NotOK(answers)) > 0 {
 			return &RefusedError{answers}
 		}
 		done, err := n.commit(ctx, id, e, c)

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+	"slices"
 	"time"
 )
 
@@ -8,6 +10,17 @@ import (
 type NodeAnswer struct {
 	Node string `json:"node"`
 	Said string `json:"said"` // ok, or an error; empty if the node has not answered
+}
+
+// IsOK reports whether the node has answered, or can do what was asked.
+func (a NodeAnswer) IsOK() bool { return a.Said == "ok" }
+
+// String names the node, and says what it said.
+func (a NodeAnswer) String() string { return a.Node + ": " + cmp.Or(a.Said, "no answer") }
+
+// NotOK returns the answers of the nodes that did not answer, or cannot do what was asked.
+func NotOK(all []NodeAnswer) []NodeAnswer {
+	return slices.DeleteFunc(slices.Clone(all), NodeAnswer.IsOK)
 }
 
 // A Member is one node.

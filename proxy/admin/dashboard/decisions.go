@@ -77,11 +77,6 @@ func (decisionsView) Explain(d view.Decision) string {
 	return "/dashboard/explain?" + url.Values{"method": {d.Method}, "url": {d.Path}, "request": {d.RequestID}}.Encode()
 }
 
-// silentNodes returns the nodes that did not reply.
-func silentNodes(nodes []view.NodeAnswer) []view.NodeAnswer {
-	return slices.DeleteFunc(slices.Clone(nodes), func(n view.NodeAnswer) bool { return n.Said == "ok" })
-}
-
 // repliedNodes returns the nodes that replied.
 func repliedNodes(nodes []view.NodeAnswer) []view.NodeAnswer {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n view.NodeAnswer) bool { return n.Said != "ok" })

@@ -5,7 +5,6 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
 	"html/template"
 	"io/fs"
 	"math"
@@ -170,11 +169,7 @@ func faultOf(what string, err error) fault {
 		if len(lines) == 0 {
 			lines = []string{known.Detail}
 		}
-		for _, n := range known.Nodes {
-			if n.Said != "ok" {
-				lines = append(lines, fmt.Sprintf("%s: %s", n.Node, n.Said))
-			}
-		}
+		lines = slices.Concat(lines, view.Each(view.NotOK(known.Nodes), view.NodeAnswer.String))
 		return fault(what + ": " + onPage(strings.Join(lines, "; ")))
 	}
 	return fault(what + ": " + onPage(causeOf(proxy.ErrorText(err))))
@@ -225,7 +220,7 @@ func templateFuncs() template.FuncMap {
 		"actions": actions,
 		"until":   untilText,
 		"instant": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
-		"silent":  silentNodes,
+		"silent":  view.NotOK,
 		"told":    repliedNodes,
 		"whole":   sentence,
 		"onpage":  onPage,

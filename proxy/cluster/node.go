@@ -311,16 +311,10 @@ func readMember(row any) (view.Member, error) {
 // text.
 func (n *Node) heartbeat() (text, hash string) {
 	now := n.serving.Load()
-	text = string(encode(struct {
-		Address    string    `json:"address"`
-		Version    string    `json:"version"`
-		Source     string    `json:"source"`
-		Hash       string    `json:"hash"`
-		Generation int64     `json:"generation"`
-		Started    time.Time `json:"started"`
-		Problem    string    `json:"problem,omitempty"`
-		BySlot     []string  `json:"calls_by_slot,omitempty"`
-	}{n.address, n.options.Version, n.options.Source, now.hash, now.number, n.started, now.problem, n.options.CallsBySlot()}))
+	text = string(encode(view.Member{
+		ID: n.options.ID, Address: n.address, Version: n.options.Version, Source: n.options.Source, Hash: now.hash,
+		Generation: now.number, Started: n.started, Problem: now.problem, CallsBySlot: n.options.CallsBySlot(),
+	}))
 	return text, now.hash
 }
 

@@ -103,9 +103,7 @@ func BenchmarkIdle(b *testing.B) {
 			all := make([]time.Duration, 0, b.N)
 			for range b.N {
 				start := time.Now()
-				if err := take(b.Context(), c, &d); err != nil {
-					b.Fatal(err)
-				}
+				s.check(take(b.Context(), c, &d))
 				all = append(all, time.Since(start))
 			}
 			slices.Sort(all)

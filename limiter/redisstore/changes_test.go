@@ -124,9 +124,7 @@ func TestChanges_ResetForgetsWhatIsBeingReported(t *testing.T) {
 			s.until("it is being sent", func() bool { return s.store.BeingSent(&c[0]) })
 			go func() { done <- s.store.Reset(t.Context(), c) }()
 			s.server.Signal(syscall.SIGCONT)
-			if err := errors.Join(<-done, <-done); err != nil {
-				t.Fatal(err)
-			}
+			s.check(errors.Join(<-done, <-done))
 			s.left(c, 10)
 		}
 	}
@@ -176,9 +174,7 @@ func TestChanges_AfterAFailover(t *testing.T) {
 	far.OnChange(others.hear)
 	c := claim(5, time.Hour, 1)
 	ban := limiter.Change{Action: limiter.ActionBan, Key: c[0].Key, Limits: []string{c[0].Limit.Name}, Ban: time.Hour}
-	if err := errors.Join(ban.Apply(t.Context(), near, c), near.Announce(t.Context(), ban)); err != nil {
-		t.Fatal(err)
-	}
+	s.check(errors.Join(ban.Apply(t.Context(), near, c), near.Announce(t.Context(), ban)))
 	s.until("the ban is heard of", func() bool { return others.is(ban) })
 	s.client = connect(t, servers.Master.Addr)
 	if n := s.do("wait", 1, 5000); n != int64(1) {

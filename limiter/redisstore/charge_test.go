@@ -54,9 +54,7 @@ func TestCharge_OfTwoNodes(t *testing.T) {
 	counter[0].Limit.Name, counter[0].Limit.Algorithm = "counter", limiter.FixedWindow
 	p = s.allowed(counter, 1).Permit
 	for _, by := range []*testStore{s, other, s, other} {
-		if err := by.store.Charge(t.Context(), counter, p); err != nil {
-			t.Fatal(err)
-		}
+		s.check(by.store.Charge(t.Context(), counter, p))
 	}
 	s.left(counter, 70) // each process once
 }

@@ -172,9 +172,7 @@ func TestStore_ManyCallers(t *testing.T) {
 			}()
 		}
 		for range 32 {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			s.check(<-done)
 		}
 		close(times)
 		var all []int64

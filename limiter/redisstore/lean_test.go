@@ -51,9 +51,7 @@ func TestTake_EveryScriptDecidesAlike(t *testing.T) {
 				acrossErrs, together := across.TakeInOneCall(t.Context(), all)
 				for i, d := range ds {
 					var want limiter.Decision
-					if err := errors.Join(other.TakePlain(t.Context(), all[i], &want), errs[i], plainErrs[i], acrossErrs[i]); err != nil {
-						t.Fatal(err)
-					}
+					s.check(errors.Join(other.TakePlain(t.Context(), all[i], &want), errs[i], plainErrs[i], acrossErrs[i]))
 					said := func(d limiter.Decision) string { return fmt.Sprint(d.Allowed, d.Outcomes) }
 					if said(d) != said(want) || said(plainly[i]) != said(want) || said(together[i]) != said(want) {
 						t.Fatalf("round %d, %d of %d requests over %d claims: %s, with nothing inlined %s, across slots %s; want %s",

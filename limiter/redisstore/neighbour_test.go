@@ -44,9 +44,7 @@ func TestRedissonBatch_RemembersRefusalsForAMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Release(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	s.check(r.Release(t.Context(), 1))
 	s.until("what a neighbour gave back is heard of", func() bool { return decide(t, store, shared...).Allowed })
 }
 
@@ -119,9 +117,7 @@ func TestRedissonBatch_GivesBackMany(t *testing.T) {
 	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonByte, limiter.Rate{Count: 5000, Window: time.Hour}, 5000)
 	r := s.handle("rl")
-	if err := r.Release(t.Context(), 3500); err != nil {
-		t.Fatal(err)
-	}
+	s.check(r.Release(t.Context(), 3500))
 	s.available(r, 3500)
 	shared := named("rl", 0, 9000, time.Hour)
 	shared[0].Cost = 9000

@@ -27,9 +27,7 @@ func config(count int64, window, alive time.Duration) redisstore.RateConfig {
 
 func (s *testStore) setRate(r *redisstore.RateLimiter, c redisstore.RateConfig) {
 	s.t.Helper()
-	if err := r.SetRate(s.t.Context(), c); err != nil {
-		s.t.Fatal(err)
-	}
+	s.check(r.SetRate(s.t.Context(), c))
 }
 
 func (s *testStore) allow(r *redisstore.RateLimiter, n int64) limiter.Outcome {
@@ -196,16 +194,12 @@ func TestRateLimiter_Releases(t *testing.T) {
 		s.allow(r, 2)
 		s.advance(time.Second)
 	}
-	if err := r.Release(t.Context(), 3); err != nil {
-		t.Fatal(err)
-	}
+	s.check(r.Release(t.Context(), 3))
 	s.available(r, 5)
 	if o := s.allow(r, 10); o.Allowed || o.Wait != 8*time.Second {
 		t.Errorf("%+v, want the third to come back last, in 8s", o)
 	}
-	if err := r.Release(t.Context(), 100); err != nil {
-		t.Fatal(err)
-	}
+	s.check(r.Release(t.Context(), 100))
 	s.available(r, 10)
 	s.allow(r, 10)
 	if s.allow(r, 1).Allowed {
@@ -234,9 +228,7 @@ func TestRateLimiter_Waits(t *testing.T) {
 	s.setRate(r, config(1, 100*time.Millisecond, 0))
 	start := time.Now()
 	for range 3 {
-		if err := r.Wait(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		s.check(r.Wait(t.Context(), 1))
 	}
 	if took := time.Since(start); took < 200*time.Millisecond {
 		t.Errorf("3 permits within %v", took)
@@ -274,9 +266,7 @@ func TestRateLimiter_OlderForm(t *testing.T) {
 	if n := s.do("exists", "{rl}:permits"); n != int64(0) {
 		t.Error("the older form has no permits")
 	}
-	if err := r.Wait(t.Context(), 3); err != nil {
-		t.Fatal(err)
-	}
+	s.check(r.Wait(t.Context(), 3))
 }
 
 // Whatever is lost of a limiter, the next call is no error, and heals it.

@@ -157,9 +157,7 @@ func TestRefusalCache_AreClearedEverywhere(t *testing.T) {
 					t.Fatalf("%s %s: two of one", a, name)
 				}
 			}
-			if err := makeRoom(c, p); err != nil {
-				t.Fatal(err)
-			}
+			s.check(makeRoom(c, p))
 			s.until(fmt.Sprint(a, " ", name, " is heard of"), func() bool { return decide(t, far, c...).Allowed })
 		}
 	}

@@ -160,9 +160,7 @@ func TestReport_IsGivenBackWhileItIsSent(t *testing.T) {
 					}
 				})
 			}
-			if err := withdrawn(limiter.Permit{ID: [16]byte{1}}); err != nil {
-				t.Fatal(err)
-			}
+			s.check(withdrawn(limiter.Permit{ID: [16]byte{1}}))
 			s.left(c, 10)
 			s.server.Kill()
 			if withdrawn(limiter.Permit{ID: [16]byte{2}}) == nil {
@@ -334,9 +332,7 @@ func TestReport_CloseRefunds(t *testing.T) {
 	var permits []limiter.Permit
 	for range 300 {
 		var d limiter.Decision
-		if err := other.Take(t.Context(), c, &d); err != nil {
-			t.Fatal(err)
-		}
+		s.check(other.Take(t.Context(), c, &d))
 		permits = append(permits, d.Permit)
 	}
 	s.do("config", "set", "maxmemory", 1)

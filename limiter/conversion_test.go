@@ -6,16 +6,14 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 )
 
 const day = 24 * time.Hour
 
 // converting is a limit with a conversion of 50 %.
 func converting(count int64, window time.Duration) *limiter.Limit {
-	return &limiter.Limit{
-		Name: "unused:1d", Rate: limiter.Rate{Count: count, Window: window},
-		Algorithm: limiter.Conversion, Noted: true, Conversion: 50,
-	}
+	return limitertest.LimitOf(limiter.Conversion, "unused:1d", limiter.Rate{Count: count, Window: window})
 }
 
 // A key has at most 62 buckets of permits and of subjects, and is forgotten when none counts any more.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 )
 
 // A claim gets the same outcomes alone as beside one that is always granted.
@@ -19,16 +20,13 @@ func TestTake_OneClaimAsAmongSeveral(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(a)))
 			h := newHand()
 			alone, beside := limiter.NewMemory(limiter.MemoryOptions{Clock: h.now}), limiter.NewMemory(limiter.MemoryOptions{Clock: h.now})
-			l := limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 5, Window: time.Second}, Algorithm: a}
-			if a == limiter.Cooldown {
-				l.Rate.Count, l.Steps = 1, []time.Duration{20 * time.Millisecond, 50 * time.Millisecond}
-			}
+			l := limitertest.LimitOf(a, "l", limiter.Rate{Count: 5, Window: time.Second})
 			var one, two limiter.Decision
 			granted, refused := 0, 0
 			for range 3000 {
 				h.advance(time.Duration(random.IntN(60)) * time.Millisecond)
 				claims := []limiter.Claim{
-					{Limit: &l, Key: limiter.KeyOf(string(rune('a' + random.IntN(2)))), Cost: 1, Value: limiter.KeyOf(string(rune('0' + random.IntN(8))))},
+					{Limit: l, Key: limiter.KeyOf(string(rune('a' + random.IntN(2)))), Cost: 1, Value: limiter.KeyOf(string(rune('0' + random.IntN(8))))},
 					{Limit: &generous, Key: limiter.KeyOf("k"), Cost: 1},
 				}
 				switch random.IntN(40) {

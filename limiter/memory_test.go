@@ -41,13 +41,7 @@ func TestMemory_GroupsCountFromOneTime(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			h := newHand()
 			m := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { h.advance(time.Millisecond); return h.now() }})
-			beside := &limiter.Limit{Name: "beside", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: a}
-			switch a {
-			case limiter.Cooldown:
-				beside.Steps = []time.Duration{time.Minute}
-			case limiter.Conversion:
-				beside.Conversion, beside.Noted = 50, true
-			}
+			beside := limitertest.LimitOf(a, "beside", limiter.Rate{Count: 1, Window: time.Hour})
 			claims := []limiter.Claim{
 				{Limit: rate("deciding", 9, time.Hour), Key: numbered(1), Cost: 1},
 				{Limit: beside, Key: numbered(2), Value: numbered(3), Cost: 1, Group: 1},

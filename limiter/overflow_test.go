@@ -7,20 +7,8 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 )
-
-// anyLimit is a limit of an algorithm with everything that it needs.
-func anyLimit(name string, a limiter.Algorithm, count int64, window time.Duration) *limiter.Limit {
-	l := rate(name, count, window)
-	l.Algorithm = a
-	switch {
-	case a.HasSteps():
-		l.Rate.Count, l.Steps = 1, []time.Duration{window / 4, window / 2}
-	case a.HasConversion():
-		l.Noted, l.Conversion = true, 50
-	}
-	return l
-}
 
 // When a Memory is full, the claims of one decision may count in one cell, also under several versions of a limit.
 // However many they are, the decision ends, and no wait is longer than the horizon.
@@ -39,7 +27,7 @@ func TestMemory_SeveralClaimsInOneCell(t *testing.T) {
 				if random.IntN(9) == 0 {
 					of = limiter.Algorithm(random.IntN(int(limiter.NumAlgorithms)))
 				}
-				return anyLimit("l", of, 1+random.Int64N(4), time.Duration(1+random.IntN(3))*time.Minute)
+				return limitertest.LimitOf(of, "l", limiter.Rate{Count: 1 + random.Int64N(4), Window: time.Duration(1+random.IntN(3)) * time.Minute})
 			}
 			l := version()
 			for step := range 8 {
@@ -84,7 +72,7 @@ func TestMemory_RefundsWhereItWasCounted(t *testing.T) {
 			h := newHand()
 			m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 100, Clock: h.now})
 			claim := func(key int) limiter.Claim {
-				return limiter.Claim{Limit: anyLimit("l", a, 5, time.Hour), Key: numbered(key), Cost: 1, Value: limiter.KeyOf("subject", fmt.Sprint(key))}
+				return limiter.Claim{Limit: limitertest.LimitOf(a, "l", limiter.Rate{Count: 5, Window: time.Hour}), Key: numbered(key), Cost: 1, Value: limiter.KeyOf("subject", fmt.Sprint(key))}
 			}
 			for i := range 100 {
 				window := time.Hour
@@ -131,7 +119,7 @@ func TestMemory_RefundsToTheSource(t *testing.T) {
 		for _, byReturn := range []bool{false, true} {
 			h := newHand()
 			m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 64, Clock: h.now})
-			l := anyLimit("l", a, 5, time.Hour)
+			l := limitertest.LimitOf(a, "l", limiter.Rate{Count: 5, Window: time.Hour})
 			l.Noted = true
 			other := func(i int, source uint32, window time.Duration) limiter.Claim {
 				return limiter.Claim{Limit: rate(window.String(), 1, window), Key: numbered(i), Cost: 1, Source: source}
@@ -170,7 +158,7 @@ func TestMemory_RefundsToTheSource(t *testing.T) {
 func TestMirror_UnknownValues(t *testing.T) {
 	h := newHand()
 	m := limiter.NewMemory(limiter.MemoryOptions{Clock: h.now})
-	l := anyLimit("l", limiter.Distinct, 5, time.Hour)
+	l := limitertest.LimitOf(limiter.Distinct, "l", limiter.Rate{Count: 5, Window: time.Hour})
 	claim := func(value limiter.Key) limiter.Claim {
 		return limiter.Claim{Limit: l, Key: numbered(1), Cost: 1, Value: value}
 	}
@@ -207,7 +195,7 @@ func TestMirror_UnknownValues(t *testing.T) {
 // A permit is known by its ID, by whatever way the caller got its time.
 func TestMemory_PermitsAreKnownByTheirID(t *testing.T) {
 	m := limiter.NewMemory(limiter.MemoryOptions{})
-	l := anyLimit("l", limiter.Conversion, 1, time.Hour)
+	l := limitertest.LimitOf(limiter.Conversion, "l", limiter.Rate{Count: 1, Window: time.Hour})
 	c := limiter.Claim{Limit: l, Key: numbered(1), Cost: 1, Value: limiter.KeyOf("subject")}
 	p := take(t, m, c).Permit
 	text, err := p.At.MarshalText()

@@ -54,15 +54,8 @@ func (s *suite) indebted(claims []limiter.Claim) {
 // chargeOfEach: all that count costs can be charged, and nothing else; no debt makes a request wait for longer than the horizon.
 func chargeOfEach(t *testing.T, s *suite) {
 	for a := range limiter.NumAlgorithms {
-		l, k := limit("each", 100, 100*time.Second), s.key()
-		l.Algorithm = a
+		l, k := LimitOf(a, "each", limiter.Rate{Count: 100, Window: 100 * time.Second}), s.key()
 		var p limiter.Permit
-		switch {
-		case a.HasConversion():
-			l.Noted, l.Conversion = true, 50
-		case a.HasSteps():
-			l.Rate.Count, l.Steps = 1, []time.Duration{time.Second}
-		}
 		if a.HasConversion() || a.HasSteps() || a.HasValues() || a.HasLeases() {
 			if err := s.Store.(limiter.AdminStore).Charge(t.Context(), oneClaim(l, k, 1), p); !errors.Is(err, limiter.ErrInvalidLimit) {
 				t.Errorf("%s: %v; want ErrInvalidLimit", a, err)

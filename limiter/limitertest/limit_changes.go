@@ -8,13 +8,13 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// limitOf is a limit of any algorithm. A cooldown has steps in place of a count: the more, the less it grants.
-func limitOf(a limiter.Algorithm, name string, count int64, window time.Duration) *limiter.Limit {
-	l := limit(name, count, window)
-	l.Algorithm = a
+// LimitOf is a limit of any algorithm with all that it needs. One with steps has one permit, and pauses of an eighth and of
+// half of its window.
+func LimitOf(a limiter.Algorithm, name string, rate limiter.Rate) *limiter.Limit {
+	l := &limiter.Limit{Name: name, Rate: rate, Algorithm: a}
 	switch {
 	case a.HasSteps():
-		l.Rate.Count, l.Steps = 1, []time.Duration{max(time.Millisecond, (window / time.Duration(1+count)).Truncate(time.Millisecond)), window}
+		l.Rate.Count, l.Steps = 1, []time.Duration{rate.Window / 8, rate.Window / 2}
 	case a.HasConversion():
 		l.Noted, l.Conversion = true, 50
 	}
@@ -47,7 +47,10 @@ func limitChanges(t *testing.T, s *suite) {
 					versions[0], versions[1] = versions[1], versions[0]
 				}
 				of := func(v version) *limiter.Limit {
-					l := limitOf(a, "changes-"+a.String(), v.count, v.window)
+					l := LimitOf(a, "changes-"+a.String(), limiter.Rate{Count: v.count, Window: v.window})
+					if a.HasSteps() { // in place of a count: the more, the less it grants
+						l.Steps = []time.Duration{max(time.Millisecond, (v.window / time.Duration(1+v.count)).Truncate(time.Millisecond)), v.window}
+					}
 					l.Burst = v.burst
 					return l
 				}

@@ -93,13 +93,8 @@ func shadowsRandom(t *testing.T, s *suite) {
 		var limits []*limiter.Limit
 		for i := range 4 {
 			a := limiter.Algorithm(r.IntN(int(limiter.NumAlgorithms)))
-			l := limit(fmt.Sprint("l", i), 1+r.Int64N(4), time.Duration(1+r.IntN(20))*time.Second)
-			if l.Algorithm = a; a.HasSteps() {
-				l.Rate.Count, l.Steps = 1, []time.Duration{l.Rate.Window / 8, l.Rate.Window / 2}
-			} else if a.HasConversion() {
-				l.Noted, l.Conversion = true, 50
-			}
-			limits = append(limits, l)
+			rate := limiter.Rate{Count: 1 + r.Int64N(4), Window: time.Duration(1+r.IntN(20)) * time.Second}
+			limits = append(limits, LimitOf(a, fmt.Sprint("l", i), rate))
 		}
 		s.compareShadows(t, r, limits)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/test/rounds"
 )
@@ -14,12 +15,7 @@ import (
 func TestTake_AllocatesNothing(t *testing.T) {
 	s := newTestStore(t)
 	for a := range limiter.NumAlgorithms {
-		l := &limiter.Limit{Name: a.String() + ":10s", Rate: limiter.Rate{Count: 1000, Window: 10 * time.Second}, Algorithm: a}
-		if a == limiter.Cooldown {
-			l.Rate.Count, l.Steps = 1, []time.Duration{time.Second, 2 * time.Second}
-		} else if a.HasConversion() {
-			l.Noted, l.Conversion = true, 50
-		}
+		l := limitertest.LimitOf(a, a.String()+":10s", limiter.Rate{Count: 1000, Window: 10 * time.Second})
 		claims := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("k"), Cost: 1}}
 		if a.HasValues() {
 			claims[0].Value = limiter.KeyOf("v")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -26,16 +27,14 @@ const (
 // boundedLimits are limits whose keys hold the most that they can.
 func boundedLimits() (all []*limiter.Limit) {
 	for a := range limiter.NumAlgorithms {
-		l := &limiter.Limit{Name: "bound:" + a.String(), Algorithm: a, Rate: limiter.Rate{Count: 1_000_000, Window: time.Hour}}
+		l := limitertest.LimitOf(a, "bound:"+a.String(), limiter.Rate{Count: 1_000_000, Window: time.Hour})
 		switch {
 		case a.HasLeases():
 			l.Rate.Count = limiter.MaxConcurrent
 		case a.HasValues():
 			l.Rate.Count = limiter.MaxDistinct
 		case a.HasSteps():
-			l.Rate.Count, l.Steps = 1, []time.Duration{time.Millisecond}
-		case a.HasConversion():
-			l.Conversion = 50
+			l.Steps = []time.Duration{time.Millisecond}
 		}
 		l.Noted = !a.HasLeases() && !a.HasValues() && !a.HasSteps()
 		all = append(all, l)

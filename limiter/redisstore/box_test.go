@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/rounds"
 )
@@ -22,10 +23,7 @@ func boxed() []limiter.Algorithm {
 // listed is a list of rates of one algorithm under one key, in a box.
 func listed(a limiter.Algorithm, rates ...limiter.Rate) (claims []limiter.Claim) {
 	for i, r := range rates {
-		l := &limiter.Limit{Name: "sms.phone:" + string(rune('a'+i)), Rate: r, Algorithm: a}
-		if a == limiter.Cooldown {
-			l.Rate.Count, l.Steps = 1, []time.Duration{l.Rate.Window / 4, l.Rate.Window / 2}
-		}
+		l := limitertest.LimitOf(a, "sms.phone:"+string(rune('a'+i)), r)
 		claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("phone"), Cost: 1})
 	}
 	return claims
@@ -138,12 +136,8 @@ func (w *layouts) claims() (both [2][]limiter.Claim) {
 		rate.Count += w.more
 		cost := 1 + w.r.Int64N(2)
 		for layout, name := range []string{"l:%c", "l%c"} {
-			l := &limiter.Limit{Name: fmt.Sprintf(name, 'a'+i), Rate: rate, Algorithm: w.a}
-			c := limiter.Claim{Limit: l, Key: limiter.KeyOf(fmt.Sprint(layout, key)), Cost: cost}
-			if w.a == limiter.Cooldown {
-				l.Rate.Count, l.Steps, c.Cost = 1, []time.Duration{rate.Window / 8, rate.Window / 2}, 1
-			}
-			both[layout] = append(both[layout], c)
+			l := limitertest.LimitOf(w.a, fmt.Sprintf(name, 'a'+i), rate)
+			both[layout] = append(both[layout], limiter.Claim{Limit: l, Key: limiter.KeyOf(fmt.Sprint(layout, key)), Cost: min(cost, l.Rate.Count)})
 		}
 	}
 	return both

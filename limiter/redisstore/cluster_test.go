@@ -294,13 +294,7 @@ func keysMove(t *testing.T, servers *redistest.Cluster) {
 	for a := range limiter.NumAlgorithms {
 		var claims []limiter.Claim
 		for i, window := range []time.Duration{time.Hour, 24 * time.Hour} {
-			l := &limiter.Limit{Name: fmt.Sprint("moved.", a, ":", window), Algorithm: a, Rate: limiter.Rate{Count: int64(5 + i), Window: window}}
-			switch {
-			case a.HasSteps():
-				l.Rate.Count, l.Steps = 1, []time.Duration{window / 8}
-			case a.HasConversion():
-				l.Noted, l.Conversion = true, 50
-			}
+			l := limitertest.LimitOf(a, fmt.Sprint("moved.", a, ":", window), limiter.Rate{Count: int64(5 + i), Window: window})
 			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("moved"), Cost: 1, Value: limiter.KeyOf("a value")})
 		}
 		for range 3 {

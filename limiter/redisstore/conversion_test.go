@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
@@ -15,10 +16,7 @@ const day = 24 * time.Hour
 func converting(counts map[time.Duration]int64) (limits []*limiter.Limit) {
 	for _, window := range []time.Duration{time.Hour, day} {
 		if n := counts[window]; n > 0 {
-			limits = append(limits, &limiter.Limit{
-				Name: "sms.unused:" + window.String(), Rate: limiter.Rate{Count: n, Window: window},
-				Algorithm: limiter.Conversion, Noted: true, Conversion: 50,
-			})
+			limits = append(limits, limitertest.LimitOf(limiter.Conversion, "sms.unused:"+window.String(), limiter.Rate{Count: n, Window: window}))
 		}
 	}
 	return limits

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -32,12 +33,7 @@ func (s *testStore) damage(r *rand.Rand, a limiter.Algorithm, key string) {
 	window, count := time.Minute, []int64{1, 30, 200}[r.IntN(3)]
 	of := func(key string, windows ...int) (claims []limiter.Claim) {
 		for _, i := range windows {
-			l := &limiter.Limit{Name: fmt.Sprint("l:", i), Rate: limiter.Rate{Count: count, Window: time.Duration(1+i) * window}, Algorithm: a}
-			if a.HasSteps() {
-				l.Rate.Count, l.Steps = 1, []time.Duration{time.Second}
-			} else if a.HasConversion() {
-				l.Noted, l.Conversion = true, 50
-			}
+			l := limitertest.LimitOf(a, fmt.Sprint("l:", i), limiter.Rate{Count: count, Window: time.Duration(1+i) * window})
 			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf(fmt.Sprint(r.IntN(20)))})
 		}
 		return claims

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
@@ -43,10 +44,7 @@ const (
 
 func newExpectation(t *testing.T, store *redisstore.Store) *expectation {
 	e := &expectation{t: t, store: store, returns: map[[2]int]int{}, slack: make([]int, limitedKeys), answered: make([]int, limitedKeys)}
-	e.limit = &limiter.Limit{
-		Name: t.Name() + ".unused:1h", Rate: limiter.Rate{Count: 5, Window: time.Hour},
-		Algorithm: limiter.Conversion, Noted: true, Conversion: 50,
-	}
+	e.limit = limitertest.LimitOf(limiter.Conversion, t.Name()+".unused:1h", limiter.Rate{Count: 5, Window: time.Hour})
 	for range limitedKeys {
 		e.confirmed = append(e.confirmed, map[int]bool{})
 	}

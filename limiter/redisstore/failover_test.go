@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -71,10 +72,7 @@ func (f *failover) on(n int, name string) limiter.Key {
 
 // a is a limit, and a claim on it of a key and a subject.
 func (f *failover) a(t *testing.T, key, subject limiter.Key) limiter.Claim {
-	l := &limiter.Limit{
-		Name: t.Name() + ".unused:1h", Rate: limiter.Rate{Count: 5, Window: time.Hour},
-		Algorithm: limiter.Conversion, Noted: true, Conversion: 50,
-	}
+	l := limitertest.LimitOf(limiter.Conversion, t.Name()+".unused:1h", limiter.Rate{Count: 5, Window: time.Hour})
 	return limiter.Claim{Limit: l, Key: key, Cost: 1, Value: subject}
 }
 

@@ -51,11 +51,8 @@ func TestGroups_NothingIsNotedOfARefusedRequest(t *testing.T) {
 		}
 		own, shadow := claim(1, time.Hour, 1), claim(5, time.Hour, 1)
 		own[0].Key = limiter.KeyOf(a.String())
-		l := shadow[0].Limit
-		l.Name, l.Algorithm, l.Noted = "unused"+a.String(), a, true
-		if a.HasConversion() {
-			l.Conversion = 50
-		}
+		l := limitertest.LimitOf(a, "unused"+a.String(), shadow[0].Limit.Rate)
+		l.Noted, shadow[0].Limit = true, l
 		shadow[0].Value = limiter.KeyOf("ann")
 		if _, _, err := limitertest.TakeGroups(t.Context(), s.store, []limiter.Claim{claim(5, time.Hour, 1)[0]}, []limiter.Claim{bobs(shadow[0])}); err != nil {
 			t.Fatal(err)

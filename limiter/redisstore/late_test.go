@@ -84,14 +84,7 @@ func (s *lateStore) takesTooLate(claims []limiter.Claim, others ...[]limiter.Cla
 }
 
 func limitOf(a limiter.Algorithm) *limiter.Limit {
-	l := &limiter.Limit{Name: a.String() + ":5", Rate: limiter.Rate{Count: 5, Window: time.Hour}, Algorithm: a}
-	switch {
-	case a == limiter.Cooldown:
-		l.Rate.Count, l.Steps = 1, []time.Duration{time.Second, time.Minute}
-	case a.HasConversion():
-		l.Noted, l.Conversion = true, 50
-	}
-	return l
+	return limitertest.LimitOf(a, a.String()+":5", limiter.Rate{Count: 5, Window: time.Hour})
 }
 
 // What Redis grants to a call that nobody waits for any more comes back, whatever counts it.

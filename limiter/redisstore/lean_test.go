@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/rounds"
 )
@@ -86,20 +87,15 @@ func alike(r *rand.Rand, all [][]limiter.Claim) (out [][]limiter.Claim) {
 func drawn(r *rand.Rand, a limiter.Algorithm, n int) (claims []limiter.Claim) {
 	key := limiter.KeyOf(fmt.Sprint(r.IntN(4)))
 	for _, i := range r.Perm(3)[:n] {
-		l := &limiter.Limit{Name: "l:" + string(rune('a'+i)), Algorithm: a, Rate: []limiter.Rate{
+		l := limitertest.LimitOf(a, "l:"+string(rune('a'+i)), []limiter.Rate{
 			{Count: 3, Window: 2 * time.Second}, {Count: 8, Window: 9 * time.Second}, {Count: 300, Window: time.Minute},
-		}[i]}
+		}[i])
 		c := limiter.Claim{Limit: l, Key: key, Cost: 1 + r.Int64N(2), Value: limiter.KeyOf(fmt.Sprint(r.IntN(6)))}
-		switch a {
-		case limiter.Cooldown:
-			l.Rate.Count, l.Steps, c.Cost = 1, []time.Duration{l.Rate.Window / 8, l.Rate.Window / 2}, 1
-		case limiter.Distinct:
+		if a.HasSteps() || a.HasValues() {
 			c.Cost = 1
-		case limiter.Conversion:
-			l.Noted, l.Conversion = true, 50
-			if r.IntN(4) > 0 { // a note needs the general script
-				c.Value = limiter.Key{}
-			}
+		}
+		if a.HasConversion() && r.IntN(4) > 0 { // a note needs the general script
+			c.Value = limiter.Key{}
 		}
 		claims = append(claims, c)
 	}
@@ -129,12 +125,11 @@ func TestTake_RunsFewCommands(t *testing.T) {
 			s := newClockedTestStore(t)
 			n := 0
 			ask := func() limiter.Decision {
-				c := claim(7, time.Hour, 1)
-				c[0].Limit.Algorithm, c[0].Value = a, limiter.KeyOf(fmt.Sprint(n))
-				if n++; a == limiter.Cooldown {
-					c[0].Limit.Rate.Count, c[0].Limit.Steps = 1, []time.Duration{time.Second}
+				l := limitertest.LimitOf(a, "few", limiter.Rate{Count: 7, Window: time.Hour})
+				if n++; a.HasSteps() {
+					l.Steps = []time.Duration{time.Second}
 				}
-				return s.take(c)
+				return s.take([]limiter.Claim{{Limit: l, Key: limiter.KeyOf("k"), Cost: 1, Value: limiter.KeyOf(fmt.Sprint(n))}})
 			}
 			for range 5 {
 				ask()
@@ -165,7 +160,7 @@ func TestCooldown_SeveralAreOneString(t *testing.T) {
 	s := newClockedTestStore(t)
 	all := listed(limiter.Cooldown, limiter.Rate{Window: time.Minute}, limiter.Rate{Window: time.Hour}, limiter.Rate{Window: 24 * time.Hour})
 	s.allowed(all, 1)
-	for _, hours := range []time.Duration{6, 12} {
+	for _, hours := range []time.Duration{3, 12} {
 		s.do("config", "resetstat")
 		s.denied(all, hours*time.Hour)
 		s.advance(hours * time.Hour)

@@ -196,7 +196,7 @@ func TestStore_ConversionWhileClientsAreKilled(t *testing.T) {
 	server := redistest.Start(t)
 	client, killer := connect(t, server.Addr), connect(t, server.Addr)
 	store := redisstore.New(client, redisstore.Options{Timeout: patient})
-	l := &limiter.Limit{Name: "killed.unused:1h", Rate: limiter.Rate{Count: 40, Window: time.Hour}, Algorithm: limiter.Conversion, Noted: true, Conversion: 50}
+	l := limitertest.LimitOf(limiter.Conversion, "killed.unused:1h", limiter.Rate{Count: 40, Window: time.Hour})
 	var open, confirmed, failed atomic.Int64
 	var work sync.WaitGroup
 	for worker := range 4 {
@@ -232,7 +232,7 @@ func TestStore_ConversionWhileClientsAreKilled(t *testing.T) {
 func TestConversion_NewKeysInABatch(t *testing.T) {
 	client := connect(t, redistest.Start(t).Addr)
 	store := redisstore.New(client, redisstore.Options{Timeout: patient, MaxInFlight: 1, CachedRefusals: -1})
-	l := &limiter.Limit{Name: "batch.unused:1h", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Conversion, Noted: true, Conversion: 50}
+	l := limitertest.LimitOf(limiter.Conversion, "batch.unused:1h", limiter.Rate{Count: 1, Window: time.Hour})
 	take := func(n int) (d limiter.Decision) {
 		k := limiter.KeyOf("k", strconv.Itoa(n))
 		if err := store.Take(t.Context(), []limiter.Claim{{Limit: l, Key: k, Cost: 1}}, &d); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
@@ -39,11 +40,9 @@ type recordedKey struct {
 func recordedStories() map[string]limiter.Claim {
 	stories := map[string]limiter.Claim{}
 	for a := limiter.TokenBucket; a < limiter.NumAlgorithms; a++ {
-		limit := &limiter.Limit{Name: "sms.phone:1m", Algorithm: a, Rate: limiter.Rate{Count: 3, Window: time.Minute}}
+		limit := limitertest.LimitOf(a, "sms.phone:1m", limiter.Rate{Count: 3, Window: time.Minute})
 		if a == limiter.Cooldown {
-			limit.Rate, limit.Steps = limiter.Rate{Count: 1, Window: time.Hour}, []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Minute}
-		} else if a.HasConversion() {
-			limit.Noted, limit.Conversion = true, 50
+			limit.Rate.Window, limit.Steps = time.Hour, []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Minute}
 		}
 		stories[a.String()] = limiter.Claim{Limit: limit, Key: limiter.KeyOf("alice"), Cost: 1, Value: limiter.KeyOf("first")}
 	}

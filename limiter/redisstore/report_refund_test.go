@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/rounds"
@@ -16,13 +17,7 @@ import (
 
 // oneOf is a claim for one permit, the only one there is, of each algorithm.
 func oneOf(a limiter.Algorithm) []limiter.Claim {
-	l := &limiter.Limit{Name: "sms.unused:1h", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: a}
-	switch a {
-	case limiter.Cooldown:
-		l.Steps = []time.Duration{time.Minute}
-	case limiter.Conversion:
-		l.Conversion, l.Noted = 50, true
-	}
+	l := limitertest.LimitOf(a, "sms.unused:1h", limiter.Rate{Count: 1, Window: time.Hour})
 	return []limiter.Claim{{Limit: l, Key: limiter.KeyOf("CN"), Cost: 1, Value: limiter.KeyOf("ann")}}
 }
 

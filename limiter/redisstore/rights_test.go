@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -78,15 +79,8 @@ func useAll(t *testing.T, c redisstore.ClientConfig) error {
 		return err
 	}
 	for a := range limiter.NumAlgorithms {
-		l := &limiter.Limit{Name: a.String(), Rate: limiter.Rate{Count: 3, Window: time.Minute}, Algorithm: a}
-		if a == limiter.Cooldown {
-			l.Rate.Count, l.Steps = 1, []time.Duration{time.Second, time.Minute}
-		} else if !a.HasValues() && !a.HasLeases() {
-			l.Noted = true
-			if a.HasConversion() {
-				l.Conversion = 50
-			}
-		}
+		l := limitertest.LimitOf(a, a.String(), limiter.Rate{Count: 3, Window: time.Minute})
+		l.Noted = !a.HasSteps() && !a.HasValues() && !a.HasLeases()
 		claims := []limiter.Claim{{Key: limiter.Key{byte(a), 1}, Limit: l, Cost: 1, Value: limiter.Key{1}}}
 		var d limiter.Decision
 		for _, err := range []error{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
@@ -49,12 +50,7 @@ func TestStore_OneBadKeyIsOneBadClaim(t *testing.T) {
 			of := func(key string, l *limiter.Limit) []limiter.Claim {
 				return []limiter.Claim{{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf("v")}}
 			}
-			l := &limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 50, Window: time.Minute}, Algorithm: a}
-			if a == limiter.Cooldown {
-				l.Rate.Count, l.Steps = 1, []time.Duration{time.Second}
-			} else if a.HasConversion() {
-				l.Noted, l.Conversion = true, 50
-			}
+			l := limitertest.LimitOf(a, "l", limiter.Rate{Count: 50, Window: time.Minute})
 			bad := of("bad", l)
 			for what, spoil := range spoilers(s, bad) {
 				t.Run(fmt.Sprint(a, taken, what), func(t *testing.T) {

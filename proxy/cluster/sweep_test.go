@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -434,10 +435,7 @@ func TestCounted_FindsWindowsThatShareAString(t *testing.T) {
 		store := redisstore.New(rdb, redisstore.Options{Prefix: "test", Timeout: time.Minute, CachedRefusals: -1})
 		var claims []limiter.Claim
 		for _, name := range []string{"send.fan:1h", "send.fan:1d", "send.other:1h"} {
-			l := &limiter.Limit{Name: name, Algorithm: a, Rate: limiter.Rate{Count: 1, Window: time.Hour}}
-			if a == limiter.Cooldown {
-				l.Steps = []time.Duration{time.Second}
-			}
+			l := limitertest.LimitOf(a, name, limiter.Rate{Count: 1, Window: time.Hour})
 			claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("p"), Cost: 1, Value: limiter.KeyOf("v")})
 		}
 		var d limiter.Decision

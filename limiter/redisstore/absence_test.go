@@ -24,6 +24,18 @@ func absentFor(t *testing.T, rest, grace time.Duration) (*testStore, *redisstore
 	return s, storeOn(t, clientOf(t, c), redisstore.Options{Timeout: time.Second, CachedRefusals: -1, Grace: grace})
 }
 
+// missed asks for c until the absence of Redis is noticed, and reports a permit that was granted in its place.
+func (s *testStore) missed(store *redisstore.Store, c []limiter.Claim) {
+	s.t.Helper()
+	s.until("the absence is noticed", func() bool {
+		ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_ = store.Take(ctx, c, new(limiter.Decision))
+		return !store.Available()
+	})
+	store.Report(c, limiter.Permit{ID: [16]byte{1}})
+}
+
 // A Redis that fails is not asked until it is back and the others have had the
 // time to report: and then it is, without anybody asking.
 func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
@@ -36,11 +48,7 @@ func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
 		t.Fatalf("at first: %v", err)
 	}
 	s.server.Kill()
-	s.until("the absence is noticed", func() bool {
-		_ = store.Take(t.Context(), c, &d)
-		return !store.Available()
-	})
-	store.Report(c, limiter.Permit{ID: [16]byte{1}})
+	s.missed(store, c)
 	s.server.Restart()
 	back := time.Now()
 	s.until("Redis is told", func() bool { return store.Unreported() == 0 })
@@ -64,14 +72,10 @@ func TestAbsence_EndsBeforeTheBreakerRested(t *testing.T) {
 	s, store := absentFor(t, time.Hour, time.Millisecond)
 	c := claim(10, time.Hour, 1)
 	s.server.Kill()
-	var d limiter.Decision
-	s.until("the absence is noticed", func() bool {
-		_ = store.Take(t.Context(), c, &d)
-		return !store.Available()
-	})
-	store.Report(c, limiter.Permit{ID: [16]byte{1}})
+	s.missed(store, c)
 	s.server.Restart()
 	s.until("the absence ends", store.Available)
+	var d limiter.Decision
 	if err := store.Take(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining != 8 {
 		t.Errorf("the first decision after: %v %+v, want 8 left", err, d)
 	}
@@ -111,19 +115,13 @@ func TestAbsence_CountsNothingTwice(t *testing.T) {
 	c[0].Limit.Algorithm = limiter.FixedWindow
 	s.allowed(c, 1)
 	s.server.Signal(syscall.SIGSTOP)
-	var d limiter.Decision
-	s.until("the absence is noticed", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		_ = store.Take(ctx, c, &d)
-		return !store.Available()
-	})
-	store.Report(c, limiter.Permit{ID: [16]byte{1}})
+	s.missed(store, c)
 	before := time.Now()
 	s.until("it is looked for some times", func() bool { return time.Since(before) > time.Second })
 	s.server.Signal(syscall.SIGCONT)
 	s.until("Redis is told", func() bool { return store.Unreported() == 0 })
 	s.until("the absence ends", store.Available)
+	var d limiter.Decision
 	if err := store.Peek(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining < 990 || d.Outcomes[0].Remaining > 998 {
 		t.Errorf("%v %+v, want about 998 left", err, d.Outcomes)
 	}

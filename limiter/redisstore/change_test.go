@@ -4,15 +4,12 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // A refund that was started is run before a request that begins later, also in the same
 // batch, and without waiting for it; refusals that are in flight are not remembered.
 func TestPipeline_StartedRefundComesFirst(t *testing.T) {
-	server := redistest.Start(t)
-	s := grounded(t, server.Addr)
-	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	s := grounded(t)
 	claims := []limiter.Claim{{Limit: bucketOf("once", 1), Key: limiter.Key{1}, Cost: 1}}
 	take := func() *call {
 		c := s.newCall(claims, newID())

@@ -34,8 +34,14 @@ func claimsUnder(limits []*limiter.Limit, key, subject string) (claims []limiter
 func (s *testStore) confirm(limits []*limiter.Limit, key, subject string) {
 	s.t.Helper()
 	s.allowed(claimsUnder(limits, key, subject), 1)
-	if n, err := s.store.Return(s.t.Context(), limits, limiter.KeyOf(subject)); n != 1 || err != nil {
-		s.t.Fatal(n, err)
+	s.returns(limits, subject, 1)
+}
+
+// returns gives back what a subject was granted by so many decisions.
+func (s *testStore) returns(limits []*limiter.Limit, subject string, decisions int) {
+	s.t.Helper()
+	if n, err := s.store.Return(s.t.Context(), limits, limiter.KeyOf(subject)); n != decisions || err != nil {
+		s.t.Fatalf("permits of %d decisions are returned, %v; want %d", n, err, decisions)
 	}
 }
 
@@ -57,9 +63,7 @@ func TestConversion_KeysLiveAWindow(t *testing.T) {
 			s.allowed(claimsUnder(limits, "CN", "eve"), 1)
 			lives()
 			s.advance(12 * time.Hour)
-			if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("eve")); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
+			s.returns(limits, "eve", 1)
 			s.confirm(limits, "CN", "ann")
 			lives()
 			s.advance(12 * time.Hour)

@@ -75,9 +75,7 @@ func TestReturn_IsOneScript(t *testing.T) {
 	if ttl := s.do("pttl", noteKey("ann")).(int64); ttl < 3_590_000 || ttl > 3_600_000 {
 		t.Errorf("a note lives for %d ms", ttl)
 	}
-	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != 64 || err != nil {
-		t.Error(n, err)
-	}
+	s.returns(limits, "ann", 64)
 	if n := s.scripts() - before; n != 109 {
 		t.Errorf("%d scripts with the return", n)
 	}
@@ -100,9 +98,7 @@ func TestReturn_InPieces(t *testing.T) {
 		}
 		decisions := 64 / windows
 		s.allowed(claims, decisions)
-		if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != decisions || err != nil {
-			t.Errorf("%d windows: permits of %d decisions returned, %v; want %d", windows, n, err, decisions)
-		}
+		s.returns(limits, "ann", decisions)
 		for i := range claims {
 			s.left(claims[i:i+1], 100)
 		}
@@ -122,12 +118,8 @@ func TestReturn_ForeignKeys(t *testing.T) {
 	}
 	s.do("del", noteKey("ann"))
 	s.do("rpush", noteKey("ann"), "list")
-	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != 0 || err != nil {
-		t.Error(n, err)
-	}
-	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("bob")); n != 0 || err != nil {
-		t.Error(n, err)
-	}
+	s.returns(limits, "ann", 0)
+	s.returns(limits, "bob", 0)
 	ann.Key = limiter.KeyOf("DE")
 	s.allowed([]limiter.Claim{ann}, 1) // its note is a list
 	s.do("del", noteKey("ann"))
@@ -135,9 +127,7 @@ func TestReturn_ForeignKeys(t *testing.T) {
 	box := redisstore.BoxName(ann)
 	s.do("del", box)
 	s.do("rpush", box, "list")
-	if n, err := s.store.Return(t.Context(), limits, limiter.KeyOf("ann")); n != 0 || err != nil {
-		t.Error(n, err)
-	}
+	s.returns(limits, "ann", 0)
 }
 
 func TestStore_ConversionOnRedis(t *testing.T) {

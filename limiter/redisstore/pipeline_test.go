@@ -18,13 +18,14 @@ import (
 
 const patient = 30 * time.Second
 
-// grounded is a store whose pipeline sends nothing until its test lets it.
-func grounded(t *testing.T, addr string) *Store {
+// grounded is a store on a Redis of its own, whose clock stands, and whose pipeline sends nothing until its test lets it.
+func grounded(t *testing.T) *Store {
 	t.Helper()
-	client, err := NewClient(ClientConfig{Addrs: []string{addr}, Timeout: patient})
+	client, err := NewClient(ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
+	client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
 	s := NewWithTestClock(client, Options{Timeout: patient})
 	p := s.only(t)
 	p.queue.startWriter = func() {}
@@ -87,8 +88,7 @@ func bucketOf(name string, count int64) *limiter.Limit {
 // answers, same state.
 func TestPipeline_DecidesAsOneByOne(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	many := grounded(t, server.Addr)
+	many := grounded(t)
 	single := NewWithTestClock(many.client, Options{Timeout: patient, Prefix: "single"})
 	clock := int64(1_800_000_000_000)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -134,9 +134,7 @@ func TestPipeline_DecidesAsOneByOne(t *testing.T) {
 // Requests that ask for the same window by different rates do not travel
 // together, and come in order all the same.
 func TestPipeline_KeepsRatesApart(t *testing.T) {
-	server := redistest.Start(t)
-	s := grounded(t, server.Addr)
-	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	s := grounded(t)
 	var calls []*call
 	batches := 0
 	for _, name := range []string{"first", "l"} { // a script that Redis does not know yet goes by itself
@@ -162,9 +160,7 @@ func TestPipeline_KeepsRatesApart(t *testing.T) {
 
 // A caller that leaves before its request was sent takes nothing.
 func TestPipeline_LeavesNothingBehind(t *testing.T) {
-	server := redistest.Start(t)
-	s := grounded(t, server.Addr)
-	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	s := grounded(t)
 	claims := []limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error)
@@ -186,8 +182,7 @@ func TestPipeline_LeavesNothingBehind(t *testing.T) {
 
 // The queue is bounded, and closing lets nobody in.
 func TestPipeline_Bounds(t *testing.T) {
-	server := redistest.Start(t)
-	s := grounded(t, server.Addr)
+	s := grounded(t)
 	claims := []limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}
 	for range maxQueue {
 		s.join(t, s.newCall(claims, newID()))
@@ -238,9 +233,7 @@ func TestPipeline_CallersLeaveInTime(t *testing.T) {
 // id, once.
 func TestPipeline_HotKeysGiveBack(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	s := grounded(t, server.Addr)
-	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	s := grounded(t)
 	claims := []limiter.Claim{{Limit: bucketOf("hot", 1000), Cost: 2}}
 	var calls []*call
 	for range 3 {
@@ -283,8 +276,7 @@ func TestPipeline_HotKeysGiveBack(t *testing.T) {
 // most its permits once more, for one window, and never longer.
 func TestStore_SameCallTwice(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	s := grounded(t, server.Addr)
+	s := grounded(t)
 	for _, count := range []int64{10, 100, 1000} {
 		clock := int64(1_800_000_000_000)
 		s.client.Set(t.Context(), TestClock, clock, 0)

@@ -9,14 +9,11 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // What was about to be sent when the connection was lost goes by the next one.
 func TestPipeline_KeepsWhatWasNotSent(t *testing.T) {
-	server := redistest.Start(t)
-	s := grounded(t, server.Addr)
-	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	s := grounded(t)
 	p := s.only(t)
 	lost, err := p.connection()
 	if err != nil {

@@ -233,9 +233,8 @@ func TestReportRefund_ReturnsBySubject(t *testing.T) {
 			day.Name, day.Rate.Window = "sms.unused:1d", 24*time.Hour
 			limits = append(limits, &day)
 			share := limiter.NewMemory(limiter.MemoryOptions{})
-			subject := func(i int) limiter.Key { return limiter.KeyOf(fmt.Sprint(i)) }
 			for i := range 6 {
-				c.Value = subject(i)
+				c.Value = limiter.KeyOf(fmt.Sprint(i))
 				both := []limiter.Claim{c, c}
 				both[1].Limit = &day
 				s.grantedInPlace(share, both)
@@ -243,9 +242,7 @@ func TestReportRefund_ReturnsBySubject(t *testing.T) {
 			s.quiet()
 			s.left([]limiter.Claim{c}, 14)
 			for i := range 6 {
-				if n, err := s.store.Return(t.Context(), limits, subject(i)); n != 1 || err != nil {
-					t.Errorf("permits of %d decisions are returned, %v; want 1", n, err)
-				}
+				s.returns(limits, fmt.Sprint(i), 1)
 			}
 			s.left([]limiter.Claim{c}, 20)
 			c.Limit = &day

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -331,6 +332,60 @@ func keysMove(t *testing.T, servers *redistest.Cluster) {
 		m, movedErr := moved.Return(t.Context(), limits, claims[0].Value)
 		if n == 0 || m != n || err != nil || movedErr != nil {
 			t.Errorf("%s: returned %d, %v in the cluster; %d, %v before", limiter.Algorithm(a), m, movedErr, n, err)
+		}
+	}
+}
+
+// A node that does not say at which host the others are means the host at which it was asked.
+func TestCluster_UnknownEndpoints(t *testing.T) {
+	t.Parallel()
+	servers := redistest.StartCluster(t, 3)
+	ctx := t.Context()
+	for _, kind := range []string{"unknown-endpoint", "hostname"} { // no node has a hostname
+		for _, s := range servers.Nodes {
+			direct := redis.NewClient(&redis.Options{Addr: s.Addr})
+			if err := direct.ConfigSet(ctx, "cluster-preferred-endpoint-type", kind).Err(); err != nil {
+				t.Fatal(err)
+			}
+			direct.Close()
+		}
+		t.Run(kind, func(t *testing.T) {
+			client := clientOf(t, redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: servers.Addrs()[1:2], Timeout: patient})
+			store := storeOn(t, client, redisstore.Options{Timeout: patient, CachedRefusals: -1})
+			s := &testStore{t: t, client: client, store: store}
+			if _, err := store.Check(ctx); err != nil {
+				t.Error(err)
+			}
+			for i := range 20 {
+				c := claim(5, time.Hour, 1)
+				c[0].Key = limiter.KeyOf(kind, fmt.Sprint(i))
+				s.allowed(c, 3)
+				s.left(c, 2)
+			}
+			followsMoved(t, servers.Nodes[0], client.(*redis.ClusterClient))
+		})
+	}
+}
+
+// followsMoved asks the wrong node, whose reply names the right one without its host: the client must dial that one
+// at the host that it knows.
+func followsMoved(t *testing.T, wrong *redistest.Server, client *redis.ClusterClient) {
+	t.Helper()
+	ctx := t.Context()
+	stale := *client.Options()
+	stale.Addrs = slices.Clone(stale.Addrs) // to which a client adds
+	stale.ClusterSlots = func(ctx context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: wrong.Addr}}}}, nil
+	}
+	lost := redis.NewClusterClient(&stale)
+	defer lost.Close()
+	for i := range 20 {
+		key := fmt.Sprint("moved", i)
+		if err := lost.Set(ctx, key, i, time.Minute).Err(); err != nil {
+			t.Errorf("set %s: %v", key, err)
+		}
+		if _, err := lost.Pipelined(ctx, func(p redis.Pipeliner) error { return p.Get(ctx, key).Err() }); err != nil {
+			t.Errorf("get %s: %v", key, err)
 		}
 	}
 }

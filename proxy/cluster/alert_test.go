@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -65,6 +66,67 @@ func TestAlert_SeveralShares(t *testing.T) {
 	for _, a := range findAlerts(rules, map[string]minuteReport{"a": {Near: []proxy.Near{{Window: "1d", Used: 80, Of: 100}}}}, time.Now()) {
 		if a.Share != 0 || a.repeat(rules) != time.Hour {
 			t.Errorf("of one part: %+v after %v; want one every hour", a, a.repeat(rules))
+		}
+	}
+}
+
+func TestDrift_IsToldOnceItLasts(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	var d driftTracker
+	for _, row := range []struct {
+		at     time.Duration
+		others int
+		told   int
+		news   bool
+	}{
+		{0, 0, 0, false},
+		{2 * time.Second, 1, 0, false}, // a reload is under way
+		{4 * time.Second, 0, 0, false},
+		{6 * time.Second, 1, 0, false},
+		{6*time.Second + driftAfter - 1, 1, 0, false},
+		{6*time.Second + driftAfter, 1, 1, true},
+		{8*time.Second + driftAfter, 1, 1, false}, // once
+		{9*time.Second + driftAfter, 3, 3, true},
+		{10*time.Second + driftAfter, 0, 0, true},
+		{11*time.Second + driftAfter, 2, 0, false}, // from the beginning
+	} {
+		if told, news := d.note(begin.Add(row.at), row.others); told != row.told || news != row.news {
+			t.Errorf("at %v with %d others: told of %d, news %v; want %d, %v", row.at, row.others, told, news, row.told, row.news)
+		}
+	}
+}
+
+func TestReachable_IsTheMachineForAWildcard(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:9901", "10.0.0.1:9901", "[2001:db8::1]:9901", ""} {
+		if got := externalAddress(address); got != address {
+			t.Errorf("%q is reached at %q; want as it is", address, got)
+		}
+	}
+	for _, address := range []string{":9901", "0.0.0.0:9901", "[::]:9901"} {
+		if got := externalAddress(address); got == address || got[len(got)-5:] != ":9901" {
+			t.Errorf("%q is reached at %q; want the machine's name", address, got)
+		}
+	}
+}
+
+func TestParseCounted(t *testing.T) {
+	key := limiter.KeyOf("p")
+	for text, limit := range map[string]string{
+		"{" + key.String() + "}:a.l:1h:value":              "a.l:1h",
+		"{" + key.String() + "}:a.l:1h:fixed_window:value": "a.l:1h",
+		"{" + key.String() + "}:a.l:held:concurrent:base":  "a.l:held",
+		"{" + key.String() + "}:a.l:1h:{distinct}:permits": "a.l:1h",
+		"{" + key.String() + "}:a.l{7}":                    "a.l{",
+		"{" + key.String() + "}:a.l:odd{c}:client":         "a.l:odd{",
+		"{" + key.String() + "}:a.l{n}":                    "",
+		"{" + strings.Repeat("x", 32) + "}:a.l:1h:value":   "",
+		"{" + key.String()[:30] + "}:a.l:1h:value":         "",
+		"{cluster}:config":                                 "",
+		"nonsense":                                         "",
+	} {
+		c, ok := parseCounted(text)
+		if ok != (limit != "") || ok && (c.Limit != limit || c.Key != key) {
+			t.Errorf("%s is %+v, %v; want %q", text, c, ok, limit)
 		}
 	}
 }

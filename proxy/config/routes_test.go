@@ -1,8 +1,13 @@
 package config
 
 import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,5 +148,105 @@ func TestLoad_FewestLines(t *testing.T) {
 	c.written, c.own, c.values = nil, nil, nil
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
+	}
+}
+
+// TestDecide_RefusesKeysThatAPeerDoesNotSend takes all kinds of peers: those of listen.decide.http by dialect, and
+// Envoy by a route for descriptors. The files bad-decide-body and bad-descriptor have what is said in full.
+func TestDecide_RefusesKeysThatAPeerDoesNotSend(t *testing.T) {
+	sends := map[string]string{ // by the kind of key, who sends what it is read from
+		"json:/phone": "traefik apisix haproxy", "form:phone": "traefik apisix haproxy", "header:X-Phone": "nginx caddy traefik apisix haproxy",
+		"query:phone": "nginx caddy traefik apisix haproxy", "cookie:phone": "nginx caddy traefik apisix haproxy", "client_ip": "nginx caddy traefik apisix haproxy",
+		"host": "nginx caddy traefik apisix haproxy", "global": "nginx caddy traefik apisix haproxy envoy", "descriptor:phone": "envoy",
+	}
+	for origin, who := range sends {
+		for _, peer := range []string{"nginx", "caddy", "traefik", "apisix", "haproxy", "envoy"} {
+			listener, match := fmt.Sprintf("{http: '127.0.0.1:8082', dialect: %s}", peer), "{path: /a}"
+			if peer == "envoy" {
+				listener, match = "{grpc: '127.0.0.1:8081'}", "{domain: edge, descriptor: {phone: '*'}}"
+			}
+			path := filepath.Join(t.TempDir(), "weir.yaml")
+			text := fmt.Sprintf("listen: {http: none, decide: %s}\nroutes: [{match: %s, limits: [{key: '%s', rate: 1/1h}]}]\n", listener, match, origin)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Load(path)
+			if want := strings.Contains(who, peer); (err == nil) != want {
+				t.Errorf("%s asked by %s: %v; want it accepted: %v", origin, peer, err, want)
+			}
+			if err != nil && !strings.Contains(err.Error(), "; ") {
+				t.Errorf("%s asked by %s: %v; want what to write instead", origin, peer, err)
+			}
+		}
+	}
+}
+
+// specs fills every pointer to a key below v with a key of its own and returns them by the path of their field.
+// It fills other pointers with what they point to, except of package key.
+func specs(v reflect.Value, path string, all map[string]*key.Spec) {
+	switch t := v.Type(); {
+	case t == reflect.TypeFor[*key.Spec]():
+		all[path] = &key.Spec{Name: path}
+		v.Set(reflect.ValueOf(all[path]))
+	case t == reflect.TypeFor[key.Origin]():
+		all[path] = nil // not a key that Reads can have
+	case t == reflect.TypeFor[[]*key.Spec]():
+		all[path] = &key.Spec{Name: path}
+		v.Set(reflect.ValueOf([]*key.Spec{all[path]}))
+	case t.Kind() == reflect.Pointer && !strings.HasSuffix(t.Elem().PkgPath(), "/proxy/key"):
+		v.Set(reflect.New(t.Elem()))
+		specs(v.Elem(), path, all)
+	case t.Kind() == reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() {
+				specs(v.Field(i), strings.TrimPrefix(path+"."+f.Name, "."), all)
+			}
+		}
+	}
+}
+
+// A key that a limit holds is one that it reads, or is named here with the reason.
+func TestReads_HasEveryKeyOfALimit(t *testing.T) {
+	var l Limit
+	held := map[string]*key.Spec{}
+	specs(reflect.ValueOf(&l).Elem(), "", held)
+	for _, ofOthers := range []string{"Return.Key", "Reset.Key"} { // another route reads it, by a limit or list of its own
+		if held[ofOthers] == nil {
+			t.Errorf("%s is no key; take it out here", ofOthers)
+		}
+		delete(held, ofOthers)
+	}
+	var read []string
+	purposes := map[Purpose]bool{}
+	l.Mode = Shadow
+	for _, r := range l.Reads() {
+		read = append(read, r.Key.Name)
+		if purposes[r.Purpose] && r.Purpose != ForCost || r.Mode != Shadow || held[r.Key.Name] != r.Key {
+			t.Errorf("Reads has %+v; want a purpose of its own, and the mode of the limit", r)
+		}
+		purposes[r.Purpose] = true
+	}
+	if want := slices.Sorted(maps.Keys(held)); !slices.Equal(slices.Sorted(slices.Values(read)), want) || len(want) < 7 {
+		t.Errorf("Reads has %q; want all of %q", read, want)
+	}
+	if !purposes[ForKey] || !purposes[ForPlan] || purposes[ForList] || purposes[ForBalance] {
+		t.Errorf("the purposes are %v", purposes)
+	}
+}
+
+// A route reads what its limits read, whatever their mode, its lists and its upstream; and of a limit that lacks
+// a key nothing is in its place.
+func TestReads_OfARoute(t *testing.T) {
+	a, b, c, d := &key.Spec{Name: "a"}, &key.Spec{Name: "b"}, &key.Spec{Name: "c"}, &key.Spec{Name: "d"}
+	r := Route{
+		Limits: []*Limit{{Key: a, Mode: Off}, {Key: a, Distinct: b, Mode: Enforce}}, Lists: []*List{{Key: c}}, Upstream: &Upstream{HashBy: d},
+	}
+	want := []Read{{a, ForKey, Off}, {a, ForKey, Enforce}, {b, ForDistinct, Enforce}, {c, ForList, Enforce}, {d, ForBalance, Enforce}}
+	if got := r.Reads(); !slices.Equal(got, want) {
+		t.Errorf("Reads = %v; want %v", got, want)
+	}
+	r.Upstream = nil
+	if got := r.Reads(); !slices.Equal(got, want[:4]) {
+		t.Errorf("without an upstream Reads = %v", got)
 	}
 }

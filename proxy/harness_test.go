@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -32,27 +32,9 @@ type testProxy struct {
 	testing.TB
 	*Proxy
 	path     string
-	log      testLog
+	log      logtest.Log
 	registry *prometheus.Registry
 	store    *failingStore
-}
-
-// A testLog is a log that can be read while it is written.
-type testLog struct {
-	mu sync.Mutex // guards what follows
-	b  bytes.Buffer
-}
-
-func (t *testLog) Write(line []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.Write(line)
-}
-
-func (t *testLog) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }
 
 // A failingStore is a memory store that can be made to fail.

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -21,6 +20,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/http2"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -32,24 +32,6 @@ const (
 	plainly = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 
-// A logBuffer is where a log is written.
-type logBuffer struct {
-	mu sync.Mutex // guards what follows
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A testServer is a server that listens.
 type testServer struct {
 	*testing.T
@@ -57,7 +39,7 @@ type testServer struct {
 	addr   string
 	serve  func(net.Listener) error // the server's own for this transport
 	client *tls.Config              // of clients, if they speak TLS
-	log    logBuffer
+	log    logtest.Log
 	served sync.WaitGroup
 }
 

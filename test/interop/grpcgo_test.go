@@ -25,6 +25,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cli"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 // What gRPC's own interop client asks of its own interop server is answered
@@ -141,7 +142,7 @@ func (a authority) yaml(challenge, storage string, domains ...string) string {
 
 // A running is a weir as a whole.
 type running struct {
-	log   *outputBuffer
+	log   *logtest.Log
 	stop  func()
 	admin string
 }
@@ -152,7 +153,7 @@ func weir(t *testing.T, yaml string) running {
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	write(t, path, []byte(yaml))
 	ctx, cancel := context.WithCancel(context.Background())
-	r := running{log: new(outputBuffer)}
+	r := running{log: new(logtest.Log)}
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		if code := cli.Run(ctx, []string{"run", "-c", path}, cli.Env{Stdout: r.log, Stderr: r.log}); code != 0 {

@@ -3,7 +3,6 @@
 package interop
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -32,6 +31,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -178,29 +178,11 @@ func run(t *testing.T, name string, args ...string) (text string, err error) {
 	return string(out), err
 }
 
-// An outputBuffer is what a program that runs has written so far.
-type outputBuffer struct {
-	mu   sync.Mutex // guards what follows
-	text bytes.Buffer
-}
-
-func (o *outputBuffer) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *outputBuffer) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // startServer starts a server that listens on addr, and waits until it does. It
 // ends with the test.
 func startServer(t *testing.T, c *exec.Cmd, addr string) {
 	t.Helper()
-	out := new(outputBuffer)
+	out := new(logtest.Log)
 	c.Stdout, c.Stderr = out, out
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started, ended := make(chan error, 1), make(chan error, 1)
@@ -266,9 +248,9 @@ func freeAddress(t *testing.T) (addr string) {
 }
 
 // startProgram runs a program until it or the test ends, and returns what it writes.
-func startProgram(t *testing.T, name string, args ...string) *outputBuffer {
+func startProgram(t *testing.T, name string, args ...string) *logtest.Log {
 	t.Helper()
-	out := new(outputBuffer)
+	out := new(logtest.Log)
 	c := exec.CommandContext(t.Context(), program(t, name), args...)
 	c.Stdout, c.Stderr = out, out
 	if err := c.Start(); err != nil {

@@ -3,13 +3,13 @@ package limiter_test
 import (
 	"errors"
 	"math"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 func TestParseRate(t *testing.T) {
@@ -190,7 +190,7 @@ func TestAlgorithm_Traits(t *testing.T) {
 // package's document and of README.md.
 func TestAlgorithm_IsNamedInEachTable(t *testing.T) {
 	_, err := limiter.ParseAlgorithm("leaky")
-	document, readme := mustRead(t, "doc.go"), strings.ToLower(mustRead(t, "README.md"))
+	document, readme := string(filetest.Read(t, "doc.go")), strings.ToLower(string(filetest.Read(t, "README.md")))
 	for a := range limiter.NumAlgorithms {
 		if name := a.String(); !strings.Contains(err.Error(), name) || !strings.Contains(document, "//\t"+name+" ") {
 			t.Errorf("%s is not in the error %v, or not in the table of doc.go", name, err)
@@ -199,13 +199,4 @@ func TestAlgorithm_IsNamedInEachTable(t *testing.T) {
 			t.Errorf("README.md has no row of %s", a)
 		}
 	}
-}
-
-func mustRead(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -3,12 +3,13 @@ package lock
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 func TestNames(t *testing.T) {
@@ -109,10 +110,7 @@ func TestNames_AllKeysShareTheSlotOfTheName(t *testing.T) {
 // A user with exactly the rights of the README can use every kind of lock, and none of
 // another name.
 func TestRights_AreThoseOfTheReadme(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, "README.md")
 	_, line, found := strings.Cut(string(text), "ACL SETUSER locks ")
 	if !found {
 		t.Fatal("the README sets no rights")
@@ -148,7 +146,7 @@ func TestRights_AreThoseOfTheReadme(t *testing.T) {
 		}
 	}
 	s, e, latch := l.Semaphore("orders:semaphore"), l.ExpirableSemaphore("orders:permits"), l.Latch("orders:latch")
-	_, err = s.TrySetPermits(ctxOf(t), 1)
+	_, err := s.TrySetPermits(ctxOf(t), 1)
 	_, again := e.TrySetPermits(ctxOf(t), 1)
 	_, counted := latch.TrySetCount(ctxOf(t), 1)
 	for what, err := range map[string]error{

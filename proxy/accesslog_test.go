@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,14 +14,12 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // Each name that the configuration takes is a field, and each field has such a name.
 func TestAccessLog_NamesAreThoseOfTheConfiguration(t *testing.T) {
-	source, err := os.ReadFile("config/form.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := filetest.Read(t, "config/form.go")
 	tag := regexp.MustCompile("`yaml:\"fields\" jsonschema:\"([^\"]+)\"`").FindSubmatch(source)
 	var known []string
 	for _, m := range regexp.MustCompile(`enum=([a-z_]+)`).FindAllSubmatch(tag[1], -1) {

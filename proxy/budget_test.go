@@ -12,13 +12,14 @@ import (
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/view"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // priced is a file whose prices are in prices.csv beside it.
 func priced(t *testing.T, limits string) (yaml, prices string) {
 	prices = filepath.Join(t.TempDir(), "prices.csv")
-	writeFile(t, prices, "+4915,mobile,0.075\n+49,*,0.08\n+43,*,0\n+881,*,2.10\n+1,*,0.01\n")
+	filetest.Write(t, "+4915,mobile,0.075\n+49,*,0.08\n+43,*,0\n+881,*,2.10\n+1,*,0.01\n", prices)
 	return `
 keys:
   number: {from: "header:X-Phone", normalize: e164}
@@ -94,7 +95,7 @@ func TestBudget_PricesAreReloaded(t *testing.T) {
 	w := newProxy(t, yaml)
 	w.sends(200, "POST", "/a", german)
 	reload := func(text, problem string) {
-		writeFile(t, prices, text)
+		filetest.Write(t, text, prices)
 		report, err := w.Reload(t.Context())
 		if problem == "" && (err != nil || !report.Changed) || problem != "" && (err == nil || !strings.Contains(err.Error(), prices+problem)) {
 			t.Errorf("Reload with %q = %+v, %v; want the problem %q", text, report, err, problem)

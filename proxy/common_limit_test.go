@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/view"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 const commonFile = `
@@ -89,7 +90,7 @@ func TestReplay_CommonLimitOnce(t *testing.T) {
 // route, and what is returned is returned for all of them.
 func TestCommonLimit_WithPlansAndReturns(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "plans.txt")
-	writeFile(t, list, "ann=pro\n")
+	filetest.Write(t, "ann=pro\n", list)
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w := newProxy(t, `
 keys: {user: "header:X-User", phone: "header:X-Phone"}

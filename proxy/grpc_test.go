@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -193,10 +193,7 @@ func TestGRPC_ContentTypes(t *testing.T) {
 
 // The page on responses says which code each status becomes.
 func TestGRPC_CodesAreThoseOfThePage(t *testing.T) {
-	page, err := os.ReadFile("docs/responses.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := filetest.Read(t, "docs/responses.md")
 	statuses := 0
 	for _, m := range regexp.MustCompile("`([A-Z_]+)`\\s+for\\s+(\\d{3}(?:(?:,| and|,? or)?\\s+\\d{3})*)").FindAllSubmatch(page, -1) {
 		for _, status := range regexp.MustCompile(`\d+`).FindAllString(string(m[2]), -1) {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -85,7 +85,7 @@ func bare(o *Options) {
 
 func (p *testProxy) write(yaml string) {
 	p.Helper()
-	writeFile(p, p.path, yaml)
+	filetest.Write(p, yaml, p.path)
 }
 
 // reloads serves another file from now on.
@@ -97,13 +97,6 @@ func (p *testProxy) reloads(yaml string) Report {
 		p.Fatalf("Reload = %+v, %v; want a change", report, err)
 	}
 	return report
-}
-
-func writeFile(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // send sends a request with "Name: value" header lines from 192.0.2.1. A line

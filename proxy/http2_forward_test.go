@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // An http2Case is a request over HTTP/2, and how the upstream answers it.
@@ -122,10 +124,7 @@ func TestHTTP2_ForwardsAsBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := filetest.Read(t, golden)
 	wanted := strings.Split(string(want), "==== ")
 	for i, got := range strings.Split(b.String(), "==== ") {
 		if i >= len(wanted) || got != wanted[i] {

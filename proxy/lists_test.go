@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 const screened = `
@@ -23,7 +25,7 @@ routes:
 func listed(t *testing.T, testers string) *testProxy {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "testers.txt")
-	writeFile(t, file, testers)
+	filetest.Write(t, testers, file)
 	return newProxy(t, strings.Replace(screened, "testers.txt", file, 1))
 }
 
@@ -79,12 +81,12 @@ func TestLists_FilesAreReloaded(t *testing.T) {
 	if len(files) != 2 || filepath.Base(files[1]) != "testers.txt" {
 		t.Fatalf("Files = %v; want the list's file to be watched", files)
 	}
-	writeFile(t, files[1], "2\nnone\n")
+	filetest.Write(t, "2\nnone\n", files[1])
 	if _, err := w.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), files[1]+":2:1: ") {
 		t.Errorf("Reload = %v; want a problem at line 2 of the list's file", err)
 	}
 	w.sends(429, "GET", "/a", "X-Phone: 2")
-	writeFile(t, files[1], "2\n")
+	filetest.Write(t, "2\n", files[1])
 	if report, err := w.Reload(t.Context()); err != nil || !report.Changed {
 		t.Errorf("Reload = %+v, %v; want a change", report, err)
 	}

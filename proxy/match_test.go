@@ -3,11 +3,11 @@ package proxy
 import (
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/weir-proxy/weir/limiter/reuse"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -140,10 +140,7 @@ func TestMatch_CostsNoAllocation(t *testing.T) {
 // recipes are the configurations below a heading of the reference.
 func recipes(t *testing.T, heading string) []string {
 	t.Helper()
-	text, err := os.ReadFile("docs/listeners.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, "docs/listeners.md")
 	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("the reference has no section %q", heading)

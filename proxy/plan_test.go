@@ -13,10 +13,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
-
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -133,7 +133,7 @@ func TestPlan_List(t *testing.T) {
 	yaml := "keys: {user: {from: 'header:X-User', normalize: lower}}\n" +
 		limitYAML("{name: quota, key: user, rate: 1/1h, plan: {list: plans.txt}, plans: {pro: 3/1h, partner: none}, overrides: {carol: 2/1h}}, {name: all, key: user, rate: 9/1d}")
 	list := filepath.Join(t.TempDir(), "plans.txt")
-	writeFile(t, list, "Alice=pro # since May\ncarol=pro\npartner=partner\n")
+	filetest.Write(t, "Alice=pro # since May\ncarol=pro\npartner=partner\n", list)
 	w := newProxy(t, strings.ReplaceAll(yaml, "plans.txt", list))
 	w.takes(3, "X-User: ALICE")
 	w.sends(429, "GET", "/a", "X-User: alice")
@@ -144,7 +144,7 @@ func TestPlan_List(t *testing.T) {
 	if got := w.send("GET", "/a", "X-User: partner").Header(); got.Get("RateLimit-Policy") != `"all";q=9;w=86400` || !strings.HasPrefix(got.Get("RateLimit"), `"all";r=8`) {
 		t.Errorf("%v; want nothing about a limit that does not apply", got)
 	}
-	writeFile(t, list, "bob=pro\n")
+	filetest.Write(t, "bob=pro\n", list)
 	if _, err := w.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -83,16 +84,16 @@ func TestReload_KeysOfTokensThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := filepath.Join(t.TempDir(), "keys.json")
 		const fine = `{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
-		writeFile(t, keys, fine)
+		filetest.Write(t, fine, keys)
 		yaml := "jwt: {jwks: '" + keys + "'}\n" + limitYAML("{name: l, key: 'jwt:sub', rate: 5/1h}")
 		w := newProxy(t, yaml)
 		for want, text := range []string{fine, "{"} {
-			writeFile(t, keys, text)
+			filetest.Write(t, text, keys)
 			w.toldOfKeys(want, keys)
 		}
-		writeFile(t, keys, fine)
+		filetest.Write(t, fine, keys)
 		w.reloads(yaml + "# another\n")
-		writeFile(t, keys, "{")
+		filetest.Write(t, "{", keys)
 		w.toldOfKeys(2, keys)
 	})
 }
@@ -196,7 +197,7 @@ func writeMillion(t testing.TB, path, prefix string) {
 	for i := range min(rounds.Of(200_000), 1_000_000) {
 		fmt.Fprintf(&text, "%s%08d\n", prefix, i)
 	}
-	writeFile(t, path, text.String())
+	filetest.Write(t, text.String(), path)
 }
 
 func millionYAML(list string) string {

@@ -3,14 +3,9 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,41 +13,23 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/certtest"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
-
-// writeCertificate writes a certificate for example.com and its key into dir, and returns
-// them and who trusts it.
-func writeCertificate(t *testing.T, dir string) (config.Pair, *x509.CertPool) {
-	t.Helper()
-	s := httptest.NewTLSServer(nil)
-	defer s.Close()
-	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair := config.Pair{Cert: filepath.Join(dir, "a.pem"), Key: filepath.Join(dir, "a.key")}
-	for path, block := range map[string]*pem.Block{pair.Cert: {Type: "CERTIFICATE", Bytes: s.Certificate().Raw}, pair.Key: {Type: "PRIVATE KEY", Bytes: key}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(s.Certificate())
-	return pair, roots
-}
 
 // listenTLS lets t listen in TLS too, with a certificate for example.com, and returns
 // where, and how clients that trust it connect.
 func (t *testServer) listenTLS() (addr string, client *tls.Config) {
 	t.Helper()
-	pair, roots := writeCertificate(t.T, t.TempDir())
-	certs, err := frontend.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
+	cert, key := certtest.New(t, "example.com")
+	path := filetest.Files(t, "a.pem", cert, "a.key", key)
+	certs, err := frontend.LoadCertificates([]config.Pair{{Cert: path, Key: strings.TrimSuffix(path, "pem") + "key"}}, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs, nil) })
-	return addr, &tls.Config{RootCAs: roots, ServerName: "example.com"}
+	return addr, &tls.Config{RootCAs: certtest.Trusting(cert), ServerName: "example.com"}
 }
 
 // listenTLSClient is listenTLS with a client.

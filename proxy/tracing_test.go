@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,13 +13,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-
 	"github.com/weir-proxy/weir/proxy/trace"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 const clientParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -233,7 +232,7 @@ func TestTraces_WhoseParent(t *testing.T) {
 	} {
 		w := newTracedProxy(t, c.traces)
 		if !c.trusted {
-			w.reloads(strings.Replace(contentsOf(t, w.path), "192.0.2.0/24", "198.51.100.0/24", 1))
+			w.reloads(strings.Replace(string(filetest.Read(t, w.path)), "192.0.2.0/24", "198.51.100.0/24", 1))
 		}
 		lines := []string{"Tracestate: a=1"}
 		if c.parent != "" {
@@ -266,7 +265,7 @@ func TestTraces_OffTouchesNothing(t *testing.T) {
 // Another collector takes a restart, another share does not.
 func TestTraces_AReload(t *testing.T) {
 	w := newTracedProxy(t, "sample: 100%")
-	text := contentsOf(t, w.path)
+	text := string(filetest.Read(t, w.path))
 	w.write(strings.Replace(text, "X-Team: b", "X-Team: c", 1))
 	if _, err := w.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "traces.endpoint, headers or service changed") {
 		t.Errorf("%v", err)
@@ -276,13 +275,4 @@ func TestTraces_AReload(t *testing.T) {
 	if n := len(w.spans()); n != 0 {
 		t.Errorf("%d spans, want none", n)
 	}
-}
-
-func contentsOf(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -27,7 +28,7 @@ import (
 // requestIDs are the ids of requests in a file of the access log, in their order.
 func requestIDs(t *testing.T, path string) (all []string) {
 	t.Helper()
-	text := readFile(t, path)
+	text := filetest.Read(t, path)
 	for text := range strings.Lines(string(text)) {
 		var l struct {
 			Message string `json:"message"`

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
@@ -53,7 +54,7 @@ func TestCommand_CheckPrintsExactlyTheProblems(t *testing.T) {
 		}
 		name := filepath.Base(file)
 		t.Run(name, func(t *testing.T) {
-			want := readFile(t, strings.TrimSuffix(file, ".yaml")+".want")
+			want := filetest.Read(t, strings.TrimSuffix(file, ".yaml")+".want")
 			code, stdout, stderr := command(t, dir, "check", "testdata/"+name)
 			if code != 1 || stdout != string(want) || stderr != "" {
 				t.Errorf("exit code %d, stderr %q, stdout\n%swant exit code 1 and stdout\n%s", code, stderr, stdout, want)
@@ -145,11 +146,8 @@ func TestCompletion_Fish(t *testing.T) {
 	if code != 0 {
 		t.Fatal(stderr)
 	}
-	for name, text := range map[string]string{"weir.fish": script, "weir.yaml": completionYAML} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	filetest.Write(t, script, dir, "weir.fish")
+	filetest.Write(t, completionYAML, dir, "weir.yaml")
 	program := "source weir.fish\n"
 	for line := range proposals() {
 		program += "echo '" + line + " =>' (complete -C '" + line + "' | string split -f 1 \\t)\n"

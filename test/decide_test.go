@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/sockettest"
 	"github.com/weir-proxy/weir/test/weirtest"
@@ -213,10 +213,7 @@ func (w *weir) showsDecisions(route, listener string) {
 func (w *weir) simulates(route string) {
 	t := w.t
 	t.Helper()
-	log := filepath.Join(t.TempDir(), "access.log")
-	if err := os.WriteFile(log, []byte(w.log.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	log := filetest.Files(t, "access.log", w.log.String())
 	code, stdout, stderr := command(t, w.Dir, "simulate", "--json", "-c", w.File, log)
 	var got struct {
 		Result struct {
@@ -332,7 +329,7 @@ func TestDecide_AsksPeersForCertificateAndToken(t *testing.T) {
 	} {
 		secure := &tls.Config{InsecureSkipVerify: true}
 		if c.cert != "" {
-			own := readFile(t, filepath.Join(dir, c.cert))
+			own := filetest.Read(t, filepath.Join(dir, c.cert))
 			pair, err := tls.X509KeyPair(own, own)
 			if err != nil {
 				t.Fatal(err)

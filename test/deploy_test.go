@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 func readDeployFile(t *testing.T, name string) string {
 	t.Helper()
-	b := readFile(t, filepath.Join("deploy", name))
+	b := filetest.Read(t, filepath.Join("deploy", name))
 	return string(b)
 }
 
@@ -188,7 +190,7 @@ func TestDeploy_NamesMetricsThatAre(t *testing.T) {
 // README says.
 func TestPackage_ServesTheQuickStart(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "release/package/weir.yaml")
+	text := filetest.Read(t, "release/package/weir.yaml")
 	config := strings.Replace(string(text), `":8080"`, `"127.0.0.1:0"`, 1) + "admin: {http: \"127.0.0.1:0\"}\n"
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.yaml"), config)

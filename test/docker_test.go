@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // A composeYAML is what the tests need of docker-compose.yml.
@@ -37,7 +39,7 @@ type composeService struct {
 
 func composeFile(t *testing.T) (c composeYAML) {
 	t.Helper()
-	b := readFile(t, "../docker-compose.yml")
+	b := filetest.Read(t, "../docker-compose.yml")
 	if err := yaml.Unmarshal(b, &c); err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +54,13 @@ func (c composeYAML) config(t *testing.T, name string) string {
 	if c.Configs[name].File != "" {
 		file = c.Configs[name].File
 	}
-	b := readFile(t, filepath.Join("..", file))
+	b := filetest.Read(t, filepath.Join("..", file))
 	return string(b)
 }
 
 func dockerfile(t *testing.T) string {
 	t.Helper()
-	b := readFile(t, "../Dockerfile")
+	b := filetest.Read(t, "../Dockerfile")
 	return strings.ReplaceAll(string(b), "\\\n", " ")
 }
 
@@ -88,7 +90,7 @@ func TestDocker_RunsWithoutRootAndShell(t *testing.T) {
 		t.Errorf("ENTRYPOINT %v and HEALTHCHECK %v are not what was copied", entry, check)
 	}
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`)
-	mod := readFile(t, "../go.mod")
+	mod := filetest.Read(t, "../go.mod")
 	if want := version.FindStringSubmatch(string(mod))[1]; !strings.Contains(dockerfile(t), "golang:"+want+"\n") {
 		t.Errorf("the image is not built with go %s, as go.mod says", want)
 	}

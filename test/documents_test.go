@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // A document is one *.md file.
@@ -232,7 +233,7 @@ func TestDocuments_BanByAddress(t *testing.T) {
 			check(d.path, text)
 		}
 	}
-	example := readFile(t, "../config.example.yaml")
+	example := filetest.Read(t, "../config.example.yaml")
 	check("config.example.yaml", string(example))
 	if bans < 3 {
 		t.Errorf("%d limits with a penalty are found; want those of the documents", bans)
@@ -241,7 +242,7 @@ func TestDocuments_BanByAddress(t *testing.T) {
 
 // What a link of a document in a release leads to is in the release as well.
 func TestDocuments_OfAReleaseLeadNowhereElse(t *testing.T) {
-	build := readFile(t, "release/build")
+	build := filetest.Read(t, "release/build")
 	list := regexp.MustCompile(`(?s)\ndocuments=\((.*?)\)\n`).FindStringSubmatch(string(build))
 	if list == nil {
 		t.Fatal("test/release/build names no documents")
@@ -366,7 +367,7 @@ func (d document) sides() (java, golang []string) {
 // that test/interop/redisson, which is compiled with Redisson, calls too.
 func TestDocuments_JavaAndGoAreReal(t *testing.T) {
 	t.Parallel()
-	verbs := readFile(t, "interop/redisson/src/main/java/weir/Verbs.java")
+	verbs := filetest.Read(t, "interop/redisson/src/main/java/weir/Verbs.java")
 	program := `package main
 
 import (

@@ -3,8 +3,6 @@
 package test
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"flag"
 	"fmt"
 	"io"
@@ -23,6 +21,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/certtest"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -106,20 +106,9 @@ func (w *weir) reload() (status int, body string) {
 	return do(w.t, http.MethodPost, w.Admin+"/reload", nil)
 }
 
-func readFile(t *testing.T, file string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, text, file)
 }
 
 // do sends one request without a body and reads the whole answer.
@@ -358,12 +347,7 @@ func redisClient(t *testing.T, addr string) *redis.Client {
 // writeCertificate writes a certificate and its key into dir, as cert.pem and key.pem.
 func writeCertificate(t *testing.T, dir string) {
 	t.Helper()
-	s := httptest.NewTLSServer(nil) // it has one
-	defer s.Close()
-	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
-	write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	cert, key := certtest.New(t, "example.com", "127.0.0.1")
+	write(t, filepath.Join(dir, "cert.pem"), cert)
+	write(t, filepath.Join(dir, "key.pem"), key)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -218,7 +219,7 @@ func TestRedisCheck_DocumentedRightsAreEnough(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := redisClient(t, server.Addr)
-	_, line, _ := strings.Cut(string(readFile(t, "../proxy/docs/failure.md")), "ACL SETUSER ")
+	_, line, _ := strings.Cut(string(filetest.Read(t, "../proxy/docs/failure.md")), "ACL SETUSER ")
 	line, _, _ = strings.Cut(line, "\n")
 	words := []any{"acl", "setuser"}
 	for _, w := range strings.Fields(line) {

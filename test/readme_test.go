@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
@@ -222,7 +223,7 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 // example is config.example.yaml with free ports in the place of its own.
 func example(t *testing.T) string {
 	t.Helper()
-	b := readFile(t, "../config.example.yaml")
+	b := filetest.Read(t, "../config.example.yaml")
 	text := string(b)
 	for _, port := range []string{`":8080"`, `"127.0.0.1:9901"`} {
 		if strings.Count(text, port) != 1 {

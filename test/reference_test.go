@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -139,7 +140,7 @@ func TestReference_NamesEveryCommand(t *testing.T) {
 			}
 		}
 	}
-	table := readFile(t, "../proxy/docs/commands.md")
+	table := filetest.Read(t, "../proxy/docs/commands.md")
 	for name := range helps {
 		if !told[name] {
 			t.Errorf("no document tells of weir %s", name)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
@@ -91,7 +92,7 @@ func wantRefusal(t *testing.T, w *weir) {
 	if err := json.Unmarshal([]byte(body), &problem); err != nil || status != http.StatusUnprocessableEntity {
 		t.Fatalf("POST /reload is answered %d %s, want 422 and a problem", status, body)
 	}
-	text := readFile(t, w.File)
+	text := filetest.Read(t, w.File)
 	before, _, _ := strings.Cut(string(text), "nonsense")
 	line := 1 + strings.Count(before, "\n")
 	column := len(before) - strings.LastIndex(before, "\n")

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -201,7 +202,7 @@ func recordedPushes(t *testing.T) map[string]recordedPush {
 	}
 	all := map[string]recordedPush{}
 	for _, file := range files {
-		text := readFile(t, file)
+		text := filetest.Read(t, file)
 		var r recordedPush
 		if err := json.Unmarshal(text, &r); err != nil {
 			t.Fatal(err)

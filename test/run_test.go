@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // What ./test/run says last is what was run, and only packages that need programs of
@@ -72,7 +74,7 @@ func TestRun_Interrupted(t *testing.T) {
 // name would be run again, and nobody would see why runs take longer.
 func TestRun_LeavesOutTestsThatExist(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "run")
+	text := filetest.Read(t, "run")
 	var names []string
 	for _, s := range sources(t) {
 		for _, d := range s.file.Decls {
@@ -122,7 +124,7 @@ func alternatives(pattern string) (all []string) {
 // Every suite that has a script of its own is part of the proof.
 func TestProof_NamesEverySuite(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "proof")
+	text := filetest.Read(t, "proof")
 	suites := 0
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -148,7 +150,7 @@ func TestProof_NamesEverySuite(t *testing.T) {
 // A suite is green, red, or not here; a red one is the exit code.
 func TestProof_Table(t *testing.T) {
 	t.Parallel()
-	text := readFile(t, "proof")
+	text := filetest.Read(t, "proof")
 	begin, rest, _ := strings.Cut(string(text), "suites='")
 	_, end, found := strings.Cut(rest, "'\n")
 	if !found {
@@ -284,7 +286,7 @@ esac
 // needs before it installs anything, and these.
 func installer(t *testing.T, dir string, programs ...string) {
 	t.Helper()
-	script := readFile(t, "install")
+	script := filetest.Read(t, "install")
 	program(t, filepath.Join(dir, "install"), string(script))
 	for _, name := range append([]string{"dirname", "grep"}, programs...) {
 		path, err := exec.LookPath(name)

@@ -1,24 +1,17 @@
 package redisstore_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/certtest"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -67,15 +60,16 @@ func TestNewClient_ComesBack(t *testing.T) {
 // TLS and an ACL user that may touch nothing but our keys.
 func TestNewClient_TLSAndUser(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, pool := certificate(t)
+	cert, key := certtest.New(t, "redis.test")
+	dir := t.TempDir()
 	port := redistest.FreePort(t)
-	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", certFile, "--tls-key-file", keyFile,
+	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", filetest.Write(t, cert, dir, "cert.pem"), "--tls-key-file", filetest.Write(t, key, dir, "key.pem"),
 		"--tls-auth-clients", "no", "--user", "default", "off",
 		"--user", "weir", "on", ">s3cret", "resetkeys", "~weir:*", "resetchannels", "&weir:*", "-@all",
 		"+@read", "+@write", "+@scripting", "+@connection", "+@pubsub", "+time", "+info")
 	c := redisstore.ClientConfig{
 		Addrs: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}, Timeout: patient,
-		Username: "weir", Password: "s3cret", TLS: &tls.Config{RootCAs: pool, ServerName: "redis.test"},
+		Username: "weir", Password: "s3cret", TLS: &tls.Config{RootCAs: certtest.Trusting(cert), ServerName: "redis.test"},
 	}
 	s := storeOn(t, clientOf(t, c), redisstore.Options{Timeout: patient})
 	var d limiter.Decision
@@ -92,42 +86,6 @@ func TestNewClient_TLSAndUser(t *testing.T) {
 	if err := s.Take(t.Context(), claim(1, time.Minute, 1), &d); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("wrong password: %v", err)
 	}
-}
-
-// certificate makes one for redis.test, signed by itself.
-func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis.test"}, DNSNames: []string{"redis.test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name, kind string, b []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool = x509.NewCertPool()
-	pool.AddCert(cert)
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER), pool
 }
 
 func TestCheck_Versions(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/limiter/redisstore/internal/scripts"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 var update = flag.Bool("update", false, "write testdata/scripts.txt anew")
@@ -278,10 +279,7 @@ func TestLua_ScriptsAreAsTheyWere(t *testing.T) {
 
 // Each fault that the package comment lists has the test that it names.
 func TestDoc_NamesItsTests(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := filetest.Read(t, "doc.go")
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -292,10 +290,7 @@ func TestDoc_NamesItsTests(t *testing.T) {
 	}
 	var text strings.Builder
 	for _, f := range append(files, suite...) {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := filetest.Read(t, f)
 		text.Write(b)
 	}
 	names := regexp.MustCompile(`(Test\w+)|limitertest (\w+)`).FindAllStringSubmatch(string(doc), -1)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,8 +20,10 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	proxyconfig "github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/simulate"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/playbooks"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // million is the number of codes for which the budgets of the configuration are.
@@ -44,10 +45,7 @@ func scaled(text string, sends int) string {
 // the number of codes, of which the reference has 2000 and 1000000, which takes most of an hour.
 func TestStore_DayIsAsSimulated(t *testing.T) {
 	t.Parallel()
-	file, err := os.ReadFile("../../test/playbooks/million/weir.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := filetest.Read(t, "../../test/playbooks/million/weir.yaml")
 	sends, _ := strconv.Atoi(cmp.Or(os.Getenv("WEIR_SENDS"), "400"))
 	text := scaled(string(file), sends)
 	began := time.UnixMilli(1_700_000_000_000)
@@ -63,10 +61,7 @@ func TestStore_DayIsAsSimulated(t *testing.T) {
 		return
 	}
 	row := dayRow(&toll)
-	reference, err := os.ReadFile("../../proxy/docs/fraud.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	reference := filetest.Read(t, "../../proxy/docs/fraud.md")
 	if !strings.Contains(string(reference), row) {
 		t.Errorf("proxy/docs/fraud.md lacks this row:\n%s", row)
 	}
@@ -124,14 +119,7 @@ func simulateDay(t *testing.T, text string, began time.Time, day []playbooks.Sen
 	if err := playbooks.WriteLog(&log, began, day); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte("store: redis\n"+strings.ReplaceAll(text, "UPSTREAM", "echo")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := proxyconfig.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := weirtest.Load(t, "store: redis\n"+strings.ReplaceAll(text, "UPSTREAM", "echo"))
 	names, err := simulate.NewNames([]string{"phone=phone"}, c)
 	if err != nil {
 		t.Fatal(err)
@@ -195,10 +183,7 @@ func TestStore_PlaybooksComeToTheSame(t *testing.T) {
 		stores = append(stores, store)
 	}
 	for name, attack := range playbooks.Attacks() {
-		text, err := os.ReadFile("../../test/playbooks/" + name + "/weir.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, "../../test/playbooks/"+name+"/weir.yaml")
 		now := time.UnixMilli(1_800_000_000_000)
 		memory := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
 		one := playbooks.Day{Users: 30, Tries: 50, Send: playbooks.Start(t, string(text), memory).Send, Advance: func(d time.Duration) { now = now.Add(d) }}
@@ -221,10 +206,7 @@ func TestStore_PlaybooksComeToTheSame(t *testing.T) {
 // three nodes, 16.
 func TestStore_PlaybookInAnOutage(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../test/playbooks/pumping/weir.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, "../../test/playbooks/pumping/weir.yaml")
 	server := redistest.Start(t)
 	var stores []limiter.AdminStore
 	for range 3 {

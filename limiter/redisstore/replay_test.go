@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -21,7 +19,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy"
-	proxyconfig "github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
@@ -98,15 +95,9 @@ type replayed struct {
 
 func newReplayed(t *testing.T, config string) *replayed {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := proxyconfig.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := weirtest.Load(t, config)
 	s := &replayed{T: t, routes: len(c.Routes), client: connect(t, redistest.Start(t).Addr), at: time.UnixMilli(1_800_000_000_000), moved: time.Now()}
+	var err error
 	s.proxy, err = proxy.New(t.Context(), proxy.Options{
 		Config: c, Store: redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&s.log),
 	})

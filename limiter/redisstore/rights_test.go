@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -20,10 +20,7 @@ import (
 // what a cluster needs besides, and what a limiter of Redisson does.
 func documentedRights(t *testing.T) (single, cluster, redisson []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../proxy/docs/failure.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, "../../proxy/docs/failure.md")
 	var rights [][]string
 	for line := range strings.Lines(string(text)) {
 		if words := strings.Fields(line); len(words) > 3 && words[0] == "ACL" && words[1] == "SETUSER" {
@@ -39,10 +36,7 @@ func documentedRights(t *testing.T) (single, cluster, redisson []string) {
 // packageRights are those that limiter/README.md names, for a cluster.
 func packageRights(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, "../README.md")
 	_, needs, _ := strings.Cut(strings.ReplaceAll(string(text), "PREFIX", redisstore.DefaultPrefix), "An ACL user needs ")
 	needs, _, _ = strings.Cut(needs, ";")
 	rights := []string{"on", ">SECRET"}

@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -182,7 +182,7 @@ func outcome(c Config) Config {
 func tree(t *testing.T, path string) *yaml.Node {
 	t.Helper()
 	var root yaml.Node
-	if err := yaml.Unmarshal(fileText(t, path), &root); err != nil {
+	if err := yaml.Unmarshal(filetest.Read(t, path), &root); err != nil {
 		t.Fatal(err)
 	}
 	return &root
@@ -206,13 +206,4 @@ func mustCompile(t *testing.T, path string, root *yaml.Node) *Config {
 		t.Fatalf("%s, written again: %v", path, err)
 	}
 	return c
-}
-
-func fileText(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }

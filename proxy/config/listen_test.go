@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // TestListeners tables which pairs of addresses can be listened on, and where
@@ -71,7 +73,7 @@ func TestLoad_DialsNothing(t *testing.T) {
 	}
 	defer server.Close()
 	at := server.Addr().String()
-	c, err := Load(write(t, "weir.yaml", "store: redis\nredis: {addrs: \""+at+"\"}\nroutes:\n  - {match: {path: /a}, upstream: \"http://"+at+"\"}\n"))
+	c, err := Load(filetest.Files(t, "weir.yaml", "store: redis\nredis: {addrs: \""+at+"\"}\nroutes:\n  - {match: {path: /a}, upstream: \"http://"+at+"\"}\n"))
 	if err != nil || c.Redis.Addrs[0] != at {
 		t.Fatalf("got %v, %v", c, err)
 	}

@@ -1,22 +1,18 @@
 package config
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/test/certtest"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // environment is what the files under testdata see.
@@ -51,10 +47,7 @@ func golden(t *testing.T, path string, got []byte) {
 		}
 		return
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := filetest.Read(t, path)
 	if string(got) != string(want) {
 		t.Errorf("%s\ngot:\n%s\nwant:\n%s", path, got, want)
 	}
@@ -121,9 +114,7 @@ func TestLoad_AListOfThirtyThousandValues(t *testing.T) {
 	}
 	text := "lists: {keys: {key: 'header:X-Key', file: keys.txt, action: deny}}\nroutes: [{match: {path: /a}, upstream: echo, lists: [keys]}]\n"
 	for name, content := range map[string]string{path: text, listed: values.String()} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, content, name)
 	}
 	c, err := Load(path)
 	if err != nil {
@@ -146,32 +137,12 @@ func TestLoad_AListOfThirtyThousandValues(t *testing.T) {
 	}
 }
 
-// newCertificate is a certificate that vouches for itself, and its key, as PEM.
-func newCertificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
-}
-
 const secured = "upstreams:\n  s: {targets: [\"https://a\"], tls: {ca: certs/ca.pem, cert: certs/cert.pem, key: certs/key.pem, server_name: b}}\n" + small
 
 func TestLoad_CertificatesOfUpstreams(t *testing.T) {
-	cert, key := newCertificate(t)
-	other, _ := newCertificate(t)
-	path := write(t, "weir.yaml", secured, "certs/ca.pem", cert, "certs/cert.pem", cert, "certs/key.pem", key)
+	cert, key := certtest.New(t)
+	other, _ := certtest.New(t)
+	path := filetest.Files(t, "weir.yaml", secured, "certs/ca.pem", cert, "certs/cert.pem", cert, "certs/key.pem", key)
 	c := mustLoad(t, path)
 	got := c.Upstreams["s"].TLS
 	if got.Roots == nil || got.Roots.Equal(x509.NewCertPool()) || got.Certificate == nil || got.ServerName != "b" {
@@ -183,15 +154,11 @@ func TestLoad_CertificatesOfUpstreams(t *testing.T) {
 			t.Errorf("%s is none of the files %v: a change of it would not be noticed", name, c.Files)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(certs, "ca.pem"), []byte(other), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, other, certs, "ca.pem")
 	if mustLoad(t, path).Hash == c.Hash {
 		t.Error("another certificate is no change")
 	}
-	if err := os.WriteFile(filepath.Join(certs, "cert.pem"), []byte(other), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, other, certs, "cert.pem")
 	c, err := Load(path)
 	if got := wantProblems(t, c, err).Error(); !strings.Contains(got, "upstreams.s.tls.cert: certificate and key do not match") || strings.Contains(got, "PRIVATE") {
 		t.Errorf("got %s", got)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 func TestNotes(t *testing.T) {
@@ -182,7 +183,7 @@ func TestKeys_SecretsAreMasked(t *testing.T) {
 }
 
 func TestLine_LeavesOutWhatIsUsual(t *testing.T) {
-	c := mustLoad(t, write(t, "own.yaml", "upstreams: {demo: echo}\nroutes: [{name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, rate: 1/1m, expose: false, algorithm: token_bucket}]}]\n"))
+	c := mustLoad(t, filetest.Files(t, "own.yaml", "upstreams: {demo: echo}\nroutes: [{name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, rate: 1/1m, expose: false, algorithm: token_bucket}]}]\n"))
 	limits, routes := c.Parts(nil)[0], c.Parts(nil)[1]
 	if got, want := limits["a.l"], "{name: l, key: global, rate: 1/1m, mode: enforce, on_store_failure: local, expose: false}"; got != want {
 		t.Errorf("limit %s; want %s", got, want)

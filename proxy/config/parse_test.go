@@ -16,26 +16,11 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
 const small = "routes:\n  - {match: {path: /a}, upstream: echo}\n"
-
-// write makes files in a new directory and returns the path of the first.
-func write(t *testing.T, files ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for i := 0; i < len(files); i += 2 {
-		path := filepath.Join(dir, files[i])
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(files[i+1]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return filepath.Join(dir, files[0])
-}
 
 // wantProblems returns the problems of err.
 func wantProblems(t *testing.T, c *Config, err error) Problems {
@@ -68,7 +53,7 @@ func TestLoad_FileThatCannotBeRead(t *testing.T) {
 }
 
 func TestLoad_IncludedFileThatCannotBeRead(t *testing.T) {
-	main := write(t, "weir.yaml", "include: parts/*.yaml\n"+small, "parts/a.yaml/b", "")
+	main := filetest.Files(t, "weir.yaml", "include: parts/*.yaml\n"+small, "parts/a.yaml/b", "")
 	c, err := Load(main)
 	want := filepath.Join(filepath.Dir(main), "parts/a.yaml") + ": cannot be read: is a directory; name a file that Weir may read"
 	if got := wantProblems(t, c, err).Error(); got != want {
@@ -78,7 +63,7 @@ func TestLoad_IncludedFileThatCannotBeRead(t *testing.T) {
 
 func TestLoad_EnvironmentOfTheProcess(t *testing.T) {
 	t.Setenv("WEIR_TEST_PATH", "/from/the/environment")
-	c, err := Load(write(t, "weir.yaml", "routes:\n  - {match: {path: \"${WEIR_TEST_PATH}\"}, upstream: echo}\n"))
+	c, err := Load(filetest.Files(t, "weir.yaml", "routes:\n  - {match: {path: \"${WEIR_TEST_PATH}\"}, upstream: echo}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +73,7 @@ func TestLoad_EnvironmentOfTheProcess(t *testing.T) {
 }
 
 func TestLoad_TooLong(t *testing.T) {
-	c, err := Load(write(t, "weir.yaml", strings.Repeat("#", form.MaxSize+1)))
+	c, err := Load(filetest.Files(t, "weir.yaml", strings.Repeat("#", form.MaxSize+1)))
 	if got := wantProblems(t, c, err).Error(); !strings.HasSuffix(got, "is longer than 8 MiB; move parts of it to files under include") {
 		t.Errorf("got %q", got)
 	}
@@ -96,7 +81,7 @@ func TestLoad_TooLong(t *testing.T) {
 
 // TestLoad_TellsWhatItRead is what a watcher goes by.
 func TestLoad_TellsWhatItRead(t *testing.T) {
-	main := write(t, "weir.yaml", "include: [\"*.yaml\", b/c.yaml, \"none/*.yaml\"]\n"+small,
+	main := filetest.Files(t, "weir.yaml", "include: [\"*.yaml\", b/c.yaml, \"none/*.yaml\"]\n"+small,
 		"a.yaml", "keys: {k: global}\n", "b/c.yaml", "upstreams: {u: echo}\n")
 	c, err := Load(main)
 	if err != nil {
@@ -117,7 +102,7 @@ func TestLoad_TellsWhatItRead(t *testing.T) {
 func TestLoad_HashIsOfTheContent(t *testing.T) {
 	hash := func(main, part, name string) string {
 		t.Helper()
-		c, err := Load(write(t, "weir.yaml", main, name, part))
+		c, err := Load(filetest.Files(t, "weir.yaml", main, name, part))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +154,7 @@ func TestLoad_HashWithOtherEndsOfLines(t *testing.T) {
 func TestLoad_HashIsWithoutListenAndAdmin(t *testing.T) {
 	load := func(text string) *Config {
 		t.Helper()
-		c, err := Load(write(t, "weir.yaml", text))
+		c, err := Load(filetest.Files(t, "weir.yaml", text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,10 +204,7 @@ func TestParse_AliasesAskForBoundedWork(t *testing.T) {
 // TestProblems_NeverShowSecrets loads secrets in every wrong way.
 func TestProblems_NeverShowSecrets(t *testing.T) {
 	for _, path := range []string{"testdata/bad-secret.yaml", "testdata/bad-url.yaml", "testdata/bad-upstream.yaml", "testdata/bad-address.yaml"} {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := filetest.Read(t, path)
 		if !strings.Contains(string(data), "hunter2") {
 			t.Errorf("%s holds no secret", path)
 		}

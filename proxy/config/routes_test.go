@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // forms holds every form that a value may have.
@@ -167,9 +167,7 @@ func TestDecide_RefusesKeysThatAPeerDoesNotSend(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "weir.yaml")
 			text := fmt.Sprintf("listen: {http: none, decide: %s}\nroutes: [{match: %s, limits: [{key: '%s', rate: 1/1h}]}]\n", listener, match, origin)
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			filetest.Write(t, text, path)
 			_, err := Load(path)
 			if want := strings.Contains(who, peer); (err == nil) != want {
 				t.Errorf("%s asked by %s: %v; want it accepted: %v", origin, peer, err, want)

@@ -3,12 +3,13 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"reflect"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // TestSchema_AgreesWithLoad: what Load takes is valid for an editor too.
@@ -63,10 +64,7 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // instance is the file at path as an editor reads it.
 func instance(t *testing.T, path string) any {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := filetest.Read(t, path)
 	var v any
 	if err := yaml.Unmarshal(data, &v); err != nil {
 		t.Fatal(err)

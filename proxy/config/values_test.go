@@ -15,6 +15,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/test/certtest"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // Parse loads a text without the files of this machine.
@@ -119,9 +121,7 @@ func TestMissing(t *testing.T) {
 	path := filepath.Join(dir, "weir.yaml")
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, text, dir, name)
 	}
 	write("weir.yaml", "listen:\n  https: ':8443'\n  tls:\n    cert: cert.pem\n    key: key.pem\n"+small)
 	missing := func() Problems {
@@ -137,7 +137,11 @@ func TestMissing(t *testing.T) {
 	if len(all) != 2 || all[0].Line != 4 || all[1].Line != 5 || !strings.Contains(all[0].String(), "cert.pem\" cannot be read: no such file") {
 		t.Fatalf("missing are %v; want both files, with their places", all)
 	}
-	cert, key := newCertificate(t)
+	cert, key := certtest.New(t)
+	made, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
 	write("cert.pem", cert)
 	if err := os.Mkdir(filepath.Join(dir, "key.pem"), 0o700); err != nil {
 		t.Fatal(err)
@@ -157,14 +161,14 @@ func TestMissing(t *testing.T) {
 		problems, warnings := c.CheckFiles(at)
 		return problemsText(problems) + problemsText(warnings)
 	}
-	_, other := newCertificate(t)
+	_, other := certtest.New(t)
 	for name, c := range map[string]struct {
 		key  string
 		at   time.Time
 		want string
 	}{
 		"fits":         {key, time.Now(), ""},
-		"expired":      {key, time.Now().Add(2 * time.Hour), path + ":4:11: listen.tls.cert: \"" + dir + "/cert.pem\" is valid only from 0001"},
+		"expired":      {key, time.Now().Add(2 * time.Hour), path + ":4:11: listen.tls.cert: \"" + dir + "/cert.pem\" is valid only from " + made.Leaf.NotBefore.Format(time.RFC3339)},
 		"of another":   {other, time.Now(), path + ":4:11: listen.tls.cert: \"" + dir + "/cert.pem\" cannot be used with its key: private key does not match public key; name PEM"},
 		"no PEM":       {"junk", time.Now(), "cannot be used with its key: failed to find any PEM data in key input"},
 		"encrypted":    {"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n", time.Now(), path + ":5:10: listen.tls.key: \"" + dir + "/key.pem\" is encrypted; name a key without"},
@@ -321,9 +325,7 @@ func TestCheckFiles_PathsThatAreWritten(t *testing.T) {
 		{"certificates", strings.Replace(acme, "':8443'", "none", 1), "file/acme", ""}, // and nothing without HTTPS
 	} {
 		path := filepath.Join(dir, "weir.yaml")
-		if err := os.WriteFile(path, []byte(strings.Replace(c.text, "PATH", c.path, 1)+small), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, strings.Replace(c.text, "PATH", c.path, 1)+small, path)
 		read, err := load(path)
 		if err != nil {
 			t.Fatal(err)

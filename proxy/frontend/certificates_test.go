@@ -4,17 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -30,40 +25,22 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/http2"
+	"github.com/weir-proxy/weir/test/certtest"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // issue writes a certificate for names, signed by itself, and its key.
 func issue(t *testing.T, to config.Pair, names ...string) *x509.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key := certtest.New(t, names...)
+	replaceFile(t, to.Key, []byte(key))
+	replaceFile(t, to.Cert, []byte(cert))
+	made, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replaceFile(t, to.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
-	replaceFile(t, to.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
+	return made.Leaf
 }
 
 // replaceFile puts a new file in the place of an old one, as programs that renew
@@ -285,10 +262,7 @@ func TestCertificates_AChainIsReloaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := os.ReadFile(pair.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := filetest.Read(t, pair.Cert)
 	replaceFile(t, pair.Cert, append(leaf, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: above.Raw})...))
 	certs.Reload()
 	if shown := certs.current.Load().Certificates[0].Certificate; len(shown) != 2 || !bytes.Equal(shown[1], above.Raw) {

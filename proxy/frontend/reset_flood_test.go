@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -24,8 +22,8 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/sockettest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // A flood takes back each request that it has just sent, over several connections,
@@ -197,14 +195,7 @@ func bareServer(b *testing.B) (addr string) {
 
 func weirServer(b *testing.B) (addr string) {
 	const yaml = "listen: {h2c: true}\nroutes:\n  - {name: all, match: {path: /*}, upstream: echo, limits: [{key: client_ip, rate: 1000000/1s}]}\n"
-	path := filepath.Join(b.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	c, err := config.Load(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := weirtest.Load(b, yaml)
 	p, err := proxy.New(b.Context(), proxy.Options{Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(io.Discard)})
 	if err != nil {
 		b.Fatal(err)

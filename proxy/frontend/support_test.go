@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +20,7 @@ import (
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/sockettest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 const (
@@ -64,15 +63,7 @@ func tlsTransport(f *testServer) {
 // bounds are what a file says of listen.
 func bounds(t testing.TB, listen string) config.Listen {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte("listen: {"+listen+"}\nroutes: [{match: {path: /}, respond: {body: a}}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Listen
+	return weirtest.Load(t, "listen: {"+listen+"}\nroutes: [{match: {path: /}, respond: {body: a}}]\n").Listen
 }
 
 // startServer lets h listen as listen says, in the clear, until the test ends.

@@ -10,8 +10,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +18,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
@@ -57,13 +57,9 @@ func set(keys ...map[string]string) string {
 
 func TestTokens_JWKS(t *testing.T) {
 	keys := newRing(t)
-	file := filepath.Join(t.TempDir(), "keys.json")
 	text := set(keys.jwk("RSA", "r1", "use", "sig"), keys.jwk("EC", "e1", "alg", "ES256"), keys.jwk("OKP", "o1"),
 		keys.jwk("oct", "s1"), keys.jwk("RSA", "enc", "use", "enc"), keys.jwk("RSA", "ps", "alg", "PS256"), map[string]string{"kty": "XYZ", "kid": "x"})
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tokens := opened(t, TokenConfig{JWKS: file})
+	tokens := opened(t, TokenConfig{JWKS: filetest.Files(t, "keys.json", text)})
 	for name, c := range map[string]struct {
 		token string
 		want  error
@@ -97,10 +93,7 @@ func TestTokens_JWKS(t *testing.T) {
 
 func TestTokens_JWKSFileThatIsNone(t *testing.T) {
 	for name, text := range map[string]string{"no JSON": "x", "empty": `{"keys":[]}`, "only secrets": set(ring{}.jwk("oct", "a"))} {
-		file := filepath.Join(t.TempDir(), "keys.json")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := filetest.Files(t, "keys.json", text)
 		tokens, err := NewTokens(TokenConfig{JWKS: file})
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 const secret = "a secret of at least thirty-two bytes"
@@ -152,10 +154,7 @@ func TestTokens_RefusesForgeries(t *testing.T) {
 	keys := newRing(t)
 	other := newRing(t)
 	public := pemFile(t, keys.rsa.Public())
-	text, err := os.ReadFile(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, public)
 	der, _ := pem.Decode(text)
 	tokens := opened(t, TokenConfig{Files: []string{public, pemFile(t, keys.ec.Public())}, Issuer: "https://issuer", Audience: []string{"weir", "sms"}})
 	ours := jwt.MapClaims{"iss": "https://issuer", "aud": "weir"}
@@ -365,13 +364,7 @@ func TestTokens_OpenRefusesFilesThatAreNoKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(text string) string {
-		name := filepath.Join(t.TempDir(), "key.pem")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return name
-	}
+	write := func(text string) string { return filetest.Files(t, "key.pem", text) }
 	for name, file := range map[string]string{
 		"no such file":   filepath.Join(t.TempDir(), "none.pem"),
 		"no PEM":         write("hello"),

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
 
@@ -164,9 +163,9 @@ routes:
 // withNumbers simulates a log of which json:/phone is a field.
 func withNumbers(t *testing.T, yaml, log string, other ...string) *Report {
 	t.Helper()
-	o := Options{Format: Auto, Configs: []*config.Config{mustLoad(t, yaml)}, Top: 5, Logs: []Log{{"log", strings.NewReader(log)}}}
+	o := Options{Format: Auto, Configs: []*config.Config{weirtest.Load(t, yaml)}, Top: 5, Logs: []Log{{"log", strings.NewReader(log)}}}
 	for _, yaml := range other {
-		o.Configs = append(o.Configs, mustLoad(t, yaml))
+		o.Configs = append(o.Configs, weirtest.Load(t, yaml))
 	}
 	var err error
 	if o.Names, err = NewNames([]string{"phone=json:/phone"}, o.Configs...); err != nil {
@@ -196,9 +195,7 @@ func plannedLimits(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"users": "u1=pro\nu2=partner\n", "addresses": "198.51.100.1=pro\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, text, dir, name)
 	}
 	return strings.ReplaceAll(`
 client_ip: {trusted_proxies: [192.0.2.9]}
@@ -220,7 +217,7 @@ routes:
 // servePlanned serves random requests of four users and clients, each of which changes its plan.
 func servePlanned(t *testing.T, yaml string) (log string, served map[proxy.Series]int64) {
 	t.Helper()
-	c := mustLoad(t, yaml)
+	c := weirtest.Load(t, yaml)
 	var lines bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		p, err := proxy.New(t.Context(), proxy.Options{
@@ -330,7 +327,7 @@ routes:
 // counted.
 func serveRandom(t *testing.T, yaml string) (log string, served map[proxy.Series]int64) {
 	t.Helper()
-	c := mustLoad(t, yaml)
+	c := weirtest.Load(t, yaml)
 	var lines bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		p, err := proxy.New(t.Context(), proxy.Options{

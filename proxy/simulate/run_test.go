@@ -30,9 +30,9 @@ import (
 // mustRun simulates logs.
 func mustRun(t *testing.T, yaml, compare string, logs ...string) *Report {
 	t.Helper()
-	o := Options{Format: Auto, Configs: []*config.Config{mustLoad(t, yaml)}, Top: 5}
+	o := Options{Format: Auto, Configs: []*config.Config{weirtest.Load(t, yaml)}, Top: 5}
 	if compare != "" {
-		o.Configs = append(o.Configs, mustLoad(t, compare))
+		o.Configs = append(o.Configs, weirtest.Load(t, compare))
 	}
 	var err error
 	if o.Names, err = NewNames(nil, o.Configs...); err != nil {
@@ -140,7 +140,7 @@ routes:
     limits: [{name: ip, key: client_ip, rates: [5/10s, 40/5m]}, {name: host, key: host, rate: 30/1m, mode: shadow}]
   - {name: b, match: {path: "/b/{id}"}, upstream: demo, limits: [{name: id, key: path:id, rate: 1/1m}, {name: ip, key: client_ip, rate: 20/1m}]}
 `
-	c := mustLoad(t, own)
+	c := weirtest.Load(t, own)
 	var log bytes.Buffer
 	var served map[proxy.Series]int64
 	synctest.Test(t, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestReport_Page(t *testing.T) {
 }
 
 func TestRun_Ends(t *testing.T) {
-	c := mustLoad(t, file)
+	c := weirtest.Load(t, file)
 	n, err := NewNames(nil, c)
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func TestRun_Ends(t *testing.T) {
 // A store in memory that may have been full is told of; Redis has no such bound.
 func TestRun_TellsWhenMemoryMayHaveBeenFull(t *testing.T) {
 	for store, told := range map[string]bool{"memory": true, "redis": false} {
-		c := mustLoad(t, "store: "+store+"\n"+file)
+		c := weirtest.Load(t, "store: "+store+"\n"+file)
 		r := &Report{Counts: Counts{LogCounts: view.LogCounts{Lines: 1, Requests: 1}}, Result: proxy.ReplayTally{Keys: manyKeys + 1}}
 		if got := strings.Join(r.notes(Options{Configs: []*config.Config{c}}, nil), "\n"); strings.Contains(got, "share counts") != told {
 			t.Errorf("store: %s: notes %q", store, got)
@@ -368,7 +368,7 @@ func TestRun_OwnLogHasFailuresAndRefunds(t *testing.T) {
 		e.Str("time", ended.UTC().Format(time.RFC3339))
 	})
 	p, err := proxy.New(t.Context(), proxy.Options{
-		Config: mustLoad(t, own), Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&log).Hook(stamp),
+		Config: weirtest.Load(t, own), Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&log).Hook(stamp),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/test/pooltest"
 	"github.com/weir-proxy/weir/test/rounds"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // A record takes nothing from the line of one client to that of another.
@@ -47,22 +46,9 @@ routes:
     limits: [{name: agent, key: agent, rate: 2/1m}, {name: user, key: query:user, rate: 2/1m}, {name: sid, key: sid, rate: 9/1m}, {name: number, key: number, rate: 9/1m}]
 `
 
-func mustLoad(t testing.TB, yaml string) *config.Config {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 func newNames(t testing.TB, given ...string) *Names {
 	t.Helper()
-	n, err := NewNames(given, mustLoad(t, file))
+	n, err := NewNames(given, weirtest.Load(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +152,7 @@ func TestRead_FieldsOfTheCombinedFormat(t *testing.T) {
 		{"header:User-Agent", ` curl`, ""},
 		{"header:User-Agent", ``, ""},
 	} {
-		n, err := NewNames(nil, mustLoad(t, "routes: [{match: {path: /}, upstream: echo, limits: [{key: '"+c.key+"', rate: 1/1m}]}]\n"))
+		n, err := NewNames(nil, weirtest.Load(t, "routes: [{match: {path: /}, upstream: echo, limits: [{key: '"+c.key+"', rate: 1/1m}]}]\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +197,7 @@ func TestRead_FieldsThatTheOperatorNames(t *testing.T) {
 	for want, given := range map[string]string{
 		"write WHAT=NAME": "phone", "is neither": "nothing=a", "not read from a field": "jwt:sub=a",
 	} {
-		if _, err := NewNames([]string{given}, mustLoad(t, file)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewNames([]string{given}, weirtest.Load(t, file)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--field %s: %v; want an error with %q", given, err, want)
 		}
 	}
@@ -414,7 +400,7 @@ func TestDecimal(t *testing.T) {
 // runBounded simulates a log within bounds.
 func runBounded(t *testing.T, b Bounds, log string) (*Report, error) {
 	t.Helper()
-	o := Options{Format: Auto, Configs: []*config.Config{mustLoad(t, file)}, Bounds: b, Logs: []Log{{"log", strings.NewReader(log)}}}
+	o := Options{Format: Auto, Configs: []*config.Config{weirtest.Load(t, file)}, Bounds: b, Logs: []Log{{"log", strings.NewReader(log)}}}
 	var err error
 	if o.Names, err = NewNames(nil, o.Configs...); err != nil {
 		t.Fatal(err)

@@ -4,13 +4,6 @@ package interop
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -31,9 +24,12 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/certtest"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/sockettest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // enough is how long a test waits for what must happen.
@@ -52,15 +48,7 @@ func startPlain(t *testing.T, yaml string) (addr string) { return startProxy(t, 
 // startProxy starts a Weir with these lines of YAML, until the test ends.
 func startProxy(t *testing.T, yaml string) testProxy {
 	t.Helper()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "weir.yaml")
-	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := weirtest.Load(t, yaml)
 	p, err := proxy.New(context.Background(), proxy.Options{
 		Config: c, Log: zerolog.Nop(), Registry: prometheus.NewRegistry(),
 		Store: limiter.NewMemory(limiter.MemoryOptions{}),
@@ -68,7 +56,7 @@ func startProxy(t *testing.T, yaml string) testProxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := issued(t, dir)
+	pair := issued(t, t.TempDir())
 	certs, err := frontend.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
@@ -112,27 +100,8 @@ func serve(t *testing.T, h http.Handler) (addr string) {
 // key, into dir.
 func issued(t *testing.T, dir string) config.Pair {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair := config.Pair{Cert: filepath.Join(dir, "localhost.pem"), Key: filepath.Join(dir, "localhost.key")}
-	write(t, pair.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	write(t, pair.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
-	return pair
+	cert, key := certtest.New(t, "localhost")
+	return config.Pair{Cert: filetest.Write(t, cert, dir, "localhost.pem"), Key: filetest.Write(t, key, dir, "localhost.key")}
 }
 
 func write(t *testing.T, path string, text []byte) {

@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
@@ -28,11 +30,17 @@ admin: {http: "127.0.0.1:0"}
 // Write writes a configuration to a folder of its own.
 func Write(tb testing.TB, yaml string) (path string) {
 	tb.Helper()
-	path = filepath.Join(tb.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+	return filetest.Files(tb, "weir.yaml", yaml)
+}
+
+// Load reads a configuration from a file that says this.
+func Load(tb testing.TB, yaml string) *config.Config {
+	tb.Helper()
+	c, err := config.Load(Write(tb, yaml))
+	if err != nil {
 		tb.Fatal(err)
 	}
-	return path
+	return c
 }
 
 // Build builds Weir into dir, with more flags for go build.

@@ -12,12 +12,14 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/test/certtest"
+	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // ownConfig is the configuration of a machine, in a folder of its own.
 func ownConfig(t *testing.T, text string) *config.Config {
 	t.Helper()
-	return mustLoad(t, write(t, "own.yaml", text))
+	return mustLoad(t, filetest.Files(t, "own.yaml", text))
 }
 
 const travelling = `include: ["conf.d/*.yaml"]
@@ -28,7 +30,7 @@ routes: [{name: a, match: {path: /a}, upstream: demo, lists: [qa], limits: [{key
 `
 
 func TestPack_TakesWhatBelongsToTheFile(t *testing.T) {
-	b, err := Pack(write(t, "weir.yaml", travelling, "conf.d/b.yaml", "routes: [{name: b, match: {path: /b}, upstream: demo}]\n",
+	b, err := Pack(filetest.Files(t, "weir.yaml", travelling, "conf.d/b.yaml", "routes: [{name: b, match: {path: /b}, upstream: demo}]\n",
 		"lists/qa.txt", "+1 555 0100\n", "other.txt", "no part of it"))
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +68,7 @@ func TestPack_NamesFilesAsGiven(t *testing.T) {
 
 func TestPack_KeepsVariablesAsTheyAre(t *testing.T) {
 	const text = "privacy: {hash_secret: \"${TRAVELLING_SECRET}\"}\n" + small
-	b, err := Pack(write(t, "weir.yaml", text)) // the variable is not set here
+	b, err := Pack(filetest.Files(t, "weir.yaml", text)) // the variable is not set here
 	if err != nil || b.Files["weir.yaml"] != text {
 		t.Fatalf("Pack = %+v, %v", b, err)
 	}
@@ -121,7 +123,7 @@ func TestUnpack_ReadsCertificatesWhereItIs(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "tls/ca.pem") {
 		t.Fatalf("without the file: %v; want that it is missing", err)
 	}
-	ca := newCertificate(t)
+	ca, _ := certtest.New(t)
 	beside := filepath.Join(filepath.Dir(at.Files[0]), "tls/ca.pem")
 	os.Mkdir(filepath.Dir(beside), 0o755)
 	os.WriteFile(beside, []byte(ca), 0o600)
@@ -152,7 +154,7 @@ func TestUnpack_ProblemsHaveTheirPlaces(t *testing.T) {
 }
 
 func TestPack_NeedsWhatTheFileNames(t *testing.T) {
-	path := write(t, "weir.yaml", travelling)
+	path := filetest.Files(t, "weir.yaml", travelling)
 	if _, err := Pack(path); err == nil || !strings.Contains(err.Error(), "lists/qa.txt") {
 		t.Errorf("Pack = %v; want that the list's file is missing", err)
 	}
@@ -199,9 +201,7 @@ func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
 	at := ownConfig(t, small)
 	dir := filepath.Dir(at.Files[0])
 	outside := filepath.Join(t.TempDir(), "there.txt")
-	if err := os.WriteFile(outside, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, "secret\n", outside)
 	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link.txt")), os.WriteFile(filepath.Join(dir, "local.txt"), []byte("x\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -246,11 +246,9 @@ func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
 
 // What this machine's own file names may be named, wherever it is.
 func TestUnpack_ReadsWhatTheOwnFileNames(t *testing.T) {
-	ca := newCertificate(t)
+	ca, _ := certtest.New(t)
 	outside := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(outside, []byte(ca), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, ca, outside)
 	text := "upstreams: {s: {targets: ['https://a'], tls: {ca: '" + outside + "'}}}\nroutes: [{match: {path: /}, upstream: s}]\n"
 	if _, err := Unpack(ownConfig(t, text), Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err != nil {
 		t.Error(err)
@@ -351,4 +349,15 @@ func TestUnpack_ProblemsNameVariablesAndNotWhatTheyHold(t *testing.T) {
 			t.Errorf("%s: %v; want the name of the variable alone", text, err)
 		}
 	}
+}
+
+const small = "routes:\n  - {match: {path: /a}, upstream: echo}\n"
+
+func mustLoad(t *testing.T, path string) *config.Config {
+	t.Helper()
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatalf("%s has problems:\n%v", path, err)
+	}
+	return c
 }

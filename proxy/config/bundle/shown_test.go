@@ -193,7 +193,7 @@ func TestEffective_WithoutPersons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(effective(t, c))
+	text := string(c.Effective())
 	for _, told := range personsOf() {
 		if strings.Contains(text, told) {
 			t.Errorf("the effective config tells %s:\n%s", told, text)

@@ -244,9 +244,7 @@ func TestAgree_RedisRefusesWrites(t *testing.T) {
 			rdb := dial(t, redistest.Start(t).Addr)
 			a, _ := join(t, rdb, "a")
 			mustAgree(t, a, "one", 1)
-			if err := refuse(rdb); err != nil {
-				t.Fatal(err)
-			}
+			check(t, refuse(rdb))
 			if number, err := agree(a, "two"); !errors.Is(err, cluster.ErrAlone) || errors.Is(err, cluster.ErrBusy) || number != 2 || !strings.Contains(err.Error(), code) {
 				t.Errorf("Agree = %d, %v; want 2 and ErrAlone with %s", number, err, code)
 			}
@@ -286,9 +284,7 @@ func TestRestore_EmptyRedis(t *testing.T) {
 	all := hosts(t, s.Addr, "a", "b")
 	pushes(t, all[0].Node, "one", "two", "three")
 	await.Until(t, "b serves it", func() bool { return all[1].is("three") })
-	if err := dial(t, s.Addr).FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, dial(t, s.Addr).FlushAll(t.Context()).Err())
 	knowing(t, all[0].Node, 3, 3)
 	limits, err := all[0].Limits(t.Context())
 	if err != nil || len(limits) == 0 {
@@ -308,8 +304,7 @@ func TestRestore_EmptyRedis(t *testing.T) {
 func TestRestore_BeforeAPush(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	a, _ := hosted(t, dial(t, s.Addr), "a")
-	await.Until(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	a := hosts(t, s.Addr, "a")[0]
 	pushes(t, a.Node, "one", "two")
 	dial(t, s.Addr).FlushAll(t.Context())
 	if done, err := a.Restore(t.Context()); err != nil || !done {
@@ -356,8 +351,7 @@ func TestRestore_PushedMeanwhileIsLater(t *testing.T) {
 	a := &host{Node: joinAs(rdb, cluster.Options{Prefix: "test", ID: "a", Source: "redis"})}
 	before := of("before")
 	a.Adopt(cluster.Entry{Entry: view.Entry{Generation: 5, Hash: before.Bundle.Hash(), Author: "ann"}, Packed: bundle.Seal{}.Pack(before.Bundle), Bundle: before.Bundle}, before.Config)
-	fresh, _ := hosted(t, dial(t, s.Addr), "fresh")
-	await.Until(t, "fresh is known", func() bool { m, err := fresh.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	fresh := hosts(t, s.Addr, "fresh")[0]
 	if got := pushes(t, fresh.Node, "later"); got != 1 {
 		t.Fatalf("generation %d; want 1", got)
 	}
@@ -416,9 +410,7 @@ func TestAgree_WhileTheSlotMoves(t *testing.T) {
 		}
 	}
 	set := func(n *redis.Client, state, id string) {
-		if err := n.Do(ctx, "cluster", "setslot", slot, state, id).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, n.Do(ctx, "cluster", "setslot", slot, state, id).Err())
 	}
 	n, _ := join(t, rdb, "a")
 	mustAgree(t, n, "one", 1)

@@ -175,9 +175,7 @@ func reported(t *testing.T, rdb redis.UniversalClient, node string, n int64) *cl
 	c.add("send", "phone", "refused", n)
 	c.add("send", "", "refused", n) // the requests, of which no alert tells
 	s := cluster.NewStatistics(rdb, "test", node, c)
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Flush(t.Context()))
 	return s
 }
 
@@ -271,9 +269,7 @@ func TestAlerter_KeysThatAreNearTheirLimit(t *testing.T) {
 		c := newCounter()
 		c.near = []proxy.Near{{Route: "send", Limit: "total", Window: "1d", Used: used, Of: 100, Key: node, Masked: "+86****"}}
 		s = cluster.NewStatistics(rdb, "test", node, c)
-		if err := s.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, s.Flush(t.Context()))
 	}
 	newTestAlerter(t, s, rdb, hook.URL).runs(leading(t, rdb), 1, cluster.Sent)
 	got := hook.received()
@@ -292,9 +288,7 @@ func TestAlerter_QueueIsBounded(t *testing.T) {
 				c.add("send", fmt.Sprint("limit", i), "refused", 100)
 			}
 			s := cluster.NewStatistics(rdb, "test", "a", c)
-			if err := s.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check(t, s.Flush(t.Context()))
 			term := cluster.Term{}
 			if rdb != nil {
 				term = leading(t, rdb)

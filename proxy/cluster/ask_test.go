@@ -29,12 +29,9 @@ func startAnswering(t *testing.T, rdb redis.UniversalClient, n *cluster.Node, se
 	t.Helper()
 	const channel = "test:{cluster}:questions"
 	before := rdb.PubSubNumSub(t.Context(), channel).Val()[channel]
-	ctx, cancel := context.WithCancel(t.Context())
-	var run sync.WaitGroup
-	run.Go(func() {
+	running(t, func(ctx context.Context) {
 		n.ServeQuestions(ctx, func(_ context.Context, q cluster.Question) cluster.Seen { return see(q) })
 	})
-	t.Cleanup(func() { cancel(); run.Wait() })
 	await.Until(t, n.ID()+" hears questions", func() bool { return rdb.PubSubNumSub(t.Context(), channel).Val()[channel] > before })
 }
 
@@ -96,8 +93,7 @@ func TestAsk_HearsAllOthersAndNamesThoseThatAreSilent(t *testing.T) {
 }
 
 func TestAsk_OfOneAloneAsksNobody(t *testing.T) {
-	s := redistest.Start(t)
-	a, _ := join(t, dial(t, s.Addr), "a")
+	a, _ := join(t, dial(t, redistest.Start(t).Addr), "a")
 	await.Until(t, "a is known", func() bool {
 		members, err := a.Nodes(t.Context())
 		return err == nil && len(members) == 1
@@ -162,17 +158,13 @@ func TestAnswer_LeavesNothingBehind(t *testing.T) {
 	b, _ := join(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
 	startAnswering(t, rdb, b, decisionReplier("one"))
-	if err := rdb.Publish(t.Context(), "test:{cluster}:questions", `{"id":"lost","node":"gone","question":{"decisions":{"N":1}}}`).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rdb.Publish(t.Context(), "test:{cluster}:questions", `{"id":"lost","node":"gone","question":{"decisions":{"N":1}}}`).Err())
 	await.Until(t, "b replies", func() bool { return rdb.Exists(t.Context(), "test:{cluster}:replies:lost").Val() == 1 })
 	if ttl := rdb.PTTL(t.Context(), "test:{cluster}:replies:lost").Val(); ttl <= 0 || ttl > 5*time.Second {
 		t.Errorf("the reply is kept for %v", ttl)
 	}
 	for _, none := range []string{`{`, `{"node":"gone"}`, strings.Repeat("a", 9<<10)} {
-		if err := rdb.Publish(t.Context(), "test:{cluster}:questions", none).Err(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, rdb.Publish(t.Context(), "test:{cluster}:questions", none).Err())
 	}
 	if all := askUntil(t, a, cluster.Question{Decisions: &view.DecisionQuery{RequestID: "one"}}, 1); len(all[0].Seen.Decisions) != 1 {
 		t.Errorf("after what is no question, Ask = %+v", all)
@@ -293,9 +285,7 @@ func TestDirectives_NoRoomForOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, a.Sync(t.Context()))
 	if _, err := b.Put(t.Context(), maintenance(directive.Max)); err != nil {
 		t.Fatal(err)
 	}
@@ -303,9 +293,7 @@ func TestDirectives_NoRoomForOne(t *testing.T) {
 		t.Errorf("one too many: everywhere %t, %v", everywhere, err)
 	}
 	b.Remove(t.Context(), maintenance(0))
-	if err := a.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, a.Sync(t.Context()))
 	way.Redirect("127.0.0.1:1")
 	last := maintenance(-2)
 	a.Put(t.Context(), last)
@@ -367,15 +355,12 @@ func claim(t *testing.T, o cluster.Once, name, value string) string {
 
 func put(t *testing.T, o cluster.Once, name, value string) {
 	t.Helper()
-	if err := o.Put(t.Context(), name, []byte(value)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, o.Put(t.Context(), name, []byte(value)))
 }
 
 // The first claim wins, on whichever node; what was put is found by all until it is removed.
 func TestOnce_TheFirstClaimWins(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer rdb.Close()
 	alone := cluster.NewOnce(nil, "")
 	for name, nodes := range map[string][2]cluster.Once{"memory": {alone, alone}, "redis": {cluster.NewOnce(rdb, "test"), cluster.NewOnce(rdb, "test")}} {
@@ -402,8 +387,7 @@ func TestOnce_TheFirstClaimWins(t *testing.T) {
 
 // In Redis both have the same lives as in memory.
 func TestOnce_ClaimsAndValuesExpire(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer rdb.Close()
 	shared := cluster.NewOnce(rdb, "test")
 	for value, want := range map[string]time.Duration{"": time.Minute, "done": 24 * time.Hour} {

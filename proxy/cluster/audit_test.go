@@ -78,9 +78,7 @@ func TestAudit_IsReadByAll(t *testing.T) {
 				Who: "alice", Action: "ban", Masked: "phone=+86138****8000", Hash: "0123456789ab", For: "1h",
 				Limits: []string{"send.phone"}, Reason: reason,
 			}
-			if err := near.Record(t.Context(), e, nil); err != nil {
-				t.Fatal(err)
-			}
+			check(t, near.Record(t.Context(), e, nil))
 			want = append([]string{reason}, want...)
 		}
 		for _, n := range []int{1, 7, 25, 100} {
@@ -116,9 +114,7 @@ func TestAudit_IsReadByAll(t *testing.T) {
 func TestAudit_IsBounded(t *testing.T) {
 	audits(t, func(t *testing.T, near, _ *cluster.Audit, _ *trail) {
 		e := view.AuditEntry{Who: strings.Repeat("w", 9999), Reason: strings.Repeat("ü", 9999), Error: "\xff", Limits: make([]string, 999)}
-		if err := near.Record(t.Context(), e, nil); err != nil {
-			t.Fatal(err)
-		}
+		check(t, near.Record(t.Context(), e, nil))
 		p, err := near.Page(t.Context(), "", 10)
 		if err != nil || len(p.Entries) != 1 {
 			t.Fatalf("%+v %v", p, err)
@@ -140,9 +136,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 		if got := pages(t, a, 10); len(got) != 0 {
 			t.Errorf("%v; want nothing that old", got)
 		}
-		if err := a.Record(t.Context(), view.AuditEntry{Reason: "new"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		check(t, a.Record(t.Context(), view.AuditEntry{Reason: "new"}, nil))
 		if n := rdb.XLen(t.Context(), "test:{cluster}:audit").Val(); n != 1 {
 			t.Errorf("%d entries in Redis, want 1", n)
 		}
@@ -151,9 +145,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := cluster.NewAudit(nil, "", "near", new(trail).log)
 			for _, reason := range []string{"first", "second"} {
-				if err := a.Record(t.Context(), view.AuditEntry{Reason: reason}, nil); err != nil {
-					t.Fatal(err)
-				}
+				check(t, a.Record(t.Context(), view.AuditEntry{Reason: reason}, nil))
 				time.Sleep(cluster.AuditRetention / 2)
 			}
 			time.Sleep(time.Second)
@@ -168,9 +160,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 func TestAudit_MostEntries(t *testing.T) {
 	a := cluster.NewAudit(nil, "", "near", func(view.AuditEntry) {})
 	for i := range cluster.MaxAuditEntries + 5 {
-		if err := a.Record(t.Context(), view.AuditEntry{Reason: fmt.Sprint(i)}, nil); err != nil {
-			t.Fatal(err)
-		}
+		check(t, a.Record(t.Context(), view.AuditEntry{Reason: fmt.Sprint(i)}, nil))
 	}
 	all := pages(t, a, 500)
 	if len(all) != cluster.MaxAuditEntries || all[len(all)-1] != "5" {
@@ -195,9 +185,7 @@ func TestAudit_WaitsForRedis(t *testing.T) {
 	}
 	s.Restart()
 	await.Until(t, "all is written", func() bool { return a.Flush(t.Context()) == nil })
-	if err := a.Record(t.Context(), view.AuditEntry{Reason: "third"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, a.Record(t.Context(), view.AuditEntry{Reason: "third"}, nil))
 	if got := strings.Join(pages(t, a, 10), " "); got != "third second first" {
 		t.Errorf("%s; want each once, in order", got)
 	}
@@ -221,9 +209,7 @@ func TestAudit_Concurrently(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if err := errors.Join(near.Flush(t.Context()), far.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(near.Flush(t.Context()), far.Flush(t.Context())))
 		seen := map[string]bool{}
 		for _, reason := range pages(t, near, 50) {
 			seen[reason] = true
@@ -273,26 +259,18 @@ func TestAudit_SaysWhereALateChangeHolds(t *testing.T) {
 				}
 				return false, false
 			}}
-			if err := near.Record(t.Context(), view.AuditEntry{Reason: reason, OneNode: true, Detail: "pro"}, later); err != nil {
-				t.Fatal(err)
-			}
+			check(t, near.Record(t.Context(), view.AuditEntry{Reason: reason, OneNode: true, Detail: "pro"}, later))
 		}
-		if err := near.Record(t.Context(), view.AuditEntry{Reason: "at once"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		check(t, near.Record(t.Context(), view.AuditEntry{Reason: "at once"}, nil))
 		if got := strings.Join(pages(t, far, 10), ","); got != "at once" || len(log.all) != 4 || log.all[0].Detail != "pro, "+where {
 			t.Fatalf("%s is written, and %+v logged; want only what does not wait, and all of it", got, log.all)
 		}
 		done["applied"] = func() (bool, bool) { return true, true }
 		done["over"] = func() (bool, bool) { return true, false }
 		for range 2 {
-			if err := near.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check(t, near.Flush(t.Context()))
 		}
-		if err := near.FlushAll(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, near.FlushAll(t.Context()))
 		p, err := far.Page(t.Context(), "", 10)
 		if err != nil || len(p.Entries) != 4 {
 			t.Fatalf("%+v, %v; want 4 entries", p, err)

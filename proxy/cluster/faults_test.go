@@ -86,9 +86,7 @@ func TestFaults_KeysOfAnotherType(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	for _, name := range []string{"nodes", "members", "limits", "history", "config", "push", "removed", "minutes", "leader", "runs", "salt"} {
-		if err := rdb.SAdd(t.Context(), "test:{cluster}:"+name, "x").Err(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, rdb.SAdd(t.Context(), "test:{cluster}:"+name, "x").Err())
 	}
 	for _, r := range readings() {
 		err := r.call(t.Context(), rdb)
@@ -100,8 +98,7 @@ func TestFaults_KeysOfAnotherType(t *testing.T) {
 
 // Values that no Weir has written are an error, never an empty answer.
 func TestFaults_ValuesThatAreNone(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	n, _ := join(t, rdb, "a")
 	ctx := t.Context()
 	for _, text := range []string{"", "nonsense", `{"generation": 1}`, `{"bundle": "bm9uc2Vuc2U="}`, `{"generation": "one"}`} {
@@ -149,10 +146,7 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 	all := hosts(t, s.Addr, "a")
 	rdb := dial(t, s.Addr)
 	silent := joinAs(rdb, cluster.Options{Prefix: "test", ID: "b", Source: "redis"})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); silent.Run(ctx, "127.0.0.1:1") }() // it lives and does not follow
-	defer func() { cancel(); <-done }()
+	running(t, func(ctx context.Context) { silent.Run(ctx, "127.0.0.1:1") }) // it lives and does not follow
 	await.Until(t, "both are known", func() bool { return all[0].Live() == 2 })
 	mine := errors.New("the operator has left")
 	asking, leave := context.WithCancelCause(t.Context())

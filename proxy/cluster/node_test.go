@@ -20,6 +20,27 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
+// check ends the test if there is an error.
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running runs these until the test ends, or the function that it returns is called.
+func running(t *testing.T, all ...func(context.Context)) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	for _, f := range all {
+		run.Go(func() { f(ctx) })
+	}
+	end = func() { cancel(); run.Wait() }
+	t.Cleanup(end)
+	return end
+}
+
 // joinAs is cluster.Join with the calls of a single server.
 func joinAs(rdb redis.UniversalClient, o cluster.Options) *cluster.Node {
 	if o.CallsBySlot == nil {
@@ -42,12 +63,7 @@ func join(t *testing.T, rdb redis.UniversalClient, id string) (*cluster.Node, fu
 	n := joinAs(rdb, cluster.Options{
 		Prefix: "test", ID: id, Version: "v1", Source: "file", CallsBySlot: func() []string { return []string{"127.0.0.1:7001"} },
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	var run sync.WaitGroup
-	run.Go(func() { n.Run(ctx, "127.0.0.1:9901") })
-	leave := func() { cancel(); run.Wait() }
-	t.Cleanup(leave)
-	return n, leave
+	return n, running(t, func(ctx context.Context) { n.Run(ctx, "127.0.0.1:9901") })
 }
 
 func TestNode_CountsThoseThatLive(t *testing.T) {
@@ -86,9 +102,7 @@ func TestNodes_TellWhatEachSays(t *testing.T) {
 	s := redistest.Start(t)
 	a, _ := join(t, dial(t, s.Addr), "a")
 	b, leaveB := join(t, dial(t, s.Addr), "b")
-	if err := a.Agree(t.Context(), configOf("one"), func(int64) {}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, a.Agree(t.Context(), configOf("one"), func(int64) {}))
 	var all []view.Member
 	await.Until(t, "b reads what a serves", func() bool {
 		var err error
@@ -133,8 +147,7 @@ func TestNodes_ErrorsAreTold(t *testing.T) {
 // nobody is heard, loses nobody.
 func TestNode_IsLost(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	a, _ := join(t, rdb, "a")
 	_, leave := join(t, rdb, "c")
 	await.Until(t, "a sees both", func() bool { return a.Live() == 2 })
@@ -171,8 +184,7 @@ func TestNode_IsLost(t *testing.T) {
 }
 
 func TestSalt_IsThatOfTheFirst(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer rdb.Close()
 	salt := func(prefix string, own byte) [32]byte {
 		t.Helper()
@@ -188,16 +200,12 @@ func TestSalt_IsThatOfTheFirst(t *testing.T) {
 	if got := salt("other", 3); got != [32]byte{3} {
 		t.Errorf("salt %v under another prefix; want its own", got)
 	}
-	if err := rdb.Expire(t.Context(), "weir:{cluster}:salt", time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rdb.Expire(t.Context(), "weir:{cluster}:salt", time.Minute).Err())
 	salt("weir", 4)
 	if left := rdb.TTL(t.Context(), "weir:{cluster}:salt").Val(); left < 29*24*time.Hour {
 		t.Errorf("the salt is kept for %v; want a month from when it was asked for last", left)
 	}
-	if err := rdb.Set(t.Context(), "weir:{cluster}:salt", "short", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rdb.Set(t.Context(), "weir:{cluster}:salt", "short", 0).Err())
 	if got, err := cluster.Salt(t.Context(), rdb, "weir", [32]byte{5}); err == nil || got != [32]byte{5} {
 		t.Errorf("%v, %v of a salt that is none; want the own one and an error", got, err)
 	}
@@ -222,11 +230,7 @@ func runs(t *testing.T, o cluster.LeaderOptions) *candidate {
 		o.Ran = func(view.TaskRun) {}
 	}
 	c.Leader = cluster.NewLeader(o)
-	ctx, cancel := context.WithCancel(t.Context())
-	var run sync.WaitGroup
-	run.Go(func() { c.Run(ctx) })
-	c.away = func() { cancel(); run.Wait() }
-	t.Cleanup(c.away)
+	c.away = running(t, func(ctx context.Context) { c.Run(ctx) })
 	return c
 }
 
@@ -317,8 +321,7 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 // A leader that was stopped, and does not know yet that another leads, changes
 // nothing any more, and runs nothing any more.
 func TestLeader_LateWritesAreRefused(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	began, goOn := make(chan struct{}), make(chan struct{})
 	results := make(chan error, 1000)
 	a := runs(t, cluster.LeaderOptions{Client: rdb, ID: "a", Tasks: []cluster.Task{
@@ -371,8 +374,7 @@ func TestLeader_DeadOneIsFollowed(t *testing.T) {
 }
 
 func TestLeader_OnlyTheHolderOfTheLockGetsAToken(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	if token, err := cluster.Begin(t.Context(), rdb, "nobody:1"); err == nil {
 		t.Errorf("without the lock there is the token %d; want an error", token)
 	}

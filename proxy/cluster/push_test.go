@@ -86,20 +86,28 @@ func hosts(t *testing.T, addr string, ids ...string) []*host {
 func hosted(t *testing.T, rdb redis.UniversalClient, id string) (*host, func()) {
 	t.Helper()
 	h := &host{Node: joinAs(rdb, cluster.Options{Prefix: "test", ID: id, Source: "redis"})}
-	ctx, cancel := context.WithCancel(t.Context())
-	var run sync.WaitGroup
-	run.Go(func() { h.Run(ctx, "127.0.0.1:1") })
-	run.Go(func() {
-		h.Follow(ctx, &cluster.Follower{Prepare: h.take, Serve: func(cluster.Entry) {}, Applied: func(cluster.Entry, error) {}})
-	})
-	leave := func() { cancel(); run.Wait() }
 	t.Cleanup(func() {
-		leave()
 		if h.open != 0 {
 			t.Errorf("node %s holds %d configurations that are ready", id, h.open)
 		}
 	})
-	return h, leave
+	return h, running(t, func(ctx context.Context) { h.Run(ctx, "127.0.0.1:1") }, func(ctx context.Context) {
+		h.Follow(ctx, &cluster.Follower{Prepare: h.take, Serve: func(cluster.Entry) {}, Applied: func(cluster.Entry, error) {}})
+	})
+}
+
+// pushesHeld lets h push "one", until it has agreed and is about to decide, through rdb: that waits for the end of release.
+func (h *host) pushesHeld(t *testing.T, rdb redis.UniversalClient) (release chan struct{}, done chan error) {
+	t.Helper()
+	hold := &blockingHook{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
+	rdb.AddHook(hold)
+	done = make(chan error, 1)
+	go func() {
+		_, err := h.Push(t.Context(), of("one"))
+		done <- err
+	}()
+	<-hold.came
+	return hold.release, done
 }
 
 // of is a push of that text.
@@ -142,32 +150,20 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 	slow := dial(t, s.Addr)
 	first, _ := hosted(t, slow, "a")
 	await.Until(t, "a is known", func() bool { m, err := first.Nodes(t.Context()); return err == nil && len(m) == 1 })
-	hold := &blockingHook{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
-	slow.AddHook(hold)
-	done := make(chan error, 1)
-	go func() {
-		_, err := first.Push(t.Context(), of("one"))
-		done <- err
-	}()
-	<-hold.came // a has agreed, and is about to decide
+	release, done := first.pushesHeld(t, slow)
 	late := &host{Node: joinAs(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "b", Source: "redis"})}
-	ctx, cancel := context.WithCancel(t.Context())
-	var run sync.WaitGroup
-	run.Go(func() { late.Run(ctx, "127.0.0.1:1") })
-	t.Cleanup(func() { cancel(); run.Wait() })
+	running(t, func(ctx context.Context) { late.Run(ctx, "127.0.0.1:1") })
 	await.Until(t, "b is known", func() bool { m, err := late.Nodes(t.Context()); return err == nil && len(m) == 2 })
-	close(hold.release)
+	close(release)
 	decided := make(chan bool, 9)
 	take := func(ctx context.Context, b bundle.Bundle) (cluster.Prepared, error) {
 		decided <- dial(t, s.Addr).HExists(ctx, "test:{cluster}:config", "pushed").Val()
 		return late.take(ctx, b)
 	}
-	run.Go(func() {
+	running(t, func(ctx context.Context) {
 		late.Follow(ctx, &cluster.Follower{Prepare: take, Serve: func(cluster.Entry) {}, Applied: func(cluster.Entry, error) {}})
 	})
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	check(t, <-done)
 	if <-decided {
 		t.Error("it was decided before b was heard")
 	}
@@ -181,14 +177,7 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 	a, _ := hosted(t, slow, "a")
 	b, _ := hosted(t, other, "b")
 	await.Until(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
-	hold := &blockingHook{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
-	slow.AddHook(hold)
-	done := make(chan error, 1)
-	go func() {
-		_, err := a.Push(t.Context(), of("one"))
-		done <- err
-	}()
-	<-hold.came
+	release, done := a.pushesHeld(t, slow)
 	var under *cluster.PushInProgressError
 	if _, err := b.Push(t.Context(), of("two")); !errors.As(err, &under) || under.Author != "ann" || under.Node != "a" {
 		t.Errorf("Push beside another = %v; want who pushes", err)
@@ -202,7 +191,7 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 	await.Until(t, "the other push is decided", func() bool {
 		return other.HGet(t.Context(), "test:{cluster}:config", "pushed").Val() == "1"
 	})
-	close(hold.release)
+	close(release)
 	if err := <-done; !errors.Is(err, cluster.ErrOvertaken) {
 		t.Errorf("Push = %v; want ErrOvertaken", err)
 	}
@@ -223,14 +212,7 @@ func TestPush_NextTakesOverFromADeadOne(t *testing.T) {
 	a, _ := hosted(t, slow, "a")
 	b, _ := hosted(t, other, "b")
 	await.Until(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
-	hold := &blockingHook{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
-	slow.AddHook(hold)
-	dead := make(chan error, 1)
-	go func() {
-		_, err := a.Push(t.Context(), of("one"))
-		dead <- err
-	}()
-	<-hold.came // it has given its last sign
+	release, dead := a.pushesHeld(t, slow)
 	start, held := time.Now(), 0
 	pushed := make(chan error, 1)
 	go func() {
@@ -249,7 +231,7 @@ func TestPush_NextTakesOverFromADeadOne(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("the next push is decided after %v", took)
 	}
-	close(hold.release)
+	close(release)
 	if err := <-dead; !errors.Is(err, cluster.ErrOvertaken) {
 		t.Errorf("Push = %v; want ErrOvertaken", err)
 	}
@@ -262,11 +244,8 @@ func TestPush_NextTakesOverFromADeadOne(t *testing.T) {
 func TestPush_LostAnswerIsAskedAgain(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewFaultProxy(t, s.Addr)
-	a, _ := hosted(t, dial(t, p.Addr), "a")
-	await.Until(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
-	if _, err := a.Push(t.Context(), of("zero")); err != nil { // Redis knows the script from now on
-		t.Fatal(err)
-	}
+	a := hosts(t, p.Addr, "a")[0]
+	pushes(t, a.Node, "zero") // Redis knows the script from now on
 	p.Lose("test:{cluster}:removed")
 	done, err := a.Push(t.Context(), of("one"))
 	if err != nil || done.Generation != 2 || p.Lost() != 1 {
@@ -279,12 +258,8 @@ func TestPush_LostAnswerIsAskedAgain(t *testing.T) {
 
 // While what was pushed is served, a node's own file is not published.
 func TestAgree_OwnFileIsNoWayRoundAPush(t *testing.T) {
-	s := redistest.Start(t)
-	a, _ := hosted(t, dial(t, s.Addr), "a")
-	await.Until(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
-	if _, err := a.Push(t.Context(), of("one")); err != nil {
-		t.Fatal(err)
-	}
+	a := hosts(t, redistest.Start(t).Addr, "a")[0]
+	pushes(t, a.Node, "one")
 	if number, err := agree(a.Node, "file"); number != 0 || !errors.Is(err, cluster.ErrBehind) {
 		t.Errorf("Agree = %d, %v; want ErrBehind", number, err)
 	}
@@ -396,11 +371,7 @@ func TestHistory_AnEntryThatCannotBeRead(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	n := hosts(t, s.Addr, "a")[0]
-	for _, text := range []string{"one", "two"} {
-		if _, err := n.Push(t.Context(), of(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	pushes(t, n.Node, "one", "two")
 	whole := rdb.LIndex(t.Context(), "test:{cluster}:history", 1).Val()
 	for what, text := range map[string]string{"cut": whole[:len(whole)/2], "of another kind": `{"generation":1,"bundle":7}`, "cut inside": strings.Replace(whole, `"bundle":"`, `"bundle":"AAAA`, 1)} {
 		rdb.LSet(t.Context(), "test:{cluster}:history", 1, text)

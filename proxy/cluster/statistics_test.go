@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -76,8 +75,7 @@ func told(t *testing.T, s *cluster.Statistics) map[proxy.Series]int64 {
 // Nodes count, report and report again, leaders come and go in the middle of it,
 // and in the end everything was counted once.
 func TestStatistics_AreWhatWasCounted(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	const nodes = 4
 	var counters []*counter
 	var all []*cluster.Statistics
@@ -129,17 +127,14 @@ func TestStatistics_AreWhatWasCounted(t *testing.T) {
 
 // A report that comes after its minute was added up is added to it.
 func TestStatistics_TakeLateReports(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	c := newCounter()
 	stats := cluster.NewStatistics(rdb, "test", "a", c)
 	task := stats.Task()
 	term := leading(t, rdb)
 	for round := range 3 {
 		c.add("send", "", "", 1)
-		if err := stats.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, stats.Flush(t.Context()))
 		did, err := task.Run(t.Context(), term)
 		if err != nil {
 			t.Fatal(err)
@@ -168,15 +163,12 @@ func leading(t *testing.T, rdb redis.UniversalClient) cluster.Term {
 }
 
 func TestStatistics_ADeposedLeaderWritesNoSum(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	c := newCounter()
 	stats := cluster.NewStatistics(rdb, "test", "a", c)
 	old, term := leading(t, rdb), leading(t, rdb)
 	c.add("send", "", "", 1)
-	if err := stats.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, stats.Flush(t.Context()))
 	if _, err := stats.Task().Run(t.Context(), old); !errors.Is(err, cluster.ErrDeposed) {
 		t.Errorf("the deposed leader is answered %v; want ErrDeposed", err)
 	}
@@ -201,9 +193,7 @@ func TestStatistics_OutliveAnOutage(t *testing.T) {
 	}
 	s.Restart()
 	c.add("send", "", "", 5)
-	if err := stats.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, stats.Flush(t.Context()))
 	if _, err := stats.Task().Run(t.Context(), leading(t, rdb)); err != nil {
 		t.Fatal(err)
 	}
@@ -213,8 +203,7 @@ func TestStatistics_OutliveAnOutage(t *testing.T) {
 }
 
 func TestStatistics_ClosedMinutesTakeNoReports(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	now := rdb.Time(t.Context()).Val().Unix() / 60
 	for _, row := range []struct {
 		ago    int64
@@ -231,14 +220,8 @@ func TestStatistics_MinuteByMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which begins on a full minute
 		c := newCounter()
 		stats := cluster.NewStatistics(nil, "", "a", c)
-		leader := cluster.NewLeader(cluster.LeaderOptions{
-			ID: "a", Tasks: []cluster.Task{stats.Task()},
-			Acquired: func(cluster.Term) {}, Lost: func(cluster.Term, error) {}, Ran: func(view.TaskRun) {},
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var run sync.WaitGroup
-		run.Go(func() { stats.Run(ctx) })
-		run.Go(func() { leader.Run(ctx) })
+		running(t, stats.Run)
+		runs(t, cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{stats.Task()}})
 		began := time.Now().UTC()
 		for minute := range 3 {
 			for range 59 {
@@ -266,8 +249,6 @@ func TestStatistics_MinuteByMinute(t *testing.T) {
 		if minutes, _ := stats.Minutes(t.Context(), 1e6); len(minutes) != 1 {
 			t.Errorf("after a day %+v are told of; want the last one only", minutes)
 		}
-		cancel()
-		run.Wait()
 	})
 }
 
@@ -282,9 +263,7 @@ func TestStatistics_AreBounded(t *testing.T) {
 		c.add("route0", fmt.Sprint("limit", i), "reserved", 1e6)
 	}
 	stats := cluster.NewStatistics(nil, "", "a", c)
-	if err := stats.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, stats.Flush(t.Context()))
 	if _, err := stats.Task().Run(t.Context(), cluster.Term{}); err != nil {
 		t.Fatal(err)
 	}
@@ -308,14 +287,8 @@ func TestStatistics_BookToTheMinuteThoughTheClockIsAMillisecondOff(t *testing.T)
 		stats := cluster.NewSkewedStatistics(c, func() time.Duration {
 			return time.Duration(calls.Add(1)%5-2) * time.Millisecond
 		})
-		leader := cluster.NewLeader(cluster.LeaderOptions{
-			ID: "a", Tasks: []cluster.Task{stats.Task()},
-			Acquired: func(cluster.Term) {}, Lost: func(cluster.Term, error) {}, Ran: func(view.TaskRun) {},
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var run sync.WaitGroup
-		run.Go(func() { stats.Run(ctx) })
-		run.Go(func() { leader.Run(ctx) })
+		running(t, stats.Run)
+		runs(t, cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{stats.Task()}})
 		time.Sleep(50 * time.Millisecond)
 		for range 20 * 600 {
 			c.add("send", "", "allowed", 1)
@@ -331,8 +304,6 @@ func TestStatistics_BookToTheMinuteThoughTheClockIsAMillisecondOff(t *testing.T)
 				t.Errorf("minute %d has %d requests; want 600", i, got)
 			}
 		}
-		cancel()
-		run.Wait()
 	})
 }
 
@@ -341,9 +312,7 @@ func TestStatistics_TheLastMinuteIsSixtySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounter()
 		stats := cluster.NewStatistics(nil, "", "a", c)
-		ctx, cancel := context.WithCancel(t.Context())
-		var run sync.WaitGroup
-		run.Go(func() { stats.Run(ctx) })
+		running(t, stats.Run)
 		const rate = 32
 		time.Sleep(500 * time.Millisecond) // no reading falls between the two counts of a second
 		for second := range 4 * 60 {
@@ -369,8 +338,6 @@ func TestStatistics_TheLastMinuteIsSixtySeconds(t *testing.T) {
 		if last, err := stats.Last(t.Context()); err != nil || len(last.Routes) != 0 {
 			t.Errorf("after a pause of 135 s the last minute is %+v, %v; want nothing", last, err)
 		}
-		cancel()
-		run.Wait()
 	})
 }
 
@@ -381,9 +348,7 @@ func TestStatistics_TheLastMinuteIsTrueToItsStep(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCounter()
 			stats := cluster.NewStatistics(nil, "", "a", c)
-			ctx, cancel := context.WithCancel(t.Context())
-			var run sync.WaitGroup
-			run.Go(func() { stats.Run(ctx) })
+			running(t, stats.Run)
 			const rate = 20
 			came := make([]int64, 200) // by second
 			time.Sleep(500 * time.Millisecond)
@@ -409,8 +374,6 @@ func TestStatistics_TheLastMinuteIsTrueToItsStep(t *testing.T) {
 					t.Errorf("burst %v: %d s after its end the last 60 s have %d refusals", burst, second+1-burst.to, got)
 				}
 			}
-			cancel()
-			run.Wait()
 		})
 	}
 }
@@ -431,9 +394,7 @@ func TestStatistics_TheLastMinuteWithSlowReports(t *testing.T) {
 		for range 40 { // some 5 minutes
 			time.Sleep(7300 * time.Millisecond)
 			c.add("send", "", "allowed", 73)
-			if err := stats.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check(t, stats.Flush(t.Context()))
 		}
 		last, err := stats.Last(t.Context())
 		if err != nil || len(last.Routes) != 1 || last.Routes[0].Allowed < 595 || last.Routes[0].Allowed > 605 {
@@ -444,17 +405,14 @@ func TestStatistics_TheLastMinuteWithSlowReports(t *testing.T) {
 
 // Reports of version 0.1 have no steps.
 func TestStatistics_TheLastMinuteWithReportsOfOlderVersions(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	now, err := rdb.Time(t.Context()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	minute := now.Unix() / 60
 	report := fmt.Sprintf(`{"at":%d,"tallies":[{"route":"send","result":"refused","n":6}]}`, now.UnixMilli())
-	if err := rdb.HSet(t.Context(), fmt.Sprint("test:{cluster}:minute:", minute), "old", report).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rdb.HSet(t.Context(), fmt.Sprint("test:{cluster}:minute:", minute), "old", report).Err())
 	last, err := cluster.NewStatistics(rdb, "test", "c", newCounter()).Last(t.Context())
 	if err != nil || len(last.Routes) != 1 || last.Routes[0].Refused != 6 {
 		t.Errorf("the last minute is %+v, %v; want 6 refused", last, err)
@@ -470,9 +428,7 @@ func TestStatistics_TheLastMinuteIsOfAllNodes(t *testing.T) {
 		stats := cluster.NewStatistics(rdb, "test", node, c)
 		c.add("send", "", "refused", 3)
 		c.add("send", "", "rejected", 2)
-		if err := stats.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, stats.Flush(t.Context()))
 	}
 	last, err := cluster.NewStatistics(rdb, "test", "c", newCounter()).Last(t.Context())
 	if err != nil || len(last.Routes) != 1 || last.Routes[0].Requests != 10 || last.Routes[0].Refused != 6 || last.Routes[0].Rejected != 4 {

@@ -121,9 +121,7 @@ func (f *field) keys() []string {
 func clusterMasters(t *testing.T, c *redis.ClusterClient) []*redis.Client {
 	t.Helper()
 	found := make(chan *redis.Client, 16)
-	if err := c.ForEachMaster(t.Context(), func(_ context.Context, m *redis.Client) error { found <- m; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.ForEachMaster(t.Context(), func(_ context.Context, m *redis.Client) error { found <- m; return nil }))
 	close(found)
 	var all []*redis.Client
 	for m := range found {
@@ -184,8 +182,7 @@ func TestSweep_OnlyWhatIsNoMore(t *testing.T) {
 // A limit that comes back in the middle of a sweep keeps what was counted since.
 func TestSweep_SparesWhatComesBack(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	f := sown(t, dial(t, s.Addr))
+	f := sown(t, dial(t, redistest.Start(t).Addr))
 	f.counts("test", limiter.Limit{Name: "send.old:1h"}, 3000)
 	task := cluster.NewSweep(f.rdb, "test", 0, f.nodes).Task()
 	if did, err := task.Run(t.Context(), f.term); err != nil || !strings.HasSuffix(did, "so far") {
@@ -197,17 +194,14 @@ func TestSweep_SparesWhatComesBack(t *testing.T) {
 		t.Errorf("the next step says %q %v; want that it is done", did, err)
 	}
 	sweep := cluster.NewSweep(f.rdb, "test", 0, f.nodes) // one that has not heard of it
-	if err := sweep.Remove(t.Context(), f.term, []string{"send.old"}, want); err != nil {
-		t.Fatal(err)
-	}
+	check(t, sweep.Remove(t.Context(), f.term, []string{"send.old"}, want))
 	if got := f.keys(); len(want) == 0 || !slices.Equal(got, want) {
 		t.Errorf("%d of %d keys are left of a limit that came back", len(got), len(want))
 	}
 }
 
 func TestSweep_LooksAtFewKeysAtATime(t *testing.T) {
-	s := redistest.Start(t)
-	f := sown(t, dial(t, s.Addr))
+	f := sown(t, dial(t, redistest.Start(t).Addr))
 	pipe := f.rdb.Pipeline()
 	for i := range 20_000 {
 		pipe.Set(t.Context(), fmt.Sprint("noise", i), "", 0)
@@ -381,8 +375,7 @@ func TestCounted_FindsConversions(t *testing.T) {
 // Counted finds what the store writes, each key once, under the limits that are asked
 // for and our prefix, and says when it is a sample.
 func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
+	rdb := dial(t, redistest.Start(t).Addr)
 	n, _ := join(t, rdb, "a")
 	take := func(prefix, limit string, keys int) {
 		t.Helper()
@@ -391,9 +384,7 @@ func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
 		for i := range keys {
 			claims := []limiter.Claim{{Limit: &limiter.Limit{Name: limit, Rate: limiter.Rate{Count: 3, Window: time.Hour}}, Key: limiter.KeyOf(fmt.Sprint(i)), Cost: 1}}
 			var d limiter.Decision
-			if err := store.Take(t.Context(), claims, &d); err != nil {
-				t.Fatal(err)
-			}
+			check(t, store.Take(t.Context(), claims, &d))
 		}
 	}
 	take("test", "send.phone:1h", 3)

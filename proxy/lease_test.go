@@ -210,8 +210,7 @@ routes:
     limits: [{name: all, key: global, rate: 200/1h, lease: 1m}]
 `
 	url := startUpstream(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	server := redistest.Start(t)
-	near, far := nodes(t, strings.Replace(yaml, "URL", url, 1), redisstore.ClientConfig{Addrs: []string{server.Addr}})
+	near, far := nodes(t, strings.Replace(yaml, "URL", url, 1), redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}})
 	for path, want := range map[string]int{"/alone": 200, "/beside": 150, "/fails": 200} {
 		passed := 0
 		for range 250 {

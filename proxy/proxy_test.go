@@ -250,8 +250,7 @@ func stackTo(pkg string) (entered []string) {
 // startWalked starts a proxy that asks Redis about each request, through faults.
 func (over transport) startWalked(t *testing.T) (f *testServer, faults *redistest.FaultProxy) {
 	t.Helper()
-	server := redistest.Start(t)
-	faults = redistest.NewFaultProxy(t, server.Addr)
+	faults = redistest.NewFaultProxy(t, redistest.Start(t).Addr)
 	return over.opened(t, `
 keys: {phone: {from: "header:X-Phone", normalize: e164}}
 routes: [{name: sms, match: {path: /sms}, upstream: echo, limits: [{name: phone, key: phone, rate: 5/1h}]}]

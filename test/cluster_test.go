@@ -124,8 +124,7 @@ func leads(t *testing.T, all []*weir) (at int) {
 
 func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	leader, others := startLeading(t, 3, redisYAML(server.Addr)+smsYAML("1/1h", ""))
+	leader, others := startLeading(t, 3, redisYAML(redistest.Start(t).Addr)+smsYAML("1/1h", ""))
 	was := leader.leadership()
 	if got := leader.metric("weir_leader") + others[0].metric("weir_leader") + others[1].metric("weir_leader"); got != 1 || leader.metric("weir_leader") != 1 {
 		t.Errorf("%v nodes say that they lead, want the one", got)

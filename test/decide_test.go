@@ -237,8 +237,7 @@ func (w *weir) simulates(route string) {
 // The limits that descriptors bring are counted together by all nodes, and outlive them.
 func TestDecide_LimitsOfDescriptorsOverTwoNodes(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + `
+	config := redisYAML(redistest.Start(t).Addr) + `
 listen: {http: none, decide: {grpc: "127.0.0.1:0", within: 1m}}
 admin: {http: "127.0.0.1:0"}
 routes:

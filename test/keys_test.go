@@ -83,8 +83,7 @@ routes: [{name: sms, match: {path: /sms}, respond: {body: ok}, limits: [{name: p
 // What operators do to the configuration is in the audit trail, also what was in vain.
 func TestAudit_TellsOfTheConfiguration(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	w := startFollowers(t, server.Addr, 1)[0]
+	w := startFollowers(t, redistest.Start(t).Addr, 1)[0]
 	for n := 1; n <= 2; n++ {
 		w.pushes(0, "", revisionYAML(n), "ann")
 	}
@@ -116,8 +115,7 @@ func TestAudit_TellsOfTheConfiguration(t *testing.T) {
 // its time is over or an operator ends it; both are in the audit trail.
 func TestKeys_PlanOnAllNodes(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + smsYAML("1/1h", ", plans: {pro: 3/1h, none: none}")
+	config := redisYAML(redistest.Start(t).Addr) + smsYAML("1/1h", ", plans: {pro: 3/1h, none: none}")
 	one, other := start(t, config), start(t, config)
 	wantStatuses(t, "without a plan", []int{one.send("p"), other.send("p")}, 200, 429)
 	one.runs(1, `has the plan "gold"; write one of none, pro`, "keys", "plan", "header:X-Phone=p", "gold", "--for", "30d")
@@ -174,8 +172,7 @@ func TestKeys_ChangedWhileRedisIsAway(t *testing.T) {
 // A network is banned on all nodes, for a time; addresses inside say so. Maintenance holds on all nodes as well.
 func TestKeys_BanOfANetworkAndMaintenance(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + smsYAML("99999/1h", "") // waiting takes permits
+	config := redisYAML(redistest.Start(t).Addr) + smsYAML("99999/1h", "") // waiting takes permits
 	one, other := start(t, config), start(t, config)
 	both := func(what string, want int) {
 		t.Helper()

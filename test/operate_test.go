@@ -143,8 +143,7 @@ func TestMetrics_BeginAtNothing(t *testing.T) {
 
 func TestMetrics_CountWhatHappened(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	w := start(t, redisYAML(server.Addr)+`upstreams: {demo: echo}
+	w := start(t, redisYAML(redistest.Start(t).Addr)+`upstreams: {demo: echo}
 routes:
   - name: sms-send
     match: {path: /v1/sms/send}

@@ -107,8 +107,7 @@ func allServe(t *testing.T, nodes []*weir, n int) {
 // Every answer is of one revision, and no client sees an older one after a newer.
 func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	nodes := startFollowers(t, server.Addr, 5)
+	nodes := startFollowers(t, redistest.Start(t).Addr, 5)
 	var answers atomic.Int64
 	last := make([]int, len(nodes))
 	stop := keepAsking(t, len(nodes), time.Millisecond, func(i int, c *http.Client) {

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
@@ -22,8 +20,7 @@ import (
 
 func TestRollback_AndHistory(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	nodes := startFollowers(t, server.Addr, 2)
+	nodes := startFollowers(t, redistest.Start(t).Addr, 2)
 	w := nodes[0]
 	if code, stdout, _ := w.admin(t.TempDir(), "history"); code != 0 || stdout != "nothing was pushed yet\n" {
 		t.Errorf("history exits %d: %s", code, stdout)
@@ -79,8 +76,7 @@ func askedOnTerminal(t *testing.T, nodes []*weir) {
 // Variables travel as they are written; a secret in the file does not travel.
 func TestPush_SecretsStayHome(t *testing.T) {
 	t.Setenv("TRAVELLER", "what only the nodes know")
-	server := redistest.Start(t)
-	w := start(t, followerYAML(server.Addr))
+	w := start(t, followerYAML(redistest.Start(t).Addr))
 	w.pushes(0, "", "privacy: {hash_secret: \"${TRAVELLER}\"}\n"+revisionYAML(1), "ann")
 	stdout := w.runs(0, "${TRAVELLER}", "history", fmt.Sprint(w.generation()))
 	if strings.Contains(stdout, "only the nodes") {
@@ -158,8 +154,7 @@ func recordPush(t *testing.T, file string) {
 		r.Kept = string(text)
 		return err == nil && strings.Contains(r.Kept, `"bob"`)
 	})
-	client := redis.NewClient(&redis.Options{Addr: server.Addr})
-	defer client.Close()
+	client := redisClient(t, server.Addr)
 	r.Redis = map[string][]string{}
 	ctx := t.Context()
 	for _, key := range client.Keys(ctx, "*").Val() {
@@ -218,8 +213,7 @@ func TestRecorded_PushesOfReleasesAreServed(t *testing.T) {
 	t.Parallel()
 	for file, r := range recordedPushes(t) {
 		server := redistest.Start(t)
-		client := redis.NewClient(&redis.Options{Addr: server.Addr})
-		defer client.Close()
+		client := redisClient(t, server.Addr)
 		for key, values := range r.Redis {
 			var err error
 			switch ctx := t.Context(); values[0] {

@@ -22,8 +22,7 @@ import (
 
 func TestShared_TwoProcessesLetThroughExactlyTheRate(t *testing.T) {
 	const rate, requests = 50, 2000
-	server := redistest.Start(t)
-	config := fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 1m}\n", server.Addr) + smsYAML("50/1h", ", on_store_failure: deny")
+	config := fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 1m}\n", redistest.Start(t).Addr) + smsYAML("50/1h", ", on_store_failure: deny")
 	nodes := []*weir{start(t, config), start(t, config)}
 
 	got := sendToAll(t, nodes, "phone", requests)
@@ -57,8 +56,7 @@ func sendToAll(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
 
 func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + smsYAML("20/1h, 1000000/24h", ", on_store_failure: deny")
+	config := redisYAML(redistest.Start(t).Addr) + smsYAML("20/1h, 1000000/24h", ", on_store_failure: deny")
 	one, other := start(t, config), start(t, config)
 	for i, status := range one.statuses("p", 8) {
 		if status != http.StatusOK {

@@ -86,8 +86,7 @@ func TestCheck_Mode(t *testing.T) {
 // for the end of the line.
 func TestCheck_TLS(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	c := redisstore.ClientConfig{Addrs: []string{server.Addr}, TLS: &tls.Config{ServerName: "redis.test"}, Timeout: 200 * time.Millisecond}
+	c := redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, TLS: &tls.Config{ServerName: "redis.test"}, Timeout: 200 * time.Millisecond}
 	if _, err := checked(t, c); !errors.Is(err, redisstore.ErrTLS) || !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%v, want ErrTLS", err)
 	}

@@ -162,8 +162,7 @@ func standStill(signal func(syscall.Signal), lasts time.Duration) <-chan struct{
 // A reply that does not come in time is asked for once more, and that is said.
 func TestInspect_SaysThatItAskedAgain(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	store := impatientStore(t, silentOnce(t, server.Addr))
+	store := impatientStore(t, silentOnce(t, redistest.Start(t).Addr))
 	for _, repeated := range []bool{true, false} {
 		if in, err := store.Inspect(t.Context(), claim(9, time.Hour, 1)); err != nil || in.Statuses[0].Remaining != 9 || in.Repeated != repeated {
 			t.Errorf("%+v %v; want the status, asked again %v", in, err, repeated)

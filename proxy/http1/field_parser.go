@@ -127,7 +127,9 @@ func (f *Fields) otherName(b []byte, limits fieldLimits) (id Name, end, colon in
 		return Other, 0, 0, ErrFieldName
 	}
 	f.unusualNames = f.unusualNames || common == 0
-	id = LookupName(bufString(b, 0, uint32(end))) // Other, unless knownName has omitted the end of the buffer
+	if colon > end || len(b) < nameRow { // otherwise knownName would have known it
+		id = LookupName(bufString(b, 0, uint32(end)))
+	}
 	return id, end, colon, nil
 }
 

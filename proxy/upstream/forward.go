@@ -137,9 +137,10 @@ func (f *forwarding) end() {
 	f.reset()
 }
 
-// reset makes f the forwarding of no request. It keeps the memory of the writer.
+// reset makes f the forwarding of no request. It keeps the memory of the writer, and the lines about a peer
+// for requests of which they are true.
 func (f *forwarding) reset() {
-	*f = forwarding{writer: fieldWriter{buf: reuse.Memory(f.writer.buf)}}
+	*f = forwarding{writer: fieldWriter{buf: reuse.Memory(f.writer.buf), kept: f.writer.kept}}
 }
 
 // relayResponse sends the response to the client.

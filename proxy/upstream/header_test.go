@@ -250,8 +250,13 @@ func headOf(add func(h mapHeader)) http.Header {
 func TestPeerFields_FollowTheRequest(t *testing.T) {
 	changes := []func(*Request){
 		func(*Request) {},
-		func(r *Request) { r.Scheme = "https" },
 		func(r *Request) { r.Client = netip.MustParseAddr("6.6.6.6") },
+		func(*Request) {},
+		func(r *Request) { r.Peer = netip.MustParseAddrPort("6.6.6.6:1") },
+		func(*Request) {},
+		func(r *Request) { r.Scheme = "https" },
+		func(*Request) {},
+		trusted,
 		func(r *Request) {
 			r.Client, r.Peer = netip.MustParseAddr("6.6.6.6"), netip.MustParseAddrPort("[::ffff:6.6.6.6]:1")
 		},

@@ -49,13 +49,15 @@ func startProxy(t testing.TB, pool *Pool, change func(*Request, received)) *test
 		d := new(http1.Duplex)
 		d.Open(x)
 		r := requestOf(d)
+		r.forwarding, _ = x.State.(*forwarding) // of the last request on this connection
 		if change != nil {
 			change(r, received{r.Fields, func(most int64) { x.Body().Limit(most) }})
 		}
 		res := pool.Forward(&http1.Context{Exchange: x}, r, d)
-		if f := r.forwarding; f != nil && !reflect.DeepEqual(*f, forwarding{writer: fieldWriter{buf: f.writer.buf}}) {
+		if f := r.forwarding; f != nil && !reflect.DeepEqual(*f, forwarding{writer: fieldWriter{buf: f.writer.buf, kept: f.writer.kept}}) {
 			t.Errorf("%+v is left of a request that has ended", *f)
 		}
+		x.State = r.forwarding
 		p.results <- res
 		switch {
 		case res.Kind == OK:

@@ -3,8 +3,8 @@ package bundle
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 

@@ -219,20 +219,7 @@ func TestShadow_IsNoFurtherCall(t *testing.T) {
 		func(o *Options) { o.Store = redisStore(t, addr) })
 	admin := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { admin.Close() })
-	scripts := func() (n int) {
-		info, err := admin.Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"eval", "evalsha"} {
-			if _, rest, found := strings.Cut(info, "cmdstat_"+name+":calls="); found {
-				var calls int
-				fmt.Sscanf(rest, "%d", &calls)
-				n += calls
-			}
-		}
-		return n
-	}
+	scripts := func() int { return redistest.Scripts(t, admin).Calls }
 	w.sends(200, "GET", "/a", "X-User: first", "X-Phone: first") // scripts are unknown to Redis at first
 	for i, want := range []int{200, 200, 429} {
 		before := scripts()

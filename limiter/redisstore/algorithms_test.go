@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -85,9 +86,9 @@ func TestBox_IsReadAndWrittenOnce(t *testing.T) {
 func (s *testStore) commands() map[string]int {
 	s.t.Helper()
 	ran := map[string]int{}
-	for name, stat := range s.stats() {
+	for name, stat := range redistest.Commands(s.t, s.client) {
 		if !strings.Contains(name, "|") && name != "hello" && name != "ping" {
-			ran[name] = stat.calls
+			ran[name] = stat.Calls
 		}
 	}
 	return ran

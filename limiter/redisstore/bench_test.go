@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // A meter tells what decisions cost: µs of Redis's CPU from its own statistics,
@@ -62,10 +63,10 @@ func cpu(tb testing.TB) time.Duration {
 func (m *meter) report(b *testing.B, decisions int) {
 	b.Helper()
 	used, server := cpu(b)-m.client, m.s.serverCPU()-m.server
-	took, calls := m.s.scriptTime()
-	b.ReportMetric(float64(took.Microseconds())/float64(decisions), "redis-µs/op")
+	ran := redistest.Scripts(b, m.s.client)
+	b.ReportMetric(float64(ran.Took.Microseconds())/float64(decisions), "redis-µs/op")
 	b.ReportMetric(server/float64(decisions), "redis-cpu-µs/op")
-	b.ReportMetric(float64(calls)/float64(decisions), "scripts/op")
+	b.ReportMetric(float64(ran.Calls)/float64(decisions), "scripts/op")
 	b.ReportMetric(float64(used.Microseconds())/float64(decisions), "client-µs/op")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
+	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/rounds"
 )
 
@@ -154,17 +155,10 @@ func (b *bounded) least(bound time.Duration, call func(i int)) (least time.Durat
 	for i := 0; i < 6 || i < 60 && least > bound; i++ {
 		b.do("config", "resetstat")
 		call(i)
-		took, calls := b.scriptTime()
-		least = min(least, took/time.Duration(calls))
+		ran := redistest.Scripts(b.t, b.client)
+		least = min(least, ran.Took/time.Duration(ran.Calls))
 	}
 	return least
-}
-
-// scriptTime is how long scripts ran since the statistics were reset.
-func (s *testStore) scriptTime() (took time.Duration, calls int) {
-	s.t.Helper()
-	all := s.stats()
-	return all["evalsha"].took + all["eval"].took, all["evalsha"].calls + all["eval"].calls
 }
 
 // Whatever a key holds, no call about it keeps Redis from others for longer than a millisecond. With -v it prints the table

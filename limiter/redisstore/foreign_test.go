@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 const start = 1_800_000_000_000 // of a testStore with a clock of its own, ms
@@ -60,8 +61,8 @@ func (s *testStore) spent(n int, f func()) float64 {
 	for range n {
 		f()
 	}
-	ran := s.stats()["evalsha"]
-	return float64(ran.took.Microseconds()) / float64(ran.calls)
+	ran := redistest.Commands(s.t, s.client)["evalsha"]
+	return float64(ran.Took.Microseconds()) / float64(ran.Calls)
 }
 
 // A limiter that Java has filled with 100,000 permits costs a request next to

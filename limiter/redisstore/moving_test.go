@@ -411,16 +411,7 @@ func resetStats(t *testing.T, client *redis.ClusterClient) {
 // scriptCalls returns how many script calls the masters have run.
 func scriptCalls(t *testing.T, client *redis.ClusterClient) (calls int) {
 	onMasters(t, client, func(n *redis.Client) {
-		for line := range strings.Lines(n.Info(t.Context(), "commandstats").Val()) {
-			if rest, ok := strings.CutPrefix(line, "cmdstat_evalsha:calls="); ok {
-				number, _, _ := strings.Cut(rest, ",")
-				some, err := strconv.Atoi(number)
-				if err != nil {
-					t.Error(err)
-				}
-				calls += some
-			}
-		}
+		calls += redistest.Commands(t, n)["evalsha"].Calls
 	})
 	return calls
 }

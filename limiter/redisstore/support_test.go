@@ -2,11 +2,9 @@ package redisstore_test
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -165,32 +163,10 @@ func (s *testStore) check(err error) {
 	}
 }
 
-// A commandStat is how often a command has run in Redis, and for how long in all.
-type commandStat struct {
-	calls int
-	took  time.Duration
-}
-
-// stats are those of each command since they were reset.
-func (s *testStore) stats() map[string]commandStat {
-	s.t.Helper()
-	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
-	s.check(err)
-	all := map[string]commandStat{}
-	for line := range strings.Lines(info) {
-		var calls, usec int
-		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-		if n, _ := fmt.Sscanf(rest, "calls=%d,usec=%d", &calls, &usec); n == 2 {
-			all[name] = commandStat{calls, time.Duration(usec) * time.Microsecond}
-		}
-	}
-	return all
-}
-
 // scripts is how many scripts Redis ran.
 func (s *testStore) scripts() int {
 	s.t.Helper()
-	return s.stats()["evalsha"].calls + s.stats()["eval"].calls
+	return redistest.Scripts(s.t, s.client).Calls
 }
 
 func (s *testStore) advance(d time.Duration) {

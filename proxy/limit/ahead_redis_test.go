@@ -1,10 +1,7 @@
 package limit
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,23 +30,6 @@ func redisNodes(tb testing.TB, count int, args ...string) (nodes []*aheadStore, 
 // clockStep is how inexact the times of decisions are: those of Redis are in whole milliseconds.
 const clockStep = 2 * time.Millisecond
 
-// scripts returns how many script calls Redis has served.
-func scripts(tb testing.TB, client redis.UniversalClient) (n int) {
-	tb.Helper()
-	info, err := client.Info(context.Background(), "commandstats").Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, name := range []string{"evalsha", "eval", "evalsha_ro", "fcall"} {
-		if _, rest, found := strings.Cut(info, "cmdstat_"+name+":calls="); found {
-			var calls int
-			fmt.Sscanf(rest, "%d", &calls)
-			n += calls
-		}
-	}
-	return n
-}
-
 // A key that all requests have costs Redis at most a tenth of a call a decision, whether or not it is refused, and no window
 // has more than the rate.
 func TestAhead_HotKeyInRedis(t *testing.T) {
@@ -59,7 +39,7 @@ func TestAhead_HotKeyInRedis(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr})
 		var all uses
 		all.load(t, 1500*time.Millisecond, func(caller int) (*aheadStore, *Window) { return nodes[caller%len(nodes)], w })
-		calls, most := scripts(t, client), all.most(rate.Window-clockStep)
+		calls, most := redistest.Scripts(t, client).Calls, all.most(rate.Window-clockStep)
 		client.Close()
 		t.Logf("%v: %d decisions, %d granted, at most %d in a window, %.5f calls a decision", rate, all.asked, len(all.all), most, float64(calls)/float64(all.asked))
 		if most > rate.Count || 10*calls > all.asked {

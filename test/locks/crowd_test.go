@@ -2,42 +2,14 @@ package locks
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
 )
-
-// scripts is how many scripts a server has run, and how long they took.
-func scripts(t testing.TB, rdb *redis.Client) (calls int, took time.Duration) {
-	t.Helper()
-	info, err := rdb.Info(minute(t), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(info) {
-		if name, rest, ok := strings.Cut(line, ":calls="); ok && strings.HasPrefix(name, "cmdstat_eval") {
-			n, rest, _ := strings.Cut(rest, ",usec=")
-			usec, _, _ := strings.Cut(rest, ",")
-			calls += number(n)
-			took += time.Duration(number(usec)) * time.Microsecond
-		}
-	}
-	return calls, took
-}
-
-func number(digits string) int {
-	n := 0
-	for _, c := range digits {
-		n = 10*n + int(c-'0')
-	}
-	return n
-}
 
 // A thousand waiters in one process cost Redis what one costs.
 func TestCrowd_CostsThreeScriptCallsAHandOver(t *testing.T) {
@@ -45,7 +17,7 @@ func TestCrowd_CostsThreeScriptCallsAHandOver(t *testing.T) {
 	const waiters = 1000
 	first := held(t, process(t, s.Addr).Reentrant("a"))
 	lk := process(t, s.Addr, lock.WithPollInterval(time.Hour)).Reentrant("a")
-	before, _ := scripts(t, rdb)
+	before := redistest.Scripts(t, rdb).Calls
 	var all sync.WaitGroup
 	ctx := minute(t)
 	for range waiters {
@@ -63,7 +35,7 @@ func TestCrowd_CostsThreeScriptCallsAHandOver(t *testing.T) {
 	await.Until(t, "one waiter listens", func() bool { return listeners(t, rdb, "redisson_lock__channel:{a}") == 1 })
 	released(t, first)
 	all.Wait()
-	after, _ := scripts(t, rdb)
+	after := redistest.Scripts(t, rdb).Calls
 	if calls := after - before; calls > 3*waiters {
 		t.Errorf("%d script calls for %d hand-overs, want at most 3 each", calls, waiters)
 	}

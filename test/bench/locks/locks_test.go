@@ -9,8 +9,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -126,25 +124,11 @@ func each(b *testing.B, run func(b *testing.B, s *scene)) {
 // cost is how many µs the server has spent on scripts, and on the SET by which
 // redsync takes a lock without one.
 func (s *scene) cost(b *testing.B, rdb *redis.Client) float64 {
-	info, err := rdb.Info(context.Background(), "commandstats").Result()
-	if err != nil {
-		b.Fatal(err)
+	took := redistest.Scripts(b, rdb).Took
+	if s.library == "redsync" {
+		took += redistest.Commands(b, rdb)["set"].Took
 	}
-	total := 0.0
-	for line := range strings.Lines(info) {
-		name, rest, _ := strings.Cut(line, ":calls=")
-		if name != "cmdstat_evalsha" && name != "cmdstat_eval" && (name != "cmdstat_set" || s.library != "redsync") {
-			continue
-		}
-		_, rest, _ = strings.Cut(rest, ",usec=")
-		usec, _, _ := strings.Cut(rest, ",")
-		n, err := strconv.ParseFloat(usec, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		total += n
-	}
-	return total
+	return float64(took.Microseconds())
 }
 
 func must(b *testing.B, err error) {

@@ -3,7 +3,6 @@
 package redisson
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -62,12 +61,7 @@ func TestFault_AWaiterWhoseConnectionsWereCutIsServed(t *testing.T) {
 }
 
 // refusals is how often a script has refused a lock, for which it asks how long that lasts.
-func (t *testServer) refusals() (n int) {
-	stats := t.eye.Info(t.t.Context(), "commandstats").Val()
-	_, rest, _ := strings.Cut(stats, "cmdstat_pttl:calls=")
-	_, _ = fmt.Sscanf(rest, "%d", &n) // 0 before the first
-	return n
-}
+func (t *testServer) refusals() int { return redistest.Commands(t.t, t.eye)["pttl"].Calls }
 
 // In a cluster the channels are sharded where the servers can, and both sides
 // find that out for themselves (Redisson since 3.22).

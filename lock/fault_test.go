@@ -85,10 +85,7 @@ func TestLostReply_OfReentryKeepsTheCount(t *testing.T) {
 	if _, err := first.Reenter(ctxOf(t)); err == nil {
 		t.Fatal("Reenter succeeded without a reply")
 	}
-	second, err := first.Reenter(ctxOf(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := again(t, first)
 	if got := w.hash("a")[first.Owner().String()]; got != "2" {
 		t.Errorf("count = %q, want 2", got)
 	}
@@ -162,23 +159,13 @@ func TestPubSubKilled_WaitersAreWokenAgain(t *testing.T) {
 	const channel = "redisson_lock__channel:{a}"
 	h := locked(t, w.locker().Reentrant("a"))
 	other := w.locker(WithPollInterval(time.Hour)).Reentrant("a")
-	got := make(chan *Hold)
-	go func() {
-		h, _ := other.Lock(ctxOf(t))
-		got <- h
-	}()
+	got := beside(func() (*Hold, error) { return other.Lock(ctxOf(t)) })
 	for range 3 {
 		await.Until(t, "the waiter listens", func() bool { return w.listeners(channel) == 1 })
-		if err := w.eye.Do(ctxOf(t), "client", "kill", "type", "pubsub").Err(); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, w.eye.Do(ctxOf(t), "client", "kill", "type", "pubsub").Err(), nil)
 		w.eye.Del(ctxOf(t), "nothing")
 	}
 	unlocked(t, h) // heard, or found when the connection is back
-	next := <-got
-	if next == nil {
-		t.Fatal("the waiter was not woken")
-	}
-	unlocked(t, next)
+	unlocked(t, got(t))
 	w.silent(channel)
 }

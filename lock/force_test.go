@@ -224,9 +224,7 @@ func takenAway(t *testing.T, c takeover) {
 		t.Fatalf("ended by a message: %v", err)
 	}
 	start := time.Now()
-	if err := c.take(t, w, kind(w.locker())); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, c.take(t, w, kind(w.locker())), nil)
 	<-h.Context().Done()
 	if err := context.Cause(h.Context()); !errors.Is(err, ErrLost) {
 		t.Errorf("ended with %v, want ErrLost", err)

@@ -199,13 +199,9 @@ func TestGolden_Semaphore(t *testing.T) {
 	}
 	s.Published("told of the permits")
 	s.keys("set")
-	if err := sem.Acquire(ctxOf(t), 3); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, sem.Acquire(ctxOf(t), 3), nil)
 	s.keys("taken")
-	if err := sem.Release(ctxOf(t), 2); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, sem.Release(ctxOf(t), 2), nil)
 	s.Published("told of a release")
 	s.keys("given back")
 	s.end("semaphore")
@@ -241,9 +237,7 @@ func TestGolden_Latch(t *testing.T) {
 	}
 	down := func() {
 		t.Helper()
-		if err := l.Latch("orders").CountDown(ctxOf(t)); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, l.Latch("orders").CountDown(ctxOf(t)), nil)
 	}
 	set("orders", 2)
 	s.Published("told of the count")

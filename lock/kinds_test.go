@@ -69,9 +69,7 @@ func eachExclusive(t *testing.T, f func(t *testing.T, w *testServer, kind func(*
 			t.Parallel()
 			w := newServer(t)
 			if k.name == "permit" {
-				if _, err := w.locker().ExpirableSemaphore("a").TrySetPermits(ctxOf(t), 1); err != nil {
-					t.Fatal(err)
-				}
+				expirable(t, w.locker(), 1)
 			}
 			f(t, w, k.kind, k.channel)
 			w.clean(k.channel)
@@ -235,9 +233,7 @@ func TestKinds_LostRepliesAreFoundOut(t *testing.T) {
 		l, p := w.behind()
 		lk := kind(l)
 		h := locked(t, lk) // so that Redis knows the scripts
-		if err := h.Extend(ctxOf(t), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, h.Extend(ctxOf(t), time.Minute), nil)
 		unlocked(t, h)
 
 		p.Lose("evalsha")
@@ -282,9 +278,7 @@ func TestKinds_ScriptFlushChangesNothing(t *testing.T) {
 			w.eye.ScriptFlush(ctxOf(t))
 			h := locked(t, lk)
 			w.eye.ScriptFlush(ctxOf(t))
-			if err := h.Extend(ctxOf(t), time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			wantErr(t, h.Extend(ctxOf(t), time.Minute), nil)
 			w.eye.ScriptFlush(ctxOf(t))
 			unlocked(t, h)
 		}
@@ -329,10 +323,7 @@ func TestKinds_ReenterOrSayThatTheyCannot(t *testing.T) {
 			unlocked(t, h)
 			return
 		}
-		second, err := h.Reenter(ctxOf(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := again(t, h)
 		third := locked(t, lk, WithOwner(h.Owner()))
 		if got := fmt.Sprint(second.Token(), third.Token()); got != fmt.Sprint(h.Token(), h.Token()) {
 			t.Errorf("tokens %s, want all %d", got, h.Token())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -183,24 +182,5 @@ func wantErr(t *testing.T, err, want error) {
 // calls is how many scripts the server has run.
 func (t *testServer) calls() int {
 	t.t.Helper()
-	info, err := t.eye.Info(ctxOf(t.t), "commandstats").Result()
-	if err != nil {
-		t.t.Fatal(err)
-	}
-	total := 0
-	for line := range strings.Lines(info) {
-		for _, verb := range []string{"cmdstat_evalsha:calls=", "cmdstat_eval:calls="} {
-			if rest, ok := strings.CutPrefix(line, verb); ok {
-				n := 0
-				for _, c := range rest {
-					if c < '0' || c > '9' {
-						break
-					}
-					n = 10*n + int(c-'0')
-				}
-				total += n
-			}
-		}
-	}
-	return total
+	return redistest.Scripts(t.t, t.eye).Calls
 }

@@ -121,9 +121,7 @@ func TestRights_AreThoseOfTheReadme(t *testing.T) {
 	for right := range strings.FieldsSeq(line) {
 		args = append(args, right)
 	}
-	if err := w.eye.Do(ctxOf(t), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, w.eye.Do(ctxOf(t), args...).Err(), nil)
 	as := *options(w.server.Addr)
 	as.Username, as.Password = "locks", "SECRET"
 	rdb := redis.NewClient(&as)

@@ -43,9 +43,7 @@ func TestWithOwner_HoldsOfGoroutinesAreCounted(t *testing.T) {
 				}
 				unlocked(t, holds[0])
 				unlocked(t, holds[1])
-				if err := holds[2].Context().Err(); err != nil {
-					t.Fatal(err)
-				}
+				wantErr(t, holds[2].Context().Err(), nil)
 				against := ownerRaces(other)[name]
 				if name == "read" {
 					against = other.ReadWrite("a").Write()

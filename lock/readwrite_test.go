@@ -74,10 +74,7 @@ func TestReadWrite_LeasesAreNotAdded(t *testing.T) {
 	wr := locked(t, rw.Write())
 	var more []*Hold
 	for range 5 {
-		h, err := wr.Reenter(ctxOf(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := again(t, wr)
 		more = append(more, h)
 	}
 	if ttl := w.eye.PTTL(ctxOf(t), "a").Val(); ttl > DefaultLease {
@@ -129,10 +126,7 @@ func TestReadWrite_RenewsTheHoldsBesideTheHash(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker(WithWatchdog(renewedLease))
 	one := locked(t, l.ReadWrite("a").Read())
-	two, err := one.Reenter(ctxOf(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	two := again(t, one)
 	end := time.Now().Add(renewedLease)
 	await.Until(t, "the lease would be over", func() bool { return time.Now().After(end) })
 	if n := w.eye.Exists(ctxOf(t), "a", "{a}:"+one.Owner().String()+":rwlock_timeout:1", "{a}:"+one.Owner().String()+":rwlock_timeout:2").Val(); n != 3 {
@@ -253,9 +247,7 @@ func TestGroup_TheKeyLastsAsLongAsTheLongest(t *testing.T) {
 	l := w.locker()
 	long := locked(t, l.Group("orders", "a"), WithLease(time.Hour))
 	short := locked(t, l.Group("orders", "b"), WithLease(time.Minute))
-	if err := short.Extend(ctxOf(t), 2*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, short.Extend(ctxOf(t), 2*time.Minute), nil)
 	unlocked(t, short)
 	unlocked(t, locked(t, l.Group("orders", "a"), WithOwner(long.Owner()), WithLease(time.Minute)))
 	if left, err := l.Group("orders", "a").RemainingLease(ctxOf(t)); err != nil || left < 59*time.Minute {

@@ -32,10 +32,7 @@ func TestReentrant_CountsHoldsAsTheHashDoes(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
 	first := locked(t, l.Reentrant("a"))
-	second, err := first.Reenter(ctxOf(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := again(t, first)
 	third := locked(t, l.Reentrant("a"), WithOwner(first.Owner()))
 	for _, step := range []struct {
 		hold *Hold
@@ -59,10 +56,7 @@ func TestReentrant_AllHoldsMayBeUnlockedAtOnce(t *testing.T) {
 	for range 50 {
 		holds := []*Hold{locked(t, l)}
 		for range 3 {
-			h, err := holds[0].Reenter(ctxOf(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := again(t, holds[0])
 			holds = append(holds, h)
 		}
 		var all sync.WaitGroup
@@ -107,10 +101,7 @@ func TestReentrant_ALongerLeaseOfAReentryCounts(t *testing.T) {
 func TestReentrant_ReenteringKeepsTheContextOfEachHold(t *testing.T) {
 	w := newTestServer(t)
 	first := locked(t, w.locker().Reentrant("a"))
-	second, err := first.Reenter(ctxOf(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := again(t, first)
 	unlocked(t, first)
 	if got := context.Cause(first.Context()); got != ErrReleased {
 		t.Errorf("cause of the unlocked hold = %v, want ErrReleased", got)
@@ -173,9 +164,7 @@ func TestWithLease_EndsByItselfUnlessExtended(t *testing.T) {
 	if ttl := w.eye.PTTL(ctxOf(t), "a").Val(); ttl > time.Minute || ttl < 59*time.Second {
 		t.Errorf("TTL = %v, want 1m", ttl)
 	}
-	if err := h.Extend(ctxOf(t), 2*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, h.Extend(ctxOf(t), 2*time.Minute), nil)
 	if left := time.Until(h.Deadline()); left < 110*time.Second {
 		t.Errorf("deadline in %v after Extend(2m)", left)
 	}
@@ -199,18 +188,10 @@ func TestLock_WithoutMessagesPolls(t *testing.T) {
 	w := newTestServer(t)
 	h := locked(t, w.locker().Reentrant("a"))
 	other := w.locker(WithPollInterval(50 * time.Millisecond)).Reentrant("a")
-	got := make(chan *Hold)
-	go func() {
-		h, _ := other.Lock(ctxOf(t))
-		got <- h
-	}()
+	got := beside(func() (*Hold, error) { return other.Lock(ctxOf(t)) })
 	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
 	w.eye.Del(ctxOf(t), "a") // nothing is published
-	next := <-got
-	if next == nil {
-		t.Fatal("the waiter did not poll")
-	}
-	unlocked(t, next)
+	unlocked(t, got(t))
 	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
 }
 
@@ -227,11 +208,7 @@ func TestLock_ContextEndIsBothErrors(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	mine := errors.New("mine")
 	other := w.locker().Reentrant("a")
-	failed := make(chan error)
-	go func() {
-		_, err := other.Lock(ctx)
-		failed <- err
-	}()
+	failed := started(func() error { _, err := other.Lock(ctx); return err })
 	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
 	cancel(mine)
 	err := <-failed
@@ -250,11 +227,7 @@ func TestClose_EndsHoldsAndWaits(t *testing.T) {
 	l, other := w.locker(), w.locker()
 	h := locked(t, l.Reentrant("a"))
 	held := locked(t, other.Reentrant("b"))
-	failed := make(chan error)
-	go func() {
-		_, err := l.Reentrant("b").Lock(ctxOf(t))
-		failed <- err
-	}()
+	failed := started(func() error { _, err := l.Reentrant("b").Lock(ctxOf(t)); return err })
 	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{b}") == 1 })
 	l.Close()
 	wantErr(t, <-failed, ErrClosed)

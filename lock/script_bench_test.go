@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -73,7 +71,7 @@ func benchScripts(b *testing.B, kind func(*Locker) *Lock, pairs int, send sendin
 		if err := send(p, b.Context(), pairs, f); err != nil {
 			b.Fatal(err)
 		}
-		return evalshaCost(b, rdb) / float64(pairs)
+		return float64(redistest.Commands(b, rdb)["evalsha"].Took.Microseconds()) / float64(pairs)
 	}
 	var costs, ratios []float64
 	for b.Loop() {
@@ -121,20 +119,4 @@ func (p *pipe) pipelined(ctx context.Context, times int, f func() error) error {
 	}
 	_, err := p.into.Exec(ctx)
 	return err
-}
-
-// evalshaCost is how many µs EVALSHA has taken since the statistics were reset.
-func evalshaCost(b *testing.B, rdb *redis.Client) float64 {
-	info, err := rdb.Info(b.Context(), "commandstats").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(info, "cmdstat_evalsha:calls=")
-	_, rest, _ = strings.Cut(rest, "usec=")
-	usec, _, _ := strings.Cut(rest, ",")
-	n, err := strconv.ParseFloat(usec, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return n
 }

@@ -21,6 +21,16 @@ func semaphoreOf(t *testing.T, l *Locker, n int64) *Semaphore {
 	return s
 }
 
+// expirable makes the expirable semaphore "a" with n permits.
+func expirable(t *testing.T, l *Locker, n int64) *ExpirableSemaphore {
+	t.Helper()
+	p := l.ExpirableSemaphore("a")
+	if _, err := p.TrySetPermits(ctxOf(t), n); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func available(t *testing.T, s interface {
 	Available(context.Context) (int64, error)
 }, want int64) {
@@ -82,18 +92,12 @@ func TestSemaphore_RefusesWhatItHasNot(t *testing.T) {
 func TestSemaphore_WaitersHearOfARelease(t *testing.T) {
 	w := newTestServer(t)
 	s := semaphoreOf(t, w.locker(), 1)
-	if err := s.Acquire(ctxOf(t), 1); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, s.Acquire(ctxOf(t), 1), nil)
 	other := w.locker(WithPollInterval(time.Hour)).Semaphore("a")
 	done := started(func() error { return other.Acquire(ctxOf(t), 1) })
 	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_sc:{a}") == 1 })
-	if err := s.Release(ctxOf(t), 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, s.Release(ctxOf(t), 1), nil)
+	wantErr(t, <-done, nil)
 	w.silent("redisson_sc:{a}")
 }
 
@@ -101,9 +105,7 @@ func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
 	w := newTestServer(t)
 	l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
 	s := semaphoreOf(t, l, 3)
-	if err := errors.Join(s.Acquire(ctxOf(t), 1), s.Release(ctxOf(t), 1)); err != nil {
-		t.Fatal(err) // so that Redis knows the scripts
-	}
+	wantErr(t, errors.Join(s.Acquire(ctxOf(t), 1), s.Release(ctxOf(t), 1)), nil) // so that Redis knows the scripts
 	p.Lose("evalsha")
 	if err := s.Acquire(ctxOf(t), 2); err == nil || errors.Is(err, ErrNotAcquired) {
 		t.Fatalf("Acquire = %v, want the connection's error", err)
@@ -120,13 +122,9 @@ func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
 	p.Release()
 	available(t, s, 3)
 
-	if err := s.Acquire(ctxOf(t), 2); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, s.Acquire(ctxOf(t), 2), nil)
 	p.Lose("evalsha")
-	if err := s.Release(ctxOf(t), 2); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, s.Release(ctxOf(t), 2), nil)
 	available(t, s, 3)
 }
 
@@ -160,10 +158,7 @@ func (t *testServer) dead(p *ExpirableSemaphore, lease time.Duration) {
 
 func TestPermits_OfTheDeadComeBack(t *testing.T) {
 	w := newTestServer(t)
-	p := w.locker().ExpirableSemaphore("a")
-	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
-		t.Fatal(err)
-	}
+	p := expirable(t, w.locker(), 2)
 	w.dead(p, time.Minute)
 	w.dead(p, time.Minute)
 	available(t, p, 0)
@@ -186,10 +181,7 @@ func TestPermits_OfTheDeadComeBack(t *testing.T) {
 
 func TestPermits_OneThatCameBackCannotBeExtended(t *testing.T) {
 	w := newTestServer(t)
-	p := w.locker().ExpirableSemaphore("a")
-	if _, err := p.TrySetPermits(ctxOf(t), 1); err != nil {
-		t.Fatal(err)
-	}
+	p := expirable(t, w.locker(), 1)
 	h := locked(t, p)
 	member := w.eye.ZRange(ctxOf(t), "{a}:timeout", 0, 0).Val()[0]
 	w.eye.Do(ctxOf(t), "zadd", "{a}:timeout", time.Now().Add(-time.Millisecond).UnixMilli(), member)
@@ -198,10 +190,7 @@ func TestPermits_OneThatCameBackCannotBeExtended(t *testing.T) {
 
 func TestPermits_ComeBackWhenTheirHolderDies(t *testing.T) {
 	w := newTestServer(t)
-	p := w.locker().ExpirableSemaphore("a")
-	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
-		t.Fatal(err)
-	}
+	p := expirable(t, w.locker(), 2)
 	h := locked(t, p)
 	lost := locked(t, p, WithLease(60*time.Millisecond))
 	next := locked(t, w.locker(WithPollInterval(time.Hour)).ExpirableSemaphore("a")) // hears nothing, but knows when
@@ -240,9 +229,7 @@ func TestLatch_OpensAtZeroForAll(t *testing.T) {
 		if got, err := latch.Count(ctxOf(t)); err != nil || got != left {
 			t.Errorf("Count = %d, %v, want %d", got, err, left)
 		}
-		if err := latch.CountDown(ctxOf(t)); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, latch.CountDown(ctxOf(t)), nil)
 	}
 	for _, done := range waiting {
 		if err := <-done; err != nil {
@@ -259,13 +246,9 @@ func TestLatch_ALostReplyCountsOnce(t *testing.T) {
 	if _, err := latch.TrySetCount(ctxOf(t), 4); err != nil {
 		t.Fatal(err)
 	}
-	if err := latch.CountDown(ctxOf(t)); err != nil {
-		t.Fatal(err) // so that Redis knows the script
-	}
+	wantErr(t, latch.CountDown(ctxOf(t)), nil) // so that Redis knows the script
 	p.Lose("evalsha")
-	if err := latch.CountDown(ctxOf(t)); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, latch.CountDown(ctxOf(t)), nil)
 	if got, err := latch.Count(ctxOf(t)); err != nil || got != 2 {
 		t.Errorf("Count = %d, %v, want 2", got, err)
 	}

@@ -19,11 +19,7 @@ func TestNotes(t *testing.T) {
 		{"store: redis\n", []string{"anyone who can read Redis"}},
 		{"store: redis\nprivacy: {hash_secret: a-secret-long-enough}\n", nil},
 	} {
-		read, err := Parse("weir.yaml", []byte(c.yaml+small), environment)
-		if err != nil {
-			t.Fatal(err)
-		}
-		notes := read.Notes()
+		notes := mustParse(t, c.yaml+small).Notes()
 		if len(notes) != len(c.want) {
 			t.Errorf("%q: notes %q; want %d", c.yaml, notes, len(c.want))
 			continue
@@ -33,6 +29,15 @@ func TestNotes(t *testing.T) {
 				t.Errorf("%q: note %q; want one about %q", c.yaml, notes[i], want)
 			}
 		}
+	}
+}
+
+// wantLastNote wants these words in the last note on a file.
+func wantLastNote(t *testing.T, file, want string) {
+	t.Helper()
+	notes := mustParse(t, file).Notes()
+	if last := notes[len(notes)-1]; !strings.Contains(last, want) {
+		t.Errorf("note %q; want %q in it", last, want)
 	}
 }
 
@@ -52,14 +57,7 @@ routes:
   - {name: tried, match: {path: /g}, upstream: echo, limits: [{key: "query:user", rate: 1/1h, mode: "off"}]}
   - {name: untouched, match: {path: /h}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}
 `
-	read, err := Parse("weir.yaml", []byte(file), environment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	notes := read.Notes()
-	if last := notes[len(notes)-1]; !strings.Contains(last, "refused with 400 at searched, priced, chosen:") {
-		t.Errorf("note %q; want one about searched, priced and chosen", last)
-	}
+	wantLastNote(t, file, "refused with 400 at searched, priced, chosen:")
 }
 
 // A key at the end of a path is refused with a dot in it; check says where, and not where
@@ -77,14 +75,7 @@ routes:
   - {name: shadow, match: {path: "/g/{id}"}, upstream: echo, limits: [{key: "path:id", rate: 1/1h, mode: shadow}]}
   - {name: rest, match: {path: "/h/*"}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}
 `
-	read, err := Parse("weir.yaml", []byte(file), environment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	notes := read.Notes()
-	if last := notes[len(notes)-1]; !strings.Contains(last, "refused with 400 at plain, slash, listed:") {
-		t.Errorf("note %q; want one about plain, slash and listed", last)
-	}
+	wantLastNote(t, file, "refused with 400 at plain, slash, listed:")
 }
 
 // An upstream that drops the plus of a number may text another one than was counted; check says of
@@ -100,14 +91,7 @@ routes:
   - {name: sms, match: {path: /a}, upstream: echo, limits: [{key: bare, rate: 1/1h}, {key: passed, rate: 1/1h}, {key: plus, rate: 1/1h}, {key: country, rate: 1/1h}]}
   - {name: call, match: {path: /b}, upstream: echo, limits: [{name: inline, key: {from: "header:X-Phone", normalize: {as: e164, default_region: CN}}, rate: 1/1h}]}
 `
-	read, err := Parse("weir.yaml", []byte(file), environment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	notes := read.Notes()
-	if last := notes[len(notes)-1]; !strings.Contains(last, "set_header for bare, call.inline,") {
-		t.Errorf("note %q; want one about bare and call.inline", last)
-	}
+	wantLastNote(t, file, "set_header for bare, call.inline,")
 	one, err := key.NewPhone("CN", nil, "")
 	if err != nil {
 		t.Fatal(err)
@@ -136,14 +120,7 @@ routes:
   - {name: c, match: {path: /c}, upstream: echo, limits: [{name: cookie, key: client_ip, distinct: {from: "cookie:user", normalize: lower}, rate: 1/1h}]}
   - {name: d, match: {path: /d}, upstream: echo, form_beside_query: ignore, limits: [{name: query, key: {from: "query:user", normalize: lower}, rate: 1/1h}]}
 `
-	read, err := Parse("weir.yaml", []byte(file), environment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	notes := read.Notes()
-	if last := notes[len(notes)-1]; !strings.Contains(last, "write normalize: [trim, nfkc, fold] for named, b.form, c.cookie, d.query,") {
-		t.Errorf("note %q; want one about named, form, cookie and query", last)
-	}
+	wantLastNote(t, file, "write normalize: [trim, nfkc, fold] for named, b.form, c.cookie, d.query,")
 }
 
 // What is called like a secret is masked where it is shown, and hashed in pushed lists; not where the file says otherwise.

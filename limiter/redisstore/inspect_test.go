@@ -93,14 +93,6 @@ func TestInspect_WhatNobodyCanRead(t *testing.T) {
 	}
 }
 
-func TestInspect_WithoutRedis(t *testing.T) {
-	s := newOwnTestStore(t)
-	s.server.Kill()
-	if in, err := s.store.Inspect(t.Context(), claim(5, time.Hour, 1)); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("%+v, %v; want ErrUnavailable", in, err)
-	}
-}
-
 // singleAndCluster start a Redis, or a cluster of one, and return how to reach it and to signal it.
 func singleAndCluster(t *testing.T) map[string]func() (redisstore.ClientConfig, func(syscall.Signal)) {
 	return map[string]func() (redisstore.ClientConfig, func(syscall.Signal)){

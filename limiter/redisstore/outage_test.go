@@ -136,17 +136,6 @@ func TestStore_SurvivesFlushAndRestart(t *testing.T) {
 	}
 }
 
-// Keys of another type are an error, not a panic and not a grant.
-func TestStore_ForeignTypes(t *testing.T) {
-	s := newTestStore(t)
-	c := claim(10, time.Minute, 1)
-	s.do("set", name(c)+":permits", "no set")
-	var d limiter.Decision
-	if err := s.store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("take: %v", err)
-	}
-}
-
 // A full Redis that may evict nothing is an error; then nothing was taken, and
 // nothing is forgotten.
 func TestStore_FullRedis(t *testing.T) {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"net"
@@ -36,15 +35,7 @@ func (t *testServer) listenTLS() (addr string, client *tls.Config) {
 func (t *testServer) listenTLSClient() (addr string, client *http.Client) {
 	t.Helper()
 	addr, secure := t.listenTLS()
-	transport := &http.Transport{
-		ForceAttemptHTTP2: true,
-		TLSClientConfig:   secure,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		},
-	}
-	t.Cleanup(transport.CloseIdleConnections)
-	return addr, &http.Client{Transport: transport, Timeout: enough}
+	return addr, sockettest.HTTPClient(t, addr, secure)
 }
 
 func TestTLS_HTTP1AndHTTP2(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A server that announces more than it sends, in whatever it answers and from whatever answer on, costs no memory: the call
@@ -64,10 +65,7 @@ type announcer struct {
 
 func newAnnouncer(t *testing.T) *announcer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	a := &announcer{Listener: l}
 	t.Cleanup(func() { l.Close(); a.serving.Wait() })
 	a.serving.Go(func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // standing inspects one claim.
@@ -171,13 +172,9 @@ func impatientStore(t *testing.T, address string) *redisstore.Store {
 // silentOnce returns an address of the server at which the first call of a script gets no reply, nor does its connection
 // from then on.
 func silentOnce(t *testing.T, server string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)
-	t.Cleanup(func() { l.Close() })
+	l := sockettest.Listen(t)
 	var silent atomic.Bool
 	all.Go(func() {
 		for {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A speaker is a server that answers script calls as its test says; the rest of what a
@@ -37,10 +38,7 @@ const granted = "*4\r\n:1800000000000\r\n:1\r\n:4\r\n:0\r\n"
 // on; an empty answer is none.
 func newSpeaker(t *testing.T, answer func(conn, call int) string) *speaker {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := sockettest.Listen(t)
 	s := &speaker{addr: l.Addr().String(), answer: answer}
 	s.wg.Go(func() {
 		for {

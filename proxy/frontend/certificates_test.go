@@ -3,7 +3,6 @@ package frontend
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -78,15 +77,7 @@ func (t *testServer) listenTLS() (addr string, client *http.Client) {
 	t.Helper()
 	certs, trusting := t.certificates()
 	addr = sockettest.Serve(t, &t.served, func(l net.Listener) error { return t.server.ServeTLS(l, certs, nil) })
-	transport := &http.Transport{
-		ForceAttemptHTTP2: true,
-		TLSClientConfig:   trusting,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		},
-	}
-	t.Cleanup(transport.CloseIdleConnections)
-	return addr, &http.Client{Transport: transport, Timeout: enough}
+	return addr, sockettest.HTTPClient(t, addr, trusting)
 }
 
 // certificateAt is the certificate that a client which asks for name is shown.

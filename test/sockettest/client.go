@@ -4,6 +4,7 @@ package sockettest
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -88,6 +89,15 @@ func (c *Client) WantClosed() {
 	if len(rest) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		c.Fatalf("the connection goes on: %q, %v; want its end", rest, err)
 	}
+}
+
+// HTTPClient is a client of net/http, over HTTP/2 where it can, whose connections go to addr whatever it is asked for.
+func HTTPClient(tb testing.TB, addr string, secure *tls.Config) *http.Client {
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: secure, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}}
+	tb.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: await.Limit}
 }
 
 // Listen listens on a free port of 127.0.0.1, until the test ends or the caller closes it.

@@ -27,6 +27,7 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/stripe"
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A generation is the compiled form of one configuration. It is immutable; a reload builds the next
@@ -412,23 +413,16 @@ func (p *Proxy) Serving() (number int64, c *config.Config) {
 // immutable returns an error that wraps ErrRestart and lists the sections that differ between two
 // configurations and cannot be changed by a reload.
 func immutable(was, is *config.Config) error {
-	var sections []string
-	for _, s := range []struct {
-		name string
-		same bool
-	}{
-		{"listen", reflect.DeepEqual(was.Listen, is.Listen)},
-		{"admin", reflect.DeepEqual(was.Admin, is.Admin)},
-		{"store", was.Store == is.Store},
-		{"redis", was.Redis.Equal(is.Redis)},
-		{"reload", was.Reload == is.Reload},
-		{"traces.endpoint, headers or service", was.Traces.Endpoint == is.Traces.Endpoint && was.Traces.Service == is.Traces.Service && maps.Equal(was.Traces.Headers, is.Traces.Headers)},
-		{"access_log.file", was.AccessLog.File == is.AccessLog.File},
-	} {
-		if !s.same {
-			sections = append(sections, s.name)
-		}
-	}
+	sameTraces := was.Traces.Endpoint == is.Traces.Endpoint && was.Traces.Service == is.Traces.Service && maps.Equal(was.Traces.Headers, is.Traces.Headers)
+	sections := view.Holding(
+		view.Fact{Holds: !reflect.DeepEqual(was.Listen, is.Listen), Text: "listen"},
+		view.Fact{Holds: !reflect.DeepEqual(was.Admin, is.Admin), Text: "admin"},
+		view.Fact{Holds: was.Store != is.Store, Text: "store"},
+		view.Fact{Holds: !was.Redis.Equal(is.Redis), Text: "redis"},
+		view.Fact{Holds: was.Reload != is.Reload, Text: "reload"},
+		view.Fact{Holds: !sameTraces, Text: "traces.endpoint, headers or service"},
+		view.Fact{Holds: was.AccessLog.File != is.AccessLog.File, Text: "access_log.file"},
+	)
 	if len(sections) == 0 {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // Subject returns the key under whose values permits of l are noted; nil if they are not.
@@ -153,20 +154,15 @@ func (c *Config) Notes() []string {
 	case slices.ContainsFunc(slices.Collect(maps.Values(c.Keys)), func(s *key.Spec) bool { return s.Sensitive }):
 		notes = append(notes, "without privacy.hash_secret, key hashes in the log change at every restart")
 	}
-	for _, n := range []struct {
-		of   []string // names of what it is about
-		note string   // NAMES stands for them
-	}{
-		{c.refusesForms(), "a form in the body is refused with 400 at NAMES: keys, costs or matches are read from the query, and some servers find the same parameters in a form; write must_equal: form:NAME for a key, or form_beside_query: ignore for a route whose upstream reads the query alone"},
-		{c.endWithKeys(), "a dot in the key at the end of the path is refused with 400 at NAMES: some servers, such as Rails, read 7.json as 7; write a regexp, {" + "id:[^/]+} for example, if the upstream reads the whole text"},
-		{c.keysThat(dependOnPlus), "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for NAMES, and read the number from that field"},
-		{c.keysThat(areOnlyLower), "with lower alone, full-width letters, the two forms of é and ſ are other keys than b, é and s, although many databases find the same record by them; write normalize: [trim, nfkc, fold] for NAMES, unless the upstream compares bytes"},
-	} {
-		if len(n.of) > 0 {
-			notes = append(notes, strings.ReplaceAll(n.note, "NAMES", strings.Join(n.of, ", ")))
-		}
+	about := func(names []string, note string) view.Fact { // NAMES stands for them
+		return view.Fact{Holds: len(names) > 0, Text: strings.ReplaceAll(note, "NAMES", strings.Join(names, ", "))}
 	}
-	return notes
+	return append(notes, view.Holding(
+		about(c.refusesForms(), "a form in the body is refused with 400 at NAMES: keys, costs or matches are read from the query, and some servers find the same parameters in a form; write must_equal: form:NAME for a key, or form_beside_query: ignore for a route whose upstream reads the query alone"),
+		about(c.endWithKeys(), "a dot in the key at the end of the path is refused with 400 at NAMES: some servers, such as Rails, read 7.json as 7; write a regexp, {"+"id:[^/]+} for example, if the upstream reads the whole text"),
+		about(c.keysThat(dependOnPlus), "with default_region the same digits can be two phone numbers, one with and one without a plus, and an upstream that drops the plus takes one for the other; write set_header for NAMES, and read the number from that field"),
+		about(c.keysThat(areOnlyLower), "with lower alone, full-width letters, the two forms of é and ſ are other keys than b, é and s, although many databases find the same record by them; write normalize: [trim, nfkc, fold] for NAMES, unless the upstream compares bytes"),
+	)...)
 }
 
 // LastKey returns the last parameter of the path of r, if a list or a limit in enforce mode

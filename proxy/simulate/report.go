@@ -310,23 +310,17 @@ func shortly(routes []string) string {
 }
 
 // furtherResults returns further results of a route.
-func furtherResults(rt proxy.RouteTally) (lines []string) {
-	lines = slices.Concat(
+func furtherResults(rt proxy.RouteTally) []string {
+	return slices.Concat(
 		view.Each(slices.Sorted(maps.Keys(rt.Rejected)), func(reason string) string { return fmt.Sprintf("%d rejected: %s", rt.Rejected[reason], reason) }),
 		view.Each(slices.Sorted(maps.Keys(rt.Listed)), func(list string) string { return fmt.Sprintf("%d on the list %s", rt.Listed[list], list) }),
+		view.Holding(
+			view.Fact{Holds: rt.Waited > 0, Text: fmt.Sprint(rt.Waited, " waited for a permit")},
+			view.Fact{Holds: rt.Repeated > 0, Text: fmt.Sprint(rt.Repeated, " repeats that are not counted")},
+			view.Fact{Holds: rt.Returned > 0, Text: fmt.Sprint(rt.Returned, " refunded because of their outcome")},
+			view.Fact{Holds: rt.Banned > 0, Text: fmt.Sprint(rt.Banned, " started a ban")},
+		),
 	)
-	for _, c := range []struct {
-		n    int64
-		what string
-	}{
-		{rt.Waited, "waited for a permit"}, {rt.Repeated, "repeats that are not counted"},
-		{rt.Returned, "refunded because of their outcome"}, {rt.Banned, "started a ban"},
-	} {
-		if c.n > 0 {
-			lines = append(lines, strconv.FormatInt(c.n, 10)+" "+c.what)
-		}
-	}
-	return lines
 }
 
 // writeTopKeys writes the keys that a limit refuses most.

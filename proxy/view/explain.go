@@ -72,9 +72,9 @@ type Flags struct {
 
 // Facts returns what f says.
 func (f Flags) Facts() []string {
-	return holding(
-		fact{f.Repeated, "repeats a counted request"}, fact{f.Waited, "waited for a permit"},
-		fact{f.Exempt, "no limit applied"}, fact{f.BanBegan, "this refusal started a ban"},
+	return Holding(
+		Fact{f.Repeated, "repeats a counted request"}, Fact{f.Waited, "waited for a permit"},
+		Fact{f.Exempt, "no limit applied"}, Fact{f.BanBegan, "this refusal started a ban"},
 	)
 }
 
@@ -285,14 +285,14 @@ type ExplainedLimit struct {
 
 // Facts returns what else there is to say of l and of one of its rates.
 func (l ExplainedLimit) Facts(w ExplainedWindow) []string {
-	return holding(
-		fact{l.Price != "", "costs " + l.Price}, fact{l.Price == "" && l.Cost != 1, fmt.Sprint("costs ", l.Cost)},
-		fact{true, w.Conversion.String()}, fact{l.Scope != "overall", l.Scope},
-		fact{len(l.Routes) > 0, "one count for " + strings.Join(l.Routes, ", ")}, fact{l.Override, "override"},
-		fact{l.Plan != "", "plan " + l.Plan + " (" + l.PlanFrom + ")"}, fact{!l.Exposed, "hidden from clients"},
-		fact{l.Shared != "", "shared with Redisson"}, fact{true, l.Penalty}, fact{true, l.Returned}, fact{true, l.StepUp},
-		fact{l.Wait != "", "waits up to " + l.Wait},
-		fact{l.Ahead != "", "taken ahead for " + l.Ahead + ": as much of the rate may be refused too early, never refunded"},
+	return Holding(
+		Fact{l.Price != "", "costs " + l.Price}, Fact{l.Price == "" && l.Cost != 1, fmt.Sprint("costs ", l.Cost)},
+		Fact{true, w.Conversion.String()}, Fact{l.Scope != "overall", l.Scope},
+		Fact{len(l.Routes) > 0, "one count for " + strings.Join(l.Routes, ", ")}, Fact{l.Override, "override"},
+		Fact{l.Plan != "", "plan " + l.Plan + " (" + l.PlanFrom + ")"}, Fact{!l.Exposed, "hidden from clients"},
+		Fact{l.Shared != "", "shared with Redisson"}, Fact{true, l.Penalty}, Fact{true, l.Returned}, Fact{true, l.StepUp},
+		Fact{l.Wait != "", "waits up to " + l.Wait},
+		Fact{l.Ahead != "", "taken ahead for " + l.Ahead + ": as much of the rate may be refused too early, never refunded"},
 	)
 }
 

@@ -288,18 +288,18 @@ type KeyVerdict struct {
 
 // Remarks returns what else there is to say of l and of one of its windows, in one line.
 func (l LimitStanding) Remarks(w WindowStanding) string {
-	all := holding(
-		fact{l.Mode == "shadow", "shadow: refuses nobody"},
-		fact{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
-		fact{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
-		fact{l.Derived, "counts for others too"},
-		fact{l.Java, "shared with Java"},
-		fact{l.Store == "local", "this node's share"},
-		fact{l.Scope == "per_instance", "this node's count"},
-		fact{w.Overflow, "memory is full: shares a count with other keys"},
-		fact{w.Unreadable, "the store holds something else here; reset heals it"},
-		fact{true, w.Conversion.String()},
-		fact{w.Granted > 0, "granted " + w.Texts().Granted},
+	all := Holding(
+		Fact{l.Mode == "shadow", "shadow: refuses nobody"},
+		Fact{l.Plan != "" && l.PlanUntil.IsZero(), "plan " + l.Plan},
+		Fact{!l.PlanUntil.IsZero(), "plan " + l.Plan + ", assigned until " + l.PlanUntil.UTC().Format(time.RFC3339)},
+		Fact{l.Derived, "counts for others too"},
+		Fact{l.Java, "shared with Java"},
+		Fact{l.Store == "local", "this node's share"},
+		Fact{l.Scope == "per_instance", "this node's count"},
+		Fact{w.Overflow, "memory is full: shares a count with other keys"},
+		Fact{w.Unreadable, "the store holds something else here; reset heals it"},
+		Fact{true, w.Conversion.String()},
+		Fact{w.Granted > 0, "granted " + w.Texts().Granted},
 	)
 	if p := l.Penalty; p != nil {
 		all = append(all, fmt.Sprintf("refused %d of %d before a ban of %s", p.Refused, p.After, p.Ban))

@@ -195,17 +195,17 @@ func Each[T, R any](all []T, f func(T) R) []R {
 	return shown
 }
 
-// A fact is told if it holds.
-type fact struct {
-	holds bool
-	text  string
+// A Fact is told if it holds.
+type Fact struct {
+	Holds bool
+	Text  string
 }
 
-// holding returns the texts of the facts that hold, without empty ones.
-func holding(facts ...fact) (texts []string) {
+// Holding returns the texts of the facts that hold, without empty ones.
+func Holding(facts ...Fact) (texts []string) {
 	for _, f := range facts {
-		if f.holds && f.text != "" {
-			texts = append(texts, f.text)
+		if f.Holds && f.Text != "" {
+			texts = append(texts, f.Text)
 		}
 	}
 	return texts

@@ -162,9 +162,7 @@ func (e *explainer) explainKeys() {
 		if read.Mode == config.Off || read.Purpose == config.ForCost || read.Purpose == config.ForPlan {
 			continue
 		}
-		if k := e.explainKey(read.Key); !slices.Contains(e.Keys, k) {
-			e.Keys = append(e.Keys, k)
-		}
+		e.Keys = view.AddNew(e.Keys, e.explainKey(read.Key))
 	}
 }
 

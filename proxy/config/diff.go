@@ -84,13 +84,7 @@ func fieldChanges(was, is string) (changes []FieldChange) {
 	}
 	unifyRates(before)
 	unifyRates(after)
-	all := []string{"rates"}
-	for _, name := range slices.Concat(names, more) {
-		if name != "rate" && !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	for _, name := range all {
+	for _, name := range view.AddNew([]string{"rates"}, slices.Concat(names, more)...) {
 		if before[name] != after[name] {
 			changes = append(changes, FieldChange{name, before[name], after[name]})
 		}
@@ -102,6 +96,7 @@ func fieldChanges(was, is string) (changes []FieldChange) {
 func unifyRates(fields map[string]string) {
 	if rate, one := fields["rate"]; one {
 		fields["rates"] = rate
+		delete(fields, "rate")
 	} else if rates, several := fields["rates"]; several {
 		fields["rates"] = strings.TrimSuffix(strings.TrimPrefix(rates, "["), "]")
 	}

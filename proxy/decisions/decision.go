@@ -278,9 +278,7 @@ func namesOf(d *view.Decided, limits []view.DecisionLimit) string {
 		if !l.Common {
 			name = d.Route + "." + name
 		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+		names = view.AddNew(names, name)
 	}
 	return strings.Join(names, " and ")
 }

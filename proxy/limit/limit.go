@@ -122,21 +122,17 @@ func (l *Limit) noted() (all [][]*limiter.Limit) {
 // CountedUnder returns the windows of a key, and those under which it counts by step_up, by the rates of descriptors, or if
 // its plan changes.
 func (l *Limit) CountedUnder(windows []*Window) []*Window {
-	all := slices.Clone(windows)
-	add := func(windows []*Window) {
-		for _, w := range windows {
-			if !slices.ContainsFunc(all, func(o *Window) bool { return o.Limit.Name == w.Limit.Name }) {
-				all = append(all, w)
-			}
-		}
-	}
-	add(l.StepUps)
-	add(l.Units)
+	all, more := slices.Clone(windows), slices.Concat(l.StepUps, l.Units)
 	if l.ByPlan != nil {
-		add(l.Windows)
+		more = append(more, l.Windows...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.ByPlan)) {
-		add(l.ByPlan[name].Windows)
+		more = append(more, l.ByPlan[name].Windows...)
+	}
+	for _, w := range more {
+		if !slices.ContainsFunc(all, func(o *Window) bool { return o.Limit.Name == w.Limit.Name }) {
+			all = append(all, w)
+		}
 	}
 	return all
 }

@@ -143,13 +143,8 @@ func (a *Admitter) Announce(ctx context.Context, c limiter.Change, claims []limi
 }
 
 // KeysOf returns the keys of claims without duplicates.
-func KeysOf(claims []limiter.Claim) (keys []limiter.Key) {
-	for _, c := range claims {
-		if !slices.Contains(keys, c.Key) {
-			keys = append(keys, c.Key)
-		}
-	}
-	return keys
+func KeysOf(claims []limiter.Claim) []limiter.Key {
+	return view.AddNew(nil, view.Each(claims, func(c limiter.Claim) limiter.Key { return c.Key })...)
 }
 
 // ApplyChange applies c to the local store. Granted permits are divided by the number of nodes.

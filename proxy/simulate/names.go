@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A role is the meaning of a field in a log.
@@ -183,9 +184,7 @@ func (n *Names) addGiven(text string, configs []*config.Config) error {
 
 func (n *Names) add(field string, o key.Origin) {
 	n.byField[field] = name{role: roleField, origin: o}
-	if !slices.Contains(n.origins, o) {
-		n.origins = append(n.origins, o)
-	}
+	n.origins = view.AddNew(n.origins, o)
 }
 
 // spellings returns the names under which servers log the value at o.

@@ -173,9 +173,7 @@ func (r *Report) advice(places string) string {
 		if r.own && place != "client_ip" && place != "host" {
 			text = "this log has hashes of the keys that limits have read: no costs, and no keys of requests that were answered before; serve a limit that was not served then in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"
 		}
-		if !slices.Contains(all, text) {
-			all = append(all, text)
-		}
+		all = view.AddNew(all, text)
 	}
 	return strings.Join(all, "; ")
 }

@@ -195,6 +195,16 @@ func Each[T, R any](all []T, f func(T) R) []R {
 	return shown
 }
 
+// AddNew appends those of more that all does not have.
+func AddNew[T comparable](all []T, more ...T) []T {
+	for _, one := range more {
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
 // A Fact is told if it holds.
 type Fact struct {
 	Holds bool

@@ -198,12 +198,7 @@ func (d *dashboard) reasons(r *http.Request) (all []string) {
 			all = append(all, e.Reason)
 		}
 	}
-	for _, usual := range []string{"asked by the customer", "abuse", "test"} {
-		if !slices.Contains(all, usual) {
-			all = append(all, usual)
-		}
-	}
-	return all
+	return view.AddNew(all, "asked by the customer", "abuse", "test")
 }
 
 // changeOf returns the change that a form describes.

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A Question is a request that another proxy, the peer, has received, and about which it asks before it
@@ -149,9 +150,7 @@ func (r *route) onlyDecided() bool { return r.Upstream == nil && r.Redirect == n
 // upstreamFields returns the fields that the route or a key sets in the request to the upstream.
 func (x *exchange) upstreamFields() (fields []respond.Field) {
 	for name, values := range x.generation.setFields(x) {
-		for _, value := range values {
-			fields = append(fields, respond.Field{Name: name, Value: value})
-		}
+		fields = slices.Concat(fields, view.Each(values, func(value string) respond.Field { return respond.Field{Name: name, Value: value} }))
 	}
 	return fields
 }

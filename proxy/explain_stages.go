@@ -183,16 +183,10 @@ func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Resu
 	}
 	explained.Targets = append(explained.Targets, out.Targets...)
 	e.maskKeys(out.Header)
-	for _, name := range slices.Sorted(maps.Keys(out.Header)) {
-		if !slices.Equal(out.Header[name], came[name]) {
-			explained.Set = append(explained.Set, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(came)) {
-		if _, sent := out.Header[name]; !sent {
-			explained.Removed = append(explained.Removed, name)
-		}
-	}
+	isSame := func(name string) bool { return slices.Equal(out.Header[name], came[name]) }
+	isSent := func(name string) bool { return out.Header[name] != nil }
+	explained.Set = append(explained.Set, slices.DeleteFunc(slices.Sorted(maps.Keys(out.Header)), isSame)...)
+	explained.Removed = append(explained.Removed, slices.DeleteFunc(slices.Sorted(maps.Keys(came)), isSent)...)
 	e.Upstream = explained
 	return upstream.Result{Kind: upstream.OK}
 }

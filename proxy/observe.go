@@ -280,13 +280,9 @@ func (g *generation) setCounters(o *decisions.Observer) {
 }
 
 // counters returns the counters of the limits.
-func (g *generation) counters() (all []*decisions.Counter) {
-	for _, l := range g.limits {
-		if l.Top != nil {
-			all = append(all, l.Top)
-		}
-	}
-	return all
+func (g *generation) counters() []*decisions.Counter {
+	all := view.Each(g.limits, func(l *limit.Limit) *decisions.Counter { return l.Top })
+	return slices.DeleteFunc(all, func(c *decisions.Counter) bool { return c == nil })
 }
 
 // describe sets the description of r for records, and the parts of its joined keys.

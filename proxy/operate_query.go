@@ -316,13 +316,8 @@ func leafNames(s *key.Spec) []string {
 }
 
 // countingSends returns the limits with return_on that q selects.
-func (g *generation) countingSends(q sends.Query) (all []*limit.Limit) {
-	for _, l := range g.limits {
-		if l.Sends != nil && l.IsNamed(q.Route, q.Limit) {
-			all = append(all, l)
-		}
-	}
-	return all
+func (g *generation) countingSends(q sends.Query) []*limit.Limit {
+	return slices.DeleteFunc(slices.Clone(g.limits), func(l *limit.Limit) bool { return l.Sends == nil || !l.IsNamed(q.Route, q.Limit) })
 }
 
 // TopSends returns the keys of limits with return_on of which most requests were not refused on this node, within the longest

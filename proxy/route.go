@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A route is the compiled form of one entry under routes. It is immutable, except for the caches of
@@ -174,20 +175,12 @@ func newReject(c config.Reject) respond.Reject {
 }
 
 func newErrorTexts(all map[int]config.Reject) respond.ErrorTexts {
-	var texts []respond.Reject
-	for _, c := range all {
-		texts = append(texts, newReject(c))
-	}
-	return respond.NewErrorTexts(texts)
+	return respond.NewErrorTexts(view.Each(slices.Collect(maps.Values(all)), newReject))
 }
 
 // newFields returns header fields in the order of their names.
 func newFields(headers map[string]string) []respond.Field {
-	var fields []respond.Field
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		fields = append(fields, respond.Field{Name: name, Value: headers[name]})
-	}
-	return fields
+	return view.Each(slices.Sorted(maps.Keys(headers)), func(name string) respond.Field { return respond.Field{Name: name, Value: headers[name]} })
 }
 
 // addReads records where the keys that a limit reads are read from.
@@ -202,13 +195,10 @@ func (r *route) addReads(l *limit.Limit) {
 }
 
 // policies returns the policies of the windows of r for the RateLimit-Policy field.
-func (r *route) policies() (all []respond.Policy) {
-	for _, w := range r.Windows {
-		all = append(all, respond.Policy{
-			Name: w.Policy, Rate: w.Shown, Limit: w.Of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.Of.IsShown(), IsOther: w.IsOther,
-		})
-	}
-	return all
+func (r *route) policies() []respond.Policy {
+	return view.Each(r.Windows, func(w *limit.Window) respond.Policy {
+		return respond.Policy{Name: w.Policy, Rate: w.Shown, Limit: w.Of.Name, Concurrent: w.Algorithm.HasLeases(), Expose: w.Of.IsShown(), IsOther: w.IsOther}
+	})
 }
 
 // setLimits sets the limits of g.

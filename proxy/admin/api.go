@@ -88,12 +88,9 @@ func (o Options) api(mux chi.Router) {
 		problem(w, http.StatusNotFound, "there is no "+r.URL.Path+"; GET "+apiRoot+"/openapi.json tells what there is")
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		var allowed []string
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			if mux.Match(chi.NewRouteContext(), method, strings.TrimPrefix(r.URL.Path, apiRoot)) {
-				allowed = append(allowed, method)
-			}
-		}
+		allowed := slices.DeleteFunc([]string{http.MethodGet, http.MethodPost}, func(method string) bool {
+			return !mux.Match(chi.NewRouteContext(), method, strings.TrimPrefix(r.URL.Path, apiRoot))
+		})
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		problem(w, http.StatusMethodNotAllowed, r.Method+" is not for "+r.URL.Path+"; use "+strings.Join(allowed, " or "))
 	})

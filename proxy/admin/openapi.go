@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An object is a JSON object.
@@ -71,14 +74,12 @@ func (e endpoint) operation(s schemas) object {
 		}
 		op["requestBody"] = object{"required": true, "content": object{kind: object{"schema": s.of(e.request)}}}
 	}
-	var parameters []any
-	for _, found := range inPath.FindAllStringSubmatch(e.path, -1) {
-		parameters = append(parameters, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "integer", "format": "int64"}})
-	}
-	for _, p := range e.parameters {
-		parameters = append(parameters, object{"name": p.name, "in": cmp.Or(p.in, "query"), "description": p.summary, "schema": p.schema(s)})
-	}
-	if parameters != nil {
+	parameters := slices.Concat(view.Each(inPath.FindAllStringSubmatch(e.path, -1), func(found []string) object {
+		return object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "integer", "format": "int64"}}
+	}), view.Each(e.parameters, func(p parameter) object {
+		return object{"name": p.name, "in": cmp.Or(p.in, "query"), "description": p.summary, "schema": p.schema(s)}
+	}))
+	if len(parameters) > 0 {
 		op["parameters"] = parameters
 	}
 	return op

@@ -121,9 +121,7 @@ func (d topData) keyTable(order topOrder) textTable {
 		if l.Requests.Total > 0 {
 			t.empty = "no key stands out in the last minutes"
 		}
-		for _, k := range l.Keys() {
-			all = append(all, entry{l, k, countIn(l.Refused, k.ID), countIn(l.Requests, k.ID)})
-		}
+		all = slices.Concat(all, view.Each(l.Keys(), func(k view.TopKey) entry { return entry{l, k, countIn(l.Refused, k.ID), countIn(l.Requests, k.ID)} }))
 	}
 	slices.SortStableFunc(all, func(a, b entry) int {
 		requests := cmp.Compare(leastOf(b.requests), leastOf(a.requests))

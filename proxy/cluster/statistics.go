@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 const (
@@ -243,11 +244,7 @@ func (s *Statistics) report(ctx context.Context, minute int64) error {
 
 // tallies returns counts in a fixed order.
 func tallies(counts map[proxy.Series]int64) []Tally {
-	out := make([]Tally, 0, len(counts))
-	for series, n := range counts {
-		out = append(out, Tally{Series: series, N: n})
-	}
-	return sorted(out)
+	return sorted(view.Each(slices.Collect(maps.Keys(counts)), func(s proxy.Series) Tally { return Tally{Series: s, N: counts[s]} }))
 }
 
 func sorted(all []Tally) []Tally {

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A Dialect is how a proxy describes the request that it asks about, and which answers it understands.
@@ -115,14 +116,9 @@ type place struct {
 // places returns where the limits and lists of r read keys.
 func (r *Route) places() (all []place) {
 	for _, l := range r.Limits {
-		for _, read := range l.Reads() {
-			all = append(all, place{read, r.limitForm(l), "limit " + l.Name})
-		}
+		all = slices.Concat(all, view.Each(l.Reads(), func(read Read) place { return place{read, r.limitForm(l), "limit " + l.Name} }))
 	}
-	for _, l := range r.Lists {
-		all = append(all, place{Read{l.Key, ForList, Enforce}, r.form, "list " + l.Name})
-	}
-	return all
+	return slices.Concat(all, view.Each(r.Lists, func(l *List) place { return place{l.read(), r.form, "list " + l.Name} }))
 }
 
 // withoutForwarding warns of what only a proxy that forwards can do.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // limits makes the limits of one route.
@@ -350,12 +351,12 @@ func (l *Limit) Reads() (all []Read) {
 		}
 	}
 	if l.Cost != nil {
-		for _, s := range l.Cost.From {
-			all = append(all, Read{s, ForCost, l.Mode})
-		}
+		all = slices.Concat(all, view.Each(l.Cost.From, func(s *key.Spec) Read { return Read{s, ForCost, l.Mode} }))
 	}
 	return all
 }
+
+func (l *List) read() Read { return Read{l.Key, ForList, Enforce} }
 
 // Reads returns all keys that r reads: those of its limits, also of limits that are off, of its lists and of
 // its upstream.
@@ -363,9 +364,7 @@ func (r *Route) Reads() (all []Read) {
 	for _, l := range r.Limits {
 		all = append(all, l.Reads()...)
 	}
-	for _, l := range r.Lists {
-		all = append(all, Read{l.Key, ForList, Enforce})
-	}
+	all = slices.Concat(all, view.Each(r.Lists, (*List).read))
 	if r.Upstream != nil && r.Upstream.HashBy != nil {
 		all = append(all, Read{r.Upstream.HashBy, ForBalance, Enforce})
 	}

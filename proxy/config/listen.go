@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An address is host:port; the host is empty for all addresses of the machine.
@@ -63,10 +64,7 @@ func (l *loader) pairs(of *Listen) []Pair {
 	case f.ACME == nil && l.Valid(f):
 		l.Wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
 	}
-	for _, p := range f.More {
-		pairs = append(pairs, pair(&p.Cert, &p.Key))
-	}
-	return pairs
+	return slices.Concat(pairs, view.Each(f.More, func(p *Pair) Pair { return pair(&p.Cert, &p.Key) }))
 }
 
 // relative is path, relative to the main file.

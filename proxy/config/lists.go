@@ -15,6 +15,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // maxFaults is the maximum number of problems reported for one file of a list.
@@ -265,10 +266,7 @@ func (k *keys) phone(f *normalForm, name string, spec *key.Spec) {
 	if !onlyDigits(spec) {
 		return
 	}
-	names := []string{name, spec.SetHeader, spec.From.Name}
-	for _, o := range spec.Equal {
-		names = append(names, o.Name)
-	}
+	names := append([]string{name, spec.SetHeader, spec.From.Name}, view.Each(spec.Equal, originName)...)
 	if slices.ContainsFunc(names, phoneName.MatchString) {
 		k.Warn(f, digitsOnPhone, writeE164)
 		k.warned = append(k.warned, spec)

@@ -134,13 +134,9 @@ func (r *Route) readsOtherwise(spec *key.Spec) bool {
 }
 
 // keysRead returns the keys of the limits and lists of r.
-func (r *Route) keysRead() (all []*key.Spec) {
-	for _, read := range r.Reads() {
-		if read.Mode != Off && (read.Purpose == ForKey || read.Purpose == ForList) {
-			all = append(all, read.Key)
-		}
-	}
-	return all
+func (r *Route) keysRead() []*key.Spec {
+	others := func(read Read) bool { return read.Mode == Off || read.Purpose != ForKey && read.Purpose != ForList }
+	return view.Each(slices.DeleteFunc(r.Reads(), others), func(read Read) *key.Spec { return read.Key })
 }
 
 // Notes returns remarks for operators about a valid configuration: guarantees that are
@@ -203,11 +199,7 @@ func areOnlyLower(s *key.Spec) bool {
 
 // keysThat returns the names of the keys that are so, and of the limits that have such a key of their own.
 func (c *Config) keysThat(are func(*key.Spec) bool) (names []string) {
-	for _, name := range form.SortedKeys(c.Keys) {
-		if are(c.Keys[name]) {
-			names = append(names, name)
-		}
-	}
+	names = slices.DeleteFunc(form.SortedKeys(c.Keys), func(name string) bool { return !are(c.Keys[name]) })
 	for _, l := range c.Limits() {
 		for _, read := range l.Reads() {
 			if are(read.Key) && c.Keys[read.Key.Name] != read.Key && !slices.Contains(names, l.FullName()) {

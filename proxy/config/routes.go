@@ -9,6 +9,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // routes makes routes.
@@ -170,17 +171,15 @@ func (r *routes) destination(f *Route) {
 }
 
 // params are the path parameters that a key is read from. spec is nil after a problem.
-func params(spec *key.Spec) (names []string) {
+func params(spec *key.Spec) []string {
 	if spec == nil {
 		return nil
 	}
-	for _, o := range spec.Required() {
-		if o.Source == key.Path {
-			names = append(names, o.Name)
-		}
-	}
-	return names
+	others := func(o key.Origin) bool { return o.Source != key.Path }
+	return view.Each(slices.DeleteFunc(spec.Required(), others), originName)
 }
+
+func originName(o key.Origin) string { return o.Name }
 
 // Fields returns the names of the header fields that r reads besides its keys: it is matched by them, or knows repeats.
 func (r *Route) Fields() []string {

@@ -364,9 +364,7 @@ func Plain(limits []*Limit) []limiter.Limit {
 		if !plain || l.Mode != config.Enforce || l.RedissonName != "" || l.HasOtherRates() {
 			continue
 		}
-		for _, w := range l.Windows {
-			all = append(all, w.Limit)
-		}
+		all = slices.Concat(all, view.Each(l.Windows, func(w *Window) limiter.Limit { return w.Limit }))
 	}
 	return all
 }

@@ -323,7 +323,7 @@ func (n *Node) spread(ctx context.Context, r *view.KeyResult) {
 const followTimeout = time.Second
 
 // nodesBehind makes all nodes follow the directives of now, and returns those that did not say that they do.
-func (n *Node) nodesBehind(ctx context.Context) (behind []string) {
+func (n *Node) nodesBehind(ctx context.Context) []string {
 	if n.store.cluster == nil {
 		return nil
 	}
@@ -333,12 +333,8 @@ func (n *Node) nodesBehind(ctx context.Context) (behind []string) {
 	if err != nil {
 		return []string{"others"}
 	}
-	for _, r := range replies {
-		if !r.Seen.Followed {
-			behind = append(behind, r.Node)
-		}
-	}
-	return behind
+	replies = slices.DeleteFunc(replies, func(r cluster.Reply) bool { return r.Seen.Followed })
+	return view.Each(replies, func(r cluster.Reply) string { return r.Node })
 }
 
 // putDirective makes one hold for some time.

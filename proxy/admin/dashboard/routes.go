@@ -100,10 +100,9 @@ func routeRows(routes view.Routes, limits view.Limits, minutes int) []*routeRow 
 	for _, l := range limits.Limits {
 		by[l.Route] = append(by[l.Route], &limitRow{Limit: l, Spark: make([]int64, minutes)})
 	}
-	var rows []*routeRow
-	for _, route := range routes.Routes {
-		rows = append(rows, &routeRow{Route: route, Spark: make([]int64, minutes), Rows: by[route.Name]})
-	}
+	rows := view.Each(routes.Routes, func(route view.Route) *routeRow {
+		return &routeRow{Route: route, Spark: make([]int64, minutes), Rows: by[route.Name]}
+	})
 	if common := by[""]; len(common) > 0 {
 		rows = append(rows, &routeRow{Spark: make([]int64, minutes), Rows: common})
 	}

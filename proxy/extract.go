@@ -34,7 +34,7 @@ type extraction struct {
 	confusable []key.Origin // origins for which other names of the request may be taken
 	keys       []limit.Key
 	memos      []key.Memo     // of each of keys; they outlive the request
-	found      []lookup       // what lists of rates and plans have about keys
+	found      []keyPlan      // what lists of rates and plans have about keys: the names alone
 	plans      []keyPlan      // the plans of keys under limits that have plans
 	assigned   *directive.Set // the plans that operators have assigned; nil if there are none
 	asked      []byte         // for the log: what limits reserve for

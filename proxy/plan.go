@@ -20,15 +20,9 @@ import (
 type keyPlan struct {
 	of   *limit.Limit
 	name string      // as it was read; empty if the key has none
-	plan *limit.Plan // nil if the limit has none of this name; its own rates apply
+	plan *limit.Plan // nil if the limit has none of this name, and its own rates apply; or not looked for yet
 
 	until time.Time // when it ends, if an operator has assigned it
-}
-
-// A lookup is the name of the plan that a list has for the key of a limit.
-type lookup struct {
-	of   *limit.Limit
-	plan string
 }
 
 // lookUp looks the last extracted key up in the lists of the limits on it.
@@ -39,7 +33,7 @@ func (x *exchange) lookUp(by *key.Spec) {
 			continue
 		}
 		if name := list.Name(&x.extracted.value); name != "" {
-			x.extracted.found = append(x.extracted.found, lookup{of: l, plan: name})
+			x.extracted.found = append(x.extracted.found, keyPlan{of: l, name: name})
 		}
 	}
 }
@@ -87,11 +81,11 @@ func (g *generation) planName(x *exchange, l *limit.Limit) (string, error) {
 	by := l.PlanKey()
 	switch {
 	case l.PlanList() != nil:
-		i := slices.IndexFunc(x.extracted.found, func(f lookup) bool { return f.of == l })
+		i := slices.IndexFunc(x.extracted.found, func(f keyPlan) bool { return f.of == l })
 		if i < 0 {
 			return "", nil
 		}
-		return x.extracted.found[i].plan, nil
+		return x.extracted.found[i].name, nil
 	case by == nil || by.From.Source.IsField() && !x.client.trustedPeer:
 		return "", nil
 	}

@@ -154,8 +154,8 @@ func (p *Proxy) applyChange(
 	if err != nil && !t.away {
 		return done, err
 	}
-	if n := t.mostGranted(done.Granted); n > 0 && t.limit.Sends != nil {
-		a.CountSends(t.limit.Sends.Claims(sends.Refunded, t.key, n))
+	if at := longest(t.windows); at < len(done.Granted) && done.Granted[at] > 0 && t.limit.Sends != nil {
+		a.CountSends(t.limit.Sends.Claims(sends.Refunded, t.key, done.Granted[at]))
 	}
 	if t.away {
 		done.Later = p.deferred.add(g.deferChange(t, c, claims), waits)
@@ -175,15 +175,14 @@ func (p *Proxy) applyChange(
 	return done, nil
 }
 
-// mostGranted returns what a grant has given back in the longest window.
-func (t *keyTarget) mostGranted(granted []int64) (n int64) {
-	longest := time.Duration(0)
-	for i := range min(len(granted), len(t.windows)) {
-		if w := t.windows[i].Rate.Window; w > longest {
-			longest, n = w, granted[i]
+// longest returns the index of the longest of windows.
+func longest(windows []*limit.Window) (at int) {
+	for i, w := range windows {
+		if w.Rate.Window > windows[at].Rate.Window {
+			at = i
 		}
 	}
-	return n
+	return at
 }
 
 // onChange applies a change made on another node to the counts of this node: its share for outages of

@@ -407,13 +407,9 @@ func (p *Proxy) sendsOfKey(ctx context.Context, l *limit.Limit, id limiter.Key) 
 	if err != nil {
 		return k, err
 	}
-	longest, open := time.Duration(0), int64(0)
 	for i, w := range t.windows {
 		s := statuses[i]
 		k.Rates = append(k.Rates, sends.RateCounts{Rate: w.Of.RateText(w.Written(w.Rate)), Window: limiter.WindowName(w.Rate.Window), Open: s.Used, Allowed: s.Allowed, Verified: s.Confirmed})
-		if w.Rate.Window > longest {
-			longest, open, k.Rated = w.Rate.Window, s.Used, w.Rate.Count
-		}
 		switch {
 		case s.Overflow:
 			k.Unknown = "memory for keys is used up: the key shares its counts with others"
@@ -424,6 +420,7 @@ func (p *Proxy) sendsOfKey(ctx context.Context, l *limit.Limit, id limiter.Key) 
 	if k.Unknown != "" {
 		return sends.KeyCounts{Rates: []sends.RateCounts{}, Unknown: k.Unknown}, nil
 	}
-	k.Counts = l.Sends.ReadKey(open, statuses[len(t.windows):])
+	at := longest(t.windows)
+	k.Rated, k.Counts = t.windows[at].Rate.Count, l.Sends.ReadKey(statuses[at].Used, statuses[len(t.windows):])
 	return k, nil
 }

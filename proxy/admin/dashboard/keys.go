@@ -245,19 +245,14 @@ func actions() []action {
 
 // pastTense describes a completed action. A grant gives back no more than was used.
 func pastTense(c view.KeyChange, r view.KeyResult) string {
-	switch c.Action {
-	case view.KeyReset:
-		return "Reset: what was counted is forgotten, and bans have ended"
-	case view.KeyGrant:
-		return "Granted " + view.Plural(view.Count(cmp.Or(r.Granted(), c.Permits)), "permit")
-	case view.KeyBan:
-		return "Banned for " + c.For.String()
-	case view.KeyAssign:
-		return "Assigned the plan " + c.Plan + " for " + c.For.String()
-	case view.KeyUnassign:
-		return "Ended the assignment of a plan"
-	}
-	return "Unbanned: what was counted stays"
+	return map[view.KeyAction]string{
+		view.KeyReset:    "Reset: what was counted is forgotten, and bans have ended",
+		view.KeyGrant:    "Granted " + view.Plural(view.Count(cmp.Or(r.Granted(), c.Permits)), "permit"),
+		view.KeyUnban:    "Unbanned: what was counted stays",
+		view.KeyAssign:   "Assigned the plan " + c.Plan + " for " + c.For.String(),
+		view.KeyUnassign: "Ended the assignment of a plan",
+		view.KeyBan:      "Banned for " + c.For.String(),
+	}[c.Action]
 }
 
 // A known is a value that was asked for, or the last known one if it could not be had. Unknown is not

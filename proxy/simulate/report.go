@@ -56,23 +56,14 @@ func (r *Report) notes(o Options, seen map[key.Origin]bool) []string {
 	case r.Requests == 0:
 		return []string{"no line is a request: is this an access log? If its JSON has other field names, name them with --field method=NAME, uri=NAME, time=NAME and so on"}
 	}
-	notes := []string{}
+	notes := view.Holding(
+		view.Fact{Holds: r.IsUnordered(), Text: "the result is wrong: " + r.late()}, // first: Text prints it above the result
+		view.Fact{Holds: r.Malformed > 0, Text: fmt.Sprintf("%d lines cannot be parsed and are ignored", r.Malformed)},
+		view.Fact{Holds: r.Late > 0 && !r.IsUnordered(), Text: r.late()},
+		view.Fact{Holds: r.Samples > 0, Text: fmt.Sprintf("%d lines stand for several requests each (access_log.sample), of which one is evaluated: limits would refuse more", r.Samples)},
+		view.Fact{Holds: r.TooMany > 0, Text: fmt.Sprintf("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)},
+	)
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if r.IsUnordered() { // first: Text prints it above the result
-		say("the result is wrong: %s", r.late())
-	}
-	if r.Malformed > 0 {
-		say("%d lines cannot be parsed and are ignored", r.Malformed)
-	}
-	if r.Late > 0 && !r.IsUnordered() {
-		say("%s", r.late())
-	}
-	if r.Samples > 0 {
-		say("%d lines stand for several requests each (access_log.sample), of which one is evaluated: limits would refuse more", r.Samples)
-	}
-	if r.TooMany > 0 {
-		say("%d requests have the status 429 in the log; if they are allowed here, that counts as the response of the upstream", r.TooMany)
-	}
 	missing := map[string]int64{}
 	for i, t := range r.Results() {
 		if o.Configs[i].Store == config.StoreMemory && t.Keys > manyKeys {
@@ -112,7 +103,7 @@ func (r *Report) late() string {
 }
 
 // missingFields returns notes about data that is missing in the whole log.
-func (r *Report) missingFields(o Options) (notes []string) {
+func (r *Report) missingFields(o Options) []string {
 	held, hosts, challenges := false, false, false
 	for _, c := range o.Configs {
 		for _, rt := range c.Routes {
@@ -123,16 +114,11 @@ func (r *Report) missingFields(o Options) (notes []string) {
 			}
 		}
 	}
-	if held && r.Untimed > 0 {
-		notes = append(notes, fmt.Sprintf("the log lacks the duration of %d requests: limits on concurrent requests do not count them; log the duration ($request_time in nginx, %%D in Apache)", r.Untimed))
-	}
-	if challenges {
-		notes = append(notes, "a log does not tell who would have solved a challenge: each request that a limit with step_up refuses counts as refused")
-	}
-	if hosts && r.Hostless > 0 && o.Host == "" {
-		notes = append(notes, fmt.Sprintf("the log lacks the host of %d requests, for which localhost is assumed: log it ($host in nginx, %%v in Apache), or set --host NAME", r.Hostless))
-	}
-	return notes
+	return view.Holding(
+		view.Fact{Holds: held && r.Untimed > 0, Text: fmt.Sprintf("the log lacks the duration of %d requests: limits on concurrent requests do not count them; log the duration ($request_time in nginx, %%D in Apache)", r.Untimed)},
+		view.Fact{Holds: challenges, Text: "a log does not tell who would have solved a challenge: each request that a limit with step_up refuses counts as refused"},
+		view.Fact{Holds: hosts && r.Hostless > 0 && o.Host == "", Text: fmt.Sprintf("the log lacks the host of %d requests, for which localhost is assumed: log it ($host in nginx, %%v in Apache), or set --host NAME", r.Hostless)},
+	)
 }
 
 // notShown matches what config.Config.Effective has in place of values of sensitive keys.

@@ -301,25 +301,27 @@ func (t *tracing) requestSpan(x *exchange) *trace.Span {
 			trace.Int64("http.response.status_code", int64(x.response.status)), trace.String("weir.request_id", strings.Clone(x.id)),
 		},
 	}
-	s.Attributes = append(s.Attributes, protocolVersion(x.request.Proto)...)
+	s.Attributes = append(s.Attributes, given(trace.String("network.protocol.version", protocolVersion(x.request.Proto)), trace.String("client.address", x.generation.redact.client(x)))...)
 	if x.route != nil {
 		s.Name += " " + x.route.Match.Path
 		s.Attributes = append(s.Attributes, trace.String("http.route", x.route.Match.Path), trace.String("weir.route", x.route.Name))
 	}
-	if client := x.generation.redact.client(x); client != "" {
-		s.Attributes = append(s.Attributes, trace.String("client.address", client))
-	}
 	return s
 }
 
-// protocolVersion returns the attribute of the version in the notation of OpenTelemetry: 1.1, 2. A request that
-// could not be parsed has none.
-func protocolVersion(proto string) []trace.Attribute {
+// given returns the attributes with a value.
+func given(all ...trace.Attribute) []trace.Attribute {
+	return slices.DeleteFunc(all, func(a trace.Attribute) bool { return a.Value.GetStringValue() == "" && a.Value.GetIntValue() == 0 })
+}
+
+// protocolVersion returns the version in the notation of OpenTelemetry: 1.1, 2. A request that could not be parsed
+// has none.
+func protocolVersion(proto string) string {
 	version, found := strings.CutPrefix(proto, "HTTP/")
 	if !found {
-		return nil
+		return ""
 	}
-	return []trace.Attribute{trace.String("network.protocol.version", strings.Replace(version, "2.0", "2", 1))}
+	return strings.Replace(version, "2.0", "2", 1)
 }
 
 // traceMethod returns method if it is a known one, so that there are few span names.
@@ -349,10 +351,7 @@ func (t *tracing) decisionSpan(x *exchange) *trace.Span {
 	case len(x.ShadowRefusals)+len(x.ShadowErrors) > 0:
 		result = limit.ShadowRefused
 	}
-	s.Attributes = append(s.Attributes, trace.String("weir.decision", result))
-	if x.Fallback != "" {
-		s.Attributes = append(s.Attributes, trace.String("weir.fallback", x.Fallback))
-	}
+	s.Attributes = append(s.Attributes, given(trace.String("weir.decision", result), trace.String("weir.fallback", x.Fallback))...)
 	if x.Waited {
 		s.Attributes = append(s.Attributes, trace.Int64("weir.waited_ms", x.WaitTime.Milliseconds()))
 	}
@@ -361,24 +360,15 @@ func (t *tracing) decisionSpan(x *exchange) *trace.Span {
 
 // forwardSpan returns the span of the forwarded request.
 func (t *tracing) forwardSpan(x *exchange) *trace.Span {
-	method, result := traceMethod(x.request.Method), upstreamOutcome(x.outcome.result.Kind)
-	start := x.monotonicTime(t.forwardStart)
-	s := &trace.Span{
+	method, result, start := traceMethod(x.request.Method), x.outcome.result, x.monotonicTime(t.forwardStart)
+	failure := map[bool]string{true: upstreamOutcome(result.Kind)}[result.Err != nil]
+	return &trace.Span{
 		SpanContext: t.upstream, Parent: t.Span, State: t.state, Name: method + " " + x.route.pool.Name(), Kind: trace.Client,
-		Start: start, End: start.Add(x.outcome.duration), Failed: x.outcome.result.Err != nil || x.outcome.result.Status >= 400,
-		Attributes: []trace.Attribute{trace.String("http.request.method", method), trace.String("weir.upstream", x.route.pool.Name())},
+		Start: start, End: start.Add(x.outcome.duration), Failed: result.Err != nil || result.Status >= 400,
+		Attributes: given(
+			trace.String("http.request.method", method), trace.String("weir.upstream", x.route.pool.Name()),
+			trace.String("weir.target", result.Target), trace.Int64("http.response.status_code", int64(result.Status)),
+			trace.String("error.type", failure), trace.Int64("http.request.resend_count", int64(result.Retries)),
+		),
 	}
-	if x.outcome.result.Target != "" {
-		s.Attributes = append(s.Attributes, trace.String("weir.target", x.outcome.result.Target))
-	}
-	if x.outcome.result.Status != 0 {
-		s.Attributes = append(s.Attributes, trace.Int64("http.response.status_code", int64(x.outcome.result.Status)))
-	}
-	if x.outcome.result.Err != nil {
-		s.Attributes = append(s.Attributes, trace.String("error.type", result))
-	}
-	if x.outcome.result.Retries > 0 {
-		s.Attributes = append(s.Attributes, trace.Int64("http.request.resend_count", int64(x.outcome.result.Retries)))
-	}
-	return s
 }

@@ -201,7 +201,7 @@ func TestTraces_WhatBecameOfIt(t *testing.T) {
 func TestTraces_ProtocolVersion(t *testing.T) {
 	for proto, want := range map[string]string{"HTTP/1.0": "1.0", "HTTP/1.1": "1.1", "HTTP/2.0": "2", "": ""} {
 		got := ""
-		for _, a := range protocolVersion(proto) {
+		for _, a := range given(trace.String("network.protocol.version", protocolVersion(proto))) {
 			got += fmt.Sprint(a)
 		}
 		if wanted := fmt.Sprint(trace.String("network.protocol.version", want)); want != "" && got != wanted || want == "" && got != "" {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -167,23 +168,15 @@ func (r *Report) advice(places string) string {
 // advice returns how to log the value at a place.
 func advice(place string) string {
 	source, name, _ := strings.Cut(place, ":")
-	switch source {
-	case "header":
-		return fmt.Sprintf("log the field %s as JSON ($http_%s in nginx), or name it with --field %s=NAME", name, strings.ReplaceAll(strings.ToLower(name), "-", "_"), place)
-	case "client_ip":
-		return "log the client's whole address (privacy.log_client: full)"
-	case "query":
-		return "log the query too, or name it with --field " + place + "=NAME"
-	case "path":
-		return "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields"
-	case "plan":
-		return "only Weir's own log has the plan under a limit, in its field keys, if the limit had plans then"
-	case "jwt":
-		return "only Weir's own log identifies what a token says, by its field keys"
-	case "host":
-		return "log the host, or name it with --field host=NAME"
-	}
-	return "log it as a JSON field, and name it with --field " + place + "=NAME"
+	return cmp.Or(map[string]string{
+		"header":    fmt.Sprintf("log the field %s as JSON ($http_%s in nginx), or name it with --field %s=NAME", name, strings.ReplaceAll(strings.ToLower(name), "-", "_"), place),
+		"client_ip": "log the client's whole address (privacy.log_client: full)",
+		"query":     "log the query too, or name it with --field " + place + "=NAME",
+		"path":      "Weir's own log identifies path parameters that are keys by its field keys; see access_log.fields",
+		"plan":      "only Weir's own log has the plan under a limit, in its field keys, if the limit had plans then",
+		"jwt":       "only Weir's own log identifies what a token says, by its field keys",
+		"host":      "log the host, or name it with --field host=NAME",
+	}[source], "log it as a JSON field, and name it with --field "+place+"=NAME")
 }
 
 // A Result is that of one configuration.

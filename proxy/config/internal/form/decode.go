@@ -1,6 +1,7 @@
 package form
 
 import (
+	"cmp"
 	"reflect"
 	"strconv"
 	"strings"
@@ -310,19 +311,7 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 
 // kindName describes the kind of n for an operator.
 func kindName(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.MappingNode:
-		return "a mapping"
-	}
-	switch n.ShortTag() {
-	case "!!int", "!!float":
-		return "a number"
-	case "!!bool":
-		return "true or false"
-	case "!!timestamp":
-		return "a date"
-	}
-	return "text"
+	kind := map[yaml.Kind]string{yaml.SequenceNode: "a list", yaml.MappingNode: "a mapping"}[n.Kind]
+	scalar := map[string]string{"!!int": "a number", "!!float": "a number", "!!bool": "true or false", "!!timestamp": "a date"}[n.ShortTag()]
+	return cmp.Or(kind, scalar, "text")
 }

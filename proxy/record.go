@@ -361,7 +361,10 @@ func (t *tracing) decisionSpan(x *exchange) *trace.Span {
 // forwardSpan returns the span of the forwarded request.
 func (t *tracing) forwardSpan(x *exchange) *trace.Span {
 	method, result, start := traceMethod(x.request.Method), x.outcome.result, x.monotonicTime(t.forwardStart)
-	failure := map[bool]string{true: upstreamOutcome(result.Kind)}[result.Err != nil]
+	failure := ""
+	if result.Err != nil {
+		failure = upstreamOutcome(result.Kind)
+	}
 	return &trace.Span{
 		SpanContext: t.upstream, Parent: t.Span, State: t.state, Name: method + " " + x.route.pool.Name(), Kind: trace.Client,
 		Start: start, End: start.Add(x.outcome.duration), Failed: result.Err != nil || result.Status >= 400,

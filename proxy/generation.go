@@ -54,9 +54,10 @@ type generation struct {
 	errorTexts      respond.ErrorTexts // of requests without a route
 	tokenUse        limiter.Limit      // on the uses of a token of a challenge: one, for as long as any is accepted
 
-	users    stripe.Users // requests in progress, plus 1 until abandon
-	isOver   atomic.Bool  // abandon was called
-	onClosed func()       // called when the last request of a retired generation has ended
+	opened   []*key.Tokens // by warm: those of a configuration that another generation serves are not its own
+	users    stripe.Users  // requests in progress, plus 1 until abandon
+	isOver   atomic.Bool   // abandon was called
+	onClosed func()        // called when the last request of a retired generation has ended
 }
 
 // fieldBlock renders fields for HTTP/1.1. It returns nil if they cannot be sent, which is reported when they are.
@@ -183,6 +184,7 @@ func (g *generation) warm(ctx context.Context, earlier []*key.Tokens, log zerolo
 		if opened != nil && !errors.Is(opened, key.ErrNoVerificationKeys) {
 			return opened
 		}
+		g.opened = append(g.opened, t)
 		err = cmp.Or(err, opened)
 	}
 	return err
@@ -245,7 +247,7 @@ func (g *generation) close() {
 	for _, p := range g.pools {
 		p.Close()
 	}
-	for _, t := range g.config.Tokens {
+	for _, t := range g.opened {
 		t.Close()
 	}
 }

@@ -83,20 +83,42 @@ func TestReload_AloneIsNoError(t *testing.T) {
 func TestReload_KeysOfTokensThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := filepath.Join(t.TempDir(), "keys.json")
-		const fine = `{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
-		filetest.Write(t, fine, keys)
+		filetest.Write(t, oneKey, keys)
 		yaml := "jwt: {jwks: '" + keys + "'}\n" + limitYAML("{name: l, key: 'jwt:sub', rate: 5/1h}")
 		w := newProxy(t, yaml)
-		for want, text := range []string{fine, "{"} {
+		for want, text := range []string{oneKey, "{"} {
 			filetest.Write(t, text, keys)
 			w.toldOfKeys(want, keys)
 		}
-		filetest.Write(t, fine, keys)
+		filetest.Write(t, oneKey, keys)
 		w.reloads(yaml + "# another\n")
 		filetest.Write(t, "{", keys)
 		w.toldOfKeys(2, keys)
 	})
 }
+
+// A log that is replayed by the configuration that is served leaves the keys of its tokens to requests.
+func TestReplay_LeavesTheKeysOfTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := filepath.Join(t.TempDir(), "keys.json")
+		filetest.Write(t, oneKey, keys)
+		w := newProxy(t, "jwt: {jwks: '"+keys+"'}\n"+limitYAML("{name: l, key: 'jwt:sub', rate: 5/1h}"))
+		_, served := w.Serving()
+		r, err := NewReplay(served, ReplayOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		filetest.Write(t, "{", keys)
+		w.toldOfKeys(1, keys)
+	})
+}
+
+// A set with one key, and a token of that key whose signature is wrong: it is refused with 401, without keys with 503.
+const (
+	oneKey   = `{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
+	unsigned = "Authorization: Bearer eyJhbGciOiJFZERTQSIsImtpZCI6ImEifQ.e30.AAAA"
+)
 
 // A reload while the issuer of tokens is down leaves the keys that are known.
 func TestReload_WhileTheIssuerIsDown(t *testing.T) {
@@ -105,12 +127,11 @@ func TestReload_WhileTheIssuerIsDown(t *testing.T) {
 		if down.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		io.WriteString(w, `{"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "a", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`)
+		io.WriteString(w, oneKey)
 	}))
 	defer issuer.Close()
 	w := newProxy(t, "jwt: {jwks: '"+issuer.URL+"'}\n"+limitYAML("{name: l, key: 'jwt:sub', rate: 5/1h}"))
-	const unsigned = "Authorization: Bearer eyJhbGciOiJFZERTQSIsImtpZCI6ImEifQ.e30.AAAA"
-	w.sends(http.StatusUnauthorized, "GET", "/a", unsigned) // 503 without keys
+	w.sends(http.StatusUnauthorized, "GET", "/a", unsigned)
 	down.Store(true)
 	for range 2 {
 		if report, err := w.Reload(t.Context()); err != nil || report.Unready != nil {

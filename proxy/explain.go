@@ -34,7 +34,7 @@ func (p *Proxy) Explain(ctx context.Context, r view.ExplainRequest) (view.Explan
 	x.generation, x.in.scheme = g, cmp.Or(x.in.scheme, g.usualScheme())
 	e := &explainer{ctx: ctx, proxy: p, generation: g, x: x}
 	e.Others, e.Keys, e.Lists, e.Limits = []view.ExplainedOther{}, []view.ExplainedKey{}, []view.ExplainedList{}, []view.ExplainedLimit{}
-	e.Generation = g.number
+	e.Generation = g.number.Load()
 	e.Method, e.Scheme = x.request.Method, x.in.scheme
 
 	refusal := e.runStages()

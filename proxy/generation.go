@@ -33,7 +33,7 @@ import (
 // A generation is the compiled form of one configuration. It is immutable; a reload builds the next
 // one and swaps the pointer to it.
 type generation struct {
-	number          int64
+	number          atomic.Int64
 	config          *config.Config
 	shared          shared
 	keyFields       []string   // fields in which upstreams receive keys
@@ -290,7 +290,7 @@ func (p *Proxy) Reload(ctx context.Context) (Report, error) {
 	began := time.Now()
 	now := p.current.Load()
 	read, err := p.read(ctx)
-	report := Report{Generation: now.number, Hash: now.config.Hash}
+	report := Report{Generation: now.number.Load(), Hash: now.config.Hash}
 	if err == nil && (read.Sum != now.config.Sum || len(read.Tokens) > 0) { // the sum does not cover files with keys of tokens
 		report, err = p.adopt(ctx, read)
 	}
@@ -300,16 +300,24 @@ func (p *Proxy) Reload(ctx context.Context) (Report, error) {
 }
 
 // Rejoin agrees with the other nodes on the current configuration, if they could not be reached
-// when it was adopted. An error changes nothing.
+// when it was adopted: the current generation gets their number. An error changes nothing.
 func (p *Proxy) Rejoin(ctx context.Context) (Report, error) {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
 
 	now := p.current.Load()
+	report := Report{Generation: now.number.Load(), Hash: now.config.Hash}
 	if !p.needsRejoin {
-		return Report{Generation: now.number, Hash: now.config.Hash}, nil
+		return report, nil
 	}
-	report, err := p.adopt(ctx, now.config)
+	err := p.agree(ctx, now.config, func(number int64) { // its parts, such as the keys of tokens, are open already
+		now.number.Store(number)
+		report.Generation, report.Changed = number, true
+	})
+	p.needsRejoin = err != nil
+	if report.Changed {
+		report.AgreeErr, err = err, nil
+	}
 	p.metrics.countReload(report, err)
 	return report, err
 }
@@ -322,7 +330,7 @@ func (p *Proxy) adopt(ctx context.Context, read *config.Config) (Report, error) 
 		return Report{}, err
 	}
 	if p.agree == nil {
-		p.swap(next, p.current.Load().number+1)
+		p.swap(next, p.current.Load().number.Load()+1)
 	} else {
 		err = p.agree(ctx, read, func(number int64) { p.swap(next, number) })
 	}
@@ -332,7 +340,7 @@ func (p *Proxy) adopt(ctx context.Context, read *config.Config) (Report, error) 
 	}
 	p.needsRejoin = err != nil
 	warnings := append(config.Restarts(was, read), read.Warnings...)
-	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: warnings, AgreeErr: err, Unready: next.Unready}, nil
+	return Report{Generation: next.number.Load(), Hash: read.Hash, Changed: true, Warnings: warnings, AgreeErr: err, Unready: next.Unready}, nil
 }
 
 // A Prepared is a compiled configuration that is ready to be served. Exactly one of Install and
@@ -398,10 +406,9 @@ func (p *Prepared) Discard() { p.abandon() }
 // swap makes next the current generation. p.reloading must be held.
 func (p *Proxy) swap(next *Prepared, number int64) {
 	old := p.current.Load()
-	next.number = number
+	next.number.Store(number)
 	p.setCurrent(next.generation) // nothing can fail from here on
 	next.start()
-	p.metrics.generation.Set(float64(number))
 	old.retire()
 	old.abandon() // closed when its last request ends
 }
@@ -409,7 +416,7 @@ func (p *Proxy) swap(next *Prepared, number int64) {
 // Serving returns the number and the configuration of the current generation.
 func (p *Proxy) Serving() (number int64, c *config.Config) {
 	g := p.current.Load()
-	return g.number, g.config
+	return g.number.Load(), g.config
 }
 
 // immutable returns an error that wraps ErrRestart and lists the sections that differ between two

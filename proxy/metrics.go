@@ -36,7 +36,6 @@ type proxyMetrics struct {
 	newKeys          *prometheus.CounterVec
 	unknownPlans     *prometheus.CounterVec
 	reloads          *prometheus.CounterVec
-	generation       prometheus.Gauge
 	unloggedResets   prometheus.Counter
 
 	unrouted routeMetrics // of requests without a route
@@ -59,7 +58,6 @@ func newMetrics(r prometheus.Registerer, stripes *stripe.Numbers) *proxyMetrics 
 		upstreamRequests: perRequest("upstream_requests_total", "Requests to upstreams, by last target and result.", "upstream", "target", "result"),
 		retries:          counter("upstream_retries_total", "Retries on another target.", "upstream"),
 		reloads:          counter("reloads_total", "Configuration reloads, by result.", "result"),
-		generation:       promauto.With(r).NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Generation of the configuration that is served."}),
 	}
 	m.newKeys = counter("new_keys_total", "Requests with keys not seen recently, by result.", "route", "result")
 	m.unknownPlans = counter("plan_unknown_total", "Requests to which the own rates of a limit with plans applied, because the key had no plan or one that the limit does not have.", "route", "limit", "reason")
@@ -215,13 +213,16 @@ func (m *proxyMetrics) registerHealth(r prometheus.Registerer, p *Proxy) {
 	})
 }
 
-// registerMemory registers the metrics of the bodies that are buffered, and of the keys counted in this
+// registerState registers the metrics of the generation, of the bodies that are buffered, and of the keys counted in this
 // process: by the store if it is in memory, otherwise by the local fallback.
-func (m *proxyMetrics) registerMemory(r prometheus.Registerer, p *Proxy) {
+func (m *proxyMetrics) registerState(r prometheus.Registerer, p *Proxy) {
 	counts := p.admitter.Memory
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
 	}
+	gauge("config_generation", "Generation of the configuration that is served.", func() float64 {
+		return float64(p.current.Load().number.Load())
+	})
 	gauge("memory_keys", "Keys counted in this process, with store: memory or while a shared store is unreachable.", func() float64 {
 		keys, _ := counts.Keys()
 		return float64(keys)

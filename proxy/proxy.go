@@ -120,9 +120,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		first.close()
 		return nil, fmt.Errorf("warm: %w", err)
 	}
-	first.number = max(o.Number, 1)
 	m := newMetrics(o.Registry, kept.stripes)
-	m.generation.Set(float64(first.number))
 	if o.Nodes == nil {
 		o.Nodes = func() int { return 1 }
 	}
@@ -143,12 +141,13 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		timeouts:     o.Config.Listen.Timeouts,
 		needsRejoin:  o.Agree != nil && o.Number == 0,
 	}
+	first.number.Store(max(o.Number, 1))
 	p.setCurrent(first)
 	if p.admitter.Announcer != nil {
 		p.admitter.Announcer.OnChange(p.onChange)
 	}
 	m.registerHealth(o.Registry, p)
-	m.registerMemory(o.Registry, p)
+	m.registerState(o.Registry, p)
 	registerSends(o.Registry, p)
 	return p, nil
 }

@@ -144,6 +144,38 @@ func TestReload_WhileTheIssuerIsDown(t *testing.T) {
 	}
 }
 
+// A proxy that agrees on its configuration later keeps the keys of its tokens, and can still be reloaded and closed.
+func TestRejoin_KeepsTheKeysOfTokens(t *testing.T) {
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, oneKey) }))
+	defer issuer.Close()
+	number, away := int64(1), errors.New("away")
+	err := away
+	yaml := "jwt: {jwks: '" + issuer.URL + "'}\n" + limitYAML("{name: l, key: 'jwt:sub', rate: 5/1h}")
+	w := newProxy(t, yaml, func(o *Options) {
+		o.Number, o.Agree = 0, func(_ context.Context, _ *config.Config, swap func(int64)) error { swap(number); return err }
+	})
+	for _, c := range []struct {
+		number int64
+		err    error
+		want   Report
+	}{{2, away, Report{Generation: 2, Changed: true, AgreeErr: away}}, {7, nil, Report{Generation: 7, Changed: true}}, {9, nil, Report{Generation: 7}}} {
+		number, err = c.number, c.err
+		joined := make(chan Report, 1)
+		go func() {
+			report, _ := w.Rejoin(t.Context())
+			joined <- report
+		}()
+		got := await.Value(t, joined, "the agreement")
+		if got.Generation != c.want.Generation || got.Changed != c.want.Changed || !errors.Is(got.AgreeErr, c.want.AgreeErr) {
+			t.Errorf("Rejoin = %+v; want %+v", got, c.want)
+		}
+		w.sends(http.StatusUnauthorized, "GET", "/a", unsigned)
+	}
+	if report := w.reloads(yaml + "# another\n"); report.Generation != 9 {
+		t.Errorf("Reload = %+v; want generation 9", report)
+	}
+}
+
 // toldOfKeys waits until keys of tokens were read again, and wants the log to have told of their file so often.
 func (p *testProxy) toldOfKeys(want int, file string) {
 	p.Helper()

@@ -136,8 +136,9 @@ func (s *NetHTTPServer) ServeTLS(l net.Listener, c *Certificates, roots *x509.Ce
 func (s *NetHTTPServer) Drain(ctx context.Context) error { return s.server.Shutdown(ctx) }
 
 // NewHTTP1Server returns a Server for a handler of HTTP/1.1 alone, whose clients do not close their sending side before
-// they have the response: one that does is gone.
+// they have the response: one that does is gone. It has the limits of c, without what is offered to other clients only.
 func NewHTTP1Server(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
+	c.ProxyProtocol = nil
 	s := newServer(h, c, log)
 	s.http1.HalfClose = http1.AbortOnHalfClose
 	return s

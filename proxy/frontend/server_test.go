@@ -12,11 +12,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pires/go-proxyproto"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -236,6 +239,33 @@ func TestDrain_ServesWhoIsInTheHandshake(t *testing.T) {
 		served.Wait()
 	}
 }
+
+// A listener whose port another process may take over stays open for handshakes in progress, whoever its clients are.
+func TestDrain_WaitsForHandshakesOfASharedPort(t *testing.T) {
+	for name, server := range map[string]func(config.Listen) *Server{
+		"clients":       func(c config.Listen) *Server { return newTestServer(echo(), c, zerolog.Nop()) },
+		"other proxies": func(c config.Listen) *Server { return NewHTTP1Server(func(*http1.Exchange) {}, c, zerolog.Nop()) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, l := server(config.Listen{ReusePort: true}), idleListener{make(chan struct{})}
+			go s.Serve(l)
+			synctest.Wait()
+			began := time.Now()
+			go s.Drain(t.Context())
+			<-l.closed
+			if open := time.Since(began); open != handshakeGrace {
+				t.Errorf("that of %s is closed after %v; want %v", name, open, handshakeGrace)
+			}
+		})
+	}
+}
+
+// An idleListener accepts nothing, until it is closed.
+type idleListener struct{ closed chan struct{} }
+
+func (l idleListener) Accept() (net.Conn, error) { <-l.closed; return nil, net.ErrClosed }
+func (l idleListener) Close() error              { close(l.closed); return nil }
+func (l idleListener) Addr() net.Addr            { return &net.TCPAddr{} }
 
 // proxyHeader is what a load balancer says of a client at 203.0.113.7.
 func proxyHeader(t *testing.T, version byte) string {

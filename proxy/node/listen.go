@@ -97,8 +97,7 @@ func (n *Node) listenForPeers(c config.Listen) (err error) {
 	}
 	h := decide.New(n.proxy, *c.Decide, n.registry)
 	if c.Decide.HTTP != "" {
-		// Peers have the limits of clients, without the features that are offered to clients only.
-		n.deciders = frontend.NewHTTP1Server(h.ServeHTTP1, config.Listen{Timeouts: c.Timeouts, MaxHeader: c.MaxHeader}, n.log)
+		n.deciders = frontend.NewHTTP1Server(h.ServeHTTP1, c, n.log)
 	}
 	if c.Decide.GRPC != "" {
 		n.rateLimits = h.NewEnvoyServer(secure, n.log)

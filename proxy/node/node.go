@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -211,25 +213,30 @@ func (n *Node) Close() error { return n.closers.close(context.Background()) }
 // drain ends serving gracefully: first, responses close their connections and the node is not
 // ready; then, no connections are accepted; finally, requests in progress end.
 func (n *Node) drain(ctx context.Context) error {
-	n.clients.AnnounceClose()
+	servers := slices.DeleteFunc([]*frontend.Server{n.clients, n.deciders}, func(s *frontend.Server) bool { return s == nil })
+	for _, s := range servers {
+		s.AnnounceClose()
+	}
 	n.draining.Store(true)
 	n.systemd.stopping()
 	n.log.Info().Float64("delay_s", n.drains.Delay.Seconds()).Float64("within_s", n.drains.Within.Seconds()).Msg("draining")
 	<-time.After(n.drains.Delay)
 	ctx, cancel := context.WithTimeout(ctx, n.drains.Within)
 	defer cancel()
-	err := n.clients.Drain(ctx)
-	if n.deciders != nil {
-		err = errors.Join(err, n.deciders.Drain(ctx))
+	var ending sync.WaitGroup // all at once: each may take all of the time
+	errs := make([]error, len(servers))
+	for i, s := range servers {
+		ending.Go(func() { errs[i] = s.Drain(ctx) })
 	}
 	if n.rateLimits != nil {
-		n.rateLimits.Drain(ctx)
+		ending.Go(func() { n.rateLimits.Drain(ctx) })
 	}
+	ending.Wait()
 	if err := n.admins.Drain(ctx); err != nil {
 		n.log.Warn().Err(err).Msg("admin drain")
 	}
 	n.log.Info().Msg("drained")
-	return err
+	return errors.Join(errs...)
 }
 
 func newRegistry(b Build) *prometheus.Registry {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // listen is the beginning of a file that listens on free ports.
@@ -89,6 +91,42 @@ func TestDrain_ServesUntilTheDelayIsOver(t *testing.T) {
 	}
 	if n.findLog("drained") == nil {
 		t.Errorf("log:\n%s", n.log)
+	}
+}
+
+// Other proxies that ask are told of the end when clients are, whatever requests of clients are still in progress.
+func TestDrain_OtherProxiesAreToldOfTheEnd(t *testing.T) {
+	upstream := sockettest.Listen(t)
+	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0', decide: {http: '127.0.0.1:0', dialect: traefik}}\nadmin: {http: '127.0.0.1:0'}\n"+
+		"routes: [{name: a, match: {path: /a}, upstream: 'http://"+upstream.Addr().String()+"', limits: [{name: l, key: global, rate: 1000/1s}]}]\n"))
+	client := sockettest.Dial(t, n.Address("http"), "GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+	slow, err := upstream.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const question = "GET /decide HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /a\r\nX-Forwarded-Host: a\r\nX-Forwarded-Proto: http\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n"
+	peer := sockettest.Dial(t, n.Address("decide"), question)
+	if answer, _ := peer.WantStatus(200); answer.Close {
+		t.Error("the connection ends before it drains")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- n.end() }()
+	n.waitForLog("draining")
+	peer.Send(question)
+	if answer, _ := peer.WantStatus(200); !answer.Close {
+		t.Error("while it drains the last answer does not say so")
+	}
+	await.Until(t, "no further connection is accepted", func() bool {
+		c, err := net.Dial("tcp", n.Address("decide"))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	fmt.Fprint(slow, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	client.WantStatus(200)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

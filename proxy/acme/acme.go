@@ -156,9 +156,11 @@ func (m *Manager) Run(ctx context.Context) {
 			asking.Go(func() { m.obtain(working, name) })
 		}
 	}
-	if err := m.cache.RenewManagedCertificates(working); err != nil { // later the cache renews them by itself
-		m.log.Error().Err(err).Msg("certificates are not renewed yet")
-	}
+	asking.Go(func() { // of an authority that may be silent
+		if err := m.cache.RenewManagedCertificates(working); err != nil { // later the cache renews them by itself
+			m.log.Error().Err(err).Msg("certificates are not renewed yet")
+		}
+	})
 	<-ctx.Done()
 	m.closing.Store(true) // errors of interrupted orders are not logged as errors from here on
 	stop()
@@ -208,8 +210,9 @@ func (m *Manager) event(_ context.Context, what string, data map[string]any) err
 	return nil
 }
 
-// Close releases the Manager. Run must have returned.
-func (m *Manager) Close() { m.cache.Stop() }
+// Close releases the Manager. Run must have returned. It does not wait for a check that has begun: the authority may be
+// silent, and its questions have no context of ours.
+func (m *Manager) Close() { go m.cache.Stop() }
 
 // Names returns the managed domains.
 func (m *Manager) Names() []string { return m.names }

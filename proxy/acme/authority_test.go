@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -29,13 +30,17 @@ type authority struct {
 	t     *testing.T
 	ca    string // file
 	key   *ecdsa.PrivateKey
-	plain string // host:port that is asked
+	plain string        // host:port that is asked
+	check time.Duration // how often certificates are checked for renewal
 
 	mu      sync.Mutex // guards what follows
 	orders  []*order
 	nonces  int
 	refuses string        // the type of the problem that orders are refused with
 	age     time.Duration // how old certificates are when they are given
+
+	hangs   atomic.Bool   // questions about renewals are not answered
+	renewal chan struct{} // each question about a renewal
 }
 
 // An order is for one name.
@@ -49,7 +54,7 @@ const lifetime = 24 * time.Hour
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{t: t}
+	a := &authority{t: t, renewal: make(chan struct{}, 100)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /dir", a.directory)
 	mux.HandleFunc("HEAD /nonce", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
@@ -67,6 +72,10 @@ func newAuthority(t *testing.T) *authority {
 		w.Write(a.order(r).chain)
 	})
 	a.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/renewal/") {
+			a.whenToRenew(w, r)
+			return
+		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.nonces++
@@ -109,8 +118,20 @@ func (a *authority) read(r *http.Request, v any) {
 func (a *authority) directory(w http.ResponseWriter, _ *http.Request) {
 	say(w, http.StatusOK, map[string]string{
 		"newNonce": a.URL + "/nonce", "newAccount": a.URL + "/account", "newOrder": a.URL + "/order",
-		"revokeCert": a.URL + "/revoke", "keyChange": a.URL + "/rollover",
+		"renewalInfo": a.URL + "/renewal", "revokeCert": a.URL + "/revoke", "keyChange": a.URL + "/rollover",
 	})
+}
+
+// whenToRenew says when a certificate is to be renewed (RFC 9773), which is to be asked again at once.
+func (a *authority) whenToRenew(w http.ResponseWriter, r *http.Request) {
+	a.renewal <- struct{}{}
+	if a.hangs.Load() {
+		<-r.Context().Done()
+		return
+	}
+	w.Header().Set("Retry-After", "0")
+	later := time.Now().Add(lifetime)
+	say(w, http.StatusOK, map[string]any{"suggestedWindow": map[string]time.Time{"start": later, "end": later.Add(time.Hour)}})
 }
 
 func (a *authority) newOrder(w http.ResponseWriter, r *http.Request) {
@@ -208,7 +229,7 @@ func (a *authority) finalize(w http.ResponseWriter, r *http.Request) {
 		SerialNumber: big.NewInt(int64(len(a.orders))), DNSNames: csr.DNSNames, NotBefore: now, NotAfter: now.Add(lifetime),
 		Subject: pkix.Name{CommonName: o.name}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true}
+	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, SubjectKeyId: []byte{1}}
 	signed, err := x509.CreateCertificate(rand.Reader, leaf, root, csr.PublicKey, a.key)
 	if err != nil {
 		a.t.Error(err)

@@ -38,7 +38,7 @@ func startManager(t *testing.T, a *authority, storage string, names ...string) *
 	a.plain = l.Addr().String()
 	m := &testManager{log: new(logtest.Log)}
 	c := config.ACME{Domains: names, Directory: a.URL + "/dir", CA: a.ca, Storage: storage, HTTP: true}
-	if m.Manager, err = New(t.Context(), c, Options{Log: zerolog.New(m.log), HTTPAddr: a.plain}); err != nil {
+	if m.Manager, err = New(t.Context(), c, Options{Log: zerolog.New(m.log), HTTPAddr: a.plain, Check: a.check}); err != nil {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -116,6 +116,31 @@ func TestRun_RenewsWhatIsDue(t *testing.T) {
 	}, again.log)
 	if !strings.Contains(again.log.String(), `"renewed":true,"message":"certificate obtained"`) {
 		t.Errorf("logged\n%s", again.log)
+	}
+}
+
+// An authority that does not answer does not hold up the end, neither when certificates are looked at first nor later.
+func TestRun_EndsWhileTheAuthorityIsSilent(t *testing.T) {
+	a, storage := newAuthority(t), t.TempDir()
+	m := startManager(t, a, storage, "a.example")
+	await.Until(t, "a certificate", func() bool { return len(m.Certificates()) == 1 }, m.log)
+	m.stop()
+	a.hangs.Store(true)
+	for len(a.renewal) > 0 {
+		<-a.renewal
+	}
+	a.check = time.Millisecond
+	again := startManager(t, a, storage, "a.example")
+	await.Value(t, a.renewal, "a question of the renewal")
+	ended := make(chan struct{})
+	go func() {
+		again.stop()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second): // a node waits no longer, and says that it was in vain
+		t.Error("it waits for the authority")
 	}
 }
 

@@ -213,7 +213,7 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 	_, pushed := found[2].(string)
 	switch {
 	case number >= now.agreed:
-	case n.pushed.Load() == now.agreed && pushed && !slices.Contains(known.texts, l.head):
+	case n.pushed.Load() == now.agreed && pushed && !slices.Contains(known.texts, l.head) && isLater(l.head, known.texts[0]):
 		// A push has reached nodes that did not know the state of this one.
 		l.newNumber, l.pushed = now.agreed+1, true
 		head, err := withGeneration(l.head, l.newNumber)
@@ -223,6 +223,8 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 		l.history = append([]string{head}, known.texts[:min(len(known.texts), historyLength-1)]...)
 	case n.pushed.Load() == now.agreed:
 		l.newNumber, l.hash, l.pushed, l.history, l.defines = now.agreed, now.hash, true, known.texts, true
+		found := slices.DeleteFunc(history, func(text string) bool { return slices.Contains(known.texts, text) })
+		l.history = append(slices.Clip(known.texts), found[:min(len(found), historyLength-len(known.texts))]...)
 	case number == 0 && now.withoutCluster: // Agree will publish it, based on this number
 		l.newNumber = now.agreed
 	case number == 0 || found[1] == now.hash:
@@ -231,6 +233,13 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 		l.newNumber = now.agreed + 1
 	}
 	return l, nil
+}
+
+// isLater reports whether the push of a was begun after that of b.
+func isLater(a, b string) bool {
+	x, err := decode[Entry](a)
+	y, wrong := decode[Entry](b)
+	return err == nil && wrong == nil && x.At.After(y.At)
 }
 
 // withGeneration returns a history entry with another generation.

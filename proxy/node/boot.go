@@ -46,10 +46,7 @@ func (s store) boot(ctx context.Context, o *configSource) (c *config.Config, num
 	}
 	var e cluster.Entry
 	if err == nil && o.pushable() {
-		e, err = s.cluster.Pushed(ctx)
-	}
-	if err == nil && o.pushable() && e.Generation == 0 {
-		e, err = s.lostByRedis(ctx, o)
+		e, err = s.pushed(ctx, o)
 	}
 	if err == nil && e.Generation > 0 {
 		return s.bootPushed(o, e)
@@ -61,43 +58,41 @@ func (s store) boot(ctx context.Context, o *configSource) (c *config.Config, num
 		return o.machine, number, nil
 	}
 	logUnusable(o.log.With().Strs("addrs", o.machine.Redis.Addrs).Logger(), err)
-	c, number, err = o.bootKept()
-	s.cluster.Assume(c.Hash, max(number, 1))
+	k := o.kept()
+	if k.Generation == 0 {
+		s.cluster.Assume(o.machine.Hash, 1)
+		return o.machine, 0, nil
+	}
+	o.log.Info().Int64("generation", k.Generation).Str("hash", k.Hash).Msg("serving last pushed config from disk")
+	if c, number, err = s.bootPushed(o, k); err != nil {
+		err = fmt.Errorf("config kept in %s: %w", o.machine.Reload.Keep, err)
+	}
 	return c, number, err
 }
 
-// lostByRedis returns the pushed configuration if it is kept on disk but Redis has lost it. The first
-// heartbeat restores it in Redis. Its Generation is 0 if there is none.
-func (s store) lostByRedis(ctx context.Context, o *configSource) (cluster.Entry, error) {
-	k, err := o.readKept()
+// pushed returns the configuration that was pushed last: the one in Redis or, if Redis has lost it, the one kept on
+// disk, which the first heartbeat restores in Redis. Its Generation is 0 if there is none.
+func (s store) pushed(ctx context.Context, o *configSource) (cluster.Entry, error) {
+	e, err := s.cluster.Pushed(ctx)
 	if err != nil {
-		o.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
-		return cluster.Entry{}, nil
+		return e, err
 	}
+	k := o.kept()
 	number, err := s.cluster.Number(ctx)
-	if err != nil || k.Generation == 0 || number >= k.Generation {
-		return cluster.Entry{}, err
+	if err != nil || number >= k.Generation || e.At.After(k.At) { // pushed where nobody knew of k
+		return e, err
 	}
 	o.log.Warn().Int64("generation", k.Generation).Msg("redis lost the pushed config; serving it from disk and publishing it again")
 	return k, nil
 }
 
-// bootKept returns the configuration to serve first without Redis.
-func (s *configSource) bootKept() (*config.Config, int64, error) {
+// kept returns the kept configuration. Its Generation is 0 if there is none, or if it cannot be read.
+func (s *configSource) kept() cluster.Entry {
 	k, err := s.readKept()
 	if err != nil {
-		s.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
+		s.log.Warn().Err(err).Msg("cannot read reload.keep")
 	}
-	if k.Generation == 0 {
-		return s.machine, 0, nil
-	}
-	c, err := bundle.Unpack(s.machine, k.Bundle)
-	if err != nil {
-		return s.machine, 0, fmt.Errorf("config kept in %s: %w", s.machine.Reload.Keep, err)
-	}
-	s.bundle.Store(new(k.Bundle))
-	s.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("serving last pushed config from disk")
-	return c, k.Generation, nil
+	return k
 }
 
 // bootPushed returns the configuration that was pushed to all nodes.

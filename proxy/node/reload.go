@@ -325,6 +325,7 @@ func (s *configSource) readKept() (k cluster.Entry, err error) {
 	}
 	if k = stored.Entry; err == nil && bytes.HasPrefix(stored.Bundle, []byte{'{'}) { // as 0.1.0 kept it
 		err = json.Unmarshal(stored.Bundle, &k.Bundle)
+		k.Packed = s.seal().Pack(k.Bundle)
 	} else if err == nil {
 		if err = json.Unmarshal(stored.Bundle, &k.Packed); err == nil {
 			k.Bundle, err = s.seal().Open(k.Packed, k.Hash)

@@ -1,9 +1,13 @@
 package node
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/view"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -89,6 +94,26 @@ func TestSource_KeepsWhatWasPushed(t *testing.T) {
 	files, _ := os.ReadDir(filepath.Dir(o.machine.Reload.Keep))
 	if info, err := os.Stat(o.machine.Reload.Keep); err != nil || info.Mode().Perm() != 0o600 || len(files) != 1 {
 		t.Errorf("%v, %v, %v; want one file for its owner alone", info, files, err)
+	}
+}
+
+// What 0.1.0 has kept is read, and stays readable when it is kept again, as at each start.
+func TestSource_KeepsWhatAnOlderVersionHasKept(t *testing.T) {
+	o, _ := newTestSource(t)
+	b := pushedBundle(t, "a")
+	text, err := json.Marshal(map[string]any{"generation": 7, "hash": b.Hash(), "bundle": b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, o.machine.Reload.Keep, string(text))
+	for range 2 {
+		k, err := o.readKept()
+		if err != nil || k.Generation != 7 || !k.Bundle.Same(b) {
+			t.Fatalf("recalled %+v, %v", k, err)
+		}
+		if err := o.keep(k); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -176,5 +201,85 @@ func TestBoot_WithRedis(t *testing.T) {
 	c, number, err = opened(t, o, server.Addr).boot(t.Context(), o)
 	if err != nil || number != 7 || c.Hash != e.Bundle.Hash() || !strings.Contains(log.String(), "redis lost the pushed config") {
 		t.Errorf("boot = generation %d, %v, log %s; want generation 7 from disk", number, err, log)
+	}
+}
+
+// A node that has started with what was kept gives it to a Redis that comes back without it, empty or as an older copy;
+// not to one to which something else was pushed later.
+func TestBoot_RedisComesBackWithoutThePush(t *testing.T) {
+	for name, c := range map[string]struct {
+		found time.Duration // when what Redis has was pushed, after what was kept; 0 if it is empty
+		want  []string
+	}{
+		"empty": {0, []string{"7 kept"}}, "older": {-time.Hour, []string{"7 kept", "6 found"}}, "later": {time.Hour, []string{"8 found", "7 kept"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			at := time.Unix(1_000_000, 0).UTC()
+			o, _ := newTestSource(t)
+			if c.found != 0 {
+				fills(t, server.Addr, 6, at.Add(c.found))
+			}
+			kept := entryOf(o, 7, pushedBundle(t, "kept"))
+			kept.At, kept.Author = at, "kept"
+			if err := o.keep(kept); err != nil {
+				t.Fatal(err)
+			}
+			server.Signal(syscall.SIGSTOP)
+			s := opened(t, o, server.Addr)
+			if _, number, err := s.boot(t.Context(), o); err != nil || number != 7 {
+				t.Fatalf("boot = %d, %v; want what was kept", number, err)
+			}
+			server.Signal(syscall.SIGCONT)
+			await.Until(t, "redis is reachable", func() bool { _, err := s.check(t.Context()); return err == nil })
+			if done, err := s.cluster.Restore(t.Context()); err != nil || !done {
+				t.Errorf("Restore = %v, %v", done, err)
+			}
+			history, err := s.cluster.History(t.Context())
+			var got []string
+			for _, e := range history {
+				got = append(got, fmt.Sprint(e.Generation, " ", e.Author))
+			}
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("history %q, %v; want %q", got, err, c.want)
+			}
+			again, _ := newTestSource(t) // with Redis, a start leads to the same
+			again.machine.Reload.Keep = o.machine.Reload.Keep
+			want, _, _ := strings.Cut(c.want[0], " ")
+			if _, number, err := opened(t, again, server.Addr).boot(t.Context(), again); err != nil || fmt.Sprint(number) != want {
+				t.Errorf("a second boot = %d, %v; want %s", number, err, want)
+			}
+		})
+	}
+}
+
+// A node that starts with a Redis that came back as an older copy serves what it kept.
+func TestBoot_WithAnOlderCopyOfRedis(t *testing.T) {
+	server := redistest.Start(t)
+	at := time.Unix(1_000_000, 0).UTC()
+	fills(t, server.Addr, 6, at)
+	for after, want := range map[time.Duration]int64{time.Hour: 7, -time.Hour: 6} {
+		o, _ := newTestSource(t)
+		kept := entryOf(o, 7, pushedBundle(t, "kept"))
+		kept.At = at.Add(after)
+		if err := o.keep(kept); err != nil {
+			t.Fatal(err)
+		}
+		if _, number, err := opened(t, o, server.Addr).boot(t.Context(), o); err != nil || number != want {
+			t.Errorf("what was kept %v after what redis has: boot = %d, %v; want %d", after, number, err, want)
+		}
+	}
+}
+
+// fills lets a Redis have a push.
+func fills(t *testing.T, addr string, generation int64, at time.Time) {
+	t.Helper()
+	o, _ := newTestSource(t)
+	s := opened(t, o, addr)
+	e := entryOf(o, generation, pushedBundle(t, "found"))
+	e.At, e.Author = at, "found"
+	s.cluster.Adopt(e, o.machine)
+	if done, err := s.cluster.Restore(t.Context()); err != nil || !done {
+		t.Fatalf("Restore = %v, %v", done, err)
 	}
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -252,13 +251,12 @@ func (n *Node) renewCertificates(ctx context.Context) {
 	for _, c := range shown {
 		files = append(files, c.Files()...)
 	}
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, files) }
 	reload := func(context.Context) {
 		for _, c := range shown {
 			c.Reload()
 		}
 	}
-	if err := watch(ctx, look, reload); err != nil {
+	if err := watch(ctx, func(*fsnotify.Watcher) []string { return files }, reload); err != nil {
 		n.log.Error().Err(err).Msg("certificates are not reloaded; restart weir after they change")
 	}
 }

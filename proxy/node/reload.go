@@ -73,11 +73,11 @@ func (n *Node) report(report proxy.Report, err error) {
 
 // watch reloads when files change.
 func (n *Node) watch(ctx context.Context) {
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte {
+	files := func(w *fsnotify.Watcher) []string {
 		_, served := n.proxy.Serving()
-		return hashFiles(w, configFiles(w, served, config.FilesOf(n.source.path))) // a reload may have refused the latter
+		return configFiles(w, served, config.FilesOf(n.source.path)) // a reload may have refused the latter
 	}
-	err := watch(ctx, look, func(ctx context.Context) { n.reload(ctx) })
+	err := watch(ctx, files, func(ctx context.Context) { n.reload(ctx) })
 	if err != nil {
 		n.log.Error().Err(err).Msg("cannot watch the config file; send SIGHUP after a change")
 	}
@@ -171,13 +171,10 @@ const (
 	rescanInterval = 30 * time.Second
 )
 
-// A fingerprint returns a hash of the content of some files, and adds their directories to w.
-type fingerprint func(w *fsnotify.Watcher) [sha256.Size]byte
-
-// watch calls changed whenever the hash returned by look changes, and once at the beginning, until
+// watch calls changed whenever the content of files changes, and once at the beginning, until
 // ctx is done. It watches directories instead of files, because editors and Kubernetes replace
 // files. If a directory cannot be watched, changes are found every rescanInterval.
-func watch(ctx context.Context, look fingerprint, changed func(context.Context)) error {
+func watch(ctx context.Context, files func(*fsnotify.Watcher) []string, changed func(context.Context)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch files: %w", err)
@@ -185,7 +182,7 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 	defer func() { go w.Close() }() // nobody waits for it: on a busy machine it takes the kernel seconds
 
 	var seen [sha256.Size]byte // zero: the files may have changed since they were loaded
-	look(w)
+	_, names := hashFiles(w, files(w))
 	again := time.NewTicker(rescanInterval)
 	defer again.Stop()
 	settled := time.NewTimer(0)
@@ -194,17 +191,20 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.Events: // the kinds of events differ between systems
-			settled.Reset(settleTime)
+		case e := <-w.Events: // the kinds of events differ between systems
+			if !e.Has(fsnotify.Write) || names[filepath.Base(e.Name)] { // others may be written all the time, such as a log
+				settled.Reset(settleTime)
+			}
 		case <-w.Errors: // events may have been lost
 			settled.Reset(settleTime)
 		case <-again.C:
 			settled.Reset(0)
 		case <-settled.C:
-			if now := look(w); now != seen {
+			var now [sha256.Size]byte
+			if now, names = hashFiles(w, files(w)); now != seen {
 				seen = now
 				changed(ctx)
-				look(w) // watch new files
+				_, names = hashFiles(w, files(w)) // watch new files
 			}
 		}
 	}
@@ -224,18 +224,19 @@ func configFiles(w *fsnotify.Watcher, all ...*config.Config) (files []string) {
 	return slices.Compact(files)
 }
 
-// hashFiles watches the directories of files and returns a hash of their content.
-func hashFiles(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
-	h := sha256.New()
+// hashFiles watches the directories of files, and returns a hash of their content, and their names in these directories.
+func hashFiles(w *fsnotify.Watcher, files []string) (sum [sha256.Size]byte, names map[string]bool) {
+	h, names := sha256.New(), map[string]bool{}
 	for _, f := range files {
-		w.Add(filepath.Dir(f)) // on failure the file is found by rescanning
-		if real, err := filepath.EvalSymlinks(f); err == nil {
-			w.Add(filepath.Dir(real))
+		real, _ := filepath.EvalSymlinks(f)
+		for _, path := range []string{f, cmp.Or(real, f)} {
+			w.Add(filepath.Dir(path)) // on failure the file is found by rescanning
+			names[filepath.Base(path)] = true
 		}
 		n, err := hashFile(h, f)
 		fmt.Fprintf(h, "%q %d %v\n", f, n, err != nil)
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return [sha256.Size]byte(h.Sum(nil)), names
 }
 
 // hashFile writes the content of a file to h, without holding it in memory: a list may be long.

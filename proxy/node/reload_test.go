@@ -2,17 +2,19 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -166,12 +168,12 @@ func watchFiles(t *testing.T, path string) <-chan struct{} {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return hashFiles(w, configFiles(w, c)) }
+	files := func(w *fsnotify.Watcher) []string { return configFiles(w, c) }
 	changes := make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		if err := watch(ctx, look, func(context.Context) { changes <- struct{}{} }); err != nil {
+		if err := watch(ctx, files, func(context.Context) { changes <- struct{}{} }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -207,6 +209,34 @@ func TestWatch_EditorsReplaceTheFile(t *testing.T) {
 	}
 	replaceFile(t, path, respondYAML("4"))
 	wantChange(t, changes, "a write")
+}
+
+// A file that is written all the time beside the configuration, such as a log, does not hold up its reload.
+func TestWatch_IsNotHeldUpByOtherFiles(t *testing.T) {
+	path := write(t, respondYAML("1"))
+	log, err := os.Create(filepath.Join(filepath.Dir(path), "access.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	changes := watchFiles(t, path)
+	var writing sync.WaitGroup
+	var done atomic.Bool
+	writing.Go(func() {
+		for !done.Load() {
+			fmt.Fprintln(log, "a request")
+			log.Truncate(0)
+			runtime.Gosched()
+		}
+	})
+	defer writing.Wait()
+	defer done.Store(true)
+	rewrite(t, path, respondYAML("2"))
+	select {
+	case <-changes:
+	case <-time.After(rescanInterval / 2):
+		t.Error("the change is not seen while another file is written")
+	}
 }
 
 func TestWatch_KubernetesSwapsALink(t *testing.T) {

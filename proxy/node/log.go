@@ -105,6 +105,7 @@ type logQueue struct {
 	out     io.Writer
 	dropped atomic.Int64
 	ended   chan struct{} // closed when the background goroutine has ended
+	isCut   bool          // the output has the beginning of a line whose rest was lost; of the background goroutine
 
 	mu      sync.Mutex // guards what follows; never held while writing
 	changed *sync.Cond // signals that there are lines, or that the queue is closing
@@ -191,8 +192,13 @@ func (q *logQueue) write(lines []byte) {
 		if n > maxBatch {
 			n = cmp.Or(bytes.LastIndexByte(lines[:maxBatch], '\n')+1, maxBatch)
 		}
-		if _, err := q.out.Write(lines[:n]); err != nil {
-			q.dropped.Add(int64(bytes.Count(lines[:n], []byte{'\n'})))
+		if q.isCut { // what follows must not become part of that line
+			_, err := q.out.Write([]byte{'\n'})
+			q.isCut = err != nil
+		}
+		if done, err := q.out.Write(lines[:n]); err != nil {
+			q.dropped.Add(int64(bytes.Count(lines[done:n], []byte{'\n'})))
+			q.isCut = q.isCut || done > 0 && lines[done-1] != '\n'
 		}
 		lines = lines[n:]
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,6 +191,37 @@ func TestLogQueue_ASinkThatFails(t *testing.T) {
 	if q.dropped.Load() != 3 {
 		t.Errorf("%d dropped; want 3", q.dropped.Load())
 	}
+}
+
+// A full disk takes a part of what is written. The line that was cut is lost; those before and after it are whole, and
+// only lost ones are counted.
+func TestLogQueue_AfterAFullDisk(t *testing.T) {
+	disk := &fullDisk{room: len("one\ntw")}
+	q := &logQueue{out: disk}
+	q.write([]byte("one\ntwo\nthree\n"))
+	q.write([]byte("four\n"))
+	disk.room = 100
+	q.write([]byte("five\n"))
+	q.write([]byte("six\n"))
+	if want := "one\ntw\nfive\nsix\n"; disk.text.String() != want || q.dropped.Load() != 3 {
+		t.Errorf("written %q, %d lines dropped; want %q, and 3", disk.text.String(), q.dropped.Load(), want)
+	}
+}
+
+// A fullDisk has room for so many bytes.
+type fullDisk struct {
+	text strings.Builder
+	room int
+}
+
+func (d *fullDisk) Write(b []byte) (int, error) {
+	n := min(len(b), d.room)
+	d.room -= n
+	d.text.Write(b[:n])
+	if n < len(b) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
 }
 
 // Lines are written together, and never cut.

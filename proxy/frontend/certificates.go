@@ -77,7 +77,7 @@ func load(f config.Pair) (tls.Certificate, error) {
 func (c *Certificates) swapConfig() {
 	next := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
-		NextProtos:   []string{"h2", "http/1.1", "http/1.0"},
+		NextProtos:   append([]string{"h2"}, http1Protocols()...),
 		Certificates: slices.Clone(c.pairs),
 	}
 	if c.issuer != nil {
@@ -100,40 +100,30 @@ func (c *Certificates) fromIssuer(hello *tls.ClientHelloInfo) (*tls.Certificate,
 	return cert, err
 }
 
-// TLSConfig returns a TLS configuration that always uses the current certificates. With
-// roots, clients must present a certificate that is signed by one of them (mutual TLS).
+// http1Protocols returns the protocols of ALPN other than HTTP/2.
+func http1Protocols() []string { return []string{"http/1.1", "http/1.0"} }
+
+// TLSConfig returns a TLS configuration that always uses the current certificates, for these protocols of ALPN, by
+// default all. With roots, clients must present a certificate that is signed by one of them (mutual TLS).
 // Sessions are not resumed then, so that each connection presents it.
-func (c *Certificates) TLSConfig(roots *x509.CertPool) *tls.Config {
+func (c *Certificates) TLSConfig(roots *x509.CertPool, protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			if roots != nil {
-				next := c.current.Load().Clone()
-				next.ClientAuth, next.ClientCAs = tls.RequireAndVerifyClientCert, roots
-				next.SessionTicketsDisabled = true
-				return next, nil
-			}
-			if c.issuer != nil && slices.Equal(hello.SupportedProtos, []string{alpnACME}) {
+			if roots == nil && c.issuer != nil && slices.Equal(hello.SupportedProtos, []string{alpnACME}) {
 				return &tls.Config{
 					MinVersion: tls.VersionTLS12, NextProtos: []string{alpnACME}, GetCertificate: c.issuer.Certificate,
 				}, nil
 			}
-			return c.current.Load(), nil
-		},
-	}
-}
-
-// withoutHTTP2 returns c, which is from TLSConfig, without HTTP/2 among its protocols.
-func withoutHTTP2(c *tls.Config) *tls.Config {
-	return &tls.Config{
-		MinVersion: c.MinVersion,
-		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			next, err := c.GetConfigForClient(hello)
-			if err != nil {
-				return nil, err
+			next := c.current.Load()
+			if len(protocols) > 0 {
+				next = next.Clone()
+				next.NextProtos = protocols
 			}
-			next = next.Clone()
-			next.NextProtos = slices.DeleteFunc(slices.Clone(next.NextProtos), func(p string) bool { return p == "h2" })
+			if roots != nil {
+				next = next.Clone()
+				next.ClientAuth, next.ClientCAs, next.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, roots, true
+			}
 			return next, nil
 		},
 	}
@@ -152,7 +142,6 @@ func (c *Certificates) Files() []string {
 // Existing connections are not affected. It logs the certificates that have changed,
 // after clients are shown them. It must not be called concurrently.
 func (c *Certificates) Reload() {
-	var loaded []int
 	for i, f := range c.files {
 		pair, err := load(f)
 		if err != nil {
@@ -160,20 +149,14 @@ func (c *Certificates) Reload() {
 				Msg("certificate not loaded; keeping the previous one")
 			continue
 		}
-		if !slices.EqualFunc(pair.Certificate, c.pairs[i].Certificate, bytes.Equal) {
-			c.pairs[i] = pair
-			loaded = append(loaded, i)
+		if slices.EqualFunc(pair.Certificate, c.pairs[i].Certificate, bytes.Equal) {
+			continue
 		}
-	}
-	if len(loaded) == 0 {
-		return
-	}
-	c.swapConfig()
-	for _, i := range loaded {
-		f, leaf := c.files[i], c.pairs[i].Leaf
-		c.log.Info().Str("file", f.Cert).Strs("names", leaf.DNSNames).Time("until", leaf.NotAfter).
+		c.pairs[i] = pair
+		c.swapConfig()
+		c.log.Info().Str("file", f.Cert).Strs("names", pair.Leaf.DNSNames).Time("until", pair.Leaf.NotAfter).
 			Msg("certificate loaded")
-		c.warnIfInvalid(f, c.pairs[i])
+		c.warnIfInvalid(f, pair)
 	}
 }
 

@@ -31,7 +31,6 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,7 +128,7 @@ func (s *NetHTTPServer) Serve(l net.Listener) error {
 
 // ServeTLS serves TLS connections from l until Drain, as Server.ServeTLS does. It closes l.
 func (s *NetHTTPServer) ServeTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
-	return s.Serve(tls.NewListener(l, withoutHTTP2(c.TLSConfig(roots))))
+	return s.Serve(tls.NewListener(l, c.TLSConfig(roots, http1Protocols()...)))
 }
 
 // Drain stops accepting connections, and waits for requests in progress until ctx is done.
@@ -169,10 +168,11 @@ func (s *Server) Serve(l net.Listener) error { return s.serve(l, s.http1.ServeCo
 // ALPN. With roots, clients must present a certificate that is signed by one of them. It
 // closes l.
 func (s *Server) ServeTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
-	config := c.TLSConfig(roots)
+	var protocols []string // all
 	if s.http2.Handler == nil {
-		config = withoutHTTP2(config)
+		protocols = http1Protocols()
 	}
+	config := c.TLSConfig(roots, protocols...)
 	return s.serve(l, func(c net.Conn) { s.handshake(c, config) })
 }
 
@@ -348,13 +348,8 @@ func isHTTP1(begin []byte) bool {
 // HTTPS.
 func (s *Server) replyPlainHTTP(c net.Conn) {
 	_ = c.SetWriteDeadline(time.Now().Add(s.config.Timeouts.Write)) // if it fails, so does Write
-	const text = "This is a port for HTTPS.\n"
-	r := http.Response{
-		StatusCode: http.StatusBadRequest, ProtoMajor: 1, ProtoMinor: 1, Close: true,
-		Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
-		Body:   io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)),
-	}
-	_ = r.Write(c)
+	_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"+
+		"Content-Length: 26\r\n\r\nThis is a port for HTTPS.\n")
 }
 
 // proxyProtocol wraps l so that the client address is read from a PROXY protocol

@@ -21,9 +21,9 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,15 +99,17 @@ func template(c config.ACME, o Options) (certmagic.ACMEIssuer, error) {
 		CA: c.Directory, Email: c.Email, Agreed: true,
 		DisableHTTPChallenge: !c.HTTP, DisableTLSALPNChallenge: !c.ALPN,
 	}
-	var err error
-	if c.HTTP {
-		if t.ListenHost, t.AltHTTPPort, err = split(o.HTTPAddr); err != nil {
-			return t, err
-		}
-	}
-	if c.ALPN {
-		if t.ListenHost, t.AltTLSALPNPort, err = split(o.HTTPSAddr); err != nil {
-			return t, err
+	for _, l := range []struct {
+		isUsed bool
+		addr   string
+		port   *int
+	}{{c.HTTP, o.HTTPAddr, &t.AltHTTPPort}, {c.ALPN, o.HTTPSAddr, &t.AltTLSALPNPort}} {
+		at, err := netip.ParseAddrPort(l.addr)
+		switch {
+		case l.isUsed && err != nil:
+			return t, fmt.Errorf("address for challenges: %w", err)
+		case l.isUsed:
+			t.ListenHost, *l.port = at.Addr().String(), int(at.Port())
 		}
 	}
 	if c.CA == "" {
@@ -122,15 +124,6 @@ func template(c config.ACME, o Options) (certmagic.ACMEIssuer, error) {
 		return t, fmt.Errorf("acme.ca: %s has no certificate in PEM", c.CA)
 	}
 	return t, nil
-}
-
-func split(addr string) (host string, port int, err error) {
-	host, text, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", 0, fmt.Errorf("address for challenges: %w", err)
-	}
-	port, err = strconv.Atoi(text)
-	return host, port, err
 }
 
 // load loads the stored certificates. Unreadable ones are ordered again.
@@ -203,9 +196,7 @@ func (m *Manager) obtainIfMissing(ctx context.Context, name string) error {
 // event logs an event of certmagic.
 func (m *Manager) event(_ context.Context, what string, data map[string]any) error {
 	if what == "cert_obtained" {
-		name, _ := data["identifier"].(string)
-		renewed, _ := data["renewal"].(bool)
-		m.log.Info().Str("name", name).Bool("renewed", renewed).Msg("certificate obtained")
+		m.log.Info().Any("name", data["identifier"]).Any("renewed", data["renewal"]).Msg("certificate obtained")
 	}
 	return nil
 }

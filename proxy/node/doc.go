@@ -5,11 +5,6 @@
 //
 // # Start
 //
-// The steps are: check that the configured files are writable (store.go); open the store
-// (store.go); determine the configuration to serve first, pushed or from the file (boot.go); create
-// the proxy; open the sockets, or take over those of systemd (listen.go); load the
-// certificates (listen.go); accept connections on all listeners, and start the tasks.
-//
 //   - check that files and directories are writable (store.go)
 //   - open the store (store.go)
 //   - determine the configuration to serve: the pushed one, or the file (boot.go)
@@ -19,12 +14,7 @@
 //
 // Each task is a named goroutine (boot.go). Tasks watch the files and reload (reload.go), apply
 // pushes (push.go), watch the other nodes (questions.go), run the leader's tasks (leader.go), answer
-// operators (admin.go, plan.go) and health checks (absence.go), and notify systemd (boot.go).
-//
-// Each task is a goroutine with a name (boot.go). Tasks watch the files and reload
-// (reload.go), apply pushes (push.go), watch the other nodes (questions.go), run the leader's
-// tasks (leader.go), serve operators (admin.go, plan.go) and health checks (absence.go),
-// and notify systemd (boot.go).
+// operators (admin.go, plan.go) and health checks (reload.go), and notify systemd (boot.go).
 //
 // Each part that was started is pushed on a stack of closers (boot.go). Close pops them: first
 // the node gives up the leadership and stops reloading, then it drains, then it leaves the cluster,

@@ -309,7 +309,7 @@ func explainConversion(ctx context.Context, store limiter.AdminStore, claims []l
 	if in, err := store.Inspect(ctx, claims); err == nil {
 		for i := range windows {
 			s := in.Statuses[i]
-			windows[i].Conversion, windows[i].Most, windows[i].Remaining = conversionStanding(s), s.Allowed, max(s.Allowed-s.Used, 0)
+			windows[i].Conversion, windows[i].Most, windows[i].Remaining = &view.ConversionStanding{Allowed: s.Allowed, Confirmed: s.Confirmed}, s.Allowed, max(s.Allowed-s.Used, 0)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +22,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/proxy/view"
 )
-
-func conversionStanding(s limiter.KeyStatus) *view.ConversionStanding {
-	return &view.ConversionStanding{Allowed: s.Allowed, Confirmed: s.Confirmed}
-}
 
 // Standing returns the state of a key without taking permits. Errors wrap ErrKeyQuery. If the store
 // is unreachable, it returns the state in this node's fallback and no error.
@@ -125,13 +122,16 @@ func (t *keyTarget) fill(in limiter.Inspection) {
 	for i, w := range t.windows {
 		s := own[i]
 		banned = max(banned, s.BannedFor)
+		if s.Unreadable {
+			s.Allowed = s.Capacity
+		}
 		to.Windows = append(to.Windows, view.WindowStanding{
-			Name: w.LogName, Rate: w.Of.RateText(w.Written(s.Rate)), Most: most(s), Used: s.Used, Left: s.Remaining,
+			Name: w.LogName, Rate: w.Of.RateText(w.Written(s.Rate)), Most: s.Allowed, Used: s.Used, Left: s.Remaining,
 			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
 		shown := &to.Windows[i]
 		if w.Algorithm.HasConversion() && !s.Unreadable {
-			shown.Conversion, shown.Left = conversionStanding(s), max(s.Allowed-s.Used, 0)
+			shown.Conversion, shown.Left = &view.ConversionStanding{Allowed: s.Allowed, Confirmed: s.Confirmed}, max(s.Allowed-s.Used, 0)
 		}
 		if i < len(t.done.Granted) {
 			shown.Granted = t.done.Granted[i]
@@ -142,14 +142,6 @@ func (t *keyTarget) fill(in limiter.Inspection) {
 	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {
 		to.Penalty = &view.PenaltyStanding{Refused: own[len(t.windows)].Used, After: p.After, Ban: view.Span(p.Ban)}
 	}
-}
-
-// most returns the number of permits that may be taken at a time.
-func most(s limiter.KeyStatus) int64 {
-	if s.Unreadable {
-		return s.Capacity
-	}
-	return s.Allowed
 }
 
 // after returns the time d after at, or the zero Time if d is not positive.
@@ -391,26 +383,23 @@ func (d *deferredChanges) removeFirst() {
 }
 
 // deferChange returns c for the limit of t as a change that waits for the store. The time of a ban ends when
-// it says; a reset or a grant is about permits that were taken before it, which come back by themselves.
+// it says; a reset or a grant is about permits that were taken before it, which come back by themselves. No ban is longer
+// than MaxWindow.
 func (g *generation) deferChange(t *keyTarget, c limiter.Change, claims []limiter.Claim) deferredChange {
-	now := time.Now()
-	d := deferredChange{
-		Change: c, claims: claims, limit: t.limit.FullName(), hash: g.redact.KeyHash(t.key), at: now, until: now.Add(c.Ban),
-	}
+	now, lasts := time.Now(), cmp.Or(c.Ban, limiter.MaxWindow)
 	if c.Action != limiter.ActionBan {
+		lasts = 0
 		for _, claim := range claims {
-			if ends := now.Add(claim.Limit.Rate.Window); ends.After(d.until) {
-				d.until = ends
-			}
+			lasts = max(lasts, claim.Limit.Horizon())
 		}
-	} else if c.Ban == 0 {
-		d.until = now.Add(limiter.MaxWindow) // no ban is longer
 	}
-	return d
+	return deferredChange{
+		Change: c, claims: claims, limit: t.limit.FullName(), hash: g.redact.KeyHash(t.key), at: now, until: now.Add(lasts),
+	}
 }
 
 // ApplyDeferred applies the changes that were made while the store was unreachable, in their order, as far
-// as their time is not over: a ban lasts as long as it would have. It returns at once if nothing waits or another
+// as their time is not over: a ban lasts as long as it would have, and a reset ends bans at any time. It returns at once if nothing waits or another
 // call applies them, and at the first failure; it is to be called again then.
 func (p *Proxy) ApplyDeferred(ctx context.Context) {
 	d := &p.deferred
@@ -420,6 +409,9 @@ func (p *Proxy) ApplyDeferred(ctx context.Context) {
 	defer d.applying.Unlock()
 	for c, found := d.first(); found; c, found = d.first() {
 		rest := time.Until(c.until)
+		if rest <= 0 && c.Action == limiter.ActionReset {
+			c.Action, rest = limiter.ActionBan, limiter.MaxWindow
+		}
 		var err error
 		if rest > 0 {
 			err = p.applyDeferred(ctx, c, rest)
@@ -466,8 +458,7 @@ func (g *generation) configured(claims []limiter.Claim) (all []limiter.Claim) {
 		names := view.Each(claims, func(c limiter.Claim) string { return c.Limit.Name })
 		now, _ := g.claimsOf(limiter.Change{Key: k, Limits: names})
 		for _, n := range now {
-			i := slices.IndexFunc(claims, func(was limiter.Claim) bool { return was.Key == k && was.Limit.Name == n.Limit.Name })
-			if i >= 0 {
+			if i := slices.IndexFunc(claims, func(was limiter.Claim) bool { return was.Key == k && was.Limit.Name == n.Limit.Name }); i >= 0 {
 				was := claims[i]
 				was.Limit = n.Limit
 				all = append(all, was)

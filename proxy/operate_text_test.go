@@ -365,3 +365,28 @@ routes:
 		t.Errorf("%+v, %+v; want that the ban has ended", l, r.Now)
 	}
 }
+
+// A reset ends a ban also if Redis is away for longer than the window: what was taken has come back then, the ban has not ended.
+func TestApplyDeferred_ResetEndsABan(t *testing.T) {
+	server := redistest.Start(t)
+	way := redistest.NewFaultProxy(t, server.Addr)
+	near, _ := nodes(t, `
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1s}]}
+`, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=a")
+	way.Redirect("127.0.0.1:1")
+	r := near.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=a")
+	near.deferred.waiting[0].until = time.Now() // the window is over
+	way.Redirect(server.Addr)
+	await.Until(t, "nothing waits", func() bool {
+		near.ApplyDeferred(t.Context())
+		return len(near.deferred.waiting) == 0
+	})
+	if _, everywhere := r.Settled(); !everywhere {
+		t.Error("the reset is said to be lost")
+	}
+	if l := near.stands("header:X-User=a")["a.l"]; !l.BannedUntil.IsZero() {
+		t.Errorf("%+v; want that the ban has ended", l)
+	}
+}

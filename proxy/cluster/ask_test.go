@@ -309,6 +309,18 @@ func TestDirectives_NoRoomForOne(t *testing.T) {
 	}
 }
 
+// What a node knows nothing of it does not end when it hears of it.
+func TestDirectives_UnknownIsNotEnded(t *testing.T) {
+	t.Parallel()
+	rdb := dial(t, redistest.Start(t).Addr)
+	a, b := cluster.NewDirectives(rdb, "test", func(*directive.Set) {}), cluster.NewDirectives(rdb, "test", func(*directive.Set) {})
+	one := directive.Directive{Route: "a", Until: time.Now().Add(time.Hour)}
+	a.Put(t.Context(), one)
+	if found, _ := b.Remove(t.Context(), one); found || b.Sync(t.Context()) != nil || len(b.All()) != 1 {
+		t.Errorf("found %t, and %d hold then; want that nothing is ended of which it is said that there is none", found, len(b.All()))
+	}
+}
+
 // What is over takes no room, and cannot be ended.
 func TestDirectives_OverIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -61,11 +61,13 @@ func (d *Directives) Put(ctx context.Context, one directive.Directive) (everywhe
 	return everywhere, nil
 }
 
-// Remove ends the directive of the name of one. found reports whether it held.
+// Remove ends the directive of the name of one. found reports whether it held; if it did not, nothing is changed.
 func (d *Directives) Remove(ctx context.Context, one directive.Directive) (found, everywhere bool) {
-	found, _ = d.holds(one.Name())
+	if found, _ = d.holds(one.Name()); !found {
+		return false, true
+	}
 	one.Until = time.Time{}
-	return found, d.change(ctx, one)
+	return true, d.change(ctx, one)
 }
 
 // holds reports whether a directive of that name holds, and how many do. Those that are over are forgotten.
@@ -103,11 +105,9 @@ func (d *Directives) All() []directive.Directive {
 }
 
 func (d *Directives) applyLocked(one directive.Directive) {
-	if one.Until.IsZero() {
+	if d.known[one.Name()] = one; one.Until.IsZero() {
 		delete(d.known, one.Name())
-		return
 	}
-	d.known[one.Name()] = one
 }
 
 func (d *Directives) publishLocked() {

@@ -53,9 +53,9 @@ func (p *Proxy) checkDirectives(x *exchange) error {
 	if d, on := s.Maintenance(x.route.Name, now); on {
 		return maintenanceError{d.Until}
 	}
-	if _, banned := s.Ban(x.client.addr, x.route.Name, now); banned {
+	if d, banned := s.Ban(x.client.addr, x.route.Name, now); banned {
 		x.list = &config.List{Name: bannedNetworks, Action: config.DenyListed}
-		return errBanned
+		return fmt.Errorf("%w %s", errBanned, cmp.Or(x.generation.redact.shownAddress(d.Network.String()), "of the client"))
 	}
 	if s.HasPlans() {
 		x.extracted.assigned = s

@@ -390,3 +390,16 @@ routes:
 		t.Errorf("%+v; want that the ban has ended", l)
 	}
 }
+
+// Who asks why a request was refused is told which ban it was, as far as addresses are shown.
+func TestBan_OfANetworkIsNamed(t *testing.T) {
+	for logs, want := range map[string]string{"full": "203.0.113.7/32", "network": "203.0.113.0/24", "hashed": "of the client"} {
+		w := newProxy(t, "client_ip: {trusted_proxies: [0.0.0.0/0], header: X-Real-Ip}\nprivacy: {log_client: "+logs+"}\nroutes: [{name: a, match: {path: /a}, respond: {body: ok}}]")
+		w.SetDirectives(directive.NewSet([]directive.Directive{{Network: netip.MustParsePrefix("203.0.113.7/32"), Until: time.Now().Add(time.Hour)}}, time.Now()))
+		w.sends(403, "GET", "/a", "X-Real-Ip: 203.0.113.7")
+		d := w.Decisions(view.DecisionQuery{N: 1})
+		if len(d) != 1 || d[0].Summary != "rejected by the list banned networks: an operator has banned the network "+want {
+			t.Errorf("%s: %+v; want %s", logs, d, want)
+		}
+	}
+}

@@ -243,7 +243,8 @@ func verdict(d *view.Decided) string {
 	case d.Outcome == nameRefused:
 		return "refused: too many new keys"
 	case d.Outcome == nameRejected && d.List != "":
-		return "rejected by the list " + d.List
+		_, why, _ := strings.Cut(d.Error, "denied by a list") // of a ban
+		return "rejected by the list " + d.List + why
 	case d.Outcome == nameRejected && d.Fallback != "":
 		return "not decided"
 	case d.Outcome == nameRejected:

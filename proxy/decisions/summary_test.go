@@ -28,6 +28,7 @@ func TestDecision_BeginsWithASentence(t *testing.T) {
 		{view.Decided{Outcome: "refused", Limits: []view.DecisionLimit{soon}}, "refused by sms-send.phone 20/10m, passes 07:26:14 UTC (2s)"},
 		{view.Decided{Outcome: "refused", NewKeys: "refused"}, "refused: too many new keys"},
 		{view.Decided{Outcome: "rejected", List: "stolen"}, "rejected by the list stolen"},
+		{view.Decided{Outcome: "rejected", List: "stolen", Error: "denied by a list"}, "rejected by the list stolen"},
 		{view.Decided{Outcome: "rejected", Error: "phone: key missing", Status: 400}, "rejected: phone: key missing"},
 		{view.Decided{Outcome: "rejected", Status: 404}, "rejected: status 404"},
 		{view.Decided{Outcome: "shadow_refused", Limits: []view.DecisionLimit{limit("ip", "allowed"), limit("trial", "shadow_refused")}}, "allowed; in shadow mode it would have been refused by sms-send.trial 20/10m"},

@@ -75,9 +75,7 @@ func (p *Proxy) Change(ctx context.Context, c view.KeyChange) (view.KeyResult, e
 	}
 	s, err := p.standing(within, g, changed)
 	r.Changed, r.At, r.Notes, r.Now = s.Limits, s.At, s.Notes, p.Now(within, c)
-	if r.Later {
-		r.Waits = waits.settled
-	}
+	r.Settled = waits.settled
 	switch {
 	case r.Later && c.Action == view.KeyBan:
 		r.Notes = append(r.Notes, "redis is unreachable: this node applies the ban on all nodes when redis is back, for the time that is left; it is lost if this node ends before")

@@ -391,11 +391,8 @@ func (c maintenanceCommand) Run(ctx context.Context, w Env) (err error) {
 		return printJSON(w, now, err)
 	}
 	fmt.Fprint(w.Stdout, map[string]string{"off": "maintenance of " + cmp.Or(c.Route, "all routes") + " has ended\n"}[c.State])
-	switch {
-	case len(now.Behind) > 0:
-		fmt.Fprintln(w.Stdout, "this holds "+now.Where())
-	case !now.Everywhere:
-		fmt.Fprintln(w.Stdout, "redis is unreachable: this holds "+now.Where())
+	if !now.Everywhere {
+		fmt.Fprintln(w.Stdout, map[bool]string{true: "redis is unreachable: "}[len(now.Behind) == 0]+"this holds "+now.Where())
 	}
 	return directiveTable(now.On, map[bool]string{false: "no route is under maintenance", true: "route " + c.Route + " is not under maintenance"}[one]).printAll(w.Stdout)
 }

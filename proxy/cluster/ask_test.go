@@ -309,6 +309,55 @@ func TestDirectives_NoRoomForOne(t *testing.T) {
 	}
 }
 
+// What Redis has lost, the first node that sees that restores: what holds, and what was ended. What was ordered meanwhile
+// holds as well.
+func TestDirectives_LostByRedisAreRestored(t *testing.T) {
+	t.Parallel()
+	rdb := dial(t, redistest.Start(t).Addr)
+	order := func(route string) directive.Directive {
+		return directive.Directive{Route: route, Until: time.Now().Add(time.Hour)}
+	}
+	a, b := cluster.NewDirectives(rdb, "test", func(*directive.Set) {}), cluster.NewDirectives(rdb, "test", func(*directive.Set) {})
+	sync := func(d *cluster.Directives) (routes string) {
+		if err := d.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range d.All() {
+			routes += one.Route + " "
+		}
+		return routes
+	}
+	a.Put(t.Context(), order("old"))
+	a.Put(t.Context(), order("ended"))
+	for _, key := range []string{"directives", "directives:changed"} { // the older snapshot
+		rdb.Copy(t.Context(), "test:{cluster}:"+key, "then:{cluster}:"+key, 0, true)
+	}
+	a.Put(t.Context(), order("new"))
+	a.Remove(t.Context(), order("ended"))
+	sync(b)
+	for _, lose := range []func(){
+		func() { rdb.Del(t.Context(), "test:{cluster}:directives", "test:{cluster}:directives:changed") },
+		func() {
+			for _, key := range []string{"directives", "directives:changed"} {
+				rdb.Rename(t.Context(), "then:{cluster}:"+key, "test:{cluster}:"+key)
+			}
+		},
+	} {
+		lose()
+		if near, late := sync(b), sync(cluster.NewDirectives(rdb, "test", func(*directive.Set) {})); near != "new old " || late != near {
+			t.Errorf("a node has %q, and one that starts later %q; want what held", near, late)
+		}
+	}
+	lost := rdb.Del(t.Context(), "test:{cluster}:directives", "test:{cluster}:directives:changed")
+	if everywhere, err := a.Put(t.Context(), order("more")); lost.Err() != nil || !everywhere || err != nil || !isSettled(a) {
+		t.Errorf("a change of what is lost: everywhere %t, %v", everywhere, err)
+	}
+	a.Remove(t.Context(), order("old"))
+	if got := sync(b); got != "more new " {
+		t.Errorf("the other node has %q; want it without what was ended", got)
+	}
+}
+
 // What a node knows nothing of it does not end when it hears of it.
 func TestDirectives_UnknownIsNotEnded(t *testing.T) {
 	t.Parallel()

@@ -95,13 +95,11 @@ func (e *unwrittenEntry) settled(now time.Time) bool {
 	if !settled {
 		return false
 	}
-	detail := strings.TrimSuffix(strings.TrimSuffix(e.Detail, e.later.Where), ", ")
+	holds := "on this node only: it was over, or could not be applied, when redis was back"
 	if everywhere {
-		e.OneNode = false
-		e.Detail = joined(detail, "on all nodes since "+now.UTC().Format(time.DateTime)+" UTC, when redis was back")
-	} else {
-		e.Detail = joined(detail, "on this node only: it was over, or could not be applied, when redis was back")
+		e.OneNode, holds = false, "on all nodes since "+now.UTC().Format(time.DateTime)+" UTC, when redis was back"
 	}
+	e.Detail = joined(strings.TrimSuffix(strings.TrimSuffix(e.Detail, e.later.Where), ", "), holds)
 	e.later = nil
 	return true
 }
@@ -208,13 +206,9 @@ var streamID = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,15}$`)
 // write implements state, with a Redis stream. The time of an entry is the time on its node; its
 // position in the stream is the order of arrival.
 func (r redisState) write(ctx context.Context, e view.AuditEntry) error {
-	text := encode(struct { // without its id, which the stream has
-		view.AuditEntry
-		ID string `json:"id,omitempty"`
-	}{AuditEntry: e})
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
-	return r.run(ctx, "audit", []string{"audit"}, text, AuditRetention.Milliseconds(), MaxAuditEntries).Err()
+	return r.run(ctx, "audit", []string{"audit"}, encode(e), AuditRetention.Milliseconds(), MaxAuditEntries).Err()
 }
 
 // page implements state.

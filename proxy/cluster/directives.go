@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +41,7 @@ type Directives struct {
 	known   map[string]directive.Directive
 	waiting []directive.Directive // changes that Redis has not got yet, in order; one without a time ends
 	failed  bool                  // Redis did not answer the last Sync
+	seen    int64                 // the last change that known has, by Redis's clock, in ms since 1970
 }
 
 // NewDirectives returns the directives of the nodes that share rdb and prefix. changed is called with the set at
@@ -74,8 +77,7 @@ func (d *Directives) Remove(ctx context.Context, one directive.Directive) (found
 func (d *Directives) holds(name string) (found bool, all int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(d.known, func(_ string, one directive.Directive) bool { return !one.Until.After(now) })
+	maps.DeleteFunc(d.known, func(_ string, one directive.Directive) bool { return !one.Until.After(time.Now()) })
 	_, found = d.known[name]
 	return found, len(d.known)
 }
@@ -88,12 +90,9 @@ func (d *Directives) change(ctx context.Context, one directive.Directive) (every
 	d.publishLocked()
 	failed := d.failed
 	d.mu.Unlock()
-	ctx = context.WithoutCancel(ctx)
-	if failed {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, awayTimeout)
-		defer cancel()
-	}
+	within := map[bool]time.Duration{true: awayTimeout, false: 2 * heartbeatInterval}[failed]
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
 	return d.Sync(ctx) == nil
 }
 
@@ -133,72 +132,92 @@ func (d *Directives) Settled(all ...directive.Directive) (settled, hold bool) {
 }
 
 // Sync sends the changes that wait, and reads all directives.
-func (d *Directives) Sync(ctx context.Context) error {
+func (d *Directives) Sync(ctx context.Context) (err error) {
 	select {
 	case d.syncing <- struct{}{}:
 		defer func() { <-d.syncing }()
 	case <-ctx.Done():
 		return fmt.Errorf("read directives: %w", context.Cause(ctx))
 	}
+	for lost := true; lost && err == nil; {
+		lost, err = d.syncOnce(ctx)
+	}
+	return err
+}
+
+// syncOnce is Sync. If Redis has lost changes, what restores them waits then.
+func (d *Directives) syncOnce(ctx context.Context) (lost bool, err error) {
 	d.mu.Lock()
-	sent := slices.Clone(d.waiting)
+	sent, seen := slices.Clone(d.waiting), d.seen
 	d.mu.Unlock()
-	read, err := d.exchange(ctx, sent)
+	all, last, err := d.exchange(ctx, sent, seen)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.failed = err != nil
-	if err != nil {
-		return err
+	if d.failed = err != nil; d.failed {
+		return false, fmt.Errorf("read directives: %w", err)
 	}
 	d.waiting = d.waiting[len(sent):]
-	if read != nil {
-		d.known = read
+	if last.before < seen {
+		d.waiting = append(restoring(d.known, all), d.waiting...)
+		lost = len(d.waiting) > 0
+	}
+	if all != nil {
+		d.known, d.seen = all, max(seen, last.now)
 	}
 	for _, one := range d.waiting {
 		d.applyLocked(one)
 	}
 	d.publishLocked()
-	return nil
+	return lost, nil
 }
 
-// exchange sends changes, and returns all directives by name; nil without Redis.
-func (d *Directives) exchange(ctx context.Context, changes []directive.Directive) (map[string]directive.Directive, error) {
+// restoring returns the changes that make what Redis has what this node knows.
+func restoring(known, all map[string]directive.Directive) (changes []directive.Directive) {
+	for name, one := range known {
+		if _, found := all[name]; !found && one.Until.After(time.Now()) {
+			changes = append(changes, one)
+		}
+	}
+	for name, one := range all {
+		if _, holds := known[name]; !holds {
+			one.Until = time.Time{}
+			changes = append(changes, one)
+		}
+	}
+	return changes
+}
+
+// exchange sends changes, and returns all directives by name, nil without Redis, and when the last change was before
+// these and is now. seen is the last one that this node knows. Times of directives are converted from Redis's clock.
+func (d *Directives) exchange(ctx context.Context, changes []directive.Directive, seen int64) (all map[string]directive.Directive, last struct{ before, now int64 }, err error) {
 	if d.rdb == nil {
-		return nil, nil
+		return nil, last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
-	args := []any{directive.Max}
+	args := []any{directive.Max, configTTL.Milliseconds(), seen}
 	for _, c := range changes {
 		args = append(args, c.Name(), max(time.Until(c.Until), 0).Milliseconds(), encode(c))
 	}
-	reply, err := d.run(ctx, "directives", []string{"directives"}, args...).StringSlice()
-	if err != nil {
-		return nil, fmt.Errorf("read directives: %w", err)
+	reply, err := d.run(ctx, "directives", []string{"directives", "directives:changed"}, args...).StringSlice()
+	if err != nil || len(reply) == 0 {
+		return nil, last, cmp.Or(err, errReply)
 	}
-	return readDirectives(reply)
-}
-
-// readDirectives decodes the reply of the script. Times are converted from Redis's clock.
-func readDirectives(reply []string) (map[string]directive.Directive, error) {
-	if len(reply)%2 != 1 {
-		return nil, fmt.Errorf("read directives: %w: %d values", errReply, len(reply))
-	}
-	now, err := strconv.ParseInt(reply[0], 10, 64)
+	var now int64
+	_, err = fmt.Sscan(reply[0], &now, &last.before, &last.now)
 	here, all := time.Now(), map[string]directive.Directive{}
-	for i := 1; i < len(reply); i += 2 {
+	for _, held := range reply[1:] {
 		var one directive.Directive
-		ends, wrong := strconv.ParseInt(reply[i], 10, 64)
-		if err = errors.Join(err, wrong, json.Unmarshal([]byte(reply[i+1]), &one)); err != nil {
-			break
-		}
-		one.Until = here.Add(time.Duration(ends-now) * time.Millisecond).UTC()
+		ends, text, _ := strings.Cut(held, " ")
+		at, wrong := strconv.ParseInt(ends, 10, 64)
+		err = errors.Join(err, wrong, json.Unmarshal([]byte(text), &one))
+		one.Until = here.Add(time.Duration(at-now) * time.Millisecond).UTC()
 		all[one.Name()] = one
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read directives: %w: %w", errReply, err)
+		err = fmt.Errorf("%w: %w", errReply, err)
 	}
-	return all, nil
+	return all, last, err
 }
 
 const (
@@ -221,21 +240,15 @@ func NewOnce(rdb redis.UniversalClient, prefix string) Once { return Once{newSta
 func (r redisState) Claim(ctx context.Context, name string, value []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
-	for range 2 { // a value may expire between the two commands
-		switch done, err := r.rdb.SetNX(ctx, r.prefix+"once:"+name, value, claimTTL).Result(); {
-		case err != nil:
-			return nil, fmt.Errorf("claim: %w", err)
-		case done:
-			return nil, nil
-		}
-		switch found, err := r.rdb.Get(ctx, r.prefix+"once:"+name).Bytes(); {
-		case err == nil:
-			return found, nil
-		case !errors.Is(err, redis.Nil):
-			return nil, fmt.Errorf("claim: %w", err)
-		}
+	const script = "return redis.call('GET', KEYS[1]) or not redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])" // false is no reply
+	found, err := r.rdb.Eval(ctx, script, []string{r.prefix + "once:" + name}, value, claimTTL.Milliseconds()).Text()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
 	}
-	return nil, errors.New("claim: the value expires again and again")
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return []byte(found), nil
 }
 
 // Put implements state.

@@ -300,7 +300,7 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	if err != nil {
 		return r, err
 	}
-	r.At, r.Waits = time.Now(), func() (settled, everywhere bool) { return n.directives.Settled(one) }
+	r.At, r.Settled = time.Now(), func() (settled, everywhere bool) { return n.directives.Settled(one) }
 	e.OneNode = !r.Everywhere
 	n.spread(ctx, &r)
 	r.Now, e.Behind = n.proxy.Now(ctx, c), r.Behind
@@ -384,7 +384,7 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m
 	if err != nil {
 		return m, err
 	}
-	r := view.KeyResult{Everywhere: everywhere, Network: &one.Network, Waits: func() (settled, everywhere bool) { return n.directives.Settled(one) }}
+	r := view.KeyResult{Everywhere: everywhere, Network: &one.Network, Settled: func() (settled, everywhere bool) { return n.directives.Settled(one) }}
 	n.spread(ctx, &r)
 	e.OneNode, e.Behind = r.Later, r.Behind
 	n.recordLater(ctx, e, &r)
@@ -414,7 +414,7 @@ func (n *Node) changePlan(ctx context.Context, c view.KeyChange) (r view.KeyResu
 	if err != nil {
 		return r, err
 	}
-	r = view.KeyResult{KeyChange: c, Everywhere: true, Waits: func() (settled, everywhere bool) { return n.directives.Settled(all...) }}
+	r = view.KeyResult{KeyChange: c, Everywhere: true, Settled: func() (settled, everywhere bool) { return n.directives.Settled(all...) }}
 	r.Pairs = nil
 	ended := false
 	for i := range all {

@@ -221,17 +221,9 @@ type KeyResult struct {
 	// Now is whether requests with the key are refused after the change, also by what it did not change.
 	Now KeyVerdict `json:"now"`
 
-	// Waits reports what has become of what waits for the store; nil if nothing does. See Settled.
-	Waits func() (settled, everywhere bool) `json:"-"`
-}
-
-// Settled reports whether what waited for the store waits no longer, and whether all of it was applied on all
-// nodes.
-func (r KeyResult) Settled() (settled, everywhere bool) {
-	if r.Waits == nil {
-		return true, r.Everywhere
-	}
-	return r.Waits()
+	// Settled reports, if Later, whether what waited for the store waits no longer, and whether all of it was applied on
+	// all nodes.
+	Settled func() (settled, everywhere bool) `json:"-"`
 }
 
 // Where says on which nodes the change applies.

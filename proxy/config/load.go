@@ -248,6 +248,15 @@ type Value struct {
 	of       any    // pointer to the values of a list, or to overrides, in the form
 }
 
+// OtherUses returns the environment variables and fields in which c names them and none of known does.
+func (c *Config) OtherUses(known ...*Config) []string {
+	uses := maps.Clone(c.uses)
+	for _, k := range known {
+		maps.DeleteFunc(uses, func(use string, _ bool) bool { return k.uses[use] })
+	}
+	return form.SortedKeys(uses)
+}
+
 // Values returns the values of all lists and the keys of all overrides.
 func (c *Config) Values() []Value { return c.values }
 

@@ -67,7 +67,7 @@ func (l *loader) compile(f *Config) (*Config, error) {
 	if len(l.Problems()) > 0 {
 		return nil, l.failed()
 	}
-	c.Hash, c.Sum, c.written = hex.EncodeToString(l.common.Sum(nil)), hex.EncodeToString(l.hash.Sum(nil)), l.Written
+	c.Hash, c.Sum, c.written, c.uses = hex.EncodeToString(l.common.Sum(nil)), hex.EncodeToString(l.hash.Sum(nil)), l.Written, l.Uses
 	c.Bare, c.Warnings = form.Arrange(l.Secrets, c.Files), form.Arrange(l.Warnings, c.Files)
 	c.Remarks = form.Arrange(c.Remarks, c.Files)
 	return c, nil

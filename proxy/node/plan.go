@@ -37,7 +37,7 @@ const (
 // plan returns what would change if b were served, and which keys would be refused now, according
 // to the counts in the store.
 func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
-	c, err := bundle.Unpack(n.source.machine, b)
+	c, err := n.unpack(ctx, b)
 	if err != nil {
 		return admin.Plan{}, err
 	}
@@ -59,6 +59,20 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 	p.Warning, _ = n.store.check(ctx) // an error is that of the next call, too
 	p.Unknown = proxy.ErrorText(n.refusals(ctx, next, &p))
 	return p, nil
+}
+
+// unpack returns b as this node would serve it. What is said of it shows names, and so whoever may only read must not put
+// variables of the environment, such as tokens, where they do not stand already.
+func (n *Node) unpack(ctx context.Context, b bundle.Bundle) (*config.Config, error) {
+	c, err := bundle.Unpack(n.source.machine, b)
+	if err != nil || admin.OperatorOf(ctx).Role == admin.Write {
+		return c, err
+	}
+	_, now := n.proxy.Serving()
+	if uses := c.OtherUses(now, n.source.machine); len(uses) > 0 {
+		return nil, &admin.Problem{Status: http.StatusForbidden, Detail: "the token of " + admin.OperatorOf(ctx).Name + " may only read, and what is served does not name the environment variable " + strings.Join(uses, ", ") + "; write a value, or use a token with role: write"}
+	}
+	return c, nil
 }
 
 // refusals evaluates one more request for every count that the store has under the limits that next changes.
@@ -164,7 +178,7 @@ func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simul
 	number, now := n.proxy.Serving()
 	o := simulate.Options{Format: simulate.Auto, Configs: []*config.Config{withFileName(now, simulateOwnName)}, Host: q.Host, Top: cmp.Or(q.Top, simulateTop)}
 	if q.Other != "" {
-		other, err := n.otherConfig(q.Other)
+		other, err := n.otherConfig(ctx, q.Other)
 		if err != nil {
 			return admin.Simulation{}, err
 		}
@@ -214,7 +228,7 @@ func replayProblem(err error) error {
 
 // otherConfig parses another configuration. It may refer to the files of lists, plans and prices that are served. The
 // node's own file and what it includes may have secrets, which errors would quote.
-func (n *Node) otherConfig(text string) (*config.Config, error) {
+func (n *Node) otherConfig(ctx context.Context, text string) (*config.Config, error) {
 	b := bundle.Bundle{Main: simulateOthers, Files: map[string]string{}}
 	if served := n.source.bundle.Load(); served != nil {
 		maps.Copy(b.Files, served.Files)
@@ -229,7 +243,7 @@ func (n *Node) otherConfig(text string) (*config.Config, error) {
 		})
 	}
 	b.Files[simulateOthers] = text
-	return bundle.Unpack(n.source.machine, b)
+	return n.unpack(ctx, b)
 }
 
 // withFileName returns c with another file name.
@@ -248,28 +262,19 @@ func (n *Node) ownLog() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read access log: %w", err)
 	}
-	info, err := f.Stat()
-	if err == nil && info.Size() > admin.MaxLog {
-		err = skipTo(f, info.Size()-admin.MaxLog)
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("read access log: %w", err)
-	}
-	return f, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{lastLines(f, admin.MaxLog), f}, nil
 }
 
-// skipTo seeks to the first line that begins at or after a position.
-func skipTo(f io.ReadSeeker, at int64) error {
-	if _, err := f.Seek(at-1, io.SeekStart); err != nil {
-		return err
+// lastLines returns what is in the last most bytes of f, from the beginning of a line.
+func lastLines(f io.ReadSeeker, most int64) *bufio.Reader {
+	r := bufio.NewReader(f)
+	if _, err := f.Seek(-most-1, io.SeekEnd); err == nil { // otherwise f is not longer
+		_, _ = r.ReadBytes('\n') // a failure is that of what follows, too
 	}
-	before, err := bufio.NewReader(f).ReadBytes('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	_, err = f.Seek(at-1+int64(len(before)), io.SeekStart)
-	return err
+	return r
 }
 
 const (

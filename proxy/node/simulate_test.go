@@ -207,14 +207,14 @@ func TestSimulate_ReplaysItsOwnLog(t *testing.T) {
 	})
 }
 
-func TestSkipTo_BeginsWithALine(t *testing.T) {
+func TestLastLines_BeginWithALine(t *testing.T) {
 	for _, c := range []struct {
 		text string
-		at   int64
+		most int64
 		want string
 	}{
-		{"a\nbb\nc\n", 1, "bb\nc\n"}, {"a\nbb\nc\n", 2, "bb\nc\n"}, {"a\nbb\nc\n", 3, "c\n"}, {"a\nbb\nc\n", 7, ""}, {"abc", 1, ""},
-		{strings.Repeat("a", 9000) + "\nb\n", 1, "b\n"},
+		{"a\nbb\nc\n", 8, "a\nbb\nc\n"}, {"a\nbb\nc\n", 7, "a\nbb\nc\n"}, {"a\nbb\nc\n", 6, "bb\nc\n"}, {"a\nbb\nc\n", 5, "bb\nc\n"},
+		{"a\nbb\nc\n", 4, "c\n"}, {"a\nbb\nc\n", 0, ""}, {"abc", 2, ""}, {strings.Repeat("a", 9000) + "\nb\n", 9002, "b\n"},
 	} {
 		path := filepath.Join(t.TempDir(), "log")
 		replaceFile(t, path, c.text)
@@ -223,11 +223,8 @@ func TestSkipTo_BeginsWithALine(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		if err := skipTo(f, c.at); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := io.ReadAll(f); string(got) != c.want {
-			t.Errorf("from %d of %.20q: got %.20q, want %q", c.at, c.text, got, c.want)
+		if got, _ := io.ReadAll(lastLines(f, c.most)); string(got) != c.want {
+			t.Errorf("the last %d of %.20q: got %.20q, want %q", c.most, c.text, got, c.want)
 		}
 	}
 }
@@ -299,5 +296,36 @@ func TestPace_EndsWhenItTakesTooMuch(t *testing.T) {
 	}
 	if _, err := p.Read(make([]byte, 1)); !errors.Is(err, errReplaySlow) {
 		t.Errorf("after its time it reads on: %v", err)
+	}
+}
+
+// Whoever may only read learns no variable of the environment, such as the token of another operator, from the names in a
+// configuration that he asks about. Those that are served stay where they are.
+func TestUnpack_ShowsReadersNoVariables(t *testing.T) {
+	t.Setenv("WEIR_TEST_WRITE", "token-of-ops-who-write")
+	t.Setenv("WEIR_TEST_NAME", "shown")
+	const machine, route = "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0', tokens: [{name: ci, token: token-of-ci-who-reads}, {name: ops, token: \"${WEIR_TEST_WRITE}\", role: write}]}\n",
+		"routes: [{name: a, match: {path: \"/${WEIR_TEST_NAME}\"}, respond: {body: ok}}, {name: THAT, match: {path: /send}, respond: {body: ok}}]\n"
+	n := mustStart(t, write(t, machine+strings.Replace(route, "THAT", "b", 1)))
+	ask := func(token, name string) (simulated, planned string) {
+		other := strings.Replace(route, "THAT", name, 1)
+		ctx := admin.WithOperator(t.Context(), admin.Operator{Name: "ci", Role: admin.Read})
+		if token == "token-of-ops-who-write" {
+			ctx = admin.WithOperator(t.Context(), admin.Operator{Name: "ops", Role: admin.Write})
+		}
+		s, err := n.simulate(ctx, admin.SimulateQuery{Log: strings.NewReader(accessLogOf(1)), Other: other})
+		p, failed := admin.Post[admin.Plan](t.Context(), admin.Client{Address: n.Address("admin"), Token: token}, "/plan", admin.PushFile(machine+other, ""))
+		return fmt.Sprint(s.Against, err), fmt.Sprint(p, failed)
+	}
+	for _, c := range []struct{ token, name, want string }{
+		{"token-of-ci-who-reads", "c", "c"}, {"token-of-ci-who-reads", `"${WEIR_TEST_WRITE}"`, "the environment variable WEIR_TEST_WRITE in routes.name;"},
+		{"token-of-ci-who-reads", `"${WEIR_TEST_NAME}"`, "the environment variable WEIR_TEST_NAME in routes.name;"}, {"token-of-ops-who-write", `"${WEIR_TEST_NAME}"`, "shown"},
+	} {
+		simulated, planned := ask(c.token, c.name)
+		for _, got := range []string{simulated, planned} {
+			if !strings.Contains(got, c.want) || strings.Contains(got, "token-of-ops-who-write") {
+				t.Errorf("%s asks about the name %s: %s; want %q", c.token, c.name, got, c.want)
+			}
+		}
 	}
 }

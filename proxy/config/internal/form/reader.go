@@ -57,11 +57,12 @@ type Reader struct {
 	Warnings []Problem
 	Secrets  []Problem // that are written in a file
 	Written  Written
+	Uses     map[string]bool // environment variables with the fields that name them, without indexes
 }
 
 // NewReader returns a Reader that looks up variables in env.
 func NewReader(env Env, hint Hint) *Reader {
-	return &Reader{env: env, hint: hint, locations: map[any]Location{}, Written: Written{}, meant: map[string]bool{}, left: MaxValues}
+	return &Reader{env: env, hint: hint, locations: map[any]Location{}, Written: Written{}, Uses: map[string]bool{}, meant: map[string]bool{}, left: MaxValues}
 }
 
 // Parse returns the only document of a file, called file in problems; nil after a problem.
@@ -172,6 +173,7 @@ var (
 	dollar   = regexp.MustCompile(`\$\$|\$\{[^}]*\}?|\$[A-Za-z0-9_]+`)
 	variable = regexp.MustCompile(`^\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^${}]*))?\}$`)
 	unquoted = regexp.MustCompile(`\$[{A-Za-z_]`)
+	indexes  = regexp.MustCompile(`\[[0-9]+\]`)
 )
 
 // expand returns the value of a scalar with environment variables replaced: in quotes,
@@ -198,6 +200,7 @@ func (d *decoder) expand(n *yaml.Node, p Location) (string, bool) {
 			ok = false
 			return ""
 		}
+		d.Uses[m[1]+" in "+indexes.ReplaceAllString(p.Path, "")] = true
 		value, set := d.env(m[1])
 		switch {
 		case m[2] != "" && value == "":

@@ -281,3 +281,27 @@ routes:
 		}
 	})
 }
+
+// Of a request that is refunded nothing, such as HEAD, the outcome releases what is concurrent, and nothing else.
+func TestDecide_OutcomeOfHeadReleases(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, decideYAML+"  - {name: both, match: {path: /both}, upstream: demo, refund_on: {status: [5xx]}, limits: [{name: rate, key: phone, rate: 2/1h}, {name: busy, key: client_ip, concurrent: 1}]}\n", use)
+		head := func(path string) asked {
+			return p.asks(path, func(q *Question) { q.Method = "HEAD" }, "X-Phone: 1")
+		}
+		for _, want := range []int{200, 200, 429} {
+			got := head("/both")
+			if got.status != want || (got.pending != nil) != got.allowed {
+				t.Errorf("HEAD: %d, with a handle: %t; want %d, and one if it is allowed", got.status, got.pending != nil, want)
+			}
+			if got.allowed {
+				p.reports(got.pending, 503, nil)
+			}
+		}
+		for _, path := range []string{"/send", "/verify", "/start", "/code"} {
+			if got := head(path); !got.allowed || got.pending != nil {
+				t.Errorf("HEAD %s: %d, with a handle: %t; want none", path, got.status, got.pending != nil)
+			}
+		}
+	})
+}

@@ -74,24 +74,27 @@ func (c Correction) tooMuch(claim *limiter.Claim, of *Limit) int64 {
 func (a *Admission) Pending(node string, all []Key) []byte {
 	r := a.Route
 	settles := len(a.TakenPermits) > 0 && (len(r.settling) > 0 || !r.RefundOn.Status.Empty())
-	if a.KeepsPermits || !a.settlesOthers() && !settles {
+	if a.KeepsPermits { // only what is concurrent is released
+		settles = a.HasConcurrent()
+	}
+	if !settles && !a.settlesOthers() {
 		return nil
 	}
 	w := pendingWriter{pendingVersion}
 	w.text(node)
 	w.text(r.Name)
-	secrets := uint64(1)
-	if a.BothSecrets {
-		secrets = 2
-	}
-	w.number(secrets)
+	w.number(map[bool]uint64{false: 1, true: 2}[a.BothSecrets])
 	w.number(uint64(len(a.TakenPermits)))
 	for i := range a.TakenPermits {
-		w.permit(&a.TakenPermits[i])
+		t := &a.TakenPermits[i]
+		if a.KeepsPermits {
+			t = &TakenPermit{Store: t.Store, Permit: t.Permit, Claims: appendConcurrent(nil, t.Claims)}
+		}
+		w.permit(t)
 	}
 	var keys []*Key
 	for i := range all {
-		if k := &all[i]; !k.Skip && r.settlingKey(k.Spec.Name) == k.Spec {
+		if k := &all[i]; !a.KeepsPermits && !k.Skip && r.settlingKey(k.Spec.Name) == k.Spec {
 			keys = append(keys, k)
 		}
 	}
@@ -158,11 +161,7 @@ func (w *pendingWriter) text(s string) {
 
 // permit encodes a permit and its claims.
 func (w *pendingWriter) permit(t *TakenPermit) {
-	by := uint64(0)
-	if t.isByFallback() {
-		by = grantedByFallback
-	}
-	w.number(by)
+	w.number(map[bool]uint64{true: grantedByFallback}[t.isByFallback()])
 	*w = append(*w, t.Permit.ID[:]...)
 	w.number(uint64(t.Permit.At.UnixMilli()))
 	w.number(uint64(len(t.firstUse)))

@@ -305,3 +305,19 @@ func TestDecide_OutcomeOfHeadReleases(t *testing.T) {
 		}
 	})
 }
+
+// A proxy that keeps the body of a request does not tell whether it is that of an earlier one.
+func TestDecide_RepeatsWithoutBodyCount(t *testing.T) {
+	p := newProxy(t, "routes: [{name: a, match: {path: /a}, upstream: demo, idempotency: {repeats: 3}, limits: [{name: l, key: client_ip, rate: 2/1h}]}]\nupstreams: {demo: echo}")
+	for i, want := range []int{200, 200, 429} {
+		if got := p.asks("/a", func(q *Question) { q.Length = -1 }, "Idempotency-Key: one"); got.status != want {
+			t.Errorf("request %d with an unknown body: %d; want %d", i+1, got.status, want)
+		}
+	}
+	known := func(q *Question) { q.Method, q.Client = "PUT", netip.MustParseAddr("192.0.2.2") }
+	for i := range 4 {
+		if got := p.asks("/a", known, "Idempotency-Key: two"); got.status != 200 {
+			t.Errorf("request %d without a body: %d; want that it repeats", i+1, got.status)
+		}
+	}
+}

@@ -165,7 +165,7 @@ var errIdempotencyKey = errors.New("idempotency key not acceptable")
 // idempotency makes the claims that recognize repeats of the request: requests with the same
 // idempotency key, method, target, body and Authorization, and the same keys of limits: upstreams
 // keep idempotency keys by account. Cookies may differ, because they are renewed. A request without
-// an idempotency key has no repeats.
+// an idempotency key has no repeats, and neither has one with a body that is not known.
 func (g *generation) idempotency(x *exchange) error {
 	i := x.route.Repeats
 	if len(x.Claims) == 0 {
@@ -183,7 +183,7 @@ func (g *generation) idempotency(x *exchange) error {
 		return fmt.Errorf("header:%s: %w: write 1 to %d ASCII characters", i.Header, errIdempotencyKey, maxIdempotencyKey)
 	}
 	body, err := x.Body()
-	if err != nil {
+	if err != nil || len(body.Bytes) == 0 && x.in.length != 0 { // another proxy keeps the body: nobody knows whether it is the same
 		return err
 	}
 	sum := sha256.Sum256(body.Bytes)

@@ -287,8 +287,10 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	e := view.AuditEntry{Action: string(c.Action), Masked: "client_ip=" + network.String(), Reason: c.Reason, Limits: []string{}}
 	switch c.Action {
 	case view.KeyBan:
-		r.Everywhere, err = n.putDirective(ctx, &one, time.Duration(c.For))
 		e.For = c.For.String()
+		if _, _, err = n.proxy.CheckNames(c.Route, ""); err == nil {
+			r.Everywhere, err = n.putDirective(ctx, &one, time.Duration(c.For))
+		}
 	case view.KeyUnban:
 		found := false
 		if found, r.Everywhere = n.directives.Remove(ctx, one); !found {
@@ -365,9 +367,6 @@ func (n *Node) maintenance(context.Context) (admin.Maintenance, error) {
 
 // setMaintenance begins or ends maintenance for an operator.
 func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m admin.Maintenance, err error) {
-	if _, _, err = n.proxy.CheckNames(c.Route, ""); err != nil {
-		return m, err
-	}
 	one := directive.Directive{Route: c.Route, Reason: c.Reason}
 	e := view.AuditEntry{Action: "maintenance off", Reason: c.Reason, Detail: "all routes"}
 	if c.Route != "" {
@@ -376,7 +375,9 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m
 	found, everywhere := true, false
 	if c.On {
 		e.Action, e.For = "maintenance on", map[bool]string{true: c.For.String()}[c.For != 0]
-		everywhere, err = n.putDirective(ctx, &one, cmp.Or(time.Duration(c.For), limiter.MaxWindow))
+		if _, _, err = n.proxy.CheckNames(c.Route, ""); err == nil { // of a route that is gone it can be ended
+			everywhere, err = n.putDirective(ctx, &one, cmp.Or(time.Duration(c.For), limiter.MaxWindow))
+		}
 	} else if found, everywhere = n.directives.Remove(ctx, one); !found {
 		held := view.Each(n.held(directive.Directive.IsMaintenance), func(d directive.Directive) string { return cmp.Or(d.Route, "all routes") })
 		err = fmt.Errorf("%w: there is no maintenance of %s to end; under maintenance: %s", view.ErrKeyQuery, e.Detail, cmp.Or(strings.Join(held, ", "), "no route"))

@@ -215,10 +215,7 @@ func TestProblems_NeverShowSecrets(t *testing.T) {
 }
 
 func TestEffective_HidesSecrets(t *testing.T) {
-	c, err := Parse("weir.yaml", []byte("admin: {token: hunter2, tokens: [{name: ops, token: hunter2-and-some-more}]}\nredis: {password: hunter2}\nprivacy: {hash_secret: hunter2}\n"+small), environment)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := mustParse(t, "admin: {token: hunter2, tokens: [{name: ops, token: hunter2-and-some-more}]}\nredis: {password: hunter2}\nprivacy: {hash_secret: hunter2}\n"+small)
 	if b := string(effective(t, c)); strings.Contains(b, "hunter2") || strings.Count(b, "(hidden by") != 3 || strings.Count(b, "(hidden, of ops)") != 1 {
 		t.Errorf("got\n%s", b)
 	}

@@ -126,10 +126,7 @@ func TestMissing(t *testing.T) {
 	write("weir.yaml", "listen:\n  https: ':8443'\n  tls:\n    cert: cert.pem\n    key: key.pem\n"+small)
 	missing := func() Problems {
 		t.Helper()
-		c, err := load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustLoad(t, path)
 		problems, _ := c.CheckFiles(time.Now())
 		return problems
 	}
@@ -154,10 +151,7 @@ func TestMissing(t *testing.T) {
 	}
 	check := func(at time.Time) string {
 		t.Helper()
-		c, err := load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustLoad(t, path)
 		problems, warnings := c.CheckFiles(at)
 		return problemsText(problems) + problemsText(warnings)
 	}
@@ -326,10 +320,7 @@ func TestCheckFiles_PathsThatAreWritten(t *testing.T) {
 	} {
 		path := filepath.Join(dir, "weir.yaml")
 		filetest.Write(t, strings.Replace(c.text, "PATH", c.path, 1)+small, path)
-		read, err := load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := mustLoad(t, path)
 		problems, _ := read.CheckFiles(time.Now())
 		got, want := problemsText(problems), strings.ReplaceAll(c.want, "DIR", dir)
 		if !strings.Contains(got, want) || want == "" && got != "" {

@@ -54,6 +54,16 @@ func replaceFile(t *testing.T, path string, text []byte) {
 	}
 }
 
+// loaded are the certificates of files, and of an issuer if there is one.
+func loaded(t testing.TB, files []config.Pair, issuer Issuer) *Certificates {
+	t.Helper()
+	certs, err := LoadCertificates(files, issuer, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certs
+}
+
 func pairIn(dir, name string) config.Pair {
 	return config.Pair{Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+".key")}
 }
@@ -64,10 +74,7 @@ func (t *testServer) certificates() (*Certificates, *tls.Config) {
 	pair := pairIn(t.TempDir(), "a")
 	roots := x509.NewCertPool()
 	roots.AddCert(issue(t.T, pair, "a.example"))
-	certs, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	certs := loaded(t, []config.Pair{pair}, nil)
 	return certs, &tls.Config{RootCAs: roots, ServerName: "a.example"}
 }
 
@@ -190,10 +197,7 @@ func TestCertificates_ByName(t *testing.T) {
 		issue(t, pair, name)
 		files = append(files, pair)
 	}
-	certs, err := LoadCertificates(files, nil, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	certs := loaded(t, files, nil)
 	f := startServer(t, "", echo())
 	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	for asked, want := range map[string]string{"first.example": "first.example", "x.b.example": "*.b.example", "other.example": "first.example", "": "first.example"} {
@@ -249,10 +253,7 @@ func TestCertificates_AChainIsReloaded(t *testing.T) {
 	pair, authority := pairIn(t.TempDir(), "a"), pairIn(t.TempDir(), "b")
 	issue(t, pair, "a.example")
 	above := issue(t, authority, "authority.example")
-	certs, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	certs := loaded(t, []config.Pair{pair}, nil)
 	leaf := filetest.Read(t, pair.Cert)
 	replaceFile(t, pair.Cert, append(leaf, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: above.Raw})...))
 	certs.Reload()
@@ -358,10 +359,7 @@ func TestCertificates_OfAnIssuer(t *testing.T) {
 	issuer := &fixedIssuer{name: "b.example"}
 	f := startServer(t, "", echo())
 	serve := func(files ...config.Pair) string {
-		certs, err := LoadCertificates(files, issuer, zerolog.Nop())
-		if err != nil {
-			t.Fatal(err)
-		}
+		certs := loaded(t, files, issuer)
 		return sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	}
 	both, alone := serve(pair), serve()
@@ -389,10 +387,7 @@ func TestCertificates_Proof(t *testing.T) {
 	issuer := &fixedIssuer{name: "b.example", cert: certificateFor(t, "proof.example")}
 	pair := pairIn(t.TempDir(), "a")
 	issue(t, pair, "b.example")
-	certs, err := LoadCertificates([]config.Pair{pair}, issuer, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	certs := loaded(t, []config.Pair{pair}, issuer)
 	f := startServer(t, "", echo())
 	addr := sockettest.Serve(f, &f.served, func(l net.Listener) error { return f.server.ServeTLS(l, certs, nil) })
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "b.example", NextProtos: []string{"acme-tls/1"}})
@@ -413,10 +408,7 @@ func TestCertificates_Expiry(t *testing.T) {
 	first := issue(t, pair, "a.example", "other.example")
 	issue(t, again, "a.example")
 	issuer := &fixedIssuer{name: "b.example"}
-	certs, err := LoadCertificates([]config.Pair{pair, again}, issuer, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	certs := loaded(t, []config.Pair{pair, again}, issuer)
 	if n := testutil.CollectAndCount(certs.Expiry()); n != 1 {
 		t.Errorf("%d figures; want one for each name", n)
 	}

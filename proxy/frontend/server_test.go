@@ -201,10 +201,7 @@ func TestDrain_ServesWhoIsInTheHandshake(t *testing.T) {
 		issue(t, pair, "a.example")
 		l := newObservedListener(t)
 		s := newTestServer(echo(), bounds(t, ""), zerolog.Nop())
-		certificates, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
-		if err != nil {
-			t.Fatal(err)
-		}
+		certificates := loaded(t, []config.Pair{pair}, nil)
 		var served sync.WaitGroup
 		served.Go(func() { s.ServeTLS(l, certificates, nil) })
 		raw, err := net.Dial("tcp", l.Addr().String())

@@ -11,10 +11,7 @@ import (
 // number is a key that holds phone numbers, from a header field.
 func number(t testing.TB, region string, types ...LineType) *Spec {
 	t.Helper()
-	phone, err := NewPhone(region, types, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	phone := mustPhone(t, region, types...)
 	s := of("header:X-Phone", E164)
 	s.Name, s.Phone = "phone", phone
 	return s

@@ -94,10 +94,7 @@ func TestTokens_JWKS(t *testing.T) {
 func TestTokens_JWKSFileThatIsNone(t *testing.T) {
 	for name, text := range map[string]string{"no JSON": "x", "empty": `{"keys":[]}`, "only secrets": set(ring{}.jwk("oct", "a"))} {
 		file := filetest.Files(t, "keys.json", text)
-		tokens, err := NewTokens(TokenConfig{JWKS: file})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tokens := mustTokens(t, TokenConfig{JWKS: file})
 		if err := tokens.Open(t.Context(), nil, nil); err == nil || errors.Is(err, ErrNoVerificationKeys) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v; want an error that names the file", name, err)
 		}
@@ -125,10 +122,7 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 	m := bears(signed(t, signer{jwt.SigningMethodES256, keys.ec}, nil, "kid", "e1"))
 
 	open := func(path string) (*Tokens, error) {
-		tokens, err := NewTokens(TokenConfig{JWKS: issuer.URL + path, Transport: issuer.Client().Transport})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tokens := mustTokens(t, TokenConfig{JWKS: issuer.URL + path, Transport: issuer.Client().Transport})
 		t.Cleanup(tokens.Close)
 		return tokens, tokens.Open(t.Context(), nil, nil)
 	}
@@ -194,12 +188,9 @@ func TestTokens_KeysAreKeptFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := &transport{answer: set(keys.jwk("EC", "e1"))}
 		var failed atomic.Int64
-		tokens, err := NewTokens(TokenConfig{
+		tokens := mustTokens(t, TokenConfig{
 			JWKS: "https://issuer.example/keys", Transport: issuer,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if err := tokens.Open(t.Context(), nil, func(error) { failed.Add(1) }); err != nil {
 			t.Fatal(err)
 		}
@@ -255,10 +246,7 @@ func TestTokens_OpenWhileTheIssuerIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer, reported := &transport{}, 0
 		open := func(url, secret string, earlier ...*Tokens) (*Tokens, error) {
-			tokens, err := NewTokens(TokenConfig{JWKS: url, Secret: []byte(secret), Transport: issuer})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tokens := mustTokens(t, TokenConfig{JWKS: url, Secret: []byte(secret), Transport: issuer})
 			t.Cleanup(tokens.Close)
 			return tokens, tokens.Open(t.Context(), earlier, func(error) { reported++ })
 		}
@@ -298,10 +286,7 @@ func TestTokens_OpenWhileTheIssuerIsDown(t *testing.T) {
 
 func TestTokens_CloseEndsARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tokens, err := NewTokens(TokenConfig{JWKS: "https://issuer.example/keys", Transport: hanging{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tokens := mustTokens(t, TokenConfig{JWKS: "https://issuer.example/keys", Transport: hanging{}})
 		began := time.Now()
 		if err := tokens.Open(context.Background(), nil, nil); !errors.Is(err, ErrNoVerificationKeys) || time.Since(began) != fetchTimeout {
 			t.Errorf("Open = %v after %v; want ErrNoKeys after %v", err, time.Since(began), fetchTimeout)

@@ -58,10 +58,7 @@ func TestNormalize_OneKeyForAllSpellings(t *testing.T) {
 
 // Digits of other scripts are refused by digits and e164 whatever comes before: some upstreams drop them.
 func TestNormalize_DigitsOfOtherScriptsStayRefused(t *testing.T) {
-	phone, err := NewPhone("CN", nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	phone := mustPhone(t, "CN")
 	withPhone := steps(NFKC, E164)
 	withPhone.Phone = phone
 	for _, s := range []*Spec{steps(NFKC, Digits), steps(Fold, Digits), withPhone} {

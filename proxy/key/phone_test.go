@@ -218,10 +218,7 @@ func FuzzPhone(f *testing.F) {
 	for _, s := range notPhones() {
 		f.Add(s)
 	}
-	p, err := NewPhone("CN", nil, "")
-	if err != nil {
-		f.Fatal(err)
-	}
+	p := mustPhone(f, "CN")
 	f.Fuzz(func(t *testing.T, s string) {
 		digits, _, ok := dialedDigits(s)
 		if !ok {

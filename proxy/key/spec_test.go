@@ -67,10 +67,7 @@ func TestExtract_PartGoesByItsPhone(t *testing.T) {
 
 // Values that no number has are not values of a list, and the one that is meant is named.
 func TestPart_TextsThatNoNumberHas(t *testing.T) {
-	phone, err := NewPhone("", nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	phone := mustPhone(t, "")
 	of := &Spec{Name: "phone", From: HeaderField("X-Phone"), Normalize: []Step{E164}, Phone: phone}
 	country := &Spec{Name: "country", Of: of, Part: Part{Kind: Country}}
 	code := &Spec{Name: "code", Of: of, Part: Part{Kind: DialCode}}

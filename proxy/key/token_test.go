@@ -89,12 +89,18 @@ func signed(t *testing.T, by signer, claims jwt.MapClaims, header ...string) str
 	return text
 }
 
-func opened(t *testing.T, c TokenConfig) *Tokens {
+func mustTokens(t testing.TB, c TokenConfig) *Tokens {
 	t.Helper()
 	tokens, err := NewTokens(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tokens
+}
+
+func opened(t *testing.T, c TokenConfig) *Tokens {
+	t.Helper()
+	tokens := mustTokens(t, c)
 	if err := tokens.Open(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -292,10 +298,7 @@ func TestNewTokens_SaysWhatToWrite(t *testing.T) {
 }
 
 func BenchmarkTokens(b *testing.B) {
-	tokens, err := NewTokens(TokenConfig{Secret: []byte(secret)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	tokens := mustTokens(b, TokenConfig{Secret: []byte(secret)})
 	if err := tokens.Open(b.Context(), nil, nil); err != nil {
 		b.Fatal(err)
 	}
@@ -373,10 +376,7 @@ func TestTokens_OpenRefusesFilesThatAreNoKeys(t *testing.T) {
 		"broken":         write(string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}))),
 		"a weak RSA key": pemFile(t, small.Public()),
 	} {
-		tokens, err := NewTokens(TokenConfig{Files: []string{file}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tokens := mustTokens(t, TokenConfig{Files: []string{file}})
 		if err := tokens.Open(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), filepath.Base(file)) {
 			t.Errorf("%s: %v; want an error that names the file", name, err)
 		}

@@ -39,10 +39,7 @@ func TestPack_TakesWhatBelongsToTheFile(t *testing.T) {
 		t.Errorf("packed %s and %q; want %q", b.Main, form.SortedKeys(b.Files), want)
 	}
 	at := ownConfig(t, "listen: {http: ':1234'}\nadmin: {http: '127.0.0.1:4321'}\n"+small)
-	c, err := Unpack(at, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := unpacked(t, at, b)
 	if len(c.Routes) != 2 || c.Routes[0].Lists[0].Members.Len() != 1 {
 		t.Errorf("unpacked %d routes; want both, and the list's value", len(c.Routes))
 	}
@@ -102,10 +99,7 @@ func TestUnpack_KeepsTheSecretsOfTheMachine(t *testing.T) {
 		"": of, "privacy: {log_client: none}\n": of, "privacy: {hash_secret: ''}\n": {}, "privacy: {previous_secret: the-former-one-of-it}\n": {previous: "the-former-one-of-it", rotates: true},
 		"privacy: {hash_secret: one-that-was-pushed}\n": {current: "one-that-was-pushed"},
 	} {
-		c, err := Unpack(own, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": privacy + small}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := unpacked(t, own, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": privacy + small}})
 		if got := (secrets{c.Privacy.HashSecret, c.Privacy.Previous, c.Privacy.Rotates}); got != want {
 			t.Errorf("%q: %+v; want %+v", privacy, got, want)
 		}
@@ -314,10 +308,7 @@ routes:
 `
 	text := strings.Replace(named, "http://10.0.0.1${WEIR_TEST_HELD}", "http://10.0.0.1:${WEIR_TEST_NUMBER}", 1)
 	at := ownConfig(t, small)
-	is, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	is := unpacked(t, at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}})
 	var told strings.Builder
 	for _, c := range config.Compare(at, is) {
 		told.WriteString(c.String() + "\n")
@@ -352,6 +343,15 @@ func TestUnpack_ProblemsNameVariablesAndNotWhatTheyHold(t *testing.T) {
 }
 
 const small = "routes:\n  - {match: {path: /a}, upstream: echo}\n"
+
+func unpacked(t *testing.T, at *config.Config, b Bundle) *config.Config {
+	t.Helper()
+	c, err := Unpack(at, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
 func mustLoad(t *testing.T, path string) *config.Config {
 	t.Helper()

@@ -96,10 +96,7 @@ func TestSeal_SaysWhatIsExposed(t *testing.T) {
 		small:    nil,
 		strings.ReplaceAll(personal, "sensitive: true", "sensitive: false"): nil,
 	} {
-		c, err := Unpack(ownConfig(t, small), bundleOf(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := unpacked(t, ownConfig(t, small), bundleOf(text))
 		got := NewSeal(config.Privacy{}).Exposed(c)
 		slices.Sort(got)
 		slices.Sort(want)

@@ -60,10 +60,7 @@ func TestShown_OtherEndsOfLines(t *testing.T) {
 	for _, end := range []string{"\r\n", "\r", "\u0085", "\u2028"} {
 		for _, main := range []string{strings.ReplaceAll(text, "\n", end), strings.Replace(text, "\n", end, 2)} {
 			b := bundleOf(main)
-			c, err := Unpack(ownConfig(t, small), b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := unpacked(t, ownConfig(t, small), b)
 			shown := b.Shown(c, []byte("once")).Files["weir.yaml"]
 			if !strings.Contains(shown, "[KP, CU]") || strings.Count(shown, end) != strings.Count(main, end) {
 				t.Errorf("with %q it shows %q", end, shown)
@@ -87,10 +84,7 @@ func TestShown_LongList(t *testing.T) {
 	}
 	b := bundleOf(strings.Replace(personal, "[\"+1 555 0101\", '1 555 0102', 1-555-0103]", list.String(), 1))
 	b.Files["weir.yaml"] = strings.NewReplacer("  flow: {key: phone, values: ", "  flow:\n    key: phone\n    action: deny\n    values:", ", action: deny}\n  block:", "\n  block:").Replace(b.Files["weir.yaml"])
-	c, err := Unpack(ownConfig(t, small), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := unpacked(t, ownConfig(t, small), b)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	shown := b.Shown(c, []byte("once")).Files["weir.yaml"]
@@ -106,10 +100,7 @@ func TestShown_LongList(t *testing.T) {
 func TestShown_WithoutPersons(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
 	b := bundleOf(personal)
-	c, err := Unpack(ownConfig(t, small), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := unpacked(t, ownConfig(t, small), b)
 	shown := b.Shown(c, []byte("once"))
 	for name, text := range shown.Files {
 		for _, told := range personsOf() {
@@ -191,10 +182,7 @@ func indented(name string, n *yaml.Node, t *testing.T) string {
 func TestEffective_WithoutPersons(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
 	b := bundleOf(personal)
-	c, err := Unpack(ownConfig(t, small), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := unpacked(t, ownConfig(t, small), b)
 	text := string(c.Effective())
 	for _, told := range personsOf() {
 		if strings.Contains(text, told) {
@@ -215,25 +203,16 @@ func TestEffective_WithoutPersons(t *testing.T) {
 func TestCompare_WithoutPersons(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
 	at := ownConfig(t, small)
-	was, err := Unpack(at, bundleOf(personal))
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := unpacked(t, at, bundleOf(personal))
 	for from, name := range map[string]string{"1 555 0102": "flow", "1-555-0106": "a.flow", "dora": "a.user", "2/1h, 1-555": "a.flow"} {
-		is, err := Unpack(at, bundleOf(strings.Replace(personal, from, "7"+from, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		is := unpacked(t, at, bundleOf(strings.Replace(personal, from, "7"+from, 1)))
 		changes := config.Compare(was, is)
 		told := fmt.Sprint(changes)
 		if len(changes) != 1 || changes[0].Name != name || !strings.Contains(told, "not shown") || slices.ContainsFunc(personsOf(), func(p string) bool { return strings.Contains(told, p) }) {
 			t.Errorf("%s: changes %v; want that of %s, without values", from, changes, name)
 		}
 	}
-	is, err := Unpack(at, bundleOf(strings.Replace(personal, "[KP, CU]", "[KP]", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	is := unpacked(t, at, bundleOf(strings.Replace(personal, "[KP, CU]", "[KP]", 1)))
 	if changes := config.Compare(was, is); len(changes) != 1 || !strings.Contains(changes[0].Was, "CU") || strings.Contains(changes[0].Is, "not shown") {
 		t.Errorf("changes %v; want the countries", changes)
 	}

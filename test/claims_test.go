@@ -131,9 +131,6 @@ routes:
 `
 	write(t, filepath.Join(dir, "weir.yaml"), file)
 	write(t, filepath.Join(dir, "stricter.yaml"), strings.Replace(file, "5/1m", "2/1m", 1))
-	if err := os.Mkdir(filepath.Join(dir, "old"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	line := `{"time":"2026-11-26T10:00:00Z","request_method":"POST","request_uri":"/v1/sms/send","http_x_phone":"+8613800138000","remote_addr":"192.0.2.1","status":200}` + "\n"
 	var packed strings.Builder
 	z := gzip.NewWriter(&packed)

@@ -22,9 +22,6 @@ import (
 func TestOperate_FileGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(dir, "etc", "weir.yaml")
 	write(t, file, reloadYAML("1/60s")+weirtest.Listeners)
 	w := startWith(t, dir, "run", "-c", "./etc/weir.yaml")

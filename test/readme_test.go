@@ -17,11 +17,21 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/certtest"
 	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
+
+// writeNamed writes into dir what configurations of the documents name: a certificate and a list of plans.
+func writeNamed(t *testing.T, dir string) {
+	t.Helper()
+	cert, key := certtest.New(t, "example.com", "127.0.0.1")
+	write(t, filepath.Join(dir, "tls", "weir.pem"), cert)
+	write(t, filepath.Join(dir, "tls", "weir.key"), key)
+	write(t, filepath.Join(dir, "plans.txt"), "partner-1=partner\n")
+}
 
 // Each YAML block of each document is a whole file, and a good one: check says nothing
 // but what applies where the file leaves it open.
@@ -33,16 +43,7 @@ func TestReadme_ConfigurationsAreGood(t *testing.T) {
 			dir := t.TempDir()
 			text = strings.NewReplacer("/var/lib/weir", dir, "/var/log/weir", dir).Replace(text) // as the packages make them
 			write(t, filepath.Join(dir, "weir.yaml"), text)
-			if err := os.Mkdir(filepath.Join(dir, "tls"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			write(t, filepath.Join(dir, "plans.txt"), "partner-1=partner\n")
-			writeCertificate(t, dir)
-			for was, name := range map[string]string{"cert.pem": "weir.pem", "key.pem": "weir.key"} {
-				if err := os.Rename(filepath.Join(dir, was), filepath.Join(dir, "tls", name)); err != nil {
-					t.Fatal(err)
-				}
-			}
+			writeNamed(t, dir)
 			if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 || notes.ReplaceAllString(stdout, "") != "weir.yaml: ok\n" {
 				t.Errorf("%s: block %d is not good: %s%s\n%s", d.path, i, stdout, stderr, text)
 			}

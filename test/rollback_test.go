@@ -179,9 +179,6 @@ func recordPush(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	write(t, file, string(text)+"\n")
 }
 

@@ -157,9 +157,6 @@ func TestProof_Table(t *testing.T) {
 		t.Fatal("test/proof has no list of suites")
 	}
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "test"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	script := begin + "suites='good | it holds | sh | true\nbad | it does not | sh | false\nlost | nobody knows | no-such-program | true\nfar | elsewhere | sh | eval echo no network; exit 77'\n" + end
 	write(t, filepath.Join(dir, "test", "proof"), script)
 	write(t, filepath.Join(dir, "test", "install"), "echo redis-server")

@@ -3,7 +3,6 @@ package test
 import (
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -47,16 +46,7 @@ func TestTasks_DoWhatThePageSays(t *testing.T) {
 // serveTask starts Weir with a configuration of the page, on ports that nobody else has.
 func serveTask(t *testing.T, dir, config string) *weirtest.Process {
 	t.Helper()
-	if err := os.Mkdir(filepath.Join(dir, "tls"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	writeCertificate(t, dir)
-	for was, name := range map[string]string{"cert.pem": "tls/weir.pem", "key.pem": "tls/weir.key"} {
-		if err := os.Rename(filepath.Join(dir, was), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(t, filepath.Join(dir, "plans.txt"), "partner-1=partner\n")
+	writeNamed(t, dir)
 	listeners := weirtest.Listeners
 	if strings.Contains(config, "listen:") {
 		_, admin, _ := strings.Cut(listeners, "\nadmin:")

@@ -17,10 +17,14 @@ func Read(tb testing.TB, path string) []byte {
 	return text
 }
 
-// Write writes a file that its owner alone may read, and returns its path, which is that of its parts.
+// Write writes a file that its owner alone may read, in a folder that there may not have been, and returns its path, which
+// is that of its parts.
 func Write(tb testing.TB, text string, path ...string) string {
 	tb.Helper()
 	name := filepath.Join(path...)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		tb.Fatal(err)
+	}
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -33,9 +37,6 @@ func Files(tb testing.TB, files ...string) (path string) {
 	tb.Helper()
 	dir := tb.TempDir()
 	for i := 0; i < len(files); i += 2 {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, files[i])), 0o755); err != nil {
-			tb.Fatal(err)
-		}
 		Write(tb, files[i+1], dir, files[i])
 	}
 	return filepath.Join(dir, files[0])

@@ -118,9 +118,7 @@ func TestUnpack_ReadsCertificatesWhereItIs(t *testing.T) {
 		t.Fatalf("without the file: %v; want that it is missing", err)
 	}
 	ca, _ := certtest.New(t)
-	beside := filepath.Join(filepath.Dir(at.Files[0]), "tls/ca.pem")
-	os.Mkdir(filepath.Dir(beside), 0o755)
-	os.WriteFile(beside, []byte(ca), 0o600)
+	beside := filetest.Write(t, ca, filepath.Dir(at.Files[0]), "tls/ca.pem")
 	c, err := Unpack(at, b)
 	if err != nil || !slices.Contains(c.Files, beside) {
 		t.Errorf("with the file: %v, watched: %v", err, c)

@@ -102,7 +102,7 @@ type Config struct {
 	opened  []named // files opened at start, not by loading
 	outputs []named // files and directories that are written
 	written form.Written
-	uses    map[string]bool // of form.Reader
+	uses    map[string]int  // of form.Reader
 	values  []Value         // of lists
 	own     map[string]bool // files named by the configuration
 }

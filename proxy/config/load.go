@@ -252,7 +252,7 @@ type Value struct {
 func (c *Config) OtherUses(known ...*Config) []string {
 	uses := maps.Clone(c.uses)
 	for _, k := range known {
-		maps.DeleteFunc(uses, func(use string, _ bool) bool { return k.uses[use] })
+		maps.DeleteFunc(uses, func(use string, _ int) bool { return k.uses[use] > 0 })
 	}
 	return form.SortedKeys(uses)
 }

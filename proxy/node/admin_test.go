@@ -285,29 +285,29 @@ func TestDirectives_OfARouteThatIsGone(t *testing.T) {
 	path := write(t, strings.Replace(file, "THIS", "old", 1))
 	n := mustStart(t, path)
 	hour := view.Span(time.Hour)
-	order := func(route string, on bool) error {
-		c := view.KeyChange{KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: "203.0.113.0/24"}}, Route: route}, Action: view.KeyUnban}
-		if on {
-			c.Action, c.For = view.KeyBan, hour
+	order := func(route string, a view.KeyAction) error {
+		c := view.KeyChange{KeyQuery: view.KeyQuery{Pairs: []view.KeyPair{{Key: "client_ip", Value: "203.0.113.0/24"}}, Route: route}, Action: a}
+		if a == view.KeyBan {
+			c.For = hour
 		}
 		_, banned := n.operatorChange(t.Context(), c)
-		_, err := n.setMaintenance(t.Context(), admin.MaintenanceChange{On: on, Route: route})
+		_, err := n.setMaintenance(t.Context(), admin.MaintenanceChange{On: a == view.KeyBan, Route: route})
 		if (banned == nil) != (err == nil) {
-			t.Errorf("%s, on %t: the ban %v, the maintenance %v", route, on, banned, err)
+			t.Errorf("%s %s: %v, the maintenance %v", a, route, banned, err)
 		}
 		return err
 	}
-	if err := order("old", true); err != nil {
+	if err := order("old", view.KeyBan); err != nil {
 		t.Fatal(err)
 	}
 	replaceFile(t, path, strings.Replace(file, "THIS", "new", 1))
 	if _, err := n.reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := order("none", true); !errors.Is(err, view.ErrKeyQuery) || !strings.Contains(err.Error(), "write one of a, new") {
+	if err := order("none", view.KeyBan); !errors.Is(err, view.ErrKeyQuery) || !strings.Contains(err.Error(), "write one of a, new") {
 		t.Errorf("of no route: %v; want the routes that there are", err)
 	}
-	if err := order("old", false); err != nil || len(n.directives.All()) != 0 {
+	if err := order("old", view.KeyUnban); err != nil || len(n.directives.All()) != 0 {
 		t.Errorf("of a route that is gone: %v, and %v hold; want that both have ended", err, n.directives.All())
 	}
 }

@@ -57,12 +57,12 @@ type Reader struct {
 	Warnings []Problem
 	Secrets  []Problem // that are written in a file
 	Written  Written
-	Uses     map[string]bool // environment variables with the fields that name them, without indexes
+	Uses     map[string]int // how often a field, without indexes, names an environment variable: NAME in FIELD
 }
 
 // NewReader returns a Reader that looks up variables in env.
 func NewReader(env Env, hint Hint) *Reader {
-	return &Reader{env: env, hint: hint, locations: map[any]Location{}, Written: Written{}, Uses: map[string]bool{}, meant: map[string]bool{}, left: MaxValues}
+	return &Reader{env: env, hint: hint, locations: map[any]Location{}, Written: Written{}, Uses: map[string]int{}, meant: map[string]bool{}, left: MaxValues}
 }
 
 // Parse returns the only document of a file, called file in problems; nil after a problem.
@@ -200,7 +200,7 @@ func (d *decoder) expand(n *yaml.Node, p Location) (string, bool) {
 			ok = false
 			return ""
 		}
-		d.Uses[m[1]+" in "+indexes.ReplaceAllString(p.Path, "")] = true
+		d.Uses[m[1]+" in "+indexes.ReplaceAllString(p.Path, "")]++
 		value, set := d.env(m[1])
 		switch {
 		case m[2] != "" && value == "":

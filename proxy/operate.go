@@ -97,7 +97,7 @@ func storeChange(c view.KeyChange) (limiter.Change, error) {
 	case view.KeyBan:
 		d := time.Duration(c.For)
 		if d <= 0 || limiter.CheckBan(d) != nil {
-			return limiter.Change{}, fmt.Errorf("%w: a ban lasts from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
+			return limiter.Change{}, fmt.Errorf("%w: the time (for) is from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
 		}
 		return limiter.Change{Action: limiter.ActionBan, Ban: d}, nil
 	case view.KeyGrant:

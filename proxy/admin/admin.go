@@ -208,6 +208,7 @@ func OperatorOf(ctx context.Context) Operator {
 type Problem struct {
 	Author   string            `json:"author,omitempty"` // author of the push in progress
 	Detail   string            `json:"detail"`
+	Live     []view.Member     `json:"live,omitempty"`     // the node that responds, where it cannot list the others
 	Node     string            `json:"node,omitempty"`     // node of the push in progress
 	Nodes    []view.NodeAnswer `json:"nodes,omitempty"`    // answers of the nodes to a push
 	Problems []string          `json:"problems,omitempty"` // all problems of a configuration

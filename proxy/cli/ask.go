@@ -34,6 +34,7 @@ func (c nodesCommand) Run(ctx context.Context, w Env) error {
 		err = fetch(ctx, c.client(), "/leader", &d.Leader)()
 	}
 	if why, is := errors.AsType[*admin.Problem](err); is && why.Status == http.StatusServiceUnavailable && !c.JSON {
+		d.Nodes.Nodes = why.Live
 		d.Top, err = c.client().TopOf(ctx, view.TopQuery{N: 1})
 	}
 	if err != nil || c.JSON {

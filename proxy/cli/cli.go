@@ -179,7 +179,7 @@ func usageError(err error) string {
 	case strings.Contains(got, " flag)"):
 		return flag + " needs a value, and " + strings.Fields(got)[0] + " looks like a flag"
 	case !strings.HasPrefix(got, `"EOL"`):
-		return strings.Replace(err.Error(), "missing flags: ", "write ", 1)
+		return strings.NewReplacer("missing flags: ", "write ", `, did you mean "-h"?`, "").Replace(err.Error()) // -h is like any short flag
 	case flag == "--config":
 		return "-c needs a file"
 	}

@@ -62,6 +62,7 @@ func TestRun_LeadsToTheHelpOfItsCommand(t *testing.T) {
 		"--for=DURATION; weir keys ban --help shows its flags": {"keys", "ban", "phone=1"},
 		"unknown flag --bogus; weir check --help":              {"check", "--bogus"},
 		"unknown flag --bogus; weir --help":                    {"--bogus"},
+		"unknown flag --x; weir schema --help":                 {"schema", "--x"},
 	} {
 		if code, _, stderr := runWeir(args...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("weir %q = %d, %q; want %q", args, code, stderr, want)
@@ -471,10 +472,10 @@ func TestNodes_WithoutRedis(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
-		io.WriteString(w, `{"detail":"redis is unreachable","status":503}`)
+		io.WriteString(w, `{"detail":"redis is unreachable","live":[{"id":"a","address":"10.0.0.1:9901","generation":7}],"status":503}`)
 	}))
 	t.Cleanup(s.Close)
-	if code, out, stderr := runWeir("nodes", "--admin", s.URL); code != exitOK || !strings.Contains(out, "\na                ok ") || !strings.Contains(out, "\nall other nodes  not asked: redis is unreachable ") {
+	if code, out, stderr := runWeir("nodes", "--admin", s.URL); code != exitOK || !strings.Contains(out, "\na                ok ") || !strings.Contains(out, "  7           ") || !strings.Contains(out, "  10.0.0.1:9901  ") || !strings.Contains(out, "\nall other nodes  not asked: redis is unreachable ") {
 		t.Errorf("nodes = %d, %q, %q; want the node and why no other", code, out, stderr)
 	}
 	if code, out, stderr := runWeir("nodes", "--json", "--admin", s.URL); code != exitFailure || out != "" || stderr != "weir: redis is unreachable\n" {

@@ -55,14 +55,14 @@ const (
 // kept.
 func (f *Facts) AddPath(text string) { f.pathLen += uint8(copy(f.path[f.pathLen:], text)) }
 
-// AddClaim adds the decision of one rate. Of a request, 8 are kept.
+// AddClaim adds the decision of one rate. Of a request, 8 are kept: of more, the last that did not allow it.
 func (r *Request) AddClaim(c *Claim) {
-	if r.numClaims == maxClaims {
-		r.moreClaims = min(r.moreClaims, math.MaxUint8-1) + 1
+	if r.numClaims < maxClaims {
+		r.numClaims++
+	} else if r.moreClaims = min(r.moreClaims, math.MaxUint8-1) + 1; c.Flags&(Allowed|NotAsked) != 0 {
 		return
 	}
-	r.claims[r.numClaims] = *c
-	r.numClaims++
+	r.claims[r.numClaims-1] = *c
 }
 
 // A Labeller sets the texts by which a key of the request is shown.

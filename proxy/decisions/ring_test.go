@@ -84,6 +84,28 @@ type noLabels struct{}
 
 func (noLabels) FillLabel(*Label, limiter.Key) {}
 
+// Of many rates, the one that decided is kept.
+func TestRecord_KeepsWhatRefusesOfManyRates(t *testing.T) {
+	o, began := NewObserver(1), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	windows := make([]Window, 12)
+	for i := range windows {
+		windows[i].Limit = fmt.Sprint("l", i)
+	}
+	r := Request{Place: amongAll, Began: began, Labels: noLabels{}, Facts: Facts{Outcome: ShadowRefused, Route: &Route{Name: "r", Windows: windows}}}
+	for i := range windows {
+		c := Claim{Window: i, Flags: Shadow | Allowed}
+		if i == 10 {
+			c.Flags = Shadow
+		}
+		r.AddClaim(&c)
+	}
+	o.Record(&r)
+	d := o.Find(view.DecisionQuery{}, Naming{Names: plainView{}})[0]
+	if first := d.Limits[0]; len(d.Limits) != maxClaims || d.More != 4 || first.Limit != "l10" || first.Result != "shadow_refused" {
+		t.Errorf("%d limits and %d more, the first is %+v; want 8, 4, and l10, which would refuse", len(d.Limits), d.More, first)
+	}
+}
+
 // A limit or a ban may refuse for a year.
 func TestRecord_LongWaits(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Millisecond, 4*time.Hour + time.Millisecond, 49 * 24 * time.Hour, 80 * 24 * time.Hour, limiter.MaxWindow} {

@@ -50,12 +50,15 @@ func (n *Node) adminOptions() admin.Options {
 	}
 	o.Nodes = func(ctx context.Context) (admin.Nodes, error) {
 		nodes, lost, err := n.nodes(ctx)
+		if err != nil {
+			return admin.Nodes{}, &admin.Problem{Status: http.StatusServiceUnavailable, Detail: proxy.ErrorText(err), Live: []view.Member{n.self()}}
+		}
 		all := nodesOf(n.store.id, nodes, lost)
 		n.compareGroups(ctx, all.Configurations)
 		if n.store.cluster != nil {
 			all.Awaited = n.store.cluster.Awaited()
 		}
-		return all, err
+		return all, nil
 	}
 	o.Self = n.self
 	if n.store.cluster != nil && n.source.pushable() {
@@ -342,7 +345,7 @@ func (n *Node) nodesBehind(ctx context.Context) []string {
 // putDirective makes one hold for some time.
 func (n *Node) putDirective(ctx context.Context, one *directive.Directive, d time.Duration) (everywhere bool, err error) {
 	if d <= 0 || limiter.CheckBan(d) != nil {
-		return false, fmt.Errorf("%w: it lasts from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
+		return false, fmt.Errorf("%w: the time (for) is from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
 	}
 	one.Who, one.At = admin.OperatorOf(ctx).Name, time.Now().UTC().Truncate(time.Millisecond)
 	one.Until = one.At.Add(d)

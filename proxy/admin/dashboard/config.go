@@ -27,7 +27,7 @@ type configView struct {
 	Lines        []diffLine
 	HistoryFault fault
 	configFlash
-	Copy    string        // what is served, to begin with; empty if it has values that are not shown
+	Hidden  []string      // the fields for which what is served cannot be copied
 	Other   string        // YAML in the form of a push
 	Checked *admin.Pushed // what a push of it would do
 	Own     bool          // this node has a log to replay
@@ -46,6 +46,20 @@ var concealed = regexp.MustCompile(`\(hidden|, hidden as well\)|hidden\.invalid|
 // hiddenSecrets matches the secrets of privacy there; a configuration without any has those of the node's own file.
 var hiddenSecrets = regexp.MustCompile(`(?m)^  (hash|previous)_secret: \(.*\n`)
 
+// hiddenFields returns the paths of fields whose values an effective configuration does not show.
+func hiddenFields(effective string) (hidden []string) {
+	var path []string
+	for line := range strings.Lines(effective) {
+		field := strings.TrimLeft(line, " -")
+		name, _, _ := strings.Cut(field, ":")
+		path = append(path[:min((len(line)-len(field))/2, len(path))], name)
+		if concealed.MatchString(line) {
+			hidden = append(hidden, strings.Join(path, "."))
+		}
+	}
+	return hidden
+}
+
 // A diffLine is a line of a unified diff with its kind: added, removed, place or same.
 type diffLine struct{ Kind, Text string }
 
@@ -63,11 +77,9 @@ func (d *dashboard) configuration(r *http.Request, v configView) page {
 	v.Config, err = d.Config(ctx)
 	v.Fault = faultOf("the configuration cannot be read", err)
 	v.Own = d.AccessLog != ""
-	if text := editable(v.Config.Effective); !concealed.MatchString(text) {
-		v.Copy = text
-	}
-	if r.URL.Query().Get("other") != "" {
-		v.Other = v.Copy
+	text := editable(v.Config.Effective)
+	if v.Hidden = hiddenFields(text); r.URL.Query().Get("other") != "" && v.Hidden == nil {
+		v.Other = text
 	}
 	if v.Cluster = d.Cluster != nil; v.Cluster {
 		history, err := d.Cluster.History(ctx)

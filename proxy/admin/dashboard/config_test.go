@@ -61,12 +61,13 @@ func TestConfig_BeginsWithWhatIsServed(t *testing.T) {
 		t.Error("what is served is not offered, or written unasked")
 	}
 	b.get("/dashboard/config?other=served").shows(t, http.StatusOK, ">version: 1\nprivacy:\n  log_client: full\nroutes:\n  - name: sms\n</textarea>")
-	for _, hidden := range []string{
-		"alerts:\n  webhook: https://hidden.invalid/\n", "lists:\n  a:\n    values: [] # 3, not shown\n",
+	for field, hidden := range map[string]string{
+		"alerts.webhook":            "alerts:\n  webhook: https://hidden.invalid/\n",
+		"jwt.key, lists.a.b.values": "jwt:\n  key: (hidden by weir check --effective)\nkeys:\n  x: y\nlists:\n  a.b:\n    values: [] # 3, not shown\n",
 	} {
 		served = "version: 1\n" + hidden
 		p := b.get("/dashboard/config?other=served")
-		p.shows(t, http.StatusOK, "What is served cannot be copied here", "></textarea>")
+		p.shows(t, http.StatusOK, "What is served cannot be copied here, as these are not shown: <code>"+field+"</code>", "></textarea>")
 		if strings.Contains(p.text, link) {
 			t.Errorf("%s is offered", hidden)
 		}

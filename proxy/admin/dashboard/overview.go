@@ -57,16 +57,10 @@ type totals struct {
 
 // State returns all checks as a sentence. Screen readers announce it when it changes.
 func (v overviewView) State() string {
-	said := "All is well"
-	if !v.Ready {
-		said = "This node is not ready"
-	}
+	said := map[bool]string{true: "All is well", false: "This node is not ready"}[v.Ready]
 	for _, name := range slices.Sorted(maps.Keys(v.Checks)) {
 		if v.Checks[name] != "ok" {
-			said += "; " + name + ": " + v.Checks[name]
-			if v.Ready {
-				said = "Degraded; " + name + ": " + v.Checks[name]
-			}
+			said = strings.Replace(said, "All is well", "Degraded", 1) + "; " + name + ": " + v.Checks[name]
 		}
 	}
 	return said
@@ -272,10 +266,7 @@ const sparkWidth, sparkHeight = 120, 24
 // spark draws values as bars. It is hidden from screen readers, because the number beside it has
 // the same information.
 func spark(values []int64) template.HTML {
-	if len(values) == 0 {
-		return ""
-	}
-	most := max(slices.Max(values), 1)
+	most := slices.Max(append([]int64{1}, values...))
 	step := float64(sparkWidth) / float64(len(values))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="spark" width="%d" height="%d" viewBox="0 0 %d %d" aria-hidden="true" focusable="false">`, sparkWidth, sparkHeight, sparkWidth, sparkHeight)
@@ -316,11 +307,7 @@ func (d *dashboard) showNodes(r *http.Request) page {
 	leader, err := d.Leader(r.Context())
 	v.Leader = d.last.leader.update(leader, err, now)
 	v.LeaderFault = faultOf("who leads now is not known", err)
-	for _, n := range v.Nodes.Value.Nodes {
-		if n.Drift {
-			v.Drift++
-		}
-	}
+	v.Drift = len(slices.DeleteFunc(slices.Clone(v.Nodes.Value.Nodes), func(n view.Member) bool { return !n.Drift }))
 	return page{name: "nodes", title: "Nodes", data: v}
 }
 

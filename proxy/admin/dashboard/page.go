@@ -139,10 +139,13 @@ func noPage(r *http.Request) page {
 // A fault is why a part of a page is missing; empty if it is not.
 type fault string
 
+// unreachable matches what the program says of a store that cannot be reached.
+var unreachable = regexp.MustCompile(`(?:redis is unreachable|limiter store unavailable): (?:redis circuit breaker open: )?(?:dial tcp \S+: )?([^\n]*)`)
+
 // causeOf returns what an operator can do something about: not what the program did when it met that.
 func causeOf(said string) string {
-	if i := strings.Index(said, "redis is unreachable"); i > 0 {
-		return said[i:]
+	if m := unreachable.FindStringSubmatch(said); m != nil {
+		return "redis is unreachable: " + m[1]
 	}
 	return strings.TrimPrefix(said, view.ErrKeyQuery.Error()+": ")
 }

@@ -46,9 +46,6 @@ type topRow struct {
 	AllRefused        int64 // refusals of the limit
 }
 
-// Filtered reports whether the list is filtered.
-func (v topView) Filtered() bool { return v.Query.Route != "" || v.Query.Limit != "" || v.Text != "" }
-
 func (d *dashboard) showTop(r *http.Request) page {
 	f := r.URL.Query()
 	v := topView{
@@ -159,8 +156,7 @@ type conversionView struct {
 // A sendsOfLimit is what became of the requests that one limit counts.
 type sendsOfLimit struct {
 	sends.LimitCounts
-	Rows   []sendsRow
-	Marked bool // some row has a Country
+	Rows []sendsRow
 }
 
 // A sendsRow is a key of such a limit. Key is the name of its key. Country is that of a range of phone numbers which has
@@ -184,7 +180,6 @@ func (d *dashboard) showConversion(r *http.Request) page {
 			if k.OfCountry == nil || !k.OfCountry.OverHalf {
 				k.Country = ""
 			}
-			one.Marked = one.Marked || k.Country != ""
 			one.Rows = append(one.Rows, sendsRow{k, l.Key})
 		}
 		v.Limits = append(v.Limits, one)

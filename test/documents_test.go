@@ -391,7 +391,7 @@ var (
 func main() {
 `
 	rows := 0
-	for _, path := range []string{"lock/README.md", "limiter/README.md"} {
+	for _, path := range []string{"lock/README.md", "limiter/redisstore/README.md"} {
 		java, golang := doc(t, path).sides()
 		rows += len(java)
 		for _, call := range java {

@@ -33,10 +33,10 @@ func documentedRights(t *testing.T) (single, cluster, redisson []string) {
 	return rights[0], rights[1], rights[2]
 }
 
-// packageRights are those that limiter/README.md names, for a cluster.
+// packageRights are those that README.md names, for a cluster.
 func packageRights(t *testing.T) []string {
 	t.Helper()
-	text := filetest.Read(t, "../README.md")
+	text := filetest.Read(t, "README.md")
 	_, needs, _ := strings.Cut(strings.ReplaceAll(string(text), "PREFIX", redisstore.DefaultPrefix), "An ACL user needs ")
 	needs, _, _ = strings.Cut(needs, ";")
 	rights := []string{"on", ">SECRET"}

@@ -137,7 +137,8 @@ routes:
 	if _, err := z.Write([]byte(line)); err != nil || z.Close() != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"access.log": line, "access.log.1": line, "access.log.2.gz": packed.String(), "old/1.gz": packed.String()} {
+	nginx := "http { limit_req_zone $binary_remote_addr zone=a:1m rate=5r/s; server { listen 80; location / { limit_req zone=a; proxy_pass http://127.0.0.1:9000; } } }\n"
+	for name, text := range map[string]string{"nginx.txt": nginx, "access.log": line, "access.log.1": line, "access.log.2.gz": packed.String(), "old/1.gz": packed.String()} {
 		write(t, filepath.Join(dir, name), text)
 	}
 	w := startWith(t, dir, "-c", "weir.yaml")

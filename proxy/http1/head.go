@@ -2,7 +2,6 @@ package http1
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"unsafe"
 
@@ -153,12 +152,6 @@ func (h *Head) AddFields(f *Fields) {
 
 // AddBlock adds the lines of b.
 func (h *Head) AddBlock(b FieldBlock) { h.buf = append(h.buf, b.text...) }
-
-// Len returns how many bytes were added.
-func (h *Head) Len() int { return len(h.buf) }
-
-// Since returns the lines that were added since h had a length.
-func (h *Head) Since(length int) FieldBlock { return FieldBlock{slices.Clone(h.buf[length:])} }
 
 func (h *Head) add(name, value string) { h.buf = appendLine(h.buf, name, value) }
 

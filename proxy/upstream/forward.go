@@ -137,10 +137,9 @@ func (f *forwarding) end() {
 	f.reset()
 }
 
-// reset makes f the forwarding of no request. It keeps the memory of the writer, and the lines about a peer
-// for requests of which they are true.
+// reset makes f the forwarding of no request. It keeps the memory of the writer.
 func (f *forwarding) reset() {
-	*f = forwarding{writer: fieldWriter{buf: reuse.Memory(f.writer.buf), kept: f.writer.kept}}
+	*f = forwarding{writer: fieldWriter{buf: reuse.Memory(f.writer.buf)}}
 }
 
 // relayResponse sends the response to the client.

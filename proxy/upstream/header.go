@@ -28,7 +28,7 @@ type header interface {
 func (f *forwarding) writeHeader(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
-	f.writePeer(to)
+	setPeer(&f.trusted, t, &f.writer)
 	setHost(&f.trusted, t, &f.writer)
 	setForwarded(&f.trusted, t, &f.writer)
 	t.Fields.StripHopByHop()
@@ -155,30 +155,6 @@ func trustedForwarded(t *Request) forwardedFields {
 	return forwardedFields{}
 }
 
-// peerLines are the lines that setPeer writes about a peer that is not trusted. They follow from what
-// precedes them here alone, and are kept for its next request: to write them anew costs 2 % of a request.
-type peerLines struct {
-	peer, client netip.Addr
-	scheme       string
-	lines        http1.FieldBlock
-}
-
-// writePeer writes what setPeer writes.
-func (f *forwarding) writePeer(to header) {
-	t, kept := f.request, f.writer.kept
-	head, ok := to.(*http1.Head)
-	switch {
-	case !ok || t.TrustedPeer || len(t.Set) > 0:
-		setPeer(&f.trusted, t, &f.writer)
-	case kept != nil && kept.peer == t.Peer.Addr() && kept.client == t.Client && kept.scheme == t.Scheme:
-		head.AddBlock(kept.lines)
-	default:
-		before := head.Len()
-		setPeer(&f.trusted, t, &f.writer)
-		f.writer.kept = &peerLines{t.Peer.Addr(), t.Client, strings.Clone(t.Scheme), head.Since(before)}
-	}
-}
-
 // setPeer writes X-Real-Ip, X-Forwarded-For and X-Forwarded-Proto. The values of a
 // trusted peer are kept and extended; those of any other peer have been dropped.
 // X-Real-Ip is always the client address that Weir has determined.
@@ -219,10 +195,9 @@ func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 
 // A fieldWriter adds fields to a header, except those that the operator sets.
 type fieldWriter struct {
-	buf  []byte // buffer for values
-	to   header
-	set  map[string][]string // fields that are set by the operator
-	kept *peerLines          // nil if there are none
+	buf []byte // buffer for values
+	to  header
+	set map[string][]string // fields that are set by the operator
 }
 
 // add adds a line. value was written into buf, which may have grown.

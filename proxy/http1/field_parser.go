@@ -127,9 +127,7 @@ func (f *Fields) otherName(b []byte, limits fieldLimits) (id Name, end, colon in
 		return Other, 0, 0, ErrFieldName
 	}
 	f.unusualNames = f.unusualNames || common == 0
-	if colon > end || len(b) < nameRow { // otherwise knownName would have known it
-		id = LookupName(bufString(b, 0, uint32(end)))
-	}
+	id = LookupName(bufString(b, 0, uint32(end))) // Other, unless knownName has omitted the end of the buffer
 	return id, end, colon, nil
 }
 

@@ -350,11 +350,8 @@ const maxHost = 253 + len(".:65535")
 // Everything else that RFC 3986 allows (escapes, commas, userinfo), and a second port,
 // is refused, because servers parse it in different ways and would see another host.
 func normalizeHost(authority string) (string, error) {
-	switch {
-	case len(authority) > maxHost:
+	if len(authority) > maxHost {
 		return "", fmt.Errorf("%w: a host that is too long", ErrTarget)
-	case isName(authority): // as most
-		return authority, nil
 	}
 	if strings.HasPrefix(authority, "[") {
 		address, rest, closed := strings.Cut(authority[1:], "]")

@@ -3,8 +3,8 @@ package proxy
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,12 +14,21 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-var (
-	// errDenied reports that a list refuses the key of a request.
-	errDenied = errors.New("denied by a list")
-	// errBanned reports that an operator has banned the network of its client.
-	errBanned = fmt.Errorf("%w: an operator has banned the network", errDenied)
-)
+// errDenied reports that a list refuses the key of a request.
+var errDenied = errors.New("denied by a list")
+
+// A bannedError reports that an operator has banned the network of a client. Its text is made only for whoever reads it:
+// those who are banned may send much.
+type bannedError struct {
+	network netip.Prefix
+	redact  *redactor
+}
+
+func (b bannedError) Error() string {
+	return errDenied.Error() + ": an operator has banned the network " + cmp.Or(b.redact.shownAddress(b.network.String()), "of the client")
+}
+
+func (b bannedError) Unwrap() error { return errDenied }
 
 // bannedNetworks is the name of the list of networks that operators have banned. No configured list can have it.
 const bannedNetworks = "banned networks"
@@ -55,7 +64,7 @@ func (p *Proxy) checkDirectives(x *exchange) error {
 	}
 	if d, banned := s.Ban(x.client.addr, x.route.Name, now); banned {
 		x.list = &config.List{Name: bannedNetworks, Action: config.DenyListed}
-		return fmt.Errorf("%w %s", errBanned, cmp.Or(x.generation.redact.shownAddress(d.Network.String()), "of the client"))
+		return bannedError{d.Network, &x.generation.redact}
 	}
 	if s.HasPlans() {
 		x.extracted.assigned = s

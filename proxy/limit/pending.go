@@ -83,7 +83,11 @@ func (a *Admission) Pending(node string, all []Key) []byte {
 	w := pendingWriter{pendingVersion}
 	w.text(node)
 	w.text(r.Name)
-	w.number(map[bool]uint64{false: 1, true: 2}[a.BothSecrets])
+	secrets := uint64(1)
+	if a.BothSecrets {
+		secrets = 2
+	}
+	w.number(secrets)
 	w.number(uint64(len(a.TakenPermits)))
 	for i := range a.TakenPermits {
 		t := &a.TakenPermits[i]
@@ -161,7 +165,11 @@ func (w *pendingWriter) text(s string) {
 
 // permit encodes a permit and its claims.
 func (w *pendingWriter) permit(t *TakenPermit) {
-	w.number(map[bool]uint64{true: grantedByFallback}[t.isByFallback()])
+	by := uint64(0)
+	if t.isByFallback() {
+		by = grantedByFallback
+	}
+	w.number(by)
 	*w = append(*w, t.Permit.ID[:]...)
 	w.number(uint64(t.Permit.At.UnixMilli()))
 	w.number(uint64(len(t.firstUse)))

@@ -164,7 +164,7 @@ func TestLoad_SaysWhereAFieldBelongs(t *testing.T) {
 	}
 	visit(reflect.TypeFor[Config]())
 	delete(homes, "")
-	seen := map[reflect.Type]bool{}
+	seen, each := map[reflect.Type]bool{}, max(1, 4/rounds.Of(1)) // in each form a fourth of the names
 	for n, root := 0, tree(t, example); ; n++ {
 		f := findField(root, n)
 		if f == nil {
@@ -176,8 +176,10 @@ func TestLoad_SaysWhereAFieldBelongs(t *testing.T) {
 		seen[f.of] = true
 		root := tree(t, example)
 		parent := findField(root, n).parent
-		for _, name := range form.SortedKeys(homes) {
-			if _, known := form.FieldIndex(f.of, name); !known && name != "enabled" {
+		want := 0
+		for i, name := range form.SortedKeys(homes) {
+			if _, known := form.FieldIndex(f.of, name); !known && name != "enabled" && i%each == len(seen)%each {
+				want++
 				parent.Content = append(parent.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, &yaml.Node{Kind: yaml.ScalarNode, Value: "odd"})
 			}
 		}
@@ -199,7 +201,7 @@ func TestLoad_SaysWhereAFieldBelongs(t *testing.T) {
 				t.Errorf("%s in %s: %s", name, f.of.Name(), p.Instead)
 			}
 		}
-		if want := len(homes) - len(form.FieldNames(f.of)); found < want-1 {
+		if found < want {
 			t.Errorf("%s: %d unknown fields are reported; want %d", f.of.Name(), found, want)
 		}
 	}

@@ -257,14 +257,14 @@ func TestBundle_IsBounded(t *testing.T) {
 	}
 	// Files that each stay below the bound of one do not pass it together.
 	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "include: ['p*.yaml']\n" + small}}
-	part := "keys:\n  &a k: global\n"
-	var headers strings.Builder
-	for i := range form.MaxValues * 2 / 5 {
-		fmt.Fprintf(&headers, "A%x: b, ", i)
-	}
-	for i := range 3 {
-		b.Files["p"+strings.Repeat("p", i)+".yaml"] = strings.ReplaceAll(part, "k:", strings.Repeat("k", i+1)+":") +
-			"routes:\n- {match: {path: /x, headers: {" + headers.String() + "}}, respond: {body: x}}\n"
+	const values = 400
+	list := "{key: client_ip, action: deny, values: [" + strings.Repeat("10.0.0.1, ", values) + "]}\n"
+	for _, name := range []string{"p", "pp", "ppp"} {
+		part := "lists:\n  " + name + ": &l " + list
+		for i := range form.MaxValues * 2 / 5 / values {
+			part += fmt.Sprintf("  %s%d: *l\n", name, i)
+		}
+		b.Files[name+".yaml"] = part
 	}
 	if _, err := Unpack(ownConfig(t, small), b); err == nil || !strings.Contains(err.Error(), "more values than a config may have") {
 		t.Errorf("of many values: %.200v; want that there are too many", err)

@@ -56,7 +56,7 @@ func TestAccessLog_FieldsAreChosen(t *testing.T) {
 	} {
 		w := newProxy(t, "access_log: {fields: "+c.fields+"}\n"+limitYAML("{name: l, key: 'header:X-User', rate: 1/1h}"))
 		for range 2 {
-			w.send("GET", "/a", "X-User: alice", "User-Agent: curl/8", "Referer: https://me:pw@example.com/who/13800138000/a?token=1")
+			w.send("GET", "/a", "X-User: alice", "User-Agent: curl/8", "Referer: https://me:p@w@example.com/who/13800138000/a?token=1")
 		}
 		line := w.lines("request")[1]
 		if got, want := slices.Sorted(maps.Keys(line)), slices.Sorted(slices.Values(slices.Concat(c.want, always))); !slices.Equal(got, want) {

@@ -159,9 +159,7 @@ func redactedURL(text string) string {
 		return hidePersonal(text)
 	}
 	host, path, _ := strings.Cut(rest, "/")
-	if _, after, login := strings.Cut(host, "@"); login {
-		host = after
-	}
+	host = host[strings.LastIndexByte(host, '@')+1:] // a password may have one too
 	return scheme[:min(len(scheme), maxSegment)] + "://" + host[:min(len(host), maxPath)] + hidePersonal("/"+path)
 }
 

@@ -48,10 +48,15 @@ func (m *Memory) Ban(_ context.Context, claims []Claim, d time.Duration) error {
 
 // Charge implements AdminStore.
 func (m *Memory) Charge(_ context.Context, claims []Claim, p Permit) error {
-	if err := CheckCharges(claims); err != nil {
-		return err
+	err := CheckCharges(claims)
+	if err == nil {
+		m.Report(claims, p.Charge())
 	}
-	id := p.Charge().ID
+	return err
+}
+
+// Report implements AdminStore.
+func (m *Memory) Report(claims []Claim, p Permit) {
 	for i := range claims {
 		c, r := &claims[i], m.ref(&claims[i])
 		s := &m.shards[r.shard]
@@ -60,17 +65,16 @@ func (m *Memory) Charge(_ context.Context, claims []Claim, p Permit) error {
 		r.index = s.findOrAddLocked(&r.id, r.hash, c.Source, now)
 		s.expandMirroredLocked(&r, now)
 		s.changeLocked(r.index, c.Limit, func(t *keyState) {
-			if t.advance(now, c.Limit); slices.ContainsFunc(t.entries, func(e entry) bool { return e.id == id }) {
+			if t.advance(now, c.Limit); slices.ContainsFunc(t.entries, func(e entry) bool { return e.id == p.ID }) {
 				return
 			}
-			s.takeLocked(s.cells.at(r.index), t, stamp{now, id}, c)
+			s.takeLocked(s.cells.at(r.index), t, stamp{now, p.ID}, c)
 			if !c.Limit.Algorithm.HasLog() {
-				t.markRefund(Permit{ID: id, At: time.UnixMilli(now)}, c.Cost) // a counter knows a charge by a mark
+				t.markRefund(Permit{ID: p.ID, At: time.UnixMilli(now)}, c.Cost) // a counter knows a charge by a mark
 			}
 		})
 		s.mu.Unlock()
 	}
-	return nil
 }
 
 // ifAbsent determines what a change does for a key that has no cell.
@@ -211,6 +215,11 @@ type AdminStore interface {
 	// again, which is no error, unless the process ends before. What a key has taken within a window must stay
 	// below 2^32.
 	Charge(ctx context.Context, claims []Claim, p Permit) error
+
+	// Report counts what was granted for claims with the permit p elsewhere, or by this store before it lost it,
+	// whatever is left; what it still counts, it does not count twice. A store that cannot be reached is told when it
+	// is reached again.
+	Report(claims []Claim, p Permit)
 
 	// Ban makes the limits refuse all claims of these keys for d from now on; 0 ends a
 	// ban. Permits continue to expire during a ban.

@@ -104,6 +104,13 @@ func leases(t *testing.T, s *suite) {
 	if err := admin.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew after giving back: %v", err)
 	}
+	for range 2 {
+		admin.Report(oneClaim(l, c[0].Key, 1), b.Permit) // its holder lives
+		s.denied(c, 10*time.Second)
+	}
+	s.refund(t, c, b.Permit)
+	s.refund(t, c, b.Permit)
+	s.left(c, 1)
 	l.Rate.Count = limiter.MaxConcurrent + 1
 	var d limiter.Decision
 	if err := s.Store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrInvalidLimit) {

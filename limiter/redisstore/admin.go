@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,18 +18,15 @@ import (
 
 // Renew implements limiter.AdminStore.
 func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := limiter.CheckClaims(claims); err != nil || len(claims) == 0 {
+	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
 	return eachPart(s.parts(claims), func(part *part) error {
 		held, err := s.change(ctx, "renew", part.claims, refundArgs(part.claims, p)...)
-		if err != nil {
-			return fmt.Errorf("renew permits of %d limits: %w", len(part.claims), err)
+		if err == nil && held == int64(len(part.claims)) {
+			return nil
 		}
-		if held < int64(len(part.claims)) {
-			return limiter.ErrNotHeld
-		}
-		return nil
+		return fmt.Errorf("renew permits of %d limits: %w", len(part.claims), cmp.Or(err, limiter.ErrNotHeld))
 	})
 }
 

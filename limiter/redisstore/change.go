@@ -26,8 +26,11 @@ type changeCommand struct {
 // are queued, and a Take of this process that begins later is decided after them. wait
 // returns the result of Refund.
 func (s *Store) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	if p.IsZero() {
+	switch {
+	case p.IsZero():
 		claims = nil
+	case s.reports.windows.Load() > 0:
+		s.reports.withdraw(claims, p)
 	}
 	return s.startRefundOf(lateGrant{claims: slices.Clone(claims), permit: p})
 }

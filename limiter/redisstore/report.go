@@ -151,12 +151,7 @@ func (r *reports) withdraw(claims []limiter.Claim, p limiter.Permit) (others []l
 	defer r.telling.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range claims {
-		if !r.withdrawLocked(&claims[i], p) {
-			others = append(others, claims[i])
-		}
-	}
-	return others
+	return slices.DeleteFunc(slices.Clone(claims), func(c limiter.Claim) bool { return r.withdrawLocked(&c, p) })
 }
 
 func (r *reports) withdrawLocked(c *limiter.Claim, p limiter.Permit) bool {
@@ -182,20 +177,19 @@ func (r *reports) withdrawLocked(c *limiter.Claim, p limiter.Permit) bool {
 func (r *reports) renew(now time.Time, claims []limiter.Claim, p limiter.Permit) (others []limiter.Claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range claims {
+	return slices.DeleteFunc(slices.Clone(claims), func(c limiter.Claim) bool {
 		i, found := -1, r.byWindow[windowIDOf(&c)]
 		if found != nil {
 			i = slices.IndexFunc(found.grants, func(g grant) bool { return g.id == p.ID })
 		}
 		if i < 0 || i < found.sending {
-			others = append(others, c)
-			continue
+			return false
 		}
 		renewed := found.grants[i]
 		renewed.at = now
 		found.grants = append(slices.Delete(found.grants, i, i+1), renewed)
-	}
-	return others
+		return true
+	})
 }
 
 // toldAt returns when Redis counts what p took for c. It is false if that has expired by now, or Redis was not told of

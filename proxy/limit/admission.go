@@ -124,6 +124,14 @@ type Key struct {
 	Masked   string      // the masked value, for the log; only of a sensitive key
 }
 
+// all returns the key under the current secret and, if that is another, under the previous one.
+func (k *Key) all() []limiter.Key {
+	if k.Previous == k.Key || k.Previous == (limiter.Key{}) { // of a Replay both may be one
+		return []limiter.Key{k.Key}
+	}
+	return []limiter.Key{k.Key, k.Previous}
+}
+
 // KeyOf returns the key that a request has for s, or nil.
 func KeyOf(keys []Key, s *key.Spec) *Key {
 	for i := range keys {

@@ -64,6 +64,78 @@ func TestHold_RenewsTheLease(t *testing.T) {
 	})
 }
 
+// A deafStore is a memory whose permits cannot be renewed at times.
+type deafStore struct {
+	*limiter.Memory
+	away bool
+}
+
+func (s *deafStore) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	if s.away {
+		return limiter.ErrUnavailable
+	}
+	return s.Memory.Renew(ctx, claims, p)
+}
+
+// A request that lasts longer than an outage in which its lease has ended counts again after it, also if others were
+// granted its permit meanwhile, and returns its permit once.
+func TestHold_CountsAgainAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &deafStore{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
+		a, q := held(store)
+		asks := func(when string, want error) (other *Admission) {
+			t.Helper()
+			_, other = held(store)
+			if err := a.Admit(t.Context(), other); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", when, err, want)
+			}
+			return other
+		}
+		if err := a.Admit(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		store.away = true
+		<-time.After(config.Lease + time.Second)
+		store.away = false
+		<-time.After(RenewInterval)
+		asks("while the first request is under way", ErrRefused)
+		store.away = true
+		<-time.After(config.Lease + time.Second)
+		meanwhile := asks("after another lease", nil)
+		store.away = false
+		<-time.After(RenewInterval)
+		a.Settle(t.Context(), meanwhile, Outcome{Status: 200})
+		meanwhile.StopRenewing()
+		asks("after the end of the other", ErrRefused)
+		a.Settle(t.Context(), q, Outcome{Status: 200})
+		q.StopRenewing()
+		asks("after the end of both", nil).StopRenewing()
+	})
+}
+
+// What is held after the request, for another proxy that reports the outcome, is refunded by the node that gets the report.
+func TestHold_ARefundElsewhereIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := limiter.NewMemory(limiter.MemoryOptions{})
+		a, q := held(store)
+		if err := a.Admit(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		claims, permit := slices.Clone(q.Claims), q.Decision.Permit
+		a.Hold(q, time.Hour)
+		if err := store.Refund(t.Context(), claims, permit); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * RenewInterval)
+		_, other := held(store)
+		if err := a.Admit(t.Context(), other); err != nil {
+			t.Errorf("after the report: %v", err)
+		}
+		other.StopRenewing()
+		a.held.close()
+	})
+}
+
 // A held permit is renewed while it is held, and returned once.
 func TestHold_LongerThanTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -103,17 +175,17 @@ func TestHold_Bounds(t *testing.T) {
 		var all heldLeases
 		l := startLease(startable(limiter.NewMemory(limiter.MemoryOptions{})), []limiter.Claim{{Limit: &limiter.Limit{Algorithm: limiter.Concurrent}}}, limiter.Permit{})
 		for range maxHeldLeases {
-			if !all.add(&lease{timer: l.timer}, time.Hour, time.Now()) {
+			if !all.add(&lease{timer: l.timer}, time.Hour) {
 				t.Fatal("a lease is not held below the bound")
 			}
 		}
-		if all.add(l, time.Hour, time.Now()) {
+		if all.add(l, time.Hour) {
 			t.Error("more leases are held than the bound")
 		}
 		l.end()
 		all = heldLeases{}
 		all.close()
-		if all.add(l, time.Hour, time.Now()) {
+		if all.add(l, time.Hour) {
 			t.Error("a lease is held after close")
 		}
 	})

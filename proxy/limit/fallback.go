@@ -43,8 +43,6 @@ type reporter interface {
 	// Settling reports whether the store is reachable but not yet Available: this process has
 	// reported its permits, other processes may not have.
 	Settling() bool
-	// Report makes the store count the permit p, which a fallback granted.
-	Report(claims []limiter.Claim, p limiter.Permit)
 	// Withdraw cancels the report of what p took for claims, and returns the claims of what was not pending.
 	Withdraw(claims []limiter.Claim, p limiter.Permit) (others []limiter.Claim)
 	// StartRefundReported refunds what was reported of p.
@@ -310,8 +308,16 @@ func (r reporting) Charge(ctx context.Context, claims []limiter.Claim, p limiter
 
 // Renew implements limiter.AdminStore.
 func (r reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := r.AdminStore.Renew(ctx, claims, p); err != nil || r.fallback.Store == nil {
+	err := r.AdminStore.Renew(ctx, claims, p)
+	if r.fallback.Store == nil {
 		return err
 	}
-	return r.fallback.Store.RenewReported(ctx, claims, p)
+	return errors.Join(err, r.fallback.Store.RenewReported(ctx, claims, p))
+}
+
+// Report implements limiter.AdminStore.
+func (r reporting) Report(claims []limiter.Claim, p limiter.Permit) {
+	if r.AdminStore.Report(claims, p); r.fallback.Store != nil {
+		r.fallback.Store.Report(claims, p)
+	}
 }

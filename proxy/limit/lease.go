@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -25,8 +26,7 @@ type lease struct {
 	mu    sync.Mutex // guards what follows; never held over I/O
 	timer *time.Timer
 	ended bool
-	held  *heldLeases // set when the request has ended
-	until time.Time   // when the permits are then refunded
+	held  *heldLeases // set when the request has ended, after which the permits are refunded some time later
 }
 
 // startLease starts to renew the claims that are concurrent. It returns nil if there are none.
@@ -54,35 +54,20 @@ func appendConcurrent(to, claims []limiter.Claim) []limiter.Claim {
 	return to
 }
 
-// renew extends the lease, or refunds its permits if they have been held long enough. A failed call
-// is repeated after the next interval.
+// renew extends the lease. A failed call is repeated after the next interval. If the lease has ended, because the store
+// could not be reached, has lost its data, or this process was stopped for so long, the permits count again: their
+// request is in progress. Those that are held after it may have been refunded by another node.
 func (l *lease) renew() {
-	if l.isDue(time.Now()) {
-		l.refund()
+	err := l.store.Renew(context.Background(), l.claims, l.permit)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
 		return
 	}
-	_ = l.store.Renew(context.Background(), l.claims, l.permit) // a permit that has expired stays lost; the request continues
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.ended {
-		l.setTimerLocked()
+	if errors.Is(err, limiter.ErrNotHeld) && l.held == nil {
+		l.store.Report(l.claims, l.permit)
 	}
-}
-
-// setTimerLocked sets the timer to the next renewal or the refund.
-func (l *lease) setTimerLocked() {
-	next := RenewInterval
-	if l.held != nil {
-		next = max(0, min(next, time.Until(l.until)))
-	}
-	l.timer.Reset(next)
-}
-
-// isDue reports whether the permits have been held until now.
-func (l *lease) isDue(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.held != nil && !now.Before(l.until)
+	l.timer.Reset(RenewInterval)
 }
 
 // end stops the renewals, and reports whether this call did.
@@ -116,9 +101,9 @@ type heldLeases struct {
 	closed bool
 }
 
-// add holds a lease for some time after now, and then refunds its permits. It reports false if it does
+// add holds a lease for some time, and then refunds its permits. It reports false if it does
 // not, because there are too many or the proxy is closing.
-func (l *heldLeases) add(h *lease, during time.Duration, now time.Time) bool {
+func (l *heldLeases) add(h *lease, during time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -130,8 +115,8 @@ func (l *heldLeases) add(h *lease, during time.Duration, now time.Time) bool {
 	l.leases[h] = struct{}{}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.held, h.until = l, now.Add(during)
-	h.setTimerLocked()
+	h.held = l
+	time.AfterFunc(during, h.refund)
 	return true
 }
 
@@ -210,9 +195,8 @@ func (a *Admitter) Release(q *Admission, flush func()) {
 // Hold keeps the concurrent permits of q for some time after the request, whose client has left while
 // the upstream may be working on it.
 func (a *Admitter) Hold(q *Admission, during time.Duration) {
-	now := time.Now()
 	for i := range q.TakenPermits {
-		if t := &q.TakenPermits[i]; t.hasConcurrent() && a.held.add(t.lease, during, now) {
+		if t := &q.TakenPermits[i]; t.hasConcurrent() && a.held.add(t.lease, during) {
 			t.lease, t.released = nil, true
 		}
 	}

@@ -70,10 +70,7 @@ func (a *Admitter) spreadBan(ctx context.Context, banned []limiter.Claim, ban ti
 // resetCooldown starts to reset the cooldown and the ban that a key has under a limit. If the store is
 // unreachable, they remain.
 func (a *Admitter) resetCooldown(q *Admission, of *Limit, k *Key) {
-	claims := []limiter.Claim{{Limit: &of.Windows[0].Limit, Key: k.Key, Cost: 1}}
-	if k.Previous != k.Key && k.Previous != (limiter.Key{}) { // of a Replay both may be one
-		claims = append(claims, limiter.Claim{Limit: &of.Windows[0].Limit, Key: k.Previous, Cost: 1})
-	}
+	claims := view.Each(k.all(), func(k limiter.Key) limiter.Claim { return limiter.Claim{Limit: &of.Windows[0].Limit, Key: k, Cost: 1} })
 	if err := a.Fallback.Local.Reset(context.Background(), claims); err != nil { // counted while the store was unreachable
 		q.Fail(fmt.Errorf("reset cooldown: %w", err))
 		return

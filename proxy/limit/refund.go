@@ -137,6 +137,7 @@ func (r refundRule) applies(l *Limit) bool { return l.Ahead == 0 && (r.all || l.
 // are settled like others. What settleHead has started is not repeated.
 func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
 	rule := q.refundRule(o)
+	q.StopRenewing() // what is refunded must not count again
 	if len(q.TakenPermits) > 0 && (len(q.Route.settling) > 0 || q.refundsAll(o)) {
 		for i := range q.TakenPermits {
 			t := &q.TakenPermits[i]
@@ -331,11 +332,7 @@ func (a *Admitter) SettleOthers(q *Admission, keys []Key, status int) {
 // while the store was unreachable is noted here too, and in the store since that was told of it. If the store is
 // unreachable now, its permits stay taken, until another response returns them or they expire.
 func (a *Admitter) returnPermits(q *Admission, r *OtherRule, k *Key) {
-	subjects := []limiter.Key{k.Key}
-	if k.Previous != k.Key && k.Previous != (limiter.Key{}) { // of a Replay both may be one
-		subjects = append(subjects, k.Previous)
-	}
-	for _, subject := range subjects {
+	for _, subject := range k.all() {
 		wait := a.StartReturn(r, subject)
 		q.Settled.start("return permits", func() error {
 			_, err := wait()

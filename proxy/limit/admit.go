@@ -56,7 +56,7 @@ func NewAdmitter(c *config.Config, store limiter.AdminStore, nodes func() int, m
 	a.denier, _ = store.(localDenier)
 	a.Announcer, _ = store.(announcer)
 	if a.Fallback.Store != nil {
-		a.ahead = &aheadStore{starter: measured{a.Fallback.Store, m}, nodes: a.Fallback.Nodes, keys: map[aheadKey]*aheadPermits{}}
+		a.ahead = &aheadStore{starter: measured{a.Fallback.Store, m}, nodes: a.Fallback.Nodes, timeout: c.Redis.Timeout, keys: map[aheadKey]*aheadPermits{}}
 		store, a.Store = a.ahead, mirrored{a.ahead, a.Fallback}
 	}
 	if a.shared = c.Store == config.StoreRedis; a.shared {

@@ -30,7 +30,8 @@ const (
 // rate were taken within the longer one, so that none has more than the rate allows.
 type aheadStore struct {
 	starter
-	nodes func() int
+	nodes   func() int
+	timeout time.Duration // of one decision
 
 	mu    sync.Mutex // guards what follows and the contents of keys; never held over I/O
 	keys  map[aheadKey]*aheadPermits
@@ -102,6 +103,8 @@ func (s *aheadStore) Take(ctx context.Context, claims []limiter.Claim, d *limite
 		binary.NativeEndian.PutUint64(d.Permit.ID[8:], rand.Uint64())
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
 	given := s.giveBack(ended)
 	err := s.starter.Take(ctx, asked, d)
 	if err == nil && !d.Allowed && s.dropMore(planned) { // there may be enough for the request alone

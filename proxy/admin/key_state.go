@@ -56,7 +56,7 @@ func (o Options) ChangeSince(ctx context.Context, version string, c view.KeyChan
 	return o.Change(ctx, c)
 }
 
-// checkVersion returns a Problem if a key was changed since version. While the trail cannot be read, the
+// checkVersion returns a Problem if a key was, or may have been, changed since version. While the trail cannot be read, the
 // version is not checked: a key must be changeable during an outage.
 func (o Options) checkVersion(ctx context.Context, version string, q view.KeyQuery) error {
 	trail, err := o.newestChanges(ctx)
@@ -74,6 +74,9 @@ func (o Options) checkVersion(ctx context.Context, version string, q view.KeyQue
 		if changed(e, s) {
 			return &Problem{Status: http.StatusConflict, Detail: e.Done(time.Now()) + ", after you looked; look at the key again"}
 		}
+	}
+	if len(trail) == changesRead {
+		return &Problem{Status: http.StatusConflict, Detail: "so much was recorded after you looked that a change of the key may be among it; look at the key again"}
 	}
 	return nil
 }

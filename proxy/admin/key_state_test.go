@@ -42,8 +42,8 @@ func (k *changedKey) options() Options {
 			k.done = append(k.done, string(c.Action))
 			return view.KeyResult{KeyChange: c}, nil
 		},
-		Audit: func(context.Context, view.AuditQuery) (view.Audit, error) {
-			return view.Audit{Entries: k.trail}, k.fail
+		Audit: func(_ context.Context, q view.AuditQuery) (view.Audit, error) {
+			return view.Audit{Entries: k.trail[:min(len(k.trail), q.N)]}, k.fail
 		},
 		Once: once{},
 	}
@@ -120,6 +120,24 @@ func TestKeys_AChangeBySomebodyElseIsAConflict(t *testing.T) {
 			if w := adminPost(o, "POST", "/api/v1/keys/unban", `{}`); w.Code != 200 {
 				t.Errorf("%s: without a version, unban = %d %s", c.name, w.Code, w.Body)
 			}
+		}
+	}
+}
+
+// What was changed before the newest entries of the trail is not known: a key that one has looked at before them is not
+// changed, whatever they are about.
+func TestKeys_ALookBeforeTheNewestEntriesIsAConflict(t *testing.T) {
+	for others, code := range map[int]int{changesRead - 1: 200, changesRead: 409} {
+		k := &changedKey{}
+		k.add(view.AuditEntry{Who: "ben", Action: "push"})
+		o := k.options()
+		version := inspect(t, o).Version
+		for range others {
+			k.add(view.AuditEntry{Who: "anna", Action: "ban", Hash: "bb", Limits: []string{"sms.phone"}})
+		}
+		w := adminPost(o, "POST", "/api/v1/keys/reset", `{"version":"`+version+`"}`)
+		if w.Code != code || code == 409 && !strings.Contains(w.Body.String(), "look at the key again") {
+			t.Errorf("after %d entries: %d %s; want %d", others, w.Code, w.Body, code)
 		}
 	}
 }

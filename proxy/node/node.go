@@ -152,7 +152,7 @@ func (n *Node) serve(o Options) {
 		})
 	}
 	n.serving.start("config watcher", n.watch)
-	n.serving.start("reload signals", func(ctx context.Context) { onEach(ctx, o.Reload, func() { n.reload(ctx) }) })
+	n.serving.start("reload signals", func(ctx context.Context) { onEach(ctx, o.Reload, func() { untilFree(ctx, n.Reload) }) })
 	n.member.start("reopen signals", func(ctx context.Context) { onEach(ctx, o.Reopen, n.reopenOnce) })
 	n.serving.start("certificates", n.renewCertificates)
 	n.serving.start("log salt", n.salt.run)

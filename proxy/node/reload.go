@@ -77,9 +77,15 @@ func (n *Node) watch(ctx context.Context) {
 		_, served := n.proxy.Serving()
 		return configFiles(w, served, config.FilesOf(n.source.path)) // a reload may have refused the latter
 	}
-	err := watch(ctx, files, func(ctx context.Context) { n.reload(ctx) })
+	err := watch(ctx, files, func(ctx context.Context) { untilFree(ctx, n.Reload) })
 	if err != nil {
 		n.log.Error().Err(err).Msg("cannot watch the config file; send SIGHUP after a change")
+	}
+}
+
+// untilFree calls reload, and again while other nodes are at it for too long: nothing else would begin it anew.
+func untilFree(ctx context.Context, reload func(context.Context) error) {
+	for ctx.Err() == nil && errors.Is(reload(ctx), cluster.ErrBusy) { // it has waited for them
 	}
 }
 

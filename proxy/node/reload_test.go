@@ -19,6 +19,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
@@ -286,6 +287,34 @@ func TestWatch_SeesFilesOfLists(t *testing.T) {
 	changes := watchFiles(t, path)
 	replaceFile(t, file, "2\n")
 	wantChange(t, changes, "a change of the list's file")
+}
+
+// A reload that waits for other nodes for too long is not given up.
+func TestReload_WaitsUntilOtherNodesAreDone(t *testing.T) {
+	busy := fmt.Errorf("agree on config: %w", cluster.ErrBusy)
+	for name, c := range map[string]struct {
+		results []error
+		calls   int
+	}{
+		"at once":             {[]error{nil, nil}, 1},
+		"others are at it":    {[]error{busy, busy, nil, nil}, 3},
+		"it is refused":       {[]error{busy, errors.New("a file that is not valid"), nil}, 2},
+		"the node has closed": {[]error{busy, busy, context.Canceled, busy}, 3},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		untilFree(ctx, func(context.Context) error {
+			calls++
+			if err := c.results[calls-1]; err != context.Canceled {
+				return err
+			}
+			cancel()
+			return busy
+		})
+		if cancel(); calls != c.calls {
+			t.Errorf("%s: %d calls, want %d", name, calls, c.calls)
+		}
+	}
 }
 
 // A node reloads by itself when its file changes.

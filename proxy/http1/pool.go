@@ -168,32 +168,42 @@ func (p *Pool) Close() {
 
 // dial establishes a connection for c. Call.Abort cancels it.
 func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
-	ctx, cancel := context.WithTimeout(context.Background(), p.client.ConnectTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if !c.setDialCancel(cancel) {
 		return nil, &CallError{Phase: Dialing, Err: ErrAborted}
 	}
 	defer c.setDialCancel(nil)
-	nc, err := p.endpoint.Dial(ctx, p.endpoint.Network, p.endpoint.Address)
+	nc, err := p.endpoint.Connect(ctx, p.client.ConnectTimeout, p.client.TLSHandshakeTimeout)
 	if err != nil {
-		return nil, &CallError{Phase: Dialing, Err: c.abortedOr(err)}
+		err.Err = c.abortedOr(err.Err)
+		return nil, err
 	}
-	if p.endpoint.TLS == nil {
-		return newClientConn(p, nc), nil
+	return newClientConn(p, nc), nil
+}
+
+// Connect establishes a connection to e within the first timeout, and performs the TLS handshake within the second, which
+// is what is left of the first if it is 0.
+func (e *Endpoint) Connect(ctx context.Context, connect, handshake time.Duration) (net.Conn, *CallError) {
+	limited, cancel := context.WithTimeout(ctx, connect)
+	defer cancel()
+	nc, err := e.Dial(limited, e.Network, e.Address)
+	if err != nil {
+		return nil, &CallError{Phase: Dialing, Err: err}
 	}
-	if p.client.TLSHandshakeTimeout > 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), p.client.TLSHandshakeTimeout)
+	if e.TLS == nil {
+		return nc, nil
+	}
+	if handshake > 0 {
+		limited, cancel = context.WithTimeout(ctx, handshake)
 		defer cancel()
-		if !c.setDialCancel(cancel) {
-			cancel() // Abort has canceled the context before this one
-		}
 	}
-	secure := socket.TLSClient(nc, p.endpoint.TLS)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	secure := socket.TLSClient(nc, e.TLS)
+	if err := secure.HandshakeContext(limited); err != nil {
 		_ = nc.Close()
-		return nil, &CallError{Phase: Handshaking, Err: c.abortedOr(err)}
+		return nil, &CallError{Phase: Handshaking, Err: err}
 	}
-	return newClientConn(p, secure), nil
+	return secure, nil
 }
 
 // A clientConn is a connection to an upstream.

@@ -99,7 +99,7 @@ func newRecorded(t *testing.T) (*Pool, *recording) {
 		go r.serve(theirs)
 		return ours, nil
 	}})
-	pool.currentTransport.Store(&transportRef{r})
+	pool.currentTransport.Store(new(transport(r)))
 	return pool, r
 }
 

@@ -276,7 +276,7 @@ func (p *Pool) sendWithRetries(f *forwarding) error {
 // target has received nothing.
 func notSent(err error) bool {
 	var fault *http1.CallError
-	return errors.As(err, new(*dialError)) || errors.As(err, &fault) && fault.Phase < http1.SendingRequest
+	return errors.As(err, &fault) && fault.Phase < http1.SendingRequest
 }
 
 // recordOutcome records whether the backend could be reached, for passive health

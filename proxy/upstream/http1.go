@@ -30,24 +30,31 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 	o := &http1Transport{
 		client: http1.Client{
 			Limits:         http1.Limits{Head: maxHeader, Fields: maxFields},
-			ConnectTimeout: cmp.Or(c.Timeouts.Connect, defaultConnect), TLSHandshakeTimeout: c.Timeouts.TLS,
+			ConnectTimeout: c.connectTimeout(), TLSHandshakeTimeout: c.Timeouts.TLS,
 			ResponseTimeout: cmp.Or(c.Timeouts.Response, defaultResponse), BodyTimeout: c.Timeouts.Idle,
 			ExpectContinueTimeout: expectContinueTimeout, MaxIdleConns: maxIdlePerTarget, IdleConnTimeout: idleTimeout,
 		},
 	}
-	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
 	for _, m := range members {
-		e := http1.Endpoint{Network: "tcp", Address: m.dialAddress(), Dial: dialer.DialContext}
-		if m.socket != "" {
-			e.Network, e.Address = "unix", m.socket
-		}
-		if m.scheme == "https" {
-			e.TLS = tlsConfigFor(c.TLS, e.Address)
-		}
-		o.pools = append(o.pools, o.client.NewPool(e))
+		o.pools = append(o.pools, o.client.NewPool(c.dialed(m, "http/1.1")))
 	}
 	return o
 }
+
+// dialed returns how m is connected to. protocol is what is negotiated by TLS (ALPN).
+func (c *Config) dialed(m *backend, protocol string) http1.Endpoint {
+	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
+	e := http1.Endpoint{Network: "tcp", Address: m.dialAddress(), Dial: dialer.DialContext}
+	if m.socket != "" {
+		e.Network, e.Address = "unix", m.socket
+	}
+	if m.scheme == "https" {
+		e.TLS = tlsConfigFor(c.TLS, e.Address, protocol)
+	}
+	return e
+}
+
+func (c *Config) connectTimeout() time.Duration { return cmp.Or(c.Timeouts.Connect, defaultConnect) }
 
 // dialAddress returns the host and port of e.
 func (e *endpoint) dialAddress() string {
@@ -61,10 +68,10 @@ func (e *endpoint) dialAddress() string {
 	return e.host + port
 }
 
-// tlsConfigFor returns the TLS configuration for HTTP/1.1 connections to addr.
-func tlsConfigFor(t config.UpstreamTLS, addr string) *tls.Config {
+// tlsConfigFor returns the TLS configuration for connections of a protocol to addr.
+func tlsConfigFor(t config.UpstreamTLS, addr, protocol string) *tls.Config {
 	c := t.ClientConfig()
-	c.NextProtos = []string{"http/1.1"}
+	c.NextProtos = []string{protocol}
 	c.ClientSessionCache = tls.NewLRUClientSessionCache(0) // resumption costs less than a full handshake
 	host, _, _ := net.SplitHostPort(addr)                  // addr always has a port, see dialAddress
 	c.ServerName = cmp.Or(c.ServerName, host)

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 )
@@ -51,14 +52,46 @@ type http2Transport struct {
 	bodyTimeout time.Duration // between reads of a response body; 0 for none
 }
 
+// newHTTP2 returns a transport whose connections are established as those of HTTP/1.1 are.
 func newHTTP2(c Config, members []*backend) *http2Transport {
-	sockets := map[string]string{}
+	timeout, endpoints := cmp.Or(c.Timeouts.Response, defaultResponse), map[string]*http1.Endpoint{} // by the addresses of net/http
 	for _, m := range members {
-		if m.socket != "" {
-			sockets[m.host+":80"] = m.socket
+		e := c.dialed(m, "h2")
+		dial := e.Dial
+		e.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return writeTimeoutConn{conn, timeout}, err
 		}
+		endpoints[m.dialAddress()] = &e
 	}
-	return &http2Transport{newTransport(c, sockets), c.Timeouts.Idle}
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
+		conn, err := endpoints[addr].Connect(ctx, c.connectTimeout(), c.Timeouts.TLS)
+		if err != nil {
+			return nil, err
+		}
+		if t, ok := conn.(*tls.Conn); ok && t.ConnectionState().NegotiatedProtocol != "h2" {
+			t.Close()
+			return nil, &http1.CallError{Phase: http1.Handshaking, Err: errors.New("target does not support HTTP/2")}
+		}
+		return conn, nil
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(c.Protocol == config.ProtocolH2)
+	protocols.SetUnencryptedHTTP2(c.Protocol != config.ProtocolH2)
+	// The default of MaxReceiveBufferPerStream would cost 4 MiB for each request of a client that does not read.
+	return &http2Transport{&http.Transport{
+		Proxy:                  nil, // ignore HTTP_PROXY
+		DialContext:            dial,
+		DialTLSContext:         dial,
+		Protocols:              protocols,
+		DisableCompression:     true, // the client's Accept-Encoding is forwarded
+		MaxIdleConnsPerHost:    maxIdlePerTarget,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval, MaxReceiveBufferPerStream: 8 * bufferSize},
+		IdleConnTimeout:        idleTimeout,
+		ResponseHeaderTimeout:  timeout,
+		ExpectContinueTimeout:  expectContinueTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+	}, c.Timeouts.Idle}
 }
 
 // probe implements transport.
@@ -82,49 +115,6 @@ func setURL(u *url.URL, m *backend, path string) {
 	u.Scheme, u.Host, u.Path, u.Opaque = m.scheme, m.host, path, path
 }
 
-// newTransport returns a transport for HTTP/2. sockets maps addresses to paths of unix
-// sockets.
-func newTransport(c Config, sockets map[string]string) *http.Transport {
-	d := dialer{
-		Dialer: net.Dialer{
-			Timeout: cmp.Or(c.Timeouts.Connect, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver,
-		},
-		writeTimeout:     cmp.Or(c.Timeouts.Response, defaultResponse),
-		handshakeTimeout: c.Timeouts.TLS,
-		sockets:          sockets,
-		tls:              c.TLS.ClientConfig(),
-	}
-	d.tls.ClientSessionCache = tls.NewLRUClientSessionCache(0) // see tlsConfigFor
-	protocols := new(http.Protocols)
-	if c.Protocol == config.ProtocolH2 {
-		d.tls.NextProtos = []string{"h2"}
-		protocols.SetHTTP2(true)
-	} else {
-		protocols.SetUnencryptedHTTP2(true)
-	}
-	// The default of MaxReceiveBufferPerStream would cost 4 MiB for each request of a client that does not read.
-	return &http.Transport{
-		Proxy:                  nil, // ignore HTTP_PROXY
-		DialContext:            d.dial,
-		DialTLSContext:         d.dialTLS,
-		Protocols:              protocols,
-		DisableCompression:     true, // the client's Accept-Encoding is forwarded
-		MaxIdleConnsPerHost:    maxIdlePerTarget,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval, MaxReceiveBufferPerStream: 8 * bufferSize},
-		IdleConnTimeout:        idleTimeout,
-		ResponseHeaderTimeout:  cmp.Or(c.Timeouts.Response, defaultResponse),
-		ExpectContinueTimeout:  expectContinueTimeout,
-		MaxResponseHeaderBytes: maxHeader,
-	}
-}
-
-// A dialError reports that no connection was established, so that the target has
-// received nothing.
-type dialError struct{ err error }
-
-func (e *dialError) Error() string { return e.err.Error() }
-func (e *dialError) Unwrap() error { return e.err }
-
 // A writeTimeoutConn bounds each write. net/http has no such timeout: its timeout for
 // the response starts only after the whole request was sent.
 type writeTimeoutConn struct {
@@ -135,52 +125,6 @@ type writeTimeoutConn struct {
 func (c writeTimeoutConn) Write(b []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(c.timeout)) // if it fails, so does Write
 	return c.Conn.Write(b)
-}
-
-// A dialer establishes connections with a write timeout.
-type dialer struct {
-	net.Dialer
-	writeTimeout     time.Duration
-	handshakeTimeout time.Duration     // if 0, the timeout for connecting includes the handshake
-	sockets          map[string]string // paths of unix sockets by address
-	tls              *tls.Config
-}
-
-func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if path, ok := d.sockets[addr]; ok {
-		network, addr = "unix", path
-	}
-	c, err := d.DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, &dialError{err}
-	}
-	return writeTimeoutConn{c, d.writeTimeout}, nil
-}
-
-func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	dialCtx, cancel := context.WithTimeout(ctx, d.Timeout)
-	defer cancel()
-	c, err := d.dial(dialCtx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	if d.handshakeTimeout > 0 {
-		dialCtx, cancel = context.WithTimeout(ctx, d.handshakeTimeout)
-		defer cancel()
-	}
-	secure := d.tls.Clone()
-	host, _, _ := net.SplitHostPort(addr) // net/http always adds a port
-	secure.ServerName = cmp.Or(secure.ServerName, host)
-	t := tls.Client(c, secure)
-	err = t.HandshakeContext(dialCtx)
-	if got := t.ConnectionState().NegotiatedProtocol; err == nil && secure.NextProtos[0] == "h2" && got != "h2" {
-		err = errors.New("target does not support HTTP/2")
-	}
-	if err != nil {
-		c.Close()
-		return nil, &dialError{fmt.Errorf("tls: %w", err)}
-	}
-	return t, nil
 }
 
 // An http2Sender sends a request over HTTP/2 with the transport of net/http.
@@ -215,7 +159,7 @@ func (o *http2Transport) sender(f *forwarding) sender {
 	}).WithContext(ctx)
 	if t.Length != 0 {
 		s.body = newRequestBody(f)
-		s.template.Body, s.template.Trailer = s.body, s.body.trailer
+		s.template.Trailer = s.body.trailer
 	}
 	f.writeHeader(mapHeader(h))
 	if f.acceptTrailers {
@@ -255,18 +199,17 @@ func (s *http2Sender) giveUp() {
 
 // newAttempt returns the request to m, and tracks its progress.
 func (s *http2Sender) newAttempt(m *backend) *attempt {
-	try := &attempt{}
+	try := &attempt{requestBody: s.body, timeout: s.transport.ResponseHeaderTimeout}
 	trace := &httptrace.ClientTrace{Got1xxResponse: s.relayInterim, GotFirstResponseByte: func() { try.responseStarted.Store(true) }}
 	try.request = s.template.WithContext(httptrace.WithClientTrace(s.template.Context(), trace)) // a shallow copy
 	to := *s.template.URL
 	setURL(&to, m, to.Path)
 	try.request.URL = &to
 	if s.body != nil {
-		try.body = &attemptBody{ReadCloser: s.body, timeout: s.transport.ResponseHeaderTimeout}
-		try.body.stalled = time.AfterFunc(math.MaxInt64, s.giveUp)
-		try.body.stalled.Stop()
-		trace.WroteRequest = func(httptrace.WroteRequestInfo) { try.body.stalled.Stop() } // net/http has the timeout after that
-		try.request.Body = try.body
+		try.stalled = time.AfterFunc(math.MaxInt64, s.giveUp)
+		try.stalled.Stop()
+		trace.WroteRequest = func(httptrace.WroteRequestInfo) { try.stalled.Stop() } // net/http has the timeout after that
+		try.request.Body = try
 	}
 	return try
 }
@@ -339,8 +282,13 @@ func (s *http2Sender) relay(to Sink) error {
 			return err
 		}
 	}
-	buf := s.pool.buffers.Get()
-	defer s.pool.buffers.Put(buf)
+	buffer := s.pool.buffers.Get().(*[bufferSize]byte)
+	buf := buffer[:]
+	defer func() {
+		if reuse.Memory(buf) != nil {
+			s.pool.buffers.Put(buffer)
+		}
+	}()
 	for {
 		n, err := s.readBody(buf)
 		if n > 0 {

@@ -64,15 +64,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. net/http calls it when it needs no more of the body, on a
-// goroutine of its own, and possibly after the request has ended.
-func (b *requestBody) Close() error {
-	b.Stop()
-	return nil
-}
-
 // Stop makes a pending read return, unless the body was read to its end. After close it
-// does nothing.
+// does nothing. net/http has it called when it needs no more of the body, on a goroutine of its own, and possibly after the
+// request has ended.
 func (b *requestBody) Stop() {
 	if b == nil {
 		return
@@ -110,12 +104,22 @@ func (b *requestBody) err() error {
 	return nil
 }
 
-// An attempt is one request to one target.
+// An attempt is one request to one target. It gives the target access to the request body, which can be revoked if the body
+// has not been read.
 type attempt struct {
+	*requestBody    // nil if there is no body
 	request         *http.Request
-	body            *attemptBody // nil if there is no body
-	responseStarted atomic.Bool  // a byte of the response has arrived
+	responseStarted atomic.Bool // a byte of the response has arrived
+	state           atomic.Int32
+	timeout         time.Duration
+	stalled         *time.Timer // runs while the target has to accept what was read; flow control may keep it from being sent
 }
+
+const (
+	bodyUnread = iota
+	bodyRead
+	bodyRevoked
+)
 
 // canRetry reports whether the request that failed with err may be sent again. No byte
 // of its body may have been read. In addition, either the target has received no part
@@ -125,40 +129,23 @@ func (a *attempt) canRetry(err error) bool {
 		!connectionClosed(err) || errors.Is(err, context.Canceled)) {
 		return false
 	}
-	return a.body == nil || a.body.revoke()
+	return a.requestBody == nil || a.state.CompareAndSwap(bodyUnread, bodyRevoked)
 }
 
-// An attemptBody gives one attempt access to a request body. The access can be revoked
-// if the body has not been read.
-type attemptBody struct {
-	io.ReadCloser
-	state   atomic.Int32
-	timeout time.Duration
-	stalled *time.Timer // runs while the target has to accept what was read; flow control may keep it from being sent
-}
-
-const (
-	bodyUnread = iota
-	bodyRead
-	bodyRevoked
-)
-
-func (b *attemptBody) Read(p []byte) (int, error) {
-	if !b.state.CompareAndSwap(bodyUnread, bodyRead) && b.state.Load() == bodyRevoked {
+// Read implements io.Reader.
+func (a *attempt) Read(p []byte) (int, error) {
+	if !a.state.CompareAndSwap(bodyUnread, bodyRead) && a.state.Load() == bodyRevoked {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	b.stalled.Stop()
-	defer b.stalled.Reset(b.timeout)
-	return b.ReadCloser.Read(p)
+	a.stalled.Stop()
+	defer a.stalled.Reset(a.timeout)
+	return a.requestBody.Read(p)
 }
 
 // Close implements io.Closer. It keeps an unread body open for another attempt.
-func (b *attemptBody) Close() error {
-	if b.state.Load() == bodyRead {
-		return b.ReadCloser.Close()
+func (a *attempt) Close() error {
+	if a.state.Load() == bodyRead {
+		a.Stop()
 	}
 	return nil
 }
-
-// revoke ends the access. It reports whether the body is unread.
-func (b *attemptBody) revoke() bool { return b.state.CompareAndSwap(bodyUnread, bodyRevoked) }

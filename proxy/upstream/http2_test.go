@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,9 +67,7 @@ func TestRequestBody_IsNotUsedAfterClose(t *testing.T) {
 	b := newRequestBody(&forwarding{request: &Request{Fields: new(http1.Fields), Body: client}})
 	b.close()
 	before := client.stops
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	b.Stop()
 	if n, err := b.Read(make([]byte, 8)); n != 0 || err != http.ErrBodyReadAfterClose {
 		t.Errorf("read %d bytes after close, %v", n, err)
 	}
@@ -238,7 +237,7 @@ func TestConnectionClosed_KnowsTheErrorsOfNetHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				transport := newTransport(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C, Timeouts: config.Timeouts{Connect: time.Second, Response: time.Hour}}}, nil)
+				transport := newHTTP2(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C, Timeouts: config.Timeouts{Connect: time.Second, Response: time.Hour}}}, nil)
 				defer transport.CloseIdleConnections()
 				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 					client, server := net.Pipe()
@@ -373,3 +372,21 @@ func (s *HTTP2Sink) SwitchProtocols(string, *http1.Fields) (net.Conn, []byte, er
 
 // Committed implements Sink.
 func (s *HTTP2Sink) Committed() bool { return s.committed }
+
+// The endpoint of a target is found by the address for which net/http asks.
+func TestHTTP2_ConnectsToEachKindOfHost(t *testing.T) {
+	for _, text := range []string{"http://a.example", "http://a.example.:080", "https://a.example", "https://[::1]", "http://[fe80::1%25lo]:90", "unix:/run/a.sock"} {
+		at, _ := url.Parse(text)
+		p := New(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2C, Targets: []config.Target{{URL: at}}}, Groups: NewGroups(1)})
+		asked := ""
+		o := newHTTP2(p.config, p.backends)
+		o.DialContext = func(_ context.Context, _, addr string) (net.Conn, error) {
+			asked = addr
+			return nil, net.ErrClosed
+		}
+		o.DialTLSContext = o.DialContext
+		if _, err := o.probe(t.Context(), p.backends[0], "/", ""); asked != p.backends[0].dialAddress() {
+			t.Errorf("%s: net/http asks for %q, not for %q: %v", text, asked, p.backends[0].dialAddress(), err)
+		}
+	}
+}

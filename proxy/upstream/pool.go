@@ -31,7 +31,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -60,8 +59,8 @@ type Pool struct {
 	backends         []*backend
 	scratch          []*backend // for pick; guarded by the group
 	group            *group
-	currentTransport atomic.Pointer[transportRef]
-	buffers          *bufferPool
+	currentTransport atomic.Pointer[transport]
+	buffers          sync.Pool // of *[bufferSize]byte, through which response bodies are copied
 
 	via11 string // element of Via for HTTP/1.1
 
@@ -82,18 +81,16 @@ type transport interface {
 	CloseIdleConnections()
 }
 
-// A transportRef wraps a transport for atomic.Pointer.
-type transportRef struct{ transport }
-
 // New returns a Pool of a Config that is valid, as package config checks it. It does not connect, and starts no
 // goroutines before Start.
 func New(c Config) *Pool {
 	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
-	p := &Pool{config: c, stop: func() {}, buffers: &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}}
+	p := &Pool{config: c, stop: func() {}}
+	p.buffers.New = func() any { return new([bufferSize]byte) }
 	p.via11 = "1.1 " + p.config.Pseudonym
 	p.group = p.config.Groups.join(c.Name)
 	p.addBackends()
-	p.currentTransport.Store(&transportRef{p.newTransport()})
+	p.currentTransport.Store(new(p.newTransport()))
 	return p
 }
 
@@ -122,7 +119,7 @@ func (p *Pool) addBackend(t endpoint, weight int) {
 func (p *Pool) Name() string { return p.config.Name }
 
 // transport returns the current transport.
-func (p *Pool) transport() *transportRef { return p.currentTransport.Load() }
+func (p *Pool) transport() transport { return *p.currentTransport.Load() }
 
 // newTransport returns a transport without connections.
 func (p *Pool) newTransport() transport {
@@ -174,19 +171,6 @@ func (p *Pool) Close() {
 
 // bufferSize is the size of the buffers that response bodies are read into.
 const bufferSize = 32 << 10
-
-// A bufferPool holds the buffers through which response bodies are copied.
-type bufferPool struct{ pool sync.Pool }
-
-// Get returns a buffer.
-func (b *bufferPool) Get() []byte { return b.pool.Get().(*[bufferSize]byte)[:] }
-
-// Put returns a buffer to the pool.
-func (b *bufferPool) Put(buf []byte) {
-	if buf = reuse.Memory(buf); buf != nil {
-		b.pool.Put((*[bufferSize]byte)(buf[:bufferSize]))
-	}
-}
 
 // errBodyTimeout reports that a target sent nothing for too long in the middle of a
 // response.
@@ -247,7 +231,7 @@ func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[str
 // replaceTransport switches to a new transport. The connections of the old one are
 // closed as soon as they are idle.
 func (p *Pool) replaceTransport() {
-	p.currentTransport.Swap(&transportRef{p.newTransport()}).CloseIdleConnections()
+	(*p.currentTransport.Swap(new(p.newTransport()))).CloseIdleConnections()
 }
 
 // hostnames returns the hosts of the targets that are names, not addresses.

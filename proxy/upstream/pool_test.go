@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -165,7 +166,8 @@ func TestTLS_SessionsAreResumed(t *testing.T) {
 			t.Cleanup(s.Close)
 			trust := s.Client().Transport.(*http.Transport).TLSClientConfig
 			if protocol == config.ProtocolH2 {
-				transport := newTransport(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2, TLS: config.UpstreamTLS{Roots: trust.RootCAs}}}, nil)
+				at, _ := url.Parse(s.URL)
+				transport := newHTTP2(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2, TLS: config.UpstreamTLS{Roots: trust.RootCAs}}}, []*backend{{endpoint: newEndpoint(at)}})
 				for range 3 {
 					res, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), "GET", s.URL, nil))
 					if err != nil {
@@ -177,7 +179,7 @@ func TestTLS_SessionsAreResumed(t *testing.T) {
 			} else {
 				address := s.Listener.Addr().String()
 				client := &http1.Client{}
-				pool := client.NewPool(http1.Endpoint{Network: "tcp", Address: address, TLS: tlsConfigFor(config.UpstreamTLS{Roots: trust.RootCAs}, address)})
+				pool := client.NewPool(http1.Endpoint{Network: "tcp", Address: address, TLS: tlsConfigFor(config.UpstreamTLS{Roots: trust.RootCAs}, address, "http/1.1")})
 				defer pool.Close()
 				for range 3 {
 					getOnce(t, pool)

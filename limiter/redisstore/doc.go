@@ -10,7 +10,8 @@
 //     while the rate is changed.
 //   - A call ends at the deadline of its context or after Options.Timeout, with an error
 //     that wraps limiter.ErrUnavailable. It is sent only once, and never if its caller gave
-//     up before. What Redis grants to it later, within a minute, is refunded by its ID.
+//     up before. What Redis grants to it later, within a minute, is refunded by its ID, unless
+//     another master has replaced it.
 //     If the connection is lost or the Store closed before the reply comes, it is unknown
 //     whether it was executed; it costs at most its own permits for one window.
 //   - Keys are small (128 entries, about 4 KB, at any rate) and expire at most one second

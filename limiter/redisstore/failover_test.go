@@ -190,6 +190,55 @@ func TestStore_SentinelFailsOver(t *testing.T) {
 	}
 }
 
+// A master that hung, and comes back after another has replaced it, still grants what it was asked. Nobody waits for that,
+// and the master that counts now has never granted it: it gives nothing back.
+func TestStore_ReplacedMasterComesBack(t *testing.T) {
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		servers := redistest.StartSentinel(t)
+		config := redisstore.ClientConfig{Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: time.Second, BreakRest: 100 * time.Millisecond}
+		comesBack(t, clientOf(t, config), servers.Master)
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		servers := redistest.StartCluster(t, 3)
+		client := clusterClient(t, servers)
+		slot := client.ClusterKeySlot(t.Context(), "{"+limiter.KeyOf(t.Name()).String()+"}").Val()
+		comesBack(t, client, servers.Nodes[int(slot)*3/16384])
+	})
+}
+
+// comesBack has a master hang until it is replaced, and then come back.
+func comesBack(t *testing.T, client redis.UniversalClient, master *redistest.Server) {
+	store := storeOn(t, client, redisstore.Options{Timeout: time.Second, MaxInFlight: 1})
+	limit := limitertest.LimitOf(limiter.FixedWindow, "back", limiter.Rate{Count: 1000, Window: time.Hour})
+	c := []limiter.Claim{{Limit: limit, Key: limiter.KeyOf(t.Name()), Cost: 10}}
+	var d limiter.Decision
+	for range 20 {
+		decide(t, store, c...)
+	}
+	old := redis.NewClient(&redis.Options{Addr: master.Addr})
+	defer old.Close()
+	master.Signal(syscall.SIGSTOP)
+	for range 3 {
+		if err := store.Take(t.Context(), c, &d); err == nil {
+			t.Fatal("a master that hangs has decided")
+		}
+	}
+	eventually(t, "the other master decides", func() bool { return store.Take(t.Context(), c, &d) == nil })
+	left := d.Outcomes[0].Remaining
+	master.Signal(syscall.SIGCONT)
+	eventually(t, "the old master follows", func() bool {
+		return strings.Contains(old.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	for range 3 {
+		left -= 10
+		if d = decide(t, store, c...); d.Outcomes[0].Remaining != left {
+			t.Fatalf("%d are left, want %d", d.Outcomes[0].Remaining, left)
+		}
+	}
+}
+
 // A send is a permit of an expectation's limit that is certainly taken: nobody has begun to return it.
 type send struct {
 	key, subject int

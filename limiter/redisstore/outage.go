@@ -331,9 +331,6 @@ func withTimeout(client *redis.Client, timeout time.Duration) *redis.Client {
 // DialHook does not count failures, because the command that needs the connection does.
 // It records the master that the client has found.
 func (b breaker) DialHook(next redis.DialHook) redis.DialHook {
-	if b.masters == nil {
-		return next
-	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := next(ctx, network, addr)
 		if err == nil {
@@ -370,14 +367,13 @@ func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(contex
 	if ctx.Value(redissonCall{}) != nil {
 		c = b.redisson
 	}
-	err := c.acquire()
-	if err != nil {
+	if err := c.acquire(); err != nil {
 		for _, cmd := range cmds {
 			cmd.SetErr(err)
 		}
 		return err
 	}
-	err = next(context.WithValue(ctx, insideBreaker{}, true))
+	err := next(context.WithValue(ctx, insideBreaker{}, true))
 	c.record(err)
 	return err
 }

@@ -342,7 +342,9 @@ func (p *pipeline) receive(c *wire.Conn, in *wire.Reader, answer *wire.Reply) er
 		b.finishCalls(calls, answer)
 		clear(calls)
 	}
-	p.refundLate(b.late)
+	if len(b.late) > 0 && p.dialer.Masters.IsCurrent(c.RemoteAddr().String()) {
+		p.refundLate(b.late)
+	}
 	p.store.reuseBatch(b)
 	return end
 }

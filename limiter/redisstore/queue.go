@@ -348,12 +348,15 @@ func (b *batch) addLate(c *call, claims []limiter.Claim, at time.Time) {
 	}
 }
 
-// refundLate refunds grants in the background. Redis has just replied, but the circuit breaker may still be open.
+// refundLate refunds grants in the background. Redis has just replied, but the circuit breaker may still be open. If
+// another master has the keys by now, it has not granted them: it may have replaced this one, which hung.
 func (p *pipeline) refundLate(grants []lateGrant) {
-	if len(grants) > 0 {
-		open := grants // captured, so that a call without late grants allocates nothing
-		p.background.Go(func() { p.store.refundAll(open) })
-	}
+	p.background.Go(func() {
+		p.store.refundAll(slices.DeleteFunc(grants, func(g lateGrant) bool {
+			now, err := p.store.pipelineFor(p.store.ctx, g.claims)
+			return err != nil || now != p
+		}))
+	})
 }
 
 // maxTries is how often it is tried to refund a grant: with each probe that Redis answers, so for about a minute.
@@ -408,7 +411,7 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 		}
 		p.queue.claim(calls)
 		again.finishCalls(calls, &answer)
-		p.refundLate(again.late)
+		p.store.refundAll(again.late)
 	})
 }
 

@@ -36,7 +36,7 @@ func (a pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	done, err := push(ctx, q)
 	err = whileAway(err, "nothing has changed, push again when it is back")
 	if !p.DryRun && (done.Changed || done.Restored || err != nil) {
-		a.record(ctx, configAudit("push", fmt.Sprintf("generation %d by %s", done.Generation, q.Author), err))
+		a.record(ctx, configAudit("push", fmt.Sprintf("generation %d%s", done.Generation, byOther(ctx, q.Author)), err))
 	}
 	return done, err
 }
@@ -49,6 +49,11 @@ func authorOf(ctx context.Context, named, sender string) string {
 		return cmp.Or(named, sender, who)
 	}
 	return cmp.Or(named, who)
+}
+
+// byOther names the author of a push, unless that is the operator, whom the audit trail names.
+func byOther(ctx context.Context, author string) string {
+	return map[bool]string{true: ", by " + author}[author != admin.OperatorOf(ctx).Name]
 }
 
 // try asks all nodes whether they could serve p.
@@ -195,7 +200,7 @@ func (a pushAPI) Rollback(ctx context.Context, r admin.Rollback) (done admin.Pus
 	}
 	err = whileAway(err, "nothing has changed, roll back again when it is back")
 	if !r.DryRun && (done.Changed || err != nil) {
-		a.record(ctx, configAudit("rollback", fmt.Sprintf("generation %d, back to %d, by %s", done.Generation, done.From, p.Author), err))
+		a.record(ctx, configAudit("rollback", fmt.Sprintf("generation %d, back to %d%s", done.Generation, done.From, byOther(ctx, p.Author)), err))
 	}
 	return done, err
 }

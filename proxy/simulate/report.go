@@ -158,7 +158,7 @@ func (r *Report) advice(places string) string {
 	for place := range strings.SplitSeq(places, ", ") {
 		text := advice(place)
 		if r.own && place != "client_ip" && place != "host" {
-			text = "this log has hashes of the keys that limits have read: no costs, and no keys of requests that were answered before; serve a limit that was not served then in mode: shadow, and replay what is logged from then on, with access_log: {fields: [standard]}"
+			text = "this log has no costs, and only keys that a limit has read; for a new limit serve it in mode: shadow with access_log: {fields: [standard]}, and replay what is logged from then on"
 		}
 		all = view.AddNew(all, text)
 	}

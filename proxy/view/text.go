@@ -74,7 +74,7 @@ func Plural(n, word string) string {
 	return n + " " + word
 }
 
-// AtLeast returns n, to which an unknown number may have to be added: 7, or ? if nothing is known, or 7+? for at
+// AtLeast returns n, to which an unknown number may have to be added: 7, or ? if nothing is known, or ≥7 for at
 // least 7.
 func AtLeast(n, unknown int64, format func(int64) string) string {
 	switch {
@@ -83,7 +83,7 @@ func AtLeast(n, unknown int64, format func(int64) string) string {
 	case n == 0:
 		return "?"
 	}
-	return format(n) + "+?"
+	return "≥" + format(n)
 }
 
 // Change returns b-a with its sign.
@@ -127,7 +127,7 @@ func (s KeyStanding) Verdict() KeyVerdict {
 			unknown++
 		}
 		if l.Denies {
-			refuses(LimitName(l.Route, l.Limit)+" while redis is unreachable", time.Time{})
+			refuses(LimitName(l.Route, l.Limit)+" while Redis is unreachable", time.Time{})
 		}
 		if by, until := l.refuses(); by != "" {
 			refuses(LimitName(l.Route, by), until)

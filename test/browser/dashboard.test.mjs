@@ -367,7 +367,7 @@ test("without Redis each page says so once, and in words", async (t) => {
     if (name === "explain") {
       await page.getByLabel("URL").fill("/search");
       await page.getByRole("button", { name: "Explain" }).click();
-      await page.getByText("redis is unreachable; on_store_failure: local decides by this node's share").waitFor();
+      await page.getByText("without Redis: this node’s share").waitFor();
     }
     const lines = (await page.locator("body").innerText()).split("\n");
     const said = lines.filter((line) => line.startsWith("Redis is unreachable."));

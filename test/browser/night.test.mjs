@@ -138,6 +138,7 @@ async function simulates(page, log, dir) {
   await writeFile(path, log.join("\n") + "\n");
   await page.getByRole("link", { name: "Simulate" }).click();
   await page.getByText("Choose an access log").waitFor();
+  await page.getByText("Compare with another configuration").click();
   await page.getByRole("link", { name: "Copy the current configuration" }).click();
   const yaml = page.getByLabel("Another configuration to compare with");
   const served = await yaml.inputValue();

@@ -73,10 +73,8 @@ func (d *dashboard) showConfig(r *http.Request) page {
 
 func (d *dashboard) configuration(r *http.Request, v configView) page {
 	ctx := r.Context()
-	var err error
-	v.Config, err = d.Config(ctx)
-	v.Fault = faultOf("the configuration cannot be read", err)
-	v.Own = d.AccessLog != ""
+	served, err := d.Config(ctx)
+	v.Config, v.Fault, v.Own = served, faultOf("the configuration cannot be read", err), d.AccessLog != ""
 	text := editable(v.Config.Effective)
 	if v.Hidden = hiddenFields(text); r.URL.Query().Get("other") != "" && v.Hidden == nil {
 		v.Other = text

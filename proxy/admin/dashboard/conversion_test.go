@@ -126,8 +126,15 @@ func TestTop_APageIsBounded(t *testing.T) {
 		top.Limits = slices.Repeat(top.Limits, 300)
 		return top, nil
 	}
-	p := open(t, o).get("/dashboard/top")
-	p.shows(t, http.StatusOK, "1\u202f450 more keys")
+	b := open(t, o)
+	p := b.get("/dashboard/top?q=p")
+	p.shows(t, http.StatusOK, `page=2&amp;q=p">1`+"\u202f450 more keys</a>")
+	b.get("/dashboard/top?page=2").shows(t, http.StatusOK, ">Page before</a> · ", "1\u202f400 more keys")
+	last := b.get("/dashboard/top?page=99")
+	last.shows(t, http.StatusOK, `page=29">Page before</a></p>`)
+	if rows := strings.Count(last.text, `data-label="Requests"`); rows != 50 {
+		t.Errorf("the last page has %d rows", rows)
+	}
 	if n, rows := len(element.FindAllString(p.text, -1)), strings.Count(p.text, `data-label="Requests"`); n > 3000 || rows != 50 {
 		t.Errorf("%d elements in %d rows; want at most 3000 in 50", n, rows)
 	}
@@ -190,7 +197,7 @@ func TestDashboard_UnknownIsNotZero(t *testing.T) {
 		}}, nil
 	}
 	b := open(t, o)
-	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "on_store_failure: deny refuses it with 503<", "on_store_failure: allow lets it pass<")
+	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "without Redis: refuses all<", "without Redis: lets all pass<")
 	p := b.get("/dashboard/routes")
 	p.shows(t, http.StatusOK, "without Redis: refuses all", "without Redis: this node’s share", "without Redis: lets all pass")
 	if n := strings.Count(p.text, "without Redis: "); n != 3 {

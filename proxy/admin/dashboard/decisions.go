@@ -42,9 +42,8 @@ func (d *dashboard) showDecisions(r *http.Request) page {
 	if t, err := time.Parse(time.RFC3339Nano, f.Get("before")); err == nil {
 		v.Query.Before = t
 	}
-	var err error
-	v.Said, err = d.Decisions(r.Context(), v.Query)
-	v.Fault = faultOf("decisions cannot be read", err)
+	said, err := d.Decisions(r.Context(), v.Query)
+	v.Said, v.Fault = said, faultOf("decisions cannot be read", err)
 	if n := len(v.Said.Decisions); n >= decisionsShown {
 		v.Before = v.Said.Decisions[n-1].At.UTC().Format(time.RFC3339Nano)
 	}
@@ -61,9 +60,7 @@ func (d *dashboard) showDecisions(r *http.Request) page {
 
 // URL returns the address of the next page.
 func (v decisionsView) URL() string {
-	return "/dashboard/decisions?" + admin.QueryOf(map[string]any{
-		"before": v.Before, "outcome": v.Query.Outcome, "route": v.Query.Route, "limit": v.Query.Limit, "hash": v.Query.Key,
-	})
+	return "/dashboard/decisions?" + admin.QueryOf(map[string]any{"before": v.Before, "outcome": v.Query.Outcome, "route": v.Query.Route, "limit": v.Query.Limit, "hash": v.Query.Key})
 }
 
 // Asked returns the limits that were asked, and NotAsked the number of the others.

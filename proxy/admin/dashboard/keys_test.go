@@ -303,7 +303,7 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	b := open(t, o)
 	p := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
 	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "<strong>10/1h</strong><small>now 1\u202f191, by 1\u202f181 verified</small>",
-		"<span>71.235 EUR of 400 EUR spent, 328.765 EUR left</span>", "<span>step 2, passes</span>", "<span>0 of 4 used, 4 left</span>", "hash <span")
+		"<span>71.235 EUR spent, 328.765 EUR left</span>", "<span>step 2, passes</span>", "<span>0 of 4 used, 4 left</span>", "hash <span")
 	if n := strings.Count(p.text, "Nothing is used."); n != 1 || strings.Contains(p.text, "7\u202f123\u202f500") {
 		t.Errorf("nothing is used %d times, want once, and amounts as money, in\n%s", n, p.text)
 	}
@@ -324,7 +324,7 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>", "Nothing is used here; what other nodes count is not known.",
 		`<p class="banner warn" id="verdict"><strong>Not known: 1 of 2 limits cannot be read.`)
 	one.Limits[1].Route, one.Limits[1].Limit, one.Limits[1].Denies = "sms", "spend", true // it refuses, and that is known
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "Refused now by sms.spend while redis is unreachable.")
+	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "Refused now by sms.spend while Redis is unreachable.")
 	one.Limits = one.Limits[:1]
 	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "unban", "reason", "asked")
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24 until <time")

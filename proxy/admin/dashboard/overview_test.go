@@ -178,7 +178,7 @@ func TestRateGauge_IsOfTheTimeBetweenLooks(t *testing.T) {
 }
 
 func TestOnPage_GroupsDigits(t *testing.T) {
-	if got, want := onPage("2026: 16272 of 9999 requests, gpt-4o10000x, 1234567"), "2026: 16\u202f272 of 9999 requests, gpt-4o10000x, 1\u202f234\u202f567"; got != want {
+	if got, want := onPage("2026-11-30: 16272 of 9999 requests at 1000/1m, 0.00001 EUR of 21474.83647, gpt-4o10000x, +861380013, tenant=1234, 2001:db8::1234, 127.0.0.1:6379"), "2026-11-30: 16\u202f272 of 9\u202f999 requests at 1\u202f000/1m, 0.00001 EUR of 21\u202f474.83647, gpt-4o10000x, +861380013, tenant=1234, 2001:db8::1234, 127.0.0.1:6379"; got != want {
 		t.Errorf("%q; want %q", got, want)
 	}
 }

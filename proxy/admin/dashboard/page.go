@@ -211,7 +211,6 @@ func templateFuncs() template.FuncMap {
 		"between": func(from, to time.Time) string { return view.Duration(to.Sub(from)) },
 		"moment":  view.Moment,
 		"signed":  func(a, b int64) string { return view.Change(a, b, view.Count) },
-		"wait":    func(ms int64) string { return view.Duration(time.Duration(ms) * time.Millisecond) },
 		"after":   func(seconds []string) string { d, _ := time.ParseDuration(seconds[0] + "s"); return view.Duration(d) },
 		"took":    func(ms float64) string { return strconv.FormatFloat(max(ms, 0.1), 'f', 1, 64) + " ms" },
 		"short":   short,
@@ -219,10 +218,11 @@ func templateFuncs() template.FuncMap {
 		"share":   func(part, whole int64) string { return strings.Replace(view.Share(part, whole), " ", "\u00a0", 1) },
 		"spark":   spark,
 		"yaml":    colored,
-		"waits":   func(ms float64) string { return view.Duration(time.Duration(ms * float64(time.Millisecond))) },
+		"wait": func(ms any) string {
+			return view.Duration(time.Duration(reflect.ValueOf(ms).Convert(reflect.TypeFor[float64]()).Float() * float64(time.Millisecond)))
+		},
 		"actions": actions,
 		"until":   untilText,
-		"instant": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"silent":  view.NotOK,
 		"told":    repliedNodes,
 		"whole":   sentence,
@@ -248,14 +248,18 @@ func sentence(text string) string {
 var commands = regexp.MustCompile(`; weir [a-z ]+ lists [^;]*|, which is sent as the last part, log|` +
 	`, or run weir simulate on the command line(, which takes any length)?`)
 
-// long matches a number that is read in groups of three digits.
-var long = regexp.MustCompile(`\b\d{5,18}\b`)
+// long matches a number that is read in groups of three digits, and with what stands beside it other numbers: fractions,
+// years, and parts of addresses and masked keys.
+var long = regexp.MustCompile(`[-.:*+/="]?\b\d{4,18}\b[-:]?`)
 
-// onPage returns text with the fields of the page in place of flags and without commands.
+// onPage returns text with numbers as view.Count writes them, the fields of the page in place of flags, and no commands.
 func onPage(text string) string {
 	text = long.ReplaceAllStringFunc(text, func(digits string) string {
-		n, _ := strconv.ParseInt(digits, 10, 64)
-		return view.Count(n)
+		n, err := strconv.ParseUint(digits, 10, 63)
+		if err != nil {
+			return digits
+		}
+		return view.Count(int64(n))
 	})
 	return strings.NewReplacer("with --field ", "in Names of fields: ", "set --host NAME", "write it into Host of its requests").Replace(commands.ReplaceAllString(text, ""))
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -224,14 +225,17 @@ type routeQuery struct {
 
 func routeQueryOf(r *http.Request) routeQuery {
 	f := r.URL.Query()
-	q := routeQuery{Text: strings.TrimSpace(f.Get("q")), Order: f.Get("sort"), Page: 1}
+	q := routeQuery{Text: strings.TrimSpace(f.Get("q")), Order: f.Get("sort"), Page: pageNumber(f)}
 	if !slices.Contains(q.Orders(), q.Order) {
 		q.Order = ""
 	}
-	if n, err := strconv.Atoi(f.Get("page")); err == nil && n > 1 {
-		q.Page = n
-	}
 	return q
+}
+
+// pageNumber returns the number of the page that an address names, from 1.
+func pageNumber(f url.Values) int {
+	n, _ := strconv.Atoi(f.Get("page"))
+	return max(n, 1)
 }
 
 // Orders returns the orders to choose from; the first is that of the configuration.
@@ -261,17 +265,13 @@ func (q routeQuery) choose(rows []*routeRow) (page []*routeRow, total, pages int
 		}
 		return 0
 	})
-	var all [][]*routeRow
-	room := 0
+	all, room := [][]*routeRow{nil}, maxRouteRows
 	for _, r := range rows {
-		if room -= 1 + len(r.Rows); room < 0 {
+		if room -= 1 + len(r.Rows); room < 0 && len(all[len(all)-1]) > 0 {
 			all = append(all, nil)
 			room = maxRouteRows - 1 - len(r.Rows)
 		}
 		all[len(all)-1] = append(all[len(all)-1], r)
-	}
-	if len(all) == 0 {
-		return nil, 0, 1
 	}
 	return all[min(q.Page, len(all))-1], len(rows), len(all)
 }

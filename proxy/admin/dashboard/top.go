@@ -9,16 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-const (
-	// topKeys is the number of keys of a limit that are compared, and topShown the number of rows.
-	topKeys  = 50
-	topShown = 50
-)
+// topShown is the number of rows of a page, and of the keys of a limit that are compared.
+const topShown = 50
 
 // topMinutes are the times to choose from, in minutes; the last is that for which keys are counted.
 func topMinutes() []int { return []int{5, 15} }
@@ -32,7 +30,8 @@ type topView struct {
 	Limits []string
 	Top    view.Top
 	Rows   []topRow
-	More   int      // rows that are not shown
+	Page   int      // from 1
+	More   int      // rows of the pages after it
 	Spread []string // what is refused of so many keys that none stands out
 	Fault  fault
 	At     time.Time
@@ -49,12 +48,11 @@ type topRow struct {
 func (d *dashboard) showTop(r *http.Request) page {
 	f := r.URL.Query()
 	v := topView{
-		At: time.Now(), Times: topMinutes(), Text: strings.TrimSpace(f.Get("q")),
-		Query: view.TopQuery{Route: f.Get("route"), Limit: f.Get("limit"), Minutes: minutesOf(r, topMinutes(), topMinutes()[1]), N: topKeys},
+		At: time.Now(), Times: topMinutes(), Text: strings.TrimSpace(f.Get("q")), Page: pageNumber(f),
+		Query: view.TopQuery{Route: f.Get("route"), Limit: f.Get("limit"), Minutes: minutesOf(r, topMinutes(), topMinutes()[1]), N: topShown},
 	}
-	var err error
-	v.Top, err = d.Top(r.Context(), v.Query)
-	v.Fault = faultOf("top keys cannot be read", err)
+	top, err := d.Top(r.Context(), v.Query)
+	v.Top, v.Fault = top, faultOf("top keys cannot be read", err)
 	limits, err := d.Limits(r.Context())
 	v.Fault = cmp.Or(v.Fault, faultOf("limits cannot be read", err))
 	v.Routes, v.Limits = namesOf(limits)
@@ -62,11 +60,12 @@ func (d *dashboard) showTop(r *http.Request) page {
 		v.add(l)
 	}
 	slices.SortStableFunc(v.Rows, func(a, b topRow) int {
-		return cmp.Or(cmp.Compare(countOf(b.Refused), countOf(a.Refused)), cmp.Compare(countOf(b.Requests), countOf(a.Requests)))
+		return cmp.Or(compareCounts(b.Refused, a.Refused), compareCounts(b.Requests, a.Requests))
 	})
-	if v.More = len(v.Rows) - topShown; v.More > 0 {
-		v.Rows = v.Rows[:topShown]
-	}
+	v.Page = min(v.Page, max(len(v.Rows)-1, 0)/topShown+1)
+	v.Rows = v.Rows[(v.Page-1)*topShown:]
+	v.More = max(len(v.Rows)-topShown, 0)
+	v.Rows = v.Rows[:len(v.Rows)-v.More]
 	return page{name: "top", title: "Top keys", data: v}
 }
 
@@ -102,12 +101,14 @@ func (v *topView) add(l view.TopLimit) {
 	}
 }
 
-// countOf returns the count of a key; 0 if it is not known.
-func countOf(k *view.TopKey) int64 {
-	if k == nil {
-		return 0
-	}
-	return k.Count
+// compareCounts compares the counts of two keys; one that is not known is 0.
+func compareCounts(a, b *view.TopKey) int {
+	return cmp.Compare(cmp.Or(a, &view.TopKey{}).Count, cmp.Or(b, &view.TopKey{}).Count)
+}
+
+// URL returns the address of the page that is by so many away.
+func (v topView) URL(by int) string {
+	return "/dashboard/top?" + admin.QueryOf(map[string]any{"q": v.Text, "route": v.Query.Route, "limit": v.Query.Limit, "minutes": v.Query.Minutes, "page": v.Page + by})
 }
 
 // refusersShown is how many limits the overview lists.

@@ -162,7 +162,7 @@ func (b *bounded) least(bound time.Duration, call func(i int)) (least time.Durat
 }
 
 // Whatever a key holds, no call about it keeps Redis from others for longer than a millisecond. With -v it prints the table
-// of test/bench/README.md.
+// of test/bench/RESULTS.md.
 func TestBounds_NoScriptIsLong(t *testing.T) {
 	s := newClockedTestStore(t)
 	var table strings.Builder

@@ -60,7 +60,9 @@ func (d *dashboard) showDecisions(r *http.Request) page {
 
 // URL returns the address of the next page.
 func (v decisionsView) URL() string {
-	return "/dashboard/decisions?" + admin.QueryOf(map[string]any{"before": v.Before, "outcome": v.Query.Outcome, "route": v.Query.Route, "limit": v.Query.Limit, "hash": v.Query.Key})
+	return "/dashboard/decisions?" + admin.QueryOf(map[string]any{
+		"before": v.Before, "outcome": v.Query.Outcome, "route": v.Query.Route, "limit": v.Query.Limit, "hash": v.Query.Key,
+	})
 }
 
 // Asked returns the limits that were asked, and NotAsked the number of the others.

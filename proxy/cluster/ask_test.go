@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -280,11 +281,13 @@ func TestDirectives_NoRoomForOne(t *testing.T) {
 	maintenance := func(i int) directive.Directive {
 		return directive.Directive{Route: strconv.Itoa(i), At: time.Now().UTC().Truncate(time.Millisecond), Until: time.Now().Add(time.Hour)}
 	}
+	held := map[string]any{}
 	for i := range directive.Max - 1 {
-		if _, err := b.Put(t.Context(), maintenance(i)); err != nil {
-			t.Fatal(err)
-		}
+		one := maintenance(i)
+		text, _ := json.Marshal(one)
+		held[one.Name()] = fmt.Sprint(one.Until.UnixMilli(), " ", string(text)) // as directives.lua writes it
 	}
+	check(t, dial(t, s.Addr).HSet(t.Context(), "test:{cluster}:directives", held).Err())
 	check(t, a.Sync(t.Context()))
 	if _, err := b.Put(t.Context(), maintenance(directive.Max)); err != nil {
 		t.Fatal(err)
@@ -370,38 +373,31 @@ func TestDirectives_UnknownIsNotEnded(t *testing.T) {
 	}
 }
 
-// What is over takes no room, and cannot be ended.
-func TestDirectives_OverIsForgotten(t *testing.T) {
+// A single process keeps them in memory; their number is bounded. What is over takes no room, and cannot be ended.
+func TestDirectives_InMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := cluster.NewDirectives(nil, "", func(*directive.Set) {})
-		for i := range directive.Max {
-			if _, err := d.Put(t.Context(), directive.Directive{Route: strconv.Itoa(i), Until: time.Now().Add(time.Minute)}); err != nil {
-				t.Fatal(err)
+		var set atomic.Pointer[directive.Set]
+		d := cluster.NewDirectives(nil, "", set.Store)
+		put := func(route string) (bool, error) {
+			return d.Put(t.Context(), directive.Directive{Route: route, Until: time.Now().Add(time.Minute)})
+		}
+		for i := range directive.Max + 1 {
+			everywhere, err := put(strconv.Itoa(i))
+			if full := i == directive.Max; full != errors.Is(err, cluster.ErrTooManyDirectives) || everywhere == full {
+				t.Fatalf("directive %d: everywhere %t, %v", i, everywhere, err)
 			}
+		}
+		if n := len(set.Load().All()); n != directive.Max || len(d.All()) != n {
+			t.Errorf("%d hold, want %d", n, directive.Max)
 		}
 		time.Sleep(time.Minute)
 		if found, _ := d.Remove(t.Context(), directive.Directive{Route: "1"}); found {
 			t.Error("what is over was ended")
 		}
-		if _, err := d.Put(t.Context(), directive.Directive{Route: "new", Until: time.Now().Add(time.Minute)}); err != nil || len(d.All()) != 1 {
+		if _, err := put("new"); err != nil || len(d.All()) != 1 {
 			t.Errorf("%v, %d hold", err, len(d.All()))
 		}
 	})
-}
-
-// A single process keeps them in memory; their number is bounded.
-func TestDirectives_InMemory(t *testing.T) {
-	var set atomic.Pointer[directive.Set]
-	d := cluster.NewDirectives(nil, "", set.Store)
-	for i := range directive.Max + 1 {
-		everywhere, err := d.Put(t.Context(), directive.Directive{Route: strconv.Itoa(i), Until: time.Now().Add(time.Hour)})
-		if full := i == directive.Max; full != errors.Is(err, cluster.ErrTooManyDirectives) || everywhere == full {
-			t.Fatalf("directive %d: everywhere %t, %v", i, everywhere, err)
-		}
-	}
-	if n := len(set.Load().All()); n != directive.Max || len(d.All()) != n {
-		t.Errorf("%d hold, want %d", n, directive.Max)
-	}
 }
 
 // claim claims name with value, and returns what was there.

@@ -446,6 +446,9 @@ func (p *Proxy) applyDeferred(ctx context.Context, c deferredChange, rest time.D
 	if _, err := p.admitter.ApplyToStore(ctx, c.Change, claims); err != nil {
 		return err
 	}
+	if c.Action != limiter.ActionGrant { // a decision of the store may have undone it in the fallback meanwhile
+		_ = p.admitter.Fallback.ApplyChange(ctx, c.Change, claims)
+	}
 	if p.admitter.Announcer != nil {
 		_ = p.admitter.Announce(ctx, c.Change, claims) // on failure other nodes miss it only in their fallbacks
 	}

@@ -391,6 +391,29 @@ routes:
 	}
 }
 
+// A ban that an operator has ended without Redis stays ended in the next outage, although Redis has refused a request before it
+// was told.
+func TestApplyDeferred_UnbanHoldsInTheNextOutage(t *testing.T) {
+	server := redistest.Start(t)
+	way := redistest.NewFaultProxy(t, server.Addr)
+	near, _ := nodes(t, `
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h}]}
+`, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=a")
+	way.Redirect("127.0.0.1:1")
+	near.changes(view.KeyChange{Action: view.KeyUnban}, "header:X-User=a")
+	near.sends(200, "GET", "/a", "X-User: a")
+	way.Redirect(server.Addr)
+	await.Until(t, "Redis refuses it", func() bool { return near.send("GET", "/a", "X-User: a").Code == 429 })
+	await.Until(t, "nothing waits", func() bool {
+		near.ApplyDeferred(t.Context())
+		return len(near.deferred.waiting) == 0
+	})
+	way.Redirect("127.0.0.1:1")
+	near.sends(200, "GET", "/a", "X-User: a")
+}
+
 // Who asks why a request was refused is told which ban it was, as far as addresses are shown.
 func TestBan_OfANetworkIsNamed(t *testing.T) {
 	for logs, want := range map[string]string{"full": "203.0.113.7/32", "network": "203.0.113.0/24", "hashed": "of the client"} {

@@ -117,7 +117,7 @@ func (s *Store) startChange(verb string, claims []limiter.Claim, command func([]
 
 // queueChange queues a command about claims of one part.
 func (s *Store) queueChange(claims []limiter.Claim, command changeCommand) (*call, error) {
-	ctx, cancel := s.withTimeout()
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	p, err := s.pipelines.forClaim(ctx, &claims[0])
 	if err != nil {

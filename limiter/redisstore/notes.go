@@ -258,7 +258,7 @@ func (s *Store) startReturnInSlots(limits []*limiter.Limit, subject limiter.Key,
 // returnInSlots takes parts out of a note, then returns each and confirms the subject. If the process dies in
 // between, or a master and its replicas do not agree, permits stay taken, and the subject counts as confirmed in no window.
 func (s *Store) returnInSlots(limits []*limiter.Limit, subject limiter.Key, ids []any) (int, error) {
-	ctx, cancel := s.withTimeout()
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	confirms := 0
 	if limits[0].Algorithm.HasConversion() {

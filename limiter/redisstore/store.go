@@ -270,11 +270,6 @@ func (s *Store) Refund(_ context.Context, claims []limiter.Claim, p limiter.Perm
 	return s.StartRefund(claims, p)()
 }
 
-// withTimeout returns a context with the timeout of one call.
-func (s *Store) withTimeout() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), s.timeout)
-}
-
 // refundArgs returns the script arguments for what p took for claims.
 func refundArgs(claims []limiter.Claim, p limiter.Permit) []any {
 	return append([]any{p.ID[:idBytes], p.At.UnixMilli()}, costs(claims)...)

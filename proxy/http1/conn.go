@@ -62,44 +62,39 @@ func newConn(s *Server, nc net.Conn) *conn {
 }
 
 // A deadline remembers the deadline that was last set on a connection. Setting a
-// deadline costs more than comparing times, so next does not return a new one if the
+// deadline costs more than comparing times, so set does not set a new one if the
 // current one is close enough. A deadline is therefore never early, and late by at most
 // one second or an eighth of the timeout, whichever is less.
 type deadline struct {
 	at time.Duration // since the epoch of the server or client; 0 if no deadline is set
 }
 
-// next returns the deadline to be set for an operation that may take until now+timeout, or
-// the zero Time to remove it if timeout is 0. due is false if the current deadline can stay.
-func (d *deadline) next(epoch time.Time, now, timeout time.Duration) (at time.Time, due bool) {
-	if timeout == 0 {
-		due, d.at = d.at != 0, 0
-		return time.Time{}, due
-	}
+// set sets the deadline of an operation that may take until now+timeout on a connection, or removes it if timeout is 0,
+// unless the current one can stay. It fails only if the connection is closed, and then the operation fails, too.
+func (d *deadline) set(on func(time.Time) error, epoch time.Time, now, timeout time.Duration) {
 	slack := min(timeout/8, time.Second)
 	want := now + timeout
-	if d.at >= want && d.at <= want+slack {
-		return time.Time{}, false
+	switch {
+	case timeout == 0 && d.at != 0:
+		d.at = 0
+		_ = on(time.Time{})
+	case timeout != 0 && (d.at < want || d.at > want+slack):
+		d.at = want + slack
+		_ = on(epoch.Add(d.at))
 	}
-	d.at = want + slack
-	return epoch.Add(d.at), true
 }
 
 // setReadDeadline sets the deadline for reads to now+timeout, or removes it if timeout
 // is 0. The caller holds c.mu, or no upload is running.
 func (c *conn) setReadDeadline(now, timeout time.Duration) {
-	if at, due := c.readDeadline.next(c.server.epoch, now, timeout); due {
-		_ = c.net.SetReadDeadline(at) // it fails only if the connection is closed, and then the read fails, too
-	}
+	c.readDeadline.set(c.net.SetReadDeadline, c.server.epoch, now, timeout)
 }
 
 func (c *conn) clearReadDeadline() { c.setReadDeadline(0, 0) }
 
 // setWriteDeadline sets the deadline for writes according to Timeouts.Write.
 func (c *conn) setWriteDeadline() {
-	if at, due := c.writeDeadline.next(c.server.epoch, c.server.now(), c.server.Timeouts.Write); due {
-		_ = c.net.SetWriteDeadline(at)
-	}
+	c.writeDeadline.set(c.net.SetWriteDeadline, c.server.epoch, c.server.now(), c.server.Timeouts.Write)
 }
 
 // interruptRead makes a pending read of any goroutine return with a timeout error. The

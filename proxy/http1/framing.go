@@ -1,6 +1,9 @@
 package http1
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // A FramingKind is the way in which the end of a body is found (RFC 9112 section 6.3). Whatever two servers could
 // read differently is refused, which prevents request smuggling.
@@ -217,7 +220,7 @@ func (c *chunkedReader) size(b byte, l *Limits) error {
 			return ErrChunk
 		}
 		c.digits++
-		c.left = c.left<<4 | uint64(hexValue(b))
+		c.left = c.left<<4 | uint64(strings.IndexByte("0123456789abcdef", lower(b)))
 	case c.digits == 0:
 		return ErrChunk
 	case b == '\r' && (c.state == inSize || l.lenient):
@@ -261,13 +264,6 @@ func (c *chunkedReader) beginChunk(l *Limits) error {
 	}
 	c.state = inData
 	return nil
-}
-
-func hexValue(b byte) byte {
-	if b <= '9' {
-		return b - '0'
-	}
-	return lower(b) - 'a' + 10
 }
 
 const lastChunk = "0\r\n"

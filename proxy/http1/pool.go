@@ -269,17 +269,12 @@ func (u *clientConn) setReadDeadline(timeout time.Duration) {
 }
 
 func (u *clientConn) setReadDeadlineAt(now, timeout time.Duration) {
-	if at, due := u.readDeadline.next(u.pool.client.epoch, now, timeout); due {
-		_ = u.net.SetReadDeadline(at) // it fails only if the connection is closed, and then the read fails, too
-	}
+	u.readDeadline.set(u.net.SetReadDeadline, u.pool.client.epoch, now, timeout)
 }
 
 // setWriteDeadline sets the deadline for writes according to Client.ResponseTimeout.
 func (u *clientConn) setWriteDeadline(now time.Duration) {
-	c := u.pool.client
-	if at, due := u.writeDeadline.next(c.epoch, now, c.ResponseTimeout); due {
-		_ = u.net.SetWriteDeadline(at)
-	}
+	u.writeDeadline.set(u.net.SetWriteDeadline, u.pool.client.epoch, now, u.pool.client.ResponseTimeout)
 }
 
 // write writes p to the upstream.

@@ -83,12 +83,6 @@ func (i *index) remove(p probe, hashOf func(item uint32) uint64) {
 	i.used--
 }
 
-// clear removes all items.
-func (i *index) clear() {
-	clear(i.slots)
-	i.used = 0
-}
-
 // A slab allocates values of one type and identifies each by a number until it is
 // removed. It grows by one chunk at a time, so that growing copies nothing and leaves no
 // garbage; it never shrinks. The garbage collector does not scan values without pointers.

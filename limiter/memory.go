@@ -183,13 +183,7 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	locked, now := m.lock(refs)
 	defer m.unlock(locked)
 	for i := range refs {
-		r, s := &refs[i], &m.shards[refs[i].shard]
-		if s.mirrored.has(r.hash) {
-			r.index = s.findOrAddLocked(&r.id, r.hash, r.claim.Source, now)
-			s.expandMirroredLocked(r, now)
-			continue
-		}
-		r.index = s.findOrOverflowLocked(&r.id, r.hash, r.claim.Source)
+		m.shards[refs[i].shard].lookLocked(&refs[i], now)
 	}
 	var t keyState
 	m.evaluateLocked(refs, now, d, &t)

@@ -105,13 +105,12 @@ func (m *Memory) change(c Claim, absent ifAbsent, change func(t *keyState, now i
 	defer s.mu.Unlock()
 	now := m.now()
 	r.index = s.findLocked(&r.id, r.hash)
-	if r.index == noCell && (absent == addAbsent || s.mirrored.has(r.hash)) {
+	if r.index == noCell && absent == addAbsent {
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)
 	}
-	if r.index == noCell {
+	if s.expandMirroredLocked(&r, now); r.index == noCell {
 		return
 	}
-	s.expandMirroredLocked(&r, now)
 	s.changeLocked(r.index, c.Limit, func(t *keyState) {
 		t.advance(now, c.Limit)
 		change(t, now)
@@ -136,16 +135,11 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 	return in, nil
 }
 
-// inspectLocked sets status to the status of r's key. A key that is only mirrored gets a
-// cell.
+// inspectLocked sets status to the status of r's key.
 func (s *shard) inspectLocked(r *cellRef, now int64, status *KeyStatus) {
-	if s.mirrored.has(r.hash) && s.findLocked(&r.id, r.hash) == noCell {
-		s.addLocked(r.id, r.hash, r.claim.Source, now)
-	}
-	if r.index = s.findOrOverflowLocked(&r.id, r.hash, r.claim.Source); r.index == noCell {
+	if s.lookLocked(r, now); r.index == noCell {
 		return
 	}
-	s.expandMirroredLocked(r, now)
 	cell := s.cells.at(r.index)
 	status.Overflow = cell.id != r.id
 	var t keyState

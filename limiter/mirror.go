@@ -294,10 +294,13 @@ func (t *mirrorTable) sweep(now int64, count uint32) (removed int64) {
 }
 
 // expandMirroredLocked moves the mirror entry of r's key, if there is one, into the key's
-// own cell. From then on the key is counted there.
+// own cell, which is added if r has none. From then on the key is counted there.
 func (s *shard) expandMirroredLocked(r *cellRef, now int64) {
 	if !s.mirrored.has(r.hash) {
 		return
+	}
+	if r.index == noCell {
+		r.index = s.addLocked(r.id, r.hash, r.claim.Source, now)
 	}
 	cell, c := s.cells.at(r.index), r.claim
 	if cell.id != r.id {

@@ -77,6 +77,12 @@ func (s *shard) findOrOverflowLocked(id *cellID, h uint64, source uint32) uint32
 	return noCell
 }
 
+// lookLocked finds the cell that counts r, if there is one. A key that is only mirrored gets a cell.
+func (s *shard) lookLocked(r *cellRef, now int64) {
+	r.index = s.findOrOverflowLocked(&r.id, r.hash, r.claim.Source)
+	s.expandMirroredLocked(r, now)
+}
+
 // overflowIDLocked returns the ID of the overflow cell that counts a new key, and true,
 // if there is no room for a cell of its own; otherwise id and false.
 func (s *shard) overflowIDLocked(id cellID, source uint32) (cellID, bool) {

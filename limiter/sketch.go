@@ -53,7 +53,8 @@ func NewSketch[T any](k int) *Sketch[T] {
 // Clear removes all keys and observations.
 func (s *Sketch[T]) Clear() {
 	s.counters, s.order, s.total, s.evicted = s.counters[:0], s.order[:0], 0, false
-	s.index.clear()
+	clear(s.index.slots)
+	s.index.used = 0
 }
 
 // Size returns the number of counters.

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,15 +17,12 @@ import (
 
 // Renew implements limiter.AdminStore.
 func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := limiter.CheckClaims(claims); err != nil {
-		return err
-	}
-	return eachPart(s.parts(claims), func(part *part) error {
+	return s.changeParts("renew permits", claims, func(part *part) error {
 		held, err := s.change(ctx, "renew", part.claims, refundArgs(part.claims, p)...)
-		if err == nil && held == int64(len(part.claims)) {
-			return nil
+		if err == nil && held < int64(len(part.claims)) {
+			err = limiter.ErrNotHeld
 		}
-		return fmt.Errorf("renew permits of %d limits: %w", len(part.claims), cmp.Or(err, limiter.ErrNotHeld))
+		return err
 	})
 }
 
@@ -72,7 +68,7 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 func (s *Store) grantRedisson(ctx context.Context, c limiter.Claim) error {
 	rest, err := c.Cost, error(nil)
 	for rest > 0 && err == nil {
-		rest, err = countOf(s.runRedisson(ctx, s.redissonScript(c.RedissonFormat, "grant"), c, rest))
+		rest, err = countOf(s.runRedisson(ctx, s.changeOf("grant", []limiter.Claim{c}, rest)))
 	}
 	return err
 }
@@ -201,7 +197,7 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 // inspectRedisson returns the status of a limiter shared with Redisson. One that cannot be
 // used is Unreadable; that is not an error.
 func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (in limiter.Inspection, err error) {
-	reply, err := s.runRedisson(ctx, s.redissonScript(c.RedissonFormat, "inspect"), c)
+	reply, err := s.runRedisson(ctx, s.changeOf("inspect", []limiter.Claim{c}))
 	if errors.Is(err, ErrRedisson) {
 		in.At, in.Statuses = time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}
 		return in, nil

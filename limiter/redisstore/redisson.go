@@ -268,17 +268,15 @@ func (r *RateLimiter) number(ctx context.Context, verb, file string, args ...any
 }
 
 func (r *RateLimiter) run(ctx context.Context, verb, file string, args ...any) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
-	defer cancel()
-	sc := r.store.redissonScript(r.format, file)
-	reply, err := sc.run(withRedissonCall(ctx), r.store.client, r.keys, append([]any{"", "", "", r.format.String()}, args...))
+	args = append([]any{"", "", "", r.format.String()}, args...)
+	reply, err := r.store.runRedisson(ctx, changeCommand{script: r.store.redissonScript(r.format, file), keys: r.keys, args: args})
 	switch {
 	case redis.HasErrorPrefix(err, "UNSET"):
 		return nil, ErrNoRate
 	case redis.HasErrorPrefix(err, "COST"):
 		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, redissonError(err))
+		return nil, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, err)
 	}
 	return reply, nil
 }
@@ -337,7 +335,7 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 	c := claims[0]
 	b := redissonBatch{claim: c}
 	b.request([16]byte{}, c.Cost)
-	reply, err := s.runRedisson(ctx, s.redissonScript(c.RedissonFormat, "peek"), c, b.requests)
+	reply, err := s.runRedisson(ctx, s.changeOf("peek", claims, b.requests))
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
@@ -347,11 +345,11 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 	return nil
 }
 
-// runRedisson runs a script on the limiter of c.
-func (s *Store) runRedisson(ctx context.Context, sc *script, c limiter.Claim, rest ...any) (any, error) {
+// runRedisson runs a script on a limiter in a call of its own.
+func (s *Store) runRedisson(ctx context.Context, c changeCommand) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := sc.run(withRedissonCall(ctx), s.client, s.names.keys(c), redissonArgs(c, rest...))
+	reply, err := c.script.run(withRedissonCall(ctx), s.client, c.keys, c.args)
 	if err != nil {
 		s.reloadCluster()
 	}

@@ -420,7 +420,7 @@ func (s *Store) sendReport(ctx context.Context, reports []*report, now time.Time
 	}
 	s.reports.mu.Unlock()
 	if c := claims[0]; c.RedissonName != "" {
-		return countOf(s.runRedisson(ctx, s.redissonScript(c.RedissonFormat, "report"), c, encoded...))
+		return countOf(s.runRedisson(ctx, s.changeOf("report", claims, encoded...)))
 	}
 	return s.change(ctx, "report", claims, encoded...)
 }

@@ -43,6 +43,16 @@ func TestTasks_DoWhatThePageSays(t *testing.T) {
 	}
 }
 
+// The first configuration of a page about one thing is served as it stands as well.
+func TestTasks_ABudgetIsSpentAsThePageSays(t *testing.T) {
+	t.Parallel()
+	page := doc(t, "proxy/docs/budgets.md")
+	w := serveTask(t, t.TempDir(), page.blocks("yaml")[0])
+	for _, line := range page.commands("curl") {
+		askTask(t, w.URL, line)
+	}
+}
+
 // serveTask starts Weir with a configuration of the page, on ports that nobody else has.
 func serveTask(t *testing.T, dir, config string) *weirtest.Process {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,11 +68,11 @@ func TestHold_RenewsTheLease(t *testing.T) {
 // A deafStore is a memory whose permits cannot be renewed at times.
 type deafStore struct {
 	*limiter.Memory
-	away bool
+	away atomic.Bool
 }
 
 func (s *deafStore) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if s.away {
+	if s.away.Load() {
 		return limiter.ErrUnavailable
 	}
 	return s.Memory.Renew(ctx, claims, p)
@@ -94,15 +95,15 @@ func TestHold_CountsAgainAfterAnOutage(t *testing.T) {
 		if err := a.Admit(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
-		store.away = true
+		store.away.Store(true)
 		<-time.After(config.Lease + time.Second)
-		store.away = false
+		store.away.Store(false)
 		<-time.After(RenewInterval)
 		asks("while the first request is under way", ErrRefused)
-		store.away = true
+		store.away.Store(true)
 		<-time.After(config.Lease + time.Second)
 		meanwhile := asks("after another lease", nil)
-		store.away = false
+		store.away.Store(false)
 		<-time.After(RenewInterval)
 		a.Settle(t.Context(), meanwhile, Outcome{Status: 200})
 		meanwhile.StopRenewing()
@@ -324,6 +325,48 @@ func TestAhead_ReportsOfLessGiveBackTheRest(t *testing.T) {
 		if err != nil || in.Statuses[0].Used != 100 {
 			t.Errorf("%+v, %v; want 100 used", in.Statuses, err)
 		}
+		<-time.After(time.Hour)
+	})
+}
+
+// A slowStore takes its time.
+type slowStore struct{ *farStore }
+
+// Take is that of a store that answers until the deadline of ctx.
+func (s slowStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	select {
+	case <-time.After(40 * time.Millisecond):
+		return s.farStore.Take(ctx, claims, d)
+	case <-ctx.Done():
+		return limiter.ErrUnavailable
+	}
+}
+
+// A decision that asks twice takes no longer than one call may.
+func TestAhead_ASecondQuestionHasTheRestOfTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &farStore{Memory: limiter.NewMemory(limiter.MemoryOptions{}), latency: 1}
+		w := aheadWindow(limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 100, Window: time.Minute}}, time.Second)
+		s := newAhead(slowStore{far}, 1)
+		s.timeout = 50 * time.Millisecond
+		claims := []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}}
+		var d limiter.Decision
+		for range 9 {
+			if err := s.Take(t.Context(), claims, &d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(1500 * time.Millisecond)
+		if err := far.Take(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: claims[0].Key, Cost: 85}}, &d); err != nil || !d.Allowed {
+			t.Fatal(err, d)
+		}
+		far.calls = 0
+		began := time.Now()
+		err := s.Take(t.Context(), claims, &d)
+		if took := time.Since(began); took > s.timeout || !errors.Is(err, limiter.ErrUnavailable) {
+			t.Errorf("after %v: %v; want an error within %v", took, err, s.timeout)
+		}
+		s.close()
 		<-time.After(time.Hour)
 	})
 }

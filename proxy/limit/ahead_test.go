@@ -422,47 +422,6 @@ func TestAhead_RefusesNobodyForMore(t *testing.T) {
 	}
 }
 
-// Take is that of a store that answers until the deadline of ctx.
-func (s slowStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	select {
-	case <-time.After(40 * time.Millisecond):
-		return s.farStore.Take(ctx, claims, d)
-	case <-ctx.Done():
-		return limiter.ErrUnavailable
-	}
-}
-
-type slowStore struct{ *farStore }
-
-// A decision that asks twice takes no longer than one call may.
-func TestAhead_ASecondQuestionHasTheRestOfTheTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		far := &farStore{Memory: limiter.NewMemory(limiter.MemoryOptions{}), latency: 1}
-		w := aheadWindow(limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 100, Window: time.Minute}}, time.Second)
-		s := newAhead(slowStore{far}, 1)
-		s.timeout = 50 * time.Millisecond
-		claims := []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}}
-		var d limiter.Decision
-		for range 9 {
-			if err := s.Take(t.Context(), claims, &d); err != nil {
-				t.Fatal(err)
-			}
-		}
-		<-time.After(1500 * time.Millisecond)
-		if err := far.Take(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: claims[0].Key, Cost: 85}}, &d); err != nil || !d.Allowed {
-			t.Fatal(err, d)
-		}
-		far.calls = 0
-		began := time.Now()
-		err := s.Take(t.Context(), claims, &d)
-		if took := time.Since(began); took > s.timeout || !errors.Is(err, limiter.ErrUnavailable) {
-			t.Errorf("after %v: %v; want an error within %v", took, err, s.timeout)
-		}
-		s.close()
-		<-time.After(time.Hour)
-	})
-}
-
 // Where an operator or a penalty changes a key, what was taken ahead counts for as long as without that.
 func TestAhead_CountsTheSameAfterAChange(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.SlidingWindow, limiter.FixedWindow, limiter.GCRA} {

@@ -120,6 +120,10 @@ func (e *explainer) end(refusal error) {
 		e.respond(x.allowedResponse())
 		return
 	}
+	shown := *x.route
+	shown.Route.Route = e.generation.config.ShownRoute(x.route.Route.Route)
+	shown.compileTexts()
+	x.route = &shown
 	e.generation.forward(x, e)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
+	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 	"github.com/weir-proxy/weir/proxy/view"
 )
@@ -133,9 +134,10 @@ func (e *explainer) match() (string, error) {
 		return "", err
 	}
 	r := e.x.route
+	shown := e.generation.config.ShownRoute(r.Route.Route).Match
 	e.Route = &view.ExplainedRoute{
 		Name: r.Name, Position: r.Position.String(),
-		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
+		Host: shown.Host, Methods: shown.Methods, Path: shown.Path,
 		Lenient: exact != nil || plain != r,
 	}
 	e.Others = e.others(r)
@@ -148,7 +150,8 @@ func (e *explainer) others(taken *route) []view.ExplainedOther {
 	all := []view.ExplainedOther{}
 	for _, r := range e.generation.routes {
 		if r != taken && r.Match.Domain == "" {
-			because := e.generation.table.Mismatches(r.order, e.generation.matchable(e.x))
+			shown := e.generation.config.ShownRoute(r.Route.Route).Match
+			because := e.generation.table.Mismatches(r.order, e.generation.matchable(e.x), routing.Pattern{Host: shown.Host, Methods: shown.Methods, Path: shown.Path, Headers: shown.Headers, Query: shown.Query, Scheme: shown.Scheme})
 			all = append(all, view.ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because})
 		}
 	}

@@ -117,17 +117,12 @@ func (g *generation) compileRoute(from *config.Route) (*route, error) {
 		Route:         limit.NewRoute(from, limit.Alerts(g.config.Alerts)),
 		reads:         &reads{},
 		metrics:       &routeMetrics{},
-		rewrite:       newRewrite(from),
 		refunds:       refunds(from.RefundOn),
 		newKeys:       limitedNewKeys(from),
 		matchedFields: matchedFields(from.Match),
 		noFormBeside:  from.Besides(),
 	}
-	if c := from.Respond; c != nil {
-		r.fixedResponse = respond.Static(c.Status, c.ContentType, c.Body, newFields(c.Headers))
-	} else if r.onlyDecided() {
-		r.fixedResponse = respond.Problem(http.StatusNotFound, "", "")
-	}
+	r.compileTexts()
 	r.readFields.add(from.Fields()...)
 	if from.Idempotency != nil {
 		r.keyFields.add(from.Idempotency.Header)
@@ -181,6 +176,16 @@ func newErrorTexts(all map[int]config.Reject) respond.ErrorTexts {
 // newFields returns header fields in the order of their names.
 func newFields(headers map[string]string) []respond.Field {
 	return view.Each(slices.Sorted(maps.Keys(headers)), func(name string) respond.Field { return respond.Field{Name: name, Value: headers[name]} })
+}
+
+// compileTexts compiles what r says to clients whom it does not refuse, and to its upstream.
+func (r *route) compileTexts() {
+	r.rewrite = newRewrite(r.Route.Route)
+	if c := r.Respond; c != nil {
+		r.fixedResponse = respond.Static(c.Status, c.ContentType, c.Body, newFields(c.Headers))
+	} else if r.onlyDecided() {
+		r.fixedResponse = respond.Problem(http.StatusNotFound, "", "")
+	}
 }
 
 // addReads records where the keys that a limit reads are read from.

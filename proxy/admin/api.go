@@ -47,7 +47,7 @@ type endpoint struct {
 // endpoints returns all endpoints of the API.
 func (o Options) endpoints() []endpoint {
 	return []endpoint{
-		readEndpoint("/config", "The configuration of this node, with all defaults; secrets are masked.", o.Config),
+		readEndpoint("/config", "The configuration of this node, with all defaults; secrets are masked, and environment variables are named.", o.Config),
 		readEndpoint("/routes", "The routes of this node.", o.Routes),
 		readEndpoint("/limits", "The limits of all routes of this node.", o.Limits),
 		readEndpoint("/nodes", "The live nodes and their configurations, and the nodes that were lost in the last hour.", o.Nodes),

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -236,29 +237,38 @@ func lines[T any](all map[string]*T, line func(*T) string) map[string]string {
 }
 
 // Effective returns the configuration as YAML, with all defaults filled in and included
-// files merged. Secrets are masked, and values of sensitive keys in lists and overrides are left out; a comment says how
-// many. Loading the result gives the same configuration, except for these.
+// files merged. Secrets are masked, environment variables are named, and values of sensitive keys in lists and overrides
+// are left out; a comment says how many. Loading the result gives the same configuration, except for these.
 func (c *Config) Effective() []byte {
-	root := form.Encode(c.form, c.concealed())
-	protect(root)
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
-	_ = encoder.Encode(root) // a form can be encoded
+	_ = encoder.Encode(c.written.Encode(c.form, c.concealed())) // a form can be encoded
 	return b.Bytes()
 }
 
-// protect escapes the dollar signs in values.
-func protect(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "$") {
-		n.Value = strings.ReplaceAll(n.Value, "$", "$$")
-		n.Style = yaml.DoubleQuotedStyle
-	}
-	for i, c := range n.Content {
-		if n.Kind != yaml.MappingNode || i%2 == 1 {
-			protect(c)
+// ShownRoute returns r with its texts as they are written, for others than those who set the environment variables in them.
+func (c *Config) ShownRoute(r *Route) *Route {
+	f, w, shown := r.form, c.written, *r
+	shown.Match.Host, shown.Match.Path = w.Text(&f.Match.Host, r.Match.Host), w.Text(&f.Match.Path, r.Match.Path)
+	shown.Match.Headers, shown.Match.Query = w.Texts(&f.Match.Headers), w.Texts(&f.Match.Query)
+	switch {
+	case f.Redirect != nil:
+		shown.Redirect = &Redirect{w.Text(&f.Redirect.To, f.Redirect.To), f.Redirect.Status}
+	case f.Respond != nil:
+		shown.Respond = &Respond{f.Respond.Status, w.Text(&f.Respond.Body, f.Respond.Body), f.Respond.ContentType, w.Texts(&f.Respond.Headers)}
+	case f.RewriteForm != nil:
+		if r.Rewrite.AddPrefix != "" {
+			shown.Rewrite.AddPrefix = "/" + strings.TrimPrefix(w.Text(&f.RewriteForm.AddPrefix, r.Rewrite.AddPrefix), "/")
 		}
+		shown.Rewrite.Request.Set = map[string]string{}
+		for name, text := range w.Texts(&f.RewriteForm.Request.Set) {
+			shown.Rewrite.Request.Set[http.CanonicalHeaderKey(name)] = text
+		}
+		shown.Rewrite.Host = shown.Rewrite.Request.Set["Host"]
+		delete(shown.Rewrite.Request.Set, "Host")
 	}
+	return &shown
 }
 
 // A Source is the source of the configuration.
@@ -281,7 +291,8 @@ func (l *loader) reload(f *Reload, store Store) Reload {
 }
 
 // View returns what operators see of r.
-func (r *Route) View() view.Route {
+func (c *Config) View(r *Route) view.Route {
+	r = c.ShownRoute(r)
 	v := view.Route{
 		Name: r.Name, Position: r.Position.String(), Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
 		Headers: r.Match.Headers, Query: r.Match.Query,

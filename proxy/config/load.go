@@ -252,7 +252,9 @@ type Value struct {
 func (c *Config) OtherUses(known ...*Config) []string {
 	uses := maps.Clone(c.uses)
 	for _, k := range known {
-		maps.DeleteFunc(uses, func(use string, _ int) bool { return k.uses[use] > 0 })
+		maps.DeleteFunc(uses, func(use string, _ int) bool {
+			return k.uses[use]+k.uses[strings.TrimSuffix(use, ".targets.url")] > 0 // the short form, which is shown as the long one
+		})
 	}
 	return form.SortedKeys(uses)
 }

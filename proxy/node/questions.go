@@ -293,7 +293,7 @@ func (n *Node) servedConfig(context.Context) (view.Config, error) {
 
 func (n *Node) servedRoutes(context.Context) (view.Routes, error) {
 	number, c := n.proxy.Serving()
-	return view.Routes{Generation: number, Routes: view.Each(c.Routes, (*config.Route).View)}, nil
+	return view.Routes{Generation: number, Routes: view.Each(c.Routes, c.View)}, nil
 }
 
 func (n *Node) servedLimits(context.Context) (view.Limits, error) {

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 )
 
@@ -327,5 +329,48 @@ func TestUnpack_ShowsReadersNoVariables(t *testing.T) {
 				t.Errorf("%s asks about the name %s: %s; want %q", c.token, c.name, got, c.want)
 			}
 		}
+	}
+}
+
+// What is told of the configuration has variables by name, whoever asks: keys of upstreams stand in the environment. What is
+// shown is a configuration that may be asked about.
+func TestConfig_ShowsNoVariables(t *testing.T) {
+	all := []string{"KEY", "FIELD", "BODY", "ANSWER", "PATH", "HOST", "BOT", "TO", "ARG", "TARGET"}
+	values := []string{"key-of-ours", "field-of-ours", "body-of-ours", "answer-of-ours", "path-of-ours", "host-of-ours", "bot-of-ours", "to-of-ours", "arg-of-ours", "http://target-of-ours"}
+	for i, name := range all {
+		t.Setenv("WEIR_TEST_"+name, values[i])
+	}
+	path := write(t, strings.ReplaceAll(`listen: {http: '127.0.0.1:0'}
+admin: {http: '127.0.0.1:0', tokens: [{name: ci, token: token-of-ci-who-reads}]}
+upstreams: {short: "${TARGET}"}
+routes:
+- {name: a, match: {path: /a, headers: {x-app: "${FIELD}"}, query: {k: "${ARG}"}}, upstream: echo}
+- name: b
+  match: {path: "/b/${PATH}", host: "${HOST}.example"}
+  upstream: echo
+  rewrite: {add_prefix: "/bot${BOT}", headers: {set: {authorization: "Bearer ${KEY}", X-Price: "5$$", host: "${HOST}.example"}}}
+- {name: c, match: {path: /c}, respond: {body: "${BODY}", headers: {x-answer: "${ANSWER}"}}}
+- {name: d, match: {path: /d}, redirect: {to: "https://${TO}/{path}"}}
+- {name: e, match: {path: /e}, upstream: short}
+`, "${", "${WEIR_TEST_"))
+	n := mustStart(t, path)
+	client := admin.Client{Address: n.Address("admin"), Token: "token-of-ci-who-reads"}
+	shown, err := admin.Get[view.Config](t.Context(), client, "/config")
+	routes, failed := admin.Get[view.Routes](t.Context(), client, "/routes")
+	told := fmt.Sprintf("%+v %v %+v %v", shown, err, routes, failed)
+	for _, url := range []string{"/a", "http://host-of-ours.example/b/path-of-ours", "/c", "/d"} {
+		e, err := admin.Post[view.Explanation](t.Context(), client, "/explain", view.ExplainRequest{Method: "GET", URL: url})
+		text, _ := json.Marshal(e)
+		told += fmt.Sprintf("\n%s %v", strings.NewReplacer("/b/path-of-ours", "", "host-of-ours.example", "").Replace(string(text)), err) // which the operator sent
+	}
+	for i, name := range all {
+		if !strings.Contains(told, "${WEIR_TEST_"+name+"}") || strings.Contains(told, values[i]) {
+			t.Errorf("of the variable %s it tells\n%s", name, told)
+		}
+	}
+	ctx := admin.WithOperator(t.Context(), admin.Operator{Name: "ci", Role: admin.Read})
+	_, other, _ := strings.Cut(shown.Effective, "\nupstreams:")
+	if _, err := n.otherConfig(ctx, "upstreams:"+other); err != nil {
+		t.Errorf("what is shown, asked about: %v\n%s", err, other)
 	}
 }

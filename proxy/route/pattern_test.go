@@ -39,21 +39,24 @@ func TestQuery_Decides(t *testing.T) {
 }
 
 func TestMisses_SaysWhatIsWanted(t *testing.T) {
-	tb := NewTable([]Entry[int]{{Pattern: Pattern{
-		Host: "*.example.com", Methods: []string{"PUT", "POST"}, Path: "/u/{id:[0-9]+}", Headers: map[string]string{"x-app": "beta"}, Query: map[string]string{"mode": "*"},
-	}}})
+	shown := Pattern{
+		Host: "*.example.com", Methods: []string{"PUT", "POST"}, Path: "/u/{id:[0-9]+}", Headers: map[string]string{"x-app": "${APP}"}, Query: map[string]string{"mode": "*"},
+	}
+	served := shown
+	served.Headers = map[string]string{"x-app": "beta"}
+	tb := NewTable([]Entry[int]{{Pattern: served}})
 	q := newRequest("GET", "example.com", "/u/a")
-	want := []string{"host: want *.example.com", "path: want /u/{id:[0-9]+}", "method: want PUT or POST", "header: want X-App: beta", "query: want mode"}
-	if got := tb.Mismatches(0, q); !slices.Equal(got, want) {
+	want := []string{"host: want *.example.com", "path: want /u/{id:[0-9]+}", "method: want PUT or POST", "header: want X-App: ${APP}", "query: want mode"}
+	if got := tb.Mismatches(0, q, shown); !slices.Equal(got, want) {
 		t.Errorf("%q; want %q", got, want)
 	}
 	q = newRequest("PUT", "a.example.com", "/u/1", "X-App=beta")
 	q.Message.(*testMessage).query = "mode=%zz"
-	if got, want := tb.Mismatches(0, q), []string{"query: it can be read in two ways"}; !slices.Equal(got, want) {
+	if got, want := tb.Mismatches(0, q, shown), []string{"query: it can be read in two ways"}; !slices.Equal(got, want) {
 		t.Errorf("%q; want %q", got, want)
 	}
 	q.Message.(*testMessage).query = "mode="
-	if got := tb.Mismatches(0, q); len(got) > 0 {
+	if got := tb.Mismatches(0, q, shown); len(got) > 0 {
 		t.Errorf("%q; want nothing", got)
 	}
 }

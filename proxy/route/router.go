@@ -304,17 +304,17 @@ func conditions(written map[string]string, spelling func(string) string) []condi
 }
 
 // Mismatches describes each condition of a pattern that q does not meet; number is the
-// number of the entry. It returns nothing if all conditions are met.
-func (t *Table[R]) Mismatches(number int, q *Request) []string {
+// number of the entry, and shown the pattern as it is told. It returns nothing if all conditions are met.
+func (t *Table[R]) Mismatches(number int, q *Request, shown Pattern) []string {
 	var all []string
-	e := t.entries[number]
+	e, headers, query := t.entries[number], conditions(shown.Headers, http.CanonicalHeaderKey), conditions(shown.Query, strings.Clone)
 	if !slices.Contains(slices.Collect(t.candidates(q.Host)), t.hostEntries(e.Host)) {
-		all = append(all, "host: want "+e.Host)
+		all = append(all, "host: want "+shown.Host)
 	}
 	one := paths{exact: map[string]*entry{}}
 	one.add(e.shape, e)
 	if one.find(new(Request), q.Path) == nil {
-		all = append(all, "path: want "+e.Path)
+		all = append(all, "path: want "+shown.Path)
 	}
 	if len(e.Methods) > 0 && !slices.Contains(e.Methods, q.Method) {
 		all = append(all, "method: want "+strings.Join(e.Methods, " or "))
@@ -322,21 +322,21 @@ func (t *Table[R]) Mismatches(number int, q *Request) []string {
 	if e.Scheme != "" && e.Scheme != q.Scheme {
 		all = append(all, "scheme: want "+e.Scheme)
 	}
-	for _, c := range e.headers {
+	for i, c := range e.headers {
 		if !c.holds(q.Message.Header(c.name)) {
-			all = append(all, "header: want "+c.String())
+			all = append(all, "header: want "+headers[i].String())
 		}
 	}
 	if len(e.query) == 0 {
 		return all
 	}
-	query, err := q.Message.ParsedQuery()
+	sent, err := q.Message.ParsedQuery()
 	if err != nil {
 		return append(all, "query: it can be read in two ways")
 	}
-	for _, c := range e.query {
-		if !c.holds(query[c.name]) {
-			all = append(all, "query: want "+c.String())
+	for i, c := range e.query {
+		if !c.holds(sent[c.name]) {
+			all = append(all, "query: want "+query[i].String())
 		}
 	}
 	return all

@@ -57,7 +57,7 @@ func TestConfig_BeginsWithWhatIsServed(t *testing.T) {
 	o.Config = func(context.Context) (view.Config, error) { return view.Config{Effective: served}, nil }
 	b := open(t, o)
 	const link = `href="/dashboard/config?other=served#h-push"`
-	if p := b.get("/dashboard/config"); !strings.Contains(p.text, link+">Copy the current configuration</a> and change it: defaults are filled in, variables replaced") || strings.Contains(p.text, "name: sms\n</textarea>") {
+	if p := b.get("/dashboard/config"); !strings.Contains(p.text, link+">Copy the current configuration</a> and change it: defaults are filled in, comments not kept") || strings.Contains(p.text, "name: sms\n</textarea>") {
 		t.Error("what is served is not offered, or written unasked")
 	}
 	b.get("/dashboard/config?other=served").shows(t, http.StatusOK, ">version: 1\nprivacy:\n  log_client: full\nroutes:\n  - name: sms\n</textarea>")

@@ -1,6 +1,8 @@
 package form
 
 import (
+	"cmp"
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -16,14 +18,26 @@ type Written map[any]string
 // An encoder encodes forms as YAML. Values of fields with the tag hidden are not shown.
 type encoder struct {
 	written Written      // shown instead of values; may be nil
-	brief   bool         // fields that have their default are left out
+	brief   bool         // fields that have their default are left out, and dollar signs are not escaped
 	counted map[any]bool // pointers to lists and mappings whose entries are only counted
 }
 
-// Encode returns form, a pointer, as YAML with all defaults. Of lists and mappings at the pointers in counted a comment
-// says how many entries they have.
-func Encode(form any, counted map[any]bool) *yaml.Node {
-	return encoder{counted: counted}.value(reflect.ValueOf(form), reflect.ValueOf(form), Tag{})
+// Encode returns form, a pointer, as YAML with all defaults, to be loaded again. Of lists and mappings at the pointers in
+// counted a comment says how many entries they have.
+func (w Written) Encode(form any, counted map[any]bool) *yaml.Node {
+	return encoder{written: w, counted: counted}.value(reflect.ValueOf(form), reflect.ValueOf(form), Tag{})
+}
+
+// Text returns what is written at pointer if that names variables, and otherwise text.
+func (w Written) Text(pointer any, text string) string { return cmp.Or(w[pointer], text) }
+
+// Texts is Text for the values of a mapping at a pointer, in a copy of it.
+func (w Written) Texts(of *map[string]string) map[string]string {
+	all := maps.Clone(*of)
+	for name, text := range all {
+		all[name] = w.Text(Entry{of, name}, text)
+	}
+	return all
 }
 
 // Line formats a form as YAML on one line, without defaults.
@@ -69,10 +83,18 @@ func (e encoder) value(v, of reflect.Value, t Tag) *yaml.Node {
 	default:
 		_ = n.Encode(v.Interface()) // so can other values of forms
 	}
+	e.escape(n)
 	if of.CanAddr() {
 		e.restore(n, of.Addr().Interface(), t)
 	}
 	return n
+}
+
+// escape escapes the dollar signs of a value that is to be loaded again.
+func (e encoder) escape(n *yaml.Node) {
+	if !e.brief && strings.Contains(n.Value, "$") {
+		n.Value, n.Style = strings.ReplaceAll(n.Value, "$", "$$"), yaml.DoubleQuotedStyle
+	}
 }
 
 // restore replaces the value in n of the field at pointer by what was written. Secrets stay hidden.
@@ -92,6 +114,7 @@ func (e encoder) slice(v, of reflect.Value, t Tag) *yaml.Node {
 	if texts := v.Type().Elem().Kind() == reflect.String; texts {
 		_ = n.Encode(v.Interface()) // all at once: there may be many
 		for i, c := range n.Content {
+			e.escape(c)
 			e.restore(c, of.Index(i).Addr().Interface(), t)
 		}
 	} else {

@@ -180,17 +180,15 @@ func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Resu
 		return upstream.Result{Kind: kind, Err: err}
 	}
 	from := x.route.Upstream
-	explained := &view.ExplainedUpstream{
-		Name: from.Name, Echo: from.Echo, Targets: []string{}, Balance: string(from.Balance),
-		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header, Set: []string{}, Removed: []string{},
-	}
-	explained.Targets = append(explained.Targets, out.Targets...)
 	e.maskKeys(out.Header)
 	isSame := func(name string) bool { return slices.Equal(out.Header[name], came[name]) }
 	isSent := func(name string) bool { return out.Header[name] != nil }
-	explained.Set = append(explained.Set, slices.DeleteFunc(slices.Sorted(maps.Keys(out.Header)), isSame)...)
-	explained.Removed = append(explained.Removed, slices.DeleteFunc(slices.Sorted(maps.Keys(came)), isSent)...)
-	e.Upstream = explained
+	e.Upstream = &view.ExplainedUpstream{
+		Name: from.Name, Echo: from.Echo, Targets: append([]string{}, out.Targets...), Balance: string(from.Balance),
+		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header,
+		Set:     append([]string{}, slices.DeleteFunc(slices.Sorted(maps.Keys(out.Header)), isSame)...),
+		Removed: append([]string{}, slices.DeleteFunc(slices.Sorted(maps.Keys(came)), isSent)...),
+	}
 	return upstream.Result{Kind: upstream.OK}
 }
 

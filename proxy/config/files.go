@@ -224,11 +224,10 @@ func FilesOf(path string) *Config {
 // LoadFrom is like Load for a configuration from another machine, whose file in s is called name. The
 // sections listen, admin, store, redis, reload, access_log and traces, and the secrets of privacy, are taken from own,
 // the configuration of this machine, if it does not have them. Files are relative to the folder of own.
-// Problems do not show the values of environment variables. Files of the result has the names of all
+// Files of the result has the names of all
 // files that were read.
 func LoadFrom(s FileSource, name string, own *Config) (*Config, error) {
 	r := newLoader(os.LookupEnv)
-	r.HideVariables()
 	r.CountTogether()
 	r.home = filepath.Dir(own.Files[0])
 	r.source = s

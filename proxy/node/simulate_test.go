@@ -374,3 +374,19 @@ routes:
 		t.Errorf("what is shown, asked about: %v\n%s", err, other)
 	}
 }
+
+// The audit trail, which all may read, has the errors of reloads.
+func TestReload_ErrorsTellNoVariables(t *testing.T) {
+	t.Setenv("WEIR_TEST_KEY", "key of ours")
+	const good = "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0', tokens: [{name: ci, token: token-of-ci-who-reads}, {name: ops, token: token-of-ops-who-write, role: write}]}\nroutes: [{name: a, match: {path: /a}, upstream: echo}]\n"
+	path := write(t, good)
+	n := mustStart(t, path)
+	replaceFile(t, path, strings.Replace(good, "upstream: echo", `upstream: "${WEIR_TEST_KEY}"`, 1))
+	client := admin.Client{Address: n.Address("admin"), Token: "token-of-ops-who-write"}
+	_, refused := admin.Post[admin.Reloaded](t.Context(), client, "/reload", nil)
+	client.Token = "token-of-ci-who-reads"
+	trail, err := admin.Get[view.Audit](t.Context(), client, "/audit")
+	if told := fmt.Sprintf("%v %+v %v", refused, trail, err); strings.Contains(told, "key of ours") || !strings.Contains(told, "${WEIR_TEST_KEY}") {
+		t.Error(told)
+	}
+}

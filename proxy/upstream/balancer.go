@@ -49,7 +49,7 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 			continue
 		}
 		fit = true
-		if p.isFull(m) {
+		if p.config.MaxConnections > 0 && m.inFlight.Sum() >= int64(p.config.MaxConnections) {
 			continue
 		}
 		rank := 1
@@ -89,11 +89,6 @@ func (p *Pool) hasNoChoice() bool {
 
 // unhealthy reports whether active checks have found m to be unhealthy.
 func (p *Pool) unhealthy(m *backend) bool { return p.config.Health.Path != "" && m.unhealthy }
-
-// isFull reports whether m is at MaxConnections.
-func (p *Pool) isFull(m *backend) bool {
-	return p.config.MaxConnections > 0 && m.inFlight.Sum() >= int64(p.config.MaxConnections)
-}
 
 // roundRobin selects by smooth weighted round robin, the algorithm of nginx: each
 // candidate gains its weight, the one with the highest current weight is selected, and

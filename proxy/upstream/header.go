@@ -167,18 +167,12 @@ func setPeer(w *forwardedFields, t *Request, to *fieldWriter) {
 	if chain := appendChain(to.buf[:0], w.chain, peer); len(chain) > 0 {
 		to.add(http1.XForwardedFor, chain)
 	}
-	to.addAll(http1.XForwardedProto, w.proto)
-	if len(w.proto) == 0 {
-		to.addString(http1.XForwardedProto, t.Scheme)
-	}
+	to.addAll(http1.XForwardedProto, w.proto, t.Scheme)
 }
 
 // setHost writes X-Forwarded-Host.
 func setHost(w *forwardedFields, t *Request, to *fieldWriter) {
-	to.addAll(http1.XForwardedHost, w.host) // a trusted peer has seen the original request
-	if len(w.host) == 0 {
-		to.addString(http1.XForwardedHost, t.Host)
-	}
+	to.addAll(http1.XForwardedHost, w.host, t.Host) // a trusted peer has seen the original request
 }
 
 // setForwarded writes the other fields that describe the client and its request:
@@ -219,8 +213,11 @@ func (f *fieldWriter) isSet(name http1.Name) bool {
 	return len(f.set) > 0 && f.set[name.String()] != nil
 }
 
-// addAll adds a line for each value.
-func (f *fieldWriter) addAll(name http1.Name, values []string) {
+// addAll adds a line for each value; without any for each of others.
+func (f *fieldWriter) addAll(name http1.Name, values []string, others ...string) {
+	if len(values) == 0 {
+		values = others
+	}
 	for _, value := range values {
 		f.addString(name, value)
 	}

@@ -212,24 +212,11 @@ func Fields(text string) (names []string, values map[string]string) {
 	return names, values
 }
 
-// HideVariables makes problems show the names of variables instead of their values.
-func (r *Reader) HideVariables() {
-	env := r.env
-	r.variables = map[string]string{}
-	r.env = func(name string) (string, bool) {
-		value, set := env(name)
-		if value != "" {
-			r.variables[value] = "${" + name + "}"
-		}
-		return value, set
-	}
-}
-
 // leastHidden is the minimum length of values that are recognized within a text.
 const leastHidden = 4
 
-// unfilled returns p with the values of variables replaced by their names, for the sender
-// of a pushed configuration.
+// unfilled returns p with the values of variables replaced by their names: logs, the audit trail and the sender of a pushed
+// configuration are told of problems.
 func (r *Reader) unfilled(p Problem) Problem {
 	for value, name := range r.variables {
 		for _, text := range []*string{&p.What, &p.Instead} {

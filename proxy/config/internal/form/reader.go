@@ -62,7 +62,7 @@ type Reader struct {
 
 // NewReader returns a Reader that looks up variables in env.
 func NewReader(env Env, hint Hint) *Reader {
-	return &Reader{env: env, hint: hint, locations: map[any]Location{}, Written: Written{}, Uses: map[string]int{}, meant: map[string]bool{}, left: MaxValues}
+	return &Reader{env: env, hint: hint, locations: map[any]Location{}, variables: map[string]string{}, Written: Written{}, Uses: map[string]int{}, meant: map[string]bool{}, left: MaxValues}
 }
 
 // Parse returns the only document of a file, called file in problems; nil after a problem.
@@ -202,6 +202,9 @@ func (d *decoder) expand(n *yaml.Node, p Location) (string, bool) {
 		}
 		d.Uses[m[1]+" in "+indexes.ReplaceAllString(p.Path, "")]++
 		value, set := d.env(m[1])
+		if value != "" {
+			d.variables[value] = "${" + m[1] + "}"
+		}
 		switch {
 		case m[2] != "" && value == "":
 			return m[3]

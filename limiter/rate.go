@@ -64,19 +64,8 @@ func ParseRate(s string) (Rate, error) {
 // unitOf returns the unit that a word means, in the singular or the plural: m for minute. It returns "" for
 // other words.
 func unitOf(word string) string {
-	switch strings.TrimSuffix(strings.ToLower(word), "s") {
-	case "second", "sec":
-		return "s"
-	case "minute", "min":
-		return "m"
-	case "hour":
-		return "h"
-	case "day":
-		return "d"
-	case "week":
-		return "w"
-	}
-	return ""
+	units := map[string]string{"second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d", "week": "w"}
+	return units[strings.TrimSuffix(strings.ToLower(word), "s")]
 }
 
 // suggestRate returns a valid rate close to count and window, for an error message. It

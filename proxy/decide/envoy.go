@@ -40,7 +40,10 @@ const (
 )
 
 // An EnvoyServer serves Envoy's rate limit service, and the health service of gRPC.
-type EnvoyServer struct{ server *grpc.Server }
+type EnvoyServer struct {
+	server *grpc.Server
+	health *health.Server
+}
 
 // NewEnvoyServer returns an EnvoyServer; secure is nil for one without TLS.
 func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyServer {
@@ -61,11 +64,14 @@ func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyS
 	alive := health.NewServer()
 	alive.SetServingStatus(envoyService, grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(s, alive)
-	return &EnvoyServer{s}
+	return &EnvoyServer{s, alive}
 }
 
 // Serve serves connections from l until Drain. It closes l.
 func (e *EnvoyServer) Serve(l net.Listener) error { return e.server.Serve(l) }
+
+// AnnounceClose makes the health service answer that nothing is served any more, before Drain.
+func (e *EnvoyServer) AnnounceClose() { e.health.Shutdown() }
 
 // Drain accepts no further calls and waits for those in progress, until ctx is done.
 func (e *EnvoyServer) Drain(ctx context.Context) {

@@ -50,6 +50,7 @@ type envoy struct {
 	*testing.T
 	*Handler
 	connection *grpc.ClientConn
+	server     *EnvoyServer
 }
 
 // askAsEnvoy starts a service and returns its client. decide are further fields of listen.decide.
@@ -89,7 +90,7 @@ func askAsEnvoy(t *testing.T, decide string) *envoy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { to.Close() })
-	return &envoy{t, h, to}
+	return &envoy{t, h, to, s}
 }
 
 func TestEnvoy_TellsWhyARequestIsRefused(t *testing.T) {
@@ -382,13 +383,17 @@ func TestFollowedConn_CallsCatchUp(t *testing.T) {
 	}
 }
 
+// A peer leaves while it is still served, as load balancers do that ask /readyz.
 func TestEnvoy_AnswersHealthChecks(t *testing.T) {
 	e := askAsEnvoy(t, "")
-	for _, service := range []string{"", envoyService} {
-		r, err := grpc_health_v1.NewHealthClient(e.connection).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
-		if err != nil || r.Status != grpc_health_v1.HealthCheckResponse_SERVING {
-			t.Errorf("health of %q: %v %v", service, r, err)
+	for _, want := range []grpc_health_v1.HealthCheckResponse_ServingStatus{grpc_health_v1.HealthCheckResponse_SERVING, grpc_health_v1.HealthCheckResponse_NOT_SERVING} {
+		for _, service := range []string{"", envoyService} {
+			r, err := grpc_health_v1.NewHealthClient(e.connection).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+			if err != nil || r.Status != want {
+				t.Errorf("health of %q: %v %v; want %v", service, r, err, want)
+			}
 		}
+		e.server.AnnounceClose()
 	}
 }
 

@@ -217,6 +217,9 @@ func (n *Node) drain(ctx context.Context) error {
 	for _, s := range servers {
 		s.AnnounceClose()
 	}
+	if n.rateLimits != nil {
+		n.rateLimits.AnnounceClose()
+	}
 	n.draining.Store(true)
 	n.systemd.stopping()
 	n.log.Info().Float64("delay_s", n.drains.Delay.Seconds()).Float64("within_s", n.drains.Within.Seconds()).Msg("draining")

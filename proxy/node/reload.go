@@ -34,8 +34,10 @@ import (
 func (n *Node) reload(ctx context.Context) (admin.Reloaded, error) {
 	n.systemd.reloading()
 	defer n.systemd.ready(n.proxy)
+	n.reloads.one.Lock()
 	report, err := n.proxy.Reload(ctx)
 	n.reloads.record(err)
+	n.reloads.one.Unlock()
 	n.report(report, err)
 	return admin.Reloaded{Generation: report.Generation, Hash: report.Hash, Changed: report.Changed}, err
 }
@@ -110,6 +112,7 @@ func (n *Node) ready(ctx context.Context) admin.Health {
 // it should.
 type reloadStatus struct {
 	successful, succeededAt prometheus.Gauge
+	one                     sync.Mutex // held by a reload until its result is recorded
 
 	mu      sync.Mutex // guards what follows
 	refused time.Time  // zero if the last reload succeeded

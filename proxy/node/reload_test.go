@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -17,11 +18,13 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -361,5 +364,38 @@ func TestMounted_IsAFileThatIsAMount(t *testing.T) {
 		if got := isMountPoint(path, strings.NewReader(mounts)); got != want {
 			t.Errorf("%s: %v; want %v", path, got, want)
 		}
+	}
+}
+
+// Of two reloads at once, as of a file and of SIGHUP, the status is that of the one that was second.
+func TestReload_StatusIsOfTheLast(t *testing.T) {
+	c, err := config.Load(writeConfig(t, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := NewLog(io.Discard, zerolog.Disabled)
+	defer log.Close()
+	loads, refused := 0, errors.New("refused")
+	n, err := Start(t.Context(), Options{Path: c.Files[0], Config: c, Log: log, Load: func() (*config.Config, error) { // one at a time
+		if loads++; loads%2 == 0 {
+			return nil, refused
+		}
+		return c, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	for round := range rounds.Of(20_000) {
+		var both sync.WaitGroup
+		for range 4 + round%2 {
+			both.Go(func() { _ = n.Reload(t.Context()) })
+		}
+		both.Wait()
+		n.reloads.one.Lock() // the watcher may reload too
+		if got := n.reloads.status(1); (got == "ok") != (loads%2 == 1) {
+			t.Fatalf("after %d reloads %q", loads, got)
+		}
+		n.reloads.one.Unlock()
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/weir-proxy/weir/limiter/reuse"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/test/await"
@@ -388,5 +389,26 @@ func TestHTTP2_ConnectsToEachKindOfHost(t *testing.T) {
 		if _, err := o.probe(t.Context(), p.backends[0], "/", ""); asked != p.backends[0].dialAddress() {
 			t.Errorf("%s: net/http asks for %q, not for %q: %v", text, asked, p.backends[0].dialAddress(), err)
 		}
+	}
+}
+
+// A part of a body is valid until OnBody returns: its memory may be another client's next. The poison build overwrites it.
+func TestHTTP2_APartOfABodyIsNotKept(t *testing.T) {
+	c := versioned{t, 1, 2}.backend(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret") })
+	var part []byte
+	told := ""
+	p := startProxy(t, mustPool(t, c), func(r *Request, _ received) {
+		r.OnBody = func(b []byte) { part, told = b, told+string(b) }
+	})
+	conn, r := p.dial(t, "")
+	send(t, conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, got := answer(t, r, "GET"); got != "secret" {
+		t.Errorf("the client got %q", got)
+	}
+	if <-p.results; told != "secret" {
+		t.Errorf("OnBody got %q", told)
+	}
+	if reuse.Poisoned && strings.Trim(string(part), "\xdb") != "" {
+		t.Errorf("after the end there is %q", part)
 	}
 }

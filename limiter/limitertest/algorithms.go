@@ -106,7 +106,7 @@ func leases(t *testing.T, s *suite) {
 	}
 	for range 2 {
 		admin.Report(oneClaim(l, c[0].Key, 1), b.Permit) // its holder lives
-		s.denied(c, 10*time.Second)
+		s.deniedByReports(c)
 	}
 	s.refund(t, c, b.Permit)
 	s.refund(t, c, b.Permit)

@@ -33,18 +33,18 @@ func charge(t *testing.T, s *suite) {
 		other := s.allowed(c(1), 1).Permit
 		s.charge(t, c(3*count), other) // a debt of more than the capacity
 		s.charge(t, c(3*count), other)
-		s.indebted(c(1))
+		s.deniedByReports(c(1))
 		s.refund(t, c(1), other) // what was charged stays
 		s.refund(t, c(2), p)
-		s.indebted(c(1))
+		s.deniedByReports(c(1))
 		s.Advance(10 * time.Second)
 		s.left(c(1), count)
 	}
 }
 
-// indebted checks that a request waits for a window of 10 s. What was charged may have got older on its way to the store, on
-// a clock that Advance does not set.
-func (s *suite) indebted(claims []limiter.Claim) {
+// deniedByReports checks that a request waits for a window of 10 s. What was reported or charged may have got older on its
+// way to the store, on a clock that Advance does not set.
+func (s *suite) deniedByReports(claims []limiter.Claim) {
 	s.t.Helper()
 	if d := s.take(s.t, claims); d.Allowed || d.Wait <= 9*time.Second || d.Wait > 10*time.Second {
 		s.t.Fatalf("got allowed %v wait %v, want a refusal for a window", d.Allowed, d.Wait)

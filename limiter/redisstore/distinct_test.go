@@ -131,5 +131,5 @@ func TestReport_ValuesAndPauses(t *testing.T) {
 	l := &limiter.Limit{Name: "pause", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Cooldown, Steps: []time.Duration{time.Minute, 5 * time.Minute}}
 	c := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("phone"), Cost: 1}}
 	s.tellAged(c, 2, 2*time.Minute)
-	s.denied(c, 3*time.Minute)
+	s.deniedByReports(c, 3*time.Minute)
 }

@@ -315,7 +315,7 @@ func TestCharge_OfTwoNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c[0].Cost = 1
-	s.denied(c, time.Hour)
+	s.deniedByReports(c, time.Hour)
 	s.advance(time.Hour)
 	s.left(c, 100)
 

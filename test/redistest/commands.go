@@ -40,3 +40,21 @@ func Scripts(tb testing.TB, rdb redis.Cmdable) Ran {
 	all := Commands(tb, rdb)
 	return Ran{all["eval"].Calls + all["evalsha"].Calls, all["eval"].Took + all["evalsha"].Took}
 }
+
+// Processor is how long the server of rdb has had a processor: that others have it as well does not count.
+func Processor(tb testing.TB, rdb redis.Cmdable) (all time.Duration) {
+	tb.Helper()
+	info, err := rdb.Info(context.Background(), "cpu").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, field := range []string{"\nused_cpu_sys:", "\nused_cpu_user:"} {
+		var seconds float64
+		_, rest, _ := strings.Cut(info, field)
+		if _, err := fmt.Sscan(rest, &seconds); err != nil {
+			tb.Fatal(err, info)
+		}
+		all += time.Duration(seconds * float64(time.Second))
+	}
+	return all
+}

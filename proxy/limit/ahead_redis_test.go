@@ -42,7 +42,8 @@ func TestAhead_HotKeyInRedis(t *testing.T) {
 		calls, most := redistest.Scripts(t, client).Calls, all.most(rate.Window-clockStep)
 		client.Close()
 		t.Logf("%v: %d decisions, %d granted, at most %d in a window, %.5f calls a decision", rate, all.asked, len(all.all), most, float64(calls)/float64(all.asked))
-		if most > rate.Count || 10*calls > all.asked {
+		const leases = 4 * 15 // of the nodes, each of which asks once in 100 ms however few callers it has
+		if most > rate.Count || 10*(calls-2*leases) > all.asked {
 			t.Errorf("%d calls for %d decisions; at most %d in a window", calls, all.asked, most)
 		}
 	}

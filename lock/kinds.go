@@ -45,19 +45,42 @@ type request struct {
 	args   []any
 }
 
-// An operand is an argument that differs in each call.
-type operand uint8
+// An operand returns an argument that differs in each call.
+type operand = func(ctx context.Context, l *Locker, c callParams) (any, error)
 
-const (
-	ownerID     operand = iota
-	permitID            // the owner as 16 raw bytes
-	holdCount           // the number of holds after the call
-	permitCount         // of a semaphore
-	leaseTime           // in ms
-	queueing            // 1 if the owner waits in the queue of Redis, otherwise 0
-	waiterLife          // the ms until a waiter speaks again or gives up
-	publishVerb         // the command that publishes a release
-)
+func ownerID(_ context.Context, _ *Locker, c callParams) (any, error) { return c.owner.id, nil }
+
+// permitID returns the owner as 16 raw bytes.
+func permitID(_ context.Context, _ *Locker, c callParams) (any, error) {
+	if raw, err := hex.DecodeString(c.owner.id); err == nil {
+		return raw, nil
+	}
+	return []byte(c.owner.id), nil
+}
+
+// holdCount returns the number of holds after the call.
+func holdCount(_ context.Context, _ *Locker, c callParams) (any, error) { return c.count, nil }
+
+// permitCount returns the number of permits of a semaphore.
+func permitCount(_ context.Context, _ *Locker, c callParams) (any, error) { return c.permits, nil }
+
+// leaseTime returns the lease in ms.
+func leaseTime(_ context.Context, _ *Locker, c callParams) (any, error) {
+	return c.lease.Milliseconds(), nil
+}
+
+// queueing returns whether the owner waits in the queue of Redis, which is sent as 1 or 0.
+func queueing(_ context.Context, _ *Locker, c callParams) (any, error) { return c.willWait, nil }
+
+// waiterLife returns the ms until a waiter speaks again or gives up.
+func waiterLife(_ context.Context, l *Locker, c callParams) (any, error) {
+	return min(3*l.pollInterval, cmp.Or(c.timeout, math.MaxInt64)).Milliseconds(), nil
+}
+
+// publishVerb returns the command that publishes a release.
+func publishVerb(ctx context.Context, l *Locker, _ callParams) (any, error) {
+	return l.publishCommand(ctx)
+}
 
 // request returns the request of the script with this name.
 func (l *Locker) request(script string, keys []string, args ...any) request {
@@ -106,38 +129,15 @@ func (l *Locker) send(ctx context.Context, q request, c callParams) (reply, erro
 		keys = append(slices.Clip(keys), q.own(c))
 	}
 	for i, a := range q.args {
-		var err error
-		if args[i], err = l.value(ctx, a, c); err != nil {
-			return reply{}, err
+		args[i] = a
+		if of, is := a.(operand); is {
+			var err error
+			if args[i], err = of(ctx, l, c); err != nil {
+				return reply{}, err
+			}
 		}
 	}
 	return q.script.run(ctx, l.rdb, c.replicas, keys, args)
-}
-
-// value returns what an argument is in a call.
-func (l *Locker) value(ctx context.Context, argument any, c callParams) (any, error) {
-	switch argument {
-	case ownerID:
-		return c.owner.id, nil
-	case permitID:
-		if raw, err := hex.DecodeString(c.owner.id); err == nil {
-			return raw, nil
-		}
-		return []byte(c.owner.id), nil
-	case holdCount:
-		return c.count, nil
-	case permitCount:
-		return c.permits, nil
-	case leaseTime:
-		return c.lease.Milliseconds(), nil
-	case queueing:
-		return c.willWait, nil // sent as 1 or 0
-	case waiterLife:
-		return min(3*l.pollInterval, cmp.Or(c.timeout, math.MaxInt64)).Milliseconds(), nil
-	case publishVerb:
-		return l.publishCommand(ctx)
-	}
-	return argument, nil
 }
 
 // Reentrant returns a reentrant lock, compatible with Redisson's RLock: a hash under name

@@ -117,16 +117,18 @@ func (a *acquisition) run(ctx context.Context, try strategy) error {
 	return nil
 }
 
-// tryOnce makes one attempt.
+// tryOnce makes one attempt. It is the first of a waiter.
 func (a *acquisition) tryOnce(ctx context.Context) error {
 	o := a.attempt(ctx)
-	if o.err != nil {
+	switch {
+	case o.err != nil:
 		return o.err
-	}
-	if !o.held {
+	case o.held:
+		return a.acceptGrant(ctx, o)
+	case !a.params.willWait:
 		return ErrNotAcquired
 	}
-	return a.acceptGrant(ctx, o)
+	return a.waitForRelease(ctx, o)
 }
 
 // wait repeats attempts until ctx is done.
@@ -143,14 +145,7 @@ func (a *acquisition) wait(ctx context.Context) (err error) {
 			}
 		}()
 	}
-	o := a.attempt(ctx)
-	if o.err != nil {
-		return o.err
-	}
-	if o.held {
-		return a.acceptGrant(ctx, o)
-	}
-	return a.waitForRelease(ctx, o)
+	return a.tryOnce(ctx)
 }
 
 // waitForRelease tries again whenever the lock may have become free: first when the

@@ -107,6 +107,15 @@ func askAll(parts []*Lock, ask func(p *Lock) (held bool, err error)) (held int, 
 	return int(count.Load()), errs
 }
 
+// extend extends all parts concurrently. It succeeds if a quorum is held.
+func (b combined) extend(ctx context.Context, c callParams) (bool, error) {
+	n, errs := askAll(b.parts, func(p *Lock) (bool, error) { return p.kind.extend(ctx, c) })
+	if n >= b.quorum {
+		return true, nil
+	}
+	return false, errors.Join(errs...)
+}
+
 // release releases all parts concurrently. It succeeds if a quorum has replied; the other parts are released in the
 // background.
 func (b combined) release(ctx context.Context, c callParams) (releaseResult, error) {
@@ -177,15 +186,6 @@ func (m *multi) attempt(ctx context.Context, c callParams) (attemptResult, error
 	return attemptResult{held: true}, nil
 }
 
-func (m *multi) extend(ctx context.Context, c callParams) (bool, error) {
-	for _, p := range m.parts {
-		if held, err := p.kind.extend(ctx, c); err != nil || !held {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
 // redlock is the kind of Redlock.
 type redlock struct{ combined }
 
@@ -221,11 +221,7 @@ func (r *redlock) attempt(ctx context.Context, c callParams) (attemptResult, err
 func (r *redlock) extend(ctx context.Context, c callParams) (bool, error) {
 	ctx, cancel := r.partTimeout(ctx, c)
 	defer cancel()
-	n, errs := askAll(r.parts, func(p *Lock) (bool, error) { return p.kind.extend(ctx, c) })
-	if n >= r.quorum {
-		return true, nil
-	}
-	return false, errors.Join(errs...)
+	return r.combined.extend(ctx, c)
 }
 
 func (r *redlock) release(ctx context.Context, c callParams) (releaseResult, error) {

@@ -238,20 +238,14 @@ func (s *keyState) renew(now int64, id [16]byte) bool {
 // limitNumbers are the numbers of limits in one Memory. Limits with the same name, such as
 // a limit and its changed version, have the same number.
 type limitNumbers struct {
-	mu    sync.Mutex // guards writes of names
-	names atomic.Pointer[map[string]uint32]
+	mu    sync.Mutex                        // guards writes of names
+	names atomic.Pointer[map[string]uint32] // set by NewMemory
 }
 
 // A limitNumber is the number that a limit has in one Memory.
 type limitNumber struct {
 	of     *limitNumbers
 	number uint32
-}
-
-func newLimitNumbers() *limitNumbers {
-	n := &limitNumbers{}
-	n.names.Store(&map[string]uint32{})
-	return n
 }
 
 // number returns the number of l. It does not allocate for a known limit. A prepared limit

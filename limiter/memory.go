@@ -42,7 +42,7 @@ type Memory struct {
 	now     func() int64 // the current time in milliseconds since 1970
 	shards  []shard
 	seed    seed
-	numbers *limitNumbers
+	numbers limitNumbers
 	notes   *notes
 
 	clockSkew atomic.Int64 // milliseconds by which the local clock is ahead of the mirrored store's
@@ -62,7 +62,8 @@ func NewMemory(o MemoryOptions) *Memory {
 	for n < maxShards && o.MaxKeys/(2*n) >= keysPerShard {
 		n *= 2
 	}
-	m := &Memory{now: millisOf(o.Clock), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}, numbers: newLimitNumbers(), notes: newNotes(o.MaxBytes)}
+	m := &Memory{now: millisOf(o.Clock), shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}, notes: newNotes(o.MaxBytes)}
+	m.numbers.names.Store(&map[string]uint32{})
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.maxKeys, s.maxBytes = max(1, o.MaxKeys/n), max(cellBytes, o.MaxBytes/int64(n))

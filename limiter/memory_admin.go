@@ -140,12 +140,8 @@ func (s *shard) inspectLocked(r *cellRef, now int64, status *KeyStatus) {
 	if s.lookLocked(r, now); r.index == noCell {
 		return
 	}
-	cell := s.cells.at(r.index)
-	status.Overflow = cell.id != r.id
-	var t keyState
-	s.loadLocked(cell, &t)
-	t.inspect(now, r.claim.Limit, status)
-	s.saveLocked(cell, &t, r.claim.Limit)
+	status.Overflow = s.cells.at(r.index).id != r.id
+	s.changeLocked(r.index, r.claim.Limit, func(t *keyState) { t.inspect(now, r.claim.Limit, status) })
 }
 
 // inspect sets status to that of s.

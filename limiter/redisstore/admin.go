@@ -41,10 +41,10 @@ func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
 // Grant implements limiter.AdminStore.
 func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
 	return s.changeParts("grant", claims, func(p *part) error {
-		if c := p.claims[0]; c.RedissonName != "" {
-			return s.grantRedisson(ctx, c)
+		rest, err := s.change(ctx, "grant", p.claims, costs(p.claims)...)
+		for p.claims[0].RedissonName != "" && rest > 0 && err == nil { // each call gives a bounded part
+			rest, err = s.change(ctx, "grant", p.claims, rest)
 		}
-		_, err := s.change(ctx, "grant", p.claims, costs(p.claims)...)
 		return err
 	})
 }
@@ -61,16 +61,6 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 		_, err := s.change(ctx, "ban", p.claims, d.Milliseconds())
 		return err
 	})
-}
-
-// grantRedisson removes permits from the entries of a limiter shared with Redisson, in
-// bounded steps.
-func (s *Store) grantRedisson(ctx context.Context, c limiter.Claim) error {
-	rest, err := c.Cost, error(nil)
-	for rest > 0 && err == nil {
-		rest, err = countOf(s.runRedisson(ctx, s.changeOf("grant", []limiter.Claim{c}, rest)))
-	}
-	return err
 }
 
 // changeParts calls change for each part of claims. verb is for errors.
@@ -120,8 +110,7 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (in limiter
 	if claims[0].RedissonName != "" {
 		return s.inspectRedisson(ctx, claims[0])
 	}
-	b := newPayload(s.names, claims)
-	reply, repeated, err := s.runPatiently(ctx, s.scripts.get("inspect", b.algorithms), b.keyNames(), b.args())
+	reply, repeated, err := s.runPatiently(ctx, s.changeOf("inspect", claims))
 	if err != nil {
 		s.reloadCluster()
 		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
@@ -140,11 +129,11 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (in limiter
 // runPatiently runs a script that changes nothing, with a timeout of at least
 // patientTimeout; if it times out, it is run once more. A first call opens a connection,
 // for which a busy machine may need longer than the dial timeout.
-func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, args []any) (reply any, repeated bool, err error) {
-	reply, err = s.runOnce(ctx, sc, keys, args)
+func (s *Store) runPatiently(ctx context.Context, c changeCommand) (reply any, repeated bool, err error) {
+	reply, err = s.runOnce(ctx, c)
 	var slow net.Error
 	if ctx.Err() == nil && !errors.Is(err, ErrOpen) && (errors.As(err, &slow) && slow.Timeout() || errors.Is(err, context.DeadlineExceeded)) {
-		reply, err = s.runOnce(ctx, sc, keys, args)
+		reply, err = s.runOnce(ctx, c)
 		return reply, true, err
 	}
 	return reply, false, err
@@ -152,23 +141,23 @@ func (s *Store) runPatiently(ctx context.Context, sc *script, keys []string, arg
 
 // runOnce is one attempt of runPatiently. A node of a cluster that has not got the keys is
 // not asked patiently, and neither is one whose circuit breaker tries whether it is reachable.
-func (s *Store) runOnce(ctx context.Context, sc *script, keys []string, args []any) (any, error) {
+func (s *Store) runOnce(ctx context.Context, c changeCommand) (any, error) {
 	timeout := max(s.timeout, patientTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	node, _ := s.client.(*redis.Client)
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		var err error
-		if node, err = cluster.MasterForKey(ctx, keys[0]); err != nil {
+		if node, err = cluster.MasterForKey(ctx, c.keys[0]); err != nil {
 			return nil, err
 		}
 	}
 	if b := breakerOf(node); b != nil && !b.own.IsClosed() {
 		timeout = s.timeout
 	}
-	reply, err := sc.run(ctx, withTimeout(node, timeout), keys, args)
+	reply, err := c.script.run(ctx, withTimeout(node, timeout), c.keys, c.args)
 	if hasCode(err, "MOVED", "ASK") {
-		return sc.run(ctx, s.client, keys, args)
+		return c.script.run(ctx, s.client, c.keys, c.args)
 	}
 	return reply, err
 }
@@ -197,7 +186,7 @@ func timedNumbers(reply any) (time.Time, []int64, error) {
 // inspectRedisson returns the status of a limiter shared with Redisson. One that cannot be
 // used is Unreadable; that is not an error.
 func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (in limiter.Inspection, err error) {
-	reply, err := s.runRedisson(ctx, s.changeOf("inspect", []limiter.Claim{c}))
+	reply, err := s.run(ctx, s.changeOf("inspect", []limiter.Claim{c}))
 	if errors.Is(err, ErrRedisson) {
 		in.At, in.Statuses = time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}
 		return in, nil

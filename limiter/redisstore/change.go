@@ -20,6 +20,8 @@ type changeCommand struct {
 	keys   []string
 	args   []any
 	refund limiter.Permit // instead of these: it is refunded, in one script call with others
+
+	isRedisson bool // it is about a limiter shared with Redisson, whose errors are counted apart
 }
 
 // StartRefund is Refund without waiting for the reply of Redis: when it returns, the calls
@@ -73,12 +75,17 @@ func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 	}
 }
 
+// changeOf returns a command of lua/command, or of lua/redisson, about claims of one part.
 func (s *Store) changeOf(name string, claims []limiter.Claim, rest ...any) changeCommand {
 	if c := claims[0]; c.RedissonName != "" {
-		return changeCommand{script: s.redissonScript(c.RedissonFormat, name), keys: s.names.keys(c), args: redissonArgs(c, rest...)}
+		return s.redissonCommand(c.RedissonFormat, name, s.names.keys(c), redissonArgs(c, rest...))
 	}
-	b := newPayload(s.names, claims, rest...)
-	return changeCommand{script: s.scripts.get(name, b.algorithms), keys: b.keyNames(), args: b.args()}
+	return s.command(name, newPayload(s.names, claims, rest...))
+}
+
+// command returns a command about what p has.
+func (s *Store) command(name string, p *payload) changeCommand {
+	return changeCommand{script: s.scripts.get(name, p.algorithms), keys: p.keyNames(), args: p.args()}
 }
 
 // startChange queues a command for each part of claims. Cached refusals of their windows

@@ -269,7 +269,7 @@ func (r *RateLimiter) number(ctx context.Context, verb, file string, args ...any
 
 func (r *RateLimiter) run(ctx context.Context, verb, file string, args ...any) (any, error) {
 	args = append([]any{"", "", "", r.format.String()}, args...)
-	reply, err := r.store.runRedisson(ctx, changeCommand{script: r.store.redissonScript(r.format, file), keys: r.keys, args: args})
+	reply, err := r.store.run(ctx, r.store.redissonCommand(r.format, file, r.keys, args))
 	switch {
 	case redis.HasErrorPrefix(err, "UNSET"):
 		return nil, ErrNoRate
@@ -300,6 +300,11 @@ func (s *Store) redissonScript(f limiter.RedissonFormat, file string) *script {
 		return s.scripts.get("redisson_window/"+file, 0)
 	}
 	return s.scripts.get("redisson/"+file, 0)
+}
+
+// redissonCommand returns a command of a file of lua/redisson.
+func (s *Store) redissonCommand(f limiter.RedissonFormat, file string, keys []string, args []any) changeCommand {
+	return changeCommand{script: s.redissonScript(f, file), keys: keys, args: args, isRedisson: true}
 }
 
 // redissonKeys is the number of keys of a Redisson limiter.
@@ -335,7 +340,7 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 	c := claims[0]
 	b := redissonBatch{claim: c}
 	b.request([16]byte{}, c.Cost)
-	reply, err := s.runRedisson(ctx, s.changeOf("peek", claims, b.requests))
+	reply, err := s.run(ctx, s.changeOf("peek", claims, b.requests))
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
@@ -343,17 +348,6 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 		return fmt.Errorf("look at %s: %w: %w", c.RedissonName, limiter.ErrUnavailable, err)
 	}
 	return nil
-}
-
-// runRedisson runs a script on a limiter in a call of its own.
-func (s *Store) runRedisson(ctx context.Context, c changeCommand) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	reply, err := c.script.run(withRedissonCall(ctx), s.client, c.keys, c.args)
-	if err != nil {
-		s.reloadCluster()
-	}
-	return reply, redissonError(err)
 }
 
 // redissonError converts a script's error to ErrRedisson.

@@ -419,8 +419,5 @@ func (s *Store) sendReport(ctx context.Context, reports []*report, now time.Time
 		claims[i], encoded[i] = r.claim, r.encode(now)
 	}
 	s.reports.mu.Unlock()
-	if c := claims[0]; c.RedissonName != "" {
-		return countOf(s.runRedisson(ctx, s.changeOf("report", claims, encoded...)))
-	}
 	return s.change(ctx, "report", claims, encoded...)
 }

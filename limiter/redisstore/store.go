@@ -255,7 +255,7 @@ func (s *Store) decide(ctx context.Context, name string, claims []limiter.Claim,
 	for i := range claims {
 		b.claim(&claims[i], i+1)
 	}
-	reply, err := s.run(ctx, name, b)
+	reply, err := s.run(ctx, s.command(name, b))
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}
@@ -286,18 +286,21 @@ func costs(claims []limiter.Claim) (all []any) {
 // change runs a script that changes the windows of claims and returns its reply, a number
 // that is not negative. Errors wrap limiter.ErrUnavailable.
 func (s *Store) change(ctx context.Context, name string, claims []limiter.Claim, rest ...any) (int64, error) {
-	return countOf(s.run(ctx, name, newPayload(s.names, claims, rest...)))
+	return countOf(s.run(ctx, s.changeOf(name, claims, rest...)))
 }
 
-// run runs a script on p in a call of its own, within the timeout of one call.
-func (s *Store) run(ctx context.Context, name string, p *payload) (any, error) {
+// run runs a command in a call of its own, within the timeout of one call.
+func (s *Store) run(ctx context.Context, c changeCommand) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := s.scripts.get(name, p.algorithms).run(ctx, s.client, p.keyNames(), p.args())
+	if c.isRedisson {
+		ctx = withRedissonCall(ctx)
+	}
+	reply, err := c.script.run(ctx, s.client, c.keys, c.args)
 	if err != nil {
 		s.reloadCluster()
 	}
-	return reply, err
+	return reply, redissonError(err)
 }
 
 // countOf returns the reply of a script, a number that is not negative. Errors wrap limiter.ErrUnavailable.

@@ -18,8 +18,9 @@ import (
 //
 // Each counter has a value of type T, which the caller sets when a key gets the counter.
 // An observation takes a time logarithmic in k, less for frequent keys, and does not
-// allocate. A Sketch must not be used concurrently. NewSketch returns one.
+// allocate once there are k keys. A Sketch must not be used concurrently. NewSketch returns one.
 type Sketch[T any] struct {
+	k        int
 	counters []sketchCounter[T] // those in use
 	order    []sketchCount      // their counts, the highest one first
 	index    index              // of counters, by key
@@ -45,9 +46,7 @@ type sketchCount struct {
 // NewSketch returns an empty Sketch with k counters, 1 to 16384.
 func NewSketch[T any](k int) *Sketch[T] {
 	k = min(max(k, 1), 1<<14)
-	return &Sketch[T]{
-		counters: make([]sketchCounter[T], 0, k), order: make([]sketchCount, 0, k), seed: seed{rand.Uint64(), rand.Uint64()},
-	}
+	return &Sketch[T]{k: k, seed: seed{rand.Uint64(), rand.Uint64()}} // its memory grows with the keys
 }
 
 // Clear removes all keys and observations.
@@ -58,7 +57,7 @@ func (s *Sketch[T]) Clear() {
 }
 
 // Size returns the number of counters.
-func (s *Sketch[T]) Size() int { return cap(s.counters) }
+func (s *Sketch[T]) Size() int { return s.k }
 
 // Observe counts k. If k has got a new counter, it returns a pointer to the counter's
 // value, which is zero, for the caller to set. Otherwise it returns nil.
@@ -70,7 +69,7 @@ func (s *Sketch[T]) Observe(k Key) *T {
 		return nil
 	}
 	c, last := uint32(len(s.counters)), len(s.counters)
-	if last < cap(s.counters) {
+	if last < s.k {
 		s.counters = append(s.counters, sketchCounter[T]{key: k, place: last})
 		s.order = append(s.order, sketchCount{counter: c})
 	} else {

@@ -1,16 +1,21 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // maxReasons is the maximum number of reasons that are counted separately.
 const maxReasons = 100
+
+// maxTopKeys is the maximum number of keys of a limit that are counted at a time.
+const maxTopKeys = 1 << 14
 
 // A ReplayTally is the result of a Replay.
 type ReplayTally struct {
@@ -110,7 +115,7 @@ type routeLimitTally struct {
 // A limitTally accumulates a LimitTally.
 type limitTally struct {
 	LimitTally
-	top *topKeys
+	top *limiter.Sketch[string] // its keys by refusals, with their labels
 }
 
 // route returns the tally of a route.
@@ -132,7 +137,7 @@ func (t *tallies) route(r *route) *routeTally {
 }
 
 func newLimitTally(l *limit.Limit) *limitTally {
-	tally := &limitTally{top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}, Series: newSeries()}}
+	tally := &limitTally{top: limiter.NewSketch[string](maxTopKeys), LimitTally: LimitTally{Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}, Series: newSeries()}}
 	for _, w := range l.Windows {
 		tally.Algorithm = w.Algorithm.String()
 		tally.Rates = append(tally.Rates, w.Of.RateText(w.Written(w.Rate)))
@@ -238,7 +243,9 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 		}
 		l.Series.refuse(step)
 		if t.topKeys > 0 {
-			l.top.add(x.refusedKey(l.of), func() string { return v.label(l.of) })
+			if label := l.top.Observe(x.refusedKey(l.of)); label != nil {
+				*label = v.label(l.of)
+			}
 		}
 	}
 	return unknown
@@ -294,8 +301,14 @@ func (r *routeTally) result(top int) RouteTally {
 }
 
 func (l *limitTally) result(top int) LimitTally {
-	out := l.LimitTally
-	out.Top, out.TopError = l.top.first(top)
+	out, seen := l.LimitTally, l.top.HeavyHitters()
+	keys := view.Each(seen.Keys, func(h limiter.HeavyHitter[limiter.Key, string]) ReplayKey {
+		return ReplayKey{Key: h.Value, Refused: h.Count - h.Error}
+	})
+	slices.SortFunc(keys, func(a, b ReplayKey) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
+	})
+	out.Top, out.TopError = keys[:min(top, len(keys))], seen.Floor
 	return out
 }
 

@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
-	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // errLoggedRejection reports that a request was rejected before its limits were evaluated, for a reason
@@ -274,48 +271,4 @@ func (t *tallies) step(now time.Time) int {
 		}
 	}
 	return int(seconds / int64(t.Step/time.Second))
-}
-
-// maxTopKeysCounted is the maximum number of keys of a limit that are counted at a time.
-const maxTopKeysCounted = 1 << 15
-
-// topKeys counts the refusals of each key. If there are too many keys, the half with the fewest
-// refusals is removed. A count is then too low by at most maxError.
-type topKeys struct {
-	counts   map[limiter.Key]*ReplayKey
-	maxError int64
-}
-
-func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*ReplayKey{}} }
-
-// add counts one refusal. label is called once for each key.
-func (t *topKeys) add(k limiter.Key, label func() string) {
-	c := t.counts[k]
-	if c == nil {
-		if len(t.counts) >= maxTopKeysCounted {
-			t.evict()
-		}
-		c = &ReplayKey{Key: label()}
-		t.counts[k] = c
-	}
-	c.Refused++
-}
-
-// evict removes keys. A removed key that returns starts at 0. Each time, its count may lack at
-// most the largest count that was removed.
-func (t *topKeys) evict() {
-	all := view.Each(slices.Collect(maps.Values(t.counts)), func(c *ReplayKey) int64 { return c.Refused })
-	slices.Sort(all)
-	median := all[len(all)/2]
-	maps.DeleteFunc(t.counts, func(_ limiter.Key, c *ReplayKey) bool { return c.Refused <= median })
-	t.maxError += median
-}
-
-// first returns the n keys with the most refusals.
-func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
-	keys = view.Each(slices.Collect(maps.Values(t.counts)), func(c *ReplayKey) ReplayKey { return *c })
-	slices.SortFunc(keys, func(a, b ReplayKey) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
-	})
-	return keys[:min(n, len(keys))], t.maxError
 }

@@ -328,18 +328,21 @@ func TestReplay_LateRequestsComeAtOnce(t *testing.T) {
 }
 
 func TestTopKeys_TooMany(t *testing.T) {
-	top := newTopKeys()
-	often := limiter.KeyOf("often")
-	for i := range 3 * maxTopKeysCounted {
-		top.add(limiter.KeyOf(fmt.Sprint(i)), func() string { return "once" })
-		if i%10 == 0 {
-			top.add(often, func() string { return "often" })
+	l := &limitTally{top: limiter.NewSketch[string](maxTopKeys)}
+	refuse := func(k, label string) {
+		if made := l.top.Observe(limiter.KeyOf(k)); made != nil {
+			*made = label
 		}
 	}
-	first, lost := top.first(2)
-	want := int64(3*maxTopKeysCounted/10 + 1)
-	if first[0].Key != "often" || first[0].Refused > want || first[0].Refused+lost < want || len(top.counts) > maxTopKeysCounted {
-		t.Errorf("%+v, too low by %d; want often with %d", first, lost, want)
+	for i := range 3 * maxTopKeys {
+		refuse(fmt.Sprint(i), "once")
+		if i%10 == 0 {
+			refuse("often", "often")
+		}
+	}
+	got, want := l.result(2), int64(3*maxTopKeys/10+1)
+	if first := got.Top[0]; first.Key != "often" || first.Refused > want || first.Refused+got.TopError < want || len(got.Top) != 2 {
+		t.Errorf("%+v, too low by %d; want often with %d", got.Top, got.TopError, want)
 	}
 }
 

@@ -435,13 +435,9 @@ func (a *Admitter) RefuseEarly(client context.Context, q *Admission, e effort) e
 	if len(q.Claims) == 0 || a.Fallback.decider(q) == decideByShare || !a.refusesNow(client, q, e) {
 		return nil
 	}
-	a.Fallback.record(q)
-	q.MergePrevious()
-	a.metrics.countDecisions(q.Stripe, q.Claims, q.Decision.Outcomes)
-	q.Decided = true
 	ctx, cancel := a.WithTimeout(client)
 	defer cancel()
-	return a.Refuse(ctx, q, a.Store)
+	return a.Conclude(ctx, q, DecideByStore, nil)
 }
 
 // refusesNow reports whether the claims of q would be refused now. If so, it fills the decision of q.

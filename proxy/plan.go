@@ -57,17 +57,15 @@ func (g *generation) plan(x *exchange, l *limit.Limit, k *limit.Key) (*limit.Pla
 	if i := slices.IndexFunc(x.extracted.plans, func(p keyPlan) bool { return p.of == l }); i >= 0 {
 		return x.extracted.plans[i].plan, nil // the limit was evaluated before the body was read
 	}
-	if d, found := x.assignment(l, k); found {
-		p := l.ByPlan[d.Plan]
-		x.extracted.plans = append(x.extracted.plans, keyPlan{l, d.Plan, p, d.Until})
-		return p, nil
+	d, found := x.assignment(l, k)
+	if !found {
+		var err error
+		if d.Plan, err = g.planName(x, l); err != nil {
+			return nil, err
+		}
 	}
-	name, err := g.planName(x, l)
-	if err != nil {
-		return nil, err
-	}
-	p := l.ByPlan[name]
-	x.extracted.plans = append(x.extracted.plans, keyPlan{of: l, name: name, plan: p})
+	p := l.ByPlan[d.Plan]
+	x.extracted.plans = append(x.extracted.plans, keyPlan{l, d.Plan, p, d.Until})
 	return p, nil
 }
 

@@ -72,9 +72,7 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 		t.fill(in)
 		s.Limits = append(s.Limits, t.standing)
 	}
-	if s.At.IsZero() {
-		s.At = time.Now()
-	}
+	s.At = cmp.Or(s.At, time.Now())
 	s.Notes = p.notes(g, targets, s.Limits)
 	if repeated {
 		s.Notes = append(s.Notes, "redis timed out, asked again")

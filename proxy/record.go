@@ -253,10 +253,8 @@ func traceState(lines []string) string {
 // of an untrusted client are not forwarded.
 func (t *tracing) beginForward(now time.Time, set map[string][]string) map[string][]string {
 	t.forwardStart, t.upstream = now, t.Child()
-	with := maps.Clone(set)
-	if with == nil {
-		with = map[string][]string{}
-	}
+	with := map[string][]string{}
+	maps.Copy(with, set)
 	with[traceParentField], with[traceStateField] = []string{t.upstream.String()}, []string{}
 	if t.state != "" {
 		with[traceStateField] = []string{t.state}

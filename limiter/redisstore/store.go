@@ -104,9 +104,7 @@ func New(client redis.UniversalClient, o Options) *Store {
 }
 
 func newStore(client redis.UniversalClient, o Options, clock string) *Store {
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
 	o.Timeout = cmp.Or(max(0, o.Timeout), DefaultTimeout)
 	s := &Store{
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout,

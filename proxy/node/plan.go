@@ -95,9 +95,7 @@ func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan
 		configured[l.ID] = l
 	}
 	found := map[string]*admin.LimitRefusal{}
-	for len(counts) > 0 {
-		some := counts[:min(peekBatch, len(counts))]
-		counts = counts[len(some):]
+	for some := range slices.Chunk(counts, peekBatch) {
 		refused, err := n.peek(ctx, some, byName)
 		if err != nil {
 			return err

@@ -127,12 +127,17 @@ func (i *ingress) annotation(name string) node {
 	return i.object.get("metadata", "annotations", ingressPrefix+name)
 }
 
-// setting returns the value of an annotation, or else what the ConfigMap has for all objects.
-func (i *ingress) setting(name string) node {
-	if n := i.annotation(name); n.isThere() {
-		return n
+// setting returns the value of an annotation, by the first of its names that has one, or else what the ConfigMap has for
+// all objects.
+func (i *ingress) setting(names ...string) (n node) {
+	for _, read := range []func(string) node{i.annotation, func(name string) node { return i.defaults.get(name) }} {
+		for _, name := range names {
+			if n = read(name); n.text() != "" {
+				return n
+			}
+		}
 	}
-	return i.defaults.get(name)
+	return n
 }
 
 // convert converts one object.
@@ -146,11 +151,7 @@ func (i *ingress) convert() {
 		return
 	}
 	i.readLimits()
-	at := i.setting("limit-allowlist")
-	if !at.isThere() {
-		at = i.setting("limit-whitelist")
-	}
-	if len(i.limits) > 0 && at.text() != "" {
+	if at := i.setting("limit-allowlist", "limit-whitelist"); len(i.limits) > 0 && at.text() != "" {
 		exempt, unknown := networks(at.text())
 		if unknown != "" {
 			i.note(at.line(), unknown+" is not carried over: it is no address or network",
@@ -202,21 +203,18 @@ func networks(list string) (all []string, unknown string) {
 
 // guard carries over what protects the object. What Weir does not have is lost.
 func (i *ingress) guard() {
-	var r rules
 	known := true
-	for _, name := range []string{"denylist-source-range", "allowlist-source-range", "whitelist-source-range"} {
-		list := i.setting(name)
+	read := func(names ...string) []string {
+		list := i.setting(names...)
 		all, unknown := networks(list.text())
-		if name[0] == 'd' {
-			r.denied = append(r.denied, all...)
-		} else {
-			r.allowed, r.only = append(r.allowed, all...), r.only || len(all) > 0
-		}
 		if unknown != "" {
 			known = false
-			i.lost = append(i.lost, lostNote(list.line(), name+": "+list.text()))
+			i.lost = append(i.lost, lostNote(list.line(), names[0]+": "+list.text()))
 		}
+		return all
 	}
+	r := rules{denied: read("denylist-source-range"), allowed: read("allowlist-source-range", "whitelist-source-range")}
+	r.only = len(r.allowed) > 0
 	for _, from := range []node{i.object.get("metadata", "annotations"), i.defaults} {
 		for key, value := range from.fields() {
 			name := strings.TrimPrefix(key.text(), ingressPrefix)

@@ -109,6 +109,28 @@ func TestConvert_IngressProtectsTheSame(t *testing.T) {
 	}
 }
 
+// The annotation of an Ingress holds in place of what the ConfigMap has, whichever of its two names each uses; one without a
+// value holds nothing.
+func TestConvert_IngressAnnotationsReplaceTheConfigMap(t *testing.T) {
+	const all = "\n---\nkind: ConfigMap\ndata: {whitelist-source-range: 10.0.0.0/8}\n"
+	for _, test := range []struct{ annotation, others, inside, outside string }{
+		{"allowlist-source-range: 192.0.2.1", all, "192.0.2.1", "10.0.0.1"},
+		{"whitelist-source-range: 192.0.2.1", strings.Replace(all, "white", "allow", 1), "192.0.2.1", "10.0.0.1"},
+		{"whitelist-source-range: 192.0.2.1", all, "192.0.2.1", "10.0.0.1"},
+		{`whitelist-source-range: ""`, all, "10.0.0.1", "192.0.2.1"},
+		{"allowlist-source-range: 192.0.2.1\n    " + ingressPrefix + "whitelist-source-range: 10.0.0.1", "", "192.0.2.1", "10.0.0.1"},
+	} {
+		file, _ := annotated(test.annotation)
+		_, c := parsed(t, "ingress-nginx", file+test.others)
+		if got := asked(t, c, "/admin from "+test.outside); got != "403" {
+			t.Errorf("%s%s: from %s: %s, want 403", test.annotation, test.others, test.outside, got)
+		}
+		if got := asked(t, c, "/admin from "+test.inside); got == "403" {
+			t.Errorf("%s%s: from %s: %s", test.annotation, test.others, test.inside, got)
+		}
+	}
+}
+
 // Paths with expressions: those that stand for all below a prefix are paths of Weir; of others a
 // protected one is refused with all that it could match.
 func TestConvert_IngressExpressions(t *testing.T) {

@@ -266,7 +266,8 @@ func ingressHint(name string) string {
 	case !isAnnotation && strings.Contains(name, "/"):
 		return "it is not one of ingress-nginx"
 	case short == "rewrite-target" || short == "app-root" || short == "use-regex":
-		return "write rewrite: in the routes, or let the service take the path as it is"
+		return "write rewrite: in the routes, or let the service take the path as it is; ingress-nginx then takes each path of " +
+			"the host in any case, and all that only begins with it: write routes for those that others would get"
 	case strings.HasSuffix(short, "ssl-redirect"):
 		return "write listen: {https, redirect_https: true, tls}"
 	case strings.HasPrefix(short, "use-forwarded") || short == "use-proxy-protocol" || short == "proxy-real-ip-cidr":

@@ -209,6 +209,12 @@ func TestConvert_AddressesBehindProxies(t *testing.T) {
 			}
 		}
 	}
+	for recursive, noted := range map[string]bool{"": true, "real_ip_recursive off;": true, "real_ip_recursive on;": false} {
+		result, _ := parsed(t, "nginx", inServer("set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; "+recursive+" location / { "+app+" }"))
+		if got := strings.Contains(string(result.YAML), "nginx takes the last address of X-Forwarded-For"); got != noted {
+			t.Errorf("%q: noted %v, want %v", recursive, got, noted)
+		}
+	}
 	for from, want := range map[string]string{
 		`{use-forwarded-headers: "true", proxy-real-ip-cidr: "10.0.0.0/8,192.0.2.1"}`: `client_ip: {trusted_proxies: ["10.0.0.0/8", "192.0.2.1"]}`,
 		`{use-proxy-protocol: "true", proxy-real-ip-cidr: 10.0.0.0/8}`:                `listen: {proxy_protocol: ["10.0.0.0/8"]}`,

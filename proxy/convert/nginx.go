@@ -154,7 +154,11 @@ func (c *nginxConfig) readClientIP(http []*directive) {
 			c.addressIn = d.arg(0)
 		}
 	}
-	use(findDeep(http, "real_ip_recursive")...) // as Weir does
+	recursive := findDeep(http, "real_ip_recursive")
+	if use(recursive...); !slices.ContainsFunc(recursive, func(d *directive) bool { return d.arg(0) == "on" }) {
+		c.note(0, "nginx takes the last address of "+c.addressIn+" without real_ip_recursive, Weir the last one that is not "+
+			"trusted", "trust the proxies alone: clients whose addresses are trusted can name any other")
+	}
 	c.sections.set("client_ip", mapping{{"trusted_proxies", networks}, {"header", text(c.addressIn)}}.flow())
 }
 

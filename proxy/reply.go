@@ -69,7 +69,8 @@ func (g *generation) requireHTTPS(x *exchange) error {
 }
 
 // scheme returns the scheme by which the client sent the request: what a trusted proxy says in the last
-// element of X-Forwarded-Proto, otherwise that of the connection. What other peers say is ignored.
+// element of X-Forwarded-Proto, wss of a WebSocket for example, otherwise that of the connection. What other peers say is
+// ignored.
 func (x *exchange) scheme() string {
 	if !x.client.trustedPeer {
 		return x.in.scheme
@@ -80,10 +81,11 @@ func (x *exchange) scheme() string {
 	}
 	last := lines[len(lines)-1]
 	last = strings.Trim(last[strings.LastIndexByte(last, ',')+1:], " \t")
-	for _, known := range []string{"http", "https"} {
-		if strings.EqualFold(last, known) {
-			return known
-		}
+	switch strings.ToLower(last) {
+	case "http", "ws":
+		return "http"
+	case "https", "wss":
+		return "https"
 	}
 	return x.in.scheme
 }

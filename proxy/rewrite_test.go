@@ -286,7 +286,9 @@ routes:
 		{"10.0.0.1:1", []string{"http"}, "https://a.example/a", "http"},
 		{"10.0.0.1:1", []string{"https, http"}, "https://a.example/a", "http"},
 		{"10.0.0.1:1", []string{"http", "http ,\thttps "}, "", "https"},
-		{"10.0.0.1:1", []string{"wss"}, "https://a.example/a", "http"},
+		{"10.0.0.1:1", []string{"wss"}, "", "https"}, // what Traefik sends of a WebSocket
+		{"10.0.0.1:1", []string{"ws"}, "https://a.example/a", "http"},
+		{"10.0.0.1:1", []string{"wss2"}, "https://a.example/a", "http"},
 	} {
 		redirecting.hasField(redirecting.fromPeer(c.peer, c.lines...), "Location", c.location)
 		if got := matching.fromPeer(c.peer, c.lines...).Body.String(); got != c.body {

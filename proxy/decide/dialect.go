@@ -67,7 +67,7 @@ func (d *dialect) question(x *http1.Exchange) (*proxy.Question, error) {
 		return nil, errors.New(d.method + " is not a method")
 	}
 	if lines := x.Fields.Values(schemeField); len(lines) > 0 {
-		if _, last := cutLast(lines[len(lines)-1]); strings.EqualFold(last, "https") {
+		if _, last := cutLast(lines[len(lines)-1]); strings.EqualFold(last, "https") || strings.EqualFold(last, "wss") {
 			q.Scheme = "https"
 		}
 	}

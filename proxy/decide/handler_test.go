@@ -184,6 +184,8 @@ func TestDecide_ReadsTheRequestOfTheClient(t *testing.T) {
 		{"two values", "400", asked(nginx, "/query/1?phone=7&phone=8")},
 		{"scheme", "200", asked(nginx, "/secure")},
 		{"no route without TLS", "404", append(asked(nginx, "/secure")[:3:3], "X-Forwarded-Proto: https, http", "X-Forwarded-For: 192.0.2.1")},
+		{"scheme of a WebSocket", "200", append(asked(nginx, "/secure")[:3:3], "X-Forwarded-Proto: wss", "X-Forwarded-For: 192.0.2.9")},
+		{"no scheme", "404", append(asked(nginx, "/secure")[:3:3], "X-Forwarded-For: 192.0.2.1")},
 		{"no such route", "404", asked(nginx, "/none")},
 		{"no key", "400", asked(nginx, "/send")},
 		{"target twice", "400", asked(nginx, "/send", "X-Phone: 1", "X-Original-URI: /other")},

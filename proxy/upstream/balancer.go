@@ -323,6 +323,7 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backen
 	}
 	c := p.group
 	c.mu.Lock()
+	c.admitWaitingLocked(now) // release may have made room for them, and not told them yet
 	m, err := p.pick(now, a)
 	if m != nil || err != nil {
 		if m != nil {

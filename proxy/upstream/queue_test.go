@@ -65,6 +65,33 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 	})
 }
 
+// A request that comes while another one gives its place back does not overtake those that wait.
+func TestQueue_NobodyOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, m := newFullPool(t, config.Queue{Length: 2, Timeout: time.Minute})
+		served := make(chan string, 2)
+		for _, name := range []string{"first", "second"} {
+			go func() {
+				if m, err := p.acquire(t.Context(), time.Now(), selection{}); err != nil {
+					t.Errorf("%s: %v", name, err)
+				} else {
+					served <- name
+					p.group.release(m, 0)
+				}
+			}()
+			synctest.Wait()
+			if name == "first" {
+				m.inFlight.Add(0, -1) // the first half of release
+			}
+		}
+		for _, want := range []string{"first", "second"} {
+			if got := <-served; got != want {
+				t.Errorf("served %s, want %s", got, want)
+			}
+		}
+	})
+}
+
 // After a reload an upstream has two pools. The requests of one, whose target hangs, do not delay those of the other.
 func TestQueue_OtherTargetsAfterAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 
 // protective matches names of directives that other modules protect with, as far as they tell.
 var protective = regexp.MustCompile(`(?i)auth|access_by|rewrite_by|js_access|deny|denied|allow|secur|secrules|` +
-	`checkrule|naxsi|waf|jwt|oidc|captcha`)
+	`checkrule|naxsi|waf|jwt|` +
+	`oidc|captcha`)
 
 // guards reports whether a directive may refuse requests, beside limits.
 func (d *directive) guards() bool {
@@ -245,7 +246,9 @@ func nginxAnswer(d *directive, name string) mapping {
 	case slices.Contains([]int{301, 302, 303, 307, 308}, status):
 		known := map[string]string{
 			"host": "{host}", "http_host": "{host}", "server_name": name, "request_uri": "{path}{query}",
-			"uri": "{path}", "document_uri": "{path}", "is_args": "", "args": "{query}", "query_string": "{query}",
+			"uri":          "{path}",
+			"document_uri": "{path}",
+			"is_args":      "", "args": "{query}", "query_string": "{query}",
 		}
 		to := variable.ReplaceAllStringFunc(value, func(v string) string {
 			if with, ok := known[strings.Trim(v, "${}")]; ok {
@@ -340,7 +343,9 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 // isSetByWeir reports whether Weir sets a header field itself.
 func isSetByWeir(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{
-		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-		"Via", "X-Request-Id", "Expect", "Forwarded", "Max-Forwards", "X-Real-Ip",
+		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade",
+		"Via", "X-Request-Id",
+		"Expect", "Forwarded", "Max-Forwards", "X-Real-Ip",
 	}, name)
 }

@@ -108,9 +108,9 @@ func askAll(parts []*Lock, ask func(p *Lock) (held bool, err error)) (held int, 
 }
 
 // extend extends all parts concurrently. It succeeds if a quorum is held.
-func (b combined) extend(ctx context.Context, c callParams) (bool, error) {
-	n, errs := askAll(b.parts, func(p *Lock) (bool, error) { return p.kind.extend(ctx, c) })
-	if n >= b.quorum {
+func (c combined) extend(ctx context.Context, call callParams) (bool, error) {
+	n, errs := askAll(c.parts, func(p *Lock) (bool, error) { return p.kind.extend(ctx, call) })
+	if n >= c.quorum {
 		return true, nil
 	}
 	return false, errors.Join(errs...)
@@ -118,40 +118,40 @@ func (b combined) extend(ctx context.Context, c callParams) (bool, error) {
 
 // release releases all parts concurrently. It succeeds if a quorum has replied; the other parts are released in the
 // background.
-func (b combined) release(ctx context.Context, c callParams) (releaseResult, error) {
+func (c combined) release(ctx context.Context, call callParams) (releaseResult, error) {
 	var notified atomic.Int64
-	held, errs := askAll(b.parts, func(p *Lock) (bool, error) {
-		r, err := p.kind.release(ctx, c)
+	held, errs := askAll(c.parts, func(p *Lock) (bool, error) {
+		r, err := p.kind.release(ctx, call)
 		notified.Add(r.notified)
 		return r.held, err
 	})
 	var silent []*Lock
 	for i, err := range errs {
 		if err != nil {
-			silent = append(silent, b.parts[i])
+			silent = append(silent, c.parts[i])
 		}
 	}
-	if len(b.parts)-len(silent) < b.quorum {
+	if len(c.parts)-len(silent) < c.quorum {
 		return releaseResult{}, errors.Join(errs...)
 	}
-	if c.count == 0 {
+	if call.count == 0 {
 		for _, p := range silent {
-			b.releaseInBackground(p, c)
+			c.releaseInBackground(p, call)
 		}
 	}
-	return releaseResult{held: held >= b.quorum, notified: notified.Load()}, nil
+	return releaseResult{held: held >= c.quorum, notified: notified.Load()}, nil
 }
 
 // undo releases parts that may have been acquired, even if ctx has ended. A release that
 // fails is retried in the background.
-func (b combined) undo(ctx context.Context, c callParams, parts []*Lock) {
-	c.count = 0
+func (c combined) undo(ctx context.Context, call callParams, parts []*Lock) {
+	call.count = 0
 	askAll(parts, func(p *Lock) (bool, error) {
 		callCtx, cancel := p.locker.callContext(ctx)
 		defer cancel()
-		_, err := p.kind.release(callCtx, c)
+		_, err := p.kind.release(callCtx, call)
 		if err != nil {
-			b.releaseInBackground(p, c)
+			c.releaseInBackground(p, call)
 		}
 		return false, err
 	})
@@ -159,9 +159,9 @@ func (b combined) undo(ctx context.Context, c callParams, parts []*Lock) {
 
 // releaseInBackground releases p in the background. It uses the Locker of the first part,
 // which owns the hold, because that Locker tracks the pending releases of the owner.
-func (b combined) releaseInBackground(p *Lock, c callParams) {
-	first := b.parts[0].locker
-	first.releaseInBackground(c.owner, func() { first.retryRelease(p.kind, c, always) })
+func (c combined) releaseInBackground(p *Lock, call callParams) {
+	first := c.parts[0].locker
+	first.releaseInBackground(call.owner, func() { first.retryRelease(p.kind, call, always) })
 }
 
 // multi is the kind of a Multi that no jointKind can be.

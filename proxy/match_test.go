@@ -195,3 +195,33 @@ func TestRecipes_BehindProxies(t *testing.T) {
 		}
 	}
 }
+
+// A route that refuses all requests also gets those that an upstream could take for one of its own, in another case for
+// example, and not the route for all the rest. One that refuses all the rest takes nothing from the others.
+func TestMatch_RefusingRouteIsNotSpelledAround(t *testing.T) {
+	url := startUpstream(t, func(http.ResponseWriter, *http.Request) {})
+	w := newProxy(t, `
+routes:
+  - {match: {path: /internal/*}, respond: {status: 404}}
+  - {match: {path: /secret}, respond: {status: 403}}
+  - {match: {path: /form, methods: [GET]}, respond: {status: 405}}
+  - {match: {path: /ok}, respond: {body: ok}}
+  - {match: {path: /*}, upstream: "`+url+`"}
+  - {match: {path: /limited/*, host: strict.example}, upstream: "`+url+`", limits: [{key: client_ip, rate: 1000/1m}]}
+  - {match: {path: /*, host: strict.example}, respond: {status: 404}}
+  - {match: {path: /limited, host: two.example}, upstream: "`+url+`", limits: [{key: client_ip, rate: 1000/1m}]}
+  - {match: {path: /limited/*, host: two.example}, respond: {status: 403}}
+`)
+	for request, want := range map[string]int{
+		"GET /internal/x": 404, "GET /INTERNAL/x": 404, "GET /internal": 404, "GET /Internal/": 404, "GET /internal;a/x": 400,
+		"GET /secret": 403, "GET /Secret": 403, "GET /secret/": 403, "GET /secret/x": 200, "GET /secrets": 200,
+		"HEAD /form": 405, "get /form": 405, "POST /form": 200, "GET /OK": 200, "GET /else": 200,
+		"GET http://strict.example/limited/x": 200, "GET http://strict.example/LIMITED/x": 200, "GET http://strict.example/limited": 200, "GET http://strict.example/x": 404,
+		"GET http://two.example/limited": 200, "GET http://two.example/limited/x": 403, "GET http://two.example/limited/": 400,
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		if got := w.send(method, target).Code; got != want {
+			t.Errorf("%s: %d, want %d", request, got, want)
+		}
+	}
+}

@@ -72,20 +72,14 @@ func (g *generation) requireHTTPS(x *exchange) error {
 // element of X-Forwarded-Proto, wss of a WebSocket for example, otherwise that of the connection. What other peers say is
 // ignored.
 func (x *exchange) scheme() string {
-	if !x.client.trustedPeer {
-		return x.in.scheme
-	}
-	lines := x.in.header.Values("X-Forwarded-Proto")
-	if len(lines) == 0 {
-		return x.in.scheme
-	}
-	last := lines[len(lines)-1]
-	last = strings.Trim(last[strings.LastIndexByte(last, ',')+1:], " \t")
-	switch strings.ToLower(last) {
-	case "http", "ws":
-		return "http"
-	case "https", "wss":
-		return "https"
+	if lines := x.in.header.Values("X-Forwarded-Proto"); x.client.trustedPeer && len(lines) > 0 {
+		last := lines[len(lines)-1]
+		switch strings.ToLower(strings.Trim(last[strings.LastIndexByte(last, ',')+1:], " \t")) {
+		case "http", "ws":
+			return "http"
+		case "https", "wss":
+			return "https"
+		}
 	}
 	return x.in.scheme
 }

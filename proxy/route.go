@@ -60,11 +60,14 @@ func (r *route) onlyLimits() bool {
 	return len(r.lists)+len(r.bodyLists)+len(r.early)+len(r.newKeys) == 0 && r.Repeats == nil
 }
 
-// pattern returns the pattern of the requests that r matches. Lists and limits in enforce mode may refuse them.
+// pattern returns the pattern of the requests that r matches. Lists and limits in enforce mode may refuse them; a
+// response of its own with an error does.
 func (r *route) pattern() routing.Pattern {
+	guarded := len(r.lists)+len(r.bodyLists) > 0 || slices.ContainsFunc(r.Active, (*limit.Limit).Enforces)
+	refuses := r.Respond != nil && r.Respond.Status >= 400
 	return routing.Pattern{
 		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path, Headers: r.Match.Headers, Query: r.Match.Query, Scheme: r.Match.Scheme,
-		Guarded: len(r.lists)+len(r.bodyLists) > 0 || slices.ContainsFunc(r.Active, (*limit.Limit).Enforces), Keys: r.keyParams, EndsInKey: r.LastKey() != "",
+		Guarded: guarded || refuses, IsRest: refuses && !guarded && r.Match.Path == "/*", Keys: r.keyParams, EndsInKey: r.LastKey() != "",
 		KeepsSlashes: r.EncodedSlash == config.KeepSlash, KeepsRepeats: !r.MergeSlashes, IgnoresForms: r.FormBesideQuery == config.IgnoreForm,
 	}
 }

@@ -26,6 +26,9 @@ type Pattern struct {
 	// upstream could treat as a request of a guarded pattern is matched to that
 	// pattern.
 	Guarded bool
+	// IsRest is true for a guarded route that refuses whatever no other route matches: what an upstream could match to
+	// another guarded pattern is matched to that one.
+	IsRest bool
 	// Keys are the path parameters that limits count by: a path in which some
 	// servers read another value of one is refused.
 	Keys []string

@@ -414,7 +414,7 @@ func (f *folded) matchGuardedPath(q *Request, method, read string) error {
 		if other == nil || other == found || !other.Guarded {
 			continue
 		}
-		if found.Guarded || read != q.Path {
+		if found.Guarded && !found.IsRest || read != q.Path {
 			return errAnotherPath
 		}
 		found, values = other, other.capture(q.Path)

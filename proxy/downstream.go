@@ -354,6 +354,9 @@ func (d *http2Downstream) readRequest() {
 
 // respond sends a response by Weir itself, whether or not the request's body has been received.
 func (d *http2Downstream) respond(a respond.Response) {
+	if d.webSocketKey != "" && a.Status < 300 { // to the client this would mean that the tunnel is open
+		a = respond.Problem(http.StatusBadRequest, errNoWebSocket.Error(), d.x.id)
+	}
 	d.x.response.status = a.Status
 	d.x.forGRPC(&a)
 	d.body.MarkResponseStarted()

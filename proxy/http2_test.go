@@ -404,6 +404,19 @@ func TestHTTP2_WebSocketIsRefused(t *testing.T) {
 	}
 }
 
+// What Weir answers itself does not open the tunnel, as any 2xx would do to the client (RFC 8441 section 4).
+func TestHTTP2_WebSocketIsNotAnsweredWith2xx(t *testing.T) {
+	s := startServer(t, "listen: {h2c: true}\nroutes: [{match: {path: /chat}, respond: {body: hello}}, {match: {path: /*}, redirect: {to: /chat}}]\n").speaks()
+	s.begins(1, tunnel()...)
+	if got := s.status(1); got != "400" {
+		t.Errorf("answered %s; want 400", got)
+	}
+	s.begins(3, append(tunnel()[:8:8], ":path", "/other")...)
+	if got := s.status(3); got != "307" {
+		t.Errorf("redirected with %s; want 307", got)
+	}
+}
+
 // A WebSocket over HTTP/2 that is left when the server has drained is closed with status 1001.
 func TestHTTP2_WebSocketIsClosedInOrder(t *testing.T) {
 	url := startWebSocket(t, func(key string) string { return key + webSocketGUID })

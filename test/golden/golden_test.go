@@ -60,7 +60,7 @@ func rules() map[string]edit {
 		"a refusal in shadow mode is not told":  {"proxy/limit/shadow.go", "q.addShadowRefusals(set, outcomes)", ""},
 		"a cooldown does not grow":              {"limiter/cooldown.go", "l.Steps[min(s.taken, int64(len(l.Steps)))-1]", "l.Steps[0]"},
 		"a value counts each time":              {"limiter/distinct.go", "s.supersede(value.prefix())", ""},
-		"plans are ignored":                     {"proxy/plan.go", "p := l.ByPlan[name]", "p := l.ByPlan[name+name]"},
+		"plans are ignored":                     {"proxy/plan.go", "p := l.ByPlan[d.Plan]", "p := l.ByPlan[d.Plan+d.Plan]"},
 	}
 }
 

@@ -28,6 +28,24 @@ func (m *Memory) Reset(_ context.Context, claims []Claim) error {
 	})
 }
 
+// StartRefund implements AdminStore. In memory nothing is waited for.
+func (m *Memory) StartRefund(claims []Claim, p Permit) (wait func() error) {
+	err := m.Refund(context.Background(), claims, p)
+	return func() error { return err }
+}
+
+// StartReset implements AdminStore.
+func (m *Memory) StartReset(claims []Claim) (wait func() error) {
+	err := m.Reset(context.Background(), claims)
+	return func() error { return err }
+}
+
+// StartReturn implements AdminStore.
+func (m *Memory) StartReturn(limits []*Limit, subject Key) (wait func() (decisions int, err error)) {
+	n, err := m.Return(context.Background(), limits, subject)
+	return func() (int, error) { return n, err }
+}
+
 // Grant implements AdminStore.
 func (m *Memory) Grant(_ context.Context, claims []Claim) error {
 	return m.changeAll(claims, ignoreAbsent, func(t *keyState, c Claim, now int64) { t.grant(now, c.Limit, c.Cost) })
@@ -192,6 +210,12 @@ type AdminStore interface {
 	// once. It reports of how many decisions permits were returned. A key may have another
 	// rate than others: then limits has both, with the same name.
 	Return(ctx context.Context, limits []*Limit, subject Key) (decisions int, err error)
+
+	// StartRefund, StartReset and StartReturn are Refund, Reset and Return without waiting: when they return, what they
+	// do is effective for later calls of this process, and wait returns the result.
+	StartRefund(claims []Claim, p Permit) (wait func() error)
+	StartReset(claims []Claim) (wait func() error)
+	StartReturn(limits []*Limit, subject Key) (wait func() (decisions int, err error))
 
 	// Grant returns Cost permits to each claim's key, as if the most recent ones had not
 	// been taken. A key never gets more than the capacity of the limit.

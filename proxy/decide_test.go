@@ -213,9 +213,9 @@ func (g *gatedStore) Take(ctx context.Context, claims []limiter.Claim, d *limite
 	return g.Memory.Take(ctx, claims, d)
 }
 
-func (g *gatedStore) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+func (g *gatedStore) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	defer func() { g.refunds <- true }()
-	return g.Memory.Refund(ctx, claims, p)
+	return g.Memory.StartRefund(claims, p)
 }
 
 func TestDecide_LateDecisionIsRefundedAndDecidedWithoutTheStore(t *testing.T) {

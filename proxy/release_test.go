@@ -31,24 +31,12 @@ func (s *blockingStore) Refund(ctx context.Context, claims []limiter.Claim, p li
 	return s.Memory.Refund(ctx, claims, p)
 }
 
-// StartRefund implements starter: what was started is made when the store lets.
+// StartRefund implements limiter.AdminStore: what was started is made when the store lets.
 func (s *blockingStore) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	claims = slices.Clone(claims)
 	done := make(chan error, 1)
 	go func() { done <- s.Refund(context.Background(), claims, p) }()
 	return func() error { return <-done }
-}
-
-// StartReset implements starter.
-func (s *blockingStore) StartReset(claims []limiter.Claim) (wait func() error) {
-	err := s.Reset(context.Background(), claims)
-	return func() error { return err }
-}
-
-// StartReturn implements starter.
-func (s *blockingStore) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
-	n, err := s.Return(context.Background(), limits, subject)
-	return func() (int, error) { return n, err }
 }
 
 // startServerOver is a proxy that listens, with one limit over s; the upstream says hello, all at

@@ -25,7 +25,7 @@ var (
 
 // An Admitter decides by the limits whether a request is allowed. It is shared by all generations.
 type Admitter struct {
-	Store    starter
+	Store    limiter.AdminStore
 	Timeout  time.Duration // maximum duration of a decision; 0 for a store in memory, which never blocks
 	shared   bool          // the store is shared; a call costs a network round trip
 	Fallback *Fallback
@@ -49,14 +49,14 @@ type keyCounter interface {
 
 // NewAdmitter returns an admitter by a store of the given configuration, which so many nodes share.
 func NewAdmitter(c *config.Config, store limiter.AdminStore, nodes func() int, m *Metrics) *Admitter {
-	a := &Admitter{Store: startable(store), Fallback: NewFallback(store, nodes), metrics: m, NearLimits: newNearLimits()}
+	a := &Admitter{Store: store, Fallback: NewFallback(store, nodes), metrics: m, NearLimits: newNearLimits()}
 	if a.Memory, _ = store.(keyCounter); a.Memory == nil {
 		a.Memory = a.Fallback.Local
 	}
 	a.denier, _ = store.(localDenier)
 	a.Announcer, _ = store.(announcer)
 	if a.Fallback.Store != nil {
-		a.ahead = &aheadStore{starter: measured{a.Fallback.Store, m}, nodes: a.Fallback.Nodes, timeout: c.Redis.Timeout, keys: map[aheadKey]*aheadPermits{}}
+		a.ahead = &aheadStore{AdminStore: measured{a.Fallback.Store, m}, nodes: a.Fallback.Nodes, timeout: c.Redis.Timeout, keys: map[aheadKey]*aheadPermits{}}
 		store, a.Store = a.ahead, mirrored{a.ahead, a.Fallback}
 	}
 	if a.shared = c.Store == config.StoreRedis; a.shared {
@@ -415,9 +415,9 @@ func (a *Admitter) refundLate(claims []limiter.Claim, p limiter.Permit) {
 }
 
 // SharedStore returns the store without the records for its outages on this node.
-func (a *Admitter) SharedStore() starter {
+func (a *Admitter) SharedStore() limiter.AdminStore {
 	if m, is := a.Store.(mirrored); is {
-		return m.starter
+		return m.AdminStore
 	}
 	return a.Store
 }

@@ -20,7 +20,7 @@ import (
 
 // held makes an admitter and an admission that asks for one of one permit.
 func held(store limiter.AdminStore) (*Admitter, *Admission) {
-	a := &Admitter{Store: startable(store), Fallback: NewFallback(store, func() int { return 1 }), metrics: newTestMetrics()}
+	a := &Admitter{Store: store, Fallback: NewFallback(store, func() int { return 1 }), metrics: newTestMetrics()}
 	l := &Limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &Window{Of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	w.Owner = w
@@ -174,7 +174,7 @@ func TestHold_LongerThanTheLease(t *testing.T) {
 func TestHold_Bounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all heldLeases
-		l := startLease(startable(limiter.NewMemory(limiter.MemoryOptions{})), []limiter.Claim{{Limit: &limiter.Limit{Algorithm: limiter.Concurrent}}}, limiter.Permit{})
+		l := startLease(limiter.NewMemory(limiter.MemoryOptions{}), []limiter.Claim{{Limit: &limiter.Limit{Algorithm: limiter.Concurrent}}}, limiter.Permit{})
 		for range maxHeldLeases {
 			if !all.add(&lease{timer: l.timer}, time.Hour) {
 				t.Fatal("a lease is not held below the bound")
@@ -309,7 +309,7 @@ func TestAhead_ReportsOfLessGiveBackTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, claims, _ := oneAhead(limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 200, Window: time.Hour}})
 		claims[0].Cost = 2
-		a := &Admitter{Store: startable(s), metrics: newTestMetrics()}
+		a := &Admitter{Store: s, metrics: newTestMetrics()}
 		for range 50 {
 			var d limiter.Decision
 			if err := s.Take(t.Context(), claims, &d); err != nil || !d.Allowed {

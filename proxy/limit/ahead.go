@@ -29,7 +29,7 @@ const (
 // it, but see giveBack. Stores count by a window that is longer by the lease: permits that are used within a window of the
 // rate were taken within the longer one, so that none has more than the rate allows.
 type aheadStore struct {
-	starter
+	limiter.AdminStore
 	nodes   func() int
 	timeout time.Duration // of one decision
 
@@ -91,7 +91,7 @@ func ownAhead(claims []limiter.Claim) (own, others []limiter.Claim) {
 func (s *aheadStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	own, others := ownAhead(claims)
 	if own == nil {
-		return s.starter.Take(ctx, claims, d)
+		return s.AdminStore.Take(ctx, claims, d)
 	}
 	var room [4]aheadClaim
 	planned, ended := s.allot(own, room[:0])
@@ -106,9 +106,9 @@ func (s *aheadStore) Take(ctx context.Context, claims []limiter.Claim, d *limite
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	given := s.giveBack(ended)
-	err := s.starter.Take(ctx, asked, d)
+	err := s.AdminStore.Take(ctx, asked, d)
 	if err == nil && !d.Allowed && s.dropMore(planned) { // there may be enough for the request alone
-		err = s.starter.Take(ctx, append(toAsk(own, planned), others...), d)
+		err = s.AdminStore.Take(ctx, append(toAsk(own, planned), others...), d)
 	}
 	given = append(given, s.giveBack(s.conclude(planned, d, err))...)
 	for _, wait := range given {
@@ -121,7 +121,7 @@ func (s *aheadStore) Take(ctx context.Context, claims []limiter.Claim, d *limite
 func (s *aheadStore) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	own, others := ownAhead(claims)
 	if own == nil {
-		return s.starter.Peek(ctx, claims, d)
+		return s.AdminStore.Peek(ctx, claims, d)
 	}
 	planned := make([]aheadClaim, len(own))
 	s.mu.Lock()
@@ -137,7 +137,7 @@ func (s *aheadStore) Peek(ctx context.Context, claims []limiter.Claim, d *limite
 		decideHere(planned, d)
 		return nil
 	}
-	err := s.starter.Peek(ctx, asked, d)
+	err := s.AdminStore.Peek(ctx, asked, d)
 	if err == nil {
 		addLocal(planned, d)
 	}

@@ -94,7 +94,7 @@ func TestAhead_KilledUnderLoad(t *testing.T) {
 			server.Restart()
 		case 1:
 			mu.Lock()
-			nodes[rand.N(len(nodes))] = newAhead(nodes[0].starter, len(nodes)) // the one before has died
+			nodes[rand.N(len(nodes))] = newAhead(nodes[0].AdminStore, len(nodes)) // the one before has died
 			mu.Unlock()
 		default:
 			current.Store(windows[rand.N(2)])

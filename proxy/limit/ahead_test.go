@@ -71,8 +71,8 @@ func aheadWindow(l limiter.Limit, lease time.Duration) *Window {
 	return w
 }
 
-func newAhead(store starter, nodes int) *aheadStore {
-	return &aheadStore{starter: store, nodes: func() int { return nodes }, timeout: time.Hour, keys: map[aheadKey]*aheadPermits{}}
+func newAhead(store limiter.AdminStore, nodes int) *aheadStore {
+	return &aheadStore{AdminStore: store, nodes: func() int { return nodes }, timeout: time.Hour, keys: map[aheadKey]*aheadPermits{}}
 }
 
 // count returns of how many keys s knows something.

@@ -36,7 +36,7 @@ const memberGrace = 30 * time.Second
 // A reporter is a store to which permits that were granted in its place are reported. See
 // redisstore.Store.
 type reporter interface {
-	starter
+	limiter.AdminStore
 	// Available reports whether the store decides. It does not while a fallback decides in its
 	// place.
 	Available() bool
@@ -208,26 +208,26 @@ func (f *Fallback) returnHere(limits []*limiter.Limit, subject limiter.Key) (dec
 // A mirrored is the shared store for permits that it granted. Refunds and renewals are applied to
 // the fallback as well.
 type mirrored struct {
-	starter
+	limiter.AdminStore
 	fallback *Fallback
 }
 
-// StartRefund implements starter.
+// StartRefund implements limiter.AdminStore.
 func (m mirrored) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	m.fallback.Local.MirrorRefund(claims, p, m.fallback.Nodes())
-	return m.starter.StartRefund(claims, p)
+	return m.AdminStore.StartRefund(claims, p)
 }
 
 // Charge implements limiter.AdminStore.
 func (m mirrored) Charge(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	m.fallback.Local.MirrorCharge(claims)
-	return m.starter.Charge(ctx, claims, p)
+	return m.AdminStore.Charge(ctx, claims, p)
 }
 
 // Renew implements limiter.AdminStore.
 func (m mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	_ = m.fallback.Local.Renew(ctx, claims, p) // fails if the permit was not recorded there
-	return m.starter.Renew(ctx, claims, p)
+	return m.AdminStore.Renew(ctx, claims, p)
 }
 
 // A SharePermit is a permit of the local store, with its claims on this node's share of the limits.
@@ -253,7 +253,7 @@ func (p *SharePermit) Of(claims []limiter.Claim) (own []limiter.Claim) {
 // A bothStores is the shared store for permits that it granted together with a sharePermit. Refunds and
 // renewals are applied to both.
 type bothStores struct {
-	starter
+	limiter.AdminStore
 	local *limiter.Memory
 	share SharePermit
 }
@@ -261,31 +261,31 @@ type bothStores struct {
 // both returns the store of the permits that takeWithinShare has taken for q.
 func (f *Fallback) both(q *Admission) bothStores { return bothStores{f.Store, f.Local, q.ofShare} }
 
-// StartRefund implements starter.
+// StartRefund implements limiter.AdminStore.
 func (b bothStores) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
 	err := b.local.Refund(context.Background(), b.share.Of(claims), b.share.permit)
-	refunded := b.starter.StartRefund(claims, p)
+	refunded := b.AdminStore.StartRefund(claims, p)
 	return func() error { return errors.Join(err, refunded()) }
 }
 
 // Renew implements limiter.AdminStore.
 func (b bothStores) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return errors.Join(b.local.Renew(ctx, b.share.Of(claims), b.share.permit), b.starter.Renew(ctx, claims, p))
+	return errors.Join(b.local.Renew(ctx, b.share.Of(claims), b.share.permit), b.AdminStore.Renew(ctx, claims, p))
 }
 
 // A reporting is the fallback for permits that it granted. Refunds and renewals are applied to the
 // shared store as well, if the permit was reported to it.
 type reporting struct {
-	localStore
+	limiter.AdminStore
 	fallback *Fallback
 }
 
 // reporting returns the store of the permits that f has granted.
-func (f *Fallback) reporting() reporting { return reporting{localStore{f.Local}, f} }
+func (f *Fallback) reporting() reporting { return reporting{f.Local, f} }
 
-// StartRefund implements starter.
+// StartRefund implements limiter.AdminStore.
 func (r reporting) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	refunded := r.localStore.StartRefund(r.fallback.Shares(claims), p)
+	refunded := r.AdminStore.StartRefund(r.fallback.Shares(claims), p)
 	if r.fallback.Store == nil {
 		return refunded
 	}

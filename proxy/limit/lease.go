@@ -19,7 +19,7 @@ const RenewInterval = config.Lease / 3
 // upstream may still be working on it. A request that ends before the first renewal costs only a
 // timer. A lease shares no memory with the exchange, because it may outlive it.
 type lease struct {
-	store  starter
+	store  limiter.AdminStore
 	claims []limiter.Claim
 	permit limiter.Permit
 
@@ -30,7 +30,7 @@ type lease struct {
 }
 
 // startLease starts to renew the claims that are concurrent. It returns nil if there are none.
-func startLease(store starter, claims []limiter.Claim, p limiter.Permit) *lease {
+func startLease(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
 	held := appendConcurrent(nil, claims)
 	if held == nil {
 		return nil

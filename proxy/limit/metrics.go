@@ -107,13 +107,13 @@ func (m *Metrics) measure(operation string, call func() error) error {
 
 // A measured is a shared store whose decisions are recorded: what is decided without a call to it is not among them.
 type measured struct {
-	starter
+	limiter.AdminStore
 	metrics *Metrics
 }
 
 // Take implements limiter.Store.
 func (m measured) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return m.metrics.measure("take", func() error { return m.starter.Take(ctx, claims, d) })
+	return m.metrics.measure("take", func() error { return m.AdminStore.Take(ctx, claims, d) })
 }
 
 // observeStoreCall records a call to the store.

@@ -18,7 +18,7 @@ const SettleTimeout = time.Second
 
 // A TakenPermit is a permit with its claims and the store that granted it.
 type TakenPermit struct {
-	Store    starter
+	Store    limiter.AdminStore
 	Claims   ClaimSet
 	Permit   limiter.Permit
 	lease    *lease          // nil unless some claims are concurrent
@@ -35,7 +35,7 @@ func (t *TakenPermit) isByFallback() bool {
 }
 
 // addTaken adds a permit that store granted for set. firstUse may be nil.
-func (a *Admission) addTaken(store starter, set ClaimSet, p limiter.Permit, firstUse []limiter.Claim) {
+func (a *Admission) addTaken(store limiter.AdminStore, set ClaimSet, p limiter.Permit, firstUse []limiter.Claim) {
 	a.TakenPermits = append(a.TakenPermits, TakenPermit{Store: store, Claims: set, Permit: p, firstUse: firstUse, lease: startLease(store, set, p)})
 }
 
@@ -61,44 +61,6 @@ type startedCall struct {
 	what  string // refund or reset cooldown
 	since time.Time
 	wait  func() error
-}
-
-// A starter is a store whose refunds, resets and returns are effective for later calls of this process as soon as they
-// are started; wait returns their result. See redisstore.Store. Permits are refunded in no other way.
-type starter interface {
-	limiter.AdminStore
-	StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error)
-	StartReset(claims []limiter.Claim) (wait func() error)
-	StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error))
-}
-
-// startable returns store as a starter.
-func startable(store limiter.AdminStore) starter {
-	if s, is := store.(starter); is {
-		return s
-	}
-	return localStore{store}
-}
-
-// A localStore is a store in memory: what is started there is done.
-type localStore struct{ limiter.AdminStore }
-
-// StartRefund implements starter.
-func (l localStore) StartRefund(claims []limiter.Claim, p limiter.Permit) (wait func() error) {
-	err := l.Refund(context.Background(), claims, p)
-	return func() error { return err }
-}
-
-// StartReset implements starter.
-func (l localStore) StartReset(claims []limiter.Claim) (wait func() error) {
-	err := l.Reset(context.Background(), claims)
-	return func() error { return err }
-}
-
-// StartReturn implements starter.
-func (l localStore) StartReturn(limits []*limiter.Limit, subject limiter.Key) (wait func() (int, error)) {
-	n, err := l.Return(context.Background(), limits, subject)
-	return func() (int, error) { return n, err }
 }
 
 // A Outcome is what settling needs to know of what became of a request.

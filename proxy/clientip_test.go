@@ -186,3 +186,22 @@ func TestAddress_OfAClientBehindABalancer(t *testing.T) {
 		t.Errorf("logged %v", line)
 	}
 }
+
+// What Weir does not believe, no upstream gets to believe: the field of the client's address from a peer that is not
+// trusted.
+func TestAddress_FieldOfOthersIsNotForwarded(t *testing.T) {
+	got := make(chan http.Header, 1)
+	url := startUpstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header })
+	for header, own := range map[string]string{"CF-Connecting-IP": "", "X-Real-IP": "198.51.100.7", "X-Client": ""} {
+		for peer, kept := range map[string]string{"10.0.0.1:1": "203.0.113.9", "198.51.100.7:1": own} {
+			w := newProxy(t, "client_ip: {trusted_proxies: [10.0.0.0/8], header: "+header+"}\nroutes: [{match: {path: /*}, upstream: '"+url+"'}]\n")
+			r := httptest.NewRequest("GET", "/", nil)
+			r.RemoteAddr = peer
+			r.Header.Set(header, "203.0.113.9")
+			w.ServeHTTP(httptest.NewRecorder(), r)
+			if sent := (<-got).Get(header); sent != kept {
+				t.Errorf("%s from %s: the upstream got %q, want %q", header, peer, sent, kept)
+			}
+		}
+	}
+}

@@ -304,11 +304,10 @@ var errMalformed = errors.New("malformed request")
 // or trusts, those that determine how a body is read, and those that select the route.
 func (g *generation) protectFields(routes []*config.Route) {
 	g.protectedFields.add(
-		"Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", g.config.ClientIP.Header,
+		"Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
 		"Host", "Connection", "Content-Length", "Transfer-Encoding", "Content-Type", "Content-Encoding", "Authorization", "Cookie",
 	)
-	g.protectedFields.add(g.keyFields...)
-	g.protectedFields.add(g.planFields...)
+	g.protectedFields.add(slices.Concat(g.keyFields, g.proxyFields)...)
 	for _, r := range routes {
 		for name := range r.Match.Headers {
 			g.protectedFields.add(http.CanonicalHeaderKey(name))

@@ -86,14 +86,15 @@ func (x *exchange) leftUpstreamWorking() bool {
 
 // setFields returns the fields that the route sets or removes, and the fields in which the upstream
 // receives keys of the request. Fields for keys are always set or removed, so that a client's value
-// never reaches an upstream. Tokens of challenges are removed. Fields for plans are removed unless a trusted proxy has sent them.
+// never reaches an upstream. Tokens of challenges are removed. Fields for plans and that of client_ip.header are removed unless a
+// trusted proxy has sent them.
 func (g *generation) setFields(x *exchange) map[string][]string {
-	if len(g.keyFields)+len(g.planFields) == 0 && !x.hasToken() {
+	if len(g.keyFields) == 0 && (len(g.proxyFields) == 0 || x.client.trustedPeer) && !x.hasToken() {
 		return x.route.rewrite.set
 	}
 	set := map[string][]string{}
 	if !x.client.trustedPeer {
-		for _, name := range g.planFields {
+		for _, name := range g.proxyFields {
 			set[name] = []string{}
 		}
 	}

@@ -37,7 +37,7 @@ type generation struct {
 	config          *config.Config
 	shared          shared
 	keyFields       []string   // fields in which upstreams receive keys
-	planFields      []string   // fields in which trusted proxies send plans
+	proxyFields     []string   // fields in which trusted proxies send plans, and the client address
 	protectedFields fieldNames // names with which no other field may be confused
 	clientFields    fieldNames // the field that the client address is read from
 	clientIP        clientIPResolver
@@ -106,6 +106,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	}
 	if name := http.CanonicalHeaderKey(c.ClientIP.Header); name != "X-Forwarded-For" { // which Weir sets anew
 		g.clientFields.add(name)
+		g.proxyFields = append(g.proxyFields, name)
 	}
 	made := make(map[string]*limit.Route, len(c.Routes))
 	var entries []routing.Entry[*route]
@@ -120,7 +121,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 		for _, read := range from.Reads() { // a key may be defined where it is read
 			g.keyFields = append(g.keyFields, read.Key.Headers()...)
 			if read.Purpose == config.ForPlan && read.Key.From.Source.IsField() {
-				g.planFields = append(g.planFields, read.Key.From.Name)
+				g.proxyFields = append(g.proxyFields, read.Key.From.Name)
 			}
 		}
 		if from.Match.Domain != "" {

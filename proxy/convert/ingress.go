@@ -127,17 +127,17 @@ func (i *ingress) annotation(name string) node {
 	return i.object.get("metadata", "annotations", ingressPrefix+name)
 }
 
-// setting returns the value of an annotation, by the first of its names that has one, or else what the ConfigMap has for
-// all objects.
+// setting returns the value of an annotation, which may be empty, by the first of its names that is there, or else what the
+// ConfigMap has for all objects.
 func (i *ingress) setting(names ...string) (n node) {
-	for _, read := range []func(string) node{i.annotation, func(name string) node { return i.defaults.get(name) }} {
+	for at, read := range []func(string) node{i.annotation, func(name string) node { return i.defaults.get(name) }} {
 		for _, name := range names {
-			if n = read(name); n.text() != "" {
+			if n = read(name); n.text() != "" || at == 0 && n.isThere() {
 				return n
 			}
 		}
 	}
-	return n
+	return node{}
 }
 
 // convert converts one object.
@@ -207,7 +207,7 @@ func (i *ingress) guard() {
 	read := func(names ...string) []string {
 		list := i.setting(names...)
 		all, unknown := networks(list.text())
-		if unknown != "" {
+		if unknown != "" || list.isThere() && len(all) == 0 { // then ingress-nginx denies the location
 			known = false
 			i.lost = append(i.lost, lostNote(list.line(), names[0]+": "+list.text()))
 		}

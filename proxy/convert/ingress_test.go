@@ -109,24 +109,27 @@ func TestConvert_IngressProtectsTheSame(t *testing.T) {
 	}
 }
 
-// The annotation of an Ingress holds in place of what the ConfigMap has, whichever of its two names each uses; one without a
-// value holds nothing.
+// The annotation of an Ingress holds in place of what the ConfigMap has, whichever of its two names each uses; with one
+// without a value it refuses all.
 func TestConvert_IngressAnnotationsReplaceTheConfigMap(t *testing.T) {
 	const all = "\n---\nkind: ConfigMap\ndata: {whitelist-source-range: 10.0.0.0/8}\n"
 	for _, test := range []struct{ annotation, others, inside, outside string }{
 		{"allowlist-source-range: 192.0.2.1", all, "192.0.2.1", "10.0.0.1"},
 		{"whitelist-source-range: 192.0.2.1", strings.Replace(all, "white", "allow", 1), "192.0.2.1", "10.0.0.1"},
 		{"whitelist-source-range: 192.0.2.1", all, "192.0.2.1", "10.0.0.1"},
-		{`whitelist-source-range: ""`, all, "10.0.0.1", "192.0.2.1"},
+		{`whitelist-source-range: ""`, all, "", "10.0.0.1"},
+		{`whitelist-source-range: ""`, "", "", "10.0.0.1"},
+		{`denylist-source-range: " "`, "", "", "10.0.0.1"},
+		{"limit-rpm: 5", "\n---\nkind: ConfigMap\ndata: {whitelist-source-range: \"\"}\n", "10.0.0.1", ""},
 		{"allowlist-source-range: 192.0.2.1\n    " + ingressPrefix + "whitelist-source-range: 10.0.0.1", "", "192.0.2.1", "10.0.0.1"},
 	} {
 		file, _ := annotated(test.annotation)
 		_, c := parsed(t, "ingress-nginx", file+test.others)
-		if got := asked(t, c, "/admin from "+test.outside); got != "403" {
-			t.Errorf("%s%s: from %s: %s, want 403", test.annotation, test.others, test.outside, got)
+		if test.outside != "" && asked(t, c, "/admin from "+test.outside) != "403" {
+			t.Errorf("%s%s: %s gets through", test.annotation, test.others, test.outside)
 		}
-		if got := asked(t, c, "/admin from "+test.inside); got == "403" {
-			t.Errorf("%s%s: from %s: %s", test.annotation, test.others, test.inside, got)
+		if test.inside != "" && asked(t, c, "/admin from "+test.inside) == "403" {
+			t.Errorf("%s%s: %s is refused", test.annotation, test.others, test.inside)
 		}
 	}
 }

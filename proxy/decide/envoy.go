@@ -42,8 +42,32 @@ const (
 // An EnvoyServer serves Envoy's rate limit service, and the health service of gRPC.
 type EnvoyServer struct {
 	server *grpc.Server
-	health *health.Server
+	health watched
 }
+
+// A watched is the health service, whose watches end with drained.
+type watched struct {
+	*health.Server
+	drained context.Context
+	drain   context.CancelFunc
+}
+
+// Watch implements grpc_health_v1.HealthServer.
+func (w watched) Watch(r *grpc_health_v1.HealthCheckRequest, s grpc_health_v1.Health_WatchServer) error {
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	defer context.AfterFunc(w.drained, cancel)()
+	return w.Server.Watch(r, watch{s, ctx})
+}
+
+// A watch is a call of Watch with a context of its own.
+type watch struct {
+	grpc_health_v1.Health_WatchServer
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (w watch) Context() context.Context { return w.ctx }
 
 // NewEnvoyServer returns an EnvoyServer; secure is nil for one without TLS.
 func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyServer {
@@ -61,7 +85,8 @@ func (h *Handler) NewEnvoyServer(secure *tls.Config, log zerolog.Logger) *EnvoyS
 		HandlerType: (*any)(nil),
 		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: h.serveEnvoy(log)}},
 	}, h)
-	alive := health.NewServer()
+	drained, drain := context.WithCancel(context.Background())
+	alive := watched{health.NewServer(), drained, drain}
 	alive.SetServingStatus(envoyService, grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(s, alive)
 	return &EnvoyServer{s, alive}
@@ -73,8 +98,9 @@ func (e *EnvoyServer) Serve(l net.Listener) error { return e.server.Serve(l) }
 // AnnounceClose makes the health service answer that nothing is served any more, before Drain.
 func (e *EnvoyServer) AnnounceClose() { e.health.Shutdown() }
 
-// Drain accepts no further calls and waits for those in progress, until ctx is done.
+// Drain accepts no further calls and waits for those in progress, until ctx is done. Watches of the health end at once.
 func (e *EnvoyServer) Drain(ctx context.Context) {
+	e.health.drain()
 	stop := context.AfterFunc(ctx, e.server.Stop)
 	e.server.GracefulStop()
 	stop()

@@ -397,6 +397,31 @@ func TestEnvoy_AnswersHealthChecks(t *testing.T) {
 	}
 }
 
+// A peer that watches the health learns that the server drains, and does not hold that up.
+func TestEnvoy_WatchEndsWithTheDrain(t *testing.T) {
+	e := askAsEnvoy(t, "")
+	watch, err := grpc_health_v1.NewHealthClient(e.connection).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hears := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		if r, err := watch.Recv(); err != nil || r.Status != want {
+			t.Fatalf("health: %v %v; want %v", r, err, want)
+		}
+	}
+	hears(grpc_health_v1.HealthCheckResponse_SERVING)
+	e.server.AnnounceClose()
+	hears(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	within, cancel := context.WithTimeout(t.Context(), await.Limit)
+	defer cancel()
+	if e.server.Drain(within); within.Err() != nil {
+		t.Error("the drain waits for who watches")
+	}
+	if _, err := watch.Recv(); err == nil {
+		t.Error("the watch goes on")
+	}
+}
+
 // A mistake of ours ends one call. Its peer learns nothing of our code.
 func TestEnvoy_PanicEndsTheCallAlone(t *testing.T) {
 	var log bytes.Buffer

@@ -227,9 +227,6 @@ func (r *rewrite) response(h *http1.Fields) {
 
 // refunds returns the kinds of errors after which a route refunds its requests.
 func refunds(c config.Refund) map[upstream.ResultKind]bool {
-	if len(c.Errors) == 0 {
-		return nil
-	}
 	kinds := map[config.Fault][]upstream.ResultKind{
 		config.FaultTimeout:     {upstream.Timeout, upstream.ConnectTimeout},
 		config.FaultConnect:     {upstream.ConnectFailed, upstream.ConnectTimeout},

@@ -106,7 +106,9 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	}
 	if name := http.CanonicalHeaderKey(c.ClientIP.Header); name != "X-Forwarded-For" { // which Weir sets anew
 		g.clientFields.add(name)
-		g.proxyFields = append(g.proxyFields, name)
+		if name != "X-Real-Ip" && name != "Forwarded" { // as these two
+			g.proxyFields = append(g.proxyFields, name)
+		}
 	}
 	made := make(map[string]*limit.Route, len(c.Routes))
 	var entries []routing.Entry[*route]

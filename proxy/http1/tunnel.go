@@ -72,6 +72,17 @@ func (t *tunnel) run() {
 	both.Go(func() { t.copy(t.client.Conn, t.target, []byte(goingAway)) })
 	t.copy(t.target.Conn, t.client, maskedGoingAway())
 	both.Wait()
+	if t.leaving.Load() { // a close with unread bytes would destroy what was sent
+		both.Go(func() { discard(t.client.Conn) })
+		discard(t.target.Conn)
+		both.Wait()
+	}
+}
+
+// discard reads what c still receives, for some time.
+func discard(c net.Conn) {
+	_ = c.SetReadDeadline(time.Now().Add(goingAwayWait / 2))
+	_, _ = io.Copy(io.Discard, c)
 }
 
 // leave makes both directions end with a frame that closes the WebSocket. An end that is in the middle of
@@ -97,15 +108,10 @@ func (t *tunnel) copy(to net.Conn, from TunnelEnd, last []byte) {
 		_, err = to.Write(last)
 	}
 	half, ok := to.(interface{ CloseWrite() error })
-	if err == nil && ok && half.CloseWrite() == nil {
-		if t.leaving.Load() { // a close with unread bytes would destroy what was sent
-			_ = to.SetReadDeadline(time.Now().Add(goingAwayWait / 2))
-			_, _ = io.Copy(io.Discard, to)
-		}
-		return
+	if err != nil || !ok || half.CloseWrite() != nil {
+		_ = to.Close()
+		_ = from.Conn.Close()
 	}
-	_ = to.Close()
-	_ = from.Conn.Close()
 }
 
 // maskedGoingAway is goingAway of a client, which masks its frames (RFC 6455 section 5.3).

@@ -114,3 +114,21 @@ func TestRepeat_WithoutTheStoreEverythingCounts(t *testing.T) {
 	w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", "X-User: alice")
 	w.sends(429, "POST", "/a", "body", "Idempotency-Key: one", "X-User: alice")
 }
+
+// What a limit counts or charges may be in a field that is neither in the body nor in the target. A request with another one
+// is no repeat.
+func TestRepeat_OfWhatLimitsCount(t *testing.T) {
+	for _, c := range []struct{ limit, field string }{
+		{"key: client_ip, distinct: header:X-Phone, rate: 2/1h", "X-Phone: "},
+		{"key: client_ip, rate: 3/1h, cost: header:X-Codes, max_cost: 3", "X-Codes: "},
+	} {
+		overEachStore(t, func(t *testing.T, use func(*Options)) {
+			w := newProxy(t, upstreamYAML(t, answerByStatus, `idempotency: {}, limits: [{name: l, `+c.limit+`}]`), use)
+			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", c.field+"1")
+			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", c.field+"1") // a repeat
+			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", c.field+"2") // counts
+			w.sends(429, "POST", "/a", "body", "Idempotency-Key: one", c.field+"3")
+			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", c.field+"1") // a repeat
+		})
+	}
+}

@@ -225,17 +225,20 @@ func FilesOf(path string) *Config {
 // sections listen, admin, store, redis, reload, access_log and traces, and the secrets of privacy, are taken from own,
 // the configuration of this machine, if it does not have them. Files are relative to the folder of own.
 // Files of the result has the names of all
-// files that were read.
+// files that were read. With an error it has nothing but what OtherUses needs.
 func LoadFrom(s FileSource, name string, own *Config) (*Config, error) {
 	r := newLoader(os.LookupEnv)
 	r.CountTogether()
-	r.home = filepath.Dir(own.Files[0])
-	r.source = s
+	r.home, r.source = filepath.Dir(own.Files[0]), s
 	main := r.open(name, "")
 	if main != nil {
 		r.inherit(main, own.form)
 	}
-	return r.whole(name, main)
+	c, err := r.whole(name, main)
+	if err != nil {
+		c = &Config{uses: r.Uses}
+	}
+	return c, err
 }
 
 // Names reports whether c names the file at path, which is cleaned.

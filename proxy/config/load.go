@@ -285,9 +285,7 @@ func (c *Config) concealed() map[any]bool {
 // include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
 // be read.
 func (l *loader) include(path string, main *Config) (whole bool) {
-	whole = true
-	read := map[string]bool{filepath.Clean(path): true}
-	dir := filepath.Dir(path)
+	read, dir, whole := map[string]bool{filepath.Clean(path): true}, filepath.Dir(path), true
 	for i := range main.Include {
 		if main.Include[i] == "" {
 			continue // already reported
@@ -343,8 +341,7 @@ func add[T any](r *loader, all *map[string]*T, part map[string]*T) {
 	}
 	for name, v := range part {
 		if first, ok := (*all)[name]; ok {
-			at := r.Location(first)
-			r.WrongName(v, fmt.Sprintf("%q is given twice, first at %s", name, at.Position), "give one of them another name")
+			r.WrongName(v, fmt.Sprintf("%q is given twice, first at %s", name, r.Location(first).Position), "give one of them another name")
 			continue
 		}
 		(*all)[name] = v

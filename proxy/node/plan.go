@@ -61,18 +61,18 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 	return p, nil
 }
 
-// unpack returns b as this node would serve it. What is said of it shows names, and so whoever may only read must not put
-// variables of the environment, such as tokens, where they do not stand already.
+// unpack returns b as this node would serve it. What is said of it, also of its problems, shows names, and so whoever may only
+// read must not put variables of the environment, such as tokens, where they do not stand already.
 func (n *Node) unpack(ctx context.Context, b bundle.Bundle) (*config.Config, error) {
 	c, err := bundle.Unpack(n.source.machine, b)
-	if err != nil || admin.OperatorOf(ctx).Role == admin.Write {
+	if c == nil || admin.OperatorOf(ctx).Role == admin.Write {
 		return c, err
 	}
 	_, now := n.proxy.Serving()
 	if uses := c.OtherUses(now, n.source.machine); len(uses) > 0 {
 		return nil, &admin.Problem{Status: http.StatusForbidden, Detail: "the token of " + admin.OperatorOf(ctx).Name + " may only read, and what is served does not name the environment variable " + strings.Join(uses, ", ") + "; write a value, or use a token with role: write"}
 	}
-	return c, nil
+	return c, err
 }
 
 // refusals evaluates one more request for every count that the store has under the limits that next changes.

@@ -321,6 +321,7 @@ func TestUnpack_ShowsReadersNoVariables(t *testing.T) {
 	}
 	for _, c := range []struct{ token, name, want string }{
 		{"token-of-ci-who-reads", "c", "c"}, {"token-of-ci-who-reads", `"${WEIR_TEST_WRITE}"`, "the environment variable WEIR_TEST_WRITE in routes.name;"},
+		{"token-of-ci-who-reads", `"${WEIR_TEST_WRITE}", unknown: a problem`, "the environment variable WEIR_TEST_WRITE in routes.name;"},
 		{"token-of-ci-who-reads", `"${WEIR_TEST_NAME}"`, "the environment variable WEIR_TEST_NAME in routes.name;"}, {"token-of-ops-who-write", `"${WEIR_TEST_NAME}"`, "shown"},
 	} {
 		simulated, planned := ask(c.token, c.name)

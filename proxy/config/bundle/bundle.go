@@ -133,7 +133,7 @@ func Unpack(own *config.Config, b Bundle) (*config.Config, error) {
 	home := filepath.Dir(own.Files[0])
 	c, err := config.LoadFrom(bundleFiles{b.Files, home, own}, b.Main, own)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	files := []string{own.Files[0]}
 	for _, name := range c.Files {

@@ -294,7 +294,7 @@ func (l *loader) domains(a *ACME) []string {
 		_, notAddress := netip.ParseAddr(name)
 		if l.Valid(at) && !l.refuseFirst([]finding{
 			{strings.HasPrefix(name, "*."), at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key"},
-			{notAddress == nil || !form.IsHostname(name) || !strings.Contains(name, "."), at, form.Quote(name) + " is not a public domain name", "write for example api.example.com"},
+			{notAddress == nil || !form.IsHostname(name) || !strings.Contains(name, "."), at, form.Quote(*at) + " is not a public domain name", "write for example api.example.com"},
 			{slices.Contains(names, name), at, form.Quote(name) + " is listed twice", "leave one out"},
 		}) {
 			names = append(names, name)

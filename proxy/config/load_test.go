@@ -164,3 +164,21 @@ func TestLoad_CertificatesOfUpstreams(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A problem tells no part of the value of a variable, whatever is done to the text that has it: it is escaped, cut, or compared in
+// lower case.
+func TestLoad_ProblemsTellNoValues(t *testing.T) {
+	for _, value := range []string{`Token"of\ours`, "Token-of-ours\nof two lines", "Tökèn-of-ours-" + strings.Repeat("which is long ", 10), "Token-of-ours"} {
+		t.Setenv("WEIR_TEST_TOKEN", value)
+		for _, text := range []string{
+			"version: \"${WEIR_TEST_TOKEN}\"\n", "version: \"x${WEIR_TEST_TOKEN}\"\n", "version: \"" + strings.Repeat("x", 70) + "${WEIR_TEST_TOKEN}\"\n",
+			"listen: {https: \":8443\", tls: {acme: {domains: [\"${WEIR_TEST_TOKEN}\"]}}}\n",
+		} {
+			c, err := LoadText("weir.yaml", []byte(text+small))
+			got := wantProblems(t, c, err).Error()
+			if strings.Contains(strings.ToLower(got), strings.ToLower(value[:6])) {
+				t.Errorf("of %q, whose variable is %q, it tells %s", text, value, got)
+			}
+		}
+	}
+}

@@ -175,8 +175,7 @@ func (e encoder) fields(v, of reflect.Value) *yaml.Node {
 
 // omits reports whether a field with this value is left out.
 func omits(field reflect.StructField, v reflect.Value) bool {
-	isEmpty := v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
-	return isEmpty && strings.HasSuffix(field.Tag.Get("yaml"), ",omitempty")
+	return (v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0) && strings.HasSuffix(field.Tag.Get("yaml"), ",omitempty")
 }
 
 // shortField returns the field that the short form of v has, if v is written so: that field has no name of its own, or no
@@ -203,8 +202,7 @@ func Fields(text string) (names []string, values map[string]string) {
 	if yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
 		return nil, nil
 	}
-	values = map[string]string{}
-	of := root.Content[0].Content
+	values, of := map[string]string{}, root.Content[0].Content
 	for i := 0; i+1 < len(of); i += 2 {
 		names = append(names, of[i].Value)
 		values[of[i].Value] = oneLine(of[i+1])
@@ -215,14 +213,18 @@ func Fields(text string) (names []string, values map[string]string) {
 // leastHidden is the minimum length of values that are recognized within a text.
 const leastHidden = 4
 
-// unfilled returns p with the values of variables replaced by their names: logs, the audit trail and the sender of a pushed
-// configuration are told of problems.
+// unfilled returns p with the values of variables replaced by their names, also within a text that Quote has escaped or cut: logs,
+// the audit trail and the sender of a pushed configuration are told of problems.
 func (r *Reader) unfilled(p Problem) Problem {
+	escaped := func(value string) string { return strings.Trim(strconv.Quote(value), `"`) }
 	for value, name := range r.variables {
 		for _, text := range []*string{&p.What, &p.Instead} {
 			*text = strings.ReplaceAll(*text, Quote(value), strconv.Quote(name))
 			if len(value) >= leastHidden {
-				*text = strings.ReplaceAll(*text, value, name)
+				*text = strings.NewReplacer(value, name, escaped(value), name).Replace(*text)
+			}
+			for n := min(len(value), mostQuoted); n >= leastHidden && strings.Contains(*text, cutMark); n-- {
+				*text = strings.ReplaceAll(*text, escaped(value[:n])+cutMark, name+cutMark)
 			}
 		}
 	}

@@ -99,9 +99,7 @@ func (r *Reader) Wrong(pointer any, what, instead string) {
 
 // WrongName reports a problem with the name before a value.
 func (r *Reader) WrongName(pointer any, what, instead string) {
-	p := r.locations[pointer]
-	p.Position = r.NameAt(pointer)
-	r.Add(p, what, instead)
+	r.Add(Location{Position: r.NameAt(pointer), Path: r.locations[pointer].Path}, what, instead)
 }
 
 // Warn adds a warning: the value is allowed, but probably a mistake.

@@ -231,11 +231,13 @@ func (d *decoder) parsed(n *yaml.Node, p Location, of Text) {
 	}
 }
 
+// mostQuoted is the number of bytes of a text that Quote writes, and cutMark what stands for the others.
+const mostQuoted, cutMark = 80, "…"
+
 // Quote writes a text from a file in a problem, cut short.
 func Quote(s string) string {
-	const most = 80
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
+	if len(s) > mostQuoted {
+		s = strings.ToValidUTF8(s[:mostQuoted], "") + cutMark
 	}
 	return strconv.Quote(s)
 }

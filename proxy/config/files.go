@@ -229,7 +229,8 @@ func FilesOf(path string) *Config {
 func LoadFrom(s FileSource, name string, own *Config) (*Config, error) {
 	r := newLoader(os.LookupEnv)
 	r.CountTogether()
-	r.home, r.source = filepath.Dir(own.Files[0]), s
+	r.home = filepath.Dir(own.Files[0])
+	r.source = s
 	main := r.open(name, "")
 	if main != nil {
 		r.inherit(main, own.form)

@@ -285,7 +285,9 @@ func (c *Config) concealed() map[any]bool {
 // include adds the keys, lists, limits, upstreams and routes of the files that main includes. It reports whether all could
 // be read.
 func (l *loader) include(path string, main *Config) (whole bool) {
-	read, dir, whole := map[string]bool{filepath.Clean(path): true}, filepath.Dir(path), true
+	whole = true
+	read := map[string]bool{filepath.Clean(path): true}
+	dir := filepath.Dir(path)
 	for i := range main.Include {
 		if main.Include[i] == "" {
 			continue // already reported

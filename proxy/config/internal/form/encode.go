@@ -175,7 +175,8 @@ func (e encoder) fields(v, of reflect.Value) *yaml.Node {
 
 // omits reports whether a field with this value is left out.
 func omits(field reflect.StructField, v reflect.Value) bool {
-	return (v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0) && strings.HasSuffix(field.Tag.Get("yaml"), ",omitempty")
+	isEmpty := v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+	return isEmpty && strings.HasSuffix(field.Tag.Get("yaml"), ",omitempty")
 }
 
 // shortField returns the field that the short form of v has, if v is written so: that field has no name of its own, or no
@@ -202,7 +203,8 @@ func Fields(text string) (names []string, values map[string]string) {
 	if yaml.Unmarshal([]byte(text), &root) != nil || len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
 		return nil, nil
 	}
-	values, of := map[string]string{}, root.Content[0].Content
+	values = map[string]string{}
+	of := root.Content[0].Content
 	for i := 0; i+1 < len(of); i += 2 {
 		names = append(names, of[i].Value)
 		values[of[i].Value] = oneLine(of[i+1])

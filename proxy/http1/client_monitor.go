@@ -264,84 +264,60 @@ func (c *conn) clientStalled(now time.Duration) bool {
 type Context struct {
 	Exchange *Exchange // of the request; nil if its owner notices by itself that the client is gone
 
-	observed atomic.Bool // Done or AfterFunc was called, or the context was canceled
+	inner atomic.Pointer[cancelableContext] // nil until somebody has called Done, or the client is gone
+}
 
-	mu         sync.Mutex    // guards what follows
-	canceled   bool          // the client is gone
-	done       chan struct{} // nil until Done is called
-	afterFuncs map[*func()]struct{}
+// A cancelableContext is a context with the function that cancels it.
+type cancelableContext struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// observe returns the context that is canceled, and whether it was made for this call.
+func (c *Context) observe() (inner *cancelableContext, first bool) {
+	if inner = c.inner.Load(); inner == nil {
+		inner = new(cancelableContext)
+		inner.Context, inner.cancel = context.WithCancel(context.Background())
+		first = c.inner.CompareAndSwap(nil, inner)
+	}
+	return c.inner.Load(), first
 }
 
 // Deadline implements context.Context. There is no deadline.
 func (*Context) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Value implements context.Context. There are no values.
-func (*Context) Value(any) any { return nil }
-
-// Done implements context.Context.
-func (c *Context) Done() <-chan struct{} {
-	c.observed.Store(true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.canceled {
-			close(c.done)
-		} else if c.Exchange != nil {
-			c.Exchange.MonitorClient(c)
-		}
-	}
-	return c.done
-}
-
-// Err implements context.Context.
-func (c *Context) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.canceled {
-		return context.Canceled
+// Value implements context.Context. There are no values, but that by which package context finds what is
+// canceled: contexts derived from c, which have called Done, need no goroutine.
+func (c *Context) Value(key any) any {
+	if inner := c.inner.Load(); inner != nil {
+		return inner.Value(key)
 	}
 	return nil
 }
 
-// Observed reports whether Done or AfterFunc was called, or the context was canceled.
-// Such a context must not be reused for another request.
-func (c *Context) Observed() bool { return c.observed.Load() }
-
-// AfterFunc registers f to be called after c is canceled. The context package uses it,
-// so that contexts derived from c need no goroutine.
-func (c *Context) AfterFunc(f func()) (stop func() bool) {
-	c.observed.Store(true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.canceled {
-		go f()
-		return func() bool { return false }
+// Done implements context.Context.
+func (c *Context) Done() <-chan struct{} {
+	inner, first := c.observe()
+	if first && c.Exchange != nil {
+		c.Exchange.MonitorClient(c)
 	}
-	if c.afterFuncs == nil {
-		c.afterFuncs = map[*func()]struct{}{}
-	}
-	c.afterFuncs[&f] = struct{}{}
-	return func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		_, waits := c.afterFuncs[&f]
-		delete(c.afterFuncs, &f)
-		return waits
-	}
+	return inner.Done()
 }
+
+// Err implements context.Context.
+func (c *Context) Err() error {
+	if inner := c.inner.Load(); inner != nil {
+		return inner.Err()
+	}
+	return nil
+}
+
+// Observed reports whether Done was called, or the context was canceled. Such a context
+// must not be reused for another request.
+func (c *Context) Observed() bool { return c.inner.Load() != nil }
 
 // Abort implements Aborter. It cancels c because the client is gone.
 func (c *Context) Abort() {
-	c.observed.Store(true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.canceled = true
-	if c.done != nil {
-		close(c.done)
-	}
-	for f := range c.afterFuncs {
-		go (*f)()
-	}
-	c.afterFuncs = nil
+	inner, _ := c.observe()
+	inner.cancel()
 }

@@ -216,7 +216,7 @@ func TestContext_DoneAfterClientIsGone(t *testing.T) {
 	c := &Context{}
 	c.Abort()
 	told := make(chan struct{})
-	if c.AfterFunc(func() { close(told) })() {
+	if context.AfterFunc(c, func() { close(told) })() {
 		t.Error("it was stopped")
 	}
 	if !closes(c.Done()) || !closes(told) || !errors.Is(c.Err(), context.Canceled) || !c.Observed() {

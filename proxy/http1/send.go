@@ -161,7 +161,7 @@ func (c *Call) newError(err error) *CallError {
 		RequestSent: true, ResponseStarted: c.responseStarted,
 	}
 	c.stopUpload()
-	f.BodyConsumed = c.bodyConsumed
+	f.BodyConsumed = c.bodyConsumed || c.sourceReader.stopped.Load()
 	if cause := c.requestBodyErr(); cause != nil {
 		f.Phase, f.Err = ReadingRequestBody, cause
 	}

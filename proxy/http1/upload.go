@@ -254,13 +254,19 @@ type Source struct {
 // A sourceReader connects a Source to a Body.
 type sourceReader struct {
 	Source
-	in   input
-	body Body
+	in      input
+	body    Body
+	stopped atomic.Bool // Stop was called
 }
 
-// fillBody implements bodyFiller.
-func (*sourceReader) fillBody(b *Body) error {
-	return b.fill()
+// fillBody implements bodyFiller. After Stop the error is ErrBodyReadCanceled, so that it is not attributed to the
+// client.
+func (s *sourceReader) fillBody(b *Body) error {
+	err := b.fill()
+	if err != nil && err != io.EOF && s.stopped.Load() {
+		return ErrBodyReadCanceled
+	}
+	return err
 }
 
 // maxChunkFraming is how many bytes frame a chunk that is not longer than a buffer.
@@ -323,6 +329,7 @@ func (c *Call) cancelBodyRead() {
 	case c.x != nil:
 		c.x.CancelBodyRead()
 	case c.sourceReader.Stop != nil:
+		c.sourceReader.stopped.Store(true)
 		c.sourceReader.Stop()
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
@@ -113,7 +112,6 @@ type http1Sender struct {
 	*forwarding
 	transport   *http1Transport
 	duplex      *http1.Duplex // nil if the client does not use HTTP/1.1
-	body        *http1Source  // nil if duplex is set or there is no body
 	keepTrailer func(http1.Field) bool
 	call        *http1.Call
 	stream      abortingSink // nil if duplex is set
@@ -163,9 +161,8 @@ func (s *http1Sender) prepare() {
 		}
 		return
 	}
-	s.body = &http1Source{Body: t.Body}
 	from := http1.Source{
-		Reader: s.body, Length: t.Length, Stop: s.body.Stop, Trailer: s.addTrailer, Expects: t.expectsContinue(),
+		Reader: t.Body, Length: t.Length, Stop: t.Body.Stop, Trailer: s.addTrailer, Expects: t.expectsContinue(),
 	}
 	if t.BufferedBody != nil {
 		from.Reader, from.Stop = bytes.NewReader(t.BufferedBody), nil
@@ -200,8 +197,7 @@ func (s *http1Sender) send(m *backend, now time.Time) error {
 // canRetry implements sender.
 func (s *http1Sender) canRetry(err error) bool {
 	var fault *http1.CallError
-	return errors.As(err, &fault) && fault.Retryable(s.request.Method) && (notSent(err) || connectionClosed(err)) &&
-		!s.body.isStopped()
+	return errors.As(err, &fault) && fault.Retryable(s.request.Method) && (notSent(err) || connectionClosed(err))
 }
 
 // response implements sender.
@@ -234,31 +230,6 @@ func (s *http1Sender) release() {
 	s.call.Release()
 	*s = http1Sender{}
 }
-
-// An http1Source is the request body of a client that does not use HTTP/1.1.
-type http1Source struct {
-	Body
-	stopped atomic.Bool
-}
-
-// Read reads the body. After Stop the error is ErrBodyReadCanceled, so that it is not
-// attributed to the client.
-func (h *http1Source) Read(p []byte) (int, error) {
-	n, err := h.Body.Read(p)
-	if err != nil && err != io.EOF && h.stopped.Load() {
-		err = http1.ErrBodyReadCanceled
-	}
-	return n, err
-}
-
-// Stop makes a pending read return, and prevents retries.
-func (h *http1Source) Stop() {
-	h.stopped.Store(true)
-	h.Body.Stop()
-}
-
-// isStopped reports whether Stop was called.
-func (h *http1Source) isStopped() bool { return h != nil && h.stopped.Load() }
 
 // tunnel copies bytes in both directions after the protocol was switched, which only a target
 // over HTTP/1.1 does, until both have ended.

@@ -355,10 +355,8 @@ func (o Options) isLocalName(host string) bool {
 		host = name
 	}
 	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
-	if addr, err := netip.ParseAddr(host); err == nil && addr.Unmap().IsLoopback() {
-		return true
-	}
-	return host == "localhost" || slices.ContainsFunc(o.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
+	addr, _ := netip.ParseAddr(host) // of a name it is that of no host
+	return addr.Unmap().IsLoopback() || host == "localhost" || slices.ContainsFunc(o.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
 // isDashboard reports whether r is for the dashboard, whose forms are sent by browsers. The dashboard

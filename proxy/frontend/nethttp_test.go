@@ -4,11 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
@@ -88,4 +93,28 @@ func TestNetHTTPServer_Drain(t *testing.T) {
 	if err := NewNetHTTPServer(echo(), bounds(t, "")).Serve(closed); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a closed listener says %v", err)
 	}
+}
+
+// A deadlined is a response that knows until when the body of its request is read.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+func (d *deadlined) SetReadDeadline(at time.Time) error {
+	d.until = at
+	return nil
+}
+
+// Whoever begins a body and does not end it does not stay for ever, with a descriptor that clients need. Whoever reads events does.
+func TestNetHTTPServer_WaitsForNoBodyForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for body, want := range map[io.Reader]time.Time{strings.NewReader("a"): time.Now().Add(bodyWithin), http.NoBody: {}} {
+			d := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+			NewNetHTTPServer(echo(), config.Listen{}).server.Handler.ServeHTTP(d, httptest.NewRequest("POST", "/", body))
+			if !d.until.Equal(want) {
+				t.Errorf("the body %v is read until %v; want %v", body, d.until, want)
+			}
+		}
+	})
 }

@@ -113,9 +113,18 @@ func (s *Server) setHTTP2(h http2.Handler) {
 // A NetHTTPServer serves operators over HTTP/1.1, by a handler of net/http.
 type NetHTTPServer struct{ server http.Server }
 
+// bodyWithin is how long the body of a request may take: a little longer than operators may have to send a log.
+const bodyWithin = 3*time.Minute + 10*time.Second
+
 // NewNetHTTPServer returns a NetHTTPServer with limits and timeouts of c.
 func NewNetHTTPServer(h http.Handler, c config.Listen) *NetHTTPServer {
-	return &NetHTTPServer{http.Server{Handler: h, ReadHeaderTimeout: c.Timeouts.Header, IdleTimeout: c.Timeouts.Idle, MaxHeaderBytes: int(c.MaxHeader)}}
+	bounded := func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody { // the ReadTimeout of net/http would end streams of events too
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWithin)) // if it fails, so does Read
+		}
+		h.ServeHTTP(w, r)
+	}
+	return &NetHTTPServer{http.Server{Handler: http.HandlerFunc(bounded), ReadHeaderTimeout: c.Timeouts.Header, IdleTimeout: c.Timeouts.Idle, MaxHeaderBytes: int(c.MaxHeader)}}
 }
 
 // Serve serves connections without TLS from l until Drain. It closes l.

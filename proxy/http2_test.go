@@ -436,10 +436,11 @@ func TestHTTP2_WebSocketIsClosedInOrder(t *testing.T) {
 		return ok && d.StreamEnded()
 	})
 	// The upstream, which returns what it gets, may have been faster with the masked frame that it got.
-	if len(got) == 8 && got[1] == 0x82 {
-		got = []byte{got[0], 2, got[6] ^ got[2], got[7] ^ got[3]}
+	if len(got) >= 8 && got[1] == 0x82 {
+		got = append([]byte{got[0], 2, got[6] ^ got[2], got[7] ^ got[3]}, got[8:]...)
 	}
-	if string(got) != "\x88\x02\x03\xe9" {
+	const closes = "\x88\x02\x03\xe9"
+	if text := string(got); text != closes && text != closes+closes { // the client reads no further than the first
 		t.Errorf("the last bytes are %q", got)
 	}
 }

@@ -191,7 +191,8 @@ func TestPipeline_SilenceIsOneFailure(t *testing.T) {
 func TestPipeline_SilenceAfterTheDeadlines(t *testing.T) {
 	s := newSpeaker(t, func(_, _ int) string { return granted })
 	store := s.store(t, Options{Timeout: 50 * time.Millisecond}, ClientConfig{})
-	must(t, store)
+	var d limiter.Decision
+	eventually(t, "a connection stands", func() bool { return store.Take(t.Context(), five(), &d) == nil })
 	p := store.only(t)
 	eventually(t, "no sweep is due", p.is(func(q *queue) bool { return q.isWriterIdle && !q.isSweepSet }))
 	b := store.newBatch()

@@ -190,9 +190,8 @@ func TestPipeline_SilenceIsOneFailure(t *testing.T) {
 // and does not hold up Close.
 func TestPipeline_SilenceAfterTheDeadlines(t *testing.T) {
 	s := newSpeaker(t, func(_, _ int) string { return granted })
-	store := s.store(t, Options{Timeout: 50 * time.Millisecond}, ClientConfig{})
-	var d limiter.Decision
-	eventually(t, "a connection stands", func() bool { return store.Take(t.Context(), five(), &d) == nil })
+	store := s.store(t, Options{Timeout: time.Second}, ClientConfig{})
+	must(t, store)
 	p := store.only(t)
 	eventually(t, "no sweep is due", p.is(func(q *queue) bool { return q.isWriterIdle && !q.isSweepSet }))
 	b := store.newBatch()

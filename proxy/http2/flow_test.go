@@ -170,7 +170,7 @@ func TestFlow_TheClientsWindowIsABound(t *testing.T) {
 
 // A client that gives no window for a stream loses it, and its connection goes on.
 func TestFlow_AStalledStreamIsReset(t *testing.T) {
-	f := startServer(t, long(1<<20), func(s *Server) { s.Timeouts.Write = 50 * time.Millisecond })
+	f := startServer(t, long(1<<20), func(s *Server) { s.Timeouts.Write = time.Second })
 	c := f.dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	c.ask(1, get("/")...)
 	c.wants(1, "200")

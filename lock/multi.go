@@ -89,50 +89,48 @@ func combineLocks(locks []*Lock) ([]*Lock, *Lock) {
 	return parts, lk
 }
 
-// askAll calls ask for all parts concurrently. It returns how many replied that they are, or were, held, and the errors
-// by part.
-func askAll(parts []*Lock, ask func(p *Lock) (held bool, err error)) (held int, errs []error) {
-	errs = make([]error, len(parts))
-	var count atomic.Int64
+// askAll calls ask for parts concurrently. It returns how many replied that they are, or were, held, and those that did not
+// reply, with their errors.
+func askAll(parts []*Lock, ask func(p *Lock) (held bool, err error)) (held int, silent []*Lock, err error) {
+	var mu sync.Mutex // guards the results
 	var all sync.WaitGroup
-	for i, p := range parts {
+	for _, p := range parts {
 		all.Go(func() {
-			yes, err := ask(p)
-			if errs[i] = err; yes {
-				count.Add(1)
+			yes, failed := ask(p)
+			mu.Lock()
+			defer mu.Unlock()
+			if failed != nil {
+				silent, err = append(silent, p), errors.Join(err, failed)
+			} else if yes {
+				held++
 			}
 		})
 	}
 	all.Wait()
-	return int(count.Load()), errs
+	return held, silent, err
 }
 
-// extend extends all parts concurrently. It succeeds if a quorum is held.
+// extend extends all parts concurrently. It succeeds if a quorum is held. What cannot have one is lost, whatever the parts
+// that have not replied would say.
 func (c combined) extend(ctx context.Context, call callParams) (bool, error) {
-	n, errs := askAll(c.parts, func(p *Lock) (bool, error) { return p.kind.extend(ctx, call) })
-	if n >= c.quorum {
-		return true, nil
+	held, silent, err := askAll(c.parts, func(p *Lock) (bool, error) { return p.kind.extend(ctx, call) })
+	if held >= c.quorum || held+len(silent) < c.quorum {
+		return held >= c.quorum, nil
 	}
-	return false, errors.Join(errs...)
+	return false, err
 }
 
-// release releases all parts concurrently. It succeeds if a quorum has replied; the other parts are released in the
-// background.
+// release releases all parts concurrently. It succeeds if a quorum has replied, or cannot be held; the other parts are
+// released in the background.
 func (c combined) release(ctx context.Context, call callParams) (releaseResult, error) {
 	var notified atomic.Int64
-	held, errs := askAll(c.parts, func(p *Lock) (bool, error) {
+	held, silent, err := askAll(c.parts, func(p *Lock) (bool, error) {
 		r, err := p.kind.release(ctx, call)
 		notified.Add(r.notified)
 		return r.held, err
 	})
-	var silent []*Lock
-	for i, err := range errs {
-		if err != nil {
-			silent = append(silent, c.parts[i])
-		}
-	}
-	if len(c.parts)-len(silent) < c.quorum {
-		return releaseResult{}, errors.Join(errs...)
+	if len(c.parts)-len(silent) < c.quorum && held+len(silent) >= c.quorum {
+		return releaseResult{}, err
 	}
 	if call.count == 0 {
 		for _, p := range silent {
@@ -199,7 +197,7 @@ func (r *redlock) attempt(ctx context.Context, c callParams) (attemptResult, err
 	answers := make(chan attemptResult, len(r.parts))
 	call, cancel := r.partTimeout(ctx, c)
 	defer cancel()
-	n, errs := askAll(r.parts, func(p *Lock) (bool, error) {
+	n, _, err := askAll(r.parts, func(p *Lock) (bool, error) {
 		a, err := p.kind.attempt(call, c)
 		if err == nil && !a.held {
 			answers <- a
@@ -213,7 +211,7 @@ func (r *redlock) attempt(ctx context.Context, c callParams) (attemptResult, err
 		r.undo(ctx, c, r.parts)
 	}
 	if len(answers) == 0 {
-		return attemptResult{}, errors.Join(errs...) // no part is held by others: too many failed
+		return attemptResult{}, err // no part is held by others: too many failed
 	}
 	return <-answers, nil
 }

@@ -73,6 +73,29 @@ func TestMulti_IsLostWithAnyPart(t *testing.T) {
 	}
 }
 
+// What is lost with the parts that answer is lost, whatever one that is away would say.
+func TestMulti_IsLostBesideAPartThatIsAway(t *testing.T) {
+	for name, combine := range map[string]func(...*Lock) *Lock{"multi": Multi, "redlock": Redlock} {
+		for what, ask := range map[string]func(h *Hold) error{
+			"extend": func(h *Hold) error { return h.Extend(ctxOf(t), 2*time.Hour) },
+			"unlock": func(h *Hold) error { return h.Unlock(ctxOf(t)) },
+		} {
+			worlds, _, _ := three(t)
+			var parts []*Lock
+			for _, w := range worlds {
+				parts = append(parts, w.locker(WithWatchdog(time.Hour)).Reentrant("a"))
+			}
+			h := locked(t, combine(parts...))
+			worlds[0].eye.Del(ctxOf(t), "a")
+			worlds[1].eye.Del(ctxOf(t), "a")
+			worlds[2].server.Kill()
+			if err := ask(h); !errors.Is(err, ErrLost) {
+				t.Errorf("%s, %s: %v; want ErrLost", name, what, err)
+			}
+		}
+	}
+}
+
 func TestMulti_BadPartsAreNamed(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()

@@ -33,21 +33,24 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// A Rule limits calls by a key:
-//
-//   - Name is unique and matches [A-Za-z][A-Za-z0-9_.-]*. It names the counts in the store and
-//     the subject of a QuotaFailure.
-//   - Rates are one or more rates with different windows, such as "5/1h"; see limiter.ParseRate.
-//     All hold at the same time.
-//   - Key returns what the call is counted by; see Metadata and PeerIP. It returns ErrSkip if
-//     the rule does not apply to the call. All other errors end it with INVALID_ARGUMENT.
-//   - Algorithm is TokenBucket by default. Concurrent, Distinct and Cooldown are not valid here.
-//   - Burst is the number of permits that may be taken at once. Only GCRA uses it.
-//   - Hidden keeps the rule out of QuotaFailure; only RetryInfo takes it into account.
-type Rule = rules.Rule[readKey]
-
-// A readKey reads a key of a call.
-type readKey = func(context.Context, *Call) (string, error)
+// A Rule limits calls by a key.
+type Rule struct {
+	// Name is unique and matches [A-Za-z][A-Za-z0-9_.-]*. It names the counts in the store
+	// and the subject of a QuotaFailure.
+	Name string
+	// Rates are one or more rates with different windows, such as "5/1h"; see
+	// limiter.ParseRate. All hold at the same time.
+	Rates []string
+	// Key returns what the call is counted by; see Metadata and PeerIP. It returns ErrSkip if
+	// the rule does not apply to the call. All other errors end it with INVALID_ARGUMENT.
+	Key func(context.Context, *Call) (string, error)
+	// Algorithm is TokenBucket by default. Concurrent, Distinct and Cooldown are not valid here.
+	Algorithm limiter.Algorithm
+	// Burst is the number of permits that may be taken at once. Only GCRA uses it.
+	Burst int64
+	// Hidden keeps the rule out of QuotaFailure; only RetryInfo takes it into account.
+	Hidden bool
+}
 
 // Options are options of a Limiter. The zero value is valid.
 type Options struct {
@@ -64,7 +67,7 @@ type Options struct {
 
 // A Limiter has the interceptors of a server. It is safe for concurrent use.
 type Limiter struct {
-	rules    *rules.Set[readKey]
+	rules    *rules.Set[*Call]
 	policies []rules.Policy
 	options  Options
 }
@@ -72,7 +75,11 @@ type Limiter struct {
 // New returns a Limiter of rules that count in store. Errors name the rule that is not valid,
 // and wrap ErrInvalid.
 func New(store limiter.Store, o Options, all ...Rule) (*Limiter, error) {
-	set, err := rules.New(store, cmp.Or(o.Timeout, time.Second), all...)
+	converted := make([]rules.Rule[*Call], len(all))
+	for i, r := range all {
+		converted[i] = rules.Rule[*Call](r)
+	}
+	set, err := rules.New(store, cmp.Or(o.Timeout, time.Second), converted...)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +105,7 @@ func (l *Limiter) Stream(server any, stream grpc.ServerStream, info *grpc.Stream
 
 // serve calls handle if c is within the limits, and returns c's permits by its code.
 func (l *Limiter) serve(ctx context.Context, c *Call, handle func() error) (err error) {
-	a, err := l.rules.Take(ctx, func(k readKey) (string, error) { return k(ctx, c) })
+	a, err := l.rules.Take(ctx, c)
 	switch {
 	case errors.Is(err, rules.ErrKey):
 		return status.Error(codes.InvalidArgument, "a key that the call is counted by is missing or not valid")

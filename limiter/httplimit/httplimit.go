@@ -17,6 +17,7 @@ package httplimit
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,21 +33,24 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// A Rule limits requests by a key:
-//
-//   - Name is unique and matches [A-Za-z][A-Za-z0-9_.-]*. It names the counts in the store and
-//     the policy in responses.
-//   - Rates are one or more rates with different windows, such as "5/1h"; see limiter.ParseRate.
-//     All hold at the same time.
-//   - Key returns what the request is counted by; see Header and RemoteIP. It returns ErrSkip
-//     if the rule does not apply to the request. All other errors are answered with 400.
-//   - Algorithm is TokenBucket by default. Concurrent, Distinct and Cooldown are not valid here.
-//   - Burst is the number of permits that may be taken at once. Only GCRA uses it.
-//   - Hidden keeps the rule out of responses; only Retry-After takes it into account.
-type Rule = rules.Rule[readKey]
-
-// A readKey reads a key of a request.
-type readKey = func(*http.Request) (string, error)
+// A Rule limits requests by a key.
+type Rule struct {
+	// Name is unique and matches [A-Za-z][A-Za-z0-9_.-]*. It names the counts in the store
+	// and the policy in responses.
+	Name string
+	// Rates are one or more rates with different windows, such as "5/1h"; see
+	// limiter.ParseRate. All hold at the same time.
+	Rates []string
+	// Key returns what the request is counted by; see Header and RemoteIP. It returns ErrSkip
+	// if the rule does not apply to the request. All other errors are answered with 400.
+	Key func(*http.Request) (string, error)
+	// Algorithm is TokenBucket by default. Concurrent, Distinct and Cooldown are not valid here.
+	Algorithm limiter.Algorithm
+	// Burst is the number of permits that may be taken at once. Only GCRA uses it.
+	Burst int64
+	// Hidden keeps the rule out of responses; only Retry-After takes it into account.
+	Hidden bool
+}
 
 // Options are options of a Limiter. The zero value is valid.
 type Options struct {
@@ -67,7 +71,7 @@ type Options struct {
 
 // A Limiter is middleware. It is safe for concurrent use.
 type Limiter struct {
-	rules   *rules.Set[readKey]
+	rules   *rules.Set[*http.Request]
 	fields  *respond.RateLimitFields
 	options Options
 }
@@ -75,7 +79,11 @@ type Limiter struct {
 // New returns a Limiter of rules that count in store. Errors name the rule that is not valid,
 // and wrap ErrInvalid.
 func New(store limiter.Store, o Options, all ...Rule) (*Limiter, error) {
-	set, err := rules.New(store, cmp.Or(o.Timeout, time.Second), all...)
+	converted := make([]rules.Rule[*http.Request], len(all))
+	for i, r := range all {
+		converted[i] = r.rule()
+	}
+	set, err := rules.New(store, cmp.Or(o.Timeout, time.Second), converted...)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +98,20 @@ func New(store limiter.Store, o Options, all ...Rule) (*Limiter, error) {
 	return &Limiter{rules: set, fields: fields, options: o}, nil
 }
 
+// rule returns r for package rules.
+func (r Rule) rule() rules.Rule[*http.Request] {
+	out := rules.Rule[*http.Request]{Name: r.Name, Rates: r.Rates, Algorithm: r.Algorithm, Burst: r.Burst,
+		Hidden: r.Hidden}
+	if r.Key != nil {
+		out.Key = func(_ context.Context, request *http.Request) (string, error) { return r.Key(request) }
+	}
+	return out
+}
+
 // Handler returns a handler that passes the requests within the limits to next.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, err := l.rules.Take(r.Context(), func(k readKey) (string, error) { return k(r) })
+		a, err := l.rules.Take(r.Context(), r)
 		switch {
 		case errors.Is(err, ErrMissing):
 			send(w, respond.Problem(respond.KeyMissing, "The request lacks a key that it is counted by.", ""))

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"reflect"
 	"regexp"
 	"time"
 
@@ -30,23 +29,15 @@ var (
 // A rule's name is shown to clients as a token and a string of structured fields.
 var ruleName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
-// A Rule limits requests by a key, which a function of the type K reads.
-type Rule[K any] struct {
-	// Name is unique and matches [A-Za-z][A-Za-z0-9_.-]*. It names the counts in the store
-	// and the rule in responses.
-	Name string
-	// Rates are one or more rates with different windows, such as "5/1h"; see
-	// limiter.ParseRate. All hold at the same time.
-	Rates []string
-	// Key returns what the request is counted by. It returns ErrSkip if the rule does not
-	// apply to the request. All other errors refuse it, as one that is not valid.
-	Key K
-	// Algorithm is TokenBucket by default. Concurrent, Distinct and Cooldown are not valid here.
+// A Rule limits requests by a key. Its fields are documented in packages httplimit and
+// grpclimit.
+type Rule[R any] struct {
+	Name      string
+	Rates     []string
+	Key       func(context.Context, R) (string, error)
 	Algorithm limiter.Algorithm
-	// Burst is the number of permits that may be taken at once. Only GCRA uses it.
-	Burst int64
-	// Hidden keeps the rule out of responses; only the time until the next attempt takes it into account.
-	Hidden bool
+	Burst     int64
+	Hidden    bool
 }
 
 // A Policy describes one rate of a rule, in the order in which they are decided.
@@ -59,17 +50,17 @@ type Policy struct {
 
 // A Set decides requests by all its rules in one step. It is immutable and safe for
 // concurrent use.
-type Set[K any] struct {
+type Set[R any] struct {
 	store   limiter.Store
 	timeout time.Duration
-	rules   []Rule[K]
+	rules   []Rule[R]
 	limits  [][]*limiter.Limit // of each rule
 }
 
 // New returns a Set. A decision or a refund takes no longer than timeout. Errors wrap
 // ErrInvalid.
-func New[K any](store limiter.Store, timeout time.Duration, rules ...Rule[K]) (*Set[K], error) {
-	s := &Set[K]{store: store, timeout: timeout, rules: rules}
+func New[R any](store limiter.Store, timeout time.Duration, rules ...Rule[R]) (*Set[R], error) {
+	s := &Set[R]{store: store, timeout: timeout, rules: rules}
 	if len(rules) == 0 {
 		return nil, fmt.Errorf("%w: there is none", ErrInvalid)
 	}
@@ -93,11 +84,11 @@ func New[K any](store limiter.Store, timeout time.Duration, rules ...Rule[K]) (*
 }
 
 // limits returns the limit of each rate of r.
-func (r Rule[K]) limits() ([]*limiter.Limit, error) {
+func (r Rule[R]) limits() ([]*limiter.Limit, error) {
 	switch {
 	case !ruleName.MatchString(r.Name):
 		return nil, errors.New("use letters, digits, _ . and - for the name, a letter first")
-	case reflect.ValueOf(r.Key).IsNil():
+	case r.Key == nil:
 		return nil, errors.New("it has no Key")
 	case len(r.Rates) == 0:
 		return nil, errors.New(`it has no Rates, for example "5/1h"`)
@@ -125,7 +116,7 @@ func (r Rule[K]) limits() ([]*limiter.Limit, error) {
 }
 
 // Policies describes the rates of all rules.
-func (s *Set[K]) Policies() (out []Policy) {
+func (s *Set[R]) Policies() (out []Policy) {
 	for i, r := range s.rules {
 		for _, l := range s.limits[i] {
 			p := Policy{Rule: r.Name, Name: r.Name, Limit: l, Hidden: r.Hidden}
@@ -147,14 +138,14 @@ type Admission struct {
 	claims []limiter.Claim
 }
 
-// Take decides a request by all rules that apply to it: all of their permits are taken, or none.
-// read calls the Key of a rule. A request that no rule applies to is allowed. Errors wrap ErrKey,
-// which is not a refusal but a request that cannot be counted, or limiter.ErrUnavailable.
-func (s *Set[K]) Take(ctx context.Context, read func(k K) (string, error)) (*Admission, error) {
+// Take decides r by all rules that apply to it: all of their permits are taken, or none. A
+// request that no rule applies to is allowed. Errors wrap ErrKey, which is not a refusal but
+// a request that cannot be counted, or limiter.ErrUnavailable.
+func (s *Set[R]) Take(ctx context.Context, r R) (*Admission, error) {
 	a := &Admission{}
 	policy := 0
 	for i, rule := range s.rules {
-		value, err := read(rule.Key)
+		value, err := rule.Key(ctx, r)
 		switch {
 		case errors.Is(err, ErrSkip):
 			policy += len(s.limits[i])
@@ -180,7 +171,7 @@ func (s *Set[K]) Take(ctx context.Context, read func(k K) (string, error)) (*Adm
 
 // Refund returns the permits of a, once. It also does so when the request's context has
 // ended. Errors wrap limiter.ErrUnavailable: it is unknown whether they were returned.
-func (s *Set[K]) Refund(ctx context.Context, a *Admission) error {
+func (s *Set[R]) Refund(ctx context.Context, a *Admission) error {
 	if a.Permit.IsZero() {
 		return nil
 	}

@@ -320,3 +320,23 @@ func TestSketch_ValuesOfOthersAreGone(t *testing.T) {
 		copy(v[:], "text")
 	}
 }
+
+// The memory of a Sketch grows with its keys, and no further.
+func TestSketch_AllocatesNothingOnceItIsFull(t *testing.T) {
+	const k = 100
+	s, i := NewSketch[int](k), 0
+	observe := func() {
+		i++
+		s.Observe(KeyOf(strconv.Itoa(i)))
+	}
+	if s.Size() != k || cap(s.counters) > 0 {
+		t.Errorf("it has room for %d keys at first, and in the end for %d", cap(s.counters), s.Size())
+	}
+	for range 4 * k {
+		observe()
+	}
+	own := testing.AllocsPerRun(1000, func() { KeyOf(strconv.Itoa(i)) })
+	if n := testing.AllocsPerRun(1000, observe); n > own || len(s.counters) != k {
+		t.Errorf("%v allocations, of which %v make the key, and %d counters", n, own, len(s.counters))
+	}
+}

@@ -227,6 +227,20 @@ func TestContext_DoneAfterClientIsGone(t *testing.T) {
 	}
 }
 
+// What is derived from a request's context is among its children: nobody has to wait for it.
+func TestContext_DerivedNeedNoGoroutine(t *testing.T) {
+	c := &Context{}
+	before := runtime.NumGoroutine()
+	for range 100 {
+		_, cancel := context.WithTimeout(c, time.Hour)
+		defer cancel()
+		defer context.AfterFunc(c, func() {})()
+	}
+	if n := runtime.NumGoroutine() - before; n > 50 {
+		t.Errorf("%d goroutines wait", n)
+	}
+}
+
 func closes(c <-chan struct{}) bool {
 	select {
 	case <-c:

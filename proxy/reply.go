@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -68,20 +69,29 @@ func (g *generation) requireHTTPS(x *exchange) error {
 	return errPlainHTTP
 }
 
-// scheme returns the scheme by which the client sent the request: what a trusted proxy says in the last
-// element of X-Forwarded-Proto, wss of a WebSocket for example, otherwise that of the connection. What other peers say is
-// ignored.
+// scheme returns the scheme by which the client sent the request: what a trusted proxy says, otherwise that of the
+// connection. What other peers say is ignored.
 func (x *exchange) scheme() string {
-	if lines := x.in.header.Values("X-Forwarded-Proto"); x.client.trustedPeer && len(lines) > 0 {
-		last := lines[len(lines)-1]
-		switch strings.ToLower(strings.Trim(last[strings.LastIndexByte(last, ',')+1:], " \t")) {
-		case "http", "ws":
-			return "http"
-		case "https", "wss":
-			return "https"
-		}
+	if !x.client.trustedPeer {
+		return x.in.scheme
 	}
-	return x.in.scheme
+	return cmp.Or(LastScheme(x.in.header.Values("X-Forwarded-Proto")), x.in.scheme)
+}
+
+// LastScheme returns http or https, the scheme in the last element of the fields X-Forwarded-Proto, where ws and wss are those
+// of WebSockets; "" if it is none of them.
+func LastScheme(fields []string) string {
+	if len(fields) == 0 {
+		return ""
+	}
+	last := fields[len(fields)-1]
+	switch strings.ToLower(strings.Trim(last[strings.LastIndexByte(last, ',')+1:], " \t")) {
+	case "http", "ws":
+		return "http"
+	case "https", "wss":
+		return "https"
+	}
+	return ""
 }
 
 // usualScheme returns the scheme of requests of which none is known.

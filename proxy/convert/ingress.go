@@ -209,7 +209,7 @@ func (i *ingress) guard() {
 		all, unknown := networks(list.text())
 		if unknown != "" || list.isThere() && len(all) == 0 { // then ingress-nginx denies the location
 			known = false
-			i.lost = append(i.lost, lostNote(list.line(), names[0]+": "+list.text()))
+			i.lost = append(i.lost, lostNote(list.line(), strings.Join(names, " or ")+": "+list.text()))
 		}
 		return all
 	}

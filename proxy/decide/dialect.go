@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,8 @@ const (
 
 // question reads the request of the client out of that of the peer, whose own fields it removes.
 func (d *dialect) question(x *http1.Exchange) (*proxy.Question, error) {
-	q := &proxy.Question{Listener: "decide/" + string(d.name), Fields: &x.Fields, Scheme: "http", Length: -1}
+	q := &proxy.Question{Listener: "decide/" + string(d.name), Fields: &x.Fields, Length: -1}
+	q.Scheme = cmp.Or(proxy.LastScheme(x.Fields.Values(schemeField)), "http")
 	for _, f := range []struct {
 		name string
 		to   *string
@@ -65,11 +67,6 @@ func (d *dialect) question(x *http1.Exchange) (*proxy.Question, error) {
 	}
 	if !isMethod(q.Method) {
 		return nil, errors.New(d.method + " is not a method")
-	}
-	if lines := x.Fields.Values(schemeField); len(lines) > 0 {
-		if _, last := cutLast(lines[len(lines)-1]); strings.EqualFold(last, "https") || strings.EqualFold(last, "wss") {
-			q.Scheme = "https"
-		}
 	}
 	if err := setClient(q, x.Fields.Values(clientField)); err != nil {
 		return nil, err

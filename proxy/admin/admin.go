@@ -92,7 +92,7 @@ type Options struct {
 	// Events publishes events to subscribers.
 	Events *Events
 	// Dashboard serves "/" and all paths below "/dashboard/"; nil if there is none. It
-	// authenticates requests itself, by sessions and by a token in each form.
+	// authenticates requests itself, by sessions.
 	Dashboard http.Handler
 }
 

@@ -197,7 +197,7 @@ func TestDashboard_UnknownIsNotZero(t *testing.T) {
 		}}, nil
 	}
 	b := open(t, o)
-	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "without Redis: refuses all<", "without Redis: lets all pass<")
+	b.post("/dashboard/explain", fields("method", "GET", "url", "/a")).shows(t, http.StatusOK, "without Redis: refuses all<", "without Redis: lets all pass<")
 	p := b.get("/dashboard/routes")
 	p.shows(t, http.StatusOK, "without Redis: refuses all", "without Redis: this node’s share", "without Redis: lets all pass")
 	if n := strings.Count(p.text, "without Redis: "); n != 3 {

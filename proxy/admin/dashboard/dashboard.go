@@ -11,7 +11,6 @@ package dashboard
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"embed"
@@ -35,7 +34,7 @@ import (
 // A dashboard serves all pages.
 type dashboard struct {
 	admin.Options
-	sessions *sessions
+	sessions kept[session]
 	gauge    *rateGauge
 	last     memories
 	flashes  kept[*flash]
@@ -44,10 +43,10 @@ type dashboard struct {
 }
 
 // New returns the handler of "/" and all paths below "/dashboard/". It must be wrapped by the admin
-// handler, which checks the host and the origin of forms.
+// handler, which checks the host, and that no page of another origin has sent a form.
 func New(o admin.Options) http.Handler {
 	d := &dashboard{
-		Options: o, sessions: newSessions(), gauge: &rateGauge{from: o.Gatherer, readings: []reading{{At: time.Now()}}},
+		Options: o, sessions: kept[session]{ttl: sessionTTL, most: maxSessions}, gauge: &rateGauge{from: o.Gatherer, readings: []reading{{At: time.Now()}}},
 		flashes: kept[*flash]{ttl: flashTTL, most: maxFlashes}, pages: sync.OnceValue(parsePages),
 	}
 	mux := chi.NewMux()
@@ -216,22 +215,23 @@ func sessionOf(r *http.Request) session {
 	return s
 }
 
-// protect returns a handler that requires a session, and rejects forged forms.
+// protect returns a handler that requires a session, and reads the form.
 func (d *dashboard) protect(next http.HandlerFunc) http.HandlerFunc {
 	return d.requireSession(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && !d.checkForm(w, r, sessionOf(r).id) {
-			return
+		if r.Method != http.MethodPost || d.readForm(w, r) {
+			next(w, r)
 		}
-		next(w, r)
 	})
 }
 
 // requireSession returns a handler that requires a session. If no tokens are configured, it allows all
-// requests that the admin handler allows: programs on this machine have the same rights as in the
-// API. Forms must still be checked.
+// requests that the admin handler allows: programs on this machine have the same rights as in the API.
 func (d *dashboard) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s, found := d.findSession(w, r)
+		s, found := session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}}, true
+		if d.Guarded() {
+			s, found = d.sessions.find(cookie(r), time.Now())
+		}
 		if !found {
 			d.sendToLogin(w, r)
 			return
@@ -241,48 +241,14 @@ func (d *dashboard) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// findSession returns the session of r.
-func (d *dashboard) findSession(w http.ResponseWriter, r *http.Request) (session, bool) {
-	if d.Guarded() {
-		id := cookie(r)
-		s, found := d.sessions.find(id, time.Now())
-		s.id = id
-		return s, found
-	}
-	return session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}, id: withCookie(w, r)}, true
-}
-
-// withCookie returns the value of the session cookie of r, and sets one if there is none.
-func withCookie(w http.ResponseWriter, r *http.Request) string {
-	id := cookie(r)
-	if id == "" {
-		id = rand.Text()
-		setCookie(w, r, id)
-	}
-	return id
-}
-
-// checkForm reports whether a form was issued to the browser that sends it. If not, it has sent the
-// error response.
-func (d *dashboard) checkForm(w http.ResponseWriter, r *http.Request, id string) bool {
+// readForm reads a form. If it cannot be read, it has sent the error response.
+func (d *dashboard) readForm(w http.ResponseWriter, r *http.Request) bool {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
+	err := r.ParseForm()
+	if err != nil {
 		d.show(w, r, page{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
-		return false
 	}
-	if !d.validFormToken(r.PostForm.Get("form"), id) {
-		d.show(w, r, page{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: forgedFormDetail})
-		return false
-	}
-	return true
-}
-
-// forgedFormDetail is the response to a forged form.
-const forgedFormDetail = "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"
-
-// validFormToken reports whether a form's token belongs to the browser with that cookie.
-func (d *dashboard) validFormToken(token, id string) bool {
-	return hmac.Equal([]byte(token), []byte(d.sessions.formToken(id)))
+	return err == nil
 }
 
 // sendToLogin redirects to the login page, which leads back to the page that was asked for, or that has sent
@@ -330,10 +296,10 @@ func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
-	d.showLogin(w, r, withCookie(w, r), loginView{Then: r.URL.Query().Get("then")})
+	d.showLogin(w, r, loginView{Then: r.URL.Query().Get("then")})
 }
 
-func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string, v loginView) {
+func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, v loginView) {
 	status := http.StatusOK
 	switch {
 	case v.Wait:
@@ -341,15 +307,13 @@ func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string,
 	case v.Wrong:
 		status = http.StatusUnauthorized
 	}
-	r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, session{id: id}))
 	d.show(w, r, page{name: "login", title: "Log in", status: status, data: v})
 }
 
 // login starts a session with a new id if the token is valid, so that an id planted before (session
 // fixation) is useless.
 func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
-	id := cookie(r)
-	if !d.checkForm(w, r, id) {
+	if !d.readForm(w, r) {
 		return
 	}
 	then := r.PostForm.Get("then")
@@ -358,20 +322,16 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 		a.SetRetryAfter(w.Header())
 	}
 	if !a.Known {
-		d.showLogin(w, r, id, loginView{Then: then, Wrong: a.Wait == 0, Wait: a.Wait > 0})
+		d.showLogin(w, r, loginView{Then: then, Wrong: a.Wait == 0, Wait: a.Wait > 0})
 		return
 	}
-	d.sessions.remove(id)
+	d.sessions.remove(cookie(r))
 	setCookie(w, r, d.sessions.add(session{Operator: a.Operator, Login: true}, time.Now()))
 	http.Redirect(w, r, pageOf(then), http.StatusSeeOther) // #nosec G710 -- pageOf leaves the host out
 }
 
 func (d *dashboard) logout(w http.ResponseWriter, r *http.Request) {
-	id := cookie(r)
-	if !d.checkForm(w, r, id) {
-		return
-	}
-	d.sessions.remove(id)
+	d.sessions.remove(cookie(r))
 	setCookie(w, r, "")
 	http.Redirect(w, r, "/dashboard/login", http.StatusSeeOther)
 }
@@ -387,32 +347,10 @@ const (
 type session struct {
 	admin.Operator
 	Login bool // started by a login, and can be ended by a logout
-	id    string
 }
 
 // Write reports whether the operator may make changes.
 func (s session) Write() bool { return s.Role == admin.Write }
-
-// sessions are the sessions of this node.
-type sessions struct {
-	secret [32]byte // key of form tokens
-	kept[session]
-}
-
-func newSessions() *sessions {
-	s := &sessions{kept: kept[session]{ttl: sessionTTL, most: maxSessions}}
-	rand.Read(s.secret[:])
-	return s
-}
-
-// formToken returns the token of forms for a browser with that cookie (against cross-site request
-// forgery). It is derived from the cookie, so that no state is needed for browsers that are not
-// logged in.
-func (s *sessions) formToken(id string) string {
-	mac := hmac.New(sha256.New, s.secret[:])
-	mac.Write([]byte(id))
-	return hex.EncodeToString(mac.Sum(nil)[:16])
-}
 
 // cookieName returns the name of the session cookie. It contains the port, because browsers send
 // cookies to all ports of a host and several weirs may run on one. Over TLS it has the prefix

@@ -63,9 +63,9 @@ func TestDashboard_NoPageHasScriptsOrStylesInIt(t *testing.T) {
 	o.Cluster = &pushedHistory{back: new(admin.Rollback)}
 	b := open(t, o)
 	inline := regexp.MustCompile(`<style|\sstyle=|<script>|<script [^>]*>[^<]|\son[a-z]+=|javascript:|hx-on|https?://[^ ]*\.(js|css)`)
-	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	looked := b.post("/dashboard/keys", fields("key", "phone", "value", "1"))
 	looked.shows(t, http.StatusOK)
-	explained := b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/sms"))
+	explained := b.post("/dashboard/explain", fields("method", "GET", "url", "/sms"))
 	explained.shows(t, http.StatusOK)
 	pages := []page{looked, explained}
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes", "/dashboard/config?diff=7"} {
@@ -133,8 +133,8 @@ func TestDashboard_EscapesWhatItShows(t *testing.T) {
 		return view.KeyStanding{Notes: []string{evil}, Limits: []view.LimitStanding{{Route: evil, Limit: evil, Masked: evil}}}, nil
 	}
 	b := open(t, o)
-	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", evil, "value", evil, "route", evil))
-	explained := b.post("/dashboard/explain", b.form("/dashboard/explain", "method", evil, "url", evil, "header", evil+": "+evil, "body", evil))
+	looked := b.post("/dashboard/keys", fields("key", evil, "value", evil, "route", evil))
+	explained := b.post("/dashboard/explain", fields("method", evil, "url", evil, "header", evil+": "+evil, "body", evil))
 	for _, p := range []page{looked, explained, b.get("/dashboard/routes"), b.get("/dashboard/decisions?request=" + "%3Cscript%3Ealert(1)"), b.get("/dashboard/top"), b.get("/dashboard/upstreams"), b.get("/dashboard/audit"), b.get("/dashboard/keys")} {
 		p.shows(t, http.StatusOK, "&lt;script&gt;alert(1)")
 		if strings.Contains(p.text, "<script>alert") {

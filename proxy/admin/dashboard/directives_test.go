@@ -120,7 +120,7 @@ func TestDirectives_AreAskedAboutThenDone(t *testing.T) {
 		{"/dashboard/keys", []string{"kind", "ban", "network", " 203.0.113.77/26 ", "route", "sms", "for", "1h", "reason", "a flood"}, "Ban 203.0.113.64/26 for 1h?", "Banned for 1h: 203.0.113.64/26 on route sms, on all nodes.", "ban 203.0.113.64/26 sms 1h a flood", []string{`<th scope="row">203.0.113.64/26</th>`, "a flood"}, "Unbanned: 203.0.113.64/26 on route sms, on all nodes."},
 	} {
 		s, _, b := ordering(t)
-		form := b.form(row.page, row.form...)
+		form := fields(row.form...)
 		redirect, asked := b.follow("/dashboard/directives", form)
 		redirect.shows(t, http.StatusSeeOther)
 		at := redirect.Header.Get("Location")
@@ -144,7 +144,7 @@ func TestDirectives_AreAskedAboutThenDone(t *testing.T) {
 			t.Errorf("did %q, want %q", s.done, want)
 		}
 		end := append(row.form, "do", "end", "at", s.at(0))
-		b.post("/dashboard/directives", b.form(row.page, end...)).shows(t, http.StatusOK, row.ends)
+		b.post("/dashboard/directives", fields(end...)).shows(t, http.StatusOK, row.ends)
 		if len(s.on) > 0 {
 			t.Errorf("%v holds; want nothing", s.on)
 		}
@@ -160,9 +160,9 @@ func TestDirectives_SayWhyNothingWasChanged(t *testing.T) {
 		"a reason is missing":                       {"kind", "maintenance", "for", "1h", "sure", "yes"},
 		"a reason is missing; write one, for":       {"kind", "maintenance", "do", "end"},
 	} {
-		b.post("/dashboard/directives", b.form("/dashboard/keys", form...)).shows(t, http.StatusUnprocessableEntity, says, `<details class="act" open>`)
+		b.post("/dashboard/directives", fields(form...)).shows(t, http.StatusUnprocessableEntity, says, `<details class="act" open>`)
 	}
-	p := b.post("/dashboard/directives", b.form("/dashboard/keys", "kind", "ban", "network", "203.0.113.7", "route", "sms", "for", "2h", "reason", "typed"))
+	p := b.post("/dashboard/directives", fields("kind", "ban", "network", "203.0.113.7", "route", "sms", "for", "2h", "reason", "typed"))
 	p.shows(t, http.StatusUnprocessableEntity, `value="203.0.113.7"`, "<option selected>sms</option>", `value="2h"`, `value="typed"`)
 	if len(s.done) > 0 {
 		t.Errorf("%v was done", s.done)
@@ -173,9 +173,9 @@ func TestDirectives_SayWhyNothingWasChanged(t *testing.T) {
 func TestDirectives_OfSomebodyElse(t *testing.T) {
 	for _, row := range [][]string{{"kind", "maintenance", "route", "sms"}, {"kind", "ban", "network", "203.0.113.0/24"}} {
 		s, _, b := ordering(t)
-		sure := b.form("/dashboard/keys", append(row, "for", "1h", "reason", "r", "sure", "yes")...)
+		sure := fields(append(row, "for", "1h", "reason", "r", "sure", "yes")...)
 		b.post("/dashboard/directives", sure).shows(t, http.StatusOK, "1h")
-		end := b.form("/dashboard/keys", append(row, "do", "end", "reason", "r", "at", s.at(0))...)
+		end := fields(append(row, "do", "end", "reason", "r", "at", s.at(0))...)
 		s.on[0].At, s.on[0].Who = s.on[0].At.Add(time.Second), "ben"
 		b.post("/dashboard/directives", end).shows(t, http.StatusConflict, failed("Nothing was changed", "ben set it again at"))
 		if len(s.on) != 1 {
@@ -197,7 +197,7 @@ func TestDirectives_EndMeanwhile(t *testing.T) {
 	b := open(t, o)
 	b.login(token)
 	s.on = []directive.Directive{{Route: "sms", At: time.Now().UTC(), Until: time.Now().Add(time.Hour)}}
-	end := b.form("/dashboard/routes", "kind", "maintenance", "route", "sms", "do", "end", "reason", "r", "at", s.at(0))
+	end := fields("kind", "maintenance", "route", "sms", "do", "end", "reason", "r", "at", s.at(0))
 	b.post("/dashboard/directives", end).shows(t, http.StatusOK, "Nothing to do: it has ended already.")
 }
 
@@ -213,7 +213,7 @@ func TestDirectives_AreForRoleWrite(t *testing.T) {
 			t.Errorf("%s: there is a form", path)
 		}
 	}
-	bob.post("/dashboard/directives", bob.form("/dashboard/keys", "kind", "maintenance", "reason", "r", "sure", "yes")).shows(t, http.StatusForbidden, "Your token may look")
+	bob.post("/dashboard/directives", fields("kind", "maintenance", "reason", "r", "sure", "yes")).shows(t, http.StatusForbidden, "Your token may look")
 	if len(s.done) > 0 {
 		t.Errorf("%v was done", s.done)
 	}

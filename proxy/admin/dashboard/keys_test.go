@@ -19,13 +19,13 @@ import (
 
 func TestKeys_ShowsHowAKeyStands(t *testing.T) {
 	b := open(t, options())
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "+8613800138000")).shows(t, http.StatusOK,
+	b.post("/dashboard/keys", fields("key", "phone", "value", "+8613800138000")).shows(t, http.StatusOK,
 		"sms.phone", "phone=&#43;86138****8000", "5 of 5 used, 0 left", "One more at <time", "UTC</time> (1m30s); all back at <time", "UTC</time> (1h).", `value="&#43;8613800138000"`, "Reset")
 }
 
 func TestKeys_SaysWhatIsWrongWithAKey(t *testing.T) {
 	b := open(t, options())
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "fone", "value", "1")).shows(t, http.StatusUnprocessableEntity, failed("The key cannot be looked up", "no limit counts by that"))
+	b.post("/dashboard/keys", fields("key", "fone", "value", "1")).shows(t, http.StatusUnprocessableEntity, failed("The key cannot be looked up", "no limit counts by that"))
 }
 
 func TestKeys_ChangesWhatIsAsked(t *testing.T) {
@@ -54,7 +54,7 @@ func TestKeys_ChangesWhatIsAsked(t *testing.T) {
 		}
 		b := open(t, o)
 		b.login(token)
-		form := b.form("/dashboard/keys", append(test.form, "key", "phone", "value", "1", "key", "ip", "value", "::1", "key", "", "value", "", "route", "sms", "limit", "phone", "sure", "yes")...)
+		form := fields(append(test.form, "key", "phone", "value", "1", "key", "ip", "value", "::1", "key", "", "value", "", "route", "sms", "limit", "phone", "sure", "yes")...)
 		b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, test.says, "on all nodes", "How it stands")
 		test.want.KeyQuery = query
 		if !reflect.DeepEqual(got, test.want) {
@@ -83,7 +83,7 @@ func TestKeys_SaysWhyNothingWasChanged(t *testing.T) {
 			return view.KeyResult{}, errors.New("redis is away")
 		}
 		b := open(t, o)
-		form := b.form("/dashboard/keys", append(test.form, "key", "phone", "value", "1")...)
+		form := fields(append(test.form, "key", "phone", "value", "1")...)
 		b.post("/dashboard/keys/change", form).shows(t, http.StatusUnprocessableEntity, test.says)
 	}
 }
@@ -94,7 +94,7 @@ func TestKeys_OffersThePlansOfTheKey(t *testing.T) {
 	o := options()
 	look := func() page {
 		b := open(t, o)
-		return b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+		return b.post("/dashboard/keys", fields("key", "phone", "value", "1"))
 	}
 	if p := look(); strings.Contains(p.text, "do-plan") || strings.Contains(p.text, "do-unplan") {
 		t.Error("without plans, one can be assigned")
@@ -146,7 +146,7 @@ func TestKeys_FormsAreAnsweredByARedirect(t *testing.T) {
 	b := open(t, o)
 	b.login(token)
 	key := []string{"key", "phone", "value", "+8613900139000"}
-	grant := b.form("/dashboard/keys", append(key, "action", "grant", "permits", "2", "reason", "r")...)
+	grant := fields(append(key, "action", "grant", "permits", "2", "reason", "r")...)
 	redirect, landed := b.follow("/dashboard/keys/change", grant)
 	redirect.shows(t, http.StatusSeeOther)
 	at := redirect.Header.Get("Location")
@@ -160,7 +160,7 @@ func TestKeys_FormsAreAnsweredByARedirect(t *testing.T) {
 		t.Errorf("reloaded, the page says that it has granted; %v was done", *done)
 	}
 	b.get("/dashboard/keys?look=other").shows(t, http.StatusGone, "not kept any more")
-	looked, _ := b.follow("/dashboard/keys", b.form("/dashboard/keys", key...))
+	looked, _ := b.follow("/dashboard/keys", fields(key...))
 	looked.shows(t, http.StatusSeeOther)
 	ben := open(t, o)
 	ben.login("ben-" + token)
@@ -175,7 +175,7 @@ func TestKeys_BanAndResetAskFirst(t *testing.T) {
 		o, done, _ := sharedKeys()
 		b := open(t, o)
 		b.login(token)
-		form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", action, "for", "2h", "reason", "a flood")
+		form := fields("key", "phone", "value", "1", "action", action, "for", "2h", "reason", "a flood")
 		asked := b.post("/dashboard/keys/change", form)
 		asked.shows(t, http.StatusOK, asks, "under sms.phone. Reason: a flood", `name="sure"`, `name="version" value="`)
 		if len(*done) > 0 {
@@ -197,13 +197,13 @@ func TestKeys_SaysWhatSomebodyElseHasDone(t *testing.T) {
 	o, done, trail := sharedKeys()
 	b := open(t, o)
 	b.login(token)
-	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	looked := b.post("/dashboard/keys", fields("key", "phone", "value", "1"))
 	version := regexp.MustCompile(`name="version" value="([^"]*)"`).FindStringSubmatch(looked.text)
 	if version == nil || version[1] == "" {
 		t.Fatalf("no version in\n%s", looked.text)
 	}
 	*trail = []view.AuditEntry{{ID: "7", At: time.Now().Add(-150 * time.Second), Who: "ben", Action: "ban", For: "1h", Reason: "a flood", Hash: "0123456789abcdef", Limits: []string{"sms.phone"}}}
-	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "reset", "reason", "asked", "sure", "yes", "version", version[1])
+	form := fields("key", "phone", "value", "1", "action", "reset", "reason", "asked", "sure", "yes", "version", version[1])
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusConflict, failed("Nothing was changed", "ben banned it for 1h, 2m31s ago (a flood), after you looked"), "How it stands", "<p>Last change: ben banned it", `<option value="a flood">`, `name="version" value="7"`)
 	if len(*done) > 0 {
 		t.Errorf("%v was done", *done)
@@ -222,7 +222,7 @@ func TestKeys_SayTheVerdictOnce(t *testing.T) {
 		return r, err
 	}
 	b := open(t, o)
-	p := b.post("/dashboard/keys/change", b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "grant", "permits", "1", "reason", "asked"))
+	p := b.post("/dashboard/keys/change", fields("key", "phone", "value", "1", "action", "grant", "permits", "1", "reason", "asked"))
 	if p.shows(t, http.StatusOK, "under 1 limit, on all nodes."); strings.Count(p.text, "efused now by sms.phone") != 1 {
 		t.Errorf("the verdict is not there once:\n%s", p.text)
 	}
@@ -235,7 +235,7 @@ func TestKeys_BeginsWithAVerdict(t *testing.T) {
 	one := standing(at)
 	o.Standing = func(context.Context, view.KeyQuery) (view.KeyStanding, error) { return one, nil }
 	b := open(t, o)
-	look := func() page { return b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")) }
+	look := func() page { return b.post("/dashboard/keys", fields("key", "phone", "value", "1")) }
 	p := look()
 	p.shows(t, http.StatusOK, `<p class="banner warn" id="verdict"><strong>Refused now by sms.phone 5/1h until <time datetime="2026-01-31T07:27:30Z">07:27:30 UTC</time> (1m30s).</strong>`)
 	if strings.Contains(p.text, `id="do-unban"`) {
@@ -256,12 +256,12 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 		return explain(ctx, r)
 	}
 	b := open(t, o)
-	form := b.form("/dashboard/explain", "method", "POST", "url", "/sms", "header", "X-Phone: 1\r\n\r\nX-Phone: 2\r\n", "body", "a=b", "client", "203.0.113.7")
+	form := fields("method", "POST", "url", "/sms", "header", "X-Phone: 1\r\n\r\nX-Phone: 2\r\n", "body", "a=b", "client", "203.0.113.7")
 	b.post("/dashboard/explain", form).shows(t, http.StatusOK, "Response by Weir: 429", "limit phone", `class="refused"`)
 	if asked.Method != "POST" || asked.URL != "/sms" || asked.Body != "a=b" || asked.Client.String() != "203.0.113.7" || !reflect.DeepEqual(asked.Header, map[string][]string{"X-Phone": {"1", "2"}, "Content-Type": {"application/x-www-form-urlencoded"}}) {
 		t.Errorf("got %+v", asked)
 	}
-	b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "POST", "url", "/sms", "header", "x-phone: 1", "body", `{"phone":"1"}`)).shows(t, http.StatusOK)
+	b.post("/dashboard/explain", fields("method", "POST", "url", "/sms", "header", "x-phone: 1", "body", `{"phone":"1"}`)).shows(t, http.StatusOK)
 	if !reflect.DeepEqual(asked.Header, map[string][]string{"X-Phone": {"1"}, "Content-Type": {"application/json"}}) {
 		t.Errorf("got %+v; want the Content-Type that weir explain would send", asked.Header)
 	}
@@ -274,13 +274,13 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 	}}
 	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) { return refused, nil }
 	who := open(t, o)
-	who.post("/dashboard/explain", who.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "Response by Weir: 429: ip, phone</h2>", "Refused by <strong>ip, phone</strong>; the answer says to come back in 9s.", "5/1h: 4 of 5 used, 1 left")
+	who.post("/dashboard/explain", fields("method", "GET", "url", "/a")).shows(t, http.StatusOK, "Response by Weir: 429: ip, phone</h2>", "Refused by <strong>ip, phone</strong>; the answer says to come back in 9s.", "5/1h: 4 of 5 used, 1 left")
 	refused.Decision.By = nil
-	who.post("/dashboard/explain", who.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "Refused; the answer says to come back in 9s.")
-	other.post("/dashboard/explain", other.form("/dashboard/explain", "method", "GET", "url", "/a")).shows(t, http.StatusOK, "No route matches.", "<details open><summary>Why not another route", "its path is another")
+	who.post("/dashboard/explain", fields("method", "GET", "url", "/a")).shows(t, http.StatusOK, "Refused; the answer says to come back in 9s.")
+	other.post("/dashboard/explain", fields("method", "GET", "url", "/a")).shows(t, http.StatusOK, "No route matches.", "<details open><summary>Why not another route", "its path is another")
 	b.get("/dashboard/explain?method=POST&url=/v1/sms/send").shows(t, http.StatusOK, `value="POST"`, `value="/v1/sms/send"`)
 	for field, says := range map[string]string{"header": "each line of the header has a colon", "client": "is an IP address"} {
-		form := b.form("/dashboard/explain", "method", "GET", "url", "/", field, "nonsense")
+		form := fields("method", "GET", "url", "/", field, "nonsense")
 		b.post("/dashboard/explain", form).shows(t, http.StatusUnprocessableEntity, says)
 	}
 }
@@ -301,7 +301,7 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	result := view.KeyResult{At: at, Everywhere: true, Now: view.KeyVerdict{Refused: true, Text: "still refused by the ban of 203.0.113.0/24 until 08:04:00 UTC (38m)"}, Changed: []view.LimitStanding{{Unaffected: true}}}
 	o.Change = func(context.Context, view.KeyChange) (view.KeyResult, error) { return result, nil }
 	b := open(t, o)
-	p := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	p := b.post("/dashboard/keys", fields("key", "phone", "value", "1"))
 	p.shows(t, http.StatusOK, "<span>214 of 1\u202f191 used, 977 left</span>", "<strong>10/1h</strong><small>now 1\u202f191, by 1\u202f181 verified</small>",
 		"<span>71.235 EUR spent, 328.765 EUR left</span>", "<span>step 2, passes</span>", "<span>0 of 4 used, 4 left</span>", "hash <span")
 	if n := strings.Count(p.text, "Nothing is used."); n != 1 || strings.Contains(p.text, "7\u202f123\u202f500") {
@@ -309,11 +309,11 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	}
 	// A banned key neither passes nor waits, and its count of refusals has begun anew with the ban.
 	one.Limits[0].BannedUntil, one.Limits[0].Penalty = at.Add(time.Hour), &view.PenaltyStanding{After: 3, Ban: view.Span(time.Hour)}
-	p = b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	p = b.post("/dashboard/keys", fields("key", "phone", "value", "1"))
 	p.shows(t, http.StatusOK, "Banned until", "<span>step 2</span>", ">3 refusals ban it for 1h.<")
 	// In shadow mode nobody is banned.
 	one.Limits[0].Mode = "shadow"
-	p = b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	p = b.post("/dashboard/keys", fields("key", "phone", "value", "1"))
 	p.shows(t, http.StatusOK, `<p class="banner shadow">In shadow mode: it would be banned until <time`, ">3 refusals would ban it for 1h.<", `class=" shadow"`)
 	if strings.Contains(p.text, "Banned until") {
 		t.Errorf("what would be banned looks as if it were, in\n%s", p.text)
@@ -321,12 +321,12 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	one.Limits[0].BannedUntil, one.Limits[0].Penalty, one.Limits[0].Mode = time.Time{}, nil, "enforce"
 	one.Limits[0].Store = "local"
 	one.Limits = append(one.Limits, view.LimitStanding{Mode: "enforce", Unknown: "redis is unreachable"})
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>", "Nothing is used here; what other nodes count is not known.",
+	b.post("/dashboard/keys", fields("key", "phone", "value", "1")).shows(t, http.StatusOK, "<span>0 of 4 used, 4 left: this node's share</span>", "Nothing is used here; what other nodes count is not known.",
 		`<p class="banner warn" id="verdict"><strong>Not known: 1 of 2 limits cannot be read.`)
 	one.Limits[1].Route, one.Limits[1].Limit, one.Limits[1].Denies = "sms", "spend", true // it refuses, and that is known
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, "Refused now by sms.spend while Redis is unreachable.")
+	b.post("/dashboard/keys", fields("key", "phone", "value", "1")).shows(t, http.StatusOK, "Refused now by sms.spend while Redis is unreachable.")
 	one.Limits = one.Limits[:1]
-	form := b.form("/dashboard/keys", "key", "phone", "value", "1", "action", "unban", "reason", "asked")
+	form := fields("key", "phone", "value", "1", "action", "unban", "reason", "asked")
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "<strong>There was nothing to end</strong> under 1 limit.", "Still refused by the ban of 203.0.113.0/24 until <time")
 	form.Set("action", "grant")
 	form.Set("permits", "9")
@@ -338,7 +338,7 @@ func TestKeys_ACardSaysOneThing(t *testing.T) {
 	result.Changed[0].Unaffected, result.Everywhere, result.Behind = false, false, []string{"node-b"}
 	b.post("/dashboard/keys/change", form).shows(t, http.StatusOK, "Unbanned: what was counted stays</strong>, under 1 limit, on all nodes but node-b, not heard from")
 	one.Limits[0].Windows = []view.WindowStanding{{Rate: "3/1h", Most: 3, Used: 3, Next: at.Add(time.Hour - 20*time.Millisecond), Full: at.Add(time.Hour)}}
-	b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1")).shows(t, http.StatusOK, `>All back at <time datetime="2026-01-31T08:26:00Z">08:26:00 UTC</time> (1h).<`)
+	b.post("/dashboard/keys", fields("key", "phone", "value", "1")).shows(t, http.StatusOK, `>All back at <time datetime="2026-01-31T08:26:00Z">08:26:00 UTC</time> (1h).<`)
 }
 
 // The audit trail has no column that is empty, and links keep their place whichever is current.

@@ -8,7 +8,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -168,7 +167,7 @@ func (b *browser) get(path string) page {
 	return b.send(r)
 }
 
-// post sends a form as the page that has the token in it would.
+// post sends a form as a page of the dashboard would.
 func (b *browser) post(path string, form url.Values) page {
 	b.t.Helper()
 	r, err := http.NewRequest(http.MethodPost, b.at+path, strings.NewReader(form.Encode()))
@@ -181,18 +180,11 @@ func (b *browser) post(path string, form url.Values) page {
 	return b.send(r)
 }
 
-var formToken = regexp.MustCompile(`name="form" value="([0-9a-f]{32})"`)
-
-// form is the form on a page, with more in it.
-func (b *browser) form(path string, more ...string) url.Values {
-	b.t.Helper()
-	found := formToken.FindStringSubmatch(b.get(path).text)
-	if found == nil {
-		b.t.Fatalf("no form on %s", path)
-	}
-	form := url.Values{"form": {found[1]}}
-	for i := 0; i+1 < len(more); i += 2 {
-		form.Add(more[i], more[i+1])
+// fields is a form of names and values.
+func fields(all ...string) url.Values {
+	form := url.Values{}
+	for i := 0; i+1 < len(all); i += 2 {
+		form.Add(all[i], all[i+1])
 	}
 	return form
 }
@@ -200,7 +192,7 @@ func (b *browser) form(path string, more ...string) url.Values {
 // login logs in with a token.
 func (b *browser) login(token string) page {
 	b.t.Helper()
-	return b.post("/dashboard/login", b.form("/dashboard/login", "token", token))
+	return b.post("/dashboard/login", url.Values{"token": {token}})
 }
 
 // shows fails unless p is answered so and has all texts.

@@ -26,7 +26,6 @@ type decisionsView struct {
 	Said     view.Decisions
 	Fault    fault
 	Before   string // cursor for the next page; empty at the end
-	At       time.Time
 }
 
 // Filtered reports whether the list is filtered.
@@ -36,7 +35,7 @@ func (v decisionsView) Filtered() bool {
 
 func (d *dashboard) showDecisions(r *http.Request) page {
 	f := r.URL.Query()
-	v := decisionsView{At: time.Now(), Outcomes: []string{"refused", "shadow_refused", "rejected", "allowed"}, Query: view.DecisionQuery{
+	v := decisionsView{Outcomes: []string{"refused", "shadow_refused", "rejected", "allowed"}, Query: view.DecisionQuery{
 		RequestID: cmp.Or(f.Get("request"), f.Get("request_id")), Route: f.Get("route"), Limit: f.Get("limit"), Outcome: f.Get("outcome"), Key: f.Get("hash"), N: decisionsShown,
 	}}
 	if t, err := time.Parse(time.RFC3339Nano, f.Get("before")); err == nil {

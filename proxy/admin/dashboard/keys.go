@@ -27,8 +27,7 @@ type keysView struct {
 	State      *admin.KeyState
 	Reasons    []string // suggestions
 	Plans      []string // that can be assigned to the key
-	At         time.Time
-	Look       string // id of the flash
+	Look       string   // id of the flash
 	Directives directivesView
 }
 
@@ -86,7 +85,7 @@ func (v keysView) Changeable() []string { return view.Each(v.own(), view.LimitSt
 
 // showKeys shows the form, and the key that was looked up, if its flash is named.
 func (d *dashboard) showKeys(r *http.Request) page {
-	v := keysView{At: time.Now(), Look: r.URL.Query().Get("look")}
+	v := keysView{Look: r.URL.Query().Get("look")}
 	if v.Look == "" {
 		return d.keys(r, v)
 	}

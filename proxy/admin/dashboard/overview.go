@@ -45,7 +45,6 @@ type overviewView struct {
 	Ready       bool
 	Leader      known[view.Leadership]
 	LeaderFault fault
-	At          time.Time
 }
 
 // totals are the requests of all routes together.
@@ -68,7 +67,7 @@ func (v overviewView) State() string {
 
 func (d *dashboard) showOverview(r *http.Request) page {
 	now := time.Now()
-	v := overviewView{Minutes: minutesOf(r, spans(), spans()[0]), Spans: spans(), At: now}
+	v := overviewView{Minutes: minutesOf(r, spans(), spans()[0]), Spans: spans()}
 	s, err := d.Statistics(r.Context(), v.Minutes+1)
 	v.Fault = faultOf("statistics cannot be read", err)
 	since := now.Add(-time.Duration(v.Minutes) * time.Minute)
@@ -290,12 +289,11 @@ type nodesView struct {
 	Leader      known[view.Leadership]
 	LeaderFault fault
 	Drift       int // number of nodes with another configuration
-	At          time.Time
 }
 
 func (d *dashboard) showNodes(r *http.Request) page {
 	now := time.Now()
-	v := nodesView{At: now}
+	var v nodesView
 	nodes, err := d.Nodes(r.Context())
 	v.Fault = faultOf("nodes cannot be listed", err)
 	v.Nodes = d.last.nodes.update(nodes, err, now)
@@ -317,14 +315,11 @@ type upstreamsView struct {
 	Fault fault
 	Sick  int // targets that are not healthy on some node
 	All   int // targets
-	At    time.Time
 }
 
 func (d *dashboard) showUpstreams(r *http.Request) page {
-	v := upstreamsView{At: time.Now()}
-	var err error
-	v.Said, err = d.Upstreams(r.Context())
-	v.Fault = faultOf("upstreams cannot be read", err)
+	said, err := d.Upstreams(r.Context())
+	v := upstreamsView{Said: said, Fault: faultOf("upstreams cannot be read", err)}
 	for _, u := range v.Said.Upstreams {
 		for _, t := range u.Targets {
 			v.All++
@@ -353,9 +348,7 @@ func (v auditView) Reasons() bool {
 
 func (d *dashboard) showAudit(r *http.Request) page {
 	q := view.AuditQuery{Before: r.URL.Query().Get("before"), N: auditShown}
-	v := auditView{Later: q.Before != ""}
-	var err error
-	v.Audit, err = d.Audit(r.Context(), q)
-	v.Fault = faultOf("the audit trail cannot be read", err)
+	trail, err := d.Audit(r.Context(), q)
+	v := auditView{Audit: trail, Later: q.Before != "", Fault: faultOf("the audit trail cannot be read", err)}
 	return page{name: "audit", title: "Audit", data: v}
 }

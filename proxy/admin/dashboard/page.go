@@ -57,6 +57,7 @@ type pageData struct {
 	Path  string
 	Nav   []link
 	Who   session
+	At    time.Time // of what is shown
 	// Store is why the shared store is unreachable; empty if it is not.
 	Store string
 	// Maintenance is what is under maintenance; empty if nothing is.
@@ -101,7 +102,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v page) {
 	if r.Header.Get("HX-Request") != "" && t.Lookup("live") != nil {
 		part = "live"
 	}
-	data := pageData{Title: v.title, Path: r.URL.Path, Nav: nav(r.URL.Path), Who: who, Data: v.data}
+	data := pageData{Title: v.title, Path: r.URL.Path, Nav: nav(r.URL.Path), Who: who, At: time.Now(), Data: v.data}
 	if who.Name != "" {
 		data.Store = d.storeFault(r.Context())
 		m, _ := d.Maintenance(r.Context()) // the page of routes says why it is not known

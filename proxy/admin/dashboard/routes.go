@@ -27,7 +27,6 @@ type routesView struct {
 	Total, Pages int  // of routes that match, and of pages
 	Any          bool // the configuration has routes
 	Faults       []fault
-	At           time.Time
 	Directives   directivesView
 }
 
@@ -65,11 +64,11 @@ type nearest struct {
 func (n nearest) Full() bool { return n.Left <= 0 || n.Banned }
 
 func (d *dashboard) showRoutes(r *http.Request) page {
-	ctx, now := r.Context(), time.Now()
-	v := routesView{Minutes: spans()[0], At: now, routeQuery: routeQueryOf(r), Directives: d.directives(r, "maintenance")}
+	ctx := r.Context()
+	v := routesView{Minutes: spans()[0], routeQuery: routeQueryOf(r), Directives: d.directives(r, "maintenance")}
 	s, err := d.Statistics(ctx, v.Minutes+1)
 	v.fault("statistics cannot be read", err)
-	v.Counts = d.last.minutes.update(s, err, now)
+	v.Counts = d.last.minutes.update(s, err, time.Now())
 	routes, err := d.Routes(ctx)
 	v.fault("routes cannot be read", err)
 	limits, err := d.Limits(ctx)

@@ -34,7 +34,6 @@ type topView struct {
 	More   int      // rows of the pages after it
 	Spread []string // what is refused of so many keys that none stands out
 	Fault  fault
-	At     time.Time
 }
 
 // A topRow is a key of a limit. Which is not among the first of both lists has one count only.
@@ -48,7 +47,7 @@ type topRow struct {
 func (d *dashboard) showTop(r *http.Request) page {
 	f := r.URL.Query()
 	v := topView{
-		At: time.Now(), Times: topMinutes(), Text: strings.TrimSpace(f.Get("q")), Page: pageNumber(f),
+		Times: topMinutes(), Text: strings.TrimSpace(f.Get("q")), Page: pageNumber(f),
 		Query: view.TopQuery{Route: f.Get("route"), Limit: f.Get("limit"), Minutes: minutesOf(r, topMinutes(), topMinutes()[1]), N: topShown},
 	}
 	top, err := d.Top(r.Context(), v.Query)
@@ -151,7 +150,6 @@ type conversionView struct {
 	Limits []sendsOfLimit
 	Nodes  []view.NodeAnswer
 	Fault  fault
-	At     time.Time
 }
 
 // A sendsOfLimit is what became of the requests that one limit counts.
@@ -171,9 +169,8 @@ type sendsRow struct {
 func (l sendsOfLimit) Shadow() bool { return l.Mode == string(config.Shadow) }
 
 func (d *dashboard) showConversion(r *http.Request) page {
-	v := conversionView{At: time.Now()}
 	all, err := d.Conversion(r.Context(), sends.Query{N: sendsShown})
-	v.Fault, v.Nodes = faultOf("what was sent and used cannot be read", err), all.Nodes
+	v := conversionView{Nodes: all.Nodes, Fault: faultOf("what was sent and used cannot be read", err)}
 	for _, l := range all.Limits {
 		one := sendsOfLimit{LimitCounts: l}
 		for _, k := range l.Keys {

@@ -26,7 +26,7 @@ func importMap() map[string][]string {
 		"proxy/simulate":                      slices.Concat([]string{"proxy/view", "limiter/reuse", "proxy"}, stages),
 		"proxy":                               slices.Concat([]string{"proxy/usage", "limiter/reuse", "proxy/view", "proxy/limit", "proxy/route", "proxy/trace", "proxy/metrics", "proxy/stripe", "proxy/body", "proxy/decisions", "proxy/directive", "proxy/protobuf", "proxy/sends"}, stages),
 		"proxy/limit":                         {"proxy/usage", "limiter/reuse", "proxy/view", "proxy/config", "proxy/decisions", "proxy/key", "proxy/metrics", "proxy/sends", "proxy/stripe", "limiter"}, // no request, no HTTP
-		"proxy/convert":                       nil,
+		"proxy/convert":                       {"proxy/config", "proxy/view", "limiter"},
 		"proxy/ratelimit":                     {"proxy/config", "proxy/convert", "proxy/protobuf"},
 		"proxy/protobuf":                      nil,
 		"proxy/directive":                     nil,

@@ -112,6 +112,9 @@ func (l *loader) header(name *string, example string) string {
 	return http.CanonicalHeaderKey(*name)
 }
 
+// SetByWeir reports whether Weir sets a field of requests itself, by its canonical name.
+func SetByWeir(name string) bool { return requestFields().has(name) }
+
 // connectionFields returns fields that belong to the connection, frame the message, or are
 // set by Weir.
 func connectionFields() []string {

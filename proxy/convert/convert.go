@@ -19,6 +19,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // maxSize bounds the text that is read.
@@ -62,17 +66,7 @@ func (n *notes) add(line int, what, instead string) {
 func (r Result) Lost() (all []string) {
 	for _, n := range r.Notes {
 		if n.Lost {
-			all = addNew(all, place(r.file, n.Line)+": "+strings.Map(visible, n.What))
-		}
-	}
-	return all
-}
-
-// addNew appends those of more that all does not have.
-func addNew[S ~[]E, E comparable](all S, more ...E) S {
-	for _, m := range more {
-		if !slices.Contains(all, m) {
-			all = append(all, m)
+			all = view.AddNew(all, place(r.file, n.Line)+": "+strings.Map(visible, n.What))
 		}
 	}
 	return all
@@ -157,6 +151,13 @@ func (m *mapping) set(name, value string) {
 	}
 }
 
+// setDuration sets a field to d, if it is not 0.
+func (m *mapping) setDuration(name string, d time.Duration) {
+	if d != 0 {
+		m.set(name, limiter.FormatDuration(d))
+	}
+}
+
 // flow returns the mapping on one line; "" for one without fields.
 func (m mapping) flow() string {
 	if len(m) == 0 {
@@ -182,7 +183,7 @@ func (d *document) wrong(line int, what, expected string) {
 
 // note adds a note about the whole result, once.
 func (d *document) note(line int, what, instead string) {
-	d.head = addNew(d.head, Note{Line: line, What: what, Instead: instead})
+	d.head = view.AddNew(d.head, Note{Line: line, What: what, Instead: instead})
 }
 
 // unique returns text as a name that no other entry of this kind has.

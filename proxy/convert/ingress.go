@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // ingressPrefix is that of the annotations of ingress-nginx.
@@ -173,7 +175,7 @@ func (i *ingress) readLimits() {
 		name   string
 		window time.Duration
 	}{{"rps", time.Second}, {"rpm", time.Minute}} {
-		if n := min(i.number(i.annotation("limit-"+l.name)), mostRequests); n > 0 {
+		if n := min(i.number(i.annotation("limit-"+l.name)), limiter.MaxCount); n > 0 {
 			all := burst{all: n * multiplier, free: n * multiplier}
 			i.addLimit(l.name, append(mapping{{"key", "client_ip"}}, leaky(n, l.window, all)...))
 		}

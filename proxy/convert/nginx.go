@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An nginxConfig is what is read of the configuration of nginx.
@@ -69,7 +71,7 @@ func convertNginx(d *document, data []byte) {
 	servers := find(http, "server")
 	for _, server := range servers { // only where a host has two schemes, routes differ by them
 		for _, host := range nginxHosts(server) {
-			c.schemes[host] = addNew(c.schemes[host], nginxScheme(server))
+			c.schemes[host] = view.AddNew(c.schemes[host], nginxScheme(server))
 		}
 	}
 	for _, server := range servers {
@@ -272,9 +274,9 @@ func nginxHosts(server *directive) (hosts []string) {
 			switch name = strings.ToLower(name); {
 			case name == "_" || name == "":
 			case strings.HasPrefix(name, ".") && hostPattern.MatchString(name[1:]):
-				hosts = addNew(hosts, name[1:], "*"+name)
+				hosts = view.AddNew(hosts, name[1:], "*"+name)
 			case hostPattern.MatchString(name) && len(name) <= 253:
-				hosts = addNew(hosts, name)
+				hosts = view.AddNew(hosts, name)
 			default:
 				known = false
 			}
@@ -283,7 +285,7 @@ func nginxHosts(server *directive) (hosts []string) {
 	}
 	for _, d := range find(server.block, "listen") {
 		if slices.Contains(d.args, "default_server") || slices.Contains(d.args, "default") {
-			hosts = addNew(hosts, "")
+			hosts = view.AddNew(hosts, "")
 		}
 	}
 	if len(hosts) == 0 && !slices.ContainsFunc(names, func(d *directive) bool { return !d.used }) {

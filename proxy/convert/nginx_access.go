@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // protective matches names of directives that other modules protect with, as far as they tell.
@@ -67,7 +70,7 @@ func lostNotes(guards []*directive) (all notes) {
 		if d.block != nil {
 			what += " { ... }"
 		}
-		all = addNew(all, lostNote(d.line, what))
+		all = view.AddNew(all, lostNote(d.line, what))
 	}
 	return all
 }
@@ -309,7 +312,7 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 	for _, d := range l.context.directives["proxy_set_header"] {
 		name := textproto.CanonicalMIMEHeaderKey(d.arg(0))
 		value := strings.ReplaceAll(d.arg(1), "$proxy_host", passed[2])
-		isOther := !isSetByWeir(name) && headerName.MatchString(name) && !seen[name] &&
+		isOther := !config.SetByWeir(name) && headerName.MatchString(name) && !seen[name] &&
 			value != "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")) &&
 			(name != "Host" || value != "$host" && hostPattern.MatchString(value))
 		seen[name] = true
@@ -338,14 +341,4 @@ func (c *nginxConfig) headers(l *nginxLocation, passed []string) (fields mapping
 	fields.set("set", set.flow())
 	fields.set("remove", texts(removed))
 	return fields, websocket, hints
-}
-
-// isSetByWeir reports whether Weir sets a header field itself.
-func isSetByWeir(name string) bool {
-	return strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{
-		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
-		"Transfer-Encoding", "Upgrade",
-		"Via", "X-Request-Id",
-		"Expect", "Forwarded", "Max-Forwards", "X-Real-Ip",
-	}, name)
 }

@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // limitsOf returns the limits that apply in a context.
@@ -42,7 +45,7 @@ func (c *nginxConfig) limitsOf(context nginxContext) (limits []string) {
 				"expected limit_req zone=NAME burst=NUMBER nodelay, or limit_conn NAME NUMBER")
 			continue
 		}
-		limits = addNew(limits, name)
+		limits = view.AddNew(limits, name)
 	}
 	return limits
 }
@@ -128,31 +131,15 @@ func (b burst) longest(count int64, window time.Duration) time.Duration {
 // until there is a permit, at most for as long as the last one of the burst.
 func leaky(count int64, window time.Duration, b burst) mapping {
 	fields := mapping{
-		{"rate", fmt.Sprintf("%d/%s", count, windowName(window))},
+		{"rate", fmt.Sprintf("%d/%s", count, limiter.WindowName(window))},
 		{"algorithm", "gcra"},
 		{"burst", strconv.FormatInt(b.free+1, 10)},
 	}
 	if wait := min(b.longest(count, window), longestWait); wait > 0 {
-		fields.set("wait", windowName((wait + time.Millisecond - 1).Truncate(time.Millisecond)))
+		fields.setDuration("wait", (wait + time.Millisecond - 1).Truncate(time.Millisecond))
 		fields.set("max_waiting", strconv.FormatInt(min(b.all+1, mostWaiting), 10)) // all may come at once
 	}
 	return fields
-}
-
-// windowName returns a window as a rate has it; "" for 0.
-func windowName(window time.Duration) string {
-	if window == 0 {
-		return ""
-	}
-	for _, unit := range []struct {
-		name   string
-		length time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
-		if window%unit.length == 0 {
-			return strconv.FormatInt(int64(window/unit.length), 10) + unit.name
-		}
-	}
-	return strconv.FormatInt(window.Milliseconds(), 10) + "ms"
 }
 
 // variable matches a variable of nginx, $NAME or ${NAME}.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // An nginxLocation is a location with the paths that Weir has for it.
@@ -48,7 +50,7 @@ func nginxLocations(outer nginxContext, block []*directive) (all []*nginxLocatio
 
 // refuse makes a location refuse all that begins with its prefix.
 func (l *nginxLocation) refuse(lost notes) {
-	l.lost = addNew(l.lost, lost...)
+	l.lost = view.AddNew(l.lost, lost...)
 	l.paths = protected(l.prefix)
 }
 

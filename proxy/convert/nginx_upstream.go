@@ -132,9 +132,9 @@ func (c *nginxConfig) upstream(l *nginxLocation, m []string) *entry {
 // timeouts returns the timeouts of an upstream; 0 is none.
 func timeouts(connect, read time.Duration) string {
 	var fields mapping
-	fields.set("connect", windowName(connect))
-	fields.set("response", windowName(read))
-	fields.set("idle", windowName(read))
+	fields.setDuration("connect", connect)
+	fields.setDuration("response", read)
+	fields.setDuration("idle", read)
 	return fields.flow()
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // expectedRatelimit is what the file should be.
@@ -178,21 +180,15 @@ func (r *ratelimitDomain) limit(at node) *ratelimitLimit {
 	return l
 }
 
-// The largest rate of a limit.
-const (
-	mostRequests = 1<<31 - 1
-	longestRate  = 366 * 24 * time.Hour
-)
-
 // bound sets the window, and keeps count and window in the range that rates have.
 func (l *ratelimitLimit) bound(units int64) {
-	if l.count > mostRequests {
+	if l.count > limiter.MaxCount {
 		l.notes.add(l.line, strconv.FormatInt(l.count, 10)+" requests are more than a rate has",
-			strconv.Itoa(mostRequests)+" is written")
-		l.count = mostRequests
+			strconv.Itoa(limiter.MaxCount)+" is written")
+		l.count = limiter.MaxCount
 	}
-	if most := int64(longestRate / l.window); units > most {
-		l.notes.add(l.line, "the window is longer than a year", windowName(time.Duration(most)*l.window)+" is written")
+	if most := int64(limiter.MaxWindow / l.window); units > most {
+		l.notes.add(l.line, "the window is longer than a year", limiter.WindowName(time.Duration(most)*l.window)+" is written")
 		units = most
 	}
 	l.window *= time.Duration(units)
@@ -205,7 +201,7 @@ func (r *ratelimitDomain) apply(l *ratelimitLimit, name string, way []*ratelimit
 	case l.count == 0:
 		l.made = mapping{{"lists", texts([]string{r.refuse(way[len(way)-1])})}}
 	default:
-		fields := mapping{{"key", r.key(way)}, {"rate", strconv.FormatInt(l.count, 10) + "/" + windowName(l.window)},
+		fields := mapping{{"key", r.key(way)}, {"rate", strconv.FormatInt(l.count, 10) + "/" + limiter.WindowName(l.window)},
 			{"algorithm", "fixed_window"}}
 		if l.shadow {
 			fields.set("mode", "shadow")

@@ -51,7 +51,7 @@ func TestService_ConvertsResources(t *testing.T) {
 			t.Errorf("no %s in %q", want, differences)
 		}
 	}
-	for _, want := range []string{"rate: 5/7d", "rate: 6/1s", "mode: shadow", `match: {domain: a, descriptor: {k: "$$v", inner: "*"}}`, "quota_mode", "replaces"} {
+	for _, want := range []string{"rate: 5/1w", "rate: 6/1s", "mode: shadow", `match: {domain: a, descriptor: {k: "$$v", inner: "*"}}`, "quota_mode", "replaces"} {
 		if !strings.Contains(string(limits), want) {
 			t.Errorf("no %s in\n%s", want, limits)
 		}

@@ -6,7 +6,6 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -148,55 +147,33 @@ func partNames() []string { return []string{"limit", "route", "key", "list", "up
 // Parts returns the parts of c. Secrets, and the values of lists and overrides, are represented by a hash
 // with once.
 func (c *Config) Parts(once []byte) Parts {
-	f, line := c.form, c.written.Line
-	concealed := c.concealed()
-	tell := func(l *Limit) string {
-		told := *l
-		if concealed[&l.OverrideForms] {
-			told.OverrideForms = map[string]*list{}
-			for value, rates := range l.OverrideForms {
-				told.OverrideForms["not shown, "+Brief(once, value)] = rates
-			}
-		}
-		return c.written.LineOf(&told, l)
+	f, concealed := c.form, c.concealed()
+	line := func(form any) string {
+		return c.written.Line(form, concealed, func(text string) string { return Brief(once, text) })
 	}
-	limits := lines(f.LimitForms, tell)
+	limits := lines(f.LimitForms, line)
 	routes := map[string]string{}
 	for _, r := range f.Routes {
-		without := *r
-		without.LimitForms = nil
 		for _, l := range r.LimitForms {
-			if l.Named != "" {
-				without.LimitForms = append(without.LimitForms, l)
-				continue
+			if l.Named == "" {
+				limits[view.LimitName(r.Name, l.Name)] = line(l)
+				concealed[l] = true
 			}
-			limits[view.LimitName(r.Name, l.Name)] = tell(l)
 		}
-		routes[r.Name] = c.written.LineOf(&without, r)
+		routes[r.Name] = line(r)
 	}
 	sections := map[string]string{}
 	for name, form := range map[string]any{
 		"client_ip": &f.ClientIP, "privacy": &f.Privacy, "defaults": &f.Defaults, "errors": f.ErrorTexts, "alerts": &f.Alerts, "access_log": &f.AccessLog, "traces": &f.Traces, "jwt": f.JWT,
 	} {
-		if v := reflect.ValueOf(form); !v.IsNil() {
+		if !reflect.ValueOf(form).IsNil() {
 			sections[name] = line(form)
-			if hidden := secretsOf(v); hidden != "" {
-				sections[name] += " (secrets not shown, " + Brief(once, hidden) + ")"
-			}
 		}
 	}
 	for name, p := range f.PriceForms {
 		sections["prices."+name] = line(p)
 	}
-	lists := lines(f.ListForms, func(l *List) string {
-		shown := *l
-		if len(l.Values) > 0 && concealed[&l.Values] {
-			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), Brief(once, strings.Join(l.Values, "\n")))}
-		}
-		return c.written.LineOf(&shown, l)
-	})
-	keys := lines(f.KeyForms, func(k *keyForm) string { return line(k) })
-	return Parts{limits, routes, keys, lists, lines(f.Upstreams, func(u *Upstream) string { return line(u) }), sections}
+	return Parts{limits, routes, lines(f.KeyForms, line), lines(f.ListForms, line), lines(f.Upstreams, line), sections}
 }
 
 // Brief returns a short hash of text, to compare it with others.
@@ -206,29 +183,8 @@ func Brief(once []byte, text string) string {
 	return fmt.Sprintf("%x", mac.Sum(nil)[:3])
 }
 
-// secretsOf returns all secrets in a form, with their positions, as one text; empty if
-// there are none.
-func secretsOf(v reflect.Value) string {
-	v = reflect.Indirect(v)
-	if v.Kind() != reflect.Struct {
-		return ""
-	}
-	var all string
-	for i := range v.NumField() {
-		one := secretsOf(v.Field(i))
-		if form.IsHidden(v.Type().Field(i)) && !v.Field(i).IsZero() {
-			text, _ := json.Marshal(v.Field(i).Interface()) // texts, which can be encoded
-			one = string(text)
-		}
-		if one != "" {
-			all += fmt.Sprintf("%d: %q\n", i, one)
-		}
-	}
-	return all
-}
-
 // lines returns the text of each of all.
-func lines[T any](all map[string]*T, line func(*T) string) map[string]string {
+func lines[T any](all map[string]*T, line func(any) string) map[string]string {
 	made := map[string]string{}
 	for name, v := range all {
 		made[name] = line(v)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,6 +183,28 @@ func TestCompare_NamesVariables(t *testing.T) {
 		if got := Compare(was, mustParse(t, text+small)); len(got) != 1 || got[0].String() != want {
 			t.Errorf("%s\nis told as %v; want %s", text, got, want)
 		}
+	}
+}
+
+// Of a secret, wherever it stands, others see that it differs.
+func TestCompare_TellsSecretsApart(t *testing.T) {
+	of := func(secret string) *Config {
+		jwt := "jwt: {secret: \"" + secret + "-of-32-bytes-or-more-at-random\"}"
+		return mustParse(t, "keys: {u: header:U}\nprivacy: {hash_secret: "+secret+"-long-enough}\n"+jwt+"\nlimits: {l: {key: u, rate: 1/1m, step_up: {rate: 5/1m, "+jwt+"}}}\n"+
+			"routes: [{name: a, match: {path: /a}, upstream: echo, limits: [l]}]\n")
+	}
+	var names []string
+	for _, c := range Compare(of("first"), of("other")) {
+		names = append(names, c.Name)
+		if strings.Count(c.String(), "(not shown, ") != 2 || strings.Contains(c.String(), "first") || strings.Contains(c.String(), "other") {
+			t.Errorf("a new secret is told as %s", c)
+		}
+	}
+	if want := []string{"l", "jwt", "privacy"}; !slices.Equal(names, want) {
+		t.Errorf("secrets of %v are told; want %v", names, want)
+	}
+	if all := Compare(of("first"), of("first")); len(all) != 0 {
+		t.Errorf("the same secrets are told as %v", all)
 	}
 }
 

@@ -2,6 +2,7 @@ package form
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"strconv"
@@ -17,15 +18,17 @@ type Written map[any]string
 
 // An encoder encodes forms as YAML. Values of fields with the tag hidden are not shown.
 type encoder struct {
-	written Written      // shown instead of values; may be nil
-	brief   bool         // fields that have their default are left out, and dollar signs are not escaped
-	counted map[any]bool // pointers to lists and mappings whose entries are only counted
+	written   Written      // shown instead of values; may be nil
+	concealed map[any]bool // pointers to lists and mappings whose entries are not shown
+	// brief returns a short text for one that is not shown, to compare it with others. If it is not nil, fields that have
+	// their default are left out, as are entries of lists in concealed, and dollar signs are not escaped.
+	brief func(text string) string
 }
 
 // Encode returns form, a pointer, as YAML with all defaults, to be loaded again. Of lists and mappings at the pointers in
-// counted a comment says how many entries they have.
-func (w Written) Encode(form any, counted map[any]bool) *yaml.Node {
-	return encoder{written: w, counted: counted}.value(reflect.ValueOf(form), reflect.ValueOf(form), Tag{})
+// concealed a comment says how many entries they have.
+func (w Written) Encode(form any, concealed map[any]bool) *yaml.Node {
+	return encoder{written: w, concealed: concealed}.value(reflect.ValueOf(form), Tag{})
 }
 
 // Text returns what is written at pointer if that names variables, and otherwise text.
@@ -40,12 +43,10 @@ func (w Written) Texts(of *map[string]string) map[string]string {
 	return all
 }
 
-// Line formats a form as YAML on one line, without defaults.
-func (w Written) Line(form any) string { return w.LineOf(form, form) }
-
-// LineOf is like Line, for a form derived from another one, which has the written values.
-func (w Written) LineOf(form, of any) string {
-	n := encoder{written: w, brief: true}.value(reflect.ValueOf(form), reflect.ValueOf(of), Tag{})
+// Line formats a form as YAML on one line, without defaults and without entries of lists that are in concealed. Secrets,
+// and what lists and mappings at the pointers in concealed hold, appear as brief has them.
+func (w Written) Line(form any, concealed map[any]bool, brief func(text string) string) string {
+	n := encoder{w, concealed, brief}.value(reflect.ValueOf(form), Tag{})
 	n.Style = yaml.FlowStyle
 	return oneLine(n)
 }
@@ -56,26 +57,25 @@ func oneLine(n *yaml.Node) string {
 	return strings.Join(strings.Fields(string(b)), " ")
 }
 
-// value encodes v, a field with the tag t, which may be a copy of the field of: what was written stands for that.
-func (e encoder) value(v, of reflect.Value, t Tag) *yaml.Node {
+// value encodes v, a field with the tag t.
+func (e encoder) value(v reflect.Value, t Tag) *yaml.Node {
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
-		return e.value(v.Elem(), reflect.Indirect(of), t)
-	}
-	if !of.IsValid() {
-		of = v
+		return e.value(v.Elem(), t)
 	}
 	n := &yaml.Node{}
 	text := textOf(v)
 	switch {
-	case of.CanAddr() && e.counted[of.Addr().Interface()] && v.Len() > 0:
+	case e.brief == nil && e.conceals(v) && v.Len() > 0:
 		kind := map[reflect.Kind]yaml.Kind{reflect.Slice: yaml.SequenceNode, reflect.Map: yaml.MappingNode}[v.Kind()]
 		return &yaml.Node{Kind: kind, Style: yaml.FlowStyle, LineComment: strconv.Itoa(v.Len()) + ", not shown"}
 	case v.Kind() == reflect.Struct && text == nil:
-		return e.fields(v, of)
+		return e.fields(v)
 	case v.Kind() == reflect.Map:
-		return e.mapping(v, of, t)
+		return e.mapping(v, t)
 	case v.Kind() == reflect.Slice:
-		return e.slice(v, of, t)
+		return e.slice(v, t)
+	case t.hidden != "" && v.String() != "" && e.brief != nil:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: "(not shown, " + e.brief(v.String()) + ")"}
 	case t.hidden != "" && v.String() != "":
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: t.hidden}
 	case text != nil:
@@ -84,15 +84,20 @@ func (e encoder) value(v, of reflect.Value, t Tag) *yaml.Node {
 		_ = n.Encode(v.Interface()) // so can other values of forms
 	}
 	e.escape(n)
-	if of.CanAddr() {
-		e.restore(n, of.Addr().Interface(), t)
+	if v.CanAddr() {
+		e.restore(n, v.Addr().Interface(), t)
 	}
 	return n
 }
 
+// conceals reports whether the entries of v are not shown.
+func (e encoder) conceals(v reflect.Value) bool {
+	return v.CanAddr() && e.concealed[v.Addr().Interface()]
+}
+
 // escape escapes the dollar signs of a value that is to be loaded again.
 func (e encoder) escape(n *yaml.Node) {
-	if !e.brief && strings.Contains(n.Value, "$") {
+	if e.brief == nil && strings.Contains(n.Value, "$") {
 		n.Value, n.Style = strings.ReplaceAll(n.Value, "$", "$$"), yaml.DoubleQuotedStyle
 	}
 }
@@ -106,20 +111,21 @@ func (e encoder) restore(n *yaml.Node, pointer any, t Tag) {
 }
 
 // slice encodes a list.
-func (e encoder) slice(v, of reflect.Value, t Tag) *yaml.Node {
-	if of.Len() != v.Len() {
-		of = v
-	}
+func (e encoder) slice(v reflect.Value, t Tag) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.SequenceNode}
-	if texts := v.Type().Elem().Kind() == reflect.String; texts {
+	if e.conceals(v) && v.Len() > 0 {
+		_ = n.Encode([]string{fmt.Sprintf("%d, not shown, %s", v.Len(), e.brief(fmt.Sprintf("%q", v)))})
+	} else if texts := v.Type().Elem().Kind() == reflect.String; texts {
 		_ = n.Encode(v.Interface()) // all at once: there may be many
 		for i, c := range n.Content {
 			e.escape(c)
-			e.restore(c, of.Index(i).Addr().Interface(), t)
+			e.restore(c, v.Index(i).Addr().Interface(), t)
 		}
 	} else {
 		for i := range v.Len() {
-			n.Content = append(n.Content, e.value(v.Index(i), of.Index(i), t))
+			if e.brief == nil || !e.concealed[v.Index(i).Interface()] {
+				n.Content = append(n.Content, e.value(v.Index(i), t))
+			}
 		}
 	}
 	if t.single && len(n.Content) == 1 {
@@ -129,7 +135,7 @@ func (e encoder) slice(v, of reflect.Value, t Tag) *yaml.Node {
 }
 
 // mapping encodes a mapping with arbitrary names.
-func (e encoder) mapping(v, of reflect.Value, t Tag) *yaml.Node {
+func (e encoder) mapping(v reflect.Value, t Tag) *yaml.Node {
 	names := map[string]bool{}
 	for _, name := range v.MapKeys() {
 		names[name.String()] = true
@@ -138,18 +144,21 @@ func (e encoder) mapping(v, of reflect.Value, t Tag) *yaml.Node {
 	_ = n.Encode(names) // sorted
 	for i := 0; i < len(n.Content); i += 2 {
 		name := reflect.ValueOf(n.Content[i].Value)
-		n.Content[i+1] = e.value(v.MapIndex(name), of.MapIndex(name), t)
-		if of.CanAddr() {
-			e.restore(n.Content[i+1], Entry{of.Addr().Interface(), name.String()}, t)
+		n.Content[i+1] = e.value(v.MapIndex(name), t)
+		if v.CanAddr() {
+			e.restore(n.Content[i+1], Entry{v.Addr().Interface(), name.String()}, t)
+		}
+		if e.conceals(v) {
+			n.Content[i].Value = "not shown, " + e.brief(name.String())
 		}
 	}
 	return n
 }
 
 // fields encodes a form, in its short form if that says all.
-func (e encoder) fields(v, of reflect.Value) *yaml.Node {
+func (e encoder) fields(v reflect.Value) *yaml.Node {
 	if i, ok := shortField(v); ok {
-		return e.value(v.Field(i), of.Field(i), TagOf(v.Type().Field(i)))
+		return e.value(v.Field(i), TagOf(v.Type().Field(i)))
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for i := range v.NumField() {
@@ -161,12 +170,12 @@ func (e encoder) fields(v, of reflect.Value) *yaml.Node {
 		if strings.Contains(t.hidden, "{name}") {
 			t.hidden = strings.ReplaceAll(t.hidden, "{name}", v.FieldByName("Name").String())
 		}
-		value := e.value(v.Field(i), of.Field(i), t)
+		value := e.value(v.Field(i), t)
 		isDefault := value.Kind != yaml.ScalarNode && len(value.Content) == 0
 		if value.Kind == yaml.ScalarNode && t.Default != nil {
 			isDefault = value.Value == *t.Default
 		}
-		if !e.brief || !isDefault {
+		if e.brief == nil || !isDefault {
 			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: FieldName(field)}, value)
 		}
 	}

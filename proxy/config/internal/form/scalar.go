@@ -347,9 +347,6 @@ func ShortOf(t reflect.Type) (index int, ok bool) {
 	return 0, false
 }
 
-// IsHidden reports whether f holds secrets.
-func IsHidden(f reflect.StructField) bool { return f.Tag.Get("hidden") != "" }
-
 // Field returns the pointer to a field of a form, a pointer to a struct, by its name in YAML.
 func Field(form any, name string) any {
 	v := reflect.ValueOf(form).Elem()

@@ -19,7 +19,7 @@ import (
 // fills them, package limit, which compiles them, and what explains a limit to people know them.
 func TestShape_FewAskForOptionalFields(t *testing.T) {
 	optional := strings.Fields(`Distinct Steps Reset Return Conversion StepUp Scope Burst Overrides Plans Plan RedissonName RedissonFormat Penalty Cost
-		Prices Count Mode OnStoreFailure Expose Wait MaxWaiting RateFromDescriptor`)
+		Prices Count Mode OnStoreFailure Expose Wait MaxWaiting RateFrom`)
 	found := tally{}
 	total := 0
 	packages, limit := checked(t)

@@ -201,7 +201,7 @@ func (r *routes) descriptor(made *Route) {
 		at := made.limitForm(l)
 		r.refuse([]finding{
 			{made.Match.Domain != "" && l.Cost != nil, at, "the cost of a descriptor is hits_addend", "leave cost out"},
-			{made.Match.Domain == "" && l.RateFromDescriptor, at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}"},
+			{made.Match.Domain == "" && l.RateFrom != "", at, "requests have no limit for rate_from", "leave rate_from out, or write match: {domain: NAME, descriptor: {ENTRY: VALUE}}"},
 			{made.Match.Domain != "" && l.StepUp != nil, at, "a descriptor has no token for step_up", "leave step_up out"},
 		})
 	}

@@ -68,7 +68,7 @@ type Limit struct {
 	// Penalty bans a key that is refused too often.
 	Penalty *Penalty `yaml:"penalty,omitempty"`
 	// Count selects the outcomes that stay counted; all when not given.
-	CountForm *countForm `yaml:"count,omitempty"`
+	Count *Count `yaml:"count,omitempty"`
 	// Mode of this limit; that of defaults when not given.
 	Mode Mode `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// OnStoreFailure of this limit; that of defaults when not given.
@@ -91,11 +91,8 @@ type Limit struct {
 	RedissonFormat limiter.RedissonFormat         `yaml:"-"` // how Java programs keep the limiter
 	Cost           *Cost                          `yaml:"-"` // nil: each request costs 1
 	Prices         *Prices                        `yaml:"-"` // of a budget, whose permits are the smallest parts of a unit; nil: none
-	Count          Statuses                       `yaml:"-"` // statuses after which a request stays counted; nil means all outcomes
 	Expose         bool                           `yaml:"-"` // whether it appears in responses
 	Position       Position                       `yaml:"-"`
-
-	RateFromDescriptor bool `yaml:"-"` // the rate, of which there is one, is that of the descriptor if that has one
 
 	form *Limit // as it is written
 }
@@ -156,8 +153,8 @@ type StepUp struct {
 	Key       *key.Spec         `yaml:"-"` // the claim sub of a token has its value
 }
 
-// countForm selects the outcomes that stay counted.
-type countForm struct {
+// Count selects the outcomes that stay counted.
+type Count struct {
 	// Status of the upstream's response: 404, 4xx, 400-403. After others the permits are refunded.
 	Status Statuses `yaml:"status" jsonschema:"required"`
 }

@@ -75,9 +75,8 @@ func (l *limits) compile(f *Limit, name string) *Limit {
 	limit := new(*f)
 	limit.form, limit.Position = f, l.Location(f).Position
 	limit.Name, limit.Route, limit.ID = name, l.route.Name, l.id(f, name)
-	limit.Cost, limit.Count = l.cost(f), l.count(f.CountForm)
+	limit.Cost = l.cost(f)
 	limit.Mode, limit.Expose = l.mode(f), *f.ExposeForm
-	limit.RateFromDescriptor = l.Given(&f.RateFrom)
 	l.wait(f, limit)
 	limit.Scope = l.scope(f)
 	if f.Of != nil {
@@ -91,8 +90,11 @@ func (l *limits) compile(f *Limit, name string) *Limit {
 	}
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
-	if limit.RateFromDescriptor && len(limit.Rates) > 1 {
+	if limit.RateFrom != "" && len(limit.Rates) > 1 {
 		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
+	}
+	if f.Count != nil && len(f.Count.Status) == 0 && l.Valid(f.Count) {
+		l.Wrong(f.Count, "no status is given", "write for example {status: [4xx]}, or leave count out for all")
 	}
 	limit.Ahead = l.lease(f, limit)
 	l.warnRedundant(limit)

@@ -234,14 +234,3 @@ func (r *routes) refund(f *Refund) Refund {
 	made.Header = r.header(&f.Header, "X-Refund")
 	return made
 }
-
-// count compiles the statuses after which a request stays counted; nil means all outcomes.
-func (l *limits) count(f *countForm) Statuses {
-	if f == nil {
-		return nil
-	}
-	if len(f.Status) == 0 && l.Valid(f) {
-		l.Wrong(f, "no status is given", "write for example {status: [4xx]}, or leave count out for all")
-	}
-	return f.Status
-}

@@ -218,7 +218,7 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	for k, rates := range l.Overrides {
 		l.ByKey[k] = add(rates)
 	}
-	if l.RateFromDescriptor {
+	if l.RateFrom != "" {
 		l.addUnits(add)
 		l.nearOf = func(rate limiter.Rate) int64 { return alerts.near(rate, l.Mode) }
 	}

@@ -213,7 +213,7 @@ func (a *Admission) AddRefunds(o Outcome) {
 	}
 	for i := range a.Decision.Outcomes {
 		c, of := &a.Claims[i], a.Claims.Window(i).Of
-		if of.Ahead > 0 || !all && (of.Count == nil || of.Count.Has(o.Status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
+		if of.Ahead > 0 || !all && (of.Count == nil || of.Count.Status.Has(o.Status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
 			continue
 		}
 		left := &a.Decision.Outcomes[i]
@@ -233,7 +233,7 @@ func (l *Limit) refunds(o Outcome) bool {
 	case l.Count == nil:
 		return false
 	case o.Status != 0:
-		return !l.Count.Has(o.Status)
+		return !l.Count.Status.Has(o.Status)
 	}
 	return o.Unprocessed
 }

@@ -31,7 +31,7 @@ type Change struct {
 	Is   string `json:"is,omitempty"`  // empty if it is removed
 	// Fields are what differs if Was and Is are both known.
 	Fields []FieldChange `json:"fields,omitempty"`
-	// Note says of a limit that its counts start anew, and how they are kept.
+	// Note says that counts start anew, and how they are kept.
 	Note string `json:"note,omitempty"`
 }
 
@@ -53,6 +53,8 @@ func (c Change) String() string {
 
 func (c Change) text() string {
 	switch {
+	case c.Was == c.Is:
+		return c.Name
 	case c.Was == "":
 		return c.What + " " + c.Name + " added: " + c.Is
 	case c.Is == "":
@@ -108,13 +110,14 @@ func unifyRates(fields map[string]string) {
 // environment variables are not shown; only that they differ.
 func Compare(was, is *Config) []Change {
 	once := []byte(rand.Text())
-	changes := CompareParts(was.Parts(once), is.Parts(once))
-	for _, r := range restarts(was, is) {
-		for i := range changes {
-			if changes[i].What == "limit" && changes[i].Name == r.limit.FullName() {
-				changes[i].Note = startsAnew + "; " + r.keep()
-			}
+	after := is.Parts(once)
+	changes := CompareParts(was.Parts(once), after)
+	for _, r := range Restarts(was, is) {
+		i := slices.IndexFunc(changes, func(c Change) bool { return (c.What == "limit" || c.What == "section") && c.Name == r.Path })
+		if i < 0 { // something else has changed, such as its key
+			i, changes = 0, slices.Insert(changes, 0, Change{What: "limit", Name: r.Path, Was: after[0][r.Path], Is: after[0][r.Path]})
 		}
+		changes[i].Note = r.What + "; " + r.Instead
 	}
 	return changes
 }

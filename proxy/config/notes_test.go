@@ -234,3 +234,47 @@ func TestCompare_SaysWhichLimitsStartAnew(t *testing.T) {
 		}
 	}
 }
+
+// A limit that has the same name, and other counts, starts anew as well.
+func TestCompare_SaysWhatCountsApart(t *testing.T) {
+	const text = "store: redis\nprivacy: {hash_secret: 'a secret of twenty four'}\nkeys: {ph: {from: 'header:X-Phone', normalize: e164}, pair: {join: [client_ip, ph]}}\n" +
+		"routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{name: x, key: ph, rates: [2/1h, 9/1d]}, {name: y, key: pair, rate: 5/1d}]}]\n"
+	const begin = "starts anew: it has counts of its own under "
+	was := mustParse(t, text)
+	for change, want := range map[string]string{
+		"9/1d]}  9/1d], algorithm: sliding_log}":           "a.x: another algorithm",
+		"9/1d]}  9/1d], scope: per_instance}":              "a.x: another scope",
+		"[2/1h,  [2/2h,":                                   "a.x: another window",
+		"key: ph,  key: client_ip,":                        "a.x: another key",
+		"[client_ip, ph]  [ph, client_ip]":                 "a.y: another key",
+		"'a secret of twenty four'  'another one of them'": "privacy: privacy.hash_secret is another, or gone: counts stay only under a former one that previous_secret names",
+		"'a secret of twenty four'  'another one of them', previous_secret: 'a secret of twenty four'": "",
+		"2/1h, 9/1d]  9/1d, 3/60m, 20/7d]":                                         "", // the windows of before are kept
+		"9/1d]}  9/1d], penalty: {ban: 1h}, on_store_failure: deny, lease: 100ms}": "",
+		"'header:X-Phone'  'query:phone'":                                          "",
+	} {
+		old, now, _ := strings.Cut(change, "  ")
+		is := mustParse(t, strings.Replace(text, old, now, 1))
+		var notes, warnings []string
+		for _, c := range Compare(was, is) {
+			if what, _, found := strings.Cut(c.Note, ";"); found {
+				notes = append(notes, c.Name+": "+strings.TrimPrefix(what, begin))
+			}
+		}
+		for _, w := range Restarts(was, is) {
+			warnings = append(warnings, w.Path+": "+strings.TrimPrefix(w.What, begin))
+		}
+		slices.Sort(notes)
+		if got := strings.Join(notes, " "); got != want || strings.Join(warnings, " ") != want {
+			t.Errorf("%s: notes %q, warnings %q; want %q", change, got, warnings, want)
+		}
+	}
+	shared := strings.Replace(text, "privacy: {hash_secret: 'a secret of twenty four'}\n", "", 1)
+	java := mustParse(t, strings.Replace(shared, "rates: [2/1h, 9/1d]", "rate: 2/1h, redisson_name: 'r:{key}'", 1))
+	if got := Restarts(mustParse(t, shared), java); len(got) != 1 || !strings.HasSuffix(got[0].What, "under another redisson_name") {
+		t.Errorf("another name for Redisson: %v", got)
+	}
+	if got := Restarts(java, mustParse(t, strings.Replace(shared, "rates: [2/1h, 9/1d]", "rate: 2/2h, redisson_name: 'r:{key}'", 1))); len(got) != 0 {
+		t.Errorf("the same name for Redisson: %v", got)
+	}
+}

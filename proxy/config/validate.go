@@ -133,28 +133,28 @@ func (l *loader) fault(pointer any, err error) {
 // token reports a problem if text is not token-safe. An empty text has been reported
 // already.
 func (l *loader) token(pointer any, text string) bool {
-	if text != "" && !tokenSafe.MatchString(text) {
-		l.Wrong(pointer, form.Quote(text)+" is not a valid name", "begin with a letter, followed by letters, digits, _ . or -")
-		return false
-	}
-	return text != ""
+	return text != "" && !l.refuseFirst([]finding{{!tokenSafe.MatchString(text), pointer, form.Quote(text) + " is not a valid name", "begin with a letter, followed by letters, digits, _ . or -"}})
 }
 
-// A restart is a limit that counts under another name than before.
-type restart struct {
-	limit  *Limit
-	before string // the ID under which it was counted
-}
-
-// restarts returns the limits of is that are probably limits of was under another name: called the same,
-// or on the same key with the same rates. Their counts start anew.
-func restarts(was, is *Config) (all []restart) {
-	counted := func(c *Config, id string) bool {
-		return slices.ContainsFunc(c.Limits(), func(l *Limit) bool { return l.ID == id })
+// Restarts returns warnings about the limits of is whose counts start anew: they count apart from what they were in was, or are probably
+// limits of was under another name: called the same, or on the same key with the same rates.
+func Restarts(was, is *Config) (all []Problem) {
+	add := func(l *Limit, what, instead string) {
+		all = append(all, Problem{Position: l.Position, Path: l.FullName(), What: "starts anew: it " + what, Instead: instead})
 	}
-	gone := slices.DeleteFunc(was.Limits(), func(l *Limit) bool { return counted(is, l.ID) })
+	if from, to := was.Privacy, is.Privacy; from.HashSecret != to.HashSecret && (to.HashSecret == "" || !to.Rotates || to.Previous != from.HashSecret) {
+		all = []Problem{{Position: Position{File: is.Files[0]}, Path: "privacy", What: "privacy.hash_secret is another, or gone: counts stay only under a former one that previous_secret names",
+			Instead: "write one: without any whoever reads Redis can find phone numbers by trying them"}}
+	}
+	named := func(c *Config, id string) *Limit {
+		return append(slices.DeleteFunc(c.Limits(), func(l *Limit) bool { return l.ID != id }), nil)[0]
+	}
+	gone := slices.DeleteFunc(was.Limits(), func(l *Limit) bool { return named(is, l.ID) != nil })
 	for _, l := range is.Limits() {
-		if counted(was, l.ID) {
+		if before := named(was, l.ID); before != nil {
+			if field := l.countsApart(before, is.Store); field != "" {
+				add(l, "has counts of its own under another "+field, "change it back, or expect its rate to be granted once more")
+			}
 			continue
 		}
 		for _, same := range []func(*Limit) bool{
@@ -163,7 +163,7 @@ func restarts(was, is *Config) (all []restart) {
 			func(o *Limit) bool { return o.Key.Name == l.Key.Name && reflect.DeepEqual(o.Rates, l.Rates) },
 		} {
 			if i := slices.IndexFunc(gone, same); i >= 0 {
-				all = append(all, restart{l, gone[i].ID})
+				add(l, "was counted as another limit", "write was: "+gone[i].ID+" to keep its counts")
 				gone = slices.Delete(gone, i, i+1)
 				break
 			}
@@ -172,17 +172,26 @@ func restarts(was, is *Config) (all []restart) {
 	return all
 }
 
-// keep says how the counts of r are kept.
-func (r restart) keep() string { return "write was: " + r.before + " to keep its counts" }
-
-const startsAnew = "starts anew: it was counted as another limit"
-
-// Restarts returns warnings about limits whose counts start anew, because they have other names than in
-// was.
-func Restarts(was, is *Config) []Problem {
-	return view.Each(restarts(was, is), func(r restart) Problem {
-		return Problem{Position: r.limit.Position, Path: r.limit.FullName(), What: startsAnew, Instead: r.keep()}
+// countsApart returns the field in which l differs from o, which has the same ID, so that a store counts the two apart; "" if there is none.
+func (l *Limit) countsApart(o *Limit, by Store) (field string) {
+	names := func(l *Limit) []string { return view.Each(l.Key.Components(), nameOf) }
+	kept := slices.DeleteFunc(slices.Clone(o.Rates), func(r limiter.Rate) bool {
+		return !slices.ContainsFunc(l.Rates, func(s limiter.Rate) bool { return s.Window == r.Window })
 	})
+	own := l.RedissonName == "" // otherwise that says where it is counted
+	for _, d := range []struct {
+		differs bool
+		field   string
+	}{
+		{l.RedissonName != o.RedissonName, "redisson_name"}, {own && !slices.Equal(names(l), names(o)), "key"},
+		{own && l.Algorithm != o.Algorithm, "algorithm"}, {own && l.Scope != o.Scope && by == StoreRedis, "scope"},
+		{own && !l.Algorithm.HasSteps() && len(kept) < min(len(l.Rates), len(o.Rates)), "window"},
+	} {
+		if d.differs {
+			return d.field
+		}
+	}
+	return ""
 }
 
 // A finding is what may be wrong with the field at a pointer, and whether it is.

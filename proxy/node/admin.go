@@ -81,13 +81,9 @@ func (n *Node) nodes(ctx context.Context) (live, lost []view.Member, err error) 
 
 // self returns this node, from memory.
 func (n *Node) self() view.Member {
-	source := "file"
-	if n.source.pushable() {
-		source = "redis"
-	}
 	number, now := n.proxy.Serving()
 	return view.Member{
-		ID: n.store.id, Address: n.Address("admin"), Version: n.build.Version, Source: source,
+		ID: n.store.id, Address: n.Address("admin"), Version: n.build.Version, Source: string(n.source.machine.Reload.Source),
 		Hash: now.Hash, Generation: number, Started: n.store.started, Seen: time.Now().UTC(),
 	}
 }
@@ -243,11 +239,7 @@ func (n *Node) operatorReload(ctx context.Context) (admin.Reloaded, error) {
 
 // publishReload publishes the result of a reload or push to the subscribers of events.
 func (n *Node) publishReload(generation int64, hash string, err error) {
-	one := admin.Event{Type: admin.EventReload, Generation: generation, Hash: hash}
-	if err != nil {
-		one.Error = err.Error()
-	}
-	n.events.Publish(one)
+	n.events.Publish(admin.Event{Type: admin.EventReload, Generation: generation, Hash: hash, Error: proxy.ErrorText(err)})
 }
 
 // whileAway returns err as operators are told that they could not change something: if Redis cannot be reached, with
@@ -446,14 +438,9 @@ func (n *Node) changePlan(ctx context.Context, c view.KeyChange) (r view.KeyResu
 
 // assigned returns the limits under which the key has, or had before, a plan that was assigned.
 func assigned(now, before []view.LimitStanding) []view.LimitStanding {
-	changed := []view.LimitStanding{}
-	for _, l := range now {
-		had := slices.ContainsFunc(before, func(b view.LimitStanding) bool {
+	return slices.DeleteFunc(append([]view.LimitStanding{}, now...), func(l view.LimitStanding) bool {
+		return l.PlanUntil.IsZero() && !slices.ContainsFunc(before, func(b view.LimitStanding) bool {
 			return b.Route == l.Route && b.Limit == l.Limit && !b.PlanUntil.IsZero()
 		})
-		if had || !l.PlanUntil.IsZero() {
-			changed = append(changed, l)
-		}
-	}
-	return changed
+	})
 }

@@ -110,9 +110,6 @@ func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 	if !slices.ContainsFunc(c.Routes, func(r *config.Route) bool { return slices.ContainsFunc(r.Limits, isEnforced) }) {
 		done.Warnings = append(done.Warnings, "no limit is enforced")
 	}
-	if was, is := now.Privacy, c.Privacy; was.HashSecret != is.HashSecret && (is.HashSecret == "" || !is.Rotates || is.Previous != was.HashSecret) {
-		done.Warnings = append(done.Warnings, "privacy.hash_secret is another, or gone: counts stay only under a former one that previous_secret names, and without any whoever reads Redis can find phone numbers by trying them")
-	}
 	p.Config = c
 	return done, nil
 }

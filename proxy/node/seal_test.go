@@ -78,8 +78,8 @@ func TestSeal_WarnsOfAnotherSecret(t *testing.T) {
 		b := phoneBundle("one")
 		b.Files["weir.yaml"] = "privacy: " + privacy + "\n" + b.Files["weir.yaml"]
 		done, err := pushAPI{n.Node}.prepare(&cluster.Push{Bundle: b})
-		if got := strings.Contains(strings.Join(done.Warnings, "\n"), "privacy.hash_secret is another, or gone"); err != nil || got != want {
-			t.Errorf("%s: %q, %v; want a warning: %v", privacy, done.Warnings, err, want)
+		if got := strings.Contains(fmt.Sprint(done.Changes), "privacy.hash_secret is another, or gone"); err != nil || got != want {
+			t.Errorf("%s: %q, %v; want a warning: %v", privacy, done.Changes, err, want)
 		}
 	}
 }
@@ -146,8 +146,8 @@ func TestSeal_NoNumberInRedis(t *testing.T) {
 				t.Fatalf("%s: push = %+v, %v", privacy, p, err)
 			}
 			said := strings.Join(p.Warnings[1:], "\n") // the first is of the key
-			if strings.Contains(said, "privacy.hash_secret is another, or gone") {
-				t.Errorf("%s: the push of %s says %q", privacy, body, said)
+			if strings.Contains(fmt.Sprint(p.Changes), "privacy.hash_secret is another, or gone") {
+				t.Errorf("%s: the push of %s says %q", privacy, body, p.Changes)
 			}
 			for _, file := range []string{"weir.yaml", "blocked.txt", "plans.txt"} {
 				if strings.Contains(said, file) == sealed {

@@ -178,7 +178,7 @@ func TestCompare_TellsEachPart(t *testing.T) {
 		"rate: 2/1m":                  "a.l: 1/1m → 2/1m",
 		"rates: [1/1m, 9/1h]":         "a.l: 1/1m → 1/1m, 9/1h",
 		"rate: 1/1m, mode: shadow":    "a.l: mode: enforce → shadow",
-		"rate: 2/1m, algorithm: gcra": "a.l: 1/1m → 2/1m; algorithm: default → gcra",
+		"rate: 2/1m, algorithm: gcra": "a.l: 1/1m → 2/1m; algorithm: default → gcra (starts anew: it has counts of its own under another algorithm; change it back, or expect its rate to be granted once more)",
 	} {
 		is := load("upstreams: {demo: echo}\nroutes:\n- {name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, " + from + "}, {name: gone, key: global, rate: 1/1h}]}\n- {name: old, match: {path: /old}, upstream: demo}\n")
 		if changes := config.Compare(was, is); len(changes) != 1 || changes[0].String() != want {

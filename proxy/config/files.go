@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -219,6 +220,23 @@ func (u unreadLists) Read(path string, most int64) ([]byte, error) {
 func FilesOf(path string) *Config {
 	named, _, _ := Visit(unreadLists{}, path)
 	return named
+}
+
+// Emptied returns the problems of files of lines without any, and of patterns without files, that had some in was: a program that writes a
+// file begins by emptying it.
+func Emptied(was, is *Config) (all Problems) {
+	for _, file := range is.blank {
+		if slices.Contains(was.Files, file) && !slices.Contains(was.blank, file) {
+			all = append(all, Problem{Position: Position{File: file}, What: "has lost all its lines, and those before stay", Instead: "write a line that begins with # if there shall be none"})
+		}
+	}
+	for _, glob := range is.Globs {
+		matches := func(file string) bool { ok, _ := filepath.Match(glob, file); return ok }
+		if slices.ContainsFunc(was.Files[1:], matches) && !slices.ContainsFunc(is.Files[1:], matches) {
+			all = append(all, Problem{Position: Position{File: is.Files[0]}, Path: "include", What: form.Quote(glob) + " has lost all its files, and those before stay", Instead: "leave it out if there shall be none"})
+		}
+	}
+	return all
 }
 
 // LoadFrom is like Load for a configuration from another machine, whose file in s is called name. The

@@ -105,6 +105,7 @@ type Config struct {
 	uses    map[string]int  // of form.Reader
 	values  []Value         // of lists
 	own     map[string]bool // files named by the configuration
+	blank   []string        // Files of lines that have none
 }
 
 // ClientIP configures how the address of a client is determined behind

@@ -207,7 +207,7 @@ func watch(ctx context.Context, files func(*fsnotify.Watcher) []string, changed 
 		case <-w.Errors: // events may have been lost
 			settled.Reset(settleTime)
 		case <-again.C:
-			settled.Reset(0)
+			settled.Reset(settleTime) // they may be being written
 		case <-settled.C:
 			var now [sha256.Size]byte
 			if now, names = hashFiles(w, files(w)); now != seen {

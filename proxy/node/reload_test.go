@@ -399,3 +399,48 @@ func TestReload_StatusIsOfTheLast(t *testing.T) {
 		n.reloads.one.Unlock()
 	}
 }
+
+// A program that writes a file begins by emptying it, and one that replaces a directory by removing it: until it is done, what was there holds.
+func TestReload_AFileThatHasLostAllIsStillBeingWritten(t *testing.T) {
+	dir := t.TempDir()
+	list, parts := filepath.Join(dir, "stolen.txt"), filepath.Join(dir, "parts")
+	part := filepath.Join(parts, "a.yaml")
+	restore := func() {
+		os.Mkdir(parts, 0o755)
+		replaceFile(t, list, "bad\n")
+		replaceFile(t, part, "routes: [{match: {path: /b}, respond: {status: 204}}]\n")
+	}
+	restore()
+	main := filepath.Join(dir, "weir.yaml")
+	replaceFile(t, main, listen+"include: parts/*.yaml\nlists: {stolen: {key: 'query:k', file: stolen.txt, action: deny}}\n"+
+		"routes: [{match: {path: /a}, respond: {status: 200}, lists: [stolen]}]\n")
+	n := mustStart(t, main)
+	for _, row := range []struct {
+		what   string
+		change func()
+		reload int
+		a, b   int
+	}{
+		{"nothing", func() {}, 200, 403, 204},
+		{"an emptied list", func() { replaceFile(t, list, "") }, 422, 403, 204},
+		{"a list of blanks", func() { replaceFile(t, list, "\n \n") }, 422, 403, 204},
+		{"a list without values, and why", func() { replaceFile(t, list, "# none at present\n") }, 200, 200, 204},
+		{"an emptied directory", func() { os.Remove(part) }, 422, 403, 204},
+		{"a removed directory", func() { os.RemoveAll(parts) }, 422, 403, 204},
+		{"one more file", func() { replaceFile(t, filepath.Join(parts, "b.yaml"), "routes: []\n") }, 200, 403, 204},
+		{"one file less", func() { os.Remove(part) }, 200, 403, 404},
+	} {
+		row.change()
+		if got := postStatus(t, n, "/reload"); got != row.reload {
+			t.Errorf("%s: reload = %d; want %d", row.what, got, row.reload)
+		}
+		at := "http://" + n.Address("http")
+		if a, b := get(t, at+"/a?k=bad").StatusCode, get(t, at+"/b").StatusCode; a != row.a || b != row.b {
+			t.Errorf("%s: %d and %d; want %d and %d", row.what, a, b, row.a, row.b)
+		}
+		if row.what != "one more file" {
+			restore()
+			postStatus(t, n, "/reload")
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,7 @@ type Answer struct {
 	// Pending is what Settle needs to act on the outcome of the request, nil if no rule of the route
 	// depends on it. It is not secret and not protected: a caller that hands it out adds a MAC and an expiry.
 	Pending []byte
+	At      time.Time // of the decision, by the clock of the store if it has decided
 }
 
 // EnvoyListener is the Listener of calls of Envoy's rate limit service.
@@ -113,7 +115,7 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 		a.Response = x.generation.refuse(x, err)
 	} else {
 		a.Response, a.Upstream = x.allowedResponse(), x.upstreamFields()
-		a.Pending = x.Pending(p.shared.pseudonym, x.extracted.keys)
+		a.Pending, a.At = x.Pending(p.shared.pseudonym, x.extracted.keys), cmp.Or(x.Decision.At, x.began)
 		x.outcome.known = true
 	}
 	received := answer(a)
@@ -234,6 +236,8 @@ var (
 	// ErrNotPending reports that Settle was called with something else than a Pending, or that the
 	// configuration has no such route any more.
 	ErrNotPending = errors.New("no outcome of this request is expected")
+	// ErrLate reports that the outcome was reported later than OutcomeReport.Until.
+	ErrLate = errors.New("the time for this outcome is over")
 )
 
 // An OutcomeReport is what a peer, or the application behind it, reports about a request that Decide allowed.
@@ -244,12 +248,13 @@ type OutcomeReport struct {
 	Cost    int64         // what the request has cost after all, or 0; then the status may be 0
 	Less    int64         // how much less than Decide took for it, or 0; then the status may be 0
 	Valid   time.Duration // the time for which the caller accepts reports of a request; whole milliseconds
+	Until   time.Time     // when it ends, by the clock of the store; zero if the caller knows
 }
 
 // Settle does what the status of a response does: it refunds by refund_on and count, resets cooldowns,
 // returns permits by return_on, and releases concurrent permits. Any node of a cluster can do so, once
-// for each Pending: the store remembers that for r.Valid. Other errors than ErrSettled and ErrNotPending
-// wrap limiter.ErrUnavailable; then r may be repeated.
+// for each Pending: the store remembers that for r.Valid, and then r is late by the same clock, whatever those of the nodes say. Other
+// errors than ErrSettled, ErrLate and ErrNotPending wrap limiter.ErrUnavailable; then r may be repeated.
 //
 // With r.Refund the request did not happen: all its permits are refunded, and nothing else is done. With r.Cost or r.Less
 // each of its limits that counts requests gets back what is too much, or gives what is missing, whatever is left; of
@@ -268,7 +273,10 @@ func (p *Proxy) Settle(ctx context.Context, r OutcomeReport) error {
 	if err := store.Take(ctx, first, &d); err != nil {
 		return err
 	}
-	if !d.Allowed {
+	switch {
+	case !r.Until.IsZero() && d.At.After(r.Until):
+		return ErrLate
+	case !d.Allowed:
 		return ErrSettled
 	}
 	if r.Cost > 0 || r.Less > 0 {

@@ -251,7 +251,7 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 			x.outcome.known = true
 			a.Upstream = append(a.Upstream, x.upstreamFields()...)
 			if pending := x.Pending(c.proxy.shared.pseudonym, x.extracted.keys); pending != nil && !x.isCheck() {
-				a.Pendings = append(a.Pendings, pending)
+				a.Pendings, a.At = append(a.Pendings, pending), cmp.Or(x.Decision.At, x.began)
 			}
 		}
 	}

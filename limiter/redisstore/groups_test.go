@@ -159,3 +159,12 @@ func TestGroups_KnownRefusal(t *testing.T) {
 		t.Error("the shadow is asked for")
 	}
 }
+
+// A decision about nothing but groups beside is made at the time of Redis, too, as the log and the handles of outcomes say.
+func TestGroups_AloneAreDecidedAtTheTimeOfRedis(t *testing.T) {
+	s := newClockedTestStore(t)
+	d, beside, err := limitertest.TakeGroups(t.Context(), s.store, nil, claim(9, time.Hour, 1))
+	if err != nil || !d.Allowed || !beside[0].Allowed || !d.At.Equal(d.Permit.At) || time.Since(d.At).Abs() < 24*time.Hour {
+		t.Errorf("%v, %+v, %+v; want the clock of the test", err, d, beside)
+	}
+}

@@ -260,7 +260,7 @@ func (s *Store) takeGroups(ctx context.Context, own, others []limiter.Claim, id 
 	for i := range groups {
 		d.Outcomes = append(d.Outcomes, groups[i].Outcomes...)
 		if d.Permit.IsZero() {
-			d.Permit = groups[i].Permit
+			d.Permit, d.At = groups[i].Permit, cmp.Or(groups[i].At, d.At)
 		}
 	}
 	return nil

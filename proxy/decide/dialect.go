@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -213,7 +212,7 @@ func (h *Handler) serveOutcome(x *http1.Exchange) {
 // settle acts on a report, for each descriptor of a call. If that fails for one, r may be repeated: the others
 // are not settled twice.
 func (h *Handler) settle(ctx context.Context, r report) error {
-	pendings, err := h.signer.open(r.Handle, time.Now())
+	pendings, until, err := h.signer.open(r.Handle)
 	if err != nil {
 		return err
 	}
@@ -221,7 +220,7 @@ func (h *Handler) settle(ctx context.Context, r report) error {
 	settled := false
 	for _, pending := range pendings {
 		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund,
-			Cost: r.cost, Less: r.less, Valid: h.config.WithinOutcome})
+			Cost: r.cost, Less: r.less, Valid: h.config.WithinOutcome, Until: until})
 		switch {
 		case err == nil:
 			settled = true
@@ -254,7 +253,7 @@ func resultOf(err error) result {
 		return result{"forged", 403}
 	case errors.Is(err, proxy.ErrSettled):
 		return result{"repeated", 409}
-	case errors.Is(err, errExpired), errors.Is(err, proxy.ErrNotPending):
+	case errors.Is(err, proxy.ErrLate), errors.Is(err, proxy.ErrNotPending):
 		return result{"expired", 410}
 	}
 	return result{"failed", 503}

@@ -237,7 +237,7 @@ func (h *Handler) shouldRateLimit(ctx context.Context, r *rateLimitRequest) (ans
 	}
 	h.proxy.DecideDescriptors(ctx, q, func(a *proxy.DescriptorAnswer) {
 		if len(a.Pendings) > 0 {
-			h.addHandle(&a.Answer, a.Pendings, began)
+			h.addHandle(&a.Answer, a.Pendings)
 		}
 		answer = appendMetadata(r.answer(a), a)
 		if ctx.Err() != nil { // DecideDescriptors refunds what it has taken

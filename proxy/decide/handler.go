@@ -129,7 +129,7 @@ func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
 			return false
 		}
 		if a.Pending != nil {
-			h.addHandle(a, [][]byte{a.Pending}, began)
+			h.addHandle(a, [][]byte{a.Pending})
 		}
 		h.requests.WithLabelValues(string(d.name), decisionOf(a)).Inc()
 		return d.send(x, a) == nil
@@ -137,8 +137,8 @@ func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
 }
 
 // addHandle adds the handle of an allowed request to the fields for the upstream, which may report its outcome too.
-func (h *Handler) addHandle(a *proxy.Answer, pendings [][]byte, began time.Time) {
-	handle := h.signer.sign(pendings, began.Add(h.config.WithinOutcome))
+func (h *Handler) addHandle(a *proxy.Answer, pendings [][]byte) {
+	handle := h.signer.sign(pendings, a.At.Add(h.config.WithinOutcome))
 	a.Upstream = append(a.Upstream, respond.Field{Name: handleField, Value: handle})
 }
 
@@ -155,10 +155,7 @@ func send(x *http1.Exchange, a respond.Response) {
 	_ = new(dialect).send(x, &proxy.Answer{Response: a}) // the peer may have disconnected
 }
 
-var (
-	errForged  = errors.New("this is not a handle that this listener gave")
-	errExpired = errors.New("the time for this outcome is over")
-)
+var errForged = errors.New("this is not a handle that this listener gave")
 
 // A signer makes and checks handles. A handle is the expiry and what the outcome needs, for each descriptor
 // of a call or for the one request, with a MAC over all (HMAC-SHA256): nobody without the secret can make one, change
@@ -179,27 +176,24 @@ func (s signer) sign(pendings [][]byte, until time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(s.appendMAC(b))
 }
 
-// open returns what the outcome of a handle needs.
-func (s signer) open(handle string, now time.Time) (pendings [][]byte, err error) {
+// open returns what the outcome of a handle needs, and when it expires.
+func (s signer) open(handle string) (pendings [][]byte, until time.Time, err error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(handle)
 	if err != nil || len(b) < 8+sha256.Size {
-		return nil, errForged
+		return nil, until, errForged
 	}
 	signed := b[: len(b)-sha256.Size : len(b)-sha256.Size]
 	if !hmac.Equal(s.appendMAC(signed), b) {
-		return nil, errForged
-	}
-	if now.UnixMilli() > int64(binary.BigEndian.Uint64(signed)) {
-		return nil, errExpired
+		return nil, until, errForged
 	}
 	for rest := signed[8:]; len(rest) > 0; {
 		n, size := binary.Uvarint(rest)
 		if size <= 0 || n > uint64(len(rest)-size) {
-			return nil, errForged // of another version
+			return nil, until, errForged // of another version
 		}
 		pendings, rest = append(pendings, rest[size:size+int(n)]), rest[size+int(n):]
 	}
-	return pendings, nil
+	return pendings, time.UnixMilli(int64(binary.BigEndian.Uint64(signed))), nil
 }
 
 // appendMAC appends the MAC of b.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -288,8 +289,8 @@ func TestOutcome_RefundsOnceOnAnyNode(t *testing.T) {
 func TestOutcome_ForgedAndExpiredChangeNothing(t *testing.T) {
 	l := listen(t, memory(), "dialect: haproxy")
 	handle := l.allowedHandle()
-	l.allowedHandle()
-	pendings, err := l.signer.open(handle, time.Now())
+	others, _, _ := l.signer.open(l.allowedHandle())
+	pendings, _, err := l.signer.open(handle)
 	if err != nil || len(pendings) != 1 {
 		t.Fatal(len(pendings), err)
 	}
@@ -299,7 +300,7 @@ func TestOutcome_ForgedAndExpiredChangeNothing(t *testing.T) {
 	for forged, want := range map[string]int{
 		string(flipped): 403, handle[:len(handle)-4]: 403, handle + "AAAA": 403, "": 400, "AAAA": 403,
 		newSigner("").sign(pendings, soon):                                            403,
-		l.signer.sign(pendings, time.Now().Add(-time.Millisecond)):                    410,
+		l.signer.sign(others, time.Now().Add(-time.Second)):                           410,
 		l.signer.sign([][]byte{[]byte("nothing")}, soon):                              410,
 		l.signer.sign([][]byte{append(pending[:len(pending):len(pending)], 0)}, soon): 410,
 		l.signer.sign([][]byte{pending[:len(pending)-1]}, soon):                       410,
@@ -313,5 +314,26 @@ func TestOutcome_ForgedAndExpiredChangeNothing(t *testing.T) {
 	}
 	if got := l.ask("POST", "/decide/outcome?status=500&handle="+handle); got.status != 204 {
 		t.Errorf("true handle: %d; want 204", got.status)
+	}
+}
+
+// The nodes that share a store have clocks of their own, which may differ by more than an outcome may be late: the store's decides
+// whether it is, also when what it knows of an earlier report is forgotten.
+func TestOutcome_IsLateByTheClockOfTheStore(t *testing.T) {
+	ahead := new(atomic.Int64)
+	store := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	const decide = "dialect: haproxy, secret: 0123456789abcdef"
+	a, b := listen(t, store, decide), listen(t, store, decide)
+	for _, hours := range []time.Duration{-2, 0, 2} {
+		ahead.Store(int64(hours * time.Hour))
+		first, second := a.allowedHandle(), a.allowedHandle()
+		ahead.Add(int64(59 * time.Second))
+		b.wants(204, "POST", "/decide/outcome?status=503&handle="+first)
+		b.wants(409, "POST", "/decide/outcome?status=503&handle="+first)
+		ahead.Add(int64(61 * time.Second))
+		for range 2 {
+			a.wants(410, "POST", "/decide/outcome?status=503&handle="+first)
+			b.wants(410, "POST", "/decide/outcome?status=503&handle="+second)
+		}
 	}
 }

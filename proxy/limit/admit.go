@@ -313,7 +313,7 @@ func (a *Admitter) isRepeat(ctx context.Context, q *Admission, free taker) (bool
 	}
 	q.Repeated = true
 	q.Claims = q.Claims[:0]
-	q.Decision = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: q.Decision.Outcomes[:0]}
+	q.Decision = limiter.Decision{Allowed: true, At: d.At, Outcomes: q.Decision.Outcomes[:0]}
 	return true, nil
 }
 

@@ -98,9 +98,7 @@ routes:
 	written := func(n, status int, path string) (lines int) {
 		t.Helper()
 		before := len(w.lines("request"))
-		for range n {
-			w.sends(status, "GET", path, "X-User: alice")
-		}
+		w.sendsAll(times(n, status), "GET", path, "X-User: alice")
 		return len(w.lines("request")) - before
 	}
 	if n := written(100, 200, "/a"); n != 10 || w.lines("request")[0]["sample"] != 10.0 {

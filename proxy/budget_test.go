@@ -64,11 +64,8 @@ func TestBudget_IsRefunded(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		yaml, _ := priced(t, "{name: spend, key: country, budget: [0.15/1d], price: sms}, {name: other, key: number, rate: 9/1h}")
 		w := newProxy(t, yaml, use)
-		for range 5 {
-			w.sends(503, "POST", "/a?status=503", german)
-		}
-		w.sends(200, "POST", "/a", german)
-		w.sends(200, "POST", "/a", german)
+		w.sendsAll(times(5, 503), "POST", "/a?status=503", german)
+		w.sendsAll(times(2, 200), "POST", "/a", german)
 		w.sends(429, "POST", "/a?status=503", german)
 		w.sends(200, "POST", "/a", american) // another country
 		w.counted(0.16, w.metrics.Spend.WithLabelValues("a", "spend", "EUR"))
@@ -115,14 +112,8 @@ func TestBudget_PricesAreReloaded(t *testing.T) {
 func TestBudget_Overrides(t *testing.T) {
 	yaml, _ := priced(t, "{name: spend, key: country, budget: [0.1/1d], price: sms, overrides: {DE: [0.2/1d], AT: [1/1d]}}")
 	w := newProxy(t, yaml)
-	for range 2 {
-		w.sends(200, "POST", "/a", german)
-	}
-	w.sends(429, "POST", "/a", german)
-	for range 10 {
-		w.sends(200, "POST", "/a", american)
-	}
-	w.sends(429, "POST", "/a", american)
+	w.sendsAll([]int{200, 200, 429}, "POST", "/a", german)
+	w.sendsAll(append(times(10, 200), 429), "POST", "/a", american)
 }
 
 func TestBudget_IsExplained(t *testing.T) {
@@ -154,18 +145,13 @@ func TestBudget_IsFrozenAndRaised(t *testing.T) {
 		w.sends(429, "POST", "/a", german)
 		w.sends(200, "POST", "/a", american)
 		w.changes(view.KeyChange{Action: view.KeyUnban}, "country=DE")
-		w.sends(200, "POST", "/a", german)
-		w.sends(200, "POST", "/a", german)
-		w.sends(429, "POST", "/a", german)
+		w.sendsAll([]int{200, 200, 429}, "POST", "/a", german)
 		if r := w.changes(view.KeyChange{Action: view.KeyGrant, Permits: 7500}, "country=DE"); r.Changed[0].Windows[0].Rate != "0.15 EUR/1d" {
 			t.Errorf("granted: %+v", r.Changed[0])
 		}
-		w.sends(200, "POST", "/a", german)
-		w.sends(429, "POST", "/a", german)
+		w.sendsAll([]int{200, 429}, "POST", "/a", german)
 		w.changes(view.KeyChange{Action: view.KeyReset}, "country=DE")
-		w.sends(200, "POST", "/a", german)
-		w.sends(200, "POST", "/a", german)
-		w.sends(429, "POST", "/a", german)
+		w.sendsAll([]int{200, 200, 429}, "POST", "/a", german)
 	})
 }
 

@@ -146,12 +146,8 @@ routes:
 	w.sends(429, "GET", "/a", "X-Real-Ip: 203.0.113.2")
 	w.sends(403, "GET", "/a", from("198.51.100.5"))
 	w.sends(403, "GET", "/a", from("203.0.113.99"))
-	for _, want := range []int{200, 200, 429} {
-		w.sends(want, "GET", "/a", from("198.51.100.66"))
-	}
-	for range 2 {
-		w.sends(200, "GET", "/a", from("198.51.100.77"))
-	}
+	w.sendsAll([]int{200, 200, 429}, "GET", "/a", from("198.51.100.66"))
+	w.sendsAll(times(2, 200), "GET", "/a", from("198.51.100.77"))
 	w.sends(200, "GET", "/a", from("10.0.0.1"))
 	w.sends(429, "GET", "/a", from("10.0.0.2")) // which cannot be, and counts as IPv6
 	if s, err := w.standing("client_ip=64:ff9b::203.0.113.1"); err != nil || len(s.Limits) != 1 || s.Limits[0].Windows[0].Used == 0 {

@@ -56,9 +56,7 @@ func TestCommonLimit_PerRoute(t *testing.T) {
 func TestCommonLimit_IsChangedOnce(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w := newProxy(t, commonFile, use)
-		for range 3 {
-			w.sends(200, "GET", "/a")
-		}
+		w.sendsAll(times(3, 200), "GET", "/a")
 		w.changes(view.KeyChange{Action: view.KeyGrant, Permits: 1}, "client_ip=192.0.2.1", "%account")
 		w.sends(200, "GET", "/b")
 		w.sends(429, "GET", "/a")

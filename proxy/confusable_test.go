@@ -43,9 +43,7 @@ routes:
 		w.sends(400, "GET", "/q?user_id=2&"+name+"=1")
 	}
 	for _, query := range []string{"", "?user=1", "?user-id=1", "?userid=1", "?user_id2=1", "?x[user_id]=1", "?user_id_=1", "?_user_id=1", "?user=1&id[]=2"} {
-		for range 2 {
-			w.sends(200, "GET", "/q"+query)
-		}
+		w.sendsAll(times(2, 200), "GET", "/q"+query)
 	}
 	w.sends(200, "GET", "/q?%75ser_id=1")
 	w.sends(429, "GET", "/q?user_id=1")
@@ -113,9 +111,7 @@ func TestConfusable_ShadowRefusesNobody(t *testing.T) {
 func TestConfusable_Marks(t *testing.T) {
 	w := newProxy(t, "routes:\n  - {name: a, match: {path: /a}, upstream: echo, idempotency: {header: Idempotency-Key}, limits: [{key: global, rate: 2/1h}]}\n")
 	w.sends(200, "POST", "/a", "Idempotency-Key: 1")
-	for range 3 {
-		w.sends(200, "POST", "/a", "Idempotency-Key: 1")
-	}
+	w.sendsAll(times(3, 200), "POST", "/a", "Idempotency-Key: 1")
 	for _, line := range []string{"Idempotency_Key: 1", "Idempotency.Key: 1", "Idempotency-Key: \u00e9", "Idempotency-Key: a\tb"} {
 		w.sends(400, "POST", "/a", line)
 	}

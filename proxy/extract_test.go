@@ -93,8 +93,7 @@ func TestExtract_OverridesOfNetworks(t *testing.T) {
 	w.sends(200, "GET", "/a", "X-Forwarded-For: 2001:DB8::9")
 	w.sends(200, "GET", "/a", "X-Forwarded-For: 2001:db8:0:0::8")
 	w.sends(429, "GET", "/a", "X-Forwarded-For: 2001:db8::1")
-	w.sends(200, "GET", "/a", "X-Forwarded-For: 2001:db8:1::1")
-	w.sends(429, "GET", "/a", "X-Forwarded-For: 2001:db8:1::1")
+	w.sendsAll([]int{200, 429}, "GET", "/a", "X-Forwarded-For: 2001:db8:1::1")
 }
 
 // The counts of a key stay when it gets an override, since both count under one
@@ -103,9 +102,7 @@ func TestExtract_AnOverrideKeepsTheCounts(t *testing.T) {
 	w := newProxy(t, limitYAML(`{name: l, key: header:X-User, rate: 2/1h}`))
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.reloads(limitYAML(`{name: l, key: header:X-User, rate: 2/1h, overrides: {alice: 3/1h}}`))
-	w.sends(200, "GET", "/a", "X-User: alice")
-	w.sends(200, "GET", "/a", "X-User: alice")
-	w.sends(429, "GET", "/a", "X-User: alice")
+	w.sendsAll([]int{200, 200, 429}, "GET", "/a", "X-User: alice")
 }
 
 func TestExtract_Cost(t *testing.T) {
@@ -192,9 +189,7 @@ func TestRoute_Algorithms(t *testing.T) {
 		} {
 			name := strings.NewReplacer(": ", "-", ", ", ".").Replace(terms)
 			w := newProxy(t, limitYAML("{name: "+name+", key: global, rate: 3/1h, "+terms+"}"), use)
-			for range passes {
-				w.sends(200, "GET", "/a")
-			}
+			w.sendsAll(times(passes, 200), "GET", "/a")
 			rec := w.sends(429, "GET", "/a")
 			if got := rec.Header().Get("RateLimit"); !strings.Contains(got, "r=0;t=") {
 				t.Errorf("%s: RateLimit = %s; want nothing left, and until when", terms, got)

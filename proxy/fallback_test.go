@@ -93,13 +93,9 @@ func newReportedProxy(t *testing.T, n int, routes string) (*testProxy, *reported
 // granted here is reported.
 func TestFallback_GoesOnFromWhatTheStoreGranted(t *testing.T) {
 	w, h := newReportedProxy(t, 2, limitYAML("{key: header:X-User, rate: 8/1m}"))
-	for range 3 {
-		w.sends(200, "GET", "/a", "X-User: alice")
-	}
+	w.sendsAll(times(3, 200), "GET", "/a", "X-User: alice")
 	h.broken.Store(true)
-	for _, want := range []int{200, 429, 429} { // 4 are its share
-		w.sends(want, "GET", "/a", "X-User: alice")
-	}
+	w.sendsAll([]int{200, 429, 429}, "GET", "/a", "X-User: alice") // 4 are its share
 	if len(h.heard) != 1 {
 		t.Errorf("the store hears of %d grants, want 1", len(h.heard))
 	}
@@ -140,10 +136,7 @@ func TestFallback_SharesDoNotGrowMeanwhile(t *testing.T) {
 func TestFallback_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
 	w, h := newReportedProxy(t, 2, limitYAML("{key: header:X-User, rate: 8/1m}"))
 	h.absent.Store(true)
-	for range 4 {
-		w.sends(200, "GET", "/a", "X-User: alice")
-	}
-	w.sends(429, "GET", "/a", "X-User: alice")
+	w.sendsAll([]int{200, 200, 200, 200, 429}, "GET", "/a", "X-User: alice")
 	h.absent.Store(false)
 	w.sends(200, "GET", "/a", "X-User: alice")
 
@@ -163,9 +156,7 @@ func TestFallback_SettlingAsksBoth(t *testing.T) {
 	h.absent.Store(true)
 	w.sends(200, "GET", "/a", "X-User: alice") // by its share of 4
 	h.back.Store(true)
-	for range 3 {
-		w.sends(200, "GET", "/a", "X-User: alice")
-	}
+	w.sendsAll(times(3, 200), "GET", "/a", "X-User: alice")
 	w.sends(429, "GET", "/a", "X-User: alice") // the store has 5 left, the share none
 	if len(h.heard) != 1 {
 		t.Errorf("the store hears of %d grants, want the one that it was not asked about", len(h.heard))
@@ -173,19 +164,12 @@ func TestFallback_SettlingAsksBoth(t *testing.T) {
 
 	w, h = newReportedProxy(t, 2, limitYAML("{key: header:X-User, rate: 8/1m}"))
 	other := newProxy(t, limitYAML("{key: header:X-User, rate: 8/1m}"), func(o *Options) { o.Store = h })
-	for range 8 {
-		other.sends(200, "GET", "/a", "X-User: alice")
-	}
+	other.sendsAll(times(8, 200), "GET", "/a", "X-User: alice")
 	h.absent.Store(true)
 	h.back.Store(true)
-	for range 5 { // what the store refuses takes nothing of the share
-		w.sends(429, "GET", "/a", "X-User: alice")
-	}
+	w.sendsAll(times(5, 429), "GET", "/a", "X-User: alice") // what the store refuses takes nothing of the share
 	h.broken.Store(true)
-	for range 4 {
-		w.sends(200, "GET", "/a", "X-User: alice")
-	}
-	w.sends(429, "GET", "/a", "X-User: alice")
+	w.sendsAll([]int{200, 200, 200, 200, 429}, "GET", "/a", "X-User: alice")
 }
 
 // breakingStore is a Redis for one test, and a store that notices at once when it is gone. Nodes have that long to report after it.
@@ -249,9 +233,7 @@ func TestFallback_SettlingRefundsBoth(t *testing.T) {
 // Nor is a concurrent permit held against the share after its request.
 func TestFallback_SettlingReleasesBoth(t *testing.T) {
 	settlingProxies(t, `limits: [{key: "header:X-User", concurrent: 1}]`, func(w *testProxy) {
-		for range 10 {
-			w.sends(200, "GET", "/a?status=200", "X-User: alice")
-		}
+		w.sendsAll(times(10, 200), "GET", "/a?status=200", "X-User: alice")
 	})
 }
 
@@ -274,9 +256,7 @@ func TestFallback_GivesBack(t *testing.T) {
   - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 1/1m}]}
 `)
 	h.broken.Store(true)
-	for range 3 {
-		w.sends(503, "GET", "/a", "X-User: alice")
-	}
+	w.sendsAll(times(3, 503), "GET", "/a", "X-User: alice")
 	if h.withdrawn != 3 || len(h.heard) != 0 {
 		t.Errorf("%d reports withdrawn, %d left; want 3 and none", h.withdrawn, len(h.heard))
 	}
@@ -292,9 +272,7 @@ func TestFallback_SeedIsGivenBack(t *testing.T) {
 	w, h := newReportedProxy(t, 1, `routes:
   - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 2/1m}]}
 `)
-	for range 5 {
-		w.sends(503, "GET", "/a", "X-User: alice")
-	}
+	w.sendsAll(times(5, 503), "GET", "/a", "X-User: alice")
 	h.broken.Store(true)
 	w.sends(503, "GET", "/a", "X-User: alice")
 }
@@ -305,9 +283,7 @@ func TestFallback_Concurrent(t *testing.T) {
 	w, h := newReportedProxy(t, 1, limitYAML("{key: header:X-User, concurrent: 1}"))
 	for _, broken := range []bool{false, true, false} {
 		h.broken.Store(broken)
-		for range 3 {
-			w.sends(200, "GET", "/a", "X-User: alice")
-		}
+		w.sendsAll(times(3, 200), "GET", "/a", "X-User: alice")
 	}
 	if len(h.heard) != 0 {
 		t.Errorf("%d reports of permits that were let go", len(h.heard))
@@ -342,8 +318,7 @@ func TestFallback_RefundsWhatTheStoreWasTold(t *testing.T) {
 				if status := <-answered; status != 500 {
 					t.Fatalf("the status is %d, want 500", status)
 				}
-				w.sends(200, "GET", "/a?status=200", "X-User: alice")
-				w.sends(429, "GET", "/a?status=200", "X-User: alice")
+				w.sendsAll([]int{200, 429}, "GET", "/a?status=200", "X-User: alice")
 			})
 		}
 	}

@@ -129,6 +129,19 @@ func (p *testProxy) sends(want int, method, target string, lines ...string) *htt
 	return rec
 }
 
+// sendsAll sends the same request once for each of these statuses, and wants it.
+func (p *testProxy) sendsAll(want []int, method, target string, lines ...string) {
+	p.Helper()
+	for i, status := range want {
+		if rec := p.send(method, target, lines...); rec.Code != status {
+			p.Errorf("%s %s %v, request %d of %d = %d; want %d\n%s", method, target, lines, i+1, len(want), rec.Code, status, rec.Body)
+		}
+	}
+}
+
+// times is a status n times.
+func times(n, status int) []int { return slices.Repeat([]int{status}, n) }
+
 // counted wants a figure of the proxy to have this value.
 func (p *testProxy) counted(want float64, figure prometheus.Collector) {
 	p.Helper()

@@ -49,8 +49,7 @@ func TestRepeat_CountsOnce(t *testing.T) {
 		w.sends(429, "POST", "/a", "body", alice)
 		w.sends(429, "POST", "/a", "body", "Idempotency-Key: one", alice, "Authorization: Bearer x") // another account's
 		w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", bob)                              // another's first
-		w.sends(200, "POST", "/a", "body", bob)
-		w.sends(429, "POST", "/a", "body", bob)
+		w.sendsAll([]int{200, 429}, "POST", "/a", "body", bob)
 		w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", alice)
 		w.sends(429, "POST", "/a", "body", "Idempotency-Key: one", alice) // more than 3 repeats
 		if reached.Load() != 7 {
@@ -65,9 +64,7 @@ func TestRepeat_CountsOnce(t *testing.T) {
 func TestRepeat_AfterAFailureCountsAgain(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w, _ := idempotent(t, "", use)
-		for range 6 {
-			w.sends(503, "POST", "/a?status=503", "body", "Idempotency-Key: one", "X-User: alice")
-		}
+		w.sendsAll(times(6, 503), "POST", "/a?status=503", "body", "Idempotency-Key: one", "X-User: alice")
 		w.counted(0, w.metrics.repeats.WithLabelValues("a"))
 		w.sends(200, "POST", "/a", "body", "Idempotency-Key: two", "X-User: alice")
 		w.sends(200, "POST", "/a", "body", "Idempotency-Key: three", "X-User: alice")
@@ -80,9 +77,7 @@ func TestRepeat_RefusedIsNotRemembered(t *testing.T) {
 	for _, mark := range []string{"one", "two"} {
 		w.sends(200, "POST", "/a", "Idempotency-Key: "+mark, "X-User: alice")
 	}
-	for range 3 {
-		w.sends(429, "POST", "/a", "Idempotency-Key: three", "X-User: alice")
-	}
+	w.sendsAll(times(3, 429), "POST", "/a", "Idempotency-Key: three", "X-User: alice")
 }
 
 // Of many that come at once one counts, and no more than the repeats pass besides.
@@ -110,9 +105,7 @@ func TestRepeat_MarksThatAreNone(t *testing.T) {
 func TestRepeat_WithoutTheStoreEverythingCounts(t *testing.T) {
 	w, _ := idempotent(t, "", func(*Options) {})
 	w.store.fail(limiter.ErrUnavailable)
-	w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", "X-User: alice")
-	w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", "X-User: alice")
-	w.sends(429, "POST", "/a", "body", "Idempotency-Key: one", "X-User: alice")
+	w.sendsAll([]int{200, 200, 429}, "POST", "/a", "body", "Idempotency-Key: one", "X-User: alice")
 }
 
 // What a limit counts or charges may be in a field that is neither in the body nor in the target. A request with another one

@@ -48,9 +48,7 @@ func TestHold_BoundsWhatIsUnderWay(t *testing.T) {
 		}()
 		defer close(came)
 		under.Wait()
-		for range 5 {
-			w.sends(200, "GET", "/a", "X-User: alice") // one after the other is one at a time
-		}
+		w.sendsAll(times(5, 200), "GET", "/a", "X-User: alice") // one after the other is one at a time
 		w.counted(0, w.metrics.Refunds.WithLabelValues("a", "inflight"))
 	})
 }
@@ -228,9 +226,7 @@ routes:
 			t.Errorf("%s: %d passed, want %d", path, passed, want)
 		}
 	}
-	for range 20 {
-		near.sends(http.StatusOK, "GET", "/closed")
-	}
+	near.sendsAll(times(20, 200), "GET", "/closed")
 	var calls int
 	_, count, _ := strings.Cut(near.scrape("text/plain"), `weir_store_duration_seconds_count{operation="take"} `)
 	fmt.Sscan(count, &calls)
@@ -262,9 +258,7 @@ routes:
   - {name: told, match: {path: /told}, respond: {body: ok}, limits: [{name: each, key: client_ip, rate: 100/1h, lease: 1m}]}
 `
 	w, _ := nodes(t, yaml, redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}})
-	for range 99 {
-		w.sends(http.StatusOK, "GET", "/told")
-	}
+	w.sendsAll(times(99, 200), "GET", "/told")
 	if l := w.stands("client_ip=192.0.2.1")["told.each"]; len(l.Windows) != 1 || l.Windows[0].Rate != "100/1h" {
 		t.Errorf("a key stands at %+v", l.Windows)
 	}

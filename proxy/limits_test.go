@@ -35,8 +35,7 @@ func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
 		w.sends(200, "POST", "/verify", "X-Phone: 3")
 		w.sends(429, "POST", "/send", "X-Phone: 1")
 		w.sends(204, "POST", "/verify?status=204", "X-Phone: + 1")
-		w.sends(200, "POST", "/send", "X-Phone: 1")
-		w.sends(429, "POST", "/send", "X-Phone: 1")
+		w.sendsAll([]int{200, 429}, "POST", "/send", "X-Phone: 1")
 		w.sends(429, "POST", "/send", "X-Phone: 2")
 		for _, method := range []string{"OPTIONS", "HEAD", "TRACE"} { // many servers answer these by themselves
 			w.sends(200, method, "/verify", "X-Phone: 2")
@@ -60,8 +59,7 @@ func TestCooldown_Steps(t *testing.T) {
 		advanceTime(6 * time.Second) // twice the last step
 		w.sends(200, "GET", "/a")
 		advanceTime(time.Second)
-		w.sends(200, "GET", "/a")
-		w.sends(429, "GET", "/a")
+		w.sendsAll([]int{200, 429}, "GET", "/a")
 	})
 }
 
@@ -145,8 +143,7 @@ func TestDistinct_CountPenaltyAndShadow(t *testing.T) {
 func TestPenalize_BansAfterSoManyRefusals(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w := newProxy(t, limitYAML(`{name: all, key: global, rate: 1000/1h}, {name: l, key: header:X-User, rates: [2/1m, 50/10m], penalty: {ban: 1h, after: 3}}`), use)
-		w.sends(200, "GET", "/a", "X-User: alice")
-		w.sends(200, "GET", "/a", "X-User: alice")
+		w.sendsAll(times(2, 200), "GET", "/a", "X-User: alice")
 		for i := range 6 {
 			rec := w.sends(429, "GET", "/a", "X-User: alice")
 			after, _ := strconv.Atoi(rec.Header().Get("Retry-After"))
@@ -199,9 +196,7 @@ func TestPenalize_CountsOnlyItsOwn(t *testing.T) {
 		o.Store = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
 	})
 	w.sends(200, "GET", "/a", "X-User: bob")
-	for range 9 {
-		w.sends(429, "GET", "/a", "X-User: alice") // by other
-	}
+	w.sendsAll(times(9, 429), "GET", "/a", "X-User: alice") // by other
 	for range 5 {
 		now = now.Add(61 * time.Second)
 		w.sends(200, "GET", "/a", "X-User: alice")
@@ -253,9 +248,7 @@ routes:
 	}
 	a, b := as("a"), as("b")
 	for _, w := range []*testProxy{a, b} {
-		w.sends(200, "GET", "/own", "X-User: a")
-		w.sends(200, "GET", "/own", "X-User: a")
-		w.sends(429, "GET", "/own", "X-User: a")
+		w.sendsAll([]int{200, 200, 429}, "GET", "/own", "X-User: a")
 	}
 	a.sends(200, "GET", "/all", "X-User: a")
 	b.sends(200, "GET", "/all", "X-User: a")
@@ -264,12 +257,8 @@ routes:
 	again.sends(429, "GET", "/own", "X-User: a")
 	server.Kill()
 	b.sends(429, "GET", "/own", "X-User: a") // what it had before counts on
-	for _, want := range []int{200, 200, 429} {
-		b.sends(want, "GET", "/own", "X-User: b")
-	}
-	for _, want := range []int{200, 429} {
-		b.sends(want, "GET", "/all", "X-User: b")
-	}
+	b.sendsAll([]int{200, 200, 429}, "GET", "/own", "X-User: b")
+	b.sendsAll([]int{200, 429}, "GET", "/all", "X-User: b")
 }
 
 // A limit with redisson_name counts where Java programs look, under the key's
@@ -289,9 +278,7 @@ routes:
 	if err := client.HSet(ctx, "java:2", "rate", "1", "interval", "3600000", "type", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		w.sends(200, "GET", "/a", "X-Phone: +1")
-	}
+	w.sendsAll(times(3, 200), "GET", "/a", "X-Phone: +1")
 	w.sends(429, "GET", "/a", "X-Phone: 1")
 	if left, err := client.Get(ctx, "{java:1}:value").Result(); err != nil || left != "0" {
 		t.Errorf("{java:1}:value = %q, %v; want 0, where Java looks", left, err)

@@ -102,9 +102,7 @@ func names(limits map[string]view.LimitStanding) string {
 func TestStanding_OfAllLimits(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w := newProxy(t, operatedConfig, use)
-		for _, want := range []int{200, 200, 429} {
-			w.sends(want, "POST", "/send", phoneLine)
-		}
+		w.sendsAll([]int{200, 200, 429}, "POST", "/send", phoneLine)
 		w.sends(200, "POST", "/verify", phoneLine, "X-User: a")
 		for _, spelled := range []string{"+8613800138000", "13800138000", "0086 138-0013-8000"} {
 			all := w.stands("phone=" + spelled)
@@ -162,14 +160,9 @@ func TestStanding_OfAllLimits(t *testing.T) {
 func TestChange_ResetGrantBanUnban(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w := newProxy(t, operatedConfig, use)
-		use2 := func() {
-			for _, want := range []int{200, 200, 429} {
-				w.sends(want, "POST", "/send", phoneLine)
-			}
-		}
 		other := "X-Phone: +8613900139000"
 		w.sends(200, "POST", "/send", other)
-		use2()
+		w.sendsAll([]int{200, 200, 429}, "POST", "/send", phoneLine)
 		r := w.changes(view.KeyChange{Action: view.KeyGrant, Permits: 1}, "phone=13800138000", "%phone")
 		if len(r.Changed) != 1 || r.Changed[0].Windows[0].Left != 1 || !r.Everywhere {
 			t.Errorf("%+v", r)
@@ -177,8 +170,7 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 		if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), "13800138000") || !strings.Contains(string(text), "+86138****8000") {
 			t.Errorf("%s, %v; want the number masked", text, err)
 		}
-		w.sends(200, "POST", "/send", phoneLine)
-		w.sends(429, "POST", "/send", phoneLine)
+		w.sendsAll([]int{200, 429}, "POST", "/send", phoneLine)
 		r = w.changes(view.KeyChange{Action: view.KeyReset, Reason: "a customer called"}, "phone=13800138000")
 		if len(r.Changed) != 4 || len(r.Skipped) != 1 || r.Skipped[0].Limit != "country" || r.Reason != "a customer called" {
 			t.Errorf("%+v; want all but the country", r)
@@ -188,7 +180,7 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 				t.Errorf("%+v after a reset", l)
 			}
 		}
-		use2()
+		w.sendsAll([]int{200, 200, 429}, "POST", "/send", phoneLine)
 		if got := w.stands("country=CN")["send.country"].Windows[0].Used; got != 6 {
 			t.Errorf("%d of the country are used, want 6: nobody has named it", got)
 		}
@@ -220,9 +212,7 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 // not give the value away.
 func TestChange_ByID(t *testing.T) {
 	w := newProxy(t, operatedConfig)
-	for _, want := range []int{200, 200, 429} {
-		w.sends(want, "POST", "/send", phoneLine)
-	}
+	w.sendsAll([]int{200, 200, 429}, "POST", "/send", phoneLine)
 	phone := w.stands("phone=13800138000")["send.phone"]
 	if strings.Contains(phone.ID, limiter.KeyOf("phone", "+8613800138000").String()) {
 		t.Errorf("the id %s tells what the key is made of", phone.ID)
@@ -327,16 +317,14 @@ func TestChange_UnderBothSecrets(t *testing.T) {
 		return privacy + limits + limitYAML("{name: l, key: phone, rate: 2/1h}")
 	}
 	w := newProxy(t, file("privacy: {hash_secret: first-secret-of-us}\n"))
-	w.sends(200, "GET", "/a", "X-Phone: 1")
-	w.sends(200, "GET", "/a", "X-Phone: 1")
+	w.sendsAll(times(2, 200), "GET", "/a", "X-Phone: 1")
 	w.reloads(file("privacy: {hash_secret: second-secret-of-us, previous_secret: first-secret-of-us}\n"))
 	if got := w.stands("phone=1")["a.l"].Windows[0]; got.Used != 2 || got.Left != 0 {
 		t.Errorf("%+v; want what was counted under the previous secret", got)
 	}
 	w.sends(429, "GET", "/a", "X-Phone: 1")
 	w.changes(view.KeyChange{Action: view.KeyReset}, "phone=1")
-	w.sends(200, "GET", "/a", "X-Phone: 1")
-	w.sends(200, "GET", "/a", "X-Phone: 1")
+	w.sendsAll(times(2, 200), "GET", "/a", "X-Phone: 1")
 	s, err := w.standing("phone=" + w.stands("phone=2")["a.l"].ID) // of which no request is remembered
 	if err != nil || len(s.Notes) == 0 || !strings.Contains(s.Notes[0], "previous_secret") {
 		t.Errorf("%+v, %v; want a note that the former key is not known by an id", s, err)
@@ -394,13 +382,9 @@ routes:
 		t.Run(mode, func(t *testing.T) {
 			near, far := nodes(t, file, c())
 			for _, n := range []*testProxy{near, far} {
-				for range 2 {
-					n.sends(200, "GET", "/own", "X-User: a")
-				}
-				n.sends(429, "GET", "/own", "X-User: a")
+				n.sendsAll([]int{200, 200, 429}, "GET", "/own", "X-User: a")
 			}
-			far.sends(200, "GET", "/all", "X-User: a")
-			far.sends(200, "GET", "/all", "X-User: a")
+			far.sendsAll(times(2, 200), "GET", "/all", "X-User: a")
 			far.sends(429, "GET", "/all", "X-User: a") // and knows it from now on
 			near.sends(429, "GET", "/all", "X-User: a")
 			near.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=a")
@@ -469,9 +453,7 @@ routes:
 	way := redistest.NewFaultProxy(t, server.Addr)
 	near, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{way.Addr}})
 	for _, user := range []string{"reset", "granted"} {
-		for range 3 {
-			near.sends(200, "GET", "/a", "X-User: "+user)
-		}
+		near.sendsAll(times(3, 200), "GET", "/a", "X-User: "+user)
 	}
 	way.Redirect("127.0.0.1:1")
 	ban := view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}
@@ -522,9 +504,7 @@ keys: {phone: {from: "header:X-Phone", normalize: digits}}
 routes:
   - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: phone, rate: 3/1h, redisson_name: "java:{key}"}]}
 `, redisstore.ClientConfig{Addrs: []string{server.Addr}})
-	for _, want := range []int{200, 200, 200, 429} {
-		w.sends(want, "GET", "/a", "X-Phone: +1")
-	}
+	w.sendsAll([]int{200, 200, 200, 429}, "GET", "/a", "X-Phone: +1")
 	l := w.stands("phone=(+1)")["a.l"]
 	if !l.Java || l.Windows[0].Used != 3 || fmt.Sprint(l) == "" || strings.Contains(fmt.Sprint(l), "java:1") {
 		t.Errorf("%+v", l)

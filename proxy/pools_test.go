@@ -70,9 +70,7 @@ func (p *testProxy) healthy(target string) string {
 func TestPools_Retry(t *testing.T) {
 	alive, dead := startNamedBackend(t, "alive"), closedURL(t)
 	w := newProxy(t, poolYAML("retries: 1", dead, alive))
-	for range 4 {
-		w.sends(200, "POST", "/a")
-	}
+	w.sendsAll(times(4, 200), "POST", "/a")
 	if ok, retries := w.upstreamRequests(alive, "ok"), testutil.ToFloat64(w.metrics.retries.WithLabelValues("u")); ok != 4 || retries == 0 || w.upstreamRequests(dead, "connect") != 0 {
 		t.Errorf("%v were answered after %v retries, want 4 after some", ok, retries)
 	}
@@ -88,9 +86,7 @@ func TestPools_HealthOutlivesAReload(t *testing.T) {
 	}
 	third := startNamedBackend(t, "third")
 	w.reloads(poolYAML(options, dead, alive, third))
-	for range 6 {
-		w.sends(200, "GET", "/a")
-	}
+	w.sendsAll(times(6, 200), "GET", "/a")
 	if w.upstreamRequests(third, "ok") != 3 || w.upstreamRequests(alive, "ok") != 3 {
 		t.Errorf("alive answered %v and third %v, want 3 each: dead still rests", w.upstreamRequests(alive, "ok"), w.upstreamRequests(third, "ok"))
 	}

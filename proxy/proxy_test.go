@@ -24,9 +24,7 @@ import (
 func TestServe_AllOrNone(t *testing.T) {
 	w := newProxy(t, limitYAML("{name: many, key: global, rate: 100/1m}, {name: few, key: header:X-User, rate: 1/1m}"))
 	w.sends(200, "GET", "/a", "X-User: alice")
-	for range 5 {
-		w.sends(429, "GET", "/a", "X-User: alice")
-	}
+	w.sendsAll(times(5, 429), "GET", "/a", "X-User: alice")
 	rec := w.sends(200, "GET", "/a", "X-User: bob")
 	if got := rec.Header().Get("RateLimit"); !strings.Contains(got, `"many";r=98`) {
 		t.Errorf("RateLimit = %s; want many;r=98: refused requests take nothing", got)
@@ -125,8 +123,7 @@ func TestAdmit_WithoutStoreEachLimitByItsOwn(t *testing.T) {
 	w := newProxy(t, limitYAML(`{name: open, key: global, rate: 1/1m, on_store_failure: allow},
 		{name: own, key: header:X-User, rate: 2/1m, on_store_failure: local}`))
 	w.store.fail(limiter.ErrUnavailable)
-	w.sends(200, "GET", "/a", "X-User: alice")
-	w.sends(200, "GET", "/a", "X-User: alice")
+	w.sendsAll(times(2, 200), "GET", "/a", "X-User: alice")
 	rec := w.sends(429, "GET", "/a", "X-User: alice")
 	if body := rec.Body.String(); !strings.Contains(body, `"own"`) || strings.Contains(body, `"open"`) {
 		t.Errorf("violated policies in %s; want own alone", body)

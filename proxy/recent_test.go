@@ -36,9 +36,7 @@ func newRememberingProxy(t *testing.T, yaml string) *testProxy {
 // Why a request was refused can be asked by its id: what each limit said, and of whom.
 func TestDecisions_SayWhy(t *testing.T) {
 	w := newRememberingProxy(t, operatedConfig)
-	for _, want := range []int{200, 200} {
-		w.sends(want, "POST", "/send", phoneLine)
-	}
+	w.sendsAll([]int{200, 200}, "POST", "/send", phoneLine)
 	rec := w.sends(429, "POST", "/send?x=secret", phoneLine)
 	d := w.decided(view.DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 	if d.Route != "send" || d.Method != "POST" || d.Path != "/send" || d.Status != 429 || d.Outcome != "refused" || time.Since(d.At) > time.Minute || d.TookMS < 0 {
@@ -124,9 +122,7 @@ routes:
 func TestDecisions_Filters(t *testing.T) {
 	w := newRememberingProxy(t, operatedConfig)
 	w.sends(404, "GET", "/wp-login.php")
-	for _, want := range []int{200, 200, 429, 429} {
-		w.sends(want, "POST", "/send", phoneLine)
-	}
+	w.sendsAll([]int{200, 200, 429, 429}, "POST", "/send", phoneLine)
 	w.sends(200, "POST", "/send", "X-Phone: +8613900139000")
 	w.sends(200, "POST", "/verify", phoneLine, "X-User: a")
 	all := w.Decisions(view.DecisionQuery{})
@@ -167,9 +163,7 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 	w.sends(200, "GET", "/a", "X-User: alice")
 	rec := w.sends(429, "GET", "/a", "X-User: alice")
 	w.sends(200, "GET", "/a", "X-User: eve")
-	for range 2000 {
-		w.sends(429, "GET", "/a", "X-User: eve")
-	}
+	w.sendsAll(times(2000, 429), "GET", "/a", "X-User: eve")
 	w.decided(view.DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
 }
 
@@ -242,9 +236,7 @@ func TestDecisions_SomeOfWhatIsAllowed(t *testing.T) {
 		if got := len(w.Decisions(view.DecisionQuery{N: 1000})); got != 100 {
 			t.Errorf("%d of 100 requests are known, which came one by one", got)
 		}
-		for range 1000 {
-			w.sends(200, "GET", "/a", "X-User: alice")
-		}
+		w.sendsAll(times(1000, 200), "GET", "/a", "X-User: alice")
 		if got := len(w.Decisions(view.DecisionQuery{N: 1000})) - 100; got != 1 {
 			t.Errorf("%d of 1000 requests are noted, which came at one moment; want one", got)
 		}

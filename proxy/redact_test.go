@@ -19,8 +19,7 @@ func TestRedact_WithoutASecretHashesAreSalted(t *testing.T) {
 	limits := limitYAML("{key: phone, rate: 1/1h}")
 	hash := func(yaml string, change ...func(*Options)) string {
 		w := newProxy(t, yaml+limits, change...)
-		w.sends(200, "GET", "/a", "X-Phone: 13800138000")
-		w.sends(429, "GET", "/a", "X-Phone: 13800138000")
+		w.sendsAll([]int{200, 429}, "GET", "/a", "X-Phone: 13800138000")
 		return w.lines("request")[1]["key"].(string)
 	}
 	guess := limiter.KeyOf("phone", "13800138000").String()[:keyDigits]
@@ -152,8 +151,7 @@ routes:
 func TestMasked_OneRuleEverywhere(t *testing.T) {
 	w := newRememberingProxy(t, maskedConfig)
 	lines := []string{"X-Partner: acme", "X-Phone: 13800138000"}
-	w.sends(200, "GET", "/send", lines...)
-	w.sends(429, "GET", "/send", lines...)
+	w.sendsAll([]int{200, 429}, "GET", "/send", lines...)
 	want := map[string]string{"partner": "partner=acme", "phone": "phone=+86138****8000", "range": "range=+861380013", "country": "country=CN"}
 	ids := map[string]string{}
 

@@ -129,11 +129,8 @@ func TestSettle_ExactlyOnce(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		w := newProxy(t, upstreamYAML(t, answerByStatus, `refund_on: {status: [5xx]}, limits: [{key: global, rate: 2/1h}]`), use)
 		w.sends(200, "GET", "/a")
-		for range 5 {
-			w.sends(502, "GET", "/a?status=502")
-		}
-		w.sends(200, "GET", "/a")
-		w.sends(429, "GET", "/a")
+		w.sendsAll(times(5, 502), "GET", "/a?status=502")
+		w.sendsAll([]int{200, 429}, "GET", "/a")
 	})
 }
 
@@ -151,9 +148,7 @@ func TestSettle_CountHoldsAgainstACrowd(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 		}
 		w := newProxy(t, upstreamYAML(t, guess, `limits: [{name: guesses, key: header:X-Phone, rate: 5/10m, count: {status: [4xx]}}, {name: all, key: global, rate: 1000/1h}]`), use)
-		for range 20 {
-			w.sends(204, "GET", "/a?code=right", "X-Phone: 1")
-		}
+		w.sendsAll(times(20, 204), "GET", "/a?code=right", "X-Phone: 1")
 		atOnce(100, func(i int) bool { return w.send("GET", fmt.Sprintf("/a?code=%d", i), "X-Phone: 1").Code == 403 })
 		if reached.Load() != 5 {
 			t.Errorf("%d wrong codes reached the upstream; want 5", reached.Load())

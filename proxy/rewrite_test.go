@@ -119,9 +119,7 @@ routes:
 	if h := w.sends(204, "GET", "/c").Header(); h.Get("Content-Length") != "" {
 		t.Errorf("a 204 has %v", h)
 	}
-	for range 3 {
-		w.sends(404, "GET", "/d") // which is not among what counts
-	}
+	w.sendsAll(times(3, 404), "GET", "/d") // which is not among what counts
 }
 
 func TestReply_Redirect(t *testing.T) {
@@ -222,8 +220,7 @@ func TestPreflight_DoesNotCount(t *testing.T) {
 	}
 	w = newProxy(t, yaml("count_preflight: true, "))
 	w.sends(400, "OPTIONS", "/a", preflight...) // it has no key
-	w.sends(200, "OPTIONS", "/a", slices.Concat(preflight, []string{"X-Phone: 1"})...)
-	w.sends(429, "OPTIONS", "/a", slices.Concat(preflight, []string{"X-Phone: 1"})...)
+	w.sendsAll([]int{200, 429}, "OPTIONS", "/a", slices.Concat(preflight, []string{"X-Phone: 1"})...)
 }
 
 const redirectingYAML = `

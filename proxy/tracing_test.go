@@ -168,9 +168,7 @@ func TestTraces_SpansOfARequest(t *testing.T) {
 // What became of a request is told: refused, by which limit, failed, and never routed.
 func TestTraces_WhatBecameOfIt(t *testing.T) {
 	w := newTracedProxy(t, "sample: 100%")
-	for _, want := range []int{200, 200, 429} {
-		w.sends(want, "GET", "/a/1", "X-User: alice")
-	}
+	w.sendsAll([]int{200, 200, 429}, "GET", "/a/1", "X-User: alice")
 	refusal := w.spans()
 	if got := attributes(refusal["decide"].GetAttributes()); got["weir.decision"] != "refused" || got["weir.limit"] != "user" || got["weir.rate"] != "user-1h" {
 		t.Errorf("%v", got)

@@ -294,7 +294,7 @@ func (p *Proxy) Reload(ctx context.Context) (Report, error) {
 	now := p.current.Load()
 	read, err := p.read(ctx)
 	report := Report{Generation: now.number.Load(), Hash: now.config.Hash}
-	if err == nil && len(config.Emptied(now.config, read)) > 0 {
+	if err == nil {
 		err = config.Emptied(now.config, read)
 	}
 	if err == nil && (read.Sum != now.config.Sum || len(read.Tokens) > 0) { // the sum does not cover files with keys of tokens

@@ -222,9 +222,10 @@ func FilesOf(path string) *Config {
 	return named
 }
 
-// Emptied returns the problems of files of lines without any, and of patterns without files, that had some in was: a program that writes a
-// file begins by emptying it.
-func Emptied(was, is *Config) (all Problems) {
+// Emptied returns the Problems of files of lines without any, and of patterns without files, that had some in was: a program that writes a
+// file begins by emptying it. It returns nil if there are none.
+func Emptied(was, is *Config) error {
+	var all Problems
 	for _, file := range is.blank {
 		if slices.Contains(was.Files, file) && !slices.Contains(was.blank, file) {
 			all = append(all, Problem{Position: Position{File: file}, What: "has lost all its lines, and those before stay", Instead: "write a line that begins with # if there shall be none"})
@@ -235,6 +236,9 @@ func Emptied(was, is *Config) (all Problems) {
 		if slices.ContainsFunc(was.Files[1:], matches) && !slices.ContainsFunc(is.Files[1:], matches) {
 			all = append(all, Problem{Position: Position{File: is.Files[0]}, Path: "include", What: form.Quote(glob) + " has lost all its files, and those before stay", Instead: "leave it out if there shall be none"})
 		}
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	return all
 }

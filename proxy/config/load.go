@@ -114,10 +114,15 @@ func hint(path, text string) (kind, instead string) {
 
 // exampleAddress returns an address that is usual at path.
 func exampleAddress(path string) (host, port string) {
-	for prefix, at := range map[string]address{"redis.": {"127.0.0.1", "6379"}, "admin.": {"127.0.0.1", "9901"}, "listen.decide.": {"127.0.0.1", "8081"}, "listen.https": {"", "8443"}} {
-		if strings.HasPrefix(path, prefix) {
-			return at.host, at.port
-		}
+	switch {
+	case strings.HasPrefix(path, "redis."):
+		return "127.0.0.1", "6379"
+	case strings.HasPrefix(path, "admin."):
+		return "127.0.0.1", "9901"
+	case strings.HasPrefix(path, "listen.decide."):
+		return "127.0.0.1", "8081"
+	case path == "listen.https":
+		return "", "8443"
 	}
 	return "", "8080"
 }

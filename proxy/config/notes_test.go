@@ -194,16 +194,16 @@ func TestCompare_TellsSecretsApart(t *testing.T) {
 			"routes: [{name: a, match: {path: /a}, upstream: echo, limits: [l]}]\n")
 	}
 	var names []string
-	for _, c := range Compare(of("first"), of("other")) {
+	for _, c := range Compare(of("alpha"), of("omega")) {
 		names = append(names, c.Name)
-		if strings.Count(c.String(), "(not shown, ") != 2 || strings.Contains(c.String(), "first") || strings.Contains(c.String(), "other") {
+		if strings.Count(c.String(), "(not shown, ") != 2 || strings.Contains(c.String(), "alpha") || strings.Contains(c.String(), "omega") {
 			t.Errorf("a new secret is told as %s", c)
 		}
 	}
 	if want := []string{"l", "jwt", "privacy"}; !slices.Equal(names, want) {
 		t.Errorf("secrets of %v are told; want %v", names, want)
 	}
-	if all := Compare(of("first"), of("first")); len(all) != 0 {
+	if all := Compare(of("alpha"), of("alpha")); len(all) != 0 {
 		t.Errorf("the same secrets are told as %v", all)
 	}
 }

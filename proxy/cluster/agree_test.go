@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
+	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
@@ -23,7 +24,7 @@ import (
 
 // configOf is a configuration with that hash and a route of that name.
 func configOf(hash string) *config.Config {
-	limit := &config.Limit{Name: "l", Route: hash, ID: hash + ".l", Rates: []limiter.Rate{{Count: 1, Window: time.Minute}, {Count: 5, Window: time.Hour}}}
+	limit := &config.Limit{Name: "l", Route: hash, ID: hash + ".l", Key: &key.Spec{Name: "k"}, Rates: []limiter.Rate{{Count: 1, Window: time.Minute}, {Count: 5, Window: time.Hour}}}
 	return &config.Config{Hash: hash, Routes: []*config.Route{{Name: hash, Limits: []*config.Limit{limit}}}}
 }
 
@@ -109,7 +110,7 @@ func TestAgree_WritesWhatLimitsAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := cluster.Definition{Rates: []string{"1/1m", "5/1h"}, Algorithm: "token_bucket", Scope: "overall"}
+	want := view.Limit{Rates: []string{"1/1m", "5/1h"}, Algorithm: "token_bucket", Scope: "overall"}
 	if got := all["one.l"]; len(all) != 1 || !slices.Equal(got.Rates, want.Rates) || got.Algorithm != want.Algorithm || got.Scope != want.Scope {
 		t.Errorf("limits are %+v; want one.l: %+v", all, want)
 	}

@@ -11,7 +11,7 @@
 //	members  hash  id of a node: its description, as JSON (Member)
 //	lost     hash  id of a node that ended without leaving: its last heartbeat and description; for an hour
 //	config   hash  number, hash and node of the latest configuration
-//	limits   hash  ROUTE.LIMIT: definition of the limit, as JSON (Definition)
+//	limits   hash  ROUTE.LIMIT: definition of the limit, as JSON (view.Limit)
 //	removed  zset  ROUTE.LIMIT: time at which the limit was removed, in milliseconds
 //	push     hash  the push in progress, and the answers of the nodes
 //	history  list  pushes, newest first (Entry)

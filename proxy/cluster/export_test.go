@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
@@ -82,12 +83,21 @@ func (n *Node) HearFor(d time.Duration) { n.heardSince.Store(int64(time.Since(n.
 // ID returns the id of this node.
 func (n *Node) ID() string { return n.options.ID }
 
+// Define returns what is stored of the limits of a configuration, by their IDs.
+func Define(c *config.Config) map[string]view.Limit {
+	all, args := map[string]view.Limit{}, definitionArgs(c)
+	for i := 0; i < len(args); i += 2 {
+		all[args[i].(string)], _ = decode[view.Limit](string(args[i+1].([]byte)))
+	}
+	return all
+}
+
 // Limits returns the definitions of the current configuration, by their IDs.
-func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {
+func (n *Node) Limits(ctx context.Context) (map[string]view.Limit, error) {
 	texts, err := n.rdb.HGetAll(ctx, n.prefix+"limits").Result()
-	all := map[string]Definition{}
+	all := map[string]view.Limit{}
 	for name, text := range texts {
-		if all[name], err = decode[Definition](text); err != nil {
+		if all[name], err = decode[view.Limit](text); err != nil {
 			break
 		}
 	}

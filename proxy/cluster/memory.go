@@ -70,7 +70,7 @@ type memory struct {
 	runs   map[string]view.TaskRun // by name
 
 	minutes        map[int64]minuteReport // reports by minute in which something happened
-	changedMinutes map[int64]bool         // changed since the last sum
+	changedMinutes map[int64]bool         // changed since the last call of addUp
 	totals         map[int64][]Tally      // by minute
 
 	values map[string]onceValue
@@ -205,7 +205,7 @@ func (m *memory) report(_ context.Context, _ string, minute int64, r minuteRepor
 	if now.Sub(minuteStart(minute)) > minuteOpenFor {
 		return now, errClosed
 	}
-	m.minutes[minute], m.changedMinutes[minute] = r, true
+	m.minutes[minute], m.totals[minute], m.changedMinutes[minute] = r, r.Tallies, true // the sum of one report
 	maps.DeleteFunc(m.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > 2*minuteOpenFor })
 	maps.DeleteFunc(m.totals, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
 	return now, nil
@@ -227,9 +227,6 @@ func (m *memory) addUp(context.Context, Term) (minutes int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	minutes = len(m.changedMinutes)
-	for minute := range m.changedMinutes {
-		m.totals[minute] = sumOf(map[string]minuteReport{"": m.minutes[minute]})
-	}
 	clear(m.changedMinutes)
 	return minutes, nil
 }

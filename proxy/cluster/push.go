@@ -5,14 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/config/bundle"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -190,39 +187,12 @@ func (n *Node) undo(ctx context.Context, id string) {
 // channel returns the channel on which nodes are notified.
 func (n *Node) channel() string { return n.prefix + "pushes" }
 
-// A Definition describes a limit of the current configuration.
-type Definition struct {
-	Rates     []string `json:"rates"` // COUNT/WINDOW
-	Algorithm string   `json:"algorithm"`
-	Burst     int64    `json:"burst,omitempty"`
-	Scope     string   `json:"scope"`              // overall or per_instance
-	Distinct  string   `json:"distinct,omitempty"` // the key whose distinct values are counted
-	Steps     []string `json:"steps,omitempty"`    // of a cooldown
-	Redisson  string   `json:"redisson,omitempty"` // name of the shared Redisson limiter
-}
-
-// Define returns the definitions of the limits of a configuration, by
+// definitionArgs returns the arguments with which a script stores the definitions of the limits of a configuration, by
 // their IDs: ROUTE.LIMIT, or LIMIT of a common one. Limits in mode off are included: their counts are kept for when
 // they are enabled again.
-func Define(c *config.Config) map[string]Definition {
-	all := map[string]Definition{}
+func definitionArgs(c *config.Config) (args []any) {
 	for _, l := range c.Limits() {
-		d := Definition{Algorithm: l.Algorithm.String(), Burst: l.Burst, Scope: l.Scope.String(), Redisson: l.RedissonName}
-		d.Rates, d.Steps = view.Each(l.Rates, limiter.Rate.String), view.Each(l.Steps, limiter.WindowName)
-		if l.Distinct != nil {
-			d.Distinct = l.Distinct.Name
-		}
-		all[l.ID] = d
-	}
-	return all
-}
-
-// definitionArgs returns the arguments with which a script stores the definitions.
-func definitionArgs(c *config.Config) []any {
-	all := Define(c)
-	var args []any
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		args = append(args, name, encode(all[name]))
+		args = append(args, l.ID, encode(l.View()))
 	}
 	return args
 }

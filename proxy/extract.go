@@ -127,8 +127,8 @@ func (g *generation) claim(x *exchange, l *limit.Limit) error {
 		}
 		value, previousValue = of.Key, of.Key // a note has the counts under both secrets; if the subject is missing there is none
 	}
-	if s := l.StepUpKey(); s != nil { // which a token is bound to
-		if _, err := g.key(x, s); err != nil {
+	if s := l.StepUp; s != nil { // whose token is bound to its key
+		if _, err := g.key(x, s.Key); err != nil {
 			return err
 		}
 	}

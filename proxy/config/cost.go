@@ -227,14 +227,6 @@ func (p *Prices) Text(amount int64) string {
 // Float returns an amount for metrics, which have no other numbers.
 func (p *Prices) Float(amount int64) float64 { return float64(amount) / math.Pow10(p.Decimals) }
 
-// PriceKey returns the key of the number whose price a request of a budget costs; nil of other limits.
-func (l *Limit) PriceKey() *key.Spec {
-	if l.Prices == nil {
-		return nil
-	}
-	return l.Prices.Key
-}
-
 // writtenRate formats a rate of l as it is configured: 5/1m, or 400 EUR/1d of a budget.
 func (l *Limit) writtenRate(r limiter.Rate) string {
 	if l.Prices == nil {

@@ -345,8 +345,9 @@ func (p Purpose) Counts() bool { return p == ForKey || p == ForDistinct }
 
 // Reads returns all keys that l reads. Whoever treats them alike, or some of them, asks this method.
 func (l *Limit) Reads() (all []Read) {
+	prices, stepUp := cmp.Or(l.Prices, &Prices{}), cmp.Or(l.StepUp, &StepUp{})
 	for purpose, s := range [...]*key.Spec{
-		ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: l.PriceKey(), ForStepUp: l.StepUpKey(), ForPlan: l.Plan.Name,
+		ForKey: l.Key, ForDistinct: l.Distinct, ForSubject: l.Subject(), ForPrice: prices.Key, ForStepUp: stepUp.Key, ForPlan: l.Plan.Name,
 	} {
 		if s != nil {
 			all = append(all, Read{s, Purpose(purpose), l.Mode})

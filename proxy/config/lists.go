@@ -38,13 +38,6 @@ func (a Action) Refuses() bool { return a != Bypass }
 // prefixes is the value of match for a list of prefixes.
 const prefixes = "prefix"
 
-// compileLists makes the lists, each once.
-func (l *loader) compileLists() {
-	for _, name := range form.SortedKeys(l.main.ListForms) {
-		l.lists[name] = l.list(name, l.main.ListForms[name])
-	}
-}
-
 // list makes a list; nil after a problem.
 func (l *loader) list(name string, f *List) *List {
 	l.checkName(f, name, "a list")

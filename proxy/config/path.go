@@ -121,25 +121,22 @@ func (p *pattern) append(text, shape string) {
 // parameter adds what stands between braces.
 func (p *pattern) parameter(inside string) fault {
 	name, re, constrained := strings.Cut(inside, ":")
-	if !parameter.MatchString(name) {
+	_, err := regexp.Compile(re)
+	switch {
+	case !parameter.MatchString(name):
 		return fault{form.Quote(name) + " is not a valid name for a parameter", "begin with a letter, followed by letters, digits or _"}
-	}
-	if slices.Contains(p.params, name) {
+	case slices.Contains(p.params, name):
 		return fault{"has two parameters called " + name, "give one of them another name"}
+	case constrained && re == "":
+		return fault{"the regexp of " + name + " is empty", "write {" + name + "} for any text"}
+	case strings.ContainsAny(re, " \t"):
+		return fault{"the regexp of " + name + " has whitespace", "leave it out: no path has any"}
+	case err != nil:
+		return fault{"the regexp of " + name + " is wrong: " + strings.TrimPrefix(err.Error(), "error parsing regexp: "), "see https://golang.org/s/re2syntax"}
 	}
-	p.params = append(p.params, name)
-	if !constrained {
+	if p.params = append(p.params, name); !constrained {
 		p.append("{"+name+"}", "{}")
 		return fault{}
-	}
-	if re == "" {
-		return fault{"the regexp of " + name + " is empty", "write {" + name + "} for any text"}
-	}
-	if strings.ContainsAny(re, " \t") {
-		return fault{"the regexp of " + name + " has whitespace", "leave it out: no path has any"}
-	}
-	if _, err := regexp.Compile(re); err != nil {
-		return fault{"the regexp of " + name + " is wrong: " + strings.TrimPrefix(err.Error(), "error parsing regexp: "), "see https://golang.org/s/re2syntax"}
 	}
 	// Without the group, ^a|b$ would match all that begins with a.
 	re = "^(?:" + re + ")$"

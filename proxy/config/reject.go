@@ -245,14 +245,6 @@ const (
 	longestToken = 24 * time.Hour
 )
 
-// StepUpKey returns the key whose value a token of l has; nil if there are no tokens.
-func (l *Limit) StepUpKey() *key.Spec {
-	if l.StepUp == nil {
-		return nil
-	}
-	return l.StepUp.Key
-}
-
 // stepUp compiles step_up of a limit.
 func (l *limits) stepUp(f, limit *Limit) {
 	if f.StepUp == nil {

@@ -190,9 +190,10 @@ func (r *routes) warnLoops(made []*Route) {
 		if route.Redirect != nil && r.leadsBack(route) {
 			r.Warn(&route.form.Redirect.To, "leads back to this route, for ever", "write another path or host; for http to https write listen: {redirect_https: true}, or match: {scheme: http}")
 		}
-		if route.Match.Scheme == "http" && r.main.Listen.RedirectHTTPS {
-			r.Warn(&route.form.Match.Scheme, "this route never matches: listen.redirect_https comes first", "leave one of them out")
-		}
+		r.warn([]finding{
+			{route.Match.Scheme == "http" && r.main.Listen.RedirectHTTPS, &route.form.Match.Scheme, "this route never matches: listen.redirect_https comes first", "leave one of them out"},
+			{route.Match.Scheme == "https" && !r.servesScheme("https", route.Match) && len(r.main.ClientIP.TrustedProxies) == 0 && !r.main.Listen.Decide.listens(), &route.form.Match.Scheme, "this route never matches: there is no listen.https, and no proxy is trusted to say that clients use it", "write https: and tls: in listen, or client_ip.trusted_proxies with the networks of the proxy that ends TLS"},
+		})
 	}
 }
 

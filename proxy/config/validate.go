@@ -46,7 +46,9 @@ func (l *loader) compile(f *Config) (*Config, error) {
 	l.keys = &keys{loader: l, tokens: l.tokens(f.JWT), parts: map[*key.Spec]int{}}
 	l.keys.all()
 	l.compileUpstreams()
-	l.compileLists()
+	for _, name := range form.SortedKeys(f.ListForms) {
+		l.lists[name] = l.list(name, f.ListForms[name])
+	}
 	routes := &routes{loader: l, prices: l.prices(l.keys, f.PriceForms), planLists: map[planList]*key.List{}}
 	routes.compileCommon(f.LimitForms)
 	c.Routes = routes.all(f.Routes)
@@ -146,12 +148,15 @@ func Restarts(was, is *Config) (all []Problem) {
 		all = []Problem{{Position: Position{File: is.Files[0]}, Path: "privacy", What: "privacy.hash_secret is another, or gone: counts stay only under a former one that previous_secret names",
 			Instead: "write one: without any whoever reads Redis can find phone numbers by trying them"}}
 	}
-	named := func(c *Config, id string) *Limit {
-		return append(slices.DeleteFunc(c.Limits(), func(l *Limit) bool { return l.ID != id }), nil)[0]
+	limits, before := is.Limits(), map[string]*Limit{} // by ID
+	for _, l := range was.Limits() {
+		before[l.ID] = l
 	}
-	gone := slices.DeleteFunc(was.Limits(), func(l *Limit) bool { return named(is, l.ID) != nil })
-	for _, l := range is.Limits() {
-		if before := named(was, l.ID); before != nil {
+	gone := slices.DeleteFunc(was.Limits(), func(l *Limit) bool {
+		return slices.ContainsFunc(limits, func(o *Limit) bool { return o.ID == l.ID })
+	})
+	for _, l := range limits {
+		if before := before[l.ID]; before != nil {
 			if field := l.countsApart(before, is.Store); field != "" {
 				add(l, "has counts of its own under another "+field, "change it back, or expect its rate to be granted once more")
 			}

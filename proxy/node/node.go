@@ -133,9 +133,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	_ = n.directives.Sync(ctx) // if Redis is unreachable, its task retries
 	n.closers.push("audit", n.closeAudit)
 	n.closers.push("proxy", func(context.Context) error { n.proxy.Close(); return nil })
-	for _, warning := range first.Warnings {
-		n.log.Warn().Str("at", warning.Position.String()).Str("field", warning.Path).Str("problem", warning.What).Str("instead", warning.Instead).Msg("config warning")
-	}
+	n.report(proxy.Report{Warnings: first.Warnings}, nil)
 	return nil
 }
 

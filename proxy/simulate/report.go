@@ -111,7 +111,7 @@ func (r *Report) missingFields(o Options) []string {
 			hosts = hosts || rt.Match.Host != ""
 			for _, l := range rt.Limits {
 				held = held || l.Algorithm.HasLeases()
-				challenges = challenges || l.Mode == config.Enforce && l.StepUpKey() != nil
+				challenges = challenges || l.Mode == config.Enforce && l.StepUp != nil
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/reuse"
@@ -227,7 +229,7 @@ func (x *exchange) Solution(l *limit.Limit) (use limiter.Claim, err error) {
 	default:
 		return use, errors.New(s.Header + " is repeated")
 	}
-	solved, err := s.Tokens.Solution(lines[0], s.MaxAge)
+	solved, err := s.Tokens.Solution(lines[0], s.MaxAge, cmp.Or(x.Decision.At, time.Now())) // a use is forgotten by the clock of the store
 	if err != nil {
 		return use, errors.New(key.TokenProblem(err))
 	}

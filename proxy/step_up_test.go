@@ -381,6 +381,22 @@ func TestStepUp_UsedForAsLongAsItIsAccepted(t *testing.T) {
 	})
 }
 
+// The store forgets by its own clock that a token was used, and so that clock says how old a token is: that of a node may be behind.
+func TestStepUp_AgeIsByTheClockOfTheStore(t *testing.T) {
+	ahead := time.Duration(0)
+	w := newFor(t, strings.ReplaceAll(steppingUp, "'URL'", "echo"), func(o *Options) {
+		o.Store = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return time.Now().Add(ahead) }})
+	})
+	w.sendsCode(200, "1", "")
+	w.sendsCode(200, "1", "")
+	token := solved{phone: "1", change: map[string]any{"exp": time.Now().Add(time.Hour).Unix()}}.token(t)
+	w.sendsCode(200, "1", token)
+	ahead = 20 * time.Minute
+	if problem := w.sendsCode(403, "1", token); !strings.Contains(fmt.Sprint(problem["detail"]), "is too old") {
+		t.Errorf("the problem is %v; want that the token is too old", problem)
+	}
+}
+
 // Whether a token was used is known to the store alone.
 func TestStepUp_StoreUnavailable(t *testing.T) {
 	for policy, want := range map[string][3]int{"local": {200, 403, 503}, "deny": {503, 503, 503}, "allow": {200, 200, 200}} {

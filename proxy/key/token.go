@@ -396,9 +396,9 @@ type challengeClaims struct {
 }
 
 // Solution returns what a token says that is signed with one of the keys, has not expired and was issued less than
-// maxAge ago. Other tokens, bearer tokens among them, have no claim challenge or no jti. Errors wrap ErrInvalid or
+// maxAge before now. Other tokens, bearer tokens among them, have no claim challenge or no jti. Errors wrap ErrInvalid or
 // ErrNoVerificationKeys; see TokenProblem.
-func (t *Tokens) Solution(text string, maxAge time.Duration) (Solution, error) {
+func (t *Tokens) Solution(text string, maxAge time.Duration, now time.Time) (Solution, error) {
 	if t == nil {
 		return Solution{}, ErrNoVerificationKeys
 	}
@@ -407,7 +407,6 @@ func (t *Tokens) Solution(text string, maxAge time.Duration) (Solution, error) {
 		return Solution{}, withoutContents(err)
 	}
 	refused := func(why string) (Solution, error) { return Solution{}, &tokenError{ErrInvalid, why} }
-	now := time.Now()
 	switch {
 	case c.IssuedAt == nil || c.ID == "" || c.Challenge == "" || c.Subject == "":
 		return refused("lacks one of the claims iat, jti, challenge and sub")

@@ -13,16 +13,15 @@ import (
 // ErrNoToken reports that a request has no token for the challenge of a limit.
 var ErrNoToken = errors.New("no token")
 
-// TokenUse returns the limit on the uses of a token of a challenge of limits: one, for as long as any is accepted. Its window
-// is longer than two nodes, whose clocks differ by the leeway of issuers and a minute, can accept a token after each other.
+// TokenUse returns the limit on the uses of a token of a challenge of limits: one, for as long as any is accepted, which
+// the clock of the store says. Its window is a minute longer, for nodes of versions that went by their own.
 func TokenUse(limits []*Limit) limiter.Limit {
-	rate := limiter.Rate{Count: 1, Window: time.Minute}
+	use := limiter.Limit{Name: "step_up.token:once", Rate: limiter.Rate{Count: 1, Window: time.Minute}}
 	for _, l := range limits {
 		if s := l.StepUp; s != nil {
-			rate.Window = max(rate.Window, s.MaxAge+3*s.Tokens.Leeway()+time.Minute)
+			use.Rate.Window = max(use.Rate.Window, s.MaxAge+3*s.Tokens.Leeway()+time.Minute)
 		}
 	}
-	use := limiter.Limit{Name: "step_up.token:once", Rate: rate}
 	_ = use.Prepare() // it is valid; otherwise stores would refuse each claim
 	return use
 }

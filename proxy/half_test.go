@@ -54,28 +54,6 @@ func TestHalf_TheAnswerComes(t *testing.T) {
 	}
 }
 
-// A request that is not whole is none, whoever still listens.
-func TestHalf_NotOfHalfARequest(t *testing.T) {
-	reached := make(chan bool, 1)
-	url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-		if _, err := io.Copy(io.Discard, r.Body); err == nil {
-			reached <- true
-		}
-	})
-	f := startServer(t, forwardYAML(url, "", ""))
-	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
-	closeWrite(w)
-	answer, err := http.ReadResponse(w.Reader, nil)
-	if err == nil && answer.StatusCode == 200 {
-		t.Errorf("answered %s", answer.Status)
-	}
-	select {
-	case <-reached:
-		t.Error("the upstream has read a whole body")
-	default:
-	}
-}
-
 // A client that resets the connection has left: nobody works for it any longer.
 func TestHalf_AResetEndsTheWork(t *testing.T) {
 	began, ended := make(chan bool, 1), make(chan bool, 1)

@@ -124,47 +124,25 @@ func TestHTTP2_WithPriorKnowledgeWhereAllowed(t *testing.T) {
 	f.dial(http2.ClientPreface).WantStatus(505)
 }
 
+// What package http2 refuses, and what it leaves to the stages. Its tests have more of the former.
 func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 	var forwarded atomic.Int64
 	url := startUpstream(t, func(http.ResponseWriter, *http.Request) { forwarded.Add(1) })
 	f := startServer(t, forwardYAML(url, cleartext, ""))
 	for name, fields := range map[string][]string{
-		"sign before the length":     request("POST", "/", "content-length", "+5"),
-		"two lengths":                request("POST", "/", "content-length", "5", "content-length", "6"),
 		"no length":                  request("POST", "/", "content-length", ""),
-		"blank before a value":       request("POST", "/", "x-a", " 1"),
-		"tab after a value":          request("POST", "/", "x-a", "1\t"),
-		"host beside the authority":  request("POST", "/", "host", "b.example"),
-		"capitals":                   request("POST", "/", "X-A", "1"),
-		"space in a name":            request("POST", "/", "x a", "1"),
 		"colon in a name":            request("POST", "/", "x:a", "1"),
-		"line break in a value":      request("POST", "/", "x-a", "1\r\nx-b: 2"),
 		"NUL in a value":             request("POST", "/", "x-a", "1\x00"),
 		"connection":                 request("POST", "/", "connection", "close"),
-		"keep-alive":                 request("POST", "/", "keep-alive", "1"),
-		"proxy-connection":           request("POST", "/", "proxy-connection", "close"),
-		"transfer-encoding":          request("POST", "/", "transfer-encoding", "chunked"),
-		"upgrade":                    request("POST", "/", "upgrade", "h2c"),
-		"te other than trailers":     request("POST", "/", "te", "gzip"),
-		"unknown pseudo-field":       request("POST", "/", ":proto", "x"),
-		"pseudo-field twice":         request("POST", "/", ":path", "/b"),
 		"pseudo-field after a field": {":method", "POST", ":scheme", "http", ":path", "/", "x-a", "1", ":authority", "a"},
-		"no method":                  {":scheme", "http", ":path", "/", ":authority", "a"},
-		"no path":                    {":method", "GET", ":scheme", "http", ":authority", "a"},
 		"empty path":                 {":method", "GET", ":scheme", "http", ":authority", "a", ":path", ""},
-		"path that is not absolute":  {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "x"},
-		"path of one star":           {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "*"},
-		"space in the path":          {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/ HTTP/1.1"},
 		"line break in the path":     {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/\r\nX: 1"},
-		"space in the method":        {":method", "GET /", ":scheme", "http", ":authority", "a", ":path", "/"},
 		"fragment":                   {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/x#1"},
 		"fragment in the query":      {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/x?user=1#1"},
 		"absolute form":              {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "http://b/x"},
-		"no authority":               {":method", "GET", ":scheme", "http", ":path", "/"},
 		"empty authority":            {":method", "GET", ":scheme", "http", ":authority", "", ":path", "/"},
 		"blank in the authority":     {":method", "GET", ":scheme", "http", ":authority", "a b", ":path", "/"},
 		"slash in the authority":     {":method", "GET", ":scheme", "http", ":authority", "a/b", ":path", "/"},
-		"somebody in the authority":  {":method", "GET", ":scheme", "http", ":authority", "u@a", ":path", "/"},
 	} {
 		s := f.speaks()
 		s.begins(1, fields...)
@@ -174,58 +152,13 @@ func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 		}
 		s.conn.Close()
 	}
-	for name, data := range map[string]string{"less than announced": "1234", "more than announced": "123456"} {
-		s := f.speaks()
-		s.begins(1, request("POST", "/", "content-length", "5")...)
-		s.WriteData(1, true, []byte(data))
-		if got := s.status(1); got != "400" && got != "PROTOCOL_ERROR" {
-			t.Errorf("%s: %s; want 400 or PROTOCOL_ERROR", name, got)
-		}
-	}
-	if n := forwarded.Load(); n > 2 {
-		t.Errorf("%d were forwarded; want only those whose body turned out wrong later", n)
+	if n := forwarded.Load(); n > 0 {
+		t.Errorf("%d were forwarded; want none", n)
 	}
 	s := f.speaks()
 	s.asks(1, request("GET", "/", "host", "a.example", "te", "trailers")...)
 	if got := s.status(1); got != "200" {
 		t.Errorf("a request with nothing wrong: %s; want 200", got)
-	}
-}
-
-func TestHTTP2_CookieCrumbsAreJoined(t *testing.T) {
-	got := make(chan []string, 1)
-	url := startUpstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header["Cookie"] })
-	s := startServer(t, forwardYAML(url, cleartext, "")).speaks()
-	s.asks(1, request("GET", "/", "cookie", "a=1", "cookie", "b=2")...)
-	if c := await.Value(t, got, "request"); len(c) != 1 || c[0] != "a=1; b=2" {
-		t.Errorf("the upstream sees Cookie %q; want one line", c)
-	}
-}
-
-// A client that asks only to take back would keep the upstream busy for nothing.
-func TestHTTP2_RapidResetIsBounded(t *testing.T) {
-	var reached atomic.Int64
-	url := startUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
-		reached.Add(1)
-		<-r.Context().Done()
-	})
-	f := startServer(t, forwardYAML(url, cleartext, ""))
-	s := f.speaks()
-	ended := make(chan bool)
-	go func() {
-		defer close(ended)
-		io.Copy(io.Discard, s.conn)
-	}()
-	block := encode(request("GET", "/")...)
-	for stream := uint32(1); stream < 20_000; stream += 2 {
-		if s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndHeaders: true, EndStream: true}) != nil ||
-			s.WriteRSTStream(stream, http2.ErrCodeCancel) != nil {
-			break
-		}
-	}
-	await.Value(t, ended, "end of the connection")
-	if n := reached.Load(); n > 2*200+100 {
-		t.Errorf("%d requests reached the upstream; want at most some hundreds of 10000", n)
 	}
 }
 

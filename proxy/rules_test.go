@@ -75,7 +75,8 @@ type rule struct {
 }
 
 // obeyed checks rules, each on a connection of its own, against an upstream that
-// is fine. A request that is answered with 400 or more must not have reached it.
+// is fine. A request that is answered with 400 or more must not have reached it, and
+// gets a problem. Each has a line in the log, also what is no request.
 func (over transport) obeyed(t *testing.T, rules []rule) {
 	t.Helper()
 	s := startRecording(t, fine)
@@ -91,6 +92,9 @@ func (over transport) obeyed(t *testing.T, rules []rule) {
 				t.Error("the connection ends; want it kept")
 			}
 			if r.status >= 400 {
+				if got := answer.Header.Get("Content-Type"); got != "application/problem+json" {
+					t.Errorf("answered with %q; want a problem", got)
+				}
 				s.notAsked(t)
 				return
 			}
@@ -99,6 +103,10 @@ func (over transport) obeyed(t *testing.T, rules []rule) {
 				t.Errorf("forwarded as %q; want %q in it and not %q", got, r.forwarded, r.never)
 			}
 		})
+	}
+	f.until(func() bool { return len(f.lines("request")) >= len(rules) })
+	if lines := f.lines("request"); len(lines) != len(rules) {
+		t.Errorf("the log has %d lines; want %d", len(lines), len(rules))
 	}
 }
 

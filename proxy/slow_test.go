@@ -84,30 +84,6 @@ func TestSlow_UpstreamIsNotTheClientsFault(t *testing.T) {
 	})
 }
 
-func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
-	overEachTransport(t, func(t *testing.T, over transport) {
-		url := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-			rc := http.NewResponseController(w)
-			rc.EnableFullDuplex()
-			rc.Flush()
-			io.Copy(w, r.Body)
-		})
-		f := over.opened(t, forwardYAML(url, short("header", "body", "write"), ""))
-		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nha")
-		answer, err := http.ReadResponse(w.Reader, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			f.dial("").WantClosed()
-		}
-		w.Send("lf")
-		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "half" {
-			t.Errorf("answer %q, %v; want the whole body back", body, err)
-		}
-	})
-}
-
 func TestSlow_ReaderIsCut(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
 		failed := make(chan error, 1)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -31,25 +30,9 @@ import (
 // script to run by its name. It has the race detector built in unless -short is
 // given.
 func TestMain(m *testing.M) {
-	flag.Parse()
+	race := weirtest.Race()
 	_ = flag.Set("test.parallel", "8") // they wait for processes and clocks; there is such a flag
-	dir, err := os.MkdirTemp("", "weir-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	var flags []string
-	if !testing.Short() {
-		flags = []string{"-race"}
-	}
-	if _, err := weirtest.Build(dir, flags...); err != nil {
-		fmt.Fprintln(os.Stderr, err) // the tests that need it fail
-	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each process lingers for a second
-	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	weirtest.Main(m, race...)
 }
 
 // testTimeout is how long a test waits for what must happen, on a busy machine.

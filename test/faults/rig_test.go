@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,24 +30,15 @@ const slack = 5 * time.Second
 // TestMain builds weir and finds redis-server.
 func TestMain(m *testing.M) {
 	zerolog.SetGlobalLevel(zerolog.Disabled) // of toxiproxy
-	dir, err := os.MkdirTemp("", "weir-faults-")
-	if err == nil {
-		_, err = weirtest.Build(dir)
-	}
-	var redis []byte
-	if err == nil && os.Getenv("WEIR_REDIS_SERVER") == "" {
-		if redis, err = exec.Command("../install", "redis-server").Output(); err == nil {
-			os.Setenv("WEIR_REDIS_SERVER", strings.TrimSpace(string(redis)))
+	if os.Getenv("WEIR_REDIS_SERVER") == "" {
+		redis, err := exec.Command("../install", "redis-server").Output()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
 		}
+		os.Setenv("WEIR_REDIS_SERVER", strings.TrimSpace(string(redis)))
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	weirtest.Main(m)
 }
 
 // all reports whether every fault is tried, and not only one of each kind.

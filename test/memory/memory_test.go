@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,20 +33,8 @@ type weir struct {
 }
 
 // TestMain builds weir once, without the race detector, which takes memory of its own.
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "weir-memory-")
-	if err == nil {
-		_, err = weirtest.Build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+// Weir is built without the race detector, which takes memory of its own.
+func TestMain(m *testing.M) { weirtest.Main(m) }
 
 // run starts weir in front of url, until the test ends. More of its configuration may
 // be given.

@@ -1,14 +1,11 @@
 package models
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,25 +20,7 @@ import (
 )
 
 // TestMain builds weir once, as the tests of the whole do, and puts it first on PATH.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "weir-models-")
-	if err == nil {
-		flags := []string{"-race"}
-		if testing.Short() {
-			flags = nil
-		}
-		_, err = weirtest.Build(dir, flags...)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err) // the tests fail
-	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each process lingers for a second
-	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { weirtest.Main(m, weirtest.Race()...) }
 
 // gatewayYAML has a route for each API.
 func gatewayYAML(models, more string) string {

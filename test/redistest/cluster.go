@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -91,30 +90,10 @@ func (c *Cluster) Signal(sig syscall.Signal) {
 // higher.
 func startNode(tb testing.TB, timeout time.Duration) *Server {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "weir-redis-")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s := &Server{tb: tb, dir: dir, args: []string{
+	return (&Server{tb: tb, dir: folder(tb), args: []string{
 		"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
-	}}
-	tb.Cleanup(func() {
-		s.Kill()
-		os.RemoveAll(dir)
-	})
-	for attempt := 0; ; attempt++ {
-		s.Port = FreePort(tb)
-		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
-		os.Remove(dir + "/nodes.conf")
-		err := s.run()
-		if err == nil {
-			return s
-		}
-		if attempt == 9 {
-			tb.Fatalf("start redis-server for a cluster: %v", err)
-		}
-	}
+	}}).start()
 }
 
 // wait waits until something holds of every node.

@@ -53,25 +53,34 @@ func Binary(tb testing.TB) string {
 // waits until it answers. The server ends with the test.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
+	return (&Server{tb: tb, dir: folder(tb), args: args}).start()
+}
+
+// folder is a folder for a server, of which the test leaves nothing.
+func folder(tb testing.TB) string {
+	tb.Helper()
 	dir, err := os.MkdirTemp("", "weir-redis-")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{tb: tb, dir: dir, args: args}
-	tb.Cleanup(func() {
-		s.Kill()
-		os.RemoveAll(dir)
-	})
-	// A free port may be taken between finding and binding it: try again.
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// start runs the server on a free port. The port may be taken between finding and binding it: then it tries again.
+func (s *Server) start() *Server {
+	s.tb.Helper()
+	s.tb.Cleanup(s.Kill)
 	for attempt := 0; ; attempt++ {
-		s.Port = FreePort(tb)
+		s.Port = FreePort(s.tb)
 		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
+		os.Remove(filepath.Join(s.dir, "nodes.conf")) // of a node of a cluster, with the port
 		err := s.run()
 		if err == nil {
 			return s
 		}
-		if attempt == 4 {
-			tb.Fatalf("start redis-server: %v", err)
+		if attempt == 9 {
+			s.tb.Fatalf("start redis-server %s %v: %v", s.sentinel, s.args, err)
 		}
 	}
 }

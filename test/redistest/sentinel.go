@@ -88,26 +88,7 @@ sentinel failover-timeout %[1]s 4000
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		s.tb.Fatal(err)
 	}
-	return startSentinel(s.tb, file)
-}
-
-// startSentinel is Start for a server in the role of a sentinel, which wants
-// its file first and knows no persistence.
-func startSentinel(tb testing.TB, file string) *Server {
-	tb.Helper()
-	s := &Server{tb: tb, dir: filepath.Dir(file), sentinel: file}
-	tb.Cleanup(s.Kill)
-	for attempt := 0; ; attempt++ {
-		s.Port = FreePort(tb)
-		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
-		err := s.run()
-		if err == nil {
-			return s
-		}
-		if attempt == 4 {
-			tb.Fatalf("start redis-server as a sentinel: %v", err)
-		}
-	}
+	return (&Server{tb: s.tb, dir: filepath.Dir(file), sentinel: file}).start() // which knows no persistence
 }
 
 // wait asks addr until its reply satisfies, for at most 30 s.

@@ -4,6 +4,7 @@ package weirtest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -53,6 +54,32 @@ func Build(dir string, flags ...string) (program string, err error) {
 		return "", fmt.Errorf("build weir: %w\n%s", err, out)
 	}
 	return program, nil
+}
+
+// Main runs tests with Weir first on PATH, built with these flags, and ends the process. If it
+// cannot be built, the tests that need it fail.
+func Main(m *testing.M, flags ...string) {
+	dir, err := os.MkdirTemp("", "weir-test-")
+	if err == nil {
+		_, err = Build(dir, flags...)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each process lingers for a second
+	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// Race is the flag of the race detector, unless the tests are to be quick.
+func Race() []string {
+	flag.Parse()
+	if testing.Short() {
+		return nil
+	}
+	return []string{"-race"}
 }
 
 // A Process is one running process of Weir.

@@ -30,18 +30,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Bool("write", false, "write the table of the reference")
 	flag.Parse()
-	dir, err := os.MkdirTemp("", "weir-peers-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if _, err := weirtest.Build(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err) // the tests that need it fail
-	}
-	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	weirtest.Main(m)
 }
 
 // A peer is a proxy that asks.

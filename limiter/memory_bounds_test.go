@@ -197,48 +197,27 @@ func threeClaims() []limiter.Claim {
 	}
 }
 
-func BenchmarkMemory_ThreeLimits(b *testing.B) {
-	m := limiter.NewMemory(limiter.MemoryOptions{})
-	claims := threeClaims()
-	var d limiter.Decision
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if m.Take(ctx, claims, &d); !d.Allowed {
-			b.Fatal("refused")
-		}
-	}
-}
-
-// What three limits of one key cost beside one.
-func BenchmarkMemory_OneKey(b *testing.B) {
-	for _, n := range []int{1, 3} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
+// What three limits of one key, and of two, cost beside one, and what a refusal does.
+func BenchmarkMemory_Take(b *testing.B) {
+	three := threeClaims()
+	ofOneKey := threeClaims()
+	ofOneKey[2].Key = numbered(1)
+	for name, claims := range map[string][]limiter.Claim{
+		"one limit": three[:1], "three of one key": ofOneKey, "three of two keys": three,
+		"refused": {{Limit: rate("a", 1, time.Hour), Key: numbered(1), Cost: 1}},
+	} {
+		b.Run(name, func(b *testing.B) {
 			m := limiter.NewMemory(limiter.MemoryOptions{})
-			claims := threeClaims()[:n]
-			for i := range claims {
-				claims[i].Key = numbered(1)
-			}
 			var d limiter.Decision
 			ctx := b.Context()
+			_ = m.Take(ctx, claims, &d) // or the first is not refused
 			b.ReportAllocs()
 			for b.Loop() {
-				if m.Take(ctx, claims, &d); !d.Allowed {
-					b.Fatal("refused")
+				if m.Take(ctx, claims, &d); d.Allowed != (name != "refused") {
+					b.Fatalf("allowed: %v", d.Allowed)
 				}
 			}
 		})
-	}
-}
-
-func BenchmarkMemory_Refused(b *testing.B) {
-	m := limiter.NewMemory(limiter.MemoryOptions{})
-	claims := []limiter.Claim{{Limit: rate("a", 1, time.Hour), Key: numbered(1), Cost: 1}}
-	var d limiter.Decision
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Take(ctx, claims, &d)
 	}
 }
 

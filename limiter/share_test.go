@@ -106,23 +106,16 @@ func rated() []limiter.Algorithm {
 	return []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA}
 }
 
+// The share is 10 permits. If more were granted than that, nothing is left of it.
 func TestNote_WhatWasGrantedCountsAgainstTheShare(t *testing.T) {
 	for _, a := range append(rated(), limiter.Concurrent) {
-		d := newFallbackMemory(t, a, 40, 4)
-		for i := range byte(4) {
-			d.told(i+1, 36, 0)
+		for granted, left := range map[byte]int64{4: 36, 30: 10} {
+			d := newFallbackMemory(t, a, 40, 4)
+			for i := range granted {
+				d.told(i+1, left, 0)
+			}
+			d.want(max(10-int64(granted), 0))
 		}
-		d.want(6)
-	}
-}
-
-func TestNote_OverdrawnShareGrantsNothing(t *testing.T) {
-	for _, a := range append(rated(), limiter.Concurrent) {
-		d := newFallbackMemory(t, a, 40, 4)
-		for i := range byte(30) {
-			d.told(i+1, 10, 0)
-		}
-		d.want(0)
 	}
 }
 

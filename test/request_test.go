@@ -1,13 +1,11 @@
 package test
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -136,32 +134,6 @@ routes:
 	}
 }
 
-// sendRaw sends exactly these bytes and returns the answer.
-func sendRaw(t *testing.T, w *weir, request string) (status int, body string) {
-	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(testTimeout))
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatalf("%q: %v", request, err)
-	}
-	if res.StatusCode == http.StatusSwitchingProtocols {
-		return res.StatusCode, ""
-	}
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatalf("%q: %v", request, err)
-	}
-	return res.StatusCode, string(b)
-}
-
 func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
 	t.Parallel()
 	arrived, gone := make(chan struct{}), make(chan struct{})
@@ -225,7 +197,9 @@ func TestAbuse_ClientsCannotMakeMetrics(t *testing.T) {
 	odd := func(n int) {
 		do(t, fmt.Sprintf("M%dX", n), w.URL+"/v1/sms/send", nil)
 		do(t, http.MethodGet, fmt.Sprintf("%s/path-%d?q=%d", w.URL, n, n), http.Header{"User-Agent": {fmt.Sprint(n)}})
-		sendRaw(t, w, fmt.Sprintf("GET / HTTP/1.1\r\nHost: h%d.example\r\n\r\n", n))
+		if status, body := rawResponse(t, w, fmt.Sprintf("GET / HTTP/1.1\r\nHost: h%d.example\r\n\r\n", n)); status == 0 {
+			t.Fatal(body)
+		}
 		w.send(fmt.Sprint("p", n))
 	}
 	odd(0)

@@ -26,22 +26,50 @@ routes:
     limits: [{name: secret, key: "descriptor:hidden", rate: 1/1h, expose: false}, {name: open, key: "descriptor:hidden", rate: 5/1h}]
 `
 
-// describe asks about descriptors of the domain edge, each with entries NAME=VALUE.
-func (p *testProxy) describe(ctx context.Context, due time.Time, descriptors ...string) (got DescriptorAnswer) {
+// A ratedCall is a descriptor with entries NAME=VALUE, with hits and a rate, which may be "".
+type ratedCall struct {
+	descriptor string
+	hits       int64
+	rate       string
+}
+
+// asksAll asks about descriptors of the domain edge in one call, which is due then.
+func (p *testProxy) asksAll(ctx context.Context, due time.Time, calls ...ratedCall) (got DescriptorAnswer) {
+	p.Helper()
 	q := &DescriptorQuestion{Listener: "decide/test", Domain: "edge", Method: "POST", Path: "/", Deadline: due, Hold: time.Minute}
-	for _, d := range descriptors {
-		var entries routing.Descriptor
-		for _, entry := range strings.Fields(d) {
+	for _, c := range calls {
+		asked := AskedDescriptor{Hits: c.hits}
+		for _, entry := range strings.Fields(c.descriptor) {
 			name, value, _ := strings.Cut(entry, "=")
-			entries = append(entries, routing.DescriptorField{Key: name, Value: value})
+			asked.Descriptor = append(asked.Descriptor, routing.DescriptorField{Key: name, Value: value})
 		}
-		q.Descriptors = append(q.Descriptors, AskedDescriptor{Descriptor: entries, Hits: 1})
+		if c.rate != "" {
+			rate, err := limiter.ParseRate(c.rate)
+			if err != nil {
+				p.Fatal(err)
+			}
+			asked.Rate = &rate
+		}
+		q.Descriptors = append(q.Descriptors, asked)
 	}
 	p.DecideDescriptors(ctx, q, func(a *DescriptorAnswer) {
 		got = *a
 		got.Response.Fields, got.Response.Body = slices.Clone(a.Response.Fields), slices.Clone(a.Response.Body)
+		for i := range got.Response.Fields {
+			got.Response.Fields[i].Value = strings.Clone(got.Response.Fields[i].Value)
+		}
 	})
 	return got
+}
+
+// describe asks about descriptors with one hit each.
+func (p *testProxy) describe(ctx context.Context, due time.Time, descriptors ...string) DescriptorAnswer {
+	p.Helper()
+	var calls []ratedCall
+	for _, d := range descriptors {
+		calls = append(calls, ratedCall{d, 1, ""})
+	}
+	return p.asksAll(ctx, due, calls...)
 }
 
 // describes asks as describe does, and wants this status.
@@ -80,10 +108,7 @@ func TestDecideDescriptors_AreRecordedWithoutAClient(t *testing.T) {
 
 func TestDecideDescriptors_AllOrNoneAndRefundedOnce(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		p, other := newProxy(t, describedYAML, use), newProxy(t, describedYAML, use)
-		if other.store != p.store {
-			other = p // each has a memory of its own
-		}
+		p, other := twoOver(t, describedYAML, use)
 		p.describes(200, "user=ann", "phone=1")
 		last := other.describes(200, "user=ann", "phone=1")
 		for range 9 {
@@ -102,17 +127,6 @@ func TestDecideDescriptors_AllOrNoneAndRefundedOnce(t *testing.T) {
 		p.reports(last.Pendings[0], 503, ErrSettled)
 		p.describes(200, "phone=1")
 		p.describes(429, "phone=1")
-	})
-}
-
-func TestDecideDescriptors_ManyAtOnceGetWhatThereIs(t *testing.T) {
-	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		p := newProxy(t, describedYAML, use)
-		if allowed := atOnce(60, func(i int) bool {
-			return p.describe(t.Context(), time.Now().Add(time.Minute), "user=ann", fmt.Sprintf("phone=%d", i%20)).Allowed
-		}); allowed != 9 {
-			t.Errorf("%d of 60 allowed; want 9", allowed)
-		}
 	})
 }
 
@@ -230,11 +244,7 @@ routes:
 // asksHits asks about one descriptor that costs hits, and wants this status.
 func (p *testProxy) asksHits(status int, hits int64, name, value string) (got DescriptorAnswer) {
 	p.Helper()
-	q := &DescriptorQuestion{
-		Domain: "edge", Deadline: time.Now().Add(time.Minute), Hold: time.Minute,
-		Descriptors: []AskedDescriptor{{Descriptor: routing.Descriptor{{Key: name, Value: value}}, Hits: hits}},
-	}
-	p.DecideDescriptors(p.Context(), q, func(a *DescriptorAnswer) { got = *a })
+	got = p.asksAll(p.Context(), time.Now().Add(time.Minute), ratedCall{name + "=" + value, hits, ""})
 	if got.Response.Status != status {
 		p.Errorf("%d hits of %s=%s: %d; want %d", hits, name, value, got.Response.Status, status)
 	}
@@ -348,12 +358,9 @@ func TestDecideDescriptors_TogetherMoreThanTheMaximum(t *testing.T) {
 				t.Errorf("statuses in shadow mode are %+v", got.Statuses)
 			}
 		}
-		q := &DescriptorQuestion{Domain: "edge", Deadline: time.Now().Add(time.Minute), Descriptors: []AskedDescriptor{{Descriptor: routing.Descriptor{{Key: "shadow", Value: "a"}}, Hits: 3}}}
-		p.DecideDescriptors(t.Context(), q, func(a *DescriptorAnswer) {
-			if s := a.Statuses[0]; !a.Allowed || !s.Shadow || s.Remaining != 11 {
-				t.Errorf("three hits in shadow mode: allowed %v, %+v; want 11 left of 20", a.Allowed, s)
-			}
-		})
+		if s := p.asksHits(200, 3, "shadow", "a").Statuses[0]; !s.Shadow || s.Remaining != 11 {
+			t.Errorf("three hits in shadow mode: %+v; want 11 left of 20", s)
+		}
 
 		p.describes(400, "of=a to=1", "of=a to=2") // one claim has one value
 		p.describes(200, "of=a to=1", "of=a to=1")

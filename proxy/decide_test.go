@@ -151,8 +151,7 @@ func TestSettleOutcome_RefundsOnce(t *testing.T) {
 }
 
 func TestSettleOutcome_OnAnyNode(t *testing.T) {
-	a := newProxy(t, decideYAML)
-	b := newProxy(t, decideYAML, func(o *Options) { o.Store = a.store })
+	a, b := twoOver(t, decideYAML, func(*Options) {})
 	taken := a.asksFor(200, "/send", "X-Phone: 1")
 	a.asksFor(200, "/send", "X-Phone: 1")
 	b.asksFor(429, "/send", "X-Phone: 1")

@@ -3,7 +3,6 @@ package proxy
 import (
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,38 +27,10 @@ routes:
     limits: [{name: described, key: "descriptor:beside", rate: 60/1h, rate_from: descriptor}, {name: fixed, key: "descriptor:beside", rate: 30/1h}]
 `
 
-// A ratedCall is a descriptor NAME=VALUE with hits and a rate, which may be "".
-type ratedCall struct {
-	descriptor string
-	hits       int64
-	rate       string
-}
-
 // asksRated asks about descriptors with rates in one call.
-func (p *testProxy) asksRated(calls ...ratedCall) (got DescriptorAnswer) {
+func (p *testProxy) asksRated(calls ...ratedCall) DescriptorAnswer {
 	p.Helper()
-	q := &DescriptorQuestion{Domain: "edge", Deadline: time.Now().Add(time.Minute), Hold: time.Minute}
-	for _, c := range calls {
-		name, value, _ := strings.Cut(c.descriptor, "=")
-		asked := AskedDescriptor{Descriptor: routing.Descriptor{{Key: name, Value: value}}, Hits: c.hits}
-		if c.rate != "" {
-			rate, err := limiter.ParseRate(c.rate)
-			if err != nil {
-				p.Fatal(err)
-			}
-			asked.Rate = &rate
-		}
-		q.Descriptors = append(q.Descriptors, asked)
-	}
-	p.DecideDescriptors(p.Context(), q, func(a *DescriptorAnswer) {
-		got = *a
-		got.Response.Fields = nil
-		for _, f := range a.Response.Fields {
-			f.Value = strings.Clone(f.Value)
-			got.Response.Fields = append(got.Response.Fields, f)
-		}
-	})
-	return got
+	return p.asksAll(p.Context(), time.Now().Add(time.Minute), calls...)
 }
 
 // hasLeft asks about one descriptor and wants its status to have this rate, and so many left; -1 for a refusal.
@@ -155,11 +126,7 @@ func TestRateFrom_TwoInOneCall(t *testing.T) {
 // A refund by handle finds the permits of a rate that no configuration has, on any node, once.
 func TestRateFrom_RefundByHandle(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		p := newProxy(t, rateFromYAML, use)
-		other := newProxy(t, rateFromYAML, use)
-		if other.store != p.store {
-			other = p
-		}
+		p, other := twoOver(t, rateFromYAML, use)
 		for _, algorithm := range []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window", "gcra"} {
 			of := algorithm + "=a"
 			first := p.hasLeft(40, ratedCall{of, 10, "50/1d"}, "50/1d")
@@ -181,11 +148,7 @@ func TestRateFrom_RefundByHandle(t *testing.T) {
 
 func TestRateFrom_ManyAtOnceGetWhatThereIs(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
-		p := newProxy(t, rateFromYAML, use)
-		other := newProxy(t, rateFromYAML, use)
-		if other.store != p.store {
-			other = p // each has a memory of its own
-		}
+		p, other := twoOver(t, rateFromYAML, use)
 		if allowed := atOnce(200, func(i int) bool {
 			return []*testProxy{p, other}[i%2].asksRated(ratedCall{"token_bucket=a", 1, "50/1d"}).Allowed
 		}); allowed != 50 {

@@ -30,6 +30,13 @@ func overEachStore(t *testing.T, test func(t *testing.T, use func(*Options))) {
 	})
 }
 
+// twoOver are two proxies over one store.
+func twoOver(t *testing.T, yaml string, use func(*Options)) (one, other *testProxy) {
+	t.Helper()
+	one = newProxy(t, yaml, use)
+	return one, newProxy(t, yaml, func(o *Options) { o.Store = one.admitter.SharedStore() })
+}
+
 // redisStore is a store in the Redis at addr.
 func redisStore(t *testing.T, addr string) *redisstore.Store {
 	t.Helper()

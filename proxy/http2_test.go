@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -107,6 +106,14 @@ func (s *speaker) status(stream uint32) (status string) {
 	return status
 }
 
+// wants wants stream to be answered so.
+func (s *speaker) wants(stream uint32, want string) {
+	s.Helper()
+	if got := s.status(stream); got != want {
+		s.Errorf("stream %d: %s; want %s", stream, got, want)
+	}
+}
+
 func request(method, path string, more ...string) []string {
 	return append([]string{":method", method, ":scheme", "http", ":authority", "a.example", ":path", path}, more...)
 }
@@ -117,9 +124,7 @@ func TestHTTP2_WithPriorKnowledgeWhereAllowed(t *testing.T) {
 	f := startServer(t, forwardYAML("echo", cleartext, ""))
 	s := f.speaks()
 	s.asks(1, request("GET", "/x")...)
-	if got := s.status(1); got != "200" {
-		t.Errorf("status %s; want 200", got)
-	}
+	s.wants(1, "200")
 	f = startServer(t, forwardYAML("echo", "", ""))
 	f.dial(http2.ClientPreface).WantStatus(505)
 }
@@ -157,9 +162,7 @@ func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 	}
 	s := f.speaks()
 	s.asks(1, request("GET", "/", "host", "a.example", "te", "trailers")...)
-	if got := s.status(1); got != "200" {
-		t.Errorf("a request with nothing wrong: %s; want 200", got)
-	}
+	s.wants(1, "200") // with nothing wrong
 }
 
 func TestHTTP2_DrainSaysGoAwayAndFinishes(t *testing.T) {
@@ -184,9 +187,7 @@ func TestHTTP2_DrainSaysGoAwayAndFinishes(t *testing.T) {
 		return ok && bye.ErrCode == http2.ErrCodeNo
 	})
 	close(let)
-	if got := s.status(1); got != "200" {
-		t.Errorf("the request under way: %s; want 200", got)
-	}
+	s.wants(1, "200") // which was under way
 	if err := await.Value(t, drained, "end of draining"); err != nil {
 		t.Error(err)
 	}
@@ -203,19 +204,14 @@ func TestHTTP2_StalledStreamIsCut(t *testing.T) {
 		t.Error("the upstream could write for ever")
 	}
 	s.asks(3, request("GET", "/")...)
-	if got := s.status(3); got != "200" {
-		t.Errorf("another request on the connection: %s; want 200", got)
-	}
+	s.wants(3, "200")
 }
 
 func TestHTTP2_StalledBodyIsCut(t *testing.T) {
 	s := startServer(t, forwardYAML("echo", "listen: {h2c: true, timeouts: {body: 300ms}}", "")).speaks()
 	s.begins(1, request("POST", "/")...)
 	s.WriteData(1, false, []byte("half"))
-	began := time.Now()
-	if got := s.status(1); got != "408" {
-		t.Errorf("status %s after %v; want 408", got, time.Since(began))
-	}
+	s.wants(1, "408")
 }
 
 // A frame is no longer than one may be that nobody has agreed on (RFC 9113 section 4.2).
@@ -235,9 +231,7 @@ func TestHTTP2_FramesAreShort(t *testing.T) {
 	})
 	s.begins(1, request("POST", "/")...)
 	s.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, longestFrame+1))
-	if got := s.status(1); got != http2.ErrCodeFrameSize.String() {
-		t.Errorf("a frame that is too long: %s; want FRAME_SIZE_ERROR", got)
-	}
+	s.wants(1, http2.ErrCodeFrameSize.String())
 }
 
 // startWebSocket starts an upstream that switches to WebSocket with this suffix of the key, and
@@ -311,9 +305,7 @@ func TestHTTP2_WebSocket(t *testing.T) {
 	s.WriteData(1, true, nil)
 	s.hears("end", func(f http2.Frame) bool { d, ok := f.(*http2.DataFrame); return ok && d.StreamEnded() })
 	s.begins(3, tunnel()...)
-	if got := s.status(3); got != "429" {
-		t.Errorf("beyond the limit: %s; want 429", got)
-	}
+	s.wants(3, "429")
 }
 
 func TestHTTP2_WebSocketIsRefused(t *testing.T) {
@@ -341,13 +333,9 @@ func TestHTTP2_WebSocketIsRefused(t *testing.T) {
 func TestHTTP2_WebSocketIsNotAnsweredWith2xx(t *testing.T) {
 	s := startServer(t, "listen: {h2c: true}\nroutes: [{match: {path: /chat}, respond: {body: hello}}, {match: {path: /*}, redirect: {to: /chat}}]\n").speaks()
 	s.begins(1, tunnel()...)
-	if got := s.status(1); got != "400" {
-		t.Errorf("answered %s; want 400", got)
-	}
+	s.wants(1, "400")
 	s.begins(3, append(tunnel()[:8:8], ":path", "/other")...)
-	if got := s.status(3); got != "307" {
-		t.Errorf("redirected with %s; want 307", got)
-	}
+	s.wants(3, "307")
 }
 
 // A WebSocket over HTTP/2 that is left when the server has drained is closed with status 1001.
@@ -356,9 +344,7 @@ func TestHTTP2_WebSocketIsClosedInOrder(t *testing.T) {
 	f := startServer(t, forwardYAML(url, cleartext, "websocket: true"))
 	s := f.speaks()
 	s.begins(1, tunnel("sec-websocket-version", "13")...)
-	if got := s.status(1); got != "200" {
-		t.Fatalf("answered %s", got)
-	}
+	s.wants(1, "200")
 	go f.drain()
 	var got []byte
 	s.hears("end", func(f http2.Frame) bool {

@@ -146,9 +146,7 @@ func TestHold_StreamsResetUpstreamWorking(t *testing.T) {
 		f.until(func() bool { return len(f.lines("request")) == int(i+1) })
 	}
 	s.asks(5, request("GET", "/a")...)
-	if got := s.status(5); got != "429" {
-		t.Errorf("status %s; want 429 while the upstream works on two requests", got)
-	}
+	s.wants(5, "429") // while the upstream works on two requests
 }
 
 // A client that leaves while its request waits for a connection holds nothing.
@@ -306,51 +304,33 @@ func (p *testProxy) waits(want ...float64) {
 }
 
 // Requests pass as soon as the rate lets them, in the order in which they came;
-// whose turn comes too late is refused without waiting.
+// whose turn comes too late is refused without waiting. A limit that says nothing of
+// waiting refuses at once; of two that do, each is waited for as long as it says.
 func TestWait_FirstComeFirstServed(t *testing.T) {
-	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 250ms}", func(t *testing.T, w *testProxy) {
-		want := []string{"200 0s", "200 100ms", "200 200ms", "429 200ms", "429 200ms"} // when it is known that 300 ms is too late
-		if got := w.crowd(5); !slices.Equal(got, want) {
-			t.Errorf("answers %v; want %v", got, want)
-		}
-		w.waits(2, 2, 0, 0)
-	})
-	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/1s, wait: 250ms}", func(t *testing.T, w *testProxy) {
-		if got, want := w.crowd(3), []string{"200 0s", "429 0s", "429 0s"}; !slices.Equal(got, want) {
-			t.Errorf("answers %v; want %v", got, want)
-		}
-		w.waits(0, 0, 0, 0)
-	})
-}
-
-func TestWait_IsBounded(t *testing.T) {
-	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s, max_waiting: 2}", func(t *testing.T, w *testProxy) {
-		want := []string{"200 0s", "200 100ms", "200 200ms", "429 0s", "429 0s"}
-		if got := w.crowd(5); !slices.Equal(got, want) {
-			t.Errorf("answers %v; want %v", got, want)
-		}
-		w.waits(2, 0, 2, 0)
-	})
-}
-
-// A limit that says nothing of waiting refuses at once; of two that do, each is
-// waited for as long as it says.
-func TestWait_AmongOtherLimits(t *testing.T) {
-	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: day, key: client_ip, rate: 2/1d}", func(t *testing.T, w *testProxy) {
-		want := []string{"200 0s", "200 100ms", "429 100ms"}
-		if got := w.crowd(3); !slices.Equal(got, want) {
-			t.Errorf("answers %v; want the third to be refused when its turn has come", got)
-		}
-		if got := w.crowd(1); !slices.Equal(got, []string{"429 0s"}) {
-			t.Errorf("with nobody in line %v; want a refusal at once", got)
-		}
-	})
-	inWaitBubble(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: m, key: client_ip, rate: 2/1s, wait: 500ms}", func(t *testing.T, w *testProxy) {
-		want := []string{"200 0s", "200 100ms", "429 100ms"}
-		if got := w.crowd(3); !slices.Equal(got, want) {
-			t.Errorf("answers %v; want %v", got, want)
-		}
-	})
+	for _, c := range []struct {
+		limits string
+		want   []string  // of requests that come together
+		then   []string  // of one more
+		waits  []float64 // passed, refused, crowded
+	}{
+		{"{name: l, key: client_ip, rate: 1/100ms, wait: 250ms}",
+			[]string{"200 0s", "200 100ms", "200 200ms", "429 200ms", "429 200ms"}, // when it is known that 300 ms is too late
+			[]string{"200 100ms"}, []float64{3, 2, 0}},
+		{"{name: l, key: client_ip, rate: 1/1s, wait: 250ms}", []string{"200 0s", "429 0s", "429 0s"}, []string{"429 0s"}, []float64{0, 0, 0}},
+		{"{name: l, key: client_ip, rate: 1/100ms, wait: 10s, max_waiting: 2}",
+			[]string{"200 0s", "200 100ms", "200 200ms", "429 0s", "429 0s"}, []string{"200 100ms"}, []float64{3, 0, 2}},
+		{"{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: day, key: client_ip, rate: 2/1d}",
+			[]string{"200 0s", "200 100ms", "429 100ms"}, []string{"429 0s"}, []float64{1, 1, 0}},
+		{"{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: m, key: client_ip, rate: 2/1s, wait: 500ms}",
+			[]string{"200 0s", "200 100ms", "429 100ms"}, []string{"429 0s"}, []float64{1, 1, 0}},
+	} {
+		inWaitBubble(t, c.limits, func(t *testing.T, w *testProxy) {
+			if got, then := w.crowd(len(c.want)), w.crowd(1); !slices.Equal(got, c.want) || !slices.Equal(then, c.then) {
+				t.Errorf("%s: answers %v, then %v; want %v, then %v", c.limits, got, then, c.want, c.then)
+			}
+			w.waits(append(c.waits, 0)...)
+		})
+	}
 }
 
 // Who leaves while waiting has taken nothing.

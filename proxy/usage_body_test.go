@@ -80,15 +80,11 @@ func TestUsage_UnknownLengthOverHTTP2(t *testing.T) {
 	s := startServer(t, yaml).speaks()
 	s.begins(1, request("POST", "/chat", "x-tenant", "a", "content-type", "application/json")...)
 	s.asks(3, request("GET", "/other")...)
-	if got := s.status(3); got != "404" {
-		t.Fatalf("status %s of a request beside it; want 404", got)
-	}
+	s.wants(3, "404")
 	if err := s.WriteData(1, true, []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.status(1); got != "200" {
-		t.Errorf("status %s; want 200", got)
-	}
+	s.wants(1, "200")
 }
 
 // A request counts once for each limit that has reserved permits for it: it is settled, or keeps them by one reason, unless

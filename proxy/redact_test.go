@@ -75,6 +75,16 @@ func TestRedact_TheClientsAddress(t *testing.T) {
 	}
 }
 
+// logsPath sends a request and wants its path to be logged so.
+func (p *testProxy) logsPath(path, want string) {
+	p.Helper()
+	p.send("GET", path)
+	lines := p.lines("request")
+	if got := fmt.Sprint(lines[len(lines)-1]["path"]); got != want {
+		p.Errorf("path %s is logged as %s; want %s", path, got, want)
+	}
+}
+
 // A phone number in a path is logged nowhere unless it is in a route's own words.
 func TestRedact_Paths(t *testing.T) {
 	w := newProxy(t, `
@@ -94,11 +104,7 @@ routes:
 		{"/" + strings.Repeat("x", 65), "/*"},
 		{"/" + strings.Repeat("ab/", 200), "/" + strings.Repeat("ab/", 85)},
 	} {
-		w.send("GET", c.path)
-		lines := w.lines("request")
-		if got := fmt.Sprint(lines[len(lines)-1]["path"]); got != c.want {
-			t.Errorf("path %s is logged as %s; want %s", c.path, got, c.want)
-		}
+		w.logsPath(c.path, c.want)
 	}
 	if strings.Contains(w.log.String(), "138001") {
 		t.Errorf("a phone number is in the log: %s", w.log.String())
@@ -116,11 +122,7 @@ routes:
 		{"/users/us", "/users/*"}, {"/users/users", "/users/*"},
 		{"/from/ab/a/x", "/from/ab/*/x"}, {"/from/a/a/x", "/from/a/*/x"}, {"/from/from/from/x", "/from/from/*/x"},
 	} {
-		w.send("GET", c.path)
-		lines := w.lines("request")
-		if got := fmt.Sprint(lines[len(lines)-1]["path"]); got != c.want {
-			t.Errorf("path %s is logged as %s; want %s", c.path, got, c.want)
-		}
+		w.logsPath(c.path, c.want)
 	}
 	for _, d := range w.Decisions(view.DecisionQuery{N: 10}) { // of the allowed ones a sample
 		if !strings.Contains(w.log.String(), `"path":"`+d.Path+`"`) {

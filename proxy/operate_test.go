@@ -362,6 +362,35 @@ func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *tes
 	return as(), as()
 }
 
+// A cutNode is a proxy that reaches its Redis by way, with a limit l of X-User on its route a.
+type cutNode struct {
+	*testProxy
+	server *redistest.Server
+	way    *redistest.FaultProxy
+}
+
+func newCutNode(t *testing.T, terms string) cutNode {
+	t.Helper()
+	server := redistest.Start(t)
+	way := redistest.NewFaultProxy(t, server.Addr)
+	yaml := "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', " + terms + "}]}\n"
+	near, _ := nodes(t, yaml, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	return cutNode{near, server, way}
+}
+
+// leave takes Redis away, and comeBack returns it.
+func (c cutNode) leave()    { c.way.Redirect("127.0.0.1:1") }
+func (c cutNode) comeBack() { c.way.Redirect(c.server.Addr) }
+
+// applies waits until no change waits for Redis.
+func (c cutNode) applies() {
+	c.Helper()
+	await.Until(c.TB, "nothing waits", func() bool {
+		c.ApplyDeferred(c.Context())
+		return len(c.deferred.waiting) == 0
+	})
+}
+
 // A change on one node holds on the others at once: what they remember of refusals, what
 // they would decide by without Redis, and what each counts by itself.
 func TestChange_ReachesEveryNode(t *testing.T) {
@@ -445,17 +474,11 @@ routes:
 // What is changed while Redis is away is changed in it when it is back, in order, as long as it would last; the
 // limits are those that are configured then.
 func TestApplyDeferred(t *testing.T) {
-	const file = `
-routes:
-  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h, on_store_failure: deny}]}
-`
-	server := redistest.Start(t)
-	way := redistest.NewFaultProxy(t, server.Addr)
-	near, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	near := newCutNode(t, "rate: 4/1h, on_store_failure: deny")
 	for _, user := range []string{"reset", "granted"} {
 		near.sendsAll(times(3, 200), "GET", "/a", "X-User: "+user)
 	}
-	way.Redirect("127.0.0.1:1")
+	near.leave()
 	ban := view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}
 	near.changes(ban, "header:X-User=banned")
 	near.changes(ban, "header:X-User=unbanned")
@@ -467,11 +490,8 @@ routes:
 	if n := len(near.deferred.waiting); n != 6 {
 		t.Fatalf("%d changes wait, want 6", n)
 	}
-	way.Redirect(server.Addr)
-	await.Until(t, "nothing waits", func() bool {
-		near.ApplyDeferred(t.Context())
-		return len(near.deferred.waiting) == 0
-	})
+	near.comeBack()
+	near.applies()
 	left := near.stands("header:X-User=banned")["a.l"].BannedUntil
 	if rest := time.Until(left); rest < 58*time.Minute || rest > time.Hour {
 		t.Errorf("banned for %v, want what is left of an hour", rest)

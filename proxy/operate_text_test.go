@@ -15,12 +15,10 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
-	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // kindsOfLimits is a file with a limit of each kind.
@@ -346,15 +344,10 @@ routes:
 
 // What waits for Redis is applied before what comes after it.
 func TestChange_ComesAfterWhatWaits(t *testing.T) {
-	server := redistest.Start(t)
-	way := redistest.NewFaultProxy(t, server.Addr)
-	near, _ := nodes(t, `
-routes:
-  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h, on_store_failure: deny}]}
-`, redisstore.ClientConfig{Addrs: []string{way.Addr}})
-	way.Redirect("127.0.0.1:1")
+	near := newCutNode(t, "rate: 4/1h, on_store_failure: deny")
+	near.leave()
 	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=a")
-	way.Redirect(server.Addr)
+	near.comeBack()
 	var r view.KeyResult
 	await.Until(t, "the ban ends in Redis", func() bool {
 		r = near.changes(view.KeyChange{Action: view.KeyUnban}, "header:X-User=a")
@@ -368,21 +361,13 @@ routes:
 
 // A reset ends a ban also if Redis is away for longer than the window: what was taken has come back then, the ban has not ended.
 func TestApplyDeferred_ResetEndsABan(t *testing.T) {
-	server := redistest.Start(t)
-	way := redistest.NewFaultProxy(t, server.Addr)
-	near, _ := nodes(t, `
-routes:
-  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1s}]}
-`, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	near := newCutNode(t, "rate: 4/1s")
 	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=a")
-	way.Redirect("127.0.0.1:1")
+	near.leave()
 	r := near.changes(view.KeyChange{Action: view.KeyReset}, "header:X-User=a")
 	near.deferred.waiting[0].until = time.Now() // the window is over
-	way.Redirect(server.Addr)
-	await.Until(t, "nothing waits", func() bool {
-		near.ApplyDeferred(t.Context())
-		return len(near.deferred.waiting) == 0
-	})
+	near.comeBack()
+	near.applies()
 	if _, everywhere := r.Settled(); !everywhere {
 		t.Error("the reset is said to be lost")
 	}
@@ -394,23 +379,15 @@ routes:
 // A ban that an operator has ended without Redis stays ended in the next outage, although Redis has refused a request before it
 // was told.
 func TestApplyDeferred_UnbanHoldsInTheNextOutage(t *testing.T) {
-	server := redistest.Start(t)
-	way := redistest.NewFaultProxy(t, server.Addr)
-	near, _ := nodes(t, `
-routes:
-  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h}]}
-`, redisstore.ClientConfig{Addrs: []string{way.Addr}})
+	near := newCutNode(t, "rate: 4/1h")
 	near.changes(view.KeyChange{Action: view.KeyBan, For: view.Span(time.Hour)}, "header:X-User=a")
-	way.Redirect("127.0.0.1:1")
+	near.leave()
 	near.changes(view.KeyChange{Action: view.KeyUnban}, "header:X-User=a")
 	near.sends(200, "GET", "/a", "X-User: a")
-	way.Redirect(server.Addr)
+	near.comeBack()
 	await.Until(t, "Redis refuses it", func() bool { return near.send("GET", "/a", "X-User: a").Code == 429 })
-	await.Until(t, "nothing waits", func() bool {
-		near.ApplyDeferred(t.Context())
-		return len(near.deferred.waiting) == 0
-	})
-	way.Redirect("127.0.0.1:1")
+	near.applies()
+	near.leave()
 	near.sends(200, "GET", "/a", "X-User: a")
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
@@ -60,12 +60,12 @@ func (s *speaker) serve(c net.Conn) {
 	s.mu.Unlock()
 	in, number := bufio.NewReader(c), 0
 	for {
-		command, err := readCommand(in)
-		if err != nil {
+		_, words, err := redistest.ReadCommand(in)
+		if err != nil || len(words) == 0 {
 			return
 		}
 		said := "+OK\r\n"
-		switch strings.ToLower(command) {
+		switch strings.ToLower(words[0]) {
 		case "hello":
 			said = "-ERR unknown command\r\n"
 		case "ping":
@@ -102,32 +102,6 @@ func (s *speaker) called() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls
-}
-
-// readCommand reads a command and returns its first word.
-func readCommand(in *bufio.Reader) (first string, err error) {
-	header := func() (n int, err error) {
-		line, err := in.ReadString('\n')
-		if err == nil {
-			n, err = strconv.Atoi(strings.TrimSpace(line[1:]))
-		}
-		return n, err
-	}
-	n, err := header()
-	for i := range n {
-		length, err := header()
-		if err != nil {
-			return "", err
-		}
-		text := make([]byte, length+2)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return "", err
-		}
-		if i == 0 {
-			first = string(text[:length])
-		}
-	}
-	return first, err
 }
 
 // store is a store at s.

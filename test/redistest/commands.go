@@ -1,8 +1,11 @@
 package redistest
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,4 +60,27 @@ func Processor(tb testing.TB, rdb redis.Cmdable) (all time.Duration) {
 		all += time.Duration(seconds * float64(time.Second))
 	}
 	return all
+}
+
+// ReadCommand reads a command of a client, an array of strings, as bytes and as words.
+func ReadCommand(in *bufio.Reader) (raw []byte, words []string, err error) {
+	line, err := in.ReadString('\n')
+	if err != nil || line[0] != '*' {
+		return nil, nil, fmt.Errorf("no command: %q %w", line, err)
+	}
+	raw = append(raw, line...)
+	n, err := strconv.Atoi(strings.TrimSpace(line[1:]))
+	for range n {
+		if line, err = in.ReadString('\n'); err != nil {
+			return nil, nil, err
+		}
+		size, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
+		word := make([]byte, size+2)
+		if _, err := io.ReadFull(in, word); err != nil {
+			return nil, nil, err
+		}
+		raw = append(append(raw, line...), word...)
+		words = append(words, string(word[:size]))
+	}
+	return raw, words, err
 }

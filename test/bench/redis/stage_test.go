@@ -191,7 +191,7 @@ func (r *recorder) pass(conn net.Conn) {
 	go io.Copy(conn, server)
 	in := bufio.NewReader(conn)
 	for {
-		command, words, err := readCommand(in)
+		command, words, err := redistest.ReadCommand(in)
 		if err != nil {
 			return
 		}
@@ -211,29 +211,6 @@ func (r *recorder) pass(conn net.Conn) {
 			return
 		}
 	}
-}
-
-// readCommand reads one array of strings, as bytes and as words.
-func readCommand(in *bufio.Reader) (raw []byte, words []string, err error) {
-	line, err := in.ReadString('\n')
-	if err != nil || line[0] != '*' {
-		return nil, nil, fmt.Errorf("no command: %q %w", line, err)
-	}
-	raw = append(raw, line...)
-	n, err := strconv.Atoi(strings.TrimSpace(line[1:]))
-	for range n {
-		if line, err = in.ReadString('\n'); err != nil {
-			return nil, nil, err
-		}
-		size, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
-		word := make([]byte, size+2)
-		if _, err := io.ReadFull(in, word); err != nil {
-			return nil, nil, err
-		}
-		raw = append(append(raw, line...), word...)
-		words = append(words, string(word[:size]))
-	}
-	return raw, words, err
 }
 
 // last is the script call that came last.

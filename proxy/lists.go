@@ -88,13 +88,19 @@ func newListLookups(lists []*config.List) []listLookup {
 		}
 		all[i].lists = append(all[i].lists, l)
 	}
-	last := map[bool]int{false: 1} // by whether it refuses
 	for _, s := range all {
 		slices.SortStableFunc(s.lists, func(a, b *config.List) int {
-			return cmp.Compare(last[a.Action.Refuses()], last[b.Action.Refuses()])
+			return cmp.Compare(actionOrder(a.Action), actionOrder(b.Action))
 		})
 	}
 	return all
+}
+
+func actionOrder(a config.Action) int {
+	if a.Refuses() {
+		return 0
+	}
+	return 1
 }
 
 // checkLists looks the request up in lists of its route. It returns errDenied if a deny list

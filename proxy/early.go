@@ -168,7 +168,7 @@ var errIdempotencyKey = errors.New("idempotency key not acceptable")
 // without an idempotency key has no repeats, and neither has one with a body that is not known.
 func (g *generation) idempotency(x *exchange) error {
 	i := x.route.Repeats
-	if len(x.Claims) == 0 {
+	if len(x.Claims)+len(x.Shadows) == 0 {
 		return nil
 	}
 	sent := x.Header(i.Header)
@@ -188,7 +188,7 @@ func (g *generation) idempotency(x *exchange) error {
 	}
 	sum := sha256.Sum256(body.Bytes)
 	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Forwarded, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
-	for _, c := range x.Claims {
+	for _, c := range slices.Concat(x.Claims, x.Shadows) {
 		parts = append(parts, string(c.Key[:]), string(c.Value[:]), fmt.Sprint(c.Cost))
 	}
 	x.FirstUse = []limiter.Claim{{Limit: &i.FirstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.Source}}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,6 +123,31 @@ func TestRepeat_OfWhatLimitsCount(t *testing.T) {
 			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", c.field+"2") // counts
 			w.sends(429, "POST", "/a", "body", "Idempotency-Key: one", c.field+"3")
 			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", c.field+"1") // a repeat
+		})
+	}
+}
+
+// A limit in shadow mode tells what it would do when it is enforced: repeats do not count by it either, whether others are enforced or not.
+func TestRepeat_DoesNotCountInShadow(t *testing.T) {
+	for _, more := range []string{"", "{name: e, key: client_ip, rate: 9/1h}, "} {
+		overEachStore(t, func(t *testing.T, use func(*Options)) {
+			w := newProxy(t, upstreamYAML(t, answerByStatus, `idempotency: {}, limits: [`+more+`{name: l, key: header:X-User, rate: 2/1h, mode: shadow}]`), use)
+			for range 4 {
+				w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", "X-User: alice")
+			}
+			w.sends(200, "POST", "/a", "body", "Idempotency-Key: two", "X-User: alice")
+			w.sends(200, "POST", "/a", "body", "Idempotency-Key: three", "X-User: alice") // would be refused
+			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", "X-User: bob")     // another's first
+			var refused []int
+			for i, line := range w.lines("request") {
+				if line["shadow"] != nil {
+					refused = append(refused, i)
+				}
+			}
+			if !slices.Equal(refused, []int{5}) {
+				t.Errorf("with %q shadow mode would refuse the requests %v; want the sixth alone", more, refused)
+			}
+			w.counted(3, w.metrics.repeats.WithLabelValues("a"))
 		})
 	}
 }

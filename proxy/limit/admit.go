@@ -85,7 +85,7 @@ func (a *Admitter) Admit(client context.Context, q *Admission) error {
 	}
 	ctx, cancel := a.withTimeoutForAll(client, q)
 	defer cancel()
-	if len(q.Claims) == 0 {
+	if len(q.Claims)+len(q.FirstUse) == 0 {
 		a.decideShadow(ctx, q)
 		return nil
 	}

@@ -251,13 +251,13 @@ func TestReads_OfARoute(t *testing.T) {
 
 // Behind a proxy that ends TLS and is not trusted, no request is one of https: such a route and its limits would do nothing.
 func TestRoutes_WarnOfHTTPSThatNobodySpeaks(t *testing.T) {
-	for front, want := range map[string]bool{
+	for downstream, want := range map[string]bool{
 		"": true, "client_ip: {trusted_proxies: [10.0.0.0/8]}\n": false, "listen: {https: ':8443', tls: {cert: a.pem, key: a.key}}\n": false,
 		"listen: {decide: {http: '127.0.0.1:8082', dialect: nginx}}\n": false, "listen: {decide: {http: none, dialect: nginx}}\n": true,
 	} {
-		c := mustParse(t, front+"routes: [{match: {path: /a, scheme: https}, upstream: echo}]\n")
+		c := mustParse(t, downstream+"routes: [{match: {path: /a, scheme: https}, upstream: echo}]\n")
 		if got := slices.ContainsFunc(c.Warnings, func(p Problem) bool { return strings.Contains(p.What, "never matches") }); got != want {
-			t.Errorf("%q: %v; want a warning: %v", front, c.Warnings, want)
+			t.Errorf("%q: %v; want a warning: %v", downstream, c.Warnings, want)
 		}
 	}
 }

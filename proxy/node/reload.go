@@ -176,7 +176,7 @@ const (
 	// change them in several steps.
 	settleTime = 150 * time.Millisecond
 	// rescanInterval is the interval at which files are read anyway, for file systems that report
-	// no events.
+	// no events. What has not settled by then is read as it is after the next one: it may be written all the time.
 	rescanInterval = 30 * time.Second
 )
 
@@ -192,10 +192,7 @@ func watch(ctx context.Context, files func(*fsnotify.Watcher) []string, changed 
 
 	var seen [sha256.Size]byte // zero: the files may have changed since they were loaded
 	_, names := hashFiles(w, files(w))
-	again := time.NewTicker(rescanInterval)
-	defer again.Stop()
-	settled := time.NewTimer(0)
-	defer settled.Stop()
+	again, settled, wait := time.NewTicker(rescanInterval), time.NewTimer(0), settleTime
 	for {
 		select {
 		case <-ctx.Done():
@@ -207,8 +204,10 @@ func watch(ctx context.Context, files func(*fsnotify.Watcher) []string, changed 
 		case <-w.Errors: // events may have been lost
 			settled.Reset(settleTime)
 		case <-again.C:
-			settled.Reset(settleTime) // they may be being written
+			settled.Reset(wait) // they may be being written
+			wait = 0            // all the time: the next time they are read as they are
 		case <-settled.C:
+			wait = settleTime
 			var now [sha256.Size]byte
 			if now, names = hashFiles(w, files(w)); now != seen {
 				seen = now

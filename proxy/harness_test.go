@@ -13,7 +13,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
@@ -196,4 +198,21 @@ func (p *testProxy) lines(message string) []map[string]any {
 // limitYAML is one route with these limits.
 func limitYAML(limits string) string {
 	return "upstreams: {demo: echo}\nroutes:\n  - {name: a, match: {path: /a}, upstream: demo, limits: [" + limits + "]}\n"
+}
+
+// signedToken returns a token with these claims.
+func signedToken(t *testing.T, method jwt.SigningMethod, secret any, claims jwt.MapClaims) string {
+	t.Helper()
+	signed, err := jwt.NewWithClaims(method, claims).SignedString(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+// bearer is the header line of a token with these claims, which ends in an hour.
+func bearer(t *testing.T, secret string, claims jwt.MapClaims) string {
+	t.Helper()
+	claims["exp"] = time.Now().Add(time.Hour).Unix()
+	return "Authorization: Bearer " + signedToken(t, jwt.SigningMethodHS256, []byte(secret), claims)
 }

@@ -138,11 +138,7 @@ func TestKeys_TokensAreVerified(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	w := newProxy(t, "jwt: {secret: "+secret+"}\n"+limitYAML("{key: jwt:sub, rate: 1/1h}"))
 	token := func(method jwt.SigningMethod, key any, user string, end time.Duration) string {
-		signed, err := jwt.NewWithClaims(method, jwt.MapClaims{"sub": user, "exp": time.Now().Add(end).Unix()}).SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return "Authorization: Bearer " + signed
+		return "Authorization: Bearer " + signedToken(t, method, key, jwt.MapClaims{"sub": user, "exp": time.Now().Add(end).Unix()})
 	}
 	alice := token(jwt.SigningMethodHS256, []byte(secret), "alice", time.Hour)
 	w.sendsAll([]int{200, 429}, "GET", "/a", alice)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/test/rounds"
@@ -147,7 +149,7 @@ routes:
 `)
 	for i := range 20 {
 		w.sends(200, "GET", "/a", from(fmt.Sprintf("203.0.113.%d", i)))
-		w.sends(200, "GET", "/signed", "Authorization: Bearer "+signedToken(t, "0123456789abcdef0123456789abcdef", fmt.Sprint(i)))
+		w.sends(200, "GET", "/signed", bearer(t, "0123456789abcdef0123456789abcdef", jwt.MapClaims{"u": fmt.Sprint(i)}))
 	}
 	w.sends(200, "GET", "/fan", phone(1)) // by the defaults, of what is counted
 	w.sends(429, "GET", "/fan", phone(2))

@@ -106,18 +106,10 @@ func TestPlan_HeaderOfTrustedProxiesAlone(t *testing.T) {
 func TestPlan_ClaimOfAVerifiedToken(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	w := newProxy(t, "jwt: {secret: "+secret+"}\n"+limitYAML("{name: quota, key: 'header:X-User', rate: 1/1h, plan: jwt:plan, plans: {pro: 3/1h}}"))
-	token := func(secret string, claims jwt.MapClaims) string {
-		claims["exp"] = time.Now().Add(time.Hour).Unix()
-		signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return "Authorization: Bearer " + signed
-	}
-	pro := token(secret, jwt.MapClaims{"plan": "pro"})
+	pro := bearer(t, secret, jwt.MapClaims{"plan": "pro"})
 	w.takes(3, "X-User: alice", pro)
 	w.sends(429, "GET", "/a", "X-User: alice", pro)
-	for _, other := range []string{token(secret+"x", jwt.MapClaims{"plan": "pro"}), token(secret, jwt.MapClaims{"plan": []string{"pro"}}), token(secret, jwt.MapClaims{}), "Authorization: Basic pro"} {
+	for _, other := range []string{bearer(t, secret+"x", jwt.MapClaims{"plan": "pro"}), bearer(t, secret, jwt.MapClaims{"plan": []string{"pro"}}), bearer(t, secret, jwt.MapClaims{}), "Authorization: Basic pro"} {
 		user := fmt.Sprintf("X-User: %x", other[len(other)-8:])
 		w.takes(1, user, other)
 		w.sends(429, "GET", "/a", user, other)

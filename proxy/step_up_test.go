@@ -64,11 +64,7 @@ func (s solved) token(t *testing.T) string {
 	if s.method == nil {
 		s.method, s.secret = jwt.SigningMethodHS256, []byte(challengeSecret)
 	}
-	text, err := jwt.NewWithClaims(s.method, claims).SignedString(s.secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return signedToken(t, s.method, s.secret, claims)
 }
 
 // sendsCode sends a code, with a token unless it is empty, and returns the problem of the response.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/limitertest"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // When a Memory is full, the claims of one decision may count in one cell, also under several versions of a limit.
@@ -53,11 +54,7 @@ func TestMemory_SeveralClaimsInOneCell(t *testing.T) {
 			}
 		}
 	}()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("a decision does not end")
-	}
+	await.Value(t, ended, "end of the decisions")
 }
 
 // What was counted with other keys comes back to that count, and not to one that the key has of its own, or that the keys of a

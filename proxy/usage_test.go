@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -289,11 +288,7 @@ func TestUsage_HoldsNothingBack(t *testing.T) {
 	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
 		t.Errorf("%q, %v after the end", rest, err)
 	}
-	for began := time.Now(); p.usedTokens("s") != 17 && time.Since(began) < 10*time.Second; {
-		if lines := p.lines("request"); len(lines) > 0 {
-			break
-		}
-	}
+	p.until(func() bool { return p.settling.Load() == 0 && len(p.lines("request")) > 0 })
 	if got := p.usedTokens("s"); got != 17 {
 		t.Errorf("%d used; want 17", got)
 	}

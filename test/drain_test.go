@@ -53,13 +53,8 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 	}
 	close(release)
 	for range clients {
-		select {
-		case got := <-answers:
-			if got != "200done" {
-				t.Errorf("a request under way is answered %q, want 200 done", got)
-			}
-		case <-time.After(testTimeout):
-			t.Fatal("a request under way is not answered")
+		if got := await.Value(t, answers, "answer to a request under way"); got != "200done" {
+			t.Errorf("a request under way is answered %q, want 200 done", got)
 		}
 	}
 	if code := w.Exit(); code != 0 {

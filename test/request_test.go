@@ -151,11 +151,7 @@ func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
 	go http.DefaultClient.Do(req)
 	<-arrived
 	leave()
-	select {
-	case <-gone:
-	case <-time.After(testTimeout):
-		t.Fatal("the upstream still works for a client that has left")
-	}
+	await.Value(t, gone, "end of the upstream's work for a client that has left")
 	w.WaitForLog("request", func(l logtest.Line) bool { return l.Text("status") == "499" })
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/weir-proxy/weir/limiter/reuse"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/rounds"
 	"github.com/weir-proxy/weir/test/sockettest"
 	"net/http/httputil"
@@ -61,13 +62,7 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 		if err := <-served; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		for deadline := time.Now().Add(soon); len(p.server.conns.All()) > 0; {
-			if time.Now().After(deadline) {
-				t.Errorf("%d connections are left", len(p.server.conns.All()))
-				return
-			}
-			<-time.After(time.Millisecond)
-		}
+		await.Within(t, soon, "no connection is left", func() bool { return len(p.server.conns.All()) == 0 })
 	})
 	return p
 }

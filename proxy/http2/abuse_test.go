@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // fewResets allows so many resets, as long as they are not more than half of all requests.
@@ -47,11 +48,7 @@ func (c *client) floodedUntil(rounds int, write func(i int) error) {
 			break
 		}
 	}
-	select {
-	case <-ended:
-	case <-time.After(enough):
-		c.Error("the connection goes on")
-	}
+	await.Value(c.T, ended, "end of the connection")
 }
 
 // Requests that are reset cost no handler if that is seen in time, and end the connection.

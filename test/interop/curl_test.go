@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // curl runs curl without a configuration of its own, and returns what it wrote.
@@ -196,7 +198,7 @@ func TestCurl_ServerSentEvents(t *testing.T) {
 		d := startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+up+"', limits: [{key: global, rate: 1/1h}]}]\n")
 		out := startProgram(t, "curl", append(how, "-q", "-sS", "-N", "--noproxy", "*", "--cacert", d.ca, "https://"+d.secure)...)
 		for n := range 3 {
-			await(t, fmt.Sprintf("event %d, %v", n, how), func() bool { return strings.Contains(out.String(), fmt.Sprintf("id: %d\ndata: one of three\n\n", n)) })
+			await.Until(t, fmt.Sprintf("event %d, %v", n, how), func() bool { return strings.Contains(out.String(), fmt.Sprintf("id: %d\ndata: one of three\n\n", n)) })
 			next <- true
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A websocketPair is a WebSocket of gorilla's client to gorilla's server, through Weir.
@@ -113,13 +115,8 @@ func TestGorilla_Ping(t *testing.T) {
 	if err := c.client.WriteControl(websocket.PingMessage, []byte("ping"), time.Now().Add(enough)); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case got := <-pong:
-		if got != "ping yourself" {
-			t.Errorf("pong %q", got)
-		}
-	case <-time.After(enough):
-		t.Error("no pong")
+	if got := await.Value(t, pong, "pong"); got != "ping yourself" {
+		t.Errorf("pong %q", got)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cli"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
 )
 
@@ -167,7 +168,7 @@ func weir(t *testing.T, yaml string) running {
 			t.Logf("weir said:\n%s", r.log)
 		}
 	})
-	await(t, "weir serves", func() bool { return strings.Contains(r.log.String(), `"message":"serving"`) })
+	await.Until(t, "weir serves", func() bool { return strings.Contains(r.log.String(), `"message":"serving"`) })
 	for line := range strings.Lines(r.log.String()) {
 		var l struct{ Message, Admin string }
 		if json.Unmarshal([]byte(line), &l) == nil && l.Message == "serving" {
@@ -199,7 +200,7 @@ func TestACME_ObtainsAndKeeps(t *testing.T) {
 			r := weir(t, a.yaml(challenge, storage, "api.weir.example", "www.weir.example"))
 			serials := map[string]string{}
 			for _, name := range []string{"api.weir.example", "www.weir.example"} {
-				await(t, "a certificate for "+name, func() bool { return shown(a.secure, name, roots) != nil })
+				await.Until(t, "a certificate for "+name, func() bool { return shown(a.secure, name, roots) != nil })
 				serials[name] = shown(a.secure, name, roots).SerialNumber.String()
 			}
 			if got := strings.Count(r.log.String(), `"message":"certificate obtained"`); got != 2 {
@@ -240,7 +241,7 @@ func TestACME_SaysWhatIsWrong(t *testing.T) {
 	wrong := a
 	wrong.plain, wrong.secure = freeAddress(t), freeAddress(t) // nobody is there where the authority asks
 	r := weir(t, strings.Replace(wrong.yaml("http-01", t.TempDir(), "api.weir.example"), wrong.directory, a.directory, 1))
-	await(t, "the reason is told", func() bool {
+	await.Until(t, "the reason is told", func() bool {
 		for line := range strings.Lines(r.log.String()) {
 			if strings.Contains(line, `"level":"error"`) && strings.Contains(line, "api.weir.example") && strings.Contains(line, "onnection") {
 				return true
@@ -300,10 +301,10 @@ func TestACME_Renews(t *testing.T) {
 	roots := a.root(t)
 	stop := managed(t, a, c, 2*time.Hour)
 	var first *x509.Certificate
-	await(t, "a certificate", func() bool { first = shown(a.secure, "renewed.weir.example", roots); return first != nil })
+	await.Until(t, "a certificate", func() bool { first = shown(a.secure, "renewed.weir.example", roots); return first != nil })
 	stop()
 	managed(t, a, c, 2*time.Hour)
-	await(t, "another one", func() bool {
+	await.Until(t, "another one", func() bool {
 		next := shown(a.secure, "renewed.weir.example", roots)
 		if next == nil {
 			t.Error("no certificate is shown meanwhile")

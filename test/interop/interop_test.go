@@ -24,6 +24,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/certtest"
 	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
@@ -180,7 +181,7 @@ func startServer(t *testing.T, c *exec.Cmd, addr string) {
 			t.Logf("%s said:\n%s", filepath.Base(c.Path), out)
 		}
 	})
-	await(t, c.Path+" on "+addr, func() bool {
+	await.Until(t, c.Path+" on "+addr, func() bool {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -194,20 +195,6 @@ func startServer(t *testing.T, c *exec.Cmd, addr string) {
 		conn.Close()
 		return true
 	})
-}
-
-// await waits until cond holds.
-func await(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(enough)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", enough, what)
-		}
-		<-tick.C
-	}
 }
 
 // freeAddress is an address on this machine that nobody listens on.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/net/websocket"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // dialled is a WebSocket to a server of handle, through Weir.
@@ -45,13 +47,8 @@ func TestWebSocket_EitherSideMayClose(t *testing.T) {
 		ended <- err
 	})
 	c.Close()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("the server reads %v; want the end", err)
-		}
-	case <-time.After(enough):
-		t.Error("the server does not learn that the client has closed")
+	if err := await.Value(t, ended, "end that the server reads"); err != nil {
+		t.Errorf("the server reads %v; want the end", err)
 	}
 	c = dialled(t, func(ws *websocket.Conn) { websocket.Message.Send(ws, "bye") })
 	var got string

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // slots is how many a cluster shares out.
@@ -99,15 +101,8 @@ func startNode(tb testing.TB, timeout time.Duration) *Server {
 // wait waits until something holds of every node.
 func (c *Cluster) wait(tb testing.TB, what string, holds func(n *Server) bool) {
 	tb.Helper()
-	deadline, tick := time.Now().Add(30*time.Second), time.NewTicker(20*time.Millisecond)
-	defer tick.Stop()
 	for _, n := range c.Nodes {
-		for !holds(n) {
-			if time.Now().After(deadline) {
-				tb.Fatalf("the cluster's nodes do not %s within 30 s", what)
-			}
-			<-tick.C
-		}
+		await.Within(tb, 30*time.Second, "the cluster's nodes "+what, func() bool { return holds(n) })
 	}
 }
 

@@ -177,16 +177,7 @@ func (r *reply) is(want string) {
 // wait waits for the answer.
 func (r *reply) wait() string {
 	r.j.t.Helper()
-	select {
-	case a := <-r.answer:
-		if result, ok := strings.CutPrefix(a, "ok "); ok {
-			return result
-		}
-		return a
-	case <-time.After(soon):
-		r.j.t.Fatalf("java's %s has not returned within %v", r.asked, soon)
-	}
-	return ""
+	return strings.TrimPrefix(await.Value(r.j.t, r.answer, "answer of java to "+r.asked), "ok ")
 }
 
 // waits fails if there is an answer already.

@@ -278,7 +278,7 @@ func (e *explainer) explainLimit(l *limit.Limit, explained *view.ExplainedLimit)
 		explained.Reason = "the key is missing, and on_missing or on_invalid is skip"
 		return
 	}
-	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set[0].Cost, set[0].RedissonName
+	explained.Asked, explained.Allowed, explained.Cost, explained.Redisson = true, true, set[0].Cost, set[0].RedissonName
 	explained.Value, explained.Price = e.maskedValue(l.Key), l.CostText(explained.Cost, explained.Price)
 	explained.Override = explained.Plan == "" && !slices.Contains(l.Windows, set.Window(0))
 

@@ -134,12 +134,7 @@ func (e *explainer) match() (string, error) {
 		return "", err
 	}
 	r := e.x.route
-	shown := e.generation.config.ShownRoute(r.Route.Route).Match
-	e.Route = &view.ExplainedRoute{
-		Name: r.Name, Position: r.Position.String(),
-		Host: shown.Host, Methods: shown.Methods, Path: shown.Path,
-		Lenient: exact != nil || plain != r,
-	}
+	e.Route = &view.ExplainedRoute{Route: e.generation.config.View(r.Route.Route), Lenient: exact != nil || plain != r}
 	e.Others = e.others(r)
 	return r.Name, e.proxy.checkDirectives(e.x)
 }

@@ -484,8 +484,8 @@ func TestPalette_ColoursTerminalsOnly(t *testing.T) {
 // What a limit says is told in the words of its answer.
 func TestExplainText_Verdicts(t *testing.T) {
 	e := explainText{}
-	enforced, shadow := view.ExplainedLimit{Mode: "enforce", Scope: "overall", Exposed: true, Cost: 1}, view.ExplainedLimit{Mode: "shadow", Scope: "overall", Exposed: true, Cost: 1}
-	much := view.ExplainedLimit{Mode: "enforce", Scope: "per_instance", Cost: 3, Override: true, Shared: "a:b", Penalty: "banned", Wait: "500ms"}
+	enforced, shadow := view.ExplainedLimit{Limit: view.Limit{Mode: "enforce", Scope: "overall", Exposed: true}, Cost: 1}, view.ExplainedLimit{Limit: view.Limit{Mode: "shadow", Scope: "overall", Exposed: true}, Cost: 1}
+	much := view.ExplainedLimit{Limit: view.Limit{Mode: "enforce", Scope: "per_instance", Redisson: "a:b", Wait: "500ms"}, Cost: 3, Override: true, Penalty: "banned"}
 	for want, got := range map[string]string{
 		"allowed, 2 of 5 left":         e.verdict(enforced, view.ExplainedWindow{Allowed: true, Remaining: 2, Most: 5}),
 		"refused, passes in 1m30s":     e.verdict(enforced, view.ExplainedWindow{WaitMS: 90_000}),

@@ -293,13 +293,7 @@ func (l *Limit) View() view.Limit {
 
 // Explained returns what is explained of l whatever the request is.
 func (l *Limit) Explained() view.ExplainedLimit {
-	v := view.ExplainedLimit{
-		Name: l.Name, Routes: l.Routes, Key: l.Key.Name, Distinct: nameOf(l.Distinct), Algorithm: l.Algorithm.String(), Mode: string(l.Mode),
-		Scope: l.Scope.String(), OnStoreFailure: string(l.OnStoreFailure), Exposed: l.Expose, Cost: 1, Windows: []view.ExplainedWindow{},
-	}
-	if l.Wait > 0 {
-		v.Wait = l.Wait.String()
-	}
+	v := view.ExplainedLimit{Limit: l.View(), Cost: 1, Windows: []view.ExplainedWindow{}}
 	if l.Ahead > 0 {
 		v.Ahead = l.Ahead.String()
 	}

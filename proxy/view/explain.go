@@ -214,11 +214,7 @@ type ExplainedStage struct {
 
 // An ExplainedRoute is the matched route.
 type ExplainedRoute struct {
-	Name     string   `json:"name"`
-	Position string   `json:"position"` // file:line:column
-	Host     string   `json:"host,omitempty"`
-	Methods  []string `json:"methods,omitempty"`
-	Path     string   `json:"path"`
+	Route
 	// Lenient reports that the path of the request matches another route, or none with limits, but
 	// that this route applies because a lenient upstream could take the path for one of this route.
 	Lenient bool `json:"lenient,omitempty"`
@@ -253,29 +249,19 @@ type ExplainedList struct {
 	Hit    bool   `json:"hit"`
 }
 
-// An ExplainedLimit is a limit of the route and its own decision.
+// An ExplainedLimit is a limit of the route and its own decision. Redisson is the name for the key.
 type ExplainedLimit struct {
-	Name           string   `json:"name"`
-	Routes         []string `json:"routes,omitempty"` // with which the route has one count by the limit
-	Key            string   `json:"key"`              // the name of the key
-	Value          string   `json:"value,omitempty"`
-	Distinct       string   `json:"distinct,omitempty"` // the name of the key whose distinct values are counted
-	Algorithm      string   `json:"algorithm"`
-	Mode           string   `json:"mode"`
-	Scope          string   `json:"scope"`
-	OnStoreFailure string   `json:"on_store_failure"`
-	Exposed        bool     `json:"expose"`
-	Cost           int64    `json:"cost"`
-	Price          string   `json:"price,omitempty"`    // of a budget: what the request costs, and why
-	Wait           string   `json:"wait,omitempty"`     // the maximum time that a request waits for a permit
-	Ahead          string   `json:"ahead,omitempty"`    // for how long a node may take permits ahead
-	Penalty        string   `json:"penalty,omitempty"`  // the consequence of refusals
-	Returned       string   `json:"returned,omitempty"` // by which responses of another route permits are returned
-	StepUp         string   `json:"step_up,omitempty"`  // how a request that it refuses may pass
-	Shared         string   `json:"redisson,omitempty"`
-	Override       bool     `json:"override,omitempty"`  // the key has overridden rates
-	Plan           string   `json:"plan,omitempty"`      // the plan of the key, whose rates apply
-	PlanFrom       string   `json:"plan_from,omitempty"` // where it comes from
+	Limit
+	Value    string `json:"value,omitempty"`
+	Cost     int64  `json:"cost"`
+	Price    string `json:"price,omitempty"`     // of a budget: what the request costs, and why
+	Ahead    string `json:"ahead,omitempty"`     // for how long a node may take permits ahead
+	Penalty  string `json:"penalty,omitempty"`   // the consequence of refusals
+	Returned string `json:"returned,omitempty"`  // by which responses of another route permits are returned
+	StepUp   string `json:"step_up,omitempty"`   // how a request that it refuses may pass
+	Override bool   `json:"override,omitempty"`  // the key has overridden rates
+	Plan     string `json:"plan,omitempty"`      // the plan of the key, whose rates apply
+	PlanFrom string `json:"plan_from,omitempty"` // where it comes from
 	// Asked is false if the limit does not apply; Reason says why.
 	Asked   bool              `json:"asked"`
 	Reason  string            `json:"reason,omitempty"`
@@ -290,7 +276,7 @@ func (l ExplainedLimit) Facts(w ExplainedWindow) []string {
 		Fact{true, w.Conversion.String()}, Fact{l.Scope != "overall", l.Scope},
 		Fact{len(l.Routes) > 0, "one count for " + strings.Join(l.Routes, ", ")}, Fact{l.Override, "override"},
 		Fact{l.Plan != "", "plan " + l.Plan + " (" + l.PlanFrom + ")"}, Fact{!l.Exposed, "hidden from clients"},
-		Fact{l.Shared != "", "shared with Redisson"}, Fact{true, l.Penalty}, Fact{true, l.Returned}, Fact{true, l.StepUp},
+		Fact{l.Redisson != "", "shared with Redisson"}, Fact{true, l.Penalty}, Fact{true, l.Returned}, Fact{true, l.StepUp},
 		Fact{l.Wait != "", "waits up to " + l.Wait},
 		Fact{l.Ahead != "", "taken ahead for " + l.Ahead + ": as much of the rate may be refused too early, never refunded"},
 	)

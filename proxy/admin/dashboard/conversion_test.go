@@ -189,7 +189,7 @@ func TestDashboard_UnknownIsNotZero(t *testing.T) {
 	o, cut := outage()
 	cut()
 	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) {
-		return view.Explanation{Limits: []view.ExplainedLimit{{Name: "a", OnStoreFailure: "deny", Reason: "redis is away"}, {Name: "b", OnStoreFailure: "allow", Reason: "redis is away"}}}, nil
+		return view.Explanation{Limits: []view.ExplainedLimit{{Limit: view.Limit{Name: "a", OnStoreFailure: "deny"}, Reason: "redis is away"}, {Limit: view.Limit{Name: "b", OnStoreFailure: "allow"}, Reason: "redis is away"}}}, nil
 	}
 	o.Limits = func(context.Context) (view.Limits, error) {
 		return view.Limits{Limits: []view.Limit{

@@ -270,7 +270,7 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 	}
 	other := open(t, o)
 	refused := view.Explanation{Decision: view.ExplainedDecision{Asked: true, WaitMS: 9000, By: []string{"ip", "phone"}}, Answer: &view.ExplainedAnswer{Status: 429, Header: map[string][]string{"Retry-After": {"9"}}}, Limits: []view.ExplainedLimit{
-		{Name: "ip", Mode: "enforce", Asked: true, Windows: []view.ExplainedWindow{{Rate: "5/1h", Most: 5, Remaining: 1}}}, {Name: "all", Mode: "enforce", Asked: true, Allowed: true}, {Name: "try", Mode: "shadow", Asked: true}, {Name: "phone", Mode: "enforce", Asked: true},
+		{Limit: view.Limit{Name: "ip", Mode: "enforce"}, Asked: true, Windows: []view.ExplainedWindow{{Rate: "5/1h", Most: 5, Remaining: 1}}}, {Limit: view.Limit{Name: "all", Mode: "enforce"}, Asked: true, Allowed: true}, {Limit: view.Limit{Name: "try", Mode: "shadow"}, Asked: true}, {Limit: view.Limit{Name: "phone", Mode: "enforce"}, Asked: true},
 	}}
 	o.Explain = func(context.Context, view.ExplainRequest) (view.Explanation, error) { return refused, nil }
 	who := open(t, o)

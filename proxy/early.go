@@ -164,11 +164,14 @@ var errIdempotencyKey = errors.New("idempotency key not acceptable")
 
 // idempotency makes the claims that recognize repeats of the request: requests with the same
 // idempotency key, method, target, body and Authorization, and the same keys, counted values and costs of
-// limits: upstreams keep idempotency keys by account. Cookies may differ, because they are renewed. A request
+// limits, those in shadow mode only if there are no others: upstreams keep idempotency keys by account. Cookies may differ, because they are renewed. A request
 // without an idempotency key has no repeats, and neither has one with a body that is not known.
 func (g *generation) idempotency(x *exchange) error {
-	i := x.route.Repeats
-	if len(x.Claims)+len(x.Shadows) == 0 {
+	i, counted := x.route.Repeats, x.Claims
+	if len(counted) == 0 {
+		counted = x.Shadows // beside others they decide nothing
+	}
+	if len(counted) == 0 {
 		return nil
 	}
 	sent := x.Header(i.Header)
@@ -188,7 +191,7 @@ func (g *generation) idempotency(x *exchange) error {
 	}
 	sum := sha256.Sum256(body.Bytes)
 	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Forwarded, x.request.RawQuery, body.Type, string(sum[:]), strings.Join(x.Header("Authorization"), "\x00")}
-	for _, c := range slices.Concat(x.Claims, x.Shadows) {
+	for _, c := range counted {
 		parts = append(parts, string(c.Key[:]), string(c.Value[:]), fmt.Sprint(c.Cost))
 	}
 	x.FirstUse = []limiter.Claim{{Limit: &i.FirstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.Source}}

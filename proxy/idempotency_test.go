@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -127,9 +128,10 @@ func TestRepeat_OfWhatLimitsCount(t *testing.T) {
 	}
 }
 
-// A limit in shadow mode tells what it would do when it is enforced: repeats do not count by it either, whether others are enforced or not.
+// A limit in shadow mode tells what it would do when it is enforced: repeats do not count by it either. Beside an enforced limit it
+// does not say what is a repeat, and alone it refuses nothing either while the store is away.
 func TestRepeat_DoesNotCountInShadow(t *testing.T) {
-	for _, more := range []string{"", "{name: e, key: client_ip, rate: 9/1h}, "} {
+	for more, repeats := range map[string]float64{"": 3, "{name: e, key: client_ip, rate: 9/1h}, ": 4} {
 		overEachStore(t, func(t *testing.T, use func(*Options)) {
 			w := newProxy(t, upstreamYAML(t, answerByStatus, `idempotency: {}, limits: [`+more+`{name: l, key: header:X-User, rate: 2/1h, mode: shadow}]`), use)
 			for range 4 {
@@ -137,7 +139,7 @@ func TestRepeat_DoesNotCountInShadow(t *testing.T) {
 			}
 			w.sends(200, "POST", "/a", "body", "Idempotency-Key: two", "X-User: alice")
 			w.sends(200, "POST", "/a", "body", "Idempotency-Key: three", "X-User: alice") // would be refused
-			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", "X-User: bob")     // another's first
+			w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", "X-User: bob")
 			var refused []int
 			for i, line := range w.lines("request") {
 				if line["shadow"] != nil {
@@ -147,7 +149,10 @@ func TestRepeat_DoesNotCountInShadow(t *testing.T) {
 			if !slices.Equal(refused, []int{5}) {
 				t.Errorf("with %q shadow mode would refuse the requests %v; want the sixth alone", more, refused)
 			}
-			w.counted(3, w.metrics.repeats.WithLabelValues("a"))
+			w.counted(repeats, w.metrics.repeats.WithLabelValues("a"))
 		})
 	}
+	w := newProxy(t, upstreamYAML(t, answerByStatus, `idempotency: {}, limits: [{name: l, key: header:X-User, rate: 2/1h, mode: shadow, on_store_failure: deny}]`))
+	w.store.fail(fmt.Errorf("%w: gone", limiter.ErrUnavailable))
+	w.sends(200, "POST", "/a", "body", "Idempotency-Key: one", "X-User: alice")
 }

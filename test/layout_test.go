@@ -85,7 +85,7 @@ func TestLayout_NoTestSleepsOrSkips(t *testing.T) {
 			return true
 		})
 	}
-	found.check(t, map[string]int{"limiter/redisstore": 5, "proxy/http1": 3})
+	found.check(t, map[string]int{"limiter/redisstore": 5, "proxy/http1": 2})
 }
 
 // cases are the receives that a select chooses from.

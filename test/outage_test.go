@@ -361,19 +361,21 @@ func TestOperators_DoNotWaitForARedisThatIsAway(t *testing.T) {
 				status, text, took := w.operate("GET /readyz")
 				return status == 200 && strings.Contains(text, "redis is unreachable") && took < most/2
 			})
-			longest := map[string]time.Duration{}
+			late := map[string][]time.Duration{}
 			for began := time.Now(); time.Since(began) < outage; { // longer than a breaker rests, several times
 				for _, operation := range operations() {
 					status, body, took := w.operate(operation)
-					longest[operation] = max(longest[operation], took)
+					if took > most {
+						late[operation] = append(late[operation], took)
+					}
 					if status >= 400 && status < 409 && // 409, 422 and 503 say what cannot be done now
 						!strings.Contains(body, "no assignment of a plan") {
 						t.Fatalf("%s: %d %s", operation, status, body)
 					}
 				}
 			}
-			for operation, took := range longest {
-				if took > most {
+			for operation, took := range late {
+				if len(took) > 1 || took[0] > 2*most { // once a little may be the machine's fault
 					t.Errorf("%s took %v; want at most %v", operation, took, most)
 				}
 			}

@@ -175,7 +175,7 @@ var hidden = regexp.MustCompile(`password|secret|token|webhook|headers|^lists\.s
 // outcome is c without what says how it is written.
 func outcome(c Config) Config {
 	c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Remarks, c.Bare, c.form = "", "", nil, nil, nil, nil, nil, nil
-	c.opened, c.outputs, c.written, c.values, c.own = nil, nil, nil, nil, nil
+	c.opened, c.outputs, c.written, c.values, c.own, c.lined = nil, nil, nil, nil, nil, nil
 	return c
 }
 

@@ -226,15 +226,15 @@ func FilesOf(path string) *Config {
 // file begins by emptying it. It returns nil if there are none.
 func Emptied(was, is *Config) error {
 	var all Problems
-	for _, file := range is.blank {
-		if slices.Contains(was.Files, file) && !slices.Contains(was.blank, file) {
-			all = append(all, Problem{Position: Position{File: file}, What: "has lost all its lines, and those before stay", Instead: "write a line that begins with # if there shall be none"})
+	for _, file := range form.SortedKeys(is.lined) {
+		if was.lined[file] && !is.lined[file] {
+			all = append(all, Problem{Position: Position{File: file}, What: "has lost all its lines", Instead: "write a line that begins with # if there shall be none"})
 		}
 	}
 	for _, glob := range is.Globs {
 		matches := func(file string) bool { ok, _ := filepath.Match(glob, file); return ok }
 		if slices.ContainsFunc(was.Files[1:], matches) && !slices.ContainsFunc(is.Files[1:], matches) {
-			all = append(all, Problem{Position: Position{File: is.Files[0]}, Path: "include", What: form.Quote(glob) + " has lost all its files, and those before stay", Instead: "leave it out if there shall be none"})
+			all = append(all, Problem{Position: Position{File: is.Files[0]}, Path: "include", What: form.Quote(glob) + " has lost all its files", Instead: "leave it out if there shall be none"})
 		}
 	}
 	if len(all) == 0 {

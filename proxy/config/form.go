@@ -105,7 +105,7 @@ type Config struct {
 	uses    map[string]int  // of form.Reader
 	values  []Value         // of lists
 	own     map[string]bool // files named by the configuration
-	blank   []string        // Files of lines that have none
+	lined   map[string]bool // files of lines, by whether they have any
 }
 
 // ClientIP configures how the address of a client is determined behind

@@ -119,9 +119,7 @@ func (l *loader) text(name *string, instead string) (text string, ok bool) {
 		return "", false
 	}
 	path := l.made.Files[len(l.made.Files)-1]
-	if len(bytes.TrimSpace(data)) == 0 {
-		l.made.blank = append(l.made.blank, path)
-	}
+	l.made.lined[path] = len(bytes.TrimSpace(data)) > 0
 	if l.source.Owner(path) != OfConfig {
 		l.Wrong(name, form.Quote(*name)+" was not sent with this configuration", "weir push and weir simulate on the command line read it beside this file")
 		return "", false

@@ -237,7 +237,7 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 		}
 		for _, c := range []*Config{c, again} {
 			c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Remarks, c.Bare, c.form = "", "", nil, nil, nil, nil, nil, nil
-			c.opened, c.outputs, c.written, c.values, c.own, c.uses = nil, nil, nil, nil, nil, nil
+			c.opened, c.outputs, c.written, c.values, c.own, c.lined, c.uses = nil, nil, nil, nil, nil, nil, nil
 			c.Admin.Token, c.Redis.Password, c.Redis.Sentinel.Password, c.Privacy.HashSecret, c.Alerts.Secret, c.Alerts.Webhook = "", "", "", "", "", ""
 			for i := range c.Admin.Tokens {
 				c.Admin.Tokens[i].Text = ""

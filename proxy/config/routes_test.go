@@ -145,7 +145,7 @@ func TestLoad_FewestLines(t *testing.T) {
 		t.Errorf("got %+v", route.Reject)
 	}
 	c.Keys, c.Upstreams, c.Routes, c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Remarks, c.form = nil, nil, nil, "", "", nil, nil, nil, nil, nil
-	c.written, c.own, c.values, c.uses = nil, nil, nil, nil
+	c.written, c.own, c.lined, c.values, c.uses = nil, nil, nil, nil, nil
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
 	}

@@ -106,8 +106,10 @@ func (a pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
 		done.Warnings = append(done.Warnings, "whoever reads Redis can read the values of sensitive keys in "+strings.Join(files, ", ")+
 			"; write privacy.hash_secret into the file of each node")
 	}
-	isEnforced := func(l *config.Limit) bool { return l.Mode == config.Enforce }
-	if !slices.ContainsFunc(c.Routes, func(r *config.Route) bool { return slices.ContainsFunc(r.Limits, isEnforced) }) {
+	if err := config.Emptied(now, c); err != nil {
+		done.Warnings = append(done.Warnings, err.Error())
+	}
+	if !slices.ContainsFunc(c.Limits(), func(l *config.Limit) bool { return l.Mode == config.Enforce }) {
 		done.Warnings = append(done.Warnings, "no limit is enforced")
 	}
 	p.Config = c

@@ -84,6 +84,24 @@ func TestSeal_WarnsOfAnotherSecret(t *testing.T) {
 	}
 }
 
+// Whoever pushes a file while it is written anew learns that it has no line, before all nodes serve it or, at the latest, then.
+func TestPush_WarnsOfAFileThatIsEmptied(t *testing.T) {
+	n, client := startSealing(t, redistest.Start(t).Addr, "{}")
+	b := phoneBundle("one")
+	p, err := admin.Post[admin.Pushed](t.Context(), client, "/push", admin.Push{Bundle: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the push is served", func() bool { number, _ := n.proxy.Serving(); return number == p.Generation })
+	for text, want := range map[string]bool{"": true, "\n": true, "# none\n": false, "15550104\n": false} {
+		b.Files["blocked.txt"] = text
+		done, err := pushAPI{n.Node}.prepare(&cluster.Push{Bundle: b})
+		if got := strings.Contains(strings.Join(done.Warnings, "\n"), "blocked.txt: has lost all its lines"); err != nil || got != want {
+			t.Errorf("%q: %q, %v; want a warning: %v", text, done.Warnings, err, want)
+		}
+	}
+}
+
 // readRedis returns all keys and values of a Redis, with what is compressed in a value as it is uncompressed.
 func readRedis(t *testing.T, n *testNode) string {
 	t.Helper()

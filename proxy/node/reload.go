@@ -190,13 +190,20 @@ func watch(ctx context.Context, files func(*fsnotify.Watcher) []string, changed 
 	}
 	defer func() { go w.Close() }() // nobody waits for it: on a busy machine it takes the kernel seconds
 
-	var seen [sha256.Size]byte // zero: the files may have changed since they were loaded
-	_, names := hashFiles(w, files(w))
+	whenSettled(ctx, w, func() ([sha256.Size]byte, map[string]bool) { return hashFiles(w, files(w)) }, changed)
+	return nil
+}
+
+// whenSettled calls changed when what look returns, a hash of files and their names, has changed after events of w, once these have
+// settled, or after rescanInterval.
+func whenSettled(ctx context.Context, w *fsnotify.Watcher, look func() ([sha256.Size]byte, map[string]bool), changed func(context.Context)) {
+	var seen, now [sha256.Size]byte // zero: the files may have changed since they were loaded
+	_, names := look()
 	again, settled, wait := time.NewTicker(rescanInterval), time.NewTimer(0), settleTime
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case e := <-w.Events: // the kinds of events differ between systems
 			if !e.Has(fsnotify.Write) || names[filepath.Base(e.Name)] { // others may be written all the time, such as a log
 				settled.Reset(settleTime)
@@ -208,11 +215,10 @@ func watch(ctx context.Context, files func(*fsnotify.Watcher) []string, changed 
 			wait = 0            // all the time: the next time they are read as they are
 		case <-settled.C:
 			wait = settleTime
-			var now [sha256.Size]byte
-			if now, names = hashFiles(w, files(w)); now != seen {
+			if now, names = look(); now != seen {
 				seen = now
 				changed(ctx)
-				_, names = hashFiles(w, files(w)) // watch new files
+				_, names = look() // watch new files
 			}
 		}
 	}

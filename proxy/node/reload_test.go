@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -184,6 +186,46 @@ func watchFiles(t *testing.T, path string) <-chan struct{} {
 	t.Cleanup(func() { cancel(); watching.Wait() })
 	wantChange(t, changes, "a first look")
 	return changes
+}
+
+// Files are read once they have settled: what is written all the time with the second check, and what no event tells of after the first.
+func TestWhenSettled(t *testing.T) {
+	for what, row := range map[string]struct {
+		every, until, read time.Duration
+	}{
+		"one write":       {130 * time.Millisecond, 130 * time.Millisecond, 280 * time.Millisecond},
+		"several writes":  {130 * time.Millisecond, 650 * time.Millisecond, 800 * time.Millisecond},
+		"a writer":        {130 * time.Millisecond, time.Hour, time.Minute},
+		"a slower writer": {170 * time.Millisecond, time.Hour, 320 * time.Millisecond},
+		"no event":        {time.Hour, 0, 30*time.Second + 150*time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var both sync.WaitGroup
+			defer func() { cancel(); both.Wait() }()
+			w, changes := &fsnotify.Watcher{Events: make(chan fsnotify.Event)}, make(chan time.Duration)
+			var content atomic.Int32
+			began := time.Now()
+			look := func() ([sha256.Size]byte, map[string]bool) {
+				return [sha256.Size]byte{1, byte(content.Load())}, map[string]bool{"list": true}
+			}
+			both.Go(func() { whenSettled(ctx, w, look, func(context.Context) { changes <- time.Since(began) }) })
+			<-changes // the first look
+			content.Store(1)
+			both.Go(func() {
+				for written := row.every; written <= row.until && ctx.Err() == nil; written += row.every {
+					time.Sleep(row.every) // virtual
+					select {
+					case w.Events <- fsnotify.Event{Name: "list", Op: fsnotify.Write}:
+					case <-ctx.Done():
+					}
+				}
+			})
+			if got := <-changes; got != row.read {
+				t.Errorf("%s: read after %v; want %v", what, got, row.read)
+			}
+		})
+	}
 }
 
 func wantChange(t *testing.T, changes <-chan struct{}, what string) {

@@ -50,7 +50,17 @@ func New(o admin.Options) http.Handler {
 		flashes: kept[*flash]{ttl: flashTTL, most: maxFlashes}, pages: sync.OnceValue(parsePages),
 	}
 	mux := chi.NewMux()
-	for name, value := range headers() {
+	// The referrer policy is not no-referrer: with it, browsers send "Origin: null" with forms, which cannot be distinguished from
+	// forms of foreign pages if the page has no HTTPS.
+	for name, value := range map[string]string{
+		"Content-Security-Policy":      "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+		"X-Content-Type-Options":       "nosniff",
+		"X-Frame-Options":              "DENY",
+		"Referrer-Policy":              "same-origin",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Cache-Control":                "no-store",
+	} {
 		mux.Use(middleware.SetHeader(name, value))
 	}
 	mux.NotFound(d.page(noPage))
@@ -80,21 +90,6 @@ func New(o admin.Options) http.Handler {
 	mux.Get("/dashboard/upstreams", d.page(d.showUpstreams))
 	mux.Get("/dashboard/audit", d.page(d.showAudit))
 	return mux
-}
-
-// headers returns security headers. The referrer policy is not no-referrer: with it, browsers send
-// "Origin: null" with forms, which cannot be distinguished from forms of foreign pages if the page
-// has no HTTPS.
-func headers() map[string]string {
-	return map[string]string{
-		"Content-Security-Policy":      "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-		"X-Content-Type-Options":       "nosniff",
-		"X-Frame-Options":              "DENY",
-		"Referrer-Policy":              "same-origin",
-		"Cross-Origin-Opener-Policy":   "same-origin",
-		"Cross-Origin-Resource-Policy": "same-origin",
-		"Cache-Control":                "no-store",
-	}
 }
 
 // static/ holds scripts and styles: our own, and htmx and uPlot as published on npm, with their

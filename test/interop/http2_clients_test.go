@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -105,6 +106,19 @@ func TestHTTP2Clients_Nghttp(t *testing.T) {
 	}
 	if out := clientSays(t, nghttp, base+"/big"); len(out) != downloaded {
 		t.Errorf("%d bytes received; want %d", len(out), downloaded)
+	}
+}
+
+// h2spec has a case for each rule of RFC 9113 and RFC 7541 that a server can break.
+func TestHTTP2Clients_H2spec(t *testing.T) {
+	d := startForClients(t)
+	host, port, err := net.SplitHostPort(d.secure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := clientSays(t, http2Client(t, "bin/h2spec"), "--strict", "--tls", "--insecure", "--host", host, "--port", port, "--path", "/free")
+	if !bytes.Contains(out, []byte("146 tests, 146 passed, 0 skipped, 0 failed")) {
+		t.Errorf("%s", out)
 	}
 }
 

@@ -277,33 +277,3 @@ func BenchmarkPhone(b *testing.B) {
 		}
 	})
 }
-
-// Whether a number is valid is told by whether it has a type, for every number.
-func TestPhone_ValidIsWhatHasAType(t *testing.T) {
-	valid := 0
-	check := func(n *phonenumbers.PhoneNumber) {
-		t.Helper()
-		is := phonenumbers.IsValidNumber(n)
-		if got := phonenumbers.GetNumberType(n) != phonenumbers.UNKNOWN; got != is {
-			t.Errorf("+%d %d is valid: %v; has a type: %v", n.GetCountryCode(), n.GetNationalNumber(), is, got)
-		}
-		if is {
-			valid++
-		}
-	}
-	for region := range phonenumbers.GetSupportedRegions() {
-		example := phonenumbers.GetExampleNumber(region)
-		if example == nil {
-			continue
-		}
-		for i := range uint64(20) { // and its neighbours, many of which are none
-			national := example.GetNationalNumber() + i*i*i*1009
-			check(&phonenumbers.PhoneNumber{
-				CountryCode: example.CountryCode, NationalNumber: &national, ItalianLeadingZero: example.ItalianLeadingZero, NumberOfLeadingZeros: example.NumberOfLeadingZeros,
-			})
-		}
-	}
-	if valid < 1000 {
-		t.Errorf("only %d of the numbers are valid", valid)
-	}
-}

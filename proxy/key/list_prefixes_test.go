@@ -74,15 +74,9 @@ func TestParsePrefixes_ReadsRangesOfNumbers(t *testing.T) {
 	if len(problems) > 0 || l.Len() != 3 {
 		t.Fatalf("%d prefixes, %v; want 3", l.Len(), problems)
 	}
-	for number, want := range map[string]bool{"+4915123456789": true, "+881912345678": true, "+12423598765": true, "+493012345678": false, "+13124567890": false} {
-		v := &Value{}
-		if err := phone.Extract(header(number), v); err != nil {
-			t.Fatal(number, err)
-		}
-		if l.Has(v) != want || l.HasExactly(v, netip.Addr{}) != want {
-			t.Errorf("%s is on the list: %v; want %v", number, !want, want)
-		}
-	}
+	want := map[string]bool{"+4915123456789": true, "+881912345678": true, "+12423598765": true, "+493012345678": false, "+13124567890": false}
+	wants(t, phone, carries, l.Has, want)
+	wants(t, phone, carries, func(v *Value) bool { return l.HasExactly(v, netip.Addr{}) }, want)
 	_, problems = ParsePrefixes(phone, Lines("+\n0151\n+0\n00491\nDE\n+49 ext. 5\n+4915\n"))
 	if len(problems) != 6 || problems[5].Line != 6 {
 		t.Errorf("problems %v; want six, in the first lines", problems)
@@ -100,10 +94,7 @@ func TestParsePrefixes_OfOtherKeys(t *testing.T) {
 	if len(problems) != 1 || problems[0].Line != 3 || l.Len() != 2 {
 		t.Errorf("%d prefixes, %v; want a problem with the third", l.Len(), problems)
 	}
-	v := &Value{}
-	if err := lower.Extract(header("BOT-7"), v); err != nil || !l.Has(v) {
-		t.Errorf("BOT-7 is not on the list, %v", err)
-	}
+	wants(t, lower, carries, l.Has, map[string]bool{"BOT-7": true})
 }
 
 func someRanges(n int) []string {

@@ -31,24 +31,34 @@ func has(t *testing.T, l *List, s *Spec, r Request) bool {
 	return l.Has(&v)
 }
 
+// wants checks what a list has for the keys of requests that carry a text.
+func wants[T comparable](t *testing.T, s *Spec, request func(text string) Request, has func(*Value) T, want map[string]T) {
+	t.Helper()
+	for text, want := range want {
+		var v Value
+		if err := s.Extract(request(text), &v); err != nil {
+			t.Fatal(text, err)
+		}
+		if got := has(&v); got != want {
+			t.Errorf("%s: %v; want %v", text, got, want)
+		}
+	}
+}
+
+// carries is a request with a text in its header, and from one of an address.
+func carries(text string) Request { return header(text) }
+func from(client string) Request  { return client4(client) }
+
 func TestList_TextsInAnySpelling(t *testing.T) {
 	phone := phoneAt(t, "header:X-Phone")
 	l := mustList(t, phone, "\ufeff# testers\r\n\n 138 0013 8000   # ours\r\n+86-139-0013-9000\n+8613800138000")
 	if l.Len() != 2 {
 		t.Errorf("Len = %d; want 2", l.Len())
 	}
-	for number, want := range map[string]bool{"+86 13800138000": true, "008613900139000": true, "13800138001": false} {
-		if got := has(t, l, phone, header(number)); got != want {
-			t.Errorf("%s: %v; want %v", number, got, want)
-		}
-	}
+	wants(t, phone, carries, l.Has, map[string]bool{"+86 13800138000": true, "008613900139000": true, "13800138001": false})
 	user := of("header:X-Phone", Trim, Lower)
 	l = mustList(t, user, "Alice\nb#c\n")
-	for name, want := range map[string]bool{"ALICE": true, "b#c": true, "b": false, "# x": false} {
-		if got := has(t, l, user, header(name)); got != want {
-			t.Errorf("%s: %v; want %v", name, got, want)
-		}
-	}
+	wants(t, user, carries, l.Has, map[string]bool{"ALICE": true, "b#c": true, "b": false, "# x": false})
 }
 
 // Values that stand each by itself are whole: what would be a comment in a file belongs
@@ -60,11 +70,7 @@ func TestListOf_TakesValuesWhole(t *testing.T) {
 	if len(problems) > 0 || plain.Len() != 3 {
 		t.Fatalf("%d values, %v; want 3", plain.Len(), problems)
 	}
-	for name, want := range map[string]bool{"alice #1": true, "alice": false, "bob": true, "#carol": true, "carol": false} {
-		if got := has(t, plain, user, header(name)); got != want {
-			t.Errorf("%s is in the list: %v; want %v", name, got, want)
-		}
-	}
+	wants(t, user, carries, plain.Has, map[string]bool{"alice #1": true, "alice": false, "bob": true, "#carol": true, "carol": false})
 	for _, text := range []string{"hashed:k:AAAAAAAAAAAAAAAAAAAAAA", "hashed:s:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBBBBBBB"} {
 		if _, problems := ParseList(user, slices.Values([]string{text})); len(problems) != 1 || !strings.Contains(problems[0].Err.Error(), "push the file itself again") {
 			t.Errorf("%s: %v; want that it is no value any more", text, problems)
@@ -78,14 +84,10 @@ func TestListOf_TakesValuesWhole(t *testing.T) {
 func TestList_Networks(t *testing.T) {
 	ip := of("client_ip")
 	l := mustList(t, ip, "192.0.2.1\n198.51.100.0/24 # office\n2001:db8:1::/48\n2001:db8:2::1\n::ffff:203.0.113.7\n")
-	for client, want := range map[string]bool{
+	wants(t, ip, from, l.Has, map[string]bool{
 		"192.0.2.1/32": true, "192.0.2.2/32": false, "198.51.100.77/32": true, "198.51.101.1/32": false,
 		"2001:db8:1:2::/64": true, "2001:db8:2::/64": true, "2001:db8:3::/64": false, "203.0.113.7/32": true,
-	} {
-		if got := has(t, l, ip, client4(client)); got != want {
-			t.Errorf("%s: %v; want %v", client, got, want)
-		}
-	}
+	})
 	if l.Len() != 5 {
 		t.Errorf("Len = %d; want 5", l.Len())
 	}
@@ -97,9 +99,7 @@ func TestList_Parts(t *testing.T) {
 	dial := &Spec{Name: "dial", Of: phone, Part: Part{Kind: DialCode}}
 	near := &Spec{Name: "range", Of: phone, Part: Part{Prefix, 4}}
 	for text, s := range map[string]*Spec{"CN\n001": country, "86\n+1": dial, "+86 138 0013": near} {
-		if !has(t, mustList(t, s, text), s, header("13800138000")) || has(t, mustList(t, s, text), s, header("+49 30 901820")) {
-			t.Errorf("%s: a list of %q has not what it says", s.Name, text)
-		}
+		wants(t, s, carries, mustList(t, s, text).Has, map[string]bool{"13800138000": true, "+49 30 901820": false})
 	}
 }
 
@@ -160,11 +160,8 @@ func TestList_HasNotWhatIsNotItsKey(t *testing.T) {
 	}
 	words := of("json:/a")
 	l = mustList(t, words, "null\ntrue\n42\n")
-	for value, want := range map[string]bool{`"null"`: true, `null`: false, `"true"`: true, `"42"`: true, `42`: true} {
-		if got := has(t, l, words, sendsJSON(`{"a":`+value+`}`)); got != want {
-			t.Errorf("%s: %v; want %v", value, got, want)
-		}
-	}
+	sent := func(value string) Request { return sendsJSON(`{"a":` + value + `}`) }
+	wants(t, words, sent, l.Has, map[string]bool{`"null"`: true, `null`: false, `"true"`: true, `"42"`: true, `42`: true})
 }
 
 // Who is let through must have the address, not only the network it counts under.
@@ -196,16 +193,6 @@ func TestList_Exactly(t *testing.T) {
 	}
 }
 
-// nameOf returns the name that l has for the key of r.
-func nameOf(t *testing.T, l *List, s *Spec, r Request) string {
-	t.Helper()
-	var v Value
-	if err := s.Extract(r, &v); err != nil {
-		t.Fatal(err)
-	}
-	return l.Name(&v)
-}
-
 func mustNames(t *testing.T, s *Spec, text string) *List {
 	t.Helper()
 	l, problems := ParseNames(s, text)
@@ -221,16 +208,10 @@ func TestParseNames_Texts(t *testing.T) {
 	if l.Len() != 2 || !slices.Equal(l.Names(), []string{"pro", "free"}) {
 		t.Errorf("%d values with the names %v; want 2 with pro and free", l.Len(), l.Names())
 	}
-	for number, want := range map[string]string{"+86 13800138000": "pro", "13900139000": "free", "13800138001": ""} {
-		if got := nameOf(t, l, phone, header(number)); got != want {
-			t.Errorf("%s: %q; want %q", number, got, want)
-		}
-	}
+	wants(t, phone, carries, l.Name, map[string]string{"+86 13800138000": "pro", "13900139000": "free", "13800138001": ""})
 	user := of("header:X-Phone")
 	l = mustNames(t, user, "a=b=pro\n")
-	if got := nameOf(t, l, user, header("a=b")); got != "pro" {
-		t.Errorf("a=b: %q; want pro", got)
-	}
+	wants(t, user, carries, l.Name, map[string]string{"a=b": "pro"})
 	if (*List)(nil).Name(&Value{}) != "" || (*List)(nil).Names() != nil {
 		t.Error("no list has a name")
 	}
@@ -240,18 +221,12 @@ func TestParseNames_Texts(t *testing.T) {
 func TestParseNames_Networks(t *testing.T) {
 	ip := of("client_ip")
 	l := mustNames(t, ip, "192.0.2.0/24=free\n192.0.2.7=pro\n2001:db8::/32=free\n2001:db8:1::5=pro\n")
-	for client, want := range map[string]string{
+	wants(t, ip, from, l.Name, map[string]string{
 		"192.0.2.1/32": "free", "192.0.2.7/32": "pro", "198.51.100.1/32": "",
 		"2001:db8:9::/64": "free", "2001:db9::/64": "",
-	} {
-		if got := nameOf(t, l, ip, client4(client)); got != want {
-			t.Errorf("%s: %q; want %q", client, got, want)
-		}
-	}
+	})
 	l = mustNames(t, ip, "2001:db8:1::5=pro\n")
-	if got := nameOf(t, l, ip, client4("2001:db8:1::/64")); got != "pro" || l.Len() != 1 {
-		t.Errorf("the client of 2001:db8:1::5: %q; want pro", got)
-	}
+	wants(t, ip, from, l.Name, map[string]string{"2001:db8:1::/64": "pro"}) // the client of 2001:db8:1::5
 }
 
 func TestParseNames_SaysAllThatIsWrong(t *testing.T) {

@@ -329,16 +329,27 @@ func TestExtract_QueryBesideAForm(t *testing.T) {
 	if _, err := extract(missing, r); !errors.Is(err, ErrAmbiguous) {
 		t.Errorf("missing beside a form = %v; want ErrAmbiguous", err)
 	}
+}
+
+// What is in two places is compared if the key says so, as what it is: null is not the word.
+func TestExtract_TwoPlacesAreCompared(t *testing.T) {
+	both := func(query, form string) Request { return formBeside{sendsForm(form).asks(query)} }
 	for _, c := range []struct {
-		query, form string
-		want        error
+		origin, other string
+		r             Request
+		want          error
 	}{
-		{"phone=1", "phone=1", nil}, {"phone=1", "a=1", nil}, {"phone=1", "", nil}, {"phone=1", "phone=2", ErrMismatch}, {"phone=1", "phone[]=2", ErrAmbiguous},
+		{"query:phone", "form:phone", both("phone=1", "phone=1"), nil}, {"query:phone", "form:phone", both("phone=1", "a=1"), nil},
+		{"query:phone", "form:phone", both("phone=1", ""), nil}, {"query:phone", "form:phone", both("phone=1", "phone=2"), ErrMismatch},
+		{"query:phone", "form:phone", both("phone=1", "phone[]=2"), ErrAmbiguous},
+		{"json:/user", "query:user", sendsJSON(`{"user":"a"}`), nil}, {"json:/user", "query:user", sendsJSON(`{"user":"a"}`).asks("user=a"), nil},
+		{"json:/user", "query:user", sendsJSON(`{"user":"a"}`).asks("user=b"), ErrMismatch},
+		{"json:/a", "header:X-A", sendsJSON(`{"a":null}`).with("X-A", "null"), ErrMismatch}, {"json:/a", "header:X-A", sendsJSON(`{"a":42}`).with("X-A", "42"), nil},
 	} {
-		s := of("query:phone")
-		s.Equal = []Origin{{Form, "phone"}}
-		if _, err := extract(s, formBeside{sendsForm(c.form).asks(c.query)}); !errors.Is(err, c.want) {
-			t.Errorf("compared, ?%s and %q = %v; want %v", c.query, c.form, err, c.want)
+		s := of(c.origin)
+		s.Equal = []Origin{of(c.other).From}
+		if _, err := extract(s, c.r); !errors.Is(err, c.want) {
+			t.Errorf("%s and %s of %+v = %v; want %v", c.origin, c.other, c.r, err, c.want)
 		}
 	}
 }

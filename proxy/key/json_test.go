@@ -133,24 +133,6 @@ func TestExtract_JSONNumbersThatAreNotPlain(t *testing.T) {
 	}
 }
 
-func TestExtract_NumbersAndStringsOfDigitsAreOneKey(t *testing.T) {
-	phone := phoneAt(t, "json:/a")
-	for _, value := range []string{`"13800138000"`, `13800138000`, `8613800138000`} {
-		if got, err := extract(phone, sendsJSON(`{"a":`+value+`}`)); err != nil || got != "+8613800138000" {
-			t.Errorf("%s = %q, %v", value, got, err)
-		}
-		var v Value
-		if err := of("json:/a", Digits).Extract(sendsJSON(`{"a":`+value+`}`), &v); err != nil || v.Parts[0] != "json:/a" {
-			t.Errorf("digits of %s = %q, %v; want no kind", value, v.Parts, err)
-		}
-	}
-	for value, want := range map[string]error{`null`: ErrInvalid, `true`: ErrAmbiguous, `-13800138000`: ErrAmbiguous} {
-		if _, err := extract(phone, sendsJSON(`{"a":`+value+`}`)); !errors.Is(err, want) {
-			t.Errorf("%s as a phone = %v; want %v", value, err, want)
-		}
-	}
-}
-
 func TestNumeralText_OneNumberOneSpelling(t *testing.T) {
 	for want, all := range map[string][]string{
 		"0":                       {"0", "-0", "0.0", "0e5", "0e-5", "-0.0e+9", "1e-999", "-1e-999", "0e63"},

@@ -151,40 +151,20 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
+// A Value shows what it has extracted last, and remembers it until Reset. A key that all who lack it share is shown by
+// its name.
 func TestValue_Shown(t *testing.T) {
 	phone := guarded(t)
-	phone.Sensitive = true
-	ip := of("client_ip")
-	mail := of("header:X-Mail")
-	mail.Sensitive = true
-	m := sendsJSON(`{"phone":"13800138000"}`).with("X-Mail", "alice@example.com")
-	m.client = client4("2001:db8::/64").client
-	for want, s := range map[string]*Spec{
-		"phone=+86138****8000":                         phone,
-		"client_ip=2001:db8::/64":                      ip,
-		"header:X-Mail=alic****.com":                   mail,
-		"global":                                       of("global"),
-		"client_ip=2001:db8::/64 phone=+86138****8000": {Name: "pair", Join: []*Spec{ip, phone}},
-		"country=CN":                                   {Name: "country", Of: phone, Part: Part{Kind: Country}},
-		"dial=+86":                                     {Name: "dial", Of: phone, Part: Part{Kind: DialCode}},
-		"range=+861380013":                             {Name: "range", Of: phone, Part: Part{Prefix, 4}},
-		"near=+861380013***":                           {Name: "near", Of: phone, Part: Part{Prefix, 1}},
-	} {
-		var v Value
-		if err := s.Extract(m, &v); err != nil || v.Shown() != want {
-			t.Errorf("%s = %q, %v; want %q", s.Name, v.Shown(), err, want)
+	phone.OnMissing = Shared
+	var v Value
+	shows := func(body, want string) {
+		t.Helper()
+		if err := phone.Extract(sendsJSON(body), &v); err != nil || v.Shown() != want {
+			t.Errorf("%s: %q, %v; want %q", body, v.Shown(), err, want)
 		}
 	}
-	phone.OnMissing, phone.Sensitive = Shared, false
-	var v Value
-	if err := phone.Extract(sendsJSON(`{}`), &v); err != nil || v.Shown() != "phone" {
-		t.Errorf("shared = %q, %v; want the name alone", v.Shown(), err)
-	}
-	if err := phone.Extract(sendsJSON(`{"phone":"13800138000"}`), &v); err != nil || v.Shown() != "phone" {
-		t.Errorf("before Reset = %q; want what was remembered", v.Shown())
-	}
+	shows(`{}`, "phone")
+	shows(`{"phone":"13800138000"}`, "phone")
 	v.Reset()
-	if err := phone.Extract(sendsJSON(`{"phone":"13800138000"}`), &v); err != nil || v.Shown() != "phone=+8613800138000" {
-		t.Errorf("not sensitive = %q, %v; want it plain", v.Shown(), err)
-	}
+	shows(`{"phone":"13800138000"}`, "phone=+8613800138000")
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
-	"github.com/weir-proxy/weir/test/filetest"
 )
 
 // forms holds every form that a value may have.
@@ -98,7 +96,7 @@ func TestLoad_FormsOfRoutes(t *testing.T) {
 // TestLoad_DefaultsReachLimits: a limit has what defaults say unless it says
 // otherwise itself.
 func TestLoad_DefaultsReachLimits(t *testing.T) {
-	c, err := Parse("weir.yaml", []byte(`
+	c := mustParse(t, `
 defaults: {mode: shadow, on_store_failure: deny, headers: none, expose: false}
 routes:
   - match: {path: /a}
@@ -106,10 +104,7 @@ routes:
     limits:
       - {name: a, key: global, rate: 1/1m}
       - {name: b, key: global, rate: 1/1m, mode: enforce, on_store_failure: allow, expose: true}
-`), environment)
-	if err != nil {
-		t.Fatal(err)
-	}
+`)
 	a, b := c.Routes[0].Limits[0], c.Routes[0].Limits[1]
 	if a.Mode != Shadow || a.OnStoreFailure != Deny || a.Expose || c.Defaults.Headers != none {
 		t.Errorf("got %+v", a)
@@ -165,10 +160,8 @@ func TestDecide_RefusesKeysThatAPeerDoesNotSend(t *testing.T) {
 			if peer == "envoy" {
 				listener, match = "{grpc: '127.0.0.1:8081'}", "{domain: edge, descriptor: {phone: '*'}}"
 			}
-			path := filepath.Join(t.TempDir(), "weir.yaml")
 			text := fmt.Sprintf("listen: {http: none, decide: %s}\nroutes: [{match: %s, limits: [{key: '%s', rate: 1/1h}]}]\n", listener, match, origin)
-			filetest.Write(t, text, path)
-			_, err := Load(path)
+			_, err := Parse("weir.yaml", []byte(text), environment)
 			if want := strings.Contains(who, peer); (err == nil) != want {
 				t.Errorf("%s asked by %s: %v; want it accepted: %v", origin, peer, err, want)
 			}
@@ -246,18 +239,5 @@ func TestReads_OfARoute(t *testing.T) {
 	r.Upstream = nil
 	if got := r.Reads(); !slices.Equal(got, want[:4]) {
 		t.Errorf("without an upstream Reads = %v", got)
-	}
-}
-
-// Behind a proxy that ends TLS and is not trusted, no request is one of https: such a route and its limits would do nothing.
-func TestRoutes_WarnOfHTTPSThatNobodySpeaks(t *testing.T) {
-	for downstream, want := range map[string]bool{
-		"": true, "client_ip: {trusted_proxies: [10.0.0.0/8]}\n": false, "listen: {https: ':8443', tls: {cert: a.pem, key: a.key}}\n": false,
-		"listen: {decide: {http: '127.0.0.1:8082', dialect: nginx}}\n": false, "listen: {decide: {http: none, dialect: nginx}}\n": true,
-	} {
-		c := mustParse(t, downstream+"routes: [{match: {path: /a, scheme: https}, upstream: echo}]\n")
-		if got := slices.ContainsFunc(c.Warnings, func(p Problem) bool { return strings.Contains(p.What, "never matches") }); got != want {
-			t.Errorf("%q: %v; want a warning: %v", downstream, c.Warnings, want)
-		}
 	}
 }

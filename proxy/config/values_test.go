@@ -231,13 +231,46 @@ func TestRoute_Besides(t *testing.T) {
 	}
 }
 
-// A route without methods is answered with 200 for more than what verifies, and check says so.
-func TestReset_WarnsOfARouteForAllMethods(t *testing.T) {
-	const file = "routes:\n  - {name: send, match: {path: /a}, upstream: echo, limits: [{key: 'header:X-Id', cooldown: 1m, reset_on: {route: verify}}]}\n  - {name: verify, match: {path: /b METHODS}, upstream: echo, limits: [{key: 'header:X-Id', rate: 9/1h}]}\n"
-	for methods, want := range map[string]int{"": 1, ", methods: [POST]": 0} {
-		c := mustParse(t, strings.Replace(file, " METHODS", methods, 1))
-		if len(c.Warnings) != want || want == 1 && !strings.Contains(c.Warnings[0].String(), "limits[0].reset_on.route: route verify has no methods") {
-			t.Errorf("with%s: warns %v; want %d", methods, c.Warnings, want)
+// What does not do what it says is warned of: a reset by a route for all methods, which is answered with 200 for more
+// than what verifies; a limit that each node counts alone; permits taken ahead where no call is saved; and a route for
+// https that no request has, as behind a proxy that ends TLS and is not trusted.
+func TestWarnings_OfWhatDoesNothing(t *testing.T) {
+	limit := func(fields string) string {
+		return "routes: [{match: {path: /a}, upstream: echo, limits: [{key: client_ip, " + fields + "}]}]\n"
+	}
+	reset := func(match string) string {
+		return "routes: [{name: send, match: {path: /a}, upstream: echo, limits: [{key: 'header:X-Id', cooldown: 1m, reset_on: {route: verify}}]}, {name: verify, match: {path: /b" + match + "}, upstream: echo, limits: [{key: 'header:X-Id', rate: 9/1h}]}]\n"
+	}
+	const tokens = "jwt: {secret: 'a secret of thirty-two bytes, or more'}\n"
+	const shared, https = "store: redis\n", "routes: [{match: {path: /a, scheme: https}, upstream: echo}]\n"
+	for text, want := range map[string]string{
+		reset(""):                                         "limits[0].reset_on.route: route verify has no methods",
+		reset(", methods: [POST]"):                        "",
+		limit("rate: 1/1m, scope: per_instance"):          "with store: memory each node counts for itself anyway; leave it out",
+		shared + limit("rate: 1/1m, scope: per_instance"): "each node allows the full rate",
+		shared + limit("algorithm: sliding_log, rates: [10000/1s, 300000/1m], lease: 100ms"):                                                   "",
+		limit("algorithm: sliding_log, rate: 5000/1s, lease: 100ms"):                                                                           "",
+		shared + limit("algorithm: sliding_log, rate: 9/1m, lease: 1s"):                                                                        "lease: nothing is taken ahead of a rate of 9",
+		shared + tokens + limit(`algorithm: sliding_log, rate: 5000/1s, plans: {gold: [9000/1s], none: none}, plan: "jwt:plan", lease: 100ms`): "",
+		https: "never matches",
+		"client_ip: {trusted_proxies: [10.0.0.0/8]}\n" + https:                 "",
+		"listen: {https: ':8443', tls: {cert: a.pem, key: a.key}}\n" + https:   "",
+		"listen: {decide: {http: '127.0.0.1:8082', dialect: nginx}}\n" + https: "",
+		"listen: {decide: {http: none, dialect: nginx}}\n" + https:             "never matches",
+	} {
+		c := mustParse(t, text)
+		if len(c.Warnings) != min(len(want), 1) || !strings.Contains(problemsText(c.Warnings), want) {
+			t.Errorf("%s\nwarns %v; want %q", text, c.Warnings, want)
+		}
+	}
+	// One that takes permits ahead although no count is shared is warned of for both.
+	both := problemsText(mustParse(t, shared+limit("algorithm: sliding_log, rate: 5000/1s, scope: per_instance, lease: 100ms")).Warnings)
+	if !strings.Contains(both, "lease: a node with the full rate shares no count; leave it out") {
+		t.Errorf("warns %s", both)
+	}
+	for store, ahead := range map[string]time.Duration{"store: memory\n": 0, shared: 100 * time.Millisecond} {
+		if got := mustParse(t, store+limit("rate: 5000/1s, lease: 100ms")).Routes[0].Limits[0].Ahead; got != ahead {
+			t.Errorf("%s takes permits ahead for %v; want %v", store, got, ahead)
 		}
 	}
 }
@@ -251,43 +284,6 @@ func TestAlgorithm_CanBeWritten(t *testing.T) {
 		c := mustParse(t, "routes: [{name: r, match: {path: /}, upstream: echo, limits: [{key: client_ip, rate: 100/1m, algorithm: "+a.String()+"}]}]")
 		if got := c.Routes[0].Limits[0].Algorithm; got != a {
 			t.Errorf("%s is read as %s", a, got)
-		}
-	}
-}
-
-// A limit that every node counts by itself is allowed, and check says what it means.
-func TestScope_WarnsOfWhatEachCountsAlone(t *testing.T) {
-	const route = "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: 1/1m, scope: per_instance}]}\n"
-	for store, want := range map[string]string{
-		"store: memory\n": "with store: memory each node counts for itself anyway; leave it out",
-		"store: redis\n":  "each node allows the full rate",
-	} {
-		c := mustParse(t, store+route)
-		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].String(), want) {
-			t.Errorf("%swarns %v; want %q", store, c.Warnings, want)
-		}
-	}
-}
-
-// Permits are taken ahead where a call would be, and check says of which limits none are.
-func TestLease_NeedsAStoreAndRoom(t *testing.T) {
-	for limit, want := range map[string]struct {
-		store, warning string
-		ahead          time.Duration
-	}{
-		"rates: [10000/1s, 300000/1m], lease: 100ms":                                          {"redis", "", 100 * time.Millisecond},
-		"rate: 5000/1s, lease: 100ms":                                                         {"memory", "", 0},
-		"rate: 9/1m, lease: 1s":                                                               {"redis", "nothing is taken ahead of a rate of 9", time.Second},
-		"rate: 5000/1s, scope: per_instance, lease: 100ms":                                    {"redis", "a node with the full rate shares no count; leave it out", 100 * time.Millisecond},
-		`rate: 5000/1s, plans: {gold: [9000/1s], none: none}, plan: "jwt:plan", lease: 100ms`: {"redis", "", 100 * time.Millisecond},
-	} {
-		c := mustParse(t, "store: "+want.store+"\njwt: {secret: 'a secret of thirty-two bytes, or more'}\nroutes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: client_ip, algorithm: sliding_log, "+limit+"}]}\n")
-		if got := c.Routes[0].Limits[0].Ahead; got != want.ahead {
-			t.Errorf("%s: %v, want %v", limit, got, want.ahead)
-		}
-		said := fmt.Sprint(c.Warnings)
-		if strings.Contains(said, ".lease:") != (want.warning != "") || !strings.Contains(said, want.warning) {
-			t.Errorf("%s: warns %s, want %q", limit, said, want.warning)
 		}
 	}
 }

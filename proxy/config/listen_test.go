@@ -53,11 +53,7 @@ func TestNetworks(t *testing.T) {
 		"fd00::/8":        "fd00::/8",
 		"fd00::1":         "fd00::1/128",
 	} {
-		c, err := Parse("weir.yaml", []byte("client_ip: {trusted_proxies: [\""+text+"\"]}\n"+small), environment)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
+		c := mustParse(t, "client_ip: {trusted_proxies: [\""+text+"\"]}\n"+small)
 		if got := c.ClientIP.TrustedProxies; len(got) != 1 || got[0] != netip.MustParsePrefix(want) {
 			t.Errorf("%s: got %v, want %s", text, got, want)
 		}

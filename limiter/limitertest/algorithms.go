@@ -88,9 +88,7 @@ func leases(t *testing.T, s *suite) {
 	a, b := s.allowed(c, 1), s.allowed(c, 1)
 	for range 5 {
 		s.Advance(6 * time.Second)
-		if err := admin.Renew(t.Context(), c, a.Permit); err != nil {
-			t.Fatalf("renew: %v", err)
-		}
+		s.must(admin.Renew(t.Context(), c, a.Permit))
 	}
 	s.left(c, 1) // b died
 	if err := admin.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrNotHeld) {
@@ -138,12 +136,6 @@ func leases(t *testing.T, s *suite) {
 // keeping: an operator resets, grants, bans and unbans one key of any algorithm.
 func keeping(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, count := range s.sizes(5, 40, 300) {
 		for _, a := range rated() {
 			l := limit(fmt.Sprintf("keep-%s-%d", a, count), count, 100*time.Second)
@@ -155,21 +147,21 @@ func keeping(t *testing.T, s *suite) {
 			first := s.allowed(c, int(count)-1)
 			s.allowed(c, 1)
 
-			check(admin.Grant(t.Context(), oneClaim(l, k, 2)))
+			s.must(admin.Grant(t.Context(), oneClaim(l, k, 2)))
 			s.left(c, 2)
 			s.allowed(c, 2)
-			check(admin.Grant(t.Context(), oneClaim(l, k, count)))
-			check(admin.Grant(t.Context(), oneClaim(l, k, 1)))
+			s.must(admin.Grant(t.Context(), oneClaim(l, k, count)))
+			s.must(admin.Grant(t.Context(), oneClaim(l, k, 1)))
 			s.left(c, count)
 
 			s.allowed(c, 3)
-			check(admin.Reset(t.Context(), c))
+			s.must(admin.Reset(t.Context(), c))
 			s.left(c, count)
 			s.allowed(c, int(count)-1)
 			s.refund(t, c, first.Permit)
 			s.left(c, 1)
 
-			check(admin.Ban(t.Context(), c, time.Hour))
+			s.must(admin.Ban(t.Context(), c, time.Hour))
 			d := s.banned(c, time.Hour)
 			s.Advance(time.Minute)
 			s.banned(append(c, limiter.Claim{Limit: limit("free", 9, time.Second), Key: k, Cost: 1}), 59*time.Minute)
@@ -182,13 +174,13 @@ func keeping(t *testing.T, s *suite) {
 			s.Advance(time.Millisecond)
 			s.allowed(c, int(count))
 
-			check(admin.Ban(t.Context(), c, time.Hour))
-			check(admin.Ban(t.Context(), c, 0))
+			s.must(admin.Ban(t.Context(), c, time.Hour))
+			s.must(admin.Ban(t.Context(), c, 0))
 			if d := s.peek(t, c); d.Outcomes[0].Banned {
 				t.Error("banned after the ban was lifted")
 			}
-			check(admin.Ban(t.Context(), c, time.Hour))
-			check(admin.Reset(t.Context(), c))
+			s.must(admin.Ban(t.Context(), c, time.Hour))
+			s.must(admin.Reset(t.Context(), c))
 			s.allowed(c, 1)
 		}
 	}
@@ -282,7 +274,7 @@ func values(count int64) *limiter.Limit {
 
 // with is one claim of l for k with a value.
 func with(l *limiter.Limit, k limiter.Key, value string) []limiter.Claim {
-	return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: limiter.KeyOf(value)}}
+	return valued(l, k, limiter.KeyOf(value))
 }
 
 // distinct: different values are counted, each until a window after its last use.
@@ -339,14 +331,10 @@ func distinct(t *testing.T, s *suite) {
 		use("a")
 		s.Advance(time.Second)
 		use("b")
-		if err := do(); err != nil {
-			t.Fatal(err)
-		}
+		s.must(do())
 		use("c")
 	}
-	if err := admin.Ban(t.Context(), with(l, k, ""), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	s.must(admin.Ban(t.Context(), with(l, k, ""), time.Hour))
 	s.banned(with(l, k, "c"), time.Hour)
 
 	badValues(t, s)

@@ -37,27 +37,18 @@ func converting(name string, count int64, window time.Duration, p int) *limiter.
 func conversionGrows(t *testing.T, s *suite) {
 	l := converting("grows", 3, time.Hour, 50)
 	k := s.key()
-	claim := func(subject limiter.Key) []limiter.Claim {
-		return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}
-	}
+	claim := func(subject limiter.Key) []limiter.Claim { return valued(l, k, subject) }
 	ann, bob, eve := s.key(), s.key(), s.key()
 	s.allowed(claim(ann), 2)
 	s.allowed(claim(bob), 1)
-	if d := s.take(t, claim(eve)); d.Allowed {
-		t.Fatalf("granted %+v", d)
-	}
+	s.refused(claim(eve))
 	s.returns([]*limiter.Limit{l}, eve, 0) // without a request, and of a refused one
 	s.wantOpen(claim(eve), 3, 3, 0)
 	s.returns([]*limiter.Limit{l}, ann, 2) // 1 open of 3 + 1
 	s.wantOpen(claim(eve), 1, 4, 1)
 	s.allowed(claim(eve), 3)
-	if d := s.take(t, claim(eve)); d.Allowed {
-		t.Fatalf("granted %+v", d)
-	}
-	refunded := s.take(t, claim(bob))
-	if refunded.Allowed {
-		t.Fatal("granted")
-	}
+	s.refused(claim(eve))
+	s.refused(claim(bob))
 	s.returns([]*limiter.Limit{l}, bob, 1) // 3 open of 3 + 2
 	s.wantOpen(claim(eve), 3, 5, 2)
 	d := s.allowed(claim(bob), 1)
@@ -65,15 +56,11 @@ func conversionGrows(t *testing.T, s *suite) {
 	s.refund(t, claim(bob), d.Permit)
 	s.returns([]*limiter.Limit{l}, bob, 0)
 	s.allowed(claim(eve), 2)
-	if d := s.take(t, claim(eve)); d.Allowed {
-		t.Fatalf("granted %+v", d)
-	}
+	s.refused(claim(eve))
 	s.Advance(2 * time.Hour)
 	s.wantOpen(claim(eve), 0, 3, 0)
 	s.allowed(claim(eve), 3)
-	if d := s.take(t, claim(eve)); d.Allowed {
-		t.Fatalf("granted %+v", d)
-	}
+	s.refused(claim(eve))
 }
 
 // wantOpen checks what Inspect says: the open permits, what may be open, and the confirmed subjects.
@@ -91,14 +78,12 @@ func conversionOnce(t *testing.T, s *suite) {
 	l := converting("once", 2, time.Hour, 50)
 	k, ann, eve := s.key(), s.key(), s.key()
 	for range 5 {
-		s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: ann}}, 1)
+		s.allowed(valued(l, k, ann), 1)
 		s.returns([]*limiter.Limit{l}, ann, 1)
 		s.Advance(time.Minute)
 	}
-	s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: eve}}, 3) // 2 + 1
-	if d := s.take(t, []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: eve}}); d.Allowed {
-		t.Fatalf("granted %+v", d)
-	}
+	s.allowed(valued(l, k, eve), 3) // 2 + 1
+	s.refused(valued(l, k, eve))
 }
 
 // conversionRenewed: a subject counts until one window after it was confirmed last, and once.
@@ -107,11 +92,11 @@ func conversionRenewed(t *testing.T, s *suite) {
 	l := converting("renewed", 2, 6*time.Minute, 50)
 	daily := converting("daily", 2, day, 50)
 	k, eve := s.key(), s.key()
-	s.Advance(day - time.Duration(s.peek(t, claimsOf([]*limiter.Limit{l}, k, eve)).At.UnixMilli())*time.Millisecond%day) // a day and a bucket begin
+	s.Advance(day - time.Duration(s.peek(t, valued(l, k, eve)).At.UnixMilli())*time.Millisecond%day) // a day and a bucket begin
 	confirm := func(l *limiter.Limit, subjects ...limiter.Key) {
 		t.Helper()
 		for _, subject := range subjects {
-			s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}, 1)
+			s.allowed(valued(l, k, subject), 1)
 			s.returns([]*limiter.Limit{l}, subject, 1)
 		}
 	}
@@ -120,22 +105,22 @@ func conversionRenewed(t *testing.T, s *suite) {
 	s.Advance(4 * time.Minute)
 	confirm(l, four...)
 	confirm(l, four...)
-	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 6, 4)
+	s.wantOpen(valued(l, k, eve), 0, 6, 4)
 	s.Advance(2*time.Minute + time.Second)
-	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 6, 4)
+	s.wantOpen(valued(l, k, eve), 0, 6, 4)
 	confirm(l, four[0])
 	s.Advance(4*time.Minute - time.Second)
-	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 3, 1)
+	s.wantOpen(valued(l, k, eve), 0, 3, 1)
 	s.Advance(2*time.Minute + time.Second)
-	s.wantOpen(claimsOf([]*limiter.Limit{l}, k, eve), 0, 2, 0)
+	s.wantOpen(valued(l, k, eve), 0, 2, 0)
 
 	for range 5 { // users who come each day an hour earlier
 		confirm(daily, four...)
 		s.Advance(day - time.Hour)
-		s.wantOpen(claimsOf([]*limiter.Limit{daily}, k, eve), 0, 6, 4)
+		s.wantOpen(valued(daily, k, eve), 0, 6, 4)
 	}
 	s.Advance(2 * day)
-	s.wantOpen(claimsOf([]*limiter.Limit{daily}, k, eve), 0, 2, 0)
+	s.wantOpen(valued(daily, k, eve), 0, 2, 0)
 }
 
 // conversionManyKeys: a subject confirms at most as many keys as can be recorded, and none twice.
@@ -145,7 +130,7 @@ func conversionManyKeys(t *testing.T, s *suite) {
 	keys := 0
 	for range 100 {
 		k := s.key()
-		s.allowed([]limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: ann}}, 1)
+		s.allowed(valued(l, k, ann), 1)
 		n, err := s.Store.(limiter.AdminStore).Return(t.Context(), []*limiter.Limit{l}, ann)
 		if err != nil {
 			t.Fatal(err)
@@ -154,11 +139,8 @@ func conversionManyKeys(t *testing.T, s *suite) {
 			break // nothing more can be noted: what is taken stays taken
 		}
 		keys++
-		claim := []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: eve}}
-		s.allowed(claim, 2)
-		if d := s.take(t, claim); d.Allowed {
-			t.Fatalf("a subject was confirmed twice: %+v", d)
-		}
+		s.allowed(valued(l, k, eve), 2)
+		s.refused(valued(l, k, eve)) // or the subject was confirmed twice
 	}
 	if keys != 64 {
 		t.Errorf("one subject was confirmed for %d keys", keys)
@@ -170,9 +152,7 @@ func conversionManyKeys(t *testing.T, s *suite) {
 func conversionLeftForGood(t *testing.T, s *suite) {
 	l := converting("left", 2, time.Hour, 50)
 	k, ann, bob, eve := s.key(), s.key(), s.key(), s.key()
-	claim := func(subject limiter.Key) []limiter.Claim {
-		return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}
-	}
+	claim := func(subject limiter.Key) []limiter.Claim { return valued(l, k, subject) }
 	s.Advance(time.Hour - time.Duration(s.peek(t, claim(ann)).At.UnixMilli())*time.Millisecond%time.Hour + 30*time.Second)
 	first := s.allowed(claim(ann), 1)
 	s.Advance(61*time.Minute - 20*time.Second) // its bucket has left, and its note has not expired
@@ -195,9 +175,7 @@ func conversionLeftForGood(t *testing.T, s *suite) {
 func conversionOnceAcrossAJump(t *testing.T, s *suite) {
 	l := converting("jump", 2, time.Hour, 50)
 	k, ann, eve := s.key(), s.key(), s.key()
-	claim := func(subject limiter.Key) []limiter.Claim {
-		return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: subject}}
-	}
+	claim := func(subject limiter.Key) []limiter.Claim { return valued(l, k, subject) }
 	s.allowed(claim(ann), 1)
 	s.returns([]*limiter.Limit{l}, ann, 1)
 	for range 2 {

@@ -53,19 +53,13 @@ func cooldown(t *testing.T, s *suite) {
 
 	admin := s.Store.(limiter.AdminStore)
 	s.allowed(c, 1)
-	if err := admin.Reset(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	s.must(admin.Reset(t.Context(), c))
 	s.allowed(c, 1)
 	s.denied(c, 10*time.Second)
-	if err := admin.Grant(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	s.must(admin.Grant(t.Context(), c))
 	s.allowed(c, 1)
 	s.denied(c, 10*time.Second)
-	if err := admin.Ban(t.Context(), c, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	s.must(admin.Ban(t.Context(), c, time.Hour))
 	s.banned(c, time.Hour)
 
 	// Many permits leave few entries, and the level stays.

@@ -72,17 +72,13 @@ func checkForecast(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter
 	s.allowed(c, int(half))
 	s.Advance(time.Second)
 	before := s.status(c)
-	if err := admin.Ban(t.Context(), c, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	s.must(admin.Ban(t.Context(), c, time.Minute))
 	s.Advance(time.Second)
 	got := s.status(c)
 	if got.BannedFor != 59*time.Second || got.Remaining < before.Remaining || got.Remaining > before.Remaining+1 {
 		t.Fatalf("%s: %+v banned, %+v before; want a ban of 59s and what is left beside it", c[0].Limit.Algorithm, got, before)
 	}
-	if err := admin.Ban(t.Context(), c, 0); err != nil {
-		t.Fatal(err)
-	}
+	s.must(admin.Ban(t.Context(), c, 0))
 	for range 3 {
 		now := s.status(c)
 		if now.BannedFor != 0 {
@@ -134,9 +130,7 @@ func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 	if got := s.wantStatus(c, 2, 1); got.NextIn != 0 || got.FullIn != pause.Rate.Window-20*time.Second {
 		t.Errorf("%+v; want the next permit at once, and the steps to begin anew later", got)
 	}
-	if err := admin.Reset(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	s.must(admin.Reset(t.Context(), c))
 	s.wantStatus(c, 0, 1)
 }
 

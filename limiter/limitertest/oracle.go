@@ -56,8 +56,8 @@ type grantRecord struct {
 // A log is a list of grants, oldest first.
 type log []grantRecord
 
-// add appends t and removes expired records.
-func (l *log) add(of *limiter.Limit, t grantRecord) {
+// take appends t and removes expired records.
+func (l *log) take(of *limiter.Limit, t grantRecord) {
 	*l = append(slices.DeleteFunc(*l, func(old grantRecord) bool { return old.at < t.at-2*of.Horizon().Milliseconds() }), t)
 }
 
@@ -69,6 +69,9 @@ func (l log) remove(p limiter.Permit) bool {
 	}
 	return i >= 0
 }
+
+// refund is remove for the oracles of which it does not matter when that is.
+func (l log) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool { return l.remove(p) }
 
 // sum returns the number of permits taken at times for which in returns true.
 func (l log) sum(in func(at int64) bool) (n int64) {
@@ -99,10 +102,6 @@ type logOracle struct{ log }
 
 func (o *logOracle) left(now int64, l *limiter.Limit) int64 {
 	return l.Rate.Count - o.used(now, l.Rate.Window)
-}
-func (o *logOracle) take(l *limiter.Limit, t grantRecord) { o.add(l, t) }
-func (o *logOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
-	return o.remove(p)
 }
 
 // renew changes the time of what p took to now, and reports whether it was still held.
@@ -174,10 +173,7 @@ func (o *fixedOracle) take(l *limiter.Limit, t grantRecord) {
 	if !o.hasStarted(t.at, l) {
 		o.start = t.at
 	}
-	o.add(l, t)
-}
-func (o *fixedOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
-	return o.remove(p)
+	o.log.take(l, t)
 }
 
 // slidingOracle is the oracle of SlidingWindow. It counts whole windows from time 0, and
@@ -191,10 +187,6 @@ func (o *slidingOracle) left(now int64, l *limiter.Limit) int64 {
 	before := o.sum(func(at int64) bool { return at/length == number-1 })
 	part := float64((number+1)*length-now) / float64(length)
 	return l.Rate.Count - this - int64(math.Ceil(float64(before)*part))
-}
-func (o *slidingOracle) take(l *limiter.Limit, t grantRecord) { o.add(l, t) }
-func (o *slidingOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {
-	return o.remove(p)
 }
 
 // gcraOracle is the oracle of GCRA: a leaky bucket.
@@ -218,7 +210,7 @@ func (o *gcraOracle) take(l *limiter.Limit, t grantRecord) {
 		o.empty = t.at
 	}
 	o.debt, o.at = owed+float64(t.n), t.at
-	o.add(l, t)
+	o.log.take(l, t)
 }
 
 // refund returns permits that were taken since the bucket was last empty.
@@ -269,7 +261,7 @@ func (o *distinctOracle) take(l *limiter.Limit, t grantRecord) {
 			u.isFinal = uses > 2
 		}
 	}
-	o.add(l, t)
+	o.log.take(l, t)
 }
 
 func (o *distinctOracle) refund(_ int64, _ *limiter.Limit, p limiter.Permit) bool {

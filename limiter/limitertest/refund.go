@@ -193,9 +193,7 @@ func returned(t *testing.T, s *suite) {
 		s.allowed(claimsOf(limits, other, ann), 1)
 		refunded := s.allowed(claimsOf(limits, one, ann), 1)
 		s.allowed(claimsOf(limits, one, bob), 1)
-		if d := s.take(t, claimsOf(limits, one, ann)); d.Allowed {
-			t.Fatalf("%s: granted %+v", a, d)
-		}
+		s.refused(claimsOf(limits, one, ann))
 		s.allowed(append(claimsOf(limits, other, ann), oneClaim(limit("plain", 9, time.Minute), one, 2)...), 1)
 		s.refund(t, claimsOf(limits, one, ann), refunded.Permit)
 		left(one, 1, 3)

@@ -156,6 +156,11 @@ func oneClaim(l *limiter.Limit, k limiter.Key, cost int64) []limiter.Claim {
 	return []limiter.Claim{{Limit: l, Key: k, Cost: cost}}
 }
 
+// valued is one claim of l for k with a value or subject.
+func valued(l *limiter.Limit, k, value limiter.Key) []limiter.Claim {
+	return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: value}}
+}
+
 // take calls Take and fails the test on errors.
 func (s *suite) take(t reporter, claims []limiter.Claim) limiter.Decision {
 	t.Helper()
@@ -204,6 +209,22 @@ func (s *suite) denied(claims []limiter.Claim, wait time.Duration) limiter.Decis
 		s.t.Fatalf("got allowed %v wait %v, want a refusal with wait %v", d.Allowed, d.Wait, wait)
 	}
 	return d
+}
+
+// refused calls Take once, which must refuse, whatever the wait.
+func (s *suite) refused(claims []limiter.Claim) {
+	s.t.Helper()
+	if d := s.take(s.t, claims); d.Allowed {
+		s.t.Fatalf("granted: %+v", d)
+	}
+}
+
+// must ends the test if an operator's call has failed.
+func (s *suite) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // left checks the number of available permits.

@@ -48,7 +48,7 @@ func (k *trackedKey) checkTake(t *rapid.T, now int64, c limiter.Claim, d limiter
 		got := grantRecord{at: now, n: c.Cost, value: c.Value, permit: d.Permit}
 		k.oracle.take(c.Limit, got)
 		k.granted = append(k.granted, got)
-		k.log.add(c.Limit, got)
+		k.log.take(c.Limit, got)
 		k.seen.granted++
 		if !k.limit.Algorithm.HasBurst() || !k.refunds {
 			k.seen.worst = max(k.seen.worst, k.windowUse(now))

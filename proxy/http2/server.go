@@ -206,7 +206,10 @@ func (c *conn) beforeReadAt(now time.Time) (timeout time.Duration, err error) {
 		c.waitForRoom()
 	}
 	idle := c.server.Timeouts.Idle
-	if c.err == nil && c.ready && idle > 0 && c.isIdle() && now.Sub(c.idleSince) >= idle {
+	if c.draining {
+		idle = drainWait
+	}
+	if c.err == nil && c.ready && !c.block.open && idle > 0 && c.isIdle() && now.Sub(c.idleSince) >= idle {
 		return 0, errEnded // also if the client sends frames without requests
 	}
 	timeout = c.silenceLocked(now)
@@ -267,18 +270,14 @@ func (c *conn) afterSilence(now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	silent := now.Sub(c.waitBegan)
-	switch idle := c.isIdle(); {
+	switch {
 	case c.err != nil:
 		return c.err
 	case c.mayHaveHeaderTimeout():
 		if now.Sub(c.headBegan) >= t.Header {
 			return fmt.Errorf("%w: %w", errSilent, os.ErrDeadlineExceeded)
 		}
-	case idle && c.draining:
-		if now.Sub(c.idleSince) >= drainWait {
-			return errEnded
-		}
-	case idle: // see beforeReadAt
+	case c.isIdle(): // see beforeReadAt
 	case !c.pinged.IsZero():
 		if now.Sub(c.pinged) >= pingTimeout {
 			return fmt.Errorf("%w: no acknowledgement of PING", errSilent)

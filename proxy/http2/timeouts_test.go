@@ -182,6 +182,24 @@ func TestShutdown_ServesWhatWasOnItsWay(t *testing.T) {
 	})
 }
 
+// A client without requests that goes on sending frames does not hold up the end.
+func TestShutdown_EndsAlsoWithPings(t *testing.T) {
+	inBubble(t, handler{}, func(c *pipeClient) {
+		c.hello()
+		c.writes <- func() {
+			for every := time.NewTicker(drainWait / 4); c.WritePing(false, [8]byte{}) == nil; {
+				<-every.C
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*drainWait)
+		defer cancel()
+		go io.Copy(io.Discard, c.Conn)
+		if err := c.server.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestShutdown_AbortsWhatLastsTooLong(t *testing.T) {
 	inBubble(t, handler{serve: func(s *Stream) { <-s.Context().Done() }}, func(c *pipeClient) {
 		c.hello()

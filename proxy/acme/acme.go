@@ -37,8 +37,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// loadTimeout bounds reading the stored certificates, including the check for
-// revocation (OCSP).
+// loadTimeout bounds reading the stored certificates.
 const loadTimeout = 10 * time.Second
 
 // Options are the parts of a Manager that do not come from its configuration.
@@ -83,6 +82,7 @@ func New(ctx context.Context, c config.ACME, o Options) (*Manager, error) {
 		Storage:            &certmagic.FileStorage{Path: c.Storage},
 		DefaultServerName:  c.Domains[0],
 		FallbackServerName: c.Domains[0],
+		OCSP:               certmagic.OCSPConfig{DisableStapling: true}, // it would wait for the authority without a timeout
 		OnEvent:            m.event,
 		Logger:             issuer.Logger,
 	})

@@ -39,6 +39,7 @@ type authority struct {
 	refuses string        // the type of the problem that orders are refused with
 	age     time.Duration // how old certificates are when they are given
 
+	status  string        // URL where the revocation of certificates is asked for (OCSP); none if it is empty
 	hangs   atomic.Bool   // questions about renewals are not answered
 	renewal chan struct{} // each question about a renewal
 }
@@ -228,6 +229,9 @@ func (a *authority) finalize(w http.ResponseWriter, r *http.Request) {
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(int64(len(a.orders))), DNSNames: csr.DNSNames, NotBefore: now, NotAfter: now.Add(lifetime),
 		Subject: pkix.Name{CommonName: o.name}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if a.status != "" {
+		leaf.OCSPServer, leaf.IssuingCertificateURL = []string{a.status}, []string{a.status}
 	}
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, SubjectKeyId: []byte{1}}
 	signed, err := x509.CreateCertificate(rand.Reader, leaf, root, csr.PublicKey, a.key)

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A testManager is a Manager that runs behind a listener of its own.
@@ -141,6 +142,19 @@ func TestRun_EndsWhileTheAuthorityIsSilent(t *testing.T) {
 	case <-ended:
 	case <-time.After(10 * time.Second): // a node waits no longer, and says that it was in vain
 		t.Error("it waits for the authority")
+	}
+}
+
+// A server that says whether certificates are revoked (OCSP) and does not answer holds up neither a certificate nor the
+// next start.
+func TestRun_AsksNobodyForTheStatusOfACertificate(t *testing.T) {
+	a, storage := newAuthority(t), t.TempDir()
+	a.status = "http://" + sockettest.Listen(t).Addr().String() // accepts and does not answer
+	m := startManager(t, a, storage, "a.example")
+	await.Until(t, "a certificate", func() bool { return len(m.Certificates()) == 1 }, m.log)
+	m.stop()
+	if again := startManager(t, a, storage, "a.example"); len(again.Certificates()) != 1 {
+		t.Errorf("started again it has no certificate:\n%s", again.log)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 	"github.com/rs/zerolog"
+	"golang.org/x/net/http2"
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -234,6 +235,59 @@ func TestDrain_ServesWhoIsInTheHandshake(t *testing.T) {
 			t.Errorf("drain: %v", err)
 		}
 		served.Wait()
+	}
+}
+
+// dialHTTP2 begins HTTP/2 with prior knowledge, and returns the settings of the server.
+func (t *testServer) dialHTTP2() (*http2.Framer, *http2.SettingsFrame) {
+	t.Helper()
+	c, err := net.Dial("tcp", t.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(enough))
+	io.WriteString(c, http2.ClientPreface)
+	f := http2.NewFramer(c, c)
+	f.WriteSettings()
+	first, err := f.ReadFrame()
+	settings, ok := first.(*http2.SettingsFrame)
+	if !ok {
+		t.Fatalf("begins with %v, %v; want settings", first, err)
+	}
+	return f, settings
+}
+
+func TestHTTP2_HasTheBoundOfHeaders(t *testing.T) {
+	_, settings := startServer(t, "h2c: true, max_header: 3KiB", echo()).dialHTTP2()
+	if got, _ := settings.Value(http2.SettingMaxHeaderListSize); got != 3<<10 {
+		t.Errorf("a header may have %d bytes; want 3 KiB", got)
+	}
+}
+
+// Clients of HTTP/2 learn at once that the server shuts down, and it waits for their requests.
+func TestDrain_WaitsForStreams(t *testing.T) {
+	begun, release := make(chan bool), make(chan bool)
+	f := startServer(t, "h2c: true", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(begun); <-release }))
+	c, _ := f.dialHTTP2()
+	c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: header(), EndHeaders: true, EndStream: true})
+	<-begun
+	drained := make(chan error, 1)
+	go func() { drained <- f.server.Drain(t.Context()) }()
+	for _, want := range []http2.FrameType{http2.FrameGoAway, http2.FrameHeaders} {
+		for got := http2.FrameType(0xff); got != want; {
+			frame, err := c.ReadFrame()
+			if err != nil {
+				t.Fatalf("no %v: %v", want, err)
+			}
+			got = frame.Header().Type
+		}
+		if want == http2.FrameGoAway {
+			close(release)
+		}
+	}
+	if err := await.Value(t, drained, "the end"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -59,7 +59,7 @@ type Options struct {
 	// as codes.Internal.
 	Refund func(codes.Code) bool
 	// AllowOnFailure lets calls pass uncounted while the store is unavailable. Otherwise
-	// they end with UNAVAILABLE.
+	// they end with UNAVAILABLE. A call that its client ends before the decision never passes.
 	AllowOnFailure bool
 	// Timeout bounds a decision and a refund; 0 means one second.
 	Timeout time.Duration
@@ -109,10 +109,10 @@ func (l *Limiter) serve(ctx context.Context, c *Call, handle func() error) (err 
 	switch {
 	case errors.Is(err, rules.ErrKey):
 		return status.Error(codes.InvalidArgument, "a key that the call is counted by is missing or not valid")
+	case err != nil && ctx.Err() != nil: // by its client, who must not choose that it is not counted
+		return status.FromContextError(ctx.Err()).Err()
 	case err != nil && l.options.AllowOnFailure:
 		return handle()
-	case err != nil && ctx.Err() != nil:
-		return status.FromContextError(ctx.Err()).Err()
 	case err != nil:
 		return withDetails(codes.Unavailable, "the limits cannot be evaluated",
 			&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})

@@ -198,6 +198,34 @@ func TestUnary_StoreUnavailable(t *testing.T) {
 	check(t, start(t, &service{}, newLimiter(t, broken{}, grpclimit.Options{AllowOnFailure: true}, byTenant("1/1h"))), codes.OK, "acme")
 }
 
+// A slow store answers when a call has ended.
+type slow struct{ limiter.Store }
+
+func (slow) Take(ctx context.Context, _ []limiter.Claim, _ *limiter.Decision) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+}
+
+// Otherwise a short deadline would be a way around all limits.
+func TestUnary_WhoEndsTheCallDoesNotPass(t *testing.T) {
+	l := newLimiter(t, slow{}, grpclimit.Options{AllowOnFailure: true}, grpclimit.Rule{Name: "peer", Rates: []string{"1/1h"},
+		Key: func(context.Context, *grpclimit.Call) (string, error) { return "a", nil }})
+	for want, end := range map[codes.Code]func(context.Context) (context.Context, context.CancelFunc){
+		codes.Canceled:         context.WithCancel,
+		codes.DeadlineExceeded: func(c context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(c, 0) },
+	} {
+		ctx, cancel := end(t.Context())
+		cancel()
+		_, err := l.Unary(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+			t.Error("an uncounted call has passed")
+			return nil, nil
+		})
+		if status.Code(err) != want {
+			t.Errorf("%v; want %v", err, want)
+		}
+	}
+}
+
 func TestNew_NamesWhatIsNotValid(t *testing.T) {
 	if _, err := grpclimit.New(memory(), grpclimit.Options{}, byTenant("1/minute")); !errors.Is(err, grpclimit.ErrInvalid) {
 		t.Errorf("New: %v; want ErrInvalid", err)

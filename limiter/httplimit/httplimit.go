@@ -59,7 +59,7 @@ type Options struct {
 	// it has responded counts as status 500.
 	Refund func(status int) bool
 	// AllowOnFailure lets requests pass uncounted while the store is unavailable. Otherwise
-	// they are answered with 503.
+	// they are answered with 503. A request whose client leaves before the decision never passes.
 	AllowOnFailure bool
 	// Timeout bounds a decision and a refund; 0 means one second.
 	Timeout time.Duration
@@ -117,7 +117,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 			send(w, respond.Problem(respond.KeyMissing, "The request lacks a key that it is counted by.", ""))
 		case errors.Is(err, rules.ErrKey):
 			send(w, respond.Problem(respond.KeyInvalid, "A key that the request is counted by is not valid.", ""))
-		case err != nil && !l.options.AllowOnFailure:
+		case err != nil && (!l.options.AllowOnFailure || r.Context().Err() != nil): // who leaves must not pass uncounted
 			send(w, respond.Unavailable(respond.StoreUnavailable, time.Second, "", ""))
 		case err != nil:
 			next.ServeHTTP(w, r)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -250,6 +251,25 @@ func TestHandler_StoreUnavailable(t *testing.T) {
 	url = start(t, newLimiter(t, broken{}, httplimit.Options{AllowOnFailure: true}, byPhone("1/1h")), ok)
 	wantStatus(t, url, 200, "X-Phone", "1")
 	wantStatus(t, url, 400) // a request without a key is refused all the same
+}
+
+// A slow store answers when a client has left.
+type slow struct{ limiter.Store }
+
+func (slow) Take(ctx context.Context, _ []limiter.Claim, _ *limiter.Decision) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+}
+
+// Otherwise leaving at once would be a way around all limits.
+func TestHandler_WhoLeavesDoesNotPass(t *testing.T) {
+	l := newLimiter(t, slow{}, httplimit.Options{AllowOnFailure: true}, byPhone("1/1h"))
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+	r.Header.Set("X-Phone", "1")
+	l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("an uncounted request has passed") })).
+		ServeHTTP(httptest.NewRecorder(), r)
 }
 
 // Two servers with one Redis let through exactly as many requests as the rate allows.

@@ -257,11 +257,10 @@ func TestAgree_RedisRefusesWrites(t *testing.T) {
 func pushes(t *testing.T, n *cluster.Node, texts ...string) (generation int64) {
 	t.Helper()
 	for _, text := range texts {
-		done, err := n.Push(t.Context(), of(text))
-		if err != nil {
+		var err error
+		if generation, _, err = n.Push(t.Context(), of(text)); err != nil {
 			t.Fatal(err)
 		}
-		generation = done.Generation
 	}
 	return generation
 }

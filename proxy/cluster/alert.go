@@ -164,12 +164,6 @@ const (
 	Dropped = "dropped" // will not be retried: refused by the webhook, too old, or the queue was full
 )
 
-// A queuedAlert is an alert in the queue.
-type queuedAlert struct {
-	Alert
-	text string
-}
-
 // An Alerter sends alerts about exhausted limits to a webhook, once for all
 // nodes. It uses the reports for the statistics, so it adds no cost to requests.
 // For each limit an alert is raised at most once in the configured time, and sent
@@ -261,28 +255,32 @@ var errFull = errors.New("queue of alerts is full")
 // send sends the queued alerts, until one fails.
 func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent int, err error) {
 	for ctx.Err() == nil && !time.Now().Before(a.nextAttempt) {
-		l, found, err := a.state.next(ctx)
-		if err != nil || !found {
+		text, err := a.state.next(ctx)
+		if err != nil || text == "" {
 			return sent, err
 		}
-		err = a.hook.post(ctx, rules, l.Alert)
+		alert, err := decode[Alert](text)
+		if err != nil {
+			return sent, fmt.Errorf("read alerts: %w", err)
+		}
+		err = a.hook.post(ctx, rules, alert)
 		if err != nil && ctx.Err() != nil {
 			return sent, err
 		}
 		result := Sent
 		switch {
-		case err != nil && !errors.Is(err, errWebhookRefused) && time.Since(l.At) < alertLifetime:
+		case err != nil && !errors.Is(err, errWebhookRefused) && time.Since(alert.At) < alertLifetime:
 			result = Failed
 		case err != nil:
 			result = Dropped
 		}
-		a.Done(l.Alert, result, err)
+		a.Done(alert, result, err)
 		if result == Failed {
 			a.backOff()
 			return sent, err
 		}
 		a.backoff = 0
-		if err := a.state.done(ctx, t, l); err != nil {
+		if err := a.state.done(ctx, t, text); err != nil {
 			return sent, err
 		}
 		if result == Sent {
@@ -384,24 +382,17 @@ func (r redisState) raise(ctx context.Context, t Term, a Alert, repeat time.Dura
 }
 
 // next implements state.
-func (r redisState) next(ctx context.Context) (queuedAlert, bool, error) {
-	text, err := r.rdb.LIndex(ctx, r.prefix+"alerts", 0).Result()
-	if errors.Is(err, redis.Nil) {
-		return queuedAlert{}, false, nil
+func (r redisState) next(ctx context.Context) (text string, err error) {
+	text, err = r.rdb.LIndex(ctx, r.prefix+"alerts", 0).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read alerts: %w", err)
 	}
-	if err != nil {
-		return queuedAlert{}, false, fmt.Errorf("read alerts: %w", err)
-	}
-	a, err := decode[Alert](text)
-	if err != nil {
-		return queuedAlert{}, false, fmt.Errorf("read alerts: %w", err)
-	}
-	return queuedAlert{a, text}, true, nil
+	return text, nil
 }
 
 // done implements state.
-func (r redisState) done(ctx context.Context, t Term, l queuedAlert) error {
-	if _, err := r.runLeading(ctx, t, "done", []string{"alerts"}, l.text); err != nil {
+func (r redisState) done(ctx context.Context, t Term, text string) error {
+	if _, err := r.runLeading(ctx, t, "done", []string{"alerts"}, text); err != nil {
 		return fmt.Errorf("take out an alert: %w", err)
 	}
 	return nil

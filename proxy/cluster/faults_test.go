@@ -127,7 +127,7 @@ func TestFaults_PushBesideANodeWithAFileOfItsOwn(t *testing.T) {
 	join(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return all[0].Live() == 2 })
 	var refused *cluster.RefusedError
-	if _, err := all[0].Push(t.Context(), of("one")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node b: reads its own file; write reload: {source: redis} there") {
+	if _, _, err := all[0].Push(t.Context(), of("one")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node b: reads its own file; write reload: {source: redis} there") {
 		t.Errorf("Push = %v; want what to write on b", err)
 	}
 	answers, err := all[0].Try(t.Context(), of("one"))
@@ -152,13 +152,13 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 	asking, leave := context.WithCancelCause(t.Context())
 	given := make(chan error, 1)
 	go func() {
-		_, err := all[0].Push(asking, of("one"))
+		_, _, err := all[0].Push(asking, of("one"))
 		given <- err
 	}()
 	await.Until(t, "the push is under way", func() bool { return rdb.Exists(t.Context(), "test:{cluster}:push").Val() == 1 })
 	await.Until(t, "b alone is waited for", func() bool { return slices.Equal(all[0].Awaited(), []string{"b"}) })
 	var other *cluster.PushInProgressError
-	if _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &other) || !strings.Contains(err.Error(), "ann has been pushing for ") || !strings.Contains(err.Error(), " through node a; wait until that is over") {
+	if _, _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &other) || !strings.Contains(err.Error(), "ann has been pushing for ") || !strings.Contains(err.Error(), " through node a; wait until that is over") {
 		t.Errorf("a second push = %v; want who pushes", err)
 	}
 	leave(mine)

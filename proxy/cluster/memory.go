@@ -17,10 +17,10 @@ type state interface {
 	// raise queues a, unless an alert with the same subject was raised less than
 	// repeat ago; full reports a full queue.
 	raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error)
-	// next returns the first alert; false if there is none.
-	next(ctx context.Context) (queuedAlert, bool, error)
-	// done removes an alert.
-	done(ctx context.Context, t Term, l queuedAlert) error
+	// next returns the first alert, as JSON; "" if there is none.
+	next(ctx context.Context) (text string, err error)
+	// done removes the alert that next has returned.
+	done(ctx context.Context, t Term, text string) error
 
 	write(ctx context.Context, e view.AuditEntry) error
 	// page returns at most n entries before the one with that id, newest first; an
@@ -60,7 +60,7 @@ type state interface {
 type memory struct {
 	mu     sync.Mutex           // guards what follows
 	raised map[string]time.Time // by subject of an alert: time until which it is not raised again
-	queue  []Alert
+	queue  []string             // alerts, as JSON
 
 	lastEntry int64 // id of the last one
 	entries   []view.AuditEntry
@@ -69,9 +69,8 @@ type memory struct {
 	term   Term
 	runs   map[string]view.TaskRun // by name
 
-	minutes        map[int64]minuteReport // reports by minute in which something happened
+	minutes        map[int64]minuteReport // reports by minute in which something happened, each with its sum
 	changedMinutes map[int64]bool         // changed since the last call of addUp
-	totals         map[int64][]Tally      // by minute
 
 	values map[string]onceValue
 	names  []string // of values, oldest first
@@ -85,7 +84,7 @@ type onceValue struct {
 
 func newMemory() *memory {
 	return &memory{
-		raised: map[string]time.Time{}, runs: map[string]view.TaskRun{}, minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{}, totals: map[int64][]Tally{},
+		raised: map[string]time.Time{}, runs: map[string]view.TaskRun{}, minutes: map[int64]minuteReport{}, changedMinutes: map[int64]bool{},
 		values: map[string]onceValue{},
 	}
 }
@@ -103,22 +102,22 @@ func (m *memory) raise(_ context.Context, _ Term, a Alert, repeat time.Duration)
 	if len(m.queue) >= maxQueuedAlerts {
 		return false, true, nil
 	}
-	m.queue = append(m.queue, a)
+	m.queue = append(m.queue, string(encode(a)))
 	return true, false, nil
 }
 
 // next implements state.
-func (m *memory) next(context.Context) (queuedAlert, bool, error) {
+func (m *memory) next(context.Context) (text string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.queue) == 0 {
-		return queuedAlert{}, false, nil
+	if len(m.queue) > 0 {
+		text = m.queue[0]
 	}
-	return queuedAlert{Alert: m.queue[0]}, true, nil
+	return text, nil
 }
 
 // done implements state.
-func (m *memory) done(context.Context, Term, queuedAlert) error {
+func (m *memory) done(context.Context, Term, string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queue = m.queue[1:] // only the task removes any
@@ -205,9 +204,8 @@ func (m *memory) report(_ context.Context, _ string, minute int64, r minuteRepor
 	if now.Sub(minuteStart(minute)) > minuteOpenFor {
 		return now, errClosed
 	}
-	m.minutes[minute], m.totals[minute], m.changedMinutes[minute] = r, r.Tallies, true // the sum of one report
-	maps.DeleteFunc(m.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > 2*minuteOpenFor })
-	maps.DeleteFunc(m.totals, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
+	m.minutes[minute], m.changedMinutes[minute] = r, true
+	maps.DeleteFunc(m.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
 	return now, nil
 }
 
@@ -237,7 +235,7 @@ func (m *memory) sums(_ context.Context, first, last int64) ([][]Tally, error) {
 	defer m.mu.Unlock()
 	all := make([][]Tally, last-first+1)
 	for minute := first; minute <= last; minute++ {
-		all[minute-first] = m.totals[minute]
+		all[minute-first] = m.minutes[minute].Tallies
 	}
 	return all, nil
 }

@@ -74,14 +74,8 @@ func (p *PushInProgressError) Error() string {
 	return fmt.Sprintf("%s has been pushing for %s through node %s; wait until that is over", p.Author, view.Duration(p.Since), p.Node)
 }
 
-// An Outcome is the result of a committed push.
-type Outcome struct {
-	Generation int64             `json:"generation"`
-	Hash       string            `json:"hash"`
-	Nodes      []view.NodeAnswer `json:"nodes"` // what each node serves
-}
-
-// Push makes all nodes serve p, or none, by a two-phase commit. In the first phase
+// Push makes all nodes serve p, or none, by a two-phase commit, and returns the generation that p has then, and what each
+// node serves. In the first phase
 // each live node prepares p and answers; a refusal, or a live node that does not
 // answer, ends the push. In the second phase the number, the definitions and the
 // history are written in one step, the commit: the nodes serve p as soon as they
@@ -90,22 +84,22 @@ type Outcome struct {
 //
 // The error is PushInProgressError, Refused, ErrOvertaken, ErrUnknown, or an error of
 // Redis; only after ErrUnknown something may have changed.
-func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
+func (n *Node) Push(ctx context.Context, p Push) (generation int64, nodes []view.NodeAnswer, err error) {
 	e := Entry{Entry: view.Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.options.ID, From: p.From}, Packed: n.options.Seal.Pack(p.Bundle)}
 	if _, err := n.Restore(ctx); err != nil {
-		return Outcome{}, err
+		return 0, nil, err
 	}
 	id := rand.Text()
 	seen, at, err := n.begin(ctx, id, e)
 	if err != nil {
-		return Outcome{}, err
+		return 0, nil, err
 	}
 	e.Generation, e.At = seen+1, at
 	if err := n.decide(ctx, id, e, p.Config); err != nil {
 		n.undo(ctx, id)
-		return Outcome{}, err
+		return 0, nil, err
 	}
-	return Outcome{e.Generation, e.Hash, n.awaitServing(ctx, e.Generation)}, nil
+	return e.Generation, n.awaitServing(ctx, e.Generation), nil
 }
 
 // Try is a dry run of Push: it returns the answers of the nodes and commits

@@ -103,7 +103,7 @@ func (h *host) pushesHeld(t *testing.T, rdb redis.UniversalClient) (release chan
 	rdb.AddHook(hold)
 	done = make(chan error, 1)
 	go func() {
-		_, err := h.Push(t.Context(), of("one"))
+		_, _, err := h.Push(t.Context(), of("one"))
 		done <- err
 	}()
 	<-hold.came
@@ -119,15 +119,15 @@ func of(text string) cluster.Push {
 func TestPush_AllOrNothing(t *testing.T) {
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a", "b", "c")
-	done, err := all[0].Push(t.Context(), of("one"))
-	if err != nil || done.Generation != 1 || len(done.Nodes) != 3 {
-		t.Fatalf("Push = %+v, %v", done, err)
+	generation, nodes, err := all[0].Push(t.Context(), of("one"))
+	if err != nil || generation != 1 || len(nodes) != 3 {
+		t.Fatalf("Push = %d, %v, %v", generation, nodes, err)
 	}
 	all[2].mu.Lock()
 	all[2].refuse = errors.New("not with me")
 	all[2].mu.Unlock()
 	var refused *cluster.RefusedError
-	if _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node c: not with me") {
+	if _, _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node c: not with me") {
 		t.Fatalf("Push = %v; want what c said", err)
 	}
 	for _, h := range all {
@@ -179,13 +179,13 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 	await.Until(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
 	release, done := a.pushesHeld(t, slow)
 	var under *cluster.PushInProgressError
-	if _, err := b.Push(t.Context(), of("two")); !errors.As(err, &under) || under.Author != "ann" || under.Node != "a" {
+	if _, _, err := b.Push(t.Context(), of("two")); !errors.As(err, &under) || under.Author != "ann" || under.Node != "a" {
 		t.Errorf("Push beside another = %v; want who pushes", err)
 	}
 	other.Del(t.Context(), "test:{cluster}:push") // as if it had given no sign for too long
 	pushed := make(chan error, 1)
 	go func() { // a follows, but for its decision: it answers, and serves it later
-		_, err := b.Push(t.Context(), of("two"))
+		_, _, err := b.Push(t.Context(), of("two"))
 		pushed <- err
 	}()
 	await.Until(t, "the other push is decided", func() bool {
@@ -217,7 +217,7 @@ func TestPush_NextTakesOverFromADeadOne(t *testing.T) {
 	pushed := make(chan error, 1)
 	go func() {
 		for again := time.NewTicker(20 * time.Millisecond); ; <-again.C {
-			_, err := b.Push(t.Context(), of("two"))
+			_, _, err := b.Push(t.Context(), of("two"))
 			if under := (*cluster.PushInProgressError)(nil); !errors.As(err, &under) {
 				pushed <- err
 				return
@@ -247,9 +247,9 @@ func TestPush_LostAnswerIsAskedAgain(t *testing.T) {
 	a := hosts(t, p.Addr, "a")[0]
 	pushes(t, a.Node, "zero") // Redis knows the script from now on
 	p.Lose("test:{cluster}:removed")
-	done, err := a.Push(t.Context(), of("one"))
-	if err != nil || done.Generation != 2 || p.Lost() != 1 {
-		t.Errorf("Push = %+v, %v, %d answers lost; want generation 2 in spite of a lost one", done, err, p.Lost())
+	generation, _, err := a.Push(t.Context(), of("one"))
+	if err != nil || generation != 2 || p.Lost() != 1 {
+		t.Errorf("Push = %d, %v, %d answers lost; want generation 2 in spite of a lost one", generation, err, p.Lost())
 	}
 	if all, err := a.History(t.Context()); err != nil || len(all) != 2 {
 		t.Errorf("History = %+v, %v; want each once", all, err)
@@ -279,13 +279,13 @@ func TestHistory_KeepsTheLastTwenty(t *testing.T) {
 	}
 	const pushes = 23
 	for i := range pushes {
-		if done, err := n.Push(t.Context(), of(fmt.Sprint("text ", i+1))); err != nil || done.Generation != int64(i+1) {
-			t.Fatalf("push %d: %+v, %v", i+1, done, err)
+		if got, _, err := n.Push(t.Context(), of(fmt.Sprint("text ", i+1))); err != nil || got != int64(i+1) {
+			t.Fatalf("push %d: %d, %v", i+1, got, err)
 		}
 	}
 	back := of("text 4")
 	back.From, back.Author = 4, "bob"
-	if _, err := n.Push(t.Context(), back); err != nil {
+	if _, _, err := n.Push(t.Context(), back); err != nil {
 		t.Fatal(err)
 	}
 	all, err := n.History(t.Context())
@@ -323,7 +323,7 @@ func TestPush_ManyAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 			text, again := fmt.Sprint("push ", i), time.NewTicker(20*time.Millisecond)
 			defer again.Stop()
 			for ; ; <-again.C {
-				out, err := all[i%2].Push(t.Context(), of(text))
+				generation, _, err := all[i%2].Push(t.Context(), of(text))
 				var other *cluster.PushInProgressError
 				switch {
 				case errors.As(err, &other):
@@ -337,10 +337,10 @@ func TestPush_ManyAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				if was := done[out.Generation]; was != "" {
-					t.Errorf("%s and %s are both generation %d", was, text, out.Generation)
+				if was := done[generation]; was != "" {
+					t.Errorf("%s and %s are both generation %d", was, text, generation)
 				}
-				done[out.Generation] = text
+				done[generation] = text
 				return
 			}
 		})
@@ -382,8 +382,8 @@ func TestHistory_AnEntryThatCannotBeRead(t *testing.T) {
 			t.Errorf("behind the last an entry is %s: pushed last is %+v, %v", what, last, err)
 		}
 	}
-	done, err := n.Push(t.Context(), of("three"))
-	if err != nil || done.Generation != 3 {
-		t.Errorf("a push upon such a history: %+v, %v; want generation 3", done, err)
+	generation, _, err := n.Push(t.Context(), of("three"))
+	if err != nil || generation != 3 {
+		t.Errorf("a push upon such a history: %d, %v; want generation 3", generation, err)
 	}
 }

@@ -78,12 +78,11 @@ func (a pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error)
 	if a.isServed(p.Bundle) {
 		return a.republish(ctx, done)
 	}
-	outcome, err := a.store.cluster.Push(ctx, p)
-	if err != nil {
+	if done.Generation, done.Nodes, err = a.store.cluster.Push(ctx, p); err != nil {
 		a.logRefused("push refused", p, err)
 		return admin.Pushed{}, problemOf(err)
 	}
-	done.Generation, done.Hash, done.Nodes, done.Changed = outcome.Generation, outcome.Hash, outcome.Nodes, true
+	done.Changed = true
 	a.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
 	return done, nil
 }

@@ -1,11 +1,9 @@
 package config
 
 import (
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -177,42 +175,25 @@ func (l *loader) oneText(pointer any, spec *key.Spec) bool {
 // literal returns the key of a text that stands in the configuration, exactly as it is made of requests that carry this
 // text. The text must hold a value.
 func (l *loader) literal(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
-	from := key.PathParameter("x") // any that clients write
-	if spec.From.Source.IsField() {
-		from = key.HeaderField("X") // where less is taken
-	}
-	plain := key.Spec{Name: spec.Name, From: from, Normalize: spec.Normalize, Phone: spec.Phone}
+	read, instead := spec, "write it as clients send it"
 	_, problems := key.ParseList(spec, slices.Values([]string{text}))
-	sent, instead := text, "write it as clients send it"
-	var v key.Value
 	switch {
 	case spec.From.Source.IsAddress():
-		sent, ok = l.client(text)
-		instead = "write for example 192.0.2.1 or 2001:db8::1"
+		problems, instead = nil, "write for example 192.0.2.1 or 2001:db8::1"
 	case len(problems) > 0:
 		instead = insteadOf(problems)
 	case spec.Of != nil:
-		ok = spec.Part.Kind == key.Country && text != "" && text == strings.TrimSpace(text) || strings.HasPrefix(text, "+") && strings.Trim(text[1:], "0123456789") == ""
-		v.Parts, instead = []string{spec.Name, text}, "write for example CN, +86 or +86138"
-	default:
-		ok = true
+		instead = "write for example CN, +86 or +86138"
+	case spec.From.Source.IsField(): // where less is taken
+		read = &key.Spec{Name: spec.Name, From: key.HeaderField("X"), Normalize: spec.Normalize, Phone: spec.Phone}
+	default: // any that clients write
+		read = &key.Spec{Name: spec.Name, From: key.PathParameter("x"), Normalize: spec.Normalize, Phone: spec.Phone}
 	}
-	if ok && spec.Of == nil {
-		_, err := plain.Read(key.Input{Texts: map[string]string{spec.Name: sent}}, &v)
-		ok = err == nil
-	}
-	if !ok {
+	var v key.Value
+	_, err := read.Read(key.Input{Texts: map[string]string{spec.Name: text}, IPv6Prefix: l.made.ClientIP.IPv6Prefix}, &v)
+	if err != nil || len(problems) > 0 || spec.Of != nil && v.Text() != text {
 		l.Wrong(pointer, form.Quote(text)+" is not a value of the key "+spec.Name, instead)
 		return k, false
 	}
 	return l.made.Privacy.Hash(v.Parts), true
-}
-
-// client reads an address, or a network that is one client, and returns the text by which it is counted.
-func (l *loader) client(text string) (counted string, ok bool) {
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return key.FormatClient(p), p == key.ClientNetwork(p.Addr(), l.made.ClientIP.IPv6Prefix)
-	}
-	addr, err := netip.ParseAddr(text)
-	return key.FormatClient(key.ClientNetwork(addr, l.made.ClientIP.IPv6Prefix)), err == nil && addr.Zone() == ""
 }

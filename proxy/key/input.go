@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -135,9 +134,11 @@ func (s *Spec) parseOwn(g Input, text string) (result, error) {
 
 // parseClient parses an address, or a network that counts as one client.
 func (i Input) parseClient(text string) (result, error) {
-	network, isNetwork := strings.CutSuffix(text, fmt.Sprintf("/%d", i.IPv6Prefix))
-	addr, err := netip.ParseAddr(network)
-	if err != nil || addr.Zone() != "" || isNetwork && !addr.Is6() {
+	addr, err := netip.ParseAddr(text)
+	if p, notOne := netip.ParsePrefix(text); notOne == nil && p.Bits() == ClientNetwork(p.Addr(), i.IPv6Prefix).Bits() {
+		addr, err = p.Addr(), nil
+	}
+	if err != nil || addr.Zone() != "" {
 		return result{}, fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::1", ErrInvalid)
 	}
 	p := ClientNetwork(addr, i.IPv6Prefix)

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/http/pprof"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -120,13 +119,7 @@ func New(o Options) http.Handler {
 		mux.Post("/dashboard/*", o.Dashboard.ServeHTTP)
 	}
 	if len(o.tokenHashes()) > 0 {
-		mux.With(o.requireRole(Write)).Route("/debug/pprof", func(mux chi.Router) {
-			mux.HandleFunc("/cmdline", pprof.Cmdline)
-			mux.HandleFunc("/profile", pprof.Profile)
-			mux.HandleFunc("/symbol", pprof.Symbol)
-			mux.HandleFunc("/trace", pprof.Trace)
-			mux.HandleFunc("/*", pprof.Index)
-		})
+		mux.With(o.requireRole(Write)).Mount("/debug", middleware.Profiler())
 	}
 	return mux
 }

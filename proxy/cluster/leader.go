@@ -107,7 +107,7 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	did, err := task.Run(ctx, t)
 	ended := time.Now()
 	r := view.TaskRun{
-		Task: task.Name, Node: l.options.ID, At: began.UTC(), Took: ms(ended.Sub(began)), Did: did, Next: ended.Add(task.Every).UTC(), Error: proxy.ErrorText(err),
+		Task: task.Name, Node: l.options.ID, At: began.UTC(), Took: float64(ended.Sub(began).Microseconds()) / 1000, Did: did, Next: ended.Add(task.Every).UTC(), Error: proxy.ErrorText(err),
 	}
 	l.options.Ran(r)
 	if errors.Is(err, ErrDeposed) {
@@ -115,8 +115,6 @@ func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	}
 	return l.state.note(ctx, t, r)
 }
-
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // ErrDeposed reports that another node has become the leader. Nothing was
 // changed.

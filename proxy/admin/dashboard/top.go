@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
-	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/view"
 )
@@ -164,9 +163,6 @@ type sendsRow struct {
 	sends.KeyCounts
 	Key string
 }
-
-// Shadow reports whether the limit refuses nothing yet.
-func (l sendsOfLimit) Shadow() bool { return l.Mode == string(config.Shadow) }
 
 func (d *dashboard) showConversion(r *http.Request) page {
 	all, err := d.Conversion(r.Context(), sends.Query{N: sendsShown})

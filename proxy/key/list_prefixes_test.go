@@ -75,8 +75,8 @@ func TestParsePrefixes_ReadsRangesOfNumbers(t *testing.T) {
 		t.Fatalf("%d prefixes, %v; want 3", l.Len(), problems)
 	}
 	want := map[string]bool{"+4915123456789": true, "+881912345678": true, "+12423598765": true, "+493012345678": false, "+13124567890": false}
-	wants(t, phone, carries, l.Has, want)
-	wants(t, phone, carries, func(v *Value) bool { return l.HasExactly(v, netip.Addr{}) }, want)
+	wants(t, carry(phone), l.Has, want)
+	wants(t, carry(phone), func(v *Value) bool { return l.HasExactly(v, netip.Addr{}) }, want)
 	_, problems = ParsePrefixes(phone, Lines("+\n0151\n+0\n00491\nDE\n+49 ext. 5\n+4915\n"))
 	if len(problems) != 6 || problems[5].Line != 6 {
 		t.Errorf("problems %v; want six, in the first lines", problems)
@@ -94,7 +94,7 @@ func TestParsePrefixes_OfOtherKeys(t *testing.T) {
 	if len(problems) != 1 || problems[0].Line != 3 || l.Len() != 2 {
 		t.Errorf("%d prefixes, %v; want a problem with the third", l.Len(), problems)
 	}
-	wants(t, lower, carries, l.Has, map[string]bool{"BOT-7": true})
+	wants(t, carry(lower), l.Has, map[string]bool{"BOT-7": true})
 }
 
 func someRanges(n int) []string {

@@ -31,12 +31,22 @@ func has(t *testing.T, l *List, s *Spec, r Request) bool {
 	return l.Has(&v)
 }
 
-// wants checks what a list has for the keys of requests that carry a text.
-func wants[T comparable](t *testing.T, s *Spec, request func(text string) Request, has func(*Value) T, want map[string]T) {
+// A sender makes requests that carry a text for the key of Spec.
+type sender struct {
+	*Spec
+	send func(text string) Request
+}
+
+// carry is the sender of texts in a header, and come that of requests from addresses.
+func carry(s *Spec) sender { return sender{s, func(text string) Request { return header(text) }} }
+func come(s *Spec) sender  { return sender{s, func(client string) Request { return client4(client) }} }
+
+// wants checks what a list has for the keys of requests of s.
+func wants[T comparable](t *testing.T, s sender, has func(*Value) T, want map[string]T) {
 	t.Helper()
 	for text, want := range want {
 		var v Value
-		if err := s.Extract(request(text), &v); err != nil {
+		if err := s.Extract(s.send(text), &v); err != nil {
 			t.Fatal(text, err)
 		}
 		if got := has(&v); got != want {
@@ -45,20 +55,16 @@ func wants[T comparable](t *testing.T, s *Spec, request func(text string) Reques
 	}
 }
 
-// carries is a request with a text in its header, and from one of an address.
-func carries(text string) Request { return header(text) }
-func from(client string) Request  { return client4(client) }
-
 func TestList_TextsInAnySpelling(t *testing.T) {
 	phone := phoneAt(t, "header:X-Phone")
 	l := mustList(t, phone, "\ufeff# testers\r\n\n 138 0013 8000   # ours\r\n+86-139-0013-9000\n+8613800138000")
 	if l.Len() != 2 {
 		t.Errorf("Len = %d; want 2", l.Len())
 	}
-	wants(t, phone, carries, l.Has, map[string]bool{"+86 13800138000": true, "008613900139000": true, "13800138001": false})
+	wants(t, carry(phone), l.Has, map[string]bool{"+86 13800138000": true, "008613900139000": true, "13800138001": false})
 	user := of("header:X-Phone", Trim, Lower)
 	l = mustList(t, user, "Alice\nb#c\n")
-	wants(t, user, carries, l.Has, map[string]bool{"ALICE": true, "b#c": true, "b": false, "# x": false})
+	wants(t, carry(user), l.Has, map[string]bool{"ALICE": true, "b#c": true, "b": false, "# x": false})
 }
 
 // Values that stand each by itself are whole: what would be a comment in a file belongs
@@ -70,7 +76,7 @@ func TestListOf_TakesValuesWhole(t *testing.T) {
 	if len(problems) > 0 || plain.Len() != 3 {
 		t.Fatalf("%d values, %v; want 3", plain.Len(), problems)
 	}
-	wants(t, user, carries, plain.Has, map[string]bool{"alice #1": true, "alice": false, "bob": true, "#carol": true, "carol": false})
+	wants(t, carry(user), plain.Has, map[string]bool{"alice #1": true, "alice": false, "bob": true, "#carol": true, "carol": false})
 	for _, text := range []string{"hashed:k:AAAAAAAAAAAAAAAAAAAAAA", "hashed:s:AAAAAAAAAAAAAAAAAAAAAA:BBBBBBBBBBBBBBBB"} {
 		if _, problems := ParseList(user, slices.Values([]string{text})); len(problems) != 1 || !strings.Contains(problems[0].Err.Error(), "push the file itself again") {
 			t.Errorf("%s: %v; want that it is no value any more", text, problems)
@@ -84,7 +90,7 @@ func TestListOf_TakesValuesWhole(t *testing.T) {
 func TestList_Networks(t *testing.T) {
 	ip := of("client_ip")
 	l := mustList(t, ip, "192.0.2.1\n198.51.100.0/24 # office\n2001:db8:1::/48\n2001:db8:2::1\n::ffff:203.0.113.7\n")
-	wants(t, ip, from, l.Has, map[string]bool{
+	wants(t, come(ip), l.Has, map[string]bool{
 		"192.0.2.1/32": true, "192.0.2.2/32": false, "198.51.100.77/32": true, "198.51.101.1/32": false,
 		"2001:db8:1:2::/64": true, "2001:db8:2::/64": true, "2001:db8:3::/64": false, "203.0.113.7/32": true,
 	})
@@ -99,7 +105,7 @@ func TestList_Parts(t *testing.T) {
 	dial := &Spec{Name: "dial", Of: phone, Part: Part{Kind: DialCode}}
 	near := &Spec{Name: "range", Of: phone, Part: Part{Prefix, 4}}
 	for text, s := range map[string]*Spec{"CN\n001": country, "86\n+1": dial, "+86 138 0013": near} {
-		wants(t, s, carries, mustList(t, s, text).Has, map[string]bool{"13800138000": true, "+49 30 901820": false})
+		wants(t, carry(s), mustList(t, s, text).Has, map[string]bool{"13800138000": true, "+49 30 901820": false})
 	}
 }
 
@@ -161,7 +167,7 @@ func TestList_HasNotWhatIsNotItsKey(t *testing.T) {
 	words := of("json:/a")
 	l = mustList(t, words, "null\ntrue\n42\n")
 	sent := func(value string) Request { return sendsJSON(`{"a":` + value + `}`) }
-	wants(t, words, sent, l.Has, map[string]bool{`"null"`: true, `null`: false, `"true"`: true, `"42"`: true, `42`: true})
+	wants(t, sender{words, sent}, l.Has, map[string]bool{`"null"`: true, `null`: false, `"true"`: true, `"42"`: true, `42`: true})
 }
 
 // Who is let through must have the address, not only the network it counts under.
@@ -208,10 +214,10 @@ func TestParseNames_Texts(t *testing.T) {
 	if l.Len() != 2 || !slices.Equal(l.Names(), []string{"pro", "free"}) {
 		t.Errorf("%d values with the names %v; want 2 with pro and free", l.Len(), l.Names())
 	}
-	wants(t, phone, carries, l.Name, map[string]string{"+86 13800138000": "pro", "13900139000": "free", "13800138001": ""})
+	wants(t, carry(phone), l.Name, map[string]string{"+86 13800138000": "pro", "13900139000": "free", "13800138001": ""})
 	user := of("header:X-Phone")
 	l = mustNames(t, user, "a=b=pro\n")
-	wants(t, user, carries, l.Name, map[string]string{"a=b": "pro"})
+	wants(t, carry(user), l.Name, map[string]string{"a=b": "pro"})
 	if (*List)(nil).Name(&Value{}) != "" || (*List)(nil).Names() != nil {
 		t.Error("no list has a name")
 	}
@@ -221,12 +227,12 @@ func TestParseNames_Texts(t *testing.T) {
 func TestParseNames_Networks(t *testing.T) {
 	ip := of("client_ip")
 	l := mustNames(t, ip, "192.0.2.0/24=free\n192.0.2.7=pro\n2001:db8::/32=free\n2001:db8:1::5=pro\n")
-	wants(t, ip, from, l.Name, map[string]string{
+	wants(t, come(ip), l.Name, map[string]string{
 		"192.0.2.1/32": "free", "192.0.2.7/32": "pro", "198.51.100.1/32": "",
 		"2001:db8:9::/64": "free", "2001:db9::/64": "",
 	})
 	l = mustNames(t, ip, "2001:db8:1::5=pro\n")
-	wants(t, ip, from, l.Name, map[string]string{"2001:db8:1::/64": "pro"}) // the client of 2001:db8:1::5
+	wants(t, come(ip), l.Name, map[string]string{"2001:db8:1::/64": "pro"}) // the client of 2001:db8:1::5
 }
 
 func TestParseNames_SaysAllThatIsWrong(t *testing.T) {

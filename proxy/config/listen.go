@@ -127,7 +127,7 @@ func (l *loader) address(pointer any, text string) address {
 	}
 	host, port, err := net.SplitHostPort(text)
 	if l.refuseFirst([]finding{
-		{err != nil || strings.Contains(text, "://"), pointer, "not host:port", meantAddress(l.Location(pointer).Path, text)},
+		{err != nil || strings.Contains(text, "://"), pointer, "not host:port", meantAddress(l.Location(pointer).Path, l.Written.Text(pointer, text))},
 		{port != "0" && !form.IsPort(port), pointer, "the port is not a number from 0 to 65535", "write for example 127.0.0.1:8080"},
 		{host != "" && !form.IsHost(host), pointer, "the host is neither a name nor an address", "write for example 127.0.0.1:8080"},
 	}) {
@@ -137,7 +137,7 @@ func (l *loader) address(pointer any, text string) address {
 }
 
 // meantAddress says what to write at path instead of text, which is no address: the address of a URL, of a port alone, or
-// of a host alone.
+// of a host alone. text has the names of variables, not their values, of which a part would be told.
 func meantAddress(path, text string) string {
 	host, port := exampleAddress(path)
 	more := ""

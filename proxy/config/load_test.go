@@ -167,11 +167,12 @@ func TestLoad_CertificatesOfUpstreams(t *testing.T) {
 // A problem tells no part of the value of a variable, whatever is done to the text that has it: it is escaped, cut, or compared in
 // lower case.
 func TestLoad_ProblemsTellNoValues(t *testing.T) {
-	for _, value := range []string{`Token"of\ours`, "Token-of-ours\nof two lines", "Tökèn-of-ours-" + strings.Repeat("which is long ", 10), "Token-of-ours"} {
+	for _, value := range []string{`Token"of\ours`, "Token-of-ours\nof two lines", "Tökèn-of-ours-" + strings.Repeat("which is long ", 10), "Token-of-ours", "token-of-ours:80/x"} {
 		t.Setenv("WEIR_TEST_TOKEN", value)
 		for _, text := range []string{
 			"version: \"${WEIR_TEST_TOKEN}\"\n", "version: \"x${WEIR_TEST_TOKEN}\"\n", "version: \"" + strings.Repeat("x", 70) + "${WEIR_TEST_TOKEN}\"\n",
 			"listen: {https: \":8443\", tls: {acme: {domains: [\"${WEIR_TEST_TOKEN}\"]}}}\n",
+			"listen: {http: \"http://${WEIR_TEST_TOKEN}\"}\n", "redis: {addrs: [\"redis://${WEIR_TEST_TOKEN}:6379\"]}\n",
 		} {
 			c, err := LoadText("weir.yaml", []byte(text+small))
 			got := wantProblems(t, c, err).Error()

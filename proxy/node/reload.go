@@ -51,8 +51,11 @@ func (n *Node) report(report proxy.Report, err error) {
 	switch {
 	case errors.As(err, &problems):
 		for _, p := range problems {
-			n.log.Error().Str("file", p.File).Int("line", p.Line).Int("column", p.Column).Str("problem", p.String()).
-				Msg("reload refused")
+			e := n.log.Error().Str("file", p.File)
+			if p.Line > 0 { // otherwise it is about the whole file
+				e = e.Int("line", p.Line).Int("column", p.Column)
+			}
+			e.Str("problem", p.String()).Msg("reload refused")
 		}
 		return
 	case err != nil:

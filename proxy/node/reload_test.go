@@ -485,4 +485,7 @@ func TestReload_AFileThatHasLostAllIsStillBeingWritten(t *testing.T) {
 			postStatus(t, n, "/reload")
 		}
 	}
+	if strings.Contains(n.log.String(), `"line":0`) {
+		t.Errorf("what is about a whole file is logged with a line:\n%s", n.log)
+	}
 }

@@ -199,12 +199,17 @@ func Schema() []byte { return bytes.Clone(schema) }
 // errorStatus matches a status or a class of statuses.
 var errorStatus = regexp.MustCompile(`^[45]([0-9]{2}|xx)$`)
 
-// errors compiles the texts of errors by their status. A status overrides its class, which is sorted behind it.
-func (l *loader) errors(forms map[string]*ErrorText) map[int]Reject {
+// ownStatuses are the statuses with which Weir answers by itself, and their classes.
+const ownStatuses = "4xx, 400, 401, 403, 404, 405, 408, 413, 414, 417, 431, 5xx, 500, 501, 502, 503, 504, 505, 508"
+
+// errors compiles the texts of errors by their status, which come before the common ones; nil if there are none. A status
+// overrides its class, which is sorted behind it.
+func (l *loader) errors(common map[int]Reject, forms map[string]*ErrorText) map[int]Reject {
 	if len(forms) == 0 {
 		return nil
 	}
 	made := map[int]Reject{}
+	maps.Copy(made, common)
 	for _, name := range slices.Backward(form.SortedKeys(forms)) {
 		f, of := forms[name], code{}
 		switch {
@@ -214,6 +219,8 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]Reject {
 		case name == "429":
 			l.WrongName(f, "429 is the answer of limits", "write reject: in the route")
 			continue
+		case !slices.Contains(strings.Split(ownStatuses, ", "), name):
+			l.Warn(f, "has no effect: Weir answers no request with "+name, "write one of "+ownStatuses+", or leave it out")
 		}
 		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
 		for status := of.from; status <= of.to; status++ {
@@ -223,18 +230,6 @@ func (l *loader) errors(forms map[string]*ErrorText) map[int]Reject {
 	}
 	delete(made, 429)
 	return made
-}
-
-// errorsOf compiles the texts of a route, which come before those of the file; nil if it has none of
-// its own.
-func (r *routes) errorsOf(f *Route) map[int]Reject {
-	if len(f.ErrorTexts) == 0 {
-		return nil
-	}
-	all := map[int]Reject{}
-	maps.Copy(all, r.made.Errors)
-	maps.Copy(all, r.errors(f.ErrorTexts))
-	return all
 }
 
 // A Value is a value of a list or the key of an override, with its position or the file that contains it.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -37,17 +38,16 @@ func (r *routes) all(forms []*Route) []*Route {
 		route.Redirect, route.Respond, route.Rewrite = r.redirect(f.Redirect), r.respond(f.Respond), r.rewrite(f.RewriteForm, p)
 		route.Limits = (&limits{routes: r, route: f, params: p.params}).all(f.LimitForms)
 		route.Lists, route.RefundOn, route.Usage = r.listsOf(f, p), r.refund(f.RefundForm), r.usage(f.UsageForm)
-		route.Idempotency, route.Reject, route.Errors = r.idempotency(f.Idempotency), r.reject(&f.Reject), r.errorsOf(f)
+		route.Idempotency, route.Reject, route.Errors = r.idempotency(f.Idempotency), r.reject(&f.Reject), r.errors(r.made.Errors, f.ErrorTexts)
 		if f.Body != nil {
 			route.MaxBody = int64(f.Body.Max)
 		}
 		route.NewKeys, route.NewKeysMode = r.newKeysOf(route)
-		r.destination(f)
+		r.destination(route)
 		r.descriptor(route)
 		r.decidable(route)
 		r.settled(route)
 		r.withoutBodies(route)
-		r.upgrades(route)
 		r.phones(route)
 		if by := seen.add(route, p.shape); by != nil && f.Match.Domain == "" {
 			r.Warn(f, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
@@ -61,13 +61,6 @@ func (r *routes) all(forms []*Route) []*Route {
 	r.warnLoops(made)
 	r.manyCalls(made)
 	return made
-}
-
-// upgrades checks that the route's upstream can carry what the route lets through.
-func (r *routes) upgrades(route *Route) {
-	if up := route.Upstream; route.WebSocket && up != nil && up.Protocol != ProtocolHTTP1 && !up.Echo {
-		r.Wrong(&route.form.WebSocket, "upstream "+up.Name+" speaks "+string(up.Protocol)+", which carries no websocket", "let it speak http1, or name another upstream")
-	}
 }
 
 // name gives each route without a name one made of its path.
@@ -151,9 +144,9 @@ func (r *routes) match(f *Match, p pattern) Match {
 }
 
 // destination checks that a route goes to one place, and has nothing that only
-// another kind of place could use.
-func (r *routes) destination(f *Route) {
-	places := 0
+// another kind of place could use. It warns of what has no effect without limits.
+func (r *routes) destination(made *Route) {
+	f, up, places := made.form, cmp.Or(made.Upstream, &Upstream{Echo: true}), 0
 	for _, place := range []any{&f.UpstreamName, &f.Redirect, &f.Respond} {
 		if r.Given(place) {
 			places++
@@ -167,7 +160,13 @@ func (r *routes) destination(f *Route) {
 		{places > 1, f, "has more than one destination", "keep one of upstream, redirect and respond"},
 		{!forwards && f.RewriteForm != nil, f.RewriteForm, "there is no upstream", "leave it out"},
 		{!forwards && f.WebSocket, &f.WebSocket, "there is no upstream for websocket", "leave it out"},
+		{f.WebSocket && up.Protocol != ProtocolHTTP1 && !up.Echo, &f.WebSocket, "upstream " + up.Name + " speaks " + string(up.Protocol) + ", which carries no websocket", "let it speak http1, or name another upstream"},
 	})
+	for _, field := range []any{&f.Mode, &f.RefundForm, &f.Idempotency, &f.Reject} {
+		r.warn([]finding{{len(made.Limits) == 0 && r.Given(field), field, "has no effect: the route has no limits", "write limits: beside it, or leave it out"}})
+	}
+	refund := cmp.Or(f.RefundForm, &Refund{})
+	r.warn([]finding{{places == 1 && !forwards && len(refund.Errors) > 0, &refund.Errors, "there is no upstream that could fail", "leave it out"}})
 }
 
 // params are the path parameters that a key is read from. spec is nil after a problem.

@@ -33,7 +33,7 @@ func (l *loader) compile(f *Config) (*Config, error) {
 	c.Reload = l.reload(&f.Reload, f.Store)
 	c.ClientIP = l.clientIP(&f.ClientIP)
 	c.Privacy = l.privacy(&f.Privacy)
-	c.Errors = l.errors(f.ErrorTexts)
+	c.Errors = l.errors(nil, f.ErrorTexts)
 	c.Alerts = l.alerts(&f.Alerts)
 	c.AccessLog = l.accessLog(&f.AccessLog)
 	c.Traces = l.traces(&f.Traces)

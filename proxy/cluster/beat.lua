@@ -23,6 +23,10 @@ local members = redis.call('HGETALL', KEYS[2])
 for i = 1, #members, 2 do
   local name, says = members[i], members[i + 1]
   local seen = tonumber(redis.call('ZSCORE', KEYS[1], name) or 0)
+  if seen > now then -- the clock was set back
+    seen = now
+    redis.call('ZADD', KEYS[1], string.format('%.0f', now), name)
+  end
   if seen > since then
     alive = alive + 1
     if not string.find(says, '"hash":"' .. ARGV[4] .. '"', 1, true) then

@@ -183,6 +183,20 @@ func TestNode_IsLost(t *testing.T) {
 	await.Until(t, "who was lost long ago is forgotten", func() bool { return a.LostCount() == 0 })
 }
 
+// A dead node does not live on until the clock of Redis, which was set back, reads again what it read at its last sign.
+func TestNode_DiesAlsoWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	rdb := dial(t, redistest.Start(t).Addr)
+	rdb.HSet(t.Context(), "test:{cluster}:members", "b", "{}")
+	rdb.ZAdd(t.Context(), "test:{cluster}:nodes", redis.Z{Score: float64(rdb.Time(t.Context()).Val().Add(time.Hour).UnixMilli()), Member: "b"})
+	a, _ := join(t, rdb, "a")
+	await.Until(t, "a sees both", func() bool { return a.Live() == 2 })
+	seen, now := rdb.ZScore(t.Context(), "test:{cluster}:nodes", "b").Val(), rdb.Time(t.Context()).Val()
+	if seen > float64(now.UnixMilli()) {
+		t.Errorf("its last sign is %v ahead", time.UnixMilli(int64(seen)).Sub(now))
+	}
+}
+
 func TestSalt_IsThatOfTheFirst(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer rdb.Close()

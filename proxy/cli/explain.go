@@ -53,11 +53,8 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	var methods []string
-	for _, r := range read.Routes {
-		methods = append(methods, r.Match.Methods...)
-	}
-	request, err := c.request(methods, w)
+	methods := view.Each(read.Routes, func(r *config.Route) []string { return r.Match.Methods })
+	request, err := c.request(slices.Concat(methods...), w)
 	if err != nil {
 		return err
 	}
@@ -162,11 +159,8 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	var methods []string
-	for _, r := range served.Routes {
-		methods = append(methods, r.Methods...)
-	}
-	request, err := c.request(methods, w)
+	methods := view.Each(served.Routes, func(r view.Route) []string { return r.Methods })
+	request, err := c.request(slices.Concat(methods...), w)
 	if err != nil {
 		return err
 	}

@@ -364,9 +364,7 @@ func (l *List) read() Read { return Read{l.Key, ForList, Enforce} }
 // Reads returns all keys that r reads: those of its limits, also of limits that are off, of its lists and of
 // its upstream.
 func (r *Route) Reads() (all []Read) {
-	for _, l := range r.Limits {
-		all = append(all, l.Reads()...)
-	}
+	all = slices.Concat(view.Each(r.Limits, (*Limit).Reads)...)
 	all = slices.Concat(all, view.Each(r.Lists, (*List).read))
 	if r.Upstream != nil && r.Upstream.HashBy != nil {
 		all = append(all, Read{r.Upstream.HashBy, ForBalance, Enforce})

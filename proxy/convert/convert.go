@@ -163,10 +163,7 @@ func (m mapping) flow() string {
 	if len(m) == 0 {
 		return ""
 	}
-	var parts []string
-	for _, f := range m {
-		parts = append(parts, f.name+": "+f.value)
-	}
+	parts := view.Each(m, func(f field) string { return f.name + ": " + f.value })
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
@@ -394,9 +391,5 @@ func texts(values []string) string {
 	if len(values) == 0 {
 		return ""
 	}
-	var quoted []string
-	for _, v := range values {
-		quoted = append(quoted, text(v))
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
+	return "[" + strings.Join(view.Each(values, text), ", ") + "]"
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // expectedRatelimit is what the file should be.
@@ -307,10 +308,7 @@ func (r *ratelimitDomain) routes(root *ratelimitRule) {
 		if r.fault != nil {
 			return
 		}
-		var keys []string
-		for _, rule := range way {
-			keys = append(keys, rule.key)
-		}
+		keys := view.Each(way, func(rule *ratelimitRule) string { return rule.key })
 		set := strings.Join(slices.Sorted(slices.Values(keys)), "\x00")
 		if first, known := seen[set]; known {
 			if !slices.Equal(first, keys) {

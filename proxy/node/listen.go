@@ -22,6 +22,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/decide"
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A listener is a socket that accepts connections.
@@ -247,10 +248,7 @@ func (n *Node) renewCertificates(ctx context.Context) {
 	if len(shown) == 0 {
 		return
 	}
-	var files []string
-	for _, c := range shown {
-		files = append(files, c.Files()...)
-	}
+	files := slices.Concat(view.Each(shown, (*frontend.Certificates).Files)...)
 	reload := func(context.Context) {
 		for _, c := range shown {
 			c.Reload()

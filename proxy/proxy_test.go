@@ -118,6 +118,8 @@ func TestAdmit_WithoutStoreEachLimitByItsOwn(t *testing.T) {
 	if body := rec.Body.String(); !strings.Contains(body, `"own"`) || strings.Contains(body, `"open"`) {
 		t.Errorf("violated policies in %s; want own alone", body)
 	}
+	w.reloads(limitYAML("{name: open, key: global, rate: 1/1m, on_store_failure: allow}, {name: shut, key: global, rate: 1/1m, on_store_failure: deny}"))
+	w.sends(503, "GET", "/a")
 }
 
 func TestAdmit_OtherErrorsAreFaultsOfOurs(t *testing.T) {

@@ -33,6 +33,8 @@ func TestReload_KeepsWhatWasTaken(t *testing.T) {
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(200, "GET", "/a", "X-User: alice")
 	w.sends(429, "GET", "/a", "X-User: alice")
+	w.reloads(limitYAML("{name: l, key: header:X-User, rate: 3/2h}")) // another window has counts of its own
+	w.sends(200, "GET", "/a", "X-User: alice")
 }
 
 func TestReload_ErrorChangesNothing(t *testing.T) {

@@ -7,12 +7,10 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -149,66 +147,6 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	}
 	if next.metric(`weir_leader_task_runs_total{result="ok",task="statistics"}`) == 0 {
 		t.Error("no run of a task is counted")
-	}
-}
-
-// noted are the runs that Redis took from leaders, in turn.
-func (m redisMonitor) noted(t *testing.T) (out []taskRun) {
-	t.Helper()
-	for _, found := range regexp.MustCompile(`lua\] "HSET" "weir:\{cluster\}:[a-z]+" "[a-z]+" ("\{.*\}")`).FindAllStringSubmatch(m.String(), -1) {
-		text, err := strconv.Unquote(found[1])
-		if err != nil {
-			t.Fatalf("%s: %v", found[1], err)
-		}
-		var r taskRun
-		if err := json.Unmarshal([]byte(text), &r); err == nil && r.Task != "" {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-// Whatever happens to leaders, killed or stopped and continued: of one task no two
-// runs overlap, and after the first run of one leader Redis takes none from an
-// earlier one. Here the clock of all nodes is that of this machine.
-func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	config := redisYAML(server.Addr) + smsYAML("1/1h", "")
-	leader, others := startLeading(t, 4, config)
-	monitor := startMonitor(t, server.Addr)
-	worked := func(w *weir) {
-		t.Helper()
-		self := w.leadership().Self
-		await.Until(t, "the leader's runs are noted", func() bool {
-			return slices.ContainsFunc(monitor.noted(t), func(r taskRun) bool { return r.Node == self && r.Task == "statistics" })
-		})
-	}
-	worked(leader)
-	leader.Kill()
-	at := leads(t, others)
-	second := others[at]
-	others = slices.Delete(slices.Clone(others), at, at+1)
-	worked(second)
-	second.Signal(syscall.SIGSTOP)
-	worked(others[leads(t, others)])
-	second.Signal(syscall.SIGCONT)
-	second.WaitForLog("leadership lost", nil)
-	worked(others[leads(t, others)])
-
-	ended, terms, led := map[string]time.Time{}, map[string]bool{}, ""
-	for _, r := range monitor.noted(t) {
-		if r.At.Before(ended[r.Task]) {
-			t.Errorf("%s of %s began at %v, before the run before it had ended at %v", r.Task, r.Node, r.At, ended[r.Task])
-		}
-		ended[r.Task] = r.At.Add(time.Duration(r.Took * float64(time.Millisecond)))
-		if r.Node != led && terms[r.Node] {
-			t.Errorf("%s ran %s after %s had taken the lead", r.Node, r.Task, led)
-		}
-		led, terms[r.Node] = r.Node, true
-	}
-	if len(terms) != 3 {
-		t.Errorf("%d nodes have led, want 3", len(terms))
 	}
 }
 

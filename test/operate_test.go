@@ -138,39 +138,6 @@ func TestMetrics_BeginAtNothing(t *testing.T) {
 	}
 }
 
-func TestMetrics_CountWhatHappened(t *testing.T) {
-	t.Parallel()
-	w := start(t, redisYAML(redistest.Start(t).Addr)+`upstreams: {demo: echo}
-routes:
-  - name: sms-send
-    match: {path: /v1/sms/send}
-    upstream: demo
-    limits:
-      - {name: phone, key: "header:X-Phone", rates: [2/1h, 5/24h]}
-      - {name: trial, key: "header:X-Phone", rate: 1/1h, mode: shadow}
-`)
-	w.statuses("p", 3)
-	w.get(w.URL + "/nowhere")
-	for series, want := range map[string]float64{
-		`weir_requests_total{code="200",route="sms-send"}`:                             2,
-		`weir_requests_total{code="429",route="sms-send"}`:                             1,
-		`weir_requests_total{code="404",route="none"}`:                                 1,
-		`weir_request_duration_seconds_count{route="sms-send"}`:                        3,
-		`weir_decisions_total{limit="phone",result="allowed",route="sms-send"}`:        2,
-		`weir_decisions_total{limit="phone",result="refused",route="sms-send"}`:        1,
-		`weir_decisions_total{limit="trial",result="allowed",route="sms-send"}`:        1,
-		`weir_decisions_total{limit="trial",result="shadow_refused",route="sms-send"}`: 1,
-		`weir_config_generation`: 1,
-	} {
-		await.Until(t, series, func() bool { return w.metric(series) == want })
-	}
-	for _, name := range []string{"weir_build_info{", "weir_store_duration_seconds_count{operation="} {
-		if !strings.Contains(w.metrics(), "\n"+name) {
-			t.Errorf("/metrics lacks %s", name)
-		}
-	}
-}
-
 // What keeps Weir from using Redis until an operator changes something is logged as an
 // error that names the field to change, at the start.
 func TestRedisCheck_NamesTheField(t *testing.T) {

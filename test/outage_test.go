@@ -243,54 +243,6 @@ func TestOutage_FirstRequestAfterwards(t *testing.T) {
 	}
 }
 
-// A limit that is raised or lowered holds at once in an outage, also for a key that was refused before or not.
-func TestOutage_LearnsAChangedLimit(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	config := func(rate string) string {
-		return fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 1s, breaker: {after: 1}}\n", server.Addr) + smsYAML(rate, ", on_store_failure: local")
-	}
-	change := func(w *weir, rate string) {
-		t.Helper()
-		w.edit(config(rate))
-		if status, body := w.reload(); status != http.StatusOK {
-			t.Fatal(status, body)
-		}
-	}
-	w := start(t, config("5/1h"))
-	waitForMembership(t, server.Addr, 1)
-	await.Until(t, "Redis decides", func() bool { return w.statuses("first", 1)[0] == 200 })
-	wantStatuses(t, "six requests", w.statuses("p", 6), 200, 200, 200, 200, 200, 429)
-	change(w, "7/1h")
-	server.Signal(syscall.SIGSTOP)
-	wantStatuses(t, "after the limit was raised to 7, in an outage", w.statuses("p", 3), 200, 200, 429)
-	change(w, "1000/1h")
-	wantStatuses(t, "after it was raised in the outage", w.statuses("p", 3), 200, 200, 200)
-	change(w, "3/1h")
-	wantStatuses(t, "after it was lowered in the outage, one of 10 requests and three of 1", append(w.statuses("p", 1), w.statuses("first", 3)...), 429, 200, 200, 429)
-	server.Signal(syscall.SIGCONT)
-}
-
-// What is decided while Redis is away is decided as one answer, not a mix: a
-// route with a limit that denies lets nobody pass.
-func TestOutage_DenyWinsInOneRoute(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	server.Kill()
-	w := start(t, redisDefaultYAML(server.Addr)+`upstreams: {demo: echo}
-routes:
-  - match: {path: /v1/sms/send}
-    upstream: demo
-    limits:
-      - {name: a, key: "header:X-Phone", rate: 5/1h, on_store_failure: allow}
-      - {name: b, key: "header:X-Phone", rate: 5/1h, on_store_failure: deny}
-`)
-	status, header, body := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"1"}})
-	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
-		t.Errorf("the answer is %d %v %s, want 503 with Retry-After", status, header, body)
-	}
-}
-
 // operations are all that an operator can ask of a node, as METHOD PATH BODY.
 func operations() []string {
 	const key = `{"pairs": [{"key": "header:X-Phone", "value": "p"}]`

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -145,69 +144,12 @@ func TestReload_ManyUnderLoad(t *testing.T) {
 	l.wantOnly(t, http.StatusOK)
 }
 
-// Counts outlive a change of the count of a limit, and not one of its window.
-func TestReload_WhatKeepsTheCounts(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "weir.yaml")
-	configure := func(rate string) {
-		write(t, file, redisYAML(server.Addr)+`admin: {http: "127.0.0.1:0"}
-listen: {http: "127.0.0.1:0"}
-upstreams: {demo: echo}
-routes: [{match: {path: /v1/sms/send}, upstream: demo, limits: [{name: phone, key: "header:X-Phone", rate: `+rate+`}]}]
-`)
-	}
-	configure("2/1h")
-	w := startWith(t, dir, "-c", file)
-	wantStatuses(t, "2/1h", w.statuses("p", 3), 200, 200, 429)
-	for _, change := range []struct {
-		rate string
-		want []int
-	}{{"3/1h", []int{200, 429}}, {"2/2h", []int{200, 200, 429}}} {
-		configure(change.rate)
-		if status, body := w.reload(); status != http.StatusOK {
-			t.Fatalf("reload: %d %s", status, body)
-		}
-		wantStatuses(t, "changed to "+change.rate, w.statuses("p", len(change.want)), change.want...)
-	}
-}
-
 // serve has w serve that configuration, in place of the one before.
 func (w *weir) serve(config string) {
 	w.t.Helper()
 	before := w.generation()
 	w.edit(config)
 	await.Until(w.t, "the edit is served", func() bool { return w.generation() > before })
-}
-
-// A limit at the top has one count for all routes that name it, also for one that names it
-// later. Metrics and operators see it once.
-func TestCommonLimit_OneCountForItsRoutes(t *testing.T) {
-	t.Parallel()
-	for name, store := range stores(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			config := store + `
-limits: {account: {key: "header:X-Phone", rate: 4/1h}}
-routes:
-  - {name: a, match: {path: /a}, upstream: echo, limits: [account, {name: own, key: "header:X-Phone", rate: 100/1h}]}
-  - {name: b, match: {path: /b}, upstream: echo, limits: account}
-`
-			w := start(t, config)
-			wantStatuses(t, "two routes together", slices.Concat(w.ask("a", "p", 2), w.ask("b", "p", 3), w.ask("a", "p", 1)), 200, 200, 200, 200, 429, 429)
-			w.serve(config + "  - {name: c, match: {path: /c}, upstream: echo, limits: [account]}\n")
-			wantStatuses(t, "a route that joins the limit, and another key", slices.Concat(w.ask("c", "p", 1), w.ask("c", "q", 1)), 429, 200)
-			if n := w.metric(`weir_decisions_total{limit="account",result="allowed",route=""}`); n != 5 {
-				t.Errorf("the metrics count %v allowed by the limit, want 5", n)
-			}
-			if said := w.keys("get", "header:X-Phone=p"); strings.Count(said, "account  4/1h") != 1 || !strings.Contains(said, "a.own") {
-				t.Errorf("keys get says %s, want the limit once", said)
-			}
-			w.keys("reset", "header:X-Phone=p", "--route", "b")
-			wantStatuses(t, "after a reset of the limits of b, a, with the same count", w.ask("a", "p", 1), 200)
-		})
-	}
 }
 
 // A limit that moves from a route to the top, or back, keeps its count if it says what it

@@ -1,18 +1,16 @@
 package test
 
 import (
-	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
@@ -24,55 +22,6 @@ import (
 func stores(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{"memory": "", "redis": redisYAML(redistest.Start(t).Addr)}
-}
-
-// The refusal names the limits that refused, shows all that may be seen, and
-// says when to come back: then the request passes.
-func TestLimit_RefusalSaysWhenToComeBack(t *testing.T) {
-	t.Parallel()
-	for name, store := range stores(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := start(t, store+`upstreams: {demo: echo}
-routes:
-  - name: send
-    match: {path: /v1/sms/send}
-    upstream: demo
-    limits:
-      - {name: phone, key: "header:X-Phone", rates: [1/3s, 9/1h]}
-      - {name: secret, key: client_ip, rate: 5/1h, expose: false}
-`)
-			w.statuses("p", 1)
-			status, header, body := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
-			refused := time.Now()
-			after, err := strconv.Atoi(header.Get("Retry-After"))
-			if status != 429 || err != nil || after < 1 || after > 4 {
-				t.Fatalf("the answer is %d, Retry-After %q, want 429 and 1 to 4 seconds", status, header.Get("Retry-After"))
-			}
-			var problem struct {
-				Violated []string `json:"violated-policies"`
-			}
-			if err := json.Unmarshal([]byte(body), &problem); err != nil || len(problem.Violated) != 1 || !strings.HasPrefix(problem.Violated[0], "phone") {
-				t.Errorf("the problem is %s, want it to name the phone's limit", body)
-			}
-			for _, text := range append(header.Values("RateLimit"), append(header.Values("RateLimit-Policy"), body)...) {
-				if strings.Contains(text, "secret") {
-					t.Errorf("a hidden limit is named: %s", text)
-				}
-			}
-			if got := header.Get("RateLimit"); !strings.Contains(got, ";r=0;t=") || !strings.Contains(got, ";r=8") {
-				t.Errorf("RateLimit is %q, want nothing left in 3 s and 8 in 1 h", got)
-			}
-			if header.Get("Cache-Control") != "no-store" {
-				t.Errorf("a refusal may be stored: %q", header.Get("Cache-Control"))
-			}
-			back := refused.Add(time.Duration(after) * time.Second)
-			await.Until(t, "Retry-After is over", func() bool { return time.Now().After(back) })
-			if got := w.send("p"); got != http.StatusOK {
-				t.Errorf("after Retry-After the answer is %d, want 200", got)
-			}
-		})
-	}
 }
 
 // answering is a server that answers with the status that the request asks for.
@@ -132,27 +81,6 @@ routes:
 			}
 		})
 	}
-}
-
-func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
-	t.Parallel()
-	arrived, gone := make(chan struct{}), make(chan struct{})
-	api := startBackend(t, func(_ http.ResponseWriter, r *http.Request) {
-		close(arrived)
-		<-r.Context().Done()
-		close(gone)
-	})
-	w := start(t, "routes:\n  - {match: {path: /slow}, upstream: "+api.URL+"}\n")
-	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL+"/slow", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go http.DefaultClient.Do(req)
-	<-arrived
-	leave()
-	await.Value(t, gone, "end of the upstream's work for a client that has left")
-	w.WaitForLog("request", func(l logtest.Line) bool { return l.Text("status") == "499" })
 }
 
 // A client that follows the redirect from http to https arrives, at the port that the system chose.
@@ -253,36 +181,21 @@ routes:
 		_, body := do(t, http.MethodPost, w.URL+ask.url, ask.header)
 		bodies = append(bodies, body)
 	}
+	stored := redisKeys(t, redisClient(t, server.Addr), "*")
+	if len(stored) == 0 || slices.ContainsFunc(stored, func(name string) bool { return !strings.HasPrefix(name, "weir:") }) {
+		t.Errorf("the keys in Redis are %q; want some, all with the prefix", stored)
+	}
 	server.Kill() // and when the store is away
 	for range 2 {
 		_, body := do(t, http.MethodPost, w.URL+"/send", header)
 		bodies = append(bodies, body)
 	}
 	await.Until(t, "all lines are written", func() bool { return w.log.Count("request") >= 14 })
-	for what, text := range map[string]string{"log": w.log.String(), "metrics": w.metrics(), "answers": strings.Join(bodies, "\n")} {
+	for what, text := range map[string]string{"log": w.log.String(), "metrics": w.metrics(), "answers": strings.Join(bodies, "\n"), "store": strings.Join(stored, "\n")} {
 		for _, raw := range []string{"13800138000", "138 0013 8000", "138+0013+8000", "138%200013"} {
 			if strings.Contains(text, raw) {
 				t.Errorf("the raw key %q is in the %s", raw, what)
 			}
-		}
-	}
-}
-
-func TestPrivacy_StoreKeysHoldNoRawKey(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	w := start(t, redisYAML(server.Addr)+smsYAML("5/1h", ""))
-	w.statuses("13800138000", 2)
-	names, err := redisClient(t, server.Addr).Keys(t.Context(), "*").Result()
-	if err != nil || len(names) == 0 {
-		t.Fatalf("keys in Redis: %v %v, want some", names, err)
-	}
-	for _, name := range names {
-		if strings.Contains(name, "13800138000") {
-			t.Errorf("the raw key is in the name %q", name)
-		}
-		if !strings.HasPrefix(name, "weir:") {
-			t.Errorf("the name %q has not the prefix weir:", name)
 		}
 	}
 }

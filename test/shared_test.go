@@ -20,40 +20,6 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-func TestShared_TwoProcessesLetThroughExactlyTheRate(t *testing.T) {
-	const rate, requests = 50, 2000
-	config := fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 1m}\n", redistest.Start(t).Addr) + smsYAML("50/1h", ", on_store_failure: deny")
-	nodes := []*weir{start(t, config), start(t, config)}
-
-	got := sendToAll(t, nodes, "phone", requests)
-	if got[http.StatusOK] != rate || got[http.StatusTooManyRequests] != requests-rate {
-		t.Errorf("answers are %v, want exactly %d of 200 and %d of 429", got, rate, requests-rate)
-	}
-}
-
-// sendToAll sends n requests for one phone to all nodes, all at once, and counts
-// the statuses.
-func sendToAll(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
-	t.Helper()
-	l := &load{answers: map[int]int{}}
-	client := &http.Client{Transport: &http.Transport{}, Timeout: testTimeout}
-	defer client.CloseIdleConnections()
-	gate := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			<-gate
-			l.send(client, nodes[i%len(nodes)].URL+"/v1/sms/send", http.Header{"X-Phone": {phone}})
-		})
-	}
-	close(gate)
-	all.Wait()
-	for _, err := range l.errors {
-		t.Error(err)
-	}
-	return l.answers
-}
-
 func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
 	t.Parallel()
 	config := redisYAML(redistest.Start(t).Addr) + smsYAML("20/1h, 1000000/24h", ", on_store_failure: deny")

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -43,11 +42,13 @@ func (r *routes) all(forms []*Route) []*Route {
 			route.MaxBody = int64(f.Body.Max)
 		}
 		route.NewKeys, route.NewKeysMode = r.newKeysOf(route)
-		r.destination(route)
+		r.destination(f)
 		r.descriptor(route)
 		r.decidable(route)
 		r.settled(route)
 		r.withoutBodies(route)
+		r.upgrades(route)
+		r.withoutEffect(route)
 		r.phones(route)
 		if by := seen.add(route, p.shape); by != nil && f.Match.Domain == "" {
 			r.Warn(f, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
@@ -61,6 +62,26 @@ func (r *routes) all(forms []*Route) []*Route {
 	r.warnLoops(made)
 	r.manyCalls(made)
 	return made
+}
+
+// upgrades checks that the route's upstream can carry what the route lets through.
+func (r *routes) upgrades(route *Route) {
+	if up := route.Upstream; route.WebSocket && up != nil && up.Protocol != ProtocolHTTP1 && !up.Echo {
+		r.Wrong(&route.form.WebSocket, "upstream "+up.Name+" speaks "+string(up.Protocol)+", which carries no websocket", "let it speak http1, or name another upstream")
+	}
+}
+
+// withoutEffect warns of what a route without limits, or without an upstream, has for nothing.
+func (r *routes) withoutEffect(route *Route) {
+	f := route.form
+	for _, field := range []any{&f.Mode, &f.RefundForm, &f.Idempotency, &f.Reject} {
+		if len(route.Limits) == 0 && r.Given(field) {
+			r.Warn(field, "has no effect: the route has no limits", "write limits: beside it, or leave it out")
+		}
+	}
+	if (f.Redirect != nil || f.Respond != nil) && f.RefundForm != nil && len(f.RefundForm.Errors) > 0 {
+		r.Warn(&f.RefundForm.Errors, "has no effect: there is no upstream that could fail", "leave it out")
+	}
 }
 
 // name gives each route without a name one made of its path.
@@ -144,9 +165,9 @@ func (r *routes) match(f *Match, p pattern) Match {
 }
 
 // destination checks that a route goes to one place, and has nothing that only
-// another kind of place could use. It warns of what has no effect without limits.
-func (r *routes) destination(made *Route) {
-	f, up, places := made.form, cmp.Or(made.Upstream, &Upstream{Echo: true}), 0
+// another kind of place could use.
+func (r *routes) destination(f *Route) {
+	places := 0
 	for _, place := range []any{&f.UpstreamName, &f.Redirect, &f.Respond} {
 		if r.Given(place) {
 			places++
@@ -160,13 +181,7 @@ func (r *routes) destination(made *Route) {
 		{places > 1, f, "has more than one destination", "keep one of upstream, redirect and respond"},
 		{!forwards && f.RewriteForm != nil, f.RewriteForm, "there is no upstream", "leave it out"},
 		{!forwards && f.WebSocket, &f.WebSocket, "there is no upstream for websocket", "leave it out"},
-		{f.WebSocket && up.Protocol != ProtocolHTTP1 && !up.Echo, &f.WebSocket, "upstream " + up.Name + " speaks " + string(up.Protocol) + ", which carries no websocket", "let it speak http1, or name another upstream"},
 	})
-	for _, field := range []any{&f.Mode, &f.RefundForm, &f.Idempotency, &f.Reject} {
-		r.warn([]finding{{len(made.Limits) == 0 && r.Given(field), field, "has no effect: the route has no limits", "write limits: beside it, or leave it out"}})
-	}
-	refund := cmp.Or(f.RefundForm, &Refund{})
-	r.warn([]finding{{places == 1 && !forwards && len(refund.Errors) > 0, &refund.Errors, "there is no upstream that could fail", "leave it out"}})
 }
 
 // params are the path parameters that a key is read from. spec is nil after a problem.

@@ -222,13 +222,14 @@ func FilesOf(path string) *Config {
 	return named
 }
 
-// Emptied returns the Problems of files of lines without any, and of patterns without files, that had some in was: a program that writes a
-// file begins by emptying it. It returns nil if there are none.
+// Emptied returns the Problems of files of lines without any, and of patterns without files, that had some in was, and of files that end
+// within a line and did not: a program that writes a file begins by emptying it, and writes it in pieces. It returns nil if there are none.
 func Emptied(was, is *Config) error {
 	var all Problems
 	for _, file := range form.SortedKeys(is.lined) {
-		if was.lined[file] && !is.lined[file] {
-			all = append(all, Problem{Position: Position{File: file}, What: "has lost all its lines", Instead: "write a line that begins with # if there shall be none"})
+		if lines := is.lined[file]; lines < was.lined[file] {
+			f := []fault{{"has lost all its lines", "write a line that begins with # if there shall be none"}, {"ends within a line, as while it is written", "end its last line"}}[lines]
+			all = append(all, Problem{Position: Position{File: file}, What: f.what, Instead: f.instead})
 		}
 	}
 	for _, glob := range is.Globs {

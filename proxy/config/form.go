@@ -105,7 +105,7 @@ type Config struct {
 	uses    map[string]int  // of form.Reader
 	values  []Value         // of lists
 	own     map[string]bool // files named by the configuration
-	lined   map[string]bool // files of lines, by whether they have any
+	lined   map[string]int  // files of lines: 0 for one without any, 1 if the last has no end, otherwise 2
 }
 
 // ClientIP configures how the address of a client is determined behind

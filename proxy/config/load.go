@@ -73,7 +73,7 @@ type loader struct {
 func newLoader(env form.Env) *loader {
 	return &loader{
 		Reader: form.NewReader(env, hint), source: diskFiles{}, hash: sha256.New(), common: sha256.New(),
-		made:  &Config{own: map[string]bool{}, lined: map[string]bool{}, Keys: map[string]*key.Spec{}, Upstreams: map[string]*Upstream{}},
+		made:  &Config{own: map[string]bool{}, lined: map[string]int{}, Keys: map[string]*key.Spec{}, Upstreams: map[string]*Upstream{}},
 		lists: map[string]*List{}, used: map[any]bool{},
 	}
 }

@@ -467,6 +467,7 @@ func TestReload_AFileThatHasLostAllIsStillBeingWritten(t *testing.T) {
 		{"an emptied list", func() { replaceFile(t, list, "") }, 422, 403, 204},
 		{"a list of blanks", func() { replaceFile(t, list, "\n \n") }, 422, 403, 204},
 		{"a list without values, and why", func() { replaceFile(t, list, "# none at present\n") }, 200, 200, 204},
+		{"a list that ends within a line", func() { replaceFile(t, list, "bad\nwor") }, 422, 403, 204},
 		{"an emptied directory", func() { os.Remove(part) }, 422, 403, 204},
 		{"a removed directory", func() { os.RemoveAll(parts) }, 422, 403, 204},
 		{"one more file", func() { replaceFile(t, filepath.Join(parts, "b.yaml"), "routes: []\n") }, 200, 403, 204},

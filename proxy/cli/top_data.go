@@ -164,10 +164,7 @@ func countOf(k view.TopKey) string {
 // limitTable lists the limits, those with most refusals first.
 func (d topData) limitTable() textTable {
 	t := textTable{columns: []string{"LIMIT", "REFUSED", "REQUESTS", "SHARE", "RATES", "REFUSED MOST", "MODE", "KEY"}, empty: "no route has a limit"}
-	seen := map[string]view.TopLimit{}
-	for _, l := range d.Top.Limits {
-		seen[view.LimitName(l.Route, l.Limit)] = l
-	}
+	seen := view.By(d.Top.Limits, func(l view.TopLimit) string { return view.LimitName(l.Route, l.Limit) })
 	limits := slices.Clone(d.Limits.Limits)
 	if d.query.Route+d.query.Limit != "" {
 		t.empty = "no limit of that name is in force"

@@ -50,10 +50,7 @@ type effect struct{ own, get, whose string }
 // others resolves the routes whose responses reset cooldowns or return permits. Such a route must read
 // the key that says whose.
 func (r *routes) others(made []*Route) {
-	r.byName = map[string]*Route{}
-	for _, route := range made {
-		r.byName[route.Name] = route
-	}
+	r.byName = view.By(made, func(route *Route) string { return route.Name })
 	for _, l := range r.compiled {
 		if to := l.Reset; to != nil && l.Algorithm.HasSteps() && to.Route != "" && l.Key != nil {
 			to.Key = r.keyThere(&l.form.Reset.Route, l, l.Key, effect{"the cooldown would be reset", "resets the cooldown", "whose cooldown to reset"})

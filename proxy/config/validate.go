@@ -148,10 +148,7 @@ func Restarts(was, is *Config) (all []Problem) {
 		all = []Problem{{Position: Position{File: is.Files[0]}, Path: "privacy", What: "privacy.hash_secret is another, or gone: counts stay only under a former one that previous_secret names",
 			Instead: "write one: without any whoever reads Redis can find phone numbers by trying them"}}
 	}
-	limits, before := is.Limits(), map[string]*Limit{} // by ID
-	for _, l := range was.Limits() {
-		before[l.ID] = l
-	}
+	limits, before := is.Limits(), view.By(was.Limits(), func(l *Limit) string { return l.ID })
 	gone := slices.DeleteFunc(was.Limits(), func(l *Limit) bool {
 		return slices.ContainsFunc(limits, func(o *Limit) bool { return o.ID == l.ID })
 	})

@@ -90,10 +90,7 @@ func (n *Node) refusals(ctx context.Context, next *proxy.Prepared, p *admin.Plan
 		return err
 	}
 	p.Whole = whole
-	configured := map[string]*config.Limit{} // by the names under which stores count
-	for _, l := range next.Config().Limits() {
-		configured[l.ID] = l
-	}
+	configured := view.By(next.Config().Limits(), func(l *config.Limit) string { return l.ID }) // under which stores count
 	found := map[string]*admin.LimitRefusal{}
 	for some := range slices.Chunk(counts, peekBatch) {
 		refused, err := n.peek(ctx, some, byName)

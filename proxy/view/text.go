@@ -195,6 +195,15 @@ func Each[T, R any](all []T, f func(T) R) []R {
 	return shown
 }
 
+// By returns all by what name returns for each; of several with one name the last.
+func By[T any](all []T, name func(T) string) map[string]T {
+	by := make(map[string]T, len(all))
+	for _, one := range all {
+		by[name(one)] = one
+	}
+	return by
+}
+
 // AddNew appends those of more that all does not have.
 func AddNew[T comparable](all []T, more ...T) []T {
 	for _, one := range more {

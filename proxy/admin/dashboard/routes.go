@@ -112,10 +112,7 @@ func routeRows(routes view.Routes, limits view.Limits, minutes int) []*routeRow 
 // countRows adds the counts of the last minutes to rows, and a row of the requests without a route if
 // there were any. Counts of routes and limits that no longer exist are ignored.
 func countRows(rows []*routeRow, counts known[view.Statistics], minutes int) []*routeRow {
-	by := map[string]*routeRow{}
-	for _, row := range rows {
-		by[row.Name] = row
-	}
+	by := view.By(rows, func(row *routeRow) string { return row.Name })
 	if by[unmatched] == nil {
 		by[unmatched] = &routeRow{Route: view.Route{Name: unmatched}, Unmatched: true, Spark: make([]int64, minutes)}
 	}

@@ -40,8 +40,7 @@ func (c nodesCommand) Run(ctx context.Context, w Env) error {
 	if err != nil || c.JSON {
 		return printJSON(w, d.Nodes, err)
 	}
-	t := d.nodeTable()
-	err = t.printAll(w.Stdout)
+	err = d.nodeTable().printAll(w.Stdout)
 	if drift := d.drift(); drift != "" {
 		_, err = fmt.Fprintln(w.Stdout, drift)
 	}

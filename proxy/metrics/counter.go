@@ -155,8 +155,7 @@ func (c *Counter) Desc() *prometheus.Desc { return c.of.desc }
 
 // Write implements prometheus.Metric.
 func (c *Counter) Write(to *dto.Metric) error {
-	value := float64(c.Value())
-	to.Label, to.Counter = c.labels, &dto.Counter{Value: &value, CreatedTimestamp: c.created}
+	to.Label, to.Counter = c.labels, &dto.Counter{Value: new(float64(c.Value())), CreatedTimestamp: c.created}
 	return nil
 }
 
@@ -267,8 +266,7 @@ type Exemplar struct {
 // SetExemplar makes e the exemplar of a bucket in which it was observed. It keeps copies of the IDs. An
 // ID for which there is no space is left out.
 func (h *Histogram) SetExemplar(bucket int, e Exemplar) {
-	value := e.Duration.Seconds()
-	out := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(e.At)}
+	out := &dto.Exemplar{Value: new(e.Duration.Seconds()), Timestamp: timestamppb.New(e.At)}
 	space := maxExemplarLabels
 	add := func(name, text string) {
 		if space -= len(name) + len(text); text != "" && space >= 0 {

@@ -107,9 +107,7 @@ func TestAgree_WritesWhatLimitsAre(t *testing.T) {
 	a, _ := join(t, rdb, "a")
 	mustAgree(t, a, "one", 1)
 	all, err := a.Limits(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	want := view.Limit{Rates: []string{"1/1m", "5/1h"}, Algorithm: "token_bucket", Scope: "overall"}
 	if got := all["one.l"]; len(all) != 1 || !slices.Equal(got.Rates, want.Rates) || got.Algorithm != want.Algorithm || got.Scope != want.Scope {
 		t.Errorf("limits are %+v; want one.l: %+v", all, want)
@@ -400,9 +398,7 @@ func TestAgree_WhileTheSlotMoves(t *testing.T) {
 	const key = "test:{cluster}:limits"
 	slot := rdb.ClusterKeySlot(ctx, key).Val()
 	from, err := rdb.MasterForKey(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	other := from
 	for i := 0; other == from; i++ {
 		if other, err = rdb.MasterForKey(ctx, strings.Repeat("x", i)); err != nil {

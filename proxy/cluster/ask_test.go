@@ -221,9 +221,7 @@ func TestDirectives(t *testing.T) {
 	put := func(one directive.Directive) (everywhere bool) {
 		t.Helper()
 		everywhere, err := a.Put(t.Context(), one)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return everywhere
 	}
 	if !put(order("192.0.2.0/24", time.Hour)) {
@@ -322,9 +320,7 @@ func TestDirectives_LostByRedisAreRestored(t *testing.T) {
 	}
 	a, b := cluster.NewDirectives(rdb, "test", func(*directive.Set) {}), cluster.NewDirectives(rdb, "test", func(*directive.Set) {})
 	sync := func(d *cluster.Directives) (routes string) {
-		if err := d.Sync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, d.Sync(t.Context()))
 		for _, one := range d.All() {
 			routes += one.Route + " "
 		}
@@ -404,9 +400,7 @@ func TestDirectives_InMemory(t *testing.T) {
 func claim(t *testing.T, o cluster.Once, name, value string) string {
 	t.Helper()
 	found, err := o.Claim(t.Context(), name, []byte(value))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(found)
 }
 

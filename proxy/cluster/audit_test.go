@@ -53,9 +53,7 @@ func pages(t *testing.T, a *cluster.Audit, n int) (all []string) {
 	before := ""
 	for {
 		p, err := a.Page(t.Context(), before, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if len(p.Entries) > n {
 			t.Fatalf("%d entries on a page of %d", len(p.Entries), n)
 		}
@@ -87,9 +85,7 @@ func TestAudit_IsReadByAll(t *testing.T) {
 			}
 		}
 		p, err := far.Page(t.Context(), "", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		got := p.Entries[0]
 		if got.Node != "near" || got.Who != "alice" || got.For != "1h" || got.ID == "" || time.Since(got.At) > time.Minute || got.Limits[0] != "send.phone" {
 			t.Errorf("%+v", got)

@@ -193,9 +193,7 @@ routes:
       - {name: backoff, key: "header:X-Phone", cooldown: [60s, 90s, 1d]}
       - {name: smooth, key: client_ip, rate: 100/1m, algorithm: gcra, burst: 5, scope: per_instance, mode: off}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	all := cluster.Define(c)
 	for name, want := range map[string]string{
 		"send.phone": "[1/1m 5/1h] ", "send.fan": "[3/1h] header:X-Phone", "send.backoff": "[1m 1m30s 1d] ", "send.smooth": "[100/1m] ",

@@ -203,9 +203,7 @@ func TestSalt_IsThatOfTheFirst(t *testing.T) {
 	salt := func(prefix string, own byte) [32]byte {
 		t.Helper()
 		got, err := cluster.Salt(t.Context(), rdb, prefix, [32]byte{own})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return got
 	}
 	if first, second := salt("weir", 1), salt("weir", 2); first != [32]byte{1} || second != first {
@@ -252,9 +250,7 @@ func runs(t *testing.T, o cluster.LeaderOptions) *candidate {
 func looks(t *testing.T, c *candidate) view.Leadership {
 	t.Helper()
 	l, err := c.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return l
 }
 

@@ -353,9 +353,7 @@ func TestPush_ManyAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 		await.Until(t, "the last is served", func() bool { return h.is(done[8]) })
 	}
 	entries, err := all[1].History(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, e := range entries {
 		if e.Bundle.Files["a"] != done[e.Generation] {
 			t.Errorf("generation %d is %q in the history; want %q", e.Generation, e.Bundle.Files["a"], done[e.Generation])

@@ -50,13 +50,17 @@ func (c *counter) Counts() map[proxy.Series]int64 {
 	return maps.Clone(c.counts)
 }
 
+// counting are statistics of a node and what it counts; without Redis they are those of a single process.
+func counting(rdb redis.UniversalClient) (*counter, *cluster.Statistics) {
+	c := newCounter()
+	return c, cluster.NewStatistics(rdb, "test", "a", c)
+}
+
 // told are all minutes together, as anybody reads them.
 func told(t *testing.T, s *cluster.Statistics) map[proxy.Series]int64 {
 	t.Helper()
 	minutes, err := s.Minutes(t.Context(), 1440)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	all := map[proxy.Series]int64{}
 	for _, m := range minutes {
 		for _, r := range m.Routes {
@@ -128,17 +132,14 @@ func TestStatistics_AreWhatWasCounted(t *testing.T) {
 // A report that comes after its minute was added up is added to it.
 func TestStatistics_TakeLateReports(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
-	c := newCounter()
-	stats := cluster.NewStatistics(rdb, "test", "a", c)
+	c, stats := counting(rdb)
 	task := stats.Task()
 	term := leading(t, rdb)
 	for round := range 3 {
 		c.add("send", "", "", 1)
 		check(t, stats.Flush(t.Context()))
 		did, err := task.Run(t.Context(), term)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if did != "added up 1 minute" && did != "added up 2 minutes" { // two if one ends meanwhile
 			t.Errorf("the leader says %q", did)
 		}
@@ -156,16 +157,13 @@ func leading(t *testing.T, rdb redis.UniversalClient) cluster.Term {
 	t.Helper()
 	rdb.HSet(t.Context(), "test:{cluster}:lead", "me:1", 1)
 	token, err := cluster.Begin(t.Context(), rdb, "me:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return cluster.Term{Token: token}
 }
 
 func TestStatistics_ADeposedLeaderWritesNoSum(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
-	c := newCounter()
-	stats := cluster.NewStatistics(rdb, "test", "a", c)
+	c, stats := counting(rdb)
 	old, term := leading(t, rdb), leading(t, rdb)
 	c.add("send", "", "", 1)
 	check(t, stats.Flush(t.Context()))
@@ -184,8 +182,7 @@ func TestStatistics_ADeposedLeaderWritesNoSum(t *testing.T) {
 func TestStatistics_OutliveAnOutage(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
-	c := newCounter()
-	stats := cluster.NewStatistics(rdb, "test", "a", c)
+	c, stats := counting(rdb)
 	s.Kill()
 	c.add("send", "", "", 7)
 	if err := stats.Flush(t.Context()); err == nil {
@@ -218,8 +215,7 @@ func TestStatistics_ClosedMinutesTakeNoReports(t *testing.T) {
 // Alone, each thing is told under the minute in which it happened, for a day.
 func TestStatistics_MinuteByMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which begins on a full minute
-		c := newCounter()
-		stats := cluster.NewStatistics(nil, "", "a", c)
+		c, stats := counting(nil)
 		running(t, stats.Run)
 		runs(t, cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{stats.Task()}})
 		began := time.Now().UTC()
@@ -310,8 +306,7 @@ func TestStatistics_BookToTheMinuteThoughTheClockIsAMillisecondOff(t *testing.T)
 // At no second of a minute does the number of the last 60 s begin anew.
 func TestStatistics_TheLastMinuteIsSixtySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounter()
-		stats := cluster.NewStatistics(nil, "", "a", c)
+		c, stats := counting(nil)
 		running(t, stats.Run)
 		const rate = 32
 		time.Sleep(500 * time.Millisecond) // no reading falls between the two counts of a second
@@ -346,8 +341,7 @@ func TestStatistics_TheLastMinuteIsSixtySeconds(t *testing.T) {
 func TestStatistics_TheLastMinuteIsTrueToItsStep(t *testing.T) {
 	for _, burst := range []struct{ from, to int }{{20, 50}, {0, 30}, {33, 87}, {59, 61}, {7, 8}} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCounter()
-			stats := cluster.NewStatistics(nil, "", "a", c)
+			c, stats := counting(nil)
 			running(t, stats.Run)
 			const rate = 20
 			came := make([]int64, 200) // by second
@@ -359,9 +353,7 @@ func TestStatistics_TheLastMinuteIsTrueToItsStep(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				last, err := stats.Last(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				got := int64(0)
 				for _, r := range last.Routes {
 					got += r.Refused
@@ -389,8 +381,7 @@ func between(came []int64, a, b int) (sum int64) {
 // What comes between two steps, because the process was slow, is divided among them, and nothing is lost.
 func TestStatistics_TheLastMinuteWithSlowReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCounter()
-		stats := cluster.NewStatistics(nil, "", "a", c)
+		c, stats := counting(nil)
 		for range 40 { // some 5 minutes
 			time.Sleep(7300 * time.Millisecond)
 			c.add("send", "", "allowed", 73)
@@ -407,9 +398,7 @@ func TestStatistics_TheLastMinuteWithSlowReports(t *testing.T) {
 func TestStatistics_TheLastMinuteWithReportsOfOlderVersions(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
 	now, err := rdb.Time(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	minute := now.Unix() / 60
 	report := fmt.Sprintf(`{"at":%d,"tallies":[{"route":"send","result":"refused","n":6}]}`, now.UnixMilli())
 	check(t, rdb.HSet(t.Context(), fmt.Sprint("test:{cluster}:minute:", minute), "old", report).Err())

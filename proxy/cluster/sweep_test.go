@@ -55,9 +55,7 @@ func sown(t *testing.T, rdb redis.UniversalClient) *field {
 func (f *field) serves(limits string) {
 	f.t.Helper()
 	c := limited(f.t, limits)
-	if err := f.node.Agree(f.t.Context(), c, func(int64) {}); err != nil {
-		f.t.Fatal(err)
-	}
+	check(f.t, f.node.Agree(f.t.Context(), c, func(int64) {}))
 	f.hash = c.Hash
 }
 
@@ -69,28 +67,28 @@ func limited(t *testing.T, names string) *config.Config {
 		text += "      - {name: " + name + ", key: 'header:X-" + name + "', rate: 1/1h}\n"
 	}
 	c, err := config.LoadText("weir.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return c
+}
+
+// store is the store with that prefix.
+func (f *field) store(prefix string) *redisstore.Store {
+	if f.stores[prefix] == nil {
+		f.stores[prefix] = redisstore.New(f.rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, CachedRefusals: -1})
+		f.t.Cleanup(func() { f.stores[prefix].Close() })
+	}
+	return f.stores[prefix]
 }
 
 // counts lets the store count once for each of n keys.
 func (f *field) counts(prefix string, l limiter.Limit, n int) {
 	f.t.Helper()
-	store := f.stores[prefix]
-	if store == nil {
-		store = redisstore.New(f.rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, CachedRefusals: -1})
-		f.t.Cleanup(func() { store.Close() })
-		f.stores[prefix] = store
-	}
+	store := f.store(prefix)
 	l.Rate = limiter.Rate{Count: 3, Window: time.Hour}
 	for i := range n {
 		claims := []limiter.Claim{{Limit: &l, Key: limiter.KeyOf(strconv.Itoa(i)), Cost: 1}}
 		var d limiter.Decision
-		if err := store.Take(f.t.Context(), claims, &d); err != nil {
-			f.t.Fatal(err)
-		}
+		check(f.t, store.Take(f.t.Context(), claims, &d))
 	}
 }
 
@@ -111,9 +109,7 @@ func (f *field) keys() []string {
 	} else {
 		err = each(f.t.Context(), f.rdb.(*redis.Client))
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check(f.t, err)
 	slices.Sort(all)
 	return all
 }
@@ -212,9 +208,7 @@ func TestSweep_LooksAtFewKeysAtATime(t *testing.T) {
 	task := cluster.NewSweep(f.rdb, "test", 0, f.nodes).Task()
 	for step := 1; ; step++ {
 		did, err := task.Run(t.Context(), f.term)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		ran := redistest.Commands(t, f.rdb)
 		if n := ran["scan"].Calls; n == 0 || n > 20*step {
 			t.Fatalf("after %d steps SCAN was called %d times; want at most 20 a step", step, n)
@@ -312,8 +306,7 @@ func returning(name string) map[string][]*limiter.Limit {
 // takes lets the store take for a subject under all of these limits, and return what it took for another.
 func (f *field) takes(limits map[string][]*limiter.Limit) {
 	f.t.Helper()
-	store := redisstore.New(f.rdb, redisstore.Options{Prefix: "test", Timeout: 5 * time.Second, CachedRefusals: -1})
-	defer store.Close()
+	store := f.store("test")
 	for _, windows := range limits {
 		for _, subject := range []limiter.Key{limiter.KeyOf("ann"), limiter.KeyOf("bob")} {
 			var claims []limiter.Claim
@@ -374,22 +367,11 @@ func TestCounted_FindsConversions(t *testing.T) {
 // Counted finds what the store writes, each key once, under the limits that are asked
 // for and our prefix, and says when it is a sample.
 func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
-	rdb := dial(t, redistest.Start(t).Addr)
-	n, _ := join(t, rdb, "a")
-	take := func(prefix, limit string, keys int) {
-		t.Helper()
-		store := redisstore.New(rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, CachedRefusals: -1})
-		defer store.Close()
-		for i := range keys {
-			claims := []limiter.Claim{{Limit: &limiter.Limit{Name: limit, Rate: limiter.Rate{Count: 3, Window: time.Hour}}, Key: limiter.KeyOf(fmt.Sprint(i)), Cost: 1}}
-			var d limiter.Decision
-			check(t, store.Take(t.Context(), claims, &d))
-		}
-	}
-	take("test", "send.phone:1h", 3)
-	take("test", "send.ip:1h", 2)
-	take("other", "send.phone:1h", 4)
-	all, whole, err := n.Counted(t.Context(), map[string]bool{"send.phone:1h": true, "send.gone:1h": true})
+	f := sown(t, dial(t, redistest.Start(t).Addr))
+	f.counts("test", limiter.Limit{Name: "send.phone:1h"}, 3)
+	f.counts("test", limiter.Limit{Name: "send.ip:1h"}, 2)
+	f.counts("other", limiter.Limit{Name: "send.phone:1h"}, 4)
+	all, whole, err := f.node.Counted(t.Context(), map[string]bool{"send.phone:1h": true, "send.gone:1h": true})
 	if err != nil || !whole || len(all) != 3 {
 		t.Fatalf("Counted = %v, %v, %v; want the three phones, and that these are all", all, whole, err)
 	}
@@ -404,14 +386,14 @@ func TestCounted_IsWhatTheStoreWrites(t *testing.T) {
 		t.Errorf("the key of 2 is not among %v", all)
 	}
 
-	pipe := rdb.Pipeline()
+	pipe := f.rdb.Pipeline()
 	for i := range 5000 {
 		pipe.Set(t.Context(), "test:{"+limiter.KeyOf("many", fmt.Sprint(i)).String()+"}:send.phone:1h:value", 1, time.Hour)
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all, whole, err = n.Counted(t.Context(), map[string]bool{"send.phone:1h": true})
+	all, whole, err = f.node.Counted(t.Context(), map[string]bool{"send.phone:1h": true})
 	if err != nil || whole || len(all) < 2000 || len(all) >= 5000 {
 		t.Errorf("of 5003 keys %d were found, whole %v, %v; want a sample", len(all), whole, err)
 	}

@@ -77,14 +77,10 @@ func TestWrongTokens_OfANode(t *testing.T) {
 	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0', token: a-token-of-operators}\nroutes: [{match: {path: /a}, upstream: echo}]\nupstreams: {echo: echo}\n"))
 	ask := func(token string) int {
 		r, err := http.NewRequest(http.MethodGet, "http://"+n.Address("admin")+"/api/v1/nodes", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		r.Header.Set("Authorization", "Bearer "+token)
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer answer.Body.Close()
 		return answer.StatusCode
 	}
@@ -108,9 +104,7 @@ func TestWrongTokens_OfANode(t *testing.T) {
 	if got := fetch(t, "http://"+n.Address("admin")+"/healthz"); got != "ok\n" {
 		t.Errorf("/healthz is answered %q", got)
 	}
-	if err := n.end(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, n.end())
 	if line := n.findLog("wrong admin tokens"); line == nil || !strings.HasPrefix(line["last"].(string), "127.0.0.1:") {
 		t.Errorf("log line %v; want the wrong tokens of 127.0.0.1", line)
 	}
@@ -170,9 +164,7 @@ func listenNotify(t *testing.T) (heard func(state string) []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { conn.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
 	return func(state string) []string {
@@ -195,9 +187,7 @@ func TestSystemd_IsToldFromStartToEnd(t *testing.T) {
 	heard := listenNotify(t)
 	reload := make(chan os.Signal, 1)
 	n, err := startNode(t, writeConfig(t, ""), reload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if got := heard("READY=1"); !slices.Contains(got, "STATUS=serving generation 1") {
 		t.Errorf("ready: %q; want the generation", got)
 	}
@@ -297,9 +287,7 @@ func TestDirectives_OfARouteThatIsGone(t *testing.T) {
 		}
 		return err
 	}
-	if err := order("old", view.KeyBan); err != nil {
-		t.Fatal(err)
-	}
+	check(t, order("old", view.KeyBan))
 	replaceFile(t, path, strings.Replace(file, "THIS", "new", 1))
 	if _, err := n.reload(t.Context()); err != nil {
 		t.Fatal(err)

@@ -137,9 +137,7 @@ func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
 	s := cluster.NewStatistics(nil, "", "", nil)
 	minutes, unread := s.Minutes(t.Context(), 2)
 	last, unseen := s.Last(t.Context())
-	if err := errors.Join(err, unread, unseen); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(err, unread, unseen))
 	last.At = time.Time{}
 	for name, got := range map[string]any{
 		`{"self":"","node":"","tasks":[]}`:                                leader,
@@ -283,14 +281,10 @@ func saidOK(nodes []view.NodeAnswer) (n int) {
 func sendFor(t *testing.T, n *testNode, phone string, want int) (id string) {
 	t.Helper()
 	r, err := http.NewRequest("GET", "http://"+n.Address("http")+"/a", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	r.Header.Set("X-Phone", phone)
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != want {
 		t.Fatalf("the answer is %d, want %d", answer.StatusCode, want)

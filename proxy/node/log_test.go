@@ -262,26 +262,18 @@ func TestLogQueue_AfterTheEnd(t *testing.T) {
 // A node whose log nobody reads serves, and ends when it is told to.
 func TestNode_ALogThatNobodyReads(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer w.Close()
 	defer r.Close() // before w: what is being written to it ends
 	path := writeConfig(t, "")
 	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	log := NewLog(w, zerolog.InfoLevel)
 	n, err := Start(t.Context(), Options{Path: path, Config: c, Load: func() (*config.Config, error) { return config.Load(path) }, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for range 600 { // more lines than a pipe holds
 		answer, err := http.Get("http://" + n.Address("http") + "/a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		io.Copy(io.Discard, answer.Body)
 		answer.Body.Close()
 		if answer.StatusCode != 200 {
@@ -303,9 +295,7 @@ func TestNode_ALogThatNobodyReads(t *testing.T) {
 func TestLogFile_ReopenLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	file, err := openLogFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	queue := newLogQueue(file)
 	const lines = 20_000
 	var all sync.WaitGroup
@@ -316,18 +306,12 @@ func TestLogFile_ReopenLosesNothing(t *testing.T) {
 	})
 	const times = 20
 	for i := range times {
-		if err := os.Rename(path, fmt.Sprint(path, ".", i)); err != nil {
-			t.Fatal(err)
-		}
-		if err := file.reopen(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Rename(path, fmt.Sprint(path, ".", i)))
+		check(t, file.reopen())
 	}
 	all.Wait()
 	queue.Close()
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, file.Close())
 	var text strings.Builder
 	for i := range times {
 		text.WriteString(contents(t, fmt.Sprint(path, ".", i)))
@@ -348,28 +332,20 @@ func TestLogFile_ReopenLosesNothing(t *testing.T) {
 func contents(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(text)
 }
 
 // A folder that is gone leaves the file as it was, and it is added to, not begun anew.
 func TestLogFile_ReopenThatFailsChangesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(dir, 0o700))
 	path, moved := filepath.Join(dir, "access.log"), dir+"-moved"
 	replaceFile(t, path, "before\n")
 	file, err := openLogFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer file.Close()
-	if err := os.Rename(dir, moved); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(dir, moved))
 	if err := file.reopen(); err == nil {
 		t.Error("a file was opened in a folder that is gone")
 	}

@@ -24,6 +24,14 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
+// check ends the test if there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // writeConfig writes a configuration that listens on free ports.
 func writeConfig(t *testing.T, more string) string {
 	t.Helper()
@@ -50,9 +58,7 @@ type testNode struct {
 func startNode(t *testing.T, path string, reload <-chan os.Signal) (*testNode, error) {
 	t.Helper()
 	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	out := new(logtest.Log)
 	log := NewLog(out, zerolog.DebugLevel)
 	n, err := Start(t.Context(), Options{Path: path, Config: c, Load: func() (*config.Config, error) { return config.Load(path) }, Log: log, Build: Build{Version: "v0.0.1"}, Reload: reload})
@@ -73,9 +79,7 @@ func startNode(t *testing.T, path string, reload <-chan os.Signal) (*testNode, e
 func mustStart(t *testing.T, path string) *testNode {
 	t.Helper()
 	n, err := startNode(t, path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return n
 }
 
@@ -97,9 +101,7 @@ func (n *testNode) findLog(message string) map[string]any { return n.log.Find(me
 func get(t *testing.T, url string) *http.Response {
 	t.Helper()
 	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	answer.Body.Close()
 	return answer
 }
@@ -108,14 +110,10 @@ func get(t *testing.T, url string) *http.Response {
 func fetch(t *testing.T, url string) string {
 	t.Helper()
 	answer, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(text)
 }
 
@@ -123,9 +121,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	path := writeConfig(t, "")
 	reload := make(chan os.Signal, 1)
 	n, err := startNode(t, path, reload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	base := "http://" + n.Address("admin")
 	for _, url := range []string{"http://" + n.Address("http") + "/a", base + "/readyz"} {
 		answer := get(t, url)
@@ -137,9 +133,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	replaceFile(t, path, "routes: nonsense\n")
 	reload <- os.Interrupt // any signal on that channel is the one to reload
 	if got := n.waitForLog("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
@@ -214,9 +208,7 @@ func TestNode_StartsWithoutRedis(t *testing.T) {
 // What cannot be written is said at the start, and not with the first push.
 func TestNode_SaysWhatItCannotWrite(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "file") // no folder can be made in its place, by root either
-	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(blocked, nil, 0o600))
 	for want, path := range map[string]string{
 		"reload.keep " + blocked + "/kept.json cannot be written: ": writeConfig(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+blocked+"/kept.json}\n"),
 		"listen.tls.acme.storage " + blocked + "/acme cannot be written: ": listened(t,
@@ -231,9 +223,7 @@ func TestNode_SaysWhatItCannotWrite(t *testing.T) {
 // Two nodes in one process share nothing: one ends, and the other serves on.
 func TestNode_TwoInOneProcess(t *testing.T) {
 	one, two := mustStart(t, writeConfig(t, "")), mustStart(t, writeConfig(t, ""))
-	if err := one.end(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, one.end())
 	fetch(t, "http://"+two.Address("http")+"/a")
 	if _, err := http.Get("http://" + one.Address("http") + "/a"); err == nil {
 		t.Error("the node that has ended answers")
@@ -272,9 +262,7 @@ func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 func rewrite(t *testing.T, path, text string) {
 	t.Helper()
 	replaceFile(t, path+".new", text)
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(path+".new", path))
 }
 
 func TestClosers_LastFirst(t *testing.T) {

@@ -37,9 +37,7 @@ const listen = "listen: {http: '127.0.0.1:0', drain: {delay: 300ms}}\nadmin: {ht
 func postStatus(t *testing.T, n *testNode, path string) int {
 	t.Helper()
 	answer, err := http.Post("http://"+n.Address("admin")+path, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	answer.Body.Close()
 	return answer.StatusCode
 }
@@ -109,9 +107,7 @@ func TestDrain_OtherProxiesAreToldOfTheEnd(t *testing.T) {
 		"routes: [{name: a, match: {path: /a}, upstream: 'http://"+upstream.Addr().String()+"', limits: [{name: l, key: global, rate: 1000/1s}]}]\n"))
 	client := sockettest.Dial(t, n.Address("http"), "GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
 	slow, err := upstream.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	const question = "GET /decide HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /a\r\nX-Forwarded-Host: a\r\nX-Forwarded-Proto: http\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n"
 	peer := sockettest.Dial(t, n.Address("decide"), question)
 	if answer, _ := peer.WantStatus(200); answer.Close {
@@ -171,9 +167,7 @@ func TestAdmin_IsOpenToWhomTheConfigurationSays(t *testing.T) {
 func watchFiles(t *testing.T, path string) <-chan struct{} {
 	t.Helper()
 	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	files := func(w *fsnotify.Watcher) []string { return configFiles(w, c) }
 	changes := make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -241,9 +235,7 @@ func respondYAML(body string) string {
 // replaceFile writes other text into a file.
 func replaceFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestWatch_EditorsReplaceTheFile(t *testing.T) {
@@ -261,9 +253,7 @@ func TestWatch_EditorsReplaceTheFile(t *testing.T) {
 func TestWatch_IsNotHeldUpByOtherFiles(t *testing.T) {
 	path := write(t, respondYAML("1"))
 	log, err := os.Create(filepath.Join(filepath.Dir(path), "access.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer log.Close()
 	changes := watchFiles(t, path)
 	var writing sync.WaitGroup
@@ -296,15 +286,11 @@ func TestWatch_KubernetesSwapsALink(t *testing.T) {
 			os.Symlink(version, data+"_tmp"),
 			os.Rename(data+"_tmp", data),
 		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 	}
 	publish("..1", respondYAML("1"))
 	path := filepath.Join(dir, "weir.yaml")
-	if err := os.Symlink("..data/weir.yaml", path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Symlink("..data/weir.yaml", path))
 	changes := watchFiles(t, path)
 	for i, version := range []string{"..2", "..3"} {
 		publish(version, respondYAML([]string{"2", "3"}[i]))
@@ -315,9 +301,7 @@ func TestWatch_KubernetesSwapsALink(t *testing.T) {
 func TestWatch_SeesNewIncludedFiles(t *testing.T) {
 	path := write(t, "include: [more/*.yaml]\n"+respondYAML("1"))
 	more := filepath.Join(filepath.Dir(path), "more")
-	if err := os.Mkdir(more, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(more, 0o700))
 	changes := watchFiles(t, path)
 	replaceFile(t, filepath.Join(more, "b.yaml"), "keys: {b: {from: global}}\n")
 	wantChange(t, changes, "a new included file")
@@ -412,9 +396,7 @@ func TestMounted_IsAFileThatIsAMount(t *testing.T) {
 // Of two reloads at once, as of a file and of SIGHUP, the status is that of the one that was second.
 func TestReload_StatusIsOfTheLast(t *testing.T) {
 	c, err := config.Load(writeConfig(t, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	log := NewLog(io.Discard, zerolog.Disabled)
 	defer log.Close()
 	loads, refused := 0, errors.New("refused")
@@ -424,9 +406,7 @@ func TestReload_StatusIsOfTheLast(t *testing.T) {
 		}
 		return c, nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer n.Close()
 	for round := range rounds.Of(20_000) {
 		var both sync.WaitGroup

@@ -43,9 +43,7 @@ func accessLogOf(requests int) string {
 func TestSimulate_ComparesWhatIsServedWithAnother(t *testing.T) {
 	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"+replayed))
 	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: strings.Replace(replayed, "3/1h", "1/1h", 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if s.Requests != 10 || s.Result.Refused != 7 || s.Against == nil || s.Against.Refused != 9 || s.Node == "" || s.Generation != 1 {
 		t.Errorf("got %+v; want 7 of 10 refused, and 9 by the other", s)
 	}
@@ -65,9 +63,7 @@ func TestSimulate_ComparesWhatIsServedWithAnother(t *testing.T) {
 func TestSimulate_TakesWhatIsTold(t *testing.T) {
 	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nprivacy: {hash_secret: '0123456789abcdef0123456789abcdef'}\n"+replayed))
 	served, err := n.servedConfig(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: served.Effective})
 	if err != nil || s.Against == nil || s.Against.Refused != s.Result.Refused || s.Result.Refused != 7 {
 		t.Errorf("got %+v, %v; want the same of both", s, err)
@@ -79,9 +75,7 @@ func TestSimulate_SaysWhatACopyLacks(t *testing.T) {
 	yaml := strings.Replace(replayed, "rate: 3/1h", `rate: 3/1h, overrides: {"13800138000": 9/1h, "13800138001": 5/1h}`, 1)
 	n := mustStart(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"+yaml))
 	served, err := n.servedConfig(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	const lacks = "of overrides and lists 2 values are not in the other configuration"
 	for other, want := range map[string]bool{served.Effective: true, yaml: false} {
 		s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: other})
@@ -102,9 +96,7 @@ func TestSimulate_TakesTheListsThatAreServed(t *testing.T) {
 	}
 	n := mustStart(t, path)
 	served, err := n.servedConfig(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(accessLogOf(10)), Other: served.Effective}); err != nil || s.Against == nil {
 		t.Errorf("got %+v, %v; want a comparison", s, err)
 	}
@@ -174,9 +166,7 @@ func TestSimulate_EndsWithItsConnection(t *testing.T) {
 	n := mustStart(t, writeConfig(t, ""))
 	log, sent := io.Pipe()
 	r, err := http.NewRequest(http.MethodPost, "http://"+n.Address("admin")+"/api/v1/simulate", log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ctx, leave := context.WithCancel(t.Context())
 	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
 	gone := make(chan struct{})
@@ -221,9 +211,7 @@ func TestLastLines_BeginWithALine(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "log")
 		replaceFile(t, path, c.text)
 		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer f.Close()
 		if got, _ := io.ReadAll(lastLines(f, c.most)); string(got) != c.want {
 			t.Errorf("the last %d of %.20q: got %.20q, want %q", c.most, c.text, got, c.want)
@@ -264,9 +252,7 @@ func TestPace_CountsWorkAlone(t *testing.T) {
 		p.share = 0.25
 		began := time.Now()
 		for range rounds {
-			if err := p.wait(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, p.wait())
 			if _, err := p.Read(make([]byte, 1)); err != nil {
 				t.Fatal(err)
 			}

@@ -28,9 +28,7 @@ func newTestSource(t *testing.T) (*configSource, *logtest.Log) {
 	keep := filepath.Join(t.TempDir(), "kept.json")
 	path := writeConfig(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+keep+"}\n")
 	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	log := new(logtest.Log)
 	load := func() (*config.Config, error) { return config.Load(path) }
 	return &configSource{path: path, load: load, machine: c, log: zerolog.New(log)}, log
@@ -40,9 +38,7 @@ func newTestSource(t *testing.T) (*configSource, *logtest.Log) {
 func pushedBundle(t *testing.T, body string) bundle.Bundle {
 	t.Helper()
 	b, err := bundle.Pack(write(t, "routes: [{match: {path: /pushed}, respond: {body: '"+body+"'}}]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return b
 }
 
@@ -83,9 +79,7 @@ func TestSource_KeepsWhatWasPushed(t *testing.T) {
 	for generation := range int64(2) {
 		e := entryOf(o, generation+1, pushedBundle(t, "a"))
 		e.Author, e.At = "ann", time.Unix(1, 0).UTC()
-		if err := o.keep(e); err != nil {
-			t.Fatal(err)
-		}
+		check(t, o.keep(e))
 		k, err := o.readKept()
 		if err != nil || k.Generation != e.Generation || k.Author != "ann" || k.Bundle.Hash() != e.Bundle.Hash() {
 			t.Errorf("recalled %+v, %v; want %+v", k, err, e)
@@ -102,18 +96,14 @@ func TestSource_KeepsWhatAnOlderVersionHasKept(t *testing.T) {
 	o, _ := newTestSource(t)
 	b := pushedBundle(t, "a")
 	text, err := json.Marshal(map[string]any{"generation": 7, "hash": b.Hash(), "bundle": b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	replaceFile(t, o.machine.Reload.Keep, string(text))
 	for range 2 {
 		k, err := o.readKept()
 		if err != nil || k.Generation != 7 || !k.Bundle.Same(b) {
 			t.Fatalf("recalled %+v, %v", k, err)
 		}
-		if err := o.keep(k); err != nil {
-			t.Fatal(err)
-		}
+		check(t, o.keep(k))
 	}
 }
 
@@ -145,9 +135,7 @@ func opened(t *testing.T, o *configSource, addr string) store {
 	t.Helper()
 	o.machine.Redis.Addrs = []string{addr}
 	s, err := openStore(o.machine, zerolog.Nop(), "v0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(s.close)
 	return s
 }
@@ -169,17 +157,13 @@ func TestBoot_WithoutRedis(t *testing.T) {
 		t.Errorf("boot = %v, log %s; want the file and a warning", err, log)
 	}
 	e := entryOf(o, 7, pushedBundle(t, "kept"))
-	if err := o.keep(e); err != nil {
-		t.Fatal(err)
-	}
+	check(t, o.keep(e))
 	c, number, err := s.boot(t.Context(), o)
 	if err != nil || number != 7 || c.Hash != e.Bundle.Hash() || o.bundle.Load() == nil {
 		t.Errorf("boot = generation %d, %v; want generation 7 from disk", number, err)
 	}
 	e = entryOf(o, 8, bundle.Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "nonsense: 1\n"}})
-	if err := o.keep(e); err != nil {
-		t.Fatal(err)
-	}
+	check(t, o.keep(e))
 	if _, _, err = s.boot(t.Context(), o); err == nil || !strings.Contains(err.Error(), o.machine.Reload.Keep) {
 		t.Errorf("boot on what no longer loads: %v; want the name of the file", err)
 	}
@@ -195,9 +179,7 @@ func TestBoot_WithRedis(t *testing.T) {
 		t.Fatalf("the first boot = generation %d, %v; want the file as generation 1", number, err)
 	}
 	e := entryOf(o, 7, pushedBundle(t, "kept"))
-	if err := o.keep(e); err != nil {
-		t.Fatal(err)
-	}
+	check(t, o.keep(e))
 	c, number, err = opened(t, o, server.Addr).boot(t.Context(), o)
 	if err != nil || number != 7 || c.Hash != e.Bundle.Hash() || !strings.Contains(log.String(), "redis lost the pushed config") {
 		t.Errorf("boot = generation %d, %v, log %s; want generation 7 from disk", number, err, log)
@@ -222,9 +204,7 @@ func TestBoot_RedisComesBackWithoutThePush(t *testing.T) {
 			}
 			kept := entryOf(o, 7, pushedBundle(t, "kept"))
 			kept.At, kept.Author = at, "kept"
-			if err := o.keep(kept); err != nil {
-				t.Fatal(err)
-			}
+			check(t, o.keep(kept))
 			server.Signal(syscall.SIGSTOP)
 			s := opened(t, o, server.Addr)
 			if _, number, err := s.boot(t.Context(), o); err != nil || number != 7 {
@@ -262,9 +242,7 @@ func TestBoot_WithAnOlderCopyOfRedis(t *testing.T) {
 		o, _ := newTestSource(t)
 		kept := entryOf(o, 7, pushedBundle(t, "kept"))
 		kept.At = at.Add(after)
-		if err := o.keep(kept); err != nil {
-			t.Fatal(err)
-		}
+		check(t, o.keep(kept))
 		if _, number, err := opened(t, o, server.Addr).boot(t.Context(), o); err != nil || number != want {
 			t.Errorf("what was kept %v after what redis has: boot = %d, %v; want %d", after, number, err, want)
 		}

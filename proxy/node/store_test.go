@@ -23,9 +23,7 @@ import (
 // system chooses there is no such name.
 func TestStore_ClientName(t *testing.T) {
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for want, listen := range map[string]config.Listen{
 		host + " :8080 ":      {HTTP: ":8080"},
 		host + " :8080 :8443": {HTTP: ":8080", HTTPS: ":8443"},
@@ -110,14 +108,10 @@ func allowedUsers(t *testing.T, addr string, users ...string) string {
 	var b strings.Builder
 	for _, user := range users {
 		r, err := http.NewRequest("GET", "http://"+addr+"/a", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		r.Header.Set("X-User", user)
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		answer.Body.Close()
 		switch answer.StatusCode {
 		case 200:
@@ -158,9 +152,7 @@ func TestNode_RedisInAllItsShapes(t *testing.T) {
 func TestCheck_SaysWhyRedisRests(t *testing.T) {
 	addr := redistest.Start(t, "--requirepass", "right").Addr
 	client, err := redisClient(config.Redis{Addrs: []string{addr}, Password: "wrong", Breaker: config.Breaker{After: 2, Rest: time.Minute}}, connectTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer client.Close()
 	store := redisstore.New(client, redisstore.Options{CachedRefusals: -1, Timeout: 10 * time.Second})
 	defer store.Close()
@@ -194,13 +186,9 @@ func TestNode_RedisRefusesWrites(t *testing.T) {
 		t.Fatalf("passed %s", got)
 	}
 	direct, err := redisClient(config.Redis{Addrs: []string{server.Addr}}, connectTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer direct.Close()
-	if err := direct.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, direct.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if got := allowedUsers(t, n.Address("http"), "a"); got != " 503 " {
 		t.Errorf("passed %s", got)
 	}

@@ -65,9 +65,7 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 		before := asked.Load()
 		await.Until(t, "requests are sent", func() bool { return asked.Load() > before+50 || t.Failed() })
 		rotated := path + "." + string(rune('1'+i))
-		if err := os.Rename(path, rotated); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Rename(path, rotated))
 		files = append(files, rotated)
 		w.Signal(syscall.SIGUSR1)
 		await.Until(t, "there is a new file", func() bool {

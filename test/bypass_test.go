@@ -121,9 +121,7 @@ func TestBypass(t *testing.T) {
 func rawResponse(t *testing.T, w *weir, text string) (status int, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(testTimeout))
 	io.WriteString(conn, text)

@@ -25,9 +25,7 @@ import (
 func heartbeats(t *testing.T, rdb *redis.Client) map[string]float64 {
 	t.Helper()
 	nodes, err := rdb.ZRangeWithScores(t.Context(), "weir:{cluster}:nodes", 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	out := map[string]float64{}
 	for _, n := range nodes {
 		out[fmt.Sprint(n.Member)] = n.Score

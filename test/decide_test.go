@@ -57,9 +57,7 @@ type envoyClient struct{ *grpc.ClientConn }
 func (w *weir) envoyClient(by credentials.TransportCredentials, options ...grpc.DialOption) envoyClient {
 	w.t.Helper()
 	to, err := grpc.NewClient(w.WaitForLog("serving", nil).Text("decide_grpc"), append(options, grpc.WithTransportCredentials(by))...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	w.t.Cleanup(func() { to.Close() })
 	return envoyClient{to}
 }
@@ -91,9 +89,7 @@ func (e envoyClient) asks(ctx context.Context, number string, count uint64) (cod
 func (w *weir) asksAsEnvoy(number string) (code uint64) {
 	w.t.Helper()
 	code, err := w.envoyClient(insecure.NewCredentials()).asks(w.t.Context(), number, 0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	return code
 }
 
@@ -117,9 +113,7 @@ routes:
 		c := &tls.Config{InsecureSkipVerify: true}
 		if file != "" {
 			pair, err := tls.LoadX509KeyPair(filepath.Join(dir, file), filepath.Join(dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			c.Certificates = []tls.Certificate{pair}
 		}
 		return credentials.NewTLS(c)
@@ -287,9 +281,7 @@ routes: [{name: sms, match: {path: /sms}, limits: [{name: phone, key: phone, rat
 func asksDecision(t *testing.T, client *http.Client, url, token string) (status int, body string, err error) {
 	t.Helper()
 	r, err := http.NewRequest("GET", url+"/decide", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for name, value := range map[string]string{
 		"X-Original-Method": "POST", "X-Original-URI": "/sms", "X-Original-Host": "api.example.com", "X-Forwarded-For": "192.0.2.1",
 		"X-Phone": "1", "X-Weir-Token": token,
@@ -330,9 +322,7 @@ func TestDecide_AsksPeersForCertificateAndToken(t *testing.T) {
 		if c.cert != "" {
 			own := filetest.Read(t, filepath.Join(dir, c.cert))
 			pair, err := tls.X509KeyPair(own, own)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			secure.Certificates = []tls.Certificate{pair}
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}, Timeout: await.Limit}

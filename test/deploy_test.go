@@ -131,9 +131,7 @@ func documents(t *testing.T, text string) []map[string]any {
 	var out []map[string]any
 	for part := range strings.SplitSeq(text, "\n---\n") {
 		var doc map[string]any
-		if err := yaml.Unmarshal([]byte(part), &doc); err != nil {
-			t.Fatal(err)
-		}
+		check(t, yaml.Unmarshal([]byte(part), &doc))
 		out = append(out, doc)
 	}
 	return out

@@ -40,9 +40,7 @@ type composeService struct {
 func composeFile(t *testing.T) (c composeYAML) {
 	t.Helper()
 	b := filetest.Read(t, "../docker-compose.yml")
-	if err := yaml.Unmarshal(b, &c); err != nil {
-		t.Fatal(err)
-	}
+	check(t, yaml.Unmarshal(b, &c))
 	return c
 }
 

@@ -44,9 +44,7 @@ func docs(t *testing.T) []document {
 		out = append(out, document{filepath.ToSlash(strings.TrimPrefix(path, "../")), string(b)})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if len(out) < 8 {
 		t.Fatalf("%d documents found, want at least 8", len(out))
 	}
@@ -312,9 +310,7 @@ func examples(t *testing.T, folder string) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return out
 }
 
@@ -421,13 +417,9 @@ func newClockedTake(t *testing.T, algorithm limiter.Algorithm) (take func(at str
 	limit := &limiter.Limit{Name: "t", Rate: limiter.Rate{Count: 5, Window: time.Minute}, Algorithm: algorithm}
 	return func(at string, cost int64) (d limiter.Decision) {
 		since, err := time.ParseDuration(at + "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		now = begin.Add(since)
-		if err := store.Take(t.Context(), []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("p"), Cost: cost}}, &d); err != nil {
-			t.Fatal(err)
-		}
+		check(t, store.Take(t.Context(), []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("p"), Cost: cost}}, &d))
 		return d
 	}
 }

@@ -55,17 +55,13 @@ func readGrants(t *testing.T, nodes []*weir) grantLog {
 				continue
 			}
 			ms, err := strconv.ParseFloat(l.Text("duration_ms"), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			a.slowest = max(a.slowest, time.Duration(ms*float64(time.Millisecond)))
 			if l.Text("status") != "200" {
 				continue
 			}
 			at, err := time.Parse(time.RFC3339, l.Text("time"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			a.granted = append(a.granted, at)
 			if l.Text("fallback") == "local" {
 				a.local++
@@ -173,9 +169,7 @@ func waitSince(t *testing.T, began time.Time, long time.Duration) {
 func redisKeys(t *testing.T, rdb *redis.Client, pattern string) []string {
 	t.Helper()
 	names, err := rdb.Keys(t.Context(), pattern).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return names
 }
 

@@ -24,9 +24,7 @@ func TestLayout_TopLevelHoldsOnlyWhatIsAgreed(t *testing.T) {
 	}
 	made := []string{"weir", "weir.yaml"} // by building and by running; git ignores them
 	entries, err := os.ReadDir("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var names []string
 	for _, entry := range entries {
 		name := entry.Name()
@@ -185,9 +183,7 @@ func TestLayout_RetiredWordsOfLuaStayAway(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 }
 
 // wordsOf are the words of a name in camel case or with underscores, in small

@@ -71,6 +71,14 @@ func launch(t *testing.T, dir string, cmd *exec.Cmd) *weir {
 	return &weir{p, dir, filepath.Join(dir, "weir.yaml"), p.Log, t}
 }
 
+// check ends the test if there is an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // edit replaces the configuration in place, as a person with a plain editor does.
 func (w *weir) edit(config string) {
 	w.t.Helper()
@@ -105,9 +113,7 @@ func do(t *testing.T, method, url string, header http.Header) (status int, body 
 func exchange(t *testing.T, method, url string, header http.Header) (int, http.Header, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if header != nil {
 		req.Header = header
 	}

@@ -25,9 +25,7 @@ func TestOperate_FileGoesAndComesBack(t *testing.T) {
 	file := filepath.Join(dir, "etc", "weir.yaml")
 	write(t, file, reloadYAML("1/60s")+weirtest.Listeners)
 	w := startWith(t, dir, "run", "-c", "./etc/weir.yaml")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(file))
 	w.WaitForLog("reload refused", nil)
 	wantStatuses(t, "without its file", w.statuses("p", 2), 200, 429)
 	write(t, file, reloadYAML("2/60s")+weirtest.Listeners)
@@ -99,9 +97,7 @@ func (w *weir) metric(series string) float64 {
 			continue
 		}
 		value, err := strconv.ParseFloat(strings.TrimSpace(text[at+1:]), 64)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		check(w.t, err)
 		return value
 	}
 	return 0
@@ -146,9 +142,7 @@ func TestRedisCheck_NamesTheField(t *testing.T) {
 	rights := redistest.Start(t, "--user", "default", "off", "--user", "weir", "on", ">right", "~weir:*", "&weir:*", "+@all", "-@scripting")
 	sentinel := redistest.StartSentinel(t)
 	lockedSentinel := sentinel.Addrs[2]
-	if err := redisClient(t, lockedSentinel).Do(t.Context(), "acl", "setuser", "default", "resetpass", ">right").Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redisClient(t, lockedSentinel).Do(t.Context(), "acl", "setuser", "default", "resetpass", ">right").Err())
 	node := redistest.StartCluster(t, 1).Nodes[0]
 	for name, fault := range map[string]struct{ redis, field, says string }{
 		"no password":       {fmt.Sprintf("addrs: [%q]", locked.Addr), "redis.password", "NOAUTH"},
@@ -188,9 +182,7 @@ func TestRedisCheck_DocumentedRightsAreEnough(t *testing.T) {
 	for _, w := range strings.Fields(line) {
 		words = append(words, w)
 	}
-	if err := client.Do(t.Context(), words...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, client.Do(t.Context(), words...).Err())
 	config := fmt.Sprintf("store: redis\nredis: {addrs: [%q], username: weir, password: SECRET, timeout: 10s}\nreload: {source: redis}\n", server.Addr) + policies()
 	w := start(t, config)
 	start(t, config)
@@ -237,9 +229,7 @@ func TestRedisCheck_WarnsOfEviction(t *testing.T) {
 	if got := against(); !strings.Contains(got, "allkeys-lru; set noeviction (warning)\n") {
 		t.Errorf("check --against says %q, want a warning", got)
 	}
-	if err := redisClient(t, server.Addr).ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, redisClient(t, server.Addr).ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	if got, _ := w.checks()["eviction"]; got != "" || strings.Contains(against(), "evict") {
 		t.Errorf("the policy was changed, and /readyz says %q", got)
 	}

@@ -66,9 +66,7 @@ func checked(t *testing.T) (out []checkedPackage, limit *types.Struct) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Imports", "..")
 	cmd.Stderr = os.Stderr
 	listed, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	exports, users := map[string]string{}, map[string]bool{}
 	for d := json.NewDecoder(strings.NewReader(string(listed))); ; {
 		var p struct {
@@ -98,8 +96,6 @@ func checked(t *testing.T) (out []checkedPackage, limit *types.Struct) {
 		out = append(out, checkedPackage{path: dir, files: files, info: info})
 	}
 	config, err := compiled.Import(module + "/proxy/config")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return out, config.Scope().Lookup("Limit").Type().Underlying().(*types.Struct)
 }

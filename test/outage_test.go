@@ -271,19 +271,13 @@ func (w *weir) operate(operation string) (status int, body string, took time.Dur
 	method, rest, _ := strings.Cut(operation, " ")
 	path, sent, _ := strings.Cut(rest, " ")
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.Admin+path, strings.NewReader(sent))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	began := time.Now()
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	return answer.StatusCode, string(text), time.Since(began)
 }
 

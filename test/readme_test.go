@@ -175,9 +175,7 @@ func TestReadme_TimelineIsTrue(t *testing.T) {
 		}
 		now = begin.Add(time.Duration(number(1)) * time.Second)
 		var d limiter.Decision
-		if err := store.Take(t.Context(), []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("p"), Cost: 1}}, &d); err != nil {
-			t.Fatal(err)
-		}
+		check(t, store.Take(t.Context(), []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("p"), Cost: 1}}, &d))
 		if d.Allowed != (r[2] == "200") || d.Wait != time.Duration(number(3))*time.Second || d.Outcomes[0].Remaining != number(4) {
 			t.Errorf("row %q: the store says %+v", r[0], d)
 		}
@@ -195,27 +193,21 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 	_, header, body := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"13800138000"}})
 
 	told, err := http.ReadResponse(bufio.NewReader(strings.NewReader(blocks(t, "http")[0])), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for name := range told.Header {
 		if got, want := header.Get(name), told.Header.Get(name); name != "Retry-After" && got != want {
 			t.Errorf("%s is %q, the documents say %q", name, got, want)
 		}
 	}
 	want, err := io.ReadAll(told.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	differs := regexp.MustCompile(`in \d+ s|"request_id":"\w+"`)
 	if got, want := differs.ReplaceAllString(strings.TrimSpace(body), ""), differs.ReplaceAllString(strings.TrimSpace(string(want)), ""); got != want {
 		t.Errorf("the body is\n%s\nthe documents say\n%s", got, want)
 	}
 
 	var shown logtest.Line
-	if err := json.Unmarshal([]byte(blocks(t, "json")[0]), &shown); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal([]byte(blocks(t, "json")[0]), &shown))
 	said := w.WaitForLog("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
 	if got, want := slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(shown)); !slices.Equal(got, want) {
 		t.Errorf("the line has the fields %v, the documents %v", got, want)

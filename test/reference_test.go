@@ -85,9 +85,7 @@ func (c collector) add(s schema, n node) {
 func TestReference_NamesEveryField(t *testing.T) {
 	_, text, _ := command(t, ".", "schema")
 	var s schema
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal([]byte(text), &s))
 	fields := map[string]field{}
 	collector{s.Defs, fields}.add(s, node{})
 
@@ -167,9 +165,7 @@ func TestReference_QuotesMessagesThatAre(t *testing.T) {
 		code.Write(b)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	quoted := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(doc(t, "proxy/docs/troubleshooting.md").section(t, "Messages").text, -1)
 	if len(quoted) < 8 {
 		t.Fatalf("%d messages found", len(quoted))

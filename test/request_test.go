@@ -96,9 +96,7 @@ routes: [{name: all, match: {path: /*}, upstream: echo}]
 	secure := w.WaitForLog("serving", func(logtest.Line) bool { return true }).Text("https")
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := client.Post(w.URL+"/a%2Cb?x=1", "text/plain", strings.NewReader("body"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	answer.Body.Close()
 	if at := answer.Request.URL; answer.StatusCode != http.StatusOK || answer.Request.Method != "POST" || at.String() != "https://"+secure+"/a%2Cb?x=1" {
 		t.Errorf("%s %s is answered with %d; want 200 for a POST at %s", answer.Request.Method, at, answer.StatusCode, secure)

@@ -45,16 +45,12 @@ func TestRun_Interrupted(t *testing.T) {
 	defer signal.Stop(heard)
 	for _, step := range []string{"== go build", "?   "} { // ./test/await has no tests
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer r.Close()
 		run := exec.Command("./run", "-short", "-count=100", "./limiter", "./test/await")
 		run.Stdout, run.Stderr = w, w
 		run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal does
-		if err := run.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, run.Start())
 		w.Close()
 		last, said := "", ""
 		for lines := bufio.NewScanner(r); lines.Scan(); said += last + "\n" { // to the end of all that write
@@ -169,9 +165,7 @@ func TestProof_Table(t *testing.T) {
 		cmd := exec.Command("bash", "-c", "bash test/proof "+args+" 2>&1; echo exit $?")
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for _, line := range want {
 			if !strings.Contains(string(out), line) {
 				t.Errorf("test/proof %s lacks %q:\n%s", args, line, out)
@@ -287,18 +281,12 @@ func installer(t *testing.T, dir string, programs ...string) {
 	program(t, filepath.Join(dir, "install"), string(script))
 	for _, name := range append([]string{"dirname", "grep"}, programs...) {
 		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
+		check(t, os.Symlink(path, filepath.Join(dir, name)))
 	}
 }
 
 func program(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(text), 0o755))
 }

@@ -105,9 +105,7 @@ type redisMonitor struct{ *logtest.Log }
 func startMonitor(t *testing.T, addr string) redisMonitor {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { conn.Close() })
 	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
 		t.Fatal(err)

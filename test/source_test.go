@@ -44,9 +44,7 @@ func (s source) imports() []string {
 func sources(t *testing.T) []source {
 	t.Helper()
 	out, err := parsed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if !slices.ContainsFunc(out, func(s source) bool { return s.path == "limiter/doc.go" }) {
 		t.Fatal("limiter/doc.go not found: the walk looks at the wrong folder")
 	}

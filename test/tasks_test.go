@@ -79,14 +79,10 @@ func askTask(t *testing.T, url, line string) {
 	asked, body := cutBody(asked)
 	method, target, header := curl(t, strings.Replace(asked, "localhost:8080", url, 1))
 	req, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	req.Header = header
 	res, err := http.DefaultTransport.RoundTrip(req) // which follows no redirect
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer res.Body.Close()
 	answer, _ := io.ReadAll(res.Body)
 	if got := res.Status[:3]; got != strings.TrimSpace(want) {

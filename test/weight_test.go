@@ -97,9 +97,7 @@ func TestWeight_Lua(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Logf("%6d lines of Lua", total)
 	if total != linesLua {
 		t.Errorf("%d lines of Lua, %d are written down here", total, linesLua)

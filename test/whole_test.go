@@ -29,9 +29,7 @@ func startWhole(t *testing.T) (w *weir, sms []*countingBackend) {
 	}
 	sms = []*countingBackend{startBackend(t, answer), startBackend(t, answer)}
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/sms")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.CopyFS(dir, os.DirFS("testdata/sms")))
 	t.Setenv("TEST_REDIS", redistest.Start(t).Addr)
 	t.Setenv("TEST_ONE", sms[0].URL)
 	t.Setenv("TEST_OTHER", sms[1].URL)
@@ -47,20 +45,14 @@ func startWhole(t *testing.T) (w *weir, sms []*countingBackend) {
 func (w *weir) code(path, phone, from string, want int) (status int, header http.Header, body string) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.URL+path, strings.NewReader(`{"phone": "`+phone+`"}`))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	r.Host = "api.example.com"
 	r.Header = http.Header{"Content-Type": {"application/json"}, "X-App": {"a"}, "X-Forwarded-For": {from}, "X-Want": {strconv.Itoa(want)}}
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check(w.t, err)
 	return res.StatusCode, res.Header, string(b)
 }
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +81,7 @@ func command(t *testing.T, dir string, args ...string) (code int, stdout, stderr
 // The admin port must be known to be asked.
 func TestCommand_HealthcheckAsksTheProcess(t *testing.T) {
 	t.Parallel()
-	admin := net.JoinHostPort("127.0.0.1", fmt.Sprint(redistest.FreePort(t)))
+	admin := redistest.FreeAddr(t)
 	dir := t.TempDir()
 	config := "upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n" +
 		"listen: {http: \"127.0.0.1:0\"}\nadmin: {http: \"" + admin + "\"}\n"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/protobuf"
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // number encodes a field that is a number.
@@ -108,7 +109,7 @@ func TestHealth_FollowsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	address := freeAddress(t)
+	address := redistest.FreeAddr(t)
 	s.settings.Health = address
 	if stop, err = s.ServeHealth(); err != nil {
 		t.Fatal(err)
@@ -126,16 +127,6 @@ func TestHealth_FollowsReady(t *testing.T) {
 			t.Errorf("ready %v: %d %s", ready, r.StatusCode, body)
 		}
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // raw is the codec of a server that sends and receives bytes.

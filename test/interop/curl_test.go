@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // curl runs curl without a configuration of its own, and returns what it wrote.
@@ -228,7 +229,7 @@ func nginx(t *testing.T, addr, blocks string) (dir string) {
 // startNginxBehind is an nginx with an ordinary server, and a Weir before it. Requests that
 // a proxy has sent on, which it knows by their Via, it compresses only if told to.
 func startNginxBehind(t *testing.T) (direct, through string) {
-	direct = freeAddress(t)
+	direct = redistest.FreeAddr(t)
 	nginx(t, direct, "server { listen "+direct+"; keepalive_requests 10;\n"+
 		"location / { gzip on; gzip_types text/plain; gzip_min_length 1; gzip_proxied any; }\n"+
 		"location /plain/ { alias %[1]s/; }\n"+
@@ -352,7 +353,7 @@ func TestNginx_ConnectionsAreUsedAgain(t *testing.T) {
 // nginx in TLS, by each of its protocols, trusted by its certificate alone.
 func TestNginx_InTLS(t *testing.T) {
 	for protocol, want := range map[string]string{"http1": "HTTP/1.1", "h2": "HTTP/2.0"} {
-		addr := freeAddress(t)
+		addr := redistest.FreeAddr(t)
 		dir := nginx(t, addr, "server { listen "+addr+" ssl http2; ssl_certificate %[1]s/localhost.pem; ssl_certificate_key %[1]s/localhost.key;\n"+
 			"location = /protocol { return 200 $server_protocol; } }\n")
 		d := startProxy(t, "upstreams: {nginx: {targets: ['https://"+addr+"'], protocol: "+protocol+", tls: {ca: "+filepath.Join(dir, "localhost.pem")+", server_name: localhost}}}\n"+
@@ -370,7 +371,7 @@ func TestNginx_InTLS(t *testing.T) {
 // own address.
 func TestNginx_InFront(t *testing.T) {
 	d := startProxy(t, "client_ip: {trusted_proxies: [127.0.0.1/32]}\nroutes: [{match: {path: /*}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}]\n")
-	addr := freeAddress(t)
+	addr := redistest.FreeAddr(t)
 	nginx(t, addr, "server { listen "+addr+"; location / { proxy_pass http://"+d.plain+"; proxy_http_version 1.1; proxy_set_header Connection ''; proxy_set_header X-Forwarded-For $http_x_client; } }\n")
 	for _, c := range []struct {
 		client string

@@ -27,12 +27,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/logtest"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // What gRPC's own interop client asks of its own interop server is answered
 // through Weir as without it, plain and in TLS.
 func TestGRPC_InteropCases(t *testing.T) {
-	addr := freeAddress(t)
+	addr := redistest.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	startServer(t, exec.Command(program(t, "grpc-server"), "-port", port), addr)
 	d := startProxy(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+addr+"'], protocol: h2c}}\n"+
@@ -83,11 +84,11 @@ func authorized(t *testing.T, seconds int) authority {
 	t.Helper()
 	dir := t.TempDir()
 	pair := issued(t, dir)
-	dns, management := freeAddress(t), freeAddress(t)
-	a := authority{plain: freeAddress(t), secure: freeAddress(t), management: freeAddress(t), ca: pair.Cert}
+	dns, management := redistest.FreeAddr(t), redistest.FreeAddr(t)
+	a := authority{plain: redistest.FreeAddr(t), secure: redistest.FreeAddr(t), management: redistest.FreeAddr(t), ca: pair.Cert}
 	startServer(t, exec.Command(program(t, "pebble-challtestsrv"), "-dnsserver", dns, "-management", management,
 		"-defaultIPv6", "", "-doh", "", "-http01", "", "-https01", "", "-tlsalpn01", ""), management)
-	listen := freeAddress(t)
+	listen := redistest.FreeAddr(t)
 	file, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": listen, "managementListenAddress": a.management,
 		"certificate": pair.Cert, "privateKey": pair.Key, "httpPort": port(a.plain), "tlsPort": port(a.secure),
@@ -239,7 +240,7 @@ func TestACME_ObtainsAndKeeps(t *testing.T) {
 func TestACME_SaysWhatIsWrong(t *testing.T) {
 	a := authorized(t, quarter)
 	wrong := a
-	wrong.plain, wrong.secure = freeAddress(t), freeAddress(t) // nobody is there where the authority asks
+	wrong.plain, wrong.secure = redistest.FreeAddr(t), redistest.FreeAddr(t) // nobody is there where the authority asks
 	r := weir(t, strings.Replace(wrong.yaml("http-01", t.TempDir(), "api.weir.example"), wrong.directory, a.directory, 1))
 	await.Until(t, "the reason is told", func() bool {
 		for line := range strings.Lines(r.log.String()) {

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,7 +27,6 @@ import (
 	"github.com/weir-proxy/weir/test/certtest"
 	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/logtest"
-	"github.com/weir-proxy/weir/test/redistest"
 	"github.com/weir-proxy/weir/test/sockettest"
 	"github.com/weir-proxy/weir/test/weirtest"
 )
@@ -195,12 +193,6 @@ func startServer(t *testing.T, c *exec.Cmd, addr string) {
 		conn.Close()
 		return true
 	})
-}
-
-// freeAddress is an address on this machine that nobody listens on.
-func freeAddress(t *testing.T) (addr string) {
-	t.Helper()
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
 }
 
 // startProgram runs a program until it or the test ends, and returns what it writes.

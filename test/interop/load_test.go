@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // number is the number that pattern finds in text; 0 if it finds nothing.
@@ -42,7 +44,7 @@ func TestH2load_NoRequestFails(t *testing.T) {
 
 // Nor do they with bodies, to an upstream that speaks HTTP/2 as well.
 func TestH2load_UploadsToHTTP2(t *testing.T) {
-	addr := freeAddress(t)
+	addr := redistest.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	startServer(t, exec.Command(program(t, "grpc-server"), "-port", port), addr)
 	d := startProxy(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+addr+"'], protocol: h2c}}\nroutes: [{match: {path: /*}, upstream: grpc}]\n")

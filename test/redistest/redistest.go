@@ -197,6 +197,12 @@ func FreePort(tb testing.TB) int {
 	return 0
 }
 
+// FreeAddr is 127.0.0.1 with a port as FreePort returns.
+func FreeAddr(tb testing.TB) string {
+	tb.Helper()
+	return local(FreePort(tb))
+}
+
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // free reports whether nobody listens on addr.

@@ -16,6 +16,20 @@ func Of(usual int) int {
 	return usual
 }
 
+// Setting returns the number that an environment variable has, or otherwise if it is empty.
+func Setting(tb testing.TB, name string, otherwise int) int {
+	tb.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		tb.Fatalf("%s is no number: %v", name, err)
+	}
+	return n
+}
+
 // Allocations returns how many allocations a call of f makes on average: the fewest of up to five series of so many calls,
 // because a series counts what other goroutines of the process allocate meanwhile.
 func Allocations(calls int, f func()) float64 {

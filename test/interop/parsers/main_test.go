@@ -11,10 +11,11 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 // A run is what the tests share: the other parsers, and how much they are asked.
@@ -27,7 +28,7 @@ type run struct {
 // begin starts the parsers and says how to see the same again.
 func begin(t *testing.T) *run {
 	t.Helper()
-	r := &run{count: number(t, "WEIR_PARSERS_COUNT", 20_000), seed: uint64(number(t, "WEIR_PARSERS_SEED", int(time.Now().UnixNano()&0xffffff)))}
+	r := &run{count: rounds.Setting(t, "WEIR_PARSERS_COUNT", 20_000), seed: uint64(rounds.Setting(t, "WEIR_PARSERS_SEED", int(time.Now().UnixNano()&0xffffff)))}
 	cache := os.Getenv("WEIR_PARSERS")
 	if cache == "" {
 		t.Fatal("WEIR_PARSERS is not set: use test/interop/parsers/run")
@@ -41,19 +42,6 @@ func begin(t *testing.T) *run {
 }
 
 func (r *run) random() *rand.Rand { return rand.New(rand.NewPCG(r.seed, 1)) }
-
-func number(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	said := os.Getenv(name)
-	if said == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(said)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
 
 // Every request that Weir accepts is the same request for the others, and none that
 // all of them refuse is one for Weir.

@@ -120,12 +120,6 @@ func find(name string) (string, error) {
 	return "", fmt.Errorf("%s is not here: run test/install %s", name, name)
 }
 
-// freeAddress returns an address of this machine on which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
-}
-
 // longTimeout is longer than a busy machine needs. For that long Traefik waits, whatever is written.
 const longTimeout = 30 * time.Second
 
@@ -136,10 +130,10 @@ func patient() []string { return []string{" 50ms", " 30s", " 100ms", " 30s", " 0
 // replaced of those in the example, and by what.
 func (p *peer) start(t *testing.T, weir, application string, bounds ...string) string {
 	t.Helper()
-	dir, addr := t.TempDir(), freeAddress(t)
+	dir, addr := t.TempDir(), redistest.FreeAddr(t)
 	port := func(addr string) string { return "port_value: " + addr[strings.LastIndexByte(addr, ':')+1:] }
 	own := strings.NewReplacer(append(bounds,
-		"127.0.0.1:8000", addr, "127.0.0.1:8082", weir, "127.0.0.1:8083", freeAddress(t), "127.0.0.1:3000", application,
+		"127.0.0.1:8000", addr, "127.0.0.1:8082", weir, "127.0.0.1:8083", redistest.FreeAddr(t), "127.0.0.1:3000", application,
 		"port_value: 8000", port(addr), "port_value: 8081", port(weir), "port_value: 3000", port(application))...)
 	for _, name := range p.files {
 		text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "decide", name))

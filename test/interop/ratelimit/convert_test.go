@@ -298,7 +298,7 @@ func BenchmarkDecision(b *testing.B) {
 	}
 	for _, descriptors := range []int{1, 2} {
 		b.Run(fmt.Sprintf("weir/descriptors-%d", descriptors), func(b *testing.B) {
-			redis, rpc := redistest.Start(b), fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(b))
+			redis, rpc := redistest.Start(b), redistest.FreeAddr(b)
 			text := strings.Replace(string(converted), `{grpc: "127.0.0.1:8081"}`, fmt.Sprintf("{grpc: %q, within: 5s}", rpc), 1) +
 				fmt.Sprintf("admin: {http: \"127.0.0.1:0\"}\nstore: redis\nredis: {addrs: [%q], timeout: 5s}\n", redis.Addr)
 			weir := filepath.Join(b.TempDir(), "weir.yaml")

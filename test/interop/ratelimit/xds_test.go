@@ -115,7 +115,7 @@ type controlPlane struct {
 }
 
 func newControlPlane(t *testing.T, secure *tls.Config) *controlPlane {
-	c := &controlPlane{T: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil), requests: make(chan *discovery.DiscoveryRequest, 100), address: freeAddress(t), secure: secure}
+	c := &controlPlane{T: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil), requests: make(chan *discovery.DiscoveryRequest, 100), address: redistest.FreeAddr(t), secure: secure}
 	c.start()
 	t.Cleanup(func() { c.server.Stop() })
 	return c
@@ -168,10 +168,6 @@ func (c *controlPlane) answered(version string) *discovery.DiscoveryRequest {
 	}
 }
 
-func freeAddress(t *testing.T) string {
-	return fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
-}
-
 // rule returns a rule of limits; those of Envoy Gateway have keys that are their values.
 func rule(key, value string, unit limits.RateLimitUnit, count uint32, below ...*limits.RateLimitDescriptor) *limits.RateLimitDescriptor {
 	d := &limits.RateLimitDescriptor{Key: key, Value: value, Descriptors: below}
@@ -185,7 +181,7 @@ func rule(key, value string, unit limits.RateLimitUnit, count uint32, below ...*
 // folders, and returns the addresses of its services.
 func start(t *testing.T, c *controlPlane, dir, redis string) (rpc, health, metrics string) {
 	t.Helper()
-	rpc, health, metrics = freeAddress(t), freeAddress(t), freeAddress(t)
+	rpc, health, metrics = redistest.FreeAddr(t), redistest.FreeAddr(t), redistest.FreeAddr(t)
 	_, rpcPort, _ := net.SplitHostPort(rpc)
 	_, healthPort, _ := net.SplitHostPort(health)
 	cmd := exec.Command(os.Getenv("WEIR_AS_RATELIMIT"))

@@ -59,20 +59,6 @@ func installed(t testing.TB, name string) string {
 	return filepath.Join(folder, name)
 }
 
-// setting is a number from the environment.
-func setting(t testing.TB, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s is no number: %v", name, err)
-	}
-	return n
-}
-
 // A reader is a framework that says what it read.
 type reader struct {
 	name  string

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/rounds"
 )
 
 const (
@@ -57,7 +58,7 @@ func plainIsRead(t *testing.T, j judge) {
 
 // TestReaders_ReadNothingThatWasNotCounted is what this folder is for.
 func TestReaders_ReadNothingThatWasNotCounted(t *testing.T) {
-	seed, count := setting(t, "WEIR_READERS_SEED", 1), setting(t, "WEIR_READERS_COUNT", variations)
+	seed, count := rounds.Setting(t, "WEIR_READERS_SEED", 1), rounds.Setting(t, "WEIR_READERS_COUNT", variations)
 	fmt.Printf("seed %d, %d variations for each reader\n", seed, count)
 	for _, r := range readers() {
 		t.Run(r.name, func(t *testing.T) {

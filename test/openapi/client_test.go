@@ -3,13 +3,12 @@ package openapi
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/filetest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -45,22 +44,14 @@ func TestDocument_MakesAClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	generated, overlay := filepath.Join(dir, "client.go"), filepath.Join(dir, "overlay.json")
-	write(t, filepath.Join(dir, "openapi.json"), string(text))
+	filetest.Write(t, string(text), filepath.Join(dir, "openapi.json"))
 	run(t, "tool", "oapi-codegen", "-generate", "types,client", "-package", "main", "-o", generated, filepath.Join(dir, "openapi.json"))
 	here, err := filepath.Abs("caller/client.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, overlay, fmt.Sprintf(`{"Replace": {%q: %q}}`, here, generated))
-	for range 3 { // allowed, and then refused
-		r, _ := http.NewRequest(http.MethodGet, clients+"/sms", nil)
-		r.Header.Set("X-Phone", "+8613800138000")
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-	}
+	filetest.Write(t, fmt.Sprintf(`{"Replace": {%q: %q}}`, here, generated), overlay)
+	askUntilRefused(t, clients)
 	said := run(t, "run", "-overlay", overlay, "-tags", "generated", "./caller", operators+"/api/v1", operatorsToken, strings.Replace(config[strings.Index(config, "keys:"):], "1/1h", "2/1h", 1))
 	for path, item := range d.Paths.Map() {
 		for method, operation := range item.Operations() {
@@ -82,11 +73,4 @@ func run(t *testing.T, args ...string) string {
 		t.Fatalf("go %s: %v\n%s%s", args[0], err, out, complaints.String())
 	}
 	return string(out)
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }

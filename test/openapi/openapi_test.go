@@ -56,6 +56,20 @@ func startOn(t *testing.T, config string) (clients, operators string) {
 	return weir.URL, weir.Admin
 }
 
+// askUntilRefused asks for one phone until it is refused.
+func askUntilRefused(t *testing.T, clients string) {
+	t.Helper()
+	for range 3 { // allowed, and then refused
+		r, _ := http.NewRequest(http.MethodGet, clients+"/sms", nil)
+		r.Header.Set("X-Phone", "+8613800138000")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+}
+
 // document is the one that is served, valid for the library.
 func document(t *testing.T, operators string) *openapi3.T {
 	t.Helper()
@@ -167,15 +181,7 @@ func quoted(text string) string {
 func TestDocument_TellsWhatIsAnswered(t *testing.T) {
 	clients, operators := start(t)
 	d := document(t, operators)
-	for range 3 { // allowed, and then refused
-		r, _ := http.NewRequest(http.MethodGet, clients+"/sms", nil)
-		r.Header.Set("X-Phone", "+8613800138000")
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-	}
+	askUntilRefused(t, clients)
 	d.Servers = openapi3.Servers{{URL: operators + "/api/v1"}}
 	router, err := legacy.NewRouter(d)
 	if err != nil {

@@ -222,14 +222,24 @@ func FilesOf(path string) *Config {
 	return named
 }
 
+// How a file of lines ends.
+const (
+	withoutLines = iota // it has none
+	withinLine
+	afterLine
+)
+
 // Emptied returns the Problems of files of lines without any, and of patterns without files, that had some in was, and of files that end
 // within a line and did not: a program that writes a file begins by emptying it, and writes it in pieces. It returns nil if there are none.
 func Emptied(was, is *Config) error {
 	var all Problems
 	for _, file := range form.SortedKeys(is.lined) {
-		if lines := is.lined[file]; lines < was.lined[file] {
-			f := []fault{{"has lost all its lines", "write a line that begins with # if there shall be none"}, {"ends within a line, as while it is written", "end its last line"}}[lines]
-			all = append(all, Problem{Position: Position{File: file}, What: f.what, Instead: f.instead})
+		p := Problem{Position: Position{File: file}, What: "ends within a line, as while it is written", Instead: "end its last line"}
+		if is.lined[file] == withoutLines {
+			p.What, p.Instead = "has lost all its lines", "write a line that begins with # if there shall be none"
+		}
+		if is.lined[file] < was.lined[file] {
+			all = append(all, p)
 		}
 	}
 	for _, glob := range is.Globs {

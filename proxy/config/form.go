@@ -105,7 +105,7 @@ type Config struct {
 	uses    map[string]int  // of form.Reader
 	values  []Value         // of lists
 	own     map[string]bool // files named by the configuration
-	lined   map[string]int  // files of lines: 0 for one without any, 1 if the last has no end, otherwise 2
+	lined   map[string]int  // files of lines, by how they end
 }
 
 // ClientIP configures how the address of a client is determined behind

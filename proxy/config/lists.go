@@ -119,7 +119,14 @@ func (l *loader) text(name *string, instead string) (text string, ok bool) {
 		return "", false
 	}
 	path := l.made.Files[len(l.made.Files)-1]
-	l.made.lined[path] = min(len(bytes.TrimSpace(data)), 1) * (1 + len(data) - len(bytes.TrimSuffix(data, []byte("\n"))))
+	switch {
+	case len(bytes.TrimSpace(data)) == 0:
+		l.made.lined[path] = withoutLines
+	case bytes.HasSuffix(data, []byte("\n")):
+		l.made.lined[path] = afterLine
+	default:
+		l.made.lined[path] = withinLine
+	}
 	if l.source.Owner(path) != OfConfig {
 		l.Wrong(name, form.Quote(*name)+" was not sent with this configuration", "weir push and weir simulate on the command line read it beside this file")
 		return "", false

@@ -37,9 +37,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// loadTimeout bounds reading the stored certificates.
-const loadTimeout = 10 * time.Second
-
 // Options are the parts of a Manager that do not come from its configuration.
 type Options struct {
 	Log zerolog.Logger
@@ -128,8 +125,6 @@ func template(c config.ACME, o Options) (certmagic.ACMEIssuer, error) {
 
 // load loads the stored certificates. Unreadable ones are ordered again.
 func (m *Manager) load(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
 	for _, name := range m.names {
 		_, err := m.config.CacheManagedCertificate(ctx, name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

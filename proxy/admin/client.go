@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"reflect"
 	"strings"
@@ -80,8 +81,13 @@ func send[A any](ctx context.Context, c Client, method, path string, body []byte
 	if c.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	answer, err := c.client().Do(r) // #nosec G704 -- as above
-	if err != nil {
+	connected := false
+	trace := httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
+	answer, err := c.client().Do(r.WithContext(httptrace.WithClientTrace(ctx, &trace))) // #nosec G704 -- as above
+	switch {
+	case err != nil && connected && method != http.MethodGet:
+		return into, fmt.Errorf("the answer of %s is lost: %w; what was asked for may have been done: look before you repeat it", c.base(), errors.Unwrap(err))
+	case err != nil:
 		return into, c.silent(err)
 	}
 	defer answer.Body.Close()

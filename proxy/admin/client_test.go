@@ -101,6 +101,25 @@ func TestClient_WithoutAPort(t *testing.T) {
 	}
 }
 
+// A push whose connection ends before its answer may have been done: only what was not sent, or changes nothing, is nobody's.
+func TestClient_AnAnswerThatIsLost(t *testing.T) {
+	ending := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(ending.Close)
+	c := Client{Address: ending.URL, Flag: "--admin"}
+	_, err := Post[Pushed](t.Context(), c, "/push", Push{})
+	if want := "the answer of " + ending.URL + " is lost: EOF; what was asked for may have been done"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v; want %s", err, want)
+	}
+	_, asked := Get[Nodes](t.Context(), c, "/nodes")
+	ending.Close()
+	_, err = Post[Pushed](t.Context(), c, "/push", Push{})
+	for _, err := range []error{asked, err} {
+		if err == nil || !strings.HasPrefix(err.Error(), "no weir answers") {
+			t.Errorf("%v; want that no weir answers", err)
+		}
+	}
+}
+
 // A roundTrip answers requests.
 type roundTrip func(*http.Request) (*http.Response, error)
 

@@ -115,13 +115,11 @@ func (c *Certificates) TLSConfig(roots *x509.CertPool, protocols ...string) *tls
 					MinVersion: tls.VersionTLS12, NextProtos: []string{alpnACME}, GetCertificate: c.issuer.Certificate,
 				}, nil
 			}
-			next := c.current.Load()
+			next := c.current.Load().Clone()
 			if len(protocols) > 0 {
-				next = next.Clone()
 				next.NextProtos = protocols
 			}
 			if roots != nil {
-				next = next.Clone()
 				next.ClientAuth, next.ClientCAs, next.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, roots, true
 			}
 			return next, nil

@@ -219,9 +219,8 @@ func (s sockets) closeUnused() error {
 type inherited struct{ net.Listener }
 
 // loadCertificates loads the certificates. With ACME, the authority validates through the open listeners.
-func (n *Node) loadCertificates(ctx context.Context, c config.Listen) error {
+func (n *Node) loadCertificates(ctx context.Context, c config.Listen) (err error) {
 	var issuer frontend.Issuer
-	var err error
 	if c.ACME != nil {
 		at := acme.Options{Log: n.log, HTTPAddr: n.Address("http"), HTTPSAddr: n.Address("https")}
 		if n.issuer, err = acme.New(ctx, *c.ACME, at); err != nil {

@@ -92,14 +92,13 @@ func (q *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, o Wai
 // A Waiter is one call of Wait in steps, for callers with a clock of their own, such as
 // that of a simulation. It is not safe for concurrent use.
 type Waiter struct {
-	queue     *WaitQueue
-	options   WaitOptions
-	onHead    func()
-	key       queueKey
-	claims    []Claim
-	claim     int       // index of the claim that the queue belongs to; -1 if none may be waited for
-	started   time.Time // when it joined the queue; zero before
-	hasWaited bool
+	queue   *WaitQueue
+	options WaitOptions
+	onHead  func()
+	key     queueKey
+	claims  []Claim
+	claim   int       // index of the claim that the queue belongs to; -1 if none may be waited for
+	started time.Time // when it joined the queue; zero before
 }
 
 // NewWaiter returns a Waiter for claims. onHead is called when it has become the head of
@@ -144,10 +143,10 @@ func (w *Waiter) Step(ctx context.Context, now func() time.Time, d *Decision) (a
 
 // notifyWait calls OnWait when the call waits for the first time.
 func (w *Waiter) notifyWait() {
-	if !w.hasWaited && w.options.OnWait != nil {
-		w.options.OnWait()
+	if notify := w.options.OnWait; notify != nil {
+		w.options.OnWait = nil
+		notify()
 	}
-	w.hasWaited = true
 }
 
 // deadline returns the time until which a claim may be waited for.

@@ -32,9 +32,8 @@ type http1Downstream struct {
 
 // A reusable is what a downstream keeps for the next request on its connection or stream.
 type reusable struct {
-	x       *exchange   // reused for the next request, unless it outlives this one
-	buffer  body.Buffer // holds the body read by readAll
-	content []byte      // the body in buffer; nil if readAll was not called
+	x      *exchange   // reused for the next request, unless it outlives this one
+	buffer body.Buffer // holds the body read by readAll
 }
 
 // begin prepares r for a request to p, whose body is read by from.
@@ -182,14 +181,7 @@ func (d *http1Downstream) readAll(maxBytes int64) ([]byte, error) {
 	if d.x.in.length < 0 {
 		beside = http1.BodyBufferSize
 	}
-	read, err := d.x.readBody(&d.buffer, b, maxBytes, beside)
-	if err != nil {
-		return nil, err
-	}
-	if d.content = read; read == nil {
-		d.content = []byte{}
-	}
-	return read, nil
+	return d.x.readBody(&d.buffer, b, maxBytes, beside)
 }
 
 func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
@@ -200,7 +192,7 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	if b := h.Body(); b != nil {
 		b.Limit(d.x.route.MaxBody)
 		t.Body = &d.duplex
-		d.setBody(t)
+		d.x.setBody(t)
 	}
 	return p.Forward(&d.reqCtx, t, &d.duplex)
 }
@@ -386,9 +378,7 @@ func (d *http2Downstream) readAll(maxBytes int64) ([]byte, error) {
 		return nil, nil
 	}
 	d.body.Limit(maxBytes)
-	read, err := d.x.readBody(&d.buffer, d.body, maxBytes, body.HTTP2Beside(d.x.in.length))
-	d.content = read
-	return read, err
+	return d.x.readBody(&d.buffer, d.body, maxBytes, body.HTTP2Beside(d.x.in.length))
 }
 
 func (d *http2Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
@@ -399,7 +389,7 @@ func (d *http2Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	if d.body != nil {
 		d.body.Limit(d.x.route.MaxBody)
 		t.Body = d.body
-		d.setBody(t)
+		d.x.setBody(t)
 	}
 	return p.Forward(d.Context(), t, d)
 }

@@ -93,8 +93,8 @@ func (x *exchange) readBody(buffer *body.Buffer, from io.Reader, maxBytes, besid
 	buffer.Client = x.client.network
 	read, err := buffer.ReadAll(from, x.in.length, maxBytes, beside)
 	switch {
-	case err == nil, errors.Is(err, body.ErrFull):
-		return read, err
+	case err == nil:
+		return read, x.ensureUsage(buffer, read)
 	case errors.Is(err, http1.ErrBodyTooLarge), errors.As(err, new(*http.MaxBytesError)):
 		return nil, bodyTooLarge(maxBytes)
 	}

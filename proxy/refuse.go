@@ -243,8 +243,8 @@ func (x *exchange) Body() (key.Body, error) {
 
 // A content is a body, or the error of reading it.
 type content struct {
-	bytes []byte
-	err   error
+	bytes, ensured []byte // ensured is forwarded in place of bytes, unless it is nil
+	err            error
 }
 
 // errTooLong reports that the announced length of a body exceeds the maximum of its route.

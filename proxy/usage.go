@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-proxy/weir/proxy/body"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
@@ -73,15 +74,27 @@ func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, er
 	return -1, length, nil
 }
 
-// setBody sets the body that readAll has read, if it was called, and has a stream say its usage if the route wants that.
-// Without memory for it the body stays as it is.
-func (r *reusable) setBody(t *upstream.Request) {
-	t.BufferedBody = r.content
-	if from := r.x.route.Usage; r.content == nil || from == nil || !from.Ensures || !r.buffer.Reserve(3*int64(len(r.content))+usage.MaxEnsured) {
-		return
+// ensureUsage makes the body that is forwarded in place of one that was read into a buffer, if the route wants streams to say
+// their usage. It returns an error for one that a server might answer by a stream that does not.
+func (x *exchange) ensureUsage(in *body.Buffer, read []byte) (err error) {
+	switch from := x.route.Usage; {
+	case from == nil || !from.Ensures || len(read) == 0:
+	case !in.Reserve(3*int64(len(read)) + usage.MaxEnsured):
+		err = body.ErrFull
+	default:
+		if x.extracted.body.ensured, err = usage.Ensure(read); err != nil {
+			err = fmt.Errorf("%w: the body is not JSON as all servers read it, or its stream_options are no object", key.ErrAmbiguous)
+		}
 	}
-	if body, changed := usage.Ensure(r.content); changed {
-		t.BufferedBody, t.Length = body, int64(len(body))
+	return err
+}
+
+// setBody sets the body that Body has read, if it was called, or the one in its place.
+func (x *exchange) setBody(t *upstream.Request) {
+	if c := x.extracted.body; c != nil {
+		if t.BufferedBody = c.bytes; c.ensured != nil {
+			t.BufferedBody, t.Length = c.ensured, int64(len(c.ensured))
+		}
 	}
 }
 

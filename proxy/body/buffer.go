@@ -130,7 +130,7 @@ func (b *Buffer) ReadAll(r io.Reader, announced, maxBytes, beside int64) ([]byte
 	if announced >= 0 {
 		maxBytes = min(maxBytes, announced)
 	}
-	var read []byte
+	read := []byte{} // also of an empty body
 	for {
 		var n int
 		var err error

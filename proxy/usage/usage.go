@@ -174,9 +174,10 @@ func (t *truth) UnmarshalJSON(b []byte) error {
 }
 
 // Ensure returns a request of OpenAI's chat or completions API that streams, also if only for servers that ignore the case of
-// names, with stream_options.include_usage set, so that the last event has the usage; written anew, it has no spaces. Other
-// bodies are not changed.
-func Ensure(body []byte) (ensured []byte, changed bool) {
+// names, with stream_options.include_usage set, so that the last event has the usage; written anew, it has no spaces. For other
+// requests it returns nil. An error is that of a body that is neither such JSON nor a multipart form: some servers read more
+// than this, such as UTF-16, half a surrogate pair, NaN, data behind the JSON, or options that are no object.
+func Ensure(body []byte) (ensured []byte, err error) {
 	var r struct {
 		Stream   truth          `json:"stream"`
 		Messages jsontext.Value `json:"messages,omitzero"`
@@ -189,10 +190,12 @@ func Ensure(body []byte) (ensured []byte, changed bool) {
 	}
 	// To find names that are there twice would take twenty times the memory of the body.
 	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), json.MatchCaseInsensitiveNames(true))
-	if json.Unmarshal(body, &r, lenient) != nil || !r.Stream || r.Messages == nil && r.Prompt == nil {
-		return body, false
+	if err = json.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), &r, lenient); bytes.HasPrefix(body, []byte("--")) {
+		err = nil // a multipart form
+	}
+	if err != nil || !bool(r.Stream) || r.Messages == nil && r.Prompt == nil {
+		return nil, err
 	}
 	r.Options.Usage = jsontext.Value("true")
-	ensured, err := json.Marshal(&r, lenient)
-	return ensured, err == nil
+	return json.Marshal(&r, lenient)
 }

@@ -2,7 +2,6 @@ package usage_test
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -252,21 +251,35 @@ func TestEnsure(t *testing.T) {
 		`{"messages":[],"stream":1}`:                                                      `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`,
 		`{"messages":[],"stream":"yes","n":1}`:                                            `{"stream":true,"messages":[],"stream_options":{"include_usage":true},"n":1}`,
 		`{"messages":[],"stream":0,"Stream":null}`:                                        "",
-		`{"messages":[],"stream":true,"stream_options":1}`:                                "",
 		`{"messages":[],"stream":false}`:                                                  "",
 		`{"messages":[]}`:                                                                 "",
 		`{"input":"a","stream":true}`:                                                     "", // of the API of responses, which says it anyway
-		`{"messages":[],"stream":true`:                                                    "",
 		`{"messages":[1],"stream":false,"a":1,"messages":[],"stream":true,"a":2}`:         `{"stream":true,"messages":[],"stream_options":{"include_usage":true},"a":1,"a":2}`,
-		`[]`: "",
-		``:   "",
+		"\ufeff" + `{"messages":[],"stream":true}`:                                        `{"stream":true,"messages":[],"stream_options":{"include_usage":true}}`, // Python skips the mark
+		"--b\r\nContent-Disposition: form-data; name=a\r\n":                               "",                                                                      // of an upload
+		`null`: "",
 	} {
-		got, changed := usage.Ensure([]byte(body))
-		if string(got) != cmp.Or(want, body) || changed != (want != "") {
-			t.Errorf("%s: %s, %v; want %s", body, got, changed, want)
+		got, err := usage.Ensure([]byte(body))
+		if string(got) != want || err != nil {
+			t.Errorf("%s: %s, %v; want %s", body, got, err, want)
 		}
 		if int64(len(got)-len(body)) > usage.MaxEnsured {
 			t.Errorf("%s: %d bytes longer", body, len(got)-len(body))
+		}
+	}
+}
+
+// Some server reads a stream in each of these that would not say its usage.
+func TestEnsure_WhatOthersMayRead(t *testing.T) {
+	const stream = `{"messages":[],"stream":true}`
+	utf16 := strings.Join(strings.Split(stream, ""), "\x00") + "\x00" // as json.loads of Python
+	for _, body := range []string{
+		utf16, stream + " x", stream + stream, `{"messages":[],"stream":true,"user":"\ud800"}`, `{"messages":[],"stream":true,"top_p":NaN}`,
+		"{\"messages\":[],\"stream\":true,\"user\":\"\xff\"}", `{"messages":[],"stream":true,}`, `{/**/"messages":[],"stream":true}`,
+		`{"messages":[],"stream":true,"stream_options":1}`, "\x1f\x8b", `{"messages":[],"stream":true`, "messages=&stream=true", `[]`,
+	} {
+		if got, err := usage.Ensure([]byte(body)); err == nil || got != nil {
+			t.Errorf("%s: %s, %v; want an error", body, got, err)
 		}
 	}
 }
@@ -329,22 +342,19 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// Whatever the body is, it stays as it is or becomes one that asks, and is read once.
+// Whatever the body is, it stays as it is, becomes one that asks, which does not change any more, or is refused.
 func FuzzEnsure(f *testing.F) {
 	f.Add([]byte(`{"messages":[],"stream":true,"stream_options":{"a":1}}`))
 	f.Add([]byte(`{"messages":[],"stream_options":nul`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, changed := usage.Ensure(body)
-		if !changed {
-			if !bytes.Equal(got, body) {
-				t.Errorf("%q became %q", body, got)
-			}
+		got, err := usage.Ensure(body)
+		if err != nil || got == nil {
 			return
 		}
 		var asks struct {
 			Options map[string]any `json:"stream_options"`
 		}
-		if again, changed := usage.Ensure(got); !changed || !bytes.Equal(again, got) || json.Unmarshal(bytes.ToValidUTF8(got, nil), &asks) != nil || asks.Options["include_usage"] != true {
+		if again, err := usage.Ensure(got); err != nil || !bytes.Equal(again, got) || json.Unmarshal(bytes.ToValidUTF8(got, nil), &asks) != nil || asks.Options["include_usage"] != true {
 			t.Errorf("%q became %q, and then %q", body, got, again)
 		}
 	})

@@ -216,10 +216,7 @@ func TestSimulate_SaysWhyNothingIsReplayed(t *testing.T) {
 	b := open(t, simulatingOptions(&asked))
 	b.upload("", "other", "kept: 1").shows(t, http.StatusBadRequest, "there is no log; choose a file</p>", "kept: 1")
 	b.upload(strings.Repeat("a", admin.MaxLog+1)).shows(t, http.StatusRequestEntityTooLarge, "longer than 32 MiB; send it gzipped, or a part of it</p>")
-	r, err := http.NewRequest(http.MethodPost, b.at+"/dashboard/simulate", strings.NewReader("other=kept"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := b.request(http.MethodPost, "/dashboard/simulate", "other=kept")
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	b.send(r).shows(t, http.StatusUnsupportedMediaType, "multipart/form-data")
 }

@@ -271,10 +271,7 @@ func TestDashboard_TheBannerComesWithTheNumbers(t *testing.T) {
 	o, cut := outage()
 	b := open(t, o)
 	live := func() page {
-		r, err := http.NewRequest(http.MethodGet, b.at+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := b.request(http.MethodGet, "/", "")
 		r.Header.Set("HX-Request", "true")
 		return b.send(r)
 	}

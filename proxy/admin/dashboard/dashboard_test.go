@@ -80,10 +80,7 @@ func TestDashboard_NoPageHasScriptsOrStylesInIt(t *testing.T) {
 
 func TestDashboard_LivePartComesAlone(t *testing.T) {
 	b := open(t, options())
-	r, err := http.NewRequest(http.MethodGet, b.at+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := b.request(http.MethodGet, "/", "")
 	r.Header.Set("HX-Request", "true")
 	p := b.send(r)
 	p.shows(t, http.StatusOK, `id="n-requests"`)
@@ -362,10 +359,7 @@ func TestRoutes_AreFilteredAndOrdered(t *testing.T) {
 func TestDashboard_IsCompressed(t *testing.T) {
 	b := open(t, manyRoutes())
 	for path, most := range map[string]int{"/dashboard/routes": 12 << 10, "/dashboard/static/weir.css": 6 << 10, "/dashboard/static/weir.js": 6 << 10, "/api/v1/limits": 12 << 10, "/": 4 << 10} {
-		r, err := http.NewRequest(http.MethodGet, b.at+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := b.request(http.MethodGet, path, "")
 		r.Header.Set("Accept-Encoding", "gzip") // read as it is, and not by the client
 		p := b.send(r)
 		if p.Header.Get("Content-Encoding") != "gzip" || p.Header.Get("Vary") == "" || len(p.text) > most {
@@ -386,10 +380,7 @@ func TestDashboard_IsCompressed(t *testing.T) {
 func TestDashboard_AnswersHEAD(t *testing.T) {
 	b := open(t, options())
 	for path, want := range map[string]int{"/": 200, "/healthz": 200, "/readyz": 200, "/dashboard/routes": 200, "/dashboard/nothing": 404, "/api/v1/nodes": 200, "/api/v1/nothing": 404} {
-		r, err := http.NewRequest(http.MethodHead, b.at+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := b.request(http.MethodHead, path, "")
 		if p := b.send(r); p.StatusCode != want || p.text != "" {
 			t.Errorf("HEAD %s: got %d and %q, want %d and nothing", path, p.StatusCode, p.text, want)
 		}

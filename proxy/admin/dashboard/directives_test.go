@@ -231,10 +231,7 @@ func TestMaintenance_IsABannerOfAllPages(t *testing.T) {
 	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/keys", "/dashboard/explain", "/dashboard/nodes", "/dashboard/config"} {
 		b.get(path).shows(t, http.StatusOK, want)
 	}
-	r, err := http.NewRequest(http.MethodGet, b.at+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := b.request(http.MethodGet, "/", "")
 	r.Header.Set("HX-Request", "true")
 	b.send(r).shows(t, http.StatusOK, `<div id="maintenance" hx-swap-oob="true">`+`<p class="banner warn">`+want)
 	b.get("/dashboard/routes").shows(t, http.StatusOK, `<th scope="rowgroup">sms <span class="tag warn">maintenance</span>`)

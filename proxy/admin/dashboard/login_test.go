@@ -125,10 +125,7 @@ func TestLogin_ForeignPagesSendNothing(t *testing.T) {
 		}
 		for _, path := range []string{"/dashboard/keys", "/dashboard/keys/change", "/dashboard/simulate", "/dashboard/login", "/dashboard/logout"} {
 			for _, from := range [][2]string{{"cross-site", "http://a.example"}, {"same-site", "http://localhost:3000"}, {"", "http://127.0.0.1:3000"}, {"", "null"}} {
-				r, err := http.NewRequest(http.MethodPost, b.at+path, strings.NewReader(fields("key", "phone", "value", "1", "token", token).Encode()))
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := b.request(http.MethodPost, path, fields("key", "phone", "value", "1", "token", token).Encode())
 				r.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {from[0]}, "Origin": {from[1]}}
 				b.send(r).shows(t, http.StatusForbidden)
 			}
@@ -141,10 +138,7 @@ func TestLogin_LivePartSendsTheWholePageToLogin(t *testing.T) {
 	o := options()
 	o.Token = token
 	b := open(t, o)
-	r, err := http.NewRequest(http.MethodGet, b.at+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := b.request(http.MethodGet, "/", "")
 	r.Header.Set("HX-Request", "true")
 	p := b.send(r)
 	if p.StatusCode != http.StatusUnauthorized || p.Header.Get("HX-Redirect") != "/dashboard/login" {
@@ -168,10 +162,7 @@ func TestLogin_LeadsBackToThePage(t *testing.T) {
 	} {
 		b := open(t, o)
 		b.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		r, err := http.NewRequest(c.method, b.at+c.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := b.request(c.method, c.path, "")
 		if c.header != "" {
 			r.Header.Set(c.header, b.at+c.want)
 		}

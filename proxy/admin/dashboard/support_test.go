@@ -157,12 +157,19 @@ func (b *browser) send(r *http.Request) page {
 	return page{answer, string(text)}
 }
 
-func (b *browser) get(path string) page {
+// request makes a request with nothing that browsers send by themselves.
+func (b *browser) request(method, path, body string) *http.Request {
 	b.t.Helper()
-	r, err := http.NewRequest(http.MethodGet, b.at+path, nil)
+	r, err := http.NewRequest(method, b.at+path, strings.NewReader(body))
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	return r
+}
+
+func (b *browser) get(path string) page {
+	b.t.Helper()
+	r := b.request(http.MethodGet, path, "")
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	return b.send(r)
 }
@@ -170,10 +177,7 @@ func (b *browser) get(path string) page {
 // post sends a form as a page of the dashboard would.
 func (b *browser) post(path string, form url.Values) page {
 	b.t.Helper()
-	r, err := http.NewRequest(http.MethodPost, b.at+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := b.request(http.MethodPost, path, form.Encode())
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Origin", b.at)
 	r.Header.Set("Sec-Fetch-Site", "same-origin")

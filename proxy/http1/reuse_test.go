@@ -446,17 +446,3 @@ func TestServer_ShutdownWhileDeadlineIsSet(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// A server that only announces the end of its connections serves new ones.
-func TestServer_ServesAfterDisableKeepAlives(t *testing.T) {
-	l := sockettest.Listen(t)
-	s := &Server{Handler: says}
-	s.DisableKeepAlives()
-	served := make(chan error, 1)
-	go func() { served <- sockettest.Accept(l, s.ServeConn) }()
-	sockettest.Dial(t, l.Addr().String(), lined("GET / HTTP/1.1|Host: a||")).WantStatus(200)
-	l.Close()
-	if err := errors.Join(s.Shutdown(t.Context()), await.Value(t, served, "end of accepting")); err != nil {
-		t.Error(err)
-	}
-}

@@ -147,36 +147,6 @@ func TestForward_InvalidBytesInResponseBody(t *testing.T) {
 	})
 }
 
-func TestForward_EarlyResponse(t *testing.T) {
-	sockettest.OverBoth(t, func(t testing.TB) {
-		seen := make(chan string, 1)
-		url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
-			readHead(r)
-			_, _ = io.WriteString(c, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-			rest, _ := io.ReadAll(r)
-			seen <- string(rest)
-		})
-		h := startProxy(t, poolOf(t, url), nil)
-		c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-		res, body := answer(t, r, "POST")
-		if res.StatusCode != 403 || body != "no" || !res.Close {
-			t.Errorf("got %s %q, close %v; want the answer and the end of the connection", res.Status, body, res.Close)
-		}
-		// What follows is never taken for another request, whatever it is.
-		_, _ = io.WriteString(c, "zz\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
-		if rest, _ := io.ReadAll(r); len(rest) > 0 {
-			t.Errorf("client reads %q after the answer", rest)
-		}
-		h.result(t)
-		if len(h.results) > 0 {
-			t.Errorf("a second request was served: %+v", h.result(t))
-		}
-		if rest := await.Value(t, seen, "end of the upstream's connection"); strings.Contains(rest, "smuggled") {
-			t.Errorf("upstream reads %q", rest)
-		}
-	})
-}
-
 func TestForward_TrailersInBothDirections(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {

@@ -278,6 +278,7 @@ func TestStanding_SaysWhatIsWrong(t *testing.T) {
 		{view.KeyChange{Action: "drop"}, "reset, grant, ban or unban"},
 		{view.KeyChange{Action: view.KeyBan}, "write for example 1h"},
 		{view.KeyChange{Action: view.KeyBan, For: view.Span(-time.Hour)}, "1h"},
+		{view.KeyChange{Action: view.KeyBan, For: view.Span(400 * 24 * time.Hour)}, "from 1ms to 366d"},
 		{view.KeyChange{Action: view.KeyGrant}, "whole number"},
 		{view.KeyChange{Action: view.KeyReset, KeyQuery: query("phone=13800138000", "%country")}, "name that to change it"},
 	} {

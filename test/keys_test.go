@@ -54,32 +54,6 @@ func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	}
 }
 
-// What is wrong is said in the words that a request would be told.
-func TestKeys_WrongValues(t *testing.T) {
-	t.Parallel()
-	w := start(t, `keys: {phone: {from: "header:X-Phone", normalize: e164}}
-routes: [{name: sms, match: {path: /sms}, respond: {body: ok}, limits: [{name: phone, key: phone, rate: 1/1h}]}]
-`)
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"get", "phone=12"}, "phone: key not valid"},
-		{[]string{"get", "fone=+8613800138000"}, "write one of phone"},
-		{[]string{"get", "phone"}, "write KEY=VALUE"},
-		{[]string{"get", "phone=+8613800138000", "--route", "none"}, "write one of sms"},
-		{[]string{"ban", "phone=+8613800138000", "--for", "1"}, "write for example 1h"},
-		{[]string{"ban", "phone=+8613800138000", "--for", "400d"}, "from 1ms to 366d"},
-		{[]string{"grant", "phone=+8613800138000", "--permits", "0"}, "write a whole number from 1"},
-		{[]string{"ban", "phone=+8613800138000"}, "--for"},
-	} {
-		code, stdout, stderr := w.admin(t.TempDir(), append([]string{"keys"}, c.args...)...)
-		if code == 0 || !strings.Contains(stdout+stderr, c.want) {
-			t.Errorf("weir keys %v exits %d: %s%s; want %q", c.args, code, stdout, stderr, c.want)
-		}
-	}
-}
-
 // What operators do to the configuration is in the audit trail, also what was in vain.
 func TestAudit_TellsOfTheConfiguration(t *testing.T) {
 	t.Parallel()

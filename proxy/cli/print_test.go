@@ -90,6 +90,7 @@ func TestRun_MisuseHasItsExitCode(t *testing.T) {
 		"keys get phone":                                "weir: phone: write KEY=VALUE",
 		"keys get id:0123456789ab-0123":                 "write its name, too (phone=id:..., phone=hash:...)\n",
 		"keys grant a=1 --permits 0":                    "--permits 0: write a whole number from 1",
+		"keys ban a=1":                                  "weir: write --for=DURATION; ",
 		"keys ban a=1 --for soon":                       "--for soon: ",
 		"keys plan a=1 --for 1h":                        "no plan is named",
 		"keys plan a=1 pro --for soon":                  "--for soon: ",

@@ -56,7 +56,8 @@ type Rule struct {
 type Options struct {
 	// Refund reports whether a call that ends with this code returns its permits, which
 	// happens before its client sees the end. Nil returns none. A handler that panics counts
-	// as codes.Internal.
+	// as codes.Internal. If the client has ended the call, or its deadline is over, the permits
+	// stay taken, because its work may have been done.
 	Refund func(codes.Code) bool
 	// AllowOnFailure lets calls pass uncounted while the store is unavailable. Otherwise
 	// they end with UNAVAILABLE. A call that its client ends before the decision never passes.

@@ -162,6 +162,25 @@ func TestUnary_RefundsByTheCode(t *testing.T) {
 	check(t, c, codes.ResourceExhausted, "acme")
 }
 
+// A client could otherwise end the call as soon as its work is done, and get the permit back for the error that this causes.
+func TestUnary_WhoEndsTheCallKeepsThePermitTaken(t *testing.T) {
+	passed := 0
+	l := newLimiter(t, memory(), grpclimit.Options{Refund: func(c codes.Code) bool { return c == codes.Internal }},
+		grpclimit.Rule{Name: "method", Rates: []string{"1/1h"}, Key: func(_ context.Context, c *grpclimit.Call) (string, error) { return c.Method, nil }})
+	for range 2 {
+		ctx, end := context.WithCancel(t.Context())
+		_, _ = l.Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/a/B"}, func(context.Context, any) (any, error) {
+			passed++
+			end()
+			return nil, status.Error(codes.Internal, "")
+		})
+		end()
+	}
+	if passed != 1 {
+		t.Errorf("%d calls passed; want 1", passed)
+	}
+}
+
 // A stream is one call, whatever the number of its messages.
 func TestStream_IsOneCall(t *testing.T) {
 	s := &service{}

@@ -56,7 +56,8 @@ type Rule struct {
 type Options struct {
 	// Refund reports whether a response with this status returns the permits of its request,
 	// which happens before the status is sent. Nil returns none. A handler that panics before
-	// it has responded counts as status 500.
+	// it has responded counts as status 500. If the client has left, the permits stay taken,
+	// because its work may have been done.
 	Refund func(status int) bool
 	// AllowOnFailure lets requests pass uncounted while the store is unavailable. Otherwise
 	// they are answered with 503. A request whose client leaves before the decision never passes.

@@ -163,6 +163,26 @@ func TestHandler_RefundComesBeforeTheResponse(t *testing.T) {
 	}
 }
 
+// A client could otherwise leave as soon as its work is done, and get the permit back for the error that this causes.
+func TestHandler_WhoLeavesKeepsThePermitTaken(t *testing.T) {
+	passed := 0
+	l := newLimiter(t, memory(), httplimit.Options{Refund: func(status int) bool { return status >= 500 }}, byPhone("1/1h"))
+	for range 2 {
+		ctx, leave := context.WithCancel(t.Context())
+		r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+		r.Header.Set("X-Phone", "1")
+		l.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			passed++
+			leave()
+			w.WriteHeader(502)
+		})).ServeHTTP(httptest.NewRecorder(), r)
+		leave()
+	}
+	if passed != 1 {
+		t.Errorf("%d requests passed; want 1", passed)
+	}
+}
+
 func TestHandler_OtherStatusesKeepThePermit(t *testing.T) {
 	for name, next := range map[string]http.HandlerFunc{
 		"nothing": func(http.ResponseWriter, *http.Request) {},

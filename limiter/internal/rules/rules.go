@@ -169,10 +169,11 @@ func (s *Set[R]) Take(ctx context.Context, r R) (*Admission, error) {
 	return a, s.store.Take(ctx, a.claims, &a.Decision)
 }
 
-// Refund returns the permits of a, once. It also does so when the request's context has
-// ended. Errors wrap limiter.ErrUnavailable: it is unknown whether they were returned.
+// Refund returns the permits of a, once, unless the request's context has ended: then its client
+// has left, and may have caused the failure itself. Errors wrap limiter.ErrUnavailable: it is unknown
+// whether they were returned.
 func (s *Set[R]) Refund(ctx context.Context, a *Admission) error {
-	if a.Permit.IsZero() {
+	if a.Permit.IsZero() || ctx.Err() != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)

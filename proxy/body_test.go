@@ -54,6 +54,28 @@ func TestServe_BodiesTogetherAreBounded(t *testing.T) {
 	f.dial(honest).WantStatus(200)
 }
 
+// A limit in shadow mode refuses nothing: a body that is too long for its key to be read is forwarded whole.
+func TestServe_LongBodyInShadowMode(t *testing.T) {
+	for _, protocol := range []string{"http1", "h2c"} {
+		got := 0
+		up := startVersion(t, protocol, func(_ http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			got = len(body)
+		})
+		sent := `{"phone": "1", "pad": "` + strings.Repeat("x", 100<<10) + `"}`
+		for mode, want := range map[string]int{"shadow": 200, "enforce": 413} {
+			p := newProxy(t, "upstreams: {sms: "+up+"}\nroutes:\n  - {match: {path: /}, upstream: sms, limits: [{key: json:/phone, rate: 5/1h, mode: "+mode+"}]}\n")
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(sent))
+			r.Header.Set("Content-Type", "application/json")
+			rec := httptest.NewRecorder()
+			p.ServeHTTP(rec, r)
+			if rec.Code != want || want == 200 && got != len(sent) {
+				t.Errorf("%s, %s: %d, with %d of %d bytes forwarded; want %d", protocol, mode, rec.Code, got, len(sent), want)
+			}
+		}
+	}
+}
+
 // A body that is read through a buffer of the connection or the stream counts that as well.
 func TestServe_BuffersOfConnectionsCount(t *testing.T) {
 	f := startServer(t, strings.Replace(bodyKeyYAML(""), "{max", "{h2c: true, max", 1))

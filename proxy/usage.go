@@ -42,7 +42,8 @@ func (g *generation) reserved(x *exchange, l *limit.Limit) (int64, error) {
 	return max(1, min(most.Cost(weights), limit)), nil
 }
 
-// asked returns the most tokens that the request wants to be written, -1 if it does not say, and the length of its body.
+// asked returns the most tokens that the request wants to be written, -1 if it does not say, and the length of its body. Of
+// several numbers nobody knows which one the upstream takes, so the greatest counts.
 func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, err error) {
 	if text, _, found := x.extracted.logged.line.find(askedPrefix + l.Name); found {
 		if _, err = fmt.Sscanf(text, "%d/%d", &bound, &length); len(l.Cost.From) == 0 {
@@ -50,7 +51,8 @@ func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, er
 		}
 		return bound, length, err
 	}
-	if length = x.in.length; length < 0 && l.Cost.Bytes > 0 || length != 0 && x.route.Usage.Ensures {
+	bound, length = -1, x.in.length
+	if length < 0 && l.Cost.Bytes > 0 || length != 0 && x.route.Usage.Ensures {
 		body, err := x.Body()
 		if err != nil {
 			return 0, 0, err
@@ -69,9 +71,9 @@ func (g *generation) asked(x *exchange, l *limit.Limit) (bound, length int64, er
 		if err != nil || n < 0 {
 			return 0, 0, fmt.Errorf("%s: %w: write a whole number", s.Name, limit.ErrCost)
 		}
-		return n, length, nil
+		bound = max(bound, n)
 	}
-	return -1, length, nil
+	return bound, length, nil
 }
 
 // ensureUsage makes the body that is forwarded in place of one that was read into a buffer, if the route wants streams to say

@@ -92,6 +92,7 @@ func TestUsage_IsSettled(t *testing.T) {
 		}{
 			{`{"max_tokens": 200}`, "\n" + `{"usage":{"prompt_tokens":30,"completion_tokens":20}}`, 50, "tokens=50/200 input=30 output=20"},
 			{`{"max_tokens": 200, "max_completion_tokens": 300}`, "\n" + `{}`, 300, "absent"},
+			{`{"max_tokens": 300, "max_completion_tokens": 1}`, "\n" + `{}`, 300, "absent"}, // Ollama knows only max_tokens
 			{`{"max_tokens": null}`, "\n" + `{"usage":{"prompt_tokens":30,"completion_tokens":120}}`, 150, "tokens=150/100 input=30 output=120"},
 			{`{}`, event + "\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n", 12, "tokens=12/100 input=7 output=5"},
 			{`{"max_tokens": 5000}`, "\n" + `{"usage":{"prompt_tokens":1}}`, 1, "tokens=1/900 input=1"},

@@ -22,7 +22,7 @@ type costForm struct {
 	// From is the short form: header:NAME or query:NAME.
 	From string `yaml:"-" short:"true"`
 
-	// Reserve is what is taken until the response says what was used: the first that the request has, each json:/POINTER in its body, or a number.
+	// Reserve is what is taken until the response says what was used: the greatest that the request has, each json:/POINTER in its body; or a number if it has none.
 	Reserve []reservedPart `yaml:"reserve" jsonschema:"required"`
 	// Input, bytes or bytes/N, adds the bytes of the request's body, or an Nth of them: bytes is more than any text has tokens, bytes/4 what English has.
 	Input string `yaml:"input,omitempty" jsonschema:"pattern=^bytes(/[1-9][0-9]?)?$"`
@@ -108,7 +108,7 @@ func (w *weight) Written() any { return float64(*w) }
 // A Cost is how many permits a request takes.
 type Cost struct {
 	IsSaid bool        // by the request
-	From   []*key.Spec // if it is said one header field or query parameter, or else the first that the request has: the most that is written
+	From   []*key.Spec // if it is said one header field or query parameter, or else what the request has, of which the greatest counts: the most that is written
 	Max    int64       // at least 1; without a field or parameter that says it, a request costs 1
 
 	// What is reserved of a cost that the response says.

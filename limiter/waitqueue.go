@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -68,9 +69,6 @@ type WaitOptions struct {
 func (q *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, o WaitOptions) error {
 	if err := CheckClaims(claims); err != nil {
 		return err
-	}
-	if len(claims) == 0 {
-		return q.store.Take(ctx, claims, d)
 	}
 	atHead := make(chan struct{}, 1)
 	w := q.NewWaiter(claims, o, func() { atHead <- struct{}{} })
@@ -191,7 +189,7 @@ func (w *Waiter) peek(ctx context.Context, now time.Time, d *Decision) error {
 	if err == nil && d.Allowed {
 		w.refuse(d, now)
 	}
-	return err
+	return cmp.Or(context.Cause(ctx), err) // a client that has left is no failure of the store
 }
 
 // join appends w to its queue. It reports false if the queue is full.

@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -190,6 +191,33 @@ func TestLine_GivesBackWhatCameTooLate(t *testing.T) {
 		}
 		if !take(t, store, claims...).Allowed {
 			t.Error("the permit of one who left is gone")
+		}
+	})
+}
+
+// left is a store that notices only that its caller has left, as one over a network does.
+type left struct {
+	*limiter.Memory
+	leave context.CancelFunc
+}
+
+func (l left) Peek(ctx context.Context, _ []limiter.Claim, _ *limiter.Decision) error {
+	l.leave()
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.Cause(ctx))
+}
+
+// Who leaves is not taken for a failure of the store, of which a caller may let requests pass.
+func TestLine_LeavingIsNoFailureOfTheStore(t *testing.T) {
+	queueing(t, func(t *testing.T, store *asked, _ *limiter.WaitQueue, claims []limiter.Claim) {
+		ctx, leave := context.WithCancel(t.Context())
+		queue := limiter.NewWaitQueue(left{store.Memory, leave}, time.Second)
+		take(t, store, claims...)
+		go queue.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Minute, 100))
+		synctest.Wait()
+		err := queue.Wait(ctx, claims, new(limiter.Decision), upTo(time.Millisecond, 100)) // the first one waits longer
+		if !errors.Is(err, context.Canceled) || errors.Is(err, limiter.ErrUnavailable) {
+			t.Errorf("left: %v; want that it has left", err)
 		}
 	})
 }

@@ -193,6 +193,7 @@ func TestStore_SentinelFailsOver(t *testing.T) {
 // A master that hung, and comes back after another has replaced it, still grants what it was asked. Nobody waits for that,
 // and the master that counts now has never granted it: it gives nothing back.
 func TestStore_ReplacedMasterComesBack(t *testing.T) {
+	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		servers := redistest.StartSentinel(t)

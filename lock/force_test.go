@@ -39,6 +39,7 @@ func wantFree(t *testing.T, lk *Lock) {
 }
 
 func TestForce_LooksAndTakesAway(t *testing.T) {
+	t.Parallel()
 	leakFree(t)
 	for name, kind := range revocableKinds() {
 		t.Run(name, func(t *testing.T) {
@@ -175,6 +176,7 @@ func TestGolden_Force(t *testing.T) {
 // away, by us or as Redisson does it. A message that says nothing of the kind does
 // no harm.
 func TestForceListener_HearsThatTheLockWasTakenAway(t *testing.T) {
+	t.Parallel()
 	leakFree(t)
 	type taker = func(t *testing.T, w *testServer, lk *Lock) error
 	force := func(t *testing.T, _ *testServer, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }

@@ -102,6 +102,7 @@ func (g grantLog) between(from, to time.Time) (n int) {
 // lets through, grant what the limit says: what each had before counts against
 // its share, and what it granted meanwhile is counted when Redis is back.
 func TestFallback_OutageDoesNotOpenAFreshLimit(t *testing.T) {
+	t.Parallel()
 	const (
 		rate   = 40
 		window = 6 * time.Second

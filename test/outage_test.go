@@ -195,6 +195,7 @@ func wantSwift(t *testing.T, l, free *load) {
 // After an outage in which Redis hung, while nobody asked, the first request is decided by
 // Redis again: what an attempt to connect came to in the outage is not its answer.
 func TestOutage_FirstRequestAfterwards(t *testing.T) {
+	t.Parallel()
 	for mode, begin := range map[string]func(t *testing.T) (redis string, signal func(syscall.Signal), serves func(testing.TB)){
 		"single": func(t *testing.T) (string, func(syscall.Signal), func(testing.TB)) {
 			s := redistest.Start(t)

@@ -89,6 +89,7 @@ func limitOf(a limiter.Algorithm) *limiter.Limit {
 
 // What Redis grants to a call that nobody waits for any more comes back, whatever counts it.
 func TestLate_ComesBack(t *testing.T) {
+	t.Parallel()
 	impatient := redisstore.ClientConfig{Timeout: impatience, BreakAfter: 100}
 	options := redisstore.Options{Timeout: impatience}
 	for a := range limiter.NumAlgorithms {
@@ -183,6 +184,7 @@ func TestLate_RedisStandsStill(t *testing.T) {
 
 // What cannot be refunded while Redis is away is refunded when it is back.
 func TestRefund_WhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	for a := range limiter.NumAlgorithms {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()

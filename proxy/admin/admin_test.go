@@ -147,8 +147,10 @@ func TestToken(t *testing.T) {
 		if w := adminRequest(o, "POST", "/reload", c.line); w.Code != c.want || (w.Code == 401) != (w.Header().Get("WWW-Authenticate") != "") {
 			t.Errorf("POST /reload with %q = %d; want %d", c.line, w.Code, c.want)
 		}
-		if w := adminRequest(o, "GET", "/debug/pprof/cmdline", c.line); w.Code != c.want {
-			t.Errorf("GET /debug/pprof/cmdline with %q = %d; want %d", c.line, w.Code, c.want)
+		for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/heap", "/debug/vars"} {
+			if w := adminRequest(o, "GET", path, c.line); w.Code != c.want {
+				t.Errorf("GET %s with %q = %d; want %d", path, c.line, w.Code, c.want)
+			}
 		}
 	}
 	if w := adminRequest(o, "GET", "/healthz"); w.Code != 200 {

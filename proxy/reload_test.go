@@ -246,13 +246,16 @@ func TestReload_NoRequestSeesHalf(t *testing.T) {
 	all.Wait()
 }
 
-// writeMillion writes a list of a million values in long runs, and of fewer otherwise, which begin with prefix.
-func writeMillion(t testing.TB, path, prefix string) {
+// writeMillion writes a list of a million values in long runs, and of fewer otherwise, which begin with prefix, and
+// returns what the last of them ends with.
+func writeMillion(t testing.TB, path, prefix string) (last string) {
 	var text bytes.Buffer
 	for i := range min(rounds.Of(200_000), 1_000_000) {
-		fmt.Fprintf(&text, "%s%08d\n", prefix, i)
+		last = fmt.Sprintf("%08d", i)
+		text.WriteString(prefix + last + "\n")
 	}
 	filetest.Write(t, text.String(), path)
+	return last
 }
 
 func millionYAML(list string) string {
@@ -267,7 +270,7 @@ func TestReload_OfAMillionValuesStopsNobody(t *testing.T) {
 	writeMillion(t, list, "old-")
 	w := newProxy(t, millionYAML(list))
 	w.sends(200, "GET", "/a", "X-User: bob") // the one of the hour
-	writeMillion(t, list, "new-")
+	last := writeMillion(t, list, "new-")
 	var clients sync.WaitGroup
 	var answered atomic.Int64
 	stop := make(chan struct{})
@@ -279,9 +282,9 @@ func TestReload_OfAMillionValuesStopsNobody(t *testing.T) {
 					return
 				default:
 				}
-				if one, other := w.send("GET", "/a", "X-User: old-00199999").Code, w.send("GET", "/a", "X-User: new-00199999").Code; one == 429 && other == 429 {
+				if one, other := w.send("GET", "/a", "X-User: old-"+last).Code, w.send("GET", "/a", "X-User: new-"+last).Code; one == 429 && other == 429 {
 					// the reload may have been between the two; then the second is of the new list
-					if again := w.send("GET", "/a", "X-User: new-00199999").Code; again != 200 {
+					if again := w.send("GET", "/a", "X-User: new-"+last).Code; again != 200 {
 						t.Errorf("a user of neither list: %d %d, then %d", one, other, again)
 					}
 				}

@@ -95,7 +95,7 @@ func TestRateLimiter_SharesWithForeigners(t *testing.T) {
 			worst = max(worst, sum)
 		}
 		t.Logf("%v: the fullest window holds %.2f x the rate; grants by Redisson's way, handle, claim: %v", rate, float64(worst)/float64(rate.Count), by)
-		if worst != rate.Count || slices.Min(by[:]) == 0 {
+		if isFull := worst == rate.Count; worst > rate.Count || !isFull && int64(n/4) > rate.Count || slices.Min(by[:]) == 0 { // few calls do not fill it
 			t.Errorf("%v: %d in the fullest window, granted by %v", rate, worst, by)
 		}
 		s.advance(61 * time.Second)

@@ -301,8 +301,8 @@ func randomLocation(random *rand.Rand, prefix string) modelLocation {
 // refused.
 func TestConvert_NginxPicksTheSameLocation(t *testing.T) {
 	paths := []string{"/", "/a", "/a/", "/ab", "/abc", "/a/b", "/a/bc", "/a/b/c", "/ab/c", "/ab/cd", "/abc/d", "/A/b", "/A", "/a.php", "/a/b/x.php", "/b/c", "/c", "/b", "/a.b", "/a/b/1.x", "/B/c", "/b c"}
-	refused, passed, strict := 0, 0, 0
-	for seed := range uint64(rounds.Of(40)) {
+	refused, passed, strict, files := 0, 0, 0, rounds.Of(40)
+	for seed := range uint64(files) {
 		random := rand.New(rand.NewPCG(seed, 33))
 		var all []modelLocation
 		var file strings.Builder
@@ -342,7 +342,7 @@ func TestConvert_NginxPicksTheSameLocation(t *testing.T) {
 			}
 		}
 	}
-	if refused < 100 || passed < 200 || strict > passed {
+	if refused < 2*files || passed < 5*files || strict > passed {
 		t.Errorf("%d refused, %d passed, %d refused by Weir only", refused, passed, strict)
 	}
 }

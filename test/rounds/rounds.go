@@ -8,10 +8,13 @@ import (
 )
 
 // Of returns usual, or WEIR_ROUNDS times as many rounds, calls or schedules: ./test/run takes a few hundred of each kind,
-// and ./test/proof rounds many times more.
+// ./test/run -short a quarter of them, and ./test/proof rounds many times more.
 func Of(usual int) int {
 	if factor, err := strconv.Atoi(os.Getenv("WEIR_ROUNDS")); err == nil && factor > 0 {
 		return usual * factor
+	}
+	if testing.Short() {
+		return (usual + 3) / 4
 	}
 	return usual
 }

@@ -159,7 +159,7 @@ func (x *exchange) upstreamFields() (fields []respond.Field) {
 
 // status returns the decision about a descriptor.
 func (x *exchange) status() DescriptorStatus {
-	s := DescriptorStatus{Shadow: len(x.ShadowRefusals)+len(x.ShadowErrors) > 0}
+	s := DescriptorStatus{Shadow: x.Shadow.Refuses()}
 	for i, o := range x.Decision.Outcomes {
 		w := x.Claims.Window(i)
 		if !w.Of.IsShown() || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {

@@ -117,8 +117,8 @@ func (x *exchange) setCost(hits int64) error {
 	if w := x.Claims.SetCost(hits); w != nil {
 		return limit.Exceeds(w, hits)
 	}
-	for w := x.Shadows.SetCost(hits); w != nil; w = x.Shadows.SetCost(hits) {
-		x.wouldRefuse(&x.Shadows, w.Of)
+	for w := x.Shadow.Claims.SetCost(hits); w != nil; w = x.Shadow.Claims.SetCost(hits) {
+		x.wouldRefuse(&x.Shadow.Claims, w.Of)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (x *exchange) setCost(hits int64) error {
 // wouldRefuse records that a limit in shadow mode would refuse x, whatever is used of it, and removes its claims.
 func (x *exchange) wouldRefuse(from *limit.ClaimSet, of *limit.Limit) {
 	from.Remove(of)
-	x.ShadowErrors = append(x.ShadowErrors, of)
+	x.Shadow.Errors = append(x.Shadow.Errors, of)
 }
 
 // add adds the claims of x to those that are decided together. The same key under the same limit is one
@@ -142,12 +142,12 @@ func (c *call) add(g *generation, x *exchange) error {
 			return err
 		}
 	}
-	for i := range x.Shadows {
-		if w := x.Shadows.Window(i); all.Shadows.Merge(w, &x.Shadows[i]) != nil {
-			x.wouldRefuse(&all.Shadows, w.Of)
+	for i := range x.Shadow.Claims {
+		if w := x.Shadow.Claims.Window(i); all.Shadow.Claims.Merge(w, &x.Shadow.Claims[i]) != nil {
+			x.wouldRefuse(&all.Shadow.Claims, w.Of)
 		}
 	}
-	all.ShadowErrors = append(all.ShadowErrors, x.ShadowErrors...)
+	all.Shadow.Errors = append(all.Shadow.Errors, x.Shadow.Errors...)
 	return nil
 }
 
@@ -186,9 +186,9 @@ func (c *call) share() {
 		}
 		x.Claims = own
 		x.MergePrevious()
-		for _, s := range all.ShadowRefusals {
-			if x.Shadows.Index(s.Window, s.Key) >= 0 {
-				x.ShadowRefusals = append(x.ShadowRefusals, s)
+		for _, s := range all.Shadow.Refusals {
+			if x.Shadow.Claims.Index(s.Window, s.Key) >= 0 {
+				x.Shadow.Refusals = append(x.Shadow.Refusals, s)
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func (x *exchange) takeOf(all *limit.Admission) {
 		part := limit.TakenPermit{Store: t.Store, Permit: t.Permit}
 		for i := range t.Claims {
 			c := &t.Claims[i]
-			if c.Limit == nil || x.Claims.Index(t.Claims.Window(i), c.Key) < 0 && x.Shadows.Index(t.Claims.Window(i), c.Key) < 0 {
+			if c.Limit == nil || x.Claims.Index(t.Claims.Window(i), c.Key) < 0 && x.Shadow.Claims.Index(t.Claims.Window(i), c.Key) < 0 {
 				continue
 			}
 			part.Claims = append(part.Claims, *c)

@@ -169,7 +169,7 @@ var errIdempotencyKey = errors.New("idempotency key not acceptable")
 func (g *generation) idempotency(x *exchange) error {
 	i, counted := x.route.Repeats, x.Claims
 	if len(counted) == 0 {
-		counted = x.Shadows // beside others they decide nothing
+		counted = x.Shadow.Claims // beside others they decide nothing
 	}
 	if len(counted) == 0 {
 		return nil

@@ -247,7 +247,7 @@ func (e *explainer) explainReturns() {
 // explainLimit peeks l, if it applies to the request.
 func (e *explainer) explainLimit(l *limit.Limit, explained *view.ExplainedLimit) {
 	x, a := e.x, e.proxy.admitter
-	x.Claims, x.Shadows = x.Claims[:0], x.Shadows[:0]
+	x.Claims, x.Shadow.Claims = x.Claims[:0], x.Shadow.Claims[:0]
 	if x.bypasses() {
 		explained.Reason = x.exemptReason()
 		return
@@ -258,7 +258,7 @@ func (e *explainer) explainLimit(l *limit.Limit, explained *view.ExplainedLimit)
 	}
 	set := x.Claims
 	if l.Mode == config.Shadow {
-		set = x.Shadows
+		set = x.Shadow.Claims
 	}
 	explained.Plan, explained.PlanFrom = x.planOf(l), x.planFrom(l)
 	if l.Prices != nil {

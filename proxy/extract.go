@@ -75,7 +75,7 @@ func (g *generation) extract(x *exchange) error {
 	for _, l := range x.route.Active {
 		err := g.claim(x, l)
 		if err != nil && l.IsShadow() {
-			x.ShadowErrors = append(x.ShadowErrors, l) // a limit in shadow mode refuses no request
+			x.Shadow.Errors = append(x.Shadow.Errors, l) // a limit in shadow mode refuses no request
 			continue
 		}
 		if err != nil {

@@ -47,7 +47,7 @@ func outcomeOf(x *exchange) decisions.Outcome {
 		return decisions.RefusedByLimits
 	case !x.outcome.known:
 		return decisions.Rejected
-	case len(x.ShadowRefusals)+len(x.ShadowErrors) > 0, x.newKeys == limit.ShadowRefused:
+	case x.Shadow.Refuses(), x.newKeys == limit.ShadowRefused:
 		return decisions.ShadowRefused
 	}
 	return decisions.Passed
@@ -124,7 +124,7 @@ func (x *exchange) describeShadow(q *decisions.Request, t *limit.TakenPermit) {
 			continue // one entry for both secrets
 		}
 		c := decisions.Claim{Window: w.Number, Key: t.Claims[i].Key, Flags: decisions.Shadow | decisions.Allowed}
-		for _, s := range x.ShadowRefusals {
+		for _, s := range x.Shadow.Refusals {
 			if s.Window == w {
 				c.Flags, c.Wait = decisions.Shadow, s.Wait
 				if s.Banned {
@@ -208,7 +208,7 @@ func (x *exchange) countShadowKey(t *limit.TakenPermit, minute int64) {
 	if of.Sends != nil {
 		of.Top.CountSend(x.Stripe, minute, k, label)
 	}
-	if slices.ContainsFunc(x.ShadowRefusals, func(s limit.Refusal) bool { return s.Window.Of == of }) {
+	if slices.ContainsFunc(x.Shadow.Refusals, func(s limit.Refusal) bool { return s.Window.Of == of }) {
 		of.Top.CountRefused(x.Stripe, minute, k, label)
 	}
 }

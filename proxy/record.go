@@ -278,7 +278,7 @@ func (x *exchange) traceID() string {
 func (p *Proxy) endTrace(x *exchange) {
 	t := x.trace
 	spans := []*trace.Span{t.requestSpan(x)}
-	if !t.decisionStart.IsZero() && len(x.Claims)+len(x.Shadows) > 0 {
+	if !t.decisionStart.IsZero() && len(x.Claims)+len(x.Shadow.Claims) > 0 {
 		spans = append(spans, t.decisionSpan(x))
 	}
 	if !t.forwardStart.IsZero() {
@@ -346,7 +346,7 @@ func (t *tracing) decisionSpan(x *exchange) *trace.Span {
 		s.Attributes = append(s.Attributes, trace.String("weir.limit", x.Claims.Window(first).Of.Name), trace.String("weir.rate", x.Claims.Window(first).LogName))
 	case errors.Is(x.Err, limit.ErrUndecided), errors.Is(x.Err, limiter.ErrUnavailable) && x.Fallback == "":
 		result, s.Failed = limit.Unavailable, true
-	case len(x.ShadowRefusals)+len(x.ShadowErrors) > 0:
+	case x.Shadow.Refuses():
 		result = limit.ShadowRefused
 	}
 	s.Attributes = append(s.Attributes, given(trace.String("weir.decision", result), trace.String("weir.fallback", x.Fallback))...)

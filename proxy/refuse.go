@@ -282,7 +282,7 @@ func (x *exchange) HasForm() bool {
 // refusals writes the rates that refused the request, or would have in shadow mode, and reports
 // whether any did refuse it.
 func (l logLine) refusals(x *exchange) bool {
-	if len(x.ShadowRefusals)+len(x.ShadowErrors) > 0 && l.has(logShadow) {
+	if x.Shadow.Refuses() && l.has(logShadow) {
 		l.Array("shadow", shadowRefusalsOf{x})
 	}
 	first, refused := x.FirstRefused()
@@ -368,12 +368,12 @@ type shadowRefusalsOf struct{ *exchange }
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
 func (r shadowRefusalsOf) MarshalZerologArray(a *zerolog.Array) {
-	for _, s := range r.ShadowRefusals {
+	for _, s := range r.Shadow.Refusals {
 		e := logLine{zerolog.Dict(), allFields}
 		e.refusal(r.exchange, s)
 		a.Dict(e.Event)
 	}
-	for _, l := range r.ShadowErrors {
+	for _, l := range r.Shadow.Errors {
 		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
 }

@@ -323,9 +323,9 @@ const (
 // resultOf returns the result of l for x.
 func (x *exchange) resultOf(l *limit.Limit) int {
 	switch refuses := func(s limit.Refusal) bool { return s.Window.Of == l }; {
-	case slices.Contains(x.ShadowErrors, l), slices.ContainsFunc(x.ShadowRefusals, refuses):
+	case slices.Contains(x.Shadow.Errors, l), slices.ContainsFunc(x.Shadow.Refusals, refuses):
 		return resultRefused
-	case x.Shadows.IndexOf(l) >= 0:
+	case x.Shadow.Claims.IndexOf(l) >= 0:
 		return resultAllowed
 	}
 	for of := range x.Claims.Decided(x.Decision.Outcomes) {
@@ -344,7 +344,7 @@ func (x *exchange) resultOf(l *limit.Limit) int {
 
 // refusedKey returns the key for which l refused x, or would have.
 func (x *exchange) refusedKey(l *limit.Limit) limiter.Key {
-	for _, set := range []limit.ClaimSet{x.Claims, x.Shadows} {
+	for _, set := range []limit.ClaimSet{x.Claims, x.Shadow.Claims} {
 		if i := set.IndexOf(l); i >= 0 {
 			return set[i].Key
 		}
@@ -376,7 +376,7 @@ func (x *exchange) label(l *limit.Limit) string {
 // labels returns the masked keys of all limits of x that apply.
 func (x *exchange) labels() map[*limit.Limit]string {
 	all := map[*limit.Limit]string{}
-	for _, set := range []limit.ClaimSet{x.Claims, x.Shadows} {
+	for _, set := range []limit.ClaimSet{x.Claims, x.Shadow.Claims} {
 		for i := range set {
 			of := set.Window(i).Of
 			all[of] = x.label(of)

@@ -93,7 +93,7 @@ func (l *limits) cooldown(f, limit *Limit) {
 		limit.Rates = []limiter.Rate{{Count: 1, Window: forget * slices.Max(limit.Steps)}}
 	}
 	if f.Reset != nil { // others resolves the route
-		limit.Reset = &Reset{Route: f.Reset.Route, Status: l.successes(&f.Reset.Status)}
+		limit.Reset = &Reset{Route: f.Reset.Route, Status: f.Reset.Status.orSuccess()}
 	}
 }
 

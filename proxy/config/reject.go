@@ -207,8 +207,13 @@ func (s Statuses) Has(status int) bool {
 	return slices.ContainsFunc(s, func(c code) bool { return c.from <= status && status <= c.to })
 }
 
-// Empty reports whether s has no status.
-func (s Statuses) Empty() bool { return len(s) == 0 }
+// orSuccess returns s, or 2xx if it is empty.
+func (s Statuses) orSuccess() Statuses {
+	if len(s) == 0 {
+		return Statuses{{from: 200, to: 299}}
+	}
+	return s
+}
 
 // Add adds the statuses from one to another.
 func (s *Statuses) Add(from, to int) { *s = append(*s, code{from: from, to: to}) }

@@ -29,19 +29,11 @@ func (l *limits) returnOn(f, limit *Limit) {
 	if limit.Scope == limiter.PerClient {
 		l.Wrong(&f.ScopeForm, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
 	}
-	limit.Return = &Return{Route: f.Return.Route, Status: l.successes(&f.Return.Status)}
+	limit.Return = &Return{Route: f.Return.Route, Status: f.Return.Status.orSuccess()}
 	if f.Return.Of != nil {
 		limit.Return.Subject = l.keys.use(f.Return.Of)
 		l.parameters(f.Return.Of, limit.Return.Subject)
 	}
-}
-
-// successes compiles the statuses of responses that have an effect on another route; 2xx if none are given.
-func (l *limits) successes(f *Statuses) Statuses {
-	if !l.Given(f) {
-		return Statuses{{from: 200, to: 299}}
-	}
-	return *f
 }
 
 // An effect is how a problem names what responses of another route do.

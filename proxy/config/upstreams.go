@@ -196,9 +196,7 @@ func mayMiss(s *key.Spec) bool {
 
 func (l *loader) health(f *Health) Health {
 	h := *f
-	if len(f.Status) == 0 {
-		h.Status.Add(200, 299)
-	}
+	h.Status = f.Status.orSuccess()
 	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
 		l.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")
 	}

@@ -19,40 +19,48 @@ import (
 // except early and new keys.
 type Admission struct {
 	Admitter *Admitter // set by serve
-	Route    *Route    // set by match
-	KeyNamer keyNamer  // set by extract; names keys in the log and in events
-	Stripe   int       // where the request is counted; set by serve
-	IsShared bool      // it decides for several descriptors, which count what was sent by themselves
-	Due      time.Time // when the decision must have been made; zero if the store's timeout alone bounds it
-
+	Asker
 	view.Flags // Exempt is written by extract, the others by admit
 
 	// Written by extract.
-	Claims       ClaimSet        // claims on limits in enforce mode
-	Shadows      ClaimSet        // claims on limits in shadow mode
-	ShadowErrors []*Limit        // limits in shadow mode for which the request has no valid claim
-	KeepsPermits bool            // no outcome refunds its permits; see keepsPermits
-	BothSecrets  bool            // each claim is made twice, under the current and the previous secret
-	Source       uint32          // identifies the client's network where memory for keys is shared; see limiter.Claim
-	FirstUse     []limiter.Claim // set by idempotency: the claim on the first use of the idempotency key; empty without a key
-	Solver       solver          // set by extract: finds the tokens of challenges
+	Claims      ClaimSet        // claims on limits in enforce mode
+	BothSecrets bool            // each claim is made twice, under the current and the previous secret
+	FirstUse    []limiter.Claim // set by idempotency: the claim on the first use of the idempotency key; empty without a key
 
-	// Written by admit.
-	Decision       limiter.Decision
-	Decided        bool              // decision is valid for claims
-	Fallback       string            // the policy that decided while the store was unreachable
-	WaitTime       time.Duration     // how long the request waited for a permit
-	asked          ClaimSet          // all claims that are taken in one step, if there are others than claims; see ask
-	shadowOutcomes []limiter.Outcome // of shadows, if the call that allowed the request has decided them
-	ShadowRefusals []Refusal         // what limits in shadow mode would have refused
-	Steps          *stepsUp          // nil unless limits with step_up have refused the request; see stepUp
-	shadowNotes    []shadowNote      // what is noted of those for which permits would be returned
-	Sends          []limiter.Claim   // what counts the request once it has ended, see countSends
-	ofShare        SharePermit       // what was taken of this node's share besides; see takeWithinShare
-	TakenPermits   []TakenPermit     // the permits that were taken, with their stores
+	Shadow Shadow   // what limits in shadow mode say
+	asked  ClaimSet // all claims that are taken in one step, if there are others than claims; see ask
+	Verdict
+	Permits
+	Err error // the error for the log
+}
 
-	Settled settlement // set by settle: what is refunded
-	Err     error      // the error for the log
+// An Asker is for whom an Admission decides, and where.
+type Asker struct {
+	Route    *Route    // set by match
+	KeyNamer keyNamer  // set by extract; names keys in the log and in events
+	Solver   solver    // set by extract: finds the tokens of challenges
+	Source   uint32    // identifies the client's network where memory for keys is shared; see limiter.Claim
+	Stripe   int       // where the request is counted; set by serve
+	IsShared bool      // it decides for several descriptors, which count what was sent by themselves
+	Due      time.Time // when the decision must have been made; zero if the store's timeout alone bounds it
+}
+
+// A Verdict is what admit writes of the limits in enforce mode.
+type Verdict struct {
+	Decision limiter.Decision
+	Decided  bool          // decision is valid for claims
+	Fallback string        // the policy that decided while the store was unreachable
+	WaitTime time.Duration // how long the request waited for a permit
+	Steps    *stepsUp      // nil unless limits with step_up have refused the request; see stepUp
+}
+
+// Permits are what a request has taken, and what becomes of it.
+type Permits struct {
+	TakenPermits []TakenPermit   // with their stores
+	ofShare      SharePermit     // what was taken of this node's share besides; see takeWithinShare
+	KeepsPermits bool            // no outcome refunds them; see keepsPermits
+	Sends        []limiter.Claim // what counts the request once it has ended, see countSends
+	Settled      settlement      // set by settle: what is refunded
 }
 
 // A keyNamer returns how the log names the key of a claim: the beginning of its hash and, for a
@@ -64,15 +72,16 @@ type keyNamer interface {
 // Reset makes a the admission of no request, with the memory that it names. A composite literal with
 // this memory would be made on the stack and copied.
 func (a *Admission) Reset() {
-	claims, shadows, asked, errs := reuse.Memory(a.Claims), reuse.Memory(a.Shadows), reuse.Memory(a.asked), reuse.Memory(a.ShadowErrors)
-	outcomes, beside := reuse.Memory(a.Decision.Outcomes), reuse.Memory(a.shadowOutcomes)
-	refusals, notes, sends, taken := reuse.Memory(a.ShadowRefusals), reuse.Memory(a.shadowNotes), reuse.Memory(a.Sends), reuse.Memory(a.TakenPermits)
-	pending, started := reuse.Memory(a.Settled.pending), reuse.Memory(a.Settled.started)
+	claims, asked, outcomes := reuse.Memory(a.Claims), reuse.Memory(a.asked), reuse.Memory(a.Decision.Outcomes)
+	shadow := Shadow{
+		Claims: reuse.Memory(a.Shadow.Claims), Errors: reuse.Memory(a.Shadow.Errors), outcomes: reuse.Memory(a.Shadow.outcomes),
+		Refusals: reuse.Memory(a.Shadow.Refusals), notes: reuse.Memory(a.Shadow.notes),
+	}
+	taken, sends := reuse.Memory(a.TakenPermits), reuse.Memory(a.Sends)
+	settled := settlement{pending: reuse.Memory(a.Settled.pending), started: reuse.Memory(a.Settled.started)}
 	*a = Admission{}
-	a.Claims, a.Shadows, a.asked, a.ShadowErrors = claims, shadows, asked, errs
-	a.Decision.Outcomes, a.shadowOutcomes = outcomes, beside
-	a.ShadowRefusals, a.shadowNotes, a.Sends, a.TakenPermits = refusals, notes, sends, taken
-	a.Settled.pending, a.Settled.started = pending, started
+	a.Claims, a.asked, a.Decision.Outcomes, a.Shadow = claims, asked, outcomes, shadow
+	a.TakenPermits, a.Sends, a.Settled = taken, sends, settled
 }
 
 // IsRefused reports whether the limits have refused the request: the stage that decided has returned
@@ -329,7 +338,7 @@ func (a *Admission) Claim(l *Limit, windows []*Window, u *Use) error {
 	}
 	set := &a.Claims
 	if l.IsShadow() {
-		set = &a.Shadows
+		set = &a.Shadow.Claims
 	}
 	set.Add(windows, &limiter.Claim{Key: u.Key.Key, Cost: u.Cost, Value: u.Value, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: a.Source})
 	if u.Rotates && shared == "" {

@@ -80,7 +80,7 @@ func (a *Admitter) Close() {
 // disconnects meanwhile is counted anyway. All calls to the store together are bounded by the
 // Timeout of one decision, except for a request that may wait for a permit: see wait.
 func (a *Admitter) Admit(client context.Context, q *Admission) error {
-	if len(q.Claims)+len(q.Shadows)+len(q.ShadowErrors) == 0 {
+	if len(q.Claims)+len(q.Shadow.Claims)+len(q.Shadow.Errors) == 0 {
 		return nil
 	}
 	ctx, cancel := a.withTimeoutForAll(client, q)
@@ -97,9 +97,8 @@ func (a *Admitter) Admit(client context.Context, q *Admission) error {
 		return nil
 	}
 	if q.Waited { // further calls have their own timeout
-		ctx, cancel := a.WithTimeout(client)
+		ctx, cancel = a.WithTimeout(client)
 		defer cancel()
-		return a.Conclude(ctx, q, by, err)
 	}
 	return a.Conclude(ctx, q, by, err)
 }
@@ -171,7 +170,7 @@ func (a *Admitter) withTimeoutForAll(client context.Context, q *Admission) (cont
 		return context.WithDeadline(context.Background(), q.Due) // a store needs none of the client's values
 	}
 	mayCount := func(l *Limit) bool { return l.Penalty != nil } // refusals
-	if a.Timeout > 0 && q.Route.MaxWait == 0 && len(q.FirstUse)+len(q.Shadows) == 0 && !q.Claims.AnyLimit(mayCount) {
+	if a.Timeout > 0 && q.Route.MaxWait == 0 && len(q.FirstUse)+len(q.Shadow.Claims) == 0 && !q.Claims.AnyLimit(mayCount) {
 		return context.Background(), func() {}
 	}
 	return a.WithTimeout(client)
@@ -336,25 +335,25 @@ func (a *Admitter) takeOnce(ctx context.Context, q *Admission, take, free taker)
 // ask takes the claims of a by take, and in the same step the first uses of its idempotency key and tokens, which decide
 // with them, and those of each limit in shadow mode as a group. It reports whether the idempotency key has been used.
 func (a *Admission) ask(ctx context.Context, take taker) (isUsed bool, err error) {
-	if a.Steps == nil && len(a.FirstUse)+len(a.Shadows) == 0 { // as most
+	if a.Steps == nil && len(a.FirstUse)+len(a.Shadow.Claims) == 0 { // as most
 		return false, take(ctx, a.Claims, &a.Decision)
 	}
 	uses := a.FirstUse
 	if a.Steps != nil {
 		uses, a.Steps.usedTwice = slices.Concat(uses, a.Steps.tokens), false
 	}
-	asked := append(append(a.asked[:0], a.Claims...), uses...).addGroups(a.Shadows)
+	asked := append(append(a.asked[:0], a.Claims...), uses...).addGroups(a.Shadow.Claims)
 	a.asked = asked
 	if err := take(ctx, asked, &a.Decision); err != nil {
 		return false, err
 	}
 	n := min(len(a.Claims), len(a.Decision.Outcomes))
 	beside := a.Decision.Outcomes[n:]
-	a.Decision.Outcomes, a.shadowOutcomes = a.Decision.Outcomes[:n], a.shadowOutcomes[:0]
+	a.Decision.Outcomes, a.Shadow.outcomes = a.Decision.Outcomes[:n], a.Shadow.outcomes[:0]
 	for i, o := range beside {
 		switch {
 		case i >= len(uses):
-			a.shadowOutcomes = append(a.shadowOutcomes, o)
+			a.Shadow.outcomes = append(a.Shadow.outcomes, o)
 		case o.Allowed:
 		case i < len(a.FirstUse):
 			isUsed = true

@@ -24,7 +24,7 @@ func held(store limiter.AdminStore) (*Admitter, *Admission) {
 	l := &Limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &Window{Of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	w.Owner = w
-	q := &Admission{Route: &Route{Route: &config.Route{Name: "a"}, Windows: []*Window{w}, settling: []*Limit{l}}}
+	q := &Admission{Asker: Asker{Route: &Route{Route: &config.Route{Name: "a"}, Windows: []*Window{w}, settling: []*Limit{l}}}}
 	q.Claims.Add([]*Window{w}, &limiter.Claim{Key: limiter.KeyOf("k"), Cost: 1})
 	return a, q
 }
@@ -195,7 +195,7 @@ func TestHold_Bounds(t *testing.T) {
 // A decision by a single call of the store gets a context that costs nothing, and that does not end
 // with the client.
 func TestCost_NoContextForASingleCall(t *testing.T) {
-	a, q := &Admitter{Timeout: time.Second}, &Admission{Route: &Route{}}
+	a, q := &Admitter{Timeout: time.Second}, &Admission{Asker: Asker{Route: &Route{}}}
 	client, leave := context.WithCancel(t.Context())
 	if n := rounds.Allocations(100, func() {
 		_, cancel := a.withTimeoutForAll(client, q)
@@ -263,7 +263,7 @@ func TestFallback_GoesByWhatTheRequestReaches(t *testing.T) {
 		{"one that denies", []config.OnStoreFailure{config.Local, config.Deny}, DecideByStore},
 		{"none with a share", []config.OnStoreFailure{config.Allow}, DecideByStore},
 	} {
-		q := &Admission{Route: &Route{}}
+		q := &Admission{Asker: Asker{Route: &Route{}}}
 		for _, policy := range c.reached {
 			_, one := held(nil)
 			one.Claims.Window(0).Of.OnStoreFailure = policy
@@ -281,7 +281,7 @@ func TestStepUp_StoreFailsInBetween(t *testing.T) {
 		Name: "unused", ID: "send.unused", Rates: []limiter.Rate{{Count: 2, Window: time.Hour}, {Count: 9, Window: 24 * time.Hour}},
 		StepUp: &config.StepUp{Header: "X-Challenge-Token", Rates: []limiter.Rate{{Count: 3, Window: time.Hour}, {Count: 20, Window: 24 * time.Hour}}},
 	}}}, Alerts{})
-	q := &Admission{Route: &r, Solver: acceptAll{}}
+	q := &Admission{Asker: Asker{Route: &r, Solver: acceptAll{}}}
 	unused := q.Route.Active[0]
 	q.Claims.Add(unused.Windows, &limiter.Claim{Cost: 1})
 	q.Decision.Outcomes = []limiter.Outcome{{}, {Allowed: true}}
@@ -315,7 +315,7 @@ func TestAhead_ReportsOfLessGiveBackTheRest(t *testing.T) {
 			if err := s.Take(t.Context(), claims, &d); err != nil || !d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
-			q := &Admission{TakenPermits: []TakenPermit{{Store: s, Claims: slices.Clone(claims), Permit: d.Permit}}}
+			q := &Admission{Permits: Permits{TakenPermits: []TakenPermit{{Store: s, Claims: slices.Clone(claims), Permit: d.Permit}}}}
 			if err := a.SettleCost(t.Context(), q, Correction{Less: 1}, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -205,13 +205,11 @@ func (a *Admitter) Hold(q *Admission, during time.Duration) {
 // refundConcurrent refunds the concurrent permits of q.
 func (a *Admitter) refundConcurrent(q *Admission) {
 	for i := range q.TakenPermits {
-		t := &q.TakenPermits[i]
-		if !t.hasConcurrent() {
-			continue
+		if t := &q.TakenPermits[i]; t.hasConcurrent() {
+			q.Settled.pending = appendConcurrent(q.Settled.pending[:0], t.Claims)
+			t.lease.end()
+			t.released = true
+			a.refund(q, t)
 		}
-		q.Settled.pending = appendConcurrent(q.Settled.pending[:0], t.Claims)
-		t.lease.end()
-		t.released = true
-		a.refund(q, t)
 	}
 }

@@ -54,7 +54,7 @@ func NewRoute(from *config.Route, a Alerts) Route {
 
 // SettlesHead reports whether the head of a response may refund or return permits, or reset cooldowns.
 func (r *Route) SettlesHead() bool {
-	return len(r.Others) > 0 || len(r.Active) > 0 && !r.RefundOn.Status.Empty() ||
+	return len(r.Others) > 0 || len(r.Active) > 0 && len(r.RefundOn.Status) > 0 ||
 		slices.ContainsFunc(r.settling, func(l *Limit) bool { return l.Count != nil })
 }
 

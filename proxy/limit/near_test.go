@@ -42,9 +42,9 @@ func nearing(name string, left int64) *Admission {
 	w := &Window{Of: &Limit{Limit: &config.Limit{Name: name, Route: "send"}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
 	w.Owner = w
 	return &Admission{
-		KeyNamer: maskedNamer{},
-		Claims:   ClaimSet{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
-		Decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
+		Asker:   Asker{KeyNamer: maskedNamer{}},
+		Claims:  ClaimSet{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
+		Verdict: Verdict{Decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}}},
 	}
 }
 

@@ -73,7 +73,7 @@ func (c Correction) tooMuch(claim *limiter.Claim, of *Limit) int64 {
 // nothing. Keys are in it as stores have them.
 func (a *Admission) Pending(node string, all []Key) []byte {
 	r := a.Route
-	settles := len(a.TakenPermits) > 0 && (len(r.settling) > 0 || !r.RefundOn.Status.Empty())
+	settles := len(a.TakenPermits) > 0 && (len(r.settling) > 0 || len(r.RefundOn.Status) > 0)
 	if a.KeepsPermits { // only what is concurrent is released
 		settles = a.HasConcurrent()
 	}

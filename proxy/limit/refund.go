@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,17 +128,10 @@ func (a *Admitter) Settle(ctx context.Context, q *Admission, o Outcome) {
 
 // NeedsRefund reports whether settling a needs a call to a store, or waits for one.
 func (a *Admission) NeedsRefund(o Outcome) bool {
-	if len(a.Settled.started)+len(a.Sends) > 0 {
-		return true
-	}
 	rule := a.refundRule(o)
-	for i := range a.TakenPermits {
-		t := &a.TakenPermits[i]
-		if o.Used != nil && t.Claims.AnyLimit((*Limit).reserves) || t.Claims.AnyLimit(rule.applies) || t.hasConcurrent() {
-			return true
-		}
-	}
-	return false
+	return len(a.Settled.started)+len(a.Sends) > 0 || slices.ContainsFunc(a.TakenPermits, func(t TakenPermit) bool {
+		return o.Used != nil && t.Claims.AnyLimit((*Limit).reserves) || t.Claims.AnyLimit(rule.applies) || t.hasConcurrent()
+	})
 }
 
 // SettleHead starts the refunds and cooldown resets that the head of a response decides, before it is
@@ -257,8 +251,6 @@ func Link(limits []*Limit, made map[string]*Route) {
 		if r := l.Reset; r != nil {
 			made[r.Route].Others = append(made[r.Route].Others, OtherRule{Key: r.Key, Status: r.Status, Of: l})
 		}
-	}
-	for _, l := range limits {
 		if r := l.Return; r != nil {
 			made[r.Route].Others = append(made[r.Route].Others, OtherRule{r.Key, r.Status, l, l.noted()})
 		}

@@ -12,6 +12,18 @@ import (
 	"github.com/weir-proxy/weir/proxy/sends"
 )
 
+// Shadow is what the limits in shadow mode say about a request.
+type Shadow struct {
+	Claims   ClaimSet          // written by extract
+	Errors   []*Limit          // those for which the request has no valid claim; written by extract
+	outcomes []limiter.Outcome // of the claims, if the call that allowed the request has decided them
+	Refusals []Refusal         // what they would have refused; written by admit
+	notes    []shadowNote      // what is noted of those for which permits would be returned
+}
+
+// Refuses reports whether one of them would have refused the request.
+func (s *Shadow) Refuses() bool { return len(s.Refusals)+len(s.Errors) > 0 }
+
 // addGroups adds each limit of shadows as a group: it decides for itself if the request is allowed, and a refusal by one
 // prevents no other from counting.
 func (s ClaimSet) addGroups(shadows ClaimSet) ClaimSet {
@@ -28,21 +40,21 @@ func (s ClaimSet) addGroups(shadows ClaimSet) ClaimSet {
 // decideShadow records what the limits in shadow mode have decided about q, which is allowed. It lets
 // them decide if the call that decided about q did not, as for a request that could wait.
 func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
-	for _, l := range q.ShadowErrors {
+	for _, l := range q.Shadow.Errors {
 		a.metrics.decision(l, ShadowRefused).Inc(q.Stripe)
 	}
 	permit := q.Decision.Permit
-	if len(q.Shadows) != len(q.shadowOutcomes) {
-		d := limiter.Decision{Outcomes: q.shadowOutcomes[:0]}
-		q.asked = q.asked[:0].addGroups(q.Shadows)
+	if len(q.Shadow.Claims) != len(q.Shadow.outcomes) {
+		d := limiter.Decision{Outcomes: q.Shadow.outcomes[:0]}
+		q.asked = q.asked[:0].addGroups(q.Shadow.Claims)
 		if a.Store.Take(ctx, q.asked, &d) != nil {
 			d.Outcomes = d.Outcomes[:0]
-			d.AddFailed(len(q.Shadows))
+			d.AddFailed(len(q.Shadow.Claims))
 		}
-		q.shadowOutcomes, permit = d.Outcomes, d.Permit
+		q.Shadow.outcomes, permit = d.Outcomes, d.Permit
 	}
-	for of := range q.Shadows.Decided(q.shadowOutcomes) {
-		set, outcomes := q.Shadows[of.From:of.To], q.shadowOutcomes[of.From:of.To]
+	for of := range q.Shadow.Claims.Decided(q.Shadow.outcomes) {
+		set, outcomes := q.Shadow.Claims[of.From:of.To], q.Shadow.outcomes[of.From:of.To]
 		if of.IsFailed() {
 			a.metrics.decision(of.Limit, Unavailable).Inc(q.Stripe)
 			continue
@@ -89,13 +101,13 @@ func (a *Admitter) NoteShadowRefusal(ctx context.Context, q *Admission, of *Limi
 	err := a.Store.Take(ctx, append(of.Sends.Claims(sends.Refused, c.Key, 1), n.claims...), &d)
 	if err == nil && d.Allowed {
 		n.permit = d.Permit
-		q.shadowNotes = append(q.shadowNotes, n)
+		q.Shadow.notes = append(q.Shadow.notes, n)
 	}
 }
 
 // refundShadowNotes withdraws the notes of a request whose permits the rule refunds: no code of it can be used.
 func (a *Admitter) refundShadowNotes(q *Admission, rule refundRule) {
-	q.shadowNotes = slices.DeleteFunc(q.shadowNotes, func(n shadowNote) bool {
+	q.Shadow.notes = slices.DeleteFunc(q.Shadow.notes, func(n shadowNote) bool {
 		if !rule.applies(n.of) {
 			return false
 		}
@@ -172,8 +184,8 @@ func (a *Admitter) ReadSends(ctx context.Context, claims []limiter.Claim) ([]lim
 func (a *Admission) addShadowRefusals(set ClaimSet, outcomes []limiter.Outcome) {
 	for i, o := range outcomes {
 		w := set.Window(i)
-		if !o.Allowed && !slices.ContainsFunc(a.ShadowRefusals, func(s Refusal) bool { return s.Window == w }) {
-			a.ShadowRefusals = append(a.ShadowRefusals, Refusal{w, set[i].Key, o.Banned, o.Wait})
+		if !o.Allowed && !slices.ContainsFunc(a.Shadow.Refusals, func(s Refusal) bool { return s.Window == w }) {
+			a.Shadow.Refusals = append(a.Shadow.Refusals, Refusal{w, set[i].Key, o.Banned, o.Wait})
 		}
 	}
 }

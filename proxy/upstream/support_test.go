@@ -139,7 +139,7 @@ func (p *testProxy) result(t testing.TB) Result {
 func mustPool(t testing.TB, c Config) *Pool {
 	t.Helper()
 	c.Pseudonym = cmp.Or(c.Pseudonym, "weir-test")
-	if c.Health.Status.Empty() {
+	if len(c.Health.Status) == 0 {
 		c.Health.Status.Add(200, 299)
 	}
 	c.Groups = cmp.Or(c.Groups, NewGroups(1))

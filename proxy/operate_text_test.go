@@ -209,6 +209,9 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 	ample.Costs = true
 	share := limit("phone", full("2/1h", time.Minute))
 	share.Store = "local"
+	spoiled := view.WindowStanding{Rate: "5/1h", Most: 5, Unreadable: true}
+	dear := limit("spend", spoiled)
+	dear.Costs = true
 	values.Algorithm, values.Windows[0].Next, other.Route = "distinct", time.Time{}, "verify"
 	for _, c := range []struct {
 		limits  []view.LimitStanding
@@ -229,7 +232,8 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		{[]view.LimitStanding{share}, true, "refused now by send.phone 2/1h (this node's share) until 07:27:00 UTC (1m)"},
 		{[]view.LimitStanding{values}, true, "refused now by send.d 3/1h (new values only)"},
 		{[]view.LimitStanding{limit("phone", full("5/1h", time.Minute)), other}, true, "refused now by send.phone 5/1h until 07:27:00 UTC (1m); by verify.o 1/1m until 07:26:01 UTC (1s)"},
-		{[]view.LimitStanding{limit("a", view.WindowStanding{Rate: "5/1h", Unreadable: true})}, false, "passes now: each enforced limit by this key has permits left"},
+		{[]view.LimitStanding{limit("a", spoiled), limit("c", open)}, false, "not known: 1 of 2 limits cannot be read"}, // it follows on_store_failure
+		{[]view.LimitStanding{dear, other}, true, "refused now by verify.o 1/1m until 07:26:01 UTC (1s)"},
 	} {
 		if got := (view.KeyStanding{At: now, Limits: c.limits}).Verdict(); got.Text != c.want || got.Refused != c.refused {
 			t.Errorf("got %v, want %v %q", got, c.refused, c.want)

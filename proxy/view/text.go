@@ -122,16 +122,14 @@ func (s KeyStanding) Verdict() KeyVerdict {
 		if l.Mode != "enforce" {
 			continue
 		}
-		asked++
-		if l.Unknown != "" {
-			unknown++
-		}
+		isUnknown := l.Unknown != "" || slices.ContainsFunc(l.Windows, func(w WindowStanding) bool { return w.Unreadable })
+		asked, unknown = asked+1, unknown+map[bool]int{true: 1}[isUnknown]
 		if l.Denies {
 			refuses(LimitName(l.Route, l.Limit)+" while Redis is unreachable", time.Time{})
 		}
 		if by, until := l.refuses(); by != "" {
 			refuses(LimitName(l.Route, by), until)
-		} else if l.Costs && len(l.Windows) > 0 {
+		} else if l.Costs && !isUnknown {
 			w := slices.MinFunc(l.Windows, func(a, b WindowStanding) int { return cmp.Compare(a.Left, b.Left) })
 			text := "; " + LimitName(l.Route, l.Limit) + " refuses what costs more than " + w.Texts().Left
 			most, scarce = most+text, scarce+map[bool]string{true: text}[w.Left < w.Most/10]

@@ -114,8 +114,11 @@ func (s *Spec) value(entry string) (string, error) {
 	if s.Of != nil {
 		return s.Part.text(entry)
 	}
-	f := result{text: entry}
+	f, sent := result{text: entry}, result{text: entry}
 	err := s.normalize(&f)
+	if err == nil && s.checkAmbiguous(&s.From, &sent) != nil { // no request is accepted with it, unless in another spelling
+		err = s.checkAmbiguous(&s.From, &f)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}
@@ -217,11 +220,10 @@ func (l *List) Names() []string {
 // several addresses that count as one client, it is that of the smallest network around all of them, or
 // that of any of them.
 func (l *List) Name(v *Value) string {
-	number, found := l.find(v)
-	if !found {
-		return ""
+	if number, found := l.find(v); found {
+		return l.names[number]
 	}
-	return l.names[number]
+	return ""
 }
 
 // find returns the number of the name of the key that v extracted last, if the list contains it.

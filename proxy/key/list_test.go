@@ -120,6 +120,10 @@ func TestList_SaysAllThatIsWrong(t *testing.T) {
 		{phone, "x\n13800138000\n\n# y\n138\n", []int{1, 5}, 1},
 		{of("client_ip"), "192.0.2.1/24\n300.1.1.1\nfe80::1%eth0\n10.0.0.0/33\n10.0.0.0/8\n::ffff:10.0.0.0/104\nx\n", []int{1, 2, 3, 4, 6, 7}, 1},
 		{of("header:X-Phone", Digits), "abc\n1\n", []int{1}, 1},
+		// no request has them: lines that end as on old Macs, UTF-16, and what is refused as ambiguous
+		{of("header:X-Phone"), "k1\rk2\n\x00k\x001\nm\u00fcller\n\u200bk1\nk1\n", []int{1, 2, 3, 4}, 1},
+		{of("query:q", NFKC), "m\u00fcller\nk1\vk2\n\uff4b1\nk1\u2028k2\n", []int{2}, 3},
+		{phone, "\uff0b8613800138000\n", nil, 1},
 		{&Spec{Of: phone, Part: Part{Kind: Country}}, "cn\nChina\nCN\n", []int{1, 2}, 1},
 		{&Spec{Of: phone, Part: Part{Kind: DialCode}}, "x\n+86\n+086\n", []int{1, 3}, 1},
 		{&Spec{Of: phone, Part: Part{Prefix, 4}}, "+0861380013\n+861380013\n", []int{1}, 1},

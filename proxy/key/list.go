@@ -289,12 +289,15 @@ func (s *Spec) prefix(entry string) (text string, err error) {
 	return text, err
 }
 
+// hasTrunkPrefix reports whether a text has the (0) of +44 (0)20, which no number has in E.164, but in Italy.
+func hasTrunkPrefix(s string) bool { return strings.Contains(strings.ReplaceAll(s, " ", ""), "(0)") }
+
 // dialedPrefix returns the beginning of phone numbers in E.164. No calling code begins with 0, so that a
 // prefix as it is dialed within a country is not taken for another.
 func dialedPrefix(entry string) (string, error) {
 	dialed, extension, ok := dialedDigits(entry)
 	digits := strings.TrimPrefix(dialed, "+")
-	if !ok || extension || digits[0] == '0' {
+	if !ok || extension || digits[0] == '0' || hasTrunkPrefix(entry) {
 		return "", fmt.Errorf("%w: not the beginning of phone numbers; write the calling code and further digits, "+
 			"for example +4915", ErrSpec)
 	}
@@ -333,10 +336,9 @@ func (t *textTable) insert(text string, number uint32) uint32 {
 
 // find returns the number of text.
 func (t *textTable) find(text string) (number uint32, found bool) {
-	if t.size == 0 {
-		return 0, false
+	if t.size > 0 {
+		_, number, found = t.locate(text)
 	}
-	_, number, found = t.locate(text)
 	return number, found
 }
 

@@ -77,9 +77,9 @@ func TestParsePrefixes_ReadsRangesOfNumbers(t *testing.T) {
 	want := map[string]bool{"+4915123456789": true, "+881912345678": true, "+12423598765": true, "+493012345678": false, "+13124567890": false}
 	wants(t, carry(phone), l.Has, want)
 	wants(t, carry(phone), func(v *Value) bool { return l.HasExactly(v, netip.Addr{}) }, want)
-	_, problems = ParsePrefixes(phone, Lines("+\n0151\n+0\n00491\nDE\n+49 ext. 5\n+4915\n"))
-	if len(problems) != 6 || problems[5].Line != 6 {
-		t.Errorf("problems %v; want six, in the first lines", problems)
+	_, problems = ParsePrefixes(phone, Lines("+\n0151\n+0\n00491\nDE\n+49 ext. 5\n+44 ( 0 )20 7946\n+4915\n"))
+	if len(problems) != 7 || problems[6].Line != 7 {
+		t.Errorf("problems %v; want seven, in the first lines", problems)
 	}
 	for _, p := range problems {
 		if !errors.Is(p.Err, ErrSpec) {
@@ -206,6 +206,7 @@ func TestParsePrices_Problems(t *testing.T) {
 		"+49,*":                            "2 fields",
 		"+49,*,0,08":                       "4 fields",
 		"0151,*,1":                         "calling code",
+		"+44 (0)7,mobile,1":                "calling code",
 		"+49,cell,1":                       `"cell" is not a line type`,
 		"+49,*,1 EUR":                      "not an amount",
 		"+49,*,-1":                         "not an amount",

@@ -126,7 +126,7 @@ func TestList_SaysAllThatIsWrong(t *testing.T) {
 		{phone, "\uff0b8613800138000\n", nil, 1},
 		{&Spec{Of: phone, Part: Part{Kind: Country}}, "cn\nChina\nCN\n", []int{1, 2}, 1},
 		{&Spec{Of: phone, Part: Part{Kind: DialCode}}, "x\n+86\n+086\n", []int{1, 3}, 1},
-		{&Spec{Of: phone, Part: Part{Prefix, 4}}, "+0861380013\n+861380013\n", []int{1}, 1},
+		{&Spec{Of: phone, Part: Part{Prefix, 4}}, "+0861380013\n+861380013\n+44 (0)20 79\n", []int{1, 3}, 1},
 	} {
 		l, problems := ParseList(c.spec, Lines(c.text))
 		var lines []int

@@ -400,7 +400,7 @@ func (p Part) text(s string) (string, error) {
 	}
 	dialed, extension, ok := dialedDigits(s)
 	digits := strings.TrimPrefix(dialed, "+")
-	if !ok || extension {
+	if !ok || extension || hasTrunkPrefix(s) {
 		return "", fmt.Errorf("%w: no %s; write a plus and digits", ErrSpec, p.Kind)
 	}
 	if n := codeLength(digits); n == 0 || n < len(digits) && p.Kind != Prefix {

@@ -123,10 +123,7 @@ func (r *RateLimiter) set(ctx context.Context, how string, c RateConfig) (bool, 
 	if err := c.check(); err != nil {
 		return false, err
 	}
-	kind := 0
-	if c.PerClient {
-		kind = 1
-	}
+	kind := map[bool]int{true: 1}[c.PerClient]
 	n, err := r.number(ctx, "set rate", "set_rate",
 		how, c.Rate.Count, c.Rate.Window.Milliseconds(), kind, c.KeepAlive.Milliseconds())
 	r.invalidate()
@@ -237,13 +234,14 @@ func (r *RateLimiter) Delete(ctx context.Context) (bool, error) {
 }
 
 // Expire sets the time to live of the limiter's keys, including its config, atomically,
-// and reports whether it existed.
+// and reports whether it existed. Of a Fixed limiter it is only that of the config.
 func (r *RateLimiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
 	var there []*redis.BoolCmd
+	keys := r.keys[:map[bool]int{true: 1, false: redissonKeys}[r.format == limiter.RedissonWindow]] // a window has its own end
 	_, err := r.store.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		for _, key := range r.keys {
+		for _, key := range keys {
 			there = append(there, p.PExpire(ctx, key, d))
 		}
 		return nil

@@ -269,6 +269,49 @@ func TestRateLimiter_OlderForm(t *testing.T) {
 	s.check(r.Wait(t.Context(), 3))
 }
 
+// Neither a new rate nor an end of the config makes its window longer: what was taken comes back when it would have, or
+// within the new window.
+func TestRateLimiter_OlderFormWithAnotherConfig(t *testing.T) {
+	t.Parallel()
+	s := newTestStore(t)
+	for name, c := range map[string]struct{ before, after redisstore.RateConfig }{
+		"same":          {config(3, 300*time.Millisecond, 0), config(3, 300*time.Millisecond, 0)},
+		"lower":         {config(3, 300*time.Millisecond, 0), config(1, 300*time.Millisecond, 0)},
+		"kept alive":    {config(3, 300*time.Millisecond, time.Hour), config(3, 300*time.Millisecond, time.Hour)},
+		"shorter":       {config(3, time.Hour, 0), config(3, 300*time.Millisecond, 0)},
+		"after its end": {config(3, time.Millisecond, 0), config(3, 300*time.Millisecond, 0)},
+	} {
+		r := s.handle(name).Fixed()
+		s.setRate(r, c.before)
+		s.allow(r, 3)
+		if ok, err := r.UpdateRate(t.Context(), c.after); !ok || err != nil {
+			t.Fatal(name, ok, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
+		for range 2 {
+			if err := r.Wait(ctx, c.after.Rate.Count); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		cancel()
+		alive := s.do("pttl", name).(int64)
+		if c.after.KeepAlive == 0 && alive != -1 || c.after.KeepAlive > 0 && alive < 3_000_000 {
+			t.Errorf("%s: the config lives for %d ms", name, alive)
+		}
+	}
+	r := s.handle("rl").Fixed()
+	s.setRate(r, config(3, 300*time.Millisecond, 0))
+	s.allow(r, 3)
+	if ok, err := r.Expire(t.Context(), time.Hour); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	if err := r.Wait(ctx, 3); err != nil {
+		t.Errorf("with an end of the config: %v", err)
+	}
+}
+
 // Whatever is lost of a limiter, the next call is no error, and heals it.
 func TestRateLimiter_Heals(t *testing.T) {
 	s := newClockedTestStore(t)

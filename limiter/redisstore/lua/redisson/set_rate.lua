@@ -21,9 +21,13 @@ local function set()
     call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   end
   if how == 'set' then call('UNLINK', KEYS[1]) end
+  local ttl = call('PTTL', w.state)
   for _, key in ipairs({ KEYS[1], w.state, w.log }) do call('PERSIST', key) end
   configure(w)
   if w.keep_alive > 0 then expire(w) end
+  if ARGV[4] == 'window' then -- of which value is a counter that ends
+    call('PEXPIRE', w.state, int(ttl < 0 and length or math.max(1, math.min(ttl, length))))
+  end
   publish_change()
   return 1
 end

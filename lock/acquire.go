@@ -135,7 +135,7 @@ func (a *acquisition) tryOnce(ctx context.Context) error {
 func (a *acquisition) wait(ctx context.Context) (err error) {
 	a.params.willWait = true
 	if !a.lock.traits.noLocalQueue {
-		a.ticket, err = a.locker.localQueues.wait(ctx, a.lock.namespace+a.lock.name)
+		a.ticket, err = a.locker.localQueues.wait(ctx, a.lock.namespace+"\x00"+a.lock.name)
 		if err != nil {
 			return errors.Join(ErrNotAcquired, err)
 		}
@@ -287,7 +287,7 @@ func (a *acquisition) undo() {
 // that share a resource have a name in common.
 func (l *Lock) resourceNames() []string {
 	if l.resources == nil {
-		return []string{l.namespace + l.name}
+		return []string{l.namespace + "\x00" + l.name} // no namespace has a NUL
 	}
 	return l.resources
 }

@@ -73,7 +73,7 @@ func combineLocks(locks []*Lock) ([]*Lock, *Lock) {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.namespace, b.namespace))
 	})
 	first := parts[0]
-	lk := &Lock{locker: first.locker, newOwner: first.locker.NewOwner, traits: traits{exclusive: true, reentrant: true}}
+	lk := &Lock{locker: first.locker, namespace: "all of ", newOwner: first.locker.NewOwner, traits: traits{exclusive: true, reentrant: true}}
 	names := make([]string, 0, len(parts))
 	for i, p := range parts {
 		lk.err = errors.Join(lk.err, p.err)

@@ -288,6 +288,32 @@ func TestJoint_NeedsOnePlace(t *testing.T) {
 	}
 }
 
+// Names that begin like what tells kinds apart are names like others: of locks that have nothing in common, none
+// waits for another, and one owner may hold all.
+func TestNames_OfOtherKindsAreApart(t *testing.T) {
+	w := newTestServer(t)
+	l := w.locker()
+	fields := fieldOf("v") + " "
+	for name, pair := range map[string][2]*Lock{
+		"read":  {l.Reentrant("read x"), l.ReadWrite("x").Read()},
+		"write": {l.Reentrant("write x"), l.ReadWrite("x").Write()},
+		"group": {l.Reentrant("group " + fields + "x"), l.Group("x", "v")},
+		"multi": {l.Reentrant("1:x,1:y"), Multi(l.Reentrant("x"), l.Reentrant("y"))},
+	} {
+		for _, options := range [][]LockOption{nil, {WithOwner(l.NewOwner())}} {
+			first := locked(t, pair[0], options...)
+			second, err := pair[1].Lock(within(t, 10*time.Second), options...)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else {
+				unlocked(t, second)
+			}
+			unlocked(t, first)
+		}
+	}
+	w.empty()
+}
+
 // An owner counts its holds of a thing, not for which of its locks they are.
 func TestEntangled_IsRefusedUntilTheOtherIsUnlocked(t *testing.T) {
 	w := newTestServer(t)

@@ -253,7 +253,7 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 			return context.Cause(ctx)
 		}
 		if errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidName) || errors.Is(err, ErrInvalidArgument) ||
-			errors.Is(err, ErrNotReentrant) {
+			errors.Is(err, ErrNotReentrant) || errors.Is(err, ErrInvalidLease) {
 			return err
 		}
 		sleep[struct{}](ctx, nil, leadPause/2+rand.N(leadPause/2))

@@ -67,9 +67,20 @@ func TestLead_TriesAgainAfterErrors(t *testing.T) {
 	})
 }
 
+// A leased is a lock with a lease of its own.
+type leased struct {
+	Lockable
+	lease time.Duration
+}
+
+func (l leased) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
+	return l.Lockable.Lock(ctx, append(options, WithLease(l.lease))...)
+}
+
 func TestLead_EndsWithTheLockerOrABadName(t *testing.T) {
 	w := newTestServer(t)
 	wantErr(t, Lead(ctxOf(t), w.locker().Reentrant(""), func(context.Context) {}), ErrInvalidName)
+	wantErr(t, Lead(within(t, 10*time.Second), leased{w.locker().Reentrant("a"), time.Millisecond}, func(context.Context) {}), ErrInvalidLease)
 	l := w.locker()
 	done := make(chan error)
 	started := make(chan struct{})

@@ -95,6 +95,38 @@ func TestChange_Apply(t *testing.T) {
 	}
 }
 
+// More than the capacity is used of a limit that was lowered, or with a conversion or a debt.
+func TestChange_GrantsWhatIsUsedBeyondTheCapacity(t *testing.T) {
+	for a := range limiter.NumAlgorithms {
+		if a.HasLeases() || a.HasSteps() || a.HasConversion() || a.HasBurst() {
+			continue
+		}
+		t.Run(a.String(), func(t *testing.T) {
+			m := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return time.UnixMilli(1_800_000_000_000) }})
+			before := &limiter.Limit{Name: "a.b:1h", Rate: limiter.Rate{Count: 12, Window: time.Hour}, Algorithm: a}
+			lower := &limiter.Limit{Name: "a.b:1h", Rate: limiter.Rate{Count: 5, Window: time.Hour}, Algorithm: a}
+			c := []limiter.Claim{{Limit: before, Key: limiter.KeyOf("k"), Cost: 1}}
+			for i := range byte(12) {
+				var d limiter.Decision
+				c[0].Value = limiter.Key{i}
+				if err := m.Take(t.Context(), c, &d); err != nil || !d.Allowed {
+					t.Fatalf("%+v %v", d, err)
+				}
+			}
+			c[0].Limit = lower
+			for _, step := range []struct{ grant, used int64 }{{1, 11}, {8, 3}, {1_000_000_000, 0}} {
+				change := limiter.Change{Action: limiter.ActionGrant, Grant: step.grant}
+				if err := change.Apply(t.Context(), m, c); err != nil {
+					t.Fatal(err)
+				}
+				if got := standingOf(t, m, c); got.Used != step.used || got.Remaining != max(5-step.used, 0) {
+					t.Errorf("after %d more: %+v, want %d used", step.grant, got, step.used)
+				}
+			}
+		})
+	}
+}
+
 func TestScope_HasNames(t *testing.T) {
 	for name, want := range map[string]limiter.Scope{"overall": limiter.Overall, "per_instance": limiter.PerClient} {
 		if got, err := limiter.ParseScope(name); got != want || err != nil || got.String() != name {

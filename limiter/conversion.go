@@ -220,8 +220,8 @@ type Change struct {
 	Automatic bool `json:"automatic,omitempty"`
 }
 
-// Apply applies the change to the keys of claims in s. ActionGrant grants at most the
-// capacity of each limit.
+// Apply applies the change to the keys of claims in s. ActionGrant grants at most what
+// is used of each limit.
 func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
 	switch c.Action {
 	case ActionReset:
@@ -234,28 +234,26 @@ func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
 	return fmt.Errorf("%w: the unknown action %q", ErrInvalidLimit, c.Action)
 }
 
-// grant grants up to c.Grant permits. Grants of a Distinct limit are for one value each,
-// so they are repeated.
+// grant grants up to c.Grant permits, and no more than are used. A call of s grants at most the capacity, of a Distinct
+// limit one value, so it is repeated.
 func (c Change) grant(ctx context.Context, s AdminStore, claims []Claim) error {
-	for given := range c.Grant {
+	in, err := s.Inspect(ctx, claims)
+	for round := int64(0); err == nil; round++ {
 		var pending []Claim
-		for _, claim := range claims {
-			switch capacity, hasValues := claim.Limit.Capacity(), claim.Limit.Algorithm.HasValues(); {
-			case hasValues && given < capacity:
-				claim.Cost = 1
-			case !hasValues && given == 0:
-				claim.Cost = min(c.Grant, capacity)
-			default:
-				continue
+		for i, claim := range claims {
+			step := claim.Limit.Capacity()
+			if claim.Limit.Algorithm.HasValues() {
+				step = 1
 			}
-			pending = append(pending, claim)
+			most := min(c.Grant, max(in.Statuses[i].Used, step))
+			if claim.Cost = min(most-round*step, step); claim.Cost > 0 {
+				pending = append(pending, claim)
+			}
 		}
 		if len(pending) == 0 {
-			return nil
+			break
 		}
-		if err := s.Grant(ctx, pending); err != nil {
-			return err
-		}
+		err = s.Grant(ctx, pending)
 	}
-	return nil
+	return err
 }

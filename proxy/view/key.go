@@ -49,7 +49,7 @@ type KeyAction string
 // The actions.
 const (
 	KeyReset    KeyAction = "reset"  // remove all counts and bans
-	KeyGrant    KeyAction = "grant"  // add permits, up to the maximum of the limit
+	KeyGrant    KeyAction = "grant"  // give permits back, as many as are used at most
 	KeyBan      KeyAction = "ban"    // refuse the key for a duration
 	KeyUnban    KeyAction = "unban"  // end a ban; counts remain
 	KeyAssign   KeyAction = "plan"   // assign a plan for a duration

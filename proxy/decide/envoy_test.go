@@ -281,8 +281,14 @@ func TestEnvoy_HitsWithAHandleSettle(t *testing.T) {
 			}
 		}
 	}
-	if n := testutil.ToFloat64(e.outcomes.WithLabelValues("settled")); n != 8 {
-		t.Errorf("%v outcomes settled, want 8", n)
+	asked := descriptor("tokens=both") // twice in one call: their one count gets the number once
+	both := hits(100, asked)
+	e.wants(codeOK, hits(150, descriptor("weir_handle="+e.wants(codeOK, both, both).upstream[handleField])))
+	if s, _ := e.call(t.Context(), hits(0, asked)); s.statuses[0].left != 850 {
+		t.Errorf("%d left after 150 for two of 100, want 850", s.statuses[0].left)
+	}
+	if n := testutil.ToFloat64(e.outcomes.WithLabelValues("settled")); n != 9 {
+		t.Errorf("%v outcomes settled, want 9", n)
 	}
 }
 

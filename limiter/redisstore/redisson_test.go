@@ -312,6 +312,24 @@ func TestRateLimiter_OlderFormWithAnotherConfig(t *testing.T) {
 	}
 }
 
+// What the newer forms have left under the same name is no window, which has an end: it refuses nobody for ever.
+func TestRateLimiter_OlderFormBesideANewerOne(t *testing.T) {
+	t.Parallel()
+	s := newTestStore(t)
+	r := s.handle("rl")
+	s.setRate(r, config(3, 300*time.Millisecond, 0))
+	s.allow(r, 3)
+	fixed := r.Fixed()
+	for i := range 3 {
+		if o := s.allow(fixed, 1); !o.Allowed || o.Remaining != int64(2-i) {
+			t.Errorf("%d: %+v", i, o)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	s.check(errors.Join(fixed.Wait(ctx, 3), fixed.Wait(ctx, 3)))
+}
+
 // Whatever is lost of a limiter, the next call is no error, and heals it.
 func TestRateLimiter_Heals(t *testing.T) {
 	s := newClockedTestStore(t)

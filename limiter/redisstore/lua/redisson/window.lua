@@ -5,11 +5,11 @@
 
 local function open(w)
   w.value = value(w)
+  if w.value and ask('PTTL', w.state) == -1 then w.value = nil end -- without an end it is of a newer form
   w.left = math.min(w.rate, w.value or w.rate)
 end
 
--- remains is how long the window still lasts: all of it if there is none, or if value
--- has no end.
+-- remains is how long the window still lasts: all of it if there is none.
 local function remains(w)
   local ttl = ask('PTTL', w.state)
   return math.min(w.length, ttl < 0 and w.length or math.max(1, ttl))

@@ -77,11 +77,11 @@ func (g *generation) forward(x *exchange, d downstream) {
 	x.response.status = cmp.Or(x.response.status, x.outcome.result.Status) // a connection that was handed over writes none
 }
 
-// leftUpstreamWorking reports whether the client left while the upstream may have been working on the
+// leftUpstreamWorking reports whether the client left, or its body failed, while the upstream may have been working on the
 // request. An upstream that has begun its response notices with its next write.
 func (x *exchange) leftUpstreamWorking() bool {
 	r := &x.outcome.result
-	return r.Kind == upstream.ClientGone && r.Sent && r.Status == 0
+	return r.Kind.IsByClient() && r.Sent && r.Status == 0
 }
 
 // setFields returns the fields that the route sets or removes, and the fields in which the upstream

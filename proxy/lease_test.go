@@ -131,6 +131,27 @@ func TestHold_ClientLeavesUpstreamWorking(t *testing.T) {
 	}
 }
 
+// So does a client whose body fails: an upstream that does not read it may go on working.
+func TestHold_BodyFailsUpstreamWorking(t *testing.T) {
+	for name, rest := range map[string]string{"not valid": "x\r\n", "too large": "5\r\nabcde\r\n", "late": ""} {
+		t.Run(name, func(t *testing.T) {
+			u := &busyUpstream{end: make(chan struct{})}
+			f := startServer(t, "listen: {timeouts: {body: 100ms}}\n"+upstreamYAML(t, u.ServeHTTP, `body: {max: 4B}, limits: [{name: l, key: global, concurrent: 2}]`))
+			t.Cleanup(func() { close(u.end) }) // before the upstream ends
+			for i := range 2 {
+				c := f.dial("POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+				f.until(func() bool { return u.came.Load() == int64(i+1) })
+				c.Send(rest)
+				f.until(func() bool { return len(f.lines("request")) == i+1 })
+			}
+			f.dial("GET /a HTTP/1.1\r\nHost: a\r\n\r\n").WantStatus(429) // while the upstream works on two requests
+			if f.inUse() != 2 {
+				t.Errorf("%d permits are held; want 2", f.inUse())
+			}
+		})
+	}
+}
+
 // So does a client of HTTP/2 that resets its streams.
 func TestHold_StreamsResetUpstreamWorking(t *testing.T) {
 	u := &busyUpstream{end: make(chan struct{})}

@@ -329,8 +329,7 @@ func (f *forwarding) failMidResponse(err error) {
 			err = fmt.Errorf("%w: %w", errBodyTimeout, err)
 		}
 		f.result.Kind, f.result.Err = ResponseTruncated, err
-		switch kind := f.kindOf(err); kind {
-		case ClientGone, BadRequest, BodyTimeout, BodyTooLarge:
+		if kind := f.kindOf(err); kind.IsByClient() {
 			f.result.Kind = kind
 		}
 	case !f.to.Committed():

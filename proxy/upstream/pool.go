@@ -368,6 +368,9 @@ const (
 	QueueFull                           // all targets are at MaxConnections, and the queue is full or the wait too long
 )
 
+// IsByClient reports whether the client is the cause: it was gone, or its request or body failed.
+func (k ResultKind) IsByClient() bool { return k >= ClientGone && k <= BodyTooLarge }
+
 // A Result is the outcome of Forward.
 type Result struct {
 	Kind ResultKind

@@ -35,14 +35,6 @@ type idleList struct {
 	_         [stripe.LineSize - 48]byte
 }
 
-// Idle returns the number of idle connections.
-func (p *Pool) Idle() (n int) {
-	for i := range p.lists {
-		n += p.lists[i].len()
-	}
-	return n
-}
-
 func (l *idleList) len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -68,6 +68,14 @@ func release(calls []*Call) {
 	}
 }
 
+// Idle returns the number of idle connections.
+func (p *Pool) Idle() (n int) {
+	for i := range p.lists {
+		n += p.lists[i].len()
+	}
+	return n
+}
+
 // The connection that was used last is used next.
 func TestPool_LastInFirstOut(t *testing.T) {
 	address := sockettest.Upstream(t, func(c net.Conn, r *bufio.Reader) {

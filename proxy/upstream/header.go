@@ -29,7 +29,6 @@ func (f *forwarding) writeHeader(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
 	setPeer(&f.trusted, t, &f.writer)
-	setHost(&f.trusted, t, &f.writer)
 	setForwarded(&f.trusted, t, &f.writer)
 	t.Fields.StripHopByHop()
 	f.stripSpoofed()
@@ -47,7 +46,7 @@ func (f *forwarding) writeHeader(to header) {
 }
 
 // spoofed is the set of fields that a client must not set, because Weir sets them (see
-// setPeer, setHost and setForwarded), with HTTP2-Settings, which belongs to an upgrade to
+// setPeer and setForwarded), with HTTP2-Settings, which belongs to an upgrade to
 // h2c, and Proxy: CGI servers turn it into the variable HTTP_PROXY ("httpoxy",
 // CVE-2016-5385).
 const spoofed http1.NameSet = 1<<http1.Forwarded | 1<<http1.XForwardedFor | 1<<http1.XForwardedHost |
@@ -170,14 +169,10 @@ func setPeer(w *forwardedFields, t *Request, to *fieldWriter) {
 	to.addAll(http1.XForwardedProto, w.proto, t.Scheme)
 }
 
-// setHost writes X-Forwarded-Host.
-func setHost(w *forwardedFields, t *Request, to *fieldWriter) {
-	to.addAll(http1.XForwardedHost, w.host, t.Host) // a trusted peer has seen the original request
-}
-
 // setForwarded writes the other fields that describe the client and its request:
-// Forwarded and X-Request-Id.
+// X-Forwarded-Host, Forwarded and X-Request-Id.
 func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
+	to.addAll(http1.XForwardedHost, w.host, t.Host) // a trusted peer has seen the original request
 	to.addAll(http1.Forwarded, w.forwarded)
 	if t.Forwarded {
 		to.add(http1.Forwarded, appendElement(to.buf[:0], t.Peer.Addr().Unmap().WithZone(""), t))
@@ -225,12 +220,7 @@ func (f *fieldWriter) addAll(name http1.Name, values []string, others ...string)
 
 // appendChain appends the addresses in lines, followed by addr.
 func appendChain(b []byte, lines []string, addr netip.Addr) []byte {
-	for i, line := range lines {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = append(b, line...)
-	}
+	b = append(b, strings.Join(lines, ", ")...)
 	if !addr.IsValid() {
 		return b
 	}
@@ -267,9 +257,6 @@ func tokenOrQuoted(s string) string {
 // viaContains reports whether a line of Via names this process.
 func viaContains(via []string, pseudonym string) bool {
 	for _, line := range via {
-		if !strings.Contains(line, pseudonym) {
-			continue
-		}
 		for hop := range strings.SplitSeq(line, ",") {
 			if words := strings.Fields(hop); len(words) > 1 && words[1] == pseudonym {
 				return true

@@ -192,7 +192,6 @@ func TestForwarded_Element(t *testing.T) {
 			asked.Peer = netip.MustParseAddrPort(c.peer)
 		}
 		h := http.Header{}
-		setHost(&forwardedFields{}, asked, &fieldWriter{to: mapHeader(h)})
 		setForwarded(&forwardedFields{}, asked, &fieldWriter{to: mapHeader(h)})
 		if got := h.Get("Forwarded"); got != c.want {
 			t.Errorf("peer %s: %s, want %s", c.peer, got, c.want)
@@ -279,7 +278,7 @@ func TestPeerFields_FollowTheRequest(t *testing.T) {
 		h := headOf(func(h mapHeader) {
 			w := &fieldWriter{to: h, set: asked.Set}
 			setPeer(&trust, asked, w)
-			setHost(&trust, asked, w)
+			setForwarded(&trust, asked, w)
 			w.addString(http1.Via, "1.1 weir-test")
 		})
 		for name, values := range asked.Set {
@@ -350,7 +349,7 @@ func TestStripSpoofed_EqualsIsSpoofed(t *testing.T) {
 // peer.
 func isSpoofed(name string, t *Request) bool {
 	switch name {
-	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setPeer, setHost and setForwarded
+	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setPeer and setForwarded
 		return true
 	case "Http2-Settings", // belongs to an upgrade to h2c
 		"Proxy": // CGI servers turn it into the variable HTTP_PROXY ("httpoxy", CVE-2016-5385)

@@ -203,10 +203,9 @@ func (s *http1Sender) canRetry(err error) bool {
 // response implements sender.
 func (s *http1Sender) response() (int, *http1.Fields, error) {
 	from := &s.call.Response
-	if from.Framing.Kind == http1.Chunked {
-		if named := from.Fields.Values("Connection"); len(named) > 0 {
-			s.call.KeepResponseTrailer = func(f http1.Field) bool { return !containsToken(named, f.Name) }
-		}
+	if from.Framing.Kind == http1.Chunked && from.Fields.Has(http1.Connection) {
+		named := from.Fields.Values("Connection")
+		s.call.KeepResponseTrailer = func(f http1.Field) bool { return !containsToken(named, f.Name) }
 	}
 	return from.Status, &from.Fields, nil
 }

@@ -100,7 +100,7 @@ func (o *http2Transport) probe(ctx context.Context, m *backend, path, via string
 		Method: http.MethodGet, URL: new(url.URL), Host: m.authority, Header: http.Header{"User-Agent": {probeUserAgent}, "Via": {via}},
 	}).WithContext(ctx)
 	setURL(r.URL, m, path)
-	res, err := o.RoundTrip(r)
+	res, err := o.send(r, new(httptrace.ClientTrace))
 	if err != nil {
 		return 0, err
 	}
@@ -175,16 +175,13 @@ func (o *http2Transport) sender(f *forwarding) sender {
 func (s *http2Sender) send(m *backend, _ time.Time) (err error) {
 	s.lastAttempt = s.newAttempt(m)
 	s.mu.Unlock()
-	s.httpResponse, err = s.transport.RoundTrip(s.lastAttempt.request)
+	s.httpResponse, err = s.transport.send(s.lastAttempt.request, s.lastAttempt.trace)
 	s.mu.Lock() // net/http may still receive interim responses
 	if s.relayed != nil {
 		<-s.relayed
 	}
 	if cause := s.body.err(); err != nil && cause != nil {
 		return fmt.Errorf("%w: %w", errRequestBody, cause) // the cause: the target did not get the whole request
-	}
-	if cause := context.Cause(s.template.Context()); err != nil && errors.Is(cause, os.ErrDeadlineExceeded) {
-		return cause
 	}
 	return err
 }
@@ -200,15 +197,15 @@ func (s *http2Sender) giveUp() {
 // newAttempt returns the request to m, and tracks its progress.
 func (s *http2Sender) newAttempt(m *backend) *attempt {
 	try := &attempt{requestBody: s.body, timeout: s.transport.ResponseHeaderTimeout}
-	trace := &httptrace.ClientTrace{Got1xxResponse: s.relayInterim, GotFirstResponseByte: func() { try.responseStarted.Store(true) }}
-	try.request = s.template.WithContext(httptrace.WithClientTrace(s.template.Context(), trace)) // a shallow copy
+	try.trace = &httptrace.ClientTrace{Got1xxResponse: s.relayInterim, GotFirstResponseByte: func() { try.responseStarted.Store(true) }}
+	try.request = s.template.WithContext(s.template.Context()) // a shallow copy
 	to := *s.template.URL
 	setURL(&to, m, to.Path)
 	try.request.URL = &to
 	if s.body != nil {
 		try.stalled = time.AfterFunc(math.MaxInt64, s.giveUp)
 		try.stalled.Stop()
-		trace.WroteRequest = func(httptrace.WroteRequestInfo) { try.stalled.Stop() } // net/http has the timeout after that
+		try.trace.WroteRequest = func(httptrace.WroteRequestInfo) { try.stalled.Stop() } // net/http has the timeout after that
 		try.request.Body = try
 	}
 	return try

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,6 +110,7 @@ func (b *requestBody) err() error {
 type attempt struct {
 	*requestBody    // nil if there is no body
 	request         *http.Request
+	trace           *httptrace.ClientTrace
 	responseStarted atomic.Bool // a byte of the response has arrived
 	state           atomic.Int32
 	timeout         time.Duration
@@ -148,4 +150,29 @@ func (a *attempt) Close() error {
 		a.Stop()
 	}
 	return nil
+}
+
+// errSentAgain reports that a target has not processed a request, or has reset it, as often as it may get it.
+var errSentAgain = errors.New("stream error: reset by the target, or not processed")
+
+// send makes the request r, and returns when the head of the response has arrived. RoundTrip would repeat one without a
+// body that the target has refused, has reset for an error of protocol, or has not processed before a GOAWAY: over new
+// connections without end, whatever its method. Here one that is not idempotent is made once, and any other twice.
+func (t *http2Transport) send(r *http.Request, trace *httptrace.ClientTrace) (*http.Response, error) {
+	ctx, stop := context.WithCancelCause(r.Context())
+	left := 1
+	if http1.Idempotent(r.Method) {
+		left = 2
+	}
+	trace.WroteHeaders = func() { left-- }
+	trace.GotConn = func(httptrace.GotConnInfo) {
+		if left == 0 {
+			stop(errSentAgain)
+		}
+	}
+	res, err := t.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, cause
+	}
+	return res, err
 }

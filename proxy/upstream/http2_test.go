@@ -231,11 +231,11 @@ func (h *hintCounter) Informational(int, *http1.Fields) { h.n++ }
 // net/http exports no values for what a target does to a connection of HTTP/2, so that connectionClosed knows their
 // texts. Real connections show that it knows those of this version of Go.
 func TestConnectionClosed_KnowsTheErrorsOfNetHTTP(t *testing.T) {
-	for name, end := range map[string]func(fr *http2.Framer, c net.Conn){
-		"reset":      func(fr *http2.Framer, _ net.Conn) { _ = fr.WriteRSTStream(1, http2.ErrCodeInternal) },
-		"GOAWAY":     func(fr *http2.Framer, c net.Conn) { _ = fr.WriteGoAway(1, http2.ErrCodeNo, nil); c.Close() },
-		"closed":     func(_ *http2.Framer, c net.Conn) { c.Close() },
-		"not a word": func(*http2.Framer, net.Conn) {}, // also no acknowledgement of PING
+	for name, end := range map[string]func(fr *http2.Framer, c net.Conn, stream uint32){
+		"reset":      func(fr *http2.Framer, _ net.Conn, _ uint32) { _ = fr.WriteRSTStream(1, http2.ErrCodeInternal) },
+		"GOAWAY":     func(fr *http2.Framer, c net.Conn, _ uint32) { _ = fr.WriteGoAway(1, http2.ErrCodeNo, nil); c.Close() },
+		"closed":     func(_ *http2.Framer, c net.Conn, _ uint32) { c.Close() },
+		"not a word": func(*http2.Framer, net.Conn, uint32) {}, // also no acknowledgement of PING
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -256,16 +256,57 @@ func TestConnectionClosed_KnowsTheErrorsOfNetHTTP(t *testing.T) {
 	}
 }
 
+// A target may have processed what it resets. net/http sends again what was refused, reset for an error of protocol or not
+// processed before a GOAWAY, over new connections without end.
+func TestHTTP2_ResetRequestsAreNotSentAgain(t *testing.T) {
+	for name, end := range map[string]func(fr *http2.Framer, stream uint32) error{
+		"protocol error": func(fr *http2.Framer, stream uint32) error { return fr.WriteRSTStream(stream, http2.ErrCodeProtocol) },
+		"refused": func(fr *http2.Framer, stream uint32) error {
+			return fr.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
+		},
+		"internal error": func(fr *http2.Framer, stream uint32) error { return fr.WriteRSTStream(stream, http2.ErrCodeInternal) },
+		"GOAWAY":         func(fr *http2.Framer, _ uint32) error { return fr.WriteGoAway(0, http2.ErrCodeNo, nil) },
+	} {
+		for method, most := range map[string]int32{http.MethodPost: 1, http.MethodGet: 2} {
+			t.Run(name+" "+method, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					pool := poolOf(t, "http://a")
+					pool.config.Protocol = config.ProtocolH2C
+					var sent atomic.Int32
+					over := newHTTP2(pool.config, pool.backends)
+					over.DialContext = func(context.Context, string, string) (net.Conn, error) {
+						client, server := net.Pipe()
+						go serveBadly(server, func(fr *http2.Framer, _ net.Conn, stream uint32) {
+							sent.Add(1)
+							_ = end(fr, stream)
+						})
+						return client, nil
+					}
+					pool.currentTransport.Store(new(transport(over)))
+					defer pool.Close()
+					defer synctest.Wait() // until the connection that was not used is idle
+					began := time.Now()
+					r := &Request{Method: method, Path: "/", Host: "a", Fields: new(http1.Fields), Proto: "HTTP/2.0"}
+					res := pool.Forward(t.Context(), r, new(deafSink))
+					if res.Kind != ConnectionReset || sent.Load() > most || time.Since(began) > 2*time.Second {
+						t.Errorf("%+v after %v, sent %d times; want a reset at once, and at most %d", res, time.Since(began), sent.Load(), most)
+					}
+				})
+			})
+		}
+	}
+}
+
 // serveBadly reads until a request has begun, and then does end. It reads on until the client closes.
-func serveBadly(c net.Conn, end func(fr *http2.Framer, c net.Conn)) {
+func serveBadly(c net.Conn, end func(fr *http2.Framer, c net.Conn, stream uint32)) {
 	defer c.Close()
 	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
 	fr := http2.NewFramer(c, c)
-	begun := make(chan bool, 1)
+	begun := make(chan uint32, 10)
 	go func() {
 		_ = fr.WriteSettings()
-		if <-begun {
-			end(fr, c)
+		for stream := range begun {
+			end(fr, c, stream)
 		}
 	}()
 	defer close(begun)
@@ -275,7 +316,7 @@ func serveBadly(c net.Conn, end func(fr *http2.Framer, c net.Conn)) {
 			return
 		}
 		if _, ok := f.(*http2.HeadersFrame); ok {
-			begun <- true
+			begun <- f.Header().StreamID
 		}
 	}
 }

@@ -402,7 +402,7 @@ func targetKind(err error) ResultKind {
 // connectionClosed reports whether the target closed the connection.
 func connectionClosed(err error) bool {
 	ends := []error{io.EOF, io.ErrUnexpectedEOF, http1.ErrTruncated, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
-	texts := []string{"stream error:", "server sent GOAWAY", "client connection lost"} // net/http exports no values for these
+	texts := []string{"stream error:", "GOAWAY", "http2: client conn"} // net/http exports no values for these
 	return slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) }) ||
 		slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 }

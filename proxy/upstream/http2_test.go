@@ -232,10 +232,11 @@ func (h *hintCounter) Informational(int, *http1.Fields) { h.n++ }
 // texts. Real connections show that it knows those of this version of Go.
 func TestConnectionClosed_KnowsTheErrorsOfNetHTTP(t *testing.T) {
 	for name, end := range map[string]func(fr *http2.Framer, c net.Conn, stream uint32){
-		"reset":      func(fr *http2.Framer, _ net.Conn, _ uint32) { _ = fr.WriteRSTStream(1, http2.ErrCodeInternal) },
-		"GOAWAY":     func(fr *http2.Framer, c net.Conn, _ uint32) { _ = fr.WriteGoAway(1, http2.ErrCodeNo, nil); c.Close() },
-		"closed":     func(_ *http2.Framer, c net.Conn, _ uint32) { c.Close() },
-		"not a word": func(*http2.Framer, net.Conn, uint32) {}, // also no acknowledgement of PING
+		"reset":       func(fr *http2.Framer, _ net.Conn, _ uint32) { _ = fr.WriteRSTStream(1, http2.ErrCodeInternal) },
+		"GOAWAY":      func(fr *http2.Framer, c net.Conn, _ uint32) { _ = fr.WriteGoAway(1, http2.ErrCodeNo, nil); c.Close() },
+		"unprocessed": func(fr *http2.Framer, _ net.Conn, _ uint32) { _ = fr.WriteGoAway(0, http2.ErrCodeNo, nil) },
+		"closed":      func(_ *http2.Framer, c net.Conn, _ uint32) { c.Close() },
+		"not a word":  func(*http2.Framer, net.Conn, uint32) {}, // also no acknowledgement of PING
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -247,6 +248,9 @@ func TestConnectionClosed_KnowsTheErrorsOfNetHTTP(t *testing.T) {
 					return client, nil
 				}
 				r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://a/", http.NoBody)
+				if name == "unprocessed" {
+					r.Body = io.NopCloser(strings.NewReader("abc")) // without one it is sent again
+				}
 				_, err := transport.RoundTrip(r)
 				if err == nil || !connectionClosed(err) {
 					t.Errorf("%v is no end of a connection", err)

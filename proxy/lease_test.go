@@ -152,6 +152,18 @@ func TestHold_BodyFailsUpstreamWorking(t *testing.T) {
 	}
 }
 
+// A request that could not be written holds nothing: no target has received a part of it.
+func TestHold_NothingWritten(t *testing.T) {
+	f := startServer(t, upstreamYAML(t, func(http.ResponseWriter, *http.Request) {}, `limits: [{name: l, key: global, concurrent: 1}, {key: "json:/a", rate: 5/1h, mode: shadow}]`))
+	for range 2 {
+		long := strings.Repeat("x", 100<<10)
+		f.dial(fmt.Sprintf("POST /a HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(long), long)).WantStatus(413)
+	}
+	if f.inUse() != 0 {
+		t.Errorf("%d permits are held; want none", f.inUse())
+	}
+}
+
 // So does a client of HTTP/2 that resets its streams.
 func TestHold_StreamsResetUpstreamWorking(t *testing.T) {
 	u := &busyUpstream{end: make(chan struct{})}

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"time"
@@ -103,7 +104,8 @@ func (c *Call) encodeRequest() error {
 	case c.givenBody != nil && c.requestBody.done():
 		c.appendGivenBody()
 	case c.givenBody != nil, c.savedBody == nil && c.requestBody.received > 0:
-		return ErrOutgoing // a part of the body was read and not passed to SetBody
+		// A part of the body was read and not passed to SetBody.
+		return &CallError{Phase: ReadingRequestBody, Err: cmp.Or(c.requestBodyErr(), error(ErrOutgoing))}
 	default:
 		c.appendBufferedBody()
 	}

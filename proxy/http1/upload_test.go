@@ -292,7 +292,7 @@ func TestUpload_GivenBody(t *testing.T) {
 		}
 		give = false // forgotten: nothing is sent rather than something else
 		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
-		w.WantStatus(502)
+		w.WantStatus(500)
 		if err := await.Value(t, p.faults, "fault"); !errors.Is(err, ErrOutgoing) {
 			t.Errorf("got %v", err)
 		}

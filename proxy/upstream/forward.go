@@ -316,7 +316,8 @@ var (
 // fail sets the result of a request that failed before the head of the response.
 func (f *forwarding) fail(err error) {
 	f.result.Kind, f.result.Err = f.kindOf(err), fmt.Errorf("forward request: %w", err)
-	f.result.Sent = f.result.Target != "" && !notSent(err)
+	var fault *http1.CallError
+	f.result.Sent = f.result.Target != "" && !errors.Is(err, http1.ErrOutgoing) && (!errors.As(err, &fault) || fault.RequestSent)
 }
 
 // failMidResponse sets the result of a request that failed during or after the head of

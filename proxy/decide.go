@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -111,17 +110,22 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 		err = p.decide(ctx, x)
 	}
 	a := &Answer{Allowed: err == nil, RequestID: x.id}
-	if err != nil {
+	switch {
+	case err != nil:
 		a.Response = x.generation.refuse(x, err)
-	} else {
-		a.Response, a.Upstream = x.allowedResponse(), x.upstreamFields()
+	case x.route.Redirect != nil, x.route.Respond != nil && x.route.Respond.Status >= 300: // the peer would forward it
+		a.Allowed, a.Response = false, x.reply()
+	default:
+		a.Response, a.Upstream = x.withRateLimits(respond.Response{Status: 200}), x.upstreamFields()
 		a.Pending, a.At = x.Pending(p.shared.pseudonym, x.extracted.keys), cmp.Or(x.Decision.At, x.began)
 		x.outcome.known = true
 	}
 	received := answer(a)
 	x.response.status, x.response.bytes = a.Response.Status, int64(len(a.Response.Body))
 	switch {
+	case err != nil:
 	case !a.Allowed:
+		p.admitter.Settle(ctx, &x.Admission, x.settledOutcome())
 	case received:
 		p.admitter.Hold(&x.Admission, q.Hold)
 	default:
@@ -135,15 +139,6 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 func (x *exchange) giveBack() {
 	x.response.status, x.outcome, x.KeepsPermits = respond.ClientGone, forwardOutcome{known: true, refund: true}, false
 	x.Admitter.Settle(context.Background(), &x.Admission, x.settledOutcome())
-}
-
-// allowedResponse returns the response of the answer about an allowed request.
-func (x *exchange) allowedResponse() respond.Response {
-	allowed := respond.Response{Status: http.StatusOK}
-	if len(x.Claims) > 0 {
-		allowed = allowed.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
-	}
-	return allowed
 }
 
 // onlyDecided reports whether r has nothing to which requests go: only other proxies ask about it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/limit"
+	"github.com/weir-proxy/weir/proxy/respond"
 )
 
 // A call is the state of deciding about several descriptors. Each that a route matches has an
@@ -263,7 +264,7 @@ func (c *call) answer(g *generation, a *DescriptorAnswer, err error) {
 		}
 		a.Response = g.refuse(speaker, err)
 	default:
-		a.Response = speaker.allowedResponse()
+		a.Response = speaker.withRateLimits(respond.Response{Status: 200})
 		if c.all != nil {
 			c.proxy.admitter.Hold(&c.all.Admission, c.question.Hold)
 		}

@@ -97,6 +97,26 @@ func TestDecide_AnswersAsTheProxyWould(t *testing.T) {
 	p.asksFor(400, "/send#top", "X-Phone: 1")
 }
 
+// A route that redirects, or responds with an error, lets nothing pass: the client gets that response, whose status
+// decides about permits, as it does without another proxy.
+func TestDecide_RoutesThatKeepRequests(t *testing.T) {
+	p := newProxy(t, `
+routes:
+  - {name: closed, match: {path: /closed}, respond: {status: 403, body: closed}, limits: [{name: r, key: client_ip, rate: 2/1h, count: {status: [2xx]}}, {name: busy, key: client_ip, concurrent: 1}]}
+  - {name: moved, match: {path: /moved}, redirect: {to: "https://example.com{path}", status: 308}}
+  - {name: page, match: {path: /page}, respond: {status: 200, body: page}}
+`)
+	for range 3 {
+		if got := p.asksFor(403, "/closed"); got.body != "closed" || got.fields["Ratelimit"] == "" || got.pending != nil {
+			t.Errorf("%q with %v and %d bytes for an outcome; want what the proxy would answer", got.body, got.fields, len(got.pending))
+		}
+	}
+	if got := p.asksFor(308, "/moved"); got.fields["Location"] != "https://example.com/moved" {
+		t.Errorf("redirected with %v", got.fields)
+	}
+	p.asksFor(200, "/page")
+}
+
 func TestDecide_IsRecordedWithItsListener(t *testing.T) {
 	p := newProxy(t, decideYAML)
 	for _, status := range []int{200, 200, 429} {

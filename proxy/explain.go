@@ -117,7 +117,7 @@ func (e *explainer) end(refusal error) {
 		return
 	}
 	if x.route.onlyDecided() {
-		e.respond(x.allowedResponse())
+		e.respond(x.withRateLimits(respond.Response{Status: 200}))
 		return
 	}
 	shown := *x.route

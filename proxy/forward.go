@@ -47,7 +47,7 @@ type forwardOutcome struct {
 // forward responds with the error.
 func (g *generation) forward(x *exchange, d downstream) {
 	if x.route.Upstream == nil {
-		x.reply(d)
+		d.respond(x.reply())
 		return
 	}
 	// Now, from one clock; time.Now reads two.

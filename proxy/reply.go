@@ -24,23 +24,28 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// reply responds to an allowed request of a route without an upstream. Its status counts for
+// reply returns the response to an allowed request of a route without an upstream. Its status counts for
 // refunds like that of an upstream.
-func (x *exchange) reply(d downstream) {
+func (x *exchange) reply() respond.Response {
 	answer := x.route.fixedResponse
 	x.outcome.refund = x.route.onlyDecided() // it is not found here, and does not count
 	if to := x.route.Redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.fillTemplate(to.To))
 	}
-	if len(x.Claims) > 0 {
-		x.AddRefunds(limit.Outcome{Refunded: x.outcome.refund, Status: answer.Status})
-		answer = answer.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
-	}
+	x.AddRefunds(limit.Outcome{Refunded: x.outcome.refund, Status: answer.Status})
 	x.outcome.result.Status = answer.Status
 	if x.route.SettlesHead() {
 		x.settleHead(answer.Status)
 	}
-	d.respond(answer)
+	return x.withRateLimits(answer)
+}
+
+// withRateLimits returns answer with the rate limit fields of an allowed request.
+func (x *exchange) withRateLimits(answer respond.Response) respond.Response {
+	if len(x.Claims) == 0 {
+		return answer
+	}
+	return answer.WithRateLimitFields(x.route.rateLimitFields, x.verdict())
 }
 
 // fillTemplate replaces the placeholders of to by the request's host, path and query. The path begins with

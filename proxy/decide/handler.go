@@ -59,7 +59,7 @@ type Handler struct {
 func New(p *proxy.Proxy, c config.Decide, r prometheus.Registerer) *Handler {
 	counter := metrics.Registry{Registerer: r}.Counter
 	return &Handler{
-		proxy: p, config: c, dialects: dialects(), signer: newSigner(c.Secret),
+		proxy: p, config: c, dialects: dialects(), signer: signer{[]byte(cmp.Or(c.Secret, rand.Text()))},
 		requests: counter("decide_requests_total", "Requests that other proxies asked about, by dialect and result.", "dialect", "result"),
 		outcomes: counter("decide_outcomes_total", "Outcomes that were reported for requests that other proxies asked about, by result.", "result"),
 	}
@@ -161,11 +161,6 @@ var errForged = errors.New("this is not a handle that this listener gave")
 // of a call or for the one request, with a MAC over all (HMAC-SHA256): nobody without the secret can make one, change
 // one, or extend its life. It is text of the alphabet of base64url, so that it needs no escaping in a URL.
 type signer struct{ secret []byte }
-
-// newSigner returns a signer with this secret. An empty one is replaced by a random one.
-func newSigner(secret string) signer {
-	return signer{[]byte(cmp.Or(secret, rand.Text()))}
-}
 
 // sign returns a handle for pendings that is valid until then.
 func (s signer) sign(pendings [][]byte, until time.Time) string {

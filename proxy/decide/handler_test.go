@@ -299,7 +299,7 @@ func TestOutcome_ForgedAndExpiredChangeNothing(t *testing.T) {
 	flipped[20] ^= 1
 	for forged, want := range map[string]int{
 		string(flipped): 403, handle[:len(handle)-4]: 403, handle + "AAAA": 403, "": 400, "AAAA": 403,
-		newSigner("").sign(pendings, soon):                                            403,
+		signer{[]byte("another")}.sign(pendings, soon):                                403,
 		l.signer.sign(others, time.Now().Add(-time.Second)):                           410,
 		l.signer.sign([][]byte{[]byte("nothing")}, soon):                              410,
 		l.signer.sign([][]byte{append(pending[:len(pending):len(pending)], 0)}, soon): 410,

@@ -235,10 +235,10 @@ func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
 }
 
 // grant grants up to c.Grant permits, and no more than are used. A call of s grants at most the capacity, of a Distinct
-// limit one value, so it is repeated.
+// limit one value, so it is repeated, up to MaxDistinct times.
 func (c Change) grant(ctx context.Context, s AdminStore, claims []Claim) error {
 	in, err := s.Inspect(ctx, claims)
-	for round := int64(0); err == nil; round++ {
+	for round := int64(0); err == nil && round < MaxDistinct; round++ {
 		var pending []Claim
 		for i, claim := range claims {
 			step := claim.Limit.Capacity()

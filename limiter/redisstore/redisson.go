@@ -239,7 +239,10 @@ func (r *RateLimiter) Expire(ctx context.Context, d time.Duration) (bool, error)
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
 	var there []*redis.BoolCmd
-	keys := r.keys[:map[bool]int{true: 1, false: redissonKeys}[r.format == limiter.RedissonWindow]] // a window has its own end
+	keys := r.keys
+	if r.format == limiter.RedissonWindow { // which has its own end
+		keys = keys[:1]
+	}
 	_, err := r.store.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
 			there = append(there, p.PExpire(ctx, key, d))

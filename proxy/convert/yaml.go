@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // A node is a value in a YAML file, with its line. The zero node is one that is not there;
@@ -121,14 +123,11 @@ func (n node) items() []node {
 }
 
 // list returns the elements of a list; none of all else.
-func (n node) list() (all []node) {
+func (n node) list() []node {
 	if n.at == nil || n.at.Kind != yaml.SequenceNode {
 		return nil
 	}
-	for _, item := range n.at.Content {
-		all = append(all, node{item, n.used})
-	}
-	return all
+	return view.Each(n.at.Content, func(item *yaml.Node) node { return node{item, n.used} })
 }
 
 // use marks the name of a field.

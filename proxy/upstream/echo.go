@@ -123,8 +123,10 @@ func (e *echoResponse) read(body io.Reader) error {
 		return err
 	}
 	e.Length = int64(len(kept)) + rest
-	if e.Base64 = kept; utf8.Valid(kept) {
-		e.Body, e.Base64 = string(kept), nil
+	if utf8.Valid(kept) {
+		e.Body = string(kept)
+	} else {
+		e.Base64 = kept
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // maxFields is the maximum number of field lines in the head of a response.
@@ -34,9 +35,7 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 			ExpectContinueTimeout: expectContinueTimeout, MaxIdleConns: maxIdlePerTarget, IdleConnTimeout: idleTimeout,
 		},
 	}
-	for _, m := range members {
-		o.pools = append(o.pools, o.client.NewPool(c.dialed(m, "http/1.1")))
-	}
+	o.pools = view.Each(members, func(m *backend) *http1.Pool { return o.client.NewPool(c.dialed(m, "http/1.1")) })
 	return o
 }
 

@@ -123,7 +123,10 @@ func (s KeyStanding) Verdict() KeyVerdict {
 			continue
 		}
 		isUnknown := l.Unknown != "" || slices.ContainsFunc(l.Windows, func(w WindowStanding) bool { return w.Unreadable })
-		asked, unknown = asked+1, unknown+map[bool]int{true: 1}[isUnknown]
+		asked++
+		if isUnknown {
+			unknown++
+		}
 		if l.Denies {
 			refuses(LimitName(l.Route, l.Limit)+" while Redis is unreachable", time.Time{})
 		}

@@ -101,27 +101,27 @@ func (t *Tokens) load(ctx context.Context) ([]byte, error) {
 }
 
 // jwksKeys parses a key set. It ignores keys of unknown types, secret keys and encryption
-// keys; a set without others is an error.
+// keys, and what it does not understand; a set without other keys is an error.
 func jwksKeys(text []byte) ([]verifier, error) {
-	var set jwkset.JWKSMarshal
+	var set struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, fmt.Errorf("no set of keys: %w", err)
 	}
 	var keys []verifier
-	for _, one := range set.Keys {
-		if one.KTY == jwkset.KtyOct || one.USE != "" && one.USE != jwkset.UseSig {
+	for _, text := range set.Keys {
+		var one jwkset.JWKMarshal
+		if json.Unmarshal(text, &one) != nil || one.KTY == jwkset.KtyOct || one.USE != "" && one.USE != jwkset.UseSig {
 			continue
 		}
-		parsed, _ := jwkset.NewJWKFromMarshal(one, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+		// The library refuses a key for what it does not need: a chain, a digest of it (Auth0 writes one of its own), operations.
+		bare := jwkset.JWKMarshal{KTY: one.KTY, CRV: one.CRV, X: one.X, Y: one.Y, N: one.N, E: one.E}
+		parsed, _ := jwkset.NewJWKFromMarshal(bare, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
 		v, err := publicKey(parsed.Key()) // nil if it is not valid
-		if err != nil {
-			continue
-		}
 		v.id = one.KID
-		if alg := one.ALG.String(); alg != "" {
-			v.methods = slices.DeleteFunc(v.methods, func(m string) bool { return m != alg })
+		v.methods = slices.DeleteFunc(v.methods, func(m string) bool { return one.ALG != "" && m != one.ALG.String() })
+		if err == nil && len(v.methods) > 0 {
+			keys = append(keys, v)
 		}
-		keys = append(keys, v)
 	}
 	if len(keys) == 0 {
 		return nil, errors.New("no public key in it that can verify")

@@ -3,7 +3,11 @@ package key
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -88,6 +92,32 @@ func TestTokens_JWKS(t *testing.T) {
 	}
 	if _, err := extract(claimOf(tokens, "sub"), bears(token)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a key id that is a number: %v; want ErrInvalid", err)
+	}
+}
+
+// Issuers tell more of a key than Weir verifies with, and of other keys what it does not understand (RFC 7517 section 5).
+func TestTokens_JWKSWithMore(t *testing.T) {
+	keys := newRing(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, keys.rsa.Public(), keys.rsa)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, digest := base64.StdEncoding.EncodeToString(der), sha1.Sum(der)
+	n, e := b64(keys.rsa.N.Bytes()), b64(big.NewInt(int64(keys.rsa.E)).Bytes())
+	for name, more := range map[string]string{
+		"a digest in hexadecimal, as of Auth0": `"x5c":["` + chain + `"],"x5t":"` + b64([]byte(hex.EncodeToString(digest[:]))) + `"`,
+		"a chain that is none":                 `"x5c":["AAAA"]`,
+		"a location of a chain":                `"x5u":"::"`,
+		"an unknown operation":                 `"key_ops":["verify","audit"]`,
+		"another key without sense":            `"use":"sig"},{"kty":"RSA","kid":7`,
+		"a key for encryption by RSA":          `"use":"sig"},{"kty":"RSA","kid":"2","alg":"RSA-OAEP","n":"` + n + `","e":"` + e + `"`,
+	} {
+		set := `{"keys":[{"kty":"RSA","kid":"1","alg":"RS256","n":"` + n + `","e":"` + e + `",` + more + `}]}`
+		found, err := jwksKeys([]byte(set))
+		if err != nil || len(found) != 1 || found[0].id != "1" || !found[0].fits("1", "RS256") {
+			t.Errorf("%s: %v, %v; want the key", name, found, err)
+		}
 	}
 }
 

@@ -69,7 +69,8 @@ func (t *Tokens) claim(r Request, v *Value, name string) (result, error) {
 // valid and has not expired. Otherwise the error is ErrInvalid, or ErrNoVerificationKeys
 // while no keys are known. It does not wait.
 func (t *Tokens) verify(text string) ([]byte, error) {
-	if _, err := t.parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, t.candidates); err != nil {
+	// A struct would take Exp for exp, as encoding/json does, and "iſs" for iss; a map does not.
+	if _, err := t.parser.ParseWithClaims(text, jwt.MapClaims{}, t.candidates); err != nil {
 		return nil, withoutContents(err)
 	}
 	return base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1]) // as the parser has done
@@ -389,12 +390,6 @@ type Solution struct {
 	Subject   string // sub: for whom it was solved
 }
 
-// challengeClaims are the claims of a token with a Solution.
-type challengeClaims struct {
-	jwt.RegisteredClaims
-	Challenge string `json:"challenge"`
-}
-
 // Solution returns what a token says that is signed with one of the keys, has not expired and was issued less than
 // maxAge before now. Other tokens, bearer tokens among them, have no claim challenge or no jti. Errors wrap ErrInvalid or
 // ErrNoVerificationKeys; see TokenProblem.
@@ -402,22 +397,26 @@ func (t *Tokens) Solution(text string, maxAge time.Duration, now time.Time) (Sol
 	if t == nil {
 		return Solution{}, ErrNoVerificationKeys
 	}
-	var c challengeClaims
-	if _, err := t.parser.ParseWithClaims(text, &c, t.candidates); err != nil {
-		return Solution{}, withoutContents(err)
+	s, c := Solution{}, jwt.MapClaims{}
+	if _, err := t.parser.ParseWithClaims(text, c, t.candidates); err != nil {
+		return s, withoutContents(err)
 	}
+	s.ID, _ = c["jti"].(string)
+	s.Challenge, _ = c["challenge"].(string)
+	s.Subject, _ = c["sub"].(string)
+	issued, _ := c.GetIssuedAt()
 	refused := func(why string) (Solution, error) { return Solution{}, &tokenError{ErrInvalid, why} }
 	switch {
-	case c.IssuedAt == nil || c.ID == "" || c.Challenge == "" || c.Subject == "":
+	case issued == nil || s.ID == "" || s.Challenge == "" || s.Subject == "":
 		return refused("lacks one of the claims iat, jti, challenge and sub")
-	case len(c.ID) > maxTokenID:
+	case len(s.ID) > maxTokenID:
 		return refused("has a jti that is too long")
-	case now.Before(c.IssuedAt.Add(-t.config.Leeway)):
+	case now.Before(issued.Add(-t.config.Leeway)):
 		return refused("was issued in the future")
-	case !now.Before(c.IssuedAt.Add(maxAge + t.config.Leeway)):
+	case !now.Before(issued.Add(maxAge + t.config.Leeway)):
 		return refused("is too old")
 	}
-	return Solution{c.ID, c.Challenge, c.Subject}, nil
+	return s, nil
 }
 
 // Leeway returns the tolerated clock skew of the issuer.

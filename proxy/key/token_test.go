@@ -193,6 +193,10 @@ func TestTokens_RefusesForgeries(t *testing.T) {
 		"another issuer":           signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, mine("iss", "https://evil")),
 		"no issuer":                signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, mine("iss", nil)),
 		"another audience":         signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, mine("aud", []string{"x"})),
+		"AUD for aud":              signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, mine("aud", nil, "AUD", "weir")),
+		"an issuer by two names":   signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, mine("iss", "https://evil", "iſs", "https://issuer")),
+		"Exp for exp":              signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, mine("exp", nil, "Exp", 99999999999)),
+		"ISS for iss":              signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, mine("iss", nil, "ISS", "https://issuer")),
 		"no audience":              signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, mine("aud", nil)),
 		"critical extension":       signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, ours, "crit", "b64"),
 		"two parts":                "a.b",
@@ -206,6 +210,9 @@ func TestTokens_RefusesForgeries(t *testing.T) {
 			t.Errorf("%s: %q, %v; want ErrInvalid", name, got, err)
 		}
 		secretless(t, err, "alice", "bob", "evil")
+	}
+	if got, err := extract(claimOf(tokens, "sub"), bears(signed(t, signer{jwt.SigningMethodES256, keys.ec}, mine("sub", 42)))); err != nil || got != "42" {
+		t.Errorf("a number: %q, %v; want 42", got, err)
 	}
 	for _, token := range []string{good, signed(t, signer{jwt.SigningMethodES256, keys.ec}, mine("aud", []string{"x", "sms"}))} {
 		if got, err := extract(claimOf(tokens, "sub"), bears(token)); err != nil || got != "alice" {

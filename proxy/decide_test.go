@@ -195,6 +195,16 @@ func TestSettleOutcome_ResetsAndReturns(t *testing.T) {
 	p.asksFor(200, "/code", "X-Phone: 1")
 }
 
+// Requests that have taken no permit are told apart too: each has an outcome of its own.
+func TestSettleOutcome_OfRequestsWithoutPermits(t *testing.T) {
+	p := newProxy(t, strings.Replace(decideYAML, "rate: 9/1h", "rate: 1/1h, mode: shadow", 1))
+	p.asksFor(200, "/start", "X-Phone: 1")
+	for _, status := range []int{403, 403, 403, 200} { // of codes that were typed
+		p.reports(p.asksFor(200, "/verify", "X-Phone: 1").pending, status, nil)
+	}
+	p.asksFor(200, "/start", "X-Phone: 1")
+}
+
 func TestSettleOutcome_ReleasesConcurrentPermits(t *testing.T) {
 	p := newProxy(t, decideYAML)
 	held := p.asksFor(200, "/busy")

@@ -418,16 +418,9 @@ func splitURL(s string) (scheme, authority, target string, err error) {
 	if !absolute || scheme != "http" && scheme != "https" {
 		return "", "", "", fmt.Errorf("%w: %q is not a URL; write for example http://localhost/v1/search, or /v1/search", ErrExplain, s)
 	}
-	end := strings.IndexAny(rest, "/?")
-	if end < 0 {
-		end = len(rest)
-	}
-	authority, target = rest[:end], rest[end:]
-	if authority == "" {
+	end := strings.IndexAny(rest+"/", "/?")
+	if end == 0 {
 		return "", "", "", fmt.Errorf("%w: the URL %q has no host", ErrExplain, s)
 	}
-	if !strings.HasPrefix(target, "/") {
-		target = "/" + target // as clients send it
-	}
-	return scheme, authority, target, nil
+	return scheme, rest[:end], "/" + strings.TrimPrefix(rest[end:], "/"), nil // as clients send it
 }

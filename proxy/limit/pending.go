@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -102,12 +103,13 @@ func (a *Admission) Pending(node string, all []Key) []byte {
 			keys = append(keys, k)
 		}
 	}
-	w.number(uint64(len(keys)))
+	w.number(uint64(len(keys) + 1))
 	for _, k := range keys {
 		w.text(k.Spec.Name)
 		w = append(append(w, k.Key[:]...), k.Previous[:]...)
 	}
-	return w
+	w.text(rand.Text()) // a key of no rule, so that also requests without permits have outcomes of their own
+	return append(w, make([]byte, 2*len(limiter.Key{}))...)
 }
 
 // Restore sets what settling a request needs, and returns its keys. It reports false if b is not of a route that find

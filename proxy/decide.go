@@ -118,8 +118,8 @@ func (p *Proxy) Decide(ctx context.Context, q *Question, answer func(*Answer) (r
 	default:
 		a.Response, a.Upstream = x.withRateLimits(respond.Response{Status: 200}), x.upstreamFields()
 		a.Pending, a.At = x.Pending(p.shared.pseudonym, x.extracted.keys), cmp.Or(x.Decision.At, x.began)
-		x.outcome.known = true
 	}
+	x.outcome.known = err == nil
 	received := answer(a)
 	x.response.status, x.response.bytes = a.Response.Status, int64(len(a.Response.Body))
 	switch {

@@ -115,6 +115,16 @@ routes:
 		t.Errorf("redirected with %v", got.fields)
 	}
 	p.asksFor(200, "/page")
+	p.send("GET", "/closed")
+	all := p.Decisions(view.DecisionQuery{N: 10, Route: "closed"})
+	for _, d := range all {
+		if d.Outcome != all[0].Outcome {
+			t.Errorf("%q is recorded as %s; want %s, as without another proxy", d.Listener, d.Outcome, all[0].Outcome)
+		}
+	}
+	if counts := p.Counts(); counts[Series{Route: "closed", Result: "allowed"}] != 4 {
+		t.Errorf("counts are %v; want 4 allowed", counts)
+	}
 }
 
 func TestDecide_IsRecordedWithItsListener(t *testing.T) {

@@ -90,6 +90,9 @@ func (r *Replay) Request(q *LoggedRequest) {
 	v.fill(q, r.host)
 	x := &v.x
 	x.began, x.generation, x.in.scheme = r.now, r.generation, cmp.Or(x.in.scheme, r.generation.usualScheme())
+	if q.Own && q.Status == http.StatusPermanentRedirect && q.Route == "none" { // by listen.redirect_https
+		x.in.scheme = "http"
+	}
 	v.duration, v.status, v.own, v.failed, v.refunded = q.Took, q.Status, q.Own, q.Failed, q.Refunded
 	if v.err = r.runStages(q, x, v); v.err != nil {
 		r.finish(v)

@@ -386,3 +386,21 @@ func TestRun_OwnLogHasFailuresAndRefunds(t *testing.T) {
 		}
 	}
 }
+
+// What was redirected to HTTPS, and what operators had closed, passes no limit.
+func TestRun_OwnLogOfWhatReachedNoLimit(t *testing.T) {
+	const own = "listen: {redirect_https: true}\nclient_ip: {trusted_proxies: [10.0.0.1]}\nupstreams: {demo: echo}\nroutes: [{name: a, match: {path: /a}, upstream: demo, limits: [{key: client_ip, rate: 1/1h}]}]\n"
+	var log strings.Builder
+	for second, fields := range []string{
+		`"route":"none","status":308,"error":"redirected to HTTPS"`,
+		`"route":"a","status":503,"error":"under maintenance"`,
+		`"route":"a","status":403,"list":"banned networks","error":"denied by a list: an operator has banned the network 192.0.2.0/24"`,
+		`"route":"a","status":200,"upstream":"echo"`,
+	} {
+		fmt.Fprintf(&log, `{"level":"info","request_id":"A","method":"GET","host":"a.example","path":"/a","duration_ms":1,"client":"192.0.2.1",%s,"time":"2026-11-22T11:05:4%d.000Z","message":"request"}`+"\n", fields, second)
+	}
+	got := mustRun(t, own, "", log.String()).Result
+	if len(got.Unmatched) != 1 || got.Passed != 1 || got.Refused != 0 || len(got.Routes) != 1 || got.Routes[0].Requests != 3 || len(got.Routes[0].Rejected) != 2 {
+		t.Errorf("%+v; want 1 of 4 passed, 1 redirected, 2 rejected", got)
+	}
+}

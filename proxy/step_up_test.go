@@ -146,7 +146,7 @@ func TestStepUp_RefusesOtherTokens(t *testing.T) {
 		"no jti":            {solved{phone: "1", change: map[string]any{"jti": nil}}.token(t), "lacks one of the claims"},
 		"long jti":          {solved{phone: "1", change: map[string]any{"jti": strings.Repeat("x", 300)}}.token(t), "jti that is too long"},
 		"no sub":            {solved{phone: "1", change: map[string]any{"sub": nil}}.token(t), "lacks one of the claims"},
-		"a number as sub":   {solved{phone: "1", change: map[string]any{"sub": 1}}.token(t), "malformed"},
+		"a number as sub":   {solved{phone: "1", change: map[string]any{"sub": 1}}.token(t), "of another type"},
 		"no iat":            {solved{phone: "1", change: map[string]any{"iat": nil}}.token(t), "lacks one of the claims"},
 		"no exp":            {solved{phone: "1", change: map[string]any{"exp": nil}}.token(t), "lacks a claim"},
 		"expired":           {solved{phone: "1", change: map[string]any{"exp": now.Add(-11 * time.Second).Unix()}}.token(t), "has expired"},

@@ -408,7 +408,7 @@ func (t *Tokens) Solution(text string, maxAge time.Duration, now time.Time) (Sol
 	refused := func(why string) (Solution, error) { return Solution{}, &tokenError{ErrInvalid, why} }
 	switch {
 	case issued == nil || s.ID == "" || s.Challenge == "" || s.Subject == "":
-		return refused("lacks one of the claims iat, jti, challenge and sub")
+		return refused("lacks one of the claims iat, jti, challenge and sub, or one is of another type")
 	case len(s.ID) > maxTokenID:
 		return refused("has a jti that is too long")
 	case now.Before(issued.Add(-t.config.Leeway)):

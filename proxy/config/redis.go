@@ -149,3 +149,12 @@ func (r *routes) manyCalls(made []*Route) {
 		}
 	}
 }
+
+// countedOnce checks that no request of a route would be counted twice by one limiter, which no store does.
+func (r *routes) countedOnce(route *Route) {
+	for i, l := range route.Limits {
+		same := func(o *Limit) bool { return o.RedissonName == l.RedissonName && o.Mode != Off }
+		twice := l.RedissonName != "" && l.Mode != Off && slices.ContainsFunc(route.Limits[:i], same)
+		r.refuse([]finding{{twice && r.Valid(&l.form.RedissonName), &l.form.RedissonName, "another limit of route " + route.Name + " has the same limiters, and no request counts twice there", "take one of them out, or write another name"}})
+	}
+}

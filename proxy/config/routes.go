@@ -46,6 +46,7 @@ func (r *routes) all(forms []*Route) []*Route {
 		r.descriptor(route)
 		r.decidable(route)
 		r.settled(route)
+		r.countedOnce(route)
 		r.withoutBodies(route)
 		r.upgrades(route)
 		r.withoutEffect(route)

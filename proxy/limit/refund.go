@@ -223,13 +223,7 @@ func (a *Admission) refundsAll(o Outcome) bool {
 // refunds reports whether the outcome is known and the limit does not count it. If the connection
 // to the target failed, the request is known not to be processed.
 func (l *Limit) refunds(o Outcome) bool {
-	switch {
-	case l.Count == nil:
-		return false
-	case o.Status != 0:
-		return !l.Count.Status.Has(o.Status)
-	}
-	return o.Unprocessed
+	return l.Count != nil && (o.Unprocessed || o.Status != 0 && !l.Count.Status.Has(o.Status))
 }
 
 // An OtherRule is what responses of a route do to a limit of another route for the key of a request: they reset its cooldown,

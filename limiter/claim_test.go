@@ -127,6 +127,23 @@ func TestChange_GrantsWhatIsUsedBeyondTheCapacity(t *testing.T) {
 	}
 }
 
+// A grant of a million permits of a limit that was lowered to one is not a million calls of the store.
+func TestChange_GrantIsBounded(t *testing.T) {
+	m := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return time.UnixMilli(1_800_000_000_000) }})
+	c := []limiter.Claim{{Limit: &limiter.Limit{Name: "a.b:1h", Rate: limiter.Rate{Count: 1_000_000, Window: time.Hour}}, Key: limiter.KeyOf("k"), Cost: 1_000_000}}
+	var d limiter.Decision
+	if err := m.Take(t.Context(), c, &d); err != nil || !d.Allowed {
+		t.Fatalf("%+v %v", d, err)
+	}
+	c[0].Limit, c[0].Cost = &limiter.Limit{Name: "a.b:1h", Rate: limiter.Rate{Count: 1, Window: time.Hour}}, 1
+	if err := (limiter.Change{Action: limiter.ActionGrant, Grant: 1_000_000}).Apply(t.Context(), m, c); err != nil {
+		t.Fatal(err)
+	}
+	if got := standingOf(t, m, c); got.Used != 1_000_000-limiter.MaxDistinct {
+		t.Errorf("%d are used after as many calls as are made at most", got.Used)
+	}
+}
+
 func TestScope_HasNames(t *testing.T) {
 	for name, want := range map[string]limiter.Scope{"overall": limiter.Overall, "per_instance": limiter.PerClient} {
 		if got, err := limiter.ParseScope(name); got != want || err != nil || got.String() != name {

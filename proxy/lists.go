@@ -30,13 +30,17 @@ func (b bannedError) Error() string {
 
 func (b bannedError) Unwrap() error { return errDenied }
 
-// bannedNetworks is the name of the list of networks that operators have banned. No configured list can have it.
-const bannedNetworks = "banned networks"
+// bannedNetworks is the name of the list of networks that operators have banned, which no configured list can have, and
+// underMaintenance the error of a request whose route is under maintenance.
+const bannedNetworks, underMaintenance = "banned networks", "under maintenance"
+
+// ByOperator reports whether a request was refused by an operator, if the log has this list and this error of it.
+func ByOperator(list, err string) bool { return list == bannedNetworks || err == underMaintenance }
 
 // A maintenanceError reports that the route of a request is under maintenance.
 type maintenanceError struct{ ends time.Time }
 
-func (m maintenanceError) Error() string { return "under maintenance" }
+func (m maintenanceError) Error() string { return underMaintenance }
 
 // retryAfter returns when a client should try again: when the maintenance ends, if that is soon.
 func (m maintenanceError) retryAfter() time.Duration {

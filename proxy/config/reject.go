@@ -215,9 +215,6 @@ func (s Statuses) orSuccess() Statuses {
 	return s
 }
 
-// Add adds the statuses from one to another.
-func (s *Statuses) Add(from, to int) { *s = append(*s, code{from: from, to: to}) }
-
 // Ranges returns the statuses of s in the notation of the file: 2xx, 404, 500-503.
 func (s Statuses) Ranges() (all []string) {
 	for from := 100; from < 600; from++ {

@@ -245,7 +245,7 @@ func (j *jsonReader) finishOwn() {
 	}
 	switch {
 	case j.has(roleUpstream):
-	case v[roleError] == "under maintenance", r.List == "banned networks": // no configuration has it
+	case proxy.ByOperator(r.List, v[roleError]):
 		r.Rejected = true
 	case r.Failed || r.Limit != "" || r.List != "" && r.Status == http.StatusForbidden:
 		r.Status = 0 // the status that the upstream would have sent is unknown

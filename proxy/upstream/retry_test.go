@@ -210,12 +210,10 @@ func TestHealthCheck_OnRealSockets(t *testing.T) {
 
 func TestHealthCheck_AcceptedStatuses(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	var teapot config.Statuses
-	teapot.Add(418, 418)
 	for _, c := range []struct {
 		good config.Statuses
 		want bool
-	}{{config.Statuses{}, false}, {teapot, true}} {
+	}{{config.Statuses{}, false}, {statuses(t, "418"), true}} {
 		p := newOrderedPool(t, Config{Upstream: config.Upstream{Health: config.Health{After: 1, Path: "/", Interval: 1, Timeout: 1, Status: c.good}}}, url)
 		if err := p.probe(t.Context(), p.backends[0]); (err == nil) != c.want {
 			t.Errorf("look: %v, want good %v", err, c.want)

@@ -136,11 +136,21 @@ func (p *testProxy) result(t testing.TB) Result {
 	return await.Value(t, p.results, "a result")
 }
 
+// statuses returns what text says, as 404 or 5xx.
+func statuses(t testing.TB, text string) config.Statuses {
+	t.Helper()
+	s := make(config.Statuses, 1)
+	if err := s[0].Parse(text); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func mustPool(t testing.TB, c Config) *Pool {
 	t.Helper()
 	c.Pseudonym = cmp.Or(c.Pseudonym, "weir-test")
 	if len(c.Health.Status) == 0 {
-		c.Health.Status.Add(200, 299)
+		c.Health.Status = statuses(t, "2xx")
 	}
 	c.Groups = cmp.Or(c.Groups, NewGroups(1))
 	return New(c)

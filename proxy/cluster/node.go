@@ -69,10 +69,7 @@ func source(name string) string {
 
 // run runs a script with the keys of these names.
 func (k keyspace) run(ctx context.Context, script string, names []string, args ...any) *redis.Cmd {
-	keys := make([]string, len(names))
-	for i, name := range names {
-		keys[i] = k.prefix + name
-	}
+	keys := view.Each(names, func(name string) string { return k.prefix + name })
 	return k.scripts[script].Run(ctx, k.rdb, keys, args...)
 }
 

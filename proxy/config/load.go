@@ -30,6 +30,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/view"
 )
 
 // Load reads the file at path and the files that it includes, and replaces environment
@@ -253,6 +254,9 @@ func (c *Config) OtherUses(known ...*Config) []string {
 	}
 	return form.SortedKeys(uses)
 }
+
+// Fetches returns from where the keys of tokens are fetched: a URL, or "", for each of Tokens.
+func (c *Config) Fetches() []string { return view.Each(c.Tokens, (*key.Tokens).Fetches) }
 
 // Values returns the values of all lists and the keys of all overrides.
 func (c *Config) Values() []Value { return c.values }

@@ -75,7 +75,7 @@ func (t *Tokens) refresh(ctx context.Context) error {
 
 // load returns the text of the key set.
 func (t *Tokens) load(ctx context.Context) ([]byte, error) {
-	if !remote(t.config.JWKS) {
+	if t.Fetches() == "" {
 		return os.ReadFile(t.config.JWKS)
 	}
 	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, t.config.JWKS, nil) // NewTokens has parsed the URL

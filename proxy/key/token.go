@@ -210,10 +210,11 @@ type Tokens struct {
 // NewTokens validates c. It opens no file and no connection. Errors wrap ErrSpec and
 // contain what to write.
 func NewTokens(c TokenConfig) (*Tokens, error) {
+	t := &Tokens{config: c, wanted: make(chan struct{}, 1)}
 	switch {
 	case len(c.Secret) > 0 && len(c.Secret) < minSecret:
 		return nil, fmt.Errorf("%w: a secret of %d bytes; it needs at least %d", ErrSpec, len(c.Secret), minSecret)
-	case !trusted(c.JWKS):
+	case t.Fetches() != "" && !trusted(t.Fetches()):
 		return nil, fmt.Errorf("%w: a jwks without TLS; write an https URL, or the name of a file", ErrSpec)
 	}
 	all := slices.Concat(hmacMethods(), rsaMethods(), []string{"ES256", "ES384", "ES512", "EdDSA"})
@@ -222,7 +223,6 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m, strings.Join(all, ", "))
 		}
 	}
-	t := &Tokens{config: c, wanted: make(chan struct{}, 1)}
 	t.config.Secret, t.config.Files = bytes.Clone(c.Secret), slices.Clone(c.Files)
 	if len(c.Methods) > 0 {
 		all = slices.Clone(c.Methods)
@@ -232,12 +232,9 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// trusted reports whether only the owner can change the content at jwks.
-func trusted(jwks string) bool {
-	if !remote(jwks) {
-		return true
-	}
-	u, err := url.Parse(jwks)
+// trusted reports whether only the owner can change the content at location, a URL.
+func trusted(location string) bool {
+	u, err := url.Parse(location)
 	if err != nil || u.Host == "" {
 		return false
 	}
@@ -245,8 +242,12 @@ func trusted(jwks string) bool {
 	return u.Scheme == "https" || u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
-func remote(jwks string) bool {
-	return strings.HasPrefix(jwks, "http://") || strings.HasPrefix(jwks, "https://")
+// Fetches returns the URL from which Open fetches keys; "" if there is none.
+func (t *Tokens) Fetches() string {
+	if from := t.config.JWKS; strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
+		return from
+	}
+	return ""
 }
 
 // Open loads the keys, and reloads those of a JWKS until Close. report is called with each error of
@@ -276,7 +277,7 @@ func (t *Tokens) Open(ctx context.Context, earlier []*Tokens, report func(error)
 		return nil
 	}
 	err := t.refresh(ctx)
-	if err != nil && !remote(t.config.JWKS) {
+	if err != nil && t.Fetches() == "" {
 		return err
 	}
 	for _, e := range earlier {

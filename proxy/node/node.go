@@ -62,7 +62,7 @@ type Node struct {
 	systemd      systemd
 	reloads      *reloadStatus
 	drains       config.Drain
-	replaying    replaying
+	replaying    chan struct{} // a semaphore: one simulation runs at a time
 	drift        configDiffs
 	draining     atomic.Bool
 
@@ -76,7 +76,7 @@ type Node struct {
 // returns an error, nothing is left open.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
-		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(replaying, 1),
+		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(chan struct{}, 1),
 		source:  &configSource{path: o.Path, load: o.Load, machine: o.Config, log: o.Log.Logger},
 		serving: newTasks(), member: newTasks(), failed: make(chan error, 1),
 	}

@@ -62,7 +62,8 @@ func (n *Node) plan(ctx context.Context, b bundle.Bundle) (admin.Plan, error) {
 }
 
 // unpack returns b as this node would serve it. What is said of it, also of its problems, shows names, and so whoever may only
-// read must not put variables of the environment, such as tokens, where they do not stand already.
+// read must not put variables of the environment, such as tokens, where they do not stand already. Nor may he choose what this
+// machine fetches before it answers.
 func (n *Node) unpack(ctx context.Context, b bundle.Bundle) (*config.Config, error) {
 	c, err := bundle.Unpack(n.source.machine, b)
 	if c == nil || admin.OperatorOf(ctx).Role == admin.Write {
@@ -71,6 +72,9 @@ func (n *Node) unpack(ctx context.Context, b bundle.Bundle) (*config.Config, err
 	_, now := n.proxy.Serving()
 	if uses := c.OtherUses(now, n.source.machine); len(uses) > 0 {
 		return nil, &admin.Problem{Status: http.StatusForbidden, Detail: "the token of " + admin.OperatorOf(ctx).Name + " may only read, and what is served does not name the environment variable " + strings.Join(uses, ", ") + "; write a value, or use a token with role: write"}
+	}
+	if served := append(now.Fetches(), ""); len(view.AddNew(served, c.Fetches()...)) > len(served) {
+		return nil, &admin.Problem{Status: http.StatusForbidden, Detail: "the token of " + admin.OperatorOf(ctx).Name + " may only read, and what is served has no jwks at another URL; leave it out, or use a token with role: write"}
 	}
 	return c, err
 }
@@ -148,9 +152,6 @@ const (
 	simulateOthers  = "other.yaml" // file name of the other configuration in error messages
 	simulateOwnName = "what is served"
 )
-
-// replaying is a semaphore: one simulation runs at a time.
-type replaying chan struct{}
 
 var (
 	errReplaySlow = &admin.Problem{Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("it is not done within %s, in which it leaves most of the processor to requests; send a part of the log, or run weir simulate on the command line", limiter.FormatDuration(simulateWithin))}
@@ -293,9 +294,8 @@ type throttle struct {
 }
 
 func newThrottle(ctx context.Context, from io.Reader) *throttle {
-	p := &throttle{Reader: from, ctx: ctx, share: cpuShare(runtime.GOMAXPROCS(0)), liveHeap: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	p := &throttle{Reader: from, ctx: ctx, share: cpuShare(runtime.GOMAXPROCS(0)), liveHeap: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, workStart: time.Now()}
 	p.maxHeap = p.inUse() + simulateMemory
-	p.workStart = time.Now()
 	return p
 }
 

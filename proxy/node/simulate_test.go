@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -359,6 +361,35 @@ routes:
 	_, other, _ := strings.Cut(shown.Effective, "\nupstreams:")
 	if _, err := n.otherConfig(ctx, "upstreams:"+other); err != nil {
 		t.Errorf("what is shown, asked about: %v\n%s", err, other)
+	}
+}
+
+// Whoever may only read does not choose what this machine fetches before it answers.
+func TestUnpack_FetchesNothingForReaders(t *testing.T) {
+	var other atomic.Int32
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/other" {
+			other.Add(1)
+		}
+		fmt.Fprint(w, `{"keys": []}`)
+	}))
+	t.Cleanup(keys.Close)
+	const machine = "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0', tokens: [{name: ci, token: token-of-ci-who-reads}, {name: ops, token: token-of-ops-who-write, role: write}]}\n"
+	const routes = "routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{name: user, key: jwt:sub, rate: 9/1m}]}]\n"
+	served := machine + "jwt: {jwks: " + keys.URL + "/served}\n" + routes
+	n := mustStart(t, write(t, served))
+	for _, c := range []struct {
+		token, path, want string
+		fetches           bool
+	}{
+		{"token-of-ci-who-reads", "/served", "<nil>", false},
+		{"token-of-ci-who-reads", "/other", "no jwks at another URL", false},
+		{"token-of-ops-who-write", "/other", "<nil>", true},
+	} {
+		_, err := admin.Post[admin.Plan](t.Context(), admin.Client{Address: n.Address("admin"), Token: c.token}, "/plan", admin.PushFile(strings.Replace(served, "/served", c.path, 1), ""))
+		if got := fmt.Sprint(err); !strings.Contains(got, c.want) || (other.Load() > 0) != c.fetches {
+			t.Errorf("%s plans with %s: %s, and %d requests for /other; want %q, and some: %v", c.token, c.path, got, other.Load(), c.want, c.fetches)
+		}
 	}
 }
 

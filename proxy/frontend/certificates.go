@@ -186,7 +186,7 @@ type challengeHandler struct {
 	challenger Challenger
 }
 
-// answer returns the answer to a request without TLS, if it is a challenge.
+// answer returns the answer to a request, if it is a challenge. Over TLS there are none.
 func (h challengeHandler) answer(method, host, path string, peer netip.AddrPort) (answer []byte, ok bool) {
 	if !strings.HasPrefix(path, challengePrefix) {
 		return nil, false
@@ -200,25 +200,21 @@ func (h challengeHandler) answer(method, host, path string, peer netip.AddrPort)
 
 // ServeHTTP1 implements Handler.
 func (h challengeHandler) ServeHTTP1(x *http1.Exchange) {
-	if !x.Secure() {
-		if answer, ok := h.answer(x.Method(), x.Host(), x.Path(), x.Peer()); ok {
-			x.Begin(http.StatusOK).Add("Content-Type", "text/plain")
-			_ = x.Send(answer) // fails if the client is gone
-			return
-		}
+	if answer, ok := h.answer(x.Method(), x.Host(), x.Path(), x.Peer()); ok && !x.Secure() {
+		x.Begin(http.StatusOK).Add("Content-Type", "text/plain")
+		_ = x.Send(answer) // fails if the client is gone
+		return
 	}
 	h.Handler.ServeHTTP1(x)
 }
 
 // BeginHTTP2 implements Handler.
 func (h challengeHandler) BeginHTTP2(s *http2.Stream) bool {
-	if !s.Secure() {
-		if answer, ok := h.answer(s.Method, s.Authority, s.Path, s.Peer()); ok {
-			s.Start(http.StatusOK)
-			s.Add("Content-Type", "text/plain")
-			_ = s.Send(answer) // fails if the client is gone
-			return false
-		}
+	if answer, ok := h.answer(s.Method, s.Authority, s.Path, s.Peer()); ok && !s.Secure() {
+		s.Start(http.StatusOK)
+		s.Add("Content-Type", "text/plain")
+		_ = s.Send(answer) // fails if the client is gone
+		return false
 	}
 	return h.Handler.BeginHTTP2(s)
 }

@@ -364,6 +364,16 @@ func TestProxyProtocol_ByTrustedBalancers(t *testing.T) {
 	})
 }
 
+// What a client of HTTP/2 is told last is not destroyed by what it still sends.
+func TestProxyProtocol_LastWordsOverHTTP2(t *testing.T) {
+	f := startServer(t, "h2c: true, "+balanced, echo())
+	junk := strings.Repeat("\x00", 200<<10)
+	w := f.dialBehind(proxyHeader(t, 2), http2.ClientPreface+junk)
+	if said, err := io.ReadAll(w); err != nil {
+		t.Errorf("%d bytes and %v; want them and the end", len(said), err)
+	}
+}
+
 func TestProxyProtocol_TrustedBalancersMust(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.startServer(t, balanced+", timeouts: {header: 300ms}", echo())

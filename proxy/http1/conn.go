@@ -104,25 +104,14 @@ func (c *conn) interruptRead() {
 	_ = c.net.SetReadDeadline(pastTime())
 }
 
-// closeWrite closes the sending side of the connection. The client can still send.
-func (c *conn) closeWrite() {
-	nc := c.net
-	if under, ok := nc.(interface{ Raw() net.Conn }); ok {
-		nc = under.Raw()
-	}
-	if half, ok := nc.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
-}
-
 // linger reads and discards what the client still sends before the connection is closed,
 // until the client stops or is slower than minBodyRate, or lingerTimeout has passed.
 // Closing a socket with unread bytes resets the connection, and the reset can destroy a
 // response that the client has not read yet (RFC 9112 section 9.6). Many clients read the
 // response only after they have sent all of the request.
 func (c *conn) linger() {
-	c.closeWrite()
-	b := c.x.in.headBuf // nothing refers to it any more
+	_ = socket.CloseWrite(c.net) // the client can still send
+	b := c.x.in.headBuf          // nothing refers to it any more
 	received := 0
 	for began := c.server.now(); ; {
 		now := c.server.now()

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 // A TunnelEnd is one side of a tunnel. Unread holds bytes that were received from Conn already.
@@ -107,8 +109,7 @@ func (t *tunnel) copy(to net.Conn, from TunnelEnd, last []byte) {
 	if t.leaving.Load() && timedOut(err) {
 		_, err = to.Write(last)
 	}
-	half, ok := to.(interface{ CloseWrite() error })
-	if err != nil || !ok || half.CloseWrite() != nil {
+	if err != nil || socket.CloseWrite(to) != nil {
 		_ = to.Close()
 		_ = from.Conn.Close()
 	}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A busyConn is a connection whose readers get a processor only some time after their deadline. If it is later by then, they
@@ -66,4 +69,49 @@ func TestTunnels_BothEndsAreToldThatItGoesAway(t *testing.T) {
 		}
 		<-drained
 	})
+}
+
+// A behindBalancer is a connection as the library of the PROXY protocol has it.
+type behindBalancer struct{ net.Conn }
+
+func (b behindBalancer) Raw() net.Conn { return b.Conn }
+
+// One end of a tunnel that has said everything still hears the other, also behind a balancer.
+func TestTunnels_OneEndMayBeDoneBeforeTheOther(t *testing.T) {
+	client, ours := tcpPair(t)
+	target, theirs := tcpPair(t)
+	var tunnels Tunnels
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		tunnels.Run(TunnelEnd{Conn: behindBalancer{ours}}, TunnelEnd{Conn: theirs})
+	}()
+	target.(*net.TCPConn).CloseWrite()
+	if rest, err := io.ReadAll(client); len(rest) > 0 || err != nil {
+		t.Errorf("the client reads %q, %v; want the end", rest, err)
+	}
+	io.WriteString(client, "more")
+	client.(*net.TCPConn).CloseWrite()
+	if said, err := io.ReadAll(target); string(said) != "more" || err != nil {
+		t.Errorf("the target reads %q, %v; want all that the client says", said, err)
+	}
+	<-ended
+}
+
+// tcpPair returns both ends of a connection.
+func tcpPair(t *testing.T) (dialed, accepted net.Conn) {
+	t.Helper()
+	l := sockettest.Listen(t)
+	dialed, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accepted, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []net.Conn{dialed, accepted} {
+		c.SetDeadline(time.Now().Add(await.Limit))
+		t.Cleanup(func() { c.Close() })
+	}
+	return dialed, accepted
 }

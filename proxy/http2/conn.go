@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/internal/socket"
 )
 
 const (
@@ -259,8 +260,7 @@ func (c *conn) abortLocked(err error) {
 // linger reads on for a short time, because the kernel would discard what has been sent
 // if the client's bytes were not read.
 func (c *conn) linger() {
-	half, ok := c.net.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
+	if socket.CloseWrite(c.net) != nil {
 		return
 	}
 	_ = c.net.SetReadDeadline(time.Now().Add(drainWait))

@@ -26,6 +26,18 @@ func Under(nc net.Conn) net.Conn {
 	}
 }
 
+// CloseWrite closes the sending side of nc: of TLS, or of the socket below the PROXY protocol.
+func CloseWrite(nc net.Conn) error {
+	half, ok := nc.(interface{ CloseWrite() error })
+	if !ok {
+		half, ok = Under(nc).(interface{ CloseWrite() error })
+	}
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
 // rawConn returns the socket below nc, or nil if there is none.
 func rawConn(nc net.Conn) syscall.RawConn {
 	if under, ok := Under(nc).(syscall.Conn); ok {

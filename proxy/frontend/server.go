@@ -20,6 +20,7 @@
 package frontend
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -28,9 +29,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,7 @@ type Server struct {
 	resetTracker  *resetTracker
 	announceClose atomic.Bool    // responses announce the end of their connections
 	connections   atomic.Int64   // open connections of all protocols
+	balancers     bart.Lite      // that send the PROXY protocol
 	badHeaders    atomic.Int64   // of the PROXY protocol
 	badHeaderLog  zerolog.Logger // of these, one a minute
 	accepting     sync.WaitGroup // listeners in use
@@ -155,6 +157,9 @@ func NewHTTP1Server(h http1.Handler, c config.Listen, log zerolog.Logger) *Serve
 // newServer returns a Server without HTTP/2.
 func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
 	s := &Server{config: c, log: log, badHeaderLog: log.Sample(oneAMinute()), tunnels: new(http1.Tunnels), resetTracker: newResetTracker()}
+	for _, p := range c.ProxyProtocol {
+		s.balancers.Insert(p.Masked())
+	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
 		Handler: h,
@@ -190,7 +195,7 @@ func (s *Server) serve(l net.Listener, conn func(net.Conn)) error {
 		return nil
 	}
 	defer s.accepting.Done()
-	return s.accept(s.proxyProtocol(l), conn)
+	return s.accept(l, conn)
 }
 
 // oneAMinute returns a sampler that lets one message of a kind pass in a minute, however many there are.
@@ -208,9 +213,9 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 			s.connections.Add(1)
 			go func() {
 				defer s.connections.Add(-1)
-				if s.hasHeader(c) {
-					s.resetTracker.delay(s.ctx, c)
-					serve(c)
+				if client, ok := s.behindBalancer(c); ok {
+					s.resetTracker.delay(s.ctx, client)
+					serve(client)
 				}
 			}()
 		case !errors.Is(err, net.ErrClosed): // most likely too many open files: wait until other connections end
@@ -361,51 +366,51 @@ func (s *Server) replyPlainHTTP(c net.Conn) {
 		"Content-Length: 26\r\n\r\nThis is a port for HTTPS.\n")
 }
 
-// proxyProtocol wraps l so that the client address is read from a PROXY protocol
-// header, version 1 or 2, on connections from trusted load balancers. The header is
-// mandatory there, and must arrive within the timeout for a header. On all other connections it is
-// not accepted: it is an invalid HTTP request, which gets 400. Otherwise any client
-// could choose its address.
-func (s *Server) proxyProtocol(l net.Listener) net.Listener {
-	if len(s.config.ProxyProtocol) == 0 {
-		return l
+// behindBalancer returns c with the client address of its PROXY protocol header, version 1 or 2, if the peer is a
+// trusted load balancer. The header is mandatory there, and must arrive within the timeout for a header: otherwise c is
+// closed. Of any other peer it is not accepted: it is an invalid HTTP request, which gets 400. Otherwise any client could
+// choose its address. It logs the first error of each minute. A balancer that only tries to connect makes none.
+func (s *Server) behindBalancer(c net.Conn) (client net.Conn, ok bool) {
+	if !s.balancers.Contains(http1.PeerOf(c).Addr().Unmap().WithZone("")) {
+		return c, true
 	}
-	balancers := new(bart.Lite)
-	for _, p := range s.config.ProxyProtocol {
-		balancers.Insert(p.Masked())
-	}
-	return &proxyproto.Listener{
-		Listener:          l,
-		ReadHeaderTimeout: s.config.Timeouts.Header,
-		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			peer, err := netip.ParseAddrPort(o.Upstream.String())
-			if err == nil && balancers.Contains(peer.Addr().Unmap().WithZone("")) {
-				return proxyproto.REQUIRE, nil
-			}
-			return proxyproto.SKIP, nil
-		},
-	}
-}
-
-// hasHeader reads the PROXY protocol header of c, and reports false if it is not valid, so that c must be
-// closed. It logs the first error of each minute. A balancer that only tries to connect makes none.
-func (s *Server) hasHeader(c net.Conn) bool {
-	behind, ok := c.(*proxyproto.Conn)
-	if !ok {
-		return true
-	}
-	_, err := behind.Write(nil) // returns the error of the header
-	if err == nil {
-		return true
+	behind := proxyproto.NewConn(&wholeLine{Conn: c}, proxyproto.SetReadHeaderTimeout(s.config.Timeouts.Header))
+	if behind.ProxyHeader() != nil {
+		return behind, true
 	}
 	defer c.Close()
-	_ = behind.Raw().SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-	if _, more := behind.Raw().Read(make([]byte, 1)); errors.Is(more, io.EOF) { // it has closed by itself
-		return false
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if _, err := c.Read(make([]byte, 1)); errors.Is(err, io.EOF) { // it has closed by itself
+		return c, false
 	}
 	s.badHeaders.Add(1)
-	s.badHeaderLog.Warn().Err(err).Stringer("peer", behind.Raw().RemoteAddr()).Msg("no valid PROXY protocol header")
-	return false
+	_, err := behind.Write(nil) // returns the error of the header
+	s.badHeaderLog.Warn().Err(err).Stringer("peer", c.RemoteAddr()).Msg("no valid PROXY protocol header")
+	return c, false
+}
+
+// maxLine is the maximum length of a PROXY protocol header of version 1.
+const maxLine = 107
+
+// A wholeLine is a connection whose first Read waits for the whole of such a header, which the library reads at once.
+type wholeLine struct {
+	net.Conn
+	begun bool
+}
+
+// Raw returns the connection.
+func (w *wholeLine) Raw() net.Conn { return w.Conn }
+
+// Read implements net.Conn.
+func (w *wholeLine) Read(p []byte) (n int, err error) {
+	n, err = w.Conn.Read(p)
+	for !w.begun && err == nil && n < maxLine && strings.HasPrefix("PROXY", string(p[:min(n, 5)])) && !bytes.Contains(p[:n], []byte("\n")) {
+		var more int
+		more, err = w.Conn.Read(p[n:])
+		n += more
+	}
+	w.begun = true
+	return n, err
 }
 
 // BadProxyHeaders returns how many connections were closed because the header of the PROXY protocol was

@@ -374,6 +374,54 @@ func TestProxyProtocol_LastWordsOverHTTP2(t *testing.T) {
 	}
 }
 
+// A pipe is a connection of a balancer on this machine, each write of which is read for itself.
+type pipe struct{ net.Conn }
+
+func (pipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// A pipeListener accepts one connection.
+type pipeListener struct {
+	idleListener
+	conn chan net.Conn
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return pipe{c}, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// TCP keeps no boundaries: a header may come in any parts.
+func TestProxyProtocol_InParts(t *testing.T) {
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, balanced, echo())
+		l := pipeListener{idleListener{make(chan struct{})}, make(chan net.Conn)}
+		f.served.Go(func() { f.serve(l) })
+		for version := byte(1); version <= 2; version++ {
+			header := proxyHeader(t, version)
+			for cut := 1; cut < len(header); cut++ {
+				client, server := net.Pipe()
+				t.Cleanup(func() { client.Close() })
+				client.SetDeadline(time.Now().Add(enough))
+				l.conn <- server
+				w := sockettest.NewClient(t, client)
+				w.Send(header[:cut])
+				w.Send(header[cut:])
+				if f.client != nil {
+					w = sockettest.NewClient(t, tls.Client(client, f.client))
+				}
+				w.Send(plainly)
+				if _, body := w.WantStatus(200); !strings.Contains(body, `"203.0.113.7"`) {
+					t.Errorf("version %d, cut at %d: %s; want the client that the balancer names", version, cut, body)
+				}
+			}
+		}
+	})
+}
+
 func TestProxyProtocol_TrustedBalancersMust(t *testing.T) {
 	overEachTransport(t, func(t *testing.T, over transport) {
 		f := over.startServer(t, balanced+", timeouts: {header: 300ms}", echo())

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -337,4 +338,30 @@ type hanging struct{}
 func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
+}
+
+// An issuer that goes silent costs one request: no other goes over the same connection.
+func TestTokens_EachRequestHasItsOwnConnection(t *testing.T) {
+	var connections atomic.Int32
+	text := set(newRing(t).jwk("OKP", "o1"))
+	issuer := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("asked over %s", r.Proto)
+		}
+		io.WriteString(w, text)
+	}))
+	issuer.EnableHTTP2 = true
+	issuer.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	issuer.StartTLS()
+	defer issuer.Close()
+	tokens := mustTokens(t, TokenConfig{JWKS: issuer.URL, Transport: issuer.Client().Transport})
+	for n := int32(1); n <= 3; n++ {
+		if err := tokens.refresh(t.Context()); err != nil || connections.Load() != n {
+			t.Fatalf("request %d: %v, over %d connections", n, err, connections.Load())
+		}
+	}
 }

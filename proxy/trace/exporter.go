@@ -199,6 +199,7 @@ func (e *Exporter) sendWithRetry(ctx context.Context, spans []*Span) {
 			err = ctx.Err()
 		}
 		pause = min(2*pause, maxBackoff)
+		e.options.Client.CloseIdleConnections() // one that is silent would hold the same spans up again
 	}
 	e.count("failed", len(spans))
 }

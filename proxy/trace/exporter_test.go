@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"golang.org/x/net/http2"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -87,7 +90,7 @@ type running struct {
 	stop func()
 }
 
-func run(t *testing.T, c *collector) running {
+func run(t *testing.T, c http.RoundTripper) running {
 	e := NewExporter(Options{Endpoint: "http://collector/v1/traces", Service: "edge", Client: &http.Client{Transport: c, Timeout: sendTimeout}}, prometheus.NewRegistry())
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
@@ -213,6 +216,47 @@ func TestExporter_CollectorComesBack(t *testing.T) {
 			}
 		}
 		e.stop()
+	})
+}
+
+// A muteConn is a connection that nothing arrives on any more when the server is mute, and that has no end.
+type muteConn struct {
+	net.Conn
+	mute *atomic.Bool
+}
+
+func (c muteConn) Write(p []byte) (int, error) {
+	if c.mute.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// Of a connection that goes silent, as when a firewall has forgotten it, one call is lost at most, also over HTTP/2.
+func TestExporter_ConnectionGoesSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{}
+		handle := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.RoundTrip(r) })
+		conns := make(chan muteConn, 3)
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		over := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			c := muteConn{server, new(atomic.Bool)}
+			conns <- c
+			go new(http2.Server).ServeConn(c, &http2.ServeConnOpts{Handler: handle})
+			return client, nil
+		}}
+		e := run(t, over)
+		e.Add(spans(1))
+		time.Sleep(2 * sendInterval)
+		(<-conns).mute.Store(true)
+		e.Add(spans(1))
+		time.Sleep(sendInterval + sendTimeout + maxBackoff)
+		synctest.Wait()
+		e.counts(2, 0, 0)
+		e.stop()
+		(<-conns).Close()
 	})
 }
 

@@ -79,7 +79,8 @@ func (t *Tokens) load(ctx context.Context) ([]byte, error) {
 		return os.ReadFile(t.config.JWKS)
 	}
 	request, _ := http.NewRequestWithContext(ctx, http.MethodGet, t.config.JWKS, nil) // NewTokens has parsed the URL
-	request.Close = true                                                              // a connection that is kept may be dead by the next one
+	// A connection that is kept may be dead by the next request.
+	request.Close = true
 	client := http.Client{Transport: t.config.Transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if !trusted(to.URL.String()) || len(via) > 3 {
 			return errors.New("redirected to an untrusted location")

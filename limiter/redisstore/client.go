@@ -62,8 +62,8 @@ const (
 	defaultBreakRest  = 2 * time.Second
 )
 
-// NewClient returns a client with the settings that a limiter needs: commands are not
-// retried, a call ends at the deadline of its context, dialing an unreachable Redis fails
+// NewClient returns a client with the settings that a limiter needs: a command that may have
+// run is not retried, a call ends at the deadline of its context, dialing an unreachable Redis fails
 // immediately, buffers are small, and each node has a circuit breaker. It does not
 // connect. The caller must close it. Errors wrap ErrConfig.
 func NewClient(c ClientConfig) (redis.UniversalClient, error) {
@@ -89,10 +89,12 @@ func NewClient(c ClientConfig) (redis.UniversalClient, error) {
 		cluster.NewClient = func(o *redis.Options) *redis.Client {
 			node := guarded(redis.NewClient(o))
 			host, _, _ := net.SplitHostPort(c.reachable(o.Addr))
-			node.AddHook(endpoints{host})
+			node.AddHook(endpoints{host: host})
 			return node
 		}
-		return redis.NewClusterClient(cluster), nil
+		client := redis.NewClusterClient(cluster)
+		client.AddHook(atMostOnce{})
+		return client, nil
 	}
 	return guarded(redis.NewClient(o.Simple())), nil
 }
@@ -194,18 +196,13 @@ func (c ClientConfig) options() *redis.UniversalOptions {
 // An endpoints hook reads which nodes of a cluster have which slots. A node may leave out the
 // host of an endpoint, as with cluster-preferred-endpoint-type unknown-endpoint, or with hostname where none
 // is set: then it is the host that was asked. The go-redis client fails on such a reply.
-type endpoints struct{ host string }
+type endpoints struct {
+	atMostOnce
+	host string
+}
 
 // isUnknownHost reports whether a node names host for an endpoint whose host it does not tell.
 func isUnknownHost(host string) bool { return host == "" || host == "?" }
-
-// DialHook implements redis.Hook.
-func (e endpoints) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessPipelineHook implements redis.Hook.
-func (e endpoints) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 
 // ProcessHook implements redis.Hook.
 func (e endpoints) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -259,6 +256,39 @@ func (e endpoints) read(reply any) ([]redis.ClusterSlot, error) {
 	return slots, nil
 }
 
+// An atMostOnce hook keeps the client of a cluster, which retries whatever its settings are, from sending a command again that
+// a node may have run.
+type atMostOnce struct{}
+
+// DialHook implements redis.Hook.
+func (atMostOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (atMostOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, refusedCmd{cmd}) }
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (atMostOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		cmds = slices.Clone(cmds)
+		for i, cmd := range cmds {
+			cmds[i] = refusedCmd{cmd}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A refusedCmd is a command that is retried only if no node has run it: it was refused, or there was no connection.
+type refusedCmd struct{ redis.Cmder }
+
+// NoRetry implements redis.Cmder.
+func (c refusedCmd) NoRetry() bool {
+	_, refused := errors.AsType[redis.Error](c.Err())
+	network, failed := errors.AsType[*net.OpError](c.Err())
+	return c.Cmder.NoRetry() || !refused && !(failed && network.Op == "dial")
+}
+
 // In a cluster the note of a permit and the permit are on different masters, each with replicas of its own. If
 // a permit is returned and the master of its note then fails before a replica knows that the note is gone, the note is
 // there again, and a second return of the subject returns the permit of somebody else, whose bucket is the same, and
@@ -271,63 +301,41 @@ func (e endpoints) read(reply any) ([]redis.ClusterSlot, error) {
 // errNotReplicated reports that replicas did not confirm a write in time.
 var errNotReplicated = errors.New("replicas have not confirmed in time that the note is gone")
 
-// unnote takes parts out of a note, and waits until the connected replicas have done so.
+// unnote takes parts out of a note, and waits until the connected replicas have done so, unless the slot moves.
 func (s *Store) unnote(ctx context.Context, key string, args []any) ([]any, error) {
-	reply, conn, err := s.unnoteOnMaster(ctx, key, args)
-	if conn != nil {
-		defer conn.Close()
-	}
+	node, err := s.client.(*redis.ClusterClient).MasterForKey(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	parts, ok := reply.([]any)
-	if !ok {
-		return nil, wire.ErrReply
+	conn, unnote := node.Conn(), s.scripts.get("unnote", 0)
+	defer conn.Close()
+	reply, err := unnote.run(ctx, conn, []string{key}, args)
+	isMoving := hasCode(err, "MOVED", "ASK")
+	if isMoving {
+		reply, err = unnote.run(ctx, s.client, []string{key}, args)
 	}
-	if len(parts) > 0 && conn != nil {
+	parts, ok := reply.([]any)
+	switch {
+	case err == nil && !ok:
+		err = wire.ErrReply
+	case len(parts) > 0 && !isMoving:
 		err = awaitReplicas(ctx, conn, s.timeout/2)
 	}
 	return parts, err
 }
 
-// unnoteOnMaster returns the reply of a cluster, and the connection on which it came: nil while the slot moves.
-func (s *Store) unnoteOnMaster(ctx context.Context, key string, args []any) (reply any, conn *redis.Conn, err error) {
-	keys, unnote := []string{key}, s.scripts.get("unnote", 0)
-	node, err := s.client.(*redis.ClusterClient).MasterForKey(ctx, key)
-	if err != nil {
-		return nil, nil, err
-	}
-	conn = node.Conn()
-	reply, err = unnote.run(ctx, conn, keys, args)
-	if !hasCode(err, "MOVED", "ASK") {
-		return reply, conn, err
-	}
-	conn.Close()
-	reply, err = unnote.run(ctx, s.client, keys, args)
-	return reply, nil, err
-}
-
 // awaitReplicas waits until all connected replicas have what was written on conn. A user who may not ask does not wait.
 func awaitReplicas(ctx context.Context, conn *redis.Conn, timeout time.Duration) error {
 	info, err := conn.Info(ctx, "replication").Result()
-	replicas := strings.Count(info, "state=online")
-	if err != nil || replicas == 0 {
-		return unlessRefused(err)
+	replicas, confirmed := int64(strings.Count(info, "state=online")), int64(0)
+	if replicas > 0 {
+		confirmed, err = conn.Wait(ctx, int(replicas), timeout).Result()
 	}
-	confirmed, err := conn.Wait(ctx, replicas, timeout).Result()
-	if err != nil {
-		return unlessRefused(err)
-	}
-	if confirmed < int64(replicas) {
-		return errNotReplicated
-	}
-	return nil
-}
-
-// unlessRefused returns err, or nil if Redis replied with it.
-func unlessRefused(err error) error {
 	if _, isReply := errors.AsType[redis.Error](err); isReply {
 		return nil
+	}
+	if err == nil && confirmed < replicas {
+		err = errNotReplicated
 	}
 	return err
 }
@@ -421,11 +429,8 @@ func (s *Store) checkNode(ctx context.Context, node *redis.Client, k limiter.Key
 	call := node.Pipeline()
 	server, memory := call.Info(ctx, "server"), call.Info(ctx, "memory")
 	_, notSent := call.Exec(ctx)
-	info, err := server.Result()
-	if err == nil && info == "" { // a command that was not sent has no error of its own
-		err = notSent
-	}
-	if err != nil {
+	info := server.Val()
+	if err := cmp.Or(server.Err(), notSent); err != nil && info == "" { // a command that was not sent has no error of its own
 		return "", fmt.Errorf("read the version of Redis: %w: %w", limiter.ErrUnavailable, err)
 	}
 	if err := checkVersion(info); err != nil {

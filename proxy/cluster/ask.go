@@ -36,8 +36,12 @@ func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("ask nodes: %w", context.Cause(ctx))
 	}
-	silent, err := n.others(ctx)
-	if err != nil || len(silent) == 0 {
+	members, err := n.Nodes(ctx)
+	silent := map[string]bool{}
+	for _, m := range members {
+		silent[m.ID] = true
+	}
+	if delete(silent, n.options.ID); len(silent) == 0 {
 		return nil, err
 	}
 	one := questionMessage{rand.Text(), n.options.ID, q}
@@ -49,21 +53,6 @@ func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
 		return nil, fmt.Errorf("ask nodes: %w", err)
 	}
 	return n.collectReplies(ctx, one.ID, silent), nil
-}
-
-// others returns the ids of all other live nodes.
-func (n *Node) others(ctx context.Context) (map[string]bool, error) {
-	members, err := n.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ids := map[string]bool{}
-	for _, m := range members {
-		if m.ID != n.options.ID {
-			ids[m.ID] = true
-		}
-	}
-	return ids, nil
 }
 
 // collectReplies receives replies until all nodes have replied, or ctx is done.

@@ -42,6 +42,7 @@ type Directives struct {
 	waiting []directive.Directive // changes that Redis has not got yet, in order; one without a time ends
 	failed  bool                  // Redis did not answer the last Sync
 	seen    int64                 // the last change that known has, by Redis's clock, in ms since 1970
+	kept    int64                 // the last one that Redis has, which may have lost others
 }
 
 // NewDirectives returns the directives of the nodes that share rdb and prefix. changed is called with the set at
@@ -148,16 +149,18 @@ func (d *Directives) Sync(ctx context.Context) (err error) {
 // syncOnce is Sync. If Redis has lost changes, what restores them waits then.
 func (d *Directives) syncOnce(ctx context.Context) (lost bool, err error) {
 	d.mu.Lock()
-	sent, seen := slices.Clone(d.waiting), d.seen
+	sent, seen, kept := slices.Clone(d.waiting), d.seen, d.kept
 	d.mu.Unlock()
-	all, last, err := d.exchange(ctx, sent, seen)
+	all, last, err := d.exchange(ctx, sent, seen, kept)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.failed = err != nil; d.failed {
 		return false, fmt.Errorf("read directives: %w", err)
 	}
-	d.waiting = d.waiting[len(sent):]
-	if last.before < seen {
+	if last.before >= seen || last.before == kept { // otherwise none was made
+		d.waiting = d.waiting[len(sent):]
+	}
+	if d.kept = last.now; last.before < seen {
 		d.waiting = append(restoring(d.known, all), d.waiting...)
 		lost = len(d.waiting) > 0
 	}
@@ -188,14 +191,15 @@ func restoring(known, all map[string]directive.Directive) (changes []directive.D
 }
 
 // exchange sends changes, and returns all directives by name, nil without Redis, and when the last change was before
-// these and is now. seen is the last one that this node knows. Times of directives are converted from Redis's clock.
-func (d *Directives) exchange(ctx context.Context, changes []directive.Directive, seen int64) (all map[string]directive.Directive, last struct{ before, now int64 }, err error) {
+// these and is now. seen is the last one that this node knows, kept the last one of Redis. Times of directives are converted
+// from Redis's clock.
+func (d *Directives) exchange(ctx context.Context, changes []directive.Directive, seen, kept int64) (all map[string]directive.Directive, last struct{ before, now int64 }, err error) {
 	if d.rdb == nil {
 		return nil, last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
-	args := []any{directive.Max, configTTL.Milliseconds(), seen}
+	args := []any{directive.Max, configTTL.Milliseconds(), seen, kept}
 	for _, c := range changes {
 		args = append(args, c.Name(), max(time.Until(c.Until), 0).Milliseconds(), encode(c))
 	}

@@ -3,8 +3,10 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
@@ -170,6 +173,53 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 	}
 	if all[0].is("one") || len(all[0].Awaited()) > 0 {
 		t.Errorf("what was given up is served: %v, or waits for %v", all[0].is("one"), all[0].Awaited())
+	}
+}
+
+// A lostReply has the replies lost to those commands that Redis has run and of which lose is true.
+type lostReply struct {
+	lose atomic.Pointer[func(redis.Cmder) bool]
+}
+
+func (l *lostReply) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (l *lostReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if lose := l.lose.Load(); err == nil && lose != nil && (*lose)(cmd) {
+			err = io.EOF
+		}
+		return err
+	}
+}
+
+// What Redis has lost is restored also if the first that a node tells it then is a change, whose reply is lost.
+func TestDirectives_AreRestoredAfterALostReply(t *testing.T) {
+	t.Parallel()
+	rdb := dial(t, redistest.Start(t).Addr)
+	var reply lostReply
+	rdb.AddHook(&reply)
+	order := func(route string) directive.Directive {
+		return directive.Directive{Route: route, Until: time.Now().Add(time.Hour)}
+	}
+	a, b := cluster.NewDirectives(rdb, "test", func(*directive.Set) {}), cluster.NewDirectives(rdb, "test", func(*directive.Set) {})
+	a.Put(t.Context(), order("held"))
+	check(t, b.Sync(t.Context()))
+	check(t, rdb.Del(t.Context(), "test:{cluster}:directives", "test:{cluster}:directives:changed").Err())
+	reply.lose.Store(new(func(redis.Cmder) bool { return true }))
+	if everywhere, err := a.Put(t.Context(), order("more")); everywhere || err != nil {
+		t.Errorf("without a reply: everywhere %t, %v", everywhere, err)
+	}
+	reply.lose.Store(nil)
+	for _, d := range []*cluster.Directives{b, a, b} {
+		check(t, d.Sync(t.Context()))
+	}
+	if !isSettled(a) || len(a.All()) != 2 || len(b.All()) != 2 {
+		t.Errorf("one node has %v, another %v; want what held, and what was ordered meanwhile", a.All(), b.All())
 	}
 }
 

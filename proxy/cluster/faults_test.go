@@ -223,6 +223,38 @@ func TestDirectives_AreRestoredAfterALostReply(t *testing.T) {
 	}
 }
 
+// A commit that Redis has made, and lost with its reply when a replica took over, is served all the same: nobody says that
+// nothing has changed.
+func TestPush_CommitThatRedisLoses(t *testing.T) {
+	s := redistest.Start(t)
+	rdb, other := dial(t, s.Addr), dial(t, s.Addr)
+	var reply lostReply
+	rdb.AddHook(&reply)
+	a, _ := hosted(t, rdb, "a")
+	b, _ := hosted(t, other, "b")
+	await.Until(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
+	pushes(t, a.Node, "one")
+	serve := func() bool { return a.is("two") && b.is("two") }
+	lose := func(cmd redis.Cmder) bool {
+		if !slices.Contains(cmd.Args(), any("test:{cluster}:removed")) {
+			return false
+		}
+		reply.lose.Store(nil)
+		await.Until(t, "both serve it", serve)
+		other.HSet(t.Context(), "test:{cluster}:config", "number", 1, "pushed", 1, "push", "before", "hash", of("one").Bundle.Hash())
+		other.LPop(t.Context(), "test:{cluster}:history")
+		return true
+	}
+	reply.lose.Store(&lose)
+	if _, _, err := a.Push(t.Context(), of("two")); !errors.Is(err, cluster.ErrUnknown) {
+		t.Errorf("Push = %v; want ErrUnknown", err)
+	}
+	await.Until(t, "what is served is restored", func() bool { all, err := b.History(t.Context()); return err == nil && len(all) == 2 })
+	if !serve() {
+		t.Error("what was pushed is not served any more")
+	}
+}
+
 func TestRefused_NamesWhoIsSilent(t *testing.T) {
 	err := &cluster.RefusedError{Answers: []view.NodeAnswer{{Node: "a", Said: "ok"}, {Node: "b"}, {Node: "c", Said: "no such file"}}}
 	if got, want := err.Error(), "push refused; nothing has changed; node b: no answer; node c: no such file"; got != want {

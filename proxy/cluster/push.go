@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -154,20 +155,21 @@ func (n *Node) decide(ctx context.Context, id string, e Entry, c *config.Config)
 // commit commits the push. It reports false if a node has not answered yet.
 func (n *Node) commit(ctx context.Context, id string, e Entry, c *config.Config) (done bool, err error) {
 	args := append([]any{id, c.Hash, n.options.ID, e.Generation - 1, configTTL.Milliseconds(), memberTimeout.Milliseconds(), encode(e), historyLength, n.channel()}, definitionArgs(c)...)
-	for tries := 3; ; tries-- { // idempotent: the script recognizes a repeated commit
+	var unknown error // what came of a try before: Redis may have lost a commit of which nodes have learned
+	for range 3 {     // idempotent: the script recognizes a repeated commit
 		reply, err := n.run(context.WithoutCancel(ctx), "commit", []string{"config", "limits", "removed", "push", "history", "nodes"}, args...).Slice()
 		switch {
-		case err != nil && tries > 1:
-			continue
 		case err != nil:
-			return false, fmt.Errorf("%w: %w", ErrUnknown, err)
+			unknown = fmt.Errorf("%w: %w", ErrUnknown, err)
 		case len(reply) != 2:
 			return false, fmt.Errorf("%w: %w: %v", ErrUnknown, errReply, reply)
 		case reply[0] != int64(0) && reply[0] != int64(1):
-			return false, ErrOvertaken
+			return false, cmp.Or(unknown, ErrOvertaken)
+		default:
+			return reply[0] == int64(1), nil
 		}
-		return reply[0] == int64(1), nil
 	}
+	return false, unknown
 }
 
 // undo ends a push that was not committed. If that fails, the push expires

@@ -123,6 +123,7 @@ func (a *Audit) Record(ctx context.Context, e view.AuditEntry, later *Later) err
 	}
 	e = bounded(e)
 	a.log(e)
+	e.ID = strconv.FormatInt(time.Now().UnixNano(), 36) // by which audit.lua knows it again; what is read has that of Redis
 	a.mu.Lock()
 	if a.unwritten = append(a.unwritten, unwrittenEntry{e, later}); len(a.unwritten) > maxUnwritten {
 		a.unwritten = slices.Delete(a.unwritten, 0, len(a.unwritten)-maxUnwritten)

@@ -223,6 +223,25 @@ func TestDirectives_AreRestoredAfterALostReply(t *testing.T) {
 	}
 }
 
+// An entry of which the reply is lost is written again with the next one, and stands in the trail once.
+func TestAudit_OfALostReply(t *testing.T) {
+	rdb := dial(t, redistest.Start(t).Addr)
+	var reply lostReply
+	rdb.AddHook(&reply)
+	a := cluster.NewAudit(rdb, "test", "a", func(view.AuditEntry) {})
+	check(t, a.Record(t.Context(), view.AuditEntry{Action: "zero"}, nil))
+	reply.lose.Store(new(func(redis.Cmder) bool { return true }))
+	if err := a.Record(t.Context(), view.AuditEntry{Action: "one"}, nil); err == nil {
+		t.Error("Record: no error without a reply")
+	}
+	reply.lose.Store(nil)
+	check(t, a.Record(t.Context(), view.AuditEntry{Action: "two"}, nil))
+	page, err := a.Page(t.Context(), "", 9)
+	if actions := view.Each(page.Entries, func(e view.AuditEntry) string { return e.Action }); err != nil || !slices.Equal(actions, []string{"two", "one", "zero"}) {
+		t.Errorf("%v, %v; want two, one and zero", actions, err)
+	}
+}
+
 // A commit that Redis has made, and lost with its reply when a replica took over, is served all the same: nobody says that
 // nothing has changed.
 func TestPush_CommitThatRedisLoses(t *testing.T) {

@@ -174,7 +174,7 @@ func (s *Store) Announce(ctx context.Context, c limiter.Change) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.client.Publish(ctx, invalidationChannel(s.names.prefix), changePrefix+string(text)).Err(); err != nil {
+	if err := s.client.Publish(ctx, s.channel, changePrefix+string(text)).Err(); err != nil {
 		return fmt.Errorf("announce change: %w: %w", limiter.ErrUnavailable, err)
 	}
 	return nil

@@ -70,6 +70,30 @@ func TestChanges_AreHeardOfByOthers(t *testing.T) {
 	s.until("what comes after nonsense is heard of", func() bool { return others.is(append(changes, changes[0])...) })
 }
 
+// Processes with another database of the same Redis, whose channels are those of all, have nothing to do with a change.
+func TestChanges_AreOfOneDatabase(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	on := func(db int) *redisstore.Store {
+		s := &testStore{t: t, client: clientOf(t, redisstore.ClientConfig{Addrs: []string{server.Addr}, DB: db})}
+		return s.hearing()
+	}
+	other, near, far := on(0), on(1), on(1)
+	var heard heardBy
+	far.OnChange(heard.hear)
+	ban := limiter.Change{Action: limiter.ActionBan, Key: limiter.KeyOf("a"), Limits: []string{"a.b:1m"}, Ban: time.Hour}
+	unban := limiter.Change{Action: limiter.ActionReset, Key: limiter.KeyOf("a"), Limits: []string{"a.b:1m"}}
+	for _, err := range []error{other.Announce(t.Context(), ban), near.Announce(t.Context(), unban)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.Until(t, "something is heard of", func() bool { return !heard.is() })
+	if !heard.is(unban) {
+		t.Errorf("heard of %v; want %v", heard.all, unban)
+	}
+}
+
 // In a cluster too, whichever node a process listens to.
 func TestChanges_InACluster(t *testing.T) {
 	t.Parallel()

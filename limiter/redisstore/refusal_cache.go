@@ -185,12 +185,6 @@ const (
 	resubscribePause = 250 * time.Millisecond
 )
 
-// invalidationChannel returns the channel on which scripts publish.
-func invalidationChannel(prefix string) string { return prefix + ":freed" }
-
-// previousChannel returns the channel on which processes of earlier versions publish.
-func previousChannel(prefix string) string { return prefix + ":room" }
-
 // listen receives, over one subscription, messages about windows in which permits
 // became available: by a refund, a grant, a reset or the end of a ban in any process. It
 // tells refusals whether the subscription is up. It resubscribes after errors, until the Store or the client is closed.
@@ -206,7 +200,7 @@ func (s *Store) listen() {
 
 // receive handles messages until the subscription fails.
 func (s *Store) receive(ctx context.Context) error {
-	sub := s.client.Subscribe(ctx, previousChannel(s.names.prefix), invalidationChannel(s.names.prefix))
+	sub := s.client.Subscribe(ctx, s.names.prefix+":room", s.channel) // the first is of earlier versions
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	pinged := false

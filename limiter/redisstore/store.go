@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/bits"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,6 +87,7 @@ type Store struct {
 	outage      outage
 	breaker     *breaker // nil if the client has none, or one for each node
 	refusals    *refusalCache
+	channel     string                               // on which scripts and changes are published
 	processID   string                               // identifies the changes that this process announces
 	onChange    atomic.Pointer[func(limiter.Change)] // nil if not set
 
@@ -108,11 +110,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	o.Timeout = cmp.Or(max(0, o.Timeout), DefaultTimeout)
 	s := &Store{
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout,
-		grace: o.Grace, reports: newReports(), processID: uuid.NewString(),
+		grace: o.Grace, reports: newReports(), processID: uuid.NewString(), channel: o.Prefix + ":freed",
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	source := scripts.Source{Files: luaFolder(), Clock: clock, Channel: invalidationChannel(o.Prefix)}
-	s.scripts = &scriptSet{source: source, made: map[scriptName]*script{}}
 	s.maxInFlight, s.idleLimit = DefaultInFlight, defaultIdleLimit
 	if _, s.isCluster = client.(*redis.ClusterClient); s.isCluster {
 		s.maxInFlight, s.crossSlot = clusterInFlight, true
@@ -120,7 +120,12 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	s.maxInFlight = cmp.Or(max(0, o.MaxInFlight), s.maxInFlight)
 	if single, ok := client.(*redis.Client); ok {
 		s.breaker = breakerOf(single)
+		if db := single.Options().DB; db > 0 { // all databases have the same channels
+			s.channel += ":" + strconv.Itoa(db)
+		}
 	}
+	source := scripts.Source{Files: luaFolder(), Clock: clock, Channel: s.channel}
+	s.scripts = &scriptSet{source: source, made: map[scriptName]*script{}}
 	s.pipelines = &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
 	o.CachedRefusals = cmp.Or(o.CachedRefusals, DefaultCachedRefusals)
 	s.refusals = newRefusalCache(max(o.CachedRefusals, 1))

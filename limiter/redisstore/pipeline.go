@@ -125,7 +125,6 @@ func (p *pipeline) connection() (c *wire.Conn, err error) {
 	p.closeConn()
 	p.conn, err = p.dialer.Dial(p.queue.timeout)
 	p.evaluated, p.lastSent = p.evaluated[:0], time.Now()
-	p.crossSlot.Store(p.store.crossSlot && !p.isRedisson) // another Redis may be there
 	return p.conn, err
 }
 
@@ -158,6 +157,7 @@ func (p *pipeline) closeConn() {
 		p.conn.Abort(net.ErrClosed)
 	}
 	p.conn = nil
+	p.crossSlot.Store(p.store.crossSlot && !p.isRedisson) // another Redis may be there next
 }
 
 // failWaiting finishes the waiting calls with err.

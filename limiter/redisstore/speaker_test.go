@@ -192,3 +192,22 @@ func TestNewClient_SendsWhatANodeMayHaveRunOnce(t *testing.T) {
 		}
 	}
 }
+
+// A master that is gone gets no calls, not one for each slot either.
+func TestCallsBySlot_OfAMasterThatIsGone(t *testing.T) {
+	s := newSpeaker(t, func(_, call int) string {
+		if call == 1 {
+			return "-ERR Error compiling script\r\n" // as Redis before version 7
+		}
+		return granted
+	})
+	store := s.store(t, Options{}, ClientConfig{Mode: Cluster})
+	two := append(five(), five()...)
+	two[1].Key = limiter.KeyOf("other")
+	var d limiter.Decision
+	if err := store.Take(t.Context(), two, &d); err != nil || len(store.CallsBySlot()) != 1 {
+		t.Fatalf("%v, calls by slot at %v; want one master", err, store.CallsBySlot())
+	}
+	s.cut()
+	eventually(t, "no master is named that is gone", func() bool { return len(store.CallsBySlot()) == 0 })
+}

@@ -225,7 +225,7 @@ func isTemporary(err error) bool {
 		return false
 	}
 	return !replied(err) || slices.ContainsFunc([]string{
-		"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY", "MOVED", "ASK",
+		"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "max number of clients",
 	}, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 

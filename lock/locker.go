@@ -128,7 +128,7 @@ func (l *Locker) callContext(ctx context.Context) (context.Context, context.Canc
 }
 
 // publishCommand returns the command by which scripts publish a release: SPUBLISH if channels are sharded. In a cluster
-// it asks a server, once.
+// it asks a server, until one says that it knows them or not.
 func (l *Locker) publishCommand(ctx context.Context) (string, error) {
 	if verb, ok := l.publishVerb.Load().(string); ok {
 		return verb, nil
@@ -137,7 +137,7 @@ func (l *Locker) publishCommand(ctx context.Context) (string, error) {
 	sharded := cluster && l.channels == ShardedChannels
 	if cluster && l.channels == AutoChannels {
 		err := l.rdb.Do(ctx, "PUBSUB", "SHARDNUMSUB").Err()
-		if err != nil && !replied(err) {
+		if err != nil && isTemporary(err) {
 			return "", fmt.Errorf("ask for sharded channels: %w", err)
 		}
 		sharded = err == nil

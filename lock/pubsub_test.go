@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -237,5 +238,48 @@ func TestLine_OnlyTheLastConfirmationCounts(t *testing.T) {
 	}
 	if ln.handle(&redis.Subscription{Kind: "unsubscribe", Channel: "a"}) {
 		t.Error("the server took the channel away, and nobody minds")
+	}
+}
+
+// A hook answers PUBSUB in place of a server.
+type hook struct{ answer error }
+
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *hook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return h.answer }
+}
+
+// A refusal is an error that a server replies with.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+// Only a server that knows no sharded channels, or forbids to ask for them, makes a process publish on others for good.
+func TestPublishCommand_OfAServerThatIsBusy(t *testing.T) {
+	for first, want := range map[error]string{
+		refusal("BUSY Redis is busy running a script."): "SPUBLISH",
+		refusal("LOADING Redis is loading the dataset"): "SPUBLISH",
+		refusal("ERR max number of clients reached"):    "SPUBLISH",
+		io.EOF: "SPUBLISH",
+		refusal("ERR unknown subcommand 'SHARDNUMSUB'."):         "PUBLISH",
+		refusal("ERR Unknown PUBSUB subcommand or wrong number"): "PUBLISH",
+		refusal("NOPERM this user has no permissions"):           "PUBLISH",
+	} {
+		rdb, said := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), &hook{first}
+		rdb.AddHook(said)
+		l := New(rdb)
+		_, err := l.publishCommand(ctxOf(t))
+		said.answer = nil
+		if verb, _ := l.publishCommand(ctxOf(t)); verb != want || (err == nil) != (want == "PUBLISH") {
+			t.Errorf("after %v: %s, and at first %v; want %s", first, verb, err, want)
+		}
+		l.Close()
+		rdb.Close()
 	}
 }

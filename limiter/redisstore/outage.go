@@ -253,7 +253,7 @@ func evidenceOfReply(err error) evidence {
 	switch {
 	case hasCode(err, "NOAUTH", "WRONGPASS", "OOM", "MISCONF", "NOREPLICAS"):
 		return evidenceDown
-	case hasCode(err, "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOPERM", "ERR max number of clients"):
+	case hasCode(err, "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOPERM", "max number of clients"):
 		return evidenceBusy
 	}
 	return evidenceUp

@@ -193,7 +193,7 @@ func faultOf(err error) redisFault {
 		return redisFault{"redis.tls", "check that redis uses TLS, and both certificates"}
 	case redis.HasErrorPrefix(err, "NOAUTH"):
 		return redisFault{login + "password", "redis requires a password"}
-	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "ERR AUTH"):
+	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "AUTH"):
 		return redisFault{login + "password", "redis does not accept the user with this password"}
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return redisFault{login + "username", "the user lacks a right; see Redis in the reference"}

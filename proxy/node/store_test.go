@@ -178,6 +178,21 @@ func TestUnusable_SilenceAfterATLSHandshake(t *testing.T) {
 	}
 }
 
+// A serverReply is an error that a server replies with.
+type serverReply string
+
+func (s serverReply) Error() string { return string(s) }
+func (serverReply) RedisError()     {}
+
+// A password that Redis does not know of is told like a wrong one: by the field to change.
+func TestFaultOf_APassword(t *testing.T) {
+	for _, said := range []serverReply{"WRONGPASS invalid username-password pair", "ERR AUTH <password> called without any password configured"} {
+		if f := faultOf(said); f.field != "redis.password" {
+			t.Errorf("%s: %q; want redis.password", said, f.field)
+		}
+	}
+}
+
 // A Redis that replies and refuses writes is no store that is ok: /readyz and the log say why.
 func TestNode_RedisRefusesWrites(t *testing.T) {
 	server := redistest.Start(t)

@@ -82,11 +82,11 @@ func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
 	if same, err := s.allServeCurrent(ctx); err != nil || !same {
 		return "waits until all nodes serve the last configuration", err
 	}
-	if s.pass == nil || s.pass.term != t {
-		servers, err := s.servers(ctx)
-		if err != nil {
-			return "", err
-		}
+	servers, err := s.servers(ctx)
+	if err != nil {
+		return "", err
+	}
+	if s.pass == nil || s.pass.term != t || !slices.Contains(servers, s.pass.servers[0]) { // it may not be a master any more
 		s.pass = &pass{term: t, limits: allowed.limits, servers: servers}
 	}
 	return s.scan(ctx, t)

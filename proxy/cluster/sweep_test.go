@@ -285,6 +285,26 @@ func TestSweep_InARedisCluster(t *testing.T) {
 	if got := f.keys(); len(want) < 20 || !slices.Equal(got, want) {
 		t.Errorf("the sweep left %d keys, want those %d of the limit that lives", len(got), len(want))
 	}
+
+	// A sweep that began at a master which fails goes on at the one that takes over.
+	f.serves("phone, old")
+	f.serves("phone")
+	f.counts("test", limiter.Limit{Name: "send.old:1h"}, 20)
+	task := cluster.NewSweep(rdb, "test", 0, f.nodes).Task()
+	check(t, rdb.ForEachShard(t.Context(), func(ctx context.Context, n *redis.Client) error {
+		return n.ConfigSet(ctx, "cluster-require-full-coverage", "no").Err()
+	}))
+	state, err := rdb.MasterForKey(t.Context(), "test:{cluster}:leader")
+	check(t, err)
+	c.Nodes[slices.IndexFunc(c.Nodes, func(n *redistest.Server) bool { return n.Addr != state.Options().Addr })].Kill()
+	if did, err := task.Run(t.Context(), f.term); err == nil {
+		t.Log("a replica has taken over before the sweep asked its master: " + did)
+	}
+	await.Until(t, "the sweep goes on", func() bool {
+		did, err := task.Run(t.Context(), f.term)
+		return err == nil && strings.HasPrefix(did, "deleted")
+	})
+	await.Until(t, "the keys are deleted", func() bool { return slices.Equal(f.keys(), want) })
 }
 
 // returning are the limits that a proxy makes of one with return_on: its rates, and what shadow mode would

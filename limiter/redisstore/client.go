@@ -62,8 +62,8 @@ const (
 	defaultBreakRest  = 2 * time.Second
 )
 
-// NewClient returns a client with the settings that a limiter needs: a command that may have
-// run is not retried, a call ends at the deadline of its context, dialing an unreachable Redis fails
+// NewClient returns a client with the settings that a limiter needs: no command is retried, or in a
+// cluster no script that may have run and is not in a pipeline, a call ends at the deadline of its context, dialing an unreachable Redis fails
 // immediately, buffers are small, and each node has a circuit breaker. It does not
 // connect. The caller must close it. Errors wrap ErrConfig.
 func NewClient(c ClientConfig) (redis.UniversalClient, error) {
@@ -256,8 +256,8 @@ func (e endpoints) read(reply any) ([]redis.ClusterSlot, error) {
 	return slots, nil
 }
 
-// An atMostOnce hook keeps the client of a cluster, which retries whatever its settings are, from sending a command again that
-// a node may have run.
+// An atMostOnce hook keeps the client of a cluster, which retries whatever its settings are, from sending a script again that
+// a node may have run. It leaves other commands, and pipelines, to the client, which knows them by their types.
 type atMostOnce struct{}
 
 // DialHook implements redis.Hook.
@@ -265,21 +265,20 @@ func (atMostOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
 func (atMostOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, refusedCmd{cmd}) }
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			cmd = refusedCmd{cmd}
+		}
+		return next(ctx, cmd)
+	}
 }
 
 // ProcessPipelineHook implements redis.Hook.
 func (atMostOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		cmds = slices.Clone(cmds)
-		for i, cmd := range cmds {
-			cmds[i] = refusedCmd{cmd}
-		}
-		return next(ctx, cmds)
-	}
+	return next
 }
 
-// A refusedCmd is a command that is retried only if no node has run it: it was refused, or there was no connection.
+// A refusedCmd is a script that is retried only if no node has run it: it was refused, or there was no connection.
 type refusedCmd struct{ redis.Cmder }
 
 // NoRetry implements redis.Cmder.

@@ -165,6 +165,25 @@ func TestStore_OnACluster(t *testing.T) {
 	t.Run("OneNodeHangs", func(t *testing.T) { oneNodeHangs(t, servers, client, store) })
 }
 
+// What the client of a cluster gathers from several masters, and what it does in one step on one, is as with go-redis alone.
+func TestNewClient_GathersFromACluster(t *testing.T) {
+	t.Parallel()
+	client := clusterClient(t, redistest.StartMasters(t, 3))
+	for i := range 20 {
+		client.Set(t.Context(), fmt.Sprint("k", i), "v", time.Minute)
+	}
+	if size := client.DBSize(t.Context()); size.Val() != 20 {
+		t.Errorf("%v; want 20", size)
+	}
+	err := client.ForEachMaster(t.Context(), func(ctx context.Context, n *redis.Client) error {
+		_, err := n.TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Ping(ctx).Err() })
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // A master dies: its replica takes over, and takes go on.
 func TestStore_OnAClusterWhoseMasterDies(t *testing.T) {
 	t.Parallel()

@@ -148,6 +148,8 @@ func (c *call) add(g *generation, x *exchange) error {
 			x.wouldRefuse(&all.Shadow.Claims, w.Of)
 		}
 	}
+	// no limiter of Redisson counts a call twice
+	all.Shadow.Claims = slices.DeleteFunc(all.Shadow.Claims, func(s limiter.Claim) bool { return all.Claims.Index(&s) >= 0 })
 	all.Shadow.Errors = append(all.Shadow.Errors, x.Shadow.Errors...)
 	return nil
 }
@@ -173,7 +175,7 @@ func (c *call) share() {
 		x.Decision.Allowed, x.Decision.At, x.Decision.Permit = true, all.Decision.At, all.Decision.Permit
 		own := x.Claims[:0]
 		for i := range x.Claims {
-			at := all.Claims.Index(x.Claims.Window(i), x.Claims[i].Key)
+			at := all.Claims.Index(&x.Claims[i])
 			if at < 0 || at >= len(all.Decision.Outcomes) {
 				continue // a limit that allows while the store is unreachable
 			}
@@ -187,10 +189,8 @@ func (c *call) share() {
 		}
 		x.Claims = own
 		x.MergePrevious()
-		for _, s := range all.Shadow.Refusals {
-			if x.Shadow.Claims.Index(s.Window, s.Key) >= 0 {
-				x.Shadow.Refusals = append(x.Shadow.Refusals, s)
-			}
+		if !all.IsRefused() {
+			all.Shadow.Share(&x.Admission)
 		}
 	}
 	for _, x := range c.exchanges { // this ends the use of all's claims
@@ -224,7 +224,7 @@ func (x *exchange) takeOf(all *limit.Admission) {
 		part := limit.TakenPermit{Store: t.Store, Permit: t.Permit}
 		for i := range t.Claims {
 			c := &t.Claims[i]
-			if c.Limit == nil || x.Claims.Index(t.Claims.Window(i), c.Key) < 0 && x.Shadow.Claims.Index(t.Claims.Window(i), c.Key) < 0 {
+			if c.Limit == nil || x.Claims.Index(c) < 0 && x.Shadow.Claims.Index(c) < 0 {
 				continue
 			}
 			part.Claims = append(part.Claims, *c)

@@ -13,6 +13,7 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/sends"
 	"github.com/weir-proxy/weir/proxy/view"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // describedYAML has routes that Envoy asks about.
@@ -392,4 +393,46 @@ func TestDecideDescriptors_TooManyAreLogged(t *testing.T) {
 		p.describes(429, "phone=1", "phone=1") // one was taken
 		p.describes(200, "user=ann")
 	}
+}
+
+// Two routes whose limits are counted by one limiter of Redisson count by it together, whatever the limits are called.
+func TestDecideDescriptors_OneLimiterOfRedissonForTwoRoutes(t *testing.T) {
+	const file = `
+routes:
+  - {name: a, match: {domain: edge, descriptor: {a: "*"}}, limits: [{name: one, key: "descriptor:a", rate: 3/1h, redisson_name: "shared:{key}"}]}
+  - {name: b, match: {domain: edge, descriptor: {b: "*"}}, limits: [{name: two, key: "descriptor:b", rate: 3/1h, redisson_name: "shared:{key}"}]}
+  - {name: s, match: {domain: edge, descriptor: {s: "*"}}, limits: [{name: three, key: "descriptor:s", rate: 3/1h, redisson_name: "shared:{key}", mode: shadow}]}
+  - {name: u, match: {domain: edge, descriptor: {u: "*"}}, limits: [{name: four, key: "descriptor:u", rate: 2/1h, redisson_name: "shared:{key}", mode: shadow}]}
+`
+	p := newProxy(t, file, func(o *Options) { o.Store = redisStore(t, redistest.Start(t).Addr) })
+	got := p.describes(200, "a=1", "b=1")
+	if got.Statuses[0].Limit != "one" || got.Statuses[1].Limit != "two" || got.Statuses[0].Remaining != 1 || got.Statuses[1].Remaining != 1 {
+		t.Errorf("statuses are %+v; want 1 left of both", got.Statuses)
+	}
+	p.describes(429, "a=1", "b=1")
+	p.describes(200, "s=1", "b=1")
+	p.describes(429, "a=1")
+	for _, refuses := range []bool{false, true} {
+		if got := p.describes(200, "s=2", "u=2"); got.Statuses[0].Shadow != refuses || got.Statuses[1].Shadow != refuses {
+			t.Errorf("statuses in shadow mode are %+v; want both refused: %v", got.Statuses, refuses)
+		}
+	}
+}
+
+// A limit in shadow mode says of each of two keys in one call that it would refuse it.
+func TestDecideDescriptors_ShadowOfEachKey(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, `
+routes:
+  - {name: s, match: {domain: edge, descriptor: {s: "*"}}, limits: [{name: s, key: "descriptor:s", rate: 1/1h, mode: shadow}]}
+`, use)
+		for _, refuses := range []bool{false, true} {
+			if got := p.describes(200, "s=1", "s=2"); got.Statuses[0].Shadow != refuses || got.Statuses[1].Shadow != refuses {
+				t.Errorf("statuses are %+v; want both refused: %v", got.Statuses, refuses)
+			}
+		}
+		if lines := p.lines("request"); len(lines) != 4 || lines[2]["shadow"] == nil || lines[3]["shadow"] == nil {
+			t.Errorf("log has %v", lines)
+		}
+	})
 }

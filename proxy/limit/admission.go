@@ -274,15 +274,11 @@ func (s ClaimSet) Decided(outcomes []limiter.Outcome) iter.Seq[DecidedLimit] {
 	}
 }
 
-// sharesCount reports whether claims on w and o under one key have one count: so do those on one window, and on
-// the windows of two rates that descriptors have.
-func (w *Window) sharesCount(o *Window) bool { return w == o || w.Limit.Name == o.Limit.Name }
-
 // Merge adds a claim, behind those on the same limit. Of two rates of one count the lower one decides. It returns an error
 // that wraps errCost, and s may not be used, if no unused key has room for both claims, or if they have two
 // values.
 func (s *ClaimSet) Merge(w *Window, claim *limiter.Claim) error {
-	if i := s.Index(w, claim.Key); i >= 0 {
+	if i := s.Index(claim); i >= 0 {
 		return s.mergeAt(i, w, claim)
 	}
 	at := len(*s)
@@ -299,7 +295,7 @@ func (s ClaimSet) mergeAt(i int, w *Window, claim *limiter.Claim) error {
 	if own.Value != claim.Value {
 		return fmt.Errorf("%s: %w: one key with two values", w.Of.Name, ErrCost)
 	}
-	if w.Rate.Count < own.Limit.Rate.Count {
+	if w.Name == own.Limit.Name && w.Rate.Count < own.Limit.Rate.Count {
 		own.Limit = &w.Limit
 	}
 	if w.Algorithm.HasValues() {
@@ -311,9 +307,12 @@ func (s ClaimSet) mergeAt(i int, w *Window, claim *limiter.Claim) error {
 	return nil
 }
 
-// Index returns the index of a claim, or -1.
-func (s ClaimSet) Index(w *Window, k limiter.Key) int {
-	return s.find(func(i int) bool { return s[i].Key == k && s.Window(i).sharesCount(w) })
+// Index returns the index of the claim that has one count with c, or -1: it is under the same key of one window, or of the
+// windows of two rates that descriptors have, or counted by the same Redisson limiter.
+func (s ClaimSet) Index(c *limiter.Claim) int {
+	return s.find(func(i int) bool {
+		return s[i].Key == c.Key && s[i].Limit.Name == c.Limit.Name || c.RedissonName != "" && s[i].RedissonName == c.RedissonName
+	})
 }
 
 // A Use is what a request uses of a limit.

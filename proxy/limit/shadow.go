@@ -190,6 +190,15 @@ func (a *Admission) addShadowRefusals(set ClaimSet, outcomes []limiter.Outcome) 
 	}
 }
 
+// Share records what limits in shadow mode would have refused of a, for which s, and others with it, was decided.
+func (s *Shadow) Share(a *Admission) {
+	for i := range a.Shadow.Claims {
+		if at := s.Claims.Index(&a.Shadow.Claims[i]); at >= 0 && at < len(s.outcomes) && !s.outcomes[at].IsFailed() {
+			a.addShadowRefusals(a.Shadow.Claims[i:i+1], s.outcomes[at:at+1])
+		}
+	}
+}
+
 // CountryOf returns that one of limits with a conversion on the countries of phone numbers that counts the same requests as l, which
 // has one on their ranges; nil if there is none, or l is another.
 func CountryOf(l *Limit, limits []*Limit) *Limit {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/limit"
 	"github.com/weir-proxy/weir/test/rounds"
@@ -93,7 +94,7 @@ func BenchmarkObserveShare(b *testing.B) {
 			g := p.current.Load()
 			decide := func() {
 				x.reset()
-				one.fill(q, "example.com")
+				one.fill(q, "example.com", config.Match{})
 				x.began, x.generation = time.Now(), g
 				x.outcome.known = p.resolveRoute(g, x) == nil && p.decide(b.Context(), x) == nil
 				x.response.status = 200
@@ -129,7 +130,7 @@ func BenchmarkStages(b *testing.B) {
 				q := &LoggedRequest{Method: "GET", Target: "/some/path?a=b", Client: netip.MustParseAddr("192.0.2.1"), Fields: []LoggedField{{key.Origin{Source: key.Header, Name: "X-Api-Key"}, ""}}}
 				for n := rand.IntN(10_000); pb.Next(); n++ {
 					q.Fields[0].Value = strconv.Itoa(n % 10_000)
-					one.fill(q, "example.com")
+					one.fill(q, "example.com", config.Match{})
 					err := p.accept(&one.x)
 					if err == nil {
 						err = p.decide(b.Context(), &one.x)

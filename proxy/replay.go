@@ -37,6 +37,7 @@ type Replay struct {
 	proxy      *Proxy
 	generation *generation
 	overridden map[*route]overriddenKeys
+	conditions map[string]config.Match // of the routes, which Weir's own log does not show
 	now        time.Time
 	host       string
 	events     events
@@ -58,7 +59,7 @@ type ReplayOptions struct {
 
 // NewReplay returns a Replay of c. The caller must close it.
 func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
-	r := &Replay{overridden: map[*route]overriddenKeys{}, host: cmp.Or(o.Host, "localhost")}
+	r := &Replay{overridden: map[*route]overriddenKeys{}, conditions: map[string]config.Match{}, host: cmp.Or(o.Host, "localhost")}
 	r.visits.New = func() any {
 		return &visit{replayed: &replayed{x: *newExchange().(*exchange), header: textproto.MIMEHeader{}}}
 	}
@@ -73,7 +74,11 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 		for _, l := range rt.Active {
 			l.Sends = nil // nobody asks for them
 		}
-		r.overridden[rt] = newOverriddenKeys(rt, &c.Privacy)
+		met := rt.Match
+		if met.Scheme == "" && !c.Listen.RedirectHTTPS {
+			met.Scheme = "any" // it was not that of another route
+		}
+		r.overridden[rt], r.conditions[rt.Name] = newOverriddenKeys(rt, &c.Privacy), met
 	}
 	return r, nil
 }
@@ -87,7 +92,7 @@ func (r *Replay) Close() { r.proxy.Close() }
 func (r *Replay) Request(q *LoggedRequest) {
 	r.advance(q.At)
 	v := r.visits.Get().(*visit)
-	v.fill(q, r.host)
+	v.fill(q, r.host, r.conditions[q.Route])
 	x := &v.x
 	x.began, x.generation, x.in.scheme = r.now, r.generation, cmp.Or(x.in.scheme, r.generation.usualScheme())
 	if q.Own && q.Status == http.StatusPermanentRedirect && q.Route == "none" { // by listen.redirect_https
@@ -387,17 +392,17 @@ func (r *replayed) setField(name, value string) {
 }
 
 // fill sets the exchange from q, whose strings must remain valid until the stages have run. host is
-// used if the log has no host.
-func (r *replayed) fill(q *LoggedRequest, host string) {
+// used if the log has no host. What the route of the line was matched by is as met says, unless the line has it.
+func (r *replayed) fill(q *LoggedRequest, host string, met config.Match) {
 	x := &r.x
-	x.request.Method, x.request.RequestTarget, x.request.Proto, x.in.scheme = q.Method, q.Target, cmp.Or(q.Proto, "HTTP/1.1"), q.Scheme
+	x.request.Method, x.request.RequestTarget, x.request.Proto, x.in.scheme = q.Method, q.Target, cmp.Or(q.Proto, "HTTP/1.1"), cmp.Or(q.Scheme, met.Scheme)
 	x.request.HostField = cmp.Or(q.Host, host)
 	x.in.peer = netip.AddrPortFrom(q.Client, 0)
 	x.id = "-"
 	clear(r.header)
 	r.body = append(r.body[:0], q.Body...)
-	if len(q.Fields) > 0 {
-		r.fields(q)
+	if len(q.Fields)+len(met.Headers)+len(met.Query) > 0 {
+		r.fields(q, met)
 	}
 	x.in.header, x.in.length, x.in.body = r.header, int64(len(r.body)), &r.body
 	if len(r.body) > 0 && len(r.header.Values("Content-Type")) == 0 {
@@ -410,8 +415,11 @@ func (r *replayed) fill(q *LoggedRequest, host string) {
 }
 
 // fields adds the values of the log where the stages read them.
-func (r *replayed) fields(q *LoggedRequest) {
+func (r *replayed) fields(q *LoggedRequest, met config.Match) {
 	query, cookie := url.Values{}, url.Values{}
+	for name, value := range met.Query {
+		query.Set(name, value)
+	}
 	for _, f := range q.Fields {
 		if f.Value == "" {
 			continue
@@ -424,6 +432,9 @@ func (r *replayed) fields(q *LoggedRequest) {
 		case key.Query:
 			query.Set(f.Origin.Name, f.Value)
 		}
+	}
+	for name, value := range met.Headers {
+		r.setField(http.CanonicalHeaderKey(name), value)
 	}
 	if len(cookie) > 0 {
 		r.setField("Cookie", strings.ReplaceAll(strings.ReplaceAll(cookie.Encode(), "+", "%20"), "&", "; "))

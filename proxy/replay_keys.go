@@ -194,7 +194,7 @@ func (v *visit) repeatLog(q *LoggedRequest) (decided bool, err error) {
 	switch {
 	case x.list != nil && x.list.Action.Refuses():
 		return true, errDenied
-	case q.Rejected && x.route.Redirect == nil && x.route.Respond == nil:
+	case q.Rejected && (x.route.Redirect == nil && x.route.Respond == nil || v.result().Status != q.Status):
 		return true, fmt.Errorf("%w, with status %d", errLoggedRejection, q.Status)
 	case q.Repeated && x.route.Idempotency != nil:
 		x.Repeated = true

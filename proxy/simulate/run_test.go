@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -402,5 +403,44 @@ func TestRun_OwnLogOfWhatReachedNoLimit(t *testing.T) {
 	got := mustRun(t, own, "", log.String()).Result
 	if len(got.Unmatched) != 1 || got.Passed != 1 || got.Refused != 0 || len(got.Routes) != 1 || got.Routes[0].Requests != 3 || len(got.Routes[0].Rejected) != 2 {
 		t.Errorf("%+v; want 1 of 4 passed, 1 redirected, 2 rejected", got)
+	}
+}
+
+// The log does not show by which fields, parameters or scheme a route was matched, but the route; nor is what was refused
+// before the limits of a route that answers by itself an answer of it.
+func TestRun_OwnLogFindsItsRoutes(t *testing.T) {
+	const own = `
+upstreams: {demo: echo}
+routes:
+  - {name: all, match: {path: /a}, upstream: demo, limits: [{name: l, key: client_ip, rate: 1/1h}]}
+  - {name: header, match: {path: /a, headers: {X-A: b}}, upstream: demo, limits: [{name: l, key: client_ip, rate: 1/1h}]}
+  - {name: any, match: {path: /a, headers: {X-Any: "*"}}, upstream: demo, limits: [{name: l, key: "header:X-Any", rate: 1/1h}]}
+  - {name: query, match: {path: /a, query: {q: "a b", r: "*"}}, upstream: demo, limits: [{name: l, key: client_ip, rate: 1/1h}]}
+  - {name: scheme, match: {path: /a, scheme: http}, upstream: demo, limits: [{name: l, key: client_ip, rate: 1/1h}]}
+  - {name: gone, match: {path: /gone}, respond: {status: 410}, limits: [{name: l, key: "header:X-A", rate: 1/1h}]}
+  - {name: moved, match: {path: /moved}, redirect: {to: "https://b.example"}, limits: [{name: l, key: "header:X-A", rate: 1/1h}]}
+`
+	var log strings.Builder
+	for second, fields := range []string{
+		`"route":"all","path":"/a","status":200,"upstream":"echo"`,
+		`"route":"header","path":"/a","status":200,"upstream":"echo"`,
+		`"route":"any","path":"/a","status":200,"upstream":"echo","keys":"header:X-Any=AAAAAAAA"`,
+		`"route":"any","path":"/a","status":200,"upstream":"echo","keys":"header:X-Any=AAAAAAAB"`,
+		`"route":"query","path":"/a","status":200,"upstream":"echo"`,
+		`"route":"scheme","path":"/a","status":200,"upstream":"echo"`,
+		`"route":"gone","path":"/gone","status":400,"error":"header:X-A: key missing"`,
+		`"route":"gone","path":"/gone","status":410,"keys":"header:X-A=AAAAAAAA"`,
+		`"route":"moved","path":"/moved","status":400,"error":"header:X-A: key missing"`,
+		`"route":"moved","path":"/moved","status":308,"keys":"header:X-A=AAAAAAAA"`,
+	} {
+		fmt.Fprintf(&log, `{"level":"info","request_id":"A","method":"GET","host":"a.example","duration_ms":1,"client":"192.0.2.1",%s,"time":"2026-11-22T11:05:4%d.000Z","message":"request"}`+"\n", fields, second)
+	}
+	got := map[string]string{}
+	for _, rt := range mustRun(t, own, "", log.String()).Result.Routes {
+		got[rt.Name] = fmt.Sprint(rt.Passed, rt.Refused, len(rt.Rejected))
+	}
+	want := map[string]string{"all": "1 0 0", "header": "1 0 0", "any": "2 0 0", "query": "1 0 0", "scheme": "1 0 0", "gone": "1 0 1", "moved": "1 0 1"}
+	if !maps.Equal(got, want) {
+		t.Errorf("passed, refused, rejected: %v, want %v", got, want)
 	}
 }

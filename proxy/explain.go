@@ -73,10 +73,7 @@ func (e *explainer) runStages() error {
 		return "", nil
 	}, nil)
 	refusal = e.runStage("normalize", func() (string, error) {
-		if err := normalize(x); err != nil {
-			return "", err
-		}
-		return "", g.requireHTTPS(x)
+		return "", cmp.Or(x.parse(int(g.config.Listen.MaxHeader)), normalize(x), g.requireHTTPS(x))
 	}, refusal)
 	refusal = e.runStage("match route", e.match, refusal)
 	for _, s := range claimStages() {
@@ -373,6 +370,16 @@ func exchangeOf(r view.ExplainRequest) (*exchange, error) {
 	x.id = "REQUEST-ID"
 	x.readFieldNames(header)
 	return x, nil
+}
+
+// parse returns the error with which a connection refuses the head of x.
+func (x *exchange) parse(maxHeader int) error {
+	head := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", x.request.Method, x.request.RequestTarget, x.request.HostField)
+	for line := range x.in.header.(*http1.Fields).All() {
+		head = fmt.Appendf(head, "%s: %s\r\n", line.Name, line.Value)
+	}
+	_, err := new(http1.Request).Parse(append(head, "\r\n"...), &http1.Limits{Target: maxHeader, Head: maxHeader, Fields: len(head)})
+	return err
 }
 
 // fieldsOf returns the header fields with canonical names.

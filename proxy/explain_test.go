@@ -167,6 +167,29 @@ func TestExplain_RefusalsAreThoseOfServing(t *testing.T) {
 	}
 }
 
+// What a connection refuses before any stage is refused in an explanation too.
+func TestExplain_HeadsThatConnectionsRefuse(t *testing.T) {
+	w := newProxy(t, explained)
+	long := strings.Repeat("x", 64<<10)
+	for _, c := range []struct {
+		method, url, line string
+		status            int
+	}{
+		{"GET", "/away", "Expect: later", 417},
+		{"GET", "/away", "Expect: 100-continue", 308},
+		{"GET", "/away", "Transfer-Encoding: gzip", 501},
+		{"GET", "/away", "Content-Length: x", 400},
+		{"GET", "/away", "X-A: " + long, 431},
+		{"GET", "/" + long, "X-A: b", 414},
+		{"GET", "/\xfc", "X-A: b", 400},
+		{"CONNECT", "/away", "X-A: b", 405},
+	} {
+		if e := w.explains(c.method, c.url, c.line); e.Answer == nil || e.Answer.Status != c.status {
+			t.Errorf("%s %.20s %.20s: %+v, want %d", c.method, c.url, c.line, e.Answer, c.status)
+		}
+	}
+}
+
 func TestExplain_TakesNothing(t *testing.T) {
 	w := newProxy(t, strings.Replace(explained, "    lists: [stolen, office]", "    new_keys: 1/1m\n    idempotency: {header: Idempotency-Key, life: 1d, repeats: 5}", 1))
 	for range 20 {

@@ -14,11 +14,14 @@ import (
 	"time"
 )
 
-// Errors of a Store. All other errors wrap ErrUnavailable.
+// Errors of a Store. All other errors wrap ErrUnavailable, and so does ErrUnreadable.
 var (
 	// ErrUnavailable reports that the store did not reply in time. It is unknown whether
 	// permits were taken. It is not a refusal.
 	ErrUnavailable = errors.New("limiter store unavailable")
+	// ErrUnreadable reports that the store has replied, and holds something else than a limit
+	// keeps there. Nothing was taken, and other decisions are not affected.
+	ErrUnreadable = errors.New("unreadable")
 	// ErrInvalidCost reports that the cost of a claim is less than 1 or more than the
 	// capacity of its limit. Nothing was taken and the store was not called.
 	ErrInvalidCost = errors.New("cost outside 1 to the rate's count")

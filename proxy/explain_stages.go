@@ -69,7 +69,7 @@ func (e *explainer) admit() (string, error) {
 		return detail, nil
 	case err != nil && !errors.Is(err, limit.ErrRefused):
 		e.Decision.Asked = false
-		e.Decision.Reason = "redis is unreachable; each limit follows its on_store_failure"
+		e.Decision.Reason = ErrorText(err) + "; each limit follows its on_store_failure"
 		if x.Claims.Denies() {
 			e.Decision.Allowed = false
 			return "", limit.ErrUndecided

@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/view"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // explains asks about a request with header lines and perhaps a body, as send does.
@@ -248,6 +250,27 @@ func TestExplain_StoreAway(t *testing.T) {
 		e := w.explains("GET", "/a", "X-User: alice")
 		if e.Decision.Asked || e.Limits[0].Asked || status == 0 && e.Answer != nil || status != 0 && (e.Answer == nil || e.Answer.Status != status) {
 			t.Errorf("%s: %+v, %+v, %+v", policy, e.Decision, e.Limits, e.Answer)
+		}
+	}
+}
+
+// A key that something else has overwritten does not make Redis unreachable.
+func TestExplain_KeyOfAnotherType(t *testing.T) {
+	addr := redistest.Start(t).Addr
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	defer client.Close()
+	for _, redisson := range []string{"", ", redisson_name: java"} {
+		w := newProxy(t, limitYAML("{name: l, key: global, rate: 4/1m"+redisson+"}"), func(o *Options) { o.Store = redisStore(t, addr) })
+		w.send("GET", "/a")
+		for _, name := range client.Keys(t.Context(), "*").Val() {
+			client.Del(t.Context(), name)
+			client.LPush(t.Context(), name, "x")
+		}
+		e := w.explains("GET", "/a")
+		for _, why := range []string{e.Decision.Reason, e.Limits[0].Reason} {
+			if e.Limits[0].Asked || strings.Contains(why, "unreachable") || !strings.Contains(why, "unreadable") {
+				t.Errorf("explained as %q", why)
+			}
 		}
 	}
 }

@@ -230,6 +230,9 @@ func Unreachable(err error) (text string, is bool) {
 		return "redis is unreachable: " + away.Error(), true
 	case errors.Is(err, limiter.ErrUnavailable):
 		_, cause, _ := strings.Cut(err.Error(), limiter.ErrUnavailable.Error()+": ")
+		if errors.Is(err, limiter.ErrUnreadable) {
+			return cause, true
+		}
 		return strings.TrimSuffix("redis is unreachable: "+cause, ": "), true
 	}
 	return "", false

@@ -45,7 +45,7 @@ func (s *Store) startRefundOf(g lateGrant) (wait func() error) {
 	return func() error {
 		_, err := refunded()
 		err = errors.Join(err, byNote())
-		if g.tries++; errors.Is(err, limiter.ErrUnavailable) && !errors.Is(err, errType) && !errors.Is(err, ErrRedisson) {
+		if g.tries++; errors.Is(err, limiter.ErrUnavailable) && !errors.Is(err, limiter.ErrUnreadable) {
 			s.reports.addRefund(g)
 			s.watchOutage(false)
 		}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -357,7 +356,7 @@ func sameBox(a, b *limiter.Limit) bool {
 
 // errType reports that a key of a window has another type, or holds data that is not
 // valid. Reset deletes it. Nothing was taken, and other decisions are not affected.
-var errType = errors.New("a key in Redis is of another type than its limit keeps there; reset it")
+var errType = fmt.Errorf("%w: a key in Redis is of another type than its limit keeps there; reset it", limiter.ErrUnreadable)
 
 // numbersOf converts a reply of the client, a list of integers or one, to a list.
 func numbersOf(reply any) ([]int64, error) {

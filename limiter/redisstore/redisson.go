@@ -291,7 +291,7 @@ func (r *RateLimiter) invalidate() {
 // type, the rate or interval is not valid, or the entries have several formats. The error
 // says which. Nothing was taken or written. It also wraps limiter.ErrUnavailable, but is
 // no evidence about the health of Redis.
-var ErrRedisson = errors.New("limiter shared with Redisson cannot be used")
+var ErrRedisson = fmt.Errorf("%w: limiter shared with Redisson cannot be used", limiter.ErrUnreadable)
 
 // redissonScript returns the script of a file of lua/redisson, for a format. A limiter shared
 // with Redisson has a script call of its own, because other programs write its keys, and

@@ -154,7 +154,8 @@ func (x *exchange) upstreamFields() (fields []respond.Field) {
 
 // status returns the decision about a descriptor.
 func (x *exchange) status() DescriptorStatus {
-	s := DescriptorStatus{Shadow: x.Shadow.Refuses()}
+	s := DescriptorStatus{Shadow: slices.ContainsFunc(x.Shadow.Errors, isExposed) ||
+		slices.ContainsFunc(x.Shadow.Refusals, func(r limit.Refusal) bool { return isExposed(r.Window.Of) })}
 	for i, o := range x.Decision.Outcomes {
 		w := x.Claims.Window(i)
 		if !w.Of.IsShown() || o.Unknown || s.Limit != "" && o.Allowed && o.Remaining >= s.Remaining {
@@ -167,6 +168,8 @@ func (x *exchange) status() DescriptorStatus {
 	}
 	return s
 }
+
+func isExposed(l *limit.Limit) bool { return l.Expose }
 
 // checkNumber returns an error if there are more claims than one decision may have, and logs it.
 func (c *call) checkNumber() error {

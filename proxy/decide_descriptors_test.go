@@ -425,13 +425,19 @@ func TestDecideDescriptors_ShadowOfEachKey(t *testing.T) {
 		p := newProxy(t, `
 routes:
   - {name: s, match: {domain: edge, descriptor: {s: "*"}}, limits: [{name: s, key: "descriptor:s", rate: 1/1h, mode: shadow}]}
+  - {name: h, match: {domain: edge, descriptor: {h: "*"}}, limits: [{name: h, key: "descriptor:h", rate: 1/1h, mode: shadow, expose: false}]}
 `, use)
 		for _, refuses := range []bool{false, true} {
 			if got := p.describes(200, "s=1", "s=2"); got.Statuses[0].Shadow != refuses || got.Statuses[1].Shadow != refuses {
 				t.Errorf("statuses are %+v; want both refused: %v", got.Statuses, refuses)
 			}
 		}
-		if lines := p.lines("request"); len(lines) != 4 || lines[2]["shadow"] == nil || lines[3]["shadow"] == nil {
+		for range 2 {
+			if got := p.describes(200, "h=1"); got.Statuses[0].Shadow {
+				t.Errorf("a limit with expose: false is told of: %+v", got.Statuses)
+			}
+		}
+		if lines := p.lines("request"); len(lines) != 6 || lines[5]["shadow"] == nil || lines[2]["shadow"] == nil || lines[3]["shadow"] == nil {
 			t.Errorf("log has %v", lines)
 		}
 	})

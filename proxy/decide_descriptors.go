@@ -36,7 +36,7 @@ func (p *Proxy) DecideDescriptors(ctx context.Context, q *DescriptorQuestion, an
 	}
 	if err == nil && c.all != nil {
 		err = p.admitter.Admit(ctx, &c.all.Admission)
-		c.share()
+		c.share(ctx)
 		c.countSends()
 	}
 	a := &DescriptorAnswer{Answer: Answer{Allowed: err == nil}}
@@ -164,8 +164,8 @@ func (c *call) LogKey(k limiter.Key) (hash, masked string) {
 	return hash, masked
 }
 
-// share gives each exchange its part of the decision.
-func (c *call) share() {
+// share gives each exchange its part of the decision, and does what follows that.
+func (c *call) share(ctx context.Context) {
 	all := &c.all.Admission
 	for _, x := range c.exchanges {
 		if x.isCheck() {
@@ -183,20 +183,14 @@ func (c *call) share() {
 			o := all.Decision.Outcomes[at]
 			x.Decision.Outcomes = append(x.Decision.Outcomes, o)
 			if !o.Allowed {
-				x.Decision.Allowed, x.BanBegan = false, all.BanBegan
+				x.Decision.Allowed = false
 				x.Decision.Wait = max(x.Decision.Wait, o.Wait)
 			}
 		}
 		x.Claims = own
 		x.MergePrevious()
-		if !all.IsRefused() {
-			all.Shadow.Share(&x.Admission)
-		}
-	}
-	for _, x := range c.exchanges { // this ends the use of all's claims
-		if !x.isCheck() {
-			x.takeOf(all)
-		}
+		c.proxy.admitter.Share(ctx, &x.Admission, all)
+		x.takeOf(all)
 	}
 }
 
@@ -224,11 +218,11 @@ func (x *exchange) takeOf(all *limit.Admission) {
 		part := limit.TakenPermit{Store: t.Store, Permit: t.Permit}
 		for i := range t.Claims {
 			c := &t.Claims[i]
-			if c.Limit == nil || x.Claims.Index(c) < 0 && x.Shadow.Claims.Index(c) < 0 {
+			if c.Cost == 0 || x.Claims.Index(c) < 0 && x.Shadow.Claims.Index(c) < 0 {
 				continue
 			}
 			part.Claims = append(part.Claims, *c)
-			c.Limit = nil // given
+			c.Cost = 0 // given
 		}
 		if len(part.Claims) > 0 {
 			x.TakenPermits = append(x.TakenPermits, part)

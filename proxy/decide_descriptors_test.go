@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/weir-proxy/weir/limiter"
 	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/sends"
@@ -439,6 +441,40 @@ routes:
 		}
 		if lines := p.lines("request"); len(lines) != 6 || lines[5]["shadow"] == nil || lines[2]["shadow"] == nil || lines[3]["shadow"] == nil {
 			t.Errorf("log has %v", lines)
+		}
+	})
+}
+
+// A penalty is that of the key that was refused, and not of others under the same limit in the call; each is one decision.
+func TestDecideDescriptors_PenaltyOfEachKey(t *testing.T) {
+	overEachStore(t, func(t *testing.T, use func(*Options)) {
+		p := newProxy(t, `
+routes:
+  - name: a
+    match: {domain: edge, descriptor: {a: "*"}}
+    limits:
+      - {name: l, key: "descriptor:a", rate: 1/1s, penalty: {ban: 1h, after: 2}}
+      - {name: s, key: "descriptor:a", rate: 1/1h, mode: shadow}
+`, use)
+		p.describes(200, "a=bad", "a=new")
+		var last DescriptorAnswer
+		for range 2 {
+			last = p.describes(429, "a=good", "a=bad")
+		}
+		counts := p.Counts()
+		if n, refused := counts[Series{Route: "a", Limit: "l", Result: "allowed"}], counts[Series{Route: "a", Limit: "l", Result: "refused"}]; n < 3 || refused != 2 {
+			t.Errorf("%d allowed, %d refused; want 2 of the first call, at least one of the others, and 2 refused", n, refused)
+		}
+		if s := last.Statuses; s[0].Refused || !s[1].Refused || s[1].Reset < time.Minute {
+			t.Errorf("statuses are %+v; want a ban of the second", s)
+		}
+		if line := p.lines("request"); line[len(line)-1]["ban_began"] != true {
+			t.Errorf("the log has %v; want that a ban began", line[len(line)-1])
+		}
+		p.describes(200, "a=good")
+		p.describes(429, "a=bad")
+		if got := testutil.ToFloat64(p.metrics.Bans.WithLabelValues("a", "l")); got != 1 {
+			t.Errorf("%v bans, want 1", got)
 		}
 	})
 }

@@ -47,11 +47,12 @@ type Asker struct {
 
 // A Verdict is what admit writes of the limits in enforce mode.
 type Verdict struct {
-	Decision limiter.Decision
-	Decided  bool          // decision is valid for claims
-	Fallback string        // the policy that decided while the store was unreachable
-	WaitTime time.Duration // how long the request waited for a permit
-	Steps    *stepsUp      // nil unless limits with step_up have refused the request; see stepUp
+	Decision  limiter.Decision
+	Decided   bool               // decision is valid for claims
+	refusedBy limiter.AdminStore // the store that has decided, if the decision is shared
+	Fallback  string             // the policy that decided while the store was unreachable
+	WaitTime  time.Duration      // how long the request waited for a permit
+	Steps     *stepsUp           // nil unless limits with step_up have refused the request; see stepUp
 }
 
 // Permits are what a request has taken, and what becomes of it.

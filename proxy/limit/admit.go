@@ -131,9 +131,13 @@ func (a *Admitter) Conclude(ctx context.Context, q *Admission, by decider, err e
 		a.NearLimits.record(q)
 	}
 	q.MergePrevious()
-	a.metrics.countDecisions(q.Stripe, q.Claims, q.Decision.Outcomes)
-	q.Steps.count(a.metrics)
 	q.Decided = true
+	if !q.IsShared {
+		a.metrics.countDecisions(q.Stripe, q.Claims, q.Decision.Outcomes)
+	} else if q.refusedBy = store; !q.Decision.Allowed {
+		return ErrRefused // see Share
+	}
+	q.Steps.count(a.metrics)
 	if !q.Decision.Allowed {
 		return a.Refuse(ctx, q, store)
 	}
@@ -145,6 +149,22 @@ func (a *Admitter) Conclude(ctx context.Context, q *Admission, by decider, err e
 		a.decideShadow(ctx, q)
 	}
 	return nil
+}
+
+// Share does what follows the part of q in the decision about all, which is shared.
+func (a *Admitter) Share(client context.Context, q, all *Admission) {
+	if !all.IsRefused() {
+		a.shareShadow(q, &all.Shadow)
+	}
+	if !all.Decided {
+		return
+	}
+	a.metrics.countDecisions(q.Stripe, q.Claims, q.Decision.Outcomes)
+	if q.IsRefused() {
+		ctx, cancel := a.withTimeoutForAll(client, q)
+		defer cancel()
+		_ = a.Refuse(ctx, q, all.refusedBy) // q tells of the refusal
+	}
 }
 
 // Refuse does what follows a refusal by the store by: it counts penalties and sets Retry-After.

@@ -63,7 +63,9 @@ func (a *Admitter) decideShadow(ctx context.Context, q *Admission) {
 		if !of.Allowed {
 			taken = limiter.Permit{}
 		}
-		a.metrics.countDecisions(q.Stripe, set, outcomes)
+		if !q.IsShared {
+			a.metrics.countDecisions(q.Stripe, set, outcomes)
+		}
 		q.addShadowRefusals(set, outcomes)
 		q.addTaken(a.Store, set, taken, nil)
 		switch {
@@ -190,13 +192,17 @@ func (a *Admission) addShadowRefusals(set ClaimSet, outcomes []limiter.Outcome) 
 	}
 }
 
-// Share records what limits in shadow mode would have refused of a, for which s, and others with it, was decided.
-func (s *Shadow) Share(a *Admission) {
-	for i := range a.Shadow.Claims {
-		if at := s.Claims.Index(&a.Shadow.Claims[i]); at >= 0 && at < len(s.outcomes) && !s.outcomes[at].IsFailed() {
-			a.addShadowRefusals(a.Shadow.Claims[i:i+1], s.outcomes[at:at+1])
+// shareShadow records what limits in shadow mode would have refused of q, for which s, and others with it, was decided.
+func (a *Admitter) shareShadow(q *Admission, s *Shadow) {
+	outcomes := make([]limiter.Outcome, len(q.Shadow.Claims))
+	for i := range outcomes {
+		outcomes[i] = limiter.Outcome{Allowed: true, Unknown: true}
+		if at := s.Claims.Index(&q.Shadow.Claims[i]); at >= 0 && at < len(s.outcomes) && !s.outcomes[at].IsFailed() {
+			outcomes[i] = s.outcomes[at]
 		}
 	}
+	a.metrics.countDecisions(q.Stripe, q.Shadow.Claims, outcomes)
+	q.addShadowRefusals(q.Shadow.Claims, outcomes)
 }
 
 // CountryOf returns that one of limits with a conversion on the countries of phone numbers that counts the same requests as l, which

@@ -201,7 +201,7 @@ func (r *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.
 			if entry == "" {
 				continue // a list may have empty elements (RFC 9110 section 5.6.1)
 			}
-			addr, ok := parseForwardedFor(entry)
+			addr, ok := ParseForwardedFor(entry)
 			if !ok {
 				return last
 			}
@@ -214,27 +214,19 @@ func (r *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.
 	return last
 }
 
-// parseForwardedFor parses one entry: an address with or without brackets, with or without a port.
-func parseForwardedFor(s string) (netip.Addr, bool) {
-	if addr, err := netip.ParseAddr(s); err == nil {
-		return unmapAddr(addr), true
+// ParseForwardedFor parses one entry of X-Forwarded-For: an address with or without brackets, with or without a port.
+func ParseForwardedFor(s string) (netip.Addr, bool) {
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
+	if err != nil {
+		ap, _ := netip.ParseAddrPort(s)
+		addr = ap.Addr()
 	}
-	if ap, err := netip.ParseAddrPort(s); err == nil {
-		return unmapAddr(ap.Addr()), true
-	}
-	if inner, ok := strings.CutPrefix(s, "["); ok {
-		if addr, err := netip.ParseAddr(strings.TrimSuffix(inner, "]")); err == nil {
-			return unmapAddr(addr), true
-		}
-	}
-	return netip.Addr{}, false
+	return unmapAddr(addr), addr.IsValid()
 }
 
 // unmapAddr returns the canonical form of an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is
 // removed.
-func unmapAddr(a netip.Addr) netip.Addr {
-	return a.Unmap().WithZone("")
-}
+func unmapAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 // network returns the prefix by which limits count addr.
 func (r *clientIPResolver) network(addr netip.Addr) netip.Prefix {

@@ -264,15 +264,15 @@ func (e *explainer) explainLimit(l *limit.Limit, explained *view.ExplainedLimit)
 	switch {
 	case err != nil:
 		explained.Reason = err.Error()
-		return
-	case len(set) == 0 && explained.Plan != "":
+	case len(set) > 0:
+	case explained.Plan != "":
 		explained.Reason = "the plan " + explained.Plan + " has no limit"
-		return
-	case len(set) == 0 && l.Prices != nil:
+	case l.Prices != nil:
 		explained.Reason = "the key is missing, or the number costs nothing"
-		return
-	case len(set) == 0:
+	default:
 		explained.Reason = "the key is missing, and on_missing or on_invalid is skip"
+	}
+	if explained.Reason != "" {
 		return
 	}
 	explained.Asked, explained.Allowed, explained.Cost, explained.Redisson = true, true, set[0].Cost, set[0].RedissonName

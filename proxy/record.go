@@ -315,11 +315,7 @@ func given(all ...trace.Attribute) []trace.Attribute {
 // protocolVersion returns the version in the notation of OpenTelemetry: 1.1, 2. A request that could not be parsed
 // has none.
 func protocolVersion(proto string) string {
-	version, found := strings.CutPrefix(proto, "HTTP/")
-	if !found {
-		return ""
-	}
-	return strings.Replace(version, "2.0", "2", 1)
+	return strings.Replace(strings.TrimPrefix(proto, "HTTP/"), "2.0", "2", 1)
 }
 
 // traceMethod returns method if it is a known one, so that there are few span names.

@@ -226,13 +226,13 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 		if !evaluated || l.of.IsShadow() && v.err != nil { // a refused request is not evaluated by limits in shadow mode
 			continue
 		}
-		switch result := x.resultOf(l.of); {
-		case result == resultUnknown:
-			continue
-		case result == resultNone:
+		switch o, applies := x.outcomeOf(l.of); {
+		case !applies:
 			l.Skipped++
 			continue
-		case result == resultAllowed:
+		case o.Allowed && o.Unknown:
+			continue
+		case o.Allowed:
 			l.Passed++
 			l.Series.pass(step)
 			continue
@@ -312,34 +312,19 @@ func (l *limitTally) result(top int) LimitTally {
 	return out
 }
 
-// The result of a limit for a request.
-const (
-	resultNone = iota // the limit does not apply
-	resultAllowed
-	resultRefused
-	resultUnknown
-)
-
-// resultOf returns the result of l for x.
-func (x *exchange) resultOf(l *limit.Limit) int {
-	switch refuses := func(s limit.Refusal) bool { return s.Window.Of == l }; {
-	case slices.Contains(x.Shadow.Errors, l), slices.ContainsFunc(x.Shadow.Refusals, refuses):
-		return resultRefused
-	case x.Shadow.Claims.IndexOf(l) >= 0:
-		return resultAllowed
+// outcomeOf returns the outcome of l for x, and whether l applies.
+func (x *exchange) outcomeOf(l *limit.Limit) (o limiter.Outcome, applies bool) {
+	refuses := func(s limit.Refusal) bool { return s.Window.Of == l }
+	if l.IsShadow() {
+		o.Allowed = !slices.Contains(x.Shadow.Errors, l) && !slices.ContainsFunc(x.Shadow.Refusals, refuses)
+		return o, !o.Allowed || x.Shadow.Claims.IndexOf(l) >= 0
 	}
 	for of := range x.Claims.Decided(x.Decision.Outcomes) {
-		switch {
-		case of.Limit != l || of.From >= len(x.Decision.Outcomes):
-		case !of.Allowed:
-			return resultRefused
-		case of.Unknown:
-			return resultUnknown
-		default:
-			return resultAllowed
+		if of.Limit == l && of.From < len(x.Decision.Outcomes) {
+			return of.Outcome, true
 		}
 	}
-	return resultNone
+	return o, false
 }
 
 // refusedKey returns the key for which l refused x, or would have.

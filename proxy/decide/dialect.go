@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -64,7 +61,7 @@ func (d *dialect) question(x *http1.Exchange) (*proxy.Question, error) {
 		}
 		*f.to = values[0]
 	}
-	if !isMethod(q.Method) {
+	if !http1.ValidMethod(q.Method) || q.Method == "CONNECT" {
 		return nil, errors.New(d.method + " is not a method")
 	}
 	if err := setClient(q, x.Fields.Values(clientField)); err != nil {
@@ -84,12 +81,8 @@ func setClient(q *proxy.Question, lines []string) error {
 		return errors.New(clientField + " is missing; it ends with the address of the client")
 	}
 	rest, last := cutLast(lines[len(lines)-1])
-	addr, err := netip.ParseAddr(strings.Trim(last, "[]"))
-	if err != nil {
-		at, _ := netip.ParseAddrPort(last)
-		addr = at.Addr()
-	}
-	if !addr.IsValid() {
+	addr, ok := proxy.ParseForwardedFor(last)
+	if !ok {
 		return errors.New(clientField + " does not end with the address of the client")
 	}
 	before := append([]string(nil), lines[:len(lines)-1]...)
@@ -108,11 +101,6 @@ func setClient(q *proxy.Question, lines []string) error {
 func cutLast(list string) (rest, last string) {
 	comma := strings.LastIndexByte(list, ',')
 	return strings.TrimRight(list[:max(comma, 0)], " \t,"), strings.Trim(list[comma+1:], " \t")
-}
-
-// isMethod reports whether s is a method of a request that is forwarded (RFC 9110 section 9.1).
-func isMethod(s string) bool {
-	return httpguts.ValidHeaderFieldName(s) && s != "CONNECT" && len(s) <= 32 // both are tokens
 }
 
 // setBody sets the body, and its length. A peer that keeps it does not say how long it is: without a
@@ -163,12 +151,8 @@ func (d *dialect) send(x *http1.Exchange, a *proxy.Answer) error {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// problem returns a problem document (RFC 9457) for a peer.
-func problem(status int, detail string) respond.Response {
-	// strings and numbers can always be marshalled
-	text, _ := json.Marshal(map[string]any{"status": status, "title": http.StatusText(status), "detail": detail})
-	return respond.Static(status, "application/problem+json", string(text), nil)
-}
+// problem returns a problem document for a peer.
+func problem(status int, detail string) respond.Response { return respond.Problem(status, detail, "") }
 
 // maxReport is the maximum length of the body of a report.
 const maxReport = 16 << 10
@@ -201,9 +185,7 @@ func (h *Handler) serveOutcome(x *http1.Exchange) {
 	case 204:
 		send(x, respond.Static(204, "", "", nil))
 	case 503:
-		a := problem(503, "the store cannot be reached; report again")
-		a.Fields = append(a.Fields, respond.Field{Name: "Retry-After", Value: "1"})
-		send(x, a)
+		send(x, respond.Unavailable(503, time.Second, "the store cannot be reached; report again", ""))
 	default:
 		send(x, problem(result.status, err.Error()))
 	}

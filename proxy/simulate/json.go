@@ -259,11 +259,7 @@ const statusClientGone = 499
 
 // parseAddr parses an address with an optional port.
 func parseAddr(s string) netip.Addr {
-	a, err := netip.ParseAddr(s)
-	if err != nil {
-		p, _ := netip.ParseAddrPort(s)
-		a = p.Addr()
-	}
+	a, _ := proxy.ParseForwardedFor(s)
 	return a
 }
 

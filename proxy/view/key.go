@@ -75,7 +75,7 @@ func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // UnmarshalText parses a duration as in the configuration.
 func (s *Span) UnmarshalText(text []byte) error {
 	d, err := limiter.ParseDuration(string(text))
-	if err != nil {
+	if err != nil || d > limiter.MaxWindow {
 		return fmt.Errorf("%w: a duration is digits with a unit (ms, s, m, h, d, w), such as 1h or 1h30m, and at most 366d", ErrKeyQuery)
 	}
 	*s = Span(d)

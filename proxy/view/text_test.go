@@ -25,6 +25,16 @@ func TestAuditEntry_SaysWhatWasDone(t *testing.T) {
 	}
 }
 
+func TestSpan_IsAtMost366d(t *testing.T) {
+	var s Span
+	if err := s.UnmarshalText([]byte("366d")); err != nil {
+		t.Error(err)
+	}
+	if err := s.UnmarshalText([]byte("367d")); err == nil {
+		t.Errorf("367d is %v", s)
+	}
+}
+
 func TestParseKeyPair_GlobalHasNoValue(t *testing.T) {
 	for text, want := range map[string]KeyPair{"global": {"global", ""}, "global=": {"global", ""}, "phone=1=2": {"phone", "1=2"}} {
 		if got, err := ParseKeyPair(text); err != nil || got != want {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -90,8 +91,11 @@ func (g *generation) given(q view.KeyQuery) (key.Input, error) {
 	}
 	for _, p := range q.Pairs {
 		name := g.keyName(p.Key)
-		if _, twice := in.Texts[name]; twice {
+		switch _, twice := in.Texts[name]; {
+		case twice:
 			return in, fmt.Errorf("%w: %s is given twice; name each part of a key once", view.ErrKeyQuery, name)
+		case strings.ContainsRune(p.Value, utf8.RuneError): // JSON has it in place of other bytes
+			return in, fmt.Errorf("%w: the value of %s is not UTF-8; name the key by its id or hash: %[2]s=id:..., %[2]s=hash:...", view.ErrKeyQuery, name)
 		}
 		in.Texts[name] = p.Value
 	}

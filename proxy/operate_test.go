@@ -260,6 +260,7 @@ func TestStanding_SaysWhatIsWrong(t *testing.T) {
 		{"phone=id:zzz", `"id:zzz" is neither a whole id nor a whole hash`},
 		{"phone=hash:0123", `"hash:0123" is neither a whole id nor a whole hash`},
 		{"phone=13800138000 phone=1", "given twice"},
+		{"phone=\uFFFD", "not UTF-8"}, // as JSON reads other bytes
 		{"phone=13800138000 header:X-User=a", "together"},
 		{"phone=hash:0123456789ab", "no recent request"},
 	} {

@@ -142,8 +142,8 @@ func (d *dialect) send(x *http1.Exchange, a *proxy.Answer) error {
 	if d.prefix == "" {
 		return x.Send(a.Response.Body)
 	}
-	if text := strings.TrimSpace(string(a.Response.Body)); text != "" && len(text) <= maxBodyField &&
-		!strings.ContainsFunc(text, isControl) {
+	text := strings.TrimSpace(string(a.Response.Body))
+	if text != "" && len(text) <= maxBodyField && !strings.ContainsFunc(text, isControl) {
 		head.Add(d.prefix+"Body", text)
 	}
 	return x.Send(nil)

@@ -59,7 +59,8 @@ func (c *call) resolve(ctx context.Context, g *generation) error {
 			c.proxy.ignoredRate.Do(func() { c.proxy.log.Warn().Str("route", r.Name).Msg("limit of a descriptor ignored") })
 		}
 		x := c.begin(g, r, d)
-		x.in.number, c.exchanges = i, append(c.exchanges, x)
+		x.in.number = i
+		c.exchanges = append(c.exchanges, x)
 		err := c.proxy.checkDirectives(x)
 		if err == nil {
 			err = c.proxy.resolveClaims(ctx, x)
@@ -182,7 +183,8 @@ func (c *call) share(ctx context.Context) {
 			o := all.Decision.Outcomes[at]
 			x.Decision.Outcomes = append(x.Decision.Outcomes, o)
 			if !o.Allowed {
-				x.Decision.Allowed, x.Decision.Wait = false, max(x.Decision.Wait, o.Wait)
+				x.Decision.Allowed = false
+				x.Decision.Wait = max(x.Decision.Wait, o.Wait)
 			}
 		}
 		x.Claims = own

@@ -151,16 +151,13 @@ func newExchange() any {
 // A clientIPResolver determines the client's address, behind trusted proxies by a header field such
 // as X-Forwarded-For.
 type clientIPResolver struct {
-	trusted *bart.Lite // nil if there is none
-	header  string     // canonical name of the field to which trusted proxies append
-	prefix  int        // limits count IPv6 addresses by a prefix of this many bits
+	trusted *bart.Lite
+	header  string // canonical name of the field to which trusted proxies append
+	prefix  int    // limits count IPv6 addresses by a prefix of this many bits
 }
 
 func newClientIPResolver(c config.ClientIP) clientIPResolver {
-	a := clientIPResolver{header: c.Header, prefix: c.IPv6Prefix}
-	if len(c.TrustedProxies) > 0 {
-		a.trusted = new(bart.Lite)
-	}
+	a := clientIPResolver{new(bart.Lite), c.Header, c.IPv6Prefix}
 	for _, p := range c.TrustedProxies {
 		a.trusted.Insert(p.Masked())
 	}
@@ -181,7 +178,7 @@ type client struct {
 func (r *clientIPResolver) resolve(x *exchange) {
 	c := &x.client
 	c.addr = unmapAddr(x.in.peer.Addr())
-	c.trustedPeer = r.trusted != nil && r.trusted.Contains(c.addr)
+	c.trustedPeer = r.trusted.Contains(c.addr)
 	if c.trustedPeer {
 		c.addr = r.lastUntrusted(c.addr, x.in.header.Values(r.header))
 	}
@@ -201,8 +198,8 @@ func (r *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.
 			if entry == "" {
 				continue // a list may have empty elements (RFC 9110 section 5.6.1)
 			}
-			addr, ok := ParseForwardedFor(entry)
-			if !ok {
+			addr := ParseForwardedFor(entry)
+			if !addr.IsValid() {
 				return last
 			}
 			last = addr
@@ -214,14 +211,15 @@ func (r *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.
 	return last
 }
 
-// ParseForwardedFor parses one entry of X-Forwarded-For: an address with or without brackets, with or without a port.
-func ParseForwardedFor(s string) (netip.Addr, bool) {
+// ParseForwardedFor parses one entry of X-Forwarded-For: an address with or without brackets, with or without a port. It returns
+// the zero Addr for anything else.
+func ParseForwardedFor(s string) netip.Addr {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if err != nil {
 		ap, _ := netip.ParseAddrPort(s)
 		addr = ap.Addr()
 	}
-	return unmapAddr(addr), addr.IsValid()
+	return unmapAddr(addr)
 }
 
 // unmapAddr returns the canonical form of an address: ::ffff:1.2.3.4 becomes 1.2.3.4, and a zone is

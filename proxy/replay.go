@@ -75,7 +75,9 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 			l.Sends = nil // nobody asks for them
 		}
 		met := rt.Match
-		met.Scheme = cmp.Or(met.Scheme, map[bool]string{false: "any"}[c.Listen.RedirectHTTPS]) // not that of another route
+		if met.Scheme == "" && !c.Listen.RedirectHTTPS {
+			met.Scheme = "any" // it was not that of another route
+		}
 		r.overridden[rt], r.conditions[rt.Name] = newOverriddenKeys(rt, &c.Privacy), met
 	}
 	return r, nil
@@ -404,7 +406,11 @@ func (r *replayed) fill(q *LoggedRequest, host string, met config.Match) {
 	}
 	x.in.header, x.in.length, x.in.body = r.header, int64(len(r.body)), &r.body
 	if len(r.body) > 0 && len(r.header.Values("Content-Type")) == 0 {
-		r.setField("Content-Type", map[bool]string{true: "application/json", false: "application/x-www-form-urlencoded"}[r.body[0] == '{'])
+		kind := "application/x-www-form-urlencoded"
+		if r.body[0] == '{' {
+			kind = "application/json"
+		}
+		r.setField("Content-Type", kind)
 	}
 }
 

@@ -81,8 +81,8 @@ func setClient(q *proxy.Question, lines []string) error {
 		return errors.New(clientField + " is missing; it ends with the address of the client")
 	}
 	rest, last := cutLast(lines[len(lines)-1])
-	addr, ok := proxy.ParseForwardedFor(last)
-	if !ok {
+	addr := proxy.ParseForwardedFor(last)
+	if !addr.IsValid() {
 		return errors.New(clientField + " does not end with the address of the client")
 	}
 	before := append([]string(nil), lines[:len(lines)-1]...)
@@ -151,9 +151,6 @@ func (d *dialect) send(x *http1.Exchange, a *proxy.Answer) error {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// problem returns a problem document for a peer.
-func problem(status int, detail string) respond.Response { return respond.Problem(status, detail, "") }
-
 // maxReport is the maximum length of the body of a report.
 const maxReport = 16 << 10
 
@@ -172,7 +169,7 @@ var errReport = errors.New(`write ?handle=HANDLE&status=STATUS, or {"handle": "H
 // serveOutcome answers a report: 204 if the outcome was acted upon.
 func (h *Handler) serveOutcome(x *http1.Exchange) {
 	if x.Method() != "POST" {
-		send(x, problem(405, "report outcomes with POST"))
+		send(x, respond.Problem(405, "report outcomes with POST", ""))
 		return
 	}
 	r, err := readReport(x)
@@ -187,7 +184,7 @@ func (h *Handler) serveOutcome(x *http1.Exchange) {
 	case 503:
 		send(x, respond.Unavailable(503, time.Second, "the store cannot be reached; report again", ""))
 	default:
-		send(x, problem(result.status, err.Error()))
+		send(x, respond.Problem(result.status, err.Error(), ""))
 	}
 }
 

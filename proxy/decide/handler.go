@@ -71,7 +71,7 @@ func (h *Handler) ServeHTTP1(x *http1.Exchange) {
 	path := x.Path()
 	if !h.trusts(x.Fields.Values(tokenField), x.Peer().Addr()) {
 		h.requests.WithLabelValues("", "untrusted").Inc()
-		send(x, problem(403, "this peer may not ask; see listen.decide.trusted, token and client_ca"))
+		send(x, respond.Problem(403, "this peer may not ask; see listen.decide.trusted, token and client_ca", ""))
 		return
 	}
 	if path == "/decide/outcome" {
@@ -84,7 +84,7 @@ func (h *Handler) ServeHTTP1(x *http1.Exchange) {
 	}
 	i := slices.IndexFunc(h.dialects, func(d dialect) bool { return "/"+string(d.name) == name })
 	if !isDecide || i < 0 {
-		send(x, problem(404, "ask at /decide or /decide/DIALECT, and report outcomes at /decide/outcome"))
+		send(x, respond.Problem(404, "ask at /decide or /decide/DIALECT, and report outcomes at /decide/outcome", ""))
 		return
 	}
 	h.decide(x, &h.dialects[i], began)
@@ -118,7 +118,7 @@ func (h *Handler) decide(x *http1.Exchange, d *dialect, began time.Time) {
 	q, err := d.question(x)
 	if err != nil {
 		h.requests.WithLabelValues(string(d.name), "invalid").Inc()
-		_ = d.send(x, &proxy.Answer{Response: problem(400, err.Error())}) // the peer may have disconnected
+		_ = d.send(x, &proxy.Answer{Response: respond.Problem(400, err.Error(), "")}) // the peer may have disconnected
 		return
 	}
 	q.Deadline, q.Hold = began.Add(h.config.Within), h.config.WithinOutcome

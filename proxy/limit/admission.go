@@ -49,7 +49,7 @@ type Asker struct {
 type Verdict struct {
 	Decision  limiter.Decision
 	Decided   bool               // decision is valid for claims
-	refusedBy limiter.AdminStore // the store that has decided, if the decision is shared
+	refusedBy limiter.AdminStore // the store that has refused what is shared
 	Fallback  string             // the policy that decided while the store was unreachable
 	WaitTime  time.Duration      // how long the request waited for a permit
 	Steps     *stepsUp           // nil unless limits with step_up have refused the request; see stepUp

@@ -132,9 +132,11 @@ func (a *Admitter) Conclude(ctx context.Context, q *Admission, by decider, err e
 	}
 	q.MergePrevious()
 	q.Decided = true
-	if !q.IsShared {
+	switch {
+	case !q.IsShared:
 		a.metrics.countDecisions(q.Stripe, q.Claims, q.Decision.Outcomes)
-	} else if q.refusedBy = store; !q.Decision.Allowed {
+	case !q.Decision.Allowed:
+		q.refusedBy = store
 		return ErrRefused // see Share
 	}
 	q.Steps.count(a.metrics)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -205,7 +204,7 @@ func (j *jsonReader) finish() lineKind {
 	if !strings.HasPrefix(r.Proto, "HTTP/") {
 		r.Proto = ""
 	}
-	r.Host, r.Scheme, r.Client = v[roleHost], v[roleScheme], parseAddr(v[roleClient])
+	r.Host, r.Scheme, r.Client = v[roleHost], v[roleScheme], proxy.ParseForwardedFor(v[roleClient])
 	r.Body, r.HasBody = v[roleBody], j.has(roleBody) && v[roleBody] != "-"
 	if r.Own {
 		j.finishOwn()
@@ -256,12 +255,6 @@ func (j *jsonReader) finishOwn() {
 
 // statusClientGone is what Weir logs, as nginx does, for a client that did not wait for its answer.
 const statusClientGone = 499
-
-// parseAddr parses an address with an optional port.
-func parseAddr(s string) netip.Addr {
-	a, _ := proxy.ParseForwardedFor(s)
-	return a
-}
 
 // stringOf returns b as a string that shares its memory. It is valid as long as b is unchanged.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -164,11 +164,11 @@ func (r *record) setClient(s string) bool {
 	if !ok {
 		return false
 	}
-	if r.Client = parseAddr(first); r.Client.IsValid() {
+	if r.Client = proxy.ParseForwardedFor(first); r.Client.IsValid() {
 		return true
 	}
 	if second, _, _ := strings.Cut(rest, " "); second != "" && second != "-" {
-		if a := parseAddr(second); a.IsValid() {
+		if a := proxy.ParseForwardedFor(second); a.IsValid() {
 			r.Host, r.Client = first, a
 		}
 	}

@@ -292,6 +292,9 @@ func (l *loader) tokens(f *jwtForm) *key.Tokens {
 		l.fault(f, err)
 		return nil
 	}
+	if _, named := l.Written[&f.JWKS]; !named && tokens.Location() != c.JWKS {
+		l.Written[&f.JWKS] = tokens.Location()
+	}
 	l.made.Tokens = append(l.made.Tokens, tokens)
 	return tokens
 }

@@ -180,8 +180,12 @@ func TestParse_AliasesAskForBoundedWork(t *testing.T) {
 }
 
 func TestEffective_HidesSecrets(t *testing.T) {
-	c := mustParse(t, "admin: {token: hunter2, tokens: [{name: ops, token: hunter2-and-some-more}]}\nredis: {password: hunter2}\nprivacy: {hash_secret: hunter2}\n"+small)
+	c := mustParse(t, "admin: {token: hunter2, tokens: [{name: ops, token: hunter2-and-some-more}]}\nredis: {password: hunter2}\nprivacy: {hash_secret: hunter2}\njwt: {jwks: https://ops:hunter2@issuer.example/keys}\n"+small)
 	if b := string(effective(t, c)); strings.Contains(b, "hunter2") || strings.Count(b, "(hidden by") != 3 || strings.Count(b, "(hidden, of ops)") != 1 {
+		t.Errorf("got\n%s", b)
+	}
+	named := mustParse(t, "jwt: {jwks: \"https://ops:${SET}@issuer.example/keys\"}\n"+small)
+	if b := string(effective(t, named)); !strings.Contains(b, "https://ops:${SET}@issuer.example/keys") {
 		t.Errorf("got\n%s", b)
 	}
 	if c.Admin.Token != "hunter2" || c.Redis.Password != "hunter2" || c.Privacy.HashSecret != "hunter2" {

@@ -67,7 +67,7 @@ func (t *Tokens) refresh(ctx context.Context) error {
 	}
 	keys, err := jwksKeys(text)
 	if err != nil {
-		return fmt.Errorf("read keys of tokens at %s: %w", t.config.JWKS, err)
+		return fmt.Errorf("read keys of tokens at %s: %w", t.Location(), err)
 	}
 	t.keys.Store(new(slices.Concat(t.fixed, keys)))
 	return nil
@@ -82,7 +82,7 @@ func (t *Tokens) load(ctx context.Context) ([]byte, error) {
 	// A connection that is kept may be dead by the next request.
 	request.Close = true
 	client := http.Client{Transport: t.config.Transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
-		if !trusted(to.URL.String()) || len(via) > 3 {
+		if !trusted(to.URL) || len(via) > 3 {
 			return errors.New("redirected to an untrusted location")
 		}
 		return nil
@@ -93,11 +93,11 @@ func (t *Tokens) load(ctx context.Context) ([]byte, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s", t.config.JWKS, answer.Status)
+		return nil, fmt.Errorf("%s answered %s", t.Location(), answer.Status)
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxJWKS+1))
 	if len(text) > maxJWKS {
-		return nil, fmt.Errorf("%s answered with more than %d bytes", t.config.JWKS, maxJWKS)
+		return nil, fmt.Errorf("%s answered with more than %d bytes", t.Location(), maxJWKS)
 	}
 	return text, err
 }

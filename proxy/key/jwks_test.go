@@ -143,7 +143,9 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 			http.Redirect(w, r, "http://issuer.example/keys", http.StatusFound)
 		case r.URL.Path == "/long":
 			io.WriteString(w, strings.Repeat(" ", maxJWKS)+set(keys.jwk("EC", "e1")))
-		case fail.Load():
+		case r.URL.Path == "/empty":
+			io.WriteString(w, set())
+		case fail.Load(), r.URL.Path == "/none":
 			w.WriteHeader(http.StatusInternalServerError)
 		default:
 			io.WriteString(w, set(keys.jwk("EC", "e1")))
@@ -178,9 +180,10 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 	if got, err := extract(claimOf(tokens, "sub"), m); err != nil || got != "alice" {
 		t.Errorf("a token after Close = %q, %v; want the keys that were there", got, err)
 	}
-	for _, path := range []string{"/away", "/long"} {
-		if _, err := open(path); !errors.Is(err, ErrNoVerificationKeys) {
-			t.Errorf("%s = %v; want ErrNoKeys", path, err)
+	issuer.URL = strings.Replace(issuer.URL, "://", "://ops:hunter2@", 1)
+	for _, path := range []string{"/away", "/long", "/none", "/empty"} {
+		if _, err := open(path); !errors.Is(err, ErrNoVerificationKeys) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s = %v; want ErrNoKeys, without the password", path, err)
 		}
 	}
 }

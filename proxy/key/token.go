@@ -2,6 +2,7 @@ package key
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -198,6 +199,7 @@ type TokenConfig struct {
 // reloading them. It is safe for concurrent use.
 type Tokens struct {
 	config TokenConfig
+	jwks   *url.URL // the zero URL for a file
 	parser *jwt.Parser
 	fixed  []verifier
 	keys   atomic.Pointer[[]verifier] // current keys; nil before Open
@@ -210,11 +212,15 @@ type Tokens struct {
 // NewTokens validates c. It opens no file and no connection. Errors wrap ErrSpec and
 // contain what to write.
 func NewTokens(c TokenConfig) (*Tokens, error) {
-	t := &Tokens{config: c, wanted: make(chan struct{}, 1)}
+	at, err := new(url.URL), error(nil)
+	isURL := strings.HasPrefix(c.JWKS, "http://") || strings.HasPrefix(c.JWKS, "https://")
+	if isURL {
+		at, err = url.Parse(c.JWKS)
+	}
 	switch {
 	case len(c.Secret) > 0 && len(c.Secret) < minSecret:
 		return nil, fmt.Errorf("%w: a secret of %d bytes; it needs at least %d", ErrSpec, len(c.Secret), minSecret)
-	case t.Fetches() != "" && !trusted(t.Fetches()):
+	case isURL && (err != nil || !trusted(at)):
 		return nil, fmt.Errorf("%w: a jwks without TLS; write an https URL, or the name of a file", ErrSpec)
 	}
 	all := slices.Concat(hmacMethods(), rsaMethods(), []string{"ES256", "ES384", "ES512", "EdDSA"})
@@ -223,6 +229,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m, strings.Join(all, ", "))
 		}
 	}
+	t := &Tokens{config: c, jwks: at, wanted: make(chan struct{}, 1)}
 	t.config.Secret, t.config.Files = bytes.Clone(c.Secret), slices.Clone(c.Files)
 	if len(c.Methods) > 0 {
 		all = slices.Clone(c.Methods)
@@ -232,22 +239,16 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// trusted reports whether only the owner can change the content at location, a URL.
-func trusted(location string) bool {
-	u, err := url.Parse(location)
-	if err != nil || u.Host == "" {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme == "https" || u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
-}
-
 // Fetches returns the URL from which Open fetches keys; "" if there is none.
-func (t *Tokens) Fetches() string {
-	if from := t.config.JWKS; strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
-		return from
-	}
-	return ""
+func (t *Tokens) Fetches() string { return t.jwks.String() }
+
+// Location returns JWKS without a password.
+func (t *Tokens) Location() string { return cmp.Or(t.jwks.Redacted(), t.config.JWKS) }
+
+// trusted reports whether only the owner can change the content at u.
+func trusted(u *url.URL) bool {
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Host != "" && (u.Scheme == "https" || u.Hostname() == "localhost" || err == nil && ip.IsLoopback())
 }
 
 // Open loads the keys, and reloads those of a JWKS until Close. report is called with each error of

@@ -368,3 +368,22 @@ func TestTokens_EachRequestHasItsOwnConnection(t *testing.T) {
 		}
 	}
 }
+
+// A token whose key may be in a set that was not loaded yet is not one that is signed with an unknown key, also where
+// there is a secret besides.
+func TestTokens_SecretWhileTheIssuerIsDown(t *testing.T) {
+	keys := newRing(t)
+	tokens := mustTokens(t, TokenConfig{Secret: []byte(secret), JWKS: "https://issuer.example/keys", Transport: &transport{}})
+	defer tokens.Close()
+	if err := tokens.Open(t.Context(), nil, nil); !errors.Is(err, ErrNoVerificationKeys) {
+		t.Errorf("Open = %v; want ErrNoVerificationKeys", err)
+	}
+	s := claimOf(tokens, "sub")
+	s.OnInvalid = Skip
+	if _, err := extract(s, bears(signed(t, signer{jwt.SigningMethodES256, keys.ec}, nil))); !errors.Is(err, ErrNoVerificationKeys) {
+		t.Errorf("a token of the issuer: %v; want ErrNoVerificationKeys, whatever the policy", err)
+	}
+	if got, err := extract(s, bears(signed(t, signer{jwt.SigningMethodHS256, []byte(secret)}, nil))); err != nil || got != "alice" {
+		t.Errorf("a token of the secret: %q, %v", got, err)
+	}
+}

@@ -79,11 +79,6 @@ func (t *Tokens) verify(text string) ([]byte, error) {
 
 // candidates returns the keys that may have signed a token.
 func (t *Tokens) candidates(token *jwt.Token) (any, error) {
-	keys := t.keys.Load()
-	if keys == nil || len(*keys) == 0 {
-		t.requestRefresh()
-		return nil, ErrNoVerificationKeys
-	}
 	if _, ok := token.Header["crit"]; ok { // RFC 7515 section 4.1.11: no extension is supported
 		return nil, errors.New("critical extensions")
 	}
@@ -92,16 +87,20 @@ func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 		return nil, errors.New("key id is not a string")
 	}
 	var set jwt.VerificationKeySet
-	for _, v := range *keys {
+	keys := *t.keys.Load()
+	for _, v := range keys {
 		if v.fits(id, token.Method.Alg()) {
 			set.Keys = append(set.Keys, v.key)
 		}
 	}
-	if len(set.Keys) == 0 {
-		t.requestRefresh()
-		return nil, errors.New("no such key")
+	if len(set.Keys) > 0 {
+		return set, nil
 	}
-	return set, nil
+	t.requestRefresh()
+	if len(keys) == 0 || t.config.JWKS != "" && len(keys) == len(t.fixed) { // it may be in the set, which was not loaded yet
+		return nil, ErrNoVerificationKeys
+	}
+	return nil, errors.New("no such key")
 }
 
 // withoutContents describes the error of a token without its contents.
@@ -202,7 +201,7 @@ type Tokens struct {
 	jwks   *url.URL // the zero URL for a file
 	parser *jwt.Parser
 	fixed  []verifier
-	keys   atomic.Pointer[[]verifier] // current keys; nil before Open
+	keys   atomic.Pointer[[]verifier] // current keys; none before Open
 	wanted chan struct{}              // a token named an unknown key
 
 	closing context.CancelFunc
@@ -230,6 +229,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 		}
 	}
 	t := &Tokens{config: c, jwks: at, wanted: make(chan struct{}, 1)}
+	t.keys.Store(new([]verifier))
 	t.config.Secret, t.config.Files = bytes.Clone(c.Secret), slices.Clone(c.Files)
 	if len(c.Methods) > 0 {
 		all = slices.Clone(c.Methods)

@@ -343,7 +343,7 @@ func (r *Request) Reset() { *r = Request{forwarding: r.forwarding} }
 
 // expectsContinue reports whether the client waits for 100 Continue before it sends the body.
 func (r *Request) expectsContinue() bool {
-	return r.Proto != "HTTP/1.0" && r.Length != 0 && r.Fields.Has(http1.Expect)
+	return r.BufferedBody == nil && r.Proto != "HTTP/1.0" && r.Length != 0 && r.Fields.Has(http1.Expect)
 }
 
 // A ResultKind is the outcome of forwarding a request.

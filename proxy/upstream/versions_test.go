@@ -63,12 +63,13 @@ func TestVersions_SameRequestSameResponse(t *testing.T) {
 	})
 }
 
-// Bodies that were read before are sent as if they had not been, with their trailer.
+// Bodies that were read before are sent as if they had not been, with their trailer, and at once: the client waits for
+// nothing any more.
 func TestVersions_BufferedBody(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			w.Header().Set("X-Seen", string(body)+" "+r.Trailer.Get("X-Sum"))
+			w.Header().Set("X-Seen", string(body)+" "+r.Trailer.Get("X-Sum")+r.Header.Get("Expect"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -80,6 +81,7 @@ func TestVersions_BufferedBody(t *testing.T) {
 		})
 		r := post(t, p.URL, io.MultiReader(strings.NewReader("hello")))
 		r.Trailer = http.Header{"X-Sum": {"7"}}
+		r.Header.Set("Expect", "100-continue")
 		for range 2 {
 			r.Body = io.NopCloser(strings.NewReader("hello"))
 			if got := ask(t, client, r).Header.Get("X-Seen"); got != "hello 7" {

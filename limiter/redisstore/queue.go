@@ -389,14 +389,21 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 		ctx = withRedissonCall(ctx)
 	}
 	sc, keys, args := g.command(p.store)
-	calls, args = slices.Clone(calls), cloneArgs(args)
-	to, crossSlot, refunds := runner(p.store.client), g.payload.crossSlot, g.refunds
-	if crossSlot {
-		to = p.dialer.Node
+	calls, args = slices.Clone(calls), slices.Clone(args)
+	for i, a := range args {
+		if text, ok := a.([]byte); ok {
+			args[i] = slices.Clone(text)
+		}
 	}
+	to, crossSlot, refunds, first := runner(p.store.client), g.payload.crossSlot, g.refunds, calls[0].claims[0]
 	p.background.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, p.store.timeout)
 		defer cancel()
+		if cluster, ok := to.(*redis.ClusterClient); ok && crossSlot { // p.dialer.Node is closed if its server had left meanwhile
+			if node, err := cluster.MasterForKey(ctx, string(p.store.names.append(nil, &first, 0))); err == nil {
+				to = node
+			}
+		}
 		val, err := sc.send(ctx, to, "eval", sc.text, keys, args)
 		if crossSlot {
 			err = p.crossSlotError(err)
@@ -422,14 +429,4 @@ func (p *pipeline) resendApart(calls []*call) {
 		one.addChange(c)
 		p.resend(one.groups[0], calls[i:i+1])
 	}
-}
-
-// cloneArgs returns args with copies of the byte slices.
-func cloneArgs(args []any) []any {
-	for i, a := range args {
-		if text, ok := a.([]byte); ok {
-			args[i] = slices.Clone(text)
-		}
-	}
-	return args
 }

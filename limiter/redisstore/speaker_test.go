@@ -200,3 +200,29 @@ func TestCallsBySlot_OfAMasterThatIsGone(t *testing.T) {
 	s.cut()
 	eventually(t, "no master is named that is gone", func() bool { return len(store.CallsBySlot()) == 0 })
 }
+
+// A client closes what it has of a node that leaves its cluster, and connects anew to one that comes back. Its new Redis
+// knows no scripts, and gets them.
+func TestResend_ToAMasterThatHasComeBack(t *testing.T) {
+	s := newSpeaker(t, func(_, call int) string {
+		if call == 2 {
+			return "-NOSCRIPT No matching script\r\n"
+		}
+		return "*6\r\n:1800000000000\r\n:1\r\n:4\r\n:0\r\n:4\r\n:0\r\n"
+	})
+	store := s.store(t, Options{}, ClientConfig{Mode: Cluster})
+	two := append(five(), five()...)
+	two[1].Key = limiter.KeyOf("other")
+	var d limiter.Decision
+	for i := range 2 {
+		if err := store.Take(t.Context(), two, &d); err != nil || !d.Allowed {
+			t.Fatalf("request %d: %+v, %v", i+1, d, err)
+		}
+		p, err := store.pipelineFor(t.Context(), two)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.dialer.Node = alone(t, s.addr, 0)
+		p.dialer.Node.Close()
+	}
+}

@@ -404,8 +404,10 @@ func (w *wholeLine) Raw() net.Conn { return w.Conn }
 // Read implements net.Conn.
 func (w *wholeLine) Read(p []byte) (n int, err error) {
 	n, err = w.Conn.Read(p)
-	for more := 0; !w.begun && err == nil && n < maxLine && strings.HasPrefix("PROXY", string(p[:min(n, 5)])) && !bytes.Contains(p[:n], []byte("\n")); n += more {
+	for !w.begun && err == nil && n < maxLine && strings.HasPrefix("PROXY", string(p[:min(n, 5)])) && !bytes.Contains(p[:n], []byte("\n")) {
+		var more int
 		more, err = w.Conn.Read(p[n:])
+		n += more
 	}
 	w.begun = true
 	return n, err

@@ -283,9 +283,7 @@ func (n *Node) changeNetwork(ctx context.Context, c view.KeyChange, network neti
 	switch c.Action {
 	case view.KeyBan:
 		e.For = c.For.String()
-		if _, _, err = n.proxy.CheckNames(c.Route, ""); err == nil {
-			r.Everywhere, err = n.putDirective(ctx, &one, time.Duration(c.For))
-		}
+		r.Everywhere, err = n.putDirective(ctx, &one, time.Duration(c.For))
 	case view.KeyUnban:
 		found := false
 		if found, r.Everywhere = n.directives.Remove(ctx, one); !found {
@@ -334,8 +332,11 @@ func (n *Node) nodesBehind(ctx context.Context) []string {
 	return view.Each(replies, func(r cluster.Reply) string { return r.Node })
 }
 
-// putDirective makes one hold for some time.
+// putDirective makes one hold for some time. One of a route that is gone can only be ended.
 func (n *Node) putDirective(ctx context.Context, one *directive.Directive, d time.Duration) (everywhere bool, err error) {
+	if _, _, err = n.proxy.CheckNames(one.Route, ""); err != nil {
+		return false, err
+	}
 	if d <= 0 || limiter.CheckBan(d) != nil {
 		return false, fmt.Errorf("%w: the time (for) is from 1ms to 366d; write for example 1h", view.ErrKeyQuery)
 	}
@@ -370,9 +371,7 @@ func (n *Node) setMaintenance(ctx context.Context, c admin.MaintenanceChange) (m
 	found, everywhere := true, false
 	if c.On {
 		e.Action, e.For = "maintenance on", map[bool]string{true: c.For.String()}[c.For != 0]
-		if _, _, err = n.proxy.CheckNames(c.Route, ""); err == nil { // of a route that is gone it can be ended
-			everywhere, err = n.putDirective(ctx, &one, cmp.Or(time.Duration(c.For), limiter.MaxWindow))
-		}
+		everywhere, err = n.putDirective(ctx, &one, cmp.Or(time.Duration(c.For), limiter.MaxWindow))
 	} else if found, everywhere = n.directives.Remove(ctx, one); !found {
 		held := view.Each(n.held(directive.Directive.IsMaintenance), func(d directive.Directive) string { return cmp.Or(d.Route, "all routes") })
 		err = fmt.Errorf("%w: there is no maintenance of %s to end; under maintenance: %s", view.ErrKeyQuery, e.Detail, cmp.Or(strings.Join(held, ", "), "no route"))

@@ -300,7 +300,11 @@ func TestUsage_HoldsNothingBack(t *testing.T) {
 func TestUsage_Money(t *testing.T) {
 	overEachStore(t, func(t *testing.T, use func(*Options)) {
 		up := startUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-			if body, _ := io.ReadAll(r.Body); bytes.Contains(body, []byte("silent")) {
+			switch body, _ := io.ReadAll(r.Body); {
+			case bytes.Contains(body, []byte("silent")):
+				return
+			case bytes.Contains(body, []byte("free")):
+				_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":0,"completion_tokens":0}}`)
 				return
 			}
 			_, _ = io.WriteString(w, `{"usage":{"prompt_tokens":1000,"prompt_tokens_details":{"cached_tokens":600},"completion_tokens":100}}`)
@@ -315,6 +319,7 @@ func TestUsage_Money(t *testing.T) {
 			{`{"model": "other"}`, 1000*20 + 100*80},
 			{`{"model": "gpt-4o", "silent":1}`, 8*2.5 + 100*10},
 			{`{"model": "gpt-4o", "silent":1, "max_tokens": 5000}`, 1000 * 10}, // max_cost tokens, at the dearest kind
+			{`{"model": "gpt-4o", "free":1}`, 0},
 		} {
 			tenant := fmt.Sprint("m", i)
 			p.chat(200, tenant, c.body)
@@ -325,7 +330,7 @@ func TestUsage_Money(t *testing.T) {
 		p.chat(400, "m9", `{}`) // without a model, as the key has no on_missing
 		p.chat(403, "m9", `{"model": "gpt-9", "max_tokens": 300}`)
 		var spent float64
-		for _, text := range []string{"m0", "m1", "m2", "m3", "m4"} {
+		for _, text := range []string{"m0", "m1", "m2", "m3", "m4", "m5"} {
 			spent += float64(p.usedTokens(text)) / 1e6
 		}
 		if got := testutil.ToFloat64(p.metrics.Spend.WithLabelValues("chat", "spend", "USD")); got < spent-1e-9 || got > spent+1e-9 {

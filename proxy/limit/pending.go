@@ -36,9 +36,7 @@ func (a *Admitter) settleCost(ctx context.Context, q *Admission, tooMuch func(*l
 		var missing []limiter.Claim
 		for j, c := range t.Claims {
 			n := tooMuch(&c, t.Claims.Window(j).Of)
-			if t.Claims[j].Cost > n {
-				t.Claims[j].Cost -= n // for CountSpending
-			}
+			t.Claims[j].Cost -= n // for CountSpending
 			switch {
 			case n > 0:
 				c.Taken, c.Cost = c.Cost, n

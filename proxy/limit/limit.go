@@ -67,7 +67,7 @@ type Limit struct {
 	ByKey        map[limiter.Key][]*Window               // windows of keys that have rates of their own
 	ByPlan       map[string]*Plan                        // by name; nil without plans
 	Units        []*Window                               // for the rates of descriptors, one for each unit; nil without rate_from
-	nearOf       func(limiter.Rate) int64                // of a rate of a descriptor; see window.near
+	nearOf       func(limiter.Limit) int64               // of a rate of a descriptor; see window.near
 	HasKeyName   bool                                    // RedissonName contains {key}
 	ShadowNotes  *limiter.Limit                          // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
 	Sends        *sends.Counter                          // counts what becomes of the requests; nil without return_on
@@ -220,7 +220,7 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	}
 	if l.RateFrom != "" {
 		l.addUnits(add)
-		l.nearOf = func(rate limiter.Rate) int64 { return alerts.near(rate, l.Mode) }
+		l.nearOf = func(rate limiter.Limit) int64 { return alerts.near(rate, l.Mode) }
 	}
 	l.addPlans(add)
 	if s := l.StepUp; s != nil {
@@ -255,12 +255,13 @@ func (a *windowAdder) add(rates []limiter.Rate, counted limiter.Limit, part ...s
 			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
-		w := &Window{Of: l, Number: len(a.route.Windows), LogName: l.Name + "-" + strings.Join(append(part, span), "-"), Policy: l.Name, Shown: shown, near: a.alerts.near(rate, l.Mode), Limit: counted}
+		w := &Window{Of: l, Number: len(a.route.Windows), LogName: l.Name + "-" + strings.Join(append(part, span), "-"), Policy: l.Name, Shown: shown, Limit: counted}
 		if len(rates) > 1 {
 			w.Policy += "-" + span
 		}
 		w.Name, w.Limit.Rate, w.Owner = l.ID+":"+strings.Join(append(part, span), ":"), rate, w
 		w.Rate.Window += l.Ahead // see aheadStore
+		w.near = a.alerts.near(w.Limit, l.Mode)
 		_ = w.Prepare()          // config has checked it; if it were not valid, stores would refuse each claim
 		windows, a.route.Windows = append(windows, w), append(a.route.Windows, w)
 	}
@@ -352,7 +353,7 @@ func (l *Limit) describedWindows(rate *limiter.Rate) ([]*Window, error) {
 func (w *Window) withCount(count int64) *Window {
 	own := *w
 	own.Rate.Count, own.Owner = count, &own
-	own.near = w.Of.nearOf(own.Rate)
+	own.near = w.Of.nearOf(own.Limit)
 	return &own
 }
 

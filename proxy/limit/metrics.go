@@ -125,7 +125,7 @@ func (m *Metrics) observeStoreCall(operation string, duration time.Duration, err
 }
 
 const (
-	// nearFrom is the minimum count of a rate for which alerts are sent. Using up a smaller one is
+	// nearFrom is the minimum count of a rate, or of its burst, for which alerts are sent. Using up a smaller one is
 	// not unusual.
 	nearFrom = 100
 	// maxNear is the maximum number of limits in one report.
@@ -147,14 +147,15 @@ type Near struct {
 // Alerts is the configuration of alerts.
 type Alerts config.Alerts
 
-// near returns the number of remaining permits of a rate below which a key has used most of it; 0
+// near returns the number of remaining permits of a rate, or of its burst, below which a key has used most of it; 0
 // if there are no alerts. There are none for limits in shadow mode.
-func (a Alerts) near(rate limiter.Rate, mode config.Mode) int64 {
-	if a.Webhook == "" || len(a.Used) == 0 || rate.Count < nearFrom || mode != config.Enforce {
+func (a Alerts) near(rate limiter.Limit, mode config.Mode) int64 {
+	most := rate.Capacity()
+	if a.Webhook == "" || len(a.Used) == 0 || most < nearFrom || mode != config.Enforce {
 		return 0
 	}
-	used := (rate.Count*a.Used[0] + 99) / 100
-	return rate.Count - used + 1
+	used := (most*a.Used[0] + 99) / 100
+	return most - used + 1
 }
 
 // A nearLimits records, for each window, the key that has used most of it since the last report. It
@@ -181,15 +182,15 @@ func (n *nearLimits) update(q *Admission, i int, w *Window) {
 		return
 	}
 	defer n.mu.Unlock()
-	used := w.Rate.Count - max(q.Decision.Outcomes[i].Remaining, 0)
+	used := w.Capacity() - max(q.Decision.Outcomes[i].Remaining, 0)
 	known, found := n.byWindow[w.Name]
 	if used <= known.Used || !found && len(n.byWindow) >= maxNear {
 		return
 	}
-	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Written(w.Rate).Window), Used: used, Of: w.Rate.Count}
+	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Written(w.Rate).Window), Used: used, Of: w.Capacity()}
 	near.Key, near.Masked = q.KeyNamer.LogKey(q.Claims[i].Key)
 	if text := w.Of.AmountText(); text != nil {
-		near.Money = text(used) + " of " + text(w.Rate.Count)
+		near.Money = text(used) + " of " + text(near.Of)
 	}
 	n.byWindow[w.Name] = near
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
@@ -24,7 +25,7 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 		{100, 80, "", config.Enforce, 0}, // nobody is told
 		{100, 80, "x", config.Shadow, 0}, // on trial
 	} {
-		near := Alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}.near(limiter.Rate{Count: row.count, Window: time.Hour}, row.mode)
+		near := Alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}.near(limiter.Limit{Rate: limiter.Rate{Count: row.count, Window: time.Hour}}, row.mode)
 		told := int64(0)
 		for used := int64(1); used <= row.count && told == 0; used++ {
 			if row.count-used < near {
@@ -33,6 +34,26 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 		}
 		if told != row.want {
 			t.Errorf("%+v: told of when %d are used", row, told)
+		}
+	}
+}
+
+// Of gcra a key can use the burst, whatever the rate is: with a small one nothing is told of, as of a small rate.
+func TestNear_IsThatOfTheBurst(t *testing.T) {
+	for burst, want := range map[int64]int64{0: 480, 50: 0, 100: 80, 1000: 800} {
+		r := NewRoute(&config.Route{Limits: []*config.Limit{{
+			Name: "even", Mode: config.Enforce, Algorithm: limiter.GCRA, Burst: burst, Rates: []limiter.Rate{{Count: 600, Window: time.Minute}}, Key: &key.Spec{},
+		}}}, Alerts{Webhook: "x", Used: []int64{80}})
+		w, n := r.Windows[0], newNearLimits()
+		told := Near{}
+		for used := int64(1); used <= w.Capacity() && told.Used == 0; used++ {
+			n.record(&Admission{Asker: Asker{KeyNamer: maskedNamer{}}, Claims: ClaimSet{{Limit: &w.Limit}}, Verdict: Verdict{Decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: w.Capacity() - used}}}}})
+			for _, near := range n.Drain() {
+				told = near
+			}
+		}
+		if told.Used != want || want > 0 && told.Of != w.Capacity() {
+			t.Errorf("burst %d: told of %d of %d; want %d of %d", burst, told.Used, told.Of, want, w.Capacity())
 		}
 	}
 }

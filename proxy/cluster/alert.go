@@ -103,7 +103,7 @@ func findAlerts(rules config.Alerts, reports map[string]minuteReport, at time.Ti
 		}
 		for _, n := range r.Near {
 			name := n.Route + ":" + n.Limit + ":" + n.Window
-			if n.Used > near[name].Used {
+			if n.IsNearer(near[name]) {
 				near[name] = n
 			}
 		}

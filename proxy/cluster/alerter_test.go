@@ -265,9 +265,10 @@ func TestAlerter_KeysThatAreNearTheirLimit(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
 	hook := receives(t, 200)
 	var s *cluster.Statistics
-	for node, used := range map[string]int64{"a": 85, "b": 92} {
+	for node, used := range map[string]int64{"a": 85, "b": 92, "c": 80} {
 		c := newCounter()
 		c.near = []proxy.Near{{Route: "send", Limit: "total", Window: "1d", Used: used, Of: 100, Key: node, Masked: "+86****"}}
+		c.near = append(c.near, proxy.Near{Route: "send", Limit: "total", Window: "1d", Used: 9 * used, Of: 1000, Key: "of another plan"})
 		s = cluster.NewStatistics(rdb, "test", node, c)
 		check(t, s.Flush(t.Context()))
 	}

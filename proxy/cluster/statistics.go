@@ -218,7 +218,7 @@ func (m *minuteCounts) tallies() []Tally {
 // noteNear records the key that has used most of a limit and window.
 func (m *minuteCounts) noteNear(near proxy.Near) {
 	name := near.Route + "." + near.Limit + ":" + near.Window
-	if known, found := m.near[name]; near.Used > known.Used && (found || len(m.near) < maxNear) {
+	if known, found := m.near[name]; near.IsNearer(known) && (found || len(m.near) < maxNear) {
 		m.near[name] = near
 		m.reported = false
 	}

@@ -265,8 +265,8 @@ func (l *loader) readPrices(f, p *Prices) {
 		l.Wrong(f, "has not exactly one of file and rows", "write file: with the name of a file of one PREFIX,TYPE,PRICE a line, or rows: [\"+4915,mobile,0.075\", \"*,*,0.30\"]")
 		return
 	}
+	var problems []key.Problem
 	if f.File == "" {
-		var problems []key.Problem
 		p.Table, problems = key.ParsePrices(strings.Join(f.Rows, "\n"), f.Decimals) // a text of a file has no line break
 		for _, problem := range problems {
 			if len(f.Rows) == 0 {
@@ -278,7 +278,6 @@ func (l *loader) readPrices(f, p *Prices) {
 		return
 	}
 	if text, ok := l.text(&f.File, "write rows such as +4915,mobile,0.075"); ok {
-		var problems []key.Problem
 		p.File = filepath.Base(f.File)
 		p.Table, problems = key.ParsePrices(text, f.Decimals)
 		l.faults("prices."+p.Name, "", text, problems)

@@ -262,7 +262,7 @@ func (a *windowAdder) add(rates []limiter.Rate, counted limiter.Limit, part ...s
 		w.Name, w.Limit.Rate, w.Owner = l.ID+":"+strings.Join(append(part, span), ":"), rate, w
 		w.Rate.Window += l.Ahead // see aheadStore
 		w.near = a.alerts.near(w.Limit, l.Mode)
-		_ = w.Prepare()          // config has checked it; if it were not valid, stores would refuse each claim
+		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
 		windows, a.route.Windows = append(windows, w), append(a.route.Windows, w)
 	}
 	return windows

@@ -144,6 +144,9 @@ type Near struct {
 	Money  string `json:"money,omitempty"`  // of a budget, what is used of it: 320 EUR of 400 EUR
 }
 
+// IsNearer reports whether n has used a larger part than other, whose rate may be that of another plan. The zero Near has used nothing.
+func (n Near) IsNearer(other Near) bool { return n.Used*max(other.Of, 1) > other.Used*max(n.Of, 1) }
+
 // Alerts is the configuration of alerts.
 type Alerts config.Alerts
 
@@ -182,15 +185,15 @@ func (n *nearLimits) update(q *Admission, i int, w *Window) {
 		return
 	}
 	defer n.mu.Unlock()
-	used := w.Capacity() - max(q.Decision.Outcomes[i].Remaining, 0)
+	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Written(w.Rate).Window), Of: w.Capacity()}
+	near.Used = near.Of - max(q.Decision.Outcomes[i].Remaining, 0)
 	known, found := n.byWindow[w.Name]
-	if used <= known.Used || !found && len(n.byWindow) >= maxNear {
+	if !near.IsNearer(known) || !found && len(n.byWindow) >= maxNear {
 		return
 	}
-	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Written(w.Rate).Window), Used: used, Of: w.Capacity()}
 	near.Key, near.Masked = q.KeyNamer.LogKey(q.Claims[i].Key)
 	if text := w.Of.AmountText(); text != nil {
-		near.Money = text(used) + " of " + text(near.Of)
+		near.Money = text(near.Used) + " of " + text(near.Of)
 	}
 	n.byWindow[w.Name] = near
 }

@@ -38,6 +38,19 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 	}
 }
 
+// Of keys with rates of other plans, the one is told of that has used the largest part of its own.
+func TestNear_OfSeveralPlans(t *testing.T) {
+	n := newNearLimits()
+	for _, row := range []struct{ count, left int64 }{{600, 100}, {100, 0}, {600, 60}} {
+		q := nearing("phone", row.left)
+		q.Claims[0].Limit.Rate.Count, q.Claims.Window(0).near = row.count, row.left+1
+		n.record(q)
+	}
+	if got := n.Drain(); len(got) != 1 || got[0].Used != 100 || got[0].Of != 100 {
+		t.Errorf("told are %+v; want the key that has used 100 of 100", got)
+	}
+}
+
 // Of gcra a key can use the burst, whatever the rate is: with a small one nothing is told of, as of a small rate.
 func TestNear_IsThatOfTheBurst(t *testing.T) {
 	for burst, want := range map[int64]int64{0: 480, 50: 0, 100: 80, 1000: 800} {

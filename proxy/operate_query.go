@@ -248,7 +248,7 @@ func (t *keyTarget) setPlan(name string) {
 		return
 	}
 	t.standing.Plan, t.windows, t.standing.Unknown = name, p.Windows, ""
-	if len(p.Windows) == 0 {
+	if t.standing.Exempt = len(p.Windows) == 0; t.standing.Exempt {
 		t.standing.Unknown = "its plan " + name + " has no limit"
 	}
 }

@@ -209,6 +209,8 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 	ample.Costs = true
 	share := limit("phone", full("2/1h", time.Minute))
 	share.Store = "local"
+	exempt := limit("plan")
+	exempt.Unknown, exempt.Exempt, exempt.Costs = "its plan partner has no limit", true, true
 	spoiled := view.WindowStanding{Rate: "5/1h", Most: 5, Unreadable: true}
 	dear := limit("spend", spoiled)
 	dear.Costs = true
@@ -219,6 +221,8 @@ func TestVerdict_NamesWhatRefusesAndUntilWhen(t *testing.T) {
 		want    string
 	}{
 		{nil, false, "not refused: no limit that is enforced counts by this key"},
+		{[]view.LimitStanding{exempt}, false, "not refused: no limit that is enforced counts by this key"},
+		{[]view.LimitStanding{exempt, limit("a", open)}, false, "passes now: each enforced limit by this key has permits left"},
 		{[]view.LimitStanding{shadow}, false, "not refused: no limit that is enforced counts by this key"},
 		{[]view.LimitStanding{limit("a", open)}, false, "passes now: each enforced limit by this key has permits left"},
 		{[]view.LimitStanding{limit("a", open), limit("c", open), shadow}, false, "passes now: each enforced limit by this key has permits left"},

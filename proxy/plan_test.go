@@ -240,6 +240,9 @@ func TestPlan_Assigned(t *testing.T) {
 	if l := w.stands("user=alice")["a.quota"]; l.Unknown != "its plan partner has no limit, until "+hour.UTC().Format(time.RFC3339) {
 		t.Errorf("%+v; want that its plan has no limit, until when", l)
 	}
+	if s, err := w.standing("user=alice"); err != nil || strings.Contains(s.Verdict().Text, "cannot be read") {
+		t.Errorf("%q, %v; want what the other limits do, as one that does not apply refuses nothing", s.Verdict().Text, err)
+	}
 	if l := w.stands("user=alice")["a.bare"]; l.Plan != "" || !l.PlanUntil.IsZero() {
 		t.Errorf("%+v; want that a limit without this plan is as before", l)
 	}

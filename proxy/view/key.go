@@ -127,6 +127,7 @@ type LimitStanding struct {
 	// Unknown is why the limit could not be evaluated. There are no windows then.
 	Unknown string `json:"unknown,omitempty"`
 	Denies  bool   `json:"denies,omitempty"` // Unknown, and requests are refused meanwhile
+	Exempt  bool   `json:"exempt,omitempty"` // Unknown, because the limit does not apply to the plan of the key
 	// Unaffected reports, in the result of a change, that there was no ban to end, or nothing to reset.
 	Unaffected bool `json:"unaffected,omitempty"`
 }

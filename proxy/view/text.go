@@ -119,7 +119,7 @@ func (s KeyStanding) Verdict() KeyVerdict {
 	var asked, unknown int
 	var most, scarce string // what a request may cost, and where that is little
 	for _, l := range s.Limits {
-		if l.Mode != "enforce" {
+		if l.Mode != "enforce" || l.Exempt {
 			continue
 		}
 		isUnknown := l.Unknown != "" || slices.ContainsFunc(l.Windows, func(w WindowStanding) bool { return w.Unreadable })

@@ -53,7 +53,7 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 			continue
 		}
 		rank := 1
-		if m.ejected(now, &p.config.Health) {
+		if now.Before(m.ejectedUntil) {
 			rank++
 		}
 		if slices.Contains(a.tried, m) {
@@ -72,14 +72,25 @@ func (p *Pool) pick(now time.Time, a selection) (*backend, error) {
 		return nil, errNoTarget
 	case len(candidates) == 0:
 		return nil, nil
-	case len(candidates) == 1:
-		return candidates[0], nil
 	case p.config.Balance == config.BalanceHash && a.hash != "":
 		return rendezvous(candidates, a.hash), nil
 	case p.config.Balance == config.BalanceLeastLoaded:
 		candidates = p.leastLoaded(now, candidates)
 	}
 	return p.roundRobin(now, candidates), nil
+}
+
+// admit is pick for a request that is in flight from then on. If it tries a target whose ejection has ended, others
+// follow when it has succeeded, and one more tries it after another rest: the outcome of some requests says nothing.
+func (p *Pool) admit(now time.Time, a selection) (*backend, error) {
+	m, err := p.pick(now, a)
+	if m != nil {
+		m.inFlight.Add(a.stripe, 1)
+		if h := &p.config.Health; h.After > 0 && m.failedConnects >= h.After {
+			m.ejectedUntil = now.Add(h.Rest)
+		}
+	}
+	return m, err
 }
 
 // hasNoChoice reports whether pick always selects the only backend.
@@ -199,7 +210,7 @@ type targetHealth struct {
 
 	pools          int       // pools that have this target
 	failedConnects int       // consecutive failures to connect
-	ejectedUntil   time.Time // end of the ejection
+	ejectedUntil   time.Time // end of the ejection; until then it is selected only if no other target is available
 	failedChecks   int       // consecutive failed active checks
 	unhealthy      bool      // result of the active checks
 	recoveredAt    time.Time // zero if it has never failed
@@ -241,13 +252,6 @@ func (t *targetHealth) recordCheck(now time.Time, h *config.Health, good bool) {
 	t.connectSucceeded(now, h)
 }
 
-// ejected reports whether t is selected only if no other target is available: it is
-// ejected, or its ejection has ended and one request is already probing it.
-func (t *targetHealth) ejected(now time.Time, h *config.Health) bool {
-	return now.Before(t.ejectedUntil) ||
-		h.After > 0 && t.failedConnects >= h.After && t.inFlight.Sum() > 0
-}
-
 // slowStartFactor returns the share of its weight that t has. It grows linearly after a
 // recovery.
 func (t *targetHealth) slowStartFactor(now time.Time, h *config.Health) float64 {
@@ -285,10 +289,6 @@ type waiter struct {
 	ready chan *backend // receives the backend of the request
 }
 
-func newGroup(stripes int) *group {
-	return &group{stripes: stripes, backends: map[string]*targetHealth{}, retries: retryReserve}
-}
-
 // join returns the health of a target, which is created if it is new.
 func (g *group) join(name string) *targetHealth {
 	g.mu.Lock()
@@ -324,11 +324,8 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a selection) (*backen
 	c := p.group
 	c.mu.Lock()
 	c.admitWaitingLocked(now) // release may have made room for them, and not told them yet
-	m, err := p.pick(now, a)
+	m, err := p.admit(now, a)
 	if m != nil || err != nil {
-		if m != nil {
-			m.inFlight.Add(a.stripe, 1)
-		}
 		c.mu.Unlock()
 		return m, err
 	}
@@ -390,12 +387,11 @@ func (g *group) admitWaitingLocked(now time.Time) {
 		if w.pool == full {
 			return false
 		}
-		m, _ := w.pool.pick(now, w.selection)
+		m, _ := w.pool.admit(now, w.selection)
 		if m == nil {
 			full = w.pool
 			return false
 		}
-		m.inFlight.Add(w.stripe, 1)
 		w.ready <- m
 		return true
 	}))
@@ -469,7 +465,7 @@ func (g *Groups) join(name string) *group {
 	defer g.mu.Unlock()
 	c := g.groups[name]
 	if c == nil {
-		c = newGroup(g.stripes)
+		c = &group{stripes: g.stripes, backends: map[string]*targetHealth{}, retries: retryReserve}
 		g.groups[name] = c
 	}
 	c.pools++

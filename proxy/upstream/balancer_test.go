@@ -197,27 +197,22 @@ func TestHealth_EjectsAfterConsecutiveFailures(t *testing.T) {
 	s.connectFailed(now, &h, 0)
 	s.connectSucceeded(now, &h)
 	s.connectFailed(now, &h, 0)
-	if s.ejected(now, &h) || !s.recoveredAt.IsZero() {
+	if now.Before(s.ejectedUntil) || !s.recoveredAt.IsZero() {
 		t.Fatal("ejected after failures that were not in a row")
 	}
 	s.connectFailed(now, &h, 0.5)
 	for after, want := range map[time.Duration]bool{0: true, 8 * time.Second: true, 9*time.Second - 1: true, 9 * time.Second: false} {
-		if got := s.ejected(now.Add(after), &h); got != want {
+		if got := now.Add(after).Before(s.ejectedUntil); got != want {
 			t.Errorf("%v later ejected is %v, want %v: it rests 8 s and half of a quarter", after, got, want)
 		}
 	}
 	later := now.Add(time.Minute)
-	s.inFlight.Add(0, 1)
-	if !s.ejected(later, &h) {
-		t.Error("a second request goes there before the first has found out")
-	}
 	s.connectFailed(later, &h, 0)
-	s.inFlight.Add(0, -1)
-	if !s.ejected(later, &h) {
+	if !later.Before(s.ejectedUntil) {
 		t.Error("one more failure after the rest is no reason to rest again")
 	}
 	s.connectSucceeded(later, &h)
-	if s.ejected(later, &h) || !s.recoveredAt.Equal(later) {
+	if later.Before(s.ejectedUntil) || !s.recoveredAt.Equal(later) {
 		t.Error("it was reached and still rests, or does not start slowly")
 	}
 }
@@ -227,7 +222,7 @@ func TestHealth_NeverEjectsWhenDisabled(t *testing.T) {
 	for range 100 {
 		s.connectFailed(time.Now(), &config.Health{}, 1)
 	}
-	if s.ejected(time.Now(), &config.Health{}) || s.slowStartFactor(time.Now(), &config.Health{}) != 1 {
+	if time.Now().Before(s.ejectedUntil) || s.slowStartFactor(time.Now(), &config.Health{}) != 1 {
 		t.Error("the zero Health leaves a target alone")
 	}
 }
@@ -248,7 +243,7 @@ func TestHealth_ActiveChecks(t *testing.T) {
 	s.connectFailed(now, &h, 0)
 	s.connectFailed(now, &h, 0)
 	s.recordCheck(now, &h, true)
-	if s.ejected(now, &h) {
+	if now.Before(s.ejectedUntil) {
 		t.Error("a good look does not end a rest")
 	}
 }
@@ -265,7 +260,7 @@ func TestHealth_SlowStartFactorIsPositive(t *testing.T) {
 }
 
 func TestRetryBudget_RatioAndReserve(t *testing.T) {
-	b := newGroup(1)
+	b := NewGroups(1).join("a")
 	spend := func() (n int) {
 		for b.withdraw() {
 			n++
@@ -286,5 +281,42 @@ func TestRetryBudget_RatioAndReserve(t *testing.T) {
 	}
 	if n := spend(); n != 10 {
 		t.Errorf("%d retries were saved up, want at most 10", n)
+	}
+}
+
+// A request that has been with a target since before its failures, such as a WebSocket, does not keep it ejected.
+func TestHealth_TargetIsTriedBesideALongRequest(t *testing.T) {
+	now, h := time.Now(), config.Health{After: 1, Rest: 8 * time.Second}
+	p := newTestPool(t, Config{Upstream: config.Upstream{Health: h}}, 1, 1)
+	take := func(now time.Time, n int) string {
+		t.Helper()
+		var all choice
+		for range n {
+			m, err := p.acquire(t.Context(), now, selection{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
+		}
+		return all.hosts()
+	}
+	if got := take(now, 2); got != "ab" {
+		t.Fatalf("long requests went to %s", got)
+	}
+	a := p.backends[0]
+	a.connectFailed(now, &h, 0)
+	if got := take(now, 3); got != "bbb" {
+		t.Errorf("went to %s while a is ejected", got)
+	}
+	now = now.Add(h.Rest)
+	if got := take(now, 4); strings.Count(got, "a") != 1 {
+		t.Errorf("went to %s; want one that tries a", got)
+	}
+	if got := take(now.Add(h.Rest), 4); strings.Count(got, "a") != 1 {
+		t.Errorf("went to %s; want one more, as nobody knows what became of the first", got)
+	}
+	a.connectSucceeded(now, &h)
+	if got := take(now, 4); strings.Count(got, "a") != 2 {
+		t.Errorf("went to %s after a was reached", got)
 	}
 }

@@ -13,6 +13,7 @@ package acme
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -43,7 +44,7 @@ type Options struct {
 	// HTTPAddr and Secure are the HTTP and HTTPS listeners, host:port, which receive
 	// the challenges. Plain may be empty.
 	HTTPAddr, HTTPSAddr string
-	// Check is how often certificates are checked for renewal; 0 means ten minutes.
+	// Check is how often certificates are checked for renewal, and orders that failed are repeated; 0 means ten minutes.
 	Check time.Duration
 }
 
@@ -52,6 +53,7 @@ type Options struct {
 type Manager struct {
 	names   []string
 	log     zerolog.Logger
+	check   time.Duration // between orders that fail
 	closing atomic.Bool
 	cache   *certmagic.Cache
 	config  *certmagic.Config
@@ -68,11 +70,11 @@ func New(ctx context.Context, c config.ACME, o Options) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{names: c.Domains, log: o.Log}
+	m := &Manager{names: c.Domains, log: o.Log, check: cmp.Or(o.Check, certmagic.DefaultRenewCheckInterval)}
 	issuer.Logger = zap.New(logBridge{o.Log.With().Str("component", "acme").Logger(), &m.closing})
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert:   func(certmagic.Certificate) (*certmagic.Config, error) { return m.config, nil },
-		RenewCheckInterval: o.Check,
+		RenewCheckInterval: m.check,
 		Logger:             issuer.Logger,
 	})
 	m.config = certmagic.New(m.cache, certmagic.Config{
@@ -155,35 +157,32 @@ func (m *Manager) Run(ctx context.Context) {
 	asking.Wait()
 }
 
-// obtain orders one certificate until it succeeds; certmagic backs off between
-// attempts.
+// obtain orders one certificate until it succeeds. certmagic backs off between attempts, but gives up at once if the storage
+// cannot be written, or if the authority fails after its staging environment has not.
 func (m *Manager) obtain(ctx context.Context, name string) {
 	m.log.Info().Str("name", name).Msg("certificate requested")
-	err := m.obtainIfMissing(ctx, name)
-	if errors.Is(err, errInvalidCertificate) && ctx.Err() == nil {
-		// certmagic takes existing files for a certificate, whatever they contain.
-		err = m.config.Storage.Delete(ctx, certmagic.StorageKeys.CertsSitePrefix(m.issuer.IssuerKey(), name))
-		if err == nil {
-			err = m.obtainIfMissing(ctx, name)
+	for pause := time.Second; ; pause = m.check {
+		err := m.obtainIfMissing(ctx, name)
+		if err == nil || ctx.Err() != nil {
+			return
 		}
-	}
-	if err != nil && ctx.Err() == nil {
-		m.log.Error().Err(err).Str("name", name).Msg("certificate order failed; restart weir to try again")
+		m.log.Error().Err(err).Str("name", name).Dur("again_in_ms", pause).Msg("certificate order failed")
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
 	}
 }
 
-// errInvalidCertificate reports stored files that are not a certificate and its
-// key.
-var errInvalidCertificate = errors.New("not a certificate and its key")
-
-// obtainIfMissing orders a certificate unless the storage has one, and loads it.
+// obtainIfMissing orders a certificate unless the storage has one, and loads it. Files that are not a certificate and its
+// key are deleted: certmagic takes existing ones for a certificate, whatever they contain.
 func (m *Manager) obtainIfMissing(ctx context.Context, name string) error {
 	if err := m.config.ObtainCertAsync(ctx, name); err != nil {
 		return err
 	}
 	_, err := m.config.CacheManagedCertificate(ctx, name)
-	if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !unreadable {
-		return fmt.Errorf("%w: %w", errInvalidCertificate, err)
+	if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !unreadable && ctx.Err() == nil {
+		return errors.Join(err, m.config.Storage.Delete(ctx, certmagic.StorageKeys.CertsSitePrefix(m.issuer.IssuerKey(), name)))
 	}
 	return err
 }

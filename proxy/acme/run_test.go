@@ -175,7 +175,7 @@ func TestRun_LogsWhatTheAuthorityRefuses(t *testing.T) {
 	if took := time.Since(began); took > await.Limit/2 {
 		t.Errorf("it took %v to end while it waits to ask again", took)
 	}
-	if strings.Contains(m.log.String(), "restart weir") {
+	if strings.Contains(m.log.String(), "certificate order failed") {
 		t.Errorf("ending is logged as a failure:\n%s", m.log)
 	}
 }
@@ -203,4 +203,19 @@ func TestRun_ReplacesWhatCannotBeUsed(t *testing.T) {
 			t.Errorf("%s: the authority was asked for %q; want the name twice", kind, got)
 		}
 	}
+}
+
+// A storage that cannot be written when Weir starts, as one on a full disk, costs a certificate only until it can.
+func TestRun_OrdersAgainWhenTheStorageIsBack(t *testing.T) {
+	a, storage := newAuthority(t), t.TempDir()
+	inTheWay := filepath.Join(storage, "locks") // a directory, otherwise
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := startManager(t, a, storage, "a.example")
+	await.Until(t, "the failure is logged", func() bool { return strings.Contains(m.log.String(), "certificate order failed") }, m.log)
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "there is a certificate", func() bool { return len(m.Certificates()) == 1 }, m.log)
 }

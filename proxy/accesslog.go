@@ -161,14 +161,14 @@ func (x *exchange) saveUserAgent() {
 	x.in.userAgent, x.in.referer = x.redactedField("User-Agent"), x.redactedField("Referer")
 }
 
-// redactedField returns the value of a header field for the log: "*" if a key is read from the field,
-// otherwise the redacted or truncated value.
+// redactedField returns the value of a header field for the log: "*" if a key is read from the field, or if it is the URL
+// of another page and the path has what is hidden, otherwise the redacted or truncated value.
 func (x *exchange) redactedField(name string) string {
 	values := x.in.header.Values(name)
 	if len(values) == 0 {
 		return ""
 	}
-	if x.route != nil && x.route.readFields.has(key.FoldHeader(name)) {
+	if r := x.route; r != nil && (r.readFields.has(key.FoldHeader(name)) || name == "Referer" && (len(r.keyParams) > 0 || r.redactsPaths())) {
 		return "*"
 	}
 	if name == "Referer" {

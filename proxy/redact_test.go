@@ -221,3 +221,18 @@ func TestMasked_WhatIsKeptIsMaskedInAnyCase(t *testing.T) {
 		}
 	}
 }
+
+// A page is often below the path of the request, so that its URL has what the path of the log hides.
+func TestRedact_RefererHasNoKeyOfAPath(t *testing.T) {
+	for route, want := range map[string]any{
+		`{match: {path: "/keyed/{user}"}, respond: {body: ok}, limits: [{key: "path:user", rate: 9/1h}]}`: "*",
+		`{match: {path: "/keyed/{user}"}, respond: {body: ok}, log_path: redacted}`:                       "*",
+		`{match: {path: "/keyed/{user}"}, respond: {body: ok}}`:                                           "http://example.com/keyed/alice/edit",
+	} {
+		w := newProxy(t, "access_log: {fields: [path, referer]}\nroutes:\n  - "+route+"\n")
+		w.sends(200, "GET", "/keyed/alice", "Referer: http://example.com/keyed/alice/edit")
+		if got := w.lines("request")[0]["referer"]; got != want {
+			t.Errorf("%s: referer %v; want %v", route, got, want)
+		}
+	}
+}

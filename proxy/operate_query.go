@@ -247,8 +247,8 @@ func (t *keyTarget) setPlan(name string) {
 	if p == nil || t.overridden {
 		return
 	}
-	t.standing.Plan, t.windows, t.standing.Unknown = name, p.Windows, ""
-	if t.standing.Exempt = len(p.Windows) == 0; t.standing.Exempt {
+	t.standing.Plan, t.windows, t.standing.Unknown, t.standing.Exempt = name, p.Windows, "", len(p.Windows) == 0
+	if t.standing.Exempt {
 		t.standing.Unknown = "its plan " + name + " has no limit"
 	}
 }

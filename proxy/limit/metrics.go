@@ -185,12 +185,13 @@ func (n *nearLimits) update(q *Admission, i int, w *Window) {
 		return
 	}
 	defer n.mu.Unlock()
-	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Window: limiter.WindowName(w.Written(w.Rate).Window), Of: w.Capacity()}
+	near := Near{Route: w.Of.Route, Limit: w.Of.Name, Of: w.Capacity()}
 	near.Used = near.Of - max(q.Decision.Outcomes[i].Remaining, 0)
 	known, found := n.byWindow[w.Name]
 	if !near.IsNearer(known) || !found && len(n.byWindow) >= maxNear {
 		return
 	}
+	near.Window = limiter.WindowName(w.Written(w.Rate).Window)
 	near.Key, near.Masked = q.KeyNamer.LogKey(q.Claims[i].Key)
 	if text := w.Of.AmountText(); text != nil {
 		near.Money = text(near.Used) + " of " + text(near.Of)

@@ -399,15 +399,6 @@ func fieldsOf(r view.ExplainRequest) (*http1.Fields, error) {
 	return h, nil
 }
 
-// byName returns the values of fields by canonical name.
-func byName(f *http1.Fields) map[string][]string {
-	h := map[string][]string{}
-	for line := range f.All() {
-		h[line.Name] = append(h[line.Name], line.Value)
-	}
-	return h
-}
-
 // splitURL splits a URL without changing a byte of its path and query.
 func splitURL(s string) (scheme, authority, target string, err error) {
 	switch {

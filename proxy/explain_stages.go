@@ -168,7 +168,10 @@ func (e *explainer) others(taken *route) []view.ExplainedOther {
 func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	x := e.x
 	header, _ := x.in.header.(*http1.Fields)
-	came := byName(header)
+	came := map[string][]string{} // by canonical names
+	for line := range header.All() {
+		came[line.Name] = append(came[line.Name], line.Value)
+	}
 	t.Fields = header.Clone()
 	out, kind, err := p.Outgoing(t)
 	if err != nil {

@@ -55,7 +55,7 @@ func (a *Admitter) settleCost(ctx context.Context, q *Admission, tooMuch func(*l
 
 // tooMuch returns how many permits of a claim are too many; below 0 some are missing.
 func (c Correction) tooMuch(claim *limiter.Claim, of *Limit) int64 {
-	switch counts := of.Prices == nil && claim.Limit.Algorithm.HasDebt(); {
+	switch counts := of.countsRequests() && claim.Limit.Algorithm.HasDebt(); {
 	case !refundRule{all: true}.applies(of):
 		return min(claim.Cost-c.Cost, 0)
 	case concurrent(claim), c.Less > 0 && !counts:

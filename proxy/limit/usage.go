@@ -25,6 +25,9 @@ var (
 	ErrPrice = errors.New("the price exceeds the budget")
 )
 
+// countsRequests reports whether no request has a price under l.
+func (l *Limit) countsRequests() bool { return l.Prices == nil }
+
 // Charges returns what determines the cost of a request: what it says, and its price. Nil is 1.
 func (l *Limit) Charges() (said *config.Cost, prices *config.Prices) { return l.Cost, l.Prices }
 

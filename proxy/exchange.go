@@ -151,13 +151,16 @@ func newExchange() any {
 // A clientIPResolver determines the client's address, behind trusted proxies by a header field such
 // as X-Forwarded-For.
 type clientIPResolver struct {
-	trusted *bart.Lite
-	header  string // canonical name of the field to which trusted proxies append
-	prefix  int    // limits count IPv6 addresses by a prefix of this many bits
+	trusted *bart.Lite // nil if there is none
+	header  string     // canonical name of the field to which trusted proxies append
+	prefix  int        // limits count IPv6 addresses by a prefix of this many bits
 }
 
 func newClientIPResolver(c config.ClientIP) clientIPResolver {
-	a := clientIPResolver{new(bart.Lite), c.Header, c.IPv6Prefix}
+	a := clientIPResolver{header: c.Header, prefix: c.IPv6Prefix}
+	if len(c.TrustedProxies) > 0 {
+		a.trusted = new(bart.Lite)
+	}
 	for _, p := range c.TrustedProxies {
 		a.trusted.Insert(p.Masked())
 	}
@@ -178,7 +181,7 @@ type client struct {
 func (r *clientIPResolver) resolve(x *exchange) {
 	c := &x.client
 	c.addr = unmapAddr(x.in.peer.Addr())
-	c.trustedPeer = r.trusted.Contains(c.addr)
+	c.trustedPeer = r.trusted != nil && r.trusted.Contains(c.addr)
 	if c.trustedPeer {
 		c.addr = r.lastUntrusted(c.addr, x.in.header.Values(r.header))
 	}
@@ -211,8 +214,8 @@ func (r *clientIPResolver) lastUntrusted(last netip.Addr, lines []string) netip.
 	return last
 }
 
-// ParseForwardedFor parses one entry of X-Forwarded-For: an address with or without brackets, with or without a port. It returns
-// the zero Addr for anything else.
+// ParseForwardedFor parses one entry of X-Forwarded-For: an address, with or without a port and brackets, of which one may be
+// missing. It returns the zero Addr for anything else.
 func ParseForwardedFor(s string) netip.Addr {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if err != nil {

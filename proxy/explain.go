@@ -378,7 +378,7 @@ func (x *exchange) parse(maxHeader int) error {
 	for line := range x.in.header.(*http1.Fields).All() {
 		head = fmt.Appendf(head, "%s: %s\r\n", line.Name, line.Value)
 	}
-	_, err := new(http1.Request).Parse(append(head, "\r\n"...), &http1.Limits{Target: maxHeader, Head: maxHeader, Fields: len(head)})
+	_, err := new(http1.Request).Parse(append(head, "\r\n"...), &http1.Limits{Target: maxHeader, Head: maxHeader, Fields: http1.MaxFields})
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/view"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -189,6 +190,9 @@ func TestExplain_HeadsThatConnectionsRefuse(t *testing.T) {
 		if e := w.explains(c.method, c.url, c.line); e.Answer == nil || e.Answer.Status != c.status {
 			t.Errorf("%s %.20s %.20s: %+v, want %d", c.method, c.url, c.line, e.Answer, c.status)
 		}
+	}
+	if e := w.explains("GET", "/away", slices.Repeat([]string{"X-A: b"}, http1.MaxFields)...); e.Answer == nil || e.Answer.Status != 431 {
+		t.Errorf("with Host one field too many: %+v, want 431", e.Answer)
 	}
 }
 

@@ -62,10 +62,10 @@ const (
 	defaultBreakRest  = 2 * time.Second
 )
 
-// NewClient returns a client with the settings that a limiter needs: no command is retried, or in a
-// cluster no script that may have run and is not in a pipeline, a call ends at the deadline of its context, dialing an unreachable Redis fails
-// immediately, buffers are small, and each node has a circuit breaker. It does not
-// connect. The caller must close it. Errors wrap ErrConfig.
+// NewClient returns a client with the settings that a limiter needs: no command is retried, or in
+// a cluster no script that may have run and is not in a pipeline, a call ends at the deadline of
+// its context, dialing an unreachable Redis fails immediately, buffers are small, and each node
+// has a circuit breaker. It does not connect. The caller must close it. Errors wrap ErrConfig.
 func NewClient(c ClientConfig) (redis.UniversalClient, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -292,7 +292,7 @@ func (l *loader) tokens(f *jwtForm) *key.Tokens {
 		l.fault(f, err)
 		return nil
 	}
-	if _, named := l.Written[&f.JWKS]; !named && tokens.Location() != c.JWKS {
+	if _, named := l.Written[&f.JWKS]; !named && tokens.Location() != c.JWKS { // it is shown without its password
 		l.Written[&f.JWKS] = tokens.Location()
 	}
 	l.made.Tokens = append(l.made.Tokens, tokens)

@@ -82,13 +82,9 @@ type Handler interface {
 	Tunnels() *http1.Tunnels
 }
 
-const (
-	// maxStreams is the maximum number of concurrent streams of an HTTP/2 connection.
-	// It also bounds the handlers that still run for streams that were reset.
-	maxStreams = 250
-	// maxHeaderFields is the maximum number of field lines of a request.
-	maxHeaderFields = 1024
-)
+// maxStreams is the maximum number of concurrent streams of an HTTP/2 connection.
+// It also bounds the handlers that still run for streams that were reset.
+const maxStreams = 250
 
 // NewServer returns a Server with the limits, timeouts and protocols of c.
 func NewServer(h Handler, c config.Listen, log zerolog.Logger) *Server {
@@ -102,7 +98,7 @@ func NewServer(h Handler, c config.Listen, log zerolog.Logger) *Server {
 // setHTTP2 makes h serve HTTP/2.
 func (s *Server) setHTTP2(h http2.Handler) {
 	s.http2 = http2.Server{
-		Handler: h, MaxHeader: int(s.config.MaxHeader), MaxFields: maxHeaderFields, MaxStreams: maxStreams,
+		Handler: h, MaxHeader: int(s.config.MaxHeader), MaxFields: http1.MaxFields, MaxStreams: maxStreams,
 		Timeouts:        s.http1.Timeouts,
 		NewResetCounter: s.newResetCounter, OnPanic: s.http1.OnPanic,
 		OnError: func(err error) { s.log.Debug().Err(err).Msg("connection error") },
@@ -163,7 +159,7 @@ func newServer(h http1.Handler, c config.Listen, log zerolog.Logger) *Server {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
 		Handler: h,
-		Limits:  http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
+		Limits:  http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: http1.MaxFields},
 		Timeouts: http1.Timeouts{
 			Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle,
 		},

@@ -150,6 +150,9 @@ func (s *ConnSet[C]) All() []C {
 	return slices.Collect(maps.Keys(s.conns))
 }
 
+// MaxFields is the most field lines that Weir accepts of a head, whether a client or a target sends it.
+const MaxFields = 1024
+
 // Limits bound the size of a message. A message that exceeds a limit is refused, never
 // truncated, except that interim responses and trailer sections beyond their limits are
 // dropped. A field that is 0 has its default.

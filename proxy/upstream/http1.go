@@ -17,9 +17,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/view"
 )
 
-// maxFields is the maximum number of field lines in the head of a response.
-const maxFields = 1024
-
 // An http1Transport holds the HTTP/1.1 connections to the targets of one pool.
 type http1Transport struct {
 	client http1.Client
@@ -29,7 +26,7 @@ type http1Transport struct {
 func newHTTP1(c Config, members []*backend) *http1Transport {
 	o := &http1Transport{
 		client: http1.Client{
-			Limits:         http1.Limits{Head: maxHeader, Fields: maxFields},
+			Limits:         http1.Limits{Head: maxHeader, Fields: http1.MaxFields},
 			ConnectTimeout: c.connectTimeout(), TLSHandshakeTimeout: c.Timeouts.TLS,
 			ResponseTimeout: cmp.Or(c.Timeouts.Response, defaultResponse), BodyTimeout: c.Timeouts.Idle,
 			ExpectContinueTimeout: expectContinueTimeout, MaxIdleConns: maxIdlePerTarget, IdleConnTimeout: idleTimeout,

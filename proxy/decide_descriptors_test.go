@@ -405,6 +405,7 @@ routes:
   - {name: b, match: {domain: edge, descriptor: {b: "*"}}, limits: [{name: two, key: "descriptor:b", rate: 3/1h, redisson_name: "shared:{key}"}]}
   - {name: s, match: {domain: edge, descriptor: {s: "*"}}, limits: [{name: three, key: "descriptor:s", rate: 3/1h, redisson_name: "shared:{key}", mode: shadow}]}
   - {name: u, match: {domain: edge, descriptor: {u: "*"}}, limits: [{name: four, key: "descriptor:u", rate: 2/1h, redisson_name: "shared:{key}", mode: shadow}]}
+  - {name: v, match: {domain: edge, descriptor: {v: "*"}}, limits: [{name: five, key: "descriptor:v", rate: 2/1h, redisson_name: "shared:{key}"}]}
 `
 	p := newProxy(t, file, func(o *Options) { o.Store = redisStore(t, redistest.Start(t).Addr) })
 	got := p.describes(200, "a=1", "b=1")
@@ -418,6 +419,14 @@ routes:
 		if got := p.describes(200, "s=2", "u=2"); got.Statuses[0].Shadow != refuses || got.Statuses[1].Shadow != refuses {
 			t.Errorf("statuses in shadow mode are %+v; want both refused: %v", got.Statuses, refuses)
 		}
+	}
+	for left := range 3 { // one in enforce mode takes for both
+		if got := p.describes(200, "s=3", "a=3"); got.Statuses[0].Shadow || got.Statuses[1].Remaining != int64(2-left) {
+			t.Errorf("statuses are %+v; want %d left, and none refused in shadow mode", got.Statuses, 2-left)
+		}
+	}
+	if got := p.describes(200, "a=4", "v=4"); got.Statuses[1].Limit != "five" || got.Statuses[1].Remaining != 1 {
+		t.Errorf("statuses are %+v; want 1 left by the rate of the first", got.Statuses)
 	}
 }
 

@@ -37,7 +37,7 @@ func NewLog(out io.Writer, least zerolog.Level) *Log {
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		lines = zerolog.ConsoleWriter{Out: queue, TimeFormat: time.TimeOnly}
 	}
-	return &Log{zerolog.New(lines).Level(least).Hook(newClock()), queue}
+	return &Log{zerolog.New(lines).Level(least).Hook(clock{}), queue}
 }
 
 // Close writes pending lines. It waits for at most flushTimeout.
@@ -53,18 +53,8 @@ func (s stdLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A clock adds a timestamp in UTC to each line, RFC 3339 with milliseconds. All parts except the
-// milliseconds are formatted once a second, because formatting them costs more than the rest of
-// most lines.
-type clock struct{ last *atomic.Pointer[second] }
-
-// A second is the formatted part of the timestamps of one second.
-type second struct {
-	unix int64
-	text string // "2006-01-02T15:04:05.
-}
-
-func newClock() clock { return clock{new(atomic.Pointer[second])} }
+// A clock adds a timestamp in UTC to each line, RFC 3339 with milliseconds.
+type clock struct{}
 
 // Run implements zerolog.Hook.
 func (c clock) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
@@ -72,15 +62,11 @@ func (c clock) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.RawJSON(zerolog.TimestampFieldName, c.append(space[:0], time.Now()))
 }
 
-// append appends t in quotes.
-func (c clock) append(b []byte, t time.Time) []byte {
-	s := c.last.Load()
-	if s == nil || s.unix != t.Unix() {
-		s = &second{t.Unix(), t.UTC().Format(`"2006-01-02T15:04:05.`)}
-		c.last.Store(s)
-	}
+// append appends t in quotes. Layouts of the time package other than its own cost more than the rest of most lines.
+func (clock) append(b []byte, t time.Time) []byte {
+	b = t.UTC().AppendFormat(append(b, '"'), time.RFC3339)
 	ms := t.Nanosecond() / 1e6
-	return append(append(b, s.text...), '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z', '"')
+	return append(b[:len(b)-1], '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z', '"')
 }
 
 const (
@@ -104,8 +90,9 @@ const (
 type logQueue struct {
 	out     io.Writer
 	dropped atomic.Int64
-	ended   chan struct{} // closed when the background goroutine has ended
-	isCut   bool          // the output has the beginning of a line whose rest was lost; of the background goroutine
+	ended   chan struct{}  // closed when the background goroutine has ended
+	isCut   bool           // the output has the beginning of a line whose rest was lost; of the background goroutine
+	report  zerolog.Logger // where it is told that the output fails, if anywhere
 
 	mu      sync.Mutex // guards what follows; never held while writing
 	changed *sync.Cond // signals that there are lines, or that the queue is closing
@@ -197,6 +184,7 @@ func (q *logQueue) write(lines []byte) {
 			q.isCut = err != nil
 		}
 		if done, err := q.out.Write(lines[:n]); err != nil {
+			q.report.Error().Err(err).Msg("access log cannot be written; its lines are lost until it can")
 			q.dropped.Add(int64(bytes.Count(lines[done:n], []byte{'\n'})))
 			q.isCut = q.isCut || done > 0 && lines[done-1] != '\n'
 		}
@@ -220,7 +208,7 @@ func (q *logQueue) Close() {
 // watchDropped registers the metric of dropped lines.
 func watchDropped(r prometheus.Registerer, queues ...*logQueue) {
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "weir_log_lines_dropped_total", Help: "Log lines dropped because the output was too slow.",
+		Name: "weir_log_lines_dropped_total", Help: "Log lines dropped because the output was too slow, or failed.",
 	}, func() float64 {
 		n := int64(0)
 		for _, q := range queues {
@@ -249,7 +237,8 @@ func (n *Node) openAccessLog(o Options) error {
 		return fmt.Errorf("access_log.file cannot be written: %w; name a file in a directory that weir may write to", err)
 	}
 	queue := newLogQueue(file)
-	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(newClock()), Lines: queue}, file}
+	queue.report = o.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
+	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(clock{}), Lines: queue}, file}
 	watchDropped(n.registry, o.Log.queue, queue)
 	n.closers.push("access log", func(context.Context) error {
 		queue.Close()

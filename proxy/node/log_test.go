@@ -83,9 +83,9 @@ func TestRedisLog_IsForDebugging(t *testing.T) {
 	}
 }
 
-// What a clock has kept of the second before is not used for another.
+// A stamp has milliseconds, also where they end in zeros.
 func TestLog_EachStampIsThatOfItsTime(t *testing.T) {
-	c := newClock()
+	var c clock
 	from := time.Date(2026, 12, 31, 23, 59, 58, 0, time.FixedZone("", 3600))
 	for _, after := range []time.Duration{0, 1, 999 * time.Microsecond, 10 * time.Millisecond, 999_999_999, 2 * time.Second, 12 * time.Hour, time.Millisecond} {
 		at := from.Add(after)
@@ -205,6 +205,24 @@ func TestLogQueue_AfterAFullDisk(t *testing.T) {
 	q.write([]byte("six\n"))
 	if want := "one\ntw\nfive\nsix\n"; disk.text.String() != want || q.dropped.Load() != 3 {
 		t.Errorf("written %q, %d lines dropped; want %q, and 3", disk.text.String(), q.dropped.Load(), want)
+	}
+}
+
+// Whoever reads the log of the process learns that the access log cannot be written, once a minute.
+func TestNode_TellsThatTheAccessLogFails(t *testing.T) {
+	n := mustStart(t, writeConfig(t, fmt.Sprintf("access_log: {file: %q}\n", filepath.Join(t.TempDir(), "access.log"))))
+	file := n.access.file
+	file.mu.Lock()
+	check(t, file.f.Close())
+	file.f, _ = os.Open(file.path) // for reading
+	file.mu.Unlock()
+	for lost := range int64(3) {
+		get(t, "http://"+n.Address("http")+"/a")
+		await.Until(t, "its line is lost", func() bool { return n.access.Lines.(*logQueue).dropped.Load() == lost+1 })
+	}
+	const told = "access log cannot be written; its lines are lost until it can"
+	if line := n.waitForLog(told); line["error"] == nil || strings.Count(n.log.String(), told) != 1 {
+		t.Errorf("logged %s; want the error, once", n.log)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestCancel_BeforeSendAsksNothing(t *testing.T) {
 
 func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
 	w := newTestServer(t)
-	l := w.locker(WithWatchdog(renewedLease), WithCallTimeout(renewedLease/4))
+	l := w.locker(WithWatchdog(renewedLease), WithCallTimeout(time.Second))
 	h := locked(t, l.Reentrant("a"))
 	w.server.Kill()
 	ended(t, h)

@@ -156,7 +156,7 @@ func TestRed_WithoutAMajorityLeavesNothing(t *testing.T) {
 }
 
 func TestRed_IsLostWithoutAMajority(t *testing.T) {
-	worlds, lock, _ := three(t, WithWatchdog(renewedLease), WithCallTimeout(renewedLease/4))
+	worlds, lock, _ := three(t, WithWatchdog(renewedLease), WithCallTimeout(time.Second))
 	h := locked(t, lock)
 	worlds[1].eye.Del(ctxOf(t), "a")
 	worlds[2].eye.Del(ctxOf(t), "a")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -284,20 +285,20 @@ func (l *logFile) Write(lines []byte) (int, error) {
 	return l.f.Write(lines)
 }
 
-// reopen opens the file at the path again for all further lines. If that fails, nothing changes.
+// reopen opens the file at the path again for all further lines. If that fails, nothing changes. A pipe without a reader is
+// an error, and not waited for.
 func (l *logFile) reopen() error {
-	next, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, logMode) // #nosec G302 -- Weir's group may read it
+	next, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, logMode) // #nosec G302 -- Weir's group may read it
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
-	before := l.f
-	l.f = next
-	l.mu.Unlock()
-	if before == nil { // it is opened for the first time
-		return nil
+	defer l.mu.Unlock()
+	if l.f != nil { // it is not opened for the first time
+		err = l.f.Close()
 	}
-	return before.Close()
+	l.f = next
+	return err
 }
 
 // Close closes the file. Later writes return an error.

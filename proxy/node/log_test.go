@@ -226,6 +226,15 @@ func TestNode_TellsThatTheAccessLogFails(t *testing.T) {
 	}
 }
 
+// A pipe that nobody reads is no reason to wait for ever.
+func TestNode_DoesNotWaitForAReaderOfItsAccessLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	check(t, syscall.Mkfifo(path, 0o600))
+	if _, err := startNode(t, writeConfig(t, fmt.Sprintf("access_log: {file: %q}\n", path)), nil); !errors.Is(err, syscall.ENXIO) {
+		t.Errorf("%v; want that it has no reader", err)
+	}
+}
+
 // A fullDisk has room for so many bytes.
 type fullDisk struct {
 	text strings.Builder

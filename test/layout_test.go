@@ -232,7 +232,7 @@ func TestLayout_TermsOfTheFieldLeadToTheirFiles(t *testing.T) {
 		"connection pool": "proxy/http1/pool.go", "keep-alive": "proxy/http1/conn.go", "request smuggling": "proxy/http1/framing.go", "slowloris": "proxy/http1/server.go",
 		"graceful shutdown": "proxy/frontend/server.go", "PROXY protocol": "proxy/frontend/server.go", "rapid reset": "proxy/frontend/reset_tracker.go",
 		"circuit breaker": "limiter/redisstore/outage.go", "hot key": "limiter/redisstore/refusal_cache.go", "leaky bucket": "limiter/gcra.go",
-		"sliding window": "limiter/sliding_window.go", "preflight": "proxy/lists.go", "exemplar": "proxy/metrics/histogram.go", "traceparent": "proxy/trace/context.go",
+		"sliding window": "limiter/sliding_window.go", "preflight": "proxy/lists.go", "exemplar": "proxy/metrics/histogram.go", "traceparent": "proxy/trace/exporter.go",
 		"token bucket": "limiter/doc.go", "two-phase commit": "proxy/cluster/push.go", "watchdog": "lock/hold.go", "hop-by-hop": "proxy/http1/name.go",
 	}
 	texts := map[string]string{}
@@ -260,7 +260,7 @@ func TestAlgorithms_AreNamedInTheirRooms(t *testing.T) {
 		tables: []string{"limiter/algorithm.go", "limiter/redisstore/internal/scripts/scripts.go", "limiter/limitertest/oracle.go"},
 		own: map[string][]string{
 			"TokenBucket": {"permit_log", "token_bucket"}, "SlidingLog": {"permit_log", "sliding_log"}, "FixedWindow": {"sliding_window"},
-			"SlidingWindow": {"sliding_window"}, "GCRA": {"gcra"}, "Concurrent": {"algorithm", "algorithms"}, "Distinct": {"distinct", "algorithm", "algorithms"}, "Cooldown": {"cooldown", "algorithm"},
+			"SlidingWindow": {"sliding_window"}, "GCRA": {"gcra"}, "Concurrent": {"algorithm", "algorithms"}, "Distinct": {"distinct", "algorithm", "algorithms"}, "Cooldown": {"cooldown", "algorithm", "algorithms"},
 		},
 	}.check(t, 35)
 }

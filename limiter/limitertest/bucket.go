@@ -11,7 +11,7 @@ import (
 
 // window: a permit comes back exactly one window after it was taken.
 func window(_ *testing.T, s *suite) {
-	c := oneClaim(limit("w", 2, 10*time.Second), s.key(), 1)
+	c := oneClaim(s.limit("w", 2, 10*time.Second), s.key(), 1)
 	s.allowed(c, 1)
 	s.Advance(4 * time.Second)
 	s.allowed(c, 1)
@@ -30,7 +30,7 @@ func window(_ *testing.T, s *suite) {
 
 // costs: one claim may take several permits, up to all.
 func costs(_ *testing.T, s *suite) {
-	l, k := limit("c", 10, 10*time.Second), s.key()
+	l, k := s.limit("c", 10, 10*time.Second), s.key()
 	s.allowed(oneClaim(l, k, 7), 1)
 	s.denied(oneClaim(l, k, 4), 10*time.Second)
 	s.allowed(oneClaim(l, k, 3), 1)
@@ -44,7 +44,7 @@ func costs(_ *testing.T, s *suite) {
 // they pass at the first try.
 func waitIsExact(_ *testing.T, s *suite) {
 	for _, count := range []int64{5, 20, 100} {
-		l, k := limit("x", count, 100*time.Second), s.key()
+		l, k := s.limit("x", count, 100*time.Second), s.key()
 		for range count {
 			s.allowed(oneClaim(l, k, 1), 1)
 			s.Advance(500 * time.Millisecond)
@@ -63,7 +63,7 @@ func waitIsExact(_ *testing.T, s *suite) {
 
 // allOrNone: one refusing limit leaves all others untouched, and is named.
 func allOrNone(_ *testing.T, s *suite) {
-	a, b, c := limit("a", 3, 20*time.Second), limit("b", 1, 10*time.Second), limit("c", 5, 30*time.Second)
+	a, b, c := s.limit("a", 3, 20*time.Second), s.limit("b", 1, 10*time.Second), s.limit("c", 5, 30*time.Second)
 	ka, kb := s.key(), s.key()
 	all := []limiter.Claim{{Limit: a, Key: ka, Cost: 1}, {Limit: b, Key: kb, Cost: 1}, {Limit: c, Key: ka, Cost: 2}}
 	s.allowed(all, 1)
@@ -94,7 +94,7 @@ func allOrNone(_ *testing.T, s *suite) {
 
 // badClaims: what no store could grant is an error, and takes nothing.
 func badClaims(t *testing.T, s *suite) {
-	good, k := limit("good", 3, 10*time.Second), s.key()
+	good, k := s.limit("good", 3, 10*time.Second), s.key()
 	claim := limiter.Claim{Limit: good, Key: k, Cost: 1}
 	for name, bad := range map[string]struct {
 		claim limiter.Claim
@@ -104,11 +104,11 @@ func badClaims(t *testing.T, s *suite) {
 		"cost -3":      {limiter.Claim{Limit: good, Key: s.key(), Cost: -3}, limiter.ErrInvalidCost},
 		"cost 4 of 3":  {limiter.Claim{Limit: good, Key: s.key(), Cost: 4}, limiter.ErrInvalidCost},
 		"no limit":     {limiter.Claim{Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"no name":      {limiter.Claim{Limit: limit("", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"name {":       {limiter.Claim{Limit: limit("a{b", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"rate 0":       {limiter.Claim{Limit: limit("x", 0, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"rate 1e17":    {limiter.Claim{Limit: limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"half a ms":    {limiter.Claim{Limit: limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"no name":      {limiter.Claim{Limit: s.limit("", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"name {":       {limiter.Claim{Limit: s.limit("a{b", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"rate 0":       {limiter.Claim{Limit: s.limit("x", 0, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"rate 1e17":    {limiter.Claim{Limit: s.limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"half a ms":    {limiter.Claim{Limit: s.limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
 		"the same key": {claim, limiter.ErrInvalidLimit},
 		"a burst":      {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Burst: 2}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
 		"no algorithm": {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.NumAlgorithms}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
@@ -131,7 +131,7 @@ func badClaims(t *testing.T, s *suite) {
 	s.left([]limiter.Claim{claim}, 3)
 	var many []limiter.Claim
 	for i := range limiter.MaxClaims + 1 {
-		many = append(many, limiter.Claim{Limit: limit(fmt.Sprint("many", i), int64(3+i), time.Second), Key: k, Cost: 1})
+		many = append(many, limiter.Claim{Limit: s.limit(fmt.Sprint("many", i), int64(3+i), time.Second), Key: k, Cost: 1})
 	}
 	var d limiter.Decision
 	if err := s.Store.Take(t.Context(), many, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
@@ -143,7 +143,7 @@ func badClaims(t *testing.T, s *suite) {
 // peek: it says what take would say and takes nothing.
 func peek(t *testing.T, s *suite) {
 	for _, count := range s.sizes(3, 30, 300) {
-		c := oneClaim(limit("p", count, 10*time.Second), s.key(), 1)
+		c := oneClaim(s.limit("p", count, 10*time.Second), s.key(), 1)
 		for i := range count {
 			before := s.peek(t, c)
 			if again := s.peek(t, c); !again.Allowed || again.Outcomes[0] != before.Outcomes[0] || !again.Permit.IsZero() {
@@ -165,7 +165,7 @@ func peek(t *testing.T, s *suite) {
 func rateChanges(_ *testing.T, s *suite) {
 	for _, start := range s.sizes(10, 40, 200) {
 		k := s.key()
-		at := func(count int64) []limiter.Claim { return oneClaim(limit("r", count, 10*time.Second), k, 1) }
+		at := func(count int64) []limiter.Claim { return oneClaim(s.limit("r", count, 10*time.Second), k, 1) }
 		half := int(start / 2)
 		s.allowed(at(start), half)
 		s.Advance(time.Second)
@@ -192,7 +192,7 @@ func rateChanges(_ *testing.T, s *suite) {
 // window heals by itself.
 func clockSetBack(_ *testing.T, s *suite) {
 	for _, count := range s.sizes(4, 40, 400) {
-		c := oneClaim(limit("back", count, 10*time.Second), s.key(), 1)
+		c := oneClaim(s.limit("back", count, 10*time.Second), s.key(), 1)
 		s.allowed(c, int(count))
 		s.Advance(-time.Hour)
 		s.denied(c, 10*time.Second)
@@ -202,5 +202,81 @@ func clockSetBack(_ *testing.T, s *suite) {
 		s.allowed(c, int(count))
 		s.denied(c, 10*time.Second)
 		s.Advance(time.Hour)
+	}
+}
+
+// LimitOf is a limit of any algorithm with all that it needs. One with steps has one permit, and pauses of an eighth and of
+// half of its window.
+func LimitOf(a limiter.Algorithm, name string, rate limiter.Rate) *limiter.Limit {
+	l := &limiter.Limit{Name: name, Rate: rate, Algorithm: a}
+	switch {
+	case a.HasSteps():
+		l.Rate.Count, l.Steps = 1, []time.Duration{rate.Window / 8, rate.Window / 2}
+	case a.HasConversion():
+		l.Noted, l.Conversion = true, 50
+	}
+	return l
+}
+
+// limitChanges: a limit whose rate, burst or window is lowered or raised at any time decides at once as it should: what was
+// taken stays taken, no wait is longer than the horizon, and after the wait a claim is granted.
+func limitChanges(t *testing.T, s *suite) {
+	type version struct {
+		count, burst int64
+		window       time.Duration
+	}
+	const hour = time.Hour
+	changes := map[string][2]version{
+		"rate":            {{count: 30, window: hour}, {count: 2, window: hour}},
+		"window":          {{count: 20, window: hour}, {count: 20, window: 24 * hour}},
+		"rate and window": {{count: 25, window: hour}, {count: 3, window: 20 * hour}},
+		"tiny":            {{count: 40, window: 24 * hour}, {count: 1, window: time.Millisecond}},
+		"long":            {{count: 30, window: time.Minute}, {count: 1, window: limiter.MaxWindow}},
+		"burst":           {{count: 40, burst: 30, window: hour}, {count: 1, burst: 3, window: hour}},
+	}
+	for a := range limiter.NumAlgorithms {
+		for name, versions := range changes {
+			for _, isRaised := range []bool{false, true} {
+				if versions[0].burst > 0 && !a.HasBurst() {
+					continue
+				}
+				if isRaised {
+					versions[0], versions[1] = versions[1], versions[0]
+				}
+				of := func(v version) *limiter.Limit {
+					l := LimitOf(a, "changes-"+a.String(), limiter.Rate{Count: v.count, Window: v.window})
+					if a.HasSteps() { // in place of a count: the more, the less it grants
+						l.Steps = []time.Duration{max(time.Millisecond, (v.window / time.Duration(1+v.count)).Truncate(time.Millisecond)), v.window}
+					}
+					l.Burst = v.burst
+					return l
+				}
+				t.Run(fmt.Sprint(a, " ", name, isRaised), func(t *testing.T) { s.changeLimit(t, of(versions[0]), of(versions[1])) })
+			}
+		}
+	}
+}
+
+// changeLimit takes what there is of one version of a limit, then of another one, and of the first one again.
+func (s *suite) changeLimit(t *testing.T, first, second *limiter.Limit) {
+	k := s.key()
+	claims := func(l *limiter.Limit, n int) []limiter.Claim {
+		return []limiter.Claim{{Limit: l, Key: k, Cost: 1, Value: limiter.KeyOf("value", fmt.Sprint(n))}}
+	}
+	for n := 0; s.take(t, claims(first, n)).Allowed && n < 200; n++ {
+	}
+	s.Advance(time.Millisecond)
+	for i, l := range []*limiter.Limit{second, first} {
+		s.peek(t, claims(l, 1000+i))
+		d := s.take(t, claims(l, 1000+i))
+		if d.Allowed && first.Rate.Window == second.Rate.Window && l.Rate.Count < first.Rate.Count {
+			t.Errorf("lowered to %s it grants: %+v", l.Rate, d)
+		}
+		if !d.Allowed {
+			s.Advance(d.Wait)
+			if d := s.take(t, claims(l, 1000+i)); !d.Allowed {
+				t.Errorf("%s refuses after the wait it told: %+v", l.Rate, d)
+			}
+		}
 	}
 }

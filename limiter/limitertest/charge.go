@@ -22,7 +22,7 @@ func (s *suite) charge(t reporter, claims []limiter.Claim, p limiter.Permit) {
 // charged one window ago.
 func charge(t *testing.T, s *suite) {
 	for _, count := range s.sizes(10, 50, 500) {
-		l, k := limit("charge", count, 10*time.Second), s.key()
+		l, k := s.limit("charge", count, 10*time.Second), s.key()
 		c := func(cost int64) []limiter.Claim { return oneClaim(l, k, cost) }
 		p := s.allowed(c(2), 1).Permit
 		for range 3 {
@@ -100,7 +100,7 @@ func chargesRandom(t *testing.T, s *suite) {
 	charged, owed := 0, 0
 	s.runSchedules(t, func(t *rapid.T) {
 		count, length := rapid.Int64Range(2, 100).Draw(t, "count"), time.Duration(rapid.Int64Range(60, 1000).Draw(t, "window"))*time.Second
-		l, k := limit("charges", count, length), s.key()
+		l, k := s.limit("charges", count, length), s.key()
 		var all []settledRequest
 		now := time.Duration(0)
 		for range s.steps() / 3 {

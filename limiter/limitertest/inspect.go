@@ -36,10 +36,10 @@ func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatu
 func inspect(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
 	for _, count := range s.sizes(1, 5, 40) {
-		l := limit(fmt.Sprint("inspect-", count), count, 100*time.Second)
+		l := s.limit(fmt.Sprint("inspect-", count), count, 100*time.Second)
 		checkForecast(t, s, admin, oneClaim(l, s.key(), 1))
 	}
-	bad := oneClaim(limit("bad", 0, time.Second), s.key(), 1)
+	bad := oneClaim(s.limit("bad", 0, time.Second), s.key(), 1)
 	if _, err := admin.Inspect(t.Context(), bad); err == nil {
 		t.Error("a limit that is not valid is inspected")
 	}

@@ -16,7 +16,7 @@ import (
 // only once however often it is asked for.
 func refundOnce(t *testing.T, s *suite) {
 	for _, count := range s.sizes(5, 50, 500) {
-		a, b := limit("a", count, 10*time.Second), limit("b", 2*count, 20*time.Second)
+		a, b := s.limit("a", count, 10*time.Second), s.limit("b", 2*count, 20*time.Second)
 		k := s.key()
 		both := []limiter.Claim{{Limit: a, Key: k, Cost: 1}, {Limit: b, Key: k, Cost: 2}}
 		first := s.allowed(both, 1)
@@ -48,7 +48,7 @@ func refundOnce(t *testing.T, s *suite) {
 // refundAfterReturn: what came back by itself is not given back again.
 func refundAfterReturn(t *testing.T, s *suite) {
 	for _, count := range s.sizes(2, 40, 400) {
-		c := oneClaim(limit("late", count, 10*time.Second), s.key(), 1)
+		c := oneClaim(s.limit("late", count, 10*time.Second), s.key(), 1)
 		old := s.allowed(c, 1)
 		s.Advance(5 * time.Second)
 		s.allowed(c, int(count)-1)
@@ -67,7 +67,7 @@ func refundAfterReturn(t *testing.T, s *suite) {
 func refundMerged(t *testing.T, s *suite) {
 	count := min(1000, 25*int64(s.steps())) // more than are not merged
 	some := count / 5
-	c := oneClaim(limit("merged", count, 100*time.Second), s.key(), 1)
+	c := oneClaim(s.limit("merged", count, 100*time.Second), s.key(), 1)
 	var permits []limiter.Permit
 	for range count {
 		permits = append(permits, s.allowed(c, 1).Permit)
@@ -100,7 +100,7 @@ func refundMerged(t *testing.T, s *suite) {
 // refundPart: a claim that costs less than what was taken returns that much, once.
 func refundPart(t *testing.T, s *suite) {
 	for _, count := range s.sizes(20, 100, 500) {
-		l, k := limit("part", count, 10*time.Second), s.key()
+		l, k := s.limit("part", count, 10*time.Second), s.key()
 		c := func(cost int64) []limiter.Claim { return oneClaim(l, k, cost) }
 		before := s.allowed(c(3), 1)
 		s.Advance(time.Second)

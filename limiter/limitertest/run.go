@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/weir-proxy/weir/limiter"
 )
 
@@ -110,9 +108,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		}
 		for _, test := range logs {
 			t.Run(test.name, func(t *testing.T) {
-				subject := open(t)
-				subject.Store, subject.BucketState = slidingLogStore{subject.Store.(limiter.AdminStore)}, nil
-				test.run(t, &suite{Subject: subject, t: t})
+				test.run(t, &suite{Subject: open(t), t: t, algorithm: limiter.SlidingLog})
 			})
 		}
 	})
@@ -127,8 +123,9 @@ type suiteTest struct {
 // A suite is the state of one test, with its helper methods.
 type suite struct {
 	Subject
-	t    testing.TB
-	keys atomic.Int64
+	t         testing.TB
+	algorithm limiter.Algorithm // of the limits that window and others test: TokenBucket and SlidingLog promise the same
+	keys      atomic.Int64
 }
 
 // sizes returns the counts to test: all of them, or those below 100 if the suite is
@@ -146,6 +143,13 @@ func (s *suite) isShort() bool { return s.steps() < 20 }
 // key returns an unused key.
 func (s *suite) key() limiter.Key {
 	return limiter.KeyOf(s.t.Name(), fmt.Sprint(s.keys.Add(1)))
+}
+
+// limit is a limit of the algorithm that is tested.
+func (s *suite) limit(name string, count int64, length time.Duration) *limiter.Limit {
+	l := limit(name, count, length)
+	l.Algorithm = s.algorithm
+	return l
 }
 
 func limit(name string, count int64, length time.Duration) *limiter.Limit {
@@ -289,11 +293,7 @@ func RunTokenBucket(t *testing.T, open func(t *testing.T) Subject) {
 	for name, run := range map[string]func(t *testing.T, s *suite){
 		"Window": window, "Costs": costs, "WaitIsExact": waitIsExact, "Peek": peek, "RateChanges": rateChanges,
 		"RefundOnce": refundOnce, "RefundAfterReturn": refundAfterReturn, "ClockSetBack": clockSetBack,
-		"Random": func(t *testing.T, s *suite) {
-			var seen windowStats
-			s.runSchedules(t, func(t *rapid.T) { s.compareWithOracle(t, limiter.TokenBucket, &seen) })
-			seen.check(t, limiter.TokenBucket)
-		},
+		"Random": func(t *testing.T, s *suite) { s.random(t, limiter.TokenBucket) },
 	} {
 		t.Run(name, func(t *testing.T) { run(t, &suite{Subject: open(t), t: t}) })
 	}

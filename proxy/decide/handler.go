@@ -24,9 +24,14 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -197,4 +202,250 @@ func (s signer) appendMAC(b []byte) []byte {
 	mac.Write([]byte("weir decide handle\x00"))
 	mac.Write(b)
 	return mac.Sum(b)
+}
+
+// A dialect is how one kind of proxy asks and what answers it understands.
+type dialect struct {
+	name                 config.Dialect
+	method, target, host string // the fields with the request of the client
+	// prefix begins the names of the fields of a response in the answer, for a peer that takes only the
+	// status 403 for a refusal and copies no field by itself; empty for one that sends the answer as it is.
+	prefix string
+}
+
+// dialects returns the dialects. All peers send the scheme in X-Forwarded-Proto, and the address of their
+// client as the last one in X-Forwarded-For.
+func dialects() []dialect {
+	named := func(name config.Dialect, fields string) dialect {
+		return dialect{name: name, method: fields + "-Method", target: fields + "-Uri", host: fields + "-Host"}
+	}
+	nginx := named(config.Nginx, "X-Original")
+	nginx.prefix = "X-Weir-"
+	return []dialect{
+		nginx, named(config.HAProxy, "X-Original"),
+		named(config.Traefik, "X-Forwarded"), named(config.Caddy, "X-Forwarded"), named(config.APISIX, "X-Forwarded"),
+	}
+}
+
+const (
+	schemeField = "X-Forwarded-Proto"
+	clientField = "X-Forwarded-For"
+)
+
+// question reads the request of the client out of that of the peer, whose own fields it removes.
+func (d *dialect) question(x *http1.Exchange) (*proxy.Question, error) {
+	q := &proxy.Question{Listener: "decide/" + string(d.name), Fields: &x.Fields, Length: -1}
+	q.Scheme = cmp.Or(proxy.LastScheme(x.Fields.Values(schemeField)), "http")
+	for _, f := range []struct {
+		name string
+		to   *string
+	}{{d.method, &q.Method}, {d.target, &q.Target}, {d.host, &q.Host}} {
+		values := x.Fields.Values(f.name)
+		if len(values) != 1 || values[0] == "" {
+			return nil, fmt.Errorf("%s is there %d times; a proxy of the dialect %s sends it once", f.name,
+				len(values), d.name)
+		}
+		*f.to = values[0]
+	}
+	if !http1.ValidMethod(q.Method) || q.Method == "CONNECT" {
+		return nil, errors.New(d.method + " is not a method")
+	}
+	if err := setClient(q, x.Fields.Values(clientField)); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{d.method, d.target, d.host, schemeField, tokenField, handleField} {
+		x.Fields.Del(name)
+	}
+	d.setBody(q, x)
+	return q, nil
+}
+
+// setClient sets the client to the last address of X-Forwarded-For, which the peer has added, and leaves
+// the others as the peer has received them.
+func setClient(q *proxy.Question, lines []string) error {
+	if len(lines) == 0 {
+		return errors.New(clientField + " is missing; it ends with the address of the client")
+	}
+	rest, last := cutLast(lines[len(lines)-1])
+	addr := proxy.ParseForwardedFor(last)
+	if !addr.IsValid() {
+		return errors.New(clientField + " does not end with the address of the client")
+	}
+	before := append([]string(nil), lines[:len(lines)-1]...)
+	q.Client = addr
+	q.Fields.Del(clientField)
+	if rest != "" {
+		before = append(before, rest)
+	}
+	for _, line := range before {
+		q.Fields.Add(clientField, line)
+	}
+	return nil
+}
+
+// cutLast cuts the last element of a list.
+func cutLast(list string) (rest, last string) {
+	comma := strings.LastIndexByte(list, ',')
+	return strings.TrimRight(list[:max(comma, 0)], " \t,"), strings.Trim(list[comma+1:], " \t")
+}
+
+// setBody sets the body, and its length. A peer that keeps it does not say how long it is: without a
+// type there is none, except with POST, which some servers take for a form.
+func (d *dialect) setBody(q *proxy.Question, x *http1.Exchange) {
+	b := x.Body()
+	switch {
+	case b != nil && d.name.SendsBody():
+		q.Body, q.Length = b, b.Length()
+	case len(x.Fields.Values("Content-Type")) == 0 && !strings.EqualFold(q.Method, "POST"):
+		q.Length = 0
+	}
+}
+
+// maxBodyField is the maximum length of a body in a field: the buffers for the header of a response are small.
+const maxBodyField = 2 << 10
+
+// send sends an answer. It returns an error if that cannot be written.
+func (d *dialect) send(x *http1.Exchange, a *proxy.Answer) error {
+	status := a.Response.Status
+	if d.prefix != "" && !a.Allowed {
+		status = 403
+	}
+	head := x.Begin(status)
+	if d.prefix != "" {
+		head.Add(d.prefix+"Status", strconv.Itoa(a.Response.Status))
+	}
+	for _, f := range a.Response.Fields {
+		if f.Name != "Content-Length" {
+			head.Add(d.prefix+f.Name, f.Value)
+		}
+	}
+	for _, f := range a.Upstream {
+		head.Add(f.Name, f.Value)
+	}
+	if a.RequestID != "" {
+		head.Add(d.prefix+"X-Request-Id", a.RequestID)
+	}
+	if d.prefix == "" {
+		return x.Send(a.Response.Body)
+	}
+	text := strings.TrimSpace(string(a.Response.Body))
+	if text != "" && len(text) <= maxBodyField && !strings.ContainsFunc(text, isControl) {
+		head.Add(d.prefix+"Body", text)
+	}
+	return x.Send(nil)
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// maxReport is the maximum length of the body of a report.
+const maxReport = 16 << 10
+
+// A report is the status of the response to a request, whose handle the peer or the application has.
+type report struct {
+	Handle string `json:"handle"`
+	Status int    `json:"status"`
+	refund bool   // the permits are refunded, whatever the status
+	cost   int64  // what the request has cost after all, or 0
+	less   int64  // how much less than what was taken, or 0
+}
+
+// errReport reports that a report cannot be read.
+var errReport = errors.New(`write ?handle=HANDLE&status=STATUS, or {"handle": "HANDLE", "status": STATUS} with Content-Type: application/json`)
+
+// serveOutcome answers a report: 204 if the outcome was acted upon.
+func (h *Handler) serveOutcome(x *http1.Exchange) {
+	if x.Method() != "POST" {
+		send(x, respond.Problem(405, "report outcomes with POST", ""))
+		return
+	}
+	r, err := readReport(x)
+	if err == nil {
+		err = h.settle(context.Background(), r)
+	}
+	result := resultOf(err)
+	h.outcomes.WithLabelValues(result.name).Inc()
+	switch result.status {
+	case 204:
+		send(x, respond.Static(204, "", "", nil))
+	case 503:
+		send(x, respond.Unavailable(503, time.Second, "the store cannot be reached; report again", ""))
+	default:
+		send(x, respond.Problem(result.status, err.Error(), ""))
+	}
+}
+
+// settle acts on a report, for each descriptor of a call. If that fails for one, r may be repeated: the others
+// are not settled twice.
+func (h *Handler) settle(ctx context.Context, r report) error {
+	pendings, until, err := h.signer.open(r.Handle)
+	if err != nil {
+		return err
+	}
+	var failed, repeated error
+	settled := false
+	for _, pending := range pendings {
+		err := h.proxy.Settle(ctx, proxy.OutcomeReport{Pending: pending, Status: r.Status, Refund: r.refund,
+			Cost: r.cost, Less: r.less, Valid: h.config.WithinOutcome, Until: until})
+		switch {
+		case err == nil:
+			settled = true
+		case errors.Is(err, proxy.ErrSettled):
+			repeated = err
+		default:
+			failed = errors.Join(failed, err)
+		}
+	}
+	if failed != nil || settled {
+		return failed
+	}
+	return repeated
+}
+
+// A result is what became of a report.
+type result struct {
+	name   string // in the metrics
+	status int    // of the response
+}
+
+// resultOf returns the result of settling.
+func resultOf(err error) result {
+	switch {
+	case err == nil:
+		return result{"settled", 204}
+	case errors.Is(err, errReport):
+		return result{"invalid", 400}
+	case errors.Is(err, errForged):
+		return result{"forged", 403}
+	case errors.Is(err, proxy.ErrSettled):
+		return result{"repeated", 409}
+	case errors.Is(err, proxy.ErrLate), errors.Is(err, proxy.ErrNotPending):
+		return result{"expired", 410}
+	}
+	return result{"failed", 503}
+}
+
+func isStatus(n int) bool { return n >= 100 && n <= 599 }
+
+// readReport reads a report from the query or from the body.
+func readReport(x *http1.Exchange) (r report, err error) {
+	query, _ := x.RawQuery()
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return r, errReport
+	}
+	if values.Has("handle") {
+		r.Handle = values.Get("handle")
+		r.Status, err = strconv.Atoi(values.Get("status"))
+	} else if b := x.Body(); b != nil &&
+		strings.HasPrefix(strings.Join(x.Fields.Values("Content-Type"), ","), "application/json") {
+		b.Limit(maxReport)
+		var text []byte
+		if text, err = io.ReadAll(b); err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+	}
+	if err != nil || r.Handle == "" || !isStatus(r.Status) {
+		return r, errReport
+	}
+	return r, nil
 }

@@ -38,8 +38,7 @@ func newHTTP1(c Config, members []*backend) *http1Transport {
 
 // dialed returns how m is connected to. protocol is what is negotiated by TLS (ALPN).
 func (c *Config) dialed(m *backend, protocol string) http1.Endpoint {
-	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
-	e := http1.Endpoint{Network: "tcp", Address: m.dialAddress(), Dial: dialer.DialContext}
+	e := http1.Endpoint{Network: "tcp", Address: m.dialAddress(), Dial: c.names.dial}
 	if m.socket != "" {
 		e.Network, e.Address = "unix", m.socket
 	}

@@ -47,6 +47,7 @@ type Config struct {
 	// Pseudonym identifies this process in Via. Requests that return to it are
 	// recognized by it (loop detection). All pools of a process have the same.
 	Pseudonym string
+	names     *names
 }
 
 // A Pool forwards requests to the targets of one upstream. It is safe for concurrent
@@ -84,7 +85,7 @@ type transport interface {
 // New returns a Pool of a Config that is valid, as package config checks it. It does not connect, and starts no
 // goroutines before Start.
 func New(c Config) *Pool {
-	c.Resolver = cmp.Or(c.Resolver, net.DefaultResolver)
+	c.names = &names{Dialer: net.Dialer{KeepAlive: 15 * time.Second, Resolver: cmp.Or(c.Resolver, net.DefaultResolver)}, known: map[string]addresses{}}
 	p := &Pool{config: c, stop: func() {}}
 	p.buffers.New = func() any { return new([bufferSize]byte) }
 	p.via11 = "1.1 " + p.config.Pseudonym
@@ -204,28 +205,70 @@ func newEndpoint(u *url.URL) endpoint {
 // an address has been removed, the existing connections complete their requests and are
 // then closed; new connections use the new addresses. A failed lookup changes nothing.
 func (p *Pool) resolve(ctx context.Context, hosts []string) {
-	known := map[string][]netip.Addr{}
 	repeat(ctx, p.config.Resolve, func() {
-		if p.addressRemoved(ctx, hosts, known) {
+		if p.config.names.addressRemoved(ctx, hosts) {
 			p.replaceTransport()
 		}
 	})
 }
 
-// addressRemoved resolves hosts, stores the addresses in known, and reports whether a
-// known address is missing. The first successful lookup of a host also counts, because
-// the addresses of connections made before it are not known.
-func (p *Pool) addressRemoved(ctx context.Context, hosts []string, known map[string][]netip.Addr) (gone bool) {
+// names connects to host names, and keeps the addresses that each had last.
+type names struct {
+	net.Dialer
+	mu    sync.Mutex
+	known map[string]addresses // by host name
+}
+
+// addresses are those of a host name by the last lookup that succeeded. unanswered reports that
+// a later one has not been answered.
+type addresses struct {
+	all        []netip.Addr
+	unanswered bool
+}
+
+// addressRemoved resolves hosts, keeps the addresses, and reports whether a known address is
+// missing. The first successful lookup of a host also counts, because the addresses of
+// connections made before it are not known.
+func (n *names) addressRemoved(ctx context.Context, hosts []string) (gone bool) {
 	for _, host := range hosts {
-		found, err := p.config.Resolver.LookupNetIP(ctx, "ip", host)
+		found, err := n.Resolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
 			continue
 		}
-		before, asked := known[host]
-		gone = gone || !asked || slices.ContainsFunc(before, func(a netip.Addr) bool { return !slices.Contains(found, a) })
-		known[host] = found
+		n.mu.Lock()
+		before, asked := n.known[host]
+		n.known[host] = addresses{all: found}
+		n.mu.Unlock()
+		gone = gone || !asked || slices.ContainsFunc(before.all, func(a netip.Addr) bool { return !slices.Contains(found, a) })
 	}
 	return gone
+}
+
+// dial connects to addr. If its name server does not answer or fails, it connects to the addresses that
+// the name had last, and does so at once until a lookup of addressRemoved is answered. A name that does not exist has none.
+func (n *names) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	host, port, _ := net.SplitHostPort(addr)
+	n.mu.Lock()
+	last := n.known[host]
+	n.mu.Unlock()
+	if !last.unanswered {
+		var lookup *net.DNSError
+		conn, err = n.DialContext(ctx, network, addr)
+		if !errors.As(err, &lookup) || lookup.IsNotFound || len(last.all) == 0 {
+			return conn, err
+		}
+		n.mu.Lock()
+		last = n.known[host]
+		last.unanswered = true
+		n.known[host] = last
+		n.mu.Unlock()
+	}
+	for _, a := range last.all {
+		if conn, err = n.DialContext(ctx, network, net.JoinHostPort(a.Unmap().String(), port)); err == nil {
+			break
+		}
+	}
+	return conn, err
 }
 
 // replaceTransport switches to a new transport. The connections of the old one are

@@ -9,13 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -166,8 +167,8 @@ func TestTLS_SessionsAreResumed(t *testing.T) {
 			t.Cleanup(s.Close)
 			trust := s.Client().Transport.(*http.Transport).TLSClientConfig
 			if protocol == config.ProtocolH2 {
-				at, _ := url.Parse(s.URL)
-				transport := newHTTP2(Config{Upstream: config.Upstream{Protocol: config.ProtocolH2, TLS: config.UpstreamTLS{Roots: trust.RootCAs}}}, []*backend{{endpoint: newEndpoint(at)}})
+				p := newOrderedPool(t, Config{Upstream: config.Upstream{Protocol: config.ProtocolH2, TLS: config.UpstreamTLS{Roots: trust.RootCAs}}}, s.URL)
+				transport := newHTTP2(p.config, p.backends)
 				for range 3 {
 					res, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), "GET", s.URL, nil))
 					if err != nil {
@@ -218,4 +219,53 @@ func TestForwarding_ResetForgetsTheRequest(t *testing.T) {
 	pooltest.Fill(t, f, context.Background(), new(http1Sender), new(http1.Duplex), new(http1.Call), header(new(http1.Head)), noSink{})
 	f.reset()
 	pooltest.Empty(t, f)
+}
+
+// TestResolve_KeepsAddressesOfAFailingNameServer: new connections go to the addresses that the name had last if its
+// lookup fails or is not answered, but not if the name exists no more.
+func TestResolve_KeepsAddressesOfAFailingNameServer(t *testing.T) {
+	first := listen(t, "tcp", "127.0.0.1:0")
+	_, port, _ := net.SplitHostPort(first.Addr().String())
+	first.Close()
+	startAt(t, "127.0.0.1:"+port, nil)
+	for what, c := range map[string]struct {
+		code    dnsmessage.RCode
+		connect time.Duration
+		want    []int
+	}{
+		"fails":         {dnsmessage.RCodeServerFailure, time.Minute, []int{200, 200}},
+		"is silent":     {noAnswer, 300 * time.Millisecond, []int{502, 200}}, // the first lookup takes all the time to connect
+		"knows no name": {dnsmessage.RCodeNameError, time.Minute, []int{502, 502}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			names := newNameserver(t)
+			names.address.Store(&[4]byte{127, 0, 0, 1})
+			upstream := config.Upstream{Timeouts: config.Timeouts{Connect: c.connect}}
+			p := newOrderedPool(t, Config{Upstream: upstream, Resolver: names.resolver()}, "http://api.test.:"+port)
+			h := startProxy(t, p, nil)
+			p.config.names.addressRemoved(t.Context(), p.hostnames())
+			names.code.Store(uint32(c.code))
+			names.address.Store(nil)
+			get := func() int {
+				p.replaceTransport() // so that a connection is made
+				r, _ := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				h.result(t)
+				return r.StatusCode
+			}
+			if got := []int{get(), get()}; !slices.Equal(got, c.want) {
+				t.Errorf("status %d, want %d", got, c.want)
+			}
+			asked := names.asked.Load()
+			if get(); c.want[1] == 200 && names.asked.Load() > asked {
+				t.Error("each connection asks the name server")
+			}
+			names.address.Store(&[4]byte{127, 0, 0, 1})
+			if p.config.names.addressRemoved(t.Context(), p.hostnames()) {
+				t.Error("the same address is another")
+			}
+			if got := get(); got != 200 || names.asked.Load() == asked {
+				t.Errorf("status %d after the name server is back", got)
+			}
+		})
+	}
 }

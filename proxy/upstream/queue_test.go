@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -308,10 +307,13 @@ func TestQueue_HoldsInParallel(t *testing.T) {
 	}
 }
 
+const noAnswer dnsmessage.RCode = 1000
+
 // A nameserver answers every question for an IPv4 address with the one it has.
 type nameserver struct {
 	net.PacketConn
-	address atomic.Pointer[[4]byte] // nil: nobody knows
+	address atomic.Pointer[[4]byte] // nil: the answer is code
+	code    atomic.Uint32           // a dnsmessage.RCode; noAnswer for none
 	asked   atomic.Int32
 }
 
@@ -322,6 +324,7 @@ func newNameserver(t testing.TB) *nameserver {
 		t.Fatal(err)
 	}
 	n := &nameserver{PacketConn: c}
+	n.code.Store(uint32(dnsmessage.RCodeServerFailure))
 	ended := make(chan bool)
 	go func() { n.serve(); close(ended) }()
 	t.Cleanup(func() { c.Close(); <-ended })
@@ -343,7 +346,9 @@ func (n *nameserver) serve() {
 		q := m.Questions[0]
 		m.Response, m.Additionals = true, nil
 		if a := n.address.Load(); a == nil {
-			m.RCode = dnsmessage.RCodeServerFailure
+			if m.RCode = dnsmessage.RCode(n.code.Load()); m.RCode == noAnswer {
+				continue
+			}
 		} else if q.Type == dnsmessage.TypeA {
 			m.Answers = []dnsmessage.Resource{{
 				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
@@ -432,7 +437,6 @@ func TestResolve_FirstLookupReplacesConnections(t *testing.T) {
 	names := newNameserver(t)
 	p := newOrderedPool(t, Config{Resolver: names.resolver()}, "http://api.test.")
 	defer p.Close()
-	known := map[string][]netip.Addr{}
 	for i, step := range []struct {
 		address *[4]byte
 		moved   bool
@@ -444,7 +448,7 @@ func TestResolve_FirstLookupReplacesConnections(t *testing.T) {
 		{&[4]byte{127, 0, 0, 2}, true},
 	} {
 		names.address.Store(step.address)
-		if moved := p.addressRemoved(t.Context(), p.hostnames(), known); moved != step.moved {
+		if moved := p.config.names.addressRemoved(t.Context(), p.hostnames()); moved != step.moved {
 			t.Errorf("step %d: moved is %v", i, moved)
 		}
 	}

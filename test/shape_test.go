@@ -217,7 +217,7 @@ func TestLayout_ReceiversAreInitials(t *testing.T) {
 		}
 	}
 	found.check(t, map[string]int{
-		"limiter/redisstore": 14, "lock": 7, "proxy": 3, "proxy/admin/dashboard": 1,
+		"limiter/redisstore": 13, "lock": 7, "proxy": 3, "proxy/admin/dashboard": 1,
 		"proxy/config/internal/form": 1, "proxy/frontend": 1, "proxy/http1": 13, "proxy/key": 4, "proxy/metrics": 3, "proxy/route": 9, "proxy/upstream": 2,
 		"test": 4, "test/interop/readers": 38,
 	})

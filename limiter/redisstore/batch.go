@@ -23,7 +23,6 @@ const maxRefunds = 32
 type batch struct {
 	store      *Store
 	claims     int
-	index      windowIndex
 	groups     []*slotBatch // the script calls, in the order in which they are sent
 	changes    int          // how many of groups are changes, which come first
 	freeGroups []*slotBatch // for reuse
@@ -38,8 +37,9 @@ type batch struct {
 
 // A slotBatch is the part of a batch that one script call contains.
 type slotBatch struct {
+	slot     slot // of all its claims; empty if they may have several
 	payload  payload
-	redisson *redissonBatch // instead of payload, for a limiter shared with Redisson
+	redisson limiter.Claim  // the first of those on a limiter shared with Redisson, of which payload has the requests only
 	change   *changeCommand // instead of payload, for a change that is no refund
 	refunds  bool           // payload has refunds
 	calls    []*call
@@ -66,10 +66,9 @@ func (b *batch) reset() {
 	}
 	free := append(b.freeGroups, b.groups...)
 	clear(b.groups)
-	clear(b.index)
 	clear(b.scratch.Outcomes)
 	*b = batch{
-		store: b.store, index: reuse.Memory(b.index), groups: reuse.Memory(b.groups), freeGroups: free,
+		store: b.store, groups: reuse.Memory(b.groups), freeGroups: free,
 		scratch: limiter.Decision{Outcomes: reuse.Memory(b.scratch.Outcomes)},
 	}
 }
@@ -97,16 +96,14 @@ func (b *batch) add(c *call) bool {
 	} else if b.crossSlot != c.crossSlot {
 		return false
 	}
-	for i := range c.claims {
-		if w := b.index.find(&c.claims[i]).window; w != nil && !sameLimit(w.limit, c.claims[i].Limit) {
-			return false
-		}
+	g := b.group(&c.claims[0])
+	if g.payload.conflicts(c.claims) {
+		return false
 	}
 	b.claims += len(c.claims)
-	g := b.group(&c.claims[0])
 	g.calls = append(g.calls, c)
 	if c.claims[0].RedissonName != "" {
-		b.addRedisson(g, c)
+		g.addRedisson(c)
 		return true
 	}
 	b.addRequests(g, c)
@@ -115,12 +112,14 @@ func (b *batch) add(c *call) bool {
 
 // addRequest adds a request of c for claims.
 func (b *batch) addRequest(g *slotBatch, c *call, claims []limiter.Claim) {
-	g.payload.request(c.id, len(claims))
+	p := &g.payload
+	p.request(c.id, len(claims))
 	for i := range claims {
-		g.payload.claim(&claims[i], b.window(g, &claims[i]))
+		p.claim(&claims[i], p.window(b.store.names, &claims[i]))
+		p.crossSlot = p.crossSlot || b.crossSlot && p.index[0].slot != slotOf(&claims[i])
 	}
 	if c.notes {
-		g.payload.note(b.store.names, c.id, claims)
+		p.note(b.store.names, c.id, claims)
 	}
 }
 
@@ -149,43 +148,28 @@ func (b *batch) addChange(c *call) {
 }
 
 // addRedisson adds a call about a limiter shared with Redisson, which has one claim.
-func (b *batch) addRedisson(g *slotBatch, c *call) {
-	claim := c.claims[0]
-	if g.redisson == nil {
-		g.redisson = &redissonBatch{claim: claim}
-		b.index = append(b.index, batchedWindow{limit: claim.Limit, slot: slotOf(&claim), batch: g})
+func (b *slotBatch) addRedisson(c *call) {
+	if len(b.payload.index) == 0 {
+		b.redisson = c.claims[0]
+		b.payload.index = append(b.payload.index, indexedWindow{limit: b.redisson.Limit, slot: b.slot})
 	}
-	g.redisson.request(c.id, claim.Cost)
-}
-
-// window returns the number of c's window in g.
-func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
-	f := b.index.find(c)
-	if f.window != nil {
-		return f.window.number
-	}
-	first := 0
-	if f.box != nil {
-		first = f.box.firstKey
-	}
-	w := batchedWindow{limit: c.Limit, slot: slotOf(c), batch: g}
-	g.payload.crossSlot = g.payload.crossSlot || b.crossSlot && len(b.index) > 0 && b.index[0].slot != w.slot
-	w.number, w.firstKey = g.payload.window(b.store.names, c, first)
-	b.index = append(b.index, w)
-	return w.number
+	b.payload.redissonRequest(c.id, c.claims[0].Cost)
 }
 
 // group returns the slotBatch for c, which contains all calls that are decided in the
 // same slot.
 func (b *batch) group(c *limiter.Claim) *slotBatch {
-	if (!b.store.isCluster || b.crossSlot) && c.RedissonName == "" {
-		if len(b.groups) > b.changes {
-			return b.groups[b.changes]
+	var s slot
+	if !b.crossSlot || c.RedissonName != "" {
+		s = b.store.partSlot(c)
+	}
+	for _, g := range b.groups[b.changes:] {
+		if g.slot == s {
+			return g
 		}
-	} else if w := b.index.find(c).neighbour; w != nil {
-		return w.batch
 	}
 	g := b.newGroup()
+	g.slot = s
 	b.groups = append(b.groups, g)
 	return g
 }
@@ -206,8 +190,8 @@ func (b *slotBatch) command(s *Store) (*script, []string, []any) {
 	if c := b.change; c != nil {
 		return c.script, c.keys, c.args
 	}
-	if r := b.redisson; r != nil {
-		return s.redissonScript(r.claim.RedissonFormat, "take"), s.names.keys(r.claim), redissonArgs(r.claim, r.requests)
+	if r := b.redisson; r.RedissonName != "" {
+		return s.redissonScript(r.RedissonFormat, "take"), s.names.keys(r), redissonArgs(r, b.payload.requests)
 	}
 	p := &b.payload
 	keys, args := p.keyNames(), p.args()

@@ -231,7 +231,7 @@ func (s *Store) returnCommand(limits []*limiter.Limit, subject limiter.Key) chan
 	algorithms := uint16(0)
 	args := []any{nil, s.names.prefix + ":{"}
 	for _, l := range limits {
-		packed = appendLimit(packed, l, fieldOf(l))
+		packed = appendLimit(packed, l)
 		algorithms |= 1 << l.Algorithm
 		_, name, _ := strings.Cut(string(s.names.append(nil, &limiter.Claim{Limit: l}, 0)), "}") // of the key
 		args = append(args, "}"+strings.TrimSuffix(name, windowKey(0)))

@@ -29,12 +29,12 @@ type payload struct {
 	keyCount  int
 	crossSlot bool // they are in several slots of one master
 
-	limits     []byte          // ARGV[1], read by lua/limit.lua
-	numbered   []numberedLimit // the limits in it, which windows name by their numbers from 1
-	algorithms uint16          // of these, a bit each
+	limits     []byte           // ARGV[1], read by lua/limit.lua
+	numbered   []*limiter.Limit // the limits in it, which windows name by their numbers from 1
+	algorithms uint16           // of these, a bit each
 
-	windows     []byte // ARGV[2], 3 bytes each: the number of its limit, and that of its first key (2 bytes), from 1
-	windowCount int
+	windows []byte      // ARGV[2], 3 bytes each: the number of its limit, and that of its first key (2 bytes), from 1
+	index   windowIndex // the windows in it
 
 	requests []byte // ARGV[3], read by lua/general/decide.lua
 	follows  []byte // ARGV[4], a byte for each request: 1 if it is taken only if the one before was; nil if none is
@@ -48,13 +48,17 @@ type payload struct {
 	name         []byte    // scratch for the name of one key
 }
 
-// A beginning has what was counted before a request, and the position of its result in the reply, from 1.
-type beginning struct{ keys, windows, result int }
+// A beginning has the number of keys before a request, and the position of its result in the reply, from 1.
+type beginning struct{ keys, result int }
 
-// A numberedLimit is a limit and what tells its windows from others in the same packed string.
-type numberedLimit struct {
-	limit *limiter.Limit
-	field string
+// A windowIndex has the windows of a payload, at most maxClaims: too few for anything faster than looking at each.
+type windowIndex []indexedWindow
+
+// An indexedWindow is a window in a payload.
+type indexedWindow struct {
+	limit    *limiter.Limit
+	slot     slot
+	firstKey int // number of its first key
 }
 
 // Keys outlive what they must remember. Those of a token bucket live until the last permit
@@ -65,45 +69,61 @@ const (
 	bucketSlack  = 2 * time.Millisecond
 )
 
-// newPayload returns a payload of the windows of claims, in their order. Claims of limits that
-// share a packed string share its key.
+// newPayload returns a payload of the windows of claims, in their order: no two claims have the same.
 func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
 	p := &payload{rest: rest}
-	p.addWindows(n, claims)
-	return p
-}
-
-// addWindows appends the windows of claims, and returns the number of the first.
-func (p *payload) addWindows(n names, claims []limiter.Claim) (first int) {
-	first = p.windowCount + 1
-	firstKeys := make([]int, len(claims))
 	for i := range claims {
-		c := &claims[i]
-		j := slices.IndexFunc(claims[:i], func(other limiter.Claim) bool {
-			return c.RedissonName == "" && other.RedissonName == "" && other.Key == c.Key && sameBox(other.Limit, c.Limit)
-		})
-		if j >= 0 {
-			firstKeys[i] = firstKeys[j]
-		}
-		_, firstKeys[i] = p.window(n, c, firstKeys[i])
+		p.window(n, &claims[i])
 	}
-	return first
+	return p
 }
 
 // emptied returns an empty payload with the memory of p.
 func (p *payload) emptied() payload {
 	clear(p.numbered)
+	clear(p.index)
 	return payload{
 		keys: reuse.Memory(p.keys), limits: reuse.Memory(p.limits), numbered: reuse.Memory(p.numbered), windows: reuse.Memory(p.windows),
+		index:    reuse.Memory(p.index),
 		requests: reuse.Memory(p.requests), follows: reuse.Memory(p.follows), notes: reuse.Memory(p.notes), name: reuse.Memory(p.name),
 	}
 }
 
-// window appends the window of c. Its packed string is the key with the number firstKey; with 0
-// the keys of the window are appended. It returns the number of the window and that of its first key.
-func (p *payload) window(n names, c *limiter.Claim, firstKey int) (int, int) {
-	if firstKey == 0 {
-		firstKey = p.keyCount + 1
+// find returns the position of the window of c, and that of a window with the same keys, which may be another one in the
+// same packed string; -1 if there is none.
+func (w windowIndex) find(c *limiter.Claim) (window, sharing int) {
+	s := slotOf(c)
+	sharing = -1
+	for i := range w {
+		switch o := &w[i]; {
+		case o.slot != s:
+		case isSameWindow(o.limit, c):
+			return i, i
+		case sharing < 0 && sameBox(o.limit, c.Limit):
+			sharing = i
+		}
+	}
+	return -1, sharing
+}
+
+// conflicts reports whether p has a window of claims with another version of its limit.
+func (p *payload) conflicts(claims []limiter.Claim) bool {
+	for i := range claims {
+		if at, _ := p.index.find(&claims[i]); at >= 0 && !sameLimit(p.index[at].limit, claims[i].Limit) {
+			return true
+		}
+	}
+	return false
+}
+
+// window returns the number of the window of c. It appends the window unless it is there with the same limit, and its
+// keys unless they are.
+func (p *payload) window(n names, c *limiter.Claim) int {
+	at, sharing := p.index.find(c)
+	firstKey := p.keyCount + 1
+	if sharing >= 0 {
+		firstKey = p.index[sharing].firstKey
+	} else {
 		for i := range n.keyCount(c) {
 			p.name = n.append(p.name[:0], c, i)
 			p.keys = wire.AppendBulk(p.keys, p.name)
@@ -111,26 +131,26 @@ func (p *payload) window(n names, c *limiter.Claim, firstKey int) (int, int) {
 		}
 	}
 	p.repeated = p.repeated || firstKey <= p.current.keys
+	if at >= 0 && sameLimit(p.index[at].limit, c.Limit) {
+		return at + 1
+	}
 	p.windows = binary.LittleEndian.AppendUint16(append(p.windows, p.limit(c.Limit)), uint16(firstKey))
-	p.windowCount++
-	return p.windowCount, firstKey
+	p.index = append(p.index, indexedWindow{c.Limit, slotOf(c), firstKey})
+	return len(p.index)
 }
 
 // limit returns the number of l. It appends l, unless a limit that is the same to scripts is there.
 func (p *payload) limit(l *limiter.Limit) byte {
-	for i := range p.numbered {
-		if p.numbered[i].limit == l {
+	if i := slices.Index(p.numbered, l); i >= 0 { // as mostly
+		return byte(i + 1)
+	}
+	for i, o := range p.numbered {
+		if o.Algorithm == l.Algorithm && sameLimit(o, l) && fieldOf(o) == fieldOf(l) {
 			return byte(i + 1)
 		}
 	}
-	field := fieldOf(l)
-	for i := range p.numbered {
-		if o := &p.numbered[i]; o.limit.Algorithm == l.Algorithm && o.field == field && sameLimit(o.limit, l) {
-			return byte(i + 1)
-		}
-	}
-	p.numbered = append(p.numbered, numberedLimit{l, field})
-	p.limits = appendLimit(p.limits, l, field)
+	p.numbered = append(p.numbered, l)
+	p.limits = appendLimit(p.limits, l)
 	p.algorithms |= 1 << l.Algorithm
 	return byte(len(p.numbered))
 }
@@ -143,8 +163,8 @@ func fieldOf(l *limiter.Limit) (field string) {
 	return field
 }
 
-// appendLimit appends what lua/limit.lua reads. field is that of l.
-func appendLimit(out []byte, l *limiter.Limit, field string) []byte {
+// appendLimit appends what lua/limit.lua reads.
+func appendLimit(out []byte, l *limiter.Limit) []byte {
 	out = append(out, byte(l.Algorithm))
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Rate.Count))
 	out = appendTime(out, l.Rate.Window)
@@ -154,6 +174,7 @@ func appendLimit(out []byte, l *limiter.Limit, field string) []byte {
 	out = strconv.AppendInt(append(out, 0), timeToLive(l).Milliseconds(), 10)
 	out[lengthAt] = byte(len(out) - lengthAt - 1)
 
+	field := fieldOf(l)
 	out = append(out, byte(len(field)+1), byte(len(field))) // the second begins the field in the string
 	out = append(out, field...)
 
@@ -187,7 +208,7 @@ func appendTime(out []byte, d time.Duration) []byte {
 // them in Redis: the length of the ID, and the ID. Its claims follow.
 func (p *payload) request(id [16]byte, claims int) {
 	p.requestCount++
-	p.current = beginning{keys: p.keyCount, windows: p.windowCount, result: p.resultCount + 2}
+	p.current = beginning{keys: p.keyCount, result: p.resultCount + 2}
 	p.resultCount += 1 + 2*claims
 	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
 }
@@ -195,7 +216,6 @@ func (p *payload) request(id [16]byte, claims int) {
 // claim appends the second half of the entry of c, which is the cost; then the number of its window, and the value
 // where values are counted.
 func (p *payload) claim(c *limiter.Claim, window int) {
-	p.repeated = p.repeated || window <= p.current.windows
 	p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(c.Cost))
 	p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(window))
 	if c.Limit.Algorithm.HasValues() {
@@ -205,12 +225,11 @@ func (p *payload) claim(c *limiter.Claim, window int) {
 
 // refund appends what permit took for claims, as lua/command/refund.lua reads it.
 func (p *payload) refund(n names, claims []limiter.Claim, permit limiter.Permit) {
-	number := p.addWindows(n, claims)
 	p.requests = appendTime(append(p.requests, byte(len(claims))), time.Duration(max(0, permit.At.UnixMilli()))*time.Millisecond)
 	p.requests = append(p.requests, permit.ID[:idBytes]...)
 	for i := range claims {
 		p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(claims[i].Cost))
-		p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(number+i))
+		p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(p.window(n, &claims[i])))
 	}
 }
 
@@ -295,44 +314,6 @@ func windowIDOf(c *limiter.Claim) windowID {
 
 func sameLimit(a, b *limiter.Limit) bool {
 	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && a.Conversion == b.Conversion && slices.Equal(a.Steps, b.Steps)
-}
-
-// A windowIndex has the windows of a batch, at most maxClaims: too few for anything faster than looking at each.
-type windowIndex []batchedWindow
-
-// A batchedWindow is a window in a script call.
-type batchedWindow struct {
-	limit    *limiter.Limit
-	slot     slot
-	batch    *slotBatch
-	number   int // counted from 1
-	firstKey int // number of its first key
-}
-
-// A lookup is the result of find; a field is nil if there is no such window.
-type lookup struct {
-	window    *batchedWindow // the window of the claim
-	box       *batchedWindow // a window in the same Redis key
-	neighbour *batchedWindow // a window in the same slot
-}
-
-func (x windowIndex) find(c *limiter.Claim) (f lookup) {
-	s := slotOf(c)
-	for i := range x {
-		w := &x[i]
-		if w.slot != s {
-			continue
-		}
-		f.neighbour = w
-		if isSameWindow(w.limit, c) {
-			f.window = w
-			return f
-		}
-		if f.box == nil && sameBox(w.limit, c.Limit) {
-			f.box = w
-		}
-	}
-	return f
 }
 
 // isSameWindow reports whether the window of l in the slot of c is the window of c.

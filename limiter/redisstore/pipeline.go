@@ -220,7 +220,7 @@ func (p *pipeline) send(c *wire.Conn) {
 func (p *pipeline) appendCommands(out []byte, b *batch) []byte {
 	for i, g := range b.groups {
 		isChange := i < b.changes
-		if g.redisson == nil && !isChange {
+		if g.redisson.RedissonName == "" && !isChange {
 			out = g.payload.appendCall(out, g.script(p.store))
 			continue
 		}

@@ -385,7 +385,7 @@ func (b *slotBatch) mustResend(s *Store, err error) bool {
 func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	again := &batch{store: p.store, sentAt: time.Now(), version: p.store.refusals.version.Load()}
 	ctx := context.Background()
-	if g.redisson != nil {
+	if g.redisson.RedissonName != "" {
 		ctx = withRedissonCall(ctx)
 	}
 	sc, keys, args := g.command(p.store)

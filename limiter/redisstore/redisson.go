@@ -160,9 +160,9 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	if n < 1 || n > limiter.MaxCount {
 		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s", limiter.ErrInvalidCost, n, r.name)
 	}
-	var b redissonBatch
-	b.request(newID(), n)
-	reply, err := r.run(ctx, "take", "take", b.requests)
+	var p payload
+	p.redissonRequest(newID(), n)
+	reply, err := r.run(ctx, "take", "take", p.requests)
 	if redis.HasErrorPrefix(err, "COST") {
 		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s, which has %s", limiter.ErrInvalidCost, n, r.name, strings.TrimPrefix(err.Error(), "COST "))
 	}
@@ -324,24 +324,18 @@ func redissonArgs(c limiter.Claim, rest ...any) []any {
 	return append([]any{r.Count, r.Window.Milliseconds(), int(c.Limit.Scope), c.RedissonFormat.String()}, rest...)
 }
 
-// A redissonBatch is the content of one script call about a shared limiter.
-type redissonBatch struct {
-	claim    limiter.Claim // the first claim; all have the same RedissonName
-	requests []byte
-}
-
-// request appends a request for lua/redisson/decide.lua.
-func (b *redissonBatch) request(id [16]byte, cost int64) {
-	b.requests = append(b.requests, id[:idBytes]...)
-	b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(cost))
+// redissonRequest appends a request for lua/redisson/decide.lua.
+func (p *payload) redissonRequest(id [16]byte, cost int64) {
+	p.requests = append(p.requests, id[:idBytes]...)
+	p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(cost))
 }
 
 // peekRedisson is Peek for one shared limiter.
 func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	c := claims[0]
-	b := redissonBatch{claim: c}
-	b.request([16]byte{}, c.Cost)
-	reply, err := s.run(ctx, s.changeOf("peek", claims, b.requests))
+	var p payload
+	p.redissonRequest([16]byte{}, c.Cost)
+	reply, err := s.run(ctx, s.changeOf("peek", claims, p.requests))
 	if err == nil {
 		err = readOne(reply, claims, d)
 	}

@@ -383,7 +383,7 @@ func (s *scriptSet) choose(p *payload) *script {
 	case bits.OnesCount16(p.algorithms) != 1, len(p.follows)+len(p.notes) > 0,
 		p.repeated && !limiter.Algorithm(a).IsPacked():
 		n.name, n.algorithms = "take", allAlgorithms // one for all, which Redis knows after the first
-	case p.windowCount == 1 && !p.repeated:
+	case len(p.index) == 1 && !p.repeated:
 		n.name = "one"
 	}
 	return s.named(n)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -39,8 +40,13 @@ type Metrics struct {
 	Waits       *prometheus.CounterVec
 	Challenges  *prometheus.CounterVec
 	Waiting     *prometheus.GaugeVec
-	spending
-	settledCosts
+
+	// Of budgets, and of costs that are known afterwards.
+	Spend           *prometheus.CounterVec
+	BudgetRemaining *prometheus.GaugeVec
+	permits         *prometheus.CounterVec
+	Unsettled       *prometheus.CounterVec
+	ratio           *prometheus.HistogramVec
 
 	storeSeconds metrics.Cache[string, *metrics.Histogram] // by operation
 }
@@ -64,11 +70,15 @@ func NewMetrics(r prometheus.Registerer, stripes *stripe.Numbers, cells *metrics
 		Waits:       counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result"),
 		Challenges:  counter("challenges_total", "Requests over the rate of a limit with step_up, by result: a challenge was issued, its token was invalid or used, or it passed.", "route", "limit", "result"),
 		Waiting:     registry.Gauge("waiting_requests", "Requests waiting for a permit.", "route", "limit"),
-		spending: spending{
-			registry.Counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit"),
-			registry.Gauge("budget_remaining_ratio", "What is left of a budget with key: global, at its last decision.", "route", "limit", "window"),
-		},
-		settledCosts: newSettledCosts(registry),
+
+		Spend:           counter("spend_total", "Prices of the requests that were counted by a budget and not refunded, in the unit of the prices.", "route", "limit", "unit"),
+		BudgetRemaining: registry.Gauge("budget_remaining_ratio", "What is left of a budget with key: global, at its last decision.", "route", "limit", "window"),
+		permits:         counter("settled_permits_total", "Permits of costs that are known afterwards: reserved, and of these refunded, or charged besides.", "route", "limit", "result"),
+		Unsettled:       counter("unsettled_total", "Requests that keep what a limit has reserved for them, by the reason: the response is an error, encoded, or cut, or does not say what was used.", "route", "limit", "reason"),
+		ratio: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_settled_ratio", Help: "What a request has used, divided by what was reserved for it.",
+			Buckets: []float64{0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.5, 2, 5, 10},
+		}, []string{"route", "limit"}),
 	}
 	r.MustRegister(m.Decisions, m.store)
 	for _, policy := range []config.OnStoreFailure{config.Local, config.Allow, config.Deny} {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -90,27 +89,21 @@ func (s ClaimSet) SetCost(hits int64) *Window {
 	return nil
 }
 
-// spending has the metrics of budgets.
-type spending struct {
-	Spend           *prometheus.CounterVec
-	BudgetRemaining *prometheus.GaugeVec
-}
-
 // CountSpending counts what a request has cost that was not refunded, once for each limit, and shows what is
 // left of budgets that all requests share.
-func (s *spending) CountSpending(a *Admission) {
+func (m *Metrics) CountSpending(a *Admission) {
 	for i := range a.TakenPermits {
 		t := &a.TakenPermits[i]
 		for of := range t.Claims.Decided(nil) {
 			if of.Prices != nil && (t.refunded == nil || !t.refunded[of.From]) {
-				s.Spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.Claims[of.From].Cost))
+				m.Spend.WithLabelValues(of.Route, of.Name, of.Prices.Unit).Add(of.Prices.Float(t.Claims[of.From].Cost))
 			}
 		}
 	}
 	for i := range min(len(a.Decision.Outcomes), len(a.Claims)) {
 		w, o := a.Claims.Window(i), &a.Decision.Outcomes[i]
 		if w.Of.Prices != nil && w.Of.Key.From.Source.IsConstant() && a.Decided && !o.Unknown {
-			s.BudgetRemaining.WithLabelValues(w.Of.Route, w.Of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
+			m.BudgetRemaining.WithLabelValues(w.Of.Route, w.Of.Name, limiter.WindowName(w.Rate.Window)).Set(float64(o.Remaining) / float64(w.Rate.Count))
 		}
 	}
 }
@@ -124,35 +117,17 @@ type Used struct {
 	Weights   func(l *Limit) (w usage.Weights, most int64) // of its tokens, and the most that is counted
 }
 
-// settledCosts are the metrics of costs that are known afterwards.
-type settledCosts struct {
-	permits   *prometheus.CounterVec
-	Unsettled *prometheus.CounterVec
-	ratio     *prometheus.HistogramVec
-}
-
-func newSettledCosts(registry metrics.Registry) settledCosts {
-	return settledCosts{
-		registry.Counter("settled_permits_total", "Permits of costs that are known afterwards: reserved, and of these refunded, or charged besides.", "route", "limit", "result"),
-		registry.Counter("unsettled_total", "Requests that keep what a limit has reserved for them, by the reason: the response is an error, encoded, or cut, or does not say what was used.", "route", "limit", "reason"),
-		promauto.With(registry).NewHistogramVec(prometheus.HistogramOpts{
-			Name: "weir_settled_ratio", Help: "What a request has used, divided by what was reserved for it.",
-			Buckets: []float64{0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.5, 2, 5, 10},
-		}, []string{"route", "limit"}),
-	}
-}
-
-// count counts that a limit has reserved a number of permits for a request that has used another one, unless that is as
+// countSettled counts that a limit has reserved a number of permits for a request that has used another one, unless that is as
 // many because it is not known.
-func (s *settledCosts) count(of *Limit, reserved, used int64, u *Used) {
+func (m *Metrics) countSettled(of *Limit, reserved, used int64, u *Used) {
 	if used == reserved && u.Unsettled != "" && !u.Estimate.Known {
-		s.Unsettled.WithLabelValues(of.Route, of.Name, u.Unsettled).Inc()
+		m.Unsettled.WithLabelValues(of.Route, of.Name, u.Unsettled).Inc()
 		return
 	}
 	for result, n := range map[string]int64{"reserved": reserved, "refunded": reserved - used, "charged": used - reserved} {
-		s.permits.WithLabelValues(of.Route, of.Name, result).Add(float64(max(n, 0)))
+		m.permits.WithLabelValues(of.Route, of.Name, result).Add(float64(max(n, 0)))
 	}
-	s.ratio.WithLabelValues(of.Route, of.Name).Observe(float64(used) / float64(reserved))
+	m.ratio.WithLabelValues(of.Route, of.Name).Observe(float64(used) / float64(reserved))
 }
 
 // EachResult calls do for each count of a limit: its decisions; the permits that were reserved, of these refunded, and
@@ -214,7 +189,7 @@ func (a *Admitter) settleUsage(ctx context.Context, q *Admission, rule refundRul
 			used = min(used, claim.Cost)
 		}
 		if of != last {
-			a.metrics.count(of, claim.Cost, used, u)
+			a.metrics.countSettled(of, claim.Cost, used, u)
 			q.Settled.Used += fmt.Sprintf("%s=%d/%d ", of.Name, used, claim.Cost)
 			last = of
 		}

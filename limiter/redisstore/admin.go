@@ -110,14 +110,16 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (in limiter
 	if claims[0].RedissonName != "" {
 		return s.inspectRedisson(ctx, claims[0])
 	}
-	reply, repeated, err := s.runPatiently(ctx, s.changeOf("inspect", claims))
+	list, repeated, err := s.runPatiently(ctx, s.changeOf("inspect", claims))
 	if err != nil {
 		s.reloadCluster()
-		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
-	at, list, err := timedNumbers(reply)
-	if err != nil || len(list) != statusNumbers*len(claims) {
-		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
+	at, list, err := readTime(list, err)
+	if err == nil && len(list) != statusNumbers*len(claims) {
+		err = wire.ErrReply
+	}
+	if err != nil {
+		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	in = limiter.Inspection{At: at, Statuses: make([]limiter.KeyStatus, len(claims)), Repeated: repeated}
 	for i, c := range claims {
@@ -129,19 +131,19 @@ func (s *Store) inspect(ctx context.Context, claims []limiter.Claim) (in limiter
 // runPatiently runs a script that changes nothing, with a timeout of at least
 // patientTimeout; if it times out, it is run once more. A first call opens a connection,
 // for which a busy machine may need longer than the dial timeout.
-func (s *Store) runPatiently(ctx context.Context, c changeCommand) (reply any, repeated bool, err error) {
-	reply, err = s.runOnce(ctx, c)
+func (s *Store) runPatiently(ctx context.Context, c changeCommand) (list []int64, repeated bool, err error) {
+	list, err = s.runOnce(ctx, c)
 	var slow net.Error
 	if ctx.Err() == nil && !errors.Is(err, ErrOpen) && (errors.As(err, &slow) && slow.Timeout() || errors.Is(err, context.DeadlineExceeded)) {
-		reply, err = s.runOnce(ctx, c)
-		return reply, true, err
+		list, err = s.runOnce(ctx, c)
+		return list, true, err
 	}
-	return reply, false, err
+	return list, false, err
 }
 
 // runOnce is one attempt of runPatiently. A node of a cluster that has not got the keys is
 // not asked patiently, and neither is one whose circuit breaker tries whether it is reachable.
-func (s *Store) runOnce(ctx context.Context, c changeCommand) (any, error) {
+func (s *Store) runOnce(ctx context.Context, c changeCommand) ([]int64, error) {
 	timeout := max(s.timeout, patientTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -157,9 +159,9 @@ func (s *Store) runOnce(ctx context.Context, c changeCommand) (any, error) {
 	}
 	reply, err := c.script.run(ctx, withTimeout(node, timeout), c.keys, c.args)
 	if hasCode(err, "MOVED", "ASK") {
-		return c.script.run(ctx, s.client, c.keys, c.args)
+		reply, err = c.script.run(ctx, s.client, c.keys, c.args)
 	}
-	return reply, err
+	return numbersOf(reply, err)
 }
 
 // statusNumbers is how many numbers the reply of lua/command/inspect.lua has about one window.
@@ -173,30 +175,20 @@ func readStatus(n []int64, c limiter.Claim) limiter.KeyStatus {
 	}
 }
 
-// timedNumbers returns the time and the other numbers of a reply that starts with the
-// time.
-func timedNumbers(reply any) (time.Time, []int64, error) {
-	list, err := numbersOf(reply)
-	if err != nil {
-		return time.Time{}, nil, err
-	}
-	return readTime(list)
-}
-
 // inspectRedisson returns the status of a limiter shared with Redisson. One that cannot be
 // used is Unreadable; that is not an error.
 func (s *Store) inspectRedisson(ctx context.Context, c limiter.Claim) (in limiter.Inspection, err error) {
-	reply, err := s.run(ctx, s.changeOf("inspect", []limiter.Claim{c}))
+	list, err := s.run(ctx, s.changeOf("inspect", []limiter.Claim{c}))
 	if errors.Is(err, ErrRedisson) {
 		in.At, in.Statuses = time.Now(), []limiter.KeyStatus{{Rate: c.Limit.Rate, Capacity: c.Limit.Capacity(), Unreadable: true}}
 		return in, nil
 	}
+	at, n, err := readTime(list, err)
+	if err == nil && len(n) != 5 {
+		err = wire.ErrReply
+	}
 	if err != nil {
 		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	}
-	at, n, err := timedNumbers(reply)
-	if err != nil || len(n) != 5 {
-		return in, fmt.Errorf("%w: %w", limiter.ErrUnavailable, wire.ErrReply)
 	}
 	in.At, in.Statuses = at, []limiter.KeyStatus{{
 		Rate: limiter.Rate{Count: n[3], Window: milliseconds(n[4])}, Capacity: n[3], Allowed: n[3], Remaining: n[0], Used: n[3] - n[0],

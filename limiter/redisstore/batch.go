@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -185,30 +184,30 @@ func (b *batch) newGroup() *slotBatch {
 	return g
 }
 
-// command returns the script, keys and arguments of b.
-func (b *slotBatch) command(s *Store) (*script, []string, []any) {
-	if c := b.change; c != nil {
-		return c.script, c.keys, c.args
+// command returns the script call of b.
+func (b *slotBatch) command(s *Store) changeCommand {
+	if b.change != nil {
+		return *b.change
 	}
-	if r := b.redisson; r.RedissonName != "" {
-		return s.redissonScript(r.RedissonFormat, "take"), s.names.keys(r), redissonArgs(r, b.payload.requests)
+	if b.redisson.RedissonName != "" {
+		return s.changeOf("take", []limiter.Claim{b.redisson}, b.payload.requests)
 	}
 	p := &b.payload
-	keys, args := p.keyNames(), p.args()
+	c := changeCommand{script: b.script(s), keys: p.keyNames(), args: p.args()}
 	if p.crossSlot {
-		before := []any{len(keys)}
-		for _, k := range keys {
+		before := []any{len(c.keys)}
+		for _, k := range c.keys {
 			before = append(before, k)
 		}
-		keys, args = nil, append(before, args...)
+		c.keys, c.args = nil, append(before, c.args...)
 	}
-	return b.script(s), keys, args
+	return c
 }
 
 // script returns the script of what payload has.
 func (b *slotBatch) script(s *Store) *script {
 	if b.refunds {
-		return s.scripts.named(scriptName{"refund", b.payload.algorithms, b.payload.crossSlot})
+		return s.scripts.get(scriptName{"refund", b.payload.algorithms, b.payload.crossSlot})
 	}
 	return s.scripts.choose(&b.payload)
 }
@@ -220,12 +219,12 @@ func (b *batch) finishCalls(calls []*call, p *wire.Reply) {
 		b.finishChanges(calls, p)
 		return
 	}
-	at, rest, bad := readTime(p.Ints)
+	at, rest, err := readTime(p.Ints, p.Err)
 	want := 0
 	for _, c := range calls {
 		want += c.groups() + 2*len(c.claims)
 	}
-	err := b.replyError(cmp.Or(p.Err, bad), len(rest), want)
+	err = b.replyError(err, len(rest), want)
 	for _, c := range calls {
 		d := &b.scratch
 		if c.state == callAnswered {

@@ -85,7 +85,7 @@ func (s *Store) changeOf(name string, claims []limiter.Claim, rest ...any) chang
 
 // command returns a command about what p has.
 func (s *Store) command(name string, p *payload) changeCommand {
-	return changeCommand{script: s.scripts.get(name, p.algorithms), keys: p.keyNames(), args: p.args()}
+	return changeCommand{script: s.scripts.get(scriptName{name: name, algorithms: p.algorithms}), keys: p.keyNames(), args: p.args()}
 }
 
 // startChange queues a command for each part of claims. Cached refusals of their windows

@@ -306,7 +306,7 @@ func (s *Store) unnote(ctx context.Context, key string, args []any) ([]any, erro
 	if err != nil {
 		return nil, err
 	}
-	conn, unnote := node.Conn(), s.scripts.get("unnote", 0)
+	conn, unnote := node.Conn(), s.scripts.get(scriptName{name: "unnote"})
 	defer conn.Close()
 	reply, err := unnote.run(ctx, conn, []string{key}, args)
 	isMoving := hasCode(err, "MOVED", "ASK")
@@ -394,7 +394,7 @@ func (s *Store) probeWrite(ctx context.Context, node runner, k limiter.Key) erro
 	b := newPayload(s.names, []limiter.Claim{claim})
 	b.request(newID(), 1)
 	b.claim(&claim, 1)
-	_, err := s.scripts.get("one", b.algorithms).run(ctx, node, b.keyNames(), b.args())
+	_, err := s.scripts.get(scriptName{name: "one", algorithms: b.algorithms}).run(ctx, node, b.keyNames(), b.args())
 	return err
 }
 

@@ -53,7 +53,7 @@ func (s *Store) RefuseCrossSlot() {
 		for a := range limiter.NumAlgorithms {
 			for _, algorithms := range []uint16{1 << a, allAlgorithms} {
 				text := "#!lua flags=unknown-here\nreturn 1"
-				s.scripts.made[scriptName{name, algorithms, true}] = &script{text: text, call: s.scripts.get("take", 0).call}
+				s.scripts.made[scriptName{name, algorithms, true}] = &script{text: text, call: s.scripts.get(scriptName{name: "take"}).call}
 			}
 		}
 	}

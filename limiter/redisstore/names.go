@@ -105,15 +105,6 @@ func splitName(limit string) (box, tag string) {
 // beginning of a box.
 const maxTag = 254
 
-// redissonKey returns the name by which Redisson derives a key from name, in the same
-// slot.
-func redissonKey(name, what string) string {
-	if strings.Contains(name, "{") {
-		return name + ":" + what
-	}
-	return "{" + name + "}:" + what
-}
-
 // scopeOtherClient is the scope of a PerClient window of another client.
 const scopeOtherClient = limiter.PerClient + 1
 

@@ -114,7 +114,7 @@ func (s *Store) startNotes(claims []limiter.Claim, p limiter.Permit) (calls []*c
 		noted, ttl := appendNoted(nil, group)
 		name := string(s.names.appendNote(nil, group[0].Limit, group[0].Value))
 		args := []any{"", ttl.Milliseconds(), string(p.ID[:idBytes]), p.At.UnixMilli(), noted}
-		command := changeCommand{script: s.scripts.get("note", 0), keys: []string{name}, args: args}
+		command := changeCommand{script: s.scripts.get(scriptName{name: "note"}), keys: []string{name}, args: args}
 		if c, err := s.queueChange(subjectClaim(group[0].Limit, group[0].Value), command); err == nil {
 			calls = append(calls, c)
 		}
@@ -238,7 +238,7 @@ func (s *Store) returnCommand(limits []*limiter.Limit, subject limiter.Key) chan
 	}
 	args[0] = packed
 	name := string(s.names.appendNote(nil, limits[0], subject))
-	return changeCommand{script: s.scripts.get("return", algorithms), keys: []string{name}, args: args}
+	return changeCommand{script: s.scripts.get(scriptName{name: "return", algorithms: algorithms}), keys: []string{name}, args: args}
 }
 
 // startReturnInSlots is queueReturn in a cluster.

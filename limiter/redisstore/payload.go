@@ -339,8 +339,11 @@ func sameBox(a, b *limiter.Limit) bool {
 // valid. Reset deletes it. Nothing was taken, and other decisions are not affected.
 var errType = fmt.Errorf("%w: a key in Redis is of another type than its limit keeps there; reset it", limiter.ErrUnreadable)
 
-// numbersOf converts a reply of the client, a list of integers or one, to a list.
-func numbersOf(reply any) ([]int64, error) {
+// numbersOf converts a reply of the client, a list of integers or one, to a list. It returns err if there is one.
+func numbersOf(reply any, err error) ([]int64, error) {
+	if err != nil {
+		return nil, err
+	}
 	if n, ok := reply.(int64); ok {
 		return []int64{n}, nil
 	}
@@ -357,21 +360,23 @@ func numbersOf(reply any) ([]int64, error) {
 	return out, nil
 }
 
-// readTime reads the time at the start of a reply.
-func readTime(list []int64) (time.Time, []int64, error) {
-	if len(list) == 0 || list[0] <= 0 {
-		return time.Time{}, nil, wire.ErrReply
+// readTime reads the time at the start of a reply. It returns err if there is one.
+func readTime(list []int64, err error) (time.Time, []int64, error) {
+	if err == nil && (len(list) == 0 || list[0] <= 0) {
+		err = wire.ErrReply
+	}
+	if err != nil {
+		return time.Time{}, nil, err
 	}
 	return time.UnixMilli(list[0]), list[1:], nil
 }
 
 // readOne reads a reply that contains one decision.
-func readOne(reply any, claims []limiter.Claim, d *limiter.Decision) error {
-	at, rest, err := timedNumbers(reply)
-	if err != nil {
-		return err
+func readOne(list []int64, claims []limiter.Claim, d *limiter.Decision) error {
+	at, rest, err := readTime(list, nil)
+	if err == nil {
+		rest, err = readDecision(rest, at, claims, d)
 	}
-	rest, err = readDecision(rest, at, claims, d)
 	if err == nil && len(rest) > 0 {
 		err = wire.ErrReply
 	}

@@ -224,13 +224,13 @@ func (p *pipeline) appendCommands(out []byte, b *batch) []byte {
 			out = g.payload.appendCall(out, g.script(p.store))
 			continue
 		}
-		sc, keys, args := g.command(p.store)
-		call := sc.call
-		if isChange && !slices.Contains(p.evaluated, sc) {
-			p.evaluated = append(p.evaluated, sc)
-			call = string(wire.AppendBulk(wire.AppendBulk(nil, "EVAL"), sc.text))
+		c := g.command(p.store)
+		call := c.script.call
+		if isChange && !slices.Contains(p.evaluated, c.script) {
+			p.evaluated = append(p.evaluated, c.script)
+			call = string(wire.AppendBulk(wire.AppendBulk(nil, "EVAL"), c.script.text))
 		}
-		out = wire.AppendCall(out, call, keys, args)
+		out = wire.AppendCall(out, call, c.keys, c.args)
 	}
 	return out
 }

@@ -384,15 +384,14 @@ func (b *slotBatch) mustResend(s *Store, err error) bool {
 // wait. It sends the source, because the other node may not have the script either.
 func (p *pipeline) resend(g *slotBatch, calls []*call) {
 	again := &batch{store: p.store, sentAt: time.Now(), version: p.store.refusals.version.Load()}
-	ctx := context.Background()
-	if g.redisson.RedissonName != "" {
+	ctx, c := context.Background(), g.command(p.store)
+	if c.isRedisson {
 		ctx = withRedissonCall(ctx)
 	}
-	sc, keys, args := g.command(p.store)
-	calls, args = slices.Clone(calls), slices.Clone(args)
-	for i, a := range args {
+	calls, c.args = slices.Clone(calls), slices.Clone(c.args)
+	for i, a := range c.args {
 		if text, ok := a.([]byte); ok {
-			args[i] = slices.Clone(text)
+			c.args[i] = slices.Clone(text)
 		}
 	}
 	to, crossSlot, refunds, first := runner(p.store.client), g.payload.crossSlot, g.refunds, calls[0].claims[0]
@@ -404,7 +403,7 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 				to = node
 			}
 		}
-		val, err := sc.send(ctx, to, "eval", sc.text, keys, args)
+		val, err := c.script.send(ctx, to, "eval", c.script.text, c.keys, c.args)
 		if crossSlot {
 			err = p.crossSlotError(err)
 		}
@@ -412,10 +411,8 @@ func (p *pipeline) resend(g *slotBatch, calls []*call) {
 			p.resendApart(calls)
 			return
 		}
-		answer := wire.Reply{Err: err}
-		if err == nil {
-			answer.Ints, answer.Err = numbersOf(val)
-		}
+		var answer wire.Reply
+		answer.Ints, answer.Err = numbersOf(val, err)
 		p.queue.claim(calls)
 		again.finishCalls(calls, &answer)
 		p.store.refundAll(again.late)

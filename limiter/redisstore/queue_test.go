@@ -149,7 +149,7 @@ func TestPipeline_IdleConnectionIsForgotten(t *testing.T) {
 				}
 			}
 			must()
-			if err := direct.ScriptLoad(t.Context(), s.scripts.get("many", 1<<limiter.GCRA).text).Err(); err != nil { // or the client is asked
+			if err := direct.ScriptLoad(t.Context(), s.scripts.get(scriptName{name: "many", algorithms: 1 << limiter.GCRA}).text).Err(); err != nil { // or the client is asked
 				t.Fatal(err)
 			}
 			s.idleLimit = time.Nanosecond

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/limiter/redisstore/internal/wire"
 )
 
 var (
@@ -162,21 +160,19 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	}
 	var p payload
 	p.redissonRequest(newID(), n)
-	reply, err := r.run(ctx, "take", "take", p.requests)
+	list, err := r.run(ctx, "take", "take", p.requests)
 	if redis.HasErrorPrefix(err, "COST") {
 		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s, which has %s", limiter.ErrInvalidCost, n, r.name, strings.TrimPrefix(err.Error(), "COST "))
 	}
 	if err != nil {
 		return limiter.Outcome{}, err
 	}
-	list, err := numbersOf(reply)
-	if err == nil && (len(list) < 4 || slices.Min(list[1:4]) < 0 || list[1] > 1) {
-		err = wire.ErrReply
-	}
-	if err != nil {
+	var d limiter.Decision
+	claim := limiter.Claim{RedissonName: r.name, Cost: n, Limit: &limiter.Limit{}}
+	if err := readOne(list, []limiter.Claim{claim}, &d); err != nil {
 		return limiter.Outcome{}, fmt.Errorf("take: %w: %w", limiter.ErrUnavailable, err)
 	}
-	return limiter.Outcome{Allowed: list[1] == 1, Remaining: list[2], Wait: milliseconds(list[3])}, nil
+	return d.Outcomes[0], nil
 }
 
 // Wait takes n permits as soon as they are available. Callers of the same handle are
@@ -257,20 +253,20 @@ func (r *RateLimiter) Expire(ctx context.Context, d time.Duration) (bool, error)
 
 // number runs a file of lua/redisson whose reply is a number. verb is for errors.
 func (r *RateLimiter) number(ctx context.Context, verb, file string, args ...any) (int64, error) {
-	reply, err := r.run(ctx, verb, file, args...)
+	list, err := r.run(ctx, verb, file, args...)
 	if err != nil {
 		return 0, err
 	}
-	n, err := countOf(reply, nil)
+	n, err := countOf(list, nil)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", verb, err)
 	}
 	return n, nil
 }
 
-func (r *RateLimiter) run(ctx context.Context, verb, file string, args ...any) (any, error) {
+func (r *RateLimiter) run(ctx context.Context, verb, file string, args ...any) ([]int64, error) {
 	args = append([]any{"", "", "", r.format.String()}, args...)
-	reply, err := r.store.run(ctx, r.store.redissonCommand(r.format, file, r.keys, args))
+	list, err := r.store.run(ctx, r.store.redissonCommand(r.format, file, r.keys, args))
 	switch {
 	case redis.HasErrorPrefix(err, "UNSET"):
 		return nil, ErrNoRate
@@ -279,7 +275,7 @@ func (r *RateLimiter) run(ctx context.Context, verb, file string, args ...any) (
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, err)
 	}
-	return reply, nil
+	return list, nil
 }
 
 // invalidate removes the store's cached refusals for the limiter.
@@ -293,27 +289,27 @@ func (r *RateLimiter) invalidate() {
 // no evidence about the health of Redis.
 var ErrRedisson = fmt.Errorf("%w: limiter shared with Redisson cannot be used", limiter.ErrUnreadable)
 
-// redissonScript returns the script of a file of lua/redisson, for a format. A limiter shared
+// redissonCommand returns a command of a file of lua/redisson, for a format. A limiter shared
 // with Redisson has a script call of its own, because other programs write its keys, and
 // their errors must not affect other claims.
-func (s *Store) redissonScript(f limiter.RedissonFormat, file string) *script {
-	if f == limiter.RedissonWindow {
-		return s.scripts.get("redisson_window/"+file, 0)
-	}
-	return s.scripts.get("redisson/"+file, 0)
-}
-
-// redissonCommand returns a command of a file of lua/redisson.
 func (s *Store) redissonCommand(f limiter.RedissonFormat, file string, keys []string, args []any) changeCommand {
-	return changeCommand{script: s.redissonScript(f, file), keys: keys, args: args, isRedisson: true}
+	folder := "redisson/"
+	if f == limiter.RedissonWindow {
+		folder = "redisson_window/"
+	}
+	return changeCommand{script: s.scripts.get(scriptName{name: folder + file}), keys: keys, args: args, isRedisson: true}
 }
 
 // redissonKeys is the number of keys of a Redisson limiter.
 const redissonKeys = 5
 
-// redissonKeysOf returns the keys of a limiter in the order of Redisson.
+// redissonKeysOf returns the keys of a limiter in the order of Redisson, all in the same slot.
 func redissonKeysOf(name, client string) []string {
-	value, permits := redissonKey(name, "value"), redissonKey(name, "permits")
+	slot := name
+	if !strings.Contains(name, "{") {
+		slot = "{" + name + "}"
+	}
+	value, permits := slot+":value", slot+":permits"
 	return []string{name, value, value + ":" + client, permits, permits + ":" + client}
 }
 
@@ -335,9 +331,9 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 	c := claims[0]
 	var p payload
 	p.redissonRequest([16]byte{}, c.Cost)
-	reply, err := s.run(ctx, s.changeOf("peek", claims, p.requests))
+	list, err := s.run(ctx, s.changeOf("peek", claims, p.requests))
 	if err == nil {
-		err = readOne(reply, claims, d)
+		err = readOne(list, claims, d)
 	}
 	if err != nil {
 		return fmt.Errorf("look at %s: %w: %w", c.RedissonName, limiter.ErrUnavailable, err)

@@ -37,11 +37,15 @@ func TestReadDecision_IsStrict(t *testing.T) {
 		"refused, not said":   []any{int64(5), int64(0), int64(2), int64(0)},
 	} {
 		var d limiter.Decision
-		if err := readOne(reply, claims, &d); err == nil {
+		list, err := numbersOf(reply, nil)
+		if err == nil {
+			err = readOne(list, claims, &d)
+		}
+		if err == nil {
 			t.Errorf("%s: read as %+v", name, d)
 		}
 	}
-	at, rest, err := readTime([]int64{5, 0, 1, 700, 9})
+	at, rest, err := readTime([]int64{5, 0, 1, 700, 9}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

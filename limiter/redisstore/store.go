@@ -258,9 +258,9 @@ func (s *Store) decide(ctx context.Context, name string, claims []limiter.Claim,
 	for i := range claims {
 		b.claim(&claims[i], i+1)
 	}
-	reply, err := s.run(ctx, s.command(name, b))
+	numbers, err := s.run(ctx, s.command(name, b))
 	if err == nil {
-		err = readOne(reply, claims, d)
+		err = readOne(numbers, claims, d)
 	}
 	if err != nil {
 		return fmt.Errorf("decide by %d limits: %w: %w", len(claims), limiter.ErrUnavailable, err)
@@ -292,8 +292,8 @@ func (s *Store) change(ctx context.Context, name string, claims []limiter.Claim,
 	return countOf(s.run(ctx, s.changeOf(name, claims, rest...)))
 }
 
-// run runs a command in a call of its own, within the timeout of one call.
-func (s *Store) run(ctx context.Context, c changeCommand) (any, error) {
+// run runs a command in a call of its own, within the timeout of one call. It returns the numbers of the reply.
+func (s *Store) run(ctx context.Context, c changeCommand) ([]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if c.isRedisson {
@@ -303,19 +303,18 @@ func (s *Store) run(ctx context.Context, c changeCommand) (any, error) {
 	if err != nil {
 		s.reloadCluster()
 	}
-	return reply, redissonError(err)
+	return numbersOf(reply, redissonError(err))
 }
 
 // countOf returns the reply of a script, a number that is not negative. Errors wrap limiter.ErrUnavailable.
-func countOf(reply any, err error) (int64, error) {
-	n, ok := reply.(int64)
-	if err == nil && (!ok || n < 0) {
+func countOf(numbers []int64, err error) (int64, error) {
+	if err == nil && (len(numbers) != 1 || numbers[0] < 0) {
 		err = wire.ErrReply
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
-	return n, nil
+	return numbers[0], nil
 }
 
 //go:embed lua/*.lua lua/*/*.lua
@@ -350,12 +349,8 @@ type scriptName struct {
 	crossSlot  bool
 }
 
-// get returns the script of a name, for all algorithms that have a bit.
-func (s *scriptSet) get(name string, algorithms uint16) *script {
-	return s.named(scriptName{name, algorithms, false})
-}
-
-func (s *scriptSet) named(n scriptName) *script {
+// get returns the script of a name.
+func (s *scriptSet) get(n scriptName) *script {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	made := s.made[n]
@@ -386,7 +381,7 @@ func (s *scriptSet) choose(p *payload) *script {
 	case len(p.index) == 1 && !p.repeated:
 		n.name = "one"
 	}
-	return s.named(n)
+	return s.get(n)
 }
 
 // onceCmd is a command that the client never sends again: after a timeout it is

@@ -67,12 +67,12 @@ type Limit struct {
 	ByKey        map[limiter.Key][]*Window               // windows of keys that have rates of their own
 	ByPlan       map[string]*Plan                        // by name; nil without plans
 	Units        []*Window                               // for the rates of descriptors, one for each unit; nil without rate_from
-	nearOf       func(limiter.Limit) int64               // of a rate of a descriptor; see window.near
 	HasKeyName   bool                                    // RedissonName contains {key}
 	ShadowNotes  *limiter.Limit                          // notes what the limit would have refused, see shadowNotes; nil if it returns nothing, or refuses
 	Sends        *sends.Counter                          // counts what becomes of the requests; nil without return_on
 	Country      *Limit                                  // of a limit on ranges of phone numbers: that on their countries, see countryLimit
 	RefusalLimit limiter.Limit                           // the limit on the number of refusals before a penalty
+	alerts       Alerts                                  // see near
 	decisions    metrics.Cache[string, *metrics.Counter] // by result
 }
 
@@ -194,7 +194,7 @@ func (l *Limit) IsShown() bool { return l.Expose && l.Mode == config.Enforce }
 
 // addLimit adds a limit.
 func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
-	l := &Limit{Limit: from, HasKeyName: strings.Contains(from.RedissonName, "{key}")}
+	l := &Limit{Limit: from, HasKeyName: strings.Contains(from.RedissonName, "{key}"), alerts: alerts}
 	r.Active = append(r.Active, l)
 	if l.Enforces() {
 		r.MaxWait = max(r.MaxWait, l.Wait)
@@ -207,63 +207,57 @@ func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
 	}
 	l.ShadowNotes = shadowNotes(from)
 	l.Sends = newSends(from, l.ShadowNotes)
-	adder := windowAdder{route: r, limit: l, alerts: alerts}
-	common := limiter.Limit{Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion}
-	add := func(rates []limiter.Rate) []*Window { return adder.add(rates, common) } // but for those of step_up
-	l.Windows = add(l.Rates)
-	own := len(r.Windows)
+	like := Window{Of: l, Policy: l.Name, Limit: limiter.Limit{
+		Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope, Noted: l.Return != nil, Conversion: l.Conversion,
+	}}
+	l.Windows = r.addWindows(l.Rates, like)
+	like.IsOther = true
 	if len(l.Overrides) > 0 {
 		l.ByKey = map[limiter.Key][]*Window{}
 	}
 	for k, rates := range l.Overrides {
-		l.ByKey[k] = add(rates)
+		l.ByKey[k] = r.addWindows(rates, like)
 	}
 	if l.RateFrom != "" {
-		l.addUnits(add)
-		l.nearOf = func(rate limiter.Limit) int64 { return alerts.near(rate, l.Mode) }
+		r.addUnits(l, like)
 	}
-	l.addPlans(add)
+	if l.Plans != nil {
+		l.ByPlan = map[string]*Plan{}
+	}
+	for name, rates := range l.Plans {
+		like.Plan = name
+		l.ByPlan[name] = &Plan{name, r.addWindows(rates, like)}
+	}
 	if s := l.StepUp; s != nil {
 		r.TokenFields = append(r.TokenFields, s.Header)
-		l.StepUps = adder.add(s.Rates, limiter.Limit{Algorithm: s.Algorithm, Scope: l.Scope, Noted: l.Return != nil}, "step_up")
-		for _, w := range l.StepUps {
-			w.isStepUp = true
-		}
-	}
-	for _, w := range r.Windows[own:] {
-		w.IsOther = true
+		like = Window{Of: l, Policy: l.Name, IsOther: true, isStepUp: true, Limit: limiter.Limit{Algorithm: s.Algorithm, Scope: l.Scope, Noted: like.Noted}}
+		l.StepUps = r.addWindows(s.Rates, like, "step_up")
 	}
 }
 
-// A windowAdder adds the windows of a limit to its route.
-type windowAdder struct {
-	route  *Route
-	limit  *Limit
-	alerts Alerts
-}
-
-// add adds a window for each of rates. counted is what their limits have in common, and part is in the names of the windows.
-func (a *windowAdder) add(rates []limiter.Rate, counted limiter.Limit, part ...string) (windows []*Window) {
-	l := a.limit
+// addWindows adds a window of a limit for each of rates. like is what the windows have in common, and part is in their names.
+func (r *Route) addWindows(rates []limiter.Rate, like Window, part ...string) (windows []*Window) {
+	l := like.Of
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
 		shown := rate
 		switch {
-		case counted.Algorithm.HasLeases():
+		case like.Algorithm.HasLeases():
 			span = "held"
-		case counted.Algorithm.HasSteps():
+		case like.Algorithm.HasSteps():
 			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
-		w := &Window{Of: l, Number: len(a.route.Windows), LogName: l.Name + "-" + strings.Join(append(part, span), "-"), Policy: l.Name, Shown: shown, Limit: counted}
+		w := new(like)
+		w.Number, w.LogName, w.Shown = len(r.Windows), l.Name+"-"+strings.Join(append(part, span), "-"), shown
 		if len(rates) > 1 {
 			w.Policy += "-" + span
 		}
 		w.Name, w.Limit.Rate, w.Owner = l.ID+":"+strings.Join(append(part, span), ":"), rate, w
 		w.Rate.Window += l.Ahead // see aheadStore
-		w.near = a.alerts.near(w.Limit, l.Mode)
+		w.near = l.near(w.Limit)
 		_ = w.Prepare() // config has checked it; if it were not valid, stores would refuse each claim
-		windows, a.route.Windows = append(windows, w), append(a.route.Windows, w)
+		windows, r.Windows = append(windows, w), append(r.Windows, w)
 	}
 	return windows
 }
@@ -274,21 +268,6 @@ type Plan struct {
 	Windows []*Window // none: the limit does not apply
 }
 
-// addPlans compiles the plans of l. add adds windows to its route.
-func (l *Limit) addPlans(add func(rates []limiter.Rate) []*Window) {
-	if l.Plans == nil {
-		return
-	}
-	l.ByPlan = map[string]*Plan{}
-	for name, rates := range l.Plans {
-		p := &Plan{name, add(rates)}
-		for _, w := range p.Windows {
-			w.Plan = name
-		}
-		l.ByPlan[name] = p
-	}
-}
-
 // RateLimitUnits returns the length of each unit of Envoy's RateLimitUnit by its number: none, second, minute, hour,
 // day, month, year, week. Months and years are those of envoyproxy/ratelimit.
 func RateLimitUnits() [8]time.Duration {
@@ -296,16 +275,14 @@ func RateLimitUnits() [8]time.Duration {
 	return [8]time.Duration{0, time.Second, time.Minute, time.Hour, day, 30 * day, 365 * day, 7 * day}
 }
 
-// addUnits adds a window to l for each unit. A count belongs to the name of its window, and so to the unit, whatever
+// addUnits adds a window of l for each unit. A count belongs to the name of its window, and so to the unit, whatever
 // the number is. There are no others, so the memory for names is bounded whatever descriptors have.
-func (l *Limit) addUnits(add func(rates []limiter.Rate) []*Window) {
+func (r *Route) addUnits(l *Limit, like Window) {
+	like.IsUnit = true
 	for _, unit := range RateLimitUnits() {
 		if unit > 0 {
-			l.Units = append(l.Units, add([]limiter.Rate{{Count: limiter.MaxCount, Window: unit}})...)
+			l.Units = append(l.Units, r.addWindows([]limiter.Rate{{Count: limiter.MaxCount, Window: unit}}, like)...)
 		}
-	}
-	for _, w := range l.Units {
-		w.IsUnit = true
 	}
 }
 
@@ -353,7 +330,7 @@ func (l *Limit) describedWindows(rate *limiter.Rate) ([]*Window, error) {
 func (w *Window) withCount(count int64) *Window {
 	own := *w
 	own.Rate.Count, own.Owner = count, &own
-	own.near = w.Of.nearOf(own.Limit)
+	own.near = w.Of.near(own.Limit)
 	return &own
 }
 

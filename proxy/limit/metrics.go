@@ -160,14 +160,14 @@ func (n Near) IsNearer(other Near) bool { return n.Used*max(other.Of, 1) > other
 // Alerts is the configuration of alerts.
 type Alerts config.Alerts
 
-// near returns the number of remaining permits of a rate, or of its burst, below which a key has used most of it; 0
+// near returns the number of remaining permits of a rate of l, or of its burst, below which a key has used most of it; 0
 // if there are no alerts. There are none for limits in shadow mode.
-func (a Alerts) near(rate limiter.Limit, mode config.Mode) int64 {
+func (l *Limit) near(rate limiter.Limit) int64 {
 	most := rate.Capacity()
-	if a.Webhook == "" || len(a.Used) == 0 || most < nearFrom || mode != config.Enforce {
+	if l.alerts.Webhook == "" || len(l.alerts.Used) == 0 || most < nearFrom || !l.Enforces() {
 		return 0
 	}
-	used := (most*a.Used[0] + 99) / 100
+	used := (most*l.alerts.Used[0] + 99) / 100
 	return most - used + 1
 }
 

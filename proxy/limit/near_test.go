@@ -25,7 +25,8 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 		{100, 80, "", config.Enforce, 0}, // nobody is told
 		{100, 80, "x", config.Shadow, 0}, // on trial
 	} {
-		near := Alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}.near(limiter.Limit{Rate: limiter.Rate{Count: row.count, Window: time.Hour}}, row.mode)
+		l := &Limit{Limit: &config.Limit{Mode: row.mode}, alerts: Alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}}
+		near := l.near(limiter.Limit{Rate: limiter.Rate{Count: row.count, Window: time.Hour}})
 		told := int64(0)
 		for used := int64(1); used <= row.count && told == 0; used++ {
 			if row.count-used < near {

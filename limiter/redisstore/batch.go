@@ -21,7 +21,6 @@ const maxRefunds = 32
 // is reused when all are answered.
 type batch struct {
 	store      *Store
-	claims     int
 	groups     []*slotBatch // the script calls, in the order in which they are sent
 	changes    int          // how many of groups are changes, which come first
 	freeGroups []*slotBatch // for reuse
@@ -45,12 +44,7 @@ type slotBatch struct {
 }
 
 // newBatch returns an empty batch.
-func (s *Store) newBatch() *batch {
-	if b, ok := s.batches.Get().(*batch); ok {
-		return b
-	}
-	return &batch{store: s}
-}
+func (s *Store) newBatch() *batch { return s.batches.Get().(*batch) }
 
 // reuseBatch releases a batch that nobody refers to.
 func (s *Store) reuseBatch(b *batch) {
@@ -78,15 +72,11 @@ func (b *slotBatch) reset() {
 	*b = slotBatch{payload: b.payload.emptied(), calls: reuse.Memory(b.calls)}
 }
 
-// add adds c. It returns false if c must be sent in the next batch: there is no room,
+// add adds c. It returns false if c must be sent in the next batch:
 // c has another version of a limit that is in the batch, as happens during a reload, or only one of both is for a call
 // for each slot.
 func (b *batch) add(c *call) bool {
-	if b.claims > 0 && b.claims+len(c.claims) > maxClaims {
-		return false
-	}
 	if c.change != nil {
-		b.claims += len(c.claims)
 		b.addChange(c)
 		return true
 	}
@@ -99,7 +89,6 @@ func (b *batch) add(c *call) bool {
 	if g.payload.conflicts(c.claims) {
 		return false
 	}
-	b.claims += len(c.claims)
 	g.calls = append(g.calls, c)
 	if c.claims[0].RedissonName != "" {
 		g.addRedisson(c)
@@ -340,10 +329,7 @@ const (
 
 // newCall returns a call, reusing an answered one if possible.
 func (s *Store) newCall(claims []limiter.Claim, id [16]byte) *call {
-	c, ok := s.calls.Get().(*call)
-	if !ok {
-		c = &call{done: make(chan struct{}, 1)}
-	}
+	c := s.calls.Get().(*call)
 	c.claims, c.id, c.deadline = append(c.claims, claims...), id, time.Now().Add(s.timeout)
 	return c
 }

@@ -112,6 +112,8 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout,
 		grace: o.Grace, reports: newReports(), processID: uuid.NewString(), channel: o.Prefix + ":freed",
 	}
+	s.calls.New = func() any { return &call{done: make(chan struct{}, 1)} }
+	s.batches.New = func() any { return &batch{store: s} }
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.maxInFlight, s.idleLimit = DefaultInFlight, defaultIdleLimit
 	if _, s.isCluster = client.(*redis.ClusterClient); s.isCluster {

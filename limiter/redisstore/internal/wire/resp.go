@@ -63,12 +63,7 @@ func (r *Reader) Read(p *Reply) error {
 		case '*':
 			return r.list(p, line)
 		case ':':
-			n, ok := number(line[1:])
-			if !ok {
-				return fmt.Errorf("%w: %.40q", ErrProtocol, line)
-			}
-			p.Ints = append(p.Ints, n)
-			return nil
+			return p.add(line)
 		case '>':
 			err = r.skip(line)
 		case '|': // an attribute of the following reply, which is skipped as a map
@@ -95,22 +90,28 @@ func (r *Reader) list(p *Reply, header []byte) error {
 	}
 	for ; n > 0; n-- {
 		line, err := r.line()
+		switch {
+		case err != nil:
+		case line[0] == ':':
+			err = p.add(line)
+		default:
+			p.Err = ErrReply
+			err = r.skip(line)
+		}
 		if err != nil {
 			return err
 		}
-		if line[0] != ':' {
-			p.Err = ErrReply
-			if err := r.skip(line); err != nil {
-				return err
-			}
-			continue
-		}
-		v, ok := number(line[1:])
-		if !ok {
-			return fmt.Errorf("%w: %.40q", ErrProtocol, line)
-		}
-		p.Ints = append(p.Ints, v)
 	}
+	return nil
+}
+
+// add adds the integer on a line.
+func (r *Reply) add(line []byte) error {
+	n, ok := number(line[1:])
+	if !ok {
+		return fmt.Errorf("%w: %.40q", ErrProtocol, line)
+	}
+	r.Ints = append(r.Ints, n)
 	return nil
 }
 

@@ -31,7 +31,6 @@ type queue struct {
 
 	mu             sync.Mutex // guards the fields below and the calls' states; never held during I/O
 	writerWake     sync.Cond  // the writer waits for it
-	isWriterIdle   bool       // the writer waits
 	hasWriter      bool       // the writer goroutine is running
 	closed         bool
 	waiting        []*call
@@ -71,7 +70,7 @@ func (q *queue) enqueueLocked(c *call) error {
 		q.hasWriter = true
 		q.startWriter()
 	}
-	q.wakeWriter()
+	q.writerWake.Signal()
 	return nil
 }
 
@@ -80,14 +79,6 @@ func (q *queue) setSweepLocked(after time.Duration) {
 	if !q.isSweepSet {
 		q.isSweepSet = true
 		q.sweepTimer.Reset(min(after, q.timeout))
-	}
-}
-
-// wakeWriter wakes the writer if it waits.
-func (q *queue) wakeWriter() {
-	if q.isWriterIdle {
-		q.isWriterIdle = false
-		q.writerWake.Signal()
 	}
 }
 
@@ -151,7 +142,6 @@ func (q *queue) waitReady(c *wire.Conn) bool {
 			q.hasWriter = false
 			return false
 		}
-		q.isWriterIdle = true
 		q.writerWake.Wait()
 	}
 	return true
@@ -162,7 +152,6 @@ func (q *queue) waitDrained() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.inFlight) > 0 {
-		q.isWriterIdle = true
 		q.writerWake.Wait()
 	}
 }
@@ -252,7 +241,7 @@ func (q *queue) removeFirst(c *wire.Conn) error {
 		return net.ErrClosed
 	}
 	*all = slices.Delete(*all, 0, 1)
-	q.wakeWriter()
+	q.writerWake.Signal()
 	if c != q.conn && len(*all) == 0 {
 		return net.ErrClosed
 	}
@@ -264,7 +253,7 @@ func (q *queue) removeAll(c *wire.Conn) []*batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.MarkEnded()
-	q.wakeWriter()
+	q.writerWake.Signal()
 	switch c {
 	case q.conn:
 		all := q.inFlight
@@ -311,7 +300,7 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.wakeWriter()
+	q.writerWake.Signal()
 }
 
 // detach has the writer use another connection in place of q.conn, on which Redis does not reply in time. It returns
@@ -321,7 +310,7 @@ func (q *queue) detach() (hung, earlier *wire.Conn) {
 	hung.MarkEnded()
 	q.late, q.lateConn = q.inFlight, hung
 	q.inFlight, q.conn = nil, nil
-	q.wakeWriter()
+	q.writerWake.Signal()
 	return hung, earlier
 }
 

@@ -193,7 +193,7 @@ func TestPipeline_SilenceAfterTheDeadlines(t *testing.T) {
 	store := s.store(t, Options{Timeout: time.Second}, ClientConfig{})
 	must(t, store)
 	p := store.only(t)
-	eventually(t, "no sweep is due", p.is(func(q *queue) bool { return q.isWriterIdle && !q.isSweepSet }))
+	eventually(t, "no sweep is due", p.is(func(q *queue) bool { return len(q.inFlight) == 0 && !q.isSweepSet }))
 	b := store.newBatch()
 	b.sentAt = time.Now()
 	if !p.queue.addInFlight(b, p.conn) {

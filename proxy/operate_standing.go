@@ -168,7 +168,8 @@ func (p *Proxy) inspectHere(ctx context.Context, t *keyTarget) (limiter.Inspecti
 		to.Denies = t.limit.OnStoreFailure == config.Deny
 		return limiter.Inspection{At: time.Now()}, nil
 	}
-	return p.admitter.InspectHere(ctx, t.claims())
+	f := p.admitter.Fallback
+	return f.Local.Inspect(ctx, f.Shares(t.claims()))
 }
 
 // notes returns hints that apply to more than one limit.

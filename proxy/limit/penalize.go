@@ -158,8 +158,3 @@ func (f *Fallback) ApplyChange(ctx context.Context, c limiter.Change, claims []l
 type localDenier interface {
 	Denied(claims []limiter.Claim, d *limiter.Decision) bool
 }
-
-// InspectHere returns the statuses of claims in the fallback of this node.
-func (a *Admitter) InspectHere(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
-	return a.Fallback.Local.Inspect(ctx, a.Fallback.Shares(claims))
-}

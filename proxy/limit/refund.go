@@ -201,13 +201,13 @@ func (a *Admitter) refund(q *Admission, t *TakenPermit) {
 // are held until the end of the response. A failure after the header, such as cut of refund_on, can
 // no longer be reported.
 func (a *Admission) AddRefunds(o Outcome) {
-	all := o.Refunded || a.Route.RefundOn.Status.Has(o.Status)
-	if a.KeepsPermits || !all && len(a.Route.settling) == 0 {
+	rule := a.refundRule(o)
+	if a.KeepsPermits || !rule.all && len(a.Route.settling) == 0 {
 		return // as most
 	}
 	for i := range a.Decision.Outcomes {
-		c, of := &a.Claims[i], a.Claims.Window(i).Of
-		if of.Ahead > 0 || !all && (of.Count == nil || of.Count.Status.Has(o.Status)) || concurrent(c) || c.Limit.Algorithm.HasValues() {
+		c := &a.Claims[i]
+		if !rule.applies(a.Claims.Window(i).Of) || concurrent(c) || c.Limit.Algorithm.HasValues() {
 			continue
 		}
 		left := &a.Decision.Outcomes[i]

@@ -78,7 +78,7 @@ func (s *Store) StartReset(claims []limiter.Claim) (wait func() error) {
 // changeOf returns a command of lua/command, or of lua/redisson, about claims of one part.
 func (s *Store) changeOf(name string, claims []limiter.Claim, rest ...any) changeCommand {
 	if c := claims[0]; c.RedissonName != "" {
-		return s.redissonCommand(c.RedissonFormat, name, s.names.keys(c), redissonArgs(c, rest...))
+		return s.redissonCommand(c.RedissonFormat, name, redissonKeysOf(c.RedissonName, s.names.client), redissonArgs(c, rest...))
 	}
 	return s.command(name, newPayload(s.names, claims, rest...))
 }

@@ -375,7 +375,7 @@ func (s *Store) keyOn(ctx context.Context, cluster *redis.ClusterClient, node *r
 	for i := range uint32(1 << 14) {
 		binary.LittleEndian.PutUint32(k[:], i)
 		claim := probeClaim(k)
-		if n, err := cluster.MasterForKey(ctx, s.names.keys(claim)[0]); err != nil || n.Options().Addr == node.Options().Addr {
+		if n, err := cluster.MasterForKey(ctx, string(s.names.append(nil, &claim, 0))); err != nil || n.Options().Addr == node.Options().Addr {
 			break
 		}
 	}

@@ -76,6 +76,17 @@ func BoxName(c limiter.Claim) string { return KeyNames(c)[0] }
 // KeyNames are the keys that hold the window of c.
 func KeyNames(c limiter.Claim) []string { return newNames(DefaultPrefix, "").keys(c) }
 
+func (n names) keys(c limiter.Claim) []string {
+	if c.RedissonName != "" {
+		return redissonKeysOf(c.RedissonName, n.client)
+	}
+	all := make([]string, keyCount(c.Limit.Algorithm))
+	for i := range all {
+		all[i] = string(n.append(nil, &c, i))
+	}
+	return all
+}
+
 // Hears reports whether s learns of what other proxies give back.
 func (s *Store) Hears() bool { return s.refusals.isSubscribed.Load() }
 

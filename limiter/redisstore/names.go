@@ -34,25 +34,22 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// keyCount returns the number of keys of a claim's window: value, permits and base, or a
+// keyCount returns the number of keys of a window of an algorithm: value, permits and base, or a
 // single state. A token bucket has the keys of Redisson. The other algorithms have names
 // with braces, which the name of a limit cannot contain. The name of a state is short,
-// because it is a third of a key's memory. A limiter shared with Redisson has its own
-// keys.
-func (n names) keyCount(c *limiter.Claim) int {
-	switch {
-	case c.RedissonName != "":
-		return redissonKeys
-	case c.Limit.Algorithm.IsPacked():
+// because it is a third of a key's memory.
+func keyCount(a limiter.Algorithm) int {
+	if a.IsPacked() {
 		return 1
 	}
 	return 3
 }
 
-// append appends the name of the i-th key of a claim's window.
+// append appends the name of the i-th key of a claim's window. A limiter shared with Redisson has its own keys, see
+// redissonKeysOf, of which this is the first.
 func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	if c.RedissonName != "" {
-		return append(out, redissonKeysOf(c.RedissonName, n.client)[i]...)
+		return append(out, c.RedissonName...)
 	}
 	out = append(append(out, n.prefix...), ":{"...)
 	out = append(hex.AppendEncode(out, c.Key[:]), "}:"...)
@@ -80,15 +77,6 @@ func appendSuffix(out []byte, a limiter.Algorithm, i int) []byte {
 
 // windowKey returns the suffix of the i-th key of a window that has three.
 func windowKey(i int) string { return [...]string{":value", ":permits", ":base"}[i] }
-
-// keys returns the names of the keys of a claim's window.
-func (n names) keys(c limiter.Claim) []string {
-	all := make([]string, n.keyCount(&c))
-	for i := range all {
-		all[i] = string(n.append(nil, &c, i))
-	}
-	return all
-}
 
 // splitName splits the name of a limit whose state is one string. Windows of one key
 // share a string, their box, if the part before the last colon is the same. The tag after

@@ -124,7 +124,7 @@ func (p *payload) window(n names, c *limiter.Claim) int {
 	if sharing >= 0 {
 		firstKey = p.index[sharing].firstKey
 	} else {
-		for i := range n.keyCount(c) {
+		for i := range keyCount(c.Limit.Algorithm) {
 			p.name = n.append(p.name[:0], c, i)
 			p.keys = wire.AppendBulk(p.keys, p.name)
 			p.keyCount++

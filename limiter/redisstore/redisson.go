@@ -300,9 +300,6 @@ func (s *Store) redissonCommand(f limiter.RedissonFormat, file string, keys []st
 	return changeCommand{script: s.scripts.get(scriptName{name: folder + file}), keys: keys, args: args, isRedisson: true}
 }
 
-// redissonKeys is the number of keys of a Redisson limiter.
-const redissonKeys = 5
-
 // redissonKeysOf returns the keys of a limiter in the order of Redisson, all in the same slot.
 func redissonKeysOf(name, client string) []string {
 	slot := name

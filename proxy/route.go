@@ -117,7 +117,7 @@ func (s *sharing) rateLimitFields(policies []respond.Policy, style respond.Style
 // compileRoute compiles the configuration of a route.
 func (g *generation) compileRoute(from *config.Route) (*route, error) {
 	r := &route{
-		Route:         limit.NewRoute(from, limit.Alerts(g.config.Alerts)),
+		Route:         limit.NewRoute(from, g.config.Alerts),
 		reads:         &reads{},
 		metrics:       &routeMetrics{},
 		refunds:       refunds(from.RefundOn),

@@ -280,7 +280,7 @@ func TestStepUp_StoreFailsInBetween(t *testing.T) {
 	r := NewRoute(&config.Route{Name: "send", Limits: []*config.Limit{{
 		Name: "unused", ID: "send.unused", Rates: []limiter.Rate{{Count: 2, Window: time.Hour}, {Count: 9, Window: 24 * time.Hour}},
 		StepUp: &config.StepUp{Header: "X-Challenge-Token", Rates: []limiter.Rate{{Count: 3, Window: time.Hour}, {Count: 20, Window: 24 * time.Hour}}},
-	}}}, Alerts{})
+	}}}, config.Alerts{})
 	q := &Admission{Asker: Asker{Route: &r, Solver: acceptAll{}}}
 	unused := q.Route.Active[0]
 	q.Claims.Add(unused.Windows, &limiter.Claim{Cost: 1})

@@ -42,7 +42,7 @@ type Route struct {
 }
 
 // NewRoute compiles what a route has of limits.
-func NewRoute(from *config.Route, a Alerts) Route {
+func NewRoute(from *config.Route, a config.Alerts) Route {
 	r := Route{Route: from, Repeats: newIdempotency(from.Name, from.Idempotency)}
 	for _, l := range from.Limits {
 		if l.Mode != config.Off {
@@ -72,7 +72,7 @@ type Limit struct {
 	Sends        *sends.Counter                          // counts what becomes of the requests; nil without return_on
 	Country      *Limit                                  // of a limit on ranges of phone numbers: that on their countries, see countryLimit
 	RefusalLimit limiter.Limit                           // the limit on the number of refusals before a penalty
-	alerts       Alerts                                  // see near
+	alerts       config.Alerts                           // see near
 	decisions    metrics.Cache[string, *metrics.Counter] // by result
 }
 
@@ -193,7 +193,7 @@ func (l *Limit) ClaimsUnder(k limiter.Key, windows []*Window, shared string) []l
 func (l *Limit) IsShown() bool { return l.Expose && l.Mode == config.Enforce }
 
 // addLimit adds a limit.
-func (r *Route) addLimit(from *config.Limit, alerts Alerts) {
+func (r *Route) addLimit(from *config.Limit, alerts config.Alerts) {
 	l := &Limit{Limit: from, HasKeyName: strings.Contains(from.RedissonName, "{key}"), alerts: alerts}
 	r.Active = append(r.Active, l)
 	if l.Enforces() {

@@ -157,9 +157,6 @@ type Near struct {
 // IsNearer reports whether n has used a larger part than other, whose rate may be that of another plan. The zero Near has used nothing.
 func (n Near) IsNearer(other Near) bool { return n.Used*max(other.Of, 1) > other.Used*max(n.Of, 1) }
 
-// Alerts is the configuration of alerts.
-type Alerts config.Alerts
-
 // near returns the number of remaining permits of a rate of l, or of its burst, below which a key has used most of it; 0
 // if there are no alerts. There are none for limits in shadow mode.
 func (l *Limit) near(rate limiter.Limit) int64 {

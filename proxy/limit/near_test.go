@@ -25,7 +25,7 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 		{100, 80, "", config.Enforce, 0}, // nobody is told
 		{100, 80, "x", config.Shadow, 0}, // on trial
 	} {
-		l := &Limit{Limit: &config.Limit{Mode: row.mode}, alerts: Alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}}
+		l := &Limit{Limit: &config.Limit{Mode: row.mode}, alerts: config.Alerts{Webhook: row.webhook, Used: []int64{row.used, 100}}}
 		near := l.near(limiter.Limit{Rate: limiter.Rate{Count: row.count, Window: time.Hour}})
 		told := int64(0)
 		for used := int64(1); used <= row.count && told == 0; used++ {
@@ -57,7 +57,7 @@ func TestNear_IsThatOfTheBurst(t *testing.T) {
 	for burst, want := range map[int64]int64{0: 480, 50: 0, 100: 80, 1000: 800} {
 		r := NewRoute(&config.Route{Limits: []*config.Limit{{
 			Name: "even", Mode: config.Enforce, Algorithm: limiter.GCRA, Burst: burst, Rates: []limiter.Rate{{Count: 600, Window: time.Minute}}, Key: &key.Spec{},
-		}}}, Alerts{Webhook: "x", Used: []int64{80}})
+		}}}, config.Alerts{Webhook: "x", Used: []int64{80}})
 		w, n := r.Windows[0], newNearLimits()
 		told := Near{}
 		for used := int64(1); used <= w.Capacity() && told.Used == 0; used++ {

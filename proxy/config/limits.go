@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config/internal/form"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/view"
 )
@@ -120,7 +121,7 @@ func (l *limits) kind(f, limit *Limit) {
 	case l.Given(&f.Budget):
 		l.budget(f, limit)
 	default:
-		limit.Rates = l.rates(rateFields{f, &f.One, &f.Several}, limit, "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
+		limit.Rates = l.rates(f, limit, "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
 		l.algorithm(f, limit)
 		l.distinct(f, limit)
 		l.overrides(f, limit)
@@ -209,21 +210,14 @@ func (l *limits) notCommon(pointer any, name string) {
 	}
 }
 
-// A rateFields holds the fields rate and rates of a form.
-type rateFields struct {
-	form any
-	one  *string
-	more *list
-}
-
-// rates reads rate or rates of a limit; without either it reports what to write instead.
-func (l *limits) rates(f rateFields, limit *Limit, instead string) []limiter.Rate {
-	one, several := l.Given(f.one), l.Given(f.more)
+// rates reads rate or rates of f, a pointer to the form of a limit or of step_up; without either it reports what to write instead.
+func (l *limits) rates(f any, limit *Limit, instead string) []limiter.Rate {
+	one, several := form.Field(f, "rate").(*string), form.Field(f, "rates").(*list)
 	l.refuse([]finding{
-		{one && several, f.one, "has both rate and rates", "write all of them under rates"},
-		{!one && !several, f.form, "has no rate", instead},
+		{l.Given(one) && l.Given(several), one, "has both rate and rates", "write all of them under rates"},
+		{!l.Given(one) && !l.Given(several), f, "has no rate", instead},
 	})
-	return l.parse(append([]*string{f.one}, pointers(*f.more)...), limit)
+	return l.parse(append([]*string{one}, pointers(*several)...), limit)
 }
 
 // pointers returns those to all texts of a list.

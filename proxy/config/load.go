@@ -223,7 +223,7 @@ func (l *loader) errors(common map[int]Reject, forms map[string]*ErrorText) map[
 		case !slices.Contains(strings.Split(ownStatuses, ", "), name):
 			l.Warn(f, "has no effect: Weir answers no request with "+name, "write one of "+ownStatuses+", or leave it out")
 		}
-		r := l.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{request_id}", "{status}"}})
+		r := l.texts(f, "{retry_after}", "{request_id}", "{status}")
 		for status := of.from; status <= of.to; status++ {
 			r.Status = status
 			made[status] = r

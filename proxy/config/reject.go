@@ -30,41 +30,35 @@ var (
 )
 
 func (r *routes) reject(f *Reject) Reject {
-	made := r.texts(texts{&f.Detail, &f.Body, &f.ContentType, &f.Headers, []string{"{retry_after}", "{limit}", "{request_id}"}})
+	made := r.texts(f, "{retry_after}", "{limit}", "{request_id}")
 	made.Status = f.Status
 	return made
 }
 
-// texts are the fields of a response with placeholders.
-type texts struct {
-	detail, body, contentType *string
-	headers                   *map[string]string
-	placeholders              []string // those that it may have
-}
-
-// texts compiles the texts of a response.
-func (l *loader) texts(t texts) Reject {
-	l.placeholders(t, t.detail, *t.detail, braces)
-	if *t.body == "" && l.Given(t.contentType) {
-		l.Wrong(t.contentType, "there is no body", "write body: beside it, or leave it out")
-	}
-	made := Reject{Detail: *t.detail, Body: *t.body}
+// texts compiles the texts of f, a pointer to a Reject or an ErrorText, which may have these placeholders.
+func (l *loader) texts(f any, placeholders ...string) Reject {
+	field := func(name string) *string { return form.Field(f, name).(*string) }
+	detail, body, contentType, headers := field("detail"), field("body"), field("content_type"), form.Field(f, "headers").(*map[string]string)
+	l.placeholders(placeholders, detail, *detail, braces)
+	l.refuse([]finding{{*body == "" && l.Given(contentType), contentType, "there is no body", "write body: beside it, or leave it out"}})
+	made := Reject{Detail: *detail, Body: *body}
 	if made.Body != "" {
-		made.ContentType = cmp.Or(*t.contentType, "text/plain; charset=utf-8")
+		made.ContentType = cmp.Or(*contentType, "text/plain; charset=utf-8")
 	}
-	l.placeholders(t, t.body, *t.body, words)
-	l.warnPlain(t.contentType, t.body)
-	if kind := l.mediaType(t.contentType); made.Body != "" && (kind == "application/json" || strings.HasSuffix(kind, "+json")) {
-		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a", "{status}", "400").Replace(made.Body)
-		if !json.Valid([]byte(sample)) && l.Valid(t.body) {
-			l.Wrong(t.body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
-		}
+	l.placeholders(placeholders, body, *body, words)
+	l.warnPlain(contentType, body)
+	kind := l.mediaType(contentType)
+	isJSON := kind == "application/json" || strings.HasSuffix(kind, "+json")
+	sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a", "{status}", "400").Replace(made.Body)
+	l.refuse([]finding{
+		{made.Body != "" && isJSON && !json.Valid([]byte(sample)) && l.Valid(body), body,
+			"is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`},
+	})
+	placeholders = append(placeholders, "{origin}") // which stands in no text for people
+	for _, name := range form.SortedKeys(*headers) {
+		l.placeholders(placeholders, form.Entry{Of: headers, Name: name}, (*headers)[name], braces)
 	}
-	t.placeholders = append(t.placeholders, "{origin}") // which stands in no text for people
-	for _, name := range form.SortedKeys(*t.headers) {
-		l.placeholders(t, form.Entry{Of: t.headers, Name: name}, (*t.headers)[name], braces)
-	}
-	made.Headers = l.headers(t.headers, "X-Reason", reserved{names: ownFields()})
+	made.Headers = l.headers(headers, "X-Reason", reserved{names: ownFields()})
 	return made
 }
 
@@ -78,11 +72,11 @@ func (l *loader) warnPlain(contentType, body *string) {
 }
 
 // placeholders checks that all placeholders in a text exist.
-func (l *loader) placeholders(t texts, pointer any, text string, allowed *regexp.Regexp) {
+func (l *loader) placeholders(known []string, pointer any, text string, allowed *regexp.Regexp) {
 	for _, m := range allowed.FindAllString(text, -1) {
-		if !slices.Contains(t.placeholders, m) {
-			last := len(t.placeholders) - 1
-			l.Wrong(pointer, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, "+strings.Join(t.placeholders[1:last], ", ")+" or "+t.placeholders[last]+", and no other braces")
+		if !slices.Contains(known, m) {
+			last := len(known) - 1
+			l.Wrong(pointer, form.Quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, "+strings.Join(known[1:last], ", ")+" or "+known[last]+", and no other braces")
 		}
 	}
 }
@@ -257,7 +251,7 @@ func (l *limits) stepUp(f, limit *Limit) {
 		s.Algorithm, _ = limiter.ParseAlgorithm("sliding_log")
 	}
 	l.token(&f.StepUp.Challenge, f.StepUp.Challenge)
-	s.Rates = l.rates(rateFields{f.StepUp, &f.StepUp.One, &f.StepUp.Several}, limit, "write rate: COUNT/WINDOW, for example 100/1d: the rate of requests that pass by step_up")
+	s.Rates = l.rates(f.StepUp, limit, "write rate: COUNT/WINDOW, for example 100/1d: the rate of requests that pass by step_up")
 	for _, rate := range s.Rates {
 		if limit.Cost != nil && limit.Cost.Max > rate.Count {
 			l.Wrong(f.StepUp, "a request may cost more than "+rate.String()+" holds", "write a rate of at least "+strconv.FormatInt(limit.Cost.Max, 10)+", or a smaller max_cost")

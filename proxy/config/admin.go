@@ -16,8 +16,7 @@ import (
 )
 
 // admin compiles the admin listener.
-func (l *loader) admin(f *Admin) Admin {
-	made := *f
+func (l *loader) admin(f, made *Admin) {
 	made.HTTPS, made.ClientCA = unlessNone(f.HTTPS), l.clientCA(f)
 	made.Operators, made.Tokens = nil, l.operators(f)
 	for i, name := range f.Hosts { // that clients may use
@@ -25,7 +24,6 @@ func (l *loader) admin(f *Admin) Admin {
 			l.Wrong(&f.Hosts[i], form.Quote(name)+" is not a valid host name", "write for example weir.internal, without a port")
 		}
 	}
-	return made
 }
 
 // clientCA loads the authorities for client certificates.
@@ -85,23 +83,22 @@ func (l *loader) operators(f *Admin) []Token {
 }
 
 // alerts compiles the alerts section.
-func (l *loader) alerts(f *Alerts) Alerts {
-	a := *f
-	a.Parts, a.Returned = nil, ""
+func (l *loader) alerts(f, made *Alerts) {
+	made.Parts, made.Returned = nil, ""
 	if l.Given(&f.Returned) {
-		a.Conversion = l.percentage(&f.Returned, 99, ", for example 35%")
+		made.Conversion = l.percentage(&f.Returned, 99, ", for example 35%")
 	}
 	for i := range f.Parts {
 		n := l.percentage(&f.Parts[i], 100, "")
-		if n > 0 && slices.Contains(a.Used, n) {
+		if n > 0 && slices.Contains(made.Used, n) {
 			l.Wrong(&f.Parts[i], f.Parts[i]+" is given twice", "write it once")
 		}
-		a.Used = append(a.Used, n)
+		made.Used = append(made.Used, n)
 	}
-	slices.Sort(a.Used)
+	slices.Sort(made.Used)
 	to, isURL := webURL(f.Webhook)
 	l.refuse([]finding{
-		{a.Repeat > 0 && a.Repeat < 2*time.Minute, &f.Repeat, "is too short, alerts look at two minutes", "write at least 2m"},
+		{made.Repeat > 0 && made.Repeat < 2*time.Minute, &f.Repeat, "is too short, alerts look at two minutes", "write at least 2m"},
 		{f.Webhook != "" && !isURL, &f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir"},
 		{isURL && to.User != nil, &f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret"},
 	})
@@ -111,7 +108,6 @@ func (l *loader) alerts(f *Alerts) Alerts {
 		{isURL && f.Secret != "" && len(f.Secret) < leastToken, &f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random"},
 		{isURL && f.Secret == "", &f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random"},
 	})
-	return a
 }
 
 // webURL parses the URL of a server that Weir sends something to.
@@ -167,11 +163,10 @@ const (
 )
 
 // accessLog compiles the access log.
-func (l *loader) accessLog(f *AccessLog) AccessLog {
-	a := *f
-	a.File = l.writes(&f.File)
-	if len(a.Fields) == 0 {
-		a.Fields = []string{"standard"}
+func (l *loader) accessLog(f, made *AccessLog) {
+	made.File = l.writes(&f.File)
+	if len(made.Fields) == 0 {
+		made.Fields = []string{"standard"}
 	}
 	for i, name := range f.Fields {
 		if slices.Contains(f.Fields[:i], name) {
@@ -179,13 +174,12 @@ func (l *loader) accessLog(f *AccessLog) AccessLog {
 		}
 	}
 	if !l.Valid(&f.Format) {
-		return a
+		return
 	}
 	l.refuse([]finding{
-		{a.Format != LogJSON && len(f.Fields) > 0, &f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out"},
-		{a.Format == LogNone && f.File != "", &f.File, "nothing is written to it", "write format: json, or leave it out"},
+		{made.Format != LogJSON && len(f.Fields) > 0, &f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out"},
+		{made.Format == LogNone && f.File != "", &f.File, "nothing is written to it", "write format: json, or leave it out"},
 	})
-	return a
 }
 
 // A TraceParent determines whose traceparent is used.
@@ -199,29 +193,27 @@ const (
 )
 
 // traces compiles the traces section.
-func (l *loader) traces(f *Traces) Traces {
-	t := *f
-	t.Fields, t.Share = nil, ""
+func (l *loader) traces(f, made *Traces) {
+	made.Fields, made.Share = nil, ""
 	percent, is := strings.CutSuffix(f.Share, "%")
 	share, err := strconv.ParseFloat(percent, 64)
 	if f.Share != "" && (!is || err != nil || share < 0 || share > 100 || strings.Trim(percent, "0123456789.") != "") {
 		l.Wrong(&f.Share, form.Quote(f.Share)+" is not a percentage", "write 0% to 100%, for example 0.1%")
 	}
-	t.Sample = share / 100
+	made.Sample = share / 100
 	for name, value := range f.Fields {
 		if !httpguts.ValidHeaderFieldName(name) {
 			l.Wrong(form.Entry{Of: &f.Fields, Name: name}, form.Quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
 			continue
 		}
-		if t.Headers == nil {
-			t.Headers = map[string]string{}
+		if made.Headers == nil {
+			made.Headers = map[string]string{}
 		}
-		t.Headers[http.CanonicalHeaderKey(name)] = value
+		made.Headers[http.CanonicalHeaderKey(name)] = value
 	}
 	if f.Endpoint != "" {
-		t.Endpoint = l.collector(f)
+		made.Endpoint = l.collector(f)
 	}
-	return t
 }
 
 // collector checks the URL of the collector.

@@ -240,13 +240,12 @@ const (
 )
 
 // reload compiles the reload section.
-func (l *loader) reload(f *Reload, store Store) Reload {
-	made := Reload{f.Source, l.writes(&f.Keep)}
+func (l *loader) reload(f, made *Reload) {
+	made.Keep = l.writes(&f.Keep)
 	l.refuse([]finding{
-		{made.Source == SourceRedis && store != StoreRedis && l.Valid(&f.Source), &f.Source, "there is no Redis to load it from", "write store: redis, or source: file"},
-		{made.Source == SourceFile && f.Keep != "", &f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out"},
+		{f.Source == SourceRedis && l.main.Store != StoreRedis && l.Valid(&f.Source), &f.Source, "there is no Redis to load it from", "write store: redis, or source: file"},
+		{f.Source == SourceFile && f.Keep != "", &f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out"},
 	})
-	return made
 }
 
 // View returns what operators see of r.

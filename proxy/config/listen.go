@@ -21,17 +21,15 @@ import (
 type address struct{ host, port string }
 
 // listen makes the bounds of what clients may do.
-func (l *loader) listen(f *Listen) Listen {
+func (l *loader) listen(f, made *Listen) {
 	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
 	l.refuse([]finding{
 		{l.Valid(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most), &f.MaxHeader, f.MaxHeader.String() + " is out of range", "write 1KiB to 16MiB"},
 		{l.Valid(&f.MaxBuffered) && f.MaxBuffered < leastBuffered, &f.MaxBuffered, f.MaxBuffered.String() + " is out of range", "write 1MiB or more, for example 128MiB"},
 	})
 	l.warnTrust(f.ProxyProtocol)
-	made := *f
 	made.HTTP, made.HTTPS, made.Decide = unlessNone(f.HTTP), unlessNone(f.HTTPS), l.decide(f.Decide)
 	made.Files, made.TLS, made.ACME = nil, l.pairs(f), l.acme(f)
-	return made
 }
 
 // none is what is written for no address, no limit, no former secret and nothing of defaults.

@@ -23,7 +23,7 @@ const (
 )
 
 // redis compiles the connection to the shared store.
-func (l *loader) redis(f *Redis) Redis {
+func (l *loader) redis(f, made *Redis) {
 	for i := range f.Addrs {
 		if a := l.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
 			l.Wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
@@ -39,13 +39,11 @@ func (l *loader) redis(f *Redis) Redis {
 		{!t.Enabled && *t != (redisTLSForm{}), t, "TLS is configured, but not enabled", "write enabled: true beside it"},
 	})
 	l.token(&f.Prefix, f.Prefix)
-	made := *f
 	made.Files = redisTLSForm{}
 	trusted := l.trust(&t.CA, &t.Cert, &t.Key, &t.ServerName)
 	if t.Enabled {
 		made.TLS = &trusted
 	}
-	return made
 }
 
 // Equal reports whether r and other are the same connection.

@@ -33,7 +33,8 @@ func (r *routes) all(forms []*Route) []*Route {
 		p := r.path(&f.Match)
 		route := new(*f)
 		route.form, route.Position = f, r.Location(f).Position
-		route.Match, route.Upstream = r.match(&f.Match, p), r.upstreamOf(&f.UpstreamName)
+		r.match(&f.Match, &route.Match, p)
+		route.Upstream = r.upstreamOf(&f.UpstreamName)
 		route.Redirect, route.Respond, route.Rewrite = r.redirect(f.Redirect), r.respond(f.Respond), r.rewrite(f.RewriteForm, p)
 		route.Limits = (&limits{routes: r, route: f, params: p.params}).all(f.LimitForms)
 		route.Lists, route.RefundOn, route.Usage = r.listsOf(f, p), r.refund(f.RefundForm), r.usage(f.UsageForm)
@@ -146,7 +147,7 @@ func (r *routes) path(f *Match) pattern {
 	return p
 }
 
-func (r *routes) match(f *Match, p pattern) Match {
+func (r *routes) match(f, made *Match, p pattern) {
 	for i, m := range f.Methods {
 		if slices.Index(f.Methods, m) < i && m != "" {
 			r.Wrong(&f.Methods[i], m+" is given twice", "write it once")
@@ -159,10 +160,8 @@ func (r *routes) match(f *Match, p pattern) Match {
 	if _, unnamed := f.Query[""]; unnamed {
 		r.WrongName(form.Entry{Of: &f.Query}, "a parameter has no name", "write for example type: sms")
 	}
-	made := *f
 	made.Host, made.Path, made.Params, made.Descriptor = host, p.text, p.params, r.entries(f)
 	made.Headers = r.headers(&f.Headers, "X-App", reserved{elsewhere: map[string]fault{"Host": {"Host is no header to match", "write host: beside path:"}}})
-	return made
 }
 
 // destination checks that a route goes to one place, and has nothing that only

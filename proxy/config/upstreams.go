@@ -29,7 +29,7 @@ func (l *loader) compileUpstreams() {
 func (l *loader) upstream(name string, f *Upstream) *Upstream {
 	up := new(*f)
 	up.Text, up.Servers, up.Name, up.Position = "", nil, name, l.Location(f).Position
-	up.Health = l.health(&f.Health)
+	l.health(&f.Health, &up.Health)
 	if f.Text == echo {
 		up.Echo, up.Balance = true, BalanceRoundRobin
 		return up
@@ -194,14 +194,12 @@ func mayMiss(s *key.Spec) bool {
 	return slices.ContainsFunc(s.Join, mayMiss) || s.From.Source.IsNamed() && s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
 }
 
-func (l *loader) health(f *Health) Health {
-	h := *f
-	h.Status = f.Status.orSuccess()
+func (l *loader) health(f, made *Health) {
+	made.Status = f.Status.orSuccess()
 	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
 		l.Wrong(&f.Path, form.Quote(f.Path)+" is not a path", "write for example /healthz, without a query")
 	}
 	if f.Path == "" && l.Valid(&f.Path) && (l.Given(&f.Interval) || l.Given(&f.Timeout) || l.Given(&f.Status)) {
 		l.Warn(f, "targets are not checked: there is no path", "write path: with the path to request, for example /healthz")
 	}
-	return h
 }

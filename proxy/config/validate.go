@@ -25,19 +25,20 @@ func (l *loader) compile(f *Config) (*Config, error) {
 	l.decoded = l.Decoded()
 	l.Problems() // of texts are known from here on
 	c := l.made
-	c.form, c.Store, c.Defaults = f, f.Store, f.Defaults
+	c.form, l.main = f, f
 	f.Include = list{} // it has what these files have
-	c.Listen = l.listen(&f.Listen)
-	c.Admin = l.admin(&f.Admin)
-	c.Redis = l.redis(&f.Redis)
-	c.Reload = l.reload(&f.Reload, f.Store)
-	c.ClientIP = l.clientIP(&f.ClientIP)
-	c.Privacy = l.privacy(&f.Privacy)
+	c.Listen, c.Admin, c.Store, c.Redis, c.Reload, c.ClientIP = f.Listen, f.Admin, f.Store, f.Redis, f.Reload, f.ClientIP
+	c.Privacy, c.Defaults, c.Alerts, c.AccessLog, c.Traces = f.Privacy, f.Defaults, f.Alerts, f.AccessLog, f.Traces
+	l.listen(&f.Listen, &c.Listen)
+	l.admin(&f.Admin, &c.Admin)
+	l.redis(&f.Redis, &c.Redis)
+	l.reload(&f.Reload, &c.Reload)
+	l.clientIP(&f.ClientIP, &c.ClientIP)
+	l.privacy(&f.Privacy, &c.Privacy)
 	c.Errors = l.errors(nil, f.ErrorTexts)
-	c.Alerts = l.alerts(&f.Alerts)
-	c.AccessLog = l.accessLog(&f.AccessLog)
-	c.Traces = l.traces(&f.Traces)
-	l.main = f
+	l.alerts(&f.Alerts, &c.Alerts)
+	l.accessLog(&f.AccessLog, &c.AccessLog)
+	l.traces(&f.Traces, &c.Traces)
 	c.Defaults.NewKeys = l.newKeys(&f.Defaults.Guard)
 	c.Defaults.Guard, c.Defaults.Limits, c.Defaults.Lists = "", nil, nil
 	l.listeners(f)
@@ -75,14 +76,12 @@ func (l *loader) compile(f *Config) (*Config, error) {
 	return c, nil
 }
 
-func (l *loader) clientIP(f *ClientIP) ClientIP {
+func (l *loader) clientIP(f, made *ClientIP) {
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
 		l.Wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
 	}
 	l.warnTrust(f.TrustedProxies)
-	c := *f
-	c.Header = http.CanonicalHeaderKey(f.Header)
-	return c
+	made.Header = http.CanonicalHeaderKey(f.Header)
 }
 
 // warnTrust warns of networks that are all addresses.
@@ -94,16 +93,14 @@ func (l *loader) warnTrust(networks []netip.Prefix) {
 	}
 }
 
-func (l *loader) privacy(f *Privacy) Privacy {
+func (l *loader) privacy(f, made *Privacy) {
 	if n := len(f.HashSecret); n > 0 && n < leastToken {
 		l.Warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
-	p := *f
-	p.Rotates, p.Previous = f.Previous != "", unlessNone(f.Previous)
-	if p.Rotates && p.Previous == p.HashSecret {
+	made.Rotates, made.Previous = f.Previous != "", unlessNone(f.Previous)
+	if made.Rotates && made.Previous == f.HashSecret {
 		l.Wrong(&f.Previous, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
 	}
-	return p
 }
 
 // PreviousHash returns the key of parts with the previous secret, if there is a rotation.

@@ -116,14 +116,12 @@ func (d *decoder) syntax(err error, data []byte) {
 		}
 	}
 	switch {
-	case d.twoColons(lines, p.Line) != "":
-		instead = d.twoColons(lines, p.Line)
 	case bytes.Contains(near, []byte("\t")):
 		instead = "indent with spaces, not with tabs"
 	case bytes.Contains(near, []byte("${")):
 		instead = `put ${NAME} in quotes`
 	}
-	d.Add(p, "not YAML: "+what, instead)
+	d.Add(p, "not YAML: "+what, cmp.Or(d.twoColons(lines, p.Line), instead))
 }
 
 // twoColons returns what to write if a line has NAME: NAME: VALUE where a text with a colon is wanted, or "".

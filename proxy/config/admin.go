@@ -28,13 +28,10 @@ func (l *loader) admin(f, made *Admin) {
 
 // clientCA loads the authorities for client certificates.
 func (l *loader) clientCA(f *Admin) string {
-	if f.ClientCA == "" {
-		return ""
-	}
-	plain := parseAddress(f.HTTP)
+	plain, isGiven := parseAddress(f.HTTP), f.ClientCA != ""
 	l.refuse([]finding{
-		{unlessNone(f.HTTPS) == "" && l.Valid(&f.HTTPS), &f.ClientCA, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it"},
-		{l.Valid(&f.HTTP) && plain.port != "" && !plain.loopback(), &f.ClientCA, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1"},
+		{isGiven && unlessNone(f.HTTPS) == "" && l.Valid(&f.HTTPS), &f.ClientCA, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it"},
+		{isGiven && l.Valid(&f.HTTP) && plain.port != "" && !plain.loopback(), &f.ClientCA, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1"},
 	})
 	data, _ := l.authorities(&f.ClientCA)
 	return data
@@ -75,19 +72,14 @@ func (l *loader) operators(f *Admin) []Token {
 			{len(t.Text) < leastToken, &t.Text, "is short enough to guess", "use 16 characters or more, made at random"},
 			{t.Text == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == t.Text }), &t.Text, "is also the token of another operator", "give each operator a token of its own"},
 		})
-		made := *t
-		made.Role, made.Write = "", t.Role == "write"
-		all = append(all, made)
+		all = append(all, Token{Name: t.Name, Text: t.Text, Write: t.Role == "write"})
 	}
 	return all
 }
 
 // alerts compiles the alerts section.
 func (l *loader) alerts(f, made *Alerts) {
-	made.Parts, made.Returned = nil, ""
-	if l.Given(&f.Returned) {
-		made.Conversion = l.percentage(&f.Returned, 99, ", for example 35%")
-	}
+	made.Parts, made.Returned, made.Conversion = nil, "", l.percentage(&f.Returned, 99, ", for example 35%")
 	for i := range f.Parts {
 		n := l.percentage(&f.Parts[i], 100, "")
 		if n > 0 && slices.Contains(made.Used, n) {
@@ -173,12 +165,9 @@ func (l *loader) accessLog(f, made *AccessLog) {
 			l.Wrong(&f.Fields[i], form.Quote(name)+" is given twice", "keep one")
 		}
 	}
-	if !l.Valid(&f.Format) {
-		return
-	}
 	l.refuse([]finding{
-		{made.Format != LogJSON && len(f.Fields) > 0, &f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out"},
-		{made.Format == LogNone && f.File != "", &f.File, "nothing is written to it", "write format: json, or leave it out"},
+		{f.Format != LogJSON && len(f.Fields) > 0 && l.Valid(&f.Format), &f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out"},
+		{f.Format == LogNone && f.File != "", &f.File, "nothing is written to it", "write format: json, or leave it out"},
 	})
 }
 

@@ -294,13 +294,11 @@ func (l *loader) include(path string, main *Config) (whole bool) {
 		pattern := form.Within(dir, main.Include[i])
 		l.made.Globs = append(l.made.Globs, pattern)
 		matches, err := l.source.Glob(pattern)
-		switch {
-		case err != nil:
+		if l.refuseFirst([]finding{
+			{err != nil, &main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`},
+			{len(matches) == 0 && !strings.ContainsAny(pattern, "*?["), &main.Include[i], "there is no such file", "name a file that exists, or a pattern with *"},
+		}) {
 			whole = false
-			l.Wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
-		case len(matches) == 0 && !strings.ContainsAny(pattern, "*?["):
-			whole = false
-			l.Wrong(&main.Include[i], "there is no such file", "name a file that exists, or a pattern with *")
 		}
 		for _, match := range matches {
 			if read[match] {

@@ -164,10 +164,8 @@ func (l *limits) use(pointer any, name string) *Limit {
 	here := *made
 	here.Mode = l.mode(l.main.LimitForms[name])
 	for _, read := range here.Reads() {
-		for _, parameter := range params(read.Key) {
-			if !slices.Contains(l.params, parameter) {
-				l.Wrong(pointer, "the limit "+name+" counts by path:"+parameter+", which the path of route "+l.route.Name+" does not have", "name it only in routes that have it")
-			}
+		for _, parameter := range missing(read.Key, l.params) {
+			l.Wrong(pointer, "the limit "+name+" counts by path:"+parameter+", which the path of route "+l.route.Name+" does not have", "name it only in routes that have it")
 		}
 	}
 	l.naming[name], l.used[l.main.LimitForms[name]] = append(l.naming[name], l.route.Name), true

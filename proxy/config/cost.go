@@ -181,9 +181,6 @@ var findable = regexp.MustCompile(`^json:(/[!#-%'-.0-;=?-[\]-}]{1,32}){1,8}$`)
 
 // usage compiles where a route's responses say what was used.
 func (r *routes) usage(f *Usage) *Usage {
-	if f == nil {
-		return nil
-	}
 	u := &Usage{Format: usage.Formats()[f.API], Bytes: f.Total == "bytes", Ensures: f.Ensures, EstimatesCut: f.OnCut == "estimate"}
 	from, err := key.ParseOrigin(f.Total)
 	isHeader, isPointer := err == nil && strings.HasPrefix(f.Total, "header:"), err == nil && findable.MatchString(f.Total)
@@ -241,10 +238,7 @@ func (l *loader) prices(keys *keys, forms map[string]*Prices) map[string]*Prices
 	for _, name := range form.SortedKeys(forms) {
 		f := forms[name]
 		l.checkName(f, name, "prices")
-		p := &Prices{Name: name, Unit: f.Unit, Decimals: f.Decimals, File: "prices." + name}
-		if f.Of != nil {
-			p.Key = keys.use(f.Of)
-		}
+		p := &Prices{Name: name, Key: keys.use(f.Of), Unit: f.Unit, Decimals: f.Decimals, File: "prices." + name}
 		if l.readPrices(f, p); p.Key != nil && p.Table != nil {
 			l.refuse([]finding{
 				{p.ByModel() && p.Key.Phone != nil, f.Of, "the key " + p.Key.Name + " is a phone number, and the rows are of models", "name the key of the model, for example json:/model"},

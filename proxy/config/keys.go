@@ -62,9 +62,12 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 	return spec
 }
 
-// use compiles the key of a limit: a name, an origin, or inline.
+// use compiles the key of a limit: a name, an origin, or inline. It is nil after a problem; a missing form is one, reported already.
 func (k *keys) use(f *keyForm) *key.Spec {
-	if f.Text != "" {
+	switch {
+	case f == nil:
+		return nil
+	case f.Text != "":
 		return k.refer(&f.Text)
 	}
 	return k.build(f, "")

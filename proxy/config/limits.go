@@ -80,10 +80,8 @@ func (l *limits) compile(f *Limit, name string) *Limit {
 	limit.Mode, limit.Expose = l.mode(f), *f.ExposeForm
 	l.wait(f, limit)
 	limit.Scope = l.scope(f)
-	if f.Of != nil {
-		limit.Key = l.keys.use(f.Of)
-		l.parameters(f.Of, limit.Key)
-	}
+	limit.Key = l.keys.use(f.Of)
+	l.parameters(f.Of, limit.Key)
 	l.kind(f, limit)
 	l.returnOn(f, limit)
 	if l.Given(&f.ConversionForm) {
@@ -91,12 +89,10 @@ func (l *limits) compile(f *Limit, name string) *Limit {
 	}
 	l.stepUp(f, limit)
 	l.redisson(f, limit)
-	if limit.RateFrom != "" && len(limit.Rates) > 1 {
-		l.Wrong(&f.RateFrom, "the one rate of a descriptor would replace "+strconv.Itoa(len(limit.Rates))+" rates", "write one rate, and the others in limits of their own")
-	}
-	if f.Count != nil && len(f.Count.Status) == 0 && l.Valid(f.Count) {
-		l.Wrong(f.Count, "no status is given", "write for example {status: [4xx]}, or leave count out for all")
-	}
+	l.refuse([]finding{
+		{limit.RateFrom != "" && len(limit.Rates) > 1, &f.RateFrom, "the one rate of a descriptor would replace " + strconv.Itoa(len(limit.Rates)) + " rates", "write one rate, and the others in limits of their own"},
+		{f.Count != nil && len(f.Count.Status) == 0 && l.Valid(f.Count), f.Count, "no status is given", "write for example {status: [4xx]}, or leave count out for all"},
+	})
 	limit.Ahead = l.lease(f, limit)
 	l.warnRedundant(limit)
 	l.penalty(f, limit)
@@ -139,10 +135,7 @@ func (l *limits) parameters(pointer any, spec *key.Spec) {
 
 // parameters checks that the route's path has what the key is read from.
 func (r *routes) parameters(pointer any, spec *key.Spec, has []string) {
-	for _, name := range params(spec) {
-		if slices.Contains(has, name) {
-			continue
-		}
+	for _, name := range missing(spec, has) {
 		stands := "{" + name + "}"
 		if name == "*" {
 			stands = "/*"

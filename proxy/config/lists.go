@@ -44,9 +44,6 @@ func (l *loader) list(name string, f *List) *List {
 	if l.Given(&f.Values) == (f.File != "") && l.Valid(f) {
 		l.Wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
 	}
-	if f.Of == nil {
-		return nil // already reported
-	}
 	spec := l.keys.use(f.Of)
 	if !l.oneText(f.Of, spec) {
 		return nil

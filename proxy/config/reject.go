@@ -99,18 +99,13 @@ func ownFields() []string {
 }
 
 func (r *routes) respond(f *Respond) *Respond {
-	if f == nil {
-		return nil
-	}
 	if f.Body != "" && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, f.Status) {
 		r.Wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
 	}
 	r.mediaType(&f.ContentType)
 	r.warnPlain(&f.ContentType, &f.Body)
 	fields := reserved{names: append(connectionFields(), "Date"), elsewhere: map[string]fault{"Content-Type": {"Content-Type has a field of its own", "write content_type: beside headers:"}}}
-	made := *f
-	made.Headers = r.headers(&f.Headers, "X-App", fields)
-	return &made
+	return &Respond{f.Status, f.Body, f.ContentType, r.headers(&f.Headers, "X-App", fields)}
 }
 
 // A template is the parsed name of Redisson limiters.
@@ -286,9 +281,7 @@ func (l *limits) challenged(f *StepUp, limit *Limit, s *StepUp) {
 // boundTo compiles the key whose value a token has.
 func (l *limits) boundTo(f *StepUp, limit *Limit, s *StepUp) {
 	pointer := any(f)
-	if s.Key = limit.Key; limit.Subject() != nil {
-		s.Key = limit.Subject()
-	}
+	s.Key = cmp.Or(limit.Subject(), limit.Key)
 	if f.Of != nil {
 		pointer, s.Key = f.Of, l.keys.use(f.Of)
 		l.parameters(f.Of, s.Key)

@@ -29,11 +29,8 @@ func (l *limits) returnOn(f, limit *Limit) {
 	if limit.Scope == limiter.PerClient {
 		l.Wrong(&f.ScopeForm, "return_on needs counts of all nodes together: another node may see the response", "leave scope out")
 	}
-	limit.Return = &Return{Route: f.Return.Route, Status: f.Return.Status.orSuccess()}
-	if f.Return.Of != nil {
-		limit.Return.Subject = l.keys.use(f.Return.Of)
-		l.parameters(f.Return.Of, limit.Return.Subject)
-	}
+	limit.Return = &Return{Route: f.Return.Route, Status: f.Return.Status.orSuccess(), Subject: l.keys.use(f.Return.Of)}
+	l.parameters(f.Return.Of, limit.Return.Subject)
 }
 
 // An effect is how a problem names what responses of another route do.
@@ -213,13 +210,8 @@ const (
 
 // refund compiles the Refund of a route.
 func (r *routes) refund(f *Refund) Refund {
-	if f == nil {
-		return Refund{}
-	}
 	if !r.Given(&f.Status) && !r.Given(&f.Errors) && !r.Given(&f.Header) && r.Valid(f) {
 		r.Wrong(f, "says nothing", "write status, errors or header below it")
 	}
-	made := *f
-	made.Header = r.header(&f.Header, "X-Refund")
-	return made
+	return Refund{f.Status, f.Errors, r.header(&f.Header, "X-Refund")}
 }

@@ -157,9 +157,6 @@ func (r *routes) fields(f *Fields, reserved reserved) Fields {
 }
 
 func (r *routes) redirect(f *Redirect) *Redirect {
-	if f == nil {
-		return nil
-	}
 	if statuses := []int{301, 302, 303, 307, 308, 0}; !slices.Contains(statuses, f.Status) {
 		r.Wrong(&f.Status, "is not the status of a redirect", "write 301, 302, 303, 307 or 308")
 	}

@@ -35,10 +35,10 @@ func (r *routes) all(forms []*Route) []*Route {
 		route.form, route.Position = f, r.Location(f).Position
 		r.match(&f.Match, &route.Match, p)
 		route.Upstream = r.upstreamOf(&f.UpstreamName)
-		route.Redirect, route.Respond, route.Rewrite = r.redirect(f.Redirect), r.respond(f.Respond), r.rewrite(f.RewriteForm, p)
+		route.Redirect, route.Respond, route.Rewrite = given(f.Redirect, r.redirect), given(f.Respond, r.respond), r.rewrite(f.RewriteForm, p)
 		route.Limits = (&limits{routes: r, route: f, params: p.params}).all(f.LimitForms)
-		route.Lists, route.RefundOn, route.Usage = r.listsOf(f, p), r.refund(f.RefundForm), r.usage(f.UsageForm)
-		route.Idempotency, route.Reject, route.Errors = r.idempotency(f.Idempotency), r.reject(&f.Reject), r.errors(r.made.Errors, f.ErrorTexts)
+		route.Lists, route.RefundOn, route.Usage = r.listsOf(f, p), given(f.RefundForm, r.refund), given(f.UsageForm, r.usage)
+		route.Idempotency, route.Reject, route.Errors = given(f.Idempotency, r.idempotency), r.reject(&f.Reject), r.errors(r.made.Errors, f.ErrorTexts)
 		if f.Body != nil {
 			route.MaxBody = int64(f.Body.Max)
 		}
@@ -63,6 +63,14 @@ func (r *routes) all(forms []*Route) []*Route {
 	r.others(made)
 	r.warnLoops(made)
 	r.manyCalls(made)
+	return made
+}
+
+// given returns what compile makes of a form; the zero value if it is not written.
+func given[F, T any](f *F, compile func(*F) T) (made T) {
+	if f != nil {
+		made = compile(f)
+	}
 	return made
 }
 
@@ -184,12 +192,12 @@ func (r *routes) destination(f *Route) {
 	})
 }
 
-// params are the path parameters that a key is read from. spec is nil after a problem.
-func params(spec *key.Spec) []string {
+// missing returns the path parameters that a key is read from and that a path does not have. spec is nil after a problem.
+func missing(spec *key.Spec, has []string) []string {
 	if spec == nil {
 		return nil
 	}
-	others := func(o key.Origin) bool { return o.Source != key.Path }
+	others := func(o key.Origin) bool { return o.Source != key.Path || slices.Contains(has, o.Name) }
 	return view.Each(slices.DeleteFunc(spec.Required(), others), originName)
 }
 
@@ -205,13 +213,8 @@ func (r *Route) Fields() []string {
 }
 
 func (r *routes) idempotency(f *Idempotency) *Idempotency {
-	if f == nil {
-		return nil
-	}
 	if f.Life > limiter.MaxWindow {
 		r.Wrong(&f.Life, "is longer than can be remembered", "write at most 366d")
 	}
-	made := *f
-	made.Header = r.header(&f.Header, "Idempotency-Key")
-	return &made
+	return &Idempotency{r.header(&f.Header, "Idempotency-Key"), f.Life, f.Repeats}
 }

@@ -130,10 +130,7 @@ func (n named) problem(what, instead string) Problem {
 
 // isEncrypted reports whether a file has a private key with a passphrase.
 func isEncrypted(path string) bool {
-	data, err := form.ReadFile(path, form.MaxSize)
-	if err != nil {
-		return false
-	}
+	data, _ := form.ReadFile(path, form.MaxSize) // what cannot be read has no block
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
 			return true

@@ -262,11 +262,8 @@ func (l *limits) penalty(f, limit *Limit) {
 // phone warns of a key that is named like a phone number and that only digits
 // brings into one form.
 func (k *keys) phone(f *normalForm, name string, spec *key.Spec) {
-	if !onlyDigits(spec) {
-		return
-	}
 	names := append([]string{name, spec.SetHeader, spec.From.Name}, view.Each(spec.Equal, originName)...)
-	if slices.ContainsFunc(names, phoneName.MatchString) {
+	if onlyDigits(spec) && slices.ContainsFunc(names, phoneName.MatchString) {
 		k.Warn(f, digitsOnPhone, writeE164)
 		k.warned = append(k.warned, spec)
 	}

@@ -14,7 +14,7 @@ type Conn struct {
 	IsPlain bool
 
 	net       net.Conn
-	tls       *TLSConn // between the two; nil if there is none, or its handshake is not complete
+	tls       *tlsConn // between the two; nil if there is none, or its handshake is not complete
 	unsent    []byte   // by Write
 	err       error
 	oneByte   [1]byte
@@ -33,7 +33,7 @@ func New(nc net.Conn) Conn {
 }
 
 // FindTLS makes ReadNow possible if the handshake of a TLS connection is complete meanwhile.
-func (c *Conn) FindTLS() { c.tls = TLSOf(c.net) }
+func (c *Conn) FindTLS() { c.tls = tlsOf(c.net) }
 
 // CanReadNow reports whether ReadNow can be called.
 func (c *Conn) CanReadNow() bool { return c.IsPlain || c.tls != nil }
@@ -43,7 +43,8 @@ func (c *Conn) CanReadNow() bool { return c.IsPlain || c.tls != nil }
 // must be no concurrent read.
 func (c *Conn) ReadNow(fd uintptr, p []byte) (int, error) {
 	if c.tls != nil {
-		return c.tls.ReadNow(fd, p)
+		c.tls.fd = fd
+		return c.tls.read(readReceived, p)
 	}
 	return readNow(c.net, fd, p)
 }
@@ -59,7 +60,7 @@ func (c *Conn) IsQuiet(fd uintptr) bool {
 // TLS waits until all of p was written.
 func (c *Conn) WriteNow(fd uintptr, p []byte) (int, error) {
 	if c.tls != nil {
-		return c.tls.TLS.Write(p)
+		return c.tls.above.Write(p)
 	}
 	return writeNow(c.net, fd, p)
 }
@@ -94,7 +95,7 @@ func (c *Conn) HasBuffered() bool {
 	if c.tls == nil {
 		return false
 	}
-	_, err := c.tls.ReadBuffered(c.oneByte[:])
+	_, err := c.tls.read(readNothing, c.oneByte[:])
 	return err != ErrWouldBlock //nolint:errorlint // TLS returns it unwrapped
 }
 

@@ -51,11 +51,7 @@ func rawConn(nc net.Conn) syscall.RawConn {
 // TrimRaw removes the prefix "raw-" from the operation in err, so that errors of raw connections
 // look like those of other connections.
 func TrimRaw(err error) error {
-	if err == nil {
-		return nil
-	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		op.Op = strings.TrimPrefix(op.Op, "raw-")
 	}
 	return err
@@ -79,10 +75,10 @@ func (wouldBlock) Error() string   { return "read would wait" }
 func (wouldBlock) Timeout() bool   { return true }
 func (wouldBlock) Temporary() bool { return true }
 
-// A TLSConn is a socket below TLS that can be read without waiting.
-type TLSConn struct {
+// A tlsConn is a socket below TLS that can be read without waiting.
+type tlsConn struct {
 	net.Conn           // the socket
-	TLS      *tls.Conn // above the socket
+	above    *tls.Conn // above the socket
 	mode     readMode
 	fd       uintptr // for readNow
 }
@@ -96,7 +92,7 @@ const (
 	readNothing
 )
 
-// TLSServer is tls.Server. If nc is a socket, TLSOf has a result for the connection.
+// TLSServer is tls.Server. If nc is a socket, tlsOf has a result for the connection.
 func TLSServer(nc net.Conn, config *tls.Config) *tls.Conn { return newTLS(nc, config, tls.Server) }
 
 // TLSClient is tls.Client, like TLSServer.
@@ -106,9 +102,9 @@ func newTLS(nc net.Conn, config *tls.Config, make func(net.Conn, *tls.Config) *t
 	if !CanPoll || !isSocket(nc) {
 		return make(nc, config)
 	}
-	c := &TLSConn{Conn: nc}
-	c.TLS = make(c, config)
-	return c.TLS
+	c := &tlsConn{Conn: nc}
+	c.above = make(c, config)
+	return c.above
 }
 
 func isSocket(nc net.Conn) bool {
@@ -119,22 +115,22 @@ func isSocket(nc net.Conn) bool {
 	return false
 }
 
-// TLSOf returns the socket below nc if nc is a TLS connection whose handshake is complete and that was made by this
+// tlsOf returns the socket below nc if nc is a TLS connection whose handshake is complete and that was made by this
 // package, and nil otherwise.
-func TLSOf(nc net.Conn) *TLSConn {
+func tlsOf(nc net.Conn) *tlsConn {
 	t, ok := nc.(*tls.Conn)
 	if !ok || !t.ConnectionState().HandshakeComplete {
 		return nil
 	}
-	c, _ := t.NetConn().(*TLSConn)
+	c, _ := t.NetConn().(*tlsConn)
 	return c
 }
 
 // NetConn returns the socket.
-func (c *TLSConn) NetConn() net.Conn { return c.Conn }
+func (c *tlsConn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn for TLS.
-func (c *TLSConn) Read(p []byte) (int, error) {
+func (c *tlsConn) Read(p []byte) (int, error) {
 	switch c.mode {
 	case readReceived:
 		return readNow(c.Conn, c.fd, p)
@@ -144,21 +140,11 @@ func (c *TLSConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// ReadNow reads what TLS holds or the socket has received, in a function that syscall.RawConn.Read of the
-// socket calls. It returns ErrWouldBlock if that is nothing. There must be no concurrent read.
-func (c *TLSConn) ReadNow(fd uintptr, p []byte) (int, error) {
-	c.fd = fd
-	return c.read(readReceived, p)
-}
-
-// ReadBuffered reads what TLS holds. It returns ErrWouldBlock if that is nothing. There must be no concurrent read.
-func (c *TLSConn) ReadBuffered(p []byte) (int, error) { return c.read(readNothing, p) }
-
 // read returns no error with bytes: before TLS 1.3, TLS looks at what follows them if that may be the end of the
 // connection. The next read has the error.
-func (c *TLSConn) read(mode readMode, p []byte) (int, error) {
+func (c *tlsConn) read(mode readMode, p []byte) (int, error) {
 	c.mode = mode
-	n, err := c.TLS.Read(p)
+	n, err := c.above.Read(p)
 	c.mode = readWaiting
 	if n > 0 {
 		return n, nil

@@ -12,7 +12,7 @@ const CanPoll = false
 // pollPeer is never called.
 func pollPeer(uintptr) State { return Reset }
 
-// canWrite, unread, readNow and writeNow are never called: no Conn has a socket here, and newTLS makes no TLSConn.
+// canWrite, unread, readNow and writeNow are never called: no Conn has a socket here, and newTLS makes no tlsConn.
 func canWrite(uintptr) bool                           { return false }
 func unread(uintptr) int                              { return 0 }
 func readNow(net.Conn, uintptr, []byte) (int, error)  { return 0, ErrWouldBlock }

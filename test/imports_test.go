@@ -37,7 +37,7 @@ func importMap() map[string][]string {
 		"proxy/decisions":                     {"proxy/view", "proxy/key", "proxy/stripe", "limiter"},
 		"proxy/sends":                         {"limiter"},
 		"proxy/trace":                         {"proxy/protobuf"},
-		"proxy/route":                         {"limiter/reuse", "proxy/key"},
+		"proxy/route":                         {"limiter/reuse", "proxy/http1", "proxy/key"},
 		"proxy/usage":                         nil,
 		"proxy/config":                        {"proxy/usage", "proxy/view", "proxy/config/internal/form", "proxy/key", "limiter"},
 		"proxy/config/bundle":                 {"proxy/config", "proxy/config/internal/form", "proxy/key"},

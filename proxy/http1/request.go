@@ -266,14 +266,14 @@ func ValidAuthority(b string) bool {
 	for host < len(b) && (isClass(b[host], hostChar) || isEscape(b[host:])) {
 		host++
 	}
-	return host > 0 && validPort(b[host:])
+	return host > 0 && ValidPort(b[host:])
 }
 
 // validLiteral reports whether b is an IPv6 address in brackets with an optional port.
 func validLiteral(b string) bool {
 	literal, port, closed := strings.Cut(b[1:], "]")
 	address, err := netip.ParseAddr(literal)
-	return closed && err == nil && address.Is6() && address.Zone() == "" && validPort(port)
+	return closed && err == nil && address.Is6() && address.Zone() == "" && ValidPort(port)
 }
 
 // isEscape reports whether s begins with a percent sign and two hexadecimal digits.
@@ -281,9 +281,9 @@ func isEscape(s string) bool {
 	return len(s) >= 3 && s[0] == '%' && isClass(s[1], hexChar) && isClass(s[2], hexChar)
 }
 
-// validPort reports whether b is empty, or a colon and a port of at most 65535. The
+// ValidPort reports whether b is empty, or a colon and a port of at most 65535. The
 // port may be empty.
-func validPort(b string) bool {
+func ValidPort(b string) bool {
 	port := 0
 	for i := 1; i < len(b); i++ {
 		digit := b[i] - '0' // above 9 if it is none

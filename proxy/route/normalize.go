@@ -4,10 +4,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // ErrTarget reports a request target that is invalid or ambiguous.
@@ -354,31 +355,18 @@ func normalizeHost(authority string) (string, error) {
 		return "", fmt.Errorf("%w: a host that is too long", ErrTarget)
 	}
 	if strings.HasPrefix(authority, "[") {
-		address, rest, closed := strings.Cut(authority[1:], "]")
-		a, err := netip.ParseAddr(address)
-		if err != nil || !closed || !a.Is6() || a.Zone() != "" || rest != "" && (rest[0] != ':' || !isPort(rest[1:])) {
+		if !http1.ValidAuthority(authority) {
 			return "", errHost
 		}
-		return "[" + strings.ToLower(address) + "]", nil
+		return strings.ToLower(authority[:strings.IndexByte(authority, ']')+1]), nil
 	}
-	host, port, _ := strings.Cut(authority, ":")
+	host, _, _ := strings.Cut(authority, ":")
+	port := authority[len(host):]
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if !isName(host) || !isPort(port) {
+	if !isName(host) || !http1.ValidPort(port) {
 		return "", errHost
 	}
 	return host, nil
-}
-
-// isPort reports whether s is a port number or empty, which RFC 3986 allows.
-func isPort(s string) bool {
-	port := 0
-	for i := range len(s) {
-		digit := s[i] - '0' // above 9 if it is none
-		if port = 10*port + int(digit); digit > 9 || port > 65535 || i == len("65535") {
-			return false
-		}
-	}
-	return true
 }
 
 // isName reports whether s is a sequence of labels separated by dots, or an

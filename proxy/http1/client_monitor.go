@@ -90,7 +90,7 @@ func (e *Exchange) MonitorClient(a Aborter) {
 	}
 	if !w.listed {
 		w.listed = true
-		e.conn.server.monitored.add(e.conn)
+		e.conn.server.monitored.Add(e.conn)
 	}
 	w.mu.Unlock()
 }
@@ -147,31 +147,6 @@ func (c *clientMonitor) clearLocked() {
 	c.aborters = c.aborters[:0]
 }
 
-// A monitorList holds the connections whose exchanges wait, and those whose exchanges
-// have waited since the last round of checks.
-type monitorList struct {
-	conns []*conn // belongs to Server.monitorClients
-
-	mu    sync.Mutex // guards added
-	added []*conn    // since the last round
-}
-
-// add adds c, which must not be in the list.
-func (l *monitorList) add(c *conn) {
-	l.mu.Lock()
-	l.added = append(l.added, c)
-	l.mu.Unlock()
-}
-
-// moveAdded moves the connections that were added to conns.
-func (l *monitorList) moveAdded() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conns = append(l.conns, l.added...)
-	clear(l.added)
-	l.added = l.added[:0]
-}
-
 // monitorClients checks the clients of all exchanges that wait, until done is closed.
 func (s *Server) monitorClients(done <-chan struct{}) {
 	tick := time.NewTicker(monitorInterval)
@@ -189,29 +164,27 @@ func (s *Server) monitorClients(done <-chan struct{}) {
 
 // checkClients is one round of checks.
 func (s *Server) checkClients() {
-	l := &s.monitored
-	l.moveAdded()
 	now := s.now()
-	l.conns = slices.DeleteFunc(l.conns, func(c *conn) bool {
+	for _, c := range s.monitored.All() {
 		switch since := c.monitor.waitingSince.Load(); {
 		case since == 0:
-			return c.monitor.unlist()
+			c.unlist()
 		case since == notYetSeen:
 			c.monitor.waitingSince.CompareAndSwap(notYetSeen, int64(now)+1)
 		case now-time.Duration(since) >= monitorInterval-monitorInterval/10: // tolerates ticks that come a little early
 			c.checkClient(now, now-time.Duration(since))
 		}
-		return false
-	})
+	}
 }
 
-// unlist records that the connection leaves Server.monitored, and reports whether it may:
-// its exchange does not wait.
-func (c *clientMonitor) unlist() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.listed = c.waitingSince.Load() != 0
-	return !c.listed
+// unlist removes the connection from Server.monitored, unless its exchange waits again.
+func (c *conn) unlist() {
+	w := &c.monitor
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.listed = w.waitingSince.Load() != 0; !w.listed {
+		c.server.monitored.Remove(c)
+	}
 }
 
 // checkClient checks whether the client is gone. waited is how long the exchange has

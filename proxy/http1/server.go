@@ -47,9 +47,9 @@ type Server struct {
 	exchangePool       sync.Pool // of *Exchange
 	epoch              time.Time
 	date               DateCache
-	yields             bool        // connections yield before reads; see readYield
-	keepAlivesDisabled atomic.Bool // every response says Connection: close
-	monitored          monitorList
+	yields             bool           // connections yield before reads; see readYield
+	keepAlivesDisabled atomic.Bool    // every response says Connection: close
+	monitored          ConnSet[*conn] // whose exchanges wait, or have waited since the last round of checks
 	conns              ConnSet[*conn]
 	monitor            sync.WaitGroup // monitorClients
 	stopMonitor        func()         // ends it

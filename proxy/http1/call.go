@@ -63,13 +63,11 @@ type Call struct {
 	handedOver      bool  // the connection belongs to another owner
 	flushErr        error // why the client of Relay or RelayTo does not accept the response
 
-	// aborted is read after activeConn or a deadline has been set: if it is false then,
-	// a later Abort finds that connection or overwrites that deadline.
+	// aborted is read after activeConn, cancelDial or a deadline has been set: if it is false then,
+	// a later Abort finds that connection or function, or overwrites that deadline.
 	aborted    atomic.Bool
-	activeConn atomic.Pointer[clientConn] // the connection that Abort interrupts; Abort sets it to nil
-
-	mu     sync.Mutex // guards cancel
-	cancel context.CancelFunc
+	activeConn atomic.Pointer[clientConn]         // the connection that Abort interrupts; Abort sets it to nil
+	cancelDial atomic.Pointer[context.CancelFunc] // what Abort calls while a connection is dialed; otherwise nil
 }
 
 // Begin begins the head of the request and returns it, so that fields can be added. The
@@ -128,20 +126,9 @@ func (c *Call) Abort() {
 	if u := c.activeConn.Swap(nil); u != nil {
 		_ = u.net.SetDeadline(pastTime())
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cancel != nil {
-		c.cancel()
+	if cancel := c.cancelDial.Load(); cancel != nil {
+		(*cancel)()
 	}
-}
-
-// setDialCancel sets the function that aborts dialing. It returns false if the call has
-// been aborted.
-func (c *Call) setDialCancel(cancel context.CancelFunc) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cancel = cancel
-	return !c.aborted.Load()
 }
 
 // abortedOr returns ErrAborted if the call has been aborted, and otherwise err.

@@ -162,10 +162,11 @@ func (p *Pool) Close() {
 func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if !c.setDialCancel(cancel) {
-		return nil, &CallError{Phase: Dialing, Err: ErrAborted}
+	c.cancelDial.Store(&cancel)
+	defer c.cancelDial.Store(nil)
+	if err := c.abortedOr(nil); err != nil {
+		return nil, &CallError{Phase: Dialing, Err: err}
 	}
-	defer c.setDialCancel(nil)
 	nc, err := p.endpoint.Connect(ctx, p.client.ConnectTimeout, p.client.TLSHandshakeTimeout)
 	if err != nil {
 		err.Err = c.abortedOr(err.Err)

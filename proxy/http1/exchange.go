@@ -228,6 +228,7 @@ func (e *Exchange) Write(p []byte) (int, error) {
 	case len(p) == 0:
 		return 0, nil
 	}
+	end := ""
 	switch e.framing.Kind {
 	case NoBody:
 		return len(p), nil
@@ -239,27 +240,21 @@ func (e *Exchange) Write(p []byte) (int, error) {
 			e.beforeEnd()
 		}
 	case Chunked:
+		end = "\r\n"
 		e.out.buf = strconv.AppendInt(e.out.buf, int64(len(p)), 16)
-		e.out.buf = append(e.out.buf, '\r', '\n')
+		e.out.buf = append(e.out.buf, end...)
 	}
 	e.bodySent += int64(len(p))
 	if len(e.out.buf)+len(p)+len("\r\n") > cap(e.out.buf) {
-		return len(p), e.writeThrough(p)
+		return len(p), e.writeThrough(p, end)
 	}
-	e.out.buf = append(e.out.buf, p...)
-	if e.framing.Kind == Chunked {
-		e.out.buf = append(e.out.buf, '\r', '\n')
-	}
+	e.out.buf = append(append(e.out.buf, p...), end...)
 	return len(p), nil
 }
 
-// writeThrough sends the buffered bytes and p. It avoids copying p if the connection is
-// a TCP socket.
-func (e *Exchange) writeThrough(p []byte) error {
-	end := ""
-	if e.framing.Kind == Chunked {
-		end = "\r\n"
-	}
+// writeThrough sends the buffered bytes, p, and the end of its chunk. It avoids copying p if the
+// connection is a TCP socket.
+func (e *Exchange) writeThrough(p []byte, end string) error {
 	e.conn.beginWrite()
 	switch to, plain := e.conn.net.(*net.TCPConn); {
 	case plain:

@@ -102,8 +102,6 @@ func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 	end := len(like)
 	if b[end] == ' ' {
 		end += valueLength(b[end:])
-	} else if b[end] != '\r' && b[end] != '\n' {
-		return 0, ErrStatusLine
 	}
 	switch {
 	case end > l.Head:

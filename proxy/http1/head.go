@@ -198,11 +198,7 @@ func (h *Head) startRequest(method string, target ...string) {
 // startResponse writes a status line with the registered reason phrase. The reason
 // phrase of an upstream is not forwarded.
 func (h *Head) startResponse(status int) {
-	switch {
-	case status == 200: // the most frequent status
-		h.buf = append(h.buf, "HTTP/1.1 200 OK\r\n"...)
-		return
-	case status < 100 || status > 999:
+	if status < 100 || status > 999 {
 		h.err = ErrOutgoing
 		return
 	}

@@ -266,18 +266,13 @@ func (c *conn) afterSilence(now time.Time) error {
 	if len(c.pending) > 0 {
 		return nil // they were held back only for a short time
 	}
-	t := &c.server.Timeouts
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	silent := now.Sub(c.waitBegan)
 	switch {
 	case c.err != nil:
 		return c.err
-	case c.mayHaveHeaderTimeout():
-		if now.Sub(c.headBegan) >= t.Header {
-			return fmt.Errorf("%w: %w", errSilent, os.ErrDeadlineExceeded)
-		}
-	case c.isIdle(): // see beforeReadAt
+	case c.mayHaveHeaderTimeout(), c.isIdle(): // see beforeReadAt
 	case !c.pinged.IsZero():
 		if now.Sub(c.pinged) >= pingTimeout {
 			return fmt.Errorf("%w: no acknowledgement of PING", errSilent)

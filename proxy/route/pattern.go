@@ -278,10 +278,8 @@ func (p *paths) group(plain string) *prefixGroup {
 // nil; q.values are then the path parameters.
 func (p *paths) find(q *Request, path string) *entry {
 	q.values = q.values[:0]
-	if len(p.exact) > 0 {
-		if e := p.exact[path]; e != nil {
-			return e
-		}
+	if e := p.exact[path]; e != nil {
+		return e
 	}
 	for _, l := range p.levels {
 		s := l.groups[prefixOf(path, l.slashes)]

@@ -230,6 +230,7 @@ func (f *Fields) StripHopByHop() {
 const (
 	optionClose = 1 << iota
 	optionKeepAlive
+	optionUpgrade
 	optionOther // most are names of fields
 )
 
@@ -242,6 +243,8 @@ func optionOf(option string) byte {
 		return optionKeepAlive
 	case equalFoldLower(option, "close"):
 		return optionClose
+	case equalFoldLower(option, "upgrade"): // StripHopByHop drops the field in any case
+		return optionUpgrade
 	}
 	return optionOther
 }
@@ -277,22 +280,6 @@ func Elements(list string) iter.Seq[string] {
 			}
 		}
 	}
-}
-
-// hasToken reports whether a field n contains the element small in its list. small must
-// be in lower case.
-func (f *Fields) hasToken(n Name, small string) bool {
-	for l := range f.All() {
-		if l.ID != n {
-			continue
-		}
-		for element := range Elements(l.Value) {
-			if equalFoldLower(element, small) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // AllowedInTrailer reports whether DropForbiddenTrailers leaves fields with this name.

@@ -284,8 +284,7 @@ func (c *Call) readHead() error {
 // checkUpgrade checks that a 101 response switches to the requested protocol.
 func (c *Call) checkUpgrade() *CallError {
 	to, count := c.Response.Fields.firstOf(Upgrade)
-	if c.upgrade == "" || count != 1 || !sameToken(to, c.upgrade) ||
-		!c.Response.Fields.hasToken(Connection, "upgrade") {
+	if c.upgrade == "" || count != 1 || !sameToken(to, c.upgrade) || c.Response.Fields.options&optionUpgrade == 0 {
 		return c.newError(ErrUnexpectedUpgrade)
 	}
 	c.switched, c.lastRead = true, c.client.now()

@@ -161,16 +161,6 @@ func (f *Fields) firstOf(n Name) (value string, count int) {
 	return value, count
 }
 
-// allEqual reports whether all lines of the name n have this value.
-func (f *Fields) allEqual(n Name, value string) bool {
-	for i := range f.lines {
-		if l := &f.lines[i]; l.id == n && !l.dropped && f.value(l) != value {
-			return false
-		}
-	}
-	return true
-}
-
 // equalFold compares names of equal length, ignoring ASCII case.
 func equalFold(a []byte, b string) bool {
 	for i := range a {

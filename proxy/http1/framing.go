@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -89,7 +90,8 @@ func contentLength(m message) (int64, error) {
 	switch {
 	case count == 0:
 		return -1, nil
-	case count > 1 && (m.status == 0 || !m.fields.allEqual(ContentLength, value)):
+	case count > 1 && (m.status == 0 || slices.ContainsFunc(m.fields.Values("Content-Length"),
+		func(other string) bool { return other != value })):
 		return 0, ErrContentLengthRepeated
 	}
 	n, err := strconv.ParseUint(value, 10, 63)

@@ -260,12 +260,15 @@ type known[T any] struct {
 	Value T
 	// At is when the value was had; zero if it never was.
 	At time.Time
-	// Old reports that it could not be had now.
-	Old bool
+	// Fault is why it could not be had now; empty if it was.
+	Fault fault
 }
 
 // Any reports whether there is a value.
 func (k known[T]) Any() bool { return !k.At.IsZero() }
+
+// Old reports that the value could not be had now.
+func (k known[T]) Old() bool { return k.Fault != "" }
 
 // A remembered keeps the last known value of something that is asked for again and again.
 type remembered[T any] struct {
@@ -273,15 +276,15 @@ type remembered[T any] struct {
 	last known[T]
 }
 
-// update returns the value, or the last known one if err is not nil.
-func (r *remembered[T]) update(value T, err error, now time.Time) known[T] {
+// update returns the value, or the last known one if that could not be had.
+func (r *remembered[T]) update(value T, unread fault, now time.Time) known[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
+	if unread == "" {
 		r.last = known[T]{Value: value, At: now}
 	}
 	shown := r.last
-	shown.Old = err != nil
+	shown.Fault = unread
 	return shown
 }
 

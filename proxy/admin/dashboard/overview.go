@@ -35,16 +35,14 @@ func minutesOf(r *http.Request, spans []int, otherwise int) int {
 
 // An overviewView is the data of the overview.
 type overviewView struct {
-	Minutes     int
-	Spans       []int
-	All         known[totals] // of all nodes
-	Fault       fault
-	Node        Rates
-	NodeFault   fault
-	Checks      map[string]string // of readiness: ok, or what is wrong
-	Ready       bool
-	Leader      known[view.Leadership]
-	LeaderFault fault
+	Minutes   int
+	Spans     []int
+	All       known[totals] // of all nodes
+	Node      Rates
+	NodeFault fault
+	Checks    map[string]string // of readiness: ok, or what is wrong
+	Ready     bool
+	Leader    known[view.Leadership]
 }
 
 // totals are the requests of all routes together.
@@ -69,16 +67,15 @@ func (d *dashboard) showOverview(r *http.Request) page {
 	now := time.Now()
 	v := overviewView{Minutes: minutesOf(r, spans(), spans()[0]), Spans: spans()}
 	s, err := d.Statistics(r.Context(), v.Minutes+1)
-	v.Fault = faultOf("statistics cannot be read", err)
 	since := now.Add(-time.Duration(v.Minutes) * time.Minute)
-	v.All = d.last.overview[slices.Index(spans(), v.Minutes)].update(totals{sumSince(s, since), sumOf(s.Last), refusersSince(s, since)}, err, now)
+	all := totals{sumSince(s, since), sumOf(s.Last), refusersSince(s, since)}
+	v.All = d.last.overview[slices.Index(spans(), v.Minutes)].update(all, faultOf("statistics cannot be read", err), now)
 	v.Node, err = d.gauge.read(now)
 	v.NodeFault = faultOf("the metrics of this node cannot be read", err)
 	ready := d.Ready(r.Context())
 	v.Ready, v.Checks = ready.Ready, ready.Checks
 	leader, err := d.Leader(r.Context())
-	v.Leader = d.last.leader.update(leader, err, now)
-	v.LeaderFault = faultOf("who leads now is not known", err)
+	v.Leader = d.last.leader.update(leader, faultOf("who leads now is not known", err), now)
 	return page{name: "overview", title: "Overview", data: v}
 }
 
@@ -143,12 +140,12 @@ type series struct {
 func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
 	n, now := minutesOf(r, spans(), spans()[0]), time.Now()
 	s, err := d.Statistics(r.Context(), n+2)
-	all := d.last.series[slices.Index(spans(), n)].update(seriesOf(s, n, now), err, now)
+	all := d.last.series[slices.Index(spans(), n)].update(seriesOf(s, n, now), faultOf("statistics cannot be read", err), now)
 	if !all.Any() {
-		http.Error(w, string(faultOf("statistics cannot be read", err)), http.StatusServiceUnavailable)
+		http.Error(w, string(all.Fault), http.StatusServiceUnavailable)
 		return
 	}
-	if all.Old {
+	if all.Old() {
 		all.Value.Old = all.At.Unix()
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -284,27 +281,23 @@ func spark(values []int64) template.HTML {
 
 // A nodesView is the data of the page of nodes.
 type nodesView struct {
-	Nodes       known[admin.Nodes]
-	Fault       fault
-	Leader      known[view.Leadership]
-	LeaderFault fault
-	Drift       int // number of nodes with another configuration
+	Nodes  known[admin.Nodes]
+	Leader known[view.Leadership]
+	Drift  int // number of nodes with another configuration
 }
 
 func (d *dashboard) showNodes(r *http.Request) page {
 	now := time.Now()
 	var v nodesView
 	nodes, err := d.Nodes(r.Context())
-	v.Fault = faultOf("nodes cannot be listed", err)
-	v.Nodes = d.last.nodes.update(nodes, err, now)
+	v.Nodes = d.last.nodes.update(nodes, faultOf("nodes cannot be listed", err), now)
 	if all := &v.Nodes.Value; err != nil && d.Self != nil { // a node always knows of itself
 		self := d.Self()
 		others := slices.DeleteFunc(slices.Clone(all.Nodes), func(m view.Member) bool { return m.ID == self.ID })
 		all.Self, all.Nodes = self.ID, append([]view.Member{self}, others...)
 	}
 	leader, err := d.Leader(r.Context())
-	v.Leader = d.last.leader.update(leader, err, now)
-	v.LeaderFault = faultOf("who leads now is not known", err)
+	v.Leader = d.last.leader.update(leader, faultOf("who leads now is not known", err), now)
 	v.Drift = len(slices.DeleteFunc(slices.Clone(v.Nodes.Value.Nodes), func(n view.Member) bool { return !n.Drift }))
 	return page{name: "nodes", title: "Nodes", data: v}
 }

@@ -24,9 +24,9 @@ type routesView struct {
 	Counts  known[view.Statistics]
 	Routes  []*routeRow // of this page
 	routeQuery
-	Total, Pages int  // of routes that match, and of pages
-	Any          bool // the configuration has routes
-	Faults       []fault
+	Total, Pages int     // of routes that match, and of pages
+	Any          bool    // the configuration has routes
+	Faults       []fault // besides that of the counts
 	Directives   directivesView
 }
 
@@ -67,8 +67,7 @@ func (d *dashboard) showRoutes(r *http.Request) page {
 	ctx := r.Context()
 	v := routesView{Minutes: spans()[0], routeQuery: routeQueryOf(r), Directives: d.directives(r, "maintenance")}
 	s, err := d.Statistics(ctx, v.Minutes+1)
-	v.fault("statistics cannot be read", err)
-	v.Counts = d.last.minutes.update(s, err, time.Now())
+	v.Counts = d.last.minutes.update(s, faultOf("statistics cannot be read", err), time.Now())
 	routes, err := d.Routes(ctx)
 	v.fault("routes cannot be read", err)
 	limits, err := d.Limits(ctx)
@@ -80,7 +79,7 @@ func (d *dashboard) showRoutes(r *http.Request) page {
 	}
 	v.Routes, v.Total, v.Pages = v.choose(all)
 	v.Page = min(v.Page, v.Pages)
-	if !v.Counts.Old {
+	if !v.Counts.Old() {
 		top, err := d.Top(ctx, view.TopQuery{Minutes: 5, N: 1})
 		v.fault("the busiest keys are not known", err)
 		v.fault("a key cannot be looked up", d.busiest(r, &v, top))

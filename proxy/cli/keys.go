@@ -13,6 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/directive"
 	"github.com/weir-proxy/weir/proxy/view"
@@ -20,14 +22,14 @@ import (
 
 // keysCommand shows and changes the state of a key on all nodes.
 type keysCommand struct {
-	Get   keysGet   `cmd:"" help:"Show the state of a key under each limit."`
-	Reset keysReset `cmd:"" help:"Reset the counts of a key, and end its bans."`
-	Grant keysGrant `cmd:"" help:"Grant a key additional permits."`
-	Ban   keysBan   `cmd:"" help:"Ban a key for some time."`
-	Unban keysUnban `cmd:"" help:"End the bans of a key; its counts stay."`
-	Plan  keysPlan  `cmd:"" help:"Assign a plan to a key for some time."`
-	Plans keysPlans `cmd:"" help:"List the plans that are assigned to keys."`
-	Bans  keysBans  `cmd:"" help:"List the networks that are banned."`
+	Get   keysGet    `cmd:"" help:"Show the state of a key under each limit."`
+	Reset changeArgs `cmd:"" help:"Reset the counts of a key, and end its bans."`
+	Grant keysGrant  `cmd:"" help:"Grant a key additional permits."`
+	Ban   keysBan    `cmd:"" help:"Ban a key for some time."`
+	Unban changeArgs `cmd:"" help:"End the bans of a key; its counts stay."`
+	Plan  keysPlan   `cmd:"" help:"Assign a plan to a key for some time."`
+	Plans keysPlans  `cmd:"" help:"List the plans that are assigned to keys."`
+	Bans  keysBans   `cmd:"" help:"List the networks that are banned."`
 }
 
 // keyArgs are the arguments that select a key.
@@ -89,17 +91,15 @@ type reasonFlag struct {
 	Reason string `help:"Reason, for the audit trail." placeholder:"TEXT"`
 }
 
-// changeArgs are the arguments of a change of a key.
+// changeArgs are the arguments of a change of a key, and the command for a change that needs no others.
 type changeArgs struct {
 	reasonFlag
 	keyArgs
 }
 
-type keysReset struct{ changeArgs }
-
-// Run resets the counts.
-func (k keysReset) Run(ctx context.Context, w Env) error {
-	return k.change(ctx, w, view.KeyChange{Action: view.KeyReset, Reason: k.Reason})
+// Run makes the change that the command has the name of.
+func (c changeArgs) Run(ctx context.Context, w Env, parsed *kong.Context) error {
+	return c.change(ctx, w, view.KeyChange{Action: view.KeyAction(parsed.Selected().Name), Reason: c.Reason})
 }
 
 type keysGrant struct {
@@ -135,13 +135,6 @@ func parseFor(text, example string) (span view.Span, err error) {
 		err = misusef("--for %s: %w; write for example %s", text, misused(err, view.ErrKeyQuery), example)
 	}
 	return span, err
-}
-
-type keysUnban struct{ changeArgs }
-
-// Run ends bans.
-func (k keysUnban) Run(ctx context.Context, w Env) error {
-	return k.change(ctx, w, view.KeyChange{Action: view.KeyUnban, Reason: k.Reason})
 }
 
 // printJSON prints v as JSON. If the request for it failed, it returns that error.

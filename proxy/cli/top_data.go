@@ -192,10 +192,8 @@ func (d topData) limitTable() textTable {
 // routeTable lists the routes, those with most requests first. Without Redis the statistics are unknown.
 func (d topData) routeTable() textTable {
 	t := textTable{columns: []string{"ROUTE", "LAST MINUTE", "REQUESTS", "REFUSED", "MATCH", "UPSTREAM", "NOT DECIDED"}, empty: "no routes are served"}
-	last, of := map[string]int64{}, map[string]view.RouteMinute{}
-	for _, r := range d.Statistic.Last.Routes {
-		last[r.Route] = r.Requests
-	}
+	last := view.By(d.Statistic.Last.Routes, func(r view.RouteMinute) string { return r.Route })
+	of := map[string]view.RouteMinute{}
 	for _, m := range d.Statistic.Minutes {
 		for _, r := range m.Routes {
 			s := of[r.Route]
@@ -212,7 +210,7 @@ func (d topData) routeTable() textTable {
 	slices.SortStableFunc(routes, func(a, b view.Route) int { return cmp.Compare(of[b.Name].Requests, of[a.Name].Requests) })
 	for _, r := range routes {
 		s, to := of[r.Name], cmp.Or(r.Upstream, r.Redirect, fmt.Sprint(r.Respond))
-		counts := []any{last[r.Name], s.Requests, s.Refused, s.Unavailable}
+		counts := []any{last[r.Name].Requests, s.Requests, s.Refused, s.Unavailable}
 		if d.Away != "" {
 			counts = []any{"-", "-", "-", "-"}
 		}

@@ -197,8 +197,8 @@ func Each[T, R any](all []T, f func(T) R) []R {
 }
 
 // By returns all by what name returns for each; of several with one name the last.
-func By[T any](all []T, name func(T) string) map[string]T {
-	by := make(map[string]T, len(all))
+func By[T any, K comparable](all []T, name func(T) K) map[K]T {
+	by := make(map[K]T, len(all))
 	for _, one := range all {
 		by[name(one)] = one
 	}

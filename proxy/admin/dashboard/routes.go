@@ -165,33 +165,23 @@ func (row *routeRow) count(r view.RouteMinute, part float64, i int64) {
 // busiest looks up the state of the busiest key of each limit. It continues after an error, and
 // returns the last error.
 func (d *dashboard) busiest(r *http.Request, v *routesView, top view.Top) (last error) {
-	asked := 0
+	asked, by := 0, view.By(top.Limits, func(t view.TopLimit) [2]string { return [2]string{t.Route, t.Limit} })
 	for _, row := range v.Routes {
 		for _, l := range row.Rows {
-			key, found := busiestOf(top, l)
-			if !found || asked == maxBusiest {
+			keys := by[[2]string{l.Route, l.Name}].Requests.Keys // the busiest first
+			if len(keys) == 0 || asked == maxBusiest {
 				continue
 			}
 			asked++
-			s, err := d.Standing(r.Context(), view.KeyQuery{Pairs: []view.KeyPair{{Key: l.Key, Value: key.ID}}, Route: l.Route, Limit: l.Name})
+			s, err := d.Standing(r.Context(), view.KeyQuery{Pairs: []view.KeyPair{{Key: l.Key, Value: keys[0].ID}}, Route: l.Route, Limit: l.Name})
 			if err != nil {
 				last = err
 				continue
 			}
-			l.Near = nearestOf(s, key.Masked)
+			l.Near = nearestOf(s, keys[0].Masked)
 		}
 	}
 	return last
-}
-
-// busiestOf returns the key with most requests of a limit.
-func busiestOf(top view.Top, l *limitRow) (view.TopKey, bool) {
-	for _, t := range top.Limits {
-		if t.Route == l.Route && t.Limit == l.Name && len(t.Requests.Keys) > 0 {
-			return t.Requests.Keys[0], true
-		}
-	}
-	return view.TopKey{}, false
 }
 
 // nearestOf returns the window that is used most.

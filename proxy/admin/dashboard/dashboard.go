@@ -291,18 +291,7 @@ func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
-	d.showLogin(w, r, loginView{Then: r.URL.Query().Get("then")})
-}
-
-func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, v loginView) {
-	status := http.StatusOK
-	switch {
-	case v.Wait:
-		status = http.StatusTooManyRequests
-	case v.Wrong:
-		status = http.StatusUnauthorized
-	}
-	d.show(w, r, page{name: "login", title: "Log in", status: status, data: v})
+	d.show(w, r, page{name: "login", title: "Log in", data: loginView{Then: r.URL.Query().Get("then")}})
 }
 
 // login starts a session with a new id if the token is valid, so that an id planted before (session
@@ -313,11 +302,13 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	}
 	then := r.PostForm.Get("then")
 	a := d.Authenticate(r, strings.TrimSpace(r.PostForm.Get("token")))
-	if a.Wait > 0 {
-		a.SetRetryAfter(w.Header())
-	}
 	if !a.Known {
-		d.showLogin(w, r, loginView{Then: then, Wrong: a.Wait == 0, Wait: a.Wait > 0})
+		wrong := page{name: "login", title: "Log in", status: http.StatusUnauthorized, data: loginView{Then: then, Wrong: a.Wait == 0, Wait: a.Wait > 0}}
+		if a.Wait > 0 {
+			a.SetRetryAfter(w.Header())
+			wrong.status = http.StatusTooManyRequests
+		}
+		d.show(w, r, wrong)
 		return
 	}
 	d.sessions.remove(cookie(r))

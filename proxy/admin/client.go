@@ -329,11 +329,10 @@ func (o Options) simulate() endpoint {
 
 func (o Options) replay(w http.ResponseWriter, r *http.Request) (Simulation, error) {
 	u, err := ReadUpload(w, r)
+	defer u.Close()
 	if err != nil {
-		u.Close()
 		return Simulation{}, err
 	}
-	defer u.Close()
 	return o.Replay(r.Context(), u)
 }
 

@@ -27,7 +27,7 @@ type KeyState struct {
 // Inspect returns the state of a key.
 func (o Options) Inspect(ctx context.Context, q view.KeyQuery) (KeyState, error) {
 	// The trail is read first: what is recorded later has another version.
-	trail, unread := o.newestChanges(ctx)
+	trail, unread := o.Audit(ctx, view.AuditQuery{N: changesRead})
 	s, err := o.Standing(ctx, q)
 	if err != nil {
 		return KeyState{}, err
@@ -37,9 +37,9 @@ func (o Options) Inspect(ctx context.Context, q view.KeyQuery) (KeyState, error)
 		state.Notes = append(state.Notes, "the audit trail cannot be read: changes by others are not known")
 		return state, nil
 	}
-	state.Version = versionOf(trail)
-	if i := slices.IndexFunc(trail, func(e view.AuditEntry) bool { return changed(e, s) }); i >= 0 {
-		state.LastChange = &trail[i]
+	state.Version = versionOf(trail.Entries)
+	if i := slices.IndexFunc(trail.Entries, func(e view.AuditEntry) bool { return changed(e, s) }); i >= 0 {
+		state.LastChange = &trail.Entries[i]
 	}
 	return state, nil
 }
@@ -59,15 +59,15 @@ func (o Options) ChangeSince(ctx context.Context, version string, c view.KeyChan
 // checkVersion returns a Problem if a key was, or may have been, changed since version. While the trail cannot be read, the
 // version is not checked: a key must be changeable during an outage.
 func (o Options) checkVersion(ctx context.Context, version string, q view.KeyQuery) error {
-	trail, err := o.newestChanges(ctx)
-	if err != nil || versionOf(trail) == version {
+	trail, err := o.Audit(ctx, view.AuditQuery{N: changesRead})
+	if err != nil || versionOf(trail.Entries) == version {
 		return nil
 	}
 	s, err := o.Standing(ctx, q)
 	if err != nil {
 		return err
 	}
-	for _, e := range trail {
+	for _, e := range trail.Entries {
 		if e.ID == version {
 			return nil
 		}
@@ -75,16 +75,10 @@ func (o Options) checkVersion(ctx context.Context, version string, q view.KeyQue
 			return &Problem{Status: http.StatusConflict, Detail: e.Done(time.Now()) + ", after you looked; look at the key again"}
 		}
 	}
-	if len(trail) == changesRead {
+	if len(trail.Entries) == changesRead {
 		return &Problem{Status: http.StatusConflict, Detail: "so much was recorded after you looked that a change of the key may be among it; look at the key again"}
 	}
 	return nil
-}
-
-// newestChanges returns the newest entries of the audit trail.
-func (o Options) newestChanges(ctx context.Context) ([]view.AuditEntry, error) {
-	trail, err := o.Audit(ctx, view.AuditQuery{N: changesRead})
-	return trail.Entries, err
 }
 
 // versionOf returns the version of all keys: that of the newest entry.

@@ -146,18 +146,11 @@ const sendsShown = 50
 
 // A conversionView is the data of the page of what became of the codes that were sent.
 type conversionView struct {
-	Limits []sendsOfLimit
-	Nodes  []view.NodeAnswer
-	Fault  fault
+	admin.Conversion
+	Fault fault
 }
 
-// A sendsOfLimit is what became of the requests that one limit counts.
-type sendsOfLimit struct {
-	sends.LimitCounts
-	Rows []sendsRow
-}
-
-// A sendsRow is a key of such a limit. Key is the name of its key. Country is that of a range of phone numbers which has
+// A sendsRow is a key of a limit with return_on. Key is the name of its key. Country is that of a range of phone numbers which has
 // more than half of what was verified in it; empty for any other.
 type sendsRow struct {
 	sends.KeyCounts
@@ -166,17 +159,17 @@ type sendsRow struct {
 
 func (d *dashboard) showConversion(r *http.Request) page {
 	all, err := d.Conversion(r.Context(), sends.Query{N: sendsShown})
-	v := conversionView{Nodes: all.Nodes, Fault: faultOf("what was sent and used cannot be read", err)}
-	for _, l := range all.Limits {
-		one := sendsOfLimit{LimitCounts: l}
-		for _, k := range l.Keys {
-			k.Masked = strings.TrimPrefix(k.Masked, l.Key+"=")
-			if k.OfCountry == nil || !k.OfCountry.OverHalf {
-				k.Country = ""
-			}
-			one.Rows = append(one.Rows, sendsRow{k, l.Key})
-		}
-		v.Limits = append(v.Limits, one)
-	}
+	v := conversionView{all, faultOf("what was sent and used cannot be read", err)}
 	return page{name: "conversion", title: "Conversion", data: v}
+}
+
+// Rows returns the keys of a limit as the page shows them.
+func (conversionView) Rows(l sends.LimitCounts) []sendsRow {
+	return view.Each(l.Keys, func(k sends.KeyCounts) sendsRow {
+		k.Masked = strings.TrimPrefix(k.Masked, l.Key+"=")
+		if k.OfCountry == nil || !k.OfCountry.OverHalf {
+			k.Country = ""
+		}
+		return sendsRow{k, l.Key}
+	})
 }

@@ -293,7 +293,7 @@ func RunTokenBucket(t *testing.T, open func(t *testing.T) Subject) {
 	for name, run := range map[string]func(t *testing.T, s *suite){
 		"Window": window, "Costs": costs, "WaitIsExact": waitIsExact, "Peek": peek, "RateChanges": rateChanges,
 		"RefundOnce": refundOnce, "RefundAfterReturn": refundAfterReturn, "ClockSetBack": clockSetBack,
-		"Random": func(t *testing.T, s *suite) { s.random(t, limiter.TokenBucket) },
+		"Random": func(t *testing.T, s *suite) { s.random(t, limiter.TokenBucket, 1) },
 	} {
 		t.Run(name, func(t *testing.T) { run(t, &suite{Subject: open(t), t: t}) })
 	}

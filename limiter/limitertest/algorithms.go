@@ -25,58 +25,25 @@ func rated() (all []limiter.Algorithm) {
 func mixed(_ *testing.T, s *suite) {
 	k := s.key()
 	var claims []limiter.Claim
-	for _, a := range rated() {
-		l := limit("mixed-"+a.String(), 4, 100*time.Second)
-		l.Algorithm = a
-		claims = append(claims, limiter.Claim{Limit: l, Key: k, Cost: 1})
+	for a := range limiter.NumAlgorithms {
+		claims = append(claims, valued(LimitOf(a, "mixed-"+a.String(), limiter.Rate{Count: 4, Window: 100 * time.Second}), k, k)...)
 	}
 	s.Advance(time.Duration(100_000-s.peek(s.t, claims).At.UnixMilli()%100_000) * time.Millisecond) // a sliding window begins
 	first := s.allowed(claims, 1)
-	s.Advance(time.Second)
+	s.Advance(20 * time.Second) // the pause of a cooldown is over
 	s.allowed(claims[:1], 3)
 	d := s.take(s.t, claims)
 	for i, o := range d.Outcomes {
-		if o.Allowed != (i > 0) || i > 0 && o.Remaining != 3 {
+		if left := max(1, claims[i].Limit.Rate.Count-1); o.Allowed != (i > 0) || i > 0 && o.Remaining != left {
 			s.t.Errorf("%s: %+v after a refusal by the first", claims[i].Limit.Name, o)
 		}
 	}
 	s.refund(s.t, claims, first.Permit)
 	s.refund(s.t, claims, first.Permit)
 	for _, c := range claims[1:] {
-		s.left([]limiter.Claim{c}, 4)
+		s.left([]limiter.Claim{c}, c.Limit.Rate.Count)
 	}
 	s.left(claims[:1], 1)
-}
-
-// promises: each algorithm's worst window is what its comment says, and not less.
-func promises(t *testing.T, s *suite) {
-	const count, length = 60, 60_000
-	for _, a := range rated() {
-		most := 1.0
-		if a.MayDouble() || a.HasBurst() {
-			most = 2
-		}
-		l := limit("promise", count, length*time.Millisecond)
-		l.Algorithm = a
-		c := oneClaim(l, s.key(), 1)
-		var now int64
-		var taken log
-		for i := range min(900, 20*s.steps()) {
-			pause := time.Duration(i%7*i%11*20) * time.Millisecond
-			if i%130 == 0 {
-				pause = 45 * time.Second // quiet, then a burst
-			}
-			s.Advance(pause)
-			now += pause.Milliseconds()
-			if d := s.take(t, c); d.Allowed {
-				taken = append(taken, grantRecord{at: now, n: 1})
-			}
-		}
-		worst := float64(taken.fullestWindow(length*time.Millisecond)) / count
-		if worst > most || worst < 0.9 {
-			t.Errorf("%s: the fullest window has %.2f x the rate, want 0.9 to %.2f", a, worst, most)
-		}
-	}
 }
 
 // leases: a permit that is held comes back when it is given back, or when its
@@ -434,23 +401,5 @@ func badPauses(t *testing.T, s *suite) {
 		if err := s.Store.Take(t.Context(), oneClaim(bad, s.key(), 1), &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("bad %s: %v, want ErrLimit", name, err)
 		}
-	}
-}
-
-// together: all algorithms of one key are taken in one step, or none.
-func together(t *testing.T, s *suite) {
-	k := s.key()
-	claims := append(with(values(3), k, "a"), oneClaim(pauses(10*time.Second), k, 1)...)
-	claims = append(claims, oneClaim(limit("bucket", 5, 100*time.Second), k, 1)...)
-	first := s.allowed(claims, 1)
-	claims[0].Value = limiter.KeyOf("b")
-	d := s.denied(claims, 10*time.Second)
-	if !d.Outcomes[0].Allowed || d.Outcomes[0].Remaining != 2 || !d.Outcomes[2].Allowed || d.Outcomes[2].Remaining != 4 {
-		t.Errorf("%+v; want the other two to have taken nothing", d.Outcomes)
-	}
-	claims[0].Value = limiter.KeyOf("a")
-	s.refund(t, claims, first.Permit)
-	for i, want := range []int64{3, 1, 5} {
-		s.left(claims[i:i+1], want)
 	}
 }

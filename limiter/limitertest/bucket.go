@@ -28,18 +28,6 @@ func window(_ *testing.T, s *suite) {
 	s.allowed(c, 2)
 }
 
-// costs: one claim may take several permits, up to all.
-func costs(_ *testing.T, s *suite) {
-	l, k := s.limit("c", 10, 10*time.Second), s.key()
-	s.allowed(oneClaim(l, k, 7), 1)
-	s.denied(oneClaim(l, k, 4), 10*time.Second)
-	s.allowed(oneClaim(l, k, 3), 1)
-	s.denied(oneClaim(l, k, 1), 10*time.Second)
-	s.denied(oneClaim(l, k, 10), 10*time.Second)
-	s.Advance(10 * time.Second)
-	s.allowed(oneClaim(l, k, 10), 1)
-}
-
 // waitIsExact: the wait for n permits is that of the n-th to come back, and then
 // they pass at the first try.
 func waitIsExact(_ *testing.T, s *suite) {
@@ -138,54 +126,6 @@ func badClaims(t *testing.T, s *suite) {
 		t.Errorf("%d claims: %v", len(many), err)
 	}
 	s.allowed(many[1:], 3)
-}
-
-// peek: it says what take would say and takes nothing.
-func peek(t *testing.T, s *suite) {
-	for _, count := range s.sizes(3, 30, 300) {
-		c := oneClaim(s.limit("p", count, 10*time.Second), s.key(), 1)
-		for i := range count {
-			before := s.peek(t, c)
-			if again := s.peek(t, c); !again.Allowed || again.Outcomes[0] != before.Outcomes[0] || !again.Permit.IsZero() {
-				t.Fatalf("peeked twice: %+v, then %+v", before, again)
-			}
-			if before.Outcomes[0].Remaining != count-i {
-				t.Fatalf("%d left before take %d of %d", before.Outcomes[0].Remaining, i+1, count)
-			}
-			s.allowed(c, 1)
-		}
-		p, d := s.peek(t, c), s.take(t, c)
-		if p.Allowed || p.Wait != d.Wait || p.Outcomes[0] != d.Outcomes[0] {
-			t.Fatalf("peek %+v, take %+v", p, d)
-		}
-	}
-}
-
-// rateChanges: what was taken stays taken when the rate goes up or down.
-func rateChanges(_ *testing.T, s *suite) {
-	for _, start := range s.sizes(10, 40, 200) {
-		k := s.key()
-		at := func(count int64) []limiter.Claim { return oneClaim(s.limit("r", count, 10*time.Second), k, 1) }
-		half := int(start / 2)
-		s.allowed(at(start), half)
-		s.Advance(time.Second)
-
-		s.left(at(start+5), start+5-int64(half)) // raised
-		s.allowed(at(start+5), 1)
-		s.left(at(int64(half)+2), 1) // lowered
-		s.allowed(at(int64(half)+2), 1)
-		s.denied(at(int64(half)+2), 9*time.Second)
-		s.denied(at(3), 9*time.Second) // lowered below what is out
-		s.left(at(3), 0)
-		s.denied(at(2), 10*time.Second)
-		s.Advance(9 * time.Second)
-		s.denied(at(2), time.Second)
-		s.allowed(at(start), 1) // raised again
-		s.left(at(start), start-3)
-		s.Advance(10 * time.Second)
-		s.left(at(2), 2)
-		s.allowed(at(2), 2)
-	}
 }
 
 // clockSetBack: no wait is longer than a window, nothing is taken twice, and the

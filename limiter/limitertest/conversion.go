@@ -15,7 +15,6 @@ import (
 func RunConversion(t *testing.T, open func(t *testing.T) Subject) {
 	for _, test := range []suiteTest{
 		{"Grows", conversionGrows},
-		{"OncePerSubject", conversionOnce},
 		{"Renewed", conversionRenewed},
 		{"LeftForGood", conversionLeftForGood},
 		{"OnceAcrossAJump", conversionOnceAcrossAJump},
@@ -71,19 +70,6 @@ func (s *suite) wantOpen(c []limiter.Claim, open, allowed, confirmed int64) {
 	if got.Used != open || got.Allowed != allowed || got.Confirmed != confirmed || got.Remaining != left {
 		s.t.Fatalf("%+v; want %d open of %d, %d left, %d confirmed", got, open, allowed, left, confirmed)
 	}
-}
-
-// conversionOnce: a subject is counted once in a window, however often it is confirmed.
-func conversionOnce(t *testing.T, s *suite) {
-	l := converting("once", 2, time.Hour, 50)
-	k, ann, eve := s.key(), s.key(), s.key()
-	for range 5 {
-		s.allowed(valued(l, k, ann), 1)
-		s.returns([]*limiter.Limit{l}, ann, 1)
-		s.Advance(time.Minute)
-	}
-	s.allowed(valued(l, k, eve), 3) // 2 + 1
-	s.refused(valued(l, k, eve))
 }
 
 // conversionRenewed: a subject counts until one window after it was confirmed last, and once.

@@ -35,30 +35,17 @@ func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatu
 // reports permits during a ban.
 func inspect(t *testing.T, s *suite) {
 	admin := s.Store.(limiter.AdminStore)
-	for _, count := range s.sizes(1, 5, 40) {
-		l := s.limit(fmt.Sprint("inspect-", count), count, 100*time.Second)
-		checkForecast(t, s, admin, oneClaim(l, s.key(), 1))
-	}
-	bad := oneClaim(s.limit("bad", 0, time.Second), s.key(), 1)
-	if _, err := admin.Inspect(t.Context(), bad); err == nil {
-		t.Error("a limit that is not valid is inspected")
-	}
-	if in, err := admin.Inspect(t.Context(), nil); err != nil || len(in.Statuses) != 0 {
-		t.Errorf("nothing: %+v, %v", in, err)
-	}
-}
-
-func inspectAll(t *testing.T, s *suite) {
-	admin := s.Store.(limiter.AdminStore)
 	for _, a := range rated() {
-		for _, count := range s.sizes(1, 5) {
-			l := limit(fmt.Sprintf("inspect-%s-%d", a, count), count, 100*time.Second)
-			l.Algorithm = a
+		for _, count := range s.sizes(1, 5, 40) {
+			l := LimitOf(a, fmt.Sprintf("inspect-%s-%d", a, count), limiter.Rate{Count: count, Window: 100 * time.Second})
 			checkForecast(t, s, admin, oneClaim(l, s.key(), 1))
 		}
 	}
 	inspectOthers(t, s, admin)
 	inspectTogether(t, s, admin)
+	if in, err := admin.Inspect(t.Context(), nil); err != nil || len(in.Statuses) != 0 {
+		t.Errorf("nothing: %+v, %v", in, err)
+	}
 }
 
 // checkForecast takes half of the permits of c, lets the predicted time pass, and checks

@@ -125,12 +125,8 @@ func refundPart(t *testing.T, s *suite) {
 
 // refundPartOfEach: whatever counts requests returns a part once.
 func refundPartOfEach(_ *testing.T, s *suite) {
-	for _, a := range rated() {
-		if a.HasLeases() {
-			continue
-		}
-		l, k := limit("part", 100, 100*time.Second), s.key()
-		l.Algorithm = a
+	for _, a := range notable() {
+		l, k := LimitOf(a, "part", limiter.Rate{Count: 100, Window: 100 * time.Second}), s.key()
 		p := s.allowed(oneClaim(l, k, 10), 1).Permit
 		for _, cost := range []int64{4, 4, 6, 10} {
 			s.refund(s.t, oneClaim(l, k, cost), p)

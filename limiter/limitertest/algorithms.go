@@ -49,16 +49,15 @@ func mixed(_ *testing.T, s *suite) {
 // leases: a permit that is held comes back when it is given back, or when its
 // lease is over and was not renewed.
 func leases(t *testing.T, s *suite) {
-	l := limit("inflight", 2, 10*time.Second)
-	l.Algorithm = limiter.Concurrent
-	admin, c := s.Store.(limiter.AdminStore), oneClaim(l, s.key(), 1)
+	l := LimitOf(limiter.Concurrent, "inflight", limiter.Rate{Count: 2, Window: 10 * time.Second})
+	c := oneClaim(l, s.key(), 1)
 	a, b := s.allowed(c, 1), s.allowed(c, 1)
 	for range 5 {
 		s.Advance(6 * time.Second)
-		s.must(admin.Renew(t.Context(), c, a.Permit))
+		s.must(s.admin().Renew(t.Context(), c, a.Permit))
 	}
 	s.left(c, 1) // b died
-	if err := admin.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrNotHeld) {
+	if err := s.admin().Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew after the lease: %v", err)
 	}
 	s.allowed(c, 1)
@@ -66,21 +65,16 @@ func leases(t *testing.T, s *suite) {
 	s.refund(t, c, a.Permit)
 	s.refund(t, c, a.Permit)
 	s.left(c, 1)
-	if err := admin.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrNotHeld) {
+	if err := s.admin().Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew after giving back: %v", err)
 	}
 	for range 2 {
-		admin.Report(oneClaim(l, c[0].Key, 1), b.Permit) // its holder lives
+		s.admin().Report(oneClaim(l, c[0].Key, 1), b.Permit) // its holder lives
 		s.deniedByReports(c)
 	}
 	s.refund(t, c, b.Permit)
 	s.refund(t, c, b.Permit)
 	s.left(c, 1)
-	l.Rate.Count = limiter.MaxConcurrent + 1
-	var d limiter.Decision
-	if err := s.Store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
-		t.Errorf("more than the most concurrent: %v", err)
-	}
 	l.Rate.Count = 300 // more than a log ever merges
 	held := []limiter.Permit{}
 	for range 299 {
@@ -94,7 +88,7 @@ func leases(t *testing.T, s *suite) {
 	bucket := oneClaim(limit("no-lease", 1, 10*time.Second), s.key(), 1)
 	p := s.allowed(bucket, 1).Permit
 	s.Advance(6 * time.Second)
-	if err := admin.Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrNotHeld) {
+	if err := s.admin().Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew of what is no lease: %v", err)
 	}
 	s.denied(bucket, 4*time.Second)
@@ -102,11 +96,9 @@ func leases(t *testing.T, s *suite) {
 
 // keeping: an operator resets, grants, bans and unbans one key of any algorithm.
 func keeping(t *testing.T, s *suite) {
-	admin := s.Store.(limiter.AdminStore)
 	for _, count := range s.sizes(5, 40, 300) {
 		for _, a := range rated() {
-			l := limit(fmt.Sprintf("keep-%s-%d", a, count), count, 100*time.Second)
-			l.Algorithm = a
+			l := LimitOf(a, fmt.Sprintf("keep-%s-%d", a, count), limiter.Rate{Count: count, Window: 100 * time.Second})
 			k := s.key()
 			c, other := oneClaim(l, k, 1), oneClaim(l, s.key(), 1)
 			s.Advance(time.Duration(100_000-s.peek(t, c).At.UnixMilli()%100_000) * time.Millisecond)
@@ -114,21 +106,21 @@ func keeping(t *testing.T, s *suite) {
 			first := s.allowed(c, int(count)-1)
 			s.allowed(c, 1)
 
-			s.must(admin.Grant(t.Context(), oneClaim(l, k, 2)))
+			s.must(s.admin().Grant(t.Context(), oneClaim(l, k, 2)))
 			s.left(c, 2)
 			s.allowed(c, 2)
-			s.must(admin.Grant(t.Context(), oneClaim(l, k, count)))
-			s.must(admin.Grant(t.Context(), oneClaim(l, k, 1)))
+			s.must(s.admin().Grant(t.Context(), oneClaim(l, k, count)))
+			s.must(s.admin().Grant(t.Context(), oneClaim(l, k, 1)))
 			s.left(c, count)
 
 			s.allowed(c, 3)
-			s.must(admin.Reset(t.Context(), c))
+			s.must(s.admin().Reset(t.Context(), c))
 			s.left(c, count)
 			s.allowed(c, int(count)-1)
 			s.refund(t, c, first.Permit)
 			s.left(c, 1)
 
-			s.must(admin.Ban(t.Context(), c, time.Hour))
+			s.must(s.admin().Ban(t.Context(), c, time.Hour))
 			d := s.banned(c, time.Hour)
 			s.Advance(time.Minute)
 			s.banned(append(c, limiter.Claim{Limit: limit("free", 9, time.Second), Key: k, Cost: 1}), 59*time.Minute)
@@ -141,21 +133,23 @@ func keeping(t *testing.T, s *suite) {
 			s.Advance(time.Millisecond)
 			s.allowed(c, int(count))
 
-			s.must(admin.Ban(t.Context(), c, time.Hour))
-			s.must(admin.Ban(t.Context(), c, 0))
+			s.must(s.admin().Ban(t.Context(), c, time.Hour))
+			s.must(s.admin().Ban(t.Context(), c, 0))
 			if d := s.peek(t, c); d.Outcomes[0].Banned {
 				t.Error("banned after the ban was lifted")
 			}
-			s.must(admin.Ban(t.Context(), c, time.Hour))
-			s.must(admin.Reset(t.Context(), c))
+			s.must(s.admin().Ban(t.Context(), c, time.Hour))
+			s.must(s.admin().Reset(t.Context(), c))
 			s.allowed(c, 1)
 		}
 	}
 	bad := oneClaim(limit("bad", 0, time.Second), s.key(), 1)
+	_, err := s.admin().Inspect(t.Context(), bad)
 	for name, err := range map[string]error{
-		"renew": admin.Renew(t.Context(), bad, limiter.Permit{}), "reset": admin.Reset(t.Context(), bad),
-		"grant": admin.Grant(t.Context(), bad), "ban": admin.Ban(t.Context(), bad, time.Hour),
-		"ban back": admin.Ban(t.Context(), nil, -time.Hour), "ban long": admin.Ban(t.Context(), nil, 2*limiter.MaxWindow),
+		"inspect": err,
+		"renew":   s.admin().Renew(t.Context(), bad, limiter.Permit{}), "reset": s.admin().Reset(t.Context(), bad),
+		"grant": s.admin().Grant(t.Context(), bad), "ban": s.admin().Ban(t.Context(), bad, time.Hour),
+		"ban back": s.admin().Ban(t.Context(), nil, -time.Hour), "ban long": s.admin().Ban(t.Context(), nil, 2*limiter.MaxWindow),
 	} {
 		if !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("%s: %v, want ErrLimit", name, err)
@@ -234,9 +228,7 @@ func concurrent(t *testing.T, s *suite) {
 
 // values is a limit of so many different values in 100 s.
 func values(count int64) *limiter.Limit {
-	l := limit("values", count, 100*time.Second)
-	l.Algorithm = limiter.Distinct
-	return l
+	return LimitOf(limiter.Distinct, "values", limiter.Rate{Count: count, Window: 100 * time.Second})
 }
 
 // with is one claim of l for k with a value.
@@ -289,10 +281,9 @@ func distinct(t *testing.T, s *suite) {
 	}
 	s.left(with(l, k, "d"), 2)
 
-	admin := s.Store.(limiter.AdminStore)
 	for _, do := range []func() error{
-		func() error { return admin.Grant(t.Context(), with(l, k, "")) },
-		func() error { return admin.Reset(t.Context(), with(l, k, "")) },
+		func() error { return s.admin().Grant(t.Context(), with(l, k, "")) },
+		func() error { return s.admin().Reset(t.Context(), with(l, k, "")) },
 	} {
 		k = s.key()
 		use("a")
@@ -301,30 +292,14 @@ func distinct(t *testing.T, s *suite) {
 		s.must(do())
 		use("c")
 	}
-	s.must(admin.Ban(t.Context(), with(l, k, ""), time.Hour))
+	s.must(s.admin().Ban(t.Context(), with(l, k, ""), time.Hour))
 	s.banned(with(l, k, "c"), time.Hour)
-
-	badValues(t, s)
-}
-
-// badValues: a value costs one, and there are not too many.
-func badValues(t *testing.T, s *suite) {
-	k := s.key()
-	for name, bad := range map[string]limiter.Claim{
-		"cost":  {Limit: values(5), Key: k, Cost: 2},
-		"count": {Limit: values(limiter.MaxDistinct + 1), Key: k, Cost: 1},
-	} {
-		var d limiter.Decision
-		if err := s.Store.Take(t.Context(), []limiter.Claim{bad}, &d); !errors.Is(err, limiter.ErrInvalidCost) && !errors.Is(err, limiter.ErrInvalidLimit) {
-			t.Errorf("bad %s: %v", name, err)
-		}
-	}
 }
 
 // pauses is a cooldown that begins again after 200 s.
 func pauses(steps ...time.Duration) *limiter.Limit {
-	l := limit("pauses", 1, 200*time.Second)
-	l.Algorithm, l.Steps = limiter.Cooldown, steps
+	l := LimitOf(limiter.Cooldown, "pauses", limiter.Rate{Count: 1, Window: 200 * time.Second})
+	l.Steps = steps
 	return l
 }
 
@@ -364,15 +339,14 @@ func cooldown(t *testing.T, s *suite) {
 	s.refund(t, c, second.Permit)
 	s.left(c, 1)
 
-	admin := s.Store.(limiter.AdminStore)
 	s.allowed(c, 1)
-	s.must(admin.Reset(t.Context(), c))
-	s.allowed(c, 1)
-	s.denied(c, 10*time.Second)
-	s.must(admin.Grant(t.Context(), c))
+	s.must(s.admin().Reset(t.Context(), c))
 	s.allowed(c, 1)
 	s.denied(c, 10*time.Second)
-	s.must(admin.Ban(t.Context(), c, time.Hour))
+	s.must(s.admin().Grant(t.Context(), c))
+	s.allowed(c, 1)
+	s.denied(c, 10*time.Second)
+	s.must(s.admin().Ban(t.Context(), c, time.Hour))
 	s.banned(c, time.Hour)
 
 	// Many permits leave few entries, and the level stays.
@@ -383,23 +357,4 @@ func cooldown(t *testing.T, s *suite) {
 	}
 	s.allowed(c, 1)
 	s.denied(c, 2*time.Millisecond)
-
-	badPauses(t, s)
-}
-
-// badPauses: steps grow, are whole milliseconds, and no longer than the window.
-func badPauses(t *testing.T, s *suite) {
-	two := pauses(time.Second)
-	two.Rate.Count = 2
-	stray := limit("stray", 1, time.Second)
-	stray.Steps = []time.Duration{time.Second}
-	for name, bad := range map[string]*limiter.Limit{
-		"none": pauses(), "long": pauses(201 * time.Second), "short": pauses(time.Microsecond), "falling": pauses(2*time.Second, time.Second),
-		"two": two, "stray": stray, "many": pauses(make([]time.Duration, limiter.MaxSteps+1)...),
-	} {
-		var d limiter.Decision
-		if err := s.Store.Take(t.Context(), oneClaim(bad, s.key(), 1), &d); !errors.Is(err, limiter.ErrInvalidLimit) {
-			t.Errorf("bad %s: %v, want ErrLimit", name, err)
-		}
-	}
 }

@@ -84,48 +84,61 @@ func allOrNone(_ *testing.T, s *suite) {
 func badClaims(t *testing.T, s *suite) {
 	good, k := s.limit("good", 3, 10*time.Second), s.key()
 	claim := limiter.Claim{Limit: good, Key: k, Cost: 1}
-	for name, bad := range map[string]struct {
-		claim limiter.Claim
-		want  error
-	}{
-		"cost 0":       {limiter.Claim{Limit: good, Key: s.key(), Cost: 0}, limiter.ErrInvalidCost},
-		"cost -3":      {limiter.Claim{Limit: good, Key: s.key(), Cost: -3}, limiter.ErrInvalidCost},
-		"cost 4 of 3":  {limiter.Claim{Limit: good, Key: s.key(), Cost: 4}, limiter.ErrInvalidCost},
-		"no limit":     {limiter.Claim{Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"no name":      {limiter.Claim{Limit: s.limit("", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"name {":       {limiter.Claim{Limit: s.limit("a{b", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"rate 0":       {limiter.Claim{Limit: s.limit("x", 0, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"rate 1e17":    {limiter.Claim{Limit: s.limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"half a ms":    {limiter.Claim{Limit: s.limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"the same key": {claim, limiter.ErrInvalidLimit},
-		"a burst":      {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Burst: 2}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"no algorithm": {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.NumAlgorithms}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
-		"above burst": {limiter.Claim{
-			Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.GCRA, Burst: 2}, Key: s.key(), Cost: 3,
-		}, limiter.ErrInvalidCost},
+	for name, c := range map[string]limiter.Claim{
+		"cost 0":      {Limit: good, Cost: 0},
+		"cost -3":     {Limit: good, Cost: -3},
+		"cost 4 of 3": {Limit: good, Cost: 4},
+		"above burst": {Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.GCRA, Burst: 2}, Cost: 3},
+		"two values":  {Limit: values(5), Cost: 2},
 	} {
-		claims := []limiter.Claim{claim, bad.claim}
-		var d limiter.Decision
-		if err := s.Store.Take(t.Context(), claims, &d); !errors.Is(err, bad.want) {
-			t.Errorf("%s: take says %v, want %v", name, err, bad.want)
-		}
-		if err := s.Store.Peek(t.Context(), claims, &d); !errors.Is(err, bad.want) {
-			t.Errorf("%s: peek says %v, want %v", name, err, bad.want)
-		}
-		if err := s.Store.Refund(t.Context(), claims, limiter.Permit{At: time.UnixMilli(1)}); !errors.Is(err, bad.want) {
-			t.Errorf("%s: refund says %v, want %v", name, err, bad.want)
-		}
+		c.Key = s.key()
+		s.invalid(name, []limiter.Claim{claim, c}, limiter.ErrInvalidCost)
 	}
+	two := pauses(time.Second)
+	two.Rate.Count = 2
+	for name, l := range map[string]*limiter.Limit{
+		"no limit":        nil,
+		"no name":         s.limit("", 3, time.Second),
+		"name {":          s.limit("a{b", 3, time.Second),
+		"rate 0":          s.limit("x", 0, time.Second),
+		"rate 1e17":       s.limit("x", 1e17, time.Second),
+		"half a ms":       s.limit("x", 1, time.Millisecond/2),
+		"a burst":         {Name: "x", Rate: good.Rate, Burst: 2},
+		"no algorithm":    {Name: "x", Rate: good.Rate, Algorithm: limiter.NumAlgorithms},
+		"many permits":    LimitOf(limiter.Concurrent, "x", limiter.Rate{Count: limiter.MaxConcurrent + 1, Window: time.Second}),
+		"many values":     values(limiter.MaxDistinct + 1),
+		"no steps":        pauses(),
+		"a long step":     pauses(201 * time.Second),
+		"a short step":    pauses(time.Microsecond),
+		"falling steps":   pauses(2*time.Second, time.Second),
+		"two at a time":   two,
+		"steps of no use": {Name: "x", Rate: good.Rate, Steps: []time.Duration{time.Second}},
+		"too many steps":  pauses(make([]time.Duration, limiter.MaxSteps+1)...),
+	} {
+		s.invalid(name, []limiter.Claim{claim, {Limit: l, Key: s.key(), Cost: 1}}, limiter.ErrInvalidLimit)
+	}
+	s.invalid("the same key", []limiter.Claim{claim, claim}, limiter.ErrInvalidLimit)
 	s.left([]limiter.Claim{claim}, 3)
 	var many []limiter.Claim
 	for i := range limiter.MaxClaims + 1 {
 		many = append(many, limiter.Claim{Limit: s.limit(fmt.Sprint("many", i), int64(3+i), time.Second), Key: k, Cost: 1})
 	}
-	var d limiter.Decision
-	if err := s.Store.Take(t.Context(), many, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
-		t.Errorf("%d claims: %v", len(many), err)
-	}
+	s.invalid("many claims", many, limiter.ErrInvalidLimit)
 	s.allowed(many[1:], 3)
+}
+
+// invalid checks that no call of a Store accepts claims.
+func (s *suite) invalid(name string, claims []limiter.Claim, want error) {
+	s.t.Helper()
+	var d limiter.Decision
+	for call, err := range map[string]error{
+		"take": s.Store.Take(s.t.Context(), claims, &d), "peek": s.Store.Peek(s.t.Context(), claims, &d),
+		"refund": s.Store.Refund(s.t.Context(), claims, limiter.Permit{At: time.UnixMilli(1)}),
+	} {
+		if !errors.Is(err, want) {
+			s.t.Errorf("%s: %s says %v, want %v", name, call, err, want)
+		}
+	}
 }
 
 // clockSetBack: no wait is longer than a window, nothing is taken twice, and the

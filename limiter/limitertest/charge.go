@@ -13,7 +13,7 @@ import (
 // charge takes more for what p took, and fails the test on errors.
 func (s *suite) charge(t reporter, claims []limiter.Claim, p limiter.Permit) {
 	t.Helper()
-	if err := s.Store.(limiter.AdminStore).Charge(s.t.Context(), claims, p); err != nil {
+	if err := s.admin().Charge(s.t.Context(), claims, p); err != nil {
 		t.Fatalf("charge: %v", err)
 	}
 }
@@ -57,7 +57,7 @@ func chargeOfEach(t *testing.T, s *suite) {
 		l, k := LimitOf(a, "each", limiter.Rate{Count: 100, Window: 100 * time.Second}), s.key()
 		var p limiter.Permit
 		if a.HasConversion() || a.HasSteps() || a.HasValues() || a.HasLeases() {
-			if err := s.Store.(limiter.AdminStore).Charge(t.Context(), oneClaim(l, k, 1), p); !errors.Is(err, limiter.ErrInvalidLimit) {
+			if err := s.admin().Charge(t.Context(), oneClaim(l, k, 1), p); !errors.Is(err, limiter.ErrInvalidLimit) {
 				t.Errorf("%s: %v; want ErrInvalidLimit", a, err)
 			}
 			continue
@@ -76,11 +76,11 @@ func chargeOfEach(t *testing.T, s *suite) {
 	}
 	shared := oneClaim(limit("each", 5, time.Second), s.key(), 1)
 	shared[0].RedissonName = "java"
-	if err := s.Store.(limiter.AdminStore).Charge(t.Context(), shared, limiter.Permit{}); !errors.Is(err, limiter.ErrInvalidLimit) {
+	if err := s.admin().Charge(t.Context(), shared, limiter.Permit{}); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("shared with Redisson: %v; want ErrInvalidLimit", err)
 	}
 	for _, cost := range []int64{0, -1, limiter.MaxCount + 1} {
-		if err := s.Store.(limiter.AdminStore).Charge(t.Context(), oneClaim(limit("each", 5, time.Second), s.key(), cost), limiter.Permit{}); !errors.Is(err, limiter.ErrInvalidCost) {
+		if err := s.admin().Charge(t.Context(), oneClaim(limit("each", 5, time.Second), s.key(), cost), limiter.Permit{}); !errors.Is(err, limiter.ErrInvalidCost) {
 			t.Errorf("cost %d: %v; want ErrInvalidCost", cost, err)
 		}
 	}

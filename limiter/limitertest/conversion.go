@@ -27,8 +27,8 @@ func RunConversion(t *testing.T, open func(t *testing.T) Subject) {
 
 // converting is a limit of which p percent must be returned beyond the rate.
 func converting(name string, count int64, window time.Duration, p int) *limiter.Limit {
-	l := limit(name, count, window)
-	l.Algorithm, l.Noted, l.Conversion = limiter.Conversion, true, p
+	l := LimitOf(limiter.Conversion, name, limiter.Rate{Count: count, Window: window})
+	l.Conversion = p
 	return l
 }
 
@@ -117,7 +117,7 @@ func conversionManyKeys(t *testing.T, s *suite) {
 	for range 100 {
 		k := s.key()
 		s.allowed(valued(l, k, ann), 1)
-		n, err := s.Store.(limiter.AdminStore).Return(t.Context(), []*limiter.Limit{l}, ann)
+		n, err := s.admin().Return(t.Context(), []*limiter.Limit{l}, ann)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func (s *suite) conversionStep(t *testing.T, r *rand.Rand, m *conversionModel) {
 	m.observe(now, m.taken)
 	switch r.IntN(4) {
 	case 0:
-		n, err := s.Store.(limiter.AdminStore).Return(t.Context(), []*limiter.Limit{m.limit}, m.subjects[subject])
+		n, err := s.admin().Return(t.Context(), []*limiter.Limit{m.limit}, m.subjects[subject])
 		if want := m.returnAll(now, subject); err != nil || n > want || n < want && !m.steps {
 			t.Errorf("returned permits of %d decisions, %v; want %d", n, err, want)
 		}

@@ -11,7 +11,7 @@ import (
 // status inspects one claim.
 func (s *suite) status(c []limiter.Claim) limiter.KeyStatus {
 	s.t.Helper()
-	in, err := s.Store.(limiter.AdminStore).Inspect(s.t.Context(), c)
+	in, err := s.admin().Inspect(s.t.Context(), c)
 	if err != nil || len(in.Statuses) != len(c) || in.At.IsZero() {
 		s.t.Fatalf("inspect: %+v, %v", in, err)
 	}
@@ -34,23 +34,22 @@ func (s *suite) wantStatus(c []limiter.Claim, used, left int64) limiter.KeyStatu
 // inspect checks that the times of Inspect are exact, that it takes nothing, and that it
 // reports permits during a ban.
 func inspect(t *testing.T, s *suite) {
-	admin := s.Store.(limiter.AdminStore)
 	for _, a := range rated() {
 		for _, count := range s.sizes(1, 5, 40) {
 			l := LimitOf(a, fmt.Sprintf("inspect-%s-%d", a, count), limiter.Rate{Count: count, Window: 100 * time.Second})
-			checkForecast(t, s, admin, oneClaim(l, s.key(), 1))
+			checkForecast(t, s, oneClaim(l, s.key(), 1))
 		}
 	}
-	inspectOthers(t, s, admin)
-	inspectTogether(t, s, admin)
-	if in, err := admin.Inspect(t.Context(), nil); err != nil || len(in.Statuses) != 0 {
+	inspectOthers(t, s)
+	inspectTogether(t, s)
+	if in, err := s.admin().Inspect(t.Context(), nil); err != nil || len(in.Statuses) != 0 {
 		t.Errorf("nothing: %+v, %v", in, err)
 	}
 }
 
 // checkForecast takes half of the permits of c, lets the predicted time pass, and checks
 // that they are available then.
-func checkForecast(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter.Claim) {
+func checkForecast(t *testing.T, s *suite, c []limiter.Claim) {
 	t.Helper()
 	most := c[0].Limit.Capacity()
 	s.Advance(time.Duration(100_000-s.peek(t, c).At.UnixMilli()%100_000) * time.Millisecond) // the border of a window
@@ -59,13 +58,13 @@ func checkForecast(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter
 	s.allowed(c, int(half))
 	s.Advance(time.Second)
 	before := s.status(c)
-	s.must(admin.Ban(t.Context(), c, time.Minute))
+	s.must(s.admin().Ban(t.Context(), c, time.Minute))
 	s.Advance(time.Second)
 	got := s.status(c)
 	if got.BannedFor != 59*time.Second || got.Remaining < before.Remaining || got.Remaining > before.Remaining+1 {
 		t.Fatalf("%s: %+v banned, %+v before; want a ban of 59s and what is left beside it", c[0].Limit.Algorithm, got, before)
 	}
-	s.must(admin.Ban(t.Context(), c, 0))
+	s.must(s.admin().Ban(t.Context(), c, 0))
 	for range 3 {
 		now := s.status(c)
 		if now.BannedFor != 0 {
@@ -93,7 +92,7 @@ func checkForecast(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter
 }
 
 // inspectOthers inspects limits with other counts: values, and pauses that grow.
-func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
+func inspectOthers(t *testing.T, s *suite) {
 	k := s.key()
 	fan := values(3)
 	s.allowed(with(fan, k, "a"), 1)
@@ -117,23 +116,21 @@ func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 	if got := s.wantStatus(c, 2, 1); got.NextIn != 0 || got.FullIn != pause.Rate.Window-20*time.Second {
 		t.Errorf("%+v; want the next permit at once, and the steps to begin anew later", got)
 	}
-	s.must(admin.Reset(t.Context(), c))
+	s.must(s.admin().Reset(t.Context(), c))
 	s.wantStatus(c, 0, 1)
 }
 
 // inspectTogether inspects several keys, limits and algorithms in one call.
-func inspectTogether(t *testing.T, s *suite, admin limiter.AdminStore) {
+func inspectTogether(t *testing.T, s *suite) {
 	var claims []limiter.Claim
 	for i, a := range rated() {
 		for _, window := range []time.Duration{time.Minute, time.Hour} {
-			l := limit(fmt.Sprintf("together-%s:%v", a, window), 9, window)
-			l.Algorithm = a
-			c := oneClaim(l, s.key(), 1)
+			c := oneClaim(LimitOf(a, fmt.Sprintf("together-%s:%v", a, window), limiter.Rate{Count: 9, Window: window}), s.key(), 1)
 			s.allowed(c, i+1)
 			claims = append(claims, c...)
 		}
 	}
-	in, err := admin.Inspect(t.Context(), claims)
+	in, err := s.admin().Inspect(t.Context(), claims)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -323,7 +323,7 @@ func (k *trackedKey) renew(t *rapid.T, now int64) {
 	of := k.counts[0]
 	c, g := of.claimOf(rapid.IntRange(0, len(of.granted)-1).Draw(t, "permit"))
 	out := of.oracle.(*logOracle).renew(now, of.limit, g.permit)
-	err := k.s.Store.(limiter.AdminStore).Renew(k.s.t.Context(), []limiter.Claim{c}, g.permit)
+	err := k.s.admin().Renew(k.s.t.Context(), []limiter.Claim{c}, g.permit)
 	if out && err != nil || !out && !errors.Is(err, limiter.ErrNotHeld) {
 		t.Fatalf("renew says %v, want that it is still out: %v", err, out)
 	}

@@ -148,8 +148,8 @@ func notable() (all []limiter.Algorithm) {
 // notedLimits are the windows of one noted limit.
 func notedLimits(a limiter.Algorithm, name string, rates ...limiter.Rate) (all []*limiter.Limit) {
 	for _, r := range rates {
-		l := limit(fmt.Sprintf("%s-%s:%dms", name, a, r.Window.Milliseconds()), r.Count, r.Window)
-		l.Algorithm, l.Noted = a, true
+		l := LimitOf(a, fmt.Sprintf("%s-%s:%dms", name, a, r.Window.Milliseconds()), r)
+		l.Noted = true
 		all = append(all, l)
 	}
 	return all
@@ -166,7 +166,7 @@ func claimsOf(limits []*limiter.Limit, k, subject limiter.Key) (all []limiter.Cl
 // returns calls Return and checks of how many decisions it returned permits.
 func (s *suite) returns(limits []*limiter.Limit, subject limiter.Key, want int) {
 	s.t.Helper()
-	got, err := s.Store.(limiter.AdminStore).Return(s.t.Context(), limits, subject)
+	got, err := s.admin().Return(s.t.Context(), limits, subject)
 	if err != nil || got != want {
 		s.t.Fatalf("permits of %d decisions returned, %v; want %d", got, err, want)
 	}
@@ -245,7 +245,7 @@ func returnedOnce(t *testing.T, s *suite) {
 		var decisions atomic.Int64
 		for i := range 8 {
 			all.Go(func() {
-				n, err := s.Store.(limiter.AdminStore).Return(t.Context(), limits, subject)
+				n, err := s.admin().Return(t.Context(), limits, subject)
 				if err != nil {
 					t.Error(err)
 				}
@@ -351,7 +351,7 @@ func (p *pair) takeBoth(t *testing.T, r *rand.Rand, subject int) {
 
 // returnAll returns all permits of a subject, of one set by the note and of the other by ID.
 func (p *pair) returnAll(t *testing.T, subject int) {
-	if _, err := p.Store.(limiter.AdminStore).Return(t.Context(), p.limits, p.subjects[subject]); err != nil {
+	if _, err := p.admin().Return(t.Context(), p.limits, p.subjects[subject]); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range p.notedByID[subject] {

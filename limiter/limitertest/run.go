@@ -141,9 +141,7 @@ func (s *suite) key() limiter.Key {
 
 // limit is a limit of the algorithm that is tested.
 func (s *suite) limit(name string, count int64, length time.Duration) *limiter.Limit {
-	l := limit(name, count, length)
-	l.Algorithm = s.algorithm
-	return l
+	return LimitOf(s.algorithm, name, limiter.Rate{Count: count, Window: length})
 }
 
 func limit(name string, count int64, length time.Duration) *limiter.Limit {
@@ -219,6 +217,9 @@ func (s *suite) refused(claims []limiter.Claim) {
 		s.t.Fatalf("granted: %+v", d)
 	}
 }
+
+// admin is the store with its operations for operators.
+func (s *suite) admin() limiter.AdminStore { return s.Store.(limiter.AdminStore) }
 
 // must ends the test if an operator's call has failed.
 func (s *suite) must(err error) {
@@ -341,9 +342,7 @@ func steppedLimits(window time.Duration) []*limiter.Limit {
 	all := []*limiter.Limit{cooldown}
 	for a := range limiter.NumAlgorithms {
 		if !a.HasSteps() && !a.HasConversion() {
-			l := limit("steps-"+a.String(), 4, window)
-			l.Algorithm = a
-			all = append(all, l)
+			all = append(all, LimitOf(a, "steps-"+a.String(), limiter.Rate{Count: 4, Window: window}))
 		}
 	}
 	return all

@@ -178,7 +178,7 @@ func (l *Limit) Capacity() int64 {
 func (l *Limit) Horizon() time.Duration {
 	switch a := l.Algorithm.traits(); {
 	case a.isNumbered: // two windows count
-		return l.horizonSlidingWindow()
+		return 2 * l.Rate.Window
 	case a.hasBurst:
 		return l.horizonBurst()
 	case a.hasBuckets:
@@ -220,9 +220,6 @@ const MaxConcurrent = 10_000
 
 // The log of a Concurrent limit has an entry for each held permit. It is the permit log,
 // but its entries are never merged, and a refund removes one without a mark.
-
-// takeConcurrent records the permits of c, which are held from now on, under id.
-func (s *keyState) takeConcurrent(now int64, c *Claim, id [16]byte) { s.add(now, id, c.Cost) }
 
 // renew changes the time of the permits under id to now, and reports whether they were
 // still held.

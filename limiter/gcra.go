@@ -43,14 +43,7 @@ func (s *keyState) remainingGCRA(now int64, l *Limit) int64 {
 // waitGCRA returns the time until cost permits are available.
 func (s *keyState) waitGCRA(now int64, l *Limit, cost int64) int64 {
 	over := s.debtAt(now, l) + float64(cost) - float64(l.Capacity()) - epsilon
-	at := now + max(1, int64(math.Ceil(over*float64(windowMillis(l))/float64(l.Rate.Count))))
-	for at > now+1 && s.remainingGCRA(at-1, l) >= cost {
-		at--
-	}
-	for s.remainingGCRA(at, l) < cost {
-		at++
-	}
-	return at - now
+	return s.waitNear(now+int64(math.Ceil(over*float64(windowMillis(l))/float64(l.Rate.Count))), now, l, cost)
 }
 
 // takeGCRA adds cost permits to the debt.

@@ -83,6 +83,19 @@ func (s *keyState) wait(now int64, l *Limit, cost int64) int64 {
 	return s.permitLog.wait(now, windowMillis(l), l.Rate.Count, cost)
 }
 
+// waitNear returns the time from now until cost permits are available, which is near the time at: that is not exact, because
+// it is calculated with fractions. They are not available now.
+func (s *keyState) waitNear(at, now int64, l *Limit, cost int64) int64 {
+	at = max(at, now+1)
+	for at > now+1 && s.remaining(at-1, l) >= cost {
+		at--
+	}
+	for s.remaining(at, l) < cost {
+		at++
+	}
+	return at - now
+}
+
 // take takes the permits of c, even if fewer are available. advance must have been
 // called.
 func (s *keyState) take(now int64, c *Claim, id [16]byte) {
@@ -94,7 +107,7 @@ func (s *keyState) take(now int64, c *Claim, id [16]byte) {
 	case GCRA:
 		s.takeGCRA(now, c.Limit, c.Cost)
 	case Concurrent:
-		s.takeConcurrent(now, c, id)
+		s.add(now, id, c.Cost)
 	case Distinct:
 		s.takeDistinct(now, id, c.Value)
 	case Cooldown:

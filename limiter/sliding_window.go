@@ -3,15 +3,11 @@ package limiter
 import (
 	"cmp"
 	"math"
-	"time"
 )
 
 // The counters of a SlidingWindow limit are for the current fixed window and the one
 // before. Windows are numbered from time 0. Its state is start, which is the number of the
 // current window, taken and, for the previous one, before.
-
-// horizonSlidingWindow returns the time until both windows are over.
-func (l *Limit) horizonSlidingWindow() time.Duration { return 2 * l.Rate.Window }
 
 // advanceSlidingWindow moves to the window of now.
 func (s *keyState) advanceSlidingWindow(now int64, l *Limit) {
@@ -36,15 +32,7 @@ func (s *keyState) waitSlidingWindow(now int64, l *Limit, cost int64) int64 {
 	if s.taken > maxUsed {
 		fading, border, free = s.taken, border+length, maxUsed
 	}
-	at := border - int64(float64(max(0, free))*float64(length)/float64(max(1, fading)))
-	at = max(at, now+1)
-	for at > now+1 && s.weightedCount(at-1, length) <= maxUsed {
-		at--
-	}
-	for s.weightedCount(at, length) > maxUsed {
-		at++
-	}
-	return at - now
+	return s.waitNear(border-int64(float64(max(0, free))*float64(length)/float64(max(1, fading))), now, l, cost)
 }
 
 // refundSlidingWindow returns the permits of p to the window that they were taken in.

@@ -244,9 +244,8 @@ func (e *mirrorEntry) refund(at, count int64) int64 {
 
 // A mirrorTable holds the mirror entries of one shard. The lock of the shard guards it.
 type mirrorTable struct {
-	slab      slab[mirrorEntry]
-	index     index
-	nextSweep uint32 // number of the entry at which the next sweep starts
+	slab  slab[mirrorEntry]
+	index index
 }
 
 func (t *mirrorTable) hashOf(i uint32) uint64 { return t.slab.at(i).hash }
@@ -280,16 +279,12 @@ func (t *mirrorTable) remove(p probe) mirrorEntry {
 // sweep removes expired entries among the next count entries and returns how many it
 // removed.
 func (t *mirrorTable) sweep(now int64, count uint32) (removed int64) {
-	for range min(count, t.slab.used) {
-		if t.nextSweep >= t.slab.used {
-			t.nextSweep = 0
-		}
-		if at := t.slab.at(t.nextSweep); at.horizon != 0 && at.expiresAt() <= now {
-			t.remove(t.find(at.hash))
+	t.slab.sweep(count, func(_ uint32, e *mirrorEntry) {
+		if e.horizon != 0 && e.expiresAt() <= now {
+			t.remove(t.find(e.hash))
 			removed++
 		}
-		t.nextSweep++
-	}
+	})
 	return removed
 }
 

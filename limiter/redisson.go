@@ -110,13 +110,10 @@ const (
 
 // String returns the name of s in configuration files.
 func (s Scope) String() string {
-	switch s {
-	case Overall:
-		return "overall"
-	case PerClient:
-		return "per_instance"
+	if s > PerClient {
+		return fmt.Sprintf("scope %d", uint8(s))
 	}
-	return fmt.Sprintf("scope %d", uint8(s))
+	return [...]string{Overall: "overall", PerClient: "per_instance"}[s]
 }
 
 // ParseScope parses a name that String returns. Errors wrap ErrInvalidLimit.

@@ -30,17 +30,16 @@ type shard struct {
 	maxBytes int64
 	seed     *seed
 
-	mu        sync.Mutex // guards the fields below
-	index     index      // of cells
-	cells     slab[cell]
-	blocks    slab[[]entry]
-	nextSweep uint32 // number of the cell at which the next sweep starts
-	bytes     int64
-	mirrored  mirrorTable
+	mu       sync.Mutex // guards the fields below
+	index    index      // of cells
+	cells    slab[cell]
+	blocks   slab[[]entry]
+	bytes    int64
+	mirrored mirrorTable
 	// sources are the keys and bytes that each source has added.
 	sources map[uint32]usage
 
-	_ [lineSize - 40]byte
+	_ [lineSize - 24]byte
 }
 
 // A usage is an amount of keys and bytes.
@@ -171,15 +170,11 @@ func (s *shard) accountLocked(source uint32, keys int, bytes int64) {
 // sweepLocked checks the next n cells and removes the expired ones. A new cell would
 // count the same.
 func (s *shard) sweepLocked(now int64, n uint32) {
-	for range min(n, s.cells.used) {
-		if s.nextSweep >= s.cells.used {
-			s.nextSweep = 0
+	s.cells.sweep(n, func(i uint32, c *cell) {
+		if c.expiresAt != 0 && c.expiresAt <= now {
+			s.removeLocked(i, c)
 		}
-		if c := s.cells.at(s.nextSweep); c.expiresAt != 0 && c.expiresAt <= now {
-			s.removeLocked(s.nextSweep, c)
-		}
-		s.nextSweep++
-	}
+	})
 	if s.mirrored.index.used > 0 {
 		s.bytes -= mirrorEntryBytes * s.mirrored.sweep(now, n)
 	}
@@ -391,6 +386,7 @@ func (i *index) remove(p probe, hashOf func(item uint32) uint64) {
 type slab[T any] struct {
 	chunks []*[chunkSize]T
 	used   uint32   // numbers that were ever allocated
+	next   uint32   // number at which the next sweep starts
 	free   []uint32 // removed numbers, for reuse
 }
 
@@ -419,4 +415,15 @@ func (s *slab[T]) remove(i uint32) {
 	var zero T
 	*s.at(i) = zero
 	s.free = append(s.free, i)
+}
+
+// sweep calls check for the next n numbers, which it may remove. Values of removed numbers are zero.
+func (s *slab[T]) sweep(n uint32, check func(i uint32, v *T)) {
+	for range min(n, s.used) {
+		if s.next >= s.used {
+			s.next = 0
+		}
+		check(s.next, s.at(s.next))
+		s.next++
+	}
 }

@@ -333,11 +333,8 @@ func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
 // refund returns the permits of one claim: to its key, or to the overflow cell that
 // counted them. It reports how many it returned.
 func (m *Memory) refund(c *Claim, p Permit) (refunded int64) {
-	r := m.ref(c)
-	s := &m.shards[r.shard]
-	s.mu.Lock()
+	r, s, now := m.lockOne(c)
 	defer s.mu.Unlock()
-	now := m.now()
 	for n, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
 		i := s.findLocked(&id, s.hash(id))
 		if i == noCell || !p.mayCount(c, ownCells+place(n)) {

@@ -76,10 +76,8 @@ func (m *Memory) Charge(_ context.Context, claims []Claim, p Permit) error {
 // Report implements AdminStore.
 func (m *Memory) Report(claims []Claim, p Permit) {
 	for i := range claims {
-		c, r := &claims[i], m.ref(&claims[i])
-		s := &m.shards[r.shard]
-		s.mu.Lock()
-		now := m.now()
+		c := &claims[i]
+		r, s, now := m.lockOne(c)
 		r.index = s.findOrAddLocked(&r.id, r.hash, c.Source, now)
 		s.expandMirroredLocked(&r, now)
 		s.changeLocked(r.index, c.Limit, func(t *keyState) {
@@ -117,11 +115,8 @@ func (m *Memory) changeAll(claims []Claim, absent ifAbsent, change func(t *keySt
 // change calls change with the state of c's key, if it has a cell or absent is addAbsent.
 // A key that is counted in an overflow cell cannot be changed.
 func (m *Memory) change(c Claim, absent ifAbsent, change func(t *keyState, now int64)) {
-	r := m.ref(&c)
-	s := &m.shards[r.shard]
-	s.mu.Lock()
+	r, s, now := m.lockOne(&c)
 	defer s.mu.Unlock()
-	now := m.now()
 	r.index = s.findLocked(&r.id, r.hash)
 	if r.index == noCell && absent == addAbsent {
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)

@@ -52,7 +52,7 @@ func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 			m.refund(&own, Permit{ID: p.ID, At: time.UnixMilli(m.now())})
 			continue
 		}
-		m.changeMirrored(c, func(e *mirrorEntry) {
+		m.changeMirrored(c, func(e *mirrorEntry, _ int64) {
 			e.used -= min(uint32(e.refund(p.At.UnixMilli()+m.clockSkew.Load(), c.Cost)), e.used)
 		})
 	}
@@ -62,30 +62,26 @@ func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 func (m *Memory) MirrorCharge(claims []Claim) {
 	for i := range claims {
 		c := &claims[i]
-		m.changeMirrored(c, func(e *mirrorEntry) {
-			e.advance(m.now(), c.Limit.Horizon().Milliseconds())
+		m.changeMirrored(c, func(e *mirrorEntry, now int64) {
+			e.advance(now, c.Limit.Horizon().Milliseconds())
 			e.grant(c.Cost)
 			e.used += uint32(c.Cost)
 		})
 	}
 }
 
-// changeMirrored calls change with the mirror entry of c's key, if there is one.
-func (m *Memory) changeMirrored(c *Claim, change func(e *mirrorEntry)) {
-	r := m.ref(c)
-	s := &m.shards[r.shard]
-	s.mu.Lock()
+// changeMirrored calls change with the mirror entry of c's key and the time, if there is one.
+func (m *Memory) changeMirrored(c *Claim, change func(e *mirrorEntry, now int64)) {
+	r, s, now := m.lockOne(c)
 	defer s.mu.Unlock()
 	if p := s.mirrored.find(r.hash); p.item > 0 {
-		change(s.mirrored.slab.at(p.item - 1))
+		change(s.mirrored.slab.at(p.item-1), now)
 	}
 }
 
 // mirrorClaim records the outcome of one claim in a mirror entry.
 func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome) {
-	r, now := m.ref(c), m.now()
-	s := &m.shards[r.shard]
-	s.mu.Lock()
+	r, s, now := m.lockOne(c)
 	defer s.mu.Unlock()
 	if skew := now - d.At.UnixMilli(); !d.At.IsZero() && skew != m.clockSkew.Load() { // it rarely changes, and all processors share it
 		m.clockSkew.Store(skew)
@@ -130,9 +126,7 @@ func (s *shard) isHalfEmptyLocked(bytes int64) bool {
 func (m *Memory) mirrorPermits(c *Claim, d *Decision, o *Outcome, n int) {
 	own, share := *c, c.Limit.Share(n)
 	own.Limit = &share
-	r, now := m.ref(c), m.now()
-	s := &m.shards[r.shard]
-	s.mu.Lock()
+	r, s, now := m.lockOne(c)
 	defer s.mu.Unlock()
 	if r.index = s.findLocked(&r.id, r.hash); r.index == noCell {
 		s.sweepLocked(now, sweepStep)

@@ -253,10 +253,12 @@ type cellRef struct {
 	index uint32 // in the shard's cells; noCell if there is no cell
 }
 
-// ref locates the key of c, without looking for its cell.
-func (m *Memory) ref(c *Claim) (r cellRef) {
+// lockOne locks the shard of c's key. It returns the ref of the key, whose cell it does not look for, the shard and the time.
+func (m *Memory) lockOne(c *Claim) (r cellRef, s *shard, now int64) {
 	m.locate(c, &r)
-	return r
+	s = &m.shards[r.shard]
+	s.mu.Lock()
+	return r, s, m.now()
 }
 
 // locate makes r, where it lies, the ref of c.

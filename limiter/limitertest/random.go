@@ -281,23 +281,23 @@ func (k *trackedKey) checkTake(t *rapid.T, now int64, claims []limiter.Claim, d 
 }
 
 // take records a grant.
-func (k *trackedCount) take(of *limiter.Limit, g grantRecord) {
-	k.oracle.take(of, g)
-	k.granted = append(k.granted, g)
-	k.log.take(of, g)
-	k.seen.granted++
+func (c *trackedCount) take(of *limiter.Limit, g grantRecord) {
+	c.oracle.take(of, g)
+	c.granted = append(c.granted, g)
+	c.log.take(of, g)
+	c.seen.granted++
 }
 
 // maxRefunds is the number of recent cooldown permits that can certainly be refunded.
 const maxRefunds = 20
 
 // claimOf returns the claim of the n-th grant, under a limit of at least its size.
-func (k *trackedCount) claimOf(n int) (limiter.Claim, grantRecord) {
-	g, most := k.granted[n], *k.limit
+func (c *trackedCount) claimOf(n int) (limiter.Claim, grantRecord) {
+	g, most := c.granted[n], *c.limit
 	if most.Capacity() < g.n {
 		most.Rate.Count = g.n
 	}
-	return limiter.Claim{Limit: &most, Key: k.key, Cost: g.n, Value: g.value}, g
+	return limiter.Claim{Limit: &most, Key: c.key, Cost: g.n, Value: g.value}, g
 }
 
 // refund refunds a random earlier grant, which may have expired.
@@ -343,15 +343,15 @@ func boundFactor(l *limiter.Limit) int64 {
 
 // windowUse returns the number of permits in the window that ends now, as a multiple of
 // maxCount. For a cooldown the window is its first pause.
-func (k *trackedCount) windowUse(now int64) float64 {
-	after := now - k.limit.Rate.Window.Milliseconds()
-	switch a := k.limit.Algorithm; {
+func (c *trackedCount) windowUse(now int64) float64 {
+	after := now - c.limit.Rate.Window.Milliseconds()
+	switch a := c.limit.Algorithm; {
 	case a.HasSteps():
-		after = now - k.limit.Steps[0].Milliseconds()
+		after = now - c.limit.Steps[0].Milliseconds()
 	case a.HasValues():
-		return float64(distinctValues(k.log, after)) / float64(k.maxCount)
+		return float64(distinctValues(c.log, after)) / float64(c.maxCount)
 	}
-	return float64(k.log.sum(func(at int64) bool { return at > after })) / float64(k.maxCount)
+	return float64(c.log.sum(func(at int64) bool { return at > after })) / float64(c.maxCount)
 }
 
 // windowStats are the statistics of all schedules of one algorithm.

@@ -69,7 +69,7 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 		return nil, err
 	}
 	r.proxy, r.generation = p, p.current.Load()
-	r.tally = &tallies{generation: r.generation, topKeys: o.Top, routes: map[string]*routeTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
+	r.tally = &tallies{generation: r.generation, topKeys: o.Top, routes: map[string]*RouteTally{}, limits: map[string]*limitTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
 	for _, rt := range r.generation.routes {
 		for _, l := range rt.Active {
 			l.Sends = nil // nobody asks for them
@@ -137,7 +137,8 @@ func (r *Replay) runStages(q *LoggedRequest, x *exchange, v *visit) error {
 		return err
 	}
 	q.findUnknown(x, r.overridden[x.route])
-	r.tally.route(x.route).lack(q, x)
+	r.tally.route(x.route)
+	r.tally.lack(q, x)
 	if decided, err := v.repeatLog(q); decided {
 		return err
 	}

@@ -96,20 +96,8 @@ type tallies struct {
 	ReplayTally
 	generation *generation
 	topKeys    int                    // number of keys to report
-	routes     map[string]*routeTally // by name
-	limits     map[string]*limitTally // by ID
-}
-
-// A routeTally accumulates a RouteTally.
-type routeTally struct {
-	RouteTally
-	limits []routeLimitTally
-}
-
-// A routeLimitTally is the tally of a limit of a route, which other routes may have too.
-type routeLimitTally struct {
-	of *limit.Limit
-	*limitTally
+	routes     map[string]*RouteTally // by name
+	limits     map[string]*limitTally // by ID, as several routes may have one
 }
 
 // A limitTally accumulates a LimitTally.
@@ -119,20 +107,17 @@ type limitTally struct {
 }
 
 // route returns the tally of a route.
-func (t *tallies) route(r *route) *routeTally {
-	if made := t.routes[r.Name]; made != nil {
-		return made
-	}
-	made := &routeTally{RouteTally: RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}, Limits: []LimitTally{}, Series: newSeries()}}
-	for _, l := range r.Active {
-		tally := t.limits[l.ID]
-		if tally == nil {
-			tally = newLimitTally(l)
-			t.limits[l.ID] = tally
+func (t *tallies) route(r *route) *RouteTally {
+	made := t.routes[r.Name]
+	if made == nil {
+		made = &RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}, Limits: []LimitTally{}, Series: newSeries()}
+		t.routes[r.Name] = made
+		for _, l := range r.Active {
+			if t.limits[l.ID] == nil {
+				t.limits[l.ID] = newLimitTally(l)
+			}
 		}
-		made.limits = append(made.limits, routeLimitTally{l, tally})
 	}
-	t.routes[r.Name] = made
 	return made
 }
 
@@ -181,14 +166,14 @@ func (t *tallies) count(now time.Time, v *visit) {
 	if !v.own && len(x.extracted.unlisted) > 0 {
 		rt.Unlisted++
 	}
-	if t.countLimits(rt, v, step) && v.err == nil {
+	if t.countLimits(v, step) && v.err == nil {
 		t.Unknown++
 		rt.Unknown++
 	}
 }
 
 // countFlags counts the other properties of a request.
-func (r *routeTally) countFlags(x *exchange, err error) {
+func (r *RouteTally) countFlags(x *exchange, err error) {
 	if x.Exempt && err == nil {
 		r.Exempt++
 	}
@@ -205,28 +190,29 @@ func (r *routeTally) countFlags(x *exchange, err error) {
 
 // countLimits counts the result of each limit. It reports whether a limit in enforce mode, with an unknown key,
 // might have refused the request.
-func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool) {
+func (t *tallies) countLimits(v *visit, step int) (unknown bool) {
 	x := &v.x
 	evaluated := !x.Repeated && (v.err == nil || errors.Is(v.err, limit.ErrRefused))
-	for _, l := range rt.limits {
+	for _, of := range x.route.Active {
+		l := t.limits[of.ID]
 		if v.refusedBy != nil {
-			if l.of == v.refusedBy {
+			if of == v.refusedBy {
 				l.Refused++
 				l.Series.refuse(step)
 			}
 			continue
 		}
-		if slices.Contains(x.extracted.unknown, l.of) {
+		if slices.Contains(x.extracted.unknown, of) {
 			if evaluated && !x.Exempt {
 				l.Unknown++
-				unknown = unknown || l.of.Enforces()
+				unknown = unknown || of.Enforces()
 			}
 			continue
 		}
-		if !evaluated || l.of.IsShadow() && v.err != nil { // a refused request is not evaluated by limits in shadow mode
+		if !evaluated || of.IsShadow() && v.err != nil { // a refused request is not evaluated by limits in shadow mode
 			continue
 		}
-		switch o, applies := x.outcomeOf(l.of); {
+		switch o, applies := x.outcomeOf(of); {
 		case !applies:
 			l.Skipped++
 			continue
@@ -236,15 +222,15 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 			l.Passed++
 			l.Series.pass(step)
 			continue
-		case l.of.IsShadow():
+		case of.IsShadow():
 			l.Shadowed++
 		default:
 			l.Refused++
 		}
 		l.Series.refuse(step)
 		if t.topKeys > 0 {
-			if label := l.top.Observe(x.refusedKey(l.of)); label != nil {
-				*label = v.label(l.of)
+			if label := l.top.Observe(x.refusedKey(of)); label != nil {
+				*label = v.label(of)
 			}
 		}
 	}
@@ -252,10 +238,10 @@ func (t *tallies) countLimits(rt *routeTally, v *visit, step int) (unknown bool)
 }
 
 // lack notes what the log lacks of limits that a request cannot be evaluated by.
-func (r *routeTally) lack(q *LoggedRequest, x *exchange) {
-	for _, l := range r.limits {
-		if len(l.Missing) == 0 && slices.Contains(x.extracted.unknown, l.of) {
-			l.Missing = q.lacking(l.of, x)
+func (t *tallies) lack(q *LoggedRequest, x *exchange) {
+	for _, of := range x.extracted.unknown {
+		if l := t.limits[of.ID]; len(l.Missing) == 0 {
+			l.Missing = q.lacking(of, x)
 		}
 	}
 }
@@ -275,7 +261,7 @@ func (t *tallies) result() ReplayTally {
 	out.Routes = []RouteTally{}
 	for _, r := range t.generation.routes {
 		if rt := t.routes[r.Name]; rt != nil {
-			out.Routes = append(out.Routes, rt.result(t.topKeys))
+			out.Routes = append(out.Routes, t.resultOf(r, *rt))
 		}
 	}
 	common := RouteTally{Series: newSeries()}
@@ -290,11 +276,11 @@ func (t *tallies) result() ReplayTally {
 	return out
 }
 
-func (r *routeTally) result(top int) RouteTally {
-	out := r.RouteTally
-	for _, l := range r.limits {
-		if !l.of.IsCommon() {
-			out.Limits = append(out.Limits, l.result(top))
+// resultOf returns the counts of a route with those of its own limits.
+func (t *tallies) resultOf(r *route, out RouteTally) RouteTally {
+	for _, l := range r.Active {
+		if !l.IsCommon() {
+			out.Limits = append(out.Limits, t.limits[l.ID].result(t.topKeys))
 		}
 	}
 	return out

@@ -283,7 +283,7 @@ func (x *exchange) HasForm() bool {
 // whether any did refuse it.
 func (l logLine) refusals(x *exchange) bool {
 	if x.Shadow.Refuses() && l.has(logShadow) {
-		l.Array("shadow", shadowRefusalsOf{x})
+		l.Array("shadow", x.shadowRefusals())
 	}
 	first, refused := x.FirstRefused()
 	if !refused {
@@ -295,11 +295,17 @@ func (l logLine) refusals(x *exchange) bool {
 	if x.BanBegan {
 		l.flag(logBanBegan)
 	}
+	var also *zerolog.Array // nil if no other rate refused
 	for i := first + 1; i < len(x.Decision.Outcomes) && l.has(logAlso); i++ {
 		if x.alsoRefused(first, i) {
-			l.Array("also", otherRefusals{x, first})
-			break
+			if also == nil {
+				also = zerolog.Arr()
+			}
+			also.Dict(x.refusalDict(x.Refusal(i)))
 		}
+	}
+	if also != nil {
+		l.Array("also", also)
 	}
 	if l.has(logCachedRefusal) {
 		x.logCachedRefusal(l.Event)
@@ -340,40 +346,27 @@ func (l logLine) refusal(x *exchange, r limit.Refusal) {
 	}
 }
 
-// alsoRefused reports whether claim i was refused in addition to the first refused claim. A rate is
+// refusalDict returns a rate that refused as an element of an array.
+func (x *exchange) refusalDict(r limit.Refusal) *zerolog.Event {
+	e := logLine{zerolog.Dict(), allFields}
+	e.refusal(x, r)
+	return e.Event
+}
+
+// alsoRefused reports whether a claim after the first refused one was refused too. A rate is
 // reported once for both secrets.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.Decision.Outcomes[i].Allowed && x.Claims.Window(i) != x.Claims.Window(first) && x.Claims.CurrentIndex(i) == i
+	return !x.Decision.Outcomes[i].Allowed && x.Claims.Window(i) != x.Claims.Window(first) && x.Claims.CurrentIndex(i) == i
 }
 
-// otherRefusals are the refusals of an exchange except the first.
-type otherRefusals struct {
-	*exchange
-	first int
-}
-
-// MarshalZerologArray implements zerolog.LogArrayMarshaler.
-func (o otherRefusals) MarshalZerologArray(a *zerolog.Array) {
-	for i := range o.Decision.Outcomes {
-		if o.alsoRefused(o.first, i) {
-			e := logLine{zerolog.Dict(), allFields}
-			e.refusal(o.exchange, o.Refusal(i))
-			a.Dict(e.Event)
-		}
+// shadowRefusals returns the refusals of x by limits in shadow mode.
+func (x *exchange) shadowRefusals() *zerolog.Array {
+	all := zerolog.Arr()
+	for _, r := range x.Shadow.Refusals {
+		all.Dict(x.refusalDict(r))
 	}
-}
-
-// shadowRefusalsOf are the refusals of an exchange by limits in shadow mode.
-type shadowRefusalsOf struct{ *exchange }
-
-// MarshalZerologArray implements zerolog.LogArrayMarshaler.
-func (r shadowRefusalsOf) MarshalZerologArray(a *zerolog.Array) {
-	for _, s := range r.Shadow.Refusals {
-		e := logLine{zerolog.Dict(), allFields}
-		e.refusal(r.exchange, s)
-		a.Dict(e.Event)
+	for _, l := range x.Shadow.Errors {
+		all.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
-	for _, l := range r.Shadow.Errors {
-		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
-	}
+	return all
 }

@@ -198,24 +198,27 @@ func (p *Proxy) Near() []Near { return p.admitter.NearLimits.Drain() }
 // Alerts returns the configuration of alerts of the current generation.
 func (p *Proxy) Alerts() config.Alerts { return p.current.Load().config.Alerts }
 
-// A healthCollector collects the health of the targets of the current generation. Targets that only
-// an earlier configuration had are not reported.
-type healthCollector struct {
-	*prometheus.Desc
-	proxy *Proxy
-}
-
-// registerHealth registers the collector of p.
-func (m *proxyMetrics) registerHealth(r prometheus.Registerer, p *Proxy) {
-	r.MustRegister(&healthCollector{
-		prometheus.NewDesc("weir_upstream_healthy", "1 if a target is healthy, 0 if it is unhealthy or ejected.", []string{"upstream", "target"}, nil),
-		p,
-	})
+// registerHealth registers a collector of the health of the targets of the current generation. Targets that
+// only an earlier configuration had are not reported.
+func registerHealth(r prometheus.Registerer, p *Proxy) {
+	desc := prometheus.NewDesc("weir_upstream_healthy", "1 if a target is healthy, 0 if it is unhealthy or ejected.", []string{"upstream", "target"}, nil)
+	r.MustRegister(prometheus.CollectorFunc(func(to chan<- prometheus.Metric) {
+		for from, pool := range p.current.Load().pools {
+			targets, _ := pool.TargetStandings()
+			for _, s := range targets {
+				value := 0.0
+				if s.IsPreferred() {
+					value = 1
+				}
+				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, from.Name, s.Target)
+			}
+		}
+	}))
 }
 
 // registerState registers the metrics of the generation, of the bodies that are buffered, and of the keys counted in this
 // process: by the store if it is in memory, otherwise by the local fallback.
-func (m *proxyMetrics) registerState(r prometheus.Registerer, p *Proxy) {
+func registerState(r prometheus.Registerer, p *Proxy) {
 	counts := p.admitter.Memory
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
@@ -234,23 +237,6 @@ func (m *proxyMetrics) registerState(r prometheus.Registerer, p *Proxy) {
 	gauge("buffered_body_bytes", "Memory used by request bodies that are buffered to read a key from them.", func() float64 {
 		return float64(p.buffers.InUse())
 	})
-}
-
-// Describe implements prometheus.Collector.
-func (h *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- h.Desc }
-
-// Collect implements prometheus.Collector.
-func (h *healthCollector) Collect(to chan<- prometheus.Metric) {
-	for from, pool := range h.proxy.current.Load().pools {
-		targets, _ := pool.TargetStandings()
-		for _, s := range targets {
-			value := 0.0
-			if s.IsPreferred() {
-				value = 1
-			}
-			to <- prometheus.MustNewConstMetric(h.Desc, prometheus.GaugeValue, value, from.Name, s.Target)
-		}
-	}
 }
 
 const (

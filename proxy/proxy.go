@@ -146,8 +146,8 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 	if p.admitter.Announcer != nil {
 		p.admitter.Announcer.OnChange(p.onChange)
 	}
-	m.registerHealth(o.Registry, p)
-	m.registerState(o.Registry, p)
+	registerHealth(o.Registry, p)
+	registerState(o.Registry, p)
 	registerSends(o.Registry, p)
 	return p, nil
 }

@@ -291,7 +291,7 @@ func RunTokenBucket(t *testing.T, open func(t *testing.T) Subject) {
 	for name, run := range map[string]func(t *testing.T, s *suite){
 		"Window": window, "WaitIsExact": waitIsExact,
 		"RefundOnce": refundOnce, "RefundAfterReturn": refundAfterReturn, "ClockSetBack": clockSetBack,
-		"Random": func(t *testing.T, s *suite) { s.random(t, limiter.TokenBucket, 1) },
+		"Random": func(t *testing.T, s *suite) { s.random(t, s.algorithm, 1) },
 	} {
 		t.Run(name, func(t *testing.T) { run(t, &suite{Subject: open(t), t: t}) })
 	}

@@ -170,7 +170,7 @@
 //	wait only until the first permit    the wait walks as far as the cost needs         limitertest WaitIsExact
 //	waiters starve behind small ones    first come, first served                        TestRateLimiter_Waits
 //	memory grows with the rate          entries are merged into 64 parts of a window    TestKeys_StaySmall
-//	no way to look                      Peek                                            limitertest Peek
+//	no way to look                      Peek                                            limitertest Random
 //	which algorithm is it?              a log of permits over a sliding window          package limiter
 //	braces split a limiter's keys       names hold no braces, the key is hexadecimal    limitertest BadClaims
 //	value lost means a full budget      value is counted from the entries               TestStore_HealsLostKeys

@@ -204,10 +204,10 @@ func TestRedissonBatch_RefusesWhatItCannotUse(t *testing.T) {
 		"endless interval":  {hset("interval", "9223372036854775807"), "interval is 9223372036854775807"},
 		"no interval":       {func(s *testStore) { s.do("hdel", "rl", "interval") }, "interval is missing"},
 		"another hash":      {func(s *testStore) { s.do("del", "rl"); s.do("hset", "rl", "name", "ann") }, "rate is missing"},
-		"hash of a type":    {func(s *testStore) { s.do("del", "rl"); s.do("set", "rl", "x") }, "rl: WRONGTYPE"},
-		"value of a type":   {func(s *testStore) { s.do("del", "{rl}:value"); s.do("lpush", "{rl}:value", "x") }, "{rl}:value: WRONGTYPE"},
-		"value no number":   {func(s *testStore) { s.do("set", "{rl}:value", "x") }, "{rl}:value: is no whole number"},
-		"permits of a type": {func(s *testStore) { s.do("del", "{rl}:permits"); s.do("hset", "{rl}:permits", "rate", 1) }, "{rl}:permits: WRONGTYPE"},
+		"hash of a type":    {func(s *testStore) { s.do("del", "rl"); s.do("set", "rl", "x") }, ": config: WRONGTYPE"},
+		"value of a type":   {func(s *testStore) { s.do("del", "{rl}:value"); s.do("lpush", "{rl}:value", "x") }, ": value: WRONGTYPE"},
+		"value no number":   {func(s *testStore) { s.do("set", "{rl}:value", "x") }, ": value: is no whole number"},
+		"permits of a type": {func(s *testStore) { s.do("del", "{rl}:permits"); s.do("hset", "{rl}:permits", "rate", 1) }, ": permits: WRONGTYPE"},
 		"older beside":      {also(limiter.RedissonFloat), "3.17 and later and 3.13.3 to 3.16.3 have packed entries"},
 		"old beside":        {also(limiter.RedissonLong), "3.16.4 to 3.16.8 have packed entries"},
 		"of nobody":         {func(s *testStore) { s.do("zadd", "{rl}:permits", start, "x") }, "an entry of 1 bytes"},
@@ -222,8 +222,8 @@ func TestRedissonBatch_RefusesWhatItCannotUse(t *testing.T) {
 			var d limiter.Decision
 			for _, claims := range [][]limiter.Claim{shared, {shared[0], own}} {
 				err := s.store.Take(t.Context(), claims, &d)
-				if !errors.Is(err, redisstore.ErrRedisson) || !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
-					t.Errorf("%s, %d entries: %v, want %q", name, size, err, c.says)
+				if !errors.Is(err, redisstore.ErrRedisson) || !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "rl") {
+					t.Errorf("%s, %d entries: %v, want %q without the name", name, size, err, c.says) // which may have a client's phone number
 				}
 			}
 			if _, err := s.handle("rl").Allow(t.Context(), 1); !errors.Is(err, redisstore.ErrRedisson) {

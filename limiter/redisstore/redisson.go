@@ -333,7 +333,7 @@ func (s *Store) peekRedisson(ctx context.Context, claims []limiter.Claim, d *lim
 		err = readOne(list, claims, d)
 	}
 	if err != nil {
-		return fmt.Errorf("look at %s: %w: %w", c.RedissonName, limiter.ErrUnavailable, err)
+		return fmt.Errorf("look at a Redisson limiter: %w: %w", limiter.ErrUnavailable, err)
 	}
 	return nil
 }

@@ -28,10 +28,16 @@ local function run(f)
   return redis.error_reply(refused or (string.gsub(result, '^@?user_script:%s*%d+:%s*', '')))
 end
 
+-- part says what a key is: its name has what the limit counts by, and what is refused is logged.
+local function part(key)
+  for i, name in ipairs({ 'config', 'value', 'value', 'permits' }) do if KEYS[i] == key then return name end end
+  return 'permits'
+end
+
 -- ask reads a key.
 local function ask(verb, key, ...)
   local found = redis.pcall(verb, key, ...)
-  if type(found) == 'table' and found.err then refuse('UNSHARED ' .. key .. ': ' .. found.err) end
+  if type(found) == 'table' and found.err then refuse('UNSHARED ' .. part(key) .. ': ' .. found.err) end
   return found
 end
 
@@ -39,7 +45,7 @@ end
 local function possible(text, name, most)
   local n = text and string.match(text, '^%d+$') and tonumber(text)
   if n and n >= 1 and n <= most then return n end
-  refuse(format('UNSHARED %s: %s is %s, not 1 to %s', KEYS[1], name, text or 'missing', int(most)))
+  refuse(format('UNSHARED config: %s is %s, not 1 to %s', name, text or 'missing', int(most)))
 end
 
 -- configured reads the hash into w, and reports whether there is one.
@@ -78,7 +84,7 @@ end
 -- value is the number in value, if there is one.
 local function value(w)
   local text = ask('GET', w.state)
-  if text and not string.match(text, '^%-?%d+$') then refuse('UNSHARED ' .. w.state .. ': is no whole number') end
+  if text and not string.match(text, '^%-?%d+$') then refuse('UNSHARED value: is no whole number') end
   return text and tonumber(text) or nil
 end
 

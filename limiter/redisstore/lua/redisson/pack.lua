@@ -25,11 +25,11 @@ end
 local function count_of(member, w)
   local packing = packing_of(member)
   if not packing then
-    refuse('UNSHARED ' .. w.log .. ': holds an entry of ' .. #member .. ' bytes, which no Redisson has packed')
+    refuse('UNSHARED permits: an entry of ' .. #member .. ' bytes, which no Redisson has packed')
   end
   if w.found and w.found ~= packing then
-    refuse(format('UNSHARED %s: Redisson %s and %s have packed entries here; let all use one of them, then reset it',
-      w.log, PACKED_BY[w.found], PACKED_BY[packing]))
+    refuse(format('UNSHARED permits: Redisson %s and %s have packed entries here; let all use one of them, then reset it',
+      PACKED_BY[w.found], PACKED_BY[packing]))
   end
   w.found, w.packing = packing, packing
   return permits_of(member)

@@ -16,7 +16,7 @@ import (
 // What the product weighs. What makes it lighter writes the lower figure here; what makes it heavier
 // says what for.
 const (
-	codeOfGo = 64_584 // lines of Go that are neither blank nor only a comment, without tests and their tools
+	codeOfGo = 64_592 // lines of Go that are neither blank nor only a comment, without tests and their tools
 	ofSuite  = 2_404  // the same of limiter/limitertest, which tests stores of others too
 	linesLua = 3_038  // lines of Lua of the store, comments too
 	maxFiles = 45     // files of one package, without tests

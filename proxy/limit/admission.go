@@ -99,7 +99,15 @@ func (a *Admission) FirstRefused() (i int, found bool) {
 }
 
 // Fail records an error for the log. It is joined with earlier errors.
-func (a *Admission) Fail(err error) { a.Err = errors.Join(a.Err, err) }
+func (a *Admission) Fail(err error) {
+	switch {
+	case err == nil:
+	case a.Err == nil: // as mostly: errors.Join allocates for one error, too
+		a.Err = err
+	default:
+		a.Err = errors.Join(a.Err, err)
+	}
+}
 
 // A Refusal is a rate that refused the request, or would have in shadow mode.
 type Refusal struct {
